@@ -1,0 +1,94 @@
+# Sluice. `make help` lists what can be made.
+# Needs Go, make, gcc and git; kubectl to look at what runs.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Where `make run` keeps its cluster, and what else `sluice up` is told.
+DIR ?= .sluice
+UP_FLAGS ?=
+# Packages to test, and flags for go test: make test PKG=./lifecycle/... ARGS=-v
+PKG ?= ./...
+ARGS ?=
+
+COMMANDS := sluice webhook lifecycle
+BINARIES := $(COMMANDS:%=bin/%)
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X sluice.dev/api.Version=$(VERSION)
+SOURCES := $(shell find api cmd gpuagent lifecycle manifests policies test webhook -not -path '*/pins/*' -type f 2>/dev/null)
+
+LINT := bin/tools/golangci-lint
+CONTROLLER_GEN := bin/tools/controller-gen
+
+##@ Use
+
+.PHONY: help
+help: ## Say what can be made
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+.PHONY: run
+run: build ## Start a real Kubernetes with Sluice on simulated DGX nodes, here
+	bin/sluice up --detach --dir $(DIR) $(UP_FLAGS)
+
+.PHONY: stop
+stop: build ## Stop what `make run` started, and remove it
+	bin/sluice down --dir $(DIR)
+
+##@ Develop
+
+.PHONY: build
+build: $(BINARIES) ## Build the binaries into bin/
+
+$(BINARIES): bin/%: $(SOURCES) go.mod go.sum
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+.PHONY: test
+test: build ## Run all tests; those that need Kubernetes run on the embedded one
+	bin/sluice up --build-only
+	go test -timeout 30m $(ARGS) $(PKG)
+
+.PHONY: bench
+bench: build ## Run the benchmarks
+	bin/sluice up --build-only
+	go test -run '^$$' -bench . -benchmem -timeout 60m $(ARGS) $(PKG)
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Write deep copies and CRDs anew from the types
+	$(CONTROLLER_GEN) object:headerFile=api/header.txt paths=./api/...
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=manifests/crds
+
+.PHONY: format
+format: $(LINT) ## Format the code
+	$(LINT) fmt
+
+.PHONY: verify
+verify: verify-tidy verify-generated verify-lint verify-imports ## Check format, vet, linters, generated files, go.mod and import rules
+
+.PHONY: verify-lint
+verify-lint: $(LINT)
+	go vet ./...
+	$(LINT) fmt --diff
+	$(LINT) run
+
+.PHONY: verify-tidy
+verify-tidy:
+	go mod tidy -diff
+	for module in test/cluster/pins .ci/tools .ci/lint; do (cd $$module && go mod tidy -diff && go mod verify >/dev/null); done
+
+.PHONY: verify-generated
+verify-generated: $(CONTROLLER_GEN)
+	.ci/verify-generated
+
+.PHONY: verify-imports
+verify-imports:
+	go test ./test/house
+
+$(LINT): .ci/lint/go.mod .ci/lint/go.sum
+	@echo "building golangci-lint (about two minutes, once)"
+	go build -C .ci/lint -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+$(CONTROLLER_GEN): .ci/tools/go.mod .ci/tools/go.sum
+	go build -C .ci/tools -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+	@touch $@

@@ -1,0 +1,205 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clock
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// FileName is what an embedded cluster calls its clock's file.
+const FileName = "clock.json"
+
+// maxFileSize is far above what [MaxSegments] segments need, in bytes.
+const maxFileSize = 4 << 20
+
+// File is the policy time that the processes of one embedded cluster share
+// through a file. Where the file does not exist, it is real time. Every
+// reading looks whether the file has changed, so a step is seen by all
+// processes at once; a file that cannot be read or is damaged leaves the last
+// good timeline in force (see [File.Err]).
+type File struct {
+	path string
+
+	mu       sync.Mutex
+	stamp    stamp
+	timeline Timeline
+	err      error
+}
+
+var _ Clock = (*File)(nil)
+
+// stamp tells two versions of a file apart. Each version is a file of its own,
+// renamed into place, so the inode alone nearly does.
+type stamp struct {
+	inode    uint64
+	modified time.Time
+	size     int64
+}
+
+// OpenFile opens the clock in the file at path, which need not exist yet. It
+// fails where the file is there and cannot be used.
+func OpenFile(path string) (*File, error) {
+	f := &File{path: path}
+	f.current()
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f, nil
+}
+
+// Now implements [Clock].
+func (f *File) Now() time.Time { return f.current().At(time.Now()) }
+
+// FromReal implements [Clock].
+func (f *File) FromReal(t time.Time) time.Time { return f.current().At(t) }
+
+// RealUntil implements [Clock].
+func (f *File) RealUntil(t time.Time) time.Duration { return f.current().RealUntil(t, time.Now()) }
+
+// Timeline is the mapping in force.
+func (f *File) Timeline() Timeline { return f.current() }
+
+// Err is why the file could not be used when it was last looked at; nil when
+// it could. The timeline before that stays in force.
+func (f *File) Err() error {
+	f.current()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// Advance steps policy time forward by d for every process that reads the file.
+func (f *File) Advance(d time.Duration) error {
+	return f.change(func(l Timeline) (Timeline, error) { return l.Advanced(d, time.Now()) })
+}
+
+// SetScale makes policy time run scale times as fast as real time from now on.
+func (f *File) SetScale(scale float64) error {
+	return f.change(func(l Timeline) (Timeline, error) { return l.WithScale(scale, time.Now()) })
+}
+
+func (f *File) current() Timeline {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, err := stat(f.path)
+	switch {
+	case err != nil:
+		f.err = err
+	case now == f.stamp:
+	case now == stamp{}:
+		// The file went away with the cluster it belonged to; policy time
+		// must not fall back to real time under a process that still runs.
+		f.err = fmt.Errorf("policy time: %s is gone; keeping the last one read", f.path)
+	default:
+		f.stamp = now
+		if l, err := read(f.path); err != nil {
+			f.err = err
+		} else {
+			f.timeline, f.err = l, nil
+		}
+	}
+	return f.timeline
+}
+
+// change reads, changes and replaces the file under a lock that all processes
+// respect, so that no step is lost.
+func (f *File) change(with func(Timeline) (Timeline, error)) error {
+	lock, err := os.OpenFile(f.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("policy time: %w", err)
+	}
+	defer lock.Close() //nolint:errcheck // closing releases the lock; there is nothing to lose
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("policy time: locking %s: %w", lock.Name(), err)
+	}
+	l, err := read(f.path)
+	if err != nil {
+		return err
+	}
+	if l, err = with(l); err != nil {
+		return err
+	}
+	return write(f.path, l)
+}
+
+func stat(path string) (stamp, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return stamp{}, nil
+	}
+	if err != nil {
+		return stamp{}, fmt.Errorf("policy time: %w", err)
+	}
+	return stamp{inode: inode(info), modified: info.ModTime(), size: info.Size()}, nil
+}
+
+func read(path string) (Timeline, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Timeline{}, nil
+	}
+	if err != nil {
+		return Timeline{}, fmt.Errorf("policy time: %w", err)
+	}
+	l, err := Parse(raw)
+	if err != nil {
+		return Timeline{}, fmt.Errorf("policy time: %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// Parse reads a timeline from the JSON form its file has. Unknown fields,
+// anything after the object, and contents that [Timeline.Validate] refuses are
+// errors that wrap [ErrInvalid].
+func Parse(raw []byte) (Timeline, error) {
+	if len(raw) > maxFileSize {
+		return Timeline{}, fmt.Errorf("%w: %d bytes; at most %d are allowed", ErrInvalid, len(raw), maxFileSize)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	var l Timeline
+	if err := decoder.Decode(&l); err != nil {
+		return Timeline{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if decoder.More() {
+		return Timeline{}, fmt.Errorf("%w: something follows the object", ErrInvalid)
+	}
+	return l, l.Validate()
+}
+
+// write replaces the file whole: a reader sees the old or the new one, also
+// after a crash.
+func write(path string, l Timeline) (err error) {
+	raw, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return fmt.Errorf("policy time: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("policy time: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+		}
+	}()
+	_, err = tmp.Write(append(raw, '\n'))
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return fmt.Errorf("policy time: writing %s: %w", tmp.Name(), err)
+	}
+	if err = os.Rename(tmp.Name(), path); err != nil {
+		return fmt.Errorf("policy time: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clock_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice.dev/api/clock"
+)
+
+const month = 30 * 24 * time.Hour
+
+func open(t *testing.T, path string) *clock.File {
+	t.Helper()
+	f, err := clock.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// ahead is how far policy time is ahead of real time, in whole hours.
+func ahead(c clock.Clock) time.Duration {
+	return c.Now().Sub(time.Now()).Round(time.Hour)
+}
+
+func TestFileIsSharedAndSurvivesRestarts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), clock.FileName)
+	one, other := open(t, path), open(t, path)
+	if got := ahead(one); got != 0 {
+		t.Fatalf("without a file policy time is %v ahead of real time", got)
+	}
+	if err := one.Advance(month); err != nil {
+		t.Fatal(err)
+	}
+	if got := ahead(other); got != month {
+		t.Errorf("the other process is %v ahead, want %v", got, month)
+	}
+	if got := ahead(open(t, path)); got != month {
+		t.Errorf("after a restart it is %v ahead, want %v", got, month)
+	}
+	created := time.Now().Add(-time.Hour)
+	if got := other.FromReal(created); !got.Equal(created) {
+		t.Errorf("FromReal of an instant before the step = %v, want %v", got, created)
+	}
+}
+
+func TestFileLosesNoStepOfConcurrentWriters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), clock.FileName)
+	var writers sync.WaitGroup
+	for range 20 {
+		writers.Go(func() {
+			f, err := clock.OpenFile(path)
+			if err == nil {
+				err = f.Advance(time.Hour)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writers.Wait()
+	if got := ahead(open(t, path)); got != 20*time.Hour {
+		t.Errorf("20 steps of an hour made %v", got)
+	}
+}
+
+func TestFileScaleShortensSleep(t *testing.T) {
+	f := open(t, filepath.Join(t.TempDir(), clock.FileName))
+	if err := f.SetScale(3600); err != nil {
+		t.Fatal(err)
+	}
+	sleep := f.RealUntil(f.Now().Add(48 * time.Hour))
+	if sleep < 47*time.Second || sleep > 48*time.Second+time.Millisecond {
+		t.Errorf("48 h at 3600 take %v, want just under 48 s", sleep)
+	}
+}
+
+func TestFileThatIsDamagedKeepsTheLastGoodTime(t *testing.T) {
+	tests := map[string]struct {
+		damage func(t *testing.T, path string)
+		want   string
+	}{
+		"torn":             {overwrite(`{"segments":[{"re`), "unexpected EOF"},
+		"unknown field":    {overwrite(`{"segments":[],"pace":2}`), `unknown field "pace"`},
+		"trailing":         {overwrite(`{"segments":[]} {}`), "something follows"},
+		"backwards":        {overwrite(`{"segments":[{"real":"2026-01-02T00:00:00Z","policy":"2026-01-01T00:00:00Z","scale":1}]}`), "segments[0].policy"},
+		"absurd scale":     {overwrite(`{"segments":[{"real":"2026-01-01T00:00:00Z","policy":"2026-01-01T00:00:00Z","scale":1e300}]}`), "want 1 to 3600"},
+		"a folder instead": {func(t *testing.T, path string) { replaceByFolder(t, path) }, "is a directory"},
+		"gone":             {func(t *testing.T, path string) { remove(t, path) }, "is gone"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), clock.FileName)
+			f := open(t, path)
+			if err := f.Advance(month); err != nil {
+				t.Fatal(err)
+			}
+			f.Now()
+			tc.damage(t, path)
+			if got := ahead(f); got != month {
+				t.Errorf("policy time is %v ahead, want the %v read before the damage", got, month)
+			}
+			if err := f.Err(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("Err() = %v, want it to say %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestOpenFileRefusesDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), clock.FileName)
+	overwrite(`nonsense`)(t, path)
+	if _, err := clock.OpenFile(path); !errors.Is(err, clock.ErrInvalid) || !strings.Contains(err.Error(), path) {
+		t.Errorf("err = %v, want ErrInvalid naming %s", err, path)
+	}
+}
+
+func TestSystemClockIsRealTime(t *testing.T) {
+	c := clock.System()
+	if got := ahead(c); got != 0 {
+		t.Errorf("the system clock is %v ahead", got)
+	}
+	if at := time.Now().Add(-time.Hour); !c.FromReal(at).Equal(at) || c.RealUntil(at) != 0 {
+		t.Error("an instant that has passed is neither moved nor waited for")
+	}
+}
+
+func overwrite(with string) func(*testing.T, string) {
+	return func(t *testing.T, path string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(with), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func replaceByFolder(t *testing.T, path string) {
+	t.Helper()
+	remove(t, path)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}

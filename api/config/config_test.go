@@ -1,0 +1,113 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"sluice.dev/api/clock"
+	"sluice.dev/api/config"
+)
+
+// sample is a binary's configuration with nothing of its own.
+type sample struct {
+	metav1.TypeMeta `json:",inline"`
+	config.Common   `json:",inline"`
+}
+
+func (s *sample) Kind() string              { return "SampleConfig" }
+func (s *sample) Type() metav1.TypeMeta     { return s.TypeMeta }
+func (s *sample) Validate() field.ErrorList { return s.Common.Validate(nil) }
+
+const head = "apiVersion: config.sluice.dev/v1alpha1\nkind: SampleConfig\n"
+
+func TestParseFillsDefaults(t *testing.T) {
+	var got sample
+	if err := config.Parse([]byte(head), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Metrics != ":8080" || got.Health != ":8081" || got.Logging.Level != "info" || got.Logging.Format != "json" {
+		t.Errorf("defaults = %+v", got.Common)
+	}
+}
+
+func TestParseNamesWhatIsWrong(t *testing.T) {
+	tests := map[string]struct {
+		yaml string
+		want []string
+	}{
+		"unknown field":    {head + "metricz: x\n", []string{`unknown field "metricz"`}},
+		"repeated field":   {head + "health: ':1'\nhealth: ':2'\n", []string{`"health" already set`}},
+		"other version":    {"apiVersion: config.sluice.dev/v2\nkind: SampleConfig\n", []string{"apiVersion", "v2", "v1alpha1"}},
+		"other kind":       {"apiVersion: config.sluice.dev/v1alpha1\nkind: Pod\n", []string{"kind", "Pod", "SampleConfig"}},
+		"empty":            {"", []string{"apiVersion"}},
+		"not a mapping":    {"- a\n", []string{"cannot unmarshal"}},
+		"address":          {head + "metrics: localhost\n", []string{"metrics", "localhost", "host:port"}},
+		"port":             {head + "health: ':70000'\n", []string{"health", "70000", "65535"}},
+		"several at once":  {head + "health: x\nlogging: {level: loud, format: xml}\n", []string{"health", "logging.level", `"loud"`, `"debug"`, "logging.format", `"xml"`}},
+		"wrong type":       {head + "logging: 7\n", []string{"logging"}},
+		"YAML that is not": {"{", []string{"yaml"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got sample
+			err := config.Parse([]byte(tc.yaml), &got)
+			if err == nil {
+				t.Fatalf("accepted as %+v", got)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestLoadNamesTheFile(t *testing.T) {
+	var got sample
+	missing := filepath.Join(t.TempDir(), "none.yaml")
+	if err := config.Load(missing, &got); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("err = %v", err)
+	}
+	large := filepath.Join(t.TempDir(), "large.yaml")
+	if err := os.WriteFile(large, make([]byte, 2<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := config.Load(large, &got); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("err = %v, want the size refused", err)
+	}
+}
+
+func TestCommonNamesWhatItCannotUse(t *testing.T) {
+	c := config.Common{Kubeconfig: filepath.Join(t.TempDir(), "none")}
+	if _, err := c.Rest(); err == nil || !strings.Contains(err.Error(), "kubeconfig") {
+		t.Errorf("Rest() = %v", err)
+	}
+	broken := filepath.Join(t.TempDir(), clock.FileName)
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.ClockFile = broken
+	if _, err := c.Clock(); !errors.Is(err, clock.ErrInvalid) {
+		t.Errorf("Clock() = %v, want ErrInvalid", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(head))
+	f.Add([]byte(head + "logging: {level: debug}\n"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(_ *testing.T, raw []byte) {
+		var got sample
+		_ = config.Parse(raw, &got) // must not panic
+	})
+}

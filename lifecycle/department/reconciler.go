@@ -1,0 +1,89 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package department
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/clock"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
+)
+
+// Reconciler keeps the status of every Department right.
+type Reconciler struct {
+	// Client reads from the manager's cache.
+	Client client.Client
+}
+
+// SetupWithManager makes the manager run r.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	comesOrGoes := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("department").
+		For(&v1alpha1.Department{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// On a move the handler sees both the old and the new project.
+		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(departmentOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(comesOrGoes)).
+		Complete(r)
+}
+
+// Reconcile implements reconcile.Reconciler for the department of the request's name.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var department v1alpha1.Department
+	if err := r.Client.Get(ctx, req.NamespacedName, &department); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	var projects v1alpha1.ProjectList
+	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByDepartment: department.Name}); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing the projects of department %s: %w", department.Name, err)
+	}
+	var pools v1alpha1.NodePoolList
+	if err := r.Client.List(ctx, &pools); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing node pools: %w", err)
+	}
+	names := make([]string, 0, len(pools.Items))
+	for i := range pools.Items {
+		names = append(names, pools.Items[i].Name)
+	}
+	status := Status(&department, int32(len(projects.Items)), names, metav1.NewTime(clock.MachineNow()))
+	if equality.Semantic.DeepEqual(status, department.Status) {
+		return reconcile.Result{}, nil
+	}
+	department.Status = status
+	if err := r.Client.Status().Update(ctx, &department); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("writing the status of department %s: %w", department.Name, err)
+	}
+	return reconcile.Result{}, nil
+}
+
+func departmentOf(_ context.Context, object client.Object) []reconcile.Request {
+	project, ok := object.(*v1alpha1.Project)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: project.Spec.Department}}}
+}
+
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	var departments v1alpha1.DepartmentList
+	if err := r.Client.List(ctx, &departments); err != nil {
+		log.FromContext(ctx).Error(err, "listing departments")
+		return nil
+	}
+	return inventory.Requests(&departments)
+}

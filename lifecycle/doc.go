@@ -1,0 +1,14 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lifecycle is the controller that keeps what people declared true.
+//
+// Enters: Projects, Departments, NodePools, Nodes and Namespaces, as watched.
+// Leaves: each Project's namespace with its labels, the currency in which GPUs
+// are counted on each node, and the status of Projects and NodePools. [Run] is
+// the composition root; each folder below is one controller or the thinking
+// behind one.
+//
+// It never chooses a node, never keeps a queue, and never deletes a namespace
+// that it did not make or that holds somebody's volumes.
+package lifecycle

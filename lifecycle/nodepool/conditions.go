@@ -1,0 +1,93 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodepool
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// Reasons in a NodePool's conditions, beside those of the API.
+const (
+	// ReasonNoGPUs: there are nodes, and none says that it has a GPU.
+	ReasonNoGPUs = "NoGPUs"
+	// ReasonGPUsKnown: the GPUs of every node are known.
+	ReasonGPUsKnown = "GPUsKnown"
+	// ReasonSchedulerMissing: this version writes nothing for the scheduler.
+	ReasonSchedulerMissing = "SchedulerMissing"
+)
+
+// named is how many nodes a message names before it only counts.
+const named = 5
+
+// Status is the pool's status after an observation. Transition times are kept
+// where a condition did not change.
+func Status(pool *v1alpha1.NodePool, seen Observation, now metav1.Time) v1alpha1.NodePoolStatus {
+	status := *pool.Status.DeepCopy()
+	status.ObservedGeneration = pool.Generation
+	status.Nodes, status.GPUs, status.Boards = seen.Nodes, seen.Machine.GPUs, seen.Machine.Boards
+	for _, condition := range []metav1.Condition{ready(pool, seen), requirements(seen), unsupported(pool)} {
+		condition.ObservedGeneration = pool.Generation
+		condition.LastTransitionTime = now
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	return status
+}
+
+func ready(pool *v1alpha1.NodePool, seen Observation) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	switch {
+	case len(seen.Contested) > 0:
+		condition.Reason = v1alpha1.ReasonNodesShared
+		condition.Message = "a node that two pools select belongs to neither: " + list(seen.Contested) +
+			"; change spec.nodeSelector or the nodes' labels"
+	case seen.Nodes == 0:
+		condition.Reason = v1alpha1.ReasonNoNodes
+		condition.Message = "no node has the labels of spec.nodeSelector: " + metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: pool.Spec.NodeSelector})
+	case seen.Machine.GPUs == 0:
+		condition.Reason = ReasonNoGPUs
+		condition.Message = fmt.Sprintf("none of the %d nodes reports a GPU: is GPU feature discovery (label %s) running there?", seen.Nodes, v1alpha1.LabelGPUCount)
+	default:
+		condition.Status = metav1.ConditionTrue
+		condition.Reason = v1alpha1.ReasonReady
+		condition.Message = fmt.Sprintf("GPUs: %d, nodes: %d", seen.Machine.GPUs, seen.Nodes)
+	}
+	return condition
+}
+
+func requirements(seen Observation) metav1.Condition {
+	if len(seen.Unusable) > 0 {
+		return metav1.Condition{
+			Type: v1alpha1.ConditionRequirementsMet, Status: metav1.ConditionFalse,
+			Reason: v1alpha1.ReasonGPUsUnknown, Message: list(seen.Unusable),
+		}
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionRequirementsMet, Status: metav1.ConditionTrue,
+		Reason: ReasonGPUsKnown, Message: "the GPUs of every node are known",
+	}
+}
+
+// unsupported says what the pool asks for and this version does not do.
+func unsupported(pool *v1alpha1.NodePool) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported}
+	if pool.Spec.Scheduler != v1alpha1.SchedulerKube {
+		condition.Status = metav1.ConditionTrue
+		condition.Reason = ReasonSchedulerMissing
+		condition.Message = fmt.Sprintf("this version of Sluice writes nothing for spec.scheduler %s; only %s is there", pool.Spec.Scheduler, v1alpha1.SchedulerKube)
+	}
+	return condition
+}
+
+func list(items []string) string {
+	if len(items) > named {
+		return fmt.Sprintf("%s; and %d more", strings.Join(items[:named], "; "), len(items)-named)
+	}
+	return strings.Join(items, "; ")
+}

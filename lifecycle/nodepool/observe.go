@@ -1,0 +1,56 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodepool
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
+)
+
+// Observation is what there is to say of one pool.
+type Observation struct {
+	// Nodes is the number of nodes that belong to the pool.
+	Nodes int32
+	// Machine is their GPUs taken together.
+	Machine inventory.Machine
+	// Contested are the nodes that other pools select too, each with those
+	// pools' names; sorted.
+	Contested []string
+	// Unusable says of each node whose GPUs cannot be told why not; sorted.
+	Unusable []string
+}
+
+// Observe looks at all nodes for one pool. The GPUNodes are by node name.
+func Observe(pool *v1alpha1.NodePool, pools []v1alpha1.NodePool, nodes []corev1.Node, observed map[string]*v1alpha1.GPUNode) Observation {
+	var seen Observation
+	var machines []inventory.Machine
+	for i := range nodes {
+		node := &nodes[i]
+		if !inventory.Selects(pool, node) {
+			continue
+		}
+		if names := inventory.PoolsOf(node, pools); len(names) > 1 {
+			others := slices.DeleteFunc(names, func(name string) bool { return name == pool.Name })
+			seen.Contested = append(seen.Contested, fmt.Sprintf("%s (also in %s)", node.Name, strings.Join(others, ", ")))
+			continue
+		}
+		seen.Nodes++
+		machine, err := inventory.Describe(node, observed[node.Name])
+		if err != nil {
+			seen.Unusable = append(seen.Unusable, err.Error())
+			continue
+		}
+		machines = append(machines, machine)
+	}
+	seen.Machine = inventory.Combine(machines)
+	slices.Sort(seen.Contested)
+	slices.Sort(seen.Unusable)
+	return seen
+}

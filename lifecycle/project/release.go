@@ -1,0 +1,93 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/tenancy"
+	"sluice.dev/api/v1alpha1"
+)
+
+// release gives up the namespace of a project that is being deleted, and lets
+// the project go once that is done.
+func (r *Reconciler) release(ctx context.Context, project *v1alpha1.Project) (reconcile.Result, error) {
+	if !controllerutil.ContainsFinalizer(project, v1alpha1.FinalizerProject) {
+		return reconcile.Result{}, nil
+	}
+	done, err := r.releaseNamespace(ctx, project)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !done {
+		// The namespace's own events bring it here again.
+		return reconcile.Result{}, r.writeStatus(ctx, project, nil)
+	}
+	before := project.DeepCopy()
+	controllerutil.RemoveFinalizer(project, v1alpha1.FinalizerProject)
+	err = r.Client.Patch(ctx, project, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("removing the finalizer of project %s: %w", project.Name, err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// releaseNamespace tells whether nothing of the namespace is left to give up.
+func (r *Reconciler) releaseNamespace(ctx context.Context, project *v1alpha1.Project) (bool, error) {
+	namespace, err := r.namespace(ctx, project.NamespaceName())
+	if err != nil || namespace == nil {
+		return err == nil, err
+	}
+	switch claim, _ := tenancy.OfExisting(project, namespace); claim {
+	case tenancy.Made:
+		return r.releaseMade(ctx, project, namespace)
+	case tenancy.Adopted:
+		return true, r.unlabel(ctx, project, namespace)
+	default:
+		// It never was this project's.
+		return true, nil
+	}
+}
+
+func (r *Reconciler) releaseMade(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace) (bool, error) {
+	if !namespace.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	volumes, err := r.volumeClaims(ctx, namespace.Name)
+	if err != nil {
+		return false, err
+	}
+	if volumes > 0 {
+		if err := r.unlabel(ctx, project, namespace); err != nil {
+			return false, err
+		}
+		r.Events.Eventf(namespace, project, corev1.EventTypeWarning, "NamespaceKept", "ReleaseNamespace",
+			"project %s was deleted; the namespace stays, ungoverned, because it holds %d volume claims: delete them and it, or hand it to another project", project.Name, volumes)
+		return true, nil
+	}
+	err = r.Client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("deleting namespace %s: %w", namespace.Name, err)
+	}
+	return false, nil
+}
+
+// volumeClaims counts on the API server: what a cache has not seen yet would be
+// deleted with the namespace. One made between this count and the deletion goes
+// with it; nobody else's rights in the namespace outlast the project.
+func (r *Reconciler) volumeClaims(ctx context.Context, namespace string) (int, error) {
+	claims := &metav1.PartialObjectMetadataList{}
+	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
+	if err := r.Live.List(ctx, claims, client.InNamespace(namespace)); err != nil {
+		return 0, fmt.Errorf("listing the volume claims in namespace %s: %w", namespace, err)
+	}
+	return len(claims.Items), nil
+}

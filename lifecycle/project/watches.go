@@ -1,0 +1,63 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
+)
+
+func (r *Reconciler) projectsOfNamespace() handler.EventHandler {
+	return r.projectsBy(inventory.ProjectsByNamespace, client.Object.GetName)
+}
+
+func (r *Reconciler) projectsOfDepartment() handler.EventHandler {
+	return r.projectsBy(inventory.ProjectsByDepartment, client.Object.GetName)
+}
+
+// rivals are the projects that name the same namespace as the one that changed.
+func (r *Reconciler) rivals() handler.EventHandler {
+	return r.projectsBy(inventory.ProjectsByNamespace, func(object client.Object) string {
+		if project, ok := object.(*v1alpha1.Project); ok {
+			return project.NamespaceName()
+		}
+		return object.GetName()
+	})
+}
+
+func (r *Reconciler) projectsBy(index string, key func(client.Object) string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		var projects v1alpha1.ProjectList
+		if err := r.Client.List(ctx, &projects, client.MatchingFields{index: key(object)}); err != nil {
+			log.FromContext(ctx).Error(err, "listing projects", "index", index)
+			return nil
+		}
+		return inventory.Requests(&projects)
+	})
+}
+
+// specOrDeletion passes what the reconciler did not write itself.
+var specOrDeletion = predicate.Or[client.Object](
+	predicate.GenerationChangedPredicate{},
+	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() ||
+			len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
+	}},
+)
+
+// goneOrGoing passes the deletion of a project, which may let a rival in.
+var goneOrGoing = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return true },
+}

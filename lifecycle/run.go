@@ -1,0 +1,76 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"sluice.dev/api"
+	base "sluice.dev/api/config"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/config"
+	"sluice.dev/lifecycle/currency"
+	"sluice.dev/lifecycle/department"
+	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/nodepool"
+	"sluice.dev/lifecycle/project"
+)
+
+// leaderElectionID is the name of the Lease.
+const leaderElectionID = "sluice-lifecycle"
+
+// Run runs the lifecycle controller until ctx ends. It returns nil when it
+// stopped because of that, and an error that says what to do when it cannot
+// start or loses its leadership.
+func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
+	rest, err := cfg.Rest()
+	if err != nil {
+		return err
+	}
+	policyTime, err := cfg.Clock()
+	if err != nil {
+		return err
+	}
+	options, err := cfg.ManagerOptions(logger)
+	if err != nil {
+		return err
+	}
+	options.LeaderElection = !cfg.LeaderElection.Disabled
+	options.LeaderElectionID = leaderElectionID
+	options.LeaderElectionNamespace = cfg.LeaderElection.Namespace
+	options.LeaderElectionReleaseOnCancel = true
+	mgr, err := ctrl.NewManager(rest, options)
+	if err != nil {
+		return fmt.Errorf("lifecycle: %w", err)
+	}
+	if err := inventory.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
+		return fmt.Errorf("lifecycle: %w", err)
+	}
+	controllers := []interface{ SetupWithManager(ctrl.Manager) error }{
+		&nodepool.Reconciler{Client: mgr.GetClient()},
+		&currency.Reconciler{Client: mgr.GetClient()},
+		&department.Reconciler{Client: mgr.GetClient()},
+		&project.Reconciler{
+			Client: mgr.GetClient(),
+			Live:   mgr.GetAPIReader(),
+			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
+			Clock:  policyTime,
+		},
+	}
+	for _, c := range controllers {
+		if err := c.SetupWithManager(mgr); err != nil {
+			return fmt.Errorf("lifecycle: setting up %T: %w", c, err)
+		}
+	}
+	// A replica that waits for the lease is ready: it would take over at once.
+	if err := base.AddHealth(mgr, nil); err != nil {
+		return fmt.Errorf("lifecycle: %w", err)
+	}
+	logger.Info("starting", "version", api.Version, "server", rest.Host)
+	return mgr.Start(ctx)
+}

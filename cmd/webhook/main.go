@@ -1,0 +1,23 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command webhook runs package webhook; see its documentation.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	base "sluice.dev/api/config"
+	"sluice.dev/webhook"
+	"sluice.dev/webhook/config"
+)
+
+func main() {
+	var cfg config.Config
+	os.Exit(base.Main(ctrl.SetupSignalHandler(), "webhook", os.Args[1:], os.Stderr, &cfg,
+		func(ctx context.Context, logger logr.Logger) error { return webhook.Run(ctx, &cfg, logger) }))
+}

@@ -1,0 +1,61 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package departments
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// digestForm is cron's five fields, without names for schedules such as @daily.
+var digestForm = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+
+// Validate tells what is wrong with the department, and what is allowed but
+// unwise. The present instant is policy time.
+func Validate(department *v1alpha1.Department, now time.Time) (field.ErrorList, []string) {
+	path := field.NewPath("spec", "notices")
+	notices := department.Spec.Notices
+	errs := validateTimeZone(path.Child("timeZone"), notices.TimeZone)
+	digestErrs, warnings := validateDigest(path.Child("digest"), notices.Digest, now)
+	return append(errs, digestErrs...), warnings
+}
+
+func validateTimeZone(path *field.Path, name string) field.ErrorList {
+	if name == "" {
+		return nil // the schema's default
+	}
+	// Local is the zone of whatever machine lifecycle happens to run on.
+	if _, err := time.LoadLocation(name); err != nil || name == "Local" {
+		return field.ErrorList{field.Invalid(path, name, "want a name of the IANA time zone database, such as Europe/Berlin or UTC")}
+	}
+	return nil
+}
+
+func validateDigest(path *field.Path, expression string, now time.Time) (field.ErrorList, []string) {
+	if expression == "" {
+		return nil, nil
+	}
+	const want = `want five cron fields (minute, hour, day of month, month, day of week), such as "0 8 * * 1-5"`
+	// The parser takes a zone in front, which would contradict timeZone.
+	if strings.Contains(expression, "=") {
+		return field.ErrorList{field.Invalid(path, expression, want+"; the zone is timeZone's")}, nil
+	}
+	schedule, err := digestForm.Parse(expression)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, expression, fmt.Sprintf("%s: %v", want, err))}, nil
+	}
+	if schedule.Next(now).IsZero() {
+		return field.ErrorList{field.Invalid(path, expression, "there is no such day: this digest would never be sent")}, nil
+	}
+	if spec, ok := schedule.(*cron.SpecSchedule); ok && spec.Hour&(1<<2) != 0 {
+		return nil, []string{fmt.Sprintf("%s: %q may fall between 02:00 and 03:00, an hour that many time zones skip or repeat when clocks change; choose another", path, expression)}
+	}
+	return nil, nil
+}

@@ -1,0 +1,118 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	server "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"sluice.dev/api"
+	base "sluice.dev/api/config"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/webhook/config"
+	"sluice.dev/webhook/decision"
+	"sluice.dev/webhook/departments"
+	"sluice.dev/webhook/pods"
+	"sluice.dev/webhook/projects"
+	"sluice.dev/webhook/registration"
+)
+
+// The paths at which the API server asks; manifests/base/webhook names them too.
+const (
+	PathPods        = "/mutate/pods"
+	PathProjects    = "/validate/projects"
+	PathDepartments = "/validate/departments"
+)
+
+// Run serves the webhook until ctx ends. It returns nil when it stopped because
+// of that, and an error that says what to do when it cannot start.
+func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
+	restConfig, err := cfg.Rest()
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(cfg, restConfig, logger)
+	if err != nil {
+		return fmt.Errorf("webhook: %w", err)
+	}
+	if err := serve(mgr, cfg, logger); err != nil {
+		return fmt.Errorf("webhook: %w", err)
+	}
+	if err := register(ctx, mgr, cfg, restConfig, logger); err != nil {
+		return fmt.Errorf("webhook: %w", err)
+	}
+	logger.Info("starting", "version", api.Version, "server", restConfig.Host, "listen", cfg.Listen)
+	return mgr.Start(ctx)
+}
+
+func newManager(cfg *config.Config, restConfig *rest.Config, logger logr.Logger) (ctrl.Manager, error) {
+	options, err := cfg.ManagerOptions(logger)
+	if err != nil {
+		return nil, err
+	}
+	host, portText, err := net.SplitHostPort(cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	options.WebhookServer = server.NewServer(server.Options{Host: host, Port: port, CertDir: cfg.Certificates})
+	return ctrl.NewManager(restConfig, options)
+}
+
+func serve(mgr ctrl.Manager, cfg *config.Config, logger logr.Logger) error {
+	policyTime, err := cfg.Clock()
+	if err != nil {
+		return err
+	}
+	handlers := map[string]admission.Handler{
+		PathPods:        decision.Recorded("pods", logger, pods.Handler()),
+		PathDepartments: decision.Recorded("departments", logger, (&departments.Validator{Reader: mgr.GetClient(), Clock: policyTime}).Handler(mgr.GetScheme())),
+		PathProjects:    decision.Recorded("projects", logger, (&projects.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}).Handler(mgr.GetScheme())),
+	}
+	for path, handler := range handlers {
+		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handler})
+	}
+	return nil
+}
+
+// register keeps the API server's trust, and says ready only when an admission
+// would be answered: certificates loaded, caches filled, registration done.
+func register(ctx context.Context, mgr ctrl.Manager, cfg *config.Config, restConfig *rest.Config, logger logr.Logger) error {
+	direct, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return err
+	}
+	keeper := &registration.Keeper{
+		Client:     direct,
+		Logger:     logger.WithName("registration"),
+		CAFile:     filepath.Join(cfg.Certificates, "ca.crt"),
+		Validating: cfg.Registration.Validating,
+		Mutating:   cfg.Registration.Mutating,
+	}
+	if err := mgr.Add(keeper); err != nil {
+		return err
+	}
+	// Asked for now, so that the first admission does not wait for it.
+	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.Project{}); err != nil {
+		return err
+	}
+	return base.AddHealth(mgr, map[string]healthz.Checker{
+		"listening":  mgr.GetWebhookServer().StartedChecker(),
+		"registered": keeper.Ready,
+	})
+}

@@ -1,0 +1,52 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"fmt"
+	"io/fs"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// Build is what `kubectl kustomize` would make of the kustomization in folder,
+// in the order in which it can be applied.
+func Build(folder string) ([]*unstructured.Unstructured, error) {
+	disk := filesys.MakeFsInMemory()
+	err := fs.WalkDir(Files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		raw, err := Files.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return disk.WriteFile("/"+path, raw)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("manifests: %w", err)
+	}
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionLegacy // namespaces and CRDs first
+	built, err := krusty.MakeKustomizer(options).Run(disk, "/"+folder)
+	if err != nil {
+		return nil, fmt.Errorf("manifests: building %s: %w", folder, err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, resource := range built.Resources() {
+		object := &unstructured.Unstructured{}
+		raw, err := resource.MarshalJSON()
+		if err == nil {
+			// Through JSON, whose numbers are the ones that unstructured can copy.
+			err = object.UnmarshalJSON(raw)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("manifests: building %s: %w", folder, err)
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}

@@ -1,0 +1,19 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import "embed"
+
+// Files are the manifests as they lie in this folder.
+//
+//go:embed crds base samples
+var Files embed.FS
+
+// The kustomizations in [Files].
+const (
+	// Base is what every installation needs.
+	Base = "base"
+	// University is a sample: three departments with projects, and two pools.
+	University = "samples/university"
+)

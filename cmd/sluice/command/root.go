@@ -1,0 +1,30 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"github.com/spf13/cobra"
+
+	"sluice.dev/api"
+)
+
+// Root is the command sluice with all that is below it.
+func Root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sluice",
+		Short: "The governance layer for shared GPU clusters on Kubernetes",
+		Long: `sluice looks after a GPU cluster that is governed by Sluice, and runs a whole one
+on this machine to try it out: a real Kubernetes with simulated DGX nodes.`,
+		Version:       api.Version,
+		SilenceErrors: true, // main prints them once
+		SilenceUsage:  true, // what went wrong is not lost under a page of flags
+	}
+	root.AddCommand(upCommand(), downCommand(), statusCommand(), simulateCommand())
+	return root
+}
+
+// dirFlag is the folder of the embedded cluster, which several commands take.
+func dirFlag(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "dir", ".sluice", "the cluster's `folder`: data, keys, kubeconfig, logs")
+}

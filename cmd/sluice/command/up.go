@@ -1,0 +1,53 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"github.com/spf13/cobra"
+
+	"sluice.dev/cmd/sluice/up"
+)
+
+func upCommand() *cobra.Command {
+	var options up.Options
+	var buildOnly bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run a real Kubernetes with Sluice on simulated DGX nodes, on this machine",
+		Long: `up runs a real Kubernetes on loopback (etcd, kube-apiserver,
+kube-controller-manager, kube-scheduler), simulated DGX nodes, Sluice's
+components, each under its own rights, and a sample university.
+
+The first time it builds Kubernetes from its Go modules, which takes minutes;
+after that it starts within seconds. It stays in the foreground until it is
+interrupted, and then keeps its data for the next time; with --detach it goes on
+in the background until ` + "`sluice down`" + `.`,
+		Example: `  sluice up --detach
+  export KUBECONFIG=.sluice/admin.kubeconfig
+  kubectl get slproj`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options.Output = cmd.OutOrStdout()
+			switch {
+			case buildOnly:
+				_, err := up.Prepare(cmd.Context(), options.Output)
+				return err
+			case options.Detach:
+				if report, err := up.Status(options.Dir); err == nil {
+					return up.Show(options.Output, report) // it runs already
+				}
+				return up.Detach(cmd.Context(), options)
+			default:
+				return up.Run(cmd.Context(), options, up.Ready(options.Dir))
+			}
+		},
+	}
+	dirFlag(cmd, &options.Dir)
+	flags := cmd.Flags()
+	flags.BoolVarP(&options.Detach, "detach", "d", false, "return once everything is ready, and leave it running")
+	flags.IntVar(&options.Nodes, "nodes", up.DefaultNodes, "how many simulated nodes: odd ones with whole GPUs, even ones cut by MIG")
+	flags.IntVar(&options.Port, "port", 0, "the API server's `port` on 127.0.0.1 (default: the one it had before, or a free one)")
+	flags.BoolVar(&buildOnly, "build-only", false, "build what is needed, and start nothing")
+	return cmd
+}

@@ -1,0 +1,132 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster"
+	"sluice.dev/test/cluster/process"
+)
+
+// component is one program beside Kubernetes' own. Each runs under its own
+// ServiceAccount's token.
+type component struct {
+	name string
+	// account is the ServiceAccount's namespace and name.
+	namespace, account string
+	// ports is how many ports on loopback it is given.
+	ports int
+	// command makes its program, arguments and configuration file.
+	command func(setting) (process.Spec, error)
+}
+
+// components are started together, and stopped before Kubernetes is.
+var components = []component{
+	{name: "kwok", namespace: simulationNamespace, account: "kwok", command: kwokCommand},
+	{name: "fakekubelet", namespace: simulationNamespace, account: "fakekubelet", command: fakekubeletCommand},
+	{name: "lifecycle", namespace: v1alpha1.SystemNamespace, account: "lifecycle", ports: 2, command: lifecycleCommand},
+	{name: "webhook", namespace: v1alpha1.SystemNamespace, account: "webhook", ports: 3, command: webhookCommand},
+}
+
+// setting is what a component is told of the cluster it belongs to.
+type setting struct {
+	cluster *cluster.Cluster
+	// programs are the paths of the built ones by name.
+	programs map[string]string
+	// kubeconfig is the component's own.
+	kubeconfig string
+	// dir is the component's own folder.
+	dir string
+	// clockFile is where policy time is read.
+	clockFile string
+	// ports are the component's own; their meaning is its command's.
+	ports []int
+	nodes int
+}
+
+func (s setting) address(i int) string { return "127.0.0.1:" + strconv.Itoa(s.ports[i]) }
+
+// startComponents starts all of them at once and returns when all are ready.
+func startComponents(ctx context.Context, common setting, ports map[string][]int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range components {
+		group.Go(func() error {
+			own := common
+			own.ports = ports[c.name]
+			own.dir = filepath.Join(common.cluster.Dir(), "components", c.name)
+			if err := os.MkdirAll(own.dir, 0o700); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			var err error
+			if own.kubeconfig, err = common.cluster.ServiceAccountKubeconfig(ctx, c.namespace, c.account); err != nil {
+				return err
+			}
+			spec, err := c.command(own)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			spec.Name = c.name
+			return common.cluster.Processes().Start(ctx, spec)
+		})
+	}
+	return group.Wait()
+}
+
+// choosePorts gives every component the ports that it asks for.
+func choosePorts() (map[string][]int, error) {
+	total := 0
+	for _, c := range components {
+		total += c.ports
+	}
+	free, err := cluster.FreePorts(total)
+	if err != nil {
+		return nil, err
+	}
+	ports := map[string][]int{}
+	for _, c := range components {
+		ports[c.name], free = free[:c.ports], free[c.ports:]
+	}
+	return ports, nil
+}
+
+// beside is the path of another of Sluice's programs, which lies beside this one.
+func beside(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(filepath.Dir(self), name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: build it with `make build`", err)
+	}
+	return path, nil
+}
+
+// readyz asks a component's own answer to whether it is ready.
+func readyz(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s", req.URL, response.Status)
+		}
+		return nil
+	}
+}

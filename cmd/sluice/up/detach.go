@@ -1,0 +1,110 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+const (
+	// backgroundVariable tells a process that it is the one in the background.
+	backgroundVariable = "SLUICE_UP_BACKGROUND"
+	// readyDescriptor is where that process writes a line when all is ready.
+	readyDescriptor = 3
+	// logFile is where it writes from then on.
+	logFile = "logs/sluice-up.log"
+)
+
+// inBackground reports whether this process was started by [Detach].
+func inBackground() bool { return os.Getenv(backgroundVariable) != "" }
+
+// Detach runs [Run] in a process of its own, in a session of its own so that it
+// outlives the terminal, and returns when everything is ready there. Until then
+// that process's output is this one's. When ctx ends first, it is stopped.
+func Detach(ctx context.Context, options Options) error {
+	options, err := options.validated()
+	if err != nil {
+		return err
+	}
+	// Built here, where there may be a terminal to show the progress on.
+	if _, err := Prepare(ctx, options.Output); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	// Not CommandContext: the background process outlives ctx once it is ready.
+	child := exec.Command(self, "up", "--dir", options.Dir, //nolint:noctx // it outlives the context
+		"--nodes", strconv.Itoa(options.Nodes), "--port", strconv.Itoa(options.Port))
+	child.Env = append(os.Environ(), backgroundVariable+"=1")
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	child.ExtraFiles = []*os.File{writer}
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := child.Start(); err != nil {
+		writer.Close()
+		return fmt.Errorf("starting in the background: %w", err)
+	}
+	writer.Close()
+	stop := context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) })
+	defer stop()
+	// A word says that all is ready; an end without one that the process has ended.
+	if n, _ := reader.Read(make([]byte, 1)); n > 0 {
+		return child.Process.Release()
+	}
+	err = child.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("the cluster did not come up: %w", errors.Join(err, errAbove))
+}
+
+var errAbove = errors.New("the reason is above")
+
+// announce tells the process that detached this one that all is ready, and
+// turns this one's output to a log file: the terminal is somebody else's now.
+func announce(dir string) error {
+	log, err := os.OpenFile(filepath.Join(dir, logFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	defer log.Close()
+	for _, standard := range []*os.File{os.Stdout, os.Stderr} {
+		if err := redirect(standard, log); err != nil {
+			return fmt.Errorf("turning the output to the log: %w", err)
+		}
+	}
+	pipe := os.NewFile(readyDescriptor, "ready")
+	_, err = fmt.Fprintln(pipe, "ready")
+	return errors.Join(err, pipe.Close())
+}
+
+// Ready is what [Run] is to call when all is ready. Ask for it before anything is
+// started.
+func Ready(dir string) func() error {
+	if !inBackground() {
+		return func() error { return nil }
+	}
+	// The programs that are started from here must not hold the pipe open.
+	syscall.CloseOnExec(readyDescriptor)
+	return func() error {
+		absolute, err := filepath.Abs(dir)
+		if err != nil {
+			return err
+		}
+		return announce(absolute)
+	}
+}

@@ -1,0 +1,51 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+)
+
+const (
+	// DefaultNodes is one node with whole GPUs and one that is cut.
+	DefaultNodes = 2
+	// MaxNodes is as many simulated nodes as two cores carry with ease.
+	MaxNodes = 200
+)
+
+// Options of a run.
+type Options struct {
+	// Dir is the cluster's folder. It must not exist, be empty, or be an earlier
+	// cluster's, which is then taken up again.
+	Dir string
+	// Port of the API server on 127.0.0.1; 0 for the one it had before, or a free one.
+	Port int
+	// Nodes is how many simulated DGX nodes there are, 1 to MaxNodes. Odd ones
+	// have whole GPUs, even ones are cut by MIG.
+	Nodes int
+	// Detach returns once all is ready, and leaves it running.
+	Detach bool
+	// Output is where progress and the screen go.
+	Output io.Writer
+}
+
+func (o Options) validated() (Options, error) {
+	if o.Nodes < 1 || o.Nodes > MaxNodes {
+		return o, fmt.Errorf("--nodes %d: want a number from 1 to %d", o.Nodes, MaxNodes)
+	}
+	if o.Port < 0 || o.Port > 65535 {
+		return o, fmt.Errorf("--port %d: want a number from 1 to 65535, or 0 for a free port", o.Port)
+	}
+	if o.Dir == "" {
+		return o, fmt.Errorf("--dir: want a folder")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return o, fmt.Errorf("--dir %s: %w", o.Dir, err)
+	}
+	o.Dir = dir
+	return o, nil
+}

@@ -1,0 +1,16 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// redirect makes what is written to file go to target. Not every architecture
+// of Linux has dup2.
+func redirect(file, target *os.File) error {
+	return unix.Dup3(int(target.Fd()), int(file.Fd()), 0)
+}

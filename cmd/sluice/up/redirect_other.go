@@ -1,0 +1,17 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package up
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// redirect makes what is written to file go to target.
+func redirect(file, target *os.File) error {
+	return unix.Dup2(int(target.Fd()), int(file.Fd()))
+}

@@ -1,0 +1,152 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sluice.dev/test/cluster"
+	"sluice.dev/test/cluster/process"
+)
+
+// reportFile is where a run says what it has started, for other processes.
+const reportFile = "report.json"
+
+// Report is what runs, as a person or a machine asks for it.
+type Report struct {
+	// Server is the API server's URL.
+	Server string `json:"server"`
+	// Kubeconfig is the path of the administrator's.
+	Kubeconfig string `json:"kubeconfig"`
+	// Dir is the cluster's folder.
+	Dir string `json:"dir"`
+	// PID is the process that watches over all the others.
+	PID int `json:"pid"`
+	// Nodes are the simulated machines.
+	Nodes []Node `json:"nodes"`
+	// Components are the programs, Kubernetes' and Sluice's.
+	Components []Component `json:"components"`
+}
+
+// Node is one simulated machine.
+type Node struct {
+	Name string `json:"name"`
+	Pool string `json:"pool"`
+	GPUs string `json:"gpus"`
+}
+
+// Component is one program.
+type Component struct {
+	Name     string    `json:"name"`
+	State    string    `json:"state"`
+	PID      int       `json:"pid,omitempty"`
+	Restarts int       `json:"restarts"`
+	Started  time.Time `json:"started"`
+	LastExit string    `json:"lastExit,omitempty"`
+	Log      string    `json:"log"`
+}
+
+func newReport(c *cluster.Cluster, n int) Report {
+	report := Report{
+		Server:     c.Config().Host,
+		Kubeconfig: c.Kubeconfig(),
+		Dir:        c.Dir(),
+		PID:        os.Getpid(),
+	}
+	for _, node := range nodes(n) {
+		report.Nodes = append(report.Nodes, Node{Name: node.Name, Pool: node.Pool, GPUs: gpus(node.Machine)})
+	}
+	return report
+}
+
+// with is the report with the components as they are now.
+func (r Report) with(list []process.Status) Report {
+	r.Components = make([]Component, 0, len(list))
+	for _, s := range list {
+		r.Components = append(r.Components, Component{
+			Name: s.Name, State: string(s.State), PID: s.PID, Restarts: s.Restarts,
+			Started: s.StartedAt, LastExit: s.LastExit, Log: s.LogPath,
+		})
+	}
+	return r
+}
+
+// write leaves the report in the cluster's folder, whole.
+func (r Report) write(list []process.Status) error {
+	raw, err := json.MarshalIndent(r.with(list), "", "  ")
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	path := filepath.Join(r.Dir, reportFile)
+	if err := os.WriteFile(path+".new", append(raw, '\n'), 0o600); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return os.Rename(path+".new", path)
+}
+
+// ErrNotRunning says that nothing runs in the folder.
+var ErrNotRunning = errors.New("nothing runs here")
+
+// Status is the report of the run in dir. It wraps [ErrNotRunning] where there
+// is none.
+func Status(dir string) (Report, error) {
+	var report Report
+	pid, err := cluster.Holder(dir)
+	if err != nil {
+		return report, err
+	}
+	if pid == 0 {
+		return report, fmt.Errorf("%w: no cluster in %s; start one with `sluice up --dir %s`", ErrNotRunning, dir, dir)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, reportFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return report, fmt.Errorf("report: %w", err)
+	}
+	if err == nil {
+		if err := json.Unmarshal(raw, &report); err != nil {
+			return report, fmt.Errorf("report: %s: %w", reportFile, err)
+		}
+	}
+	if report.PID != pid { // none yet, or an earlier run's
+		return report, fmt.Errorf("process %d is bringing the cluster in %s up, or down; ask again in a moment", pid, dir)
+	}
+	return report, nil
+}
+
+// watch keeps the report right and says what crashes and comes back, until ctx
+// ends.
+func watch(ctx context.Context, c *cluster.Cluster, report Report, output io.Writer) {
+	before := map[string]process.Status{}
+	for list := range c.Processes().Watch(ctx) {
+		for _, now := range list {
+			if text := change(before[now.Name], now); text != "" {
+				fmt.Fprintf(output, "%s %s\n", time.Now().Format(time.TimeOnly), text)
+			}
+			before[now.Name] = now
+		}
+		if err := report.write(list); err != nil {
+			fmt.Fprintln(output, err)
+		}
+	}
+}
+
+// change is what to say of a component that was and now is; empty for nothing.
+func change(was, now process.Status) string {
+	switch {
+	case now.State == process.BackOff && was.State != process.BackOff:
+		return fmt.Sprintf("%s ended (%s); it is started again; its log: %s", now.Name, now.LastExit, now.LogPath)
+	case now.State == process.Running && was.Restarts < now.Restarts && was.Name != "":
+		return fmt.Sprintf("%s runs again, process %d, restart %d", now.Name, now.PID, now.Restarts)
+	default:
+		return ""
+	}
+}

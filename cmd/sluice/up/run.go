@@ -1,0 +1,102 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/clock"
+	"sluice.dev/api/scheme"
+	"sluice.dev/test/cluster"
+	"sluice.dev/test/cluster/build"
+)
+
+// Prepare builds the programs of the cluster where that was not done before, and
+// starts nothing. The first time takes minutes; progress is shown on output.
+func Prepare(ctx context.Context, output io.Writer) (map[string]string, error) {
+	return build.Programs(ctx, output, build.Names()...)
+}
+
+// Run brings everything up, shows the screen, calls ready, and stays until ctx
+// ends; then it stops everything and leaves the folder for a later run.
+func Run(ctx context.Context, options Options, ready func() error) (err error) {
+	options, err = options.validated()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	programs, err := Prepare(ctx, options.Output)
+	if err != nil {
+		return err
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Dir: options.Dir, Port: options.Port, KeepData: true, Progress: options.Output})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+
+	if err := bringUp(ctx, c, options, programs); err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped on the way up, as was asked
+		}
+		return err
+	}
+	report := newReport(c, options.Nodes)
+	if err := report.write(c.Processes().List()); err != nil {
+		return err
+	}
+	fmt.Fprintf(options.Output, "everything is ready, after %s\n\n", time.Since(begin).Round(100*time.Millisecond))
+	if err := Show(options.Output, report.with(c.Processes().List())); err != nil {
+		return err
+	}
+	if err := ready(); err != nil {
+		return err
+	}
+	watch(ctx, c, report, options.Output)
+	fmt.Fprintln(options.Output, "stopping")
+	return nil
+}
+
+func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs map[string]string) error {
+	kinds, err := scheme.New()
+	if err != nil {
+		return err
+	}
+	if err := apiextensionsv1.AddToScheme(kinds); err != nil {
+		return fmt.Errorf("building the scheme: %w", err)
+	}
+	admin, err := client.New(c.Config(), client.Options{Scheme: kinds})
+	if err != nil {
+		return fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	ports, err := choosePorts()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(options.Output, "installing Sluice's objects")
+	if err := installBase(ctx, admin, "https://127.0.0.1:"+strconv.Itoa(ports["webhook"][webhookPort])); err != nil {
+		return err
+	}
+	fmt.Fprintln(options.Output, "starting Sluice's components and the simulated nodes")
+	err = startComponents(ctx, setting{
+		cluster:   c,
+		programs:  programs,
+		clockFile: filepath.Join(c.Dir(), clock.FileName),
+		nodes:     options.Nodes,
+	}, ports)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(options.Output, "founding the sample university")
+	return installUniversity(ctx, admin)
+}

@@ -1,0 +1,77 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/manifests"
+)
+
+// universityMark is on the simulation's namespace once the sample was applied: a
+// second start must not undo what a person has changed in it since.
+const universityMark = "sim.sluice.dev/university"
+
+// installUniversity applies the sample university, once in a cluster's life, and
+// waits until lifecycle has seen to all of it.
+func installUniversity(ctx context.Context, c client.Client) error {
+	var namespace corev1.Namespace
+	if err := c.Get(ctx, types.NamespacedName{Name: simulationNamespace}, &namespace); err != nil {
+		return fmt.Errorf("reading namespace %s: %w", simulationNamespace, err)
+	}
+	if namespace.Annotations[universityMark] != "" {
+		return nil
+	}
+	objects, err := manifests.Build(manifests.University)
+	if err != nil {
+		return err
+	}
+	if err := apply(ctx, c, objects); err != nil {
+		return err
+	}
+	before := namespace.DeepCopy()
+	metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, universityMark, "applied")
+	if err := c.Patch(ctx, &namespace, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("marking namespace %s: %w", simulationNamespace, err)
+	}
+	return await(ctx, "the sample university to be ready", func(ctx context.Context) (bool, error) {
+		return universityReady(ctx, c)
+	})
+}
+
+func universityReady(ctx context.Context, c client.Client) (bool, error) {
+	var pools v1alpha1.NodePoolList
+	var projects v1alpha1.ProjectList
+	if err := errors.Join(c.List(ctx, &pools), c.List(ctx, &projects)); err != nil {
+		return false, err
+	}
+	for i := range pools.Items {
+		// With a single node there is none for the second pool.
+		if status := pools.Items[i].Status; status.ObservedGeneration == 0 {
+			return false, fmt.Errorf("node pool %s: %s", pools.Items[i].Name, readyMessage(status.Conditions))
+		}
+	}
+	for i := range projects.Items {
+		if status := projects.Items[i].Status; !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+			return false, fmt.Errorf("project %s: %s", projects.Items[i].Name, readyMessage(status.Conditions))
+		}
+	}
+	return true, nil
+}
+
+func readyMessage(conditions []metav1.Condition) string {
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+		return ready.Message
+	}
+	return "lifecycle has not seen it yet"
+}

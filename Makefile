@@ -13,10 +13,8 @@ PKG ?= ./...
 ARGS ?=
 
 COMMANDS := sluice webhook lifecycle
-BINARIES := $(COMMANDS:%=bin/%)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X sluice.dev/api.Version=$(VERSION)
-SOURCES := $(shell find api cmd gpuagent lifecycle manifests policies test webhook -not -path '*/pins/*' -type f 2>/dev/null)
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen
@@ -38,10 +36,8 @@ stop: build ## Stop what `make run` started, and remove it
 ##@ Develop
 
 .PHONY: build
-build: $(BINARIES) ## Build the binaries into bin/
-
-$(BINARIES): bin/%: $(SOURCES) go.mod go.sum
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+build: ## Build the binaries into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(COMMANDS:%=./cmd/%)
 
 .PHONY: test
 test: build ## Run all tests; those that need Kubernetes run on the embedded one

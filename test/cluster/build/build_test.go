@@ -1,0 +1,373 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/test/cluster/filelock"
+)
+
+// tree writes files, by path, below a new folder.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// fakePins is a pins module whose etcd and kwok are tiny programs in it, so that
+// all but the size of the build is real. main is etcd's.
+func fakePins(t *testing.T, main string) string {
+	t.Helper()
+	dir := tree(t, map[string]string{
+		"go.mod": `module sluice.dev/test/cluster/pins
+
+go 1.24
+
+require (
+	go.etcd.io/etcd/server/v3 v3.7.3
+	sigs.k8s.io/kwok v0.8.0
+)
+
+replace go.etcd.io/etcd/server/v3 => ./etcd
+
+replace sigs.k8s.io/kwok => ./kwok
+`,
+		"go.sum":                    "",
+		"etcd/go.mod":               "module go.etcd.io/etcd/server/v3\n\ngo 1.24\n",
+		"etcd/main.go":              main,
+		"kwok/go.mod":               "module sigs.k8s.io/kwok\n\ngo 1.24\n",
+		"kwok/pkg/consts/consts.go": "package consts\n\nvar Version = \"none\"\n",
+		"kwok/cmd/kwok/main.go":     "package main\n\nimport \"sigs.k8s.io/kwok/pkg/consts\"\n\nfunc main() { print(consts.Version) }\n",
+	})
+	t.Setenv(pinsVariable, dir)
+	t.Setenv(cacheVariable, t.TempDir())
+	t.Setenv(assetsVariable, "")
+	return dir
+}
+
+const hello = "package main\n\nfunc main() { print(\"hello\") }\n"
+
+func TestProgramsAreBuiltOnce(t *testing.T) {
+	fakePins(t, hello)
+	var said bytes.Buffer
+	first, err := Programs(t.Context(), &said, "etcd", "kwok")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"building the cluster's programs into ", "building etcd v3.7.3 (1 of 2)", "building kwok v0.8.0 (2 of 2): ", "are built"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("progress lacks %q:\n%s", want, &said)
+		}
+	}
+	if got := run(t, first["etcd"]); got != "hello" {
+		t.Errorf("etcd says %q", got)
+	}
+	if got := run(t, first["kwok"]); got != "0.8.0" {
+		t.Errorf("kwok's version is %q, want it stamped", got)
+	}
+	if others, _ := filepath.Glob(filepath.Join(filepath.Dir(first["etcd"]), "*"+unfinished)); len(others) != 0 {
+		t.Errorf("left: %v", others)
+	}
+
+	built := modified(t, first["etcd"])
+	said.Reset()
+	second, err := Programs(t.Context(), &said, "etcd", "kwok")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Errorf("paths (-first +second):\n%s", diff)
+	}
+	if said.Len() != 0 || modified(t, second["etcd"]) != built {
+		t.Errorf("it was built again: %s", &said)
+	}
+}
+
+func TestOneBuildForAll(t *testing.T) {
+	fakePins(t, hello)
+	var all sync.WaitGroup
+	outputs := make([]bytes.Buffer, 4)
+	for i := range outputs {
+		all.Go(func() {
+			if _, err := Programs(context.Background(), &outputs[i], "etcd"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	builds := 0
+	for i := range outputs {
+		if strings.Contains(outputs[i].String(), "building the cluster's programs") {
+			builds++
+		}
+	}
+	if builds != 1 {
+		t.Errorf("%d builds, want 1", builds)
+	}
+}
+
+func TestWaitingForAnotherBuildIsSaid(t *testing.T) {
+	pins := fakePins(t, hello)
+	lock, err := filelock.Try(filepath.Join(cacheOf(t, pins), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var said bytes.Buffer
+	_, err = Programs(ctx, &said, "etcd")
+	if err == nil || !strings.Contains(err.Error(), "deadline") {
+		t.Errorf("got %v", err)
+	}
+	if !strings.Contains(said.String(), "waiting for process") {
+		t.Errorf("it said %q", &said)
+	}
+}
+
+func TestFailedBuild(t *testing.T) {
+	pins := fakePins(t, "package main\n\nfunc main() { undefinedName() }\n")
+	var said bytes.Buffer
+	_, err := Programs(t.Context(), &said, "kwok", "etcd")
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"build etcd: ", "undefined: undefinedName", "main.go:3", "what was built before is kept"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error lacks %q:\n%v", want, err)
+		}
+	}
+	if !strings.Contains(said.String(), "failed") {
+		t.Errorf("progress:\n%s", &said)
+	}
+	cache := cacheOf(t, pins)
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	if diff := cmp.Diff([]string{"kwok" + exe(), "lock"}, names); diff != "" {
+		t.Errorf("cache (-want +got):\n%s", diff)
+	}
+}
+
+func TestInterruptedBuildLeavesNoProgram(t *testing.T) {
+	pins := fakePins(t, hello)
+	cache := cacheOf(t, pins)
+	left := filepath.Join(cache, "etcd"+unfinished) // by a build that was killed
+	if err := os.WriteFile(left, []byte("half"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Programs(ctx, nil, "etcd"); err == nil {
+		t.Error("no error")
+	}
+	if isProgram(filepath.Join(cache, "etcd")) {
+		t.Error("there is a program")
+	}
+	if _, err := Programs(t.Context(), nil, "etcd"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("half a program is left: %v", err)
+	}
+}
+
+func TestCacheKey(t *testing.T) {
+	key := func(t *testing.T, pins string) string {
+		t.Helper()
+		k, err := cacheKey(t.Context(), pins)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	pins := fakePins(t, hello)
+	base := key(t, pins)
+	if again := key(t, pins); again != base {
+		t.Errorf("%s, then %s", base, again)
+	}
+	for _, file := range []string{"go.mod", "go.sum"} {
+		path := filepath.Join(pins, file)
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, append(before, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if changed := key(t, pins); changed == base {
+			t.Errorf("a change of %s does not change the key", file)
+		}
+		if err := os.WriteFile(path, before, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("GOEXPERIMENT", "nodwarf5")
+	if changed := key(t, pins); changed == base {
+		t.Error("another compiler setting does not change the key")
+	}
+}
+
+func TestAssetsComeFirst(t *testing.T) {
+	fakePins(t, hello)
+	assets := tree(t, map[string]string{"etcd" + exe(): "#!/bin/sh\n", "kube-scheduler" + exe(): "not executable"})
+	if err := os.Chmod(filepath.Join(assets, "etcd"+exe()), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(assetsVariable, assets)
+	var said bytes.Buffer
+	paths, err := Programs(t.Context(), &said, "etcd", "kwok")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(assets, "etcd"+exe()); paths["etcd"] != want {
+		t.Errorf("etcd is %s, want %s", paths["etcd"], want)
+	}
+	if paths["kwok"] == "" || filepath.Dir(paths["kwok"]) == assets {
+		t.Errorf("kwok is %q, want it built", paths["kwok"])
+	}
+	if !strings.Contains(said.String(), "using etcd from "+assets) {
+		t.Errorf("it said:\n%s", &said)
+	}
+	if runtime.GOOS != "windows" && isProgram(filepath.Join(assets, "kube-scheduler")) {
+		t.Error("a file that cannot be run counts as a program")
+	}
+}
+
+func TestAssetsNeedNoPins(t *testing.T) {
+	assets := tree(t, map[string]string{"etcd" + exe(): "#!/bin/sh\n"})
+	if err := os.Chmod(filepath.Join(assets, "etcd"+exe()), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(assetsVariable, assets)
+	t.Setenv(pinsVariable, "/nowhere")
+	if _, err := Programs(t.Context(), nil, "etcd"); err != nil {
+		t.Error(err)
+	}
+	_, err := Programs(t.Context(), nil, "kwok")
+	if err == nil || !strings.Contains(err.Error(), "SLUICE_PINS=/nowhere: must be the folder of module") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestUnknownProgram(t *testing.T) {
+	_, err := Programs(t.Context(), nil, "kubelet")
+	if err == nil || !strings.Contains(err.Error(), `no program "kubelet"; there are etcd, kube-apiserver`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFindPins(t *testing.T) {
+	t.Setenv(pinsVariable, "")
+	found, err := findPins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := moduleOf(found); got != pinsModule {
+		t.Errorf("found %s, of module %q", found, got)
+	}
+	// Below another module of ours the product's is still found.
+	root := tree(t, map[string]string{
+		"go.mod":                   "module sluice.dev\n",
+		"test/cluster/pins/go.mod": "// pins\nmodule sluice.dev/test/cluster/pins\n",
+		"test/bench/peers/main.go": "package main\n",
+		"test/bench/go.mod":        "module sluice.dev/test/bench\n",
+	})
+	t.Chdir(filepath.Join(root, "test", "bench", "peers"))
+	found, err = findPins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(root, "test", "cluster", "pins"); !sameFile(t, found, want) {
+		t.Errorf("found %s, want %s", found, want)
+	}
+}
+
+func TestStamps(t *testing.T) {
+	when := time.Date(2026, 7, 22, 20, 7, 38, 0, time.FixedZone("CEST", 7200))
+	got := kubernetesStamps(moduleInfo{Version: "v1.36.3", Time: &when})
+	want := map[string]string{"gitVersion": "v1.36.3", "gitMajor": "1", "gitMinor": "36", "gitCommit": "", "gitTreeState": "archive", "buildDate": "2026-07-22T18:07:38Z"}
+	for name, value := range want {
+		for _, pkg := range []string{"k8s.io/component-base/version.", "k8s.io/client-go/pkg/version."} {
+			if got[pkg+name] != value {
+				t.Errorf("%s%s is %q, want %q", pkg, name, got[pkg+name], value)
+			}
+		}
+	}
+}
+
+func TestAdvice(t *testing.T) {
+	tests := []struct{ said, want string }{
+		{"link: writing out: no space left on device", "make room on the disk"},
+		{`Get "https://proxy.golang.org/...": dial tcp: lookup proxy.golang.org: no such host`, "Go module proxy"},
+		{"go: module lookup disabled by GOPROXY=off", "set GOPROXY"},
+		{"compile: signal: killed", "memory"},
+		{"undefined: x", "run again"},
+	}
+	for _, tt := range tests {
+		if got := advice(tt.said); !strings.Contains(got, tt.want) {
+			t.Errorf("%q: %q", tt.said, got)
+		}
+	}
+}
+
+func TestProduct(t *testing.T) {
+	root := tree(t, map[string]string{
+		"go.mod":                "module sluice.dev\n\ngo 1.24\n",
+		"cmd/webhook/main.go":   "package main\n\nfunc main() { print(\"webhook\") }\n",
+		"cmd/lifecycle/main.go": "package main\n\nfunc main() { print(\"lifecycle\") }\n",
+	})
+	out := t.TempDir()
+	paths, err := Product(t.Context(), root, out, "webhook", "lifecycle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"webhook", "lifecycle"} {
+		if got := run(t, paths[name]); got != name || filepath.Dir(paths[name]) != out {
+			t.Errorf("%s (%s) says %q", name, paths[name], got)
+		}
+	}
+	if _, err := Product(t.Context(), root, out, "agent"); err == nil || !strings.Contains(err.Error(), "build agent") {
+		t.Errorf("a program that is not there: %v", err)
+	}
+}
+
+func TestProgressRemindsWhereNothingIsRedrawn(t *testing.T) {
+	var said syncBuffer
+	s := newSpeaker(&said)
+	s.every = 10 * time.Millisecond
+	done := s.step("building %s", "etcd")
+	for strings.Count(said.String(), "building etcd: 0s, so far\n") < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	done(nil)
+	if lines := strings.Split(said.String(), "\n"); lines[0] != "building etcd" || lines[len(lines)-2] != "building etcd: 0s, done" {
+		t.Errorf("it said:\n%s", said.String())
+	}
+}

@@ -1,0 +1,182 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice.dev/test/cluster/filelock"
+)
+
+// assetsVariable names a folder of ready programs, as other test suites for
+// Kubernetes know it.
+const assetsVariable = "KUBEBUILDER_ASSETS"
+
+// unfinished ends the name of a program that is being built.
+const unfinished = ".new"
+
+// program is one that the pins module can build.
+type program struct {
+	name, pkg string
+	module    string // whose version and time are stamped into it
+	stamps    func(moduleInfo) map[string]string
+}
+
+// programs in the order of a cluster's start, so that a build that fails on a
+// full disk or a missing module fails early.
+var programs = []program{
+	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3"},
+	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes", stamps: kubernetesStamps},
+	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes", stamps: kubernetesStamps},
+	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes", stamps: kubernetesStamps},
+	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok", stamps: kwokStamps},
+}
+
+// Names returns all programs that Programs can build.
+func Names() []string {
+	names := make([]string, 0, len(programs))
+	for _, p := range programs {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// Programs returns the path of each named program, and builds those that are
+// neither in KUBEBUILDER_ASSETS nor in the cache. It says on progress (nil for
+// silence) what it builds, for whom it waits, and whose programs it uses. The
+// first build takes minutes; a failed one keeps what it has.
+func Programs(ctx context.Context, progress io.Writer, names ...string) (map[string]string, error) {
+	say := newSpeaker(progress)
+	paths, missing, err := fromAssets(say, names)
+	if err != nil || len(missing) == 0 {
+		return paths, err
+	}
+	pins, err := findPins()
+	if err != nil {
+		return nil, err
+	}
+	key, err := cacheKey(ctx, pins)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := cacheFolder(key)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range missing {
+		paths[p.name] = filepath.Join(cache, p.name+exe())
+	}
+	missing = notIn(cache, missing)
+	if len(missing) == 0 {
+		return paths, nil
+	}
+	lock, err := filelock.Wait(ctx, filepath.Join(cache, "lock"), func(held *filelock.HeldError) {
+		say.line("waiting for process %d, which builds the cluster's programs", held.PID)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("build the cluster's programs: %w", err)
+	}
+	defer lock.Unlock()
+	return paths, buildAll(ctx, say, pins, cache, notIn(cache, missing))
+}
+
+// fromAssets looks the names up, and takes what KUBEBUILDER_ASSETS has of them.
+func fromAssets(say *speaker, names []string) (paths map[string]string, missing []program, err error) {
+	paths = make(map[string]string, len(names))
+	assets := os.Getenv(assetsVariable)
+	var used []string
+	for _, name := range names {
+		i := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
+		if i < 0 {
+			return nil, nil, fmt.Errorf("build: no program %q; there are %s", name, strings.Join(Names(), ", "))
+		}
+		if assets != "" {
+			path := filepath.Join(assets, name+exe())
+			if isProgram(path) {
+				paths[name] = path
+				used = append(used, name)
+				continue
+			}
+		}
+		missing = append(missing, programs[i])
+	}
+	if len(used) > 0 {
+		say.line("using %s from %s (%s)", strings.Join(used, ", "), assets, assetsVariable)
+	}
+	return paths, missing, nil
+}
+
+// buildAll builds the programs into the cache folder, whose lock is held.
+func buildAll(ctx context.Context, say *speaker, pins, cache string, todo []program) error {
+	if len(todo) == 0 {
+		return nil // another process was quicker
+	}
+	sweep(cache)
+	modules, err := moduleInfos(ctx, pins, todo)
+	if err != nil {
+		return err
+	}
+	say.line("building the cluster's programs into %s (once; the first build takes minutes)", cache)
+	begin := time.Now()
+	for i, p := range todo {
+		done := say.step("building %s %s (%d of %d)", p.name, modules[p.module].Version, i+1, len(todo))
+		err := buildOne(ctx, pins, filepath.Join(cache, p.name+exe()), p, modules[p.module])
+		done(err)
+		if err != nil {
+			return err
+		}
+	}
+	say.line("the cluster's programs are built, in %s", time.Since(begin).Round(time.Second))
+	return nil
+}
+
+// buildOne builds one program aside and renames it, so that the cache never
+// holds half a program.
+func buildOne(ctx context.Context, pins, path string, p program, module moduleInfo) error {
+	aside := path + unfinished
+	defer os.Remove(aside)
+	args := append([]string{"build", "-o", aside}, flags(p, module)...)
+	if err := goCommand(ctx, pins, hostEnv(), append(args, p.pkg)...); err != nil {
+		return fmt.Errorf("build %s: %w", p.name, err)
+	}
+	if err := os.Rename(aside, path); err != nil {
+		return fmt.Errorf("build %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// sweep removes what a build that was killed has left; the lock is held, so none
+// is under way.
+func sweep(cache string) {
+	left, _ := filepath.Glob(filepath.Join(cache, "*"+unfinished))
+	for _, path := range left {
+		_ = os.Remove(path)
+	}
+}
+
+func notIn(cache string, wanted []program) []program {
+	return slices.DeleteFunc(slices.Clone(wanted), func(p program) bool {
+		return isProgram(filepath.Join(cache, p.name+exe()))
+	})
+}
+
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && (runtime.GOOS == "windows" || info.Mode()&0o111 != 0)
+}
+
+func exe() string {
+	if runtime.GOOS == "windows" {
+		return ".exe"
+	}
+	return ""
+}

@@ -1,0 +1,373 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"sluice.dev/test/cluster/process"
+)
+
+// The whole life of a cluster in one test: each start costs seconds.
+func TestCluster(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	c := startIn(t, dir, true)
+	t.Run("is the pinned Kubernetes", func(t *testing.T) { testVersion(t, c) })
+	t.Run("lets nobody in without a name", func(t *testing.T) { testAnonymous(t, c) })
+	t.Run("makes and binds pods", func(t *testing.T) { testPods(t, c) })
+	t.Run("knows a user by certificate", func(t *testing.T) { testUser(t, c) })
+	t.Run("knows a service account by token", func(t *testing.T) { testServiceAccount(t, c) })
+	t.Run("issues serving certificates", func(t *testing.T) { testServing(t, c) })
+	t.Run("can be attached to", func(t *testing.T) { testAttach(t, c) })
+	t.Run("is alone in its folder", func(t *testing.T) { testAlone(t, dir) })
+	t.Run("survives the end of each process", func(t *testing.T) { testCrashes(t, c) })
+	t.Run("its folder is for its owner", func(t *testing.T) { testModes(t, dir) })
+
+	before := traces(t, c)
+	user, err := c.UserKubeconfig("anna")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop(t, c)
+	t.Run("leaves no process and no port", func(t *testing.T) { before.check(t) })
+	if _, err := os.Stat(dir); err != nil {
+		t.Fatalf("the folder that was to be kept: %v", err)
+	}
+
+	c = startIn(t, dir, false)
+	t.Run("resumes", func(t *testing.T) {
+		if got := c.folder.state.Ports; got != before.ports {
+			t.Errorf("ports %+v, before %+v", got, before.ports)
+		}
+		deployment, err := client(t, c.Kubeconfig()).AppsV1().Deployments("default").Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil || *deployment.Spec.Replicas != 3 {
+			t.Errorf("the old object: %v", err)
+		}
+		if got := whoami(t, user).Username; got != "anna" {
+			t.Errorf("the old kubeconfig is %q", got)
+		}
+	})
+	before = traces(t, c)
+	stop(t, c)
+	t.Run("leaves no process, port or file", func(t *testing.T) {
+		before.check(t)
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", dir, err)
+		}
+	})
+}
+
+func testVersion(t *testing.T, c *Cluster) {
+	version, err := client(t, c.Kubeconfig()).Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(version.GitVersion, "v"+version.Major+"."+version.Minor+".") || version.Major != "1" {
+		t.Errorf("version %+v", version)
+	}
+}
+
+func testAnonymous(t *testing.T, c *Cluster) {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(c.CA().CertPEM())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	for _, path := range []string{"/api", "/readyz"} {
+		response, err := (&http.Client{Transport: transport}).Get(c.Config().Host + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+}
+
+// testPods sees the controllers make a Deployment's pods and the scheduler bind
+// them to a node.
+func testPods(t *testing.T, c *Cluster) {
+	api := client(t, c.Kubeconfig())
+	_, err := api.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](3),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addNode(t, api, "node-1")
+	awaitBound(t, api, "app=web", 3)
+}
+
+func addNode(t *testing.T, api kubernetes.Interface, name string) {
+	t.Helper()
+	room := corev1.ResourceList{"pods": resource.MustParse("1000"), "cpu": resource.MustParse("64"), "memory": resource.MustParse("64Gi")}
+	node, err := api.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Status = corev1.NodeStatus{Capacity: room, Allocatable: room, Conditions: []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()},
+	}}
+	if _, err := api.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func awaitBound(t *testing.T, api kubernetes.Interface, selector string, want int) {
+	t.Helper()
+	eventually(t, func() error {
+		pods, err := api.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return err
+		}
+		bound := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == "" })
+		if len(bound) != want {
+			return fmt.Errorf("%d pods of %s are bound, want %d", len(bound), selector, want)
+		}
+		return nil
+	})
+}
+
+func testUser(t *testing.T, c *Cluster) {
+	path, err := c.UserKubeconfig("anna.mueller@example.org", "h2-students", "h2-all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.UserKubeconfig("anna.mueller@example.org", "h2-students", "h2-all")
+	if err != nil || again != path {
+		t.Errorf("%s, then %s (%v)", path, again, err)
+	}
+	me := whoami(t, path)
+	slices.Sort(me.Groups)
+	if me.Username != "anna.mueller@example.org" || !slices.Equal(me.Groups, []string{"h2-all", "h2-students", "system:authenticated"}) {
+		t.Errorf("known as %s in %v", me.Username, me.Groups)
+	}
+	if _, err := client(t, path).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("a user without rights lists pods: %v", err)
+	}
+	if _, err := c.UserKubeconfig(""); err == nil {
+		t.Error("a user without a name has a kubeconfig")
+	}
+}
+
+func testServiceAccount(t *testing.T, c *Cluster) {
+	admin := client(t, c.Kubeconfig())
+	if _, err := c.ServiceAccountKubeconfig(t.Context(), "default", "webhook"); err == nil || !strings.Contains(err.Error(), `"webhook" not found`) {
+		t.Errorf("of an account that does not exist: %v", err)
+	}
+	_, err := admin.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = admin.RbacV1().RoleBindings("default").Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "webhook"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "webhook"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := c.ServiceAccountKubeconfig(t.Context(), "default", "webhook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := whoami(t, path).Username; got != "system:serviceaccount:default:webhook" {
+		t.Errorf("known as %s", got)
+	}
+	if _, err := client(t, path).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+
+	file := strings.TrimSuffix(path, ".kubeconfig") + ".token"
+	first := contents(t, file)
+	c.tokens.renewDue(t.Context(), time.Now().Add(11*time.Hour))
+	if contents(t, file) != first {
+		t.Error("the token was renewed before half of its life")
+	}
+	c.tokens.renewDue(t.Context(), time.Now().Add(13*time.Hour))
+	if contents(t, file) == first {
+		t.Error("the token was not renewed after half of its life")
+	}
+	if got := whoami(t, path).Username; got != "system:serviceaccount:default:webhook" {
+		t.Errorf("with the next token known as %s", got)
+	}
+}
+
+func testServing(t *testing.T, c *Cluster) {
+	dir := filepath.Join(c.Dir(), "webhook-cert")
+	if err := c.IssueServing("webhook.default.svc", dir); err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(contents(t, filepath.Join(dir, "ca.crt"))))
+	for _, name := range []string{"webhook.default.svc", "127.0.0.1", "localhost"} {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func testAttach(t *testing.T, c *Cluster) {
+	t.Setenv(AttachVariable, c.Kubeconfig())
+	guest, err := Attach(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !guest.Attached() || c.Attached() || guest.Kubeconfig() != c.Kubeconfig() || guest.Dir() == c.Dir() {
+		t.Errorf("guest in %s with %s", guest.Dir(), guest.Kubeconfig())
+	}
+	path, err := guest.UserKubeconfig("ben", "h2-students")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if me := whoami(t, path); me.Username != "ben" || !slices.Contains(me.Groups, "h2-students") {
+		t.Errorf("known as %s in %v", me.Username, me.Groups)
+	}
+	path, err = guest.ServiceAccountKubeconfig(t.Context(), "default", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := whoami(t, path).Username; got != "system:serviceaccount:default:default" {
+		t.Errorf("known as %s", got)
+	}
+	if err := guest.IssueServing("webhook.default.svc", filepath.Join(guest.Dir(), "cert")); err != nil {
+		t.Error(err)
+	}
+	if err := guest.Processes().Start(t.Context(), process.Spec{Name: "webhook", Path: "/bin/sleep", Args: []string{"1000"}}); err != nil {
+		t.Error(err)
+	}
+	stop(t, guest)
+	if _, err := os.Stat(guest.Dir()); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", guest.Dir(), err)
+	}
+	if _, err := client(t, c.Kubeconfig()).Discovery().ServerVersion(); err != nil {
+		t.Errorf("the person's cluster is gone: %v", err)
+	}
+}
+
+func testAlone(t *testing.T, dir string) {
+	_, err := Start(t.Context(), Options{Dir: dir})
+	if want := fmt.Sprintf("Options.Dir %s: process %d runs a cluster there", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
+	}
+	if pid, err := Holder(dir); err != nil || pid != os.Getpid() {
+		t.Errorf("its holder is %d, %v", pid, err)
+	}
+	if err := Remove(dir); err == nil || !strings.Contains(err.Error(), "locked by process") {
+		t.Errorf("removed while it runs: %v", err)
+	}
+}
+
+// testCrashes kills each process, and sees it started again and doing its work.
+func testCrashes(t *testing.T, c *Cluster) {
+	api := client(t, c.Kubeconfig())
+	for n, name := range []string{Scheduler, ControllerManager, APIServer, Etcd} {
+		t.Run(name, func(t *testing.T) {
+			before := component(t, c, name)
+			victim, err := os.FindProcess(before.PID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := victim.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			eventually(t, func() error {
+				if s := component(t, c, name); s.State != process.Running || s.Restarts != before.Restarts+1 || s.LastExit != "signal: killed" {
+					return fmt.Errorf("status %+v", s)
+				}
+				return nil
+			})
+			job := fmt.Sprintf("after-%d", n)
+			eventually(t, func() error {
+				err := createReplicaSet(t.Context(), api, job)
+				if apierrors.IsAlreadyExists(err) {
+					return nil // an earlier try whose answer was lost
+				}
+				return err
+			})
+			awaitBound(t, api, "app="+job, 1)
+			t.Logf("of use again after %s", time.Since(begin).Round(10*time.Millisecond))
+		})
+	}
+}
+
+func createReplicaSet(ctx context.Context, api kubernetes.Interface, name string) error {
+	labels := map[string]string{"app": name}
+	_, err := api.AppsV1().ReplicaSets("default").Create(ctx, &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.ReplicaSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+			},
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func testModes(t *testing.T, dir string) {
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			if errors.Is(err, os.ErrNotExist) { // etcd renames as it goes
+				return nil
+			}
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return nil
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func whoami(t *testing.T, kubeconfig string) authenticationv1.UserInfo {
+	t.Helper()
+	review, err := client(t, kubeconfig).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.UserInfo
+}

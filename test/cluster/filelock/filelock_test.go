@@ -1,0 +1,138 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package filelock
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func lock(t *testing.T, path string) *Lock {
+	t.Helper()
+	l, err := Try(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Unlock() })
+	return l
+}
+
+func TestTryNamesTheHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first := lock(t, path)
+	_, err := Try(path)
+	var held *HeldError
+	if !errors.As(err, &held) || held.PID != os.Getpid() || held.Path != path {
+		t.Fatalf("got %v, want a *HeldError of this process", err)
+	}
+	if err := first.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Unlock(); err != nil {
+		t.Errorf("a second Unlock: %v", err)
+	}
+	lock(t, path)
+}
+
+func TestTryWhereNoFileCanBe(t *testing.T) {
+	if _, err := Try(filepath.Join(t.TempDir(), "missing", "lock")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLockOfARemovedFileIsNoLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	lock(t, path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	lock(t, path) // a new file, which nobody holds
+}
+
+func TestWait(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first := lock(t, path)
+	waiting := make(chan int, 10)
+	got := make(chan error, 1)
+	go func() {
+		l, err := Wait(context.Background(), path, func(held *HeldError) { waiting <- held.PID })
+		got <- err
+		l.Unlock()
+	}()
+	if pid := <-waiting; pid != os.Getpid() {
+		t.Errorf("waits for process %d", pid)
+	}
+	select {
+	case err := <-got:
+		t.Fatalf("Wait returned %v while the lock was held", err)
+	default:
+	}
+	first.Unlock()
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	if len(waiting) != 0 {
+		t.Error("it said more than once that it waits")
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	lock(t, path)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := Wait(ctx, path, nil)
+	var held *HeldError
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// holderVariable makes the test binary take the lock that it names, say so, and
+// wait for its end.
+const holderVariable = "SLUICE_TEST_HOLD"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(holderVariable); path != "" {
+		if _, err := Try(path); err != nil {
+			panic(err)
+		}
+		os.Stdout.WriteString("held")
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func TestLockEndsWithItsProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	holder := exec.Command(os.Args[0])
+	holder.Env = append(os.Environ(), holderVariable+"="+path)
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Wait()
+	defer holder.Process.Kill()
+	said := make([]byte, 4)
+	if _, err := out.Read(said); err != nil || string(said) != "held" {
+		t.Fatalf("the holder said %q, %v", said, err)
+	}
+	_, err = Try(path)
+	var held *HeldError
+	if !errors.As(err, &held) || held.PID != holder.Process.Pid || !strings.Contains(err.Error(), "locked by process") {
+		t.Fatalf("got %v, want that process %d holds it", err, holder.Process.Pid)
+	}
+	holder.Process.Kill()
+	holder.Wait()
+	lock(t, path)
+}

@@ -1,0 +1,134 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"sluice.dev/test/cluster/pki"
+)
+
+// contextName is the name of cluster and context in every kubeconfig.
+const contextName = "sluice"
+
+// writeKubeconfig writes a kubeconfig for one user of one cluster. An empty
+// namespace means default.
+func writeKubeconfig(path string, cluster *clientcmdapi.Cluster, name string, user *clientcmdapi.AuthInfo, namespace string) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[contextName] = cluster
+	config.AuthInfos[name] = user
+	config.Contexts[contextName] = &clientcmdapi.Context{Cluster: contextName, AuthInfo: name, Namespace: namespace}
+	config.CurrentContext = contextName
+	content, err := clientcmd.Write(*config)
+	if err == nil {
+		err = writeFile(path, content)
+	}
+	if err != nil {
+		return fmt.Errorf("write kubeconfig of %s: %w", name, err)
+	}
+	return nil
+}
+
+func byCertificate(pair pki.Pair) *clientcmdapi.AuthInfo {
+	user := clientcmdapi.NewAuthInfo()
+	user.ClientCertificateData, user.ClientKeyData = pair.Cert, pair.Key
+	return user
+}
+
+func byTokenFile(path string) *clientcmdapi.AuthInfo {
+	user := clientcmdapi.NewAuthInfo()
+	user.TokenFile = path
+	return user
+}
+
+// administrator returns where the cluster is and who its administrator is, from
+// the administrator's kubeconfig: that may be a person's own.
+func (c *Cluster) administrator() (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
+	config, err := clientcmd.LoadFromFile(c.kubeconfig)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	// Paths in it are relative to where it lies.
+	if err := clientcmd.ResolveLocalPaths(config); err != nil {
+		return nil, nil, fmt.Errorf("read kubeconfig %s: %w", c.kubeconfig, err)
+	}
+	current := config.Contexts[config.CurrentContext]
+	if current == nil {
+		return nil, nil, fmt.Errorf("kubeconfig %s has no current context; choose one with `kubectl config use-context`", c.kubeconfig)
+	}
+	cluster, user := config.Clusters[current.Cluster], config.AuthInfos[current.AuthInfo]
+	if cluster == nil || user == nil {
+		return nil, nil, fmt.Errorf("kubeconfig %s: its context %s names a cluster or a user that it has not", c.kubeconfig, config.CurrentContext)
+	}
+	return cluster, user, nil
+}
+
+// loadConfig reads a kubeconfig for use without client-side throttling: what is
+// to be measured here is the server.
+func loadConfig(path string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// UserKubeconfig writes a kubeconfig for a user in groups and returns its path;
+// the same user and groups have the same path. Of a started cluster it holds a
+// client certificate that is valid for a year; on an attached one, whose
+// authority is not ours, it impersonates with the administrator's rights.
+func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) {
+	path, err := c.writeUser(user, groups)
+	if err != nil {
+		return "", fmt.Errorf("kubeconfig of user %q: %w", user, err)
+	}
+	return path, nil
+}
+
+func (c *Cluster) writeUser(user string, groups []string) (string, error) {
+	if user == "" {
+		return "", errors.New("the name is empty")
+	}
+	dir, err := c.folder.makeSub("kubeconfigs")
+	if err != nil {
+		return "", err
+	}
+	cluster, identity, err := c.administrator()
+	if err != nil {
+		return "", err
+	}
+	if c.attached {
+		identity = identity.DeepCopy()
+		identity.Impersonate, identity.ImpersonateGroups = user, groups
+	} else {
+		pair, err := c.ca.Client(user, groups...)
+		if err != nil {
+			return "", err
+		}
+		identity = byCertificate(pair)
+	}
+	path := filepath.Join(dir, fileName(user, groups)+".kubeconfig")
+	return path, writeKubeconfig(path, cluster, user, identity, "")
+}
+
+var unfit = regexp.MustCompile(`[^a-zA-Z0-9._-]+`)
+
+// fileName makes a name that a person recognises and that no other user shares,
+// whatever characters stand in theirs.
+func fileName(user string, groups []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{user}, groups...), "\x00")))
+	name := strings.TrimLeft(unfit.ReplaceAllString(user, "-"), ".-")
+	return name[:min(len(name), 60)] + "-" + hex.EncodeToString(sum[:4])
+}

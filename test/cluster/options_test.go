@@ -1,0 +1,90 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each refusal names the field and what to do, and leaves nothing behind.
+func TestHostileOptions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	homely := t.TempDir()
+	if err := os.WriteFile(filepath.Join(homely, "thesis.tex"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := t.TempDir()
+	if err := os.WriteFile(filepath.Join(broken, stateFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", address(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	taken := listener.Addr().(*net.TCPAddr).Port
+	fresh := filepath.Join(t.TempDir(), "fresh")
+
+	tests := []struct {
+		name    string
+		options Options
+		want    []string
+	}{
+		{"port above all", Options{Port: 70000}, []string{"Options.Port 70000", "1 to 65535", "0 for a free one"}},
+		{"negative port", Options{Port: -1}, []string{"Options.Port -1"}},
+		{"port taken", Options{Port: taken}, []string{"Options.Port", "address already in use", "name another, or 0"}},
+		{"dir is a file", Options{Dir: file}, []string{"Options.Dir " + file, "is a file; name a folder"}},
+		{"dir below a file", Options{Dir: filepath.Join(file, "sub")}, []string{"Options.Dir", "not a directory"}},
+		{"dir that cannot be made", Options{Dir: "/proc/sluice"}, []string{"Options.Dir /proc/sluice", "name a folder that you may write"}},
+		{"dir with a person's files", Options{Dir: homely}, []string{"Options.Dir " + homely, "thesis.tex", "empty or a new folder"}},
+		{"dir with a broken state", Options{Dir: broken}, []string{"Options.Dir " + broken, stateFile, "remove the folder"}},
+		{"unknown component", Options{ExtraArgs: map[string][]string{"kubelet": nil}}, []string{`Options.ExtraArgs["kubelet"]`, "there are etcd, kube-apiserver"}},
+		{"kept without a name", Options{KeepData: true}, []string{"Options.KeepData", "set Dir"}},
+		{"negative time-out", Options{ReadyTimeout: -time.Second}, []string{"Options.ReadyTimeout -1s"}},
+		{"argument that the API server does not know", Options{Dir: fresh, ExtraArgs: map[string][]string{APIServer: {"--nonsense"}}},
+			[]string{"start kube-apiserver: it ended before it was ready", "unknown flag: --nonsense", filepath.Join(fresh, "logs", APIServer+".log")}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Start(t.Context(), tt.options)
+			if err == nil {
+				c.Stop()
+				t.Fatal("it started")
+			}
+			for _, want := range append(tt.want, "start cluster: ") {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error lacks %q:\n%v", want, err)
+				}
+			}
+		})
+	}
+	if _, err := os.Stat(filepath.Join(homely, "thesis.tex")); err != nil {
+		t.Errorf("the person's file: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(fresh, "logs", APIServer+".log")); err != nil {
+		t.Errorf("the log that the error names: %v", err)
+	}
+}
+
+func TestCheckDirTakesWhatIsOurs(t *testing.T) {
+	empty, started, killedEarly := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, path := range []string{filepath.Join(started, stateFile), filepath.Join(started, "clock.json"), filepath.Join(killedEarly, lockFile)} {
+		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{empty, started, killedEarly, filepath.Join(empty, "new")} {
+		if err := checkDir(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}

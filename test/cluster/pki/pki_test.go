@@ -1,0 +1,259 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func openCA(t *testing.T, dir string) *CA {
+	t.Helper()
+	ca, err := OpenCA(dir, "ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+func TestCALasts(t *testing.T) {
+	dir := t.TempDir()
+	first, second := openCA(t, dir), openCA(t, dir)
+	if diff := cmp.Diff(string(first.CertPEM()), string(second.CertPEM())); diff != "" {
+		t.Errorf("opened again it is another (-first +second):\n%s", diff)
+	}
+	pair, err := first.Client("anna")
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify(t, second, pair, x509.ExtKeyUsageClientAuth)
+	onlyForOwner(t, dir)
+}
+
+func TestBrokenCAIsNotReplaced(t *testing.T) {
+	tests := []struct {
+		name   string
+		damage func(t *testing.T, dir string)
+		want   string
+	}{
+		{"key is missing", func(t *testing.T, dir string) { remove(t, dir, "ca.key") }, "ca.key: no such file"},
+		{"certificate is missing", func(t *testing.T, dir string) { remove(t, dir, "ca.crt") }, "ca.crt: no such file"},
+		{"certificate is no PEM", func(t *testing.T, dir string) { put(t, dir, "ca.crt", "hello") }, "failed to find any PEM"},
+		{"key is another's", func(t *testing.T, dir string) {
+			other := t.TempDir()
+			openCA(t, other)
+			key, err := os.ReadFile(filepath.Join(other, "ca.key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, dir, "ca.key", string(key))
+		}, "does not match"},
+		{"certificate is no CA's", func(t *testing.T, dir string) {
+			pair, err := openCA(t, t.TempDir()).Client("anna")
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, dir, "ca.crt", string(pair.Cert))
+			put(t, dir, "ca.key", string(pair.Key))
+		}, "not a CA's"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			openCA(t, dir)
+			tt.damage(t, dir)
+			if _, err := OpenCA(dir, "ca"); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestServer(t *testing.T) {
+	ca := openCA(t, t.TempDir())
+	pair, err := ca.Server("kubernetes.default.svc", "10.96.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := verify(t, ca, pair, x509.ExtKeyUsageServerAuth)
+	for _, host := range []string{"127.0.0.1", "localhost", "kubernetes.default.svc", "10.96.0.1"} {
+		if err := cert.VerifyHostname(host); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := cert.VerifyHostname("example.org"); err == nil {
+		t.Error("it is good for example.org as well")
+	}
+	if _, err := ca.Server("a", ""); err == nil {
+		t.Error("an empty host was accepted")
+	}
+}
+
+func TestClient(t *testing.T) {
+	ca := openCA(t, t.TempDir())
+	pair, err := ca.Client("anna.mueller@example.org", "h2-students", "h2-all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := verify(t, ca, pair, x509.ExtKeyUsageClientAuth)
+	if cert.Subject.CommonName != "anna.mueller@example.org" {
+		t.Errorf("user %q", cert.Subject.CommonName)
+	}
+	// In a certificate the groups are a set, and stand in the order of their encoding.
+	if diff := cmp.Diff([]string{"h2-all", "h2-students"}, slices.Sorted(slices.Values(cert.Subject.Organization))); diff != "" {
+		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool(ca), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
+		t.Error("a client's certificate is good for a server")
+	}
+	if _, err := ca.Client(""); err == nil {
+		t.Error("a user without a name was accepted")
+	}
+}
+
+func TestMutualTLS(t *testing.T) {
+	ca, stranger := openCA(t, t.TempDir()), openCA(t, t.TempDir())
+	server := must(t)(ca.Server())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
+		}),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{keyPair(t, server)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(ca)},
+	}
+	serving.ErrorLog = log.New(io.Discard, "", 0) // the stranger is turned away, and that is all
+	go serving.ServeTLS(listener, "", "")
+	defer serving.Close()
+
+	ask := func(pair Pair) (string, error) {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool(ca), Certificates: []tls.Certificate{keyPair(t, pair)}}}
+		defer transport.CloseIdleConnections()
+		response, err := (&http.Client{Transport: transport}).Get("https://" + listener.Addr().String())
+		if err != nil {
+			return "", err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return string(body), err
+	}
+	if got, err := ask(must(t)(ca.Client("anna"))); err != nil || got != "anna" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := ask(must(t)(ca.Peer("etcd"))); err != nil || got != "etcd" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := ask(must(t)(stranger.Client("anna"))); err == nil {
+		t.Errorf("another authority's client was let in as %q", got)
+	}
+}
+
+func TestTokenKeyLasts(t *testing.T) {
+	dir := t.TempDir()
+	key, public := filepath.Join(dir, "sa.key"), filepath.Join(dir, "sa.pub")
+	var before []string
+	for range 2 {
+		if err := OpenTokenKey(key, public); err != nil {
+			t.Fatal(err)
+		}
+		now := []string{get(t, key), get(t, public)}
+		if before != nil {
+			if diff := cmp.Diff(before, now); diff != "" {
+				t.Errorf("opened again it is another:\n%s", diff)
+			}
+		}
+		before = now
+	}
+	onlyForOwner(t, dir)
+	put(t, dir, "sa.key", "hello")
+	if err := OpenTokenKey(key, public); err == nil || !strings.Contains(err.Error(), "sa.key: no PEM block") {
+		t.Errorf("a key that is none: %v", err)
+	}
+}
+
+func verify(t *testing.T, ca *CA, pair Pair, usage x509.ExtKeyUsage) *x509.Certificate {
+	t.Helper()
+	cert := keyPair(t, pair).Leaf
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool(ca), KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+func pool(ca *CA) *x509.CertPool {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca.CertPEM())
+	return roots
+}
+
+func must(t *testing.T) func(Pair, error) Pair {
+	return func(pair Pair, err error) Pair {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair
+	}
+}
+
+func keyPair(t *testing.T, pair Pair) tls.Certificate {
+	t.Helper()
+	both, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return both
+}
+
+func onlyForOwner(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 2 {
+		t.Errorf("%d files, want 2: %v", len(entries), entries)
+	}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v (%v), want 0600", entry.Name(), info.Mode().Perm(), err)
+		}
+	}
+}
+
+func get(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func put(t *testing.T, dir, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, dir, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+}

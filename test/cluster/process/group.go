@@ -1,0 +1,179 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// ErrStopped is returned for a start in a group that was stopped.
+var ErrStopped = errors.New("the process group was stopped")
+
+// Group is a set of components that run together. Its methods may be called
+// from several goroutines.
+type Group struct {
+	dir string
+
+	mu         sync.Mutex
+	components []*component // in the order of their start
+	watchers   map[chan []Status]struct{}
+	stopped    bool
+
+	endLogBound context.CancelFunc
+}
+
+// NewGroup returns an empty group that keeps its logs in dir/logs and the
+// records of its programs in dir/run; both are made (0700) where missing. Two
+// groups must not share a dir. A group that was made must be stopped.
+func NewGroup(dir string) (*Group, error) {
+	for _, sub := range []string{logsIn(dir), recordsIn(dir)} {
+		if err := os.MkdirAll(sub, 0o700); err != nil {
+			return nil, fmt.Errorf("make folder of the process group: %w", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	g := &Group{dir: dir, watchers: map[chan []Status]struct{}{}, endLogBound: cancel}
+	go g.boundLogs(ctx)
+	return g, nil
+}
+
+// Start launches a component and returns when it is ready. If it ends before,
+// is not ready within Spec.ReadyTimeout, or ctx ends, it is killed, taken out of
+// the group, and the error (a *StartError) shows the end of its log. Once Start
+// has returned nil, the component is started again whenever it ends.
+func (g *Group) Start(ctx context.Context, spec Spec) error {
+	spec, err := spec.withDefaults()
+	if err != nil {
+		return err
+	}
+	c, err := g.add(spec)
+	if err != nil {
+		return err
+	}
+	if err := rotateLog(c.logPath); err != nil {
+		g.drop(c)
+		return fmt.Errorf("start %s: %w", spec.Name, err)
+	}
+	in, failed := g.bringUp(ctx, c)
+	if failed != nil {
+		g.drop(c)
+		return failed
+	}
+	go g.supervise(c, in)
+	return nil
+}
+
+// drop takes out a component that never came up.
+func (g *Group) drop(c *component) {
+	g.remove(c)
+	close(c.done)
+}
+
+// Restart ends a component's present run and returns when the next one is ready.
+func (g *Group) Restart(ctx context.Context, name string) error {
+	c, err := g.find(name)
+	if err != nil {
+		return err
+	}
+	answer := make(chan error, 1)
+	select {
+	case c.restart <- answer:
+	case <-c.done:
+		return fmt.Errorf("restart %s: %w", name, ErrStopped)
+	case <-ctx.Done():
+		return fmt.Errorf("restart %s: %w", name, context.Cause(ctx))
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("restart %s: %w", name, context.Cause(ctx))
+	}
+}
+
+// Remove stops one component and takes it out of the group. When ctx ends the
+// component is killed without further waiting.
+func (g *Group) Remove(ctx context.Context, name string) error {
+	c, err := g.find(name)
+	if err != nil {
+		return err
+	}
+	err = c.end(ctx)
+	g.remove(c)
+	return err
+}
+
+// Stop ends all components, the last started first, each with SIGTERM and after
+// its StopTimeout with SIGKILL; when ctx ends, all that are left are killed at
+// once. Nothing of the group runs any more when it returns, but for a
+// Spec.Run that ignores its context: that is an error. The group stays stopped.
+func (g *Group) Stop(ctx context.Context) error {
+	g.mu.Lock()
+	g.stopped = true
+	order := slices.Clone(g.components)
+	g.mu.Unlock()
+	defer g.endLogBound()
+
+	slices.Reverse(order)
+	var errs []error
+	for _, c := range order {
+		errs = append(errs, c.end(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func (g *Group) add(spec Spec) (*component, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stopped {
+		return nil, fmt.Errorf("start %s: %w", spec.Name, ErrStopped)
+	}
+	for _, other := range g.components {
+		if other.spec.Name == spec.Name {
+			return nil, fmt.Errorf("start %s: the group has a component of this name already", spec.Name)
+		}
+	}
+	c := newComponent(spec, filepath.Join(logsIn(g.dir), spec.Name+".log"))
+	g.components = append(g.components, c)
+	g.notifyLocked()
+	return c, nil
+}
+
+func (g *Group) remove(c *component) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.components = slices.DeleteFunc(g.components, func(other *component) bool { return other == c })
+	g.notifyLocked()
+}
+
+func (g *Group) find(name string) (*component, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range g.components {
+		if c.spec.Name == name {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("no component %q in the process group", name)
+}
+
+// backOff is the pause before the next start of a component that has ended so
+// many times in a row: none, 200 ms, and then doubled each time, at most 30 s.
+func backOff(crashes int) time.Duration {
+	const first, most = 200 * time.Millisecond, 30 * time.Second
+	switch {
+	case crashes <= 0:
+		return 0
+	case crashes > 8: // first<<8 is past most
+		return most
+	}
+	return min(first<<(crashes-1), most)
+}

@@ -1,0 +1,494 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// shell is a component whose program is a script.
+func shell(name, script string) Spec {
+	return Spec{Name: name, Path: "/bin/sh", Args: []string{"-c", script}, StopTimeout: 5 * time.Second}
+}
+
+// said is ready once the component's log has a line with the word.
+func said(g *Group, name, word string) func(context.Context) error {
+	return func(context.Context) error {
+		log, err := os.ReadFile(filepath.Join(logsIn(g.dir), name+".log"))
+		if err == nil && !strings.Contains(string(log), word) {
+			err = fmt.Errorf("it has not said %q yet", word)
+		}
+		return err
+	}
+}
+
+func newGroup(t *testing.T) *Group {
+	t.Helper()
+	g, err := NewGroup(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Stop(context.Background()); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return g
+}
+
+func start(t *testing.T, g *Group, spec Spec) {
+	t.Helper()
+	if err := g.Start(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func status(t *testing.T, g *Group, name string) Status {
+	t.Helper()
+	for _, s := range g.List() {
+		if s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("no component %q in %v", name, g.List())
+	return Status{}
+}
+
+// await returns the first status of a component that satisfies the condition.
+func await(t *testing.T, g *Group, name, what string, condition func(Status) bool) Status {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var last Status
+	for list := range g.Watch(ctx) {
+		for _, s := range list {
+			if s.Name != name {
+				continue
+			}
+			if last = s; condition(s) {
+				return s
+			}
+		}
+	}
+	t.Fatalf("%s is not %s; last seen %+v", name, what, last)
+	return Status{}
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func alive(t *testing.T, pid int) bool {
+	t.Helper()
+	born, err := birth(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return born != ""
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	victim, err := os.FindProcess(pid)
+	if err == nil {
+		err = victim.Kill()
+	}
+	if err != nil {
+		t.Fatalf("kill %d: %v", pid, err)
+	}
+}
+
+func TestStartReturnsWhenReady(t *testing.T) {
+	g := newGroup(t)
+	spec := shell("web", "echo warming up; echo serving; exec sleep 1000")
+	spec.Ready = said(g, "web", "serving")
+	start(t, g, spec)
+
+	s := status(t, g, "web")
+	if s.State != Running || !alive(t, s.PID) {
+		t.Errorf("after Start: %+v", s)
+	}
+	if err := g.Start(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("a second component of the same name: %v", err)
+	}
+}
+
+func TestFailedStart(t *testing.T) {
+	never := func(context.Context) error { return errors.New("still warming up") }
+	tests := []struct {
+		name string
+		spec Spec
+		want []string
+	}{
+		{"ends before it is ready", Spec{Path: "/bin/sh", Args: []string{"-c", "echo cannot read config; exit 3"}, Ready: never},
+			[]string{"start web: it ended before it was ready: exit status 3", "cannot read config", "web.log"}},
+		{"is killed before it is ready", Spec{Path: "/bin/sh", Args: []string{"-c", "kill -9 $$"}, Ready: never},
+			[]string{"signal: killed", "is empty"}},
+		{"is not ready in time", Spec{Path: "/bin/sh", Args: []string{"-c", "echo hello; exec sleep 1000"}, Ready: never, ReadyTimeout: 300 * time.Millisecond},
+			[]string{"not ready after 300ms; last answer: still warming up", "hello"}},
+		{"does not exist", Spec{Path: "/nowhere/web"}, []string{"start web: ", "/nowhere/web", "no such file"}},
+		{"function returns before it is ready", Spec{Run: func(context.Context) error { return errors.New("no socket") }, Ready: never},
+			[]string{"it ended before it was ready: no socket"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newGroup(t)
+			tt.spec.Name = "web"
+			err := g.Start(t.Context(), tt.spec)
+			var failed *StartError
+			if !errors.As(err, &failed) {
+				t.Fatalf("got %v, want a *StartError", err)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error lacks %q:\n%v", want, err)
+				}
+			}
+			if list := g.List(); len(list) != 0 {
+				t.Errorf("it is still in the group: %+v", list)
+			}
+			if records, _ := filepath.Glob(filepath.Join(recordsIn(g.dir), "*")); len(records) != 0 {
+				t.Errorf("records left: %v", records)
+			}
+			start(t, g, shell("web", "exec sleep 1000")) // the name is free again
+		})
+	}
+}
+
+func TestStartEndsWithItsContext(t *testing.T) {
+	g := newGroup(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	spec := shell("web", "exec sleep 1000")
+	spec.Ready = func(context.Context) error { cancel(errors.New("had enough")); return errors.New("no") }
+	if err := g.Start(ctx, spec); err == nil || !strings.Contains(err.Error(), "had enough") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSpecIsChecked(t *testing.T) {
+	run := func(context.Context) error { return nil }
+	tests := []struct {
+		name string
+		spec Spec
+		want string
+	}{
+		{"no name", Spec{Run: run}, `Spec.Name "": must be`},
+		{"a path as name", Spec{Name: "../web", Run: run}, `Spec.Name "../web"`},
+		{"upper case", Spec{Name: "Web", Run: run}, `Spec.Name "Web"`},
+		{"too long", Spec{Name: strings.Repeat("a", 64), Run: run}, "at most 63"},
+		{"neither program nor function", Spec{Name: "web"}, "either Path or Run"},
+		{"both", Spec{Name: "web", Run: run, Path: "/bin/true"}, "either Path or Run"},
+		{"arguments for a function", Spec{Name: "web", Run: run, Args: []string{"-v"}}, "belong to Path"},
+		{"negative time-out", Spec{Name: "web", Run: run, StopTimeout: -1}, "must not be negative"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := newGroup(t).Start(t.Context(), tt.spec)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestCrashedComponentStartsAgainAfterGrowingPauses(t *testing.T) {
+	g := newGroup(t)
+	start(t, g, shell("web", "exit 7"))
+	for n, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond} {
+		s := await(t, g, "web", "in its next pause", func(s Status) bool { return s.State == BackOff && s.Restarts == n })
+		if got := s.NextStart.Sub(s.LastExitAt); got != want {
+			t.Errorf("pause %d is %s, want %s", n+1, got, want)
+		}
+		if s.LastExit != "exit status 7" || s.PID != 0 {
+			t.Errorf("in pause %d: %+v", n+1, s)
+		}
+	}
+	log, err := Tail(status(t, g, "web").LogPath, 10)
+	if err != nil || !strings.Contains(log, "web ended: exit status 7; started again in 400ms") {
+		t.Errorf("log (%v):\n%s", err, log)
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	var got []time.Duration
+	for crashes := range 12 {
+		got = append(got, backOff(crashes))
+	}
+	ms, s := time.Millisecond, time.Second
+	want := []time.Duration{0, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 25600 * ms, 30 * s, 30 * s, 30 * s}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pauses (-want +got):\n%s", diff)
+	}
+}
+
+func TestKilledComponentIsReadyAgain(t *testing.T) {
+	g := newGroup(t)
+	spec := shell("web", "echo serving; exec sleep 1000")
+	spec.Ready = said(g, "web", "serving")
+	start(t, g, spec)
+	first := status(t, g, "web")
+	kill(t, first.PID)
+	second := await(t, g, "web", "running again", func(s Status) bool { return s.State == Running && s.Restarts == 1 })
+	if second.PID == first.PID || !alive(t, second.PID) || alive(t, first.PID) {
+		t.Errorf("process %d, then %d", first.PID, second.PID)
+	}
+	if second.LastExit != "signal: killed" {
+		t.Errorf("last exit %q", second.LastExit)
+	}
+}
+
+func TestFunctionStartsAgain(t *testing.T) {
+	g := newGroup(t)
+	n := 0
+	start(t, g, Spec{Name: "kubelet", Run: func(ctx context.Context) error {
+		n++
+		fmt.Fprintln(Log(ctx), "run", n)
+		switch n {
+		case 1:
+			panic("nil map")
+		case 2:
+			return errors.New("lost the API server")
+		}
+		<-ctx.Done()
+		return nil
+	}})
+	s := await(t, g, "kubelet", "in its third run", func(s Status) bool { return s.State == Running && s.Restarts == 2 })
+	if s.LastExit != "lost the API server" || s.PID != 0 {
+		t.Errorf("status %+v", s)
+	}
+	eventually(t, "a line of the third run", func() bool { return said(g, "kubelet", "run 3\n")(t.Context()) == nil })
+	log, err := os.ReadFile(s.LogPath)
+	for _, want := range []string{"run 1\n", "panic: nil map", "TestFunctionStartsAgain", "run 3\n", "started again in 200ms"} {
+		if !strings.Contains(string(log), want) {
+			t.Errorf("log (%v) lacks %q:\n%s", err, want, log)
+		}
+	}
+}
+
+func TestStopIsInReverseOrder(t *testing.T) {
+	g := newGroup(t)
+	var mu sync.Mutex
+	var order []string
+	for _, name := range []string{"etcd", "apiserver", "webhook"} {
+		start(t, g, Spec{Name: name, Run: func(ctx context.Context) error {
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, name)
+			return nil
+		}})
+	}
+	if err := g.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"webhook", "apiserver", "etcd"}, order); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	for _, s := range g.List() {
+		if s.State != Stopped {
+			t.Errorf("after Stop: %+v", s)
+		}
+	}
+	if err := g.Start(t.Context(), shell("late", "exec sleep 1000")); !errors.Is(err, ErrStopped) {
+		t.Errorf("a start after Stop: %v", err)
+	}
+}
+
+func TestStopKillsWhoDoesNotListen(t *testing.T) {
+	tests := []struct {
+		name     string
+		patience time.Duration // of the component's StopTimeout
+		ctx      time.Duration // of Stop's context
+	}{
+		{"after the component's time-out", 200 * time.Millisecond, time.Minute},
+		{"when the context ends", time.Minute, 200 * time.Millisecond},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newGroup(t)
+			spec := shell("deaf", "trap '' TERM; echo deaf; exec sleep 1000")
+			spec.StopTimeout, spec.Ready = tt.patience, said(g, "deaf", "deaf")
+			start(t, g, spec)
+			pid := status(t, g, "deaf").PID
+			ctx, cancel := context.WithTimeout(t.Context(), tt.ctx)
+			defer cancel()
+			begin := time.Now()
+			if err := g.Stop(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begin); took > 10*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if alive(t, pid) {
+				t.Errorf("process %d is alive", pid)
+			}
+			if s := status(t, g, "deaf"); s.State != Stopped || s.LastExit != "signal: killed" {
+				t.Errorf("after Stop: %+v", s)
+			}
+		})
+	}
+}
+
+func TestStopDuringBackOff(t *testing.T) {
+	g := newGroup(t)
+	start(t, g, shell("web", "exit 1"))
+	await(t, g, "web", "in a long pause", func(s Status) bool { return s.State == BackOff && s.Restarts >= 2 })
+	begin := time.Now()
+	if err := g.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > 500*time.Millisecond {
+		t.Errorf("Stop waited %s for a component that does not run", took)
+	}
+}
+
+func TestStopGivesUpOnAFunctionThatDoesNotEnd(t *testing.T) {
+	g, err := NewGroup(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := make(chan struct{})
+	defer close(free)
+	start(t, g, Spec{Name: "stuck", StopTimeout: time.Millisecond, Run: func(context.Context) error { <-free; return nil }})
+	if err := g.Stop(t.Context()); err == nil || !strings.Contains(err.Error(), "stuck does not end") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	g := newGroup(t)
+	start(t, g, shell("web", "exec sleep 1000"))
+	first := status(t, g, "web")
+	if err := g.Restart(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	second := status(t, g, "web")
+	if second.PID == first.PID || second.State != Running || second.Restarts != 1 {
+		t.Errorf("before %+v, after %+v", first, second)
+	}
+	if err := g.Restart(t.Context(), "wbe"); err == nil || !strings.Contains(err.Error(), `"wbe"`) {
+		t.Errorf("restart of a component that is not there: %v", err)
+	}
+}
+
+func TestRestartReportsThatItIsNotReady(t *testing.T) {
+	g := newGroup(t)
+	broken := false
+	spec := shell("web", "exec sleep 1000")
+	spec.ReadyTimeout = 200 * time.Millisecond
+	spec.Ready = func(context.Context) error {
+		if broken {
+			return errors.New("bad configuration")
+		}
+		return nil
+	}
+	start(t, g, spec)
+	broken = true
+	if err := g.Restart(t.Context(), "web"); err == nil || !strings.Contains(err.Error(), "bad configuration") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	g := newGroup(t)
+	start(t, g, shell("one", "exec sleep 1000"))
+	start(t, g, shell("two", "exec sleep 1000"))
+	pid := status(t, g, "one").PID
+	if err := g.Remove(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	if list := g.List(); alive(t, pid) || len(list) != 1 || list[0].Name != "two" {
+		t.Errorf("after Remove: %+v", list)
+	}
+	start(t, g, shell("one", "exec sleep 1000"))
+}
+
+func TestWatchSendsTheNewest(t *testing.T) {
+	g := newGroup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	watch := g.Watch(ctx)
+	for i := range 5 {
+		start(t, g, shell("c"+strconv.Itoa(i), "exec sleep 1000"))
+	}
+	// Nobody has read meanwhile: one list waits, and it is the last one.
+	if list := <-watch; len(list) != 5 || list[4].State != Running {
+		t.Errorf("got %+v", list)
+	}
+	cancel()
+	for range watch { // closed once the context has ended
+	}
+}
+
+func TestProgramsEnvironmentIsOurs(t *testing.T) {
+	t.Setenv("ETCD_DATA_DIR", "/elsewhere")
+	g := newGroup(t)
+	spec := shell("etcd", `echo "dir=$ETCD_DATA_DIR path=$PATH name=$NAME" ; echo done; exec sleep 1000`)
+	spec.Env, spec.Ready = []string{"NAME=sluice"}, said(g, "etcd", "done")
+	start(t, g, spec)
+	got, err := Tail(status(t, g, "etcd").LogPath, 10)
+	if want := "dir= path=" + os.Getenv("PATH") + " name=sluice\ndone"; err != nil || got != want {
+		t.Errorf("got %q (%v), want %q", got, err, want)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	g := newGroup(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			name := "c" + strconv.Itoa(i)
+			if err := g.Start(t.Context(), shell(name, "exec sleep 1000")); err != nil {
+				t.Error(err)
+			}
+			if err := g.Restart(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+			g.List()
+		})
+	}
+	all.Wait()
+	if got := len(g.List()); got != 8 {
+		t.Errorf("%d components, want 8", got)
+	}
+}
+
+func TestStartThatIsOvertakenByStop(t *testing.T) {
+	g := newGroup(t)
+	asked := make(chan struct{}, 1)
+	spec := shell("slow", "exec sleep 1000")
+	spec.Ready = func(context.Context) error {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		return errors.New("not yet")
+	}
+	failed := make(chan error)
+	go func() { failed <- g.Start(context.Background(), spec) }()
+	<-asked
+	if err := g.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-failed; !errors.Is(err, ErrStopped) {
+		t.Errorf("got %v", err)
+	}
+}

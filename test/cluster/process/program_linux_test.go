@@ -1,0 +1,224 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// supervisorVariable makes the test binary run as a supervisor in the folder that
+// it names, until it is killed.
+const supervisorVariable = "SLUICE_TEST_SUPERVISE"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(supervisorVariable); dir != "" {
+		supervise(dir)
+	}
+	os.Exit(m.Run())
+}
+
+func supervise(dir string) {
+	g, err := NewGroup(dir)
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"one", "two"} {
+		if err := g.Start(context.Background(), shell(name, "trap '' TERM INT HUP; exec sleep 1000")); err != nil {
+			panic(err)
+		}
+	}
+	for _, s := range g.List() {
+		fmt.Println(s.PID)
+	}
+	select {}
+}
+
+func TestKilledSupervisorLeavesNoChild(t *testing.T) {
+	supervisor := exec.Command(os.Args[0])
+	supervisor.Env = append(os.Environ(), supervisorVariable+"="+t.TempDir())
+	out, err := supervisor.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisor.Stderr = os.Stderr
+	if err := supervisor.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer supervisor.Wait()
+	defer supervisor.Process.Kill()
+
+	var children []int
+	for lines := bufio.NewScanner(out); len(children) < 2 && lines.Scan(); {
+		var pid int
+		if _, err := fmt.Sscan(lines.Text(), &pid); err != nil {
+			t.Fatal(err)
+		}
+		if !alive(t, pid) {
+			t.Errorf("child %d is not alive", pid)
+		}
+		children = append(children, pid)
+	}
+	if len(children) != 2 {
+		t.Fatalf("the supervisor started %v", children)
+	}
+	kill(t, supervisor.Process.Pid)
+	for _, pid := range children {
+		eventually(t, "the end of the killed supervisor's child", func() bool { return !alive(t, pid) })
+	}
+}
+
+// The kernel kills a child when the thread that forked it ends. Whoever calls
+// Start on a thread that ends must not lose the component.
+func TestChildOutlivesTheCallersThread(t *testing.T) {
+	g := newGroup(t)
+	thread := onThreadThatEnds(func() {
+		if err := g.Start(context.Background(), shell("web", "exec sleep 1000")); err != nil {
+			t.Error(err)
+		}
+	})
+	task := fmt.Sprintf("/proc/self/task/%d", thread)
+	eventually(t, "the end of the caller's thread", func() bool {
+		_, err := os.Stat(task)
+		return os.IsNotExist(err)
+	})
+	if s := status(t, g, "web"); s.State != Running || s.Restarts != 0 || !alive(t, s.PID) {
+		t.Errorf("after the end of the thread: %+v", s)
+	}
+}
+
+// onThreadThatEnds calls do on a thread that ends soon after, and returns its id.
+func onThreadThatEnds(do func()) int {
+	thread := make(chan int, 1)
+	go func() {
+		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
+		if unix.Gettid() == os.Getpid() {
+			// The main thread never ends: keep it, and take another.
+			thread <- onThreadThatEnds(do)
+			runtime.UnlockOSThread()
+			return
+		}
+		do()
+		thread <- unix.Gettid()
+	}()
+	return <-thread
+}
+
+func TestWhatAComponentStartedGoesWithIt(t *testing.T) {
+	g := newGroup(t)
+	spec := shell("web", "sleep 1000 & echo helper $!; wait")
+	spec.Ready = said(g, "web", "helper")
+	start(t, g, spec)
+	var pid int
+	if _, err := fmt.Sscanf(read(t, status(t, g, "web").LogPath), "helper %d", &pid); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, status(t, g, "web").PID)
+	eventually(t, "the end of the component's own child", func() bool { return !alive(t, pid) })
+}
+
+func TestReapLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	g, err := NewGroup(dir) // makes the folders
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Stop(context.Background())
+
+	leftover := orphan(t, "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+	deaf := orphan(t, "trap '' TERM; echo ready; exec sleep 1000")
+	stranger := orphan(t, "echo ready; exec sleep 1000")
+	for name, pid := range map[string]int{"etcd": leftover, "scheduler": deaf} {
+		if _, err := remember(dir, name, "/bin/sh", pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The same id, but born at another time, or on another boot.
+	for name, born := range map[string]string{"apiserver": "1", "kwok": "", "webhook": "f3b1/77"} {
+		content, _ := json.Marshal(Record{Name: name, PID: stranger, Birth: born})
+		write(t, filepath.Join(recordsIn(dir), name+recordSuffix), string(content))
+	}
+	gone, _ := json.Marshal(Record{Name: "gone", PID: 1 << 22, Birth: "x"})
+	write(t, filepath.Join(recordsIn(dir), "gone.json"), string(gone))
+
+	ended, err := ReapLeftovers(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ended) != 2 || ended[0].Name != "etcd" || ended[1].Name != "scheduler" {
+		t.Errorf("ended %+v, want etcd and scheduler", ended)
+	}
+	if alive(t, leftover) || alive(t, deaf) {
+		t.Error("a leftover is alive")
+	}
+	if !alive(t, stranger) {
+		t.Error("a stranger was killed")
+	}
+	if records, _ := filepath.Glob(filepath.Join(recordsIn(dir), "*")); len(records) != 0 {
+		t.Errorf("records left: %v", records)
+	}
+}
+
+func TestReapLeftoversOfABrokenRecord(t *testing.T) {
+	dir := t.TempDir()
+	if ended, err := ReapLeftovers(dir); err != nil || len(ended) != 0 {
+		t.Errorf("of an empty folder: %v, %v", ended, err)
+	}
+	if err := os.MkdirAll(recordsIn(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(recordsIn(dir), "etcd.json"), "{")
+	if _, err := ReapLeftovers(dir); err == nil || !strings.Contains(err.Error(), "remove the file") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// orphan starts a script that no group knows and returns its process id once it
+// has said "ready".
+func orphan(t *testing.T, script string) int {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		cmd.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("the script said %q, %v", line, err)
+	}
+	return cmd.Process.Pid
+}
+
+func TestBirthIsStable(t *testing.T) {
+	first, err := birth(os.Getpid())
+	if err != nil || !strings.Contains(first, "/") {
+		t.Fatalf("got %q, %v", first, err)
+	}
+	if second, err := birth(os.Getpid()); err != nil || second != first {
+		t.Errorf("got %q, %v; want %q", second, err, first)
+	}
+	if none, err := birth(1 << 22); err != nil || none != "" {
+		t.Errorf("of a process that is not there: %q, %v", none, err)
+	}
+}

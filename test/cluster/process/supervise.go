@@ -1,0 +1,225 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	askEvery   = 50 * time.Millisecond
+	askTimeout = 2 * time.Second
+	// steadyAfter is how long a component has to run until its next crash
+	// counts as a first one.
+	steadyAfter = time.Minute
+)
+
+// component is one Spec and what has become of it.
+type component struct {
+	spec    Spec
+	logPath string
+	status  Status // guarded by the group's mutex
+	crashes int    // in a row
+
+	restart chan chan error // one answer each
+	// halt ends with the first word to stop, hurry when the patience is over.
+	halt, hurry       context.Context
+	sayHalt, sayHurry context.CancelFunc
+
+	done      chan struct{} // closed when nothing of it runs any more
+	lingering error         // what does not end; set before done is closed
+}
+
+func newComponent(spec Spec, logPath string) *component {
+	c := &component{
+		spec:    spec,
+		logPath: logPath,
+		status:  Status{Name: spec.Name, State: Starting, LogPath: logPath},
+		restart: make(chan chan error),
+		done:    make(chan struct{}),
+	}
+	c.halt, c.sayHalt = context.WithCancel(context.Background())
+	c.hurry, c.sayHurry = context.WithCancel(context.Background())
+	return c
+}
+
+// end tells the component to stop and waits until it has.
+func (c *component) end(ctx context.Context) error {
+	c.sayHalt()
+	stopHurry := context.AfterFunc(ctx, c.sayHurry)
+	defer stopHurry()
+	<-c.done
+	return c.lingering
+}
+
+// bringUp launches the component once and waits until it is ready. On an error
+// nothing of it runs any more.
+func (g *Group) bringUp(ctx context.Context, c *component) (instance, *StartError) {
+	in, err := g.launch(c.spec, c.logPath)
+	if err != nil {
+		return nil, c.startError(err)
+	}
+	g.change(c, func(s *Status) {
+		if !s.StartedAt.IsZero() {
+			s.Restarts++
+		}
+		s.State, s.PID, s.StartedAt, s.NextStart = Starting, in.pid(), in.since(), time.Time{}
+	})
+	if err := c.awaitReady(ctx, in); err != nil {
+		if !isClosed(in.exited()) {
+			c.kill(in)
+		}
+		g.change(c, func(s *Status) { s.PID = 0 })
+		return nil, c.startError(err)
+	}
+	g.change(c, func(s *Status) { s.State = Running })
+	return in, nil
+}
+
+func (c *component) awaitReady(ctx context.Context, in instance) error {
+	if c.spec.Ready == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.spec.ReadyTimeout,
+		fmt.Errorf("not ready after %s", c.spec.ReadyTimeout))
+	defer cancel()
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	var answer error
+	for {
+		select {
+		case <-in.exited():
+			return fmt.Errorf("it ended before it was ready: %s", in.exit())
+		case <-c.halt.Done():
+			return ErrStopped
+		case <-ctx.Done():
+			if answer != nil {
+				return fmt.Errorf("%w; last answer: %w", context.Cause(ctx), answer)
+			}
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		ask, cancelAsk := context.WithTimeout(ctx, askTimeout)
+		err := c.spec.Ready(ask)
+		cancelAsk()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil { // else the answer is only that time is over
+			answer = err
+		}
+	}
+}
+
+// supervise keeps a component that was ready once running until it is halted.
+func (g *Group) supervise(c *component, in instance) {
+	defer close(c.done)
+	for in != nil {
+		var answer chan error
+		select {
+		case <-c.halt.Done():
+			c.terminate(in)
+			g.wound(c, in.exit())
+			return
+		case answer = <-c.restart:
+			g.change(c, func(s *Status) { s.State = Stopping })
+			c.terminate(in)
+			c.crashes = 0
+		case <-in.exited():
+			if time.Since(in.since()) > steadyAfter {
+				c.crashes = 0
+			}
+			c.crashes++
+		}
+		in = g.again(c, in.exit(), answer)
+	}
+}
+
+// again launches the component until it is ready or halted; then it returns nil.
+// The first attempt's outcome goes to answer, if there is one.
+func (g *Group) again(c *component, exit string, answer chan<- error) instance {
+	for {
+		if !g.pause(c, exit) {
+			if answer != nil {
+				answer <- fmt.Errorf("restart %s: %w", c.spec.Name, ErrStopped)
+			}
+			g.wound(c, exit)
+			return nil
+		}
+		in, err := g.bringUp(c.halt, c)
+		if answer != nil {
+			answer <- asError(err)
+			answer = nil
+		}
+		if err == nil {
+			return in
+		}
+		c.crashes++
+		exit = err.Err.Error()
+	}
+}
+
+// pause notes how the component ended and waits for the time of its next start;
+// false means that it was halted meanwhile.
+func (g *Group) pause(c *component, exit string) bool {
+	now, wait := time.Now(), backOff(c.crashes)
+	g.change(c, func(s *Status) {
+		s.State, s.PID, s.LastExit, s.LastExitAt, s.NextStart = BackOff, 0, exit, now, now.Add(wait)
+	})
+	noteLog(c.logPath, fmt.Sprintf("%s ended: %s; started again in %s", c.spec.Name, exit, wait))
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return c.halt.Err() == nil
+	case <-c.halt.Done():
+		return false
+	}
+}
+
+// wound notes that nothing of the component runs any more.
+func (g *Group) wound(c *component, exit string) {
+	g.change(c, func(s *Status) {
+		s.State, s.PID, s.NextStart = Stopped, 0, time.Time{}
+		s.LastExit, s.LastExitAt = exit, time.Now()
+	})
+}
+
+// terminate asks the instance to end, and kills it when it takes too long.
+func (c *component) terminate(in instance) {
+	in.terminate()
+	patience := time.NewTimer(c.spec.StopTimeout)
+	defer patience.Stop()
+	select {
+	case <-in.exited():
+		return
+	case <-patience.C:
+	case <-c.hurry.Done():
+	}
+	c.kill(in)
+}
+
+// kill ends the instance and waits for it. A program is gone at once; a function
+// that ignores its context cannot be ended, and must not block us.
+func (c *component) kill(in instance) {
+	in.kill()
+	grace := time.NewTimer(askTimeout)
+	defer grace.Stop()
+	select {
+	case <-in.exited():
+	case <-grace.C:
+		c.lingering = fmt.Errorf("%s does not end: %s", c.spec.Name, in.exit())
+	}
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,68 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// attributes puts a program into a process group of its own and makes the
+// kernel kill it when the thread that forks it ends.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// awaitEnd returns when the child has ended, and leaves it to be waited for.
+func awaitEnd(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// killGroup kills what is left of the group that the child pid leads. There is
+// usually nothing, and that is the error.
+func killGroup(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
+
+// birth names the start of a process: the boot and the clock ticks since. It is
+// empty for a process that does not exist, or that is a zombie without threads
+// and so holds no file and no port any more.
+func birth(pid int) (string, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	// The second field is the program's name in parentheses, and may contain
+	// anything; those that we want are the 3rd (state), the 20th (number of
+	// threads) and the 22nd (start).
+	rest := stat[bytes.LastIndexByte(stat, ')')+1:]
+	fields := strings.Fields(string(rest))
+	if len(fields) < 20 {
+		return "", fmt.Errorf("/proc/%d/stat has only %d fields", pid, len(fields)+2)
+	}
+	state, threads := fields[0], fields[17]
+	if state == "X" || state == "Z" && (threads == "0" || threads == "1") {
+		return "", nil
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(boot)) + "/" + fields[19], nil
+}

@@ -1,0 +1,125 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"sluice.dev/test/cluster/process"
+)
+
+func startIn(t *testing.T, dir string, keep bool) *Cluster {
+	t.Helper()
+	begin := time.Now()
+	c, err := Start(t.Context(), Options{Dir: dir, KeepData: keep, Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("started in %s", time.Since(begin).Round(10*time.Millisecond))
+	t.Cleanup(func() { c.Stop() })
+	return c
+}
+
+func stop(t *testing.T, c *Cluster) {
+	t.Helper()
+	begin := time.Now()
+	if err := c.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	t.Logf("stopped in %s", time.Since(begin).Round(10*time.Millisecond))
+	if err := c.Stop(); err != nil {
+		t.Errorf("a second stop: %v", err)
+	}
+}
+
+func client(t *testing.T, kubeconfig string) kubernetes.Interface {
+	t.Helper()
+	config, err := loadConfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+func component(t *testing.T, c *Cluster, name string) process.Status {
+	t.Helper()
+	for _, s := range c.Processes().List() {
+		if s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("no component %s", name)
+	return process.Status{}
+}
+
+func eventually(t *testing.T, condition func() error) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %v", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func contents(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// footprint is what a running cluster has of processes and ports.
+type footprint struct {
+	pids  map[string]int
+	ports ports
+}
+
+func traces(t *testing.T, c *Cluster) footprint {
+	t.Helper()
+	f := footprint{pids: map[string]int{}, ports: c.folder.state.Ports}
+	for _, s := range c.Processes().List() {
+		f.pids[s.Name] = s.PID
+	}
+	if len(f.pids) < len(controlPlane) {
+		t.Fatalf("processes %v", f.pids)
+	}
+	return f
+}
+
+// check fails the test where something of it is left.
+func (f footprint) check(t *testing.T) {
+	t.Helper()
+	for name, pid := range f.pids {
+		left, err := os.FindProcess(pid)
+		if err == nil {
+			err = left.Signal(syscall.Signal(0))
+		}
+		if !errors.Is(err, os.ErrProcessDone) {
+			t.Errorf("%s, process %d, is left (%v)", name, pid, err)
+		}
+	}
+	for _, port := range []int{f.ports.APIServer, f.ports.Etcd, f.ports.EtcdPeer, f.ports.ControllerManager, f.ports.Scheduler} {
+		if err := portFree(port); err != nil {
+			t.Errorf("port %d: %v", port, err)
+		}
+	}
+}

@@ -4,7 +4,9 @@
 package command
 
 import (
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"sluice.dev/api"
 )
@@ -19,6 +21,10 @@ on this machine to try it out: a real Kubernetes with simulated DGX nodes.`,
 		Version:       api.Version,
 		SilenceErrors: true, // main prints them once
 		SilenceUsage:  true, // what went wrong is not lost under a page of flags
+		PersistentPreRun: func(*cobra.Command, []string) {
+			// Errors come back to us; the libraries have nothing to add to them.
+			ctrl.SetLogger(logr.Discard())
+		},
 	}
 	root.AddCommand(upCommand(), downCommand(), statusCommand(), simulateCommand())
 	return root

@@ -1,0 +1,114 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package badinput
+
+func workloadClocks() table {
+	return table{
+		kind: "WorkloadClock",
+		refused: []edit{
+			{"no spec", `{spec: null}`, "spec", "Required value"},
+			{"an unknown field", `{spec: {limit: 48h}}`, "spec.limit", "unknown field"},
+			{"no root", `{spec: {root: null}}`, "spec.root", "Required value"},
+			{"a root without a version", `{spec: {root: {apiVersion: null}}}`, "spec.root.apiVersion", "Required value"},
+			{"a root without a kind", `{spec: {root: {kind: ""}}}`, "spec.root.kind", "at least 1 chars"},
+			{"a root with a name that is too long", `{spec: {root: {name: ` + long(254) + `}}}`, "spec.root.name", "may not be more than 253"},
+		},
+		thawed: []edit{{name: "a label", patch: `{metadata: {labels: {a: b}}}`}},
+		frozen: []edit{
+			{"another root", `{spec: {root: {name: other}}}`, "spec", "another workload has another clock"},
+		},
+		status: []edit{
+			{"an unknown type", `{status: {workloadType: "*"}}`, "status.workloadType", `"train", "interactive", "inference"`},
+			{"an unknown state", `{status: {state: Idle}}`, "status.state", `"Waiting", "Running", "Paused", "Stopped"`},
+			{"less time than none", `{status: {accumulatedSeconds: -1}}`, "status.accumulatedSeconds", "greater than or equal to 0"},
+			{"an interval from no instant", `{status: {runningSince: yesterday}}`, "status.runningSince", "date-time"},
+			{"an end for an unknown reason", `{status: {deadline: {reason: Bored}}}`, "status.deadline.reason", `"MaxRuntime", "Idle", "ProjectSuspended", "OverShare", "Preempted"`},
+			{"an end at no time", `{status: {deadline: {at: null}}}`, "status.deadline.at", "Required value"},
+			{"a lead in an unknown unit", `{status: {leads: [{lead: 1w, reason: Idle, at: "2026-10-02T07:00:00Z"}]}}`, "status.leads[0].lead", duration},
+			{"an extension twice", `{status: {extensions: [{name: a, by: 1h, at: "2026-10-02T07:00:00Z"}, {name: a, by: 1h, at: "2026-10-02T07:00:00Z"}]}}`, "status.extensions[1]", "Duplicate value"},
+		},
+	}
+}
+
+func recipient(fields string) string { return `{spec: {recipient: {` + fields + `}}}` }
+
+func notices() table {
+	return table{
+		kind: "Notice",
+		allowed: []edit{
+			{name: "a digest", patch: `{spec: {kind: Digest, subject: null, date: 2027-03-03, digest: null, lead: null, deadline: null}}`},
+			{name: "no inputs", patch: `{spec: {inputs: null}}`},
+		},
+		refused: []edit{
+			{"no spec", `{spec: null}`, "spec", "Required value"},
+			{"an unknown field", `{spec: {text: hello}}`, "spec.text", "unknown field"},
+			{"no recipient", `{spec: {recipient: null}}`, "spec.recipient", "Required value"},
+			{"a recipient without a name", recipient(`name: null`), "spec.recipient.name", "Required value"},
+			{"a recipient with a header in the address", recipient(`email: "a@b.c\r\nBcc: d@e.f"`), "spec.recipient.email", address},
+			{"a recipient with a header in the name", recipient(`name: "a\r\nBcc: d@e.f"`), "spec.recipient.name", "should match"},
+			{"a recipient of an unknown language", recipient(`language: fr`), "spec.recipient.language", `"de", "en"`},
+			{"a recipient in no zone", recipient(`timeZone: "somewhere else"`), "spec.recipient.timeZone", zone},
+			{"no kind", `{spec: {kind: null}}`, "spec.kind", "Required value"},
+			{"an unknown kind", `{spec: {kind: Greeting}}`, "spec.kind", `"ProjectExpiring"`},
+			{"no subject", `{spec: {subject: null}}`, "spec.subject", "is required, except for a Digest"},
+			{"a digest with a subject", `{spec: {kind: Digest, date: 2027-03-03}}`, "spec.subject", "except for a Digest, which has none"},
+			{"a subject without a version", `{spec: {subject: {apiVersion: null}}}`, "spec.subject.apiVersion", "Required value"},
+			{"a subject without a kind", `{spec: {subject: {kind: null}}}`, "spec.subject.kind", "Required value"},
+			{"a subject without a name", `{spec: {subject: {name: null}}}`, "spec.subject.name", "Required value"},
+			{"a subject in a namespace that is too long", `{spec: {subject: {namespace: ` + long(64) + `}}}`, "spec.subject.namespace", "may not be more than 63"},
+			{"a subject with a number for an identity", `{spec: {subject: {uid: 1}}}`, "spec.subject.uid", "must be of type string"},
+			{"due at no time", `{spec: {dueAt: null}}`, "spec.dueAt", "Required value"},
+			{"due at no instant", `{spec: {dueAt: 2027-03-03}}`, "spec.dueAt", "date-time"},
+			{"a lead in an unknown unit", `{spec: {lead: P30D}}`, "spec.lead", duration},
+			{"a deadline at no instant", `{spec: {deadline: tomorrow}}`, "spec.deadline", "date-time"},
+			{"a day that is none", `{spec: {kind: Digest, subject: null, date: 2027-02-29}}`, "spec.date", "YYYY-MM-DD"},
+			{"a digest of no day", `{spec: {kind: Digest, subject: null}}`, "spec.date", "is the day of a Digest"},
+			{"a day without a digest", `{spec: {date: 2027-03-03}}`, "spec.date", "left out elsewhere"},
+			{"a digest with a name that is too long", `{spec: {digest: ` + long(254) + `}}`, "spec.digest", "may not be more than 253"},
+			{"inputs that are no texts", `{spec: {inputs: {count: 1}}}`, "spec.inputs.count", "must be of type string"},
+			{"too many inputs", `{spec: {inputs: {` + list(65, `i%d: a`) + `}}}`, "spec.inputs", "at most 64"},
+		},
+		thawed: []edit{{name: "a label", patch: `{metadata: {labels: {a: b}}}`}},
+		frozen: []edit{
+			{"another recipient", recipient(`email: b@c.d`), "spec", "it says what was sent"},
+			{"other inputs", `{spec: {inputs: {owner: b}}}`, "spec", "it says what was sent"},
+		},
+		status: []edit{
+			{"an unknown phase", `{status: {phase: Lost}}`, "status.phase", `"Pending", "Sending", "Sent", "Failed", "Superseded"`},
+			{"fewer attempts than none", `{status: {attempts: -1}}`, "status.attempts", "greater than or equal to 0"},
+			{"sent at no instant", `{status: {sentAt: today}}`, "status.sentAt", "date-time"},
+			{"an endless error", `{status: {lastError: ` + long(1025) + `}}`, "status.lastError", "may not be more than 1024"},
+		},
+	}
+}
+
+func usageRecords() table {
+	return table{
+		kind: "UsageRecord",
+		refused: []edit{
+			{"no spec", `{spec: null}`, "spec", "Required value"},
+			{"an unknown field", `{spec: {year: 2026}}`, "spec.year", "unknown field"},
+			{"another name", `{metadata: {name: thesis-mueller}}`, "metadata.name", "must be <project>-<month>"},
+			{"the name of another month", `{metadata: {name: thesis-mueller-2026-11}}`, "metadata.name", "must be <project>-<month>"},
+			{"no project", `{spec: {project: null}}`, "spec.project", "Required value"},
+			{"a project with capitals", `{spec: {project: Thesis}}`, "spec.project", "should match"},
+			{"a project with a number for an identity", `{spec: {projectUID: 1}}`, "spec.projectUID", "must be of type string"},
+			{"no month", `{spec: {month: null}}`, "spec.month", "Required value"},
+			{"the 13th month", `{metadata: {name: thesis-mueller-2026-13}, spec: {month: 2026-13}}`, "spec.month", "must be a month, YYYY-MM, such as 2026-10"},
+			{"the month 0", `{metadata: {name: thesis-mueller-2026-00}, spec: {month: 2026-00}}`, "spec.month", "must be a month, YYYY-MM, such as 2026-10"},
+			{"a month of one digit", `{metadata: {name: thesis-mueller-2026-1}, spec: {month: 2026-1}}`, "spec.month", "must be a month, YYYY-MM, such as 2026-10"},
+		},
+		thawed: []edit{{name: "a label", patch: `{metadata: {labels: {a: b}}}`}},
+		frozen: []edit{
+			{"another project's", `{spec: {projectUID: other}}`, "spec", "another month has another record"},
+		},
+		status: []edit{
+			{"less use than none", `{status: {gpuMilliHours: -1}}`, "status.gpuMilliHours", "greater than or equal to 0"},
+			{"an entry twice", `{status: {entries: [{user: a, workloadType: train, nodePool: b, gpuMilliSeconds: 1}, {user: a, workloadType: train, nodePool: b, gpuMilliSeconds: 2}]}}`, "status.entries[1]", "Duplicate value"},
+			{"an entry of an unknown type", `{status: {entries: [{user: a, workloadType: batch, nodePool: b, gpuMilliSeconds: 1}]}}`, "status.entries[0].workloadType", `"train", "interactive", "inference"`},
+			{"an entry of less than nothing", `{status: {entries: [{user: a, workloadType: train, nodePool: b, gpuMilliSeconds: -1}]}}`, "status.entries[0].gpuMilliSeconds", "greater than or equal to 0"},
+			{"a workload accounted for twice", `{status: {accounted: [{clock: a, until: "2026-10-02T07:00:00Z"}, {clock: a, until: "2026-10-02T08:00:00Z"}]}}`, "status.accounted[1]", "Duplicate value"},
+		},
+	}
+}

@@ -1,0 +1,167 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster/clustertest"
+)
+
+// Every process is killed in turn; it comes back, and the whole works. Guards
+// invariant 8 of the design: the next start completes what was begun.
+func TestEveryProcessMayBeKilled(t *testing.T) {
+	s := own(t)
+	before, err := s.report(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(before.Components) != 8 {
+		t.Fatalf("%d components run, want 8: %+v", len(before.Components), before.Components)
+	}
+	for _, victim := range before.Components {
+		t.Run(victim.Name, func(t *testing.T) {
+			if err := syscall.Kill(victim.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			clustertest.EventuallyWithin(t, patienceAfterKill, func() error { return s.cameBack(t.Context(), victim.Name, victim.PID) })
+			p := project("after-" + victim.Name)
+			clustertest.EventuallyWithin(t, patienceAfterKill, func() error {
+				return client.IgnoreAlreadyExists(s.admin.Create(t.Context(), p.DeepCopy()))
+			})
+			clustertest.EventuallyWithin(t, patienceAfterKill, func() error {
+				if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+					return err
+				}
+				return hasCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
+			})
+		})
+	}
+}
+
+// Down leaves no process, no port and no file, after an orderly life and after
+// the process that watches over all the others was killed.
+func TestDownLeavesNothing(t *testing.T) {
+	for name, kill := range map[string]bool{"after an orderly life": false, "after the watching process was killed": true} {
+		t.Run(name, func(t *testing.T) {
+			s := own(t)
+			r, err := s.report(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kill {
+				if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The test's own supervisor would start it again.
+			if err := s.stop(); err != nil && !kill {
+				t.Fatal(err)
+			}
+			if out, err := exec.CommandContext(t.Context(), s.sluice, "down", "--dir", s.dir).CombinedOutput(); err != nil {
+				t.Fatalf("sluice down: %v\n%s", err, out)
+			}
+			if _, err := os.Stat(s.dir); !os.IsNotExist(err) {
+				t.Errorf("the folder is still there: %v", err)
+			}
+			for _, c := range r.Components {
+				clustertest.Eventually(t, func() error { return notOurs(c.PID, s.dir) })
+			}
+			server, err := url.Parse(r.Server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var dialer net.Dialer
+			if connection, err := dialer.DialContext(t.Context(), "tcp", server.Host); err == nil {
+				connection.Close()
+				t.Errorf("something still listens on %s", server.Host)
+			}
+		})
+	}
+}
+
+// A second `up` on a kept folder finds what was there.
+func TestUpTakesUpWhatWasThere(t *testing.T) {
+	s := own(t)
+	if err := s.admin.Create(t.Context(), project("remembered")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := start(t.Context(), filepath.Dir(s.sluice), s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.end(t) })
+	p := project("remembered")
+	if err := again.admin.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+		t.Errorf("after the second start: %v", err)
+	}
+}
+
+// patienceAfterKill covers a back-off and a lease that must run out first.
+const patienceAfterKill = 90 * time.Second
+
+// own is a cluster of the test's own, which it may harm.
+func own(t *testing.T) *stack {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "sluice-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s, err := start(t.Context(), filepath.Dir(shared.sluice), filepath.Join(dir, "own"), "--nodes", "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.end(t) })
+	return s
+}
+
+// end stops what may still run; a test may have stopped it already.
+func (s *stack) end(t *testing.T) {
+	if err := s.stop(); err != nil {
+		t.Log(err)
+	}
+}
+
+func (s *stack) cameBack(ctx context.Context, name string, former int) error {
+	r, err := s.report(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range r.Components {
+		if c.Name == name {
+			if c.State == "Running" && c.PID != former && c.PID != 0 {
+				return nil
+			}
+			return fmt.Errorf("%s is %s, process %d (was %d)", name, c.State, c.PID, former)
+		}
+	}
+	return fmt.Errorf("%s is not in the report", name)
+}
+
+// notOurs tells whether no process of that number has to do with dir any more.
+func notOurs(pid int, dir string) error {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err == nil && strings.Contains(string(raw), dir) {
+		return fmt.Errorf("process %d still runs: %s", pid, strings.ReplaceAll(string(raw), "\x00", " "))
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+func pool(name string) *v1alpha1.NodePool {
+	return &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func TestNodePoolTellsWhatItHas(t *testing.T) {
+	want := map[string]v1alpha1.Board{
+		"dgx":     {Product: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8},
+		"dgx-mig": {Product: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb"}},
+	}
+	for name, board := range want {
+		eventually(t, func() error {
+			p := pool(name)
+			if err := get(t, p); err != nil {
+				return err
+			}
+			if p.Status.Nodes != 1 || p.Status.GPUs != 8 {
+				return fmt.Errorf("%s has %d nodes, %d GPUs", name, p.Status.Nodes, p.Status.GPUs)
+			}
+			if diff := cmp.Diff([]v1alpha1.Board{board}, p.Status.Boards); diff != "" {
+				return fmt.Errorf("boards of %s (-want +got)\n%s", name, diff)
+			}
+			return hasCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+		})
+	}
+}
+
+// A node that two pools select belongs to neither, and both say so.
+func TestTwoPoolsOverOneNode(t *testing.T) {
+	rival := pool("rival")
+	rival.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "dgx-1"}
+	rival.Spec.Scheduler = v1alpha1.SchedulerKube
+	create(t, rival)
+	for name, other := range map[string]string{"dgx": "rival", "rival": "dgx"} {
+		eventually(t, func() error {
+			p := pool(name)
+			if err := get(t, p); err != nil {
+				return err
+			}
+			if err := hasCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodesShared); err != nil {
+				return err
+			}
+			message := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady).Message
+			if !strings.Contains(message, "dgx-1 (also in "+other+")") || p.Status.Nodes != 0 {
+				return fmt.Errorf("pool %s has %d nodes and says %q", name, p.Status.Nodes, message)
+			}
+			return nil
+		})
+	}
+	eventually(t, func() error { return currency(t, "dgx-1", "") })
+	remove(t, rival)
+	eventually(t, func() error { return currency(t, "dgx-1", "sluice.dev/gpu-milli.dgx") })
+}
+
+// The currency is there again after it was taken away, zeroed or doubled.
+func TestCurrencyIsKept(t *testing.T) {
+	const name = "sluice.dev/gpu-milli.dgx-mig"
+	for _, damage := range []string{`null`, `"0"`, `"16k"`} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dgx-2"}}
+		patch := []byte(`{"status":{"capacity":{"` + name + `":` + damage + `},"allocatable":{"` + name + `":` + damage + `}}}`)
+		if err := shared.admin.Status().Patch(t.Context(), node, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() error { return currency(t, "dgx-2", name) })
+	}
+}
+
+// currency tells whether the node has 8000 of the resource and of none of
+// Sluice's others, in capacity and allocatable; want is empty for none at all.
+func currency(t *testing.T, nodeName string, want corev1.ResourceName) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
+	if err := shared.admin.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+		return err
+	}
+	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
+		found := false
+		for name, quantity := range list {
+			if !strings.HasPrefix(string(name), "sluice.dev/") {
+				continue
+			}
+			if name != want || quantity.Cmp(resource.MustParse("8000")) != 0 {
+				return fmt.Errorf("node %s has %s of %s, want 8000 of %q and nothing else", nodeName, quantity.String(), name, want)
+			}
+			found = true
+		}
+		if found != (want != "") {
+			return fmt.Errorf("node %s lacks %q: %v", nodeName, want, list)
+		}
+	}
+	return nil
+}

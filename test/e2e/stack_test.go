@@ -1,0 +1,159 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/scheme"
+	"sluice.dev/test/cluster/build"
+	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/cluster/process"
+)
+
+// shared is the cluster of all tests that do no harm to it.
+var shared *stack
+
+// stack is one `sluice up` in the foreground, a child of this process: whatever
+// becomes of the test, it does not outlive it.
+type stack struct {
+	sluice string // path of the program
+	dir    string // the cluster's folder
+	group  *process.Group
+	config *rest.Config
+	admin  client.Client
+	native kubernetes.Interface
+}
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) (code int) {
+	ctrl.SetLogger(logr.Discard())
+	base, err := os.MkdirTemp("/tmp", "sluice-e2e-") // short: sockets lie below
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(base)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	bin := filepath.Join(base, "bin")
+	if err := buildAll(ctx, bin); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if shared, err = start(ctx, bin, filepath.Join(base, "shared")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := shared.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}()
+	return m.Run()
+}
+
+// buildAll builds Sluice from this tree, and what the cluster consists of where
+// that was not done before.
+func buildAll(ctx context.Context, bin string) error {
+	root, err := build.Root()
+	if err != nil {
+		return err
+	}
+	if _, err := build.Programs(ctx, os.Stderr, build.Names()...); err != nil {
+		return err
+	}
+	_, err = build.Product(ctx, root, bin, "sluice", "webhook", "lifecycle")
+	return err
+}
+
+// start runs `sluice up` on dir and returns when it says that all is ready.
+func start(ctx context.Context, bin, dir string, flags ...string) (*stack, error) {
+	s := &stack{sluice: filepath.Join(bin, "sluice"), dir: dir}
+	logs := dir + ".up"
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.group, err = process.NewGroup(logs); err != nil {
+		return nil, err
+	}
+	err = s.group.Start(ctx, process.Spec{
+		Name:         "sluice-up",
+		Path:         s.sluice,
+		Args:         append([]string{"up", "--dir", dir}, flags...),
+		Ready:        func(ctx context.Context) error { _, err := s.report(ctx); return err },
+		ReadyTimeout: 2 * time.Minute,
+		StopTimeout:  time.Minute,
+	})
+	if err == nil {
+		err = s.connect()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+func (s *stack) connect() (err error) {
+	if s.config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(s.dir, "kubeconfig")); err != nil {
+		return err
+	}
+	s.config.QPS = -1
+	kinds, err := scheme.New()
+	if err != nil {
+		return err
+	}
+	if s.admin, err = client.New(s.config, client.Options{Scheme: kinds}); err != nil {
+		return err
+	}
+	s.native, err = kubernetes.NewForConfig(s.config)
+	return err
+}
+
+// stop ends `sluice up` and everything with it, but leaves the folder.
+func (s *stack) stop() error { return s.group.Stop(context.Background()) }
+
+// report is what `sluice status --output json` says.
+type report struct {
+	PID        int
+	Server     string
+	Kubeconfig string
+	Components []struct {
+		Name, State, Log, LastExit string
+		PID, Restarts              int
+	}
+}
+
+func (s *stack) report(ctx context.Context) (report, error) {
+	var r report
+	out, err := exec.CommandContext(ctx, s.sluice, "status", "--dir", s.dir, "--output", "json").Output()
+	if err != nil {
+		return r, fmt.Errorf("sluice status: %w: %s", err, out)
+	}
+	return r, json.Unmarshal(out, &r)
+}
+
+// eventually waits for a condition of the shared cluster.
+func eventually(t *testing.T, condition func() error) {
+	t.Helper()
+	clustertest.Eventually(t, condition)
+}

@@ -28,12 +28,12 @@ func Down(ctx context.Context, dir string, keep bool, output io.Writer) error {
 		return err
 	}
 	if pid != 0 {
-		fmt.Fprintf(output, "stopping the cluster in %s\n", dir)
+		fmt.Fprintf(output, "stopping the cluster in %s\n", relative(dir))
 		if err := stop(ctx, dir, pid); err != nil {
 			return err
 		}
 	} else if !cluster.Exists(dir) {
-		fmt.Fprintf(output, "nothing runs in %s\n", dir)
+		fmt.Fprintf(output, "nothing runs in %s\n", relative(dir))
 	}
 	if keep {
 		return cluster.Reap(dir)

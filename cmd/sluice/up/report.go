@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"sluice.dev/test/cluster"
@@ -77,7 +78,19 @@ func (r Report) with(list []process.Status) Report {
 			Started: s.StartedAt, LastExit: s.LastExit, Log: s.LogPath,
 		})
 	}
+	slices.SortStableFunc(r.Components, func(a, b Component) int { return place(a.Name) - place(b.Name) })
 	return r
+}
+
+// place orders the screen: those of Kubernetes as they depend on each other,
+// then those that are added to it, in the order of their registry. They start
+// side by side, and so in any order.
+func place(name string) int {
+	names := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler}
+	for _, c := range components {
+		names = append(names, c.name)
+	}
+	return slices.Index(names, name)
 }
 
 // write leaves the report in the cluster's folder, whole.

@@ -28,11 +28,14 @@ func System() Clock { return system{} }
 
 type system struct{}
 
-func (system) Now() time.Time                 { return time.Now().UTC() }
+// Now implements [Clock].
+func (system) Now() time.Time { return time.Now().UTC() }
+
+// FromReal implements [Clock].
 func (system) FromReal(t time.Time) time.Time { return t.UTC() }
-func (system) RealUntil(t time.Time) time.Duration {
-	return max(0, time.Until(t))
-}
+
+// RealUntil implements [Clock].
+func (system) RealUntil(t time.Time) time.Duration { return max(0, time.Until(t)) }
 
 // MachineNow is the present instant of machine time: for time-outs, retries,
 // leases, certificates, sampling, freshness and event times, never for a

@@ -119,7 +119,7 @@ func (f *File) change(with func(Timeline) (Timeline, error)) error {
 	if err != nil {
 		return fmt.Errorf("policy time: %w", err)
 	}
-	defer lock.Close() //nolint:errcheck // closing releases the lock; there is nothing to lose
+	defer lock.Close() // and releases the lock
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("policy time: locking %s: %w", lock.Name(), err)
 	}

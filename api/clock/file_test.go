@@ -28,7 +28,7 @@ func open(t *testing.T, path string) *clock.File {
 
 // ahead is how far policy time is ahead of real time, in whole hours.
 func ahead(c clock.Clock) time.Duration {
-	return c.Now().Sub(time.Now()).Round(time.Hour)
+	return time.Until(c.Now()).Round(time.Hour)
 }
 
 func TestFileIsSharedAndSurvivesRestarts(t *testing.T) {

@@ -28,16 +28,16 @@ func must(t *testing.T) func(clock.Timeline, error) clock.Timeline {
 
 func TestTimelineAt(t *testing.T) {
 	ok := must(t)
-	real := clock.Timeline{}
-	fast := ok(real.WithScale(60, epoch))
-	stepped := ok(real.Advanced(30*24*time.Hour, epoch))
+	plain := clock.Timeline{}
+	fast := ok(plain.WithScale(60, epoch))
+	stepped := ok(plain.Advanced(30*24*time.Hour, epoch))
 	fastThenStepped := ok(fast.Advanced(time.Hour, epoch.Add(time.Minute)))
 
 	tests := map[string]struct {
 		timeline clock.Timeline
 		at, want time.Time
 	}{
-		"real time throughout":                 {real, epoch, epoch},
+		"real time throughout":                 {plain, epoch, epoch},
 		"scaled, before the change":            {fast, epoch.Add(-time.Hour), epoch.Add(-time.Hour)},
 		"scaled, at the change":                {fast, epoch, epoch},
 		"scaled, a real minute is an hour":     {fast, epoch.Add(time.Minute), epoch.Add(time.Hour)},

@@ -4,7 +4,7 @@
 package nodepool
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +111,7 @@ func TestStatusIsStable(t *testing.T) {
 func TestLongListsAreCounted(t *testing.T) {
 	var items []string
 	for i := range 12 {
-		items = append(items, fmt.Sprint(i))
+		items = append(items, strconv.Itoa(i))
 	}
 	if got, want := list(items), "0; 1; 2; 3; 4; and 7 more"; got != want {
 		t.Errorf("list = %q, want %q", got, want)

@@ -59,7 +59,7 @@ func openFolder(o Options) (*folder, error) {
 		return nil, fmt.Errorf("Options.Dir %s: %w", o.Dir, err)
 	}
 	if err := f.prepare(o); err != nil {
-		f.lock.Unlock()
+		_ = f.lock.Unlock() // the reason for giving up counts
 		return nil, fmt.Errorf("Options.Dir %s: %w", o.Dir, err)
 	}
 	return f, nil

@@ -26,7 +26,7 @@ type guard struct {
 }
 
 func watchOver(dir string) (*guard, error) {
-	shell := exec.Command("/bin/sh", "-c", afterwards, "sluice-cleanup", dir)
+	shell := exec.Command("/bin/sh", "-c", afterwards, "sluice-cleanup", dir) //nolint:noctx // it is there to outlive this process
 	shell.Dir = "/"
 	// A session of its own: what a terminal sends to this process, and what
 	// ends this process's group, must not reach it.

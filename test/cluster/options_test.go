@@ -50,8 +50,11 @@ func TestHostileOptions(t *testing.T) {
 		{"unknown component", Options{ExtraArgs: map[string][]string{"kubelet": nil}}, []string{`Options.ExtraArgs["kubelet"]`, "there are etcd, kube-apiserver"}},
 		{"kept without a name", Options{KeepData: true}, []string{"Options.KeepData", "set Dir"}},
 		{"negative time-out", Options{ReadyTimeout: -time.Second}, []string{"Options.ReadyTimeout -1s"}},
-		{"argument that the API server does not know", Options{Dir: fresh, ExtraArgs: map[string][]string{APIServer: {"--nonsense"}}},
-			[]string{"start kube-apiserver: it ended before it was ready", "unknown flag: --nonsense", filepath.Join(fresh, "logs", APIServer+".log")}},
+		{
+			"argument that the API server does not know",
+			Options{Dir: fresh, ExtraArgs: map[string][]string{APIServer: {"--nonsense"}}},
+			[]string{"start kube-apiserver: it ended before it was ready", "unknown flag: --nonsense", filepath.Join(fresh, "logs", APIServer+".log")},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -40,9 +41,15 @@ const (
 func address(port int) string  { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
 func httpsURL(port int) string { return "https://" + address(port) }
 
+// listen needs no context: on loopback it answers at once.
+func listen(port int) (net.Listener, error) {
+	var config net.ListenConfig
+	return config.Listen(context.Background(), "tcp", address(port))
+}
+
 // portFree reports whether a server could listen on the port now.
 func portFree(port int) error {
-	listener, err := net.Listen("tcp", address(port))
+	listener, err := listen(port)
 	if err != nil {
 		return err
 	}
@@ -72,18 +79,18 @@ func choosePorts(slots ...*int) error {
 
 func listenFree(preferred int) (net.Listener, error) {
 	if preferred != 0 {
-		if listener, err := net.Listen("tcp", address(preferred)); err == nil {
+		if listener, err := listen(preferred); err == nil {
 			return listener, nil
 		}
 	}
 	for range portAttempts {
 		port := lowestPort + rand.IntN(highestPort-lowestPort)
-		if listener, err := net.Listen("tcp", address(port)); err == nil {
+		if listener, err := listen(port); err == nil {
 			return listener, nil
 		}
 	}
 	// Let the kernel choose: better one from its own range than none.
-	listener, err := net.Listen("tcp", address(0))
+	listener, err := listen(0)
 	if err != nil {
 		return nil, fmt.Errorf("find a free port on %s: %w", loopback, err)
 	}

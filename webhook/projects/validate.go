@@ -76,4 +76,3 @@ func validateLimits(path *field.Path, project *v1alpha1.Project, department *v1a
 	}
 	return errs
 }
-

@@ -19,8 +19,10 @@ import (
 // hostEnv makes the go command build for this machine from the pins alone: no
 // C compiler, no workspace around, no flags of a person's own.
 func hostEnv() []string {
-	return []string{"CGO_ENABLED=0", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH,
-		"GOWORK=off", "GOFLAGS=-mod=readonly"}
+	return []string{
+		"CGO_ENABLED=0", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH,
+		"GOWORK=off", "GOFLAGS=-mod=readonly",
+	}
 }
 
 // Product builds the product's programs cmd/<name>, from the source tree at

@@ -28,8 +28,8 @@ func Root() (string, error) {
 	}
 	starts := []string{wd}
 	if self, err := os.Executable(); err == nil {
-		if real, err := filepath.EvalSymlinks(self); err == nil {
-			starts = append(starts, filepath.Dir(real))
+		if target, err := filepath.EvalSymlinks(self); err == nil {
+			starts = append(starts, filepath.Dir(target))
 		}
 	}
 	for _, start := range starts {

@@ -85,7 +85,7 @@ func Programs(ctx context.Context, progress io.Writer, names ...string) (map[str
 	if err != nil {
 		return nil, fmt.Errorf("build the cluster's programs: %w", err)
 	}
-	defer lock.Unlock()
+	defer func() { _ = lock.Unlock() }() // its file stays; nothing is lost
 	return paths, buildAll(ctx, say, pins, cache, notIn(cache, missing))
 }
 

@@ -55,7 +55,7 @@ func TestNothingIsLeft(t *testing.T) {
 			}
 			Eventually(t, func() error {
 				if _, err := os.Stat(dir); !os.IsNotExist(err) {
-					return fmt.Errorf("%s is left (%v)", dir, err)
+					return fmt.Errorf("%s is left", dir)
 				}
 				if left := processesOf(t, dir); len(left) != 0 {
 					return fmt.Errorf("processes are left: %v", left)

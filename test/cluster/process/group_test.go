@@ -139,15 +139,27 @@ func TestFailedStart(t *testing.T) {
 		spec Spec
 		want []string
 	}{
-		{"ends before it is ready", Spec{Path: "/bin/sh", Args: []string{"-c", "echo cannot read config; exit 3"}, Ready: never},
-			[]string{"start web: it ended before it was ready: exit status 3", "cannot read config", "web.log"}},
-		{"is killed before it is ready", Spec{Path: "/bin/sh", Args: []string{"-c", "kill -9 $$"}, Ready: never},
-			[]string{"signal: killed", "is empty"}},
-		{"is not ready in time", Spec{Path: "/bin/sh", Args: []string{"-c", "echo hello; exec sleep 1000"}, Ready: never, ReadyTimeout: 300 * time.Millisecond},
-			[]string{"not ready after 300ms; last answer: still warming up", "hello"}},
+		{
+			"ends before it is ready",
+			Spec{Path: "/bin/sh", Args: []string{"-c", "echo cannot read config; exit 3"}, Ready: never},
+			[]string{"start web: it ended before it was ready: exit status 3", "cannot read config", "web.log"},
+		},
+		{
+			"is killed before it is ready",
+			Spec{Path: "/bin/sh", Args: []string{"-c", "kill -9 $$"}, Ready: never},
+			[]string{"signal: killed", "is empty"},
+		},
+		{
+			"is not ready in time",
+			Spec{Path: "/bin/sh", Args: []string{"-c", "echo hello; exec sleep 1000"}, Ready: never, ReadyTimeout: 300 * time.Millisecond},
+			[]string{"not ready after 300ms; last answer: still warming up", "hello"},
+		},
 		{"does not exist", Spec{Path: "/nowhere/web"}, []string{"start web: ", "/nowhere/web", "no such file"}},
-		{"function returns before it is ready", Spec{Run: func(context.Context) error { return errors.New("no socket") }, Ready: never},
-			[]string{"it ended before it was ready: no socket"}},
+		{
+			"function returns before it is ready",
+			Spec{Run: func(context.Context) error { return errors.New("no socket") }, Ready: never},
+			[]string{"it ended before it was ready: no socket"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

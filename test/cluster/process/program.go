@@ -23,7 +23,7 @@ type program struct {
 }
 
 func startProgram(spec Spec, log *os.File, dir string) (*program, error) {
-	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd := exec.Command(spec.Path, spec.Args...) //nolint:noctx // the group ends it, with SIGTERM first
 	cmd.Dir, cmd.Stdout, cmd.Stderr = spec.WorkDir, log, log
 	cmd.Env = append(environment(), spec.Env...)
 	cmd.SysProcAttr = attributes()

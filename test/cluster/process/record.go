@@ -119,7 +119,7 @@ func (r Record) end() (running bool, err error) {
 	if err != nil {
 		return false, nil // it is gone
 	}
-	defer handle.Release()
+	defer func() { _ = handle.Release() }()
 	if alive, err := r.runs(); err != nil || !alive {
 		return false, err
 	}

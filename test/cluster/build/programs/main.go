@@ -26,6 +26,6 @@ func main() {
 		os.Exit(1)
 	}
 	for _, name := range build.Names() {
-		fmt.Println(paths[name])
+		fmt.Fprintln(os.Stdout, paths[name])
 	}
 }

@@ -1,0 +1,114 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package period
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// DatePattern is the form of a Date as a regular expression: the days that the
+// calendar has, those of leap years included.
+const DatePattern = `^([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)$`
+
+// Date is a day of the calendar, "2026-12-19", in no time zone of its own: where
+// it begins and ends is asked with a location. The zero value stands for "not
+// set" and prints as the empty string.
+//
+// +kubebuilder:validation:Type=string
+// +kubebuilder:validation:MaxLength=10
+// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`
+// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)$')",message="must be a day that exists, as YYYY-MM-DD, such as 2026-12-19"
+type Date struct {
+	year  int
+	month time.Month
+	day   int
+}
+
+// ParseDate reads a Date of the form YYYY-MM-DD which the calendar has.
+func ParseDate(text string) (Date, error) {
+	t, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return Date{}, fmt.Errorf("date %q: want a day that exists, as YYYY-MM-DD, such as 2026-12-19", text)
+	}
+	return DateOf(t, time.UTC), nil
+}
+
+// MustParseDate is ParseDate for texts that a program holds itself. It panics
+// where ParseDate would return an error; never give it a user's text.
+func MustParseDate(text string) Date {
+	d, err := ParseDate(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// DateOf is the day on which t falls in loc. A nil loc is UTC.
+func DateOf(t time.Time, loc *time.Location) Date {
+	var d Date
+	d.year, d.month, d.day = t.In(orUTC(loc)).Date()
+	return d
+}
+
+// Start is the first instant of the day in loc: midnight, the first of two where
+// the clocks are put back over it, and where they are put forward over it the
+// moment at which they are. A nil loc is UTC.
+func (d Date) Start(loc *time.Location) time.Time {
+	midnight := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, orUTC(loc))
+	from, to := midnight.ZoneBounds()
+	// Without such a midnight, time.Date answers from either side of the gap.
+	switch side := DateOf(midnight, loc).Compare(d); {
+	case side < 0:
+		return to
+	case side > 0 || midnight.Hour() > 0:
+		return from
+	}
+	_, offset := midnight.Zone()
+	_, before := from.Add(-time.Nanosecond).Zone()
+	first := midnight.Add(time.Duration(offset-before) * time.Second)
+	if !from.IsZero() && first.Before(from) {
+		return first
+	}
+	return midnight
+}
+
+// End is the instant at which the day is over in loc: the start of the next.
+func (d Date) End(loc *time.Location) time.Time {
+	next := time.Date(d.year, d.month, d.day+1, 0, 0, 0, 0, time.UTC)
+	return DateOf(next, time.UTC).Start(loc)
+}
+
+// Compare is negative, zero or positive as d lies before, on or after other.
+func (d Date) Compare(other Date) int {
+	return cmp.Or(
+		cmp.Compare(d.year, other.year),
+		cmp.Compare(d.month, other.month),
+		cmp.Compare(d.day, other.day),
+	)
+}
+
+// String is the date as YYYY-MM-DD; empty for the zero value.
+func (d Date) String() string {
+	if d.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%04d-%02d-%02d", d.year, d.month, d.day)
+}
+
+// IsZero reports whether the date was never set.
+func (d Date) IsZero() bool { return d == Date{} }
+
+// Equal reports whether both are the same day.
+func (d Date) Equal(other Date) bool { return d == other }
+
+// MarshalJSON writes the date as YYYY-MM-DD.
+func (d Date) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// UnmarshalJSON reads a text as ParseDate does; null and "" leave "not set".
+func (d *Date) UnmarshalJSON(raw []byte) error {
+	return unmarshalText(raw, d, "date", ParseDate)
+}

@@ -1,0 +1,112 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package period
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// DurationPattern is the form of a Duration as a regular expression. Five
+// digits for each unit are the whole bound: the longest text, 99999d99999h99999m99999s,
+// is 285 years, and time.Duration holds 292.
+const DurationPattern = `^([0-9]{1,5}d)?([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$`
+
+const durationHelp = "want whole numbers of d, h, m and s in this order, such as 30m, 48h, 10d or 1d12h (d = 24 h), longer than zero, at most five digits each"
+
+// durationDigits is how many digits one component may have.
+const durationDigits = 5
+
+// Duration is an exact length of time as people write it: whole numbers of
+// days, hours, minutes and seconds, in this order, each at most once and of at
+// most five digits: "30m", "48h", "10d", "1d12h". A day is 24 hours, whatever
+// the clocks of a country do. It is always longer than zero; the zero value
+// stands for "not set" and prints as the empty string.
+//
+// +kubebuilder:validation:Type=string
+// +kubebuilder:validation:MaxLength=24
+// +kubebuilder:validation:Pattern=`^([0-9]{1,5}d)?([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$`
+// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}d)?([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$') && self.matches('[1-9]')",message="must be a duration longer than zero in whole d, h, m and s, in this order, such as 30m, 48h, 10d or 1d12h (d = 24 h)"
+type Duration struct {
+	text   string
+	length time.Duration
+}
+
+// durationUnits lists the units in the order in which a text must have them.
+var durationUnits = []struct {
+	suffix byte
+	length time.Duration
+}{
+	{'d', 24 * time.Hour},
+	{'h', time.Hour},
+	{'m', time.Minute},
+	{'s', time.Second},
+}
+
+// ParseDuration reads a Duration. The error names the text and what is allowed.
+func ParseDuration(text string) (Duration, error) {
+	rest, length := text, time.Duration(0)
+	for _, unit := range durationUnits {
+		n, after, ok := component(rest, unit.suffix, durationDigits)
+		if !ok {
+			continue
+		}
+		length += time.Duration(n) * unit.length
+		rest = after
+	}
+	if rest != "" || length <= 0 {
+		return Duration{}, fmt.Errorf("duration %q: %s", text, durationHelp)
+	}
+	return Duration{text: text, length: length}, nil
+}
+
+// MustParseDuration is ParseDuration for texts that a program holds itself. It
+// panics where ParseDuration would return an error; never give it a user's text.
+func MustParseDuration(text string) Duration {
+	d, err := ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// DurationOf turns a length into a Duration, cut down to whole seconds. What is
+// shorter than a second, or longer than five digits of days, is an error.
+func DurationOf(length time.Duration) (Duration, error) {
+	var text strings.Builder
+	rest := length
+	for _, unit := range durationUnits {
+		if n := rest / unit.length; n > 0 {
+			fmt.Fprintf(&text, "%d%c", n, unit.suffix)
+			rest %= unit.length
+		}
+	}
+	d, err := ParseDuration(text.String())
+	if err != nil {
+		return Duration{}, fmt.Errorf("length %v as a duration: want at least 1s and at most 99999d", length)
+	}
+	return d, nil
+}
+
+// Length is the duration's length; 0 for the zero value.
+func (d Duration) Length() time.Duration { return d.length }
+
+// String is the text as it was written; empty for the zero value.
+func (d Duration) String() string { return d.text }
+
+// IsZero reports whether the duration was never set.
+func (d Duration) IsZero() bool { return d.length == 0 }
+
+// Equal reports whether both are equally long: 48h equals 2d.
+func (d Duration) Equal(other Duration) bool { return d.length == other.length }
+
+// MarshalJSON writes the text as it was written.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.text) }
+
+// UnmarshalJSON reads a text as ParseDuration does; null and "" leave "not set".
+func (d *Duration) UnmarshalJSON(raw []byte) error {
+	return unmarshalText(raw, d, "duration", ParseDuration)
+}

@@ -1,0 +1,63 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Types of conditions, on several kinds of objects.
+const (
+	// ConditionReady is true when the object is in the state that its spec asks for.
+	ConditionReady = "Ready"
+	// ConditionUnsupported is true where the engine or the hardware cannot do
+	// something that was asked for; the reason and the message say what.
+	ConditionUnsupported = "Unsupported"
+	// ConditionQueueApplied is true on a Department or a Project whose queues exist
+	// in its engines for the present generation.
+	ConditionQueueApplied = "QueueApplied"
+)
+
+// ConditionRequirementsMet is true on a NodePool for which all is there that its
+// engine and its sharing need.
+const ConditionRequirementsMet = "RequirementsMet"
+
+// Types of conditions of a Project.
+const (
+	// ConditionQuotaApplied is true when the project's quotas exist and are counted
+	// for the present generation. Until then its GPU pods are refused.
+	ConditionQuotaApplied = "QuotaApplied"
+	// ConditionUncounted is true while GPU pods run that were there before the quota.
+	ConditionUncounted = "Uncounted"
+	// ConditionHeld is true while the project's expiry stands still.
+	ConditionHeld = "Held"
+	// ConditionExempt is true while the project does not expire at all.
+	ConditionExempt = "Exempt"
+)
+
+// Types of conditions of a GPUNode.
+const (
+	// ConditionLayoutApplied is true when the GPUs are cut as the spec says.
+	ConditionLayoutApplied = "LayoutApplied"
+	// ConditionResetRequired is true when a GPU changes its MIG mode only at a reset.
+	ConditionResetRequired = "ResetRequired"
+	// ConditionNoPermission is true when the agent may not configure the GPUs.
+	ConditionNoPermission = "NoPermission"
+	// ConditionGPULost is true when the driver does not reach a GPU any more.
+	ConditionGPULost = "GPULost"
+)
+
+// ConditionCompiled is true on a Policy whose present source compiles.
+const ConditionCompiled = "Compiled"
+
+// Types of conditions of a WorkloadClock.
+const (
+	// ConditionIdleUnknown is true while nobody can tell whether the workload's GPUs
+	// are used; its idle time stands still.
+	ConditionIdleUnknown = "IdleUnknown"
+	// ConditionUnstoppable is true when the workload was stopped and runs again, or
+	// is of a kind that nobody knows how to stop.
+	ConditionUnstoppable = "Unstoppable"
+	// ConditionDryRun is true when the workload would have been stopped.
+	ConditionDryRun = "DryRun"
+)
+
+// ConditionApplied is true on an Extension that was carried out.
+const ConditionApplied = "Applied"

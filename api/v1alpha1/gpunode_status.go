@@ -1,0 +1,305 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// InstanceState is where a GPU instance is in its life.
+//
+// +kubebuilder:validation:Enum=Creating;Active;Idle;Reclaiming;Destroying;Error
+type InstanceState string
+
+// The states of a GPU instance.
+const (
+	// InstanceCreating: the agent is making it.
+	InstanceCreating InstanceState = "Creating"
+	// InstanceActive: a pod or a process has it.
+	InstanceActive InstanceState = "Active"
+	// InstanceIdle: nobody has it; it is kept until its room is needed.
+	InstanceIdle InstanceState = "Idle"
+	// InstanceReclaiming: it shall go, and is still in use.
+	InstanceReclaiming InstanceState = "Reclaiming"
+	// InstanceDestroying: the agent is taking it away.
+	InstanceDestroying InstanceState = "Destroying"
+	// InstanceError: the last call on it failed.
+	InstanceError InstanceState = "Error"
+)
+
+// MIGModeState is a GPU's MIG mode.
+//
+// +kubebuilder:validation:Enum=Enabled;Disabled;NotSupported
+type MIGModeState string
+
+// The MIG modes.
+const (
+	MIGModeEnabled      MIGModeState = "Enabled"
+	MIGModeDisabled     MIGModeState = "Disabled"
+	MIGModeNotSupported MIGModeState = "NotSupported"
+)
+
+// UtilisationSource says where a node's figures of use come from.
+//
+// +kubebuilder:validation:Enum=NVML;Unavailable
+type UtilisationSource string
+
+// The sources of utilisation.
+const (
+	// UtilisationNVML is the driver's own sampling.
+	UtilisationNVML UtilisationSource = "NVML"
+	// UtilisationUnavailable: nothing on this node can tell whether a GPU is used,
+	// so no pod on it ever counts as idle.
+	UtilisationUnavailable UtilisationSource = "Unavailable"
+)
+
+// FindingReason says what is wrong with a pod's use of a GPU.
+//
+// +kubebuilder:validation:Enum=OverShare;NotAllocated
+type FindingReason string
+
+// The findings.
+const (
+	// FindingOverShare: the pod holds more memory than its share.
+	FindingOverShare FindingReason = "OverShare"
+	// FindingNotAllocated: the pod uses a GPU that it was not given.
+	FindingNotAllocated FindingReason = "NotAllocated"
+)
+
+// GPUNodeStatus is what a node's agent found.
+type GPUNodeStatus struct {
+	// ObservedGeneration is the generation of the spec that was last carried out,
+	// or found impossible.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// DriverVersion is the version of the GPU driver.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	DriverVersion string `json:"driverVersion,omitempty"`
+
+	// GPUs are the node's GPUs, by index.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=uuid
+	// +kubebuilder:validation:MaxItems=16
+	GPUs []ObservedGPU `json:"gpus,omitempty"`
+
+	// Pods are the pods that use a GPU, or were given one.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=512
+	Pods []PodUse `json:"pods,omitempty"`
+
+	// Findings are the pods that use what is not theirs, worst first.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=512
+	Findings []Finding `json:"findings,omitempty"`
+
+	// SampledAt is when the figures of use were read, in machine time. One write
+	// carries one whole sample.
+	//
+	// +optional
+	SampledAt *metav1.Time `json:"sampledAt,omitempty"`
+
+	// UtilisationSource says where lastActive comes from; where it is Unavailable
+	// nobody may be called idle.
+	//
+	// +optional
+	UtilisationSource UtilisationSource `json:"utilisationSource,omitempty"`
+
+	// Conditions are Ready, ResetRequired, NoPermission and GPULost.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ObservedGPU is one GPU as it is.
+type ObservedGPU struct {
+	// UUID is the GPU's identity.
+	//
+	// +required
+	UUID GPUUUID `json:"uuid"`
+
+	// Index is its number on the node. It may change when the node restarts.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Index int32 `json:"index"`
+
+	// Model is its name, as the driver says it: NVIDIA H100 80GB HBM3.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Model string `json:"model,omitempty"`
+
+	// DeviceID is its PCI device identifier, such as 0x233010DE.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	DeviceID string `json:"deviceID,omitempty"`
+
+	// MemoryMiB is its memory in MiB.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MemoryMiB int64 `json:"memoryMiB,omitempty"`
+
+	// MIG is its MIG mode.
+	//
+	// +optional
+	MIG MIGMode `json:"mig,omitempty,omitzero"`
+
+	// MIGProfiles are the profiles into which it can be cut.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	MIGProfiles []MIGProfile `json:"migProfiles,omitempty"`
+
+	// Instances are its GPU instances.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=start
+	// +kubebuilder:validation:MaxItems=8
+	Instances []ObservedInstance `json:"instances,omitempty"`
+}
+
+// MIGMode is a GPU's MIG mode, now and after its next reset.
+type MIGMode struct {
+	// Current is the mode that the GPU is in.
+	//
+	// +optional
+	Current MIGModeState `json:"current,omitempty"`
+
+	// Pending is the mode that it takes when it is reset. It differs from current
+	// only where a reset is required.
+	//
+	// +optional
+	Pending MIGModeState `json:"pending,omitempty"`
+}
+
+// ObservedInstance is one GPU instance as it is.
+type ObservedInstance struct {
+	// Profile is its profile: 3g.40gb.
+	//
+	// +required
+	Profile MIGProfile `json:"profile"`
+
+	// Start is its first memory slice.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=7
+	Start int32 `json:"start"`
+
+	// Size is how many memory slices it has.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=8
+	Size int32 `json:"size,omitempty"`
+
+	// UUID is the MIG device that containers are given; absent until it exists.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=80
+	UUID string `json:"uuid,omitempty"`
+
+	// State is where the instance is in its life.
+	//
+	// +required
+	State InstanceState `json:"state"`
+
+	// Message says why, where the state is Error or Reclaiming.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+
+	// Pod is the pod that has it.
+	//
+	// +optional
+	Pod *PodReference `json:"pod,omitempty"`
+}
+
+// PodReference names a pod.
+type PodReference struct {
+	// UID is the pod's identity.
+	//
+	// +required
+	UID types.UID `json:"uid"`
+
+	// Namespace is the pod's namespace.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+
+	// Name is the pod's name.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// PodUse is what one pod uses of a node's GPUs.
+type PodUse struct {
+	PodReference `json:",inline"`
+
+	// Devices are the GPUs and MIG devices that the pod was given, by UUID.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Devices []string `json:"devices,omitempty"`
+
+	// MemoryMiB is the GPU memory that it holds, in MiB.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MemoryMiB int64 `json:"memoryMiB,omitempty"`
+
+	// ShareMiB is the GPU memory that it may hold, in MiB.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ShareMiB int64 `json:"shareMiB,omitempty"`
+
+	// LastActive is when one of its processes was last seen computing, in machine
+	// time.
+	//
+	// +optional
+	LastActive *metav1.Time `json:"lastActive,omitempty"`
+}
+
+// Finding is a pod that uses what is not its own.
+type Finding struct {
+	// PodUID is the pod.
+	//
+	// +required
+	PodUID types.UID `json:"podUID"`
+
+	// Reason is what is wrong.
+	//
+	// +required
+	Reason FindingReason `json:"reason"`
+
+	// Since is when it was first seen, in machine time.
+	//
+	// +required
+	Since metav1.Time `json:"since"`
+}

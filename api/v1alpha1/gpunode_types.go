@@ -1,0 +1,105 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// GPUNodeSpec is how a node's GPUs shall be cut. The planner alone writes gpus.
+type GPUNodeSpec struct {
+	// NodePool is the name of the pool to which the node belongs.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=53
+	NodePool string `json:"nodePool,omitempty"`
+
+	// GPUs are the GPUs whose layout is decided. Those that are not listed are
+	// left alone.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=uuid
+	// +kubebuilder:validation:MaxItems=16
+	GPUs []DesiredGPU `json:"gpus,omitempty"`
+}
+
+// DesiredGPU is the layout that one GPU shall have.
+//
+// +kubebuilder:validation:XValidation:rule="self.migEnabled || !has(self.instances) || size(self.instances) == 0",fieldPath=".instances",message="must be left out where migEnabled is false"
+type DesiredGPU struct {
+	// UUID is the GPU's identity: GPU-8f6e2a04-....
+	//
+	// +required
+	UUID GPUUUID `json:"uuid"`
+
+	// MIGEnabled is whether the GPU shall be in MIG mode.
+	//
+	// +required
+	MIGEnabled bool `json:"migEnabled"`
+
+	// Instances are exactly the GPU instances that it shall have.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=start
+	// +kubebuilder:validation:MaxItems=8
+	Instances []DesiredInstance `json:"instances,omitempty"`
+}
+
+// DesiredInstance is one GPU instance and its place on the board.
+type DesiredInstance struct {
+	// Profile is the instance's profile: 3g.40gb.
+	//
+	// +required
+	Profile MIGProfile `json:"profile"`
+
+	// Start is its first memory slice, 0 to 7. No two begin at the same.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=7
+	Start int32 `json:"start"`
+}
+
+// GPUUUID is the identity of a GPU, as the driver gives it.
+//
+// +kubebuilder:validation:MaxLength=40
+// +kubebuilder:validation:Pattern=`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`
+type GPUUUID string
+
+// GPUNode is the GPUs of one node: how they shall be cut, how they are, and who
+// uses them. It has the node's name and goes with it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=slgn,categories=sluice
+// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.nodePool`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Layout",type=string,JSONPath=`.status.conditions[?(@.type=="LayoutApplied")].reason`
+// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.status.gpus[0].model`
+// +kubebuilder:printcolumn:name="Sampled",type=date,JSONPath=`.status.sampledAt`
+// +kubebuilder:printcolumn:name="Findings",type=string,JSONPath=`.status.findings[*].reason`,priority=1
+// +kubebuilder:printcolumn:name="Driver",type=string,JSONPath=`.status.driverVersion`,priority=1
+type GPUNode struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is how the GPUs shall be cut.
+	//
+	// +optional
+	Spec GPUNodeSpec `json:"spec,omitempty,omitzero"`
+
+	// Status is what the node's agent found. It alone writes it.
+	//
+	// +optional
+	Status GPUNodeStatus `json:"status,omitempty,omitzero"`
+}
+
+// GPUNodeList is a list of GPU nodes.
+//
+// +kubebuilder:object:root=true
+type GPUNodeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []GPUNode `json:"items"`
+}

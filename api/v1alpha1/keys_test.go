@@ -1,0 +1,108 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+func TestGPUMilliFor(t *testing.T) {
+	if got := v1alpha1.GPUMilliFor("dgx-h100"); got != "sluice.dev/gpu-milli.dgx-h100" {
+		t.Errorf("GPUMilliFor(dgx-h100) = %s", got)
+	}
+	longest := strings.Repeat("a", v1alpha1.MaxNodePoolName)
+	if problems := validation.IsQualifiedName(string(v1alpha1.GPUMilliFor(longest))); len(problems) > 0 {
+		t.Errorf("the longest name of a pool makes no resource: %v", problems)
+	}
+	if problems := validation.IsQualifiedName(string(v1alpha1.GPUMilliFor(longest + "a"))); len(problems) == 0 {
+		t.Errorf("MaxNodePoolName is %d, and a longer name would do", v1alpha1.MaxNodePoolName)
+	}
+}
+
+func TestResourceMIG(t *testing.T) {
+	for profile, resource := range map[v1alpha1.MIGProfile]corev1.ResourceName{
+		"3g.40gb":        "nvidia.com/mig-3g.40gb",
+		"1g.10gb+me":     "nvidia.com/mig-1g.10gb.me",
+		"1g.24gb+me.all": "nvidia.com/mig-1g.24gb.me.all",
+		"1g.24gb-me":     "nvidia.com/mig-1g.24gb-me",
+	} {
+		if got := v1alpha1.ResourceMIG(profile); got != resource {
+			t.Errorf("ResourceMIG(%s) = %s, want %s", profile, got, resource)
+		}
+		if got, ok := v1alpha1.ProfileOfResource(resource); !ok || got != profile {
+			t.Errorf("ProfileOfResource(%s) = %s, %v, want %s", resource, got, ok, profile)
+		}
+	}
+	for _, other := range []corev1.ResourceName{"nvidia.com/gpu", "cpu", ""} {
+		if got, ok := v1alpha1.ProfileOfResource(other); ok {
+			t.Errorf("ProfileOfResource(%s) = %s", other, got)
+		}
+	}
+}
+
+// Keys are read out of the source, so that a new one cannot be forgotten here.
+func TestKeysAreNamesThatKubernetesTakes(t *testing.T) {
+	seen := map[string]string{}
+	for name, value := range keys(t, "keys.go", "keys_foreign.go") {
+		switch {
+		case strings.HasPrefix(name, "Env"), strings.HasPrefix(name, "PriorityClass"),
+			strings.HasPrefix(name, "FieldManager"), strings.HasSuffix(name, "Prefix"),
+			name == "SystemNamespace", name == "ManagedBySluice":
+			continue
+		}
+		if problems := validation.IsQualifiedName(value); len(problems) > 0 {
+			t.Errorf("%s = %q: %v", name, value, problems)
+		}
+		space := firstWord.FindString(name)
+		if other, twice := seen[space+value]; twice {
+			t.Errorf("%s and %s are both %q", name, other, value)
+		}
+		seen[space+value] = name
+	}
+	if len(seen) < 30 {
+		t.Errorf("only %d keys were found", len(seen))
+	}
+}
+
+// firstWord tells labels, annotations and the rest apart: a label may have the
+// name of an annotation.
+var firstWord = regexp.MustCompile(`^[A-Z][a-z]+`)
+
+// keys are the string constants of files, by name.
+func keys(t *testing.T, files ...string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != 1 {
+				return true
+			}
+			if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				value, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found[spec.Names[0].Name] = value
+			}
+			return true
+		})
+	}
+	return found
+}

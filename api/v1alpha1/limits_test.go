@@ -1,0 +1,205 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+)
+
+type workloads = map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits
+
+func TestLooser(t *testing.T) {
+	for _, tc := range []struct {
+		name                string
+		department, project string
+		want                []v1alpha1.Loosening
+	}{
+		{name: "nothing said"},
+		{
+			name:       "as the department",
+			department: `{"*": {maxRuntime: 48h, idleTimeout: 2h, clock: Running, resetAfter: 1h, dryRun: false}}`,
+			project:    `{"*": {maxRuntime: 2d, idleTimeout: 120m, clock: Running, resetAfter: 60m, dryRun: false}}`,
+		},
+		{
+			name:       "tighter in everything",
+			department: `{"*": {maxRuntime: 48h, idleTimeout: 2h, clock: Active, resetAfter: 1h, dryRun: true}}`,
+			project:    `{train: {maxRuntime: 24h, idleTimeout: 1h, clock: Running, resetAfter: 2h, dryRun: false}}`,
+		},
+		{
+			name:       "looser in everything",
+			department: `{train: {maxRuntime: 48h, idleTimeout: 2h, clock: Running, resetAfter: 2h, dryRun: false}}`,
+			project:    `{train: {maxRuntime: 49h, idleTimeout: 3h, clock: Active, resetAfter: 1h, dryRun: true}}`,
+			want: []v1alpha1.Loosening{
+				{Type: "train", Field: "maxRuntime", Value: "49h", Bound: "48h"},
+				{Type: "train", Field: "idleTimeout", Value: "3h", Bound: "2h"},
+				{Type: "train", Field: "clock", Value: "Active", Bound: "Running"},
+				{Type: "train", Field: "resetAfter", Value: "1h", Bound: "2h"},
+				{Type: "train", Field: "dryRun", Value: "true", Bound: "false"},
+			},
+		},
+		{
+			name:       "the department's default for all types binds each",
+			department: `{"*": {maxRuntime: 48h}}`,
+			project:    `{inference: {maxRuntime: 72h}, interactive: {maxRuntime: 50h}}`,
+			want: []v1alpha1.Loosening{
+				{Type: "interactive", Field: "maxRuntime", Value: "50h", Bound: "48h"},
+				{Type: "inference", Field: "maxRuntime", Value: "72h", Bound: "48h"},
+			},
+		},
+		{
+			name:       "the department's limit for a type stands in the place of its default",
+			department: `{"*": {maxRuntime: 24h}, train: {maxRuntime: 10d}}`,
+			project:    `{train: {maxRuntime: 9d}, "*": {maxRuntime: 25h}}`,
+			want:       []v1alpha1.Loosening{{Type: "*", Field: "maxRuntime", Value: "25h", Bound: "24h"}},
+		},
+		{
+			name:    "where the department has no limit, any limit is tighter",
+			project: `{"*": {maxRuntime: 90000d, idleTimeout: 9000d}}`,
+		},
+		{
+			name:    "where the department says nothing, its defaults bind",
+			project: `{"*": {clock: Active, resetAfter: 59m, dryRun: true}}`,
+			want: []v1alpha1.Loosening{
+				{Type: "*", Field: "clock", Value: "Active", Bound: "Running"},
+				{Type: "*", Field: "resetAfter", Value: "59m", Bound: "1h"},
+				{Type: "*", Field: "dryRun", Value: "true", Bound: "false"},
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := v1alpha1.Looser(parse(t, tc.project), parse(t, tc.department))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLimitsOf(t *testing.T) {
+	h := period.MustParseDuration
+	for _, tc := range []struct {
+		name                string
+		department, project string
+		want                v1alpha1.Limits
+	}{
+		{
+			name: "nothing said: no end",
+			want: v1alpha1.Limits{Clock: "Running", ResetAfter: h("1h")},
+		},
+		{
+			name:       "the type's, and what it leaves open from the default",
+			department: `{"*": {maxRuntime: 48h, clock: Active, resetAfter: 3h, dryRun: true}, interactive: {maxRuntime: 24h, idleTimeout: 2h}}`,
+			want:       v1alpha1.Limits{MaxRuntime: h("24h"), IdleTimeout: h("2h"), Clock: "Active", ResetAfter: h("3h"), DryRun: true},
+		},
+		{
+			name:       "the project's where it is tighter",
+			department: `{"*": {maxRuntime: 48h, idleTimeout: 2h, clock: Active, resetAfter: 1h, dryRun: true}}`,
+			project:    `{"*": {idleTimeout: 1h, resetAfter: 2h}, interactive: {maxRuntime: 24h, clock: Running, dryRun: false}}`,
+			want:       v1alpha1.Limits{MaxRuntime: h("24h"), IdleTimeout: h("1h"), Clock: "Running", ResetAfter: h("2h")},
+		},
+		{
+			name:       "the department's where the project is looser, since the department was tightened",
+			department: `{"*": {maxRuntime: 48h, idleTimeout: 2h, clock: Running, resetAfter: 1h, dryRun: false}}`,
+			project:    `{interactive: {maxRuntime: 72h, idleTimeout: 3h, clock: Active, resetAfter: 30m, dryRun: true}}`,
+			want:       v1alpha1.Limits{MaxRuntime: h("48h"), IdleTimeout: h("2h"), Clock: "Running", ResetAfter: h("1h")},
+		},
+		{
+			name:    "the project's where the department has none",
+			project: `{"*": {maxRuntime: 24h, idleTimeout: 2h}}`,
+			want:    v1alpha1.Limits{MaxRuntime: h("24h"), IdleTimeout: h("2h"), Clock: "Running", ResetAfter: h("1h")},
+		},
+		{
+			name:       "another type's are not its own",
+			department: `{train: {maxRuntime: 24h}}`,
+			project:    `{inference: {maxRuntime: 12h}}`,
+			want:       v1alpha1.Limits{Clock: "Running", ResetAfter: h("1h")},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := v1alpha1.LimitsOf(v1alpha1.WorkloadInteractive, parse(t, tc.project), parse(t, tc.department))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whatever a project says, its department's limits bind it; and a project that
+// loosens nothing gets all that it says.
+func TestProjectNeverLoosensItsDepartment(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		department, project := draw(t, "department"), draw(t, "project")
+		kind := rapid.SampledFrom(v1alpha1.WorkloadTypes).Draw(t, "type")
+		bound := v1alpha1.LimitsOf(kind, nil, department)
+		got := v1alpha1.LimitsOf(kind, project, department)
+		asProject := workloads{kind: {
+			Clock: got.Clock, ResetAfter: &got.ResetAfter, DryRun: &got.DryRun,
+			MaxRuntime: set(got.MaxRuntime), IdleTimeout: set(got.IdleTimeout),
+		}}
+		if looser := v1alpha1.Looser(asProject, department); len(looser) > 0 {
+			t.Fatalf("what holds is looser than the department: %+v", looser)
+		}
+		for _, pair := range [][2]period.Duration{{bound.MaxRuntime, got.MaxRuntime}, {bound.IdleTimeout, got.IdleTimeout}} {
+			if !pair[0].IsZero() && pair[1].IsZero() {
+				t.Fatalf("the department's limit %s is gone", pair[0])
+			}
+		}
+		own := project[kind]
+		if len(v1alpha1.Looser(workloads{kind: own}, department)) == 0 && own.MaxRuntime != nil && !own.MaxRuntime.Equal(got.MaxRuntime) {
+			t.Fatalf("the project says %s, and %s holds", own.MaxRuntime, got.MaxRuntime)
+		}
+	})
+}
+
+func draw(t *rapid.T, label string) workloads {
+	texts := []string{"", "30m", "1h", "2h", "24h", "48h", "10d"}
+	duration := func(field string) *period.Duration {
+		text := rapid.SampledFrom(texts).Draw(t, label+field)
+		if text == "" {
+			return nil
+		}
+		d := period.MustParseDuration(text)
+		return &d
+	}
+	limits := workloads{}
+	for _, kind := range []v1alpha1.WorkloadType{"*", "train", "interactive", "inference"} {
+		if !rapid.Bool().Draw(t, label+string(kind)) {
+			continue
+		}
+		var dryRun *bool
+		if rapid.Bool().Draw(t, label+"dryRunSet") {
+			dry := rapid.Bool().Draw(t, label+"dryRun")
+			dryRun = &dry
+		}
+		limits[kind] = v1alpha1.WorkloadLimits{
+			MaxRuntime: duration("maxRuntime"), IdleTimeout: duration("idleTimeout"), ResetAfter: duration("resetAfter"),
+			Clock:  rapid.SampledFrom([]v1alpha1.WorkloadClockMode{"", v1alpha1.ClockRunning, v1alpha1.ClockActive}).Draw(t, label+"clock"),
+			DryRun: dryRun,
+		}
+	}
+	return limits
+}
+
+func set(d period.Duration) *period.Duration {
+	if d.IsZero() {
+		return nil
+	}
+	return &d
+}
+
+func parse(t *testing.T, text string) workloads {
+	t.Helper()
+	var limits workloads
+	if err := yaml.UnmarshalStrict([]byte(text), &limits); err != nil {
+		t.Fatal(err)
+	}
+	return limits
+}

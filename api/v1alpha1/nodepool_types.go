@@ -1,0 +1,295 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Scheduler names the engine that places a pool's pods.
+//
+// +kubebuilder:validation:Enum=kube-scheduler;kueue;kai;volcano;yunikorn;koordinator;hami
+type Scheduler string
+
+// The engines that Sluice writes for.
+const (
+	SchedulerKube        Scheduler = "kube-scheduler"
+	SchedulerKueue       Scheduler = "kueue"
+	SchedulerKAI         Scheduler = "kai"
+	SchedulerVolcano     Scheduler = "volcano"
+	SchedulerYuniKorn    Scheduler = "yunikorn"
+	SchedulerKoordinator Scheduler = "koordinator"
+	SchedulerHAMi        Scheduler = "hami"
+)
+
+// Sharing says how a fraction of a GPU is realised on a pool's nodes.
+//
+// +kubebuilder:validation:Enum=None;MIG;MPS;TimeSlicing;KAI;HAMi
+type Sharing string
+
+// The ways of sharing a GPU.
+const (
+	// SharingNone gives out whole GPUs only.
+	SharingNone Sharing = "None"
+	// SharingMIG cuts a GPU into instances of its own hardware.
+	SharingMIG Sharing = "MIG"
+	// SharingMPS runs processes side by side under NVIDIA's MPS.
+	SharingMPS Sharing = "MPS"
+	// SharingTimeSlicing lets the driver take turns between processes.
+	SharingTimeSlicing Sharing = "TimeSlicing"
+	// SharingKAI is KAI-Scheduler's own fraction, placed by it.
+	SharingKAI Sharing = "KAI"
+	// SharingHAMi is HAMi's virtual GPU, limited by its library.
+	SharingHAMi Sharing = "HAMi"
+)
+
+// Compute says whether a share may use the compute that others leave idle.
+//
+// +kubebuilder:validation:Enum=Fair;Strict
+type Compute string
+
+// The rules for a share's compute.
+const (
+	// ComputeFair lets a share use what is idle.
+	ComputeFair Compute = "Fair"
+	// ComputeStrict holds a share to its part, idle neighbours or not.
+	ComputeStrict Compute = "Strict"
+)
+
+// MIGPlanning says who decides how a pool's GPUs are cut.
+//
+// +kubebuilder:validation:Enum=Dynamic;Static
+type MIGPlanning string
+
+// The ways of planning.
+const (
+	// MIGPlanningDynamic cuts GPUs by the demand of pending pods.
+	MIGPlanningDynamic MIGPlanning = "Dynamic"
+	// MIGPlanningStatic cuts GPUs as the layout says, and never again.
+	MIGPlanningStatic MIGPlanning = "Static"
+)
+
+// MIGProfile is the name of a GPU instance profile, such as 3g.40gb or 1g.10gb+me.
+//
+// +kubebuilder:validation:MaxLength=24
+// +kubebuilder:validation:XValidation:rule="self.matches('^[1-8]g[.][0-9]{1,4}gb([+][a-z]+([.][a-z]+)?|-me)?$')",message="must be a profile of GPU instances, such as 3g.40gb or 1g.10gb+me; compute instances (1c.3g.40gb) are not offered"
+type MIGProfile string
+
+// NodePoolSpec is what a platform team says of a set of GPU nodes.
+//
+// +kubebuilder:validation:XValidation:rule="!(self.scheduler in ['kube-scheduler', 'yunikorn', 'kueue']) || self.sharing in ['None', 'MIG', 'MPS', 'TimeSlicing']",fieldPath=".sharing",messageExpression="'must be None, MIG, MPS or TimeSlicing where the scheduler is ' + self.scheduler"
+// +kubebuilder:validation:XValidation:rule="!(self.scheduler in ['kai']) || self.sharing in ['None', 'KAI', 'MIG']",fieldPath=".sharing",messageExpression="'must be None, KAI or MIG where the scheduler is ' + self.scheduler"
+// +kubebuilder:validation:XValidation:rule="!(self.scheduler in ['volcano', 'koordinator', 'hami']) || self.sharing in ['None', 'HAMi', 'MIG']",fieldPath=".sharing",messageExpression="'must be None, HAMi or MIG where the scheduler is ' + self.scheduler"
+// +kubebuilder:validation:XValidation:rule="self.compute != 'Strict' || self.sharing in ['MPS', 'HAMi']",fieldPath=".compute",messageExpression="'Strict is possible only where sharing is MPS or HAMi; with ' + self.sharing + ' leave it Fair'"
+// +kubebuilder:validation:XValidation:rule="!has(self.mig) || self.sharing == 'MIG'",fieldPath=".mig",messageExpression="'is for sharing MIG only; it is ' + self.sharing + ' here'"
+type NodePoolSpec struct {
+	// NodeSelector are the labels that a node of this pool has, all of them. A node
+	// that two pools select belongs to neither.
+	//
+	// +required
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['nvidia.com/gpu.product', 'nvidia.com/gpu.count', 'nvidia.com/gpu.replicas', 'nvidia.com/gpu.memory', 'nvidia.com/gpu.sharing-strategy']))",message="must not use a label that GPU feature discovery rewrites when GPUs are shared or cut (nvidia.com/gpu.product, .count, .replicas, .memory, .sharing-strategy): label the nodes yourself, for example sluice.dev/node-pool"
+	NodeSelector map[string]string `json:"nodeSelector"`
+
+	// Scheduler is the engine that places this pool's pods.
+	//
+	// +required
+	Scheduler Scheduler `json:"scheduler"`
+
+	// Sharing is how a fraction of a GPU is realised here; None gives out whole GPUs.
+	//
+	// +optional
+	// +kubebuilder:default=None
+	Sharing Sharing `json:"sharing,omitempty"`
+
+	// Compute says whether a share may use the compute that others leave idle.
+	//
+	// +optional
+	// +kubebuilder:default=Fair
+	Compute Compute `json:"compute,omitempty"`
+
+	// Tolerations are given to every GPU pod that is sent to this pool.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['Exists', 'Equal'])",message="operator must be Exists or Equal"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="effect must be NoSchedule, PreferNoSchedule or NoExecute, or be left out for all of them"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, (has(t.operator) && t.operator == 'Exists') ? !has(t.value) || t.value == '' : has(t.key) && t.key != '')",message="operator Exists takes no value, and operator Equal (the default) needs a key"
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// MIG says how the GPUs are cut, where sharing is MIG. Without it they are
+	// planned from demand.
+	//
+	// +optional
+	MIG *MIGSpec `json:"mig,omitempty"`
+}
+
+// MIGSpec says how the GPUs of a pool are cut into instances.
+//
+// +kubebuilder:validation:XValidation:rule="self.planning != 'Static' || (has(self.layout) && size(self.layout) > 0)",fieldPath=".layout",message="is required where planning is Static"
+// +kubebuilder:validation:XValidation:rule="self.planning != 'Dynamic' || !has(self.layout) || size(self.layout) == 0",fieldPath=".layout",message="is for planning Static only; with Dynamic the layout is planned from demand"
+type MIGSpec struct {
+	// Planning is Dynamic (from the demand of pending pods) or Static (as layout says).
+	//
+	// +optional
+	// +kubebuilder:default=Dynamic
+	Planning MIGPlanning `json:"planning,omitempty"`
+
+	// Layout says what each GPU is cut into, where planning is Static. The first
+	// entry that fits a GPU holds for it; a GPU that none fits is left as it is.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Layout []MIGLayout `json:"layout,omitempty"`
+}
+
+// MIGLayout is the desired state of some of a node's GPUs, in the form of
+// mig-parted's configurations.
+//
+// +kubebuilder:validation:XValidation:rule="self.migEnabled == (has(self.migDevices) && size(self.migDevices) > 0)",fieldPath=".migDevices",message="must name at least one profile, and be left out where migEnabled is false"
+type MIGLayout struct {
+	// DeviceFilter limits the entry to boards with one of these PCI device
+	// identifiers, such as 0x233010DE. Empty means every board.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=10
+	// +kubebuilder:validation:items:Pattern=`^0x[0-9A-Fa-f]{4}10[Dd][Ee]$`
+	DeviceFilter []string `json:"deviceFilter,omitempty"`
+
+	// Devices limits the entry to the GPUs with these indices on their node,
+	// counted from 0. Empty means every GPU.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=15
+	Devices []int32 `json:"devices,omitempty"`
+
+	// MIGEnabled is false where the GPUs are left whole.
+	//
+	// +optional
+	// +kubebuilder:default=true
+	MIGEnabled *bool `json:"migEnabled,omitempty"`
+
+	// MIGDevices is how many instances of each profile a GPU is cut into, such as
+	// {3g.40gb: 1, 1g.10gb: 3}.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 24 && k.matches('^[1-8]g[.][0-9]{1,4}gb([+][a-z]+([.][a-z]+)?|-me)?$'))",message="keys must be profiles of GPU instances, such as 3g.40gb or 1g.10gb+me"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k] >= 1 && self[k] <= 8)",message="values must be numbers of instances from 1 to 8"
+	MIGDevices map[MIGProfile]int32 `json:"migDevices,omitempty"`
+}
+
+// NodePoolStatus is what was found of a pool.
+type NodePoolStatus struct {
+	// ObservedGeneration is the generation of the spec that this status speaks of.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Nodes is how many nodes belong to the pool.
+	//
+	// +optional
+	Nodes int32 `json:"nodes,omitempty"`
+
+	// GPUs is how many physical GPUs those nodes have.
+	//
+	// +optional
+	GPUs int32 `json:"gpus,omitempty"`
+
+	// Boards are the kinds of GPU in the pool, from the nodes' GPUNodes, else from
+	// the labels of GPU feature discovery.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=product
+	// +kubebuilder:validation:MaxItems=64
+	Boards []Board `json:"boards,omitempty"`
+
+	// Conditions are Ready, RequirementsMet and Unsupported.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Board is one kind of GPU.
+type Board struct {
+	// Product is the GPU's name, as GPU feature discovery writes it:
+	// NVIDIA-H100-80GB-HBM3.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Product string `json:"product"`
+
+	// MemoryMiB is the memory of one whole GPU in MiB.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	MemoryMiB int64 `json:"memoryMiB"`
+
+	// GPUs is how many of the pool's GPUs are of this kind.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	GPUs int32 `json:"gpus,omitempty"`
+
+	// MIGProfiles are the profiles into which the GPU can be cut; empty where it
+	// cannot, or where that is not known yet.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	MIGProfiles []MIGProfile `json:"migProfiles,omitempty"`
+}
+
+// NodePool is a set of GPU nodes that are scheduled, shared and cut in one way.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=slpool,categories=sluice
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 53 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS label of at most 53 characters: lower-case letters, digits and hyphens"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Scheduler",type=string,JSONPath=`.spec.scheduler`
+// +kubebuilder:printcolumn:name="Sharing",type=string,JSONPath=`.spec.sharing`
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
+// +kubebuilder:printcolumn:name="GPUs",type=integer,JSONPath=`.status.gpus`
+// +kubebuilder:printcolumn:name="Board",type=string,JSONPath=`.status.boards[0].product`
+// +kubebuilder:printcolumn:name="Requirements",type=string,JSONPath=`.status.conditions[?(@.type=="RequirementsMet")].status`,priority=1
+// +kubebuilder:printcolumn:name="Unsupported",type=string,JSONPath=`.status.conditions[?(@.type=="Unsupported")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodePool struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is wanted of the pool.
+	//
+	// +required
+	Spec NodePoolSpec `json:"spec"`
+
+	// Status is what was found.
+	//
+	// +optional
+	Status NodePoolStatus `json:"status,omitempty"`
+}
+
+// NodePoolList is a list of node pools.
+//
+// +kubebuilder:object:root=true
+type NodePoolList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NodePool `json:"items"`
+}

@@ -1,0 +1,208 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Enforcement says what becomes of what a policy demands.
+//
+// +kubebuilder:validation:Enum=Deny;Warn;DryRun
+type Enforcement string
+
+// The ways of enforcing a policy.
+const (
+	// EnforcementDeny refuses what the policy refuses and applies what it changes.
+	EnforcementDeny Enforcement = "Deny"
+	// EnforcementWarn turns denials into warnings.
+	EnforcementWarn Enforcement = "Warn"
+	// EnforcementDryRun only counts and records.
+	EnforcementDryRun Enforcement = "DryRun"
+)
+
+// PolicyOperation is an operation of the API server on an object.
+//
+// +kubebuilder:validation:Enum=CREATE;UPDATE
+type PolicyOperation string
+
+// The operations that policies are asked about.
+const (
+	OperationCreate PolicyOperation = "CREATE"
+	OperationUpdate PolicyOperation = "UPDATE"
+)
+
+// PolicySpec is one policy.
+type PolicySpec struct {
+	// Enforcement is Deny, Warn or DryRun.
+	//
+	// +optional
+	// +kubebuilder:default=Deny
+	Enforcement Enforcement `json:"enforcement,omitempty"`
+
+	// Match says which objects the policy is asked about. An empty match is every
+	// governed object.
+	//
+	// +optional
+	Match PolicyMatch `json:"match,omitempty,omitzero"`
+
+	// Parameters is what the policy reads as input.parameters: an object of any
+	// form.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Parameters *apiextensionsv1.JSON `json:"parameters,omitempty"`
+
+	// Replaces is the name of the built-in policy in whose place this one stands,
+	// such as core.gpu. core.project and core.quota cannot be replaced.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^core[.][a-z0-9]([-a-z0-9]*[a-z0-9])?$') && !(self in ['core.project', 'core.quota'])",message="must be the name of a built-in policy, such as core.gpu; core.project and core.quota cannot be replaced"
+	Replaces string `json:"replaces,omitempty"`
+
+	// Rego is the policy's source, one Rego v1 module of at most 256 KiB.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=262144
+	Rego string `json:"rego"`
+}
+
+// PolicyMatch says which objects a policy is asked about: those that match every
+// list. An empty list matches everything.
+type PolicyMatch struct {
+	// Departments are names of departments.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Departments []string `json:"departments,omitempty"`
+
+	// Projects are names of projects.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Projects []string `json:"projects,omitempty"`
+
+	// Kinds are kinds of objects: Pod, or with the group where the kind alone is
+	// not clear, Job.batch.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:Pattern=`^[A-Z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
+	Kinds []string `json:"kinds,omitempty"`
+
+	// Operations are CREATE and UPDATE.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=2
+	Operations []PolicyOperation `json:"operations,omitempty"`
+}
+
+// PolicyStatus is what the engine made of a policy.
+type PolicyStatus struct {
+	// ObservedGeneration is the generation of the spec that this status speaks of.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// EnforcedGeneration is the generation that is in force: the last one that
+	// compiled.
+	//
+	// +optional
+	EnforcedGeneration int64 `json:"enforcedGeneration,omitempty"`
+
+	// Errors say where the source does not compile.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Errors []PolicyError `json:"errors,omitempty"`
+
+	// Violations is how many objects of the cluster the last audit found that the
+	// policy would refuse today.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Violations int64 `json:"violations"`
+
+	// AuditedAt is when that audit was.
+	//
+	// +optional
+	AuditedAt *metav1.Time `json:"auditedAt,omitempty"`
+
+	// Conditions are Compiled.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PolicyError is one place at which a policy's source is wrong.
+type PolicyError struct {
+	// Line is the line of the source, counted from 1.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Line int32 `json:"line,omitempty"`
+
+	// Column is the column in that line, counted from 1.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Column int32 `json:"column,omitempty"`
+
+	// Message is what is wrong.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=4096
+	Message string `json:"message"`
+}
+
+// Policy is a rule for what may run and in which form, written in Rego.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=slpol,categories=sluice,path=policies
+// +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.spec.enforcement`
+// +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
+// +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`
+// +kubebuilder:printcolumn:name="Replaces",type=string,JSONPath=`.spec.replaces`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Policy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is the policy.
+	//
+	// +required
+	Spec PolicySpec `json:"spec"`
+
+	// Status is what the engine made of it.
+	//
+	// +optional
+	Status PolicyStatus `json:"status,omitempty,omitzero"`
+}
+
+// PolicyList is a list of policies.
+//
+// +kubebuilder:object:root=true
+type PolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Policy `json:"items"`
+}

@@ -1,0 +1,150 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/period"
+)
+
+// ProjectSpec is who works on what, with how many GPUs and for how long.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.__namespace__) == has(oldSelf.__namespace__) && (!has(self.__namespace__) || self.__namespace__ == oldSelf.__namespace__)",fieldPath=".namespace",message="cannot be changed, added or taken away after creation"
+type ProjectSpec struct {
+	// Department is the name of the Department to which the project belongs. It may
+	// be moved to another.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Department string `json:"department"`
+
+	// Namespace is where the project works; by default it has the project's name.
+	// An existing namespace is adopted if it carries the annotation
+	// sluice.dev/adopt-by with the project's name. It never changes.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+
+	// Owners answer for the project and are told of its expiry and of its
+	// workloads' ends. There is at least one.
+	//
+	// +required
+	// +listType=map
+	// +listMapKey=email
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20
+	Owners []Owner `json:"owners"`
+
+	// Members have a role in the project.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=namespace
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	Members []Member `json:"members,omitempty"`
+
+	// NodePools are the pools that the project may use, in order of preference,
+	// and how many GPUs of each.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10
+	NodePools []PoolQuota `json:"nodePools,omitempty"`
+
+	// Workloads are limits by type of workload: train, interactive, inference, and
+	// "*" for what those leave open. They may tighten the department's, never
+	// loosen them.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=4
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['*', 'train', 'interactive', 'inference'])",message="keys must be train, interactive, inference or *"
+	Workloads map[WorkloadType]WorkloadLimits `json:"workloads,omitempty"`
+
+	// ValidFrom is the day from which the department's validity is counted, in
+	// whole periods, renewals included; by default the day of the project's
+	// creation.
+	//
+	// +optional
+	ValidFrom *period.Date `json:"validFrom,omitempty"`
+
+	// Hold keeps the project at the step of its expiry where it is.
+	//
+	// +optional
+	Hold *Exception `json:"hold,omitempty"`
+
+	// Exempt takes the project out of the expiry altogether.
+	//
+	// +optional
+	Exempt *Exception `json:"exempt,omitempty"`
+}
+
+// Exception is a project's leave to differ from its department's terms. Only
+// administrators of the department may write one.
+type Exception struct {
+	// Reason is why, in a sentence that the owners and the auditors read.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=500
+	// +kubebuilder:validation:Pattern=`\S`
+	Reason string `json:"reason"`
+
+	// Until is the last day on which the exception holds, in the department's time
+	// zone. Without it it holds until it is taken away.
+	//
+	// +optional
+	Until *period.Date `json:"until,omitempty"`
+}
+
+// Project is a group of people, the namespace they work in and the GPUs they may use.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=slproj,categories=sluice
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS label of at most 63 characters: lower-case letters, digits and hyphens"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.__namespace__) || !(self.metadata.name in ['default', 'sluice-system'] || self.metadata.name.startsWith('kube-'))",message="metadata.name is also the name of the project's namespace, and default, sluice-system and kube-* belong to the system: choose another, or set spec.namespace"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.__namespace__) || !(self.spec.__namespace__ in ['default', 'sluice-system'] || self.spec.__namespace__.startsWith('kube-'))",fieldPath=".spec.namespace",message="must not be a namespace of the system: default, sluice-system and kube-* cannot be a project's"
+// +kubebuilder:printcolumn:name="Department",type=string,JSONPath=`.spec.department`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
+// +kubebuilder:printcolumn:name="Allocated",type=string,JSONPath=`.status.gpu.allocated`
+// +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.status.gpu.pending`
+// +kubebuilder:printcolumn:name="Limit",type=string,JSONPath=`.status.gpu.limit`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespace.name`,priority=1
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.next.phase`,priority=1
+// +kubebuilder:printcolumn:name="Next at",type=string,JSONPath=`.status.next.at`,priority=1
+// +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owners[0].email`,priority=1
+type Project struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is who works on what, with how many GPUs and for how long.
+	//
+	// +required
+	Spec ProjectSpec `json:"spec"`
+
+	// Status is where the project stands.
+	//
+	// +optional
+	Status ProjectStatus `json:"status,omitempty"`
+}
+
+// ProjectList is a list of projects.
+//
+// +kubebuilder:object:root=true
+type ProjectList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Project `json:"items"`
+}

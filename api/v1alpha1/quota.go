@@ -1,0 +1,65 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import "k8s.io/apimachinery/pkg/api/resource"
+
+// GPUQuota is how many physical GPUs somebody may have in one node pool. GPUs
+// are quantities in steps of a thousandth: "1", "500m" (half a GPU) and "1.5"
+// are allowed, "0.0001" and negative numbers are not; there are less than 100000.
+//
+// +kubebuilder:validation:XValidation:rule="(type(self.guaranteed) == int ? double(int(self.guaranteed)) : quantity(self.guaranteed).asApproximateFloat()) <= (type(self.limit) == int ? double(int(self.limit)) : quantity(self.limit).asApproximateFloat())",fieldPath=".guaranteed",message="must not be more than the limit"
+type GPUQuota struct {
+	// Guaranteed is the number of GPUs that are there whenever they are asked
+	// for. It is never more than the limit.
+	//
+	// +optional
+	// +kubebuilder:default="0"
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=10
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self < 100000 : isQuantity(self) && [quantity(self).asApproximateFloat() * 1000.0].all(m, m >= 0.0 && m < 100000000.0 && m - double(int(m + 0.5)) < 0.000001 && double(int(m + 0.5)) - m < 0.000001)",message="must be a number of GPUs, at least 0 and less than 100000, in steps of a thousandth, such as 1, 500m or 0.5"
+	Guaranteed resource.Quantity `json:"guaranteed,omitempty"`
+
+	// Limit is the most GPUs that can be in use at once, borrowed ones included.
+	//
+	// +required
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=10
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self < 100000 : isQuantity(self) && [quantity(self).asApproximateFloat() * 1000.0].all(m, m >= 0.0 && m < 100000000.0 && m - double(int(m + 0.5)) < 0.000001 && double(int(m + 0.5)) - m < 0.000001)",message="must be a number of GPUs, at least 0 and less than 100000, in steps of a thousandth, such as 1, 500m or 0.5"
+	Limit resource.Quantity `json:"limit"`
+
+	// OverQuotaWeight says how idle GPUs beyond the guarantees are divided among
+	// those who want them: in proportion to the weights. 0 means never any; the
+	// default is 1, the most 1000.
+	//
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	OverQuotaWeight *int32 `json:"overQuotaWeight,omitempty"`
+}
+
+// PoolQuota is a GPUQuota in one node pool.
+type PoolQuota struct {
+	// Name is the name of the NodePool.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=53
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// GPU is how many of the pool's GPUs may be had.
+	//
+	// +required
+	GPU GPUQuota `json:"gpu"`
+}
+
+// Weight is the over-quota weight, with the default where none was set.
+func (q GPUQuota) Weight() int32 {
+	if q.OverQuotaWeight == nil {
+		return 1
+	}
+	return *q.OverQuotaWeight
+}

@@ -1,0 +1,41 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Group is the API group of all of Sluice's objects.
+const Group = "sluice.dev"
+
+// Version is the version of the group that this package holds.
+const Version = "v1alpha1"
+
+// GroupVersion is the group and version of every object in this package.
+var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
+
+// SchemeBuilder collects what AddToScheme adds.
+var SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+
+// AddToScheme teaches a scheme the objects of this package.
+var AddToScheme = SchemeBuilder.AddToScheme
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion,
+		&NodePool{}, &NodePoolList{},
+		&Department{}, &DepartmentList{},
+		&Project{}, &ProjectList{},
+		&Policy{}, &PolicyList{},
+		&GPUNode{}, &GPUNodeList{},
+		&WorkloadClock{}, &WorkloadClockList{},
+		&Extension{}, &ExtensionList{},
+		&Notice{}, &NoticeList{},
+		&UsageRecord{}, &UsageRecordList{},
+	)
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

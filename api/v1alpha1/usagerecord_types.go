@@ -1,0 +1,154 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// UsageRecordSpec says whose use of which month it is. It never changes.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: another month has another record"
+type UsageRecordSpec struct {
+	// Project is the project's name.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Project string `json:"project"`
+
+	// ProjectUID tells the project from another that once had the same name.
+	//
+	// +optional
+	ProjectUID types.UID `json:"projectUID,omitempty"`
+
+	// Month is the month, YYYY-MM, in the department's time zone.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=7
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{4}-(0[1-9]|1[0-2])$')",message="must be a month, YYYY-MM, such as 2026-10"
+	Month string `json:"month"`
+}
+
+// UsageRecordStatus is what was used.
+type UsageRecordStatus struct {
+	// Department is the department to which the project belonged at the last entry.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Department string `json:"department,omitempty"`
+
+	// GPUMilliHours is the sum of all entries in thousandths of a GPU-hour, cut
+	// down to whole ones: 1000 is one GPU for one hour.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	GPUMilliHours int64 `json:"gpuMilliHours"`
+
+	// Entries is the use by user, type of workload and node pool.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=user
+	// +listMapKey=workloadType
+	// +listMapKey=nodePool
+	// +kubebuilder:validation:MaxItems=4096
+	Entries []UsageEntry `json:"entries,omitempty"`
+
+	// Accounted says up to when each workload that runs was added to the entries.
+	// Both are written at once, so that a crash neither loses nor doubles anything.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=clock
+	// +kubebuilder:validation:MaxItems=4096
+	Accounted []UsageCursor `json:"accounted,omitempty"`
+
+	// UpdatedAt is when something was last added, in policy time.
+	//
+	// +optional
+	UpdatedAt *metav1.Time `json:"updatedAt,omitempty"`
+}
+
+// UsageEntry is what one user used for one type of workload in one node pool.
+type UsageEntry struct {
+	// User is the name of whoever made the workloads.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=1024
+	User string `json:"user"`
+
+	// WorkloadType is train, interactive or inference.
+	//
+	// +required
+	// +kubebuilder:validation:Enum=train;interactive;inference
+	WorkloadType WorkloadType `json:"workloadType"`
+
+	// NodePool is the name of the node pool.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=53
+	NodePool string `json:"nodePool"`
+
+	// GPUMilliSeconds is the use in thousandths of a GPU times seconds. It is exact,
+	// so that many short intervals add up to what one long one does: 3600000 is one
+	// GPU for one hour.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	GPUMilliSeconds int64 `json:"gpuMilliSeconds"`
+}
+
+// UsageCursor says up to when a workload was accounted for.
+type UsageCursor struct {
+	// Clock is the name of its WorkloadClock.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Clock string `json:"clock"`
+
+	// Until is the instant, in policy time.
+	//
+	// +required
+	Until metav1.Time `json:"until"`
+}
+
+// UsageRecord is a project's use of GPUs in one month. Its name is
+// <project>-<month>.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=sluse,categories=sluice
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == self.spec.project + '-' + self.spec.month",message="metadata.name must be <project>-<month>, as spec.project and spec.month say"
+// +kubebuilder:printcolumn:name="Project",type=string,JSONPath=`.spec.project`
+// +kubebuilder:printcolumn:name="Month",type=string,JSONPath=`.spec.month`
+// +kubebuilder:printcolumn:name="Department",type=string,JSONPath=`.status.department`
+// +kubebuilder:printcolumn:name="GPU milli-hours",type=integer,JSONPath=`.status.gpuMilliHours`
+// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.updatedAt`,priority=1
+type UsageRecord struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec says whose use of which month it is.
+	//
+	// +required
+	Spec UsageRecordSpec `json:"spec"`
+
+	// Status is what was used.
+	//
+	// +optional
+	Status UsageRecordStatus `json:"status,omitempty,omitzero"`
+}
+
+// UsageRecordList is a list of usage records.
+//
+// +kubebuilder:object:root=true
+type UsageRecordList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []UsageRecord `json:"items"`
+}

@@ -1,0 +1,74 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fakekubelet
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"sluice.dev/test/cluster/fakekubelet/devices"
+)
+
+// checkpointName is the kubelet's own.
+const checkpointName = "kubelet_internal_checkpoint"
+
+// readCheckpoint returns who holds what on a node. Without a file it returns
+// booted. Since the file is only ever replaced as a whole, one that cannot be
+// believed was damaged or edited, and is an error.
+func readCheckpoint(dir, node string) (pods []devices.Pod, booted bool, err error) {
+	path := filepath.Join(dir, checkpointName)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read checkpoint: %w", err)
+	}
+	pods, err = devices.Decode(node, raw)
+	if err != nil {
+		return nil, false, fmt.Errorf("checkpoint %s cannot be believed (%w): nobody can say which devices running pods hold; "+
+			"put back a good copy, or delete the pods on node %s and remove the file", path, err, node)
+	}
+	return pods, false, nil
+}
+
+// writeCheckpoint replaces a node's checkpoint: whoever reads it, even after a
+// power cut, finds the old one or the new one.
+func writeCheckpoint(dir, node string, s devices.State) error {
+	raw, err := devices.Encode(node, s)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, checkpointName)
+	if err := replaceFile(path, raw); err != nil {
+		return fmt.Errorf("write checkpoint %s: %w", path, err)
+	}
+	return nil
+}
+
+func replaceFile(path string, content []byte) error {
+	next, err := os.OpenFile(path+".next", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = next.Write(content)
+	if err == nil {
+		err = next.Sync()
+	}
+	if err = errors.Join(err, next.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".next", path); err != nil {
+		return err
+	}
+	// The rename is on disk only when the folder is.
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

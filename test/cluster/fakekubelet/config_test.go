@@ -1,0 +1,128 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fakekubelet
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const written = `apiVersion: config.sluice.dev/v1alpha1
+kind: FakeKubeletConfig
+kubeconfig: api.kubeconfig
+dir: state
+nodes:
+- name: dgx-1
+  pool: dgx
+  machine:
+    model: DGXA100-920-23687-2530-000
+    product: NVIDIA-A100-SXM4-40GB
+    gpus: 8
+    memoryMiB: 40960
+    cpus: 256
+    hostMemoryGiB: 1024
+    diskGiB: 1760
+- name: dgx-2
+  pool: dgx-mig
+  machine:
+    model: DGXA100-920-23687-2530-000
+    product: NVIDIA-A100-SXM4-40GB
+    gpus: 8
+    memoryMiB: 40960
+    cpus: 256
+    hostMemoryGiB: 1024
+    diskGiB: 1760
+    mig:
+    - instances:
+      - {profile: 2g.10gb, start: 0}
+      - {profile: 1g.5gb, start: 2}
+      - {profile: 1g.5gb, start: 3}
+      - {profile: 3g.20gb, start: 4}
+`
+
+// inFolder writes a kubeconfig and a configuration into a folder.
+func inFolder(t *testing.T, content string) (dir, path string) {
+	t.Helper()
+	dir = t.TempDir()
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:6443"}
+	kubeconfig.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
+	kubeconfig.CurrentContext = "c"
+	if err := clientcmd.WriteToFile(*kubeconfig, filepath.Join(dir, "api.kubeconfig")); err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir, path
+}
+
+func TestLoadConfig(t *testing.T) {
+	dir, path := inFolder(t, written)
+	got, err := LoadConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Kubeconfig: filepath.Join(dir, "api.kubeconfig"),
+		Dir:        filepath.Join(dir, "state"),
+		Nodes:      []Node{DGXA100("dgx-1", "dgx"), DGXA100Balanced("dgx-2", "dgx-mig")},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Config{}, "API", "Log")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got.API == nil || got.API.Host != "https://127.0.0.1:6443" {
+		t.Errorf("API is %+v", got.API)
+	}
+
+	again := filepath.Join(t.TempDir(), "again.yaml")
+	if err := WriteConfig(again, got); err != nil {
+		t.Fatal(err)
+	}
+	second, err := LoadConfig(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, second, cmpopts.IgnoreFields(Config{}, "API", "Log")); diff != "" {
+		t.Errorf("written and read again (-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadConfigRefuses(t *testing.T) {
+	for _, tc := range []struct{ name, old, new, want string }{
+		{"an unknown field", "dir: state", "dir: state\ncolour: red", `unknown field "colour"`},
+		{"a field twice", "dir: state", "dir: state\ndir: other", `key "dir" already set`},
+		{"another kind", "kind: FakeKubeletConfig", "kind: Pod", `apiVersion "config.sluice.dev/v1alpha1" and kind "Pod": must be`},
+		{"no folder", "dir: state", "dir: ''", "dir: is empty"},
+		{"no kubeconfig", "kubeconfig: api.kubeconfig", "", "kubeconfig: is empty"},
+		{"a kubeconfig that is not there", "api.kubeconfig", "other.kubeconfig", "other.kubeconfig"},
+		{"no nodes", written[strings.Index(written, "nodes:"):], "", "nodes: is empty"},
+		{"a node twice", "name: dgx-2", "name: dgx-1", `nodes[1].name "dgx-1": is nodes[0]'s already`},
+		{"a node's name", "name: dgx-2", "name: ../dgx", `nodes[1].name "../dgx"`},
+		{"a pool's name", "pool: dgx-mig", "pool: ''", `nodes[1].pool ""`},
+		{"a machine", "start: 4", "start: 3", "nodes[1].machine.mig[0].instances[3].start 3: 3g.20gb can begin at [0 4]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, path := inFolder(t, strings.Replace(written, tc.old, tc.new, 1))
+			_, err := LoadConfig(path)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("error %v, want one with the file's path and %q", err, tc.want)
+			}
+		})
+	}
+	if _, err := LoadConfig(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
+		t.Error("a file that is not there was read")
+	}
+	if err := WriteConfig(filepath.Join(t.TempDir(), "c.yaml"), Config{}); err == nil {
+		t.Error("an empty configuration was written")
+	}
+}

@@ -1,0 +1,107 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+const version = 1
+
+// envelope keeps the content's bytes as they are: the checksum is theirs.
+type envelope struct {
+	Checksum string          `json:"checksum"`
+	Content  json.RawMessage `json:"content"`
+}
+
+type content struct {
+	Version int    `json:"version"`
+	Node    string `json:"node"`
+	Pods    []Pod  `json:"pods"`
+}
+
+// Encode returns a node's checkpoint: who holds what, with a checksum.
+func Encode(node string, s State) ([]byte, error) {
+	inner, err := json.Marshal(content{Version: version, Node: node, Pods: s.Pods()})
+	if err != nil {
+		return nil, fmt.Errorf("encode checkpoint: %w", err)
+	}
+	return seal(inner), nil
+}
+
+// seal is no json.Marshal, which may write the content in other bytes than
+// those that the checksum is of.
+func seal(inner []byte) []byte {
+	return fmt.Appendf(nil, `{"checksum":%q,"content":%s}`, checksum(inner), inner)
+}
+
+// Decode returns the holders in a checkpoint of this node. It refuses one that
+// was torn or changed, that is another node's, or that gives one device to two
+// living pods: with any of these nobody could say who holds what.
+func Decode(node string, raw []byte) ([]Pod, error) {
+	var outer envelope
+	if err := strictly(raw, &outer); err != nil {
+		return nil, err
+	}
+	if sum := checksum(outer.Content); sum != outer.Checksum {
+		return nil, fmt.Errorf("its checksum is %q, its content's is %q", outer.Checksum, sum)
+	}
+	var inner content
+	if err := strictly(outer.Content, &inner); err != nil {
+		return nil, err
+	}
+	if inner.Version != version {
+		return nil, fmt.Errorf("its version is %d, this program knows %d", inner.Version, version)
+	}
+	if inner.Node != node {
+		return nil, fmt.Errorf("it is node %q's, not %q's", inner.Node, node)
+	}
+	return inner.Pods, consistent(inner.Pods)
+}
+
+func consistent(pods []Pod) error {
+	holder, seen := map[string]string{}, map[string]bool{}
+	for _, pod := range pods {
+		if pod.UID == "" || pod.Namespace == "" || pod.Name == "" || seen[pod.UID] {
+			return fmt.Errorf("pod %s/%s has no UID of its own (%q)", pod.Namespace, pod.Name, pod.UID)
+		}
+		seen[pod.UID] = true
+		if pod.ExitDelay < 0 {
+			return fmt.Errorf("pod %s has a negative exit delay", pod.UID)
+		}
+		if !pod.Lives() {
+			continue
+		}
+		for _, id := range pod.Devices() {
+			if other, taken := holder[id]; taken {
+				return fmt.Errorf("device %s is held by pod %s and by pod %s", id, other, pod.UID)
+			}
+			holder[id] = pod.UID
+		}
+	}
+	return nil
+}
+
+func checksum(inner []byte) string {
+	sum := sha256.Sum256(inner)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func strictly(raw []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows behind its end")
+	}
+	return nil
+}

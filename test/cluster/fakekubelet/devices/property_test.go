@@ -1,0 +1,175 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// counted is what the API server counts for a pod, written down independently:
+// the most that is in use at any time.
+func counted(demands []Demand, resource string) int64 {
+	var lasting, most int64
+	for _, d := range demands {
+		n := d.Amounts[resource]
+		most = max(most, lasting+n)
+		if d.Kind == Lasting {
+			lasting += n
+		}
+	}
+	return most
+}
+
+func drawDemands(t *rapid.T) []Demand {
+	var demands []Demand
+	for i := range rapid.IntRange(1, 5).Draw(t, "containers") {
+		demands = append(demands, Demand{
+			Container: fmt.Sprintf("c%d", i),
+			Kind:      rapid.SampledFrom([]Kind{Init, Lasting}).Draw(t, "kind"),
+			Amounts: map[string]int64{
+				gpu:   rapid.Int64Range(0, 3).Draw(t, gpu),
+				slice: rapid.Int64Range(0, 2).Draw(t, slice),
+			},
+		})
+	}
+	return demands
+}
+
+// A node lives through any sequence of pods; at every step nobody holds what is
+// another's, everybody holds what was asked for, and nothing is lost.
+func TestNoDeviceTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := New(inventory, nil)
+		demanded := map[string][]Demand{}
+		now := time.Unix(1_700_000_000, 0).UTC()
+		t.Repeat(map[string]func(*rapid.T){
+			"admit": func(t *rapid.T) {
+				uid := fmt.Sprintf("pod-%d", len(demanded))
+				demands := drawDemands(t)
+				room := true
+				for resource, free := range s.free() {
+					room = room && counted(demands, resource) <= int64(len(free))
+				}
+				next, err := s.Admit(Pod{UID: uid, Namespace: "n", Name: uid}, demands)
+				if (err == nil) != room {
+					t.Fatalf("room for %v: %t, but Admit says %v", demands, room, err)
+				}
+				if err == nil {
+					demanded[uid] = demands
+				}
+				s = next
+			},
+			"end":     func(t *rapid.T) { s = s.End(someUID(t, s), now) },
+			"release": func(t *rapid.T) { s = releaseOne(t, s) },
+			"restart": func(t *rapid.T) { s = restart(t, s) },
+			"":        func(t *rapid.T) { check(t, s, demanded) },
+		})
+	})
+}
+
+func someUID(t *rapid.T, s State) string {
+	uids := []string{"nobody"}
+	for _, pod := range s.Pods() {
+		uids = append(uids, pod.UID)
+	}
+	return rapid.SampledFrom(uids).Draw(t, "uid")
+}
+
+// releaseOne lets the processes of a pod that is over be gone.
+func releaseOne(t *rapid.T, s State) State {
+	over := slices.DeleteFunc(s.Pods(), Pod.Lives)
+	if len(over) == 0 {
+		t.Skip("no pod is over")
+	}
+	return s.Release(rapid.SampledFrom(over).Draw(t, "over").UID)
+}
+
+// restart writes the checkpoint and reads it again.
+func restart(t *rapid.T, s State) State {
+	raw, err := Encode("dgx-1", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := Decode("dgx-1", raw)
+	if err != nil {
+		t.Fatalf("checkpoint %s: %v", raw, err)
+	}
+	if diff := cmp.Diff(s.Pods(), pods, cmp.Transformer("nil", func(p []Pod) []Pod { return append([]Pod{}, p...) })); diff != "" {
+		t.Fatalf("after a restart (-before +after):\n%s", diff)
+	}
+	return New(inventory, pods)
+}
+
+func check(t *rapid.T, s State, demanded map[string][]Demand) {
+	living, processes := map[string]string{}, map[string]string{}
+	for _, pod := range s.Pods() {
+		holders := living
+		if !pod.Lives() {
+			holders = processes
+		}
+		for _, id := range pod.Devices() {
+			if other, taken := holders[id]; taken {
+				t.Fatalf("device %s has %s and %s", id, other, pod.UID)
+			}
+			holders[id] = pod.UID
+		}
+		checkGrants(t, pod, demanded[pod.UID])
+	}
+	for id, uid := range living {
+		if other, shared := processes[id]; shared && !slices.Contains(s.Blockers(uid), other) {
+			t.Fatalf("pod %s may start on device %s, where processes of %s are", uid, id, other)
+		}
+	}
+	var free int
+	for _, list := range s.free() {
+		free += len(list)
+	}
+	if free+len(living) != len(inventory) {
+		t.Fatalf("%d devices free and %d held, of %d", free, len(living), len(inventory))
+	}
+}
+
+func checkGrants(t *rapid.T, pod Pod, demands []Demand) {
+	given := map[string]map[string][]string{}
+	for _, g := range pod.Grants {
+		given[g.Container] = g.Devices
+	}
+	lasting, all := map[string]bool{}, map[string]map[string]bool{gpu: {}, slice: {}}
+	for _, d := range demands {
+		for resource, n := range d.Amounts {
+			ids := given[d.Container][resource]
+			if int64(len(ids)) != n {
+				t.Fatalf("container %s asked for %d of %s and holds %v", d.Container, n, resource, ids)
+			}
+			for _, id := range ids {
+				if !slices.Contains(inventory, Device{id, resource}) {
+					t.Fatalf("%s is no %s", id, resource)
+				}
+				if lasting[id] {
+					t.Fatalf("%s is held by two containers that run at the same time", id)
+				}
+				all[resource][id] = true
+			}
+		}
+		if d.Kind == Lasting {
+			for _, ids := range given[d.Container] {
+				for _, id := range ids {
+					lasting[id] = true
+				}
+			}
+		}
+	}
+	for resource, ids := range all {
+		if want := counted(demands, resource); int64(len(ids)) != want {
+			t.Fatalf("pod %s holds %v of %s, the API server counts %d", pod.UID, slices.Sorted(maps.Keys(ids)), resource, want)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fakekubelet
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"sluice.dev/test/cluster/fakekubelet/devices"
+	"sluice.dev/test/cluster/filelock"
+)
+
+func TestCheckpointFile(t *testing.T) {
+	dir := t.TempDir()
+	if pods, booted, err := readCheckpoint(dir, "dgx-1"); err != nil || !booted || pods != nil {
+		t.Fatalf("without a file: pods %v, booted %t, %v", pods, booted, err)
+	}
+	node := DGXA100("dgx-1", "dgx")
+	s, err := devices.New(node.Machine.Devices("dgx-1"), nil).Admit(
+		devices.Pod{UID: "a", Namespace: "n", Name: "p"}, demandsOf(podOf("a", container("main", "nvidia.com/gpu", "2"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What a crash left between writing and renaming is nobody's.
+	path := filepath.Join(dir, checkpointName)
+	if err := os.WriteFile(path+".next", []byte("torn, and longer than what comes: "+strings.Repeat("x", 4096)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeCheckpoint(dir, "dgx-1", s); err != nil {
+		t.Fatal(err)
+	}
+	pods, booted, err := readCheckpoint(dir, "dgx-1")
+	if err != nil || booted {
+		t.Fatalf("booted %t, %v", booted, err)
+	}
+	if diff := cmp.Diff(s.Pods(), pods); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v has mode %v, want 0600 (%v)", path, info.Mode().Perm(), err)
+	}
+	if err := writeCheckpoint(filepath.Join(dir, "missing"), "dgx-1", s); err == nil {
+		t.Error("a checkpoint that could not be written was no error")
+	}
+}
+
+// offline is of a node whose API server nobody asks.
+func offline(t *testing.T) Config {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kubelet-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return Config{
+		Dir:   dir,
+		Nodes: []Node{DGXA100("dgx-1", "dgx")},
+		API:   &rest.Config{Host: "http://127.0.0.1:1"},
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	t.Run("a checkpoint that cannot be believed", func(t *testing.T) {
+		c := offline(t)
+		dir := nodeDir(c.Dir, "dgx-1")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, checkpointName)
+		if err := os.WriteFile(path, []byte(`{"checksum":"`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, c, path, "cannot be believed", "delete the pods on node dgx-1 and remove the file")
+	})
+	t.Run("a node that another process plays", func(t *testing.T) {
+		c := offline(t)
+		dir := nodeDir(c.Dir, "dgx-1")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := filelock.Try(filepath.Join(dir, "lock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = lock.Unlock() }()
+		refused(t, c, "node dgx-1", "one process at a time", "is locked by process")
+	})
+	t.Run("a folder that is too long for a socket", func(t *testing.T) {
+		c := offline(t)
+		c.Dir = filepath.Join(c.Dir, strings.Repeat("d", 60))
+		refused(t, c, "dir "+`"`+c.Dir, "bytes too long", "choose a shorter one")
+	})
+	t.Run("a configuration that is wrong", func(t *testing.T) {
+		c := offline(t)
+		c.Nodes[0].Machine.GPUs = 99
+		refused(t, c, "nodes[0].machine.gpus 99")
+	})
+	t.Run("no API server", func(t *testing.T) {
+		c := offline(t)
+		c.API = nil
+		refused(t, c, "Config.API is nil")
+	})
+}
+
+// refused fails the test unless Run returns an error with all of these words.
+func refused(t *testing.T, c Config, words ...string) {
+	t.Helper()
+	err := Run(t.Context(), c)
+	if err == nil {
+		t.Fatal("Run returned no error")
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error is %q, want it to say %q", err, word)
+		}
+	}
+}
+
+func TestASocketThatACrashLeftIsReplaced(t *testing.T) {
+	path, err := socketPath(offline(t).Dir, "dgx-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale, err := listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A process that is killed closes its socket and leaves the file.
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	stale.Close()
+	if _, err := net.Dial("unix", path); err == nil {
+		t.Fatal("the stale socket answers")
+	}
+	fresh, err := listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fresh.Close()
+	if connection, err := net.Dial("unix", path); err != nil {
+		t.Errorf("connect to the new socket: %v", err)
+	} else {
+		connection.Close()
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket has mode %v, want 0600 (%v)", info.Mode().Perm(), err)
+	}
+}

@@ -1,0 +1,237 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fakekubelet_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/cluster/fakekubelet"
+	"sluice.dev/test/cluster/fakekubelet/machine"
+)
+
+func TestNodesAreUp(t *testing.T) {
+	w := newWorld(t)
+	for name, want := range map[string]map[corev1.ResourceName]string{
+		whole: {"nvidia.com/gpu": "8", "cpu": "256"},
+		cut:   {"nvidia.com/mig-1g.5gb": "16", "nvidia.com/mig-2g.10gb": "8", "nvidia.com/mig-3g.20gb": "8"},
+	} {
+		clustertest.Eventually(t, func() error {
+			node, err := w.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			})
+			if !ready || len(node.Spec.Taints) > 0 {
+				return fmt.Errorf("node %s: %+v, taints %v", name, node.Status.Conditions, node.Spec.Taints)
+			}
+			for resource, quantity := range want {
+				capacity, allocatable := node.Status.Capacity[resource], node.Status.Allocatable[resource]
+				if capacity.String() != quantity || allocatable.String() != quantity {
+					return fmt.Errorf("node %s has %s of %s, %s allocatable; want %s", name, capacity.String(), resource, allocatable.String(), quantity)
+				}
+			}
+			if got := node.Labels["nvidia.com/gpu.product"]; got != "NVIDIA-A100-SXM4-40GB" {
+				return fmt.Errorf("node %s is labelled with product %q", name, got)
+			}
+			_, err = w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), name, metav1.GetOptions{})
+			return err
+		})
+	}
+}
+
+func TestAPodGetsItsDevicesAndRuns(t *testing.T) {
+	w := newWorld(t)
+	always := corev1.ContainerRestartPolicyAlways
+	one := corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}
+	made := w.runs(newPod("train").on(whole).gpus(2).with(func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{
+			{Name: "prepare", Image: "busybox", Resources: one},
+			{Name: "log", Image: "fluentbit", RestartPolicy: &always},
+		}
+	}))
+	if condition(made, corev1.PodReady).Status != corev1.ConditionTrue || made.Status.PodIP == "" || made.Status.StartTime == nil {
+		t.Errorf("a running pod is not ready, or has no address or start time: %+v", made.Status)
+	}
+	want := map[string][]string{"train/main": {machine.GPUID(whole, 0), machine.GPUID(whole, 1)}}
+	if diff := cmp.Diff(want, w.holdings(whole)); diff != "" {
+		t.Errorf("List (-want +got):\n%s", diff)
+	}
+	if err := asking(socketOf(w.cluster.Dir(), whole), func(c podresourcesv1.PodResourcesListerClient) error {
+		got, err := c.Get(t.Context(), &podresourcesv1.GetPodResourcesRequest{PodNamespace: w.namespace, PodName: "train"})
+		if err != nil {
+			return err
+		}
+		var containers []string
+		for _, container := range got.PodResources.Containers {
+			containers = append(containers, container.Name)
+		}
+		if diff := cmp.Diff([]string{"log", "main"}, containers); diff != "" {
+			t.Errorf("Get: containers (-want +got):\n%s", diff)
+		}
+		if _, err := c.Get(t.Context(), &podresourcesv1.GetPodResourcesRequest{PodNamespace: w.namespace, PodName: "none"}); err == nil ||
+			!strings.Contains(err.Error(), "pod none in namespace "+w.namespace+" not found") {
+			t.Errorf("Get of a pod that is not there: %v", err)
+		}
+		all, err := c.GetAllocatableResources(t.Context(), &podresourcesv1.AllocatableResourcesRequest{})
+		if len(all.GetDevices()) != 8 {
+			t.Errorf("GetAllocatableResources: %d devices, want 8", len(all.GetDevices()))
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheNinthWaitsAndTheTenthIsRefused(t *testing.T) {
+	w := newWorld(t)
+	for i := range 9 {
+		w.create(newPod(fmt.Sprintf("one-%d", i)).on(whole).gpus(1))
+	}
+	clustertest.Eventually(t, func() error {
+		if held := w.holdings(whole); len(held) != 8 {
+			return fmt.Errorf("%d pods hold devices, want 8: %v", len(held), held)
+		}
+		return nil
+	})
+	var ids []string
+	for _, held := range w.holdings(whole) {
+		ids = append(ids, held...)
+	}
+	slices.Sort(ids)
+	if distinct := slices.Compact(slices.Clone(ids)); len(ids) != 8 || len(distinct) != 8 {
+		t.Errorf("the devices held are %v, want eight different ones", ids)
+	}
+	var waiting string
+	clustertest.Eventually(t, func() error {
+		pods, err := w.client.CoreV1().Pods(w.namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		running := 0
+		for _, p := range pods.Items {
+			if p.Status.Phase == corev1.PodRunning {
+				running++
+			} else if condition(&p, corev1.PodScheduled).Reason == corev1.PodReasonUnschedulable {
+				waiting = p.Name
+			}
+		}
+		if running != 8 || waiting == "" {
+			return fmt.Errorf("%d pods run, and the one that waits is %q", running, waiting)
+		}
+		return nil
+	})
+
+	w.create(newPod("tenth").bound(whole).gpus(1))
+	tenth := w.reaches("tenth", corev1.PodFailed)
+	wantMessage := "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0, which is unexpected"
+	if tenth.Status.Reason != "UnexpectedAdmissionError" || tenth.Status.Message != wantMessage {
+		t.Errorf("the tenth failed with %s: %s", tenth.Status.Reason, tenth.Status.Message)
+	}
+
+	// The ninth gets the device of the first that goes; not before its
+	// processes are gone, and without being refused meanwhile.
+	var first string
+	for name := range w.holdings(whole) {
+		first, _, _ = strings.Cut(name, "/")
+		break
+	}
+	w.delete(first, metav1.DeleteOptions{})
+	w.reaches(waiting, corev1.PodRunning)
+	if got := w.reaches("tenth", corev1.PodFailed); len(got.Status.ContainerStatuses) > 0 {
+		t.Errorf("the refused pod was run: %+v", got.Status.ContainerStatuses)
+	}
+}
+
+func TestSlices(t *testing.T) {
+	w := newWorld(t)
+	w.runs(newPod("small").on(cut).asks("nvidia.com/mig-1g.5gb", "3").asks("nvidia.com/mig-3g.20gb", "1"))
+	slice := func(gpu int, profile string, start int) string {
+		return machine.InstanceID(cut, gpu, machine.Instance{Profile: profile, Start: start})
+	}
+	want := map[string][]string{"small/main": {
+		slice(0, "1g.5gb", 2), slice(0, "1g.5gb", 3), slice(1, "1g.5gb", 2), slice(0, "3g.20gb", 4),
+	}}
+	if diff := cmp.Diff(want, w.holdings(cut)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	w.create(newPod("whole").bound(cut).gpus(1))
+	if got := w.reaches("whole", corev1.PodFailed); got.Status.Reason != "UnexpectedAdmissionError" {
+		t.Errorf("a whole GPU on a cut node: %s: %s", got.Status.Reason, got.Status.Message)
+	}
+}
+
+func TestPodsOnOtherNodesAreIgnored(t *testing.T) {
+	w := newWorld(t)
+	w.create(newPod("elsewhere").bound("real-node").gpus(1))
+	w.runs(newPod("here").on(whole).gpus(1)) // which came later
+	if got := w.reaches("elsewhere", corev1.PodPending); condition(got, corev1.PodReadyToStartContainers).Status != "" {
+		t.Errorf("a pod on a node that is not ours was admitted: %+v", got.Status)
+	}
+}
+
+func TestProcessesHoldTheirDevices(t *testing.T) {
+	w := newWorld(t)
+	const delay = 4 * time.Second
+	w.runs(newPod("old").on(whole).gpus(8).annotated(fakekubelet.ExitDelay, delay.String()))
+	deleted := time.Now()
+	w.delete("old", *metav1.NewDeleteOptions(0))
+	w.create(newPod("next").on(whole).gpus(8))
+	next := w.reaches("next", corev1.PodRunning)
+	if waited := time.Since(deleted); waited < delay {
+		t.Errorf("the next pod ran %s after the deletion, want at least %s", waited, delay)
+	}
+	if opened := condition(next, corev1.PodReadyToStartContainers).LastTransitionTime; opened.Add(time.Second).Before(deleted.Add(delay)) {
+		t.Errorf("the gate was opened at %s, want %s after %s", opened, delay, deleted)
+	}
+}
+
+func TestOtherResourcesOfANode(t *testing.T) {
+	w := newWorld(t)
+	patch := func(status string) {
+		t.Helper()
+		if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), whole, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch(`{"status":{"capacity":{"sluice.dev/gpu-milli":"8k"},"allocatable":{"sluice.dev/gpu-milli":"8k"}}}`)
+	w.runs(newPod("fits").bound(whole).asks("sluice.dev/gpu-milli", "7k"))
+	w.create(newPod("too-much").bound(whole).asks("sluice.dev/gpu-milli", "1500"))
+	got := w.reaches("too-much", corev1.PodFailed)
+	want := "Pod was rejected: Node didn't have enough resource: sluice.dev/gpu-milli, requested: 1500, used: 7000, capacity: 8000"
+	if got.Status.Reason != "OutOfsluice.dev/gpu-milli" || got.Status.Message != want {
+		t.Errorf("refused with %s: %s", got.Status.Reason, got.Status.Message)
+	}
+
+	// Devices are put right, others' resources are left alone.
+	patch(`{"status":{"capacity":{"nvidia.com/gpu":"3","nvidia.com/mig-1g.5gb":"7"},"allocatable":{"nvidia.com/gpu":"3"}}}`)
+	clustertest.Eventually(t, func() error {
+		node, err := w.client.CoreV1().Nodes().Get(t.Context(), whole, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		got := map[corev1.ResourceName]int64{}
+		for _, name := range []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "sluice.dev/gpu-milli"} {
+			quantity := node.Status.Capacity[name]
+			got[name] = quantity.Value()
+		}
+		if diff := cmp.Diff(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 0, "sluice.dev/gpu-milli": 8000}, got); diff != "" {
+			return fmt.Errorf("capacity (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+}

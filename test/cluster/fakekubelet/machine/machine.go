@@ -1,0 +1,181 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+const (
+	maxGPUs      = 16
+	memorySlices = 8
+)
+
+// Machine describes one server.
+type Machine struct {
+	// Model of the server, as its firmware names it.
+	Model string `json:"model"`
+	// Product is the GPUs' name as a label value: "NVIDIA-A100-SXM4-40GB".
+	Product string `json:"product"`
+	// GPUs in the machine, 1 to 16, all alike.
+	GPUs int `json:"gpus"`
+	// MemoryMiB of each GPU.
+	MemoryMiB int64 `json:"memoryMiB"`
+	// MIG says how GPUs are cut; one that no Cut names is whole.
+	MIG []Cut `json:"mig,omitempty"`
+	// CPUs are the hardware threads.
+	CPUs int64 `json:"cpus"`
+	// HostMemoryGiB is the machine's own memory.
+	HostMemoryGiB int64 `json:"hostMemoryGiB"`
+	// DiskGiB is what containers may fill of the system's disk.
+	DiskGiB int64 `json:"diskGiB"`
+}
+
+// Cut is how some of the GPUs are partitioned.
+type Cut struct {
+	// Devices are the GPUs' indices; none means all.
+	Devices []int `json:"devices,omitempty"`
+	// Instances on each of them. None is a GPU in MIG mode with nothing on it.
+	Instances []Instance `json:"instances"`
+}
+
+// Instance is one GPU instance, with the compute instance that fills it.
+type Instance struct {
+	// Profile is "1g.5gb" and the like.
+	Profile string `json:"profile"`
+	// Start is the memory slice at which it begins, 0 to 7.
+	Start int `json:"start"`
+}
+
+// DGXA100 is the DGX A100 with 320 GB of GPU memory: eight whole A100, two AMD
+// EPYC 7742 (2 x 64 cores, 256 threads), 1 TiB of memory.
+func DGXA100() Machine {
+	return Machine{
+		Model:         "DGXA100-920-23687-2530-000",
+		Product:       "NVIDIA-A100-SXM4-40GB",
+		GPUs:          8,
+		MemoryMiB:     40960,
+		CPUs:          256,
+		HostMemoryGiB: 1024,
+		DiskGiB:       1760,
+	}
+}
+
+// DGXA100Balanced is a DGX A100 as mig-parted's configuration all-balanced cuts
+// it: on each GPU 2 x 1g.5gb, 1 x 2g.10gb and 1 x 3g.20gb.
+func DGXA100Balanced() Machine {
+	m := DGXA100()
+	m.MIG = []Cut{{Instances: []Instance{
+		{Profile: "2g.10gb", Start: 0},
+		{Profile: "1g.5gb", Start: 2},
+		{Profile: "1g.5gb", Start: 3},
+		{Profile: "3g.20gb", Start: 4},
+	}}}
+	return m
+}
+
+// Validate returns an error that names the first field that is wrong, the value
+// and what is allowed.
+func (m Machine) Validate() error {
+	if errs := validation.IsValidLabelValue(m.Product); m.Product == "" || len(errs) > 0 {
+		return fmt.Errorf("product %q: must be a label value, say NVIDIA-A100-SXM4-40GB%s", m.Product, because(errs))
+	}
+	if errs := validation.IsValidLabelValue(m.Model); m.Model == "" || len(errs) > 0 {
+		return fmt.Errorf("model %q: must be a label value, say DGXH100%s", m.Model, because(errs))
+	}
+	if m.GPUs < 1 || m.GPUs > maxGPUs {
+		return fmt.Errorf("gpus %d: must be 1 to %d", m.GPUs, maxGPUs)
+	}
+	for _, field := range []struct {
+		name  string
+		value int64
+	}{{"memoryMiB", m.MemoryMiB}, {"cpus", m.CPUs}, {"hostMemoryGiB", m.HostMemoryGiB}, {"diskGiB", m.DiskGiB}} {
+		if field.value < 1 || field.value > 1<<30 {
+			return fmt.Errorf("%s %d: must be 1 to %d", field.name, field.value, 1<<30)
+		}
+	}
+	return m.validateCuts()
+}
+
+func (m Machine) validateCuts() error {
+	cut := make([]bool, m.GPUs)
+	for i, c := range m.MIG {
+		for _, gpu := range m.devicesOf(c) {
+			if gpu < 0 || gpu >= m.GPUs {
+				return fmt.Errorf("mig[%d].devices: there is no GPU %d; the indices are 0 to %d", i, gpu, m.GPUs-1)
+			}
+			if cut[gpu] {
+				return fmt.Errorf("mig[%d].devices: GPU %d is cut twice; name each once", i, gpu)
+			}
+			cut[gpu] = true
+		}
+		if err := m.validateInstances(c.Instances); err != nil {
+			return fmt.Errorf("mig[%d].instances%w", i, err)
+		}
+	}
+	return nil
+}
+
+func (m Machine) validateInstances(instances []Instance) error {
+	// What fits into the memory slices never needs more than the seven compute
+	// slices: the places are chosen so.
+	var occupied [memorySlices]string
+	mediaExtensions := 0
+	for i, instance := range instances {
+		p, err := m.parseProfile(instance.Profile)
+		if err != nil {
+			return fmt.Errorf("[%d].profile: %w", i, err)
+		}
+		if starts := p.starts(); !slices.Contains(starts, instance.Start) {
+			return fmt.Errorf("[%d].start %d: %s can begin at %v", i, instance.Start, instance.Profile, starts)
+		}
+		for s := instance.Start; s < instance.Start+p.memory; s++ {
+			if occupied[s] != "" {
+				return fmt.Errorf("[%d]: %s at %d overlaps %s", i, instance.Profile, instance.Start, occupied[s])
+			}
+			occupied[s] = fmt.Sprintf("%s at %d", instance.Profile, instance.Start)
+		}
+		if p.media {
+			mediaExtensions++
+		}
+	}
+	if mediaExtensions > 1 {
+		return errors.New(": only one instance of a GPU can have its media extensions (+me)")
+	}
+	return nil
+}
+
+// cuts returns each GPU's instances; nil for a whole one.
+func (m Machine) cuts() [][]Instance {
+	cuts := make([][]Instance, m.GPUs)
+	for _, c := range m.MIG {
+		for _, gpu := range m.devicesOf(c) {
+			cuts[gpu] = append([]Instance{}, c.Instances...)
+		}
+	}
+	return cuts
+}
+
+func (m Machine) devicesOf(c Cut) []int {
+	if len(c.Devices) > 0 {
+		return c.Devices
+	}
+	all := make([]int, m.GPUs)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func because(errs []string) string {
+	if len(errs) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(errs, "; ") + ")"
+}

@@ -1,0 +1,70 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fakekubelet
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sluice.dev/test/cluster/fakekubelet/devices"
+)
+
+const (
+	unexpectedAdmissionError = "UnexpectedAdmissionError"
+	// invalidSimulation is the reason for a pod whose annotations for the
+	// simulation cannot be read: running it some other way would be guessing.
+	invalidSimulation = "InvalidSimulation"
+)
+
+// refusal is why a node does not run a pod.
+type refusal struct{ Reason, Message string }
+
+// decide returns the node's next state with the pod admitted, or why it is not.
+// Others are the node's pods that are admitted and not over. The order is a
+// kubelet's: devices first, then what else the node has too little of.
+func decide(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceList, s devices.State) (devices.State, *refusal) {
+	if err := checkAnnotations(pod.Annotations); err != nil {
+		return s, &refusal{invalidSimulation, err.Error()}
+	}
+	next, err := s.Admit(devices.Pod{
+		UID:       string(pod.UID),
+		Namespace: pod.Namespace,
+		Name:      pod.Name,
+		ExitDelay: exitDelay(pod.Annotations),
+	}, demandsOf(pod))
+	if err != nil {
+		return s, &refusal{unexpectedAdmissionError, fmt.Sprintf("Allocate failed due to %v, which is unexpected", err)}
+	}
+	if short := fit(pod, others, allocatable); short != nil {
+		return s, &refusal{short.Reason(), short.Message()}
+	}
+	return next, nil
+}
+
+// isOver reports whether a pod runs nothing any more and never will.
+func isOver(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// isRemovable reports whether a pod was deleted, runs nothing and is kept by
+// nobody. A pod without a grace period is the API server's to remove. One that is
+// Pending never ran: kwok starts no pod that was deleted.
+func isRemovable(pod *corev1.Pod) bool {
+	forced := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
+	return pod.DeletionTimestamp != nil && !forced && len(pod.Finalizers) == 0 && pod.Status.Phase != corev1.PodRunning
+}
+
+// mayStart reports whether a pod has been let past the gate already.
+func mayStart(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodRunning {
+		return true
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReadyToStartContainers {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,120 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fakekubelet
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"sluice.dev/test/cluster/fakekubelet/devices"
+)
+
+// work takes keys from the queue until it is shut down.
+func (k *kubelet) work(ctx context.Context) {
+	for {
+		key, shutdown := k.queue.Get()
+		if shutdown {
+			return
+		}
+		k.handle(ctx, key)
+		k.queue.Done(key)
+	}
+}
+
+// handle does what a key calls for, and puts it back where that fails.
+func (k *kubelet) handle(ctx context.Context, key string) {
+	var err error
+	if key == nodeKey {
+		err = k.reconcileNode(ctx)
+	} else {
+		err = k.reconcilePod(ctx, key)
+	}
+	if err == nil {
+		k.queue.Forget(key)
+		return
+	}
+	if ctx.Err() == nil {
+		k.log.Warn("trying again", "object", key, "error", err)
+		k.queue.AddRateLimited(key)
+	}
+}
+
+// admitInitial handles the pods that are there at the start in a kubelet's
+// order, whatever the order of the watch: those that run, the longest running
+// first, then the others by age. Devices whose pod is gone follow.
+func (k *kubelet) admitInitial(ctx context.Context) {
+	pods := k.podsOnNode(func(*corev1.Pod) bool { return true })
+	slices.SortFunc(pods, earlierAdmitted)
+	for _, pod := range pods {
+		k.handle(ctx, keyOf(pod.Namespace, pod.Name))
+	}
+	for _, holder := range k.state.Pods() {
+		k.queue.Add(keyOf(holder.Namespace, holder.Name))
+	}
+}
+
+func earlierAdmitted(a, b *corev1.Pod) int {
+	if first, second := mayStart(a), mayStart(b); first != second {
+		if first {
+			return -1
+		}
+		return 1
+	} else if first && a.Status.StartTime != nil && b.Status.StartTime != nil {
+		if order := a.Status.StartTime.Compare(b.Status.StartTime.Time); order != 0 {
+			return order
+		}
+	}
+	return cmp.Or(
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name),
+	)
+}
+
+// reconcileNode keeps the devices advertised, whatever others write on the Node.
+// A Node that was deleted stays so until this process is started again, as with
+// a kubelet.
+func (k *kubelet) reconcileNode(ctx context.Context) error {
+	if node := k.apiNode(); node != nil {
+		return k.amendNode(ctx, node)
+	}
+	return nil
+}
+
+// apiNode returns the Node as last seen, nil where there is none.
+func (k *kubelet) apiNode() *corev1.Node {
+	if obj, found, err := k.nodes.GetByKey(k.node.Name); err == nil && found {
+		return obj.(*corev1.Node)
+	}
+	return nil
+}
+
+// podsOnNode returns the pods of this node, by namespace and name.
+func (k *kubelet) podsOnNode(which func(*corev1.Pod) bool) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, obj := range k.pods.List() {
+		if pod := obj.(*corev1.Pod); which(pod) {
+			pods = append(pods, pod)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return pods
+}
+
+// holdings is what PodResources answers from.
+func (k *kubelet) holdings() ([]*corev1.Pod, devices.State) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.podsOnNode(func(pod *corev1.Pod) bool { return !isOver(pod) }), k.state
+}
+
+func keyOf(namespace, name string) string {
+	return cache.NewObjectName(namespace, name).String()
+}

@@ -14,6 +14,7 @@ func projects() table {
 			{name: "the least", patch: `{spec: {namespace: null, members: null, nodePools: null, workloads: null, validFrom: null, hold: null, exempt: null}}`},
 			{name: "the longest name", patch: `{metadata: {name: ` + long(63) + `}}`},
 			{name: "the name of a system namespace, with another namespace", patch: `{metadata: {name: default}}`},
+			{name: "an owner with an apostrophe", patch: owner(`name: Pat O'Brien, email: "pat.o'brien@example.org"`)},
 			{name: "an owner whom Kubernetes does not know", patch: owner(`name: A, email: a@b.c`)},
 		}),
 		refused: slices.Concat(refusedQuotas, refusedMembers, refusedLimits, []edit{

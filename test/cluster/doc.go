@@ -5,10 +5,10 @@
 // kube-apiserver, kube-controller-manager and kube-scheduler as plain processes
 // on loopback.
 //
-// Options enter; a Cluster that answers kubectl, Helm and any client leaves, with
-// kubeconfigs for its administrator, for users (by certificate) and for service
-// accounts (by token), and a process group to which further components are
-// added:
+// Enters: Options. Leaves: a Cluster that answers kubectl, Helm and any client,
+// with kubeconfigs for its administrator, for users (by certificate) and for
+// service accounts (by token), and a process group to which further components
+// are added:
 //
 //	c, err := cluster.Start(ctx, cluster.Options{Progress: os.Stderr})
 //	defer c.Stop()
@@ -19,7 +19,7 @@
 // kill -9 of this process too, none of its processes and ports are left; of its
 // files only what Options.KeepData keeps.
 //
-// The package has no nodes: a fake kubelet or kwok brings them. It opens no port
+// The package has no nodes: a fake kubelet or kwok brings them. It never opens a port
 // beyond 127.0.0.1, and Attach, for a person's own cluster, starts and stops
 // nothing there.
 package cluster

@@ -4,7 +4,7 @@
 // Package build makes the programs that the embedded Kubernetes consists of, and
 // the product's own for tests.
 //
-// Names enter ("etcd", "kube-apiserver"); paths of programs that run here leave.
+// Enters: names ("etcd", "kube-apiserver"). Leaves: paths of programs that run here.
 // The versions stand in the pins module (test/cluster/pins) and nowhere else.
 // What was built once is kept in a cache, keyed by all that could change the
 // outcome, and is not built again; processes that want the same at the same time

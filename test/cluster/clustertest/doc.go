@@ -3,6 +3,9 @@
 
 // Package clustertest gives the tests of a package one embedded cluster to share.
 //
+// Enters: a test binary's TestMain. Leaves: a cluster, and nothing of it
+// afterwards.
+//
 // The cluster is started by the first test that asks for it and is gone when the
 // test binary ends, also after a panic, a time-out or an interrupt. A test that
 // fails shows what the cluster's components logged meanwhile. With

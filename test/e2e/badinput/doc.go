@@ -5,11 +5,11 @@
 // objects, field by field, with a message that names the field and says what is
 // allowed.
 //
-// What enters is a client of a cluster that has Sluice's CRDs and none of its
+// Enters: a client of a cluster that has Sluice's CRDs and none of its
 // webhooks: the schemas alone must do it. For each kind there is a valid object
 // (folder valid), which must be accepted, and a table of edits, each of which
-// makes it wrong in one field. What leaves are test failures, also for a field of
+// makes it wrong in one field. Leaves: test failures, also for a field of
 // a spec which no edit makes wrong.
 //
-// The package leaves no object behind.
+// It never leaves an object behind.
 package badinput

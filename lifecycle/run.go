@@ -16,6 +16,7 @@ import (
 	"sluice.dev/lifecycle/config"
 	"sluice.dev/lifecycle/currency"
 	"sluice.dev/lifecycle/department"
+	"sluice.dev/lifecycle/doors"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/nodepool"
 	"sluice.dev/lifecycle/project"
@@ -55,6 +56,10 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 		&nodepool.Reconciler{Client: mgr.GetClient()},
 		&currency.Reconciler{Client: mgr.GetClient()},
 		&department.Reconciler{Client: mgr.GetClient()},
+		&doors.Reconciler{Client: mgr.GetClient(), Settings: doors.Settings{
+			Identities:         doors.Identities(cfg.Identities),
+			DenyGPUPodsOutside: cfg.GPUPodsOutside == config.Deny,
+		}},
 		&project.Reconciler{
 			Client: mgr.GetClient(),
 			Live:   mgr.GetAPIReader(),

@@ -3,7 +3,10 @@
 
 package tenancy
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // systemNamespaces are those of the engines and operators that Sluice works
 // with, and its own.
@@ -21,6 +24,20 @@ var systemNamespaces = map[string]bool{
 	"sluice-system":            true,
 	"volcano-system":           true,
 	"yunikorn":                 true,
+}
+
+// ExemptNamespaces are those, by name, in which pods may ask for GPUs outside of
+// projects: Kubernetes' own, the engines' and the operators'. Sorted. In
+// namespace default they may not: it is nobody's.
+func ExemptNamespaces() []string {
+	names := []string{"kube-node-lease", "kube-system"}
+	for name := range systemNamespaces {
+		if name != "default" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // IsSystem tells whether the namespace of that name can never be a project's:

@@ -4,6 +4,8 @@
 package config
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -22,6 +24,46 @@ type Config struct {
 
 	// LeaderElection lets several replicas run, of which one acts.
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
+	// GPUPodsOutside is what becomes of pods that ask for a GPU outside of
+	// projects: Warn or Deny. Default Warn; Deny is switched on deliberately,
+	// once nobody depends on such pods any more.
+	GPUPodsOutside GPUPodsOutside `json:"gpuPodsOutside,omitempty"`
+	// Identities are believed in addition to Kubernetes' own.
+	Identities Identities `json:"identities,omitempty"`
+}
+
+// GPUPodsOutside is Warn or Deny.
+type GPUPodsOutside string
+
+// What may become of pods that ask for a GPU outside of projects.
+const (
+	Warn GPUPodsOutside = "Warn"
+	Deny GPUPodsOutside = "Deny"
+)
+
+// Identities are users, by their names in Kubernetes, that may do in projects
+// what others may not. A name that ends in * stands for all that begin so.
+type Identities struct {
+	// Binders may bind pods to nodes. kube-scheduler is one in any case.
+	Binders []string `json:"binders,omitempty"`
+	// Controllers are believed when they say that they control a pod. Those of
+	// Kubernetes are in any case; name here the operators that make pods.
+	Controllers []string `json:"controllers,omitempty"`
+	// Managers may change what Sluice manages. Lifecycle is one in any case.
+	Managers []string `json:"managers,omitempty"`
+}
+
+func (i Identities) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for name, list := range map[string][]string{"binders": i.Binders, "controllers": i.Controllers, "managers": i.Managers} {
+		for at, user := range list {
+			// A lone * would believe everybody.
+			if user == "" || user == "*" || strings.ContainsAny(user, "\n\r") || strings.Contains(strings.TrimSuffix(user, "*"), "*") {
+				errs = append(errs, field.Invalid(path.Child(name).Index(at), user, "want a user's name in one line, or the beginning of some followed by *"))
+			}
+		}
+	}
+	return errs
 }
 
 // LeaderElection says whether replicas elect one that acts, and where.
@@ -46,6 +88,9 @@ func (c *Config) Default() {
 	if c.LeaderElection.Namespace == "" {
 		c.LeaderElection.Namespace = v1alpha1.SystemNamespace
 	}
+	if c.GPUPodsOutside == "" {
+		c.GPUPodsOutside = Warn
+	}
 }
 
 // Validate implements config.File.
@@ -54,5 +99,8 @@ func (c *Config) Validate() field.ErrorList {
 	for _, problem := range validation.IsDNS1123Label(c.LeaderElection.Namespace) {
 		errs = append(errs, field.Invalid(field.NewPath("leaderElection", "namespace"), c.LeaderElection.Namespace, problem))
 	}
-	return errs
+	if c.GPUPodsOutside != Warn && c.GPUPodsOutside != Deny {
+		errs = append(errs, field.NotSupported(field.NewPath("gpuPodsOutside"), c.GPUPodsOutside, []GPUPodsOutside{Warn, Deny}))
+	}
+	return append(errs, c.Identities.validate(field.NewPath("identities"))...)
 }

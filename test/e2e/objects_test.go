@@ -102,3 +102,8 @@ func awaitReady(t *testing.T, p *v1alpha1.Project) {
 		return hasCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	})
 }
+
+// errNotYet says what is waited for, and what there is instead.
+func errNotYet(want string, got any) error {
+	return fmt.Errorf("want that %s; got %v", want, got)
+}

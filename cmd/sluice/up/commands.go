@@ -42,6 +42,8 @@ func lifecycleCommand(s setting) (process.Spec, error) {
 	return product(s, "lifecycle", lifecycleconfig.Config{
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: lifecycleconfig.Kind},
 		Common:   s.common(),
+		// Here nobody depends on GPU pods outside of projects.
+		GPUPodsOutside: lifecycleconfig.Deny,
 	})
 }
 

@@ -98,5 +98,8 @@ func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs 
 		return err
 	}
 	fmt.Fprintln(options.Output, "founding the sample university")
-	return installUniversity(ctx, admin)
+	if err := installUniversity(ctx, admin); err != nil {
+		return err
+	}
+	return awaitDoors(ctx, admin)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,22 @@ import (
 // universityMark is on the simulation's namespace once the sample was applied: a
 // second start must not undo what a person has changed in it since.
 const universityMark = "sim.sluice.dev/university"
+
+// awaitDoors waits until the API server keeps the doors shut that lifecycle has
+// it keep: the last of them is for pods with a GPU outside of projects.
+func awaitDoors(ctx context.Context, c client.Client) error {
+	return await(ctx, "the API server to enforce Sluice's admission policies", func(ctx context.Context) (bool, error) {
+		probe := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Namespace: metav1.NamespaceDefault, Annotations: map[string]string{v1alpha1.AnnotationGPU: "1"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe"}}},
+		}
+		err := c.Create(ctx, probe, client.DryRunAll)
+		if apierrors.IsForbidden(err) {
+			return true, nil
+		}
+		return false, err
+	})
+}
 
 // installUniversity applies the sample university, once in a cluster's life, and
 // waits until lifecycle has seen to all of it.

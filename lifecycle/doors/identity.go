@@ -1,0 +1,82 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doors
+
+import admissionv1 "k8s.io/api/admissionregistration/v1"
+
+// What tells whose a pod or a namespace is.
+
+// sameMap is CEL that compares those keys of two maps, given as variables, for
+// which a condition on k holds.
+func sameMap(before, after, condition string) string {
+	return `variables.` + after + `.all(k, !(` + condition + `) || (k in variables.` + before + ` && variables.` + before + `[k] == variables.` + after + `[k]))` +
+		` && variables.` + before + `.all(k, !(` + condition + `) || k in variables.` + after + `)`
+}
+
+// metadata are the labels and annotations before and after, empty where absent;
+// before is empty at a creation.
+func metadata() []admissionv1.Variable {
+	return []admissionv1.Variable{
+		{Name: "oldLabels", Expression: `oldObject == null ? {} : oldObject.metadata.?labels.orValue({})`},
+		{Name: "newLabels", Expression: `object.metadata.?labels.orValue({})`},
+		{Name: "oldAnnotations", Expression: `oldObject == null ? {} : oldObject.metadata.?annotations.orValue({})`},
+		{Name: "newAnnotations", Expression: `object.metadata.?annotations.orValue({})`},
+	}
+}
+
+// managedKeys: what was judged at a pod's admission stays as it was. The status
+// is included: whoever may write it may write metadata with it.
+var managedKeys = door{
+	name:      "managed-keys",
+	where:     governed,
+	rules:     rules(on("", "v1", updating, "pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")),
+	variables: metadata(),
+	checks: []check{{
+		expression: `variables.isManager || (` + sameMap("oldLabels", "newLabels", managedLabel) + `)`,
+		message:    `'metadata.labels: the keys of sluice.dev/ and the queue names are set when a pod is made, and not changed afterwards; make the pod anew'`,
+	}, {
+		expression: `variables.isManager || (` + sameMap("oldAnnotations", "newAnnotations", managedAnnotation) + `)`,
+		message:    `'metadata.annotations: the keys of sluice.dev/ and the requests for a GPU are set when a pod is made, and not changed afterwards; make the pod anew'`,
+	}, {
+		expression: `variables.isManager || oldObject.spec.?tolerations.orValue([]) == object.spec.?tolerations.orValue([])`,
+		message:    `'spec.tolerations: a pod of a project is not given further ones after its admission; make the pod anew'`,
+	}},
+}
+
+const (
+	managedLabel = `k.startsWith('sluice.dev/') || k in ['kai.scheduler/queue', 'kai.scheduler/node-pool', 'kueue.x-k8s.io/queue-name', 'runai/queue', 'queue', 'applicationId']`
+	// A pod may be told that it is preempted or ends soon by the managers only.
+	managedAnnotation = `k.startsWith('sluice.dev/') || k in ['gpu-fraction', 'gpu-memory', 'gpu-fraction-num-devices', 'gpu-fraction-container-name', 'gpu-memory.limit', 'gpu-fraction.limit']`
+)
+
+// controllerReferences: a pod that claims a controller is judged as that
+// controller's, so the claim is believed from controllers only.
+var controllerReferences = door{
+	name:  "controller-references",
+	where: governed,
+	rules: rules(on("", "v1", creatingUpdating, "pods")),
+	variables: []admissionv1.Variable{
+		{Name: "oldReferences", Expression: `oldObject == null ? [] : oldObject.metadata.?ownerReferences.orValue([])`},
+		{Name: "newReferences", Expression: `object.metadata.?ownerReferences.orValue([])`},
+	},
+	checks: []check{{
+		expression: `variables.isController || variables.isManager || variables.isNode || variables.newReferences.all(r, !r.?controller.orValue(false) || r in variables.oldReferences)`,
+		message:    `'metadata.ownerReferences: only a controller may say that it controls a pod, and ' + variables.user + ' is none that is known here'`,
+	}},
+}
+
+// namespaceLabels: whose a namespace is, is lifecycle's to say.
+var namespaceLabels = door{
+	name:      "namespace-labels",
+	where:     everywhere,
+	rules:     rules(on("", "v1", creatingUpdating, "namespaces", "namespaces/status", "namespaces/finalize")),
+	variables: metadata(),
+	checks: []check{{
+		expression: `variables.isManager || (` + sameMap("oldLabels", "newLabels", `k.startsWith('sluice.dev/')`) + `)`,
+		message:    `'metadata.labels: the keys of sluice.dev/ are written by Sluice alone; a namespace becomes a project\'s by a Project'`,
+	}, {
+		expression: `variables.isManager || (` + sameMap("oldAnnotations", "newAnnotations", `k == 'sluice.dev/made-for'`) + `)`,
+		message:    `'metadata.annotations[sluice.dev/made-for] is written by Sluice alone'`,
+	}},
+}

@@ -1,0 +1,236 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// dryRun is how a door is tried: should it be open, nothing goes through.
+var dryRun = []string{metav1.DryRunAll}
+
+// namespaceAdmin is a person who may do everything in a project's namespace that
+// Kubernetes' role admin allows, and more: bind, write status, change the
+// namespace itself.
+func namespaceAdmin(t *testing.T, namespace string) kubernetes.Interface {
+	t.Helper()
+	const user = "eve@example.org"
+	create(t, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "everything-in-a-namespace"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"pods", "pods/binding", "bindings", "pods/status", "pods/ephemeralcontainers", "pods/resize", "namespaces", "namespaces/status", "namespaces/finalize"}, Verbs: []string{"*"}},
+		},
+	})
+	create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "eve"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everything-in-a-namespace"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	})
+	config := rest.CopyConfig(shared.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	native, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		_, err := native.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+	return native
+}
+
+func podIn(namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: ptr.To(int64(0)),
+			Containers:                    []corev1.Container{{Name: "main", Image: "any"}},
+		},
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+// Every door is tried by somebody with all rights in the namespace, and stays
+// shut. Guards invariant 4 of the design.
+func TestDoorsStayShut(t *testing.T) {
+	const ns = "course-ml"
+	eve := namespaceAdmin(t, ns)
+	pods := eve.CoreV1().Pods(ns)
+	victim := create(t, podIn(ns, "victim", func(p *corev1.Pod) {
+		p.Labels[v1alpha1.LabelWorkloadType] = "train"
+		p.Annotations[v1alpha1.AnnotationGPUFraction] = "0.5"
+		p.Spec.NodeSelector = map[string]string{"nowhere": "yes"} // it stays pending
+	}))
+	patch := func(subresource, body string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			var subresources []string
+			if subresource != "" {
+				subresources = append(subresources, subresource)
+			}
+			_, err := pods.Patch(ctx, victim.Name, "application/strategic-merge-patch+json", []byte(body), metav1.PatchOptions{DryRun: dryRun}, subresources...)
+			return err
+		}
+	}
+	make := func(change ...func(*corev1.Pod)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := pods.Create(ctx, podIn(ns, "intruder", change...), metav1.CreateOptions{DryRun: dryRun})
+			return err
+		}
+	}
+	namespace := func(body string, subresources ...string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := eve.CoreV1().Namespaces().Patch(ctx, ns, "application/merge-patch+json", []byte(body), metav1.PatchOptions{DryRun: dryRun}, subresources...)
+			return err
+		}
+	}
+	tests := map[string]struct {
+		try  func(context.Context) error
+		says string
+	}{
+		"a Binding": {func(ctx context.Context) error {
+			return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: victim.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "dgx-1"}}, metav1.CreateOptions{DryRun: dryRun})
+		}, "only a scheduler may bind"},
+		"nodeName": {make(func(p *corev1.Pod) { p.Spec.NodeName = "dgx-1" }), "does not choose its node"},
+		"a forged controller": {make(func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "u", Controller: ptr.To(true)}}
+		}), "only a controller may say"},
+		"a controller added later":        {patch("", `{"metadata":{"ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"j","uid":"u","controller":true}]}}`), "only a controller may say"},
+		"a changed type":                  {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":"inference"}}}`), "make the pod anew"},
+		"a label taken off":               {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":null}}}`), "make the pod anew"},
+		"a label added":                   {patch("", `{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`), "make the pod anew"},
+		"a queue label":                   {patch("", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`), "make the pod anew"},
+		"a larger share":                  {patch("", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "make the pod anew"},
+		"another creator":                 {patch("", `{"metadata":{"annotations":{"sluice.dev/created-by":"somebody"}}}`), "make the pod anew"},
+		"a larger share, by the status":   {patch("status", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "make the pod anew"},
+		"a toleration more":               {patch("", `{"spec":{"tolerations":[{"key":"sluice.dev/repartitioning","operator":"Exists"}]}}`), "spec.tolerations"},
+		"a debug container with all GPUs": {patch("ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"d","image":"any","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]}]}}`), "would reach a GPU"},
+		"a privileged debug container":    {patch("ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"d","image":"any","securityContext":{"privileged":true}}]}}`), "privileged"},
+		"another project's label":         {namespace(`{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`), "a namespace becomes a project's by a Project"},
+		"the label taken off":             {namespace(`{"metadata":{"labels":{"sluice.dev/project":null}}}`), "a namespace becomes a project's by a Project"},
+		"the label, by the status":        {namespace(`{"metadata":{"labels":{"sluice.dev/project":null}}}`, "status"), "a namespace becomes a project's by a Project"},
+		"the mark of the maker":           {namespace(`{"metadata":{"annotations":{"sluice.dev/made-for":"u"}}}`), "written by Sluice alone"},
+		"a namespace made with a label": {func(ctx context.Context) error {
+			_, err := eve.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged", Labels: map[string]string{v1alpha1.LabelProject: "thesis-mueller"}}}, metav1.CreateOptions{DryRun: dryRun})
+			return err
+		}, "a namespace becomes a project's by a Project"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if err := refused(tc.try(t.Context()), tc.says); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What is in order passes: the doors stop nothing that Kubernetes itself does.
+func TestDoorsLetThrough(t *testing.T) {
+	const ns = "course-ml"
+	eve := namespaceAdmin(t, ns)
+	pods := eve.CoreV1().Pods(ns)
+	owner := namespace(ns)
+	if err := get(t, owner); err != nil {
+		t.Fatal(err)
+	}
+	p := create(t, podIn(ns, "in-order", func(p *corev1.Pod) {
+		// An owner that does not claim to control it.
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: ns, UID: owner.UID}}
+	}))
+	eventually(t, func() error {
+		if err := get(t, p); err != nil {
+			return err
+		}
+		if p.Status.Phase != corev1.PodRunning {
+			return errNotYet("the pod runs", p.Status.Phase)
+		}
+		return nil
+	})
+	for name, body := range map[string]string{
+		"a label of one's own":       `{"metadata":{"labels":{"mine":"yes"}}}`,
+		"an annotation of one's own": `{"metadata":{"annotations":{"mine":"yes"}}}`,
+	} {
+		if _, err := pods.Patch(t.Context(), p.Name, "application/merge-patch+json", []byte(body), metav1.PatchOptions{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := pods.Patch(t.Context(), p.Name, "application/strategic-merge-patch+json",
+		[]byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"any"}]}}`), metav1.PatchOptions{}, "ephemeralcontainers"); err != nil {
+		t.Errorf("a plain debug container: %v", err)
+	}
+	if _, err := eve.CoreV1().Namespaces().Patch(t.Context(), ns, "application/merge-patch+json",
+		[]byte(`{"metadata":{"labels":{"team":"ours"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Errorf("a label of one's own on the namespace: %v", err)
+	}
+}
+
+// Outside of projects a pod with a GPU is refused here, where Deny is on, with
+// the way to get one; any other pod is not touched, and exempt namespaces are not.
+func TestGPUPodsOutsideOfProjects(t *testing.T) {
+	gpu := func(name corev1.ResourceName) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("1")}
+		}
+	}
+	annotated := func(key string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations[key] = "0.5" }
+	}
+	inInit := func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "any", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}
+	}
+	const says = "ask your department for a project"
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		says string
+	}{
+		"a whole GPU":            {podIn("default", "p", gpu("nvidia.com/gpu")), says},
+		"a slice":                {podIn("default", "p", gpu("nvidia.com/mig-1g.5gb")), says},
+		"the currency itself":    {podIn("default", "p", gpu("sluice.dev/gpu-milli.dgx")), says},
+		"an init container's":    {podIn("default", "p", inInit), says},
+		"a fraction":             {podIn("default", "p", annotated("gpu-fraction")), says},
+		"ours":                   {podIn("default", "p", annotated("sluice.dev/gpu")), says},
+		"a priority of projects": {podIn("default", "p", func(p *corev1.Pod) { p.Spec.PriorityClassName = "sluice-train" }), "sluice-train"},
+		"no GPU":                 {podIn("default", "p"), ""},
+		"an exempt namespace":    {podIn("kube-system", "p", gpu("nvidia.com/gpu")), ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := shared.native.CoreV1().Pods(tc.pod.Namespace).Create(t.Context(), tc.pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if tc.says == "" {
+				if err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				return
+			}
+			if err := refused(err, tc.says); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func refused(err error, says string) error {
+	switch {
+	case err == nil:
+		return errNotYet("it is refused", "accepted")
+	case !strings.Contains(err.Error(), says):
+		return errNotYet("it is refused because "+says, err)
+	default:
+		return nil
+	}
+}

@@ -33,7 +33,7 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	policyTime, err := cfg.Clock()
+	policyTime, err := cfg.Clock(logger)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func newManager(cfg *config.Config, restConfig *rest.Config, logger logr.Logger)
 }
 
 func serve(mgr ctrl.Manager, cfg *config.Config, logger logr.Logger) error {
-	policyTime, err := cfg.Clock()
+	policyTime, err := cfg.Clock(logger)
 	if err != nil {
 		return err
 	}

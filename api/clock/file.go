@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,6 +31,8 @@ const maxFileSize = 4 << 20
 // good timeline in force (see [File.Err]).
 type File struct {
 	path string
+	// report is told each new reason why the file cannot be used.
+	report func(error)
 
 	mu       sync.Mutex
 	stamp    stamp
@@ -48,9 +51,11 @@ type stamp struct {
 }
 
 // OpenFile opens the clock in the file at path, which need not exist yet. It
-// fails where the file is there and cannot be used.
-func OpenFile(path string) (*File, error) {
+// fails where the file is there and cannot be used. Should it become unusable
+// later, report is told why, once for each reason; report may be nil.
+func OpenFile(path string, report func(error)) (*File, error) {
 	f := &File{path: path}
+	defer func() { f.report = report }() // this first look's error is returned
 	f.current()
 	if f.err != nil {
 		return nil, f.err
@@ -92,6 +97,12 @@ func (f *File) SetScale(scale float64) error {
 func (f *File) current() Timeline {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	before := f.err
+	defer func() {
+		if f.err != nil && f.report != nil && (before == nil || before.Error() != f.err.Error()) {
+			f.report(f.err)
+		}
+	}()
 	now, err := stat(f.path)
 	switch {
 	case err != nil:
@@ -103,13 +114,23 @@ func (f *File) current() Timeline {
 		f.err = fmt.Errorf("policy time: %s is gone; keeping the last one read", f.path)
 	default:
 		f.stamp = now
-		if l, err := read(f.path); err != nil {
-			f.err = err
-		} else {
-			f.timeline, f.err = l, nil
-		}
+		f.take(read(f.path))
 	}
 	return f.timeline
+}
+
+// take puts a timeline in force that was read, unless it would set policy time
+// back under a process that has acted by the one before.
+func (f *File) take(l Timeline, err error) {
+	if err == nil {
+		instant := time.Now()
+		if is, was := l.At(instant), f.timeline.At(instant); is.Before(was) {
+			err = fmt.Errorf("%w: %s would set policy time back by %v; keeping the last one read", ErrInvalid, f.path, was.Sub(is))
+		}
+	}
+	if f.err = err; err == nil {
+		f.timeline = l
+	}
 }
 
 // change reads, changes and replaces the file under a lock that all processes
@@ -168,13 +189,19 @@ func Parse(raw []byte) (Timeline, error) {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
-	var l Timeline
-	if err := decoder.Decode(&l); err != nil {
+	var form struct {
+		Segments *[]Segment `json:"segments"`
+	}
+	if err := decoder.Decode(&form); err != nil {
 		return Timeline{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if decoder.More() {
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return Timeline{}, fmt.Errorf("%w: something follows the object", ErrInvalid)
 	}
+	if form.Segments == nil {
+		return Timeline{}, fmt.Errorf("%w: segments: required", ErrInvalid)
+	}
+	l := Timeline{Segments: *form.Segments}
 	return l, l.Validate()
 }
 

@@ -19,7 +19,7 @@ const month = 30 * 24 * time.Hour
 
 func open(t *testing.T, path string) *clock.File {
 	t.Helper()
-	f, err := clock.OpenFile(path)
+	f, err := clock.OpenFile(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestFileLosesNoStepOfConcurrentWriters(t *testing.T) {
 	var writers sync.WaitGroup
 	for range 20 {
 		writers.Go(func() {
-			f, err := clock.OpenFile(path)
+			f, err := clock.OpenFile(path, nil)
 			if err == nil {
 				err = f.Advance(time.Hour)
 			}
@@ -90,6 +90,10 @@ func TestFileThatIsDamagedKeepsTheLastGoodTime(t *testing.T) {
 	}{
 		"torn":             {overwrite(`{"segments":[{"re`), "unexpected EOF"},
 		"unknown field":    {overwrite(`{"segments":[],"pace":2}`), `unknown field "pace"`},
+		"a bracket more":   {overwrite(`{"segments":[]}}`), "something follows"},
+		"null":             {overwrite(`null`), "segments: required"},
+		"nothing in it":    {overwrite(`{}`), "segments: required"},
+		"real time again":  {overwrite(`{"segments":[]}`), "set policy time back"},
 		"trailing":         {overwrite(`{"segments":[]} {}`), "something follows"},
 		"backwards":        {overwrite(`{"segments":[{"real":"2026-01-02T00:00:00Z","policy":"2026-01-01T00:00:00Z","scale":1}]}`), "segments[0].policy"},
 		"absurd scale":     {overwrite(`{"segments":[{"real":"2026-01-01T00:00:00Z","policy":"2026-01-01T00:00:00Z","scale":1e300}]}`), "want 1 to 3600"},
@@ -99,7 +103,11 @@ func TestFileThatIsDamagedKeepsTheLastGoodTime(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), clock.FileName)
-			f := open(t, path)
+			var reported []error
+			f, err := clock.OpenFile(path, func(err error) { reported = append(reported, err) })
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := f.Advance(month); err != nil {
 				t.Fatal(err)
 			}
@@ -111,6 +119,9 @@ func TestFileThatIsDamagedKeepsTheLastGoodTime(t *testing.T) {
 			if err := f.Err(); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Err() = %v, want it to say %q", err, tc.want)
 			}
+			if f.Now(); len(reported) != 1 {
+				t.Errorf("reported %d times, want once: %v", len(reported), reported)
+			}
 		})
 	}
 }
@@ -118,7 +129,7 @@ func TestFileThatIsDamagedKeepsTheLastGoodTime(t *testing.T) {
 func TestOpenFileRefusesDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), clock.FileName)
 	overwrite(`nonsense`)(t, path)
-	if _, err := clock.OpenFile(path); !errors.Is(err, clock.ErrInvalid) || !strings.Contains(err.Error(), path) {
+	if _, err := clock.OpenFile(path, nil); !errors.Is(err, clock.ErrInvalid) || !strings.Contains(err.Error(), path) {
 		t.Errorf("err = %v, want ErrInvalid naming %s", err, path)
 	}
 }

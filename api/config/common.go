@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -73,12 +74,15 @@ func (c *Common) Rest() (*rest.Config, error) {
 	return cfg, nil
 }
 
-// Clock is the policy time that ClockFile stands for.
-func (c *Common) Clock() (clock.Clock, error) {
+// Clock is the policy time that ClockFile stands for. Should the file become
+// unusable later, the logger says so and the last policy time stays in force.
+func (c *Common) Clock(logger logr.Logger) (clock.Clock, error) {
 	if c.ClockFile == "" {
 		return clock.System(), nil
 	}
-	return clock.OpenFile(c.ClockFile)
+	return clock.OpenFile(c.ClockFile, func(err error) {
+		logger.Error(err, "keeping the last policy time that could be read")
+	})
 }
 
 // Address tells what is wrong with a host:port to listen on.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -49,6 +50,8 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 		"other version":    {"apiVersion: config.sluice.dev/v2\nkind: SampleConfig\n", []string{"apiVersion", "v2", "v1alpha1"}},
 		"other kind":       {"apiVersion: config.sluice.dev/v1alpha1\nkind: Pod\n", []string{"kind", "Pod", "SampleConfig"}},
 		"empty":            {"", []string{"apiVersion"}},
+		"other case":       {head + "Health: ':1'\n", []string{`unknown field "Health"`}},
+		"two documents":    {head + "---\nhealth: ':1'\n", []string{"more than one document"}},
 		"not a mapping":    {"- a\n", []string{"cannot unmarshal"}},
 		"address":          {head + "metrics: localhost\n", []string{"metrics", "localhost", "host:port"}},
 		"port":             {head + "health: ':70000'\n", []string{"health", "70000", "65535"}},
@@ -97,7 +100,7 @@ func TestCommonNamesWhatItCannotUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.ClockFile = broken
-	if _, err := c.Clock(); !errors.Is(err, clock.ErrInvalid) {
+	if _, err := c.Clock(logr.Discard()); !errors.Is(err, clock.ErrInvalid) {
 		t.Errorf("Clock() = %v, want ErrInvalid", err)
 	}
 }

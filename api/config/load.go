@@ -4,6 +4,9 @@
 package config
 
 import (
+	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +14,8 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -57,7 +62,7 @@ func Load(path string, into File) error {
 // Parse fills into from YAML, strictly: unknown and repeated fields, another
 // apiVersion or kind, and whatever Validate finds are errors.
 func Parse(raw []byte, into File) error {
-	if err := yaml.UnmarshalStrict(raw, into); err != nil {
+	if err := decode(raw, into); err != nil {
 		return err
 	}
 	var errs field.ErrorList
@@ -68,4 +73,33 @@ func Parse(raw []byte, into File) error {
 	}
 	into.Default()
 	return append(errs, into.Validate()...).ToAggregate()
+}
+
+// decode is strict where the usual decoders are not: the case of a field's name
+// counts, and a second document is an error.
+func decode(raw []byte, into any) error {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
+	for documents := 0; ; {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		asJSON, err := yaml.YAMLToJSONStrict(document)
+		if err != nil {
+			return err
+		}
+		if string(asJSON) == "null" {
+			continue // only comments
+		}
+		if documents++; documents > 1 {
+			return errors.New("more than one document: a configuration is one")
+		}
+		strict, err := kjson.UnmarshalStrict(asJSON, into)
+		if err := errors.Join(append(strict, err)...); err != nil {
+			return err
+		}
+	}
 }

@@ -75,7 +75,7 @@ func OfExisting(project *v1alpha1.Project, namespace *corev1.Namespace) (Claim, 
 	}
 	if other := namespace.Labels[v1alpha1.LabelProject]; other != "" && other != project.Name {
 		return "", refuse(ReasonNamespaceTaken,
-			"namespace %s belongs to project %s; one namespace has one project: set spec.namespace to another", namespace.Name, other)
+			"namespace %s carries the label %s=%s; one namespace has one project: set spec.namespace to another, or have the label removed if it is wrong", namespace.Name, v1alpha1.LabelProject, other)
 	}
 	switch consent := namespace.Annotations[v1alpha1.AnnotationAdoptBy]; consent {
 	case project.Name:

@@ -97,7 +97,7 @@ func TestOf(t *testing.T) {
 		},
 		"another's, even if marked": {
 			project: project("thesis", "", nil), namespace: namespace(label+"=course", adoptBy+"=thesis"),
-			refused: tenancy.ReasonNamespaceTaken, says: "belongs to project course",
+			refused: tenancy.ReasonNamespaceTaken, says: "sluice.dev/project=course",
 		},
 		"going": {
 			project: project("thesis", "", held("ns-1", v1alpha1.NamespaceMade)), namespace: namespace("terminating"),

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/conflict"
 	"sluice.dev/lifecycle/inventory"
 )
 
@@ -36,7 +37,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&corev1.Node{}, builder.WithPredicates(inventory.NodeChanged)).
 		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allNodes), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.GPUNode{}, &handler.EnqueueRequestForObject{}).
-		Complete(r)
+		Complete(conflict.Retried(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the node of the request's name.

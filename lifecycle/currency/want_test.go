@@ -51,7 +51,8 @@ func TestWant(t *testing.T) {
 		"kueue can":                              {node: node("queued", "4"), pools: []v1alpha1.NodePool{dgx, queued}, want: list("sluice.dev/gpu-milli", "4000")},
 		"in no pool":                             {node: node("other", "8"), pools: []v1alpha1.NodePool{dgx}},
 		"in two, so in neither":                  {node: node("dgx", "8"), pools: []v1alpha1.NodePool{dgx, rival}},
-		"without GPUs":                           {node: node("dgx", ""), pools: []v1alpha1.NodePool{dgx}},
+		"when nothing is said":                   {node: node("dgx", ""), pools: []v1alpha1.NodePool{dgx}, fails: true},
+		"without GPUs":                           {node: node("dgx", "0"), pools: []v1alpha1.NodePool{dgx}},
 		"with a count that lies":                 {node: node("dgx", "many"), pools: []v1alpha1.NodePool{dgx}, fails: true},
 		"a bad count, in no pool":                {node: node("other", "many"), pools: []v1alpha1.NodePool{dgx}},
 	}

@@ -21,6 +21,7 @@ import (
 
 	"sluice.dev/api/clock"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/conflict"
 	"sluice.dev/lifecycle/inventory"
 )
 
@@ -39,7 +40,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		// On a move the handler sees both the old and the new project.
 		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(departmentOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(comesOrGoes)).
-		Complete(r)
+		Complete(conflict.Retried(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the department of the request's name.

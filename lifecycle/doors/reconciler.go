@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/conflict"
 )
 
 // Reconciler keeps the doors shut: whatever is changed or taken away comes back.
@@ -47,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Namespace{}, toAll, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			return object.GetName() == v1alpha1.SystemNamespace
 		}))).
-		Complete(r)
+		Complete(conflict.Retried(r))
 }
 
 // Reconcile implements reconcile.Reconciler. Applying what is there already

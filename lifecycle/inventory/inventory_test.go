@@ -45,7 +45,18 @@ func TestDescribe(t *testing.T) {
 		want     inventory.Machine
 		wrong    []string
 	}{
-		"no GPUs": {node: node(nil)},
+		"nothing said": {node: node(nil), wrong: []string{"dgx-1", v1alpha1.LabelGPUCount, "GPU feature discovery"}},
+		"with media extensions, as a label writes them": {
+			node: node(with(with(feature(a100, "8", "40960"), "nvidia.com/mig-1g.5gb.me.count", "1"), "nvidia.com/mig-1g.5gb.me.memory", "4864")),
+			want: inventory.Machine{GPUs: 8, Boards: []v1alpha1.Board{board(a100, 8, 40960, "1g.5gb+me")}},
+		},
+		"a profile that is none": {
+			node: node(with(with(feature(a100, "8", "40960"), "nvidia.com/mig-bogus.count", "1"), "nvidia.com/mig-1c.3g.20gb.count", "1")),
+			want: inventory.Machine{GPUs: 8, Boards: []v1alpha1.Board{board(a100, 8, 40960)}, Remarks: []string{
+				"node dgx-1: label nvidia.com/mig-1c.3g.20gb.count names no profile of GPU instances",
+				"node dgx-1: label nvidia.com/mig-bogus.count names no profile of GPU instances",
+			}},
+		},
 		"whole": {
 			node: node(feature(a100, "8", "40960")),
 			want: inventory.Machine{GPUs: 8, Boards: []v1alpha1.Board{board(a100, 8, 40960)}},

@@ -23,12 +23,14 @@ type Machine struct {
 	GPUs int32
 	// Boards are their kinds, sorted by product.
 	Boards []v1alpha1.Board
+	// Remarks are what was said of the GPUs and left out, each with the reason.
+	Remarks []string
 }
 
 // Describe tells what GPUs the node has: from its GPUNode where an agent has
 // reported any, else from the labels of GPU feature discovery. The GPUNode is
-// nil where there is none. The error says which label cannot be used and what
-// to do; a node that says nothing of GPUs has none.
+// nil where there is none. The error says which label is missing or cannot be
+// used, and what to do; a node without GPUs says so by a count of 0.
 func Describe(node *corev1.Node, observed *v1alpha1.GPUNode) (Machine, error) {
 	if observed != nil && len(observed.Status.GPUs) > 0 {
 		return fromAgent(observed), nil
@@ -40,6 +42,7 @@ func fromAgent(observed *v1alpha1.GPUNode) Machine {
 	var machine Machine
 	for _, gpu := range observed.Status.GPUs {
 		machine.GPUs++
+		// The schema of a GPUNode is as strict as that of a pool's status.
 		machine.Boards = merge(machine.Boards, v1alpha1.Board{
 			Product:     productLabel(gpu.Model),
 			MemoryMiB:   gpu.MemoryMiB,
@@ -61,7 +64,7 @@ func productLabel(model string) string {
 func fromLabels(node *corev1.Node) (Machine, error) {
 	text, ok := node.Labels[v1alpha1.LabelGPUCount]
 	if !ok {
-		return Machine{}, nil
+		return Machine{}, fmt.Errorf("node %s has no label %s: is GPU feature discovery running there?", node.Name, v1alpha1.LabelGPUCount)
 	}
 	product := node.Labels[v1alpha1.LabelGPUProduct]
 	if strings.Contains(product, "-MIG-") {
@@ -83,32 +86,12 @@ func fromLabels(node *corev1.Node) (Machine, error) {
 	if product == "" {
 		product = "unknown"
 	}
+	profiles, remarks := labelledProfiles(node)
 	return Machine{
-		GPUs: int32(count),
-		Boards: []v1alpha1.Board{{
-			Product:     product,
-			MemoryMiB:   memory,
-			GPUs:        int32(count),
-			MIGProfiles: labelledProfiles(node),
-		}},
+		GPUs:    int32(count),
+		Boards:  []v1alpha1.Board{{Product: product, MemoryMiB: memory, GPUs: int32(count), MIGProfiles: profiles}},
+		Remarks: remarks,
 	}, nil
-}
-
-// labelledProfiles are the profiles that the node's GPUs are cut into now; GPU
-// feature discovery tells of no others.
-func labelledProfiles(node *corev1.Node) []v1alpha1.MIGProfile {
-	var profiles []v1alpha1.MIGProfile
-	for key := range node.Labels {
-		name, ok := strings.CutPrefix(key, string(v1alpha1.ResourceNVIDIAMIGPrefix))
-		if !ok {
-			continue
-		}
-		if name, ok = strings.CutSuffix(name, ".count"); ok {
-			profiles = append(profiles, v1alpha1.MIGProfile(name))
-		}
-	}
-	slices.Sort(profiles)
-	return profiles
 }
 
 // Combine is the machines of a pool taken together.
@@ -116,6 +99,7 @@ func Combine(machines []Machine) Machine {
 	var all Machine
 	for _, machine := range machines {
 		all.GPUs += machine.GPUs
+		all.Remarks = append(all.Remarks, machine.Remarks...)
 		for _, board := range machine.Boards {
 			all.Boards = merge(all.Boards, board)
 		}

@@ -50,9 +50,12 @@ func ready(pool *v1alpha1.NodePool, seen Observation) metav1.Condition {
 	case seen.Nodes == 0:
 		condition.Reason = v1alpha1.ReasonNoNodes
 		condition.Message = "no node has the labels of spec.nodeSelector: " + metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: pool.Spec.NodeSelector})
+	case seen.Machine.GPUs == 0 && len(seen.Unusable) > 0:
+		condition.Reason = v1alpha1.ReasonGPUsUnknown
+		condition.Message = list(seen.Unusable)
 	case seen.Machine.GPUs == 0:
 		condition.Reason = ReasonNoGPUs
-		condition.Message = fmt.Sprintf("none of the %d nodes reports a GPU: is GPU feature discovery (label %s) running there?", seen.Nodes, v1alpha1.LabelGPUCount)
+		condition.Message = fmt.Sprintf("nodes: %d, and each of them says that it has no GPU", seen.Nodes)
 	default:
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = v1alpha1.ReasonReady

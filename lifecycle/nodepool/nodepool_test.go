@@ -41,7 +41,7 @@ func node(name, count string, labels ...string) corev1.Node {
 func TestObserve(t *testing.T) {
 	pools := []v1alpha1.NodePool{pool("dgx", "dgx"), pool("old", "old"), pool("rack", "dgx", "rack")}
 	nodes := []corev1.Node{
-		node("one", "8", "dgx"), node("both", "8", "dgx", "rack"), node("bad", "x", "dgx"), node("cpu", "", "dgx"), node("other", "4"),
+		node("one", "8", "dgx"), node("both", "8", "dgx", "rack"), node("bad", "x", "dgx"), node("cpu", "0", "dgx"), node("other", "4"),
 	}
 	got := Observe(&pools[0], pools, nodes, nil)
 	if got.Nodes != 3 || got.Machine.GPUs != 8 {
@@ -70,13 +70,14 @@ func TestStatusSaysWhatIsWrong(t *testing.T) {
 		reason    string
 		says      []string
 	}{
-		"ready":       {[]v1alpha1.NodePool{shared}, []corev1.Node{node("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, []string{"GPUs: 8, nodes: 1"}},
-		"no nodes":    {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoNodes, []string{"dgx=yes"}},
-		"no GPUs":     {[]v1alpha1.NodePool{shared}, []corev1.Node{node("a", "", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, ReasonNoGPUs, []string{"GPU feature discovery"}},
-		"contested":   {[]v1alpha1.NodePool{shared, pool("b", "dgx")}, []corev1.Node{node("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodesShared, []string{"a (also in b)", "belongs to neither"}},
-		"unknown":     {[]v1alpha1.NodePool{shared}, []corev1.Node{node("a", "x", "dgx")}, v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonGPUsUnknown, []string{"nvidia.com/gpu.count=x"}},
-		"unsupported": {[]v1alpha1.NodePool{kueue}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, ReasonSchedulerMissing, []string{"kueue"}},
-		"supported":   {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionFalse, v1alpha1.ReasonSupported, nil},
+		"ready":        {[]v1alpha1.NodePool{shared}, []corev1.Node{node("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, []string{"GPUs: 8, nodes: 1"}},
+		"no nodes":     {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoNodes, []string{"dgx=yes"}},
+		"no GPUs":      {[]v1alpha1.NodePool{shared}, []corev1.Node{node("a", "0", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, ReasonNoGPUs, []string{"no GPU"}},
+		"nothing said": {[]v1alpha1.NodePool{shared}, []corev1.Node{node("a", "", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonGPUsUnknown, []string{"GPU feature discovery"}},
+		"contested":    {[]v1alpha1.NodePool{shared, pool("b", "dgx")}, []corev1.Node{node("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodesShared, []string{"a (also in b)", "belongs to neither"}},
+		"unknown":      {[]v1alpha1.NodePool{shared}, []corev1.Node{node("a", "x", "dgx")}, v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonGPUsUnknown, []string{"nvidia.com/gpu.count=x"}},
+		"unsupported":  {[]v1alpha1.NodePool{kueue}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, ReasonSchedulerMissing, []string{"kueue"}},
+		"supported":    {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionFalse, v1alpha1.ReasonSupported, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,8 @@ type Observation struct {
 	// Contested are the nodes that other pools select too, each with those
 	// pools' names; sorted.
 	Contested []string
-	// Unusable says of each node whose GPUs cannot be told why not; sorted.
+	// Unusable says of each node whose GPUs cannot be told, or not all of it, why
+	// not; sorted.
 	Unusable []string
 }
 
@@ -50,6 +51,7 @@ func Observe(pool *v1alpha1.NodePool, pools []v1alpha1.NodePool, nodes []corev1.
 		machines = append(machines, machine)
 	}
 	seen.Machine = inventory.Combine(machines)
+	seen.Unusable = append(seen.Unusable, seen.Machine.Remarks...)
 	slices.Sort(seen.Contested)
 	slices.Sort(seen.Unusable)
 	return seen

@@ -20,6 +20,7 @@ import (
 
 	"sluice.dev/api/clock"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/conflict"
 	"sluice.dev/lifecycle/inventory"
 )
 
@@ -39,7 +40,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.NodePool{}, everyPool, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, everyPool, builder.WithPredicates(inventory.NodeChanged)).
 		Watches(&v1alpha1.GPUNode{}, everyPool).
-		Complete(r)
+		Complete(conflict.Retried(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the pool of the request's name.

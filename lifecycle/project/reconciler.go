@@ -21,6 +21,7 @@ import (
 	"sluice.dev/api/clock"
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/conflict"
 )
 
 // Reconciler keeps every Project's namespace right.
@@ -43,7 +44,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Namespace{}, r.projectsOfNamespace()).
 		Watches(&v1alpha1.Department{}, r.projectsOfDepartment(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Project{}, r.rivals(), builder.WithPredicates(goneOrGoing)).
-		Complete(r)
+		Complete(conflict.Retried(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the project of the request's name.

@@ -61,16 +61,16 @@ func (r *Reconciler) releaseMade(ctx context.Context, project *v1alpha1.Project,
 	if !namespace.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	volumes, err := r.volumeClaims(ctx, namespace.Name)
+	keep, err := r.reasonToKeep(ctx, project, namespace)
 	if err != nil {
 		return false, err
 	}
-	if volumes > 0 {
+	if keep != "" {
 		if err := r.unlabel(ctx, project, namespace); err != nil {
 			return false, err
 		}
 		r.Events.Eventf(namespace, project, corev1.EventTypeWarning, "NamespaceKept", "ReleaseNamespace",
-			"project %s was deleted; the namespace stays, ungoverned, because it holds %d volume claims: delete them and it, or hand it to another project", project.Name, volumes)
+			"project %s was deleted; the namespace stays, ungoverned, because %s: delete it by hand, or hand it to another project", project.Name, keep)
 		return true, nil
 	}
 	err = r.Client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID})
@@ -78,6 +78,20 @@ func (r *Reconciler) releaseMade(ctx context.Context, project *v1alpha1.Project,
 		return false, fmt.Errorf("deleting namespace %s: %w", namespace.Name, err)
 	}
 	return false, nil
+}
+
+// reasonToKeep says why a namespace that Sluice made is not to be deleted; it is
+// empty where it is.
+func (r *Reconciler) reasonToKeep(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace) (string, error) {
+	if namespace.Annotations[v1alpha1.AnnotationMadeFor] != string(project.UID) {
+		// Taking the mark off is how somebody keeps a namespace.
+		return "its annotation " + v1alpha1.AnnotationMadeFor + " was taken off", nil
+	}
+	volumes, err := r.volumeClaims(ctx, namespace.Name)
+	if err != nil || volumes == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("it holds %d volume claims", volumes), nil
 }
 
 // volumeClaims counts on the API server: what a cache has not seen yet would be

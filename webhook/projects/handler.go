@@ -80,6 +80,9 @@ func (v *Validator) world(ctx context.Context, project *v1alpha1.Project, isNew 
 		world.Namespace = &namespace
 	}
 	var err error
+	if world.Exists, err = read(ctx, v.Cached, project.Name, &v1alpha1.Project{}); err != nil {
+		return world, err
+	}
 	world.Rival, err = v.rival(ctx, project)
 	return world, err
 }

@@ -20,6 +20,9 @@ type World struct {
 	Department *v1alpha1.Department
 	// Namespace is the one that the project names; nil where there is none.
 	Namespace *corev1.Namespace
+	// Exists is whether there is a project of this name already: then the API
+	// server refuses to make another, and a word on its namespace would mislead.
+	Exists bool
 	// Rival is the name of another project that names the same namespace, if any.
 	Rival string
 }
@@ -37,7 +40,7 @@ func Validate(project *v1alpha1.Project, isNew bool, world World) field.ErrorLis
 		errs = append(errs, validatePools(spec.Child("nodePools"), project, world.Department)...)
 		errs = append(errs, validateLimits(spec.Child("workloads"), project, world.Department)...)
 	}
-	if isNew {
+	if isNew && !world.Exists {
 		errs = append(errs, validateNamespace(spec.Child("namespace"), project, world)...)
 	}
 	return errs

@@ -67,6 +67,7 @@ func TestValidate(t *testing.T) {
 		"a pool that it has not":       {project: project(func(p *v1alpha1.Project) { p.Spec.NodePools[0].Name = "h200" }), world: World{Department: students}, wrong: []string{"spec.nodePools[0].name", "h200", `"dgx", "dgx-mig"`}},
 		"an existing namespace":        {project: project(), world: World{Department: students, Namespace: existing}, wrong: []string{"spec.namespace", "thesis", "kubectl annotate"}},
 		"handed over":                  {project: project(), world: World{Department: students, Namespace: consenting}},
+		"one of that name exists":      {project: project(), world: World{Department: students, Namespace: existing, Exists: true}},
 		"an update in its own":         {project: project(), update: true, world: World{Department: students, Namespace: existing}},
 		"kube-system":                  {project: project(in("kube-system")), world: World{Department: students}, wrong: []string{"spec.namespace", "kube-system", "system"}},
 		"one that another names":       {project: project(in("shared")), world: World{Department: students, Rival: "course"}, wrong: []string{"spec.namespace", "shared", "project course"}},

@@ -49,13 +49,20 @@ type Keeper struct {
 
 // Start keeps the caBundle right until ctx ends. It implements manager.Runnable.
 func (k *Keeper) Start(ctx context.Context) error {
+	said := "" // the last failure that was logged: one line each, not one a second
 	for {
-		wait := every
-		if err := k.keep(ctx); err != nil {
-			k.Logger.Error(err, "the API server may not trust this webhook yet")
-			wait = retryEvery
-		} else {
+		err := k.keep(ctx)
+		switch {
+		case err == nil:
 			k.registered.Store(true)
+			said = ""
+		case err.Error() != said && ctx.Err() == nil:
+			said = err.Error()
+			k.Logger.Error(err, "the API server may not trust this webhook; trying on")
+		}
+		wait := every
+		if !k.registered.Load() {
+			wait = retryEvery
 		}
 		timer := time.NewTimer(wait) //nolint:forbidigo // machine time: how often files are looked at
 		select {

@@ -27,11 +27,11 @@ help: ## Say what can be made
 
 .PHONY: run
 run: build ## Start a real Kubernetes with Sluice on simulated DGX nodes, here
-	bin/sluice up --detach --dir '$(DIR)' $(UP_FLAGS)
+	@bin/sluice up --detach --dir '$(DIR)' $(UP_FLAGS)
 
 .PHONY: stop
 stop: build ## Stop what `make run` started, and remove it
-	bin/sluice down --dir '$(DIR)'
+	@bin/sluice down --dir '$(DIR)'
 
 ##@ Develop
 

@@ -46,8 +46,9 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 // Options.KeepData.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
-// Dir returns the folder of the cluster. Components may keep files of their own
-// there; Stop removes them with it.
+// Dir returns the folder of the cluster, links resolved. Components may keep files
+// of their own in its subfolder "components"; Stop removes them with it. What
+// else is put into a folder that Options.Dir names stays, and keeps the folder.
 func (c *Cluster) Dir() string { return c.folder.path }
 
 // Processes returns the group of the cluster's processes, to which further ones
@@ -79,7 +80,8 @@ func (c *Cluster) IssueServing(name, dir string) error {
 }
 
 // Stop ends everything that was started in Processes, the last first, and removes
-// Dir unless Options.KeepData. An attached cluster itself goes on. Stop may be
+// Dir unless Options.KeepData; the error wraps a *LeftError where Dir has files in
+// it that are no cluster's, which stay. An attached cluster itself goes on. Stop may be
 // called more than once.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {

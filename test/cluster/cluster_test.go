@@ -44,6 +44,7 @@ func TestCluster(t *testing.T) {
 	t.Run("is alone in its folder", func(t *testing.T) { testAlone(t, dir) })
 	t.Run("survives the end of each process", func(t *testing.T) { testCrashes(t, c) })
 	t.Run("its folder is for its owner", func(t *testing.T) { testModes(t, dir) })
+	t.Run("knows what it makes in its folder", func(t *testing.T) { testOwnEntries(t, dir) })
 
 	before := traces(t, c)
 	user, err := c.UserKubeconfig("anna")
@@ -224,7 +225,7 @@ func testServiceAccount(t *testing.T, c *Cluster) {
 }
 
 func testServing(t *testing.T, c *Cluster) {
-	dir := filepath.Join(c.Dir(), "webhook-cert")
+	dir := filepath.Join(c.Dir(), "components", "webhook", "certificates")
 	if err := c.IssueServing("webhook.default.svc", dir); err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +282,7 @@ func testAttach(t *testing.T, c *Cluster) {
 
 func testAlone(t *testing.T, dir string) {
 	_, err := Start(t.Context(), Options{Dir: dir})
-	if want := fmt.Sprintf("Options.Dir %s: process %d runs a cluster there", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("the cluster's folder %s: process %d runs a cluster there", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
 	}
 	if pid, err := Holder(dir); err != nil || pid != os.Getpid() {
@@ -360,6 +361,19 @@ func testModes(t *testing.T, dir string) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// testOwnEntries: what Stop does not know as the cluster's it would leave behind.
+func testOwnEntries(t *testing.T, dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if !ownEntry.MatchString(entry.Name()) {
+			t.Errorf("%s is not among ownEntry", entry.Name())
+		}
 	}
 }
 

@@ -17,7 +17,8 @@
 //
 // A component that crashes is started again. After Stop, and on Linux after a
 // kill -9 of this process too, none of its processes and ports are left; of its
-// files only what Options.KeepData keeps.
+// files only what Options.KeepData keeps. Its folder is
+// known by a mark, and what a person has put beside its own files there stays.
 //
 // The package has no nodes: a fake kubelet or kwok brings them. It never opens a port
 // beyond 127.0.0.1, and Attach, for a person's own cluster, starts and stops

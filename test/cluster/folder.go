@@ -5,7 +5,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,9 +17,7 @@ import (
 )
 
 const (
-	lockFile  = "lock"
-	stateFile = "cluster.json" // also the mark by which a cluster's folder is known
-
+	lockFile     = "lock"
 	lockPatience = time.Second
 )
 
@@ -29,13 +26,8 @@ type folder struct {
 	path  string
 	lock  *filelock.Lock
 	state state
-	// temporary is the guard of a folder that is removed in any case.
-	temporary *guard
-}
-
-// state is what a cluster remembers from one start to the next.
-type state struct {
-	Ports ports `json:"ports"`
+	// guard removes a temporary folder where this process does not.
+	guard *guard
 }
 
 // openFolder makes dir, or opens it, for this process alone, and ends what a
@@ -48,21 +40,25 @@ func openFolder(o Options) (*folder, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("Options.Dir %s: %w; name a folder that you may write", o.Dir, err)
+		return nil, fmt.Errorf("%w; name a folder that you may write", folderError(o.Dir, err))
 	}
 	f, err := lockFolderSoon(o.Dir)
 	var held *filelock.HeldError
 	switch {
 	case errors.As(err, &held):
-		return nil, fmt.Errorf("Options.Dir %s: process %d runs a cluster there; stop it, or name another folder", o.Dir, held.PID)
+		return nil, folderError(o.Dir, fmt.Errorf("process %d runs a cluster there; stop it, or name another folder", held.PID))
 	case err != nil:
-		return nil, fmt.Errorf("Options.Dir %s: %w", o.Dir, err)
+		return nil, folderError(o.Dir, err)
 	}
 	if err := f.prepare(o); err != nil {
 		_ = f.lock.Unlock() // the reason for giving up counts
-		return nil, fmt.Errorf("Options.Dir %s: %w", o.Dir, err)
+		return nil, folderError(o.Dir, err)
 	}
 	return f, nil
+}
+
+func folderError(dir string, err error) error {
+	return fmt.Errorf("the cluster's folder %s: %w", dir, err)
 }
 
 // lockFolderSoon waits a moment for the lock: a holder that was killed may still
@@ -103,27 +99,18 @@ func (f *folder) prepare(o Options) error {
 	return err
 }
 
+// readState leaves the state empty where there is none yet.
 func (f *folder) readState() error {
-	content, err := os.ReadFile(f.in(stateFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	read, err := readMark(f.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := json.Unmarshal(content, &f.state); err != nil {
-		return fmt.Errorf("%s: %w (remove the folder to begin anew)", f.in(stateFile), err)
-	}
+	f.state = read
+	f.state.Temporary = false // it has been named
 	return nil
 }
 
-func (f *folder) writeState() error {
-	content, err := json.MarshalIndent(f.state, "", "  ")
-	if err != nil {
-		return err
-	}
-	return writeFile(f.in(stateFile), append(content, '\n'))
-}
+func (f *folder) writeState() error { return writeMark(f.path, f.state) }
 
 // in returns a path in the folder.
 func (f *folder) in(elements ...string) string {
@@ -136,16 +123,17 @@ func (f *folder) makeSub(elements ...string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// close gives the folder back, and removes it unless it is kept.
+// close gives the folder back, and removes it unless it is kept. The error is a
+// *LeftError where files that are no cluster's keep it.
 func (f *folder) close(keep bool) error {
 	var removed error
 	if !keep {
 		// With the lock in it, held to the last: nobody finds half a folder.
-		removed = os.RemoveAll(f.path)
+		removed = removeFolder(f.path, f.state.Temporary)
 	}
 	// The lock's file may be gone with the folder; what counts is that it is dropped.
 	_ = f.lock.Unlock()
-	f.temporary.dismiss()
+	f.guard.dismiss()
 	return removed
 }
 

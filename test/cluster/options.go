@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +39,8 @@ type Options struct {
 	// Port of the API server on 127.0.0.1. 0 means the one that Dir's cluster
 	// had before, or else a free one.
 	Port int
-	// KeepData leaves Dir in place at Stop, for a later Start.
+	// KeepData leaves Dir in place at Stop, for a later Start. Without it Stop
+	// removes all that a cluster makes there, and Dir if nothing else is in it.
 	KeepData bool
 	// Progress is told what goes on, line by line; nil for silence. On a
 	// terminal (an *os.File) the first build's time is shown as it passes.
@@ -53,11 +53,12 @@ type Options struct {
 	ReadyTimeout time.Duration
 }
 
-// validated returns the options with defaults and an absolute Dir, or says which
-// field is wrong and what to do.
+// validated returns the options with defaults and Dir as the absolute path of the
+// folder itself, or says which is wrong and what to do. Folder and port are a
+// person's choice, who knows nothing of fields.
 func (o Options) validated() (Options, error) {
 	if o.Port < 0 || o.Port > 65535 {
-		return o, fmt.Errorf("Options.Port %d: must be from 1 to 65535, or 0 for a free one", o.Port)
+		return o, fmt.Errorf("port %d: must be from 1 to 65535, or 0 for a free one", o.Port)
 	}
 	if o.ReadyTimeout < 0 {
 		return o, fmt.Errorf("Options.ReadyTimeout %s: must not be negative", o.ReadyTimeout)
@@ -79,9 +80,9 @@ func (o Options) validated() (Options, error) {
 	if o.Dir == "" {
 		return o, nil
 	}
-	dir, err := filepath.Abs(o.Dir)
+	dir, err := resolved(o.Dir)
 	if err != nil {
-		return o, fmt.Errorf("Options.Dir %s: %w", o.Dir, err)
+		return o, folderError(o.Dir, err)
 	}
 	o.Dir = dir
 	return o, nil
@@ -91,35 +92,34 @@ func (o Options) say(format string, args ...any) {
 	fmt.Fprintf(o.Progress, format+"\n", args...)
 }
 
-// checkDir says why a cluster cannot be in dir. Stop removes dir with all that is
-// in it, so nothing that was there before may be.
+// checkDir says why a cluster cannot be in dir. Stop removes dir, so nothing that
+// was there before may be.
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("Options.Dir %s: %w", dir, err)
+		return folderError(dir, err)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("Options.Dir %s: is a file; name a folder, or remove the file", dir)
+		return folderError(dir, errors.New("is a file; name a folder, or remove the file"))
+	}
+	if _, err := readMark(dir); !errors.Is(err, os.ErrNotExist) {
+		if err != nil {
+			return folderError(dir, err)
+		}
+		return nil
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("Options.Dir %s: %w; name a folder that you may read and write", dir, err)
+		return fmt.Errorf("%w; name a folder that you may read and write", folderError(dir, err))
 	}
-	var foreign string
 	for _, entry := range entries {
-		switch entry.Name() {
-		case stateFile:
-			return nil
-		case lockFile:
-		default:
-			foreign = entry.Name()
+		// A start that was killed early leaves its lock, and half a mark.
+		if name := entry.Name(); name != lockFile && name != stateFile+".new" {
+			return folderError(dir, fmt.Errorf("has files that are no cluster's (%s); name an empty or a new folder", name))
 		}
-	}
-	if foreign != "" {
-		return fmt.Errorf("Options.Dir %s: has files that are no cluster's (%s); name an empty or a new folder", dir, foreign)
 	}
 	return nil
 }

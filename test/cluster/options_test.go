@@ -7,12 +7,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// Each refusal names the field and what to do, and leaves nothing behind.
+// Each refusal names what was asked for and what to do, and leaves nothing behind.
 func TestHostileOptions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -39,14 +40,14 @@ func TestHostileOptions(t *testing.T) {
 		options Options
 		want    []string
 	}{
-		{"port above all", Options{Port: 70000}, []string{"Options.Port 70000", "1 to 65535", "0 for a free one"}},
-		{"negative port", Options{Port: -1}, []string{"Options.Port -1"}},
-		{"port taken", Options{Port: taken}, []string{"Options.Port", "address already in use", "name another, or 0"}},
-		{"dir is a file", Options{Dir: file}, []string{"Options.Dir " + file, "is a file; name a folder"}},
-		{"dir below a file", Options{Dir: filepath.Join(file, "sub")}, []string{"Options.Dir", "not a directory"}},
-		{"dir that cannot be made", Options{Dir: "/proc/sluice"}, []string{"Options.Dir /proc/sluice", "name a folder that you may write"}},
-		{"dir with a person's files", Options{Dir: homely}, []string{"Options.Dir " + homely, "thesis.tex", "empty or a new folder"}},
-		{"dir with a broken state", Options{Dir: broken}, []string{"Options.Dir " + broken, stateFile, "remove the folder"}},
+		{"port above all", Options{Port: 70000}, []string{"port 70000: ", "1 to 65535", "0 for a free one"}},
+		{"negative port", Options{Port: -1}, []string{"port -1: "}},
+		{"port taken", Options{Port: taken}, []string{"port " + strconv.Itoa(taken) + ": ", "address already in use", "name another, or 0"}},
+		{"dir is a file", Options{Dir: file}, []string{"the cluster's folder " + file, "is a file; name a folder"}},
+		{"dir below a file", Options{Dir: filepath.Join(file, "sub")}, []string{"the cluster's folder", "not a directory"}},
+		{"dir that cannot be made", Options{Dir: "/proc/sluice"}, []string{"the cluster's folder /proc/sluice: ", "name a folder that you may write"}},
+		{"dir with a person's files", Options{Dir: homely}, []string{"the cluster's folder " + homely, "thesis.tex", "empty or a new folder"}},
+		{"dir with a broken state", Options{Dir: broken}, []string{"the cluster's folder " + broken, stateFile, "remove this one by hand"}},
 		{"unknown component", Options{ExtraArgs: map[string][]string{"kubelet": nil}}, []string{`Options.ExtraArgs["kubelet"]`, "there are etcd, kube-apiserver"}},
 		{"kept without a name", Options{KeepData: true}, []string{"Options.KeepData", "set Dir"}},
 		{"negative time-out", Options{ReadyTimeout: -time.Second}, []string{"Options.ReadyTimeout -1s"}},
@@ -80,7 +81,10 @@ func TestHostileOptions(t *testing.T) {
 
 func TestCheckDirTakesWhatIsOurs(t *testing.T) {
 	empty, started, killedEarly := t.TempDir(), t.TempDir(), t.TempDir()
-	for _, path := range []string{filepath.Join(started, stateFile), filepath.Join(started, "clock.json"), filepath.Join(killedEarly, lockFile)} {
+	if err := writeMark(started, state{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(started, "clock.json"), filepath.Join(killedEarly, lockFile), filepath.Join(killedEarly, stateFile+".new")} {
 		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -126,7 +126,7 @@ func TestCheckPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
-	if err := checkPort(port); err == nil || !strings.Contains(err.Error(), "Options.Port "+strconv.Itoa(port)) {
+	if err := checkPort(port); err == nil || !strings.Contains(err.Error(), "port "+strconv.Itoa(port)) {
 		t.Errorf("a taken port: %v", err)
 	}
 	listener.Close()

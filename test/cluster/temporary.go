@@ -34,10 +34,11 @@ func temporaryFolder() (*folder, error) {
 	}
 	f, err := lockFolder(dir)
 	if err == nil {
+		f.state.Temporary = true
 		err = f.writeState()
 	}
 	if err == nil {
-		f.temporary, err = watchOver(dir)
+		f.guard, err = watchOver(dir)
 	}
 	if err != nil {
 		os.RemoveAll(dir)
@@ -65,9 +66,13 @@ func sweep(base string) {
 		if err != nil || time.Since(info.ModTime()) < settled {
 			continue
 		}
+		// A folder that a person has named is theirs, whatever its name.
+		if s, err := readMark(dir); err != nil || !s.Temporary {
+			continue
+		}
 		if f, err := lockFolder(dir); err == nil {
 			if _, err := process.ReapLeftovers(dir); err == nil {
-				_ = os.RemoveAll(dir)
+				_ = removeFolder(dir, true)
 			}
 			_ = f.lock.Unlock()
 		}

@@ -40,7 +40,11 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, mark)
-		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+		err := os.WriteFile(path, []byte(`{"mine":"precious"}`), 0o600)
+		if mark == stateFile && name != "sluice-foreign" {
+			err = writeMark(dir, state{Temporary: name != "sluice-named"})
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chtimes(path, age, age); err != nil {
@@ -53,6 +57,8 @@ func TestSweep(t *testing.T) {
 		"in use":         folder("sluice-inuse", stateFile, old),
 		"just made":      folder("sluice-new", stateFile, time.Now()),
 		"somebody's":     folder("sluice-notes", "notes.txt", old),
+		"another's mark": folder("sluice-foreign", stateFile, old),
+		"a person's":     folder("sluice-named", stateFile, old),
 		"another name's": folder("other", stateFile, old),
 	}
 	inUse, err := lockFolder(kept["in use"])

@@ -131,7 +131,9 @@ func holder(path string) int {
 		return 0
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
-	if err != nil {
+	// Who is told a holder may send it a signal, and 1, 0 and less than 0 are the
+	// system's first process, the caller's group and other groups.
+	if err != nil || pid <= 1 {
 		return 0
 	}
 	return pid

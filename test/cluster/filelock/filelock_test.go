@@ -95,6 +95,22 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// Whoever is named as holder may be sent a signal.
+func TestHolderIsAProcessThatCanBeMeant(t *testing.T) {
+	for content, want := range map[string]int{
+		"4711\n": 4711, "2": 2, " 17 \n": 17,
+		"1\n": 0, "0": 0, "-1": 0, "-4711\n": 0, "": 0, "a": 0, "17 18": 0, "99999999999999999999": 0,
+	} {
+		path := filepath.Join(t.TempDir(), "lock")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := holder(path); got != want {
+			t.Errorf("%q: %d, want %d", content, got, want)
+		}
+	}
+}
+
 // holderVariable makes the test binary take the lock that it names, say so, and
 // wait for its end.
 const holderVariable = "SLUICE_TEST_HOLD"

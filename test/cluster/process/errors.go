@@ -14,15 +14,22 @@ type StartError struct {
 	Name string
 	// Err is the reason.
 	Err error
+	// Reason is the line of this start's log that looks like the program's own
+	// reason to give up; empty where none does.
+	Reason string
 	// LogPath and Tail are the component's log file and its last lines.
 	LogPath, Tail string
 }
 
-// Error shows the reason, where the log lies, and its last lines.
+// Error shows the reason, ours and the program's, where the log lies, and its last
+// lines.
 func (e *StartError) Error() string {
 	text := fmt.Sprintf("start %s: %v", e.Name, e.Err)
 	if e.Tail == "" {
 		return text + " (its log " + e.LogPath + " is empty)"
+	}
+	if e.Reason != "" && !strings.HasSuffix(e.Tail, e.Reason) {
+		text += "\nit says: " + e.Reason
 	}
 	return text + "\nthe end of " + e.LogPath + ":\n    " + strings.ReplaceAll(e.Tail, "\n", "\n    ")
 }
@@ -30,9 +37,10 @@ func (e *StartError) Error() string {
 // Unwrap returns the reason.
 func (e *StartError) Unwrap() error { return e.Err }
 
-func (c *component) startError(err error) *StartError {
+// startError is of a start whose log begins at the offset from.
+func (c *component) startError(err error, from int64) *StartError {
 	tail, _ := Tail(c.logPath, 20) // a log that cannot be read must not hide the reason
-	return &StartError{Name: c.spec.Name, Err: err, LogPath: c.logPath, Tail: tail}
+	return &StartError{Name: c.spec.Name, Err: err, Reason: reason(c.logPath, from), LogPath: c.logPath, Tail: tail}
 }
 
 // asError keeps a nil *StartError from becoming an error that is not nil.

@@ -58,9 +58,10 @@ func (c *component) end(ctx context.Context) error {
 // bringUp launches the component once and waits until it is ready. On an error
 // nothing of it runs any more.
 func (g *Group) bringUp(ctx context.Context, c *component) (instance, *StartError) {
+	logFrom := logSize(c.logPath)
 	in, err := g.launch(c.spec, c.logPath)
 	if err != nil {
-		return nil, c.startError(err)
+		return nil, c.startError(err, logFrom)
 	}
 	g.change(c, func(s *Status) {
 		if !s.StartedAt.IsZero() {
@@ -73,7 +74,7 @@ func (g *Group) bringUp(ctx context.Context, c *component) (instance, *StartErro
 			c.kill(in)
 		}
 		g.change(c, func(s *Status) { s.PID = 0 })
-		return nil, c.startError(err)
+		return nil, c.startError(err, logFrom)
 	}
 	g.change(c, func(s *Status) { s.State = Running })
 	return in, nil

@@ -1,0 +1,206 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fakeCluster makes a folder as a cluster leaves it, with further files in it.
+func fakeCluster(t *testing.T, further ...string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "cluster")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeMark(dir, state{Ports: ports{APIServer: 23456}}); err != nil {
+		t.Fatal(err)
+	}
+	own := []string{
+		"lock", "kubeconfig", "kube-scheduler.yaml", "report.json", "report.json.new", "clock.json", "clock.json.lock", "clock.json.12345",
+		"etcd/member/snap/db", "pki/ca.key", "logs/etcd.log", "run/etcd.json.new", "nodes/dgx-1/checkpoint", "components/kwok/config.yaml",
+		"kubeconfigs/anna.token", "flexvolumes/x",
+	}
+	put(t, dir, append(own, further...)...)
+	return dir
+}
+
+func put(t *testing.T, dir string, files ...string) {
+	t.Helper()
+	for _, file := range files {
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// names returns what lies in dir; nil where dir is gone.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+func TestRemoveTakesTheClusterAlone(t *testing.T) {
+	tests := []struct {
+		name    string
+		further []string
+		left    []string
+	}{
+		{"nothing else there", nil, nil},
+		{
+			"a person's files",
+			[]string{"thesis.tex", "data/run-1.csv", "kubeconfig.bak", "clock.json.bak", "my-etcd/x"},
+			[]string{"clock.json.bak", "data", "kubeconfig.bak", "my-etcd", "thesis.tex"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := fakeCluster(t, tt.further...)
+			err := Remove(dir)
+			var left *LeftError
+			if errors.As(err, &left) {
+				if diff := cmp.Diff(tt.left, left.Names); diff != "" {
+					t.Errorf("the error's names (-want +got):\n%s", diff)
+				}
+				if !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "data") {
+					t.Errorf("the error does not name them: %v", err)
+				}
+			} else if err != nil || tt.left != nil {
+				t.Errorf("got %v", err)
+			}
+			if diff := cmp.Diff(tt.left, names(t, dir)); diff != "" {
+				t.Errorf("what is left (-want +got):\n%s", diff)
+			}
+			if Exists(dir) {
+				t.Error("the rest still counts as a cluster's")
+			}
+		})
+	}
+}
+
+func TestLeftErrorNamesTheFirst(t *testing.T) {
+	err := &LeftError{Dir: "/x", Names: []string{"a", "b", "c", "d", "e", "f", "g"}}
+	if want := "(a, b, c, d, e and 2 more)"; !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
+	}
+}
+
+// A folder with somebody else's cluster.json is theirs, whatever is done.
+func TestAnothersFolderIsLeftAlone(t *testing.T) {
+	ours := `"apiVersion": "sim.sluice.dev/v1alpha1", "kind": "EmbeddedCluster"`
+	for name, mark := range map[string]string{
+		"another program's":    `{"mine":"precious"}`,
+		"an empty object":      `{}`,
+		"an earlier format":    `{"ports":{"apiServer":23456,"etcd":1,"etcdPeer":2,"controllerManager":3,"scheduler":4}}`,
+		"a later version":      `{"apiVersion":"sim.sluice.dev/v1","kind":"EmbeddedCluster"}`,
+		"another kind":         `{"apiVersion":"sim.sluice.dev/v1alpha1","kind":"Cluster"}`,
+		"a field we know not":  `{` + ours + `, "mine": "precious"}`,
+		"something behind":     `{` + ours + `} {}`,
+		"no JSON":              `mine = precious`,
+		"empty":                ``,
+		"far too long a file":  `{` + ours + `}` + strings.Repeat(" ", longestMark),
+		"a list and no object": `[{` + ours + `}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			put(t, dir, "etcd/member", "logs/a", "thesis.tex", stateFile)
+			if err := os.WriteFile(filepath.Join(dir, stateFile), []byte(mark), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if Exists(dir) {
+				t.Error("it counts as a cluster's")
+			}
+			_, holder := Holder(dir)
+			_, start := Start(t.Context(), Options{Dir: dir})
+			for what, err := range map[string]error{"Holder": holder, "Start": start, "Reap": Reap(dir), "Remove": Remove(dir)} {
+				if err == nil || !strings.Contains(err.Error(), stateFile+" is no cluster's, or one's of another version") || !strings.Contains(err.Error(), dir) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if diff := cmp.Diff([]string{stateFile, "etcd", "logs", "thesis.tex"}, names(t, dir)); diff != "" {
+				t.Errorf("what is left (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("a folder of the mark's name", func(t *testing.T) {
+		dir := t.TempDir()
+		put(t, dir, filepath.Join(stateFile, "x"))
+		if err := Remove(dir); err == nil || Exists(dir) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestMarkAndLockAreRemovedLast(t *testing.T) {
+	dir := fakeCluster(t, "a-first", "z-last")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, whole := range []bool{false, true} {
+		order := removalOrder(entries, whole)
+		if diff := cmp.Diff([]string{stateFile, lockFile}, order[len(order)-2:]); diff != "" {
+			t.Errorf("whole %v (-want +got):\n%s", whole, diff)
+		}
+		if got := slices.Contains(order, "a-first") && slices.Contains(order, "z-last"); got != whole {
+			t.Errorf("whole %v: removes %v", whole, order)
+		}
+	}
+}
+
+// A removal that is killed has removed the first of the entries; it can be done
+// again from wherever it came to.
+func TestRemoveCanBeRepeated(t *testing.T) {
+	entries, err := os.ReadDir(fakeCluster(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := removalOrder(entries, false)
+	for n := range order {
+		dir := fakeCluster(t)
+		for _, name := range order[:n] {
+			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Remove(dir); err != nil {
+			t.Errorf("with %v gone: %v", order[:n], err)
+		}
+		if left := names(t, dir); left != nil {
+			t.Errorf("with %v gone: %v left", order[:n], left)
+		}
+	}
+}
+
+func TestALoneLockThatIsNotOursStays(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, lockFile), []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(dir); err == nil || !strings.Contains(err.Error(), "is no cluster's") {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff([]string{lockFile}, names(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -24,23 +24,23 @@ after that it starts within seconds. It stays in the foreground until it is
 interrupted, and then keeps its data for the next time; with --detach it goes on
 in the background until ` + "`sluice down`" + `.`,
 		Example: `  sluice up --detach
-  export KUBECONFIG=.sluice/admin.kubeconfig
-  kubectl get slproj`,
+  export KUBECONFIG=.sluice/kubeconfig
+  kubectl get slpool,sldept,slproj`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Output = cmd.OutOrStdout()
-			switch {
-			case buildOnly:
+			if buildOnly {
 				_, err := up.Prepare(cmd.Context(), options.Output)
 				return err
-			case options.Detach:
-				if report, err := up.Status(options.Dir); err == nil {
-					return up.Show(options.Output, report) // it runs already
-				}
-				return up.Detach(cmd.Context(), options)
-			default:
-				return up.Run(cmd.Context(), options, up.Ready(options.Dir))
 			}
+			options.AnyNodes = !cmd.Flags().Changed("nodes")
+			if runs, err := up.Already(options); runs || err != nil {
+				return err
+			}
+			if options.Detach {
+				return up.Detach(cmd.Context(), options)
+			}
+			return up.Run(cmd.Context(), options, up.Ready(options.Dir))
 		},
 	}
 	dirFlag(cmd, &options.Dir)

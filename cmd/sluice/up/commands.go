@@ -33,15 +33,22 @@ func fakekubeletCommand(s setting) (process.Spec, error) {
 	err = fakekubelet.WriteConfig(path, fakekubelet.Config{
 		Kubeconfig: s.kubeconfig,
 		Dir:        s.cluster.Dir(),
-		Nodes:      nodes(s.nodes),
+		Nodes:      s.nodes,
 	})
-	return process.Spec{Path: self, Args: []string{"simulate", "kubelet", "--config", path}}, err
+	return process.Spec{
+		Path:  self,
+		Args:  []string{"simulate", "kubelet", "--config", path},
+		Ready: kubeletsServe(s.cluster.Dir(), s.nodes),
+	}, err
 }
 
 func lifecycleCommand(s setting) (process.Spec, error) {
 	return product(s, "lifecycle", lifecycleconfig.Config{
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: lifecycleconfig.Kind},
 		Common:   s.common(),
+		// The folder's lock leaves room for one, and a killed predecessor's Lease
+		// would only make it wait.
+		LeaderElection: lifecycleconfig.LeaderElection{Disabled: true},
 		// Here nobody depends on GPU pods outside of projects.
 		GPUPodsOutside: lifecycleconfig.Deny,
 	})

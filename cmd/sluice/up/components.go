@@ -15,6 +15,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/test/cluster"
+	"sluice.dev/test/cluster/fakekubelet"
 	"sluice.dev/test/cluster/process"
 )
 
@@ -51,7 +52,7 @@ type setting struct {
 	clockFile string
 	// ports are the component's own; their meaning is its command's.
 	ports []int
-	nodes int
+	nodes []fakekubelet.Node
 }
 
 func (s setting) address(i int) string { return "127.0.0.1:" + strconv.Itoa(s.ports[i]) }
@@ -99,6 +100,19 @@ func choosePorts() (map[string][]int, error) {
 	return ports, nil
 }
 
+// complete tells whether Sluice's own programs are there: better now than when
+// Kubernetes runs already.
+func complete() error {
+	for _, c := range components {
+		if c.namespace == v1alpha1.SystemNamespace {
+			if _, err := beside(c.name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // beside is the path of another of Sluice's programs, which lies beside this one.
 func beside(name string) (string, error) {
 	self, err := os.Executable()
@@ -107,7 +121,7 @@ func beside(name string) (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(self), name)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w: build it with `make build`", err)
+		return "", fmt.Errorf("the program %s has to lie beside this one: %w; `make build` puts them into one folder", name, err)
 	}
 	return path, nil
 }

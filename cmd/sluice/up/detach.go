@@ -28,10 +28,14 @@ func inBackground() bool { return os.Getenv(backgroundVariable) != "" }
 
 // Detach runs [Run] in a process of its own, in a session of its own so that it
 // outlives the terminal, and returns when everything is ready there. Until then
-// that process's output is this one's. When ctx ends first, it is stopped.
+// that process's output is this one's. When ctx ends first, it is stopped; that
+// is an error, for whoever waits for a cluster has none.
 func Detach(ctx context.Context, options Options) error {
 	options, err := options.validated()
 	if err != nil {
+		return err
+	}
+	if err := complete(); err != nil {
 		return err
 	}
 	// Built here, where there may be a terminal to show the progress on.
@@ -50,6 +54,7 @@ func Detach(ctx context.Context, options Options) error {
 	// Not CommandContext: the background process outlives ctx once it is ready.
 	child := exec.Command(self, "up", "--dir", options.Dir, //nolint:noctx // it outlives the context
 		"--nodes", strconv.Itoa(options.Nodes), "--port", strconv.Itoa(options.Port))
+	child.Args[0] = os.Args[0] // the screen says what to type
 	child.Env = append(os.Environ(), backgroundVariable+"=1")
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	child.ExtraFiles = []*os.File{writer}
@@ -62,17 +67,24 @@ func Detach(ctx context.Context, options Options) error {
 	stop := context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 	// A word says that all is ready; an end without one that the process has ended.
-	if n, _ := reader.Read(make([]byte, 1)); n > 0 {
+	if n, _ := reader.Read(make([]byte, 1)); n > 0 && stop() {
 		return child.Process.Release()
 	}
-	err = child.Wait()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return fmt.Errorf("the cluster did not come up: %w", errors.Join(err, errAbove))
+	return outcome(ctx, child.Wait())
 }
 
-var errAbove = errors.New("the reason is above")
+// outcome says why there is no cluster, from how the background process ended.
+func outcome(ctx context.Context, err error) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return errStopped
+	case errors.As(err, &exit) && exit.Exited():
+		return errors.New("the cluster did not come up; the reason is above")
+	default:
+		return fmt.Errorf("the cluster did not come up: %w", err)
+	}
+}
 
 // announce tells the process that detached this one that all is ready, and
 // turns this one's output to a log file: the terminal is somebody else's now.

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 
 	"sluice.dev/test/cluster"
+	"sluice.dev/test/cluster/filelock"
 )
 
 // Down stops what runs in dir and, unless keep, removes the folder. Where the
@@ -28,17 +30,37 @@ func Down(ctx context.Context, dir string, keep bool, output io.Writer) error {
 		return err
 	}
 	if pid != 0 {
-		fmt.Fprintf(output, "stopping the cluster in %s\n", relative(dir))
+		fmt.Fprintf(output, "stopping the cluster in %s\n", theCaller().path(dir))
 		if err := stop(ctx, dir, pid); err != nil {
 			return err
 		}
-	} else if !cluster.Exists(dir) {
-		fmt.Fprintf(output, "nothing runs in %s\n", relative(dir))
 	}
+	nothing := pid == 0 && !cluster.Exists(dir)
+	if err := release(dir, keep); err != nil {
+		return err
+	}
+	if nothing {
+		fmt.Fprintf(output, "nothing runs in %s\n", theCaller().path(dir))
+	}
+	return nil
+}
+
+// release ends what is left of a cluster that nobody runs any more.
+func release(dir string, keep bool) error {
+	end := cluster.Remove
 	if keep {
-		return cluster.Reap(dir)
+		end = cluster.Reap
 	}
-	return cluster.Remove(dir)
+	err := end(dir)
+	var held *filelock.HeldError
+	switch {
+	case errors.As(err, &held):
+		return fmt.Errorf("process %d has the cluster in %s by now: another up or down; ask again in a moment", held.PID, theCaller().path(dir))
+	case errors.Is(err, fs.ErrNotExist): // another down was quicker
+		return nil
+	default:
+		return err
+	}
 }
 
 // stop asks the process that holds dir to end, and waits until it has let go. It

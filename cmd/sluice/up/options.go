@@ -19,13 +19,17 @@ const (
 // Options of a run.
 type Options struct {
 	// Dir is the cluster's folder. It must not exist, be empty, or be an earlier
-	// cluster's, which is then taken up again.
+	// cluster's, which is then taken up again. Its absolute path may have about 68
+	// bytes: sockets lie below it.
 	Dir string
 	// Port of the API server on 127.0.0.1; 0 for the one it had before, or a free one.
 	Port int
 	// Nodes is how many simulated DGX nodes there are, 1 to MaxNodes. Odd ones
 	// have whole GPUs, even ones are cut by MIG.
 	Nodes int
+	// AnyNodes is content with a cluster that runs already with another number of
+	// nodes: nobody has asked for Nodes.
+	AnyNodes bool
 	// Detach returns once all is ready, and leaves it running.
 	Detach bool
 	// Output is where progress and the screen go.
@@ -46,6 +50,23 @@ func (o Options) validated() (Options, error) {
 	if err != nil {
 		return o, fmt.Errorf("--dir %s: %w", o.Dir, err)
 	}
+	if real, most := followed(dir), maxDir(nodes(o.Nodes)); len(real) > most {
+		return o, fmt.Errorf("--dir %s: its absolute path has %d bytes; want at most %d with %d nodes, as a socket of each node lies below it: name a shorter one",
+			real, len(real), most, o.Nodes)
+	}
 	o.Dir = dir
 	return o, nil
+}
+
+// followed is a path without symbolic links, also where its end is not there yet.
+func followed(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return real
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(followed(parent), filepath.Base(path))
 }

@@ -4,11 +4,9 @@
 package up
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -118,7 +116,8 @@ func Status(dir string) (Report, error) {
 		return report, err
 	}
 	if pid == 0 {
-		return report, fmt.Errorf("%w: no cluster in %s; start one with `sluice up --dir %s`", ErrNotRunning, dir, dir)
+		who := theCaller()
+		return report, fmt.Errorf("%w: no cluster in %s; start one with `%s up --dir %s`", ErrNotRunning, who.path(dir), who.program, who.path(dir))
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, reportFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -130,36 +129,7 @@ func Status(dir string) (Report, error) {
 		}
 	}
 	if report.PID != pid { // none yet, or an earlier run's
-		return report, fmt.Errorf("process %d is bringing the cluster in %s up, or down; ask again in a moment", pid, dir)
+		return report, fmt.Errorf("process %d is bringing the cluster in %s up, or down; ask again in a moment", pid, theCaller().path(dir))
 	}
 	return report, nil
-}
-
-// watch keeps the report right and says what crashes and comes back, until ctx
-// ends.
-func watch(ctx context.Context, c *cluster.Cluster, report Report, output io.Writer) {
-	before := map[string]process.Status{}
-	for list := range c.Processes().Watch(ctx) {
-		for _, now := range list {
-			if text := change(before[now.Name], now); text != "" {
-				fmt.Fprintf(output, "%s %s\n", time.Now().Format(time.TimeOnly), text)
-			}
-			before[now.Name] = now
-		}
-		if err := report.write(list); err != nil {
-			fmt.Fprintln(output, err)
-		}
-	}
-}
-
-// change is what to say of a component that was and now is; empty for nothing.
-func change(was, now process.Status) string {
-	switch {
-	case now.State == process.BackOff && was.State != process.BackOff:
-		return fmt.Sprintf("%s ended (%s); it is started again; its log: %s", now.Name, now.LastExit, now.LogPath)
-	case now.State == process.Running && was.Restarts < now.Restarts && was.Name != "":
-		return fmt.Sprintf("%s runs again, process %d, restart %d", now.Name, now.PID, now.Restarts)
-	default:
-		return ""
-	}
 }

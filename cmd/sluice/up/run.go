@@ -21,35 +21,48 @@ import (
 	"sluice.dev/test/cluster/build"
 )
 
+// errStopped is the outcome of what was cut short by the end of its context.
+var errStopped = errors.New("stopped on the way up, as was asked")
+
 // Prepare builds the programs of the cluster where that was not done before, and
 // starts nothing. The first time takes minutes; progress is shown on output.
 func Prepare(ctx context.Context, output io.Writer) (map[string]string, error) {
-	return build.Programs(ctx, output, build.Names()...)
+	programs, err := build.Programs(ctx, output, build.Names()...)
+	if err != nil && ctx.Err() != nil {
+		return nil, errStopped
+	}
+	return programs, err
 }
 
 // Run brings everything up, shows the screen, calls ready, and stays until ctx
-// ends; then it stops everything and leaves the folder for a later run.
+// ends; then it stops everything and leaves the folder for a later run. It is no
+// error if ctx ends on the way up; it is one if somebody removes the folder.
 func Run(ctx context.Context, options Options, ready func() error) (err error) {
 	options, err = options.validated()
 	if err != nil {
 		return err
 	}
+	if err := complete(); err != nil {
+		return err
+	}
 	begin := time.Now()
 	programs, err := Prepare(ctx, options.Output)
 	if err != nil {
-		return err
+		return onTheWayUp(ctx, options.Output, err)
 	}
 	c, err := cluster.Start(ctx, cluster.Options{Dir: options.Dir, Port: options.Port, KeepData: true, Progress: options.Output})
 	if err != nil {
-		return err
+		return onTheWayUp(ctx, options.Output, err)
 	}
-	defer func() { err = errors.Join(err, c.Stop()) }()
+	defer func() {
+		err = errors.Join(err, c.Stop())
+		if !cluster.Exists(options.Dir) {
+			prune(options.Dir)
+		}
+	}()
 
 	if err := bringUp(ctx, c, options, programs); err != nil {
-		if ctx.Err() != nil {
-			return nil // stopped on the way up, as was asked
-		}
-		return err
+		return onTheWayUp(ctx, options.Output, err)
 	}
 	report := newReport(c, options.Nodes)
 	if err := report.write(c.Processes().List()); err != nil {
@@ -62,8 +75,20 @@ func Run(ctx context.Context, options Options, ready func() error) (err error) {
 	if err := ready(); err != nil {
 		return err
 	}
-	watch(ctx, c, report, options.Output)
+	err = watch(ctx, c, report, options.Output)
 	fmt.Fprintln(options.Output, "stopping")
+	return err
+}
+
+// onTheWayUp is the outcome of a start that failed with err. Where ctx has ended
+// there are as many reasons as components, and none that matters.
+func onTheWayUp(ctx context.Context, output io.Writer, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	if !inBackground() { // else Detach says it
+		fmt.Fprintln(output, errStopped)
+	}
 	return nil
 }
 
@@ -87,12 +112,16 @@ func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs 
 	if err := installBase(ctx, admin, "https://127.0.0.1:"+strconv.Itoa(ports["webhook"][webhookPort])); err != nil {
 		return err
 	}
+	list := nodes(options.Nodes)
+	if err := retireNodes(ctx, admin, list); err != nil {
+		return err
+	}
 	fmt.Fprintln(options.Output, "starting Sluice's components and the simulated nodes")
 	err = startComponents(ctx, setting{
 		cluster:   c,
 		programs:  programs,
 		clockFile: filepath.Join(c.Dir(), clock.FileName),
-		nodes:     options.Nodes,
+		nodes:     list,
 	}, ports)
 	if err != nil {
 		return err
@@ -101,5 +130,8 @@ func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs 
 	if err := installUniversity(ctx, admin); err != nil {
 		return err
 	}
-	return awaitDoors(ctx, admin)
+	if err := awaitDoors(ctx, admin); err != nil {
+		return err
+	}
+	return awaitAll(ctx, admin, list, c.Processes().List)
 }

@@ -6,8 +6,6 @@ package up
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,28 +26,31 @@ var (
 // Show prints the one screen that says what runs and how to use it. Colours are
 // left out where output is no terminal.
 func Show(output io.Writer, report Report) error {
-	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s\n\n", strong.Render("Sluice runs on Kubernetes at"), report.Server)
-	fmt.Fprintln(&text, componentTable(report.Components))
-	fmt.Fprintln(&text)
-	fmt.Fprintln(&text, nodeTable(report.Nodes))
-	fmt.Fprintf(&text, "\n%s\n  export KUBECONFIG=%s\n", strong.Render("To use it:"), relative(report.Kubeconfig))
-	fmt.Fprintf(&text, "\n%s\n", strong.Render("To try:"))
-	for _, try := range tries {
-		fmt.Fprintf(&text, "  %-62s %s\n", try.command, faint.Render("# "+try.what))
-	}
-	fmt.Fprintf(&text, "\n%s\n  sluice down --dir %s\n", strong.Render("To stop and remove it:"), relative(report.Dir))
-	_, err := lipgloss.Fprint(output, text.String())
+	_, err := lipgloss.Fprint(output, screen(report, theCaller()))
 	return err
 }
 
-var tries = []struct{ command, what string }{
-	{"kubectl get slpool,sldept,slproj", "pools, departments and projects"},
-	{"kubectl get nodes -L sluice.dev/node-pool", "two simulated DGX A100"},
-	{"kubectl apply -f manifests/samples/pods/notebook.yaml", "a pod with a slice of a GPU"},
+func screen(report Report, who caller) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s\n\n", strong.Render("Sluice runs on Kubernetes at"), report.Server)
+	fmt.Fprintln(&text, componentTable(report.Components, who))
+	fmt.Fprintln(&text)
+	fmt.Fprintln(&text, nodeTable(report.Nodes))
+	fmt.Fprintf(&text, "\n%s\n  export KUBECONFIG=%s\n", strong.Render("To use it:"), who.lasting(report.Kubeconfig))
+	fmt.Fprintf(&text, "\n%s\n", strong.Render("To try:"))
+	// They work from any folder.
+	for _, try := range []struct{ command, what string }{
+		{"kubectl get slpool,sldept,slproj", "pools, departments and projects"},
+		{"kubectl get nodes -L sluice.dev/node-pool", fmt.Sprintf("%d simulated DGX A100", len(report.Nodes))},
+		{"kubectl describe slpool dgx", "a pool, its nodes and its GPUs"},
+	} {
+		fmt.Fprintf(&text, "  %-44s %s\n", try.command, faint.Render("# "+try.what))
+	}
+	fmt.Fprintf(&text, "\n%s\n  %s down --dir %s\n", strong.Render("To stop and remove it:"), who.program, who.path(report.Dir))
+	return text.String()
 }
 
-func componentTable(components []Component) string {
+func componentTable(components []Component, who caller) string {
 	rows := newTable("COMPONENT", "STATE", "PID", "RESTARTS", "LOG")
 	for _, c := range components {
 		state := good.Render(c.State)
@@ -60,7 +61,7 @@ func componentTable(components []Component) string {
 		if c.PID == 0 {
 			pid = "-"
 		}
-		rows.Row(c.Name, state, pid, strconv.Itoa(c.Restarts), relative(c.Log))
+		rows.Row(c.Name, state, pid, strconv.Itoa(c.Restarts), who.path(c.Log))
 	}
 	return rows.Render()
 }
@@ -113,17 +114,4 @@ func gpus(m machine.Machine) string {
 	}
 	slices.Sort(parts)
 	return text + ", cut into " + strings.Join(parts, ", ")
-}
-
-// relative shortens a path for a person who stands in its neighbourhood.
-func relative(path string) string {
-	here, err := os.Getwd()
-	if err != nil {
-		return path
-	}
-	short, err := filepath.Rel(here, path)
-	if err != nil || strings.HasPrefix(short, "..") {
-		return path
-	}
-	return short
 }

@@ -3,7 +3,10 @@
 
 package badinput
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 func contact(fields string) string { return `{spec: {contacts: [{` + fields + `}]}}` }
 
@@ -44,6 +47,7 @@ func departments() table {
 			{"no spec", `{spec: null}`, "spec", "Required value"},
 			{"an unknown field", `{spec: {quota: 1}}`, "spec.quota", "unknown field"},
 			{"a display name with a line break", `{spec: {displayName: "a\r\nBcc: b@c"}}`, "spec.displayName", "should match"},
+			{"an empty display name", `{spec: {displayName: ""}}`, "spec.displayName", "at least 1 chars"},
 			{"a display name that is too long", `{spec: {displayName: ` + long(201) + `}}`, "spec.displayName", "may not be more than 200"},
 
 			{"contacts that are no list", `{spec: {contacts: a@b.c}}`, "spec.contacts", "must be of type array"},
@@ -53,6 +57,7 @@ func departments() table {
 			{"a contact with an empty name", contact(`name: "", email: a@b.c`), "spec.contacts[0].name", "at least 1 chars"},
 			{"a contact with a line break in the name", contact(`name: "a\nb", email: a@b.c`), "spec.contacts[0].name", "should match"},
 			{"a contact with a line separator in the name", contact(`name: "a\u2028b", email: a@b.c`), "spec.contacts[0].name", "should match"},
+			{"a contact with a name that is too long", contact(`name: ` + long(201) + `, email: a@b.c`), "spec.contacts[0].name", "may not be more than 200"},
 			{"a contact without an address", contact(`name: a`), "spec.contacts[0].email", "Required value"},
 			{"an address with a header in it", contact(`name: a, email: "a@b.c\r\nBcc: d@e.f"`), "spec.contacts[0].email", address},
 			{"an address with a line break at its end", contact(`name: a, email: "a@b.c\n"`), "spec.contacts[0].email", address},
@@ -65,6 +70,7 @@ func departments() table {
 			{"an address with an umlaut", contact(`name: a, email: "jörg@b.c"`), "spec.contacts[0].email", address},
 			{"an address with two dots", contact(`name: a, email: a..b@c.d`), "spec.contacts[0].email", address},
 			{"an address that ends in a hyphen", contact(`name: a, email: a@b-`), "spec.contacts[0].email", address},
+			{"an address that is too short", contact(`name: a, email: a@`), "spec.contacts[0].email", "at least 3 chars"},
 			{"an address that is too long", contact(`name: a, email: ` + long(250) + `@b.cd`), "spec.contacts[0].email", "may not be more than 254"},
 
 			{"terms that are no object", `{spec: {projects: P6M}}`, "spec.projects", "must be of type object"},
@@ -89,6 +95,7 @@ func departments() table {
 			{"an extension by nothing", `{spec: {extensions: {each: 0h}}}`, "spec.extensions.each", "longer than zero"},
 			{"an unknown unit of the window", `{spec: {extensions: {window: 1 month}}}`, "spec.extensions.window", duration},
 			{"no approvers", `{spec: {extensions: {approvers: []}}}`, "spec.extensions.approvers", "at least 1 items"},
+			{"an approver twice", `{spec: {extensions: {approvers: [editor, editor]}}}`, "spec.extensions.approvers[1]", "Duplicate value"},
 			{"an unknown approver", `{spec: {extensions: {approvers: [viewer]}}}`, "spec.extensions.approvers[0]", `"system-administrator", "department-administrator", "editor", "research-manager"`},
 
 			{"holidays that are no list", `{spec: {holidays: 2026-12-24}}`, "spec.holidays", "must be of type array"},
@@ -110,16 +117,19 @@ func departments() table {
 			{"a lead of a project twice", told(`projectExpiry: [7d, 7d]`), "spec.notices.projectExpiry[1]", "Duplicate value"},
 			{"a lead of nothing", told(`projectExpiry: [0d]`), "spec.notices.projectExpiry[0]", "longer than zero"},
 			{"no leads of a workload", told(`workloadEnd: []`), "spec.notices.workloadEnd", "at least 1 items"},
+			{"a lead of a workload twice", told(`workloadEnd: [4h, 30m, 4h]`), "spec.notices.workloadEnd[2]", "Duplicate value"},
 			{"a lead of a workload in an unknown unit", told(`workloadEnd: [24h, 1w]`), "spec.notices.workloadEnd[1]", duration},
 			{"a lead below 0", told(`workloadEnd: [-24h]`), "spec.notices.workloadEnd[0]", duration},
 			{"a digest of four fields", told(`digest: "0 8 * *"`), "spec.notices.digest", cron},
 			{"a digest of six", told(`digest: "0 0 8 * * *"`), "spec.notices.digest", cron},
+			{"a digest that is too long", told(`digest: "0 8 * * 1` + strings.Repeat(",1", 50) + `"`), "spec.notices.digest", "may not be more than 100"},
 			{"a digest in words", told(`digest: "@daily"`), "spec.notices.digest", cron},
 			{"a digest with a zone", told(`digest: "CRON_TZ=UTC 0 8 * *"`), "spec.notices.digest", cron},
 			{"a digest with a line break", told(`digest: "0 8 * *\n*"`), "spec.notices.digest", cron},
 			{"a zone with a path out", told(`timeZone: ../../etc/passwd`), "spec.notices.timeZone", zone},
 			{"a zone with spaces", told(`timeZone: "Europe / Berlin"`), "spec.notices.timeZone", zone},
 			{"the zone of whatever machine", told(`timeZone: Local`), "spec.notices.timeZone", zone},
+			{"a zone that is too long", told(`timeZone: ` + long(65)), "spec.notices.timeZone", "may not be more than 64"},
 			{"an empty zone", told(`timeZone: ""`), "spec.notices.timeZone", zone},
 		}),
 		status: []edit{

@@ -72,6 +72,10 @@ func nodePools() table {
 			{"a board twice", layout(`{deviceFilter: ["0x233010DE", "0x233010DE"], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].deviceFilter[1]", "Duplicate value"},
 			{"a GPU's number below 0", layout(`{devices: [-1], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].devices[0]", "greater than or equal to 0"},
 			{"a GPU's number beyond a node's", layout(`{devices: [16], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].devices[0]", "less than or equal to 15"},
+			{"too many GPUs", layout(`{devices: [` + list(17, "%d") + `], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].devices", "at most 16 items"},
+			{"too many boards", layout(`{deviceFilter: [` + list(17, `"0x23%02d10DE"`) + `], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].deviceFilter", "at most 16 items"},
+			{"too many profiles", layout(`{migDevices: {` + list(9, `1g.%dgb: 1`) + `}}`), "spec.mig.layout[0].migDevices", "at most 8"},
+			{"too many layouts", layout(list(33, `{devices: [%d], migDevices: {1g.10gb: 1}}`)), "spec.mig.layout", "at most 32 items"},
 			{"a GPU twice", layout(`{devices: [1, 1], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].devices[1]", "Duplicate value"},
 		},
 		thawed: []edit{

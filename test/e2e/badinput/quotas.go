@@ -35,6 +35,7 @@ var refusedQuotas = []edit{
 	{"a pool without a name", pools(`{gpu: {limit: 1}}`), "spec.nodePools[0].name", "Required value"},
 	{"a pool with a name that is none", pools(`{name: DGX, gpu: {limit: 1}}`), "spec.nodePools[0].name", "should match"},
 	{"a pool with a name that is too long", pools(`{name: ` + long(54) + `, gpu: {limit: 1}}`), "spec.nodePools[0].name", "may not be more than 53"},
+	{"a pool with an empty name", pools(`{name: "", gpu: {limit: 1}}`), "spec.nodePools[0].name", "at least 1 chars"},
 	{"a pool without a quota", pools(`{name: a}`), "spec.nodePools[0].gpu", "Required value"},
 	{"a quota with an unknown field", quota(`limit: 1, max: 2`), "spec.nodePools[0].gpu.max", "unknown field"},
 	{"no limit", quota(`guaranteed: 1`), "spec.nodePools[0].gpu.limit", "Required value"},
@@ -47,6 +48,7 @@ var refusedQuotas = []edit{
 	{"a limit in an unknown unit", quota(`guaranteed: 0, limit: "1x"`), "spec.nodePools[0].gpu.limit", "should match"},
 	{"a limit that is long", quota(`limit: "00000000001"`), "spec.nodePools[0].gpu.limit", "may not be more than 10"},
 	{"a limit that is a bare fraction", quota(`limit: 0.5`), "spec.nodePools[0].gpu.limit", "must be of type integer,string"},
+	{"a guarantee that is long", quota(`guaranteed: "00000000001", limit: 1`), "spec.nodePools[0].gpu.guaranteed", "may not be more than 10"},
 	{"a guarantee below 0", quota(`guaranteed: -1, limit: 1`), "spec.nodePools[0].gpu.guaranteed", gpus},
 	{"a guarantee that is too fine", quota(`guaranteed: "0.0001", limit: 1`), "spec.nodePools[0].gpu.guaranteed", gpus},
 	{"a guarantee over the limit", quota(`guaranteed: 2, limit: 1`), "spec.nodePools[0].gpu.guaranteed", "must not be more than the limit"},
@@ -68,12 +70,14 @@ var refusedMembers = []edit{
 	{"a member without a name", member(`kind: User, role: viewer`), "spec.members[0].name", "Required value"},
 	{"a member with a line break in the name", member(`kind: User, name: "a\nb", role: viewer`), "spec.members[0].name", "should match"},
 	{"a member with a name that is too long", member(`kind: User, name: ` + long(255) + `, role: viewer`), "spec.members[0].name", "may not be more than 254"},
+	{"a member with an empty name", member(`kind: User, name: "", role: viewer`), "spec.members[0].name", "at least 1 chars"},
 	{"a member without a role", member(`kind: User, name: a`), "spec.members[0].role", "Required value"},
 	{"a member with an unknown role", member(`kind: User, name: a, role: admin`), "spec.members[0].role", `"department-administrator", "editor", "research-manager", "l1-researcher", "l2-researcher", "ml-engineer", "viewer", "department-viewer"`},
 	{"a member who would rule the system", member(`kind: User, name: a, role: system-administrator`), "spec.members[0].role", "Unsupported value"},
 	{"a service account without a namespace", member(`kind: ServiceAccount, name: a, role: viewer`), "spec.members[0].namespace", "must name the namespace of a ServiceAccount"},
 	{"a user with a namespace", member(`kind: User, namespace: b, name: a, role: viewer`), "spec.members[0].namespace", "be left out for a User or a Group"},
 	{"a service account of a namespace that is none", member(`kind: ServiceAccount, namespace: "B c", name: a, role: viewer`), "spec.members[0].namespace", "should match"},
+	{"a service account of a namespace that is too long", member(`kind: ServiceAccount, namespace: ` + long(64) + `, name: a, role: viewer`), "spec.members[0].namespace", "may not be more than 63"},
 }
 
 const duration = "such as 30m, 48h, 10d or 1d12h (d = 24 h)"

@@ -53,6 +53,7 @@ func Run(t *testing.T, c client.Client) {
 	for _, table := range tables() {
 		t.Run(table.kind, func(t *testing.T) {
 			t.Run("every field of the spec is made wrong", table.checkComplete)
+			t.Run("Go types", func(t *testing.T) { table.checkGoTypes(t, strict) })
 			t.Run("create", func(t *testing.T) { table.tryCreate(t, strict) })
 			t.Run("update", func(t *testing.T) { table.tryUpdate(t, strict) })
 		})

@@ -1,0 +1,233 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sluice.dev/api/period"
+)
+
+// ClockState says whether a workload's time runs.
+//
+// +kubebuilder:validation:Enum=Waiting;Running;Paused;Stopped
+type ClockState string
+
+// The states of a clock.
+const (
+	// ClockStateWaiting: no GPU pod has run since the time began.
+	ClockStateWaiting ClockState = "Waiting"
+	// ClockStateRunning: at least one GPU pod runs.
+	ClockStateRunning ClockState = "Running"
+	// ClockStatePaused: pods have run, and none does now.
+	ClockStatePaused ClockState = "Paused"
+	// ClockStateStopped: Sluice stopped the workload.
+	ClockStateStopped ClockState = "Stopped"
+)
+
+// EndReason says why a workload ends, or ended.
+//
+// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;OverShare;Preempted
+type EndReason string
+
+// The reasons for an end.
+const (
+	EndMaxRuntime       EndReason = "MaxRuntime"
+	EndIdle             EndReason = "Idle"
+	EndProjectSuspended EndReason = "ProjectSuspended"
+	EndOverShare        EndReason = "OverShare"
+	EndPreempted        EndReason = "Preempted"
+)
+
+// WorkloadClockStatus is how far a workload's time has run. All times in it are
+// policy time.
+type WorkloadClockStatus struct {
+	// RootUID is the workload's identity now.
+	//
+	// +optional
+	RootUID types.UID `json:"rootUID,omitempty"`
+
+	// TemplateHash is the hash of the workload's pod template. A workload with
+	// another name and the same template is taken for the same one while the first
+	// is stopped.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TemplateHash string `json:"templateHash,omitempty"`
+
+	// WorkloadType is the type whose limits hold.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=train;interactive;inference
+	WorkloadType WorkloadType `json:"workloadType,omitempty"`
+
+	// CreatedBy is the name of the user who made the workload.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	CreatedBy string `json:"createdBy,omitempty"`
+
+	// State says whether the time runs.
+	//
+	// +optional
+	State ClockState `json:"state,omitempty"`
+
+	// AccumulatedSeconds is the time of all closed intervals. The open one, from
+	// runningSince on, comes on top.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AccumulatedSeconds int64 `json:"accumulatedSeconds"`
+
+	// RunningSince is when the open interval began; absent while none is open.
+	//
+	// +optional
+	RunningSince *metav1.Time `json:"runningSince,omitempty"`
+
+	// PausedSince is when the last interval ended; resetAfter counts from here.
+	//
+	// +optional
+	PausedSince *metav1.Time `json:"pausedSince,omitempty"`
+
+	// IdleSince is when a GPU of the workload was last in use; absent while it is
+	// in use, or while that cannot be known (condition IdleUnknown).
+	//
+	// +optional
+	IdleSince *metav1.Time `json:"idleSince,omitempty"`
+
+	// Deadline is the announced end; absent where there is none.
+	//
+	// +optional
+	Deadline *ClockDeadline `json:"deadline,omitempty"`
+
+	// Leads are the warnings that were given.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Leads []ClockLead `json:"leads,omitempty"`
+
+	// Extensions are the extensions that were granted since the time began.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=128
+	Extensions []ClockExtension `json:"extensions,omitempty"`
+
+	// Stopped says when, why and until when the workload was stopped by Sluice.
+	//
+	// +optional
+	Stopped *ClockStop `json:"stopped,omitempty"`
+
+	// Conditions are IdleUnknown, Unstoppable and DryRun.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ClockDeadline is an end that lies ahead.
+type ClockDeadline struct {
+	// At is when the workload ends if its time runs on.
+	//
+	// +required
+	At metav1.Time `json:"at"`
+
+	// Reason is why it ends then.
+	//
+	// +required
+	Reason EndReason `json:"reason"`
+
+	// LimitSeconds is the limit in accumulated running time, where the reason is
+	// MaxRuntime.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	LimitSeconds int64 `json:"limitSeconds,omitempty"`
+
+	// AnnouncedAt is when a notice with this deadline, or an earlier one, was first
+	// recorded.
+	//
+	// +optional
+	AnnouncedAt *metav1.Time `json:"announcedAt,omitempty"`
+}
+
+// ClockLead is a warning that was given.
+type ClockLead struct {
+	// Lead is how long before the end the warning was due.
+	//
+	// +required
+	Lead period.Duration `json:"lead"`
+
+	// Reason is why the workload was to end.
+	//
+	// +required
+	Reason EndReason `json:"reason"`
+
+	// LimitSeconds is the limit in accumulated running time that the warning spoke
+	// of, where the reason is MaxRuntime.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	LimitSeconds int64 `json:"limitSeconds,omitempty"`
+
+	// At is when it was recorded.
+	//
+	// +required
+	At metav1.Time `json:"at"`
+}
+
+// ClockExtension is time that was added.
+type ClockExtension struct {
+	// Name is the name of the Extension.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// By is how much was added.
+	//
+	// +required
+	By period.Duration `json:"by"`
+
+	// At is when.
+	//
+	// +required
+	At metav1.Time `json:"at"`
+
+	// SelfService is true where nobody had to approve it.
+	//
+	// +optional
+	SelfService bool `json:"selfService,omitempty"`
+}
+
+// ClockStop is a stop by Sluice.
+type ClockStop struct {
+	// At is when.
+	//
+	// +required
+	At metav1.Time `json:"at"`
+
+	// Reason is why.
+	//
+	// +required
+	Reason EndReason `json:"reason"`
+
+	// Until is when the workload may be started again; absent where somebody has to
+	// decide first.
+	//
+	// +optional
+	Until *metav1.Time `json:"until,omitempty"`
+
+	// Times is how often it had to be stopped, since something started it again.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Times int32 `json:"times,omitempty"`
+}

@@ -1,0 +1,73 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestOptionsValidated(t *testing.T) {
+	fit := func(bytes int) string { return "/" + strings.Repeat("d", bytes-1) }
+	tests := map[string]struct {
+		options Options
+		want    []string // in the error; none where it is accepted
+	}{
+		"the default":              {Options{Dir: ".sluice", Nodes: DefaultNodes}, nil},
+		"the most":                 {Options{Dir: fit(66), Nodes: MaxNodes, Port: 65535}, nil},
+		"no node":                  {Options{Dir: "d", Nodes: 0}, []string{"--nodes 0", "1 to 200"}},
+		"too many nodes":           {Options{Dir: "d", Nodes: MaxNodes + 1}, []string{"--nodes 201", "1 to 200"}},
+		"a port below":             {Options{Dir: "d", Nodes: 1, Port: -1}, []string{"--port -1", "65535"}},
+		"a port above":             {Options{Dir: "d", Nodes: 1, Port: 65536}, []string{"--port 65536", "65535"}},
+		"no folder":                {Options{Nodes: 1}, []string{"--dir"}},
+		"as long as it may be":     {Options{Dir: fit(68), Nodes: 9}, nil},
+		"a byte too long":          {Options{Dir: fit(69), Nodes: 9}, []string{"--dir /ddd", "69 bytes", "at most 68"}},
+		"too long for the longest": {Options{Dir: fit(68), Nodes: 10}, []string{"68 bytes", "at most 67 with 10 nodes"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := tc.options.validated()
+			if err == nil {
+				if len(tc.want) > 0 {
+					t.Fatal("accepted")
+				}
+				if !filepath.IsAbs(got.Dir) {
+					t.Errorf("Dir = %s, want it absolute", got.Dir)
+				}
+				return
+			}
+			if len(tc.want) == 0 {
+				t.Fatal(err)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestFollowed(t *testing.T) {
+	real := followed(t.TempDir())
+	link := filepath.Join(real, "link")
+	if err := os.Symlink(filepath.Join(real, "target"), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(real, "target"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		link:                           filepath.Join(real, "target"),
+		filepath.Join(link, "not/yet"): filepath.Join(real, "target/not/yet"),
+		"/":                            "/",
+		"/not/there":                   "/not/there",
+	} {
+		if got := followed(path); got != want {
+			t.Errorf("followed(%s) = %s, want %s", path, got, want)
+		}
+	}
+}

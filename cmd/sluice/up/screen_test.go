@@ -1,0 +1,85 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"charm.land/lipgloss/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/test/cluster"
+	"sluice.dev/test/cluster/fakekubelet/machine"
+	"sluice.dev/test/cluster/process"
+)
+
+var update = flag.Bool("update", false, "write the screen into testdata anew")
+
+func TestScreen(t *testing.T) {
+	report := Report{
+		Server: "https://127.0.0.1:26256", Kubeconfig: "/home/a/my labs/.sluice/kubeconfig", Dir: "/home/a/my labs/.sluice", PID: 42,
+	}
+	for _, node := range nodes(10) {
+		report.Nodes = append(report.Nodes, Node{Name: node.Name, Pool: node.Pool, GPUs: gpus(node.Machine)})
+	}
+	report = report.with([]process.Status{
+		{Name: "webhook", State: process.Running, PID: 103, LogPath: "/home/a/my labs/.sluice/logs/webhook.log"},
+		{Name: "kwok", State: process.BackOff, Restarts: 3, LastExit: "exit status 1", LogPath: "/home/a/my labs/.sluice/logs/kwok.log"},
+		{Name: cluster.Etcd, State: process.Running, PID: 101, LogPath: "/home/a/my labs/.sluice/logs/etcd.log"},
+	})
+	for name, who := range map[string]caller{
+		"inside.txt":    {program: "bin/sluice", dir: "/home/a/my labs"},
+		"elsewhere.txt": {program: "sluice", dir: "/srv"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer // no terminal: without colours
+			if _, err := lipgloss.Fprint(&got, screen(report, who)); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name)
+			if *update {
+				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("the screen differs (-want +got; go test ./cmd/sluice/up -update writes it anew)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestGPUs(t *testing.T) {
+	tests := map[string]struct {
+		machine machine.Machine
+		want    string
+	}{
+		"whole": {machine.DGXA100(), "8 x NVIDIA-A100-SXM4-40GB"},
+		"cut":   {machine.DGXA100Balanced(), "8 x NVIDIA-A100-SXM4-40GB, cut into 16 x 1g.5gb, 8 x 2g.10gb, 8 x 3g.20gb"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := gpus(tc.machine); got != tc.want {
+				t.Errorf("gpus = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPlaceIsTheOrderOfDependence(t *testing.T) {
+	order := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, "kwok", "fakekubelet", "lifecycle", "webhook"}
+	for i, name := range order {
+		if got := place(name); got != i {
+			t.Errorf("place(%s) = %d, want %d", name, got, i)
+		}
+	}
+}

@@ -65,7 +65,7 @@ verify: verify-tidy verify-generated verify-lint verify-imports ## Check format,
 verify-lint: $(LINT)
 	go vet ./...
 	$(LINT) fmt --diff
-	$(LINT) run
+	$(LINT) run --allow-parallel-runners
 
 .PHONY: verify-tidy
 verify-tidy:

@@ -23,30 +23,22 @@ var profileForm = regexp.MustCompile(`^[1-8]g[.][0-9]{1,4}gb([+][a-z]+([.][a-z]+
 // its form and name no profile.
 func labelledProfiles(node *corev1.Node) (profiles []v1alpha1.MIGProfile, remarks []string) {
 	for key := range node.Labels {
-		name, ok := strings.CutPrefix(key, string(v1alpha1.ResourceNVIDIAMIGPrefix))
+		name, ok := strings.CutSuffix(key, ".count")
 		if !ok {
 			continue
 		}
-		if name, ok = strings.CutSuffix(name, ".count"); !ok {
+		// The labels name profiles as the resources do.
+		profile, ok := v1alpha1.ProfileOfResource(corev1.ResourceName(name))
+		if !ok {
 			continue
 		}
-		profile := profileOf(name)
-		if !profileForm.MatchString(profile) {
+		if !profileForm.MatchString(string(profile)) {
 			remarks = append(remarks, fmt.Sprintf("node %s: label %s names no profile of GPU instances", node.Name, key))
 			continue
 		}
-		profiles = append(profiles, v1alpha1.MIGProfile(profile))
+		profiles = append(profiles, profile)
 	}
 	slices.Sort(profiles)
 	slices.Sort(remarks)
 	return profiles, remarks
-}
-
-// profileOf is the profile behind a resource's or a label's name, where the +
-// before an attribute is written as a dot: 1g.5gb.me is 1g.5gb+me.
-func profileOf(name string) string {
-	if at := strings.Index(name, "gb."); at >= 0 {
-		return name[:at+2] + "+" + name[at+3:]
-	}
-	return name
 }

@@ -32,14 +32,14 @@ func TestPathsFromWhereTheCallerStands(t *testing.T) {
 	tests := map[string]struct {
 		dir, path, want, lasting string
 	}{
-		"below":             {"/home/a", "/home/a/.sluice/kubeconfig", ".sluice/kubeconfig", `"$PWD"/.sluice/kubeconfig`},
-		"below, odd":        {"/home/a", "/home/a/b c/k", "'b c/k'", `"$PWD"/'b c/k'`},
-		"here":              {"/home/a", "/home/a", ".", `"$PWD"/.`},
-		"beside":            {"/home/a", "/home/ab/k", "/home/ab/k", "/home/ab/k"},
-		"above":             {"/home/a", "/home/k", "/home/k", "/home/k"},
-		"a name with dots":  {"/home/a", "/home/a/..b/k", "..b/k", `"$PWD"/..b/k`},
-		"elsewhere, odd":    {"/home/a", "/tmp/b c", "'/tmp/b c'", "'/tmp/b c'"},
-		"nobody knows here": {"", "/tmp/k", "/tmp/k", "/tmp/k"},
+		"below":             {"/lab/a", "/lab/a/.sluice/kubeconfig", ".sluice/kubeconfig", `"$PWD"/.sluice/kubeconfig`},
+		"below, odd":        {"/lab/a", "/lab/a/b c/k", "'b c/k'", `"$PWD"/'b c/k'`},
+		"here":              {"/lab/a", "/lab/a", ".", `"$PWD"/.`},
+		"beside":            {"/lab/a", "/lab/ab/k", "/lab/ab/k", "/lab/ab/k"},
+		"above":             {"/lab/a", "/lab/k", "/lab/k", "/lab/k"},
+		"a name with dots":  {"/lab/a", "/lab/a/..b/k", "..b/k", `"$PWD"/..b/k`},
+		"elsewhere, odd":    {"/lab/a", "/shelf/b c", "'/shelf/b c'", "'/shelf/b c'"},
+		"nobody knows here": {"", "/shelf/k", "/shelf/k", "/shelf/k"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

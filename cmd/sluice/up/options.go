@@ -50,9 +50,9 @@ func (o Options) validated() (Options, error) {
 	if err != nil {
 		return o, fmt.Errorf("--dir %s: %w", o.Dir, err)
 	}
-	if real, most := followed(dir), maxDir(nodes(o.Nodes)); len(real) > most {
+	if behind, most := followed(dir), maxDir(nodes(o.Nodes)); len(behind) > most {
 		return o, fmt.Errorf("--dir %s: its absolute path has %d bytes; want at most %d with %d nodes, as a socket of each node lies below it: name a shorter one",
-			real, len(real), most, o.Nodes)
+			behind, len(behind), most, o.Nodes)
 	}
 	o.Dir = dir
 	return o, nil
@@ -60,9 +60,9 @@ func (o Options) validated() (Options, error) {
 
 // followed is a path without symbolic links, also where its end is not there yet.
 func followed(path string) string {
-	real, err := filepath.EvalSymlinks(path)
+	behind, err := filepath.EvalSymlinks(path)
 	if err == nil {
-		return real
+		return behind
 	}
 	parent := filepath.Dir(path)
 	if parent == path {

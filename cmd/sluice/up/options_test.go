@@ -52,17 +52,17 @@ func TestOptionsValidated(t *testing.T) {
 }
 
 func TestFollowed(t *testing.T) {
-	real := followed(t.TempDir())
-	link := filepath.Join(real, "link")
-	if err := os.Symlink(filepath.Join(real, "target"), link); err != nil {
+	base := followed(t.TempDir())
+	link := filepath.Join(base, "link")
+	if err := os.Symlink(filepath.Join(base, "target"), link); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(real, "target"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(base, "target"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		link:                           filepath.Join(real, "target"),
-		filepath.Join(link, "not/yet"): filepath.Join(real, "target/not/yet"),
+		link:                           filepath.Join(base, "target"),
+		filepath.Join(link, "not/yet"): filepath.Join(base, "target/not/yet"),
 		"/":                            "/",
 		"/not/there":                   "/not/there",
 	} {

@@ -22,18 +22,18 @@ var update = flag.Bool("update", false, "write the screen into testdata anew")
 
 func TestScreen(t *testing.T) {
 	report := Report{
-		Server: "https://127.0.0.1:26256", Kubeconfig: "/home/a/my labs/.sluice/kubeconfig", Dir: "/home/a/my labs/.sluice", PID: 42,
+		Server: "https://127.0.0.1:26256", Kubeconfig: "/lab/a/my room/.sluice/kubeconfig", Dir: "/lab/a/my room/.sluice", PID: 42,
 	}
 	for _, node := range nodes(10) {
 		report.Nodes = append(report.Nodes, Node{Name: node.Name, Pool: node.Pool, GPUs: gpus(node.Machine)})
 	}
 	report = report.with([]process.Status{
-		{Name: "webhook", State: process.Running, PID: 103, LogPath: "/home/a/my labs/.sluice/logs/webhook.log"},
-		{Name: "kwok", State: process.BackOff, Restarts: 3, LastExit: "exit status 1", LogPath: "/home/a/my labs/.sluice/logs/kwok.log"},
-		{Name: cluster.Etcd, State: process.Running, PID: 101, LogPath: "/home/a/my labs/.sluice/logs/etcd.log"},
+		{Name: "webhook", State: process.Running, PID: 103, LogPath: "/lab/a/my room/.sluice/logs/webhook.log"},
+		{Name: "kwok", State: process.BackOff, Restarts: 3, LastExit: "exit status 1", LogPath: "/lab/a/my room/.sluice/logs/kwok.log"},
+		{Name: cluster.Etcd, State: process.Running, PID: 101, LogPath: "/lab/a/my room/.sluice/logs/etcd.log"},
 	})
 	for name, who := range map[string]caller{
-		"inside.txt":    {program: "bin/sluice", dir: "/home/a/my labs"},
+		"inside.txt":    {program: "bin/sluice", dir: "/lab/a/my room"},
 		"elsewhere.txt": {program: "sluice", dir: "/srv"},
 	} {
 		t.Run(name, func(t *testing.T) {

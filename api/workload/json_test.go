@@ -1,0 +1,92 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"sluice.dev/api/workload"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// What policies read as input.workload.
+func TestRequestInJSON(t *testing.T) {
+	for name, p := range map[string]template{
+		"nothing": pod(),
+		"training": pod().asking("nvidia.com/gpu", "2").asking("rdma/hca", "1").ownedBy("kubeflow.org/v1", "PyTorchJob").
+			labelled("sluice.dev/workload-type", "train").annotated("sluice.dev/node-pools", "dgx-h100,dgx-a100").annotated("sluice.dev/max-runtime", "1d12h"),
+		"notebook": pod().annotated("gpu-fraction", "0.25").annotated("gpu-fraction-num-devices", "2").env("RUNAI_GPU_MEMORY_LIMIT", "0.95").
+			with(func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].TTY = true }),
+		"memory": pod().annotated("gpu-memory", "8192").annotated("sluice.dev/gpu-memory-limit", "16384"),
+		"slices": pod().asking("nvidia.com/mig-1g.10gb.me", "2"),
+		"claims": pod().asking("deviceclass.resource.kubernetes.io/gpu.nvidia.com", "2").with(func(p *corev1.PodTemplateSpec) {
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("one-h100")}}
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			request, err := workload.Parse(p.PodTemplateSpec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.MarshalIndent(request, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, '\n')
+			file := filepath.Join("testdata", name+".json")
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("-want +got (go test -update writes it anew)\n%s", diff)
+			}
+			var back workload.Request
+			if err := json.Unmarshal(got, &back); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(request, back); diff != "" {
+				t.Errorf("through JSON and back: -before +after\n%s", diff)
+			}
+		})
+	}
+}
+
+// An undefined value in a deny rule would be consent, so nothing is left out.
+func TestEveryFieldIsAlwaysThere(t *testing.T) {
+	request, err := workload.Parse(pod().PodTemplateSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(raw, &object); err != nil {
+		t.Fatal(err)
+	}
+	if fields := reflect.TypeFor[workload.Request]().NumField(); len(object) != fields {
+		t.Errorf("%d of %d fields: %s", len(object), fields, raw)
+	}
+	for key, value := range object {
+		if value == nil {
+			t.Errorf("%s is null", key)
+		}
+	}
+}

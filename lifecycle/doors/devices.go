@@ -10,7 +10,7 @@ import admissionv1 "k8s.io/api/admissionregistration/v1"
 var ephemeralContainers = door{
 	name:  "ephemeral-containers",
 	where: governed,
-	rules: rules(on("", "v1", updating, "pods/ephemeralcontainers")),
+	rules: rules(on(updating, "pods/ephemeralcontainers")),
 	variables: []admissionv1.Variable{
 		{Name: "containers", Expression: `object.spec.?ephemeralContainers.orValue([])`},
 	},

@@ -106,11 +106,11 @@ func (w where) selector() *metav1.LabelSelector {
 	}
 }
 
-// on is a rule for resources of a group.
-func on(group, version string, operations []admissionv1.OperationType, resources ...string) admissionv1.NamedRuleWithOperations {
+// on is a rule for resources of Kubernetes' core group.
+func on(operations []admissionv1.OperationType, resources ...string) admissionv1.NamedRuleWithOperations {
 	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: operations,
-		Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources},
+		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: resources},
 	}}
 }
 

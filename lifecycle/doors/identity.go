@@ -30,7 +30,7 @@ func metadata() []admissionv1.Variable {
 var managedKeys = door{
 	name:      "managed-keys",
 	where:     governed,
-	rules:     rules(on("", "v1", updating, "pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")),
+	rules:     rules(on(updating, "pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")),
 	variables: metadata(),
 	checks: []check{{
 		expression: `variables.isManager || (` + sameMap("oldLabels", "newLabels", managedLabel) + `)`,
@@ -55,7 +55,7 @@ const (
 var controllerReferences = door{
 	name:  "controller-references",
 	where: governed,
-	rules: rules(on("", "v1", creatingUpdating, "pods")),
+	rules: rules(on(creatingUpdating, "pods")),
 	variables: []admissionv1.Variable{
 		{Name: "oldReferences", Expression: `oldObject == null ? [] : oldObject.metadata.?ownerReferences.orValue([])`},
 		{Name: "newReferences", Expression: `object.metadata.?ownerReferences.orValue([])`},
@@ -70,7 +70,7 @@ var controllerReferences = door{
 var namespaceLabels = door{
 	name:      "namespace-labels",
 	where:     everywhere,
-	rules:     rules(on("", "v1", creatingUpdating, "namespaces", "namespaces/status", "namespaces/finalize")),
+	rules:     rules(on(creatingUpdating, "namespaces", "namespaces/status", "namespaces/finalize")),
 	variables: metadata(),
 	checks: []check{{
 		expression: `variables.isManager || (` + sameMap("oldLabels", "newLabels", `k.startsWith('sluice.dev/')`) + `)`,

@@ -11,7 +11,7 @@ import admissionv1 "k8s.io/api/admissionregistration/v1"
 var priorityClasses = door{
 	name:  "priority-classes",
 	where: ungoverned,
-	rules: rules(on("", "v1", creating, "pods")),
+	rules: rules(on(creating, "pods")),
 	when:  []string{`object.spec.?priorityClassName.orValue('').startsWith('sluice-')`},
 	checks: []check{{
 		expression: `false`,
@@ -23,7 +23,7 @@ var priorityClasses = door{
 var gpuPods = door{
 	name:  "gpu-pods",
 	where: ungoverned,
-	rules: rules(on("", "v1", creating, "pods")),
+	rules: rules(on(creating, "pods")),
 	variables: []admissionv1.Variable{
 		{Name: "containers", Expression: `object.spec.containers.map(c, c.?resources) + object.spec.?initContainers.orValue([]).map(c, c.?resources) + [object.spec.?resources]`},
 		{Name: "annotations", Expression: `object.metadata.?annotations.orValue({})`},

@@ -10,7 +10,7 @@ package doors
 var bindings = door{
 	name:  "bindings",
 	where: governed,
-	rules: rules(on("", "v1", creating, "pods/binding", "bindings")),
+	rules: rules(on(creating, "pods/binding", "bindings")),
 	checks: []check{{
 		expression: `variables.isBinder`,
 		message:    `'only a scheduler may bind a pod of a project to a node, and ' + variables.user + ' is none; leave it to the scheduler of the pod\'s node pool'`,
@@ -22,7 +22,7 @@ var bindings = door{
 var nodeName = door{
 	name:  "node-name",
 	where: governed,
-	rules: rules(on("", "v1", creating, "pods")),
+	rules: rules(on(creating, "pods")),
 	when:  []string{`object.spec.?nodeName.orValue('') != ''`},
 	checks: []check{{
 		expression: `variables.isBinder || variables.isNode`,

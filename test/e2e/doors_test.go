@@ -87,7 +87,7 @@ func TestDoorsStayShut(t *testing.T) {
 			return err
 		}
 	}
-	make := func(change ...func(*corev1.Pod)) func(context.Context) error {
+	attempt := func(change ...func(*corev1.Pod)) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := pods.Create(ctx, podIn(ns, "intruder", change...), metav1.CreateOptions{DryRun: dryRun})
 			return err
@@ -106,8 +106,8 @@ func TestDoorsStayShut(t *testing.T) {
 		"a Binding": {func(ctx context.Context) error {
 			return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: victim.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "dgx-1"}}, metav1.CreateOptions{DryRun: dryRun})
 		}, "only a scheduler may bind"},
-		"nodeName": {make(func(p *corev1.Pod) { p.Spec.NodeName = "dgx-1" }), "does not choose its node"},
-		"a forged controller": {make(func(p *corev1.Pod) {
+		"nodeName": {attempt(func(p *corev1.Pod) { p.Spec.NodeName = "dgx-1" }), "does not choose its node"},
+		"a forged controller": {attempt(func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "u", Controller: ptr.To(true)}}
 		}), "only a controller may say"},
 		"a controller added later":        {patch("", `{"metadata":{"ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"j","uid":"u","controller":true}]}}`), "only a controller may say"},

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/tenancy"
@@ -36,13 +37,20 @@ func TestProjectGetsItsNamespaceAndTakesItAway(t *testing.T) {
 	}
 }
 
-// Labels that somebody takes off or forges come back as they were.
+// Labels that are lost or wrong come back as they were. The doors let nobody but
+// lifecycle change them, so it is lifecycle's name in which they are lost here.
 func TestLabelsOfAProjectsNamespaceAreKept(t *testing.T) {
 	awaitReady(t, create(t, project("kept")))
+	config := rest.CopyConfig(shared.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:sluice-system:lifecycle"}
+	lifecycle, err := client.New(config, client.Options{Scheme: shared.admin.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, forged := range []string{`null`, `"thesis-mueller"`} {
 		ns := namespace("kept")
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"sluice.dev/project":`+forged+`}}}`))
-		if err := shared.admin.Patch(t.Context(), ns, patch); err != nil {
+		if err := lifecycle.Patch(t.Context(), ns, patch); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, func() error {

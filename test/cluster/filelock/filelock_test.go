@@ -6,9 +6,11 @@ package filelock
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -117,11 +119,14 @@ const holderVariable = "SLUICE_TEST_HOLD"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(holderVariable); path != "" {
-		if _, err := Try(path); err != nil {
+		held, err := Try(path)
+		if err != nil {
 			panic(err)
 		}
 		os.Stdout.WriteString("held")
-		select {}
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends, or ends this
+		runtime.KeepAlive(held)              // collected, its file would be closed
+		return
 	}
 	os.Exit(m.Run())
 }
@@ -132,6 +137,9 @@ func TestLockEndsWithItsProcess(t *testing.T) {
 	holder.Env = append(os.Environ(), holderVariable+"="+path)
 	out, err := holder.StdoutPipe()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := holder.Start(); err != nil {

@@ -118,7 +118,11 @@ func testPods(t *testing.T, c *Cluster) {
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+				Spec: corev1.PodSpec{
+					// Nobody plays this node's kubelet: after a minute it is tainted unreachable.
+					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					Containers:  []corev1.Container{{Name: "web", Image: "web"}},
+				},
 			},
 		},
 	}, metav1.CreateOptions{})
@@ -335,7 +339,11 @@ func createReplicaSet(ctx context.Context, api kubernetes.Interface, name string
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+				Spec: corev1.PodSpec{
+					// Nobody plays this node's kubelet: after a minute it is tainted unreachable.
+					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					Containers:  []corev1.Container{{Name: "web", Image: "web"}},
+				},
 			},
 		},
 	}, metav1.CreateOptions{})

@@ -1,0 +1,57 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package engine compiles policies written in Rego and asks them about objects.
+//
+// Enters: the sources of all policies ([Source]), and for each question the
+// object, its project and what else policies read ([Input]). Leaves: what the
+// policies want of the object, what they refuse and what they warn of
+// ([Outcome]), or the objects that they render for a project ([Rendering]).
+//
+// # What a policy defines
+//
+// A policy is one Rego v1 module in a package of any name. Rules of these names
+// have a meaning, all others are the author's own:
+//
+//	defaults, overrides          an object: the part of the object it speaks of
+//	nodes, append, remove        a set, of node requirements, additions, paths
+//	deny, warn                   a set of strings or {"msg", "field", "fix"}
+//	violation                    a set of {"msg", "details"}
+//	objects                      a set of whole objects
+//	requires                     a set of {"crd" or "setting", "fix"}
+//
+// A module that is Rego v0 and defines violation and nothing else of the above
+// is a Gatekeeper template: it is compiled as v0, as it is, and OPA's strict
+// mode is off for it. Every other module must be v1.
+//
+// # What a policy reads
+//
+//	input.review       the AdmissionRequest, in Gatekeeper's shape
+//	input.object       the object; input.oldObject on UPDATE, else undefined
+//	input.workload     what the pod asks for
+//	input.project      the project, input.department, input.nodePools (in order)
+//	input.now          the time of the request in the department's zone, RFC 3339
+//	input.use          the project's present use, for messages
+//	input.parameters   the policy's parameters, {} where it has none
+//	data.sluice.lib    the libraries; there is no other data
+//
+// input.now and input.use may be read by deny, violation and warn only. Anywhere
+// else, through whatever helper rule or function, they are a compile error; so
+// is handing on input whole or reading input[x] with x unknown, since that may
+// read them. A field of input that does not exist, and data that does not
+// exist, are compile errors too: undefined inside a deny would be consent.
+//
+// # What becomes of the answers
+//
+// A Deny policy refuses and changes. A Warn policy warns where it would refuse,
+// and changes all the same. A DryRun policy does nothing; what it would do is
+// reported apart. A policy that errs, that passes its deadline or whose rules
+// have a value of another shape than the table above refuses the object and
+// names itself; a Warn policy that changes nothing warns instead, and a DryRun
+// policy only reports.
+//
+// A policy that no longer compiles does not replace the version that did.
+//
+// It never changes an object (package merge does), never reads or writes the
+// cluster, and gives policies no network, no clock, no chance and no host.
+package engine

@@ -1,0 +1,281 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// The fields of input. now and use change from moment to moment.
+var inputFields = []string{
+	"review", "object", "oldObject", "workload", "project", "department", "nodePools", "now", "use", "parameters",
+}
+
+const (
+	nowField = "now"
+	useField = "use"
+)
+
+// inputPath is a path in input, as far as it is written out: the field first.
+type inputPath []string
+
+// maxPath is how many steps of a path are told apart.
+const maxPath = 6
+
+// read is one place at which a rule reads input.
+type read struct {
+	// path is what is read: it, or something under it. Empty is all of input.
+	path inputPath
+	// momentary says how the time or the present use is read, or may be.
+	momentary string
+	// location is where.
+	location *ast.Location
+	// through are the rules between the one that was asked about and this one.
+	through []string
+}
+
+// reader walks from a rule to all that it depends on: helper rules, functions
+// and libraries, however many steps away.
+type reader struct {
+	opa     *ast.Compiler
+	visited map[*ast.Rule]bool
+	found   []read
+}
+
+// readsOf returns all that the rules under a ref read of input.
+func readsOf(opa *ast.Compiler, ref ast.Ref) []read {
+	r := &reader{opa: opa, visited: make(map[*ast.Rule]bool)}
+	for _, rule := range rulesOf(opa, ref) {
+		r.rule(rule, nil)
+	}
+	return r.found
+}
+
+func rulesOf(opa *ast.Compiler, ref ast.Ref) []*ast.Rule {
+	return opa.GetRulesDynamicWithOpts(ref, ast.RulesOptions{IncludeHiddenModules: true})
+}
+
+func (r *reader) rule(rule *ast.Rule, through []string) {
+	if r.visited[rule] {
+		return
+	}
+	r.visited[rule] = true
+	var calls []*ast.Rule
+	walkRefs(rule, func(ref ast.Ref, location *ast.Location) {
+		if isInput(ref) {
+			r.found = append(r.found, read{
+				path: pathOf(ref), momentary: momentaryRead(ref), location: location, through: through,
+			})
+		}
+		calls = append(calls, rulesOf(r.opa, ref)...)
+	})
+	for _, called := range calls {
+		r.rule(called, append(slices.Clone(through), called.Ref().String()))
+	}
+}
+
+// pathOf is the part of a ref to input that is written out.
+func pathOf(ref ast.Ref) inputPath {
+	var path inputPath
+	for _, part := range ref[1:] {
+		step, ok := part.Value.(ast.String)
+		if !ok || len(path) == maxPath {
+			break
+		}
+		path = append(path, string(step))
+	}
+	return path
+}
+
+// momentaryRead says how a ref reads the time or the present use, or may; nothing
+// where it does not. It rather says so once too often: whoever hands on input
+// whole, or reads a field that is only known at run time, may read anything.
+func momentaryRead(ref ast.Ref) string {
+	if len(ref) == 1 {
+		return "input whole, with now and use in it"
+	}
+	field, ok := ref[1].Value.(ast.String)
+	switch {
+	case !ok:
+		return "input[…] with a key that is not written out, which may be now or use"
+	case field == nowField || field == useField:
+		return "input." + string(field)
+	}
+	return ""
+}
+
+func isInput(ref ast.Ref) bool { return ref[0].Equal(ast.InputRootDocument) }
+
+func isData(ref ast.Ref) bool { return ref[0].Equal(ast.DefaultRootDocument) }
+
+// walkRefs visits every ref of a rule, its else branches and the terms of its
+// head's ref included; input by itself counts as one.
+func walkRefs(rule *ast.Rule, visit func(ast.Ref, *ast.Location)) {
+	var walk func(*ast.Term) bool
+	walk = func(term *ast.Term) bool {
+		location := term.Location
+		if location == nil {
+			location = rule.Loc()
+		}
+		switch value := term.Value.(type) {
+		case ast.Ref:
+			if len(value) > 0 {
+				visit(value, location)
+				for i, part := range value {
+					// The first term is the ref's root, unless it is a call.
+					if _, root := part.Value.(ast.Var); i > 0 || !root {
+						ast.WalkTerms(part, walk)
+					}
+				}
+			}
+			return true
+		case ast.Var:
+			if value.Equal(ast.InputRootDocument.Value) {
+				visit(ast.InputRootRef, location)
+			}
+		}
+		return false
+	}
+	ast.WalkTerms(rule, walk)
+	for branch := rule; branch != nil; branch = branch.Else {
+		for _, part := range branch.Head.Ref()[1:] {
+			ast.WalkTerms(part, walk)
+		}
+	}
+}
+
+func ruleRef(pkg ast.Ref, rule ruleName) ast.Ref {
+	return pkg.Append(ast.StringTerm(meanings[rule].name))
+}
+
+// checkReads finds what compiled modules must not read: fields that input does
+// not have, data that does not exist, and, in rules that must not depend on the
+// moment, the time and the present use. Without pkg only the first two are
+// looked for.
+func checkReads(opa *ast.Compiler, pkg ast.Ref) []Problem {
+	var problems []Problem
+	for _, module := range opa.Modules {
+		for _, rule := range module.Rules {
+			walkRefs(rule, func(ref ast.Ref, location *ast.Location) {
+				if wrong := missing(opa, ref); wrong != "" {
+					problems = append(problems, at(location, "%s", wrong))
+				}
+			})
+		}
+	}
+	if pkg == nil {
+		return problems
+	}
+	for rule := range ruleCount {
+		if meanings[rule].momentary {
+			continue
+		}
+		for _, read := range readsOf(opa, ruleRef(pkg, rule)) {
+			if read.momentary != "" {
+				problems = append(problems, at(read.location, "%s", forbidden(meanings[rule].name, read)))
+			}
+		}
+	}
+	return problems
+}
+
+func forbidden(rule string, read read) string {
+	message := fmt.Sprintf("%s must not depend on the time or the present use, and reads %s", rule, read.momentary)
+	if len(read.through) > 0 {
+		message += " through " + strings.Join(read.through, ", then ")
+	}
+	return message + "; only deny, violation and warn may"
+}
+
+// missing says that a ref leads to what no policy has, which would be undefined
+// for ever, and so never refused.
+func missing(opa *ast.Compiler, ref ast.Ref) string {
+	if !isData(ref) {
+		return missingField(ref)
+	}
+	if len(rulesOf(opa, ref)) == 0 {
+		return fmt.Sprintf("%s does not exist; policies see no data but their own rules and %s", ref.ConstantPrefix(), libraryRoot)
+	}
+	if len(ref) == 1 || !isConstant(ref[1]) {
+		return fmt.Sprintf("%s is read whole; name the rule", ref[0])
+	}
+	return ""
+}
+
+func missingField(ref ast.Ref) string {
+	if !isInput(ref) || len(ref) == 1 {
+		return ""
+	}
+	if field, ok := ref[1].Value.(ast.String); ok && !slices.Contains(inputFields, string(field)) {
+		return fmt.Sprintf("input.%s does not exist; input has %s", string(field), strings.Join(inputFields, ", "))
+	}
+	return ""
+}
+
+// footprint is what the rules about an object read of input, all told.
+type footprint struct {
+	// paths are what is read, none under another.
+	paths []inputPath
+	// replaced tells that a rule puts something else in the place of input, or of
+	// part of it, with the keyword with.
+	replaced bool
+}
+
+// footprintOf returns the footprint of a module's rules about an object, and
+// those of its rules that may read the time or the present use.
+func footprintOf(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) (footprint, ruleSet) {
+	var f footprint
+	var momentary ruleSet
+	for rule := range ruleCount {
+		if !rules.has(rule) || meanings[rule].rendering {
+			continue
+		}
+		for _, read := range readsOf(opa, ruleRef(pkg, rule)) {
+			f.add(read.path)
+			if read.momentary != "" {
+				momentary.add(rule)
+			}
+		}
+	}
+	for _, module := range opa.Modules {
+		ast.WalkWiths(module, func(with *ast.With) bool {
+			if ref, ok := with.Target.Value.(ast.Ref); ok && isInput(ref) {
+				f.replaced = true
+			}
+			return false
+		})
+	}
+	return f, momentary
+}
+
+func (f *footprint) add(path inputPath) {
+	for _, known := range f.paths {
+		if path.under(known) {
+			return
+		}
+	}
+	f.paths = slices.DeleteFunc(f.paths, func(known inputPath) bool { return known.under(path) })
+	f.paths = append(f.paths, path)
+}
+
+// touches tells whether what is at a path, or under it, or around it, is read.
+func (f *footprint) touches(path inputPath) bool {
+	return slices.ContainsFunc(f.paths, func(known inputPath) bool {
+		return path.under(known) || known.under(path)
+	})
+}
+
+// under tells whether a path is another one or leads on from it.
+func (p inputPath) under(other inputPath) bool {
+	return len(p) >= len(other) && slices.Equal(p[:len(other)], other)
+}
+
+func isConstant(term *ast.Term) bool {
+	_, ok := term.Value.(ast.String)
+	return ok
+}

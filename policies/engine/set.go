@@ -1,0 +1,127 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// Limits bound how long policies may take.
+type Limits struct {
+	// Evaluation is how long one policy may take; 200 ms where it is 0. A policy is
+	// told to stop then, and left behind at twice that.
+	Evaluation time.Duration
+	// Request is how long all policies of one question may take, where its context
+	// ends no sooner; 800 ms where it is 0.
+	Request time.Duration
+}
+
+func (l Limits) orDefault() Limits {
+	if l.Evaluation <= 0 {
+		l.Evaluation = 200 * time.Millisecond
+	}
+	if l.Request <= 0 {
+		l.Request = 800 * time.Millisecond
+	}
+	return l
+}
+
+// Set is all policies that are in force together. It never changes: whoever asks
+// twice about one object asks the same Set.
+type Set struct {
+	members []*member
+	// paths are what the policies read of input, each once.
+	paths     []inputPath
+	admission *index
+	rendering *index
+	digest    string
+	options   Options
+}
+
+// member is a policy in a set.
+type member struct {
+	*policy
+	// reads are places in the set's paths; nil where answers are not remembered.
+	reads []int
+}
+
+func newSet(policies []*policy, options Options) *Set {
+	slices.SortFunc(policies, func(a, b *policy) int { return strings.Compare(a.source.Name, b.source.Name) })
+	s := &Set{options: options}
+	h := sha256.New()
+	places := make(map[string]int)
+	for _, p := range policies {
+		writePart(h, string(p.digest[:]))
+		m := &member{policy: p}
+		if p.module.recallable() && p.memory.limit > 0 {
+			m.reads = s.number(p.module.reads.paths, places)
+		}
+		s.members = append(s.members, m)
+	}
+	s.digest = hex.EncodeToString(h.Sum(nil))
+	s.admission = newIndex(s.members,
+		[]v1alpha1.PolicyOperation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate},
+		func(m *member) bool { return m.module.admission != nil })
+	s.rendering = newIndex(s.members,
+		[]v1alpha1.PolicyOperation{anyOperation},
+		func(m *member) bool { return m.module.rendering != nil })
+	return s
+}
+
+// number finds paths in the set's, or adds them.
+func (s *Set) number(paths []inputPath, places map[string]int) []int {
+	numbers := make([]int, 0, len(paths))
+	for _, path := range paths {
+		// No field of Kubernetes has a NUL in its name.
+		name := strings.Join(path, "\x00")
+		place, ok := places[name]
+		if !ok {
+			place = len(s.paths)
+			places[name] = place
+			s.paths = append(s.paths, path)
+		}
+		numbers = append(numbers, place)
+	}
+	return numbers
+}
+
+// Digest identifies the policies of the set with their matches and parameters:
+// sets of the same digest answer the same.
+func (s *Set) Digest() string { return s.digest }
+
+// Names are the names of the policies, sorted.
+func (s *Set) Names() []string {
+	names := make([]string, len(s.members))
+	for i, m := range s.members {
+		names[i] = m.source.Name
+	}
+	return names
+}
+
+// Asked are the names of the policies that would be asked about a subject, sorted.
+func (s *Set) Asked(subject Subject) []string {
+	var names []string
+	for _, m := range s.admission.matching(subject) {
+		names = append(names, m.source.Name)
+	}
+	return names
+}
+
+// Reads tells whether any policy that would be asked about a subject reads what
+// is at a path of input, such as "object", "metadata", "name", or may: where none
+// does, the answer is the same whatever stands there. Parameters do not count.
+func (s *Set) Reads(subject Subject, path ...string) bool {
+	if len(path) > maxPath {
+		path = path[:maxPath]
+	}
+	return slices.ContainsFunc(s.admission.matching(subject), func(m *member) bool {
+		return m.module.reads.touches(path)
+	})
+}

@@ -1,0 +1,121 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package merge
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sluice.dev/policies/merge/value"
+)
+
+// requirement is one that nodes must meet, and who wants it.
+type requirement struct {
+	policies []string
+	json     map[string]any
+	text     string // canonical: what tells it from others
+}
+
+// affinityPath leads to the terms of which a node must match one.
+var affinityPath = []string{"spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}
+
+// require puts the requirements of all policies into the plan.
+func (b *builder) require(all []requirement) {
+	if len(all) == 0 {
+		return
+	}
+	n := b.root
+	for _, name := range affinityPath {
+		n = b.field(n, n.typ.Field(name))
+	}
+	n.require = all
+	n.mark(appending)
+}
+
+// requirements adds a policy's to those of all, equal ones once, sorted.
+func (b *builder) requirements(all []requirement, nodes []corev1.NodeSelectorRequirement) []requirement {
+	for _, n := range nodes {
+		if n.Key == "" || n.Operator == "" {
+			b.intent(b.policy, "nodes", "a requirement needs a key and an operator, and is %s", shown(n))
+			continue
+		}
+		made := requirement{policies: []string{b.policy}, json: requirementJSON(n)}
+		made.text = canonical(made.json)
+		at, found := slices.BinarySearchFunc(all, made, func(a, b requirement) int { return cmp.Compare(a.text, b.text) })
+		if found {
+			all[at].policies = with(all[at].policies, b.policy)
+		} else {
+			all = slices.Insert(all, at, made)
+		}
+	}
+	return all
+}
+
+// requirementJSON has its values sorted and once each: they are a set.
+func requirementJSON(n corev1.NodeSelectorRequirement) map[string]any {
+	made := map[string]any{"key": n.Key, "operator": string(n.Operator)}
+	if len(n.Values) > 0 {
+		var values []any
+		for _, v := range slices.Compact(slices.Sorted(slices.Values(n.Values))) {
+			values = append(values, v)
+		}
+		made["values"] = values
+	}
+	return made
+}
+
+// meets tells whether an expression of a term is the requirement.
+func (r requirement) meets(expression any) bool {
+	e := value.Map(expression)
+	if value.Text(e["key"]) != r.json["key"] || value.Text(e["operator"]) != r.json["operator"] {
+		return false
+	}
+	var values []string
+	for _, v := range value.List(e["values"]) {
+		values = append(values, value.Text(v))
+	}
+	slices.Sort(values)
+	return slices.EqualFunc(slices.Compact(values), value.List(r.json["values"]), func(s string, v any) bool { return s == v })
+}
+
+// withRequirements adds each requirement to each term of a required node affinity
+// that lacks it, or makes a term where there is no affinity at all. Terms are ORed,
+// so that never is one added beside others; and one without any expression matches
+// no node, so that it is not given one. added is whose requirements were missing.
+func withRequirements(affinity any, requirements []requirement) (with any, added []string) {
+	if affinity == nil {
+		var expressions []any
+		for _, r := range requirements {
+			expressions = append(expressions, r.json)
+			added = append(added, r.policies...)
+		}
+		return map[string]any{"nodeSelectorTerms": []any{map[string]any{"matchExpressions": expressions}}}, added
+	}
+	terms := slices.Clone(value.List(value.Map(affinity)["nodeSelectorTerms"]))
+	for i, term := range terms {
+		old := value.Map(term)
+		expressions := value.List(old["matchExpressions"])
+		if len(expressions) == 0 && len(value.List(old["matchFields"])) == 0 {
+			continue
+		}
+		expressions = slices.Clone(expressions)
+		for _, r := range requirements {
+			if !slices.ContainsFunc(expressions, r.meets) {
+				expressions = append(expressions, r.json)
+				added = append(added, r.policies...)
+			}
+		}
+		narrowed := clone(old)
+		narrowed["matchExpressions"] = expressions
+		terms[i] = narrowed
+	}
+	if len(added) == 0 {
+		return affinity, nil
+	}
+	narrowed := clone(value.Map(affinity))
+	narrowed["nodeSelectorTerms"] = terms
+	return narrowed, added
+}

@@ -166,6 +166,20 @@ type Board struct {
 	// +kubebuilder:validation:Minimum=0
 	GPUs int32 `json:"gpus,omitempty"`
 
+	// Replicas is into how many replicas the device plugin divides each GPU (MPS and
+	// time slicing); 0 where it does not, or where that is not known.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// ReplicaResource is the resource that stands for one replica: nvidia.com/gpu, or
+	// nvidia.com/gpu.shared where the plugin renames it.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	ReplicaResource string `json:"replicaResource,omitempty"`
+
 	// MIGProfiles are the profiles into which the GPU can be cut; empty where it
 	// cannot, or where that is not known yet.
 	//

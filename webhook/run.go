@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	server "sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -21,19 +22,27 @@ import (
 	"sluice.dev/api"
 	base "sluice.dev/api/config"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies"
+	"sluice.dev/policies/engine"
+	"sluice.dev/policies/live"
 	"sluice.dev/webhook/config"
 	"sluice.dev/webhook/decision"
 	"sluice.dev/webhook/departments"
+	"sluice.dev/webhook/judge"
 	"sluice.dev/webhook/pods"
 	"sluice.dev/webhook/projects"
 	"sluice.dev/webhook/registration"
+	"sluice.dev/webhook/templates"
+	"sluice.dev/webhook/tenant"
 )
 
 // The paths at which the API server asks; manifests/base/webhook names them too.
 const (
-	PathPods        = "/mutate/pods"
-	PathProjects    = "/validate/projects"
-	PathDepartments = "/validate/departments"
+	PathMutatePods   = "/mutate/pods"
+	PathValidatePods = "/validate/pods"
+	PathTemplates    = "/validate/templates"
+	PathProjects     = "/validate/projects"
+	PathDepartments  = "/validate/departments"
 )
 
 // Run serves the webhook until ctx ends. It returns nil when it stopped because
@@ -47,10 +56,14 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	if err := serve(mgr, cfg, logger); err != nil {
+	rules, err := rulesOf(ctx, mgr, logger)
+	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	if err := register(ctx, mgr, cfg, restConfig, logger); err != nil {
+	if err := serve(mgr, cfg, rules.Engine, logger); err != nil {
+		return fmt.Errorf("webhook: %w", err)
+	}
+	if err := register(ctx, mgr, cfg, restConfig, rules, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
 	logger.Info("starting", "version", api.Version, "server", restConfig.Host, "listen", cfg.Listen)
@@ -74,15 +87,34 @@ func newManager(cfg *config.Config, restConfig *rest.Config, logger logr.Logger)
 	return ctrl.NewManager(restConfig, options)
 }
 
-func serve(mgr ctrl.Manager, cfg *config.Config, logger logr.Logger) error {
+// rulesOf is the engine with the policies in force, and what keeps them in step
+// with the cluster.
+func rulesOf(ctx context.Context, mgr ctrl.Manager, logger logr.Logger) (*live.Keeper, error) {
+	if err := tenant.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
+		return nil, err
+	}
+	rules, err := engine.New(engine.Options{Libraries: policies.Libraries(), Observe: decision.Policy})
+	if err != nil {
+		return nil, err
+	}
+	keeper := &live.Keeper{Engine: rules, BuiltIn: policies.BuiltIn(), Logger: logger.WithName("policies")}
+	return keeper, keeper.SetupWithManager(ctx, mgr)
+}
+
+func serve(mgr ctrl.Manager, cfg *config.Config, rules *engine.Engine, logger logr.Logger) error {
 	policyTime, err := cfg.Clock(logger)
 	if err != nil {
 		return err
 	}
+	tenants := &tenant.Directory{Cache: mgr.GetClient()}
+	judges := &judge.Judge{Engine: rules, Clock: policyTime}
+	desk := pods.Desk{Judge: judges, Tenants: tenants}
 	handlers := map[string]admission.Handler{
-		PathPods:        decision.Recorded("pods", logger, pods.Handler()),
-		PathDepartments: decision.Recorded("departments", logger, (&departments.Validator{Reader: mgr.GetClient(), Clock: policyTime}).Handler(mgr.GetScheme())),
-		PathProjects:    decision.Recorded("projects", logger, (&projects.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}).Handler(mgr.GetScheme())),
+		PathMutatePods:   decision.Recorded("pods", logger, &pods.Mutator{Desk: desk}),
+		PathValidatePods: decision.Recorded("final-pods", logger, &pods.Validator{Desk: desk}),
+		PathTemplates:    decision.Recorded("templates", logger, &templates.Handler{Judge: judges, Tenants: tenants}),
+		PathDepartments:  decision.Recorded("departments", logger, (&departments.Validator{Reader: mgr.GetClient(), Clock: policyTime}).Handler(mgr.GetScheme())),
+		PathProjects:     decision.Recorded("projects", logger, (&projects.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}).Handler(mgr.GetScheme())),
 	}
 	for path, handler := range handlers {
 		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handler})
@@ -92,7 +124,7 @@ func serve(mgr ctrl.Manager, cfg *config.Config, logger logr.Logger) error {
 
 // register keeps the API server's trust, and says ready only when an admission
 // would be answered: certificates loaded, caches filled, registration done.
-func register(ctx context.Context, mgr ctrl.Manager, cfg *config.Config, restConfig *rest.Config, logger logr.Logger) error {
+func register(ctx context.Context, mgr ctrl.Manager, cfg *config.Config, restConfig *rest.Config, rules *live.Keeper, logger logr.Logger) error {
 	direct, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
 		return err
@@ -107,12 +139,15 @@ func register(ctx context.Context, mgr ctrl.Manager, cfg *config.Config, restCon
 	if err := mgr.Add(keeper); err != nil {
 		return err
 	}
-	// Asked for now, so that the first admission does not wait for it.
-	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.Project{}); err != nil {
-		return err
+	// Asked for now, so that the first admission does not wait for them.
+	for _, object := range []client.Object{&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}} {
+		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return err
+		}
 	}
 	return base.AddHealth(mgr, map[string]healthz.Checker{
 		"listening":  mgr.GetWebhookServer().StartedChecker(),
 		"registered": keeper.Ready,
+		"policies":   rules.Ready,
 	})
 }

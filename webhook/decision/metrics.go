@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"sluice.dev/policies/engine"
 )
 
 // buckets go from 0.1 ms, a fast answer, to 10 s, beyond every time-out that a
@@ -21,7 +23,18 @@ var duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Buckets: buckets,
 }, []string{"webhook", "operation", "allowed"})
 
-func init() { metrics.Registry.MustRegister(duration) }
+var perPolicy = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	Name:    "sluice_policy_duration_seconds",
+	Help:    "Time that one policy took to answer about one object, by policy and what came of it: passed, warned, denied, failed or timed-out. Answers that were remembered count too.",
+	Buckets: buckets,
+}, []string{"policy", "verdict"})
+
+func init() { metrics.Registry.MustRegister(duration, perPolicy) }
+
+// Policy measures the asking of one policy.
+func Policy(asked engine.Evaluation) {
+	perPolicy.WithLabelValues(asked.Policy, string(asked.Verdict)).Observe(asked.Took.Seconds())
+}
 
 func observe(webhook, operation string, allowed bool, took time.Duration) {
 	duration.WithLabelValues(webhook, operation, strconv.FormatBool(allowed)).Observe(took.Seconds())

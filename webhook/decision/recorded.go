@@ -52,7 +52,8 @@ func (r *recorded) log(req admission.Request, response admission.Response, took 
 		"allowed", response.Allowed,
 		"message", message,
 		"warnings", len(response.Warnings),
-		"patches", len(response.Patches),
+		"patchBytes", len(response.Patch),
+		"decisions", response.AuditAnnotations,
 		"durationMicroseconds", took.Microseconds(),
 	)
 }

@@ -1,0 +1,183 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sluice.dev/api/clock"
+	"sluice.dev/api/workload"
+	"sluice.dev/policies/engine"
+	"sluice.dev/policies/intent"
+	"sluice.dev/policies/merge"
+	"sluice.dev/policies/merge/filled"
+)
+
+// Judge asks the policies of an engine.
+type Judge struct {
+	// Engine has the policies in force.
+	Engine *engine.Engine
+	// Clock is policy time, for input.now.
+	Clock clock.Clock
+	// Cluster is what the API server fills in that differs between clusters.
+	Cluster filled.Cluster
+}
+
+// Judgement is what became of a question.
+type Judgement struct {
+	// Denials are why it is refused, all of them; none means that it is not.
+	Denials []intent.Complaint
+	// Warnings are for its author.
+	Warnings []intent.Complaint
+	// Before is the object as it came, and Result what the policies made of it, which
+	// shares with it what is unchanged; without sense where it is refused.
+	Before map[string]any
+	Result merge.Result
+	// Trial is what policies in DryRun would have done.
+	Trial engine.Trial
+}
+
+// Settle judges an object that may still be changed. An error means that the
+// question could not be asked: the object must not be admitted.
+func (j *Judge) Settle(ctx context.Context, q Question) (Judgement, error) {
+	set, err := j.Engine.Current()
+	if err != nil {
+		return Judgement{}, err
+	}
+	before, refusal, err := j.read(&q, q.Raw, nil)
+	if refusal != nil || err != nil {
+		return Judgement{Denials: refusal}, err
+	}
+	judged, intents, err := j.ask(ctx, set, &q, &before)
+	if err != nil || len(judged.Denials) > 0 {
+		return judged, err
+	}
+	judged.Before = before.object
+	if judged.Result, err = merge.Apply(before.object, intents, j.Cluster); err != nil {
+		judged.Denials = faults(err)
+		return judged, nil
+	}
+	for _, warning := range judged.Result.Warnings {
+		judged.Warnings = append(judged.Warnings, intent.Complaint{Message: warning.String()})
+	}
+	if len(judged.Result.Changes) == 0 {
+		return judged, nil
+	}
+	judged.Denials, err = j.settled(ctx, set, &q, judged.Result.Object)
+	return judged, err
+}
+
+// settled asks once more, about what the policies made of the object: what they
+// refuse of that, or still want changed.
+func (j *Judge) settled(ctx context.Context, set *engine.Set, q *Question, object map[string]any) ([]intent.Complaint, error) {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("writing what the policies made of the pod: %w", err)
+	}
+	after, refusal, err := j.read(q, raw, object)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	again, intents, err := j.ask(ctx, set, q, &after)
+	if err != nil || len(again.Denials) > 0 {
+		return again.Denials, err
+	}
+	result, err := merge.Apply(after.object, intents, j.Cluster)
+	if err != nil {
+		return faults(err), nil
+	}
+	return demands(result, "wants something else of what it made itself: %s"), nil
+}
+
+// Check judges an object that can no longer be changed: what the policies
+// demand must hold of it. What they only default or append need not.
+func (j *Judge) Check(ctx context.Context, q Question) (Judgement, error) {
+	set, err := j.Engine.Current()
+	if err != nil {
+		return Judgement{}, err
+	}
+	final, refusal, err := j.read(&q, q.Raw, nil)
+	if refusal != nil || err != nil {
+		return Judgement{Denials: refusal}, err
+	}
+	judged, intents, err := j.ask(ctx, set, &q, &final)
+	if err != nil || len(judged.Denials) > 0 {
+		return judged, err
+	}
+	demanded := slices.Clone(intents)
+	for i := range demanded {
+		demanded[i].Defaults, demanded[i].Append = nil, nil
+	}
+	if judged.Result, err = merge.Apply(final.object, demanded, j.Cluster); err != nil {
+		judged.Denials = faults(err)
+		return judged, nil
+	}
+	judged.Denials = demands(judged.Result, "its demand was undone after it was met, by another webhook: %s")
+	return judged, nil
+}
+
+// read is the object in all its forms, or why it is refused before any policy is
+// asked.
+func (j *Judge) read(q *Question, raw []byte, object map[string]any) (shape, []intent.Complaint, error) {
+	s, err := q.shapeOf(raw, object)
+	var malformed workload.Malformed
+	if errors.As(err, &malformed) {
+		return s, complaintsOf(malformed), nil
+	}
+	return s, nil, err
+}
+
+// ask asks all policies about one state of the object.
+func (j *Judge) ask(ctx context.Context, set *engine.Set, q *Question, s *shape) (Judgement, []intent.Intent, error) {
+	in := engine.Input{
+		Subject: engine.Subject{
+			Operation: q.Operation, Kind: "Pod",
+			Department: q.Tenant.Department, Project: q.Tenant.Project,
+		},
+		Review: q.Review, Object: s.document,
+		Project: q.Tenant.Documents.Project, Department: q.Tenant.Documents.Department, NodePools: q.Tenant.Documents.NodePools,
+		Now:      j.Clock.Now().In(q.Tenant.Zone),
+		Template: q.Template,
+	}
+	if err := j.typed(ctx, set, &in, &s.request); err != nil {
+		return Judgement{}, nil, err
+	}
+	outcome, err := set.Evaluate(ctx, in)
+	if err != nil {
+		return Judgement{}, nil, err
+	}
+	return Judgement{Denials: outcome.Denials, Warnings: outcome.Warnings, Trial: outcome.DryRun}, outcome.Intents, nil
+}
+
+// typed fills in what the pod asks for, with the type that policies give it where
+// its author said none.
+func (j *Judge) typed(ctx context.Context, set *engine.Set, in *engine.Input, request *workload.Request) (err error) {
+	if in.Workload, err = engine.FromGo(request); err != nil || request.Type != "" {
+		return err
+	}
+	if request.Type, err = set.Type(ctx, *in); err != nil {
+		return err
+	}
+	in.Workload, err = engine.FromGo(request)
+	return err
+}
+
+// demands are complaints about policies that still change something.
+func demands(result merge.Result, format string) []intent.Complaint {
+	var complaints []intent.Complaint
+	for _, policy := range slices.Sorted(maps.Keys(result.Changes)) {
+		complaints = append(complaints, intent.Complaint{
+			Policy:  policy,
+			Message: fmt.Sprintf(format, strings.Join(result.Changes[policy], ", ")),
+			Fix:     "tell the cluster's administrators",
+		})
+	}
+	return complaints
+}

@@ -1,0 +1,48 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"strings"
+	"testing"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/merge"
+	"sluice.dev/policies/merge/value"
+)
+
+func TestRecorded(t *testing.T) {
+	pod := func(label, decisions string) map[string]any {
+		metadata := map[string]any{"annotations": map[string]any{v1alpha1.AnnotationDecisions: decisions, "own": "1"}}
+		if label != "" {
+			metadata["labels"] = map[string]any{v1alpha1.LabelProject: label}
+		}
+		return map[string]any{"metadata": metadata}
+	}
+	long := strings.Repeat("x", maxDecisions)
+	tests := map[string]struct {
+		before  map[string]any
+		changes map[string][]string
+		want    string
+	}{
+		"first":                   {map[string]any{}, map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
+		"a later pass adds":       {pod("thesis", `{"a":["spec.x"]}`), map[string][]string{"a": {"spec.x", "spec.y"}, "b": {"spec.z"}}, `{"a":["spec.x","spec.y"],"b":["spec.z"]}`},
+		"the author's own goes":   {pod("", `{"forged":["spec.x"]}`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
+		"nonsense goes":           {pod("thesis", `{"a":`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
+		"too long: names only":    {map[string]any{}, map[string][]string{"a": {long}}, `{"a":null}`},
+		"too long a word is gone": {pod("thesis", `{"b":["`+long+`"]}`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			after, err := recorded(tc.before, merge.Result{Object: tc.before, Changes: tc.changes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			annotations := value.Map(value.Map(after["metadata"])["annotations"])
+			if got := annotations[v1alpha1.AnnotationDecisions]; got != tc.want {
+				t.Errorf("recorded %v, want %s", got, tc.want)
+			}
+		})
+	}
+}

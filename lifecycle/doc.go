@@ -3,9 +3,10 @@
 
 // Package lifecycle is the controller that keeps what people declared true.
 //
-// Enters: Projects, Departments, NodePools, Nodes and Namespaces, as watched.
-// Leaves: each Project's namespace with its labels, the currency in which GPUs
-// are counted on each node, and the status of Projects and NodePools. [Run] is
+// Enters: Projects, Departments, NodePools, Nodes and Namespaces, as watched, and
+// the policies. Leaves: each Project's namespace with the objects that policies
+// render into it, its quotas, and with its labels; the currency in which GPUs are
+// counted on each node; and the status of Projects, Departments and NodePools. [Run] is
 // the composition root; each folder below is one controller or the thinking
 // behind one.
 //

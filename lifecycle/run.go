@@ -5,10 +5,14 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api"
 	base "sluice.dev/api/config"
@@ -20,6 +24,9 @@ import (
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/nodepool"
 	"sluice.dev/lifecycle/project"
+	"sluice.dev/lifecycle/render"
+	"sluice.dev/policies"
+	"sluice.dev/policies/engine"
 )
 
 // leaderElectionID is the name of the Lease.
@@ -45,11 +52,16 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	options.LeaderElectionID = leaderElectionID
 	options.LeaderElectionNamespace = cfg.LeaderElection.Namespace
 	options.LeaderElectionReleaseOnCancel = true
+	options.Cache.ByObject = cached()
 	mgr, err := ctrl.NewManager(rest, options)
 	if err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
 	if err := inventory.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
+		return fmt.Errorf("lifecycle: %w", err)
+	}
+	inForce, err := policiesInForce()
+	if err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
 	controllers := []interface{ SetupWithManager(ctrl.Manager) error }{
@@ -58,13 +70,15 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 		&department.Reconciler{Client: mgr.GetClient()},
 		&doors.Reconciler{Client: mgr.GetClient(), Settings: doors.Settings{
 			Identities:         doors.Identities(cfg.Identities),
+			DeviceClasses:      cfg.DeviceClasses,
 			DenyGPUPodsOutside: cfg.GPUPodsOutside == config.Deny,
 		}},
 		&project.Reconciler{
-			Client: mgr.GetClient(),
-			Live:   mgr.GetAPIReader(),
-			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
-			Clock:  policyTime,
+			Client:   mgr.GetClient(),
+			Live:     mgr.GetAPIReader(),
+			Policies: inForce,
+			Events:   mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
+			Clock:    policyTime,
 		},
 	}
 	for _, c := range controllers {
@@ -78,4 +92,30 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	}
 	logger.Info("starting", "version", api.Version, "server", rest.Host)
 	return mgr.Start(ctx)
+}
+
+// cached limits the cache, of the kinds that policies render, to what is
+// Sluice's: other people's quotas and network policies are not kept in memory.
+func cached() map[client.Object]cache.ByObject {
+	ours := cache.ByObject{Label: labels.SelectorFromSet(render.Ours())}
+	byObject := map[client.Object]cache.ByObject{}
+	for _, object := range render.Objects() {
+		byObject[object] = ours
+	}
+	return byObject
+}
+
+// policiesInForce are the built-in policies, compiled.
+func policiesInForce() (*engine.Engine, error) {
+	e, err := engine.New(engine.Options{Libraries: policies.Libraries()})
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, report := range e.Update(policies.BuiltIn()) {
+		for _, problem := range report.Problems {
+			errs = append(errs, problem)
+		}
+	}
+	return e, errors.Join(errs...)
 }

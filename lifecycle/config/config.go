@@ -24,10 +24,13 @@ type Config struct {
 
 	// LeaderElection lets several replicas run, of which one acts.
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
-	// GPUPodsOutside is what becomes of pods that ask for a GPU outside of
-	// projects: Warn or Deny. Default Warn; Deny is switched on deliberately,
+	// GPUPodsOutside is what becomes of pods and claims that ask for a GPU outside
+	// of projects: Warn or Deny. Default Warn; Deny is switched on deliberately,
 	// once nobody depends on such pods any more.
 	GPUPodsOutside GPUPodsOutside `json:"gpuPodsOutside,omitempty"`
+	// DeviceClasses are DeviceClasses whose devices are GPUs, beside those of
+	// NVIDIA's driver, which are known. Default none.
+	DeviceClasses []string `json:"deviceClasses,omitempty"`
 	// Identities are believed in addition to Kubernetes' own.
 	Identities Identities `json:"identities,omitempty"`
 }
@@ -101,6 +104,11 @@ func (c *Config) Validate() field.ErrorList {
 	}
 	if c.GPUPodsOutside != Warn && c.GPUPodsOutside != Deny {
 		errs = append(errs, field.NotSupported(field.NewPath("gpuPodsOutside"), c.GPUPodsOutside, []GPUPodsOutside{Warn, Deny}))
+	}
+	for at, class := range c.DeviceClasses {
+		for _, problem := range validation.IsDNS1123Subdomain(class) {
+			errs = append(errs, field.Invalid(field.NewPath("deviceClasses").Index(at), class, problem))
+		}
 	}
 	return append(errs, c.Identities.validate(field.NewPath("identities"))...)
 }

@@ -11,20 +11,11 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/policies/facts"
 )
 
 // MilliPerGPU is what one physical GPU is worth.
 const MilliPerGPU = 1000
-
-// Resource is the name under which a pool's GPUs are counted.
-func Resource(pool *v1alpha1.NodePool) corev1.ResourceName {
-	switch pool.Spec.Scheduler {
-	case v1alpha1.SchedulerKube, v1alpha1.SchedulerYuniKorn:
-		return v1alpha1.GPUMilliFor(pool.Name)
-	default:
-		return v1alpha1.ResourceGPUMilli
-	}
-}
 
 // Want is which of Sluice's resources the node should have, and how much: none
 // where no pool, or more than one, selects it. It fails where the node belongs
@@ -41,7 +32,7 @@ func Want(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.NodePo
 	for i := range pools {
 		if pools[i].Name == names[0] && machine.GPUs > 0 {
 			return corev1.ResourceList{
-				Resource(&pools[i]): *resource.NewQuantity(int64(machine.GPUs)*MilliPerGPU, resource.DecimalSI),
+				facts.Currency(&pools[i]): *resource.NewQuantity(int64(machine.GPUs)*MilliPerGPU, resource.DecimalSI),
 			}, nil
 		}
 	}

@@ -4,6 +4,8 @@
 package doors
 
 import (
+	"slices"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -30,6 +32,8 @@ type door struct {
 	name string
 	// where it is shut.
 	where where
+	// mayWarn: it only warns where the settings do not say Deny.
+	mayWarn bool
 	// rules are what passes through it.
 	rules []admissionv1.NamedRuleWithOperations
 	// when narrows the rules by CEL; all of them must hold.
@@ -49,7 +53,7 @@ type check struct {
 }
 
 // policy is the door as the API server knows it.
-func (d door) policy(identities Identities) *admissionv1.ValidatingAdmissionPolicy {
+func (d door) policy(common []admissionv1.Variable) *admissionv1.ValidatingAdmissionPolicy {
 	p := &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
 		ObjectMeta: d.meta(),
@@ -60,7 +64,7 @@ func (d door) policy(identities Identities) *admissionv1.ValidatingAdmissionPoli
 				NamespaceSelector: d.where.selector(),
 				ResourceRules:     d.rules,
 			},
-			Variables: append(identities.variables(), d.variables...),
+			Variables: slices.Concat(common, d.variables),
 		},
 	}
 	for _, expression := range d.when {
@@ -108,10 +112,19 @@ func (w where) selector() *metav1.LabelSelector {
 
 // on is a rule for resources of Kubernetes' core group.
 func on(operations []admissionv1.OperationType, resources ...string) admissionv1.NamedRuleWithOperations {
+	return in("", operations, resources...)
+}
+
+// in is a rule for resources of a group, in whichever version they are written.
+func in(group string, operations []admissionv1.OperationType, resources ...string) admissionv1.NamedRuleWithOperations {
 	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: operations,
-		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: resources},
+		Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources},
 	}}
+}
+
+func rules(list ...admissionv1.NamedRuleWithOperations) []admissionv1.NamedRuleWithOperations {
+	return list
 }
 
 // The operations that doors are about.

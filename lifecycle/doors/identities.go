@@ -63,11 +63,20 @@ func isOneOf(names []string) string {
 	var exact, beginnings []string
 	for _, name := range names {
 		if beginning, ok := strings.CutSuffix(name, "*"); ok {
-			beginnings = append(beginnings, strconv.QuoteToASCII(beginning))
+			beginnings = append(beginnings, beginning)
 		} else {
-			exact = append(exact, strconv.QuoteToASCII(name))
+			exact = append(exact, name)
 		}
 	}
-	return `request.userInfo.username in [` + strings.Join(exact, ", ") + `]` +
-		` || [` + strings.Join(beginnings, ", ") + `].exists(b, request.userInfo.username.startsWith(b))`
+	return `request.userInfo.username in ` + list(exact) +
+		` || ` + list(beginnings) + `.exists(b, request.userInfo.username.startsWith(b))`
+}
+
+// list is a CEL list of strings. None can end its string and go on as CEL.
+func list(values []string) string {
+	quoted := make([]string, len(values))
+	for i, value := range values {
+		quoted[i] = strconv.QuoteToASCII(value)
+	}
+	return `[` + strings.Join(quoted, ", ") + `]`
 }

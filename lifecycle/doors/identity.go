@@ -7,11 +7,20 @@ import admissionv1 "k8s.io/api/admissionregistration/v1"
 
 // What tells whose a pod or a namespace is.
 
-// sameMap is CEL that compares those keys of two maps, given as variables, for
+// sameMap is CEL that compares those keys of two maps, given as CEL too, for
 // which a condition on k holds.
 func sameMap(before, after, condition string) string {
-	return `variables.` + after + `.all(k, !(` + condition + `) || (k in variables.` + before + ` && variables.` + before + `[k] == variables.` + after + `[k]))` +
-		` && variables.` + before + `.all(k, !(` + condition + `) || k in variables.` + after + `)`
+	return after + `.all(k, !(` + condition + `) || (k in ` + before + ` && ` + before + `[k] == ` + after + `[k]))` +
+		` && ` + before + `.all(k, !(` + condition + `) || k in ` + after + `)`
+}
+
+// sameLabels and sameAnnotations compare those keys of [metadata].
+func sameLabels(condition string) string {
+	return sameMap("variables.oldLabels", "variables.newLabels", condition)
+}
+
+func sameAnnotations(condition string) string {
+	return sameMap("variables.oldAnnotations", "variables.newAnnotations", condition)
 }
 
 // metadata are the labels and annotations before and after, empty where absent;
@@ -33,10 +42,10 @@ var managedKeys = door{
 	rules:     rules(on(updating, "pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")),
 	variables: metadata(),
 	checks: []check{{
-		expression: `variables.isManager || (` + sameMap("oldLabels", "newLabels", managedLabel) + `)`,
+		expression: `variables.isManager || (` + sameLabels(managedLabel) + `)`,
 		message:    `'metadata.labels: the keys of sluice.dev/ and the queue names are set when a pod is made, and not changed afterwards; make the pod anew'`,
 	}, {
-		expression: `variables.isManager || (` + sameMap("oldAnnotations", "newAnnotations", managedAnnotation) + `)`,
+		expression: `variables.isManager || (` + sameAnnotations(managedAnnotation) + `)`,
 		message:    `'metadata.annotations: the keys of sluice.dev/ and the requests for a GPU are set when a pod is made, and not changed afterwards; make the pod anew'`,
 	}, {
 		expression: `variables.isManager || oldObject.spec.?tolerations.orValue([]) == object.spec.?tolerations.orValue([])`,
@@ -73,10 +82,10 @@ var namespaceLabels = door{
 	rules:     rules(on(creatingUpdating, "namespaces", "namespaces/status", "namespaces/finalize")),
 	variables: metadata(),
 	checks: []check{{
-		expression: `variables.isManager || (` + sameMap("oldLabels", "newLabels", `k.startsWith('sluice.dev/')`) + `)`,
+		expression: `variables.isManager || (` + sameLabels(`k.startsWith('sluice.dev/')`) + `)`,
 		message:    `'metadata.labels: the keys of sluice.dev/ are written by Sluice alone; a namespace becomes a project\'s by a Project'`,
 	}, {
-		expression: `variables.isManager || (` + sameMap("oldAnnotations", "newAnnotations", `k == 'sluice.dev/made-for'`) + `)`,
+		expression: `variables.isManager || (` + sameAnnotations(`k == 'sluice.dev/made-for'`) + `)`,
 		message:    `'metadata.annotations[sluice.dev/made-for] is written by Sluice alone'`,
 	}},
 }

@@ -19,15 +19,16 @@ var priorityClasses = door{
 	}},
 }
 
-// gpuPods: a GPU belongs to a project. The one door that may only warn.
+// gpuPods: a GPU belongs to a project. This and the next may only warn.
 var gpuPods = door{
-	name:  "gpu-pods",
-	where: ungoverned,
-	rules: rules(on(creating, "pods")),
+	name:    "gpu-pods",
+	where:   ungoverned,
+	mayWarn: true,
+	rules:   rules(on(creating, "pods")),
 	variables: []admissionv1.Variable{
-		{Name: "containers", Expression: `object.spec.containers.map(c, c.?resources) + object.spec.?initContainers.orValue([]).map(c, c.?resources) + [object.spec.?resources]`},
+		podResources,
 		{Name: "annotations", Expression: `object.metadata.?annotations.orValue({})`},
-		{Name: "byResource", Expression: `variables.containers.exists(r, r.?limits.orValue({}).exists(k, ` + gpuResource + `) || r.?requests.orValue({}).exists(k, ` + gpuResource + `))`},
+		{Name: "byResource", Expression: `variables.resources.exists(r, r.?limits.orValue({}).exists(k, ` + gpuResource + `) || r.?requests.orValue({}).exists(k, ` + gpuResource + `))`},
 		{Name: "byAnnotation", Expression: `variables.annotations.exists(k, k in ['sluice.dev/gpu', 'gpu-fraction', 'gpu-memory'])`},
 	},
 	checks: []check{{
@@ -36,10 +37,16 @@ var gpuPods = door{
 	}},
 }
 
-// gpuResource is CEL: whether k is the name of a GPU, a share of one, or the
-// currency in which they are counted.
-const gpuResource = `k == 'nvidia.com/gpu' || k == 'nvidia.com/gpu.shared' || k.startsWith('nvidia.com/mig-') || k.startsWith('sluice.dev/gpu-milli')`
-
-func rules(list ...admissionv1.NamedRuleWithOperations) []admissionv1.NamedRuleWithOperations {
-	return list
+// gpuClaims: the same, of who asks by a claim. A pod only names its claim, which
+// cannot be looked into from there, so the claim itself is judged.
+var gpuClaims = door{
+	name:      "gpu-claims",
+	where:     ungoverned,
+	mayWarn:   true,
+	rules:     rules(in(resourceGroup, creating, "resourceclaims", "resourceclaimtemplates")),
+	variables: askedClasses,
+	checks: []check{{
+		expression: `variables.isBinder || size(variables.asked) == 0`,
+		message:    `'spec.devices.requests: the claim asks for a GPU (DeviceClass ' + variables.asked.join(', ') + '), and namespace ' + request.namespace + ' is no project\'s; ask your department for a project, and work in its namespace'`,
+	}},
 }

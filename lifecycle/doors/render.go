@@ -17,16 +17,25 @@ var all = []door{
 	bindings, nodeName,
 	managedKeys, controllerReferences,
 	ephemeralContainers,
-	priorityClasses, gpuPods,
+	workloadKeys, queuedWorkloads,
+	priorityClasses, gpuPods, gpuClaims,
+	deviceClasses,
 }
 
 // Settings are what a platform team decides about the doors.
 type Settings struct {
 	// Identities are believed in addition to those that every cluster has.
 	Identities Identities
-	// DenyGPUPodsOutside refuses pods that ask for a GPU outside of projects;
-	// else they are warned.
+	// DeviceClasses are those whose devices are GPUs, in addition to NVIDIA's own.
+	DeviceClasses []string
+	// DenyGPUPodsOutside refuses pods and claims that ask for a GPU outside of
+	// projects; else they are warned.
 	DenyGPUPodsOutside bool
+}
+
+// variables are what every door's CEL may speak of.
+func (s Settings) variables() []admissionv1.Variable {
+	return append(builtIn.with(s.Identities).variables(), gpuNames(s.DeviceClasses)...)
 }
 
 // Names are those of all policies, and of their bindings.
@@ -40,14 +49,14 @@ func Names() []string {
 
 // Render makes all objects, in the order in which they are to be applied.
 func Render(settings Settings) ([]*unstructured.Unstructured, error) {
-	identities := builtIn.with(settings.Identities)
+	common := settings.variables()
 	var objects []runtime.Object
 	for _, d := range all {
 		action := admissionv1.Deny
-		if d.name == gpuPods.name && !settings.DenyGPUPodsOutside {
+		if d.mayWarn && !settings.DenyGPUPodsOutside {
 			action = admissionv1.Warn
 		}
-		objects = append(objects, d.policy(identities), d.binding(action))
+		objects = append(objects, d.policy(common), d.binding(action))
 	}
 	rendered := make([]*unstructured.Unstructured, 0, len(objects))
 	for _, object := range objects {

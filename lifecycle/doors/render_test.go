@@ -26,7 +26,7 @@ func render(t *testing.T, settings Settings) map[string]*unstructured.Unstructur
 
 func TestRenderIsAPolicyAndABindingForEachDoor(t *testing.T) {
 	objects := render(t, Settings{})
-	if len(objects) != 2*len(Names()) || len(Names()) < 8 {
+	if len(objects) != 2*len(Names()) || len(Names()) < 12 {
 		t.Fatalf("%d objects for %d doors", len(objects), len(Names()))
 	}
 	for _, name := range Names() {
@@ -43,7 +43,7 @@ func TestRenderIsAPolicyAndABindingForEachDoor(t *testing.T) {
 	}
 }
 
-func TestOnlyTheDoorForGPUPodsMayWarn(t *testing.T) {
+func TestOnlyTheDoorsForGPUsOutsideMayWarn(t *testing.T) {
 	for deny, want := range map[bool]string{true: "Deny", false: "Warn"} {
 		for key, object := range render(t, Settings{DenyGPUPodsOutside: deny}) {
 			if object.GetKind() != "ValidatingAdmissionPolicyBinding" {
@@ -51,7 +51,7 @@ func TestOnlyTheDoorForGPUPodsMayWarn(t *testing.T) {
 			}
 			actions, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "validationActions")
 			expected := "Deny"
-			if strings.HasSuffix(key, "/sluice-gpu-pods") {
+			if strings.HasSuffix(key, "/sluice-gpu-pods") || strings.HasSuffix(key, "/sluice-gpu-claims") {
 				expected = want
 			}
 			if diff := cmp.Diff([]string{expected}, actions); diff != "" {
@@ -59,6 +59,19 @@ func TestOnlyTheDoorForGPUPodsMayWarn(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestFurtherDeviceClassesJoinThoseOfNVIDIA(t *testing.T) {
+	want := `["gpu.example.org", "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"]`
+	for _, variable := range gpuNames([]string{"mig.nvidia.com", "gpu.example.org"}) {
+		if variable.Name == "deviceClasses" {
+			if diff := cmp.Diff(want, variable.Expression); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			return
+		}
+	}
+	t.Error("no variable deviceClasses")
 }
 
 // A name cannot end its string and go on as CEL.

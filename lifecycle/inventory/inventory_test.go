@@ -66,8 +66,25 @@ func TestDescribe(t *testing.T) {
 			want: inventory.Machine{GPUs: 8, Boards: []v1alpha1.Board{board(a100, 8, 40960, "1g.5gb", "3g.20gb")}},
 		},
 		"time-sliced: the product's suffix goes, the count is physical": {
-			node: node(with(feature(a100+"-SHARED", "8", "40960"), v1alpha1.LabelGPUReplicas, "4")),
+			node: node(with(with(feature(a100+"-SHARED", "8", "40960"), v1alpha1.LabelGPUReplicas, "4"), v1alpha1.LabelGPUSharingStrategy, "time-slicing")),
+			want: inventory.Machine{GPUs: 8, Boards: []v1alpha1.Board{divided(board(a100, 8, 40960), 4, "nvidia.com/gpu")}},
+		},
+		"MPS under another name": {
+			node: node(with(with(feature(a100, "8", "40960"), v1alpha1.LabelGPUReplicas, "10"), v1alpha1.LabelGPUSharingStrategy, "mps")),
+			want: inventory.Machine{GPUs: 8, Boards: []v1alpha1.Board{divided(board(a100, 8, 40960), 10, "nvidia.com/gpu.shared")}},
+		},
+		"not divided, and it says so": {
+			node: node(with(with(feature(a100, "8", "40960"), v1alpha1.LabelGPUReplicas, "1"), v1alpha1.LabelGPUSharingStrategy, "none")),
 			want: inventory.Machine{GPUs: 8, Boards: []v1alpha1.Board{board(a100, 8, 40960)}},
+		},
+		"divided into a word": {
+			node: node(with(with(feature(a100, "8", "40960"), v1alpha1.LabelGPUReplicas, "many"), v1alpha1.LabelGPUSharingStrategy, "mps")),
+			want: inventory.Machine{GPUs: 8, Boards: []v1alpha1.Board{board(a100, 8, 40960)}},
+		},
+		"what the agent says, divided as the labels say": {
+			node:     node(with(with(feature(a100+"-SHARED", "8", "40960"), v1alpha1.LabelGPUReplicas, "2"), v1alpha1.LabelGPUSharingStrategy, "mps")),
+			observed: agent(v1alpha1.ObservedGPU{UUID: "GPU-1", Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40960}),
+			want:     inventory.Machine{GPUs: 1, Boards: []v1alpha1.Board{divided(board(a100, 1, 40960), 2, "nvidia.com/gpu")}},
 		},
 		"the agent knows better than the labels": {
 			node: node(feature(a100, "3", "1")),
@@ -111,6 +128,48 @@ func TestDescribe(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func divided(board v1alpha1.Board, replicas int32, resource string) v1alpha1.Board {
+	board.Replicas, board.ReplicaResource = replicas, resource
+	return board
+}
+
+// A replica that is worth two things is worth nothing, in any order of the nodes.
+func TestCombineOfDividedBoards(t *testing.T) {
+	machine := func(replicas int32) inventory.Machine {
+		board := v1alpha1.Board{Product: a100, GPUs: 1}
+		if replicas > 0 {
+			board = divided(board, replicas, "nvidia.com/gpu")
+		}
+		return inventory.Machine{GPUs: 1, Boards: []v1alpha1.Board{board}}
+	}
+	tests := map[string]struct {
+		replicas []int32
+		want     int32
+		remark   string
+	}{
+		"alike":         {[]int32{4, 4, 4}, 4, ""},
+		"not at all":    {[]int32{0, 0}, 0, ""},
+		"differently":   {[]int32{2, 4, 4}, 0, "into 2 nvidia.com/gpu, into 4 nvidia.com/gpu"},
+		"the other way": {[]int32{4, 4, 2}, 0, "into 2 nvidia.com/gpu, into 4 nvidia.com/gpu"},
+		"some not":      {[]int32{4, 0, 4}, 0, "into 4 nvidia.com/gpu, not at all"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var machines []inventory.Machine
+			for _, replicas := range tc.replicas {
+				machines = append(machines, machine(replicas))
+			}
+			got := inventory.Combine(machines)
+			if got.Boards[0].Replicas != tc.want || (tc.want == 0) != (got.Boards[0].ReplicaResource == "") {
+				t.Errorf("board = %+v, want %d replicas", got.Boards[0], tc.want)
+			}
+			if remarks := strings.Join(got.Remarks, "; "); (remarks == "") != (tc.remark == "") || !strings.Contains(remarks, tc.remark) {
+				t.Errorf("remarks = %q, want %q", remarks, tc.remark)
 			}
 		})
 	}

@@ -5,7 +5,6 @@ package inventory
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -33,7 +32,12 @@ type Machine struct {
 // used, and what to do; a node without GPUs says so by a count of 0.
 func Describe(node *corev1.Node, observed *v1alpha1.GPUNode) (Machine, error) {
 	if observed != nil && len(observed.Status.GPUs) > 0 {
-		return fromAgent(observed), nil
+		machine := fromAgent(observed)
+		// How the device plugin divides them, only the labels tell.
+		for i := range machine.Boards {
+			divide(&machine.Boards[i], node)
+		}
+		return machine, nil
 	}
 	return fromLabels(node)
 }
@@ -82,49 +86,12 @@ func fromLabels(node *corev1.Node) (Machine, error) {
 	if err != nil || memory < 0 {
 		memory = 0 // not known; only shares by memory want it
 	}
-	product = strings.TrimSuffix(product, "-SHARED")
+	product = strings.TrimSuffix(product, sharedSuffix)
 	if product == "" {
 		product = "unknown"
 	}
 	profiles, remarks := labelledProfiles(node)
-	return Machine{
-		GPUs:    int32(count),
-		Boards:  []v1alpha1.Board{{Product: product, MemoryMiB: memory, GPUs: int32(count), MIGProfiles: profiles}},
-		Remarks: remarks,
-	}, nil
-}
-
-// Combine is the machines of a pool taken together.
-func Combine(machines []Machine) Machine {
-	var all Machine
-	for _, machine := range machines {
-		all.GPUs += machine.GPUs
-		all.Remarks = append(all.Remarks, machine.Remarks...)
-		for _, board := range machine.Boards {
-			all.Boards = merge(all.Boards, board)
-		}
-	}
-	return all
-}
-
-// merge adds a board to sorted ones, without changing what they share memory with.
-func merge(boards []v1alpha1.Board, board v1alpha1.Board) []v1alpha1.Board {
-	at, found := slices.BinarySearchFunc(boards, board.Product, func(b v1alpha1.Board, product string) int {
-		return strings.Compare(b.Product, product)
-	})
-	if !found {
-		board.MIGProfiles = slices.Clone(board.MIGProfiles)
-		return slices.Insert(slices.Clone(boards), at, board)
-	}
-	boards = slices.Clone(boards)
-	same := &boards[at]
-	same.GPUs += board.GPUs
-	// Two nodes may say different things of one product; the smaller promise holds.
-	if same.MemoryMiB == 0 || (board.MemoryMiB > 0 && board.MemoryMiB < same.MemoryMiB) {
-		same.MemoryMiB = board.MemoryMiB
-	}
-	profiles := slices.Concat(same.MIGProfiles, board.MIGProfiles)
-	slices.Sort(profiles)
-	same.MIGProfiles = slices.Compact(profiles)
-	return boards
+	board := v1alpha1.Board{Product: product, MemoryMiB: memory, GPUs: int32(count), MIGProfiles: profiles}
+	divide(&board, node)
+	return Machine{GPUs: int32(count), Boards: []v1alpha1.Board{board}, Remarks: remarks}, nil
 }

@@ -75,7 +75,7 @@ func (r *Reconciler) label(ctx context.Context, project *v1alpha1.Project, names
 	if err := r.patchNamespace(ctx, before, namespace); err != nil {
 		return fmt.Errorf("labelling namespace %s: %w", namespace.Name, err)
 	}
-	if claim == tenancy.Adopt {
+	if claim.Origin() == v1alpha1.NamespaceAdopted && before.Labels[v1alpha1.LabelProject] == "" {
 		r.Events.Eventf(project, namespace, corev1.EventTypeNormal, "NamespaceAdopted", "AdoptNamespace", "adopted namespace %s", namespace.Name)
 	}
 	return nil

@@ -22,14 +22,19 @@ import (
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/conflict"
+	"sluice.dev/lifecycle/render"
+	"sluice.dev/policies/engine"
 )
 
-// Reconciler keeps every Project's namespace right.
+// Reconciler keeps every Project's namespace right, and the objects in it that
+// policies render.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
 	// Live reads from the API server, where a stale answer would do harm.
 	Live client.Reader
+	// Policies are those in force; they render the project's objects.
+	Policies *engine.Engine
 	// Events tells people what was done to their objects.
 	Events events.EventRecorder
 	// Clock is policy time, in which phases are recorded.
@@ -38,13 +43,19 @@ type Reconciler struct {
 
 // SetupWithManager makes the manager run r.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	// Policies read labels and annotations too.
+	declared := predicate.Or[client.Object](specOrDeletion, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("project").
-		For(&v1alpha1.Project{}, builder.WithPredicates(specOrDeletion)).
+		For(&v1alpha1.Project{}, builder.WithPredicates(declared)).
 		Watches(&corev1.Namespace{}, r.projectsOfNamespace()).
-		Watches(&v1alpha1.Department{}, r.projectsOfDepartment(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.Project{}, r.rivals(), builder.WithPredicates(goneOrGoing)).
-		Complete(conflict.Retried(r))
+		Watches(&v1alpha1.Department{}, r.projectsOfDepartment(), builder.WithPredicates(declared)).
+		Watches(&v1alpha1.NodePool{}, r.projectsOfNodePool(), builder.WithPredicates(seenByPolicies)).
+		Watches(&v1alpha1.Project{}, r.rivals(), builder.WithPredicates(goneOrGoing))
+	for _, object := range render.Objects() {
+		b = b.Watches(object, rendered{})
+	}
+	return b.Complete(conflict.Retried(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the project of the request's name.
@@ -63,54 +74,79 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, fmt.Errorf("adding the finalizer to project %s: %w", project.Name, err)
 		}
 	}
-	refusal, err := r.govern(ctx, &project)
+	outcome, err := r.govern(ctx, &project)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, r.writeStatus(ctx, &project, refusal)
+	return outcome.again(), r.writeStatus(ctx, &project, outcome)
 }
 
-// govern gives the project its namespace. A refusal is for people: nothing here
-// changes until somebody changes the project, the namespace or the department.
-func (r *Reconciler) govern(ctx context.Context, project *v1alpha1.Project) (*tenancy.Refusal, error) {
-	if refusal, err := r.departmentMissing(ctx, project); refusal != nil || err != nil {
-		return refusal, err
+// govern gives the project its namespace, what policies render into it, and then
+// the labels. A refusal is for people: nothing here changes until somebody
+// changes the project, the namespace or the department.
+func (r *Reconciler) govern(ctx context.Context, project *v1alpha1.Project) (Outcome, error) {
+	department, missing, err := r.department(ctx, project)
+	if missing != nil || err != nil {
+		return Outcome{Refusal: missing}, err
 	}
 	if refusal, err := r.outbid(ctx, project); refusal != nil || err != nil {
-		return refusal, err
+		return Outcome{Refusal: refusal}, err
 	}
-	namespace, err := r.namespace(ctx, project.NamespaceName())
+	namespace, claim, refusal, err := r.claim(ctx, project)
+	if refusal != nil || err != nil {
+		return Outcome{Refusal: refusal}, err
+	}
+	// The status says whose the namespace is before anything of the project's is
+	// in it: a crash in between leaves nothing that nobody takes back.
+	if err := r.recordNamespace(ctx, project, namespace, claim); err != nil {
+		return Outcome{}, err
+	}
+	outcome, err := r.applyObjects(ctx, project, department)
 	if err != nil {
-		return nil, err
+		return Outcome{}, err
 	}
-	claim, refusal := tenancy.Of(project, namespace)
-	if refusal != nil {
-		return refusal, nil
-	}
-	if claim == tenancy.Make {
-		if namespace, err = r.makeNamespace(ctx, project); err != nil {
-			return nil, err
+	// A namespace is governed only after its quota counts. One that is governed
+	// stays so while a changed quota is counted anew: its GPU pods are refused
+	// meanwhile, and would not be without the label.
+	governed := namespace.Labels[v1alpha1.LabelProject] == project.Name
+	if outcome.counted() || governed {
+		if err := r.label(ctx, project, namespace, claim); err != nil {
+			return Outcome{}, err
 		}
 	}
-	// The status says whose the namespace is before its labels do: from the
-	// labels on it is governed, and a crash in between leaves it as it was.
-	if err := r.recordNamespace(ctx, project, namespace, claim); err != nil {
-		return nil, err
+	// Only once it was governed: until then more may come.
+	if governed {
+		outcome.Uncounted, outcome.Looked, err = r.uncounted(ctx, project)
 	}
-	return nil, r.label(ctx, project, namespace, claim)
+	return outcome, err
 }
 
-func (r *Reconciler) departmentMissing(ctx context.Context, project *v1alpha1.Project) (*tenancy.Refusal, error) {
+// claim is the project's namespace, made where there was none, and how the
+// project came by it; or why it cannot have it.
+func (r *Reconciler) claim(ctx context.Context, project *v1alpha1.Project) (*corev1.Namespace, tenancy.Claim, *tenancy.Refusal, error) {
+	namespace, err := r.namespace(ctx, project.NamespaceName())
+	if err != nil {
+		return nil, "", nil, err
+	}
+	claim, refusal := tenancy.Of(project, namespace)
+	if refusal == nil && claim == tenancy.Make {
+		namespace, err = r.makeNamespace(ctx, project)
+	}
+	return namespace, claim, refusal, err
+}
+
+// department is the project's, or the refusal where there is none.
+func (r *Reconciler) department(ctx context.Context, project *v1alpha1.Project) (*v1alpha1.Department, *tenancy.Refusal, error) {
 	var department v1alpha1.Department
 	err := r.Client.Get(ctx, types.NamespacedName{Name: project.Spec.Department}, &department)
 	if apierrors.IsNotFound(err) {
-		return &tenancy.Refusal{
+		return nil, &tenancy.Refusal{
 			Reason:  v1alpha1.ReasonDepartmentMissing,
 			Message: fmt.Sprintf("department %s does not exist; create it, or set spec.department to one that does", project.Spec.Department),
 		}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading department %s: %w", project.Spec.Department, err)
+		return nil, nil, fmt.Errorf("reading department %s: %w", project.Spec.Department, err)
 	}
-	return nil, nil
+	return &department, nil, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/render"
 )
 
 // release gives up the namespace of a project that is being deleted, and lets
@@ -29,7 +30,7 @@ func (r *Reconciler) release(ctx context.Context, project *v1alpha1.Project) (re
 	}
 	if !done {
 		// The namespace's own events bring it here again.
-		return reconcile.Result{}, r.writeStatus(ctx, project, nil)
+		return reconcile.Result{}, r.writeStatus(ctx, project, Outcome{})
 	}
 	before := project.DeepCopy()
 	controllerutil.RemoveFinalizer(project, v1alpha1.FinalizerProject)
@@ -50,7 +51,7 @@ func (r *Reconciler) releaseNamespace(ctx context.Context, project *v1alpha1.Pro
 	case tenancy.Made:
 		return r.releaseMade(ctx, project, namespace)
 	case tenancy.Adopted:
-		return true, r.unlabel(ctx, project, namespace)
+		return true, r.ungovern(ctx, project, namespace)
 	default:
 		// It never was this project's.
 		return true, nil
@@ -66,7 +67,7 @@ func (r *Reconciler) releaseMade(ctx context.Context, project *v1alpha1.Project,
 		return false, err
 	}
 	if keep != "" {
-		if err := r.unlabel(ctx, project, namespace); err != nil {
+		if err := r.ungovern(ctx, project, namespace); err != nil {
 			return false, err
 		}
 		r.Events.Eventf(namespace, project, corev1.EventTypeWarning, "NamespaceKept", "ReleaseNamespace",
@@ -78,6 +79,15 @@ func (r *Reconciler) releaseMade(ctx context.Context, project *v1alpha1.Project,
 		return false, fmt.Errorf("deleting namespace %s: %w", namespace.Name, err)
 	}
 	return false, nil
+}
+
+// ungovern leaves the namespace as if it had never been the project's. The
+// quotas go last: while the label is there they are what holds the limit.
+func (r *Reconciler) ungovern(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace) error {
+	if err := r.unlabel(ctx, project, namespace); err != nil {
+		return err
+	}
+	return r.applier().Remove(ctx, render.PlaceOf(project))
 }
 
 // reasonToKeep says why a namespace that Sluice made is not to be deleted; it is

@@ -4,15 +4,21 @@
 package project
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/render"
 )
 
 var (
@@ -20,36 +26,122 @@ var (
 	later = metav1.NewTime(noon.AddDate(0, 6, 0))
 )
 
+func quota(name, hard, counted, used string) corev1.ResourceQuota {
+	list := func(value string) corev1.ResourceList {
+		return corev1.ResourceList{"requests.sluice.dev/gpu-milli." + corev1.ResourceName(name): resource.MustParse(value)}
+	}
+	return corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ResourceQuotaSpec{Hard: list(hard)},
+		Status:     corev1.ResourceQuotaStatus{Hard: list(counted), Used: list(used)},
+	}
+}
+
 func TestStatus(t *testing.T) {
-	refusal := &tenancy.Refusal{Reason: tenancy.ReasonNamespaceTaken, Message: "taken"}
 	deleted := v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon}}}
+	counted := quota("dgx", "1000", "1000", "0")
+	fault := func(ofQuota bool) []render.Fault {
+		return []render.Fault{{Policy: "p", Quota: ofQuota, Err: errors.New("cannot be had")}}
+	}
 	tests := map[string]struct {
 		project v1alpha1.Project
-		refusal *tenancy.Refusal
+		outcome Outcome
 		phase   v1alpha1.ProjectPhase
-		status  metav1.ConditionStatus
-		reason  string
+		ready   string // reason; True where it is Ready
+		quota   string // reason; True where it is Applied, no condition where it is empty
+		says    string
 	}{
-		"governed": {v1alpha1.Project{}, nil, v1alpha1.ProjectActive, metav1.ConditionTrue, v1alpha1.ReasonReady},
-		"refused":  {v1alpha1.Project{}, refusal, v1alpha1.ProjectActive, metav1.ConditionFalse, tenancy.ReasonNamespaceTaken},
-		"deleted":  {deleted, nil, v1alpha1.ProjectDeleting, metav1.ConditionFalse, ReasonDeleting},
+		"governed": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}},
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonReady, quota: v1alpha1.ReasonApplied, says: "is governed",
+		},
+		"refused": {
+			outcome: Outcome{Refusal: &tenancy.Refusal{Reason: tenancy.ReasonNamespaceTaken, Message: "taken"}},
+			phase:   v1alpha1.ProjectActive, ready: tenancy.ReasonNamespaceTaken, says: "taken",
+		},
+		"deleted": {
+			project: deleted, phase: v1alpha1.ProjectDeleting, ready: ReasonDeleting, says: "to go",
+		},
+		"not counted": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted, quota("old", "2000", "1000", "0")}},
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonQuotaNotCounted, quota: v1alpha1.ReasonQuotaNotCounted, says: "counted old;",
+		},
+		"a quota that cannot be had": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, Faults: fault(true)},
+			phase:   v1alpha1.ProjectActive, ready: ReasonObjectsRefused, quota: ReasonObjectsRefused, says: "policy p: cannot be had",
+		},
+		"another object that cannot be had": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, Faults: fault(false)},
+			phase:   v1alpha1.ProjectActive, ready: ReasonObjectsRefused, quota: v1alpha1.ReasonApplied, says: "policy p: cannot be had",
+		},
+		"a pool that is missing": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, MissingPools: []string{"h200", "a100"}},
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonNodePoolMissing, quota: v1alpha1.ReasonApplied, says: "no node pool h200, a100;",
+		},
+		"several": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{quota("dgx", "1", "2", "0")}, MissingPools: []string{"h200"}},
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonSeveral, quota: v1alpha1.ReasonQuotaNotCounted, says: "no node pool h200;",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			tc.project.Generation = 7
-			got := Status(&tc.project, tc.refusal, later, metav1.NewTime(noon))
-			ready := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady)
+			got := Status(&tc.project, tc.outcome, later, metav1.NewTime(noon))
 			if got.Phase != tc.phase || !got.PhaseSince.Equal(&later) || got.ObservedGeneration != 7 {
 				t.Errorf("phase %s since %v, generation %d", got.Phase, got.PhaseSince, got.ObservedGeneration)
 			}
-			if ready == nil || ready.Status != tc.status || ready.Reason != tc.reason || !ready.LastTransitionTime.Time.Equal(noon) {
-				t.Errorf("Ready = %+v, want %s %s at machine time", ready, tc.status, tc.reason)
+			holds(t, got.Conditions, v1alpha1.ConditionReady, tc.ready, v1alpha1.ReasonReady)
+			holds(t, got.Conditions, v1alpha1.ConditionQuotaApplied, tc.quota, v1alpha1.ReasonApplied)
+			if ready := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady); ready != nil && !strings.Contains(ready.Message, tc.says) {
+				t.Errorf("Ready says %q, want %q", ready.Message, tc.says)
 			}
 			tc.project.Status = got
-			if again := Status(&tc.project, tc.refusal, metav1.Now(), metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
+			if again := Status(&tc.project, tc.outcome, metav1.Now(), metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
 				t.Errorf("the second pass says something else: %+v", again)
 			}
 		})
+	}
+}
+
+// holds checks that the condition has the reason, is true for one reason alone,
+// and speaks of this generation in machine time.
+func holds(t *testing.T, conditions []metav1.Condition, kind, reason, reasonIfTrue string) {
+	t.Helper()
+	got := meta.FindStatusCondition(conditions, kind)
+	if (got == nil) != (reason == "") {
+		t.Fatalf("%s = %+v, want the reason %q", kind, got, reason)
+	}
+	if got == nil {
+		return
+	}
+	status := metav1.ConditionFalse
+	if reason == reasonIfTrue {
+		status = metav1.ConditionTrue
+	}
+	if got.Status != status || got.Reason != reason || got.ObservedGeneration != 7 || !got.LastTransitionTime.Time.Equal(noon) {
+		t.Errorf("%s = %+v, want %s %s of generation 7, at machine time", kind, got, status, reason)
+	}
+}
+
+// A refusal says nothing of the quotas: what was said of an earlier generation
+// stays, and does not hold for this one.
+func TestRefusalKeepsWhatIsKnownOfTheQuotas(t *testing.T) {
+	p := &v1alpha1.Project{}
+	p.Generation = 7
+	p.Status = Status(p, Outcome{}, later, later)
+	p.Generation = 8
+	got := Status(p, Outcome{Refusal: &tenancy.Refusal{Reason: v1alpha1.ReasonDepartmentMissing, Message: "gone"}}, later, later)
+	if c := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionQuotaApplied); c == nil || c.ObservedGeneration != 7 {
+		t.Errorf("QuotaApplied = %+v, want that of generation 7", c)
+	}
+}
+
+func TestLongMessagesAreClipped(t *testing.T) {
+	long := strings.Repeat("ü", 40000)
+	outcome := Outcome{Faults: []render.Fault{{Err: errors.New(long)}}}
+	got := Status(&v1alpha1.Project{}, outcome, later, later).Conditions[0].Message
+	if len(got) > 32768 || !utf8.ValidString(got) || !strings.HasSuffix(got, "ü ...") {
+		t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-10:])
 	}
 }
 

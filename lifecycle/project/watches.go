@@ -6,6 +6,7 @@ package project
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -15,6 +16,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/policies/facts"
 )
 
 func (r *Reconciler) projectsOfNamespace() handler.EventHandler {
@@ -23,6 +25,10 @@ func (r *Reconciler) projectsOfNamespace() handler.EventHandler {
 
 func (r *Reconciler) projectsOfDepartment() handler.EventHandler {
 	return r.projectsBy(inventory.ProjectsByDepartment, client.Object.GetName)
+}
+
+func (r *Reconciler) projectsOfNodePool() handler.EventHandler {
+	return r.projectsBy(inventory.ProjectsByNodePool, client.Object.GetName)
 }
 
 // rivals are the projects that name the same namespace as the one that changed.
@@ -60,4 +66,19 @@ var goneOrGoing = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(event.UpdateEvent) bool { return false },
 	DeleteFunc: func(event.DeleteEvent) bool { return true },
+}
+
+// seenByPolicies passes what changes of a node pool in the eyes of policies, and
+// keeps out its counts of nodes and GPUs.
+var seenByPolicies = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.NodePool)
+		after, ok2 := e.ObjectNew.(*v1alpha1.NodePool)
+		return !ok || !ok2 || !equality.Semantic.DeepEqual(seen(before), seen(after))
+	},
+}
+
+func seen(pool *v1alpha1.NodePool) []facts.Pool {
+	anybody := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{NodePools: []v1alpha1.PoolQuota{{Name: pool.Name}}}}
+	return facts.OfPools(anybody, func(string) *v1alpha1.NodePool { return pool })
 }

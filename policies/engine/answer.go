@@ -13,11 +13,15 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/intent"
 )
 
 // answer is what one policy says about one object.
 type answer struct {
+	// workload is the workload's type; empty where the policy says none, and where
+	// it was not asked for it.
+	workload              v1alpha1.WorkloadType
 	intent                intent.Intent
 	deny, violation, warn []intent.Complaint
 }
@@ -28,9 +32,9 @@ func (a *answer) changes() bool {
 	return i.Defaults != nil || i.Overrides != nil || i.Nodes != nil || i.Append != nil || i.Remove != nil
 }
 
-// admit asks a policy about an object.
-func (p *policy) admit(ctx context.Context, input ast.Value, cancel topdown.Cancel) (answer, error) {
-	values, err := p.query(ctx, p.module.admission, input, cancel)
+// answer asks a policy about an object, or for its type.
+func (p *policy) answer(ctx context.Context, asked question, input ast.Value, cancel topdown.Cancel) (answer, error) {
+	values, err := p.query(ctx, p.module.queries[asked], input, cancel)
 	if err != nil {
 		return answer{}, err
 	}
@@ -67,6 +71,8 @@ func (a *answer) read(n *native, rule ruleName, value ast.Value) (err error) {
 		a.violation, err = violations(name, value)
 	case ruleWarn:
 		a.warn, err = complaints(name, value)
+	case ruleType:
+		a.workload, err = workloadType(value)
 	}
 	return err
 }

@@ -18,13 +18,12 @@ type module struct {
 	rules ruleSet
 	// momentary are those of them that may read the time or the present use.
 	momentary ruleSet
-	// reads is what the rules about an object read of input.
-	reads footprint
+	// reads is what the rules that answer each question read of input.
+	reads [questionCount]footprint
 	// warnings are what its author should look at.
 	warnings []Problem
-	// admission asks for the rules about an object, rendering for those per
-	// project; nil where the module has none of them.
-	admission, rendering *rego.PreparedEvalQuery
+	// queries ask each question; nil where the module has no rule that answers it.
+	queries [questionCount]*rego.PreparedEvalQuery
 }
 
 // compiler compiles modules, each by itself: one big compiler would take time in
@@ -42,7 +41,7 @@ func newCompiler(libraries []Library) (*compiler, []Problem) {
 	c := &compiler{libraries: modules}
 	if compiled, problems := c.run(modules, true); len(problems) > 0 {
 		return nil, problems
-	} else if problems := checkReads(compiled, nil); len(problems) > 0 {
+	} else if problems := checkReads(compiled, nil, 0); len(problems) > 0 {
 		return nil, inOrder(problems)
 	}
 	return c, nil
@@ -68,7 +67,7 @@ func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
 	opa, wrong := c.run(c.withLibraries(p.module), !p.gatekeeper)
 	problems = append(problems, wrong...)
 	if opa != nil {
-		problems = append(problems, checkReads(opa, p.module.Package.Path)...)
+		problems = append(problems, checkReads(opa, p.module.Package.Path, p.rules)...)
 	}
 	if len(problems) > 0 || opa == nil {
 		return nil, inOrder(problems)
@@ -78,17 +77,14 @@ func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
 		compiled.warnings = append(compiled.warnings, at(p.module.Package.Loc(), "the policy defines no rule with a meaning, and does nothing"))
 	}
 	compiled.warnings = inOrder(compiled.warnings)
-	compiled.reads, compiled.momentary = footprintOf(opa, p.module.Package.Path, p.rules)
-	for _, rendering := range []bool{false, true} {
-		query, err := prepare(opa, p.module.Package.Path, p.rules, rendering)
+	compiled.momentary = momentaryOf(opa, p.module.Package.Path, p.rules)
+	for asked := range questionCount {
+		query, err := prepare(opa, p.module.Package.Path, p.rules, asked)
 		if err != nil {
 			return nil, fromOPA(err)
 		}
-		if rendering {
-			compiled.rendering = query
-		} else {
-			compiled.admission = query
-		}
+		compiled.queries[asked] = query
+		compiled.reads[asked] = footprintOf(opa, p.module.Package.Path, p.rules, asked)
 	}
 	return compiled, nil
 }
@@ -126,13 +122,13 @@ func (c *compiler) run(modules map[string]*ast.Module, strict bool) (*ast.Compil
 	return opa, nil
 }
 
-// prepare makes one query of all known rules of a kind. Each is bound to its
+// prepare makes one query of all known rules that answer a question. Each is bound to its
 // name; a rule that has one value is asked for in a comprehension, which is
 // there even where the rule is undefined.
-func prepare(opa *ast.Compiler, pkg ast.Ref, rules ruleSet, rendering bool) (*rego.PreparedEvalQuery, error) {
+func prepare(opa *ast.Compiler, pkg ast.Ref, rules ruleSet, asked question) (*rego.PreparedEvalQuery, error) {
 	var body ast.Body
 	for rule := range ruleCount {
-		if !rules.has(rule) || meanings[rule].rendering != rendering {
+		if !rules.has(rule) || meanings[rule].asked != asked {
 			continue
 		}
 		value := ast.NewTerm(pkg.Append(ast.StringTerm(meanings[rule].name)))

@@ -19,10 +19,17 @@
 //	violation                    a set of {"msg", "details"}
 //	objects                      a set of whole objects
 //	requires                     a set of {"crd" or "setting", "fix"}
+//	type                         a string: train, interactive or inference
 //
 // A module that is Rego v0 and defines violation and nothing else of the above
 // is a Gatekeeper template: it is compiled as v0, as it is, and OPA's strict
-// mode is off for it. Every other module must be v1.
+// mode is off for it. A rule of its own may be named type. Every other module
+// must be v1.
+//
+// The rule type is asked by itself, before all others ([Set.Type]): it is the
+// workload's type where its author said none, and undefined where the policy does
+// not mind. No policy says it: the type is train. Two that say different ones
+// are an error, and so is any other value. DryRun policies are not asked.
 //
 // # What a policy reads
 //

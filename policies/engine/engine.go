@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"sluice.dev/api/v1alpha1"
 )
 
 // Options are what an Engine is made with.
@@ -75,6 +77,15 @@ func (e *Engine) Evaluate(ctx context.Context, in Input) (Outcome, error) {
 		return Outcome{}, err
 	}
 	return set.Evaluate(ctx, in)
+}
+
+// Type asks the policies in force, as [Set.Type] does.
+func (e *Engine) Type(ctx context.Context, in Input) (v1alpha1.WorkloadType, error) {
+	set, err := e.Current()
+	if err != nil {
+		return "", err
+	}
+	return set.Type(ctx, in)
 }
 
 // EvaluateObjects asks the policies in force, as [Set.EvaluateObjects] does.

@@ -26,13 +26,13 @@ func (s *Set) Evaluate(ctx context.Context, in Input) (Outcome, error) {
 	if in.Now.IsZero() {
 		return Outcome{}, ErrNoTime
 	}
-	matched := s.admission.matching(in.Subject)
+	matched := s.matching(in.Subject, aboutObject)
 	if len(matched) == 0 {
 		return Outcome{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Request)
 	defer cancel()
-	replies := s.ask(ctx, matched, in.bind())
+	replies := s.ask(ctx, aboutObject, matched, in.bind())
 	var outcome Outcome
 	for i, m := range matched {
 		outcome.take(m.policy, &replies[i], in.Template)
@@ -41,9 +41,9 @@ func (s *Set) Evaluate(ctx context.Context, in Input) (Outcome, error) {
 	return outcome, nil
 }
 
-// ask returns each policy's reply: remembered where it was asked the same before,
+// ask returns each policy's reply to a question: remembered where it was asked the same before,
 // else given now.
-func (s *Set) ask(ctx context.Context, members []*member, b *bound) []reply[answer] {
+func (s *Set) ask(ctx context.Context, question question, members []*member, b *bound) []reply[answer] {
 	replies := make([]reply[answer], len(members))
 	parts := newPieces(b, s.paths)
 	var (
@@ -54,12 +54,12 @@ func (s *Set) ask(ctx context.Context, members []*member, b *bound) []reply[answ
 	)
 	for i, m := range members {
 		began := clock.MachineNow()
-		known := m.reads != nil
+		known := m.reads[question] != nil
 		if known {
-			key, known = parts.key(key[:0], m.reads)
+			key, known = parts.key(key[:0], m.reads[question])
 		}
 		if known {
-			if given, hit := m.memory.recall(key); hit {
+			if given, hit := m.memories[question].recall(key); hit {
 				replies[i] = reply[answer]{value: given, took: clock.MachineNow().Sub(began), recalled: true}
 				continue
 			}
@@ -71,12 +71,12 @@ func (s *Set) ask(ctx context.Context, members []*member, b *bound) []reply[answ
 	}
 	given := inTurn(ctx, s.options.Limits.Evaluation, asked,
 		func(ctx context.Context, p *policy, cancel topdown.Cancel) (answer, error) {
-			return p.admit(ctx, b.with(p.parameters), cancel)
+			return p.answer(ctx, question, b.with(p.parameters), cancel)
 		})
 	for j, reply := range given {
 		replies[open[j]] = reply
 		if reply.err == nil && keys[j] != nil {
-			asked[j].memory.remember(keys[j], reply.value)
+			asked[j].memories[question].remember(keys[j], reply.value)
 		}
 	}
 	return replies

@@ -35,6 +35,8 @@ type Evaluation struct {
 	Enforcement v1alpha1.Enforcement
 	// Rendering tells that the policy was asked for objects, not about one.
 	Rendering bool
+	// Typing tells that it was asked for the workload's type.
+	Typing bool
 	// Recalled tells that the answer was one that the policy gave before about an
 	// object that is the same in all that the policy reads.
 	Recalled bool

@@ -49,7 +49,7 @@ func parse(text string) (parsed, []Problem) {
 		if oldErr != nil {
 			return parsed{}, fromOPA(err)
 		}
-		if rules, _ := checkShapes(old); rules != 1<<ruleViolation {
+		if rules, _ := checkShapes(old, true); rules != 1<<ruleViolation {
 			return parsed{}, append(fromOPA(err), Problem{
 				Line: 1, Column: 1,
 				Message: "the module is Rego v0, which only a Gatekeeper template may be: rewrite it with opa fmt --v0-v1 --write",
@@ -65,7 +65,7 @@ func parse(text string) (parsed, []Problem) {
 	if problem, ok := tooNested(module); ok {
 		return parsed{}, append(problems, problem)
 	}
-	rules, wrong := checkShapes(module)
+	rules, wrong := checkShapes(module, p.gatekeeper)
 	p.rules = rules
 	problems = append(problems, wrong...)
 	return p, append(problems, outOfReach(module)...)

@@ -21,7 +21,8 @@ type policy struct {
 	digest     digest
 	module     *module
 	parameters *ast.Term
-	memory     memory
+	// memories keep its answers to each question; objects are always rendered anew.
+	memories [questionCount]memory
 	// stuck is how many evaluations were left behind and have not come back.
 	stuck atomic.Int32
 }

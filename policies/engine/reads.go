@@ -157,7 +157,7 @@ func ruleRef(pkg ast.Ref, rule ruleName) ast.Ref {
 // not have, data that does not exist, and, in rules that must not depend on the
 // moment, the time and the present use. Without pkg only the first two are
 // looked for.
-func checkReads(opa *ast.Compiler, pkg ast.Ref) []Problem {
+func checkReads(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) []Problem {
 	var problems []Problem
 	for _, module := range opa.Modules {
 		for _, rule := range module.Rules {
@@ -172,7 +172,7 @@ func checkReads(opa *ast.Compiler, pkg ast.Ref) []Problem {
 		return problems
 	}
 	for rule := range ruleCount {
-		if meanings[rule].momentary {
+		if meanings[rule].momentary || !rules.has(rule) {
 			continue
 		}
 		for _, read := range readsOf(opa, ruleRef(pkg, rule)) {
@@ -217,7 +217,7 @@ func missingField(ref ast.Ref) string {
 	return ""
 }
 
-// footprint is what the rules about an object read of input, all told.
+// footprint is what the rules that answer one question read of input, all told.
 type footprint struct {
 	// paths are what is read, none under another.
 	paths []inputPath
@@ -226,20 +226,27 @@ type footprint struct {
 	replaced bool
 }
 
-// footprintOf returns the footprint of a module's rules about an object, and
-// those of its rules that may read the time or the present use.
-func footprintOf(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) (footprint, ruleSet) {
-	var f footprint
+// momentaryOf returns those of a module's rules that read the time or the present
+// use, or may.
+func momentaryOf(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) ruleSet {
 	var momentary ruleSet
 	for rule := range ruleCount {
-		if !rules.has(rule) || meanings[rule].rendering {
+		if rules.has(rule) && slices.ContainsFunc(readsOf(opa, ruleRef(pkg, rule)), func(read read) bool { return read.momentary != "" }) {
+			momentary.add(rule)
+		}
+	}
+	return momentary
+}
+
+// footprintOf returns the footprint of a module's rules that answer a question.
+func footprintOf(opa *ast.Compiler, pkg ast.Ref, rules ruleSet, asked question) footprint {
+	var f footprint
+	for rule := range ruleCount {
+		if !rules.has(rule) || meanings[rule].asked != asked {
 			continue
 		}
 		for _, read := range readsOf(opa, ruleRef(pkg, rule)) {
 			f.add(read.path)
-			if read.momentary != "" {
-				momentary.add(rule)
-			}
 		}
 	}
 	for _, module := range opa.Modules {
@@ -250,7 +257,7 @@ func footprintOf(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) (footprint, rule
 			return false
 		})
 	}
-	return f, momentary
+	return f
 }
 
 func (f *footprint) add(path inputPath) {

@@ -12,7 +12,7 @@ import (
 	"sluice.dev/policies/intent"
 )
 
-// memory keeps a policy's latest answers by the parts of the input that it read.
+// memory keeps a policy's latest answers to one question by the parts of the input that it read.
 //
 // A policy has no clock, no chance and no data: the same parts give the same
 // answer. Which parts it reads is known when it is compiled. So the pods of one
@@ -25,11 +25,12 @@ type memory struct {
 	young, old map[string]*answer
 }
 
-// recallable tells whether a module's answers may be kept: those that depend on
-// the moment are not, and neither are those of rules that put something else in
-// the place of input, whose reads are not what they seem.
-func (m *module) recallable() bool {
-	return m.admission != nil && m.momentary == 0 && !m.reads.replaced && len(m.reads.paths) <= 32
+// recallable tells whether a module's answers to a question may be kept: those
+// that depend on the moment are not, and neither are those of rules that put
+// something else in the place of input, whose reads are not what they seem.
+func (m *module) recallable(asked question) bool {
+	moment := asked == aboutObject && m.momentary != 0
+	return m.queries[asked] != nil && !moment && !m.reads[asked].replaced && len(m.reads[asked].paths) <= 32
 }
 
 // recall returns the answer that was remembered by a key.
@@ -67,6 +68,7 @@ func (m *memory) keep(key string, given *answer) {
 // applies an intent may work on its values.
 func (a *answer) clone() answer {
 	c := answer{
+		workload:  a.workload,
 		intent:    a.intent,
 		deny:      slices.Clone(a.deny),
 		violation: slices.Clone(a.violation),

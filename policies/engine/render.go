@@ -102,7 +102,7 @@ func (r *Rendering) take(p *policy, reply *reply[rendered]) {
 
 // render asks a policy for its objects and what they require.
 func (p *policy) render(ctx context.Context, input ast.Value, cancel topdown.Cancel) (rendered, error) {
-	values, err := p.query(ctx, p.module.rendering, input, cancel)
+	values, err := p.query(ctx, p.module.queries[forObjects], input, cancel)
 	if err != nil {
 		return rendered{}, err
 	}

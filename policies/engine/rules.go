@@ -6,9 +6,10 @@ package engine
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"sluice.dev/api/v1alpha1"
 )
 
 // ruleName is a rule whose name has a meaning.
@@ -25,7 +26,21 @@ const (
 	ruleWarn
 	ruleObjects
 	ruleRequires
+	ruleType
 	ruleCount
+)
+
+// question is what a query asks all rules of one kind.
+type question uint8
+
+const (
+	// aboutObject asks what becomes of an object.
+	aboutObject question = iota
+	// forObjects asks for the objects of a project.
+	forObjects
+	// forType asks for a workload's type.
+	forType
+	questionCount
 )
 
 // meaning is what a rule of a known name is.
@@ -35,8 +50,10 @@ type meaning struct {
 	set bool
 	// momentary: the rule may read the time and the present use.
 	momentary bool
-	// rendering: the rule is asked per project, not per admitted object.
-	rendering bool
+	// asked is the question that the rule answers.
+	asked question
+	// text: the rule is a string, one of the workload types.
+	text bool
 	// example shows how the rule is written.
 	example string
 }
@@ -50,8 +67,9 @@ var meanings = [ruleCount]meaning{
 	ruleDeny:      {name: "deny", set: true, momentary: true, example: `deny contains msg if { …; msg := "…" }`},
 	ruleViolation: {name: "violation", set: true, momentary: true, example: `violation contains {"msg": msg} if { …; msg := "…" }`},
 	ruleWarn:      {name: "warn", set: true, momentary: true, example: `warn contains msg if { …; msg := "…" }`},
-	ruleObjects:   {name: "objects", set: true, rendering: true, example: `objects contains {"apiVersion": "v1", …} if { … }`},
-	ruleRequires:  {name: "requires", set: true, rendering: true, example: `requires contains {"crd": "…", "fix": "…"} if { … }`},
+	ruleObjects:   {name: "objects", set: true, asked: forObjects, example: `objects contains {"apiVersion": "v1", …} if { … }`},
+	ruleRequires:  {name: "requires", set: true, asked: forObjects, example: `requires contains {"crd": "…", "fix": "…"} if { … }`},
+	ruleType:      {name: "type", text: true, asked: forType, example: `type := "interactive" if { … }, with train, interactive or inference`},
 }
 
 // ruleSet is a set of known rules.
@@ -83,13 +101,13 @@ func topName(rule *ast.Rule) string {
 }
 
 // checkShapes finds the known rules of a module, and those that are not written
-// as what they are.
-func checkShapes(module *ast.Module) (ruleSet, []Problem) {
+// as what they are. In a template of Gatekeeper's, type is the author's own.
+func checkShapes(module *ast.Module, gatekeeper bool) (ruleSet, []Problem) {
 	var found ruleSet
 	var problems []Problem
 	for _, rule := range module.Rules {
 		name, ok := knownRule(topName(rule))
-		if !ok {
+		if !ok || gatekeeper && name == ruleType {
 			continue
 		}
 		found.add(name)
@@ -114,11 +132,36 @@ func wrongShape(want meaning, rule *ast.Rule) string {
 	case want.set && !multi:
 		return "has one value here, and must be a set"
 	case !want.set && multi:
-		return "is a set here, and must be an object"
+		return "is a set here, and must be " + want.shape()
+	case want.text && len(head.Ref()) > 1:
+		return "is an object here, and must be a string"
+	case want.text && neverType(head.Value):
+		return fmt.Sprintf("is %s here, and must be a workload type", head.Value)
+	case want.text:
+		return ""
 	case !want.set && len(head.Ref()) == 1 && neverObject(head.Value):
 		return fmt.Sprintf("is %s here, and must be an object", head.Value)
 	}
 	return ""
+}
+
+// shape is what the one value of a rule must be.
+func (m meaning) shape() string {
+	if m.text {
+		return "a string"
+	}
+	return "an object"
+}
+
+// neverType tells whether a value as written can be told to be no workload type.
+func neverType(value *ast.Term) bool {
+	switch value := value.Value.(type) {
+	case ast.String:
+		return !slices.Contains(v1alpha1.WorkloadTypes, v1alpha1.WorkloadType(value))
+	case ast.Object, *ast.ObjectComprehension:
+		return true
+	}
+	return neverObject(value)
 }
 
 // neverObject tells whether a value as written can be told to be no object.
@@ -128,81 +171,4 @@ func neverObject(value *ast.Term) bool {
 		return true
 	}
 	return false
-}
-
-// misnamed warns of rules that look like a known rule misspelt: almost its name,
-// and used nowhere in the module.
-func misnamed(module *ast.Module) []Problem {
-	used := make(map[string]bool)
-	for _, rule := range module.Rules {
-		ast.WalkVars(rule.Body, func(v ast.Var) bool { used[string(v)] = true; return false })
-		ast.WalkVars(rule.Head.Args, func(v ast.Var) bool { used[string(v)] = true; return false })
-		if rule.Head.Value != nil {
-			ast.WalkVars(rule.Head.Value, func(v ast.Var) bool { used[string(v)] = true; return false })
-		}
-	}
-	var problems []Problem
-	warned := make(map[string]bool)
-	for _, rule := range module.Rules {
-		name := topName(rule)
-		if used[name] || warned[name] || len(rule.Head.Args) > 0 {
-			continue
-		}
-		if meant, ok := nearRule(name); ok {
-			warned[name] = true
-			problems = append(problems, at(rule.Loc(), "the rule %s is used nowhere and has no meaning of its own; was %s meant?", name, meant))
-		}
-	}
-	return problems
-}
-
-// nearRule finds the known rule that a name is almost.
-func nearRule(name string) (string, bool) {
-	if _, ok := knownRule(name); ok {
-		return "", false
-	}
-	lower := strings.ToLower(strings.Trim(name, "_"))
-	for _, ending := range []string{"", "s", "es", "ed", "ies", "ied", "ing", "ings", "al", "als"} {
-		stem, ok := strings.CutSuffix(lower, ending)
-		if !ok {
-			continue
-		}
-		for _, want := range meanings {
-			if slices.Contains([]string{want.name, strings.TrimSuffix(want.name, "s"), strings.TrimSuffix(want.name, "y"), strings.TrimSuffix(want.name, "e")}, stem) {
-				return want.name, true
-			}
-		}
-	}
-	for _, want := range meanings {
-		if allowed := len(want.name) / 4; distance(lower, want.name) <= allowed {
-			return want.name, true
-		}
-	}
-	return "", false
-}
-
-// distance counts the letters to add, drop, change or swap with their neighbour
-// to make one name of the other.
-func distance(a, b string) int {
-	before := make([]int, len(b)+1)
-	last := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row := make([]int, len(b)+1)
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
 }

@@ -48,8 +48,9 @@ type Set struct {
 // member is a policy in a set.
 type member struct {
 	*policy
-	// reads are places in the set's paths; nil where answers are not remembered.
-	reads []int
+	// reads are places in the set's paths, for each question; nil where answers are
+	// not remembered.
+	reads [questionCount][]int
 }
 
 func newSet(policies []*policy, options Options) *Set {
@@ -60,19 +61,31 @@ func newSet(policies []*policy, options Options) *Set {
 	for _, p := range policies {
 		writePart(h, string(p.digest[:]))
 		m := &member{policy: p}
-		if p.module.recallable() && p.memory.limit > 0 {
-			m.reads = s.number(p.module.reads.paths, places)
+		for _, asked := range []question{aboutObject, forType} {
+			if p.module.recallable(asked) && p.memories[asked].limit > 0 {
+				m.reads[asked] = s.number(p.module.reads[asked].paths, places)
+			}
 		}
 		s.members = append(s.members, m)
 	}
 	s.digest = hex.EncodeToString(h.Sum(nil))
 	s.admission = newIndex(s.members,
 		[]v1alpha1.PolicyOperation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate},
-		func(m *member) bool { return m.module.admission != nil })
+		func(m *member) bool { return m.answers(aboutObject) || m.answers(forType) })
 	s.rendering = newIndex(s.members,
 		[]v1alpha1.PolicyOperation{anyOperation},
-		func(m *member) bool { return m.module.rendering != nil })
+		func(m *member) bool { return m.answers(forObjects) })
 	return s
+}
+
+// answers tells whether a policy has rules that answer a question.
+func (m *member) answers(asked question) bool { return m.module.queries[asked] != nil }
+
+// matching returns the policies to ask a question about an admitted object. A
+// policy displaces the built-in one that it replaces from all questions, also
+// from those that it does not answer itself.
+func (s *Set) matching(subject Subject, asked question) []*member {
+	return slices.DeleteFunc(s.admission.matching(subject), func(m *member) bool { return !m.answers(asked) })
 }
 
 // number finds paths in the set's, or adds them.
@@ -108,7 +121,7 @@ func (s *Set) Names() []string {
 // Asked are the names of the policies that would be asked about a subject, sorted.
 func (s *Set) Asked(subject Subject) []string {
 	var names []string
-	for _, m := range s.admission.matching(subject) {
+	for _, m := range s.matching(subject, aboutObject) {
 		names = append(names, m.source.Name)
 	}
 	return names
@@ -116,12 +129,13 @@ func (s *Set) Asked(subject Subject) []string {
 
 // Reads tells whether any policy that would be asked about a subject reads what
 // is at a path of input, such as "object", "metadata", "name", or may: where none
-// does, the answer is the same whatever stands there. Parameters do not count.
+// does, the answer is the same whatever stands there. The rule type counts, and
+// parameters do not.
 func (s *Set) Reads(subject Subject, path ...string) bool {
 	if len(path) > maxPath {
 		path = path[:maxPath]
 	}
 	return slices.ContainsFunc(s.admission.matching(subject), func(m *member) bool {
-		return m.module.reads.touches(path)
+		return m.module.reads[aboutObject].touches(path) || m.module.reads[forType].touches(path)
 	})
 }

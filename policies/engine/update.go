@@ -141,7 +141,9 @@ func (u *update) build(source Source) (*policy, []Problem) {
 	}
 	p := &policy{
 		source: source, digest: sum, module: tried.module, parameters: parameters,
-		memory: memory{limit: u.engine.options.Remember},
+	}
+	for asked := range p.memories {
+		p.memories[asked].limit = u.engine.options.Remember
 	}
 	p.source.Rego = ""
 	return p, nil

@@ -27,11 +27,21 @@ var dryRun = []string{metav1.DryRunAll}
 // namespace itself.
 func namespaceAdmin(t *testing.T, namespace string) kubernetes.Interface {
 	t.Helper()
+	native, err := kubernetes.NewForConfig(namespaceAdminConfig(t, namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return native
+}
+
+func namespaceAdminConfig(t *testing.T, namespace string) *rest.Config {
+	t.Helper()
 	const user = "eve@example.org"
 	create(t, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "everything-in-a-namespace"},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"pods", "pods/binding", "bindings", "pods/status", "pods/ephemeralcontainers", "pods/resize", "namespaces", "namespaces/status", "namespaces/finalize"}, Verbs: []string{"*"}},
+			{APIGroups: []string{""}, Resources: []string{"pods", "pods/binding", "bindings", "pods/status", "pods/ephemeralcontainers", "pods/resize", "namespaces", "namespaces/status", "namespaces/finalize", "replicationcontrollers"}, Verbs: []string{"*"}},
+			{APIGroups: []string{"apps", "batch", "jobset.x-k8s.io", "resource.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		},
 	})
 	create(t, &rbacv1.ClusterRoleBinding{
@@ -39,6 +49,25 @@ func namespaceAdmin(t *testing.T, namespace string) kubernetes.Interface {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everything-in-a-namespace"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	})
+	return actingAs(t, user, namespace)
+}
+
+// researcher is a person with Kubernetes' role edit in a project's namespace.
+func researcher(t *testing.T, namespace string) *rest.Config {
+	t.Helper()
+	const user = "ada@example.org"
+	create(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ada"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	})
+	return actingAs(t, user, namespace)
+}
+
+// actingAs is the way to the cluster as that user, once the user's rights have
+// come through.
+func actingAs(t *testing.T, user, namespace string) *rest.Config {
+	t.Helper()
 	config := rest.CopyConfig(shared.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	native, err := kubernetes.NewForConfig(config)
@@ -49,7 +78,7 @@ func namespaceAdmin(t *testing.T, namespace string) kubernetes.Interface {
 		_, err := native.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		return err
 	})
-	return native
+	return config
 }
 
 func podIn(namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {
@@ -201,6 +230,9 @@ func TestGPUPodsOutsideOfProjects(t *testing.T) {
 		"a whole GPU":            {podIn("default", "p", gpu("nvidia.com/gpu")), says},
 		"a slice":                {podIn("default", "p", gpu("nvidia.com/mig-1g.5gb")), says},
 		"the currency itself":    {podIn("default", "p", gpu("sluice.dev/gpu-milli.dgx")), says},
+		"Volcano's":              {podIn("default", "p", gpu("volcano.sh/vgpu-number")), says},
+		"a DeviceClass":          {podIn("default", "p", gpu("deviceclass.resource.kubernetes.io/gpu.nvidia.com")), says},
+		"another DeviceClass":    {podIn("default", "p", gpu("deviceclass.resource.kubernetes.io/nic.example.org")), ""},
 		"an init container's":    {podIn("default", "p", inInit), says},
 		"a fraction":             {podIn("default", "p", annotated("gpu-fraction")), says},
 		"ours":                   {podIn("default", "p", annotated("sluice.dev/gpu")), says},

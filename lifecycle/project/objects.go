@@ -1,0 +1,61 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/render"
+	"sluice.dev/policies/facts"
+)
+
+func (r *Reconciler) applier() *render.Applier {
+	return &render.Applier{Client: r.Client, Live: r.Live}
+}
+
+// applyObjects makes the namespace have what policies render for the project.
+// Node pools that do not exist get nothing; the others do.
+func (r *Reconciler) applyObjects(ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department) (Outcome, error) {
+	pools, err := r.nodePools(ctx, project)
+	if err != nil {
+		return Outcome{}, err
+	}
+	outcome := Outcome{Pools: facts.OfPools(project, func(name string) *v1alpha1.NodePool { return pools[name] })}
+	for _, quota := range project.Spec.NodePools {
+		if pools[quota.Name] == nil {
+			outcome.MissingPools = append(outcome.MissingPools, quota.Name)
+		}
+	}
+	wanted, err := render.Ask(ctx, r.Policies, render.Subject{Project: project, Department: department, Pools: outcome.Pools})
+	if err != nil {
+		return Outcome{}, err
+	}
+	applied, err := r.applier().Apply(ctx, render.PlaceOf(project), wanted)
+	if err != nil {
+		return Outcome{}, err
+	}
+	outcome.Quotas, outcome.Faults = applied.Quotas, applied.Faults
+	return outcome, nil
+}
+
+// nodePools are those of the project that exist, by name.
+func (r *Reconciler) nodePools(ctx context.Context, project *v1alpha1.Project) (map[string]*v1alpha1.NodePool, error) {
+	pools := make(map[string]*v1alpha1.NodePool, len(project.Spec.NodePools))
+	for _, quota := range project.Spec.NodePools {
+		var pool v1alpha1.NodePool
+		err := r.Client.Get(ctx, types.NamespacedName{Name: quota.Name}, &pool)
+		switch {
+		case err == nil:
+			pools[quota.Name] = &pool
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading node pool %s: %w", quota.Name, err)
+		}
+	}
+	return pools, nil
+}

@@ -1,0 +1,106 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine"
+	"sluice.dev/policies/facts"
+)
+
+const twoQuotas = `package quotas
+
+objects contains quota(concat("", ["sluice-", pool.name]), pool, pool.limit) if some pool in input.nodePools
+
+objects contains object.union(
+	quota(concat("", ["sluice-", pool.name, "-guaranteed"]), pool, pool.guaranteed),
+	{"spec": {"scopeSelector": {"matchExpressions": [{
+		"scopeName": "PriorityClass", "operator": "In", "values": ["sluice-interactive", "sluice-inference"],
+	}]}}},
+) if some pool in input.nodePools
+
+quota(name, pool, gpus) := {
+	"apiVersion": "v1",
+	"kind": "ResourceQuota",
+	"metadata": {"name": name, "annotations": {"of": input.object.spec.department}},
+	"spec": {"hard": {concat("", ["requests.", pool.currency]): format_int(gpus * 1000, 10)}},
+}
+`
+
+// policies are an engine with one policy in force.
+func policies(t *testing.T, rego string) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, report := range e.Update([]engine.Source{{Name: "test", Rego: rego}}) {
+		for _, problem := range report.Problems {
+			t.Fatal(problem)
+		}
+	}
+	return e
+}
+
+func subject() Subject {
+	project := &v1alpha1.Project{
+		ObjectMeta: metav1.ObjectMeta{Name: "thesis", ResourceVersion: "7"},
+		Spec: v1alpha1.ProjectSpec{
+			Department: "students", Namespace: "thesis-ns",
+			NodePools: []v1alpha1.PoolQuota{{Name: "dgx", GPU: v1alpha1.GPUQuota{
+				Guaranteed: resource.MustParse("500m"), Limit: resource.MustParse("1.5"),
+			}}},
+		},
+		Status: v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectActive},
+	}
+	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube}}
+	return Subject{
+		Project:    project,
+		Department: &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students"}},
+		Pools:      facts.OfPools(project, func(string) *v1alpha1.NodePool { return pool }),
+	}
+}
+
+func TestAskRendersTheQuotasOfTheProject(t *testing.T) {
+	wanted, err := Ask(t.Context(), policies(t, twoQuotas), subject())
+	if err != nil || len(wanted.Faults) > 0 {
+		t.Fatal(err, wanted.Faults)
+	}
+	var got []string
+	for _, o := range wanted.Objects {
+		spec := o.Object["spec"].(map[string]any)["hard"].(map[string]any)
+		got = append(got, o.GetNamespace()+"/"+o.GetName()+" "+spec["requests.sluice.dev/gpu-milli.dgx"].(string)+" "+o.GetAnnotations()["of"])
+	}
+	if diff := cmp.Diff([]string{"thesis-ns/sluice-dgx 1500 students", "thesis-ns/sluice-dgx-guaranteed 500 students"}, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// What is rendered must not depend on what lifecycle writes itself.
+func TestAskShowsNoStatus(t *testing.T) {
+	const rego = `package peek
+objects contains {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "seen", "annotations": {"phase": input.object.status.phase}}}
+objects contains {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "of", "annotations": {"kind": input.object.kind}}}
+`
+	wanted, err := Ask(t.Context(), policies(t, rego), subject())
+	if err != nil || len(wanted.Faults) > 0 || len(wanted.Objects) != 1 || wanted.Objects[0].GetAnnotations()["kind"] != "Project" {
+		t.Errorf("wanted = %+v, %v", wanted, err)
+	}
+}
+
+func TestAskWithoutPolicies(t *testing.T) {
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Ask(t.Context(), e, subject()); err == nil {
+		t.Error("no policies are loaded, and nobody is told")
+	}
+}

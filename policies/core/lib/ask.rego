@@ -1,0 +1,39 @@
+# What a pod asks for, and how that is said to its author.
+package sluice.lib.ask
+
+import data.sluice.lib.words
+
+# gpu: the pod asks for GPUs, by a resource or by an annotation.
+gpu if not input.workload.form in {"None", ""}
+
+# of_daemon_set: the pod is one of a DaemonSet's, which stand on every node.
+of_daemon_set if {
+	input.workload.owner.group == "apps"
+	input.workload.owner.kind == "DaemonSet"
+}
+
+# preemptible: the pod may be ended for others, and so may go over what is
+# guaranteed to its project.
+preemptible if input.workload.type == "train"
+
+preemptible if {
+	input.workload.type == "interactive"
+	input.object.spec.priorityClassName == "sluice-interactive-preemptible"
+}
+
+# said is what the pod asks for, in words: "0.3 of a GPU".
+said := words.gpus(input.workload.devices * 1000) if input.workload.form == "Whole"
+
+said := words.each(input.workload.devices, words.gpus(words.milli(input.workload.share))) if {
+	input.workload.form == "Share"
+}
+
+said := words.each(input.workload.devices, sprintf("%d MiB of a GPU", [input.workload.memoryMiB])) if {
+	input.workload.form == "Memory"
+}
+
+said := words.each(input.workload.devices, sprintf("the slice %s", [input.workload.migProfile])) if {
+	input.workload.form == "MIG"
+}
+
+said := words.each(input.workload.devices, "a replica of a GPU") if input.workload.form == "Replica"

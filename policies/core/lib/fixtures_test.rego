@@ -1,0 +1,76 @@
+# Pools and pods of which the tests speak.
+package fixtures
+
+whole := pool("whole", "None", [])
+
+cut := pool("cut", "MIG", [{"product": "A100", "memoryMiB": 40960, "replicas": 0, "replicaResource": "", "profiles": [
+	profile("1g.5gb", 1, 5120, 0.125),
+	profile("1g.5gb+me", 1, 5120, 0.125),
+	profile("3g.20gb", 3, 20480, 0.5),
+	profile("7g.40gb", 7, 40960, 1),
+]}])
+
+taken := pool("taken", "TimeSlicing", [{"product": "T4", "memoryMiB": 15360, "replicas": 4, "replicaResource": "nvidia.com/gpu.shared", "profiles": []}])
+
+pool(name, sharing, boards) := {
+	"name": name,
+	"scheduler": "kube-scheduler",
+	"sharing": sharing,
+	"compute": "Fair",
+	"nodeSelector": {"pool": name},
+	"tolerations": [{"key": "gpu", "operator": "Exists"}],
+	"unsupported": "",
+	"currency": sprintf("sluice.dev/gpu-milli.%s", [name]),
+	"guaranteed": 1,
+	"limit": 2,
+	"weight": 1,
+	"boards": boards,
+}
+
+profile(name, compute, memory, price) := {
+	"name": name,
+	"resource": sprintf("nvidia.com/mig-%s", [replace(name, "+", ".")]),
+	"compute": compute,
+	"memoryMiB": memory,
+	"price": price,
+	"plain": not_marked(name),
+}
+
+default not_marked(_) := true
+
+not_marked(name) := false if contains(name, "+")
+
+cpu := {
+	"type": "train", "hasTTY": false, "owner": {"group": "", "kind": ""},
+	"form": "None", "devices": 0, "share": 0, "memoryMiB": 0, "migProfile": "", "container": "", "resources": {},
+	"claims": [], "deviceClasses": {}, "nodePools": [], "maxRuntime": "", "maxRuntimeSeconds": 0,
+}
+
+gpus(count) := object.union(cpu, {"form": "Whole", "devices": count, "share": 1, "container": "main", "resources": {"nvidia.com/gpu": count}})
+
+share(part) := object.union(cpu, {"form": "Share", "devices": 1, "share": part, "container": "main"})
+
+memory(mib) := object.union(cpu, {"form": "Memory", "devices": 1, "memoryMiB": mib, "container": "main"})
+
+slices(count, name) := object.union(cpu, {
+	"form": "MIG", "devices": count, "migProfile": name, "container": "main",
+	"resources": {sprintf("nvidia.com/mig-%s", [name]): count},
+})
+
+project := {
+	"name": "thesis", "namespace": "thesis", "department": "students", "phase": "Active", "quotaApplied": true,
+	"limits": {
+		"train": {"maxRuntime": "48h", "maxRuntimeSeconds": 172800},
+		"interactive": {"maxRuntime": "8h", "maxRuntimeSeconds": 28800},
+		"inference": {"maxRuntime": "", "maxRuntimeSeconds": 0},
+	},
+}
+
+# pod has the container main with these limits.
+pod(limits) := {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
+
+# asked is the input of a policy about a workload, in these pools.
+asked(workload, pools) := {
+	"object": pod(workload.resources), "workload": workload, "project": project, "nodePools": pools, "parameters": {},
+	"review": {"userInfo": {"username": "anna"}},
+}

@@ -1,0 +1,20 @@
+package sluice.lib.paths_test
+
+import data.sluice.lib.paths
+
+test_reaches_devices if {
+	every path in ["/", "/dev", "//dev/./", "/dev/nvidia0", "/dev/nvidia-caps/x", "/var", "/run/containerd/containerd.sock", "/proc"] {
+		paths.reaches_devices(path)
+	}
+}
+
+test_leaves_others if {
+	every path in ["/dev/shm", "/dev/infiniband", "/data", "/devices", "/var/log", "/runs"] {
+		not paths.reaches_devices(path)
+	}
+}
+
+test_asks_for_devices if {
+	paths.asks_for_devices("/var/run/nvidia-container-devices/all")
+	not paths.asks_for_devices("/var/run/nvidia")
+}

@@ -1,0 +1,35 @@
+# The priority of a GPU pod, which follows from its type.
+package core.priority
+
+import data.sluice.lib.ask
+
+overrides.spec.priorityClassName := class if ask.gpu
+
+class := "sluice-train" if input.workload.type == "train"
+
+class := "sluice-inference" if input.workload.type == "inference"
+
+class := "sluice-interactive" if {
+	input.workload.type == "interactive"
+	not ask.preemptible
+}
+
+# The one choice that authors have: to go over what is guaranteed, and be ended
+# first.
+class := "sluice-interactive-preemptible" if {
+	input.workload.type == "interactive"
+	ask.preemptible
+}
+
+# Of other classes nobody knows whether the author chose them or the API server
+# filled in the cluster's default: they are replaced, and a choice is warned of.
+deny contains {
+	"msg": sprintf("priority class %s is not for a pod of type %s, which has %s", [chosen, input.workload.type, class]),
+	"field": "spec.priorityClassName",
+	"fix": "leave it out, or set the label sluice.dev/workload-type to the type that is meant",
+} if {
+	ask.gpu
+	chosen := input.object.spec.priorityClassName
+	strings.any_prefix_match(chosen, {"sluice-", "system-"})
+	chosen != class
+}

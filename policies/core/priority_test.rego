@@ -1,0 +1,30 @@
+package core.priority_test
+
+import data.core.priority as policy
+import data.fixtures
+
+asked(type) := fixtures.asked(object.union(fixtures.gpus(1), {"type": type}), [fixtures.whole])
+
+test_the_class_follows_from_the_type if {
+	every type in ["train", "interactive", "inference"] {
+		policy.overrides.spec.priorityClassName == sprintf("sluice-%s", [type]) with input as asked(type)
+	}
+}
+
+test_the_one_choice if {
+	class := "sluice-interactive-preemptible"
+	policy.overrides.spec.priorityClassName == class with input as asked("interactive")
+		with input.object.spec.priorityClassName as class
+	count(policy.deny) == 0 with input as asked("interactive") with input.object.spec.priorityClassName as class
+	count(policy.deny) == 1 with input as asked("inference") with input.object.spec.priorityClassName as class
+}
+
+test_classes_that_mean_something_else_are_refused if {
+	count(policy.deny) == 1 with input as asked("train") with input.object.spec.priorityClassName as "sluice-inference"
+	count(policy.deny) == 1 with input as asked("train") with input.object.spec.priorityClassName as "system-node-critical"
+	count(policy.deny) == 0 with input as asked("train") with input.object.spec.priorityClassName as "high"
+}
+
+test_other_pods_keep_theirs if {
+	not policy.overrides.spec.priorityClassName with input as fixtures.asked(fixtures.cpu, [])
+}

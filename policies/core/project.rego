@@ -1,0 +1,38 @@
+# Whose the pod is. Identity comes from the namespace: what the author wrote of
+# it is overwritten.
+package core.project
+
+import data.sluice.lib.ask
+
+overrides.metadata.labels["sluice.dev/project"] := input.project.name
+
+overrides.metadata.labels["sluice.dev/department"] := input.project.department
+
+overrides.metadata.labels["sluice.dev/workload-type"] := input.workload.type
+
+overrides.metadata.annotations["sluice.dev/created-by"] := input.review.userInfo.username
+
+deny contains {
+	"msg": sprintf("project %s is %s: it takes no new pods with GPUs", [input.project.name, phase]),
+	"fix": "an owner of the project can renew it; then create the pod again",
+} if {
+	ask.gpu
+	phase := over[input.project.phase]
+}
+
+deny contains {
+	"msg": sprintf("the GPU quota of project %s is not counted yet", [input.project.name]),
+	"fix": "try again in a moment; if this stays, ask who runs the cluster to look at the project's conditions",
+} if {
+	ask.gpu
+	not over[input.project.phase]
+	not input.project.quotaApplied
+}
+
+# over are the phases in which a project's time is over, in words.
+over := {
+	"Expired": "expired",
+	"Suspended": "expired and suspended",
+	"PendingDeletion": "expired and to be deleted",
+	"Deleting": "being deleted",
+}

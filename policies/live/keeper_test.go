@@ -1,0 +1,271 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"sluice.dev/api/scheme"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/manifests"
+	"sluice.dev/policies/engine"
+	"sluice.dev/test/cluster"
+	"sluice.dev/test/cluster/clustertest"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	clustertest.Main(m, install)
+}
+
+// install makes the API server know the kinds.
+func install(ctx context.Context, c *cluster.Cluster) error {
+	kinds, err := manifests.Build("crds")
+	if err != nil {
+		return err
+	}
+	admin, err := client.New(c.Config(), client.Options{})
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		if err := admin.Create(ctx, kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admin writes Policy objects.
+func admin(t *testing.T) client.Client {
+	t.Helper()
+	kinds, err := scheme.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(clustertest.Start(t).Config(), client.Options{Scheme: kinds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Until the kinds are served.
+	clustertest.Eventually(t, func() error { return c.List(t.Context(), &v1alpha1.PolicyList{}) })
+	return c
+}
+
+// create makes a Policy object that is gone after the test.
+func create(t *testing.T, c client.Client, object v1alpha1.Policy) *v1alpha1.Policy {
+	t.Helper()
+	object.Generation = 0
+	if err := c.Create(t.Context(), &object); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.IgnoreNotFound(c.Delete(context.Background(), &object)); err != nil {
+			t.Error(err)
+		}
+	})
+	return &object
+}
+
+// run runs a keeper under a manager until the test ends.
+func run(t *testing.T, keeper *Keeper) {
+	t.Helper()
+	kinds, err := scheme.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrl.NewManager(clustertest.Start(t).Config(), ctrl.Options{
+		Scheme: kinds, Logger: logr.Discard(),
+		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keeper.SetupWithManager(t.Context(), mgr); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func newEngine(t *testing.T) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// said is the engine's answer about any pod.
+func said(t *testing.T, e *engine.Engine) ([]string, error) {
+	t.Helper()
+	object, err := engine.Decode([]byte(`{"kind": "Pod"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := e.Evaluate(t.Context(), engine.Input{
+		Subject: engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod"}, Object: object, Now: metav1.Unix(0, 0).Time,
+	})
+	var denials []string
+	for _, denial := range outcome.Denials {
+		denials = append(denials, denial.Policy+": "+denial.Message)
+	}
+	return denials, err
+}
+
+func TestTheEngineIsInStepWithThePolicyObjects(t *testing.T) {
+	c := admin(t)
+	limits := engine.Source{
+		Name: "core.limits", BuiltIn: true, Parameters: []byte(`{"most": 8}`),
+		Rego: "package limits\ndeny contains sprintf(\"at most %d\", [input.parameters.most])\n",
+	}
+	before := create(t, c, policy("before", "package before\ndeny contains \"before\"\n", ""))
+	keeper := &Keeper{Engine: newEngine(t), BuiltIn: []engine.Source{limits}}
+	if err := keeper.Ready(nil); !errors.Is(err, errNotLoaded) {
+		t.Errorf("ready before the start: %v", err)
+	}
+	run(t, keeper)
+
+	want := func(denials ...string) {
+		t.Helper()
+		clustertest.Eventually(t, func() error {
+			got, err := said(t, keeper.Engine)
+			if diff := cmp.Diff(denials, got); err != nil || diff != "" {
+				return fmt.Errorf("%w: (-want +got):\n%s", err, diff)
+			}
+			return nil
+		})
+	}
+	clustertest.Eventually(t, func() error { return keeper.Ready(nil) })
+	want("before: before", "core.limits: at most 8")
+
+	if err := c.Delete(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	want("core.limits: at most 8")
+
+	mirror := policy("core.limits", "package other\ndeny contains \"other\"\n", `{"most": 2}`)
+	impostor := create(t, c, mirror)
+	team := create(t, c, policy("team", "package team\ndeny contains \"team\"\n", ""))
+	want("core.limits: at most 8", "team: team")
+	clustertest.Eventually(t, func() error {
+		report, _ := keeper.Report("core.limits")
+		if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0].Message, "is ignored") {
+			return fmt.Errorf("the report %+v does not tell of the impostor", report)
+		}
+		return nil
+	})
+
+	// Its label alone makes it the mirror: its parameters hold, its Rego does not.
+	impostor.Labels = map[string]string{v1alpha1.LabelBuiltIn: "true"}
+	if err := c.Update(t.Context(), impostor); err != nil {
+		t.Fatal(err)
+	}
+	want("core.limits: at most 2", "team: team")
+
+	// What does not compile leaves the last good version in force.
+	team.Spec.Rego = "package team\ndeny contains \"broken\" if {\n"
+	if err := c.Update(t.Context(), team); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, func() error {
+		report, _ := keeper.Report("team")
+		if report.Generation != 2 || report.EnforcedGeneration != 1 || !report.InForce || len(report.Problems) == 0 {
+			return fmt.Errorf("report %+v, want problems with generation 2, and 1 in force", report)
+		}
+		return nil
+	})
+	want("core.limits: at most 2", "team: team")
+	if err := keeper.Ready(nil); err != nil {
+		t.Errorf("a team's broken policy makes it unready: %v", err)
+	}
+}
+
+func TestAChangeOfStatusIsNoUpdate(t *testing.T) {
+	c := admin(t)
+	keeper := &Keeper{Engine: newEngine(t)}
+	var mu sync.Mutex
+	var seen [][]string
+	keeper.OnReports(func(reports []engine.Report) {
+		mu.Lock()
+		defer mu.Unlock()
+		names := []string{}
+		for _, report := range reports {
+			names = append(names, report.Name)
+		}
+		seen = append(seen, names)
+	})
+	first := create(t, c, policy("first", quiet, ""))
+	run(t, keeper)
+	clustertest.Eventually(t, func() error { return keeper.Ready(nil) })
+
+	first.Status.Violations = 3
+	if err := c.Status().Update(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	create(t, c, policy("second", quiet, ""))
+	clustertest.Eventually(t, func() error {
+		if _, ok := keeper.Report("second"); !ok {
+			return errors.New("the second policy was not seen")
+		}
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := cmp.Diff([][]string{{"first"}, {"first", "second"}}, seen); diff != "" {
+		t.Errorf("reports (-want +got):\n%s", diff)
+	}
+	var late []engine.Report
+	keeper.OnReports(func(reports []engine.Report) { late = reports })
+	if len(late) != 2 {
+		t.Errorf("a late listener was told %+v at once, want both", late)
+	}
+}
+
+func TestNotReadyWhileABuiltInPolicyIsNotInForce(t *testing.T) {
+	admin(t)
+	keeper := &Keeper{Engine: newEngine(t), BuiltIn: []engine.Source{
+		{Name: "core.good", BuiltIn: true, Rego: quiet},
+		{Name: "core.bad", BuiltIn: true, Rego: "package bad\ndeny := 3\n"},
+	}}
+	run(t, keeper)
+	const want = "the built-in policy core.bad is not in force: core.bad:2:1: deny has one value here"
+	clustertest.Eventually(t, func() error {
+		if err := keeper.Ready(nil); err == nil || !strings.HasPrefix(err.Error(), want) {
+			return fmt.Errorf("ready: %w, want %s", err, want)
+		}
+		return nil
+	})
+}
+
+func TestTheAPIServerTakesNoListForParameters(t *testing.T) {
+	c := admin(t)
+	broken := policy("core.limits", quiet, "")
+	broken.Spec.Parameters = &apiextensionsv1.JSON{Raw: []byte(`[1]`)}
+	if err := c.Create(t.Context(), &broken); err == nil {
+		_ = c.Delete(t.Context(), &broken)
+		t.Error("the API server takes a list")
+	}
+}

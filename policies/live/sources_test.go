@@ -1,0 +1,119 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine"
+)
+
+const quiet = "package quiet\n"
+
+// policy is a Policy object of generation 3, with parameters or none.
+func policy(name, rego, parameters string, labels ...string) v1alpha1.Policy {
+	object := v1alpha1.Policy{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3, Labels: map[string]string{}},
+		Spec:       v1alpha1.PolicySpec{Rego: rego},
+	}
+	for _, label := range labels {
+		object.Labels[label] = "true"
+	}
+	if parameters != "" {
+		object.Spec.Parameters = &apiextensionsv1.JSON{Raw: []byte(parameters)}
+	}
+	return object
+}
+
+func TestMirrorsGiveParametersAndNothingElse(t *testing.T) {
+	gpu := engine.Source{Name: "core.gpu", Rego: quiet, BuiltIn: true, Parameters: []byte(`{"most":8,"least":{"a":1}}`)}
+	plain := engine.Source{Name: "core.pool", Rego: quiet, BuiltIn: true}
+	given := func(source engine.Source, parameters string) engine.Source {
+		source.Generation = 3
+		source.Parameters = []byte(parameters)
+		return source
+	}
+	mirrored := v1alpha1.LabelBuiltIn
+	tests := map[string]struct {
+		objects []v1alpha1.Policy
+		want    []engine.Source
+		// says is what the reports have to say, each with its policy's name.
+		says []string
+	}{
+		"no objects": {want: []engine.Source{gpu, plain}},
+		"policies of teams": {
+			objects: []v1alpha1.Policy{policy("team", "package team\n", `{"a":1}`)},
+			want:    []engine.Source{gpu, plain, {Name: "team", Rego: "package team\n", Parameters: []byte(`{"a":1}`), Generation: 3}},
+		},
+		"a mirror as it should be": {
+			objects: []v1alpha1.Policy{policy("core.pool", quiet, "", mirrored)},
+			want:    []engine.Source{gpu, given(plain, "")},
+		},
+		"parameters, field by field": {
+			objects: []v1alpha1.Policy{policy("core.gpu", quiet, `{"most": 4, "more": null}`, mirrored), policy("core.pool", quiet, `{"b": 2}`, mirrored)},
+			want:    []engine.Source{given(gpu, `{"least":{"a":1},"more":null,"most":4}`), given(plain, `{"b": 2}`)},
+		},
+		"a mirror with other Rego": {
+			objects: []v1alpha1.Policy{policy("core.pool", "no Rego at all", "", mirrored)},
+			want:    []engine.Source{gpu, given(plain, "")},
+		},
+		"parameters that nobody can read": {
+			objects: []v1alpha1.Policy{policy("core.gpu", quiet, `[1]`, mirrored), policy("core.pool", quiet, `{"a": 1, `, mirrored)},
+			want:    []engine.Source{given(gpu, string(gpu.Parameters)), given(plain, "")},
+			says:    []string{"core.gpu: spec.parameters are ignored: they must be a JSON object", "core.pool: spec.parameters are ignored: "},
+		},
+		"a built-in policy's name without the label": {
+			objects: []v1alpha1.Policy{policy("core.gpu", "package mine\n", `{"most": 100}`)},
+			want:    []engine.Source{gpu, plain},
+			says:    []string{"core.gpu: the Policy object of this name is ignored, since it is not Sluice's mirror of the built-in policy; choose another name"},
+		},
+		"the label without a built-in policy's name": {
+			objects: []v1alpha1.Policy{policy("core.old", "package old\n", "", mirrored)},
+			want:    []engine.Source{gpu, plain},
+			says:    []string{"core.old: the label sluice.dev/built-in is Sluice's, and no built-in policy has this name; take the label away"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			builtIn := []engine.Source{gpu, plain}
+			got := tell(builtIn, tt.objects)
+			for i := range got.sources {
+				if len(got.sources[i].Parameters) == 0 {
+					got.sources[i].Parameters = nil
+				}
+			}
+			for i := range tt.want {
+				if len(tt.want[i].Parameters) == 0 {
+					tt.want[i].Parameters = nil
+				}
+			}
+			if diff := cmp.Diff(tt.want, got.sources); diff != "" {
+				t.Errorf("sources (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]engine.Source{gpu, plain}, builtIn); diff != "" {
+				t.Errorf("what is built in was changed (-want +got):\n%s", diff)
+			}
+			var says []string
+			for _, report := range got.reports([]engine.Report{{Name: "core.gpu"}, {Name: "core.pool"}}) {
+				if text := summary(report); text != "" {
+					says = append(says, text)
+				}
+			}
+			if len(says) != len(tt.says) {
+				t.Fatalf("says %q\nwant %q", says, tt.says)
+			}
+			for i, want := range tt.says {
+				if !strings.HasPrefix(says[i], want) {
+					t.Errorf("says %q\nwant %q", says[i], want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,193 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+	"sluice.dev/policies/engine"
+	"sluice.dev/policies/facts"
+	"sluice.dev/policies/merge"
+	"sluice.dev/policies/merge/filled"
+)
+
+var thesis = facts.Project{
+	Name: "thesis", Namespace: "thesis", Department: "students", Phase: v1alpha1.ProjectActive, QuotaApplied: true,
+	Labels: map[string]string{}, Annotations: map[string]string{},
+	Limits: map[v1alpha1.WorkloadType]facts.Limits{
+		v1alpha1.WorkloadTrain:       {MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600},
+		v1alpha1.WorkloadInteractive: {MaxRuntime: "8h", MaxRuntimeSeconds: 8 * 3600},
+		v1alpha1.WorkloadInference:   {},
+	},
+}
+
+// pool has two GPUs for the project, one of them guaranteed.
+func pool(name string, sharing v1alpha1.Sharing, boards ...facts.Board) facts.Pool {
+	return facts.Pool{
+		Name: name, Scheduler: v1alpha1.SchedulerKube, Sharing: sharing, Compute: v1alpha1.ComputeFair,
+		NodeSelector: map[string]string{"pool": name},
+		Tolerations:  []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
+		Currency:     v1alpha1.GPUMilliFor(name), Guaranteed: 1000, Limit: 2000, Weight: 1,
+		Boards: boards,
+	}
+}
+
+func profile(name v1alpha1.MIGProfile, gb int64, price workload.Milli) facts.Profile {
+	return facts.Profile{Name: name, Resource: v1alpha1.ResourceMIG(name), Compute: int64(name[0] - '0'), MemoryMiB: gb * 1024, Price: price, Plain: !strings.Contains(string(name), "+")}
+}
+
+var (
+	whole = pool("whole", v1alpha1.SharingNone, facts.Board{Product: "H100", MemoryMiB: 81559})
+	cut   = pool("cut", v1alpha1.SharingMIG, facts.Board{Product: "A100", MemoryMiB: 40960, Profiles: []facts.Profile{
+		profile("1g.5gb", 5, 125), profile("1g.5gb+me", 5, 125), profile("2g.10gb", 10, 250), profile("3g.20gb", 20, 500), profile("7g.40gb", 40, 1000),
+	}})
+	taken = pool("taken", v1alpha1.SharingTimeSlicing, facts.Board{Product: "T4", MemoryMiB: 15360, Replicas: 4, ReplicaResource: "nvidia.com/gpu.shared"})
+	named = pool("named", v1alpha1.SharingMPS, facts.Board{Product: "L4", MemoryMiB: 24000, Replicas: 3, ReplicaResource: "nvidia.com/gpu"})
+)
+
+// admission is one pod, asked about and changed.
+type admission struct {
+	pod      map[string]any
+	outcome  engine.Outcome
+	warnings []string
+	patch    string
+}
+
+// admit asks the policies about a pod and does what they want of it.
+func admit(t *testing.T, set *engine.Set, project facts.Project, pools []facts.Pool, pod map[string]any) admission {
+	t.Helper()
+	request, err := workload.ParsePod(typed(t, pod))
+	if err != nil {
+		t.Fatalf("the pod is malformed: %v", err)
+	}
+	in := engine.Input{
+		Subject: engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod", Department: project.Department, Project: project.Name},
+		Review:  document(t, map[string]any{"operation": "CREATE", "userInfo": map[string]any{"username": "anna"}}),
+		Object:  document(t, pod), Workload: document(t, request), Project: document(t, project), NodePools: document(t, pools),
+		Now: time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC),
+	}
+	if request.Type == "" {
+		if request.Type, err = set.Type(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		in.Workload = document(t, request)
+	}
+	outcome, err := set.Evaluate(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, failure := range outcome.Failures {
+		t.Errorf("%s failed: %v", failure.Policy, failure.Err)
+	}
+	merged, err := merge.Apply(pod, outcome.Intents, filled.Cluster{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := merged.Patch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := admission{pod: merged.Object, outcome: outcome, patch: string(patch)}
+	for _, warning := range outcome.Warnings {
+		a.warnings = append(a.warnings, warning.Message)
+	}
+	for _, warning := range merged.Warnings {
+		a.warnings = append(a.warnings, warning.String())
+	}
+	return a
+}
+
+// refusals are what the pod's author is told, with the names of the policies.
+func (a admission) refusals() string {
+	var all []string
+	for _, denial := range a.outcome.Denials {
+		text := denial.Policy + ": " + denial.Message
+		if denial.Fix != "" {
+			text += " (" + denial.Fix + ")"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// summary is what became of a pod, in lines.
+func (a admission) summary(t *testing.T) string {
+	t.Helper()
+	pod := typed(t, a.pod)
+	var lines []string
+	say := func(what, value string) {
+		if value != "" {
+			lines = append(lines, what+" "+value)
+		}
+	}
+	say("type", pod.Labels[v1alpha1.LabelWorkloadType])
+	say("pool", pod.Labels[v1alpha1.LabelNodePool])
+	say("class", pod.Spec.PriorityClassName)
+	say("limit", pod.Annotations[v1alpha1.AnnotationTimeLimit])
+	if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
+		say("grace", strconv.FormatInt(*grace, 10))
+	}
+	if affinity := pod.Spec.Affinity; affinity != nil {
+		say("nodes", fmt.Sprint(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms))
+	}
+	for _, container := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		var words []string
+		for name, quantity := range container.Resources.Limits {
+			// An absent one the API server fills in from the limit.
+			if request, ok := container.Resources.Requests[name]; ok && request.Cmp(quantity) != 0 {
+				t.Errorf("%s: the request of %s is %s, the limit %s", container.Name, name, &request, &quantity)
+			}
+			words = append(words, fmt.Sprintf("%s=%s", name, &quantity))
+		}
+		for _, variable := range container.Env {
+			words = append(words, variable.Name+"="+variable.Value)
+		}
+		slices.Sort(words)
+		say(container.Name, strings.Join(words, " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func document(t *testing.T, value any) engine.Document {
+	t.Helper()
+	d, err := engine.FromGo(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func typed(t *testing.T, object map[string]any) *corev1.Pod {
+	t.Helper()
+	raw, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := json.Unmarshal(raw, &pod); err != nil {
+		t.Fatal(err)
+	}
+	return &pod
+}
+
+// decoded is a pod in YAML, as it is decoded from JSON.
+func decoded(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return object
+}

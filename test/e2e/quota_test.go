@@ -1,0 +1,268 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+func having(guaranteed, limit string) func(*v1alpha1.Project) {
+	return func(p *v1alpha1.Project) {
+		p.Spec.NodePools[0].GPU = v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}
+	}
+}
+
+func quotaOf(namespace, name string) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+// milliOf is what the quota holds the pool dgx-mig to, counted; "" while it is not.
+func milliOf(quota *corev1.ResourceQuota) string {
+	if !equality.Semantic.DeepEqual(quota.Spec.Hard, quota.Status.Hard) {
+		return ""
+	}
+	hard := quota.Status.Hard["requests.sluice.dev/gpu-milli.dgx-mig"]
+	return strconv.FormatInt(hard.Value(), 10)
+}
+
+// awaitQuotas waits until both quotas are counted with these numbers.
+func awaitQuotas(t *testing.T, namespace, guaranteed, limit string) {
+	t.Helper()
+	eventually(t, func() error {
+		for name, want := range map[string]string{"sluice-dgx-mig": limit, "sluice-dgx-mig-guaranteed": guaranteed} {
+			quota := quotaOf(namespace, name)
+			if err := get(t, quota); err != nil {
+				return err
+			}
+			if got := milliOf(quota); got != want {
+				return errNotYet(name+" is "+want, quota)
+			}
+		}
+		return nil
+	})
+}
+
+// awaitApplied waits until the project's quotas are said to be in force for its
+// present generation.
+func awaitApplied(t *testing.T, p *v1alpha1.Project) {
+	t.Helper()
+	eventually(t, func() error {
+		if err := get(t, p); err != nil {
+			return err
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == v1alpha1.ConditionQuotaApplied && c.Status == metav1.ConditionTrue && c.ObservedGeneration == p.Generation {
+				return nil
+			}
+		}
+		return errNotYet("QuotaApplied is true", p.Status.Conditions)
+	})
+}
+
+func TestProjectGetsItsQuotasAndLosesThem(t *testing.T) {
+	ns := create(t, namespace("quota-lab", v1alpha1.AnnotationAdoptBy, "quota"))
+	own := create(t, quotaOf(ns.Name, "own")) // somebody else's
+	p := create(t, project("quota", in(ns.Name), having("500m", "1")))
+	awaitReady(t, p)
+	awaitApplied(t, p)
+	awaitQuotas(t, ns.Name, "500", "1000")
+	if err := get(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != "quota" {
+		t.Errorf("labels = %v, %v", ns.Labels, err)
+	}
+	use := p.Status.GPU
+	if use.Guaranteed.String() != "500m" || use.Limit.String() != "1" || !use.Allocated.IsZero() || len(p.Status.NodePools) != 1 {
+		t.Errorf("gpu = %v, node pools = %v", use, p.Status.NodePools)
+	}
+
+	having("1", "1500m")(p)
+	if err := shared.admin.Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	awaitApplied(t, p)
+	awaitQuotas(t, ns.Name, "1000", "1500")
+
+	remove(t, p)
+	for _, name := range []string{"sluice-dgx-mig", "sluice-dgx-mig-guaranteed"} {
+		if err := gone(t.Context(), quotaOf(ns.Name, name)); err != nil {
+			t.Errorf("after the project went: %v", err)
+		}
+	}
+	if err := get(t, own); err != nil {
+		t.Errorf("somebody else's quota: %v", err)
+	}
+}
+
+// The order is what holds the limit: governed pods are let in by the label, so
+// there must be no instant at which the label is there and the quota is not.
+func TestQuotaCountsBeforeTheNamespaceIsGoverned(t *testing.T) {
+	watching, err := client.NewWithWatch(shared.config, client.Options{Scheme: shared.admin.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := watching.Watch(t.Context(), &corev1.NamespaceList{}, client.MatchingFields{"metadata.name": "quota-first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	create(t, project("quota-first", having("500m", "1")))
+	for event := range events.ResultChan() {
+		ns, ok := event.Object.(*corev1.Namespace)
+		if !ok || event.Type == watch.Deleted {
+			t.Fatalf("event %s %v", event.Type, event.Object)
+		}
+		if ns.Labels[v1alpha1.LabelProject] == "" {
+			continue
+		}
+		for name, want := range map[string]string{"sluice-dgx-mig": "1000", "sluice-dgx-mig-guaranteed": "500"} {
+			quota := quotaOf("quota-first", name)
+			if err := get(t, quota); err != nil || milliOf(quota) != want {
+				t.Errorf("the namespace is governed, and %s is %+v, %v", name, quota, err)
+			}
+		}
+		return
+	}
+	t.Error("the watch ended")
+}
+
+// What is changed by hand comes back as it was.
+func TestQuotasAreKept(t *testing.T) {
+	awaitReady(t, create(t, project("quota-kept", having("500m", "1"))))
+	awaitQuotas(t, "quota-kept", "500", "1000")
+	tests := map[string]string{
+		"raised":             `{"spec":{"hard":{"requests.sluice.dev/gpu-milli.dgx-mig":"8k"}}}`,
+		"taken out":          `{"spec":{"hard":{"requests.sluice.dev/gpu-milli.dgx-mig":null}}}`,
+		"another's":          `{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`,
+		"without its labels": `{"metadata":{"labels":null}}`,
+	}
+	for name, patch := range tests {
+		t.Run(name, func(t *testing.T) {
+			quota := quotaOf("quota-kept", "sluice-dgx-mig")
+			if err := shared.admin.Patch(t.Context(), quota, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, func() error {
+				if err := get(t, quota); err != nil {
+					return err
+				}
+				if milliOf(quota) != "1000" || quota.Labels[v1alpha1.LabelProject] != "quota-kept" || quota.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBySluice {
+					return errNotYet("the quota is as it was rendered", quota)
+				}
+				return nil
+			})
+		})
+	}
+	t.Run("deleted", func(t *testing.T) {
+		if err := shared.admin.Delete(t.Context(), quotaOf("quota-kept", "sluice-dgx-mig-guaranteed")); err != nil {
+			t.Fatal(err)
+		}
+		awaitQuotas(t, "quota-kept", "500", "1000")
+	})
+}
+
+// Somebody else's object of a quota's name is left alone and reported; without
+// it all is well.
+func TestQuotaOfSomebodyElseIsNotTakenOver(t *testing.T) {
+	ns := create(t, namespace("quota-foreign", v1alpha1.AnnotationAdoptBy, "quota-foreign"))
+	theirs := quotaOf(ns.Name, "sluice-dgx-mig")
+	theirs.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("7")}
+	create(t, theirs)
+	p := create(t, project("quota-foreign", having("500m", "1")))
+	eventually(t, func() error {
+		if err := get(t, p); err != nil {
+			return err
+		}
+		return hasCondition(p.Status.Conditions, v1alpha1.ConditionQuotaApplied, metav1.ConditionFalse, "ObjectsRefused")
+	})
+	if err := get(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != "" {
+		t.Errorf("the namespace is governed without its quota: %v, %v", ns.Labels, err)
+	}
+	if err := get(t, theirs); err != nil || len(theirs.Spec.Hard) != 1 || len(theirs.Labels) != 0 {
+		t.Errorf("their quota = %+v, %v", theirs, err)
+	}
+	remove(t, theirs)
+	// Anything that changes the project has it tried again at once.
+	if err := shared.admin.Patch(t.Context(), p, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"touched":"yes"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	awaitReady(t, p)
+	awaitQuotas(t, ns.Name, "500", "1000")
+}
+
+// Pods that held GPUs before the namespace was adopted are named until they go.
+func TestPodsBeforeTheQuotaAreReported(t *testing.T) {
+	ns := create(t, namespace("quota-before", v1alpha1.AnnotationAdoptBy, "quota-before"))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "before", Namespace: ns.Name},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: new(int64), // gone at once
+			Containers:                    []corev1.Container{{Name: "main", Image: "example.org/train"}},
+		},
+	}
+	// A new namespace takes pods once its service account is there.
+	eventually(t, func() error { return client.IgnoreAlreadyExists(shared.admin.Create(t.Context(), pod.DeepCopy())) })
+	t.Cleanup(func() { remove(t, pod) })
+	// Nobody may make such a pod here; one that was there already looks like this.
+	if err := shared.admin.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"gpu-fraction":"0.5"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	p := create(t, project("quota-before"))
+	eventually(t, func() error {
+		if err := get(t, p); err != nil {
+			return err
+		}
+		return hasCondition(p.Status.Conditions, v1alpha1.ConditionUncounted, metav1.ConditionTrue, v1alpha1.ReasonPodsUncounted)
+	})
+}
+
+// A pool that is not there yet keeps no other pool's quota back.
+func TestQuotaOfAMissingNodePool(t *testing.T) {
+	d := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "h2-students"}}
+	if err := get(t, d); err != nil {
+		t.Fatal(err)
+	}
+	d.Spec.NodePools = append(d.Spec.NodePools, v1alpha1.PoolQuota{Name: "later", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse("2")}})
+	if err := shared.admin.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		without := client.RawPatch("application/json-patch+json", fmt.Appendf(nil, `[{"op":"remove","path":"/spec/nodePools/%d"}]`, len(d.Spec.NodePools)-1))
+		if err := shared.admin.Patch(context.Background(), d, without); err != nil {
+			t.Error(err)
+		}
+	})
+	p := create(t, project("quota-later", having("500m", "1"), func(p *v1alpha1.Project) {
+		p.Spec.NodePools = append(p.Spec.NodePools, v1alpha1.PoolQuota{Name: "later", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse("2")}})
+	}))
+	eventually(t, func() error {
+		if err := get(t, p); err != nil {
+			return err
+		}
+		return hasCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodePoolMissing)
+	})
+	awaitQuotas(t, "quota-later", "500", "1000")
+	create(t, &v1alpha1.NodePool{
+		ObjectMeta: metav1.ObjectMeta{Name: "later"},
+		Spec:       v1alpha1.NodePoolSpec{NodeSelector: map[string]string{"later": "yes"}, Scheduler: v1alpha1.SchedulerKube},
+	})
+	awaitReady(t, p)
+	quota := quotaOf("quota-later", "sluice-later")
+	if err := get(t, quota); err != nil {
+		t.Fatal(err)
+	}
+	if hard := quota.Status.Hard["requests.sluice.dev/gpu-milli.later"]; hard.Value() != 2000 {
+		t.Errorf("hard = %v", quota.Status.Hard)
+	}
+}

@@ -43,11 +43,13 @@ build: ## Build the binaries into bin/
 test: build ## Run all tests; those that need Kubernetes run on the embedded one
 	bin/sluice up --build-only
 	go test -timeout 30m $(ARGS) $(PKG)
+	go test -C test/bench -timeout 10m ./...
 
 .PHONY: bench
 bench: build ## Run the benchmarks
 	bin/sluice up --build-only
 	go test -run '^$$' -bench . -benchmem -timeout 60m $(ARGS) $(PKG)
+	go test -C test/bench -run '^$$' -bench . -benchtime 2s -timeout 30m $(ARGS)
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Write deep copies and CRDs anew from the types
@@ -66,11 +68,12 @@ verify-lint: $(LINT)
 	go vet ./...
 	$(LINT) fmt --diff
 	$(LINT) run --allow-parallel-runners
+	cd test/bench && go vet ./... && ../../$(LINT) run --allow-parallel-runners ./...
 
 .PHONY: verify-tidy
 verify-tidy:
 	go mod tidy -diff
-	for module in test/cluster/pins .ci/tools .ci/lint; do (cd $$module && go mod tidy -diff && go mod verify >/dev/null); done
+	for module in test/cluster/pins test/bench .ci/tools .ci/lint; do (cd $$module && go mod tidy -diff && go mod verify >/dev/null); done
 
 .PHONY: verify-generated
 verify-generated: $(CONTROLLER_GEN)

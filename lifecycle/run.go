@@ -5,7 +5,6 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
@@ -13,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"sluice.dev/api"
 	base "sluice.dev/api/config"
@@ -23,10 +23,12 @@ import (
 	"sluice.dev/lifecycle/doors"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/nodepool"
+	"sluice.dev/lifecycle/policy"
 	"sluice.dev/lifecycle/project"
 	"sluice.dev/lifecycle/render"
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/live"
 )
 
 // leaderElectionID is the name of the Lease.
@@ -60,8 +62,13 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	if err := inventory.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
-	inForce, err := policiesInForce()
+	inForce, err := engine.New(engine.Options{Libraries: policies.Libraries()})
 	if err != nil {
+		return fmt.Errorf("lifecycle: %w", err)
+	}
+	builtIn := policies.BuiltIn()
+	keeper := &live.Keeper{Engine: inForce, BuiltIn: builtIn, Logger: logger.WithName("policies")}
+	if err := keeper.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
 	controllers := []interface{ SetupWithManager(ctrl.Manager) error }{
@@ -73,10 +80,12 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 			DeviceClasses:      cfg.DeviceClasses,
 			DenyGPUPodsOutside: cfg.GPUPodsOutside == config.Deny,
 		}},
+		&policy.Reconciler{Client: mgr.GetClient(), BuiltIn: builtIn, Reports: keeper},
 		&project.Reconciler{
 			Client:   mgr.GetClient(),
 			Live:     mgr.GetAPIReader(),
 			Policies: inForce,
+			Changes:  keeper,
 			Events:   mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
 			Clock:    policyTime,
 		},
@@ -87,7 +96,7 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 		}
 	}
 	// A replica that waits for the lease is ready: it would take over at once.
-	if err := base.AddHealth(mgr, nil); err != nil {
+	if err := base.AddHealth(mgr, map[string]healthz.Checker{"policies": keeper.Ready}); err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
 	logger.Info("starting", "version", api.Version, "server", rest.Host)
@@ -103,19 +112,4 @@ func cached() map[client.Object]cache.ByObject {
 		byObject[object] = ours
 	}
 	return byObject
-}
-
-// policiesInForce are the built-in policies, compiled.
-func policiesInForce() (*engine.Engine, error) {
-	e, err := engine.New(engine.Options{Libraries: policies.Libraries()})
-	if err != nil {
-		return nil, err
-	}
-	var errs []error
-	for _, report := range e.Update(policies.BuiltIn()) {
-		for _, problem := range report.Problems {
-			errs = append(errs, problem)
-		}
-	}
-	return e, errors.Join(errs...)
 }

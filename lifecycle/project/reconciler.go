@@ -35,6 +35,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Policies are those in force; they render the project's objects.
 	Policies *engine.Engine
+	// Changes tells when other policies are in force.
+	Changes Changes
 	// Events tells people what was done to their objects.
 	Events events.EventRecorder
 	// Clock is policy time, in which phases are recorded.
@@ -55,7 +57,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, object := range render.Objects() {
 		b = b.Watches(object, rendered{})
 	}
-	return b.Complete(conflict.Retried(r))
+	return b.WatchesRawSource(r.otherPolicies()).Complete(conflict.Retried(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the project of the request's name.

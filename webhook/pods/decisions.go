@@ -18,16 +18,22 @@ import (
 // only the policies' names are kept.
 const maxDecisions = 4096
 
+// identity is the policy that says whose a pod is. It has something to write on
+// every pod that had not been through here.
+const identity = "core.project"
+
 // recorded is the pod with the annotation that says which policy changed what:
 // {"core.gpu": ["spec.containers[main].resources..."]}. A pass that comes after
 // another, since a webhook in between changed the pod, adds to what that one
-// wrote. On a pod that had not been through here, whatever its author wrote there
-// is replaced.
+// wrote. On a pod whose identity this pass had to write, so that none was before
+// it, whatever its author wrote there is replaced.
 func recorded(before map[string]any, result merge.Result) (map[string]any, error) {
 	decisions := make(map[string][]string, len(result.Changes))
-	if text, later := earlier(before); later {
-		// What cannot be read was not written here.
-		_ = json.Unmarshal([]byte(text), &decisions)
+	if _, first := result.Changes[identity]; !first {
+		text := value.Text(value.Map(value.Map(before["metadata"])["annotations"])[v1alpha1.AnnotationDecisions])
+		if len(text) <= maxDecisions && json.Unmarshal([]byte(text), &decisions) != nil {
+			clear(decisions) // what cannot be read was not written here
+		}
 	}
 	for policy, paths := range result.Changes {
 		all := slices.Concat(decisions[policy], paths)
@@ -51,16 +57,6 @@ func recorded(before map[string]any, result merge.Result) (map[string]any, error
 	metadata["annotations"] = annotations
 	after["metadata"] = metadata
 	return after, nil
-}
-
-// earlier is the record of an earlier pass, and whether there was one.
-func earlier(pod map[string]any) (string, bool) {
-	metadata := value.Map(pod["metadata"])
-	if value.Map(metadata["labels"])[v1alpha1.LabelProject] == nil {
-		return "", false
-	}
-	text := value.Text(value.Map(metadata["annotations"])[v1alpha1.AnnotationDecisions])
-	return text, text != "" && len(text) <= maxDecisions
 }
 
 // orNew is a copy of an object that may be changed.

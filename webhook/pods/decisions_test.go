@@ -13,12 +13,8 @@ import (
 )
 
 func TestRecorded(t *testing.T) {
-	pod := func(label, decisions string) map[string]any {
-		metadata := map[string]any{"annotations": map[string]any{v1alpha1.AnnotationDecisions: decisions, "own": "1"}}
-		if label != "" {
-			metadata["labels"] = map[string]any{v1alpha1.LabelProject: label}
-		}
-		return map[string]any{"metadata": metadata}
+	pod := func(decisions string) map[string]any {
+		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationDecisions: decisions, "own": "1"}}}
 	}
 	long := strings.Repeat("x", maxDecisions)
 	tests := map[string]struct {
@@ -27,11 +23,11 @@ func TestRecorded(t *testing.T) {
 		want    string
 	}{
 		"first":                   {map[string]any{}, map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
-		"a later pass adds":       {pod("thesis", `{"a":["spec.x"]}`), map[string][]string{"a": {"spec.x", "spec.y"}, "b": {"spec.z"}}, `{"a":["spec.x","spec.y"],"b":["spec.z"]}`},
-		"the author's own goes":   {pod("", `{"forged":["spec.x"]}`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
-		"nonsense goes":           {pod("thesis", `{"a":`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
+		"a later pass adds":       {pod(`{"a":["spec.x"]}`), map[string][]string{"a": {"spec.x", "spec.y"}, "b": {"spec.z"}}, `{"a":["spec.x","spec.y"],"b":["spec.z"]}`},
+		"the author's own goes":   {pod(`{"forged":["spec.x"]}`), map[string][]string{"core.project": {"metadata.x"}}, `{"core.project":["metadata.x"]}`},
+		"nonsense goes":           {pod(`{"a":`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
 		"too long: names only":    {map[string]any{}, map[string][]string{"a": {long}}, `{"a":null}`},
-		"too long a word is gone": {pod("thesis", `{"b":["`+long+`"]}`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
+		"too long a word is gone": {pod(`{"b":["`+long+`"]}`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

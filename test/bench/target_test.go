@@ -1,0 +1,77 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/open-policy-agent/frameworks/constraint/pkg/core/constraints"
+	"github.com/open-policy-agent/frameworks/constraint/pkg/handler"
+	"github.com/open-policy-agent/gatekeeper/v3/pkg/target"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+)
+
+// plainTarget tells Gatekeeper's client what an admission request is, as
+// Gatekeeper's own target does, but matches by the kind alone. Gatekeeper's own
+// decodes the object anew for each constraint that it matches.
+type plainTarget struct{}
+
+var _ handler.TargetHandler = plainTarget{}
+
+func (plainTarget) GetName() string { return target.Name }
+
+func (plainTarget) ProcessData(any) (handle bool, key []string, inventory any, err error) {
+	return false, nil, nil, nil
+}
+
+func (plainTarget) HandleReview(object any) (handle bool, review any, err error) {
+	request, ok := object.(*admissionv1.AdmissionRequest)
+	if !ok {
+		return false, nil, fmt.Errorf("a review is an *AdmissionRequest, and not %T", object)
+	}
+	return true, reviewed{request}, nil
+}
+
+func (plainTarget) ValidateConstraint(*unstructured.Unstructured) error { return nil }
+
+func (plainTarget) MatchSchema() apiextensions.JSONSchemaProps {
+	return apiextensions.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+}
+
+func (plainTarget) ToMatcher(constraint *unstructured.Unstructured) (constraints.Matcher, error) {
+	entries, _, err := unstructured.NestedSlice(constraint.Object, "spec", "match", "kinds")
+	if err != nil {
+		return nil, err
+	}
+	var all kindMatcher
+	for _, entry := range entries {
+		kinds, _, err := unstructured.NestedStringSlice(entry.(object), "kinds")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, kinds...)
+	}
+	return all, nil
+}
+
+// reviewed is the request as the client and the driver read it.
+type reviewed struct{ *admissionv1.AdmissionRequest }
+
+// GetAdmissionRequest is how the client learns the operation.
+func (r reviewed) GetAdmissionRequest() *admissionv1.AdmissionRequest { return r.AdmissionRequest }
+
+// kindMatcher matches objects of these kinds.
+type kindMatcher []string
+
+func (m kindMatcher) Match(review any) (bool, error) {
+	r, ok := review.(reviewed)
+	if !ok {
+		return false, fmt.Errorf("a review is a reviewed, and not %T", review)
+	}
+	return slices.Contains(m, r.Kind.Kind), nil
+}

@@ -1,0 +1,12 @@
+package hostpaths
+
+violation[{"msg": msg, "details": {"volume": volume.name}}] {
+	volume := input.review.object.spec.volumes[_]
+	path := volume.hostPath.path
+	not allowed(path)
+	msg := sprintf("volume <%v> is %v of the node; allowed are %v", [volume.name, path, input.parameters.paths])
+}
+
+allowed(path) {
+	startswith(path, input.parameters.paths[_])
+}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -164,7 +165,7 @@ func charged(p *corev1.Pod) string {
 			if !strings.HasPrefix(string(name), string(v1alpha1.ResourceGPUMilli)) {
 				continue
 			}
-			amount := fmt.Sprint(limit.Value())
+			amount := strconv.FormatInt(limit.Value(), 10)
 			if request := c.Resources.Requests[name]; request.Cmp(limit) != 0 {
 				amount += " (requests " + request.String() + ")"
 			}

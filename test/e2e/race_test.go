@@ -329,8 +329,11 @@ func (s *stack) pointWebhooksTo(t *testing.T, like config.Config, address string
 	like.Default()
 	moved := func(in *admissionv1.WebhookClientConfig) error {
 		u, err := url.Parse(ptr.Deref(in.URL, ""))
-		if err != nil || u.Host != like.Listen {
-			return fmt.Errorf("a webhook is at %q (%v), want it at %s", ptr.Deref(in.URL, ""), err, like.Listen)
+		if err != nil {
+			return err
+		}
+		if u.Host != like.Listen {
+			return fmt.Errorf("a webhook is at %q, want it at %s", ptr.Deref(in.URL, ""), like.Listen)
 		}
 		u.Host = address
 		in.URL = ptr.To(u.String())

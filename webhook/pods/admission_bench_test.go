@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -190,12 +191,12 @@ func review(tb testing.TB, number, request int) []byte {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: fmt.Sprintf("train-%d-", number), Namespace: "thesis",
-			Labels:      map[string]string{"app": "train", "run": fmt.Sprint(number)},
+			Labels:      map[string]string{"app": "train", "run": strconv.Itoa(number)},
 			Annotations: map[string]string{v1alpha1.AnnotationGPUFraction: "0.25"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{
 				Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
 				Time: &metav1.Time{Time: time.Date(2026, 5, 1, 12, 0, request%60, 0, time.UTC)}, FieldsType: "FieldsV1",
-				FieldsV1: &metav1.FieldsV1{Raw: managed()},
+				FieldsV1: metav1.NewFieldsV1(managed()),
 			}},
 		},
 		Spec: corev1.PodSpec{
@@ -229,11 +230,11 @@ func review(tb testing.TB, number, request int) []byte {
 }
 
 // managed are managed fields as the API server keeps them.
-func managed() []byte {
+func managed() string {
 	var fields []string
 	for i := range 12 {
 		fields = append(fields, fmt.Sprintf(`"k:{\"name\":\"SETTING_%d\"}":{".":{},"f:name":{},"f:value":{}}`, i))
 	}
 	env := strings.Join(fields, ",")
-	return fmt.Appendf(nil, `{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:env":{%s}},"k:{\"name\":\"sidecar\"}":{"f:env":{%s}}}}}`, env, env)
+	return fmt.Sprintf(`{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:env":{%s}},"k:{\"name\":\"sidecar\"}":{"f:env":{%s}}}}}`, env, env)
 }

@@ -27,7 +27,7 @@ func TestRecorded(t *testing.T) {
 		"the author's own goes":   {pod(`{"forged":["spec.x"]}`), map[string][]string{"core.project": {"metadata.x"}}, `{"core.project":["metadata.x"]}`},
 		"nonsense goes":           {pod(`{"a":`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
 		"too long: names only":    {map[string]any{}, map[string][]string{"a": {long}}, `{"a":null}`},
-		"too long a word is gone": {pod(`{"b":["`+long+`"]}`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
+		"too long a word is gone": {pod(`{"b":["` + long + `"]}`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strconv"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -107,7 +109,7 @@ func serve(mgr ctrl.Manager, cfg *config.Config, rules *engine.Engine, logger lo
 		return err
 	}
 	tenants := &tenant.Directory{Cache: mgr.GetClient()}
-	judges := &judge.Judge{Engine: rules, Clock: policyTime}
+	judges := &judge.Judge{Engine: rules, Clock: policyTime, Turns: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))}
 	desk := pods.Desk{Judge: judges, Tenants: tenants}
 	handlers := map[string]admission.Handler{
 		PathMutatePods:   decision.Recorded("pods", logger, &pods.Mutator{Desk: desk}),

@@ -33,3 +33,14 @@ deny contains {
 	strings.any_prefix_match(chosen, {"sluice-", "system-"})
 	chosen != class
 }
+
+# A pod without GPUs is not Sluice's to rank, but must not outrank those that are.
+deny contains {
+	"msg": sprintf("priority class %s is not for a pod without GPUs", [chosen]),
+	"field": "spec.priorityClassName",
+	"fix": "leave it out",
+} if {
+	not ask.gpu
+	chosen := input.object.spec.priorityClassName
+	strings.any_prefix_match(chosen, {"sluice-", "system-"})
+}

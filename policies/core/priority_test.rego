@@ -27,4 +27,11 @@ test_classes_that_mean_something_else_are_refused if {
 
 test_other_pods_keep_theirs if {
 	not policy.overrides.spec.priorityClassName with input as fixtures.asked(fixtures.cpu, [])
+	count(policy.deny) == 0 with input as fixtures.asked(fixtures.cpu, []) with input.object.spec.priorityClassName as "high"
+}
+
+test_other_pods_outrank_none_of_ours if {
+	every class in ["sluice-inference", "system-node-critical"] {
+		count(policy.deny) == 1 with input as fixtures.asked(fixtures.cpu, []) with input.object.spec.priorityClassName as class
+	}
 }

@@ -45,7 +45,7 @@ func suspendedJob(namespace string) *batchv1.Job {
 	j.Spec.Template.Labels[v1alpha1.LabelWorkloadType] = "train"
 	j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	j.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
-		"nvidia.com/gpu":                resource.MustParse("1"),
+		"nvidia.com/mig-1g.5gb":         resource.MustParse("1"),
 		v1alpha1.GPUMilliFor("dgx-mig"): resource.MustParse("1000"),
 		corev1.ResourceCPU:              resource.MustParse("1"),
 	}
@@ -134,7 +134,7 @@ func TestDoorForASuspendedJob(t *testing.T) {
 	}
 	const count, anew = "how many GPUs a workload asks for", "make it anew"
 	tests := map[string]struct{ patch, says string }{
-		"more GPUs":                      {inMain(`{"limits":{"nvidia.com/gpu":"8"},"requests":{"nvidia.com/gpu":"8"}}`), count},
+		"more GPUs":                      {inMain(`{"limits":{"nvidia.com/mig-1g.5gb":"8"},"requests":{"nvidia.com/mig-1g.5gb":"8"}}`), count},
 		"a GPU of another kind":          {inMain(`{"limits":{"nvidia.com/mig-3g.40gb":"1"},"requests":{"nvidia.com/mig-3g.40gb":"1"}}`), count},
 		"the charge taken out":           {inMain(`{"limits":{"sluice.dev/gpu-milli.dgx-mig":null},"requests":{"sluice.dev/gpu-milli.dgx-mig":null}}`), count},
 		"a larger share":                 {`{"spec":{"template":{"metadata":{"annotations":{"gpu-fraction":"0.9"}}}}}`, "spec.template.metadata.annotations"},
@@ -149,7 +149,7 @@ func TestDoorForASuspendedJob(t *testing.T) {
 		"no creator":                     {`{"metadata":{"annotations":{"sluice.dev/created-by":null}}}`, "neither changed nor taken off"},
 		"stopped":                        {`{"metadata":{"annotations":{"sluice.dev/stopped-until":"2026-01-01T00:00:00Z"}}}`, "written by Sluice alone"},
 		"in order: more CPU":             {inMain(`{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}`), ""},
-		"in order: the GPUs as they are": {inMain(`{"limits":{"nvidia.com/gpu":1,"sluice.dev/gpu-milli.dgx-mig":"1k"}}`), ""},
+		"in order: the GPUs as they are": {inMain(`{"limits":{"nvidia.com/mig-1g.5gb":1,"sluice.dev/gpu-milli.dgx-mig":"1k"}}`), ""},
 		"in order: a node":               {`{"spec":{"template":{"spec":{"nodeSelector":{"zone":"a"}}}}}`, ""},
 		"in order: keys of one's own":    {`{"metadata":{"labels":{"mine":"yes"}},"spec":{"template":{"metadata":{"labels":{"mine":"yes"},"annotations":{"mine":"yes"}}}}}`, ""},
 		"in order: started":              {`{"spec":{"suspend":false}}`, ""},

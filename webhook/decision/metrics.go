@@ -25,7 +25,7 @@ var duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 
 var perPolicy = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Name:    "sluice_policy_duration_seconds",
-	Help:    "Time that one policy took to answer about one object, by policy and what came of it: passed, warned, denied, failed or timed-out. Answers that were remembered count too.",
+	Help:    "Time that one policy took to answer about one object, by policy and what came of it: passed, warned, denied, failed or timed-out. A policy's remembered answers count too; an admission whose whole answer was remembered asks no policy.",
 	Buckets: buckets,
 }, []string{"policy", "verdict"})
 

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/semaphore"
+
 	"sluice.dev/api/clock"
 	"sluice.dev/api/workload"
 	"sluice.dev/policies/engine"
@@ -28,6 +30,21 @@ type Judge struct {
 	Clock clock.Clock
 	// Cluster is what the API server fills in that differs between clusters.
 	Cluster filled.Cluster
+	// Turns are how many questions are judged at once; any number where it is nil.
+	// More than there are processors would only make each slower, until policies
+	// pass their deadlines.
+	Turns *semaphore.Weighted
+}
+
+// turn waits until the question may be judged, and returns what ends its turn.
+func (j *Judge) turn(ctx context.Context) (func(), error) {
+	if j.Turns == nil {
+		return func() {}, nil
+	}
+	if err := j.Turns.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("the request's time was over before it was judged: %w", err)
+	}
+	return func() { j.Turns.Release(1) }, nil
 }
 
 // Judgement is what became of a question.
@@ -42,11 +59,19 @@ type Judgement struct {
 	Result merge.Result
 	// Trial is what policies in DryRun would have done.
 	Trial engine.Trial
+	// Failed tells that a policy could not be asked, so that the next time the
+	// judgement may be another.
+	Failed bool
 }
 
 // Settle judges an object that may still be changed. An error means that the
 // question could not be asked: the object must not be admitted.
 func (j *Judge) Settle(ctx context.Context, q Question) (Judgement, error) {
+	done, err := j.turn(ctx)
+	if err != nil {
+		return Judgement{}, err
+	}
+	defer done()
 	set, err := j.Engine.Current()
 	if err != nil {
 		return Judgement{}, err
@@ -70,35 +95,43 @@ func (j *Judge) Settle(ctx context.Context, q Question) (Judgement, error) {
 	if len(judged.Result.Changes) == 0 {
 		return judged, nil
 	}
-	judged.Denials, err = j.settled(ctx, set, &q, judged.Result.Object)
+	again, err := j.settled(ctx, set, &q, judged.Result.Object)
+	judged.Denials, judged.Failed = again.Denials, judged.Failed || again.Failed
 	return judged, err
 }
 
 // settled asks once more, about what the policies made of the object: what they
 // refuse of that, or still want changed.
-func (j *Judge) settled(ctx context.Context, set *engine.Set, q *Question, object map[string]any) ([]intent.Complaint, error) {
+func (j *Judge) settled(ctx context.Context, set *engine.Set, q *Question, object map[string]any) (Judgement, error) {
 	raw, err := json.Marshal(object)
 	if err != nil {
-		return nil, fmt.Errorf("writing what the policies made of the pod: %w", err)
+		return Judgement{}, fmt.Errorf("writing what the policies made of the pod: %w", err)
 	}
 	after, refusal, err := j.read(q, raw, object)
 	if refusal != nil || err != nil {
-		return refusal, err
+		return Judgement{Denials: refusal}, err
 	}
 	again, intents, err := j.ask(ctx, set, q, &after)
 	if err != nil || len(again.Denials) > 0 {
-		return again.Denials, err
+		return again, err
 	}
 	result, err := merge.Apply(after.object, intents, j.Cluster)
 	if err != nil {
-		return faults(err), nil
+		again.Denials = faults(err)
+		return again, nil
 	}
-	return demands(result, "wants something else of what it made itself: %s"), nil
+	again.Denials = demands(result, "wants something else of what it made itself: %s")
+	return again, nil
 }
 
 // Check judges an object that can no longer be changed: what the policies
 // demand must hold of it. What they only default or append need not.
 func (j *Judge) Check(ctx context.Context, q Question) (Judgement, error) {
+	done, err := j.turn(ctx)
+	if err != nil {
+		return Judgement{}, err
+	}
+	defer done()
 	set, err := j.Engine.Current()
 	if err != nil {
 		return Judgement{}, err
@@ -137,11 +170,8 @@ func (j *Judge) read(q *Question, raw []byte, object map[string]any) (shape, []i
 // ask asks all policies about one state of the object.
 func (j *Judge) ask(ctx context.Context, set *engine.Set, q *Question, s *shape) (Judgement, []intent.Intent, error) {
 	in := engine.Input{
-		Subject: engine.Subject{
-			Operation: q.Operation, Kind: "Pod",
-			Department: q.Tenant.Department, Project: q.Tenant.Project,
-		},
-		Review: q.Review, Object: s.document,
+		Subject: q.Subject(),
+		Review:  q.Review, Object: s.document,
 		Project: q.Tenant.Documents.Project, Department: q.Tenant.Documents.Department, NodePools: q.Tenant.Documents.NodePools,
 		Now:      j.Clock.Now().In(q.Tenant.Zone),
 		Template: q.Template,
@@ -153,7 +183,7 @@ func (j *Judge) ask(ctx context.Context, set *engine.Set, q *Question, s *shape)
 	if err != nil {
 		return Judgement{}, nil, err
 	}
-	return Judgement{Denials: outcome.Denials, Warnings: outcome.Warnings, Trial: outcome.DryRun}, outcome.Intents, nil
+	return Judgement{Denials: outcome.Denials, Warnings: outcome.Warnings, Trial: outcome.DryRun, Failed: len(outcome.Failures) > 0}, outcome.Intents, nil
 }
 
 // typed fills in what the pod asks for, with the type that policies give it where

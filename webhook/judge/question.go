@@ -32,6 +32,15 @@ type Question struct {
 	Owner    workload.Owner
 }
 
+// Subject is what policies' matches are compared with: a template is judged as
+// the pod that it will be.
+func (q *Question) Subject() engine.Subject {
+	return engine.Subject{
+		Operation: q.Operation, Kind: "Pod",
+		Department: q.Tenant.Department, Project: q.Tenant.Project,
+	}
+}
+
 // shape is one state of the object, in all the forms in which it is needed.
 type shape struct {
 	raw      []byte

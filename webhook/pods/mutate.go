@@ -16,36 +16,38 @@ import (
 )
 
 // Mutator answers while a pod may still be changed.
-type Mutator struct{ Desk }
+type Mutator struct {
+	Desk
+	known memory
+}
+
+var _ admission.Handler = (*Mutator)(nil)
 
 // Handle implements admission.Handler.
 func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if !asked(&req) {
 		return admission.Allowed("")
 	}
-	q, refusal, err := m.question(ctx, &req)
-	if err != nil {
-		return answer.Failed(err)
-	}
-	if refusal != "" {
-		return admission.Denied(refusal)
-	}
+	return m.answered(ctx, &req, &m.known, m.settle)
+}
+
+func (m *Mutator) settle(ctx context.Context, q judge.Question) (admission.Response, bool, error) {
 	judged, err := m.Judge.Settle(ctx, q)
 	if err != nil {
-		return answer.Failed(err)
+		return admission.Response{}, false, err
 	}
 	response := answer.Of(judged)
 	if !response.Allowed {
-		return response
+		return response, !judged.Failed, nil
 	}
 	if response.Patch, err = changes(judged); err != nil {
-		return answer.Failed(err)
+		return admission.Response{}, false, err
 	}
 	if response.Patch != nil {
 		kind := admissionv1.PatchTypeJSONPatch
 		response.PatchType = &kind
 	}
-	return response
+	return response, !judged.Failed, nil
 }
 
 // changes is the patch from the pod that came to the pod as the policies made

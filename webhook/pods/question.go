@@ -5,6 +5,7 @@ package pods
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -13,6 +14,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/webhook/answer"
 	"sluice.dev/webhook/judge"
 	"sluice.dev/webhook/tenant"
 )
@@ -25,35 +27,78 @@ type Desk struct {
 	Tenants *tenant.Directory
 }
 
-// question is what a request asks; a text instead where it can be refused at
-// once.
-func (d *Desk) question(ctx context.Context, req *admission.Request) (judge.Question, string, error) {
+// question is what a request asks, but for its Review, which is made of the
+// bytes beside it; a text instead where it can be refused at once.
+func (d *Desk) question(ctx context.Context, req *admission.Request) (judge.Question, []byte, string, error) {
 	owner, err := d.Tenants.Of(ctx, req.Namespace)
 	if err != nil {
-		return judge.Question{}, "", err
+		return judge.Question{}, nil, "", err
 	}
 	if owner == nil {
-		return judge.Question{}, fmt.Sprintf(
+		return judge.Question{}, nil, fmt.Sprintf(
 			"namespace %s is governed, and no project has it: it may have been made or deleted just now, so try again in a moment; if that does not help, tell the cluster's administrators",
 			req.Namespace), nil
 	}
-	review, err := Review(req)
-	if err != nil {
-		return judge.Question{}, "", err
-	}
+	review, err := bare(req)
 	return judge.Question{
-		Raw: req.Object.Raw, Review: review, Tenant: owner,
+		Raw: req.Object.Raw, Tenant: owner,
 		Operation: v1alpha1.PolicyOperation(req.Operation),
-	}, "", nil
+	}, review, "", err
+}
+
+// answered is the answer to a request: the one that was given to the same before,
+// or a new one.
+func (d *Desk) answered(ctx context.Context, req *admission.Request, known *memory,
+	ask func(context.Context, judge.Question) (response admission.Response, lasting bool, err error),
+) admission.Response {
+	q, review, refusal, err := d.question(ctx, req)
+	if err != nil {
+		return answer.Failed(err)
+	}
+	if refusal != "" {
+		return admission.Denied(refusal)
+	}
+	set, err := d.Judge.Engine.Current()
+	if err != nil {
+		return answer.Failed(err)
+	}
+	k, keep := keyOf(set, &q, review)
+	if keep {
+		if response, ok := known.recall(k); ok {
+			return response
+		}
+	}
+	if q.Review, err = engine.Decode(review); err != nil {
+		return answer.Failed(err)
+	}
+	response, lasting, err := ask(ctx, q)
+	if err != nil {
+		return answer.Failed(err)
+	}
+	// Where other policies came in force meanwhile, nobody knows which were asked.
+	if now, _ := d.Judge.Engine.Current(); keep && lasting && now == set {
+		known.remember(k, response)
+	}
+	return response
 }
 
 // Review is a request as policies read it, without the objects, which join it
-// later. Its UID is left out: it differs at each try, and says nothing.
+// later.
 func Review(req *admission.Request) (engine.Document, error) {
+	raw, err := bare(req)
+	if err != nil {
+		return engine.Document{}, err
+	}
+	return engine.Decode(raw)
+}
+
+// bare is a request's JSON without the objects, and without its UID: that differs
+// at each try, and says nothing.
+func bare(req *admission.Request) ([]byte, error) {
 	bare := req.AdmissionRequest
 	bare.UID = ""
 	bare.Object, bare.OldObject = runtime.RawExtension{}, runtime.RawExtension{}
-	return engine.FromGo(&bare)
+	return json.Marshal(&bare)
 }
 
 // asked tells whether pods are asked about at this operation: policies change and

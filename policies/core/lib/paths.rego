@@ -14,6 +14,8 @@ reaches_devices(path) if strings.any_prefix_match(cleaned(path), {"/dev/nvidia",
 
 # asks_for_devices: by mounting this path a container asks the NVIDIA container
 # toolkit for devices.
+asks_for_devices(path) if ".." in split(path, "/")
+
 asks_for_devices(path) if {
 	some guarded in ["/var/run/nvidia-container-devices", "/run/nvidia-container-devices"]
 	within(cleaned(path), guarded)
@@ -23,7 +25,14 @@ guards := {
 	"/dev/char",
 	"/dev/nvidia0",
 	"/etc/cdi",
-	"/proc/driver/nvidia",
+	"/dev/kfd",
+	"/dev/vfio",
+	# A process's root is the node's, with its /dev.
+	"/proc",
+	"/sys/bus/pci",
+	"/sys/class/drm",
+	# Pods that are started from here come past every admission.
+	"/etc/kubernetes",
 	# The files of the driver, and the sockets of MPS.
 	"/run/nvidia",
 	"/var/run/nvidia",
@@ -39,8 +48,18 @@ guards := {
 	"/run/docker.sock",
 	"/var/run/docker.sock",
 	"/run/k3s",
-	"/var/lib/kubelet/device-plugins",
-	"/var/lib/kubelet/pod-resources",
+	"/var/run/k3s",
+	"/run/cri-dockerd.sock",
+	"/var/run/cri-dockerd.sock",
+	"/run/dockershim.sock",
+	"/var/run/dockershim.sock",
+	"/run/podman",
+	"/var/run/podman",
+	"/run/buildkit",
+	"/var/run/buildkit",
+	"/var/lib/containerd",
+	"/var/lib/docker",
+	"/var/lib/kubelet",
 }
 
 overlap(path, guarded) if within(path, guarded)

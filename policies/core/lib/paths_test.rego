@@ -3,7 +3,7 @@ package sluice.lib.paths_test
 import data.sluice.lib.paths
 
 test_reaches_devices if {
-	every path in ["/", "/dev", "//dev/./", "/dev/nvidia0", "/dev/nvidia-caps/x", "/var", "/run/containerd/containerd.sock", "/proc"] {
+	every path in ["/", "/dev", "//dev/./", "/dev/nvidia0", "/dev/nvidia-caps/x", "/var", "/run/containerd/containerd.sock", "/proc", "/proc/1/root", "/etc/kubernetes/manifests", "/var/lib/kubelet/pods", "/dev/vfio"] {
 		paths.reaches_devices(path)
 	}
 }
@@ -16,5 +16,6 @@ test_leaves_others if {
 
 test_asks_for_devices if {
 	paths.asks_for_devices("/var/run/nvidia-container-devices/all")
+	paths.asks_for_devices("/var/run/x/../nvidia-container-devices/all")
 	not paths.asks_for_devices("/var/run/nvidia")
 }

@@ -177,8 +177,9 @@ func TestDepartmentCountsItsProjects(t *testing.T) {
 	counts(1)
 	p := create(t, project("moved"))
 	awaitReady(t, p)
+	before := p.DeepCopy()
 	p.Spec.Department, p.Spec.NodePools[0].Name = "h2-research", "dgx"
-	if err := shared.admin.Update(t.Context(), p); err != nil {
+	if err := shared.admin.Patch(t.Context(), p, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	counts(2)

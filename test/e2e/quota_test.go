@@ -87,8 +87,10 @@ func TestProjectGetsItsQuotasAndLosesThem(t *testing.T) {
 		t.Errorf("gpu = %v, node pools = %v", use, p.Status.NodePools)
 	}
 
+	// A patch of the spec alone: lifecycle may write the status meanwhile.
+	before := p.DeepCopy()
 	having("1", "1500m")(p)
-	if err := shared.admin.Update(t.Context(), p); err != nil {
+	if err := shared.admin.Patch(t.Context(), p, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	awaitApplied(t, p)
@@ -233,8 +235,9 @@ func TestQuotaOfAMissingNodePool(t *testing.T) {
 	if err := get(t, d); err != nil {
 		t.Fatal(err)
 	}
+	before := d.DeepCopy()
 	d.Spec.NodePools = append(d.Spec.NodePools, v1alpha1.PoolQuota{Name: "later", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse("2")}})
-	if err := shared.admin.Update(t.Context(), d); err != nil {
+	if err := shared.admin.Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -36,15 +36,22 @@ type Judge struct {
 	Turns *semaphore.Weighted
 }
 
-// turn waits until the question may be judged, and returns what ends its turn.
-func (j *Judge) turn(ctx context.Context) (func(), error) {
-	if j.Turns == nil {
-		return func() {}, nil
+// begin waits until a question may be judged. It returns the policies that it is
+// asked of from first to last, and what ends its turn.
+func (j *Judge) begin(ctx context.Context) (*engine.Set, func(), error) {
+	end := func() {}
+	if j.Turns != nil {
+		if err := j.Turns.Acquire(ctx, 1); err != nil {
+			return nil, nil, fmt.Errorf("the request's time was over before it was judged: %w", err)
+		}
+		end = func() { j.Turns.Release(1) }
 	}
-	if err := j.Turns.Acquire(ctx, 1); err != nil {
-		return nil, fmt.Errorf("the request's time was over before it was judged: %w", err)
+	set, err := j.Engine.Current()
+	if err != nil {
+		end()
+		return nil, nil, err
 	}
-	return func() { j.Turns.Release(1) }, nil
+	return set, end, nil
 }
 
 // Judgement is what became of a question.
@@ -67,20 +74,12 @@ type Judgement struct {
 // Settle judges an object that may still be changed. An error means that the
 // question could not be asked: the object must not be admitted.
 func (j *Judge) Settle(ctx context.Context, q Question) (Judgement, error) {
-	done, err := j.turn(ctx)
+	set, end, err := j.begin(ctx)
 	if err != nil {
 		return Judgement{}, err
 	}
-	defer done()
-	set, err := j.Engine.Current()
-	if err != nil {
-		return Judgement{}, err
-	}
-	before, refusal, err := j.read(&q, q.Raw, nil)
-	if refusal != nil || err != nil {
-		return Judgement{Denials: refusal}, err
-	}
-	judged, intents, err := j.ask(ctx, set, &q, &before)
+	defer end()
+	before, judged, intents, err := j.ask(ctx, set, &q, q.Raw, nil)
 	if err != nil || len(judged.Denials) > 0 {
 		return judged, err
 	}
@@ -107,11 +106,7 @@ func (j *Judge) settled(ctx context.Context, set *engine.Set, q *Question, objec
 	if err != nil {
 		return Judgement{}, fmt.Errorf("writing what the policies made of the pod: %w", err)
 	}
-	after, refusal, err := j.read(q, raw, object)
-	if refusal != nil || err != nil {
-		return Judgement{Denials: refusal}, err
-	}
-	again, intents, err := j.ask(ctx, set, q, &after)
+	after, again, intents, err := j.ask(ctx, set, q, raw, object)
 	if err != nil || len(again.Denials) > 0 {
 		return again, err
 	}
@@ -127,20 +122,12 @@ func (j *Judge) settled(ctx context.Context, set *engine.Set, q *Question, objec
 // Check judges an object that can no longer be changed: what the policies
 // demand must hold of it. What they only default or append need not.
 func (j *Judge) Check(ctx context.Context, q Question) (Judgement, error) {
-	done, err := j.turn(ctx)
+	set, end, err := j.begin(ctx)
 	if err != nil {
 		return Judgement{}, err
 	}
-	defer done()
-	set, err := j.Engine.Current()
-	if err != nil {
-		return Judgement{}, err
-	}
-	final, refusal, err := j.read(&q, q.Raw, nil)
-	if refusal != nil || err != nil {
-		return Judgement{Denials: refusal}, err
-	}
-	judged, intents, err := j.ask(ctx, set, &q, &final)
+	defer end()
+	final, judged, intents, err := j.ask(ctx, set, &q, q.Raw, nil)
 	if err != nil || len(judged.Denials) > 0 {
 		return judged, err
 	}
@@ -156,19 +143,18 @@ func (j *Judge) Check(ctx context.Context, q Question) (Judgement, error) {
 	return judged, nil
 }
 
-// read is the object in all its forms, or why it is refused before any policy is
-// asked.
-func (j *Judge) read(q *Question, raw []byte, object map[string]any) (shape, []intent.Complaint, error) {
+// ask reads one state of the object, and asks all policies about it. What asks
+// for the impossible is refused before any policy is asked. The object may be nil
+// where it was not decoded yet.
+func (j *Judge) ask(ctx context.Context, set *engine.Set, q *Question, raw []byte, object map[string]any) (shape, Judgement, []intent.Intent, error) {
 	s, err := q.shapeOf(raw, object)
 	var malformed workload.Malformed
 	if errors.As(err, &malformed) {
-		return s, complaintsOf(malformed), nil
+		return s, Judgement{Denials: complaintsOf(malformed)}, nil, nil
 	}
-	return s, nil, err
-}
-
-// ask asks all policies about one state of the object.
-func (j *Judge) ask(ctx context.Context, set *engine.Set, q *Question, s *shape) (Judgement, []intent.Intent, error) {
+	if err != nil {
+		return s, Judgement{}, nil, err
+	}
 	in := engine.Input{
 		Subject: q.Subject(),
 		Review:  q.Review, Object: s.document,
@@ -177,13 +163,13 @@ func (j *Judge) ask(ctx context.Context, set *engine.Set, q *Question, s *shape)
 		Template: q.Template,
 	}
 	if err := j.typed(ctx, set, &in, &s.request); err != nil {
-		return Judgement{}, nil, err
+		return s, Judgement{}, nil, err
 	}
 	outcome, err := set.Evaluate(ctx, in)
 	if err != nil {
-		return Judgement{}, nil, err
+		return s, Judgement{}, nil, err
 	}
-	return Judgement{Denials: outcome.Denials, Warnings: outcome.Warnings, Trial: outcome.DryRun, Failed: len(outcome.Failures) > 0}, outcome.Intents, nil
+	return s, Judgement{Denials: outcome.Denials, Warnings: outcome.Warnings, Trial: outcome.DryRun, Failed: len(outcome.Failures) > 0}, outcome.Intents, nil
 }
 
 // typed fills in what the pod asks for, with the type that policies give it where

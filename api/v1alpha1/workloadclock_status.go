@@ -91,11 +91,27 @@ type WorkloadClockStatus struct {
 	// +optional
 	PausedSince *metav1.Time `json:"pausedSince,omitempty"`
 
-	// IdleSince is when a GPU of the workload was last in use; absent while it is
-	// in use, or while that cannot be known (condition IdleUnknown).
+	// Limit is how long the workload may run; absent where nothing limits it.
+	//
+	// +optional
+	Limit *ClockLimit `json:"limit,omitempty"`
+
+	// IdleSince is when a GPU of the workload was last in use, put off by the time
+	// for which that could not be known; absent while it is in use.
 	//
 	// +optional
 	IdleSince *metav1.Time `json:"idleSince,omitempty"`
+
+	// IdleUnknownSince is since when nobody can tell whether the workload's GPUs are
+	// used (condition IdleUnknown): from then on its idle time stands still.
+	//
+	// +optional
+	IdleUnknownSince *metav1.Time `json:"idleUnknownSince,omitempty"`
+
+	// Local says the times above for people to read, in the department's time zone.
+	//
+	// +optional
+	Local *ClockLocal `json:"local,omitempty"`
 
 	// Deadline is the announced end; absent where there is none.
 	//
@@ -129,6 +145,42 @@ type WorkloadClockStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ClockLimit is how long a workload may run.
+type ClockLimit struct {
+	// Configured is what the department, the project and the pods say: the shortest.
+	//
+	// +required
+	Configured period.Duration `json:"configured"`
+
+	// InForce is what holds, in accumulated running time: what is configured and the
+	// extensions that were granted. Where the limit was cut while the workload ran it
+	// is longer, so that the longest lead is left.
+	//
+	// +required
+	InForce period.Duration `json:"inForce"`
+}
+
+// ClockLocal is what a clock shows to people.
+type ClockLocal struct {
+	// Accumulated is the time of all closed intervals: 12h30m.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Accumulated string `json:"accumulated,omitempty"`
+
+	// RunningSince is when the open interval began: 2026-10-05 14:00 CEST.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	RunningSince string `json:"runningSince,omitempty"`
+
+	// Ends is the deadline, or where there is none why not.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Ends string `json:"ends,omitempty"`
 }
 
 // ClockDeadline is an end that lies ahead.
@@ -219,8 +271,9 @@ type ClockStop struct {
 	// +required
 	Reason EndReason `json:"reason"`
 
-	// Until is when the workload may be started again; absent where somebody has to
-	// decide first.
+	// Until is when the workload may be started again, and its time begins anew;
+	// absent where somebody has to decide first. It is the instant of the stop where
+	// the workload may be started again at once.
 	//
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`

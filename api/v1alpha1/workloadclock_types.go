@@ -47,11 +47,14 @@ type WorkloadClockSpec struct {
 // +kubebuilder:resource:scope=Namespaced,shortName=slclock,categories=sluice
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.root.kind`
 // +kubebuilder:printcolumn:name="Workload",type=string,JSONPath=`.spec.root.name`
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.status.workloadType`
+// +kubebuilder:printcolumn:name="Limit",type=string,JSONPath=`.status.limit.inForce`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
-// +kubebuilder:printcolumn:name="Ends",type=string,JSONPath=`.status.deadline.at`
+// +kubebuilder:printcolumn:name="Ran",type=string,JSONPath=`.status.local.accumulated`
+// +kubebuilder:printcolumn:name="Running since",type=string,JSONPath=`.status.local.runningSince`
+// +kubebuilder:printcolumn:name="Ends",type=string,JSONPath=`.status.local.ends`
 // +kubebuilder:printcolumn:name="Because",type=string,JSONPath=`.status.deadline.reason`
 // +kubebuilder:printcolumn:name="Idle since",type=string,JSONPath=`.status.idleSince`,priority=1
-// +kubebuilder:printcolumn:name="Seconds",type=integer,JSONPath=`.status.accumulatedSeconds`,priority=1
 // +kubebuilder:printcolumn:name="By",type=string,JSONPath=`.status.createdBy`,priority=1
 type WorkloadClock struct {
 	metav1.TypeMeta   `json:",inline"`

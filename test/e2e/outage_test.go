@@ -5,6 +5,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -267,7 +269,28 @@ func (s *stack) pause(t *testing.T, component string) {
 				t.Error(err)
 			}
 		})
+		// A thread that runs on another processor is stopped a moment later.
+		within(t, func() error { return standsStill(c.PID) })
 		return
 	}
 	t.Fatalf("%s is not in the report", component)
+}
+
+// standsStill tells whether all threads of a process are stopped.
+func standsStill(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return err
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			return err
+		}
+		// The name, in brackets, may hold anything; the state follows it.
+		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
+			return fmt.Errorf("%s: %.40s", thread, stat)
+		}
+	}
+	return nil
 }

@@ -55,6 +55,15 @@ const (
 	// AnnotationStoppedUntil is on a root workload that lifecycle stopped: until
 	// then (RFC 3339) it is not started again. Only lifecycle may change it.
 	AnnotationStoppedUntil = "sluice.dev/stopped-until"
+	// AnnotationReplicasBefore is on a root workload that lifecycle scaled to
+	// nothing: how many replicas it had, for its owner to start it again.
+	AnnotationReplicasBefore = "sluice.dev/replicas-before"
+	// AnnotationWokenAt is on a ReplicaSet, StatefulSet or Job whose pods waited for
+	// quota: when its controller was last made to try again (RFC 3339).
+	AnnotationWokenAt = "sluice.dev/woken-at"
+	// AnnotationEndsAt is on the running pods of a workload whose end was announced:
+	// when that is (RFC 3339, policy time). A program can read it by the downward API.
+	AnnotationEndsAt = "sluice.dev/ends-at"
 	// AnnotationMadeFor is on a namespace that Sluice made: the UID of the Project.
 	// A namespace without it is never deleted by Sluice.
 	AnnotationMadeFor = "sluice.dev/made-for"

@@ -74,6 +74,11 @@ type WorkloadClockStatus struct {
 	// +optional
 	State ClockState `json:"state,omitempty"`
 
+	// BeganAt is when the time began: with the first interval, anew after each reset.
+	//
+	// +optional
+	BeganAt *metav1.Time `json:"beganAt,omitempty"`
+
 	// AccumulatedSeconds is the time of all closed intervals. The open one, from
 	// runningSince on, comes on top.
 	//
@@ -137,6 +142,12 @@ type WorkloadClockStatus struct {
 	//
 	// +optional
 	Stopped *ClockStop `json:"stopped,omitempty"`
+
+	// GoneSince is since when there is no such workload any more. Thirty days later
+	// the clock goes, too.
+	//
+	// +optional
+	GoneSince *metav1.Time `json:"goneSince,omitempty"`
 
 	// Conditions are IdleUnknown, Unstoppable and DryRun.
 	//

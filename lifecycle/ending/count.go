@@ -62,6 +62,9 @@ func (d *deciding) open() {
 	}
 	d.began = true
 	d.Status.RunningSince, d.Status.PausedSince = stamp(began), nil
+	if d.Status.BeganAt == nil {
+		d.Status.BeganAt = stamp(began)
+	}
 }
 
 func (d *deciding) close(end time.Time) {

@@ -18,6 +18,10 @@ func (d *deciding) limit() {
 		d.Status.Limit = nil
 		return
 	}
+	// What the pods asked for is known only while there are some.
+	if had != nil && !d.seen.Running {
+		return
+	}
 	whole := now.Length() + d.extended()
 	inForce := d.said(now, whole)
 	switch {

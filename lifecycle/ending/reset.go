@@ -72,7 +72,7 @@ func (d *deciding) reset() {
 	}
 	d.Reset = true
 	d.Released = d.Released || d.Status.Stopped != nil
-	d.Status.AccumulatedSeconds = 0
+	d.Status.BeganAt, d.Status.AccumulatedSeconds = nil, 0
 	d.Status.PausedSince, d.Status.Limit, d.Status.Deadline = nil, nil, nil
 	d.Status.Leads, d.Status.Extensions, d.Status.Stopped = nil, nil, nil
 	d.Status.IdleSince, d.Status.IdleUnknownSince = nil, nil

@@ -1,0 +1,96 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clocks
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/conflict"
+	"sluice.dev/lifecycle/inventory"
+)
+
+// SetupWithManager makes the manager run r.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("clock").
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		For(&v1alpha1.WorkloadClock{}, builder.WithPredicates(predicate.Funcs{})).
+		WatchesRawSource(r.Grouping.Clocks()).
+		WatchesRawSource(r.steps()).
+		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofProject), changed).
+		Watches(&v1alpha1.Department{}, handler.EnqueueRequestsFromMapFunc(r.ofDepartment), changed).
+		Watches(&v1alpha1.GPUNode{}, handler.EnqueueRequestsFromMapFunc(r.ofNode)).
+		Watches(&v1alpha1.Extension{}, handler.EnqueueRequestsFromMapFunc(r.ofExtension)).
+		Complete(conflict.Retried(r))
+}
+
+// ofProject are the clocks in the project's namespace.
+func (r *Reconciler) ofProject(ctx context.Context, object client.Object) []reconcile.Request {
+	project, ok := object.(*v1alpha1.Project)
+	if !ok {
+		return nil
+	}
+	return r.inNamespace(ctx, project.NamespaceName())
+}
+
+// ofDepartment are the clocks of all its projects.
+func (r *Reconciler) ofDepartment(ctx context.Context, object client.Object) (requests []reconcile.Request) {
+	var projects v1alpha1.ProjectList
+	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByDepartment: object.GetName()}); err != nil {
+		log.FromContext(ctx).Error(err, "listing projects", "department", object.GetName())
+		return nil
+	}
+	for i := range projects.Items {
+		requests = append(requests, r.inNamespace(ctx, projects.Items[i].NamespaceName())...)
+	}
+	return requests
+}
+
+func (r *Reconciler) inNamespace(ctx context.Context, namespace string) (requests []reconcile.Request) {
+	var clocks v1alpha1.WorkloadClockList
+	if err := r.Client.List(ctx, &clocks, client.InNamespace(namespace)); err != nil {
+		log.FromContext(ctx).Error(err, "listing clocks", "namespace", namespace)
+		return nil
+	}
+	for i := range clocks.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&clocks.Items[i])})
+	}
+	return requests
+}
+
+// ofNode are the clocks of the workloads that run on the node.
+func (r *Reconciler) ofNode(_ context.Context, object client.Object) (requests []reconcile.Request) {
+	seen := map[types.NamespacedName]bool{}
+	for pod := range r.Grouping.store.OnNode(object.GetName()) {
+		if clock, known := r.Grouping.ClockOf(pod); known && !seen[clock] {
+			seen[clock] = true
+			requests = append(requests, reconcile.Request{NamespacedName: clock})
+		}
+	}
+	return requests
+}
+
+// ofExtension is the clock of the workload for which more time is asked.
+func (r *Reconciler) ofExtension(_ context.Context, object client.Object) []reconcile.Request {
+	e, ok := object.(*v1alpha1.Extension)
+	if !ok || e.Spec.Action != v1alpha1.ActionExtend {
+		return nil
+	}
+	target := e.Spec.Target
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		Namespace: e.Namespace, Name: v1alpha1.WorkloadClockName(groupOf(target.APIVersion), target.Kind, target.Name),
+	}}}
+}

@@ -1,0 +1,281 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clocks
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/clock"
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/conflict"
+	"sluice.dev/lifecycle/gpupods"
+	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/notices"
+	"sluice.dev/lifecycle/roots"
+	"sluice.dev/lifecycle/stopping"
+)
+
+const lab = "lab"
+
+// errCrash is what a call answers at which the process dies.
+var errCrash = errors.New("the process died here")
+
+// cluster is a namespace with a project, and the clocks' controller; time is that
+// of the bubble it runs in.
+type cluster struct {
+	t      *testing.T
+	client client.Client
+	mapper *meta.DefaultRESTMapper
+	pods   pods
+	// calls counts the calls that write; crashAt is the one that fails, and did
+	// whether what it was to write is written all the same.
+	calls, crashAt int
+	written        bool
+
+	r        *Reconciler
+	grouping *Grouping
+}
+
+// pods are GPU pods as the store has them.
+type pods map[types.UID]*gpupods.Pod
+
+func (p pods) ByUID(uid types.UID) (*gpupods.Pod, bool) { pod, ok := p[uid]; return pod, ok }
+
+func (p pods) ControlledBy(uid types.UID) iter.Seq[*gpupods.Pod] {
+	return p.where(func(pod *gpupods.Pod) bool { return pod.Controller.UID == uid })
+}
+
+func (p pods) OnNode(node string) iter.Seq[*gpupods.Pod] {
+	return p.where(func(pod *gpupods.Pod) bool { return pod.Node == node })
+}
+
+func (p pods) where(is func(*gpupods.Pod) bool) iter.Seq[*gpupods.Pod] {
+	return func(yield func(*gpupods.Pod) bool) {
+		for _, uid := range slices.Sorted(maps.Keys(p)) {
+			if is(p[uid]) && !yield(p[uid]) {
+				return
+			}
+		}
+	}
+}
+
+// newCluster is a cluster of a department whose workloads end after two days.
+func newCluster(t *testing.T, objects ...client.Object) *cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit, reset := period.MustParseDuration("48h"), period.MustParseDuration("1h")
+	department := &v1alpha1.Department{
+		ObjectMeta: metav1.ObjectMeta{Name: "students"},
+		Spec: v1alpha1.DepartmentSpec{
+			Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.AnyWorkload: {MaxRuntime: &limit, ResetAfter: &reset}},
+			Notices:   v1alpha1.NoticeTerms{TimeZone: "Europe/Berlin"},
+		},
+	}
+	project := &v1alpha1.Project{
+		ObjectMeta: metav1.ObjectMeta{Name: lab},
+		Spec: v1alpha1.ProjectSpec{
+			Department: department.Name,
+			Owners:     []v1alpha1.Owner{{Contact: v1alpha1.Contact{Name: "Anna", Email: "anna@example.org"}}},
+		},
+		Status: v1alpha1.ProjectStatus{Namespace: &v1alpha1.ProjectNamespace{Name: lab}},
+	}
+	c := &cluster{t: t, pods: pods{}, mapper: meta.NewDefaultRESTMapper(nil)}
+	c.mapper.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)
+	c.client = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(c.mapper).
+		WithObjects(append(objects, department, project)...).
+		WithStatusSubresource(&v1alpha1.WorkloadClock{}, &v1alpha1.Notice{}, &v1alpha1.Extension{}, &v1alpha1.GPUNode{}).
+		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByNamespace, func(o client.Object) []string { return []string{o.GetName()} }).
+		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByDepartment, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.Project).Spec.Department}
+		}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				return c.call(func() error { return w.Create(ctx, o, opts...) })
+			},
+			Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				return c.call(func() error { return w.Patch(ctx, o, p, opts...) })
+			},
+			SubResourceUpdate: func(ctx context.Context, w client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+				return c.call(func() error { return w.SubResource(sub).Update(ctx, o, opts...) })
+			},
+		}).Build()
+	c.restart()
+	return c
+}
+
+// call makes a call that writes, unless it is the one at which the process dies.
+func (c *cluster) call(do func() error) error {
+	c.calls++
+	if c.calls != c.crashAt {
+		return do()
+	}
+	if c.written {
+		_ = do()
+	}
+	return errCrash
+}
+
+// restart begins with nothing in memory.
+func (c *cluster) restart() {
+	c.grouping = NewGrouping(c.pods, roots.New(c.client, c.mapper))
+	c.r = &Reconciler{
+		Client: c.client, Live: c.client, Grouping: c.grouping,
+		Stopper: &stopping.Stopper{Client: c.client},
+		Notices: notices.Recorder{Client: c.client, Live: c.client},
+		Brake:   &Brake{Client: c.client, Live: c.client, Share: 0.3, Number: 50},
+		Events:  events.NewFakeRecorder(1000),
+		Clock:   clock.System(),
+	}
+}
+
+// job is a Job that runs.
+func job(name string) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: name, UID: types.UID(name + "-uid")},
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "main", Image: "registry.example.org/" + name}},
+		}}},
+	}
+}
+
+// run has a pod of the Job run from now on.
+func (c *cluster) run(job, uid string) {
+	c.pods[types.UID(job+uid)] = &gpupods.Pod{
+		Namespace: lab, Name: job + uid, UID: types.UID(job + uid), Node: "dgx-1", Running: true,
+		CreatedAt: time.Now(), StartedAt: time.Now(), WorkloadType: v1alpha1.WorkloadTrain, Milli: 1000,
+		Controller: gpupods.Owner{APIVersion: "batch/v1", Kind: "Job", Name: job, UID: types.UID(job + "-uid")},
+	}
+}
+
+// live lets real time of the bubble pass, as the controller wants to be asked.
+// Pods of a Job that is suspended end; a call that fails is a crash.
+func (c *cluster) live(span time.Duration) {
+	c.t.Helper()
+	ctx, end := c.t.Context(), time.Now().Add(span)
+	for {
+		next := longestSleep
+		for _, request := range c.look(ctx) {
+			result, err := conflict.Retried(c.r).Reconcile(ctx, request)
+			switch {
+			case errors.Is(err, errCrash):
+				c.restart()
+				next = time.Second
+			case err != nil:
+				c.t.Fatal(err)
+			case result.RequeueAfter > 0:
+				next = min(next, result.RequeueAfter)
+			}
+		}
+		c.follow(ctx)
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		time.Sleep(min(next, left))
+	}
+}
+
+// look groups all pods, and returns the clocks to look at.
+func (c *cluster) look(ctx context.Context) []reconcile.Request {
+	for _, pod := range c.pods {
+		if _, err := c.grouping.group(ctx, parentOf(pod)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for p := range maps.Clone(c.grouping.roots) {
+		if c.grouping.first(p) == nil {
+			c.grouping.forget(p)
+		}
+	}
+	keys := map[types.NamespacedName]bool{}
+	for key := range c.grouping.parents {
+		keys[key] = true
+	}
+	for _, one := range c.clocks() {
+		keys[client.ObjectKeyFromObject(&one)] = true
+	}
+	var requests []reconcile.Request
+	for key := range keys {
+		requests = append(requests, reconcile.Request{NamespacedName: key})
+	}
+	return requests
+}
+
+// follow is the Job controller: what is suspended has no pods.
+func (c *cluster) follow(ctx context.Context) {
+	var jobs batchv1.JobList
+	if err := c.client.List(ctx, &jobs); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, j := range jobs.Items {
+		if !ptr.Deref(j.Spec.Suspend, false) {
+			continue
+		}
+		for pod := range c.pods.ControlledBy(j.UID) {
+			delete(c.pods, pod.UID)
+		}
+	}
+}
+
+func (c *cluster) clocks() []v1alpha1.WorkloadClock {
+	c.t.Helper()
+	var list v1alpha1.WorkloadClockList
+	if err := c.client.List(c.t.Context(), &list); err != nil {
+		c.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// told are the Notices, in words, with when they were recorded at the earliest.
+func (c *cluster) told(start time.Time) (told []string) {
+	c.t.Helper()
+	var list v1alpha1.NoticeList
+	if err := c.client.List(c.t.Context(), &list); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, n := range list.Items {
+		text := string(n.Spec.Kind) + " " + n.Spec.DueAt.Sub(start).String()
+		if n.Status.Phase == v1alpha1.NoticeSuperseded {
+			text += " superseded"
+		}
+		told = append(told, text)
+	}
+	slices.Sort(told)
+	return told
+}
+
+func (c *cluster) job(name string) *batchv1.Job {
+	c.t.Helper()
+	var j batchv1.Job
+	if err := c.client.Get(c.t.Context(), client.ObjectKey{Namespace: lab, Name: name}, &j); err != nil {
+		c.t.Fatal(err)
+	}
+	return &j
+}

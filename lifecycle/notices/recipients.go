@@ -1,0 +1,30 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package notices
+
+import "sluice.dev/api/v1alpha1"
+
+// Recipients are the people of a project: its owners; where it has none, its
+// department's contacts. Each is there once.
+func Recipients(project *v1alpha1.Project, department *v1alpha1.Department) []v1alpha1.NoticeRecipient {
+	var people []v1alpha1.Contact
+	for _, owner := range project.Spec.Owners {
+		people = append(people, owner.Contact)
+	}
+	if len(people) == 0 {
+		people = department.Spec.Contacts
+	}
+	seen := map[string]bool{}
+	var recipients []v1alpha1.NoticeRecipient
+	for _, contact := range people {
+		if contact.Email == "" || seen[string(contact.Email)] {
+			continue
+		}
+		seen[string(contact.Email)] = true
+		recipients = append(recipients, v1alpha1.NoticeRecipient{
+			Contact: contact, Language: department.Spec.Notices.Language, TimeZone: department.Spec.Notices.TimeZone,
+		})
+	}
+	return recipients
+}

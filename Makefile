@@ -52,7 +52,11 @@ bench: build ## Run the benchmarks
 	go test -C test/bench -run '^$$' -bench . -benchtime 2s -timeout 30m $(ARGS)
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Write deep copies and CRDs anew from the types
+generate: generate-api ## Write anew what follows from the code: deep copies, CRDs, rights, tables
+	go test ./lifecycle/stopping -count=1 -run '^TestWritten' -update
+
+.PHONY: generate-api
+generate-api: $(CONTROLLER_GEN)
 	$(CONTROLLER_GEN) object:headerFile=api/header.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=manifests/crds
 

@@ -26,6 +26,7 @@ import (
 	"sluice.dev/lifecycle/policy"
 	"sluice.dev/lifecycle/project"
 	"sluice.dev/lifecycle/render"
+	"sluice.dev/lifecycle/waiting"
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/live"
@@ -89,14 +90,23 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 			Events:   mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
 			Clock:    policyTime,
 		},
+		&waiting.Reconciler{
+			Client: mgr.GetClient(),
+			Live:   mgr.GetAPIReader(),
+			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
+		},
 	}
 	for _, c := range controllers {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("lifecycle: setting up %T: %w", c, err)
 		}
 	}
+	pods, err := addClocks(mgr, cfg, policyTime, logger)
+	if err != nil {
+		return fmt.Errorf("lifecycle: %w", err)
+	}
 	// A replica that waits for the lease is ready: it would take over at once.
-	if err := base.AddHealth(mgr, map[string]healthz.Checker{"policies": keeper.Ready}); err != nil {
+	if err := base.AddHealth(mgr, map[string]healthz.Checker{"policies": keeper.Ready, "gpu-pods": pods.Ready}); err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
 	logger.Info("starting", "version", api.Version, "server", rest.Host)
@@ -104,12 +114,15 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 }
 
 // cached limits the cache, of the kinds that policies render, to what is
-// Sluice's: other people's quotas and network policies are not kept in memory.
+// Sluice's, and of events to the refusals of pods: other people's quotas and
+// network policies are not kept in memory.
 func cached() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(render.Ours())}
 	byObject := map[client.Object]cache.ByObject{}
 	for _, object := range render.Objects() {
 		byObject[object] = ours
 	}
+	event, refusals := waiting.Cached()
+	byObject[event] = refusals
 	return byObject
 }

@@ -11,6 +11,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/parameters"
 )
 
 //go:embed core/*.rego core/lib/*.rego schedulers/*.rego
@@ -24,22 +25,31 @@ const (
 	librariesFolder  = "core/lib"
 )
 
+// aboutJobs are those of the built-in policies that are asked about Jobs.
+var aboutJobs = map[string]bool{"core.jobs": true}
+
 // BuiltIn returns the built-in policies, sorted by name: core.gpu and the rest of
 // core, and schedulers.<scheduler>. They are of enforcement Deny and are asked
-// about pods at CREATE. The slice is the caller's.
+// about pods at CREATE, core.jobs about Jobs. Their parameters are those that are
+// shipped. The slice is the caller's.
 func BuiltIn() []engine.Source {
 	var sources []engine.Source
 	for _, folder := range []string{coreFolder, schedulersFolder} {
 		for _, module := range modules(folder) {
+			name, kind := folder+"."+module.name, "Pod"
+			if aboutJobs[name] {
+				kind = "Job.batch"
+			}
 			sources = append(sources, engine.Source{
-				Name:        folder + "." + module.name,
+				Name:        name,
 				Rego:        module.text,
 				Enforcement: v1alpha1.EnforcementDeny,
 				Match: v1alpha1.PolicyMatch{
-					Kinds:      []string{"Pod"},
+					Kinds:      []string{kind},
 					Operations: []v1alpha1.PolicyOperation{v1alpha1.OperationCreate},
 				},
-				BuiltIn: true,
+				Parameters: parameters.Defaults(name),
+				BuiltIn:    true,
 			})
 		}
 	}

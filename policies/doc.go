@@ -12,14 +12,13 @@
 //
 // The built-in policies read little of their input, and none of them reads the
 // time or the present use, so that the pods of one controller are judged once.
-// They read these parameters, all of them optional:
+// What may be set of them is in package parameters.
 //
-//	core.gpu      allowClaims: true where resource claims are never of GPUs (false)
-//	core.limits   minimumGraceSeconds: the least time that a GPU pod has to end (30)
-//	core.devices  runtimeClasses: the names of those for GPU pods only
-//	              (nvidia, nvidia-cdi, nvidia-legacy)
-//	              refuseEnvFrom: true where the container toolkit heeds
-//	              NVIDIA_VISIBLE_DEVICES of containers with GPUs (false)
+// Nobody has a GPU that is not charged, whatever stands in the place of the policies
+// that may be replaced: core.quota, which may not, charges what a pod asks for,
+// keeps it in the pool of which it is charged, and refuses a pod that in the end
+// has more. All that the policies want is done at once, and they are asked again
+// about what came of it; a charge that then is another refuses the pod too.
 //
 // The package never evaluates a policy, never reads or writes the cluster, and
 // never chooses a node.

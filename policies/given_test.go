@@ -36,7 +36,7 @@ func TestWhatPodsAreGiven(t *testing.T) {
 			want: []string{"type interactive", "main NVIDIA_VISIBLE_DEVICES=void"},
 			warned: []string{
 				"policy core.nodepool removed metadata.labels[sluice.dev/node-pool]",
-				"policy core.gpu removed spec.containers[main].resources.limits[sluice.dev/gpu-milli.cut]",
+				"policy core.quota removed spec.containers[main].resources.limits[sluice.dev/gpu-milli.cut]",
 			},
 		},
 		{
@@ -157,10 +157,10 @@ func TestWhatPodsAreGiven(t *testing.T) {
 				"policy core.devices removed spec.containers[main].env[NVIDIA_VISIBLE_DEVICES]",
 				"policy core.devices removed spec.containers[main].env[NVIDIA_VISIBLE_DEVICES]",
 				"policy core.devices replaced spec.containers[side].env[NVIDIA_VISIBLE_DEVICES]",
-				"policy core.gpu removed spec.containers[main].resources.limits[sluice.dev/gpu-milli]",
-				"policy core.gpu removed spec.containers[side].resources.limits[sluice.dev/gpu-milli.whole]",
-				"policy core.gpu removed spec.initContainers[prepare].resources.limits[sluice.dev/gpu-milli.cut]",
-				"policy core.gpu replaced spec.containers[main].resources.limits[sluice.dev/gpu-milli.whole]",
+				"policy core.quota removed spec.containers[main].resources.limits[sluice.dev/gpu-milli]",
+				"policy core.quota removed spec.containers[side].resources.limits[sluice.dev/gpu-milli.whole]",
+				"policy core.quota removed spec.initContainers[prepare].resources.limits[sluice.dev/gpu-milli.cut]",
+				"policy core.quota replaced spec.containers[main].resources.limits[sluice.dev/gpu-milli.whole]",
 				"policy core.limits replaced spec.terminationGracePeriodSeconds",
 				"policy core.priority replaced spec.priorityClassName",
 				"policy schedulers.kube-scheduler replaced spec.schedulerName",
@@ -176,6 +176,26 @@ func TestWhatPodsAreGiven(t *testing.T) {
 			warned: []string{"the pod goes to cut; one is of the pools that it names left out: whole"},
 		},
 		{
+			name: "tolerations of what Sluice keeps pods off by, and of everything",
+			pod: `{metadata: {}, spec: {tolerations: [{operator: Exists}, {key: mine, operator: Exists}, {key: sluice.dev/repartitioning, operator: Exists}, {operator: Exists, effect: NoExecute}],
+  containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
+			want: []string{
+				"type train", "pool whole", "class sluice-train", "limit 48h", "nodes [{[{pool In [whole]}] []}]",
+				"tolerates mine", "tolerates ", "tolerates gpu",
+				"main nvidia.com/gpu=1 sluice.dev/gpu-milli.whole=1k",
+			},
+			warned: []string{"policy core.nodepool replaced spec.tolerations"},
+		},
+		{
+			name: "several shares that become several slices",
+			pod:  `{metadata: {` + inCut + `gpu-fraction: "0.1", gpu-fraction-num-devices: "2"}}` + oneMain,
+			want: []string{
+				"type train", "pool cut", "class sluice-train", "limit 48h", "nodes [{[{pool In [cut]}] []}]",
+				"main nvidia.com/mig-1g.5gb=2 sluice.dev/gpu-milli.cut=250",
+			},
+			warned: []string{"2 times 0.1 of a GPU became 2 slices 1g.5gb in node pool cut; the pod counts as 0.25 of a GPU"},
+		},
+		{
 			name: "a container that is named like the word for the first one",
 			pod:  `{metadata: {}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}, {name: "0"}]}}`,
 			want: []string{
@@ -186,7 +206,7 @@ func TestWhatPodsAreGiven(t *testing.T) {
 	} {
 		t.Run(example.name, func(t *testing.T) {
 			first := admit(t, set, thesis, everyPool, decoded(t, example.pod))
-			if refused := first.refusals(); refused != "" {
+			if refused := first.refused(); refused != "" {
 				t.Fatalf("refused: %s", refused)
 			}
 			if diff := cmp.Diff(strings.Join(example.want, "\n"), first.summary(t)); diff != "" {
@@ -213,8 +233,8 @@ func TestWhatPodsAreGiven(t *testing.T) {
 				t.Errorf("%d warnings, want %d: %q", len(first.warnings), len(example.warned), first.warnings)
 			}
 			again := admit(t, set, thesis, everyPool, first.pod)
-			if again.patch != "" || again.refusals() != "" {
-				t.Errorf("the second time: %s%s", again.patch, again.refusals())
+			if again.patch != "" || again.refused() != "" {
+				t.Errorf("the second time: %s%s", again.patch, again.refused())
 			}
 		})
 	}

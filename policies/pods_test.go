@@ -63,7 +63,14 @@ type admission struct {
 	outcome  engine.Outcome
 	warnings []string
 	patch    string
+	// changes are the paths that each policy changed.
+	changes map[string][]string
+	// impossible is why what the policies want cannot be done; empty where it was.
+	impossible string
 }
+
+// refused is why the pod does not come in; empty where it does.
+func (a admission) refused() string { return a.refusals() + a.impossible }
 
 // admit asks the policies about a pod and does what they want of it.
 func admit(t *testing.T, set *engine.Set, project facts.Project, pools []facts.Pool, pod map[string]any) admission {
@@ -91,15 +98,20 @@ func admit(t *testing.T, set *engine.Set, project facts.Project, pools []facts.P
 	for _, failure := range outcome.Failures {
 		t.Errorf("%s failed: %v", failure.Policy, failure.Err)
 	}
+	a := admission{pod: pod, outcome: outcome}
+	if len(outcome.Denials) > 0 {
+		return a
+	}
 	merged, err := merge.Apply(pod, outcome.Intents, filled.Cluster{})
 	if err != nil {
-		t.Fatal(err)
+		a.impossible = err.Error()
+		return a
 	}
 	patch, err := merged.Patch()
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := admission{pod: merged.Object, outcome: outcome, patch: string(patch)}
+	a.pod, a.patch, a.changes = merged.Object, string(patch), merged.Changes
 	for _, warning := range outcome.Warnings {
 		a.warnings = append(a.warnings, warning.Message)
 	}
@@ -141,6 +153,12 @@ func (a admission) summary(t *testing.T) string {
 	}
 	if affinity := pod.Spec.Affinity; affinity != nil {
 		say("nodes", fmt.Sprint(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms))
+	}
+	// The pool's toleration alone is nothing to speak of.
+	if own := pod.Spec.Tolerations; len(own) > 1 {
+		for _, toleration := range own {
+			lines = append(lines, "tolerates "+toleration.Key)
+		}
 	}
 	for _, container := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
 		var words []string

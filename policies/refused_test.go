@@ -25,22 +25,22 @@ func TestWhatIsRefused(t *testing.T) {
 		{
 			name: "a share of a pool that gives whole GPUs",
 			pod:  `{metadata: {annotations: {gpu-fraction: "0.2"}}` + oneMain,
-			want: "core.gpu: the pod asks for 0.2 of a GPU; node pool whole gives whole GPUs only (cut, taken and named can give it: name one in the annotation sluice.dev/node-pools)",
+			want: "core.quota: the pod asks for 0.2 of a GPU; node pool whole gives whole GPUs only (cut, taken and named can give it: name one in the annotation sluice.dev/node-pools)",
 		},
 		{
 			name: "a share that is larger than a replica",
 			pod:  `{metadata: {` + inTaken + `gpu-fraction: "0.6"}}` + oneMain,
-			want: "core.gpu: the pod asks for 0.6 of a GPU; node pool taken gives a pod one replica, which is 0.25 of a GPU (cut can give it: name it in the annotation sluice.dev/node-pools)",
+			want: "core.quota: the pod asks for 0.6 of a GPU; node pool taken gives a pod one replica, which is 0.25 of a GPU (cut can give it: name it in the annotation sluice.dev/node-pools)",
 		},
 		{
 			name: "two replicas",
 			pod:  `{metadata: {` + inTaken + `}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu.shared: 2}}}]}}`,
-			want: "core.gpu: the pod asks for 2 times a replica of a GPU; node pool taken gives a pod one replica, which is 0.25 of a GPU (ask for no more than a replica, by the annotation sluice.dev/gpu)",
+			want: "core.quota: the pod asks for 2 times a replica of a GPU; node pool taken gives a pod one replica, which is 0.25 of a GPU (ask for no more than a replica, by the annotation sluice.dev/gpu)",
 		},
 		{
 			name: "a slice that is not offered",
 			pod:  `{metadata: {` + inCut + `}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-4g.20gb: 1}}}]}}`,
-			want: "core.gpu: the pod asks for the slice 4g.20gb; node pool cut gives the MIG slices 1g.5gb, 1g.5gb+me, 2g.10gb, 3g.20gb and 7g.40gb (ask for one of these slices, or by the annotation sluice.dev/gpu for a share that fits in one)",
+			want: "core.quota: the pod asks for the slice 4g.20gb; node pool cut gives the MIG slices 1g.5gb, 1g.5gb+me, 2g.10gb, 3g.20gb and 7g.40gb (ask for one of these slices, or by the annotation sluice.dev/gpu for a share that fits in one)",
 		},
 		{
 			name: "more than the project may have",
@@ -61,7 +61,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{
 			name: "a pool that is not the project's",
 			pod:  `{metadata: {annotations: {sluice.dev/node-pools: others}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			want: "core.nodepool: node pool others is not one of project thesis; it may use whole, cut, taken and named (name one of these, or leave the annotation out)",
+			want: "core.quota: node pool others is not one of project thesis; it may use whole, cut, taken and named (name one of these, or leave the annotation out)",
 		},
 		{
 			name: "ways to a GPU that was not asked for",
@@ -69,6 +69,14 @@ func TestWhatIsRefused(t *testing.T) {
 			want: `core.devices: container main is privileged, and so reaches every device of its node (set it to false; what it needs is mostly a capability or two)
 core.devices: runtime class nvidia is for pods with GPUs, and the pod asks for none (leave it out, or ask for a GPU in a container's limits)
 core.devices: volume dev mounts /dev/nvidia0 of the node, by which GPUs can be reached that were not asked for (take the volume out, and ask for GPUs in a container's limits)`,
+		},
+		{
+			name: "ways out of the pod",
+			pod:  `{metadata: {}, spec: {hostPID: true, volumes: [{name: data, hostPath: {path: /data}}], containers: [{name: main, securityContext: {capabilities: {add: [SYS_ADMIN, SYS_PTRACE]}}, envFrom: [{secretRef: {name: all}}], resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
+			want: `core.devices: container main has a GPU and takes all variables of a ConfigMap or a Secret, of which one may be NVIDIA_VISIBLE_DEVICES or lift the limits of a share (give envFrom a prefix, or name the variables in env with valueFrom)
+core.devices: container main adds the capability SYS_ADMIN, by which it can mount the node's devices and leave its own namespaces (take it out; what a program needs is mostly a narrower one)
+core.devices: the pod sees all processes of its node, and through them the devices and variables of others' pods (set it to false; containers of one pod see each other's processes with shareProcessNamespace)
+core.devices: volume data mounts /data of the node; pods of projects have no directories of nodes (use a PersistentVolumeClaim for files, or an emptyDir for scratch and shared memory)`,
 		},
 		{
 			name: "a DaemonSet's GPUs",
@@ -110,7 +118,7 @@ func TestQuotasAreRendered(t *testing.T) {
 		},
 		{
 			"apiVersion": "v1", "kind": "ResourceQuota",
-			"metadata": map[string]any{"name": "sluice-whole-guaranteed", "namespace": "thesis", "labels": labels},
+			"metadata": map[string]any{"name": "sluice-whole.guaranteed", "namespace": "thesis", "labels": labels},
 			"spec": map[string]any{
 				"hard": map[string]any{"requests.sluice.dev/gpu-milli.whole": "1000"},
 				"scopeSelector": map[string]any{"matchExpressions": []any{map[string]any{

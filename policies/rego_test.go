@@ -36,7 +36,7 @@ func compiled(t *testing.T) *engine.Set {
 
 func TestBuiltInPoliciesCompile(t *testing.T) {
 	want := []string{
-		"core.devices", "core.gpu", "core.limits", "core.nodepool", "core.priority", "core.project", "core.quota",
+		"core.devices", "core.gpu", "core.jobs", "core.limits", "core.nodepool", "core.priority", "core.project", "core.quota",
 		"core.type", "schedulers.kube-scheduler",
 	}
 	if diff := cmp.Diff(want, compiled(t).Names()); diff != "" {

@@ -4,8 +4,8 @@
 // Package webhook answers the API server's admission requests.
 //
 // Enters: AdmissionReviews over HTTPS. Leaves: for Projects and Departments an
-// answer that names every wrong field; for pods of governed namespaces,
-// admission; and for each request one structured log line and a measurement.
+// answer that names every wrong field; for pods of governed namespaces, and for
+// what makes them, admission; and for each request one structured log line and a measurement.
 // [Run] is the composition root; each folder below is one kind of object or one
 // side of the work.
 //

@@ -36,12 +36,14 @@ import (
 	"sluice.dev/webhook/registration"
 	"sluice.dev/webhook/templates"
 	"sluice.dev/webhook/tenant"
+	"sluice.dev/webhook/workloads"
 )
 
 // The paths at which the API server asks; manifests/base/webhook names them too.
 const (
 	PathMutatePods   = "/mutate/pods"
 	PathValidatePods = "/validate/pods"
+	PathWorkloads    = "/mutate/workloads"
 	PathTemplates    = "/validate/templates"
 	PathProjects     = "/validate/projects"
 	PathDepartments  = "/validate/departments"
@@ -114,6 +116,7 @@ func serve(mgr ctrl.Manager, cfg *config.Config, rules *engine.Engine, logger lo
 	handlers := map[string]admission.Handler{
 		PathMutatePods:   decision.Recorded("pods", logger, &pods.Mutator{Desk: desk}),
 		PathValidatePods: decision.Recorded("final-pods", logger, &pods.Validator{Desk: desk}),
+		PathWorkloads:    decision.Recorded("workloads", logger, &workloads.Handler{Judge: judges, Tenants: tenants}),
 		PathTemplates:    decision.Recorded("templates", logger, &templates.Handler{Judge: judges, Tenants: tenants}),
 		PathDepartments:  decision.Recorded("departments", logger, (&departments.Validator{Reader: mgr.GetClient(), Clock: policyTime}).Handler(mgr.GetScheme())),
 		PathProjects:     decision.Recorded("projects", logger, (&projects.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}).Handler(mgr.GetScheme())),

@@ -26,6 +26,9 @@ const (
 	ConditionQuotaApplied = "QuotaApplied"
 	// ConditionUncounted is true while GPU pods run that were there before the quota.
 	ConditionUncounted = "Uncounted"
+	// ConditionWaiting is true while workloads wait whose pods do not fit into the
+	// quota.
+	ConditionWaiting = "Waiting"
 	// ConditionHeld is true while the project's expiry stands still.
 	ConditionHeld = "Held"
 	// ConditionExempt is true while the project does not expire at all.

@@ -94,7 +94,7 @@ type PolicyMatch struct {
 	Projects []string `json:"projects,omitempty"`
 
 	// Kinds are kinds of objects: Pod, or with the group where the kind alone is
-	// not clear, Job.batch.
+	// not clear, Job.batch. Where the list is empty: pods.
 	//
 	// +optional
 	// +listType=set
@@ -180,6 +180,7 @@ type PolicyError struct {
 // +kubebuilder:resource:scope=Cluster,shortName=slpol,categories=sluice,path=policies
 // +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.spec.enforcement`
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`
 // +kubebuilder:printcolumn:name="Replaces",type=string,JSONPath=`.spec.replaces`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

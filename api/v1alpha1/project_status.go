@@ -134,8 +134,8 @@ type ProjectStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodePools []PoolUse `json:"nodePools,omitempty"`
 
-	// Conditions are Ready, QuotaApplied, QueueApplied, Uncounted, Held, Exempt and
-	// Unsupported.
+	// Conditions are Ready, QuotaApplied, QueueApplied, Uncounted, Waiting, Held,
+	// Exempt and Unsupported.
 	//
 	// +optional
 	// +listType=map

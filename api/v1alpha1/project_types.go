@@ -77,12 +77,14 @@ type ProjectSpec struct {
 	// +optional
 	ValidFrom *period.Date `json:"validFrom,omitempty"`
 
-	// Hold keeps the project at the step of its expiry where it is.
+	// Hold keeps the project at the step of its expiry where it is, and its workloads
+	// from being stopped.
 	//
 	// +optional
 	Hold *Exception `json:"hold,omitempty"`
 
-	// Exempt takes the project out of the expiry altogether.
+	// Exempt takes the project out of the expiry altogether, and its workloads out of
+	// all limits on their time.
 	//
 	// +optional
 	Exempt *Exception `json:"exempt,omitempty"`

@@ -50,6 +50,10 @@ const (
 	ReasonNoRoomForUncounted = "NoRoomForUncounted"
 	// ReasonPodsUncounted: pods run that the quota does not count.
 	ReasonPodsUncounted = "PodsUncounted"
+	// ReasonQuotaExceeded: pods do not fit into what is left of the quota.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonNothingWaits: nothing waits for quota any more.
+	ReasonNothingWaits = "NothingWaits"
 	// ReasonHoldInSpec: spec.hold says so.
 	ReasonHoldInSpec = "HoldInSpec"
 	// ReasonExtensionPending: somebody asked for a renewal and nobody has decided.

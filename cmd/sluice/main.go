@@ -11,12 +11,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"sluice.dev/cmd/sluice/command"
+	"sluice.dev/cmd/sluice/show"
 )
 
 func main() {
 	root := command.Root()
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "sluice:", err)
+		fmt.Fprintln(os.Stderr, "sluice:", show.CleanLines(err.Error()))
 		os.Exit(1)
 	}
 }

@@ -33,6 +33,8 @@ type Config struct {
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
 	// Identities are believed in addition to Kubernetes' own.
 	Identities Identities `json:"identities,omitempty"`
+	// Stopping says how workloads are stopped whose time is over.
+	Stopping Stopping `json:"stopping,omitempty"`
 }
 
 // GPUPodsOutside is Warn or Deny.
@@ -94,6 +96,7 @@ func (c *Config) Default() {
 	if c.GPUPodsOutside == "" {
 		c.GPUPodsOutside = Warn
 	}
+	c.Stopping.Brake.fill()
 }
 
 // Validate implements config.File.
@@ -110,5 +113,6 @@ func (c *Config) Validate() field.ErrorList {
 			errs = append(errs, field.Invalid(field.NewPath("deviceClasses").Index(at), class, problem))
 		}
 	}
-	return append(errs, c.Identities.validate(field.NewPath("identities"))...)
+	errs = append(errs, c.Identities.validate(field.NewPath("identities"))...)
+	return append(errs, c.Stopping.validate(field.NewPath("stopping"))...)
 }

@@ -6,10 +6,12 @@ package department
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +41,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Department{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// On a move the handler sees both the old and the new project.
 		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(departmentOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Project{}, settledUse{}, builder.WithPredicates(useChanged)).
 		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(comesOrGoes)).
 		Complete(conflict.Retried(r))
 }
@@ -61,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	for i := range pools.Items {
 		names = append(names, pools.Items[i].Name)
 	}
-	status := Status(&department, int32(len(projects.Items)), names, metav1.NewTime(clock.MachineNow()))
+	status := Status(&department, projects.Items, names, metav1.NewTime(clock.MachineNow()))
 	if equality.Semantic.DeepEqual(status, department.Status) {
 		return reconcile.Result{}, nil
 	}
@@ -70,6 +73,32 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("writing the status of department %s: %w", department.Name, err)
 	}
 	return reconcile.Result{}, nil
+}
+
+// settle is for how long changes of the use are gathered, in machine time: each
+// of a department's projects has its own.
+const settle = time.Second
+
+// useChanged passes a project whose use of GPUs is another.
+var useChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.Project)
+		after, ok2 := e.ObjectNew.(*v1alpha1.Project)
+		return ok && ok2 && (!equality.Semantic.DeepEqual(before.Status.GPU, after.Status.GPU) ||
+			!equality.Semantic.DeepEqual(before.Status.NodePools, after.Status.NodePools))
+	},
+}
+
+// settledUse brings back the department of a project, a little later.
+type settledUse struct{ handler.Funcs }
+
+// Update implements handler.EventHandler.
+func (settledUse) Update(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	for _, request := range departmentOf(ctx, e.ObjectNew) {
+		q.AddAfter(request, settle)
+	}
 }
 
 func departmentOf(_ context.Context, object client.Object) []reconcile.Request {

@@ -14,12 +14,14 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Status is the department's status with this number of projects and these node
-// pools. Transition times are kept where a condition did not change.
-func Status(department *v1alpha1.Department, projects int32, pools []string, now metav1.Time) v1alpha1.DepartmentStatus {
+// Status is the department's status with these projects, and with the names of the
+// node pools that there are. Transition times are kept where a condition did not
+// change.
+func Status(department *v1alpha1.Department, projects []v1alpha1.Project, pools []string, now metav1.Time) v1alpha1.DepartmentStatus {
 	status := *department.Status.DeepCopy()
 	status.ObservedGeneration = department.Generation
-	status.Projects = projects
+	status.Projects = int32(len(projects))
+	status.GPU, status.NodePools = Sums(department, projects)
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
 		Message:            "the node pools that it names are there",

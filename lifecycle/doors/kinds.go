@@ -27,7 +27,14 @@ func workloads(operations []admissionv1.OperationType) []admissionv1.NamedRuleWi
 			"replicasets", "replicasets/status", "statefulsets", "statefulsets/status"),
 		on(operations, "replicationcontrollers", "replicationcontrollers/status"),
 		in("leaderworkerset.x-k8s.io", operations, "leaderworkersets"),
-		in("kubeflow.org", operations, "notebooks"),
+		in("kubeflow.org", operations, "notebooks", "workspaces"),
 		in("ray.io", operations, "rayservices"),
+		in("sparkoperator.k8s.io", operations, "sparkapplications"),
+		in("workload.codeflare.dev", operations, "appwrappers"),
+		in("kueue.x-k8s.io", operations, "workloads"),
+		in("workspace.devfile.io", operations, "devworkspaces"),
+		in("argoproj.io", operations, "workflows"),
+		in("tekton.dev", operations, "pipelineruns", "taskruns"),
+		in("serving.kserve.io", operations, "inferenceservices"),
 	)
 }

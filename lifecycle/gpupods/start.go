@@ -49,6 +49,7 @@ func New(cfg *rest.Config, with Settings) (*Store, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	cfg.QPS = -1 // the pages of a list follow each other; the server says when it is too much
 	client, err := corev1.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("a client for pods: %w", err)

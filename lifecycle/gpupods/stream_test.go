@@ -74,10 +74,10 @@ func TestAConnectionThatBreaksInTheMiddle(t *testing.T) {
 			w.server.WithoutWatchList = pages
 			var n atomic.Int32
 			w.answering(func(out http.ResponseWriter, r *http.Request) bool {
-				if pages && isWatch(r) || n.Add(1) > 9 {
+				if pages && isWatch(r) || n.Add(1) > 4 {
 					return false
 				}
-				w.server.ServeHTTP(&cutting{ResponseWriter: out, left: 100 * int(n.Load())}, r)
+				w.server.ServeHTTP(&cutting{ResponseWriter: out, left: 150 * int(n.Load())}, r)
 				return true
 			})
 			w.start().synced().becomes("a", "b", "c")
@@ -141,10 +141,8 @@ func TestAListThatExpiresIsBegunAnew(t *testing.T) {
 		return failing(out, apierrors.NewResourceExpired(""))
 	})
 	w.start().synced().becomes("b", "c")
-	for _, r := range w.asked {
-		if r == "list in one" {
-			t.Error("all pods were asked for at once")
-		}
+	if w.times("list in one") > 0 {
+		t.Error("all pods were asked for at once")
 	}
 }
 

@@ -141,6 +141,9 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	w.mutex.Lock()
 	query := r.URL.Query()
 	what := "list"
+	if query.Get("limit") == "" {
+		what = "list in one"
+	}
 	if query.Get("watch") == "true" {
 		what = "watch from " + query.Get("resourceVersion")
 		if query.Get("sendInitialEvents") == "true" {

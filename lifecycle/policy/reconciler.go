@@ -21,6 +21,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/conflict"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/live"
 )
 
 // Reports are what an engine made of the policies: a live.Keeper.
@@ -30,6 +31,8 @@ type Reports interface {
 	OnReports(listener func([]engine.Report))
 	// Report is what became of one policy in the last update.
 	Report(name string) (engine.Report, bool)
+	// StandIns are the policies in the place of a built-in one in the last update.
+	StandIns(builtIn string) []live.StandIn
 }
 
 // Reconciler keeps the mirrors of built-in policies and the status of every
@@ -136,7 +139,7 @@ func (r *Reconciler) report(ctx context.Context, object *v1alpha1.Policy) error 
 	if !ok || report.Generation != object.Generation {
 		return nil // one that speaks of this generation will come, and ask again
 	}
-	status := Status(object, report, metav1.NewTime(clock.MachineNow()))
+	status := Status(object, report, r.Reports.StandIns(object.Name), metav1.NewTime(clock.MachineNow()))
 	if equality.Semantic.DeepEqual(status, object.Status) {
 		return nil
 	}

@@ -25,40 +25,20 @@ import (
 
 	"sluice.dev/api/scheme"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/manifests"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/live"
-	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/clustertest"
 )
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	clustertest.Main(m, install)
-}
-
-// install makes the API server know the kinds.
-func install(ctx context.Context, c *cluster.Cluster) error {
-	kinds, err := manifests.Build("crds")
-	if err != nil {
-		return err
-	}
-	admin, err := client.New(c.Config(), client.Options{})
-	if err != nil {
-		return err
-	}
-	for _, kind := range kinds {
-		if err := admin.Create(ctx, kind); err != nil {
-			return err
-		}
-	}
-	return nil
+	clustertest.Main(m, clustertest.InstallKinds)
 }
 
 // builtIn are the policies of these tests.
 var builtIn = []engine.Source{
 	{
-		Name: "core.limits", BuiltIn: true, Rego: "package limits\ndeny contains \"too many\" if input.parameters.most\n",
+		Name: "core.limits", BuiltIn: true, Rego: "package limits\ndeny contains \"too many\" if input.parameters.minimumGraceSeconds\n",
 		Match: v1alpha1.PolicyMatch{Kinds: []string{"Pod"}, Operations: []v1alpha1.PolicyOperation{v1alpha1.OperationCreate}},
 	},
 	{Name: "schedulers.kai", BuiltIn: true, Rego: "package kai\ndeny contains \"x\"\n", Enforcement: v1alpha1.EnforcementWarn},
@@ -77,13 +57,8 @@ func start(t *testing.T, before ...client.Object) lifecycle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest := clustertest.Start(t).Config()
-	admin, err := client.New(rest, client.Options{Scheme: kinds})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := clustertest.Admin(t)
 	l := lifecycle{t, admin}
-	clustertest.Eventually(t, func() error { return admin.List(t.Context(), &v1alpha1.PolicyList{}) })
 	t.Cleanup(func() {
 		if err := admin.DeleteAllOf(context.Background(), &v1alpha1.Policy{}); err != nil {
 			t.Error(err)
@@ -95,7 +70,7 @@ func start(t *testing.T, before ...client.Object) lifecycle {
 		}
 	}
 	often := true
-	mgr, err := ctrl.NewManager(rest, ctrl.Options{
+	mgr, err := ctrl.NewManager(clustertest.Start(t).Config(), ctrl.Options{
 		Scheme: kinds, Logger: logr.Discard(), Controller: config.Controller{SkipNameValidation: &often},
 		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 	})
@@ -190,9 +165,9 @@ func TestBuiltInPoliciesAreMirrored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.merge(object, `{"spec": {"parameters": {"most": 3}, "rego": "package other"}}`)
+		l.merge(object, `{"spec": {"parameters": {"minimumGraceSeconds": 3}, "rego": "package other"}}`)
 		object = l.becomes(limits)
-		if object.Spec.Parameters == nil || string(object.Spec.Parameters.Raw) != `{"most":3}` {
+		if object.Spec.Parameters == nil || string(object.Spec.Parameters.Raw) != `{"minimumGraceSeconds":3}` {
 			t.Errorf("parameters %s, want the team's", object.Spec.Parameters)
 		}
 		for _, entry := range object.ManagedFields {
@@ -234,6 +209,43 @@ func TestBuiltInPoliciesAreMirrored(t *testing.T) {
 		})
 		l.becomes(kai)
 	})
+}
+
+func TestReadyFollowsWhatIsInForce(t *testing.T) {
+	l := start(t)
+	limits := builtIn[0]
+	object := l.becomes(limits)
+	ready := func(status metav1.ConditionStatus, reason, message string) {
+		t.Helper()
+		clustertest.Eventually(t, func() error {
+			object, err := l.policy(limits.Name)
+			if err != nil {
+				return err
+			}
+			condition := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionReady)
+			if condition == nil || condition.Status != status || condition.Reason != reason || !strings.HasPrefix(condition.Message, message) {
+				return fmt.Errorf("%s is %+v, want %s, %s, %s", limits.Name, condition, status, reason, message)
+			}
+			return nil
+		})
+	}
+	ready(metav1.ConditionTrue, v1alpha1.ReasonReady, "in force")
+
+	mine := team("mine", "package mine\n", nil)
+	mine.Spec.Replaces = limits.Name
+	if err := l.Create(t.Context(), mine); err != nil {
+		t.Fatal(err)
+	}
+	ready(metav1.ConditionFalse, "Replaced", "policy mine stands in its place (spec.replaces)")
+	if err := l.Delete(t.Context(), mine); err != nil {
+		t.Fatal(err)
+	}
+	ready(metav1.ConditionTrue, v1alpha1.ReasonReady, "in force")
+
+	l.merge(object, `{"spec": {"parameters": {"minimumGraceSeconds": "soon"}}}`)
+	ready(metav1.ConditionFalse, "InvalidParameters", `spec.parameters.minimumGraceSeconds: Invalid value: "soon": must be a whole number of seconds`)
+	l.merge(object, `{"spec": {"parameters": {"minimumGraceSeconds": 40}}}`)
+	ready(metav1.ConditionTrue, v1alpha1.ReasonReady, "in force")
 }
 
 func TestOnlyMirrorsOfOldPoliciesAreDeleted(t *testing.T) {
@@ -326,7 +338,7 @@ func TestTheStatusFollowsTheSource(t *testing.T) {
 
 func TestTheMirrorIsAppliedWithoutParameters(t *testing.T) {
 	source := builtIn[0]
-	source.Parameters = []byte(`{"most": 8}`)
+	source.Parameters = []byte(`{"minimumGraceSeconds": 8}`)
 	object, err := mirror(source)
 	if err != nil {
 		t.Fatal(err)

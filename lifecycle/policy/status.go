@@ -12,6 +12,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/live"
 )
 
 const (
@@ -25,7 +26,9 @@ const (
 // Status is a policy's status after the engine's report, which is of the policy's
 // present generation. What others write there is kept, and so are transition
 // times where the condition did not change.
-func Status(object *v1alpha1.Policy, report engine.Report, now metav1.Time) v1alpha1.PolicyStatus {
+//
+// standIns are the policies in the place of this one.
+func Status(object *v1alpha1.Policy, report engine.Report, standIns []live.StandIn, now metav1.Time) v1alpha1.PolicyStatus {
 	status := *object.Status.DeepCopy()
 	status.ObservedGeneration = report.Generation
 	status.EnforcedGeneration = report.EnforcedGeneration
@@ -33,10 +36,11 @@ func Status(object *v1alpha1.Policy, report engine.Report, now metav1.Time) v1al
 	for _, problem := range report.Problems[:min(len(report.Problems), maxErrors)] {
 		status.Errors = append(status.Errors, problem.Status())
 	}
-	condition := compiled(report)
-	condition.ObservedGeneration = report.Generation
-	condition.LastTransitionTime = now
-	meta.SetStatusCondition(&status.Conditions, condition)
+	for _, condition := range []metav1.Condition{compiled(report), ready(report, standIns)} {
+		condition.ObservedGeneration = report.Generation
+		condition.LastTransitionTime = now
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
 	return status
 }
 
@@ -45,17 +49,22 @@ func compiled(report engine.Report) metav1.Condition {
 		Type: v1alpha1.ConditionCompiled, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonCompiled, Message: "compiled and in force",
 	}
-	if len(report.Problems) > 0 {
+	if problems := ofSource(report); len(problems) > 0 {
 		condition.Status = metav1.ConditionFalse
 		condition.Reason = v1alpha1.ReasonCompileError
-		condition.Message = placed(report.Problems[0])
-		if more := len(report.Problems) - 1; more > 0 {
-			condition.Message += fmt.Sprintf(" (and %d more)", more)
-		}
-		condition.Message += "; " + meanwhile(report)
+		condition.Message = first(problems) + "; " + meanwhile(report)
 	}
 	condition.Message += warnings(report.Warnings)
 	return condition
+}
+
+// first is the first of the problems, and how many more there are.
+func first(problems []engine.Problem) string {
+	message := placed(problems[0])
+	if more := len(problems) - 1; more > 0 {
+		message += fmt.Sprintf(" (and %d more)", more)
+	}
+	return message
 }
 
 // meanwhile says what is in force as long as the source is wrong.

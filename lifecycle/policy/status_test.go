@@ -78,7 +78,7 @@ func TestStatusSaysWhatBecameOfThePolicy(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			object := &v1alpha1.Policy{Status: v1alpha1.PolicyStatus{Violations: 4, Errors: []v1alpha1.PolicyError{{Message: "old"}}}}
-			status := Status(object, tt.report, now)
+			status := Status(object, tt.report, nil, now)
 			if status.ObservedGeneration != tt.report.Generation || status.EnforcedGeneration != tt.report.EnforcedGeneration || status.Violations != 4 {
 				t.Errorf("status %+v", status)
 			}
@@ -102,7 +102,7 @@ func TestStatusSaysWhatBecameOfThePolicy(t *testing.T) {
 			}
 			later := metav1.NewTime(now.Add(time.Hour))
 			object.Status = status
-			if diff := cmp.Diff(status, Status(object, tt.report, later)); diff != "" {
+			if diff := cmp.Diff(status, Status(object, tt.report, nil, later)); diff != "" {
 				t.Errorf("the same report changes the status (-want +got):\n%s", diff)
 			}
 		})

@@ -20,8 +20,9 @@ func (r *Reconciler) applier() *render.Applier {
 }
 
 // applyObjects makes the namespace have what policies render for the project.
-// Node pools that do not exist get nothing; the others do.
-func (r *Reconciler) applyObjects(ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department) (Outcome, error) {
+// Node pools that do not exist get nothing; the others do. A namespace that is
+// not governed gets nothing until there is room for the GPU pods that are in it.
+func (r *Reconciler) applyObjects(ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department, governed bool) (Outcome, error) {
 	pools, err := r.nodePools(ctx, project)
 	if err != nil {
 		return Outcome{}, err
@@ -32,7 +33,15 @@ func (r *Reconciler) applyObjects(ctx context.Context, project *v1alpha1.Project
 			outcome.MissingPools = append(outcome.MissingPools, quota.Name)
 		}
 	}
-	wanted, err := render.Ask(ctx, r.Policies, render.Subject{Project: project, Department: department, Pools: outcome.Pools})
+	if outcome.Strays, outcome.Looked, err = r.strays(ctx, project, outcome.Pools, governed); err != nil {
+		return Outcome{}, err
+	}
+	if outcome.Full = !governed && noRoom(outcome.Pools, outcome.Strays) != nil; outcome.Full {
+		return outcome, nil
+	}
+	wanted, err := render.Ask(ctx, r.Policies, render.Subject{
+		Project: project, Department: department, Pools: Less(outcome.Pools, outcome.Strays),
+	})
 	if err != nil {
 		return Outcome{}, err
 	}

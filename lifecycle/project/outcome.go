@@ -40,21 +40,30 @@ type Outcome struct {
 	Quotas []corev1.ResourceQuota
 	// Faults are what policies render and the project cannot have.
 	Faults []render.Fault
-	// Uncounted are the GPU pods that no quota counts; known where Looked is true.
-	Uncounted []string
-	Looked    bool
+	// Strays are the GPU pods that no quota counts; known where Looked is true.
+	Strays []Stray
+	Looked bool
+	// Full tells that they hold more than the limits, so that the namespace is not
+	// governed yet.
+	Full bool
 }
 
-// retry is after how long faults are tried again and uncounted pods looked for, in
-// machine time: nobody tells when somebody else's object or pod goes, or a policy
-// is quick again.
-const retry = time.Minute
+// After how long the project is looked at again, in machine time: nobody tells
+// when somebody else's object or pod goes, or a policy is quick again.
+const (
+	retryFault = time.Minute
+	retryStray = 10 * time.Second
+)
 
 func (o Outcome) again() reconcile.Result {
-	if len(o.Faults)+len(o.Uncounted) > 0 {
-		return reconcile.Result{RequeueAfter: retry}
+	switch {
+	case len(o.Strays) > 0:
+		return reconcile.Result{RequeueAfter: retryStray}
+	case len(o.Faults) > 0:
+		return reconcile.Result{RequeueAfter: retryFault}
+	default:
+		return reconcile.Result{}
 	}
-	return reconcile.Result{}
 }
 
 // counted tells whether the project's quotas are all there and in force.
@@ -67,6 +76,9 @@ type problem struct{ reason, message string }
 func (o Outcome) quotaProblem() *problem {
 	if o.Refusal != nil {
 		return &problem{o.Refusal.Reason, o.Refusal.Message}
+	}
+	if o.Full {
+		return noRoom(o.Pools, o.Strays)
 	}
 	if faults := o.faults(func(f render.Fault) bool { return f.Quota }); faults != "" {
 		return &problem{ReasonObjectsRefused, faults}
@@ -142,7 +154,7 @@ func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
 			fmt.Sprintf("%d quotas are counted", len(o.Quotas)), quota...),
 	}
 	if o.Looked {
-		conditions = append(conditions, uncountedCondition(o.Uncounted))
+		conditions = append(conditions, uncountedCondition(o.Pools, o.Strays))
 	}
 	return conditions
 }

@@ -103,24 +103,20 @@ func (r *Reconciler) govern(ctx context.Context, project *v1alpha1.Project) (Out
 	if err := r.recordNamespace(ctx, project, namespace, claim); err != nil {
 		return Outcome{}, err
 	}
-	outcome, err := r.applyObjects(ctx, project, department)
+	governed := namespace.Labels[v1alpha1.LabelProject] == project.Name
+	outcome, err := r.applyObjects(ctx, project, department, governed)
 	if err != nil {
 		return Outcome{}, err
 	}
 	// A namespace is governed only after its quota counts. One that is governed
 	// stays so while a changed quota is counted anew: its GPU pods are refused
 	// meanwhile, and would not be without the label.
-	governed := namespace.Labels[v1alpha1.LabelProject] == project.Name
 	if outcome.counted() || governed {
 		if err := r.label(ctx, project, namespace, claim); err != nil {
 			return Outcome{}, err
 		}
 	}
-	// Only once it was governed: until then more may come.
-	if governed {
-		outcome.Uncounted, outcome.Looked, err = r.uncounted(ctx, project)
-	}
-	return outcome, err
+	return outcome, nil
 }
 
 // claim is the project's namespace, made where there was none, and how the

@@ -26,7 +26,7 @@ func Status(project *v1alpha1.Project, outcome Outcome, policy, machine metav1.T
 	if project.DeletionTimestamp.IsZero() {
 		conditions = outcome.conditions(project)
 		if outcome.Refusal == nil {
-			status.GPU, status.NodePools = Use(project, outcome.Pools, outcome.Quotas)
+			status.GPU, status.NodePools = Use(project, outcome.Pools, outcome.Quotas, outcome.Strays)
 		}
 	} else {
 		phase = v1alpha1.ProjectDeleting

@@ -19,6 +19,7 @@ import (
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/render"
+	"sluice.dev/policies/facts"
 )
 
 var (
@@ -65,6 +66,14 @@ func TestStatus(t *testing.T) {
 		"not counted": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted, quota("old", "2000", "1000", "0")}},
 			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonQuotaNotCounted, quota: v1alpha1.ReasonQuotaNotCounted, says: "counted old;",
+		},
+		"no room for what runs there": {
+			outcome: Outcome{
+				Pools: []facts.Pool{{Name: "dgx", Limit: 1000}}, Full: true, Looked: true,
+				Strays: []Stray{{Pod: "a", Pool: "dgx", Share: 1000}, {Pod: "b", Pool: "dgx", Share: 500}},
+			},
+			phase: v1alpha1.ProjectActive, ready: v1alpha1.ReasonNoRoomForUncounted, quota: v1alpha1.ReasonNoRoomForUncounted,
+			says: "GPU pods in it, a, b: they hold 1.5 GPUs of node pool dgx, and the project may have 1 GPU there;",
 		},
 		"a quota that cannot be had": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, Faults: fault(true)},

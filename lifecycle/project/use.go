@@ -16,9 +16,10 @@ import (
 // quota is what the spec says; the use is what the quotas count. A pool is in
 // the list once its quota is counted, and where it shares its currency with no
 // other of the project's pools: what is counted together cannot be told apart.
+// What strays hold of it is told beside.
 //
 // What is pending is not known here and stays as it was.
-func Use(project *v1alpha1.Project, pools []facts.Pool, quotas []corev1.ResourceQuota) (v1alpha1.GPUUse, []v1alpha1.PoolUse) {
+func Use(project *v1alpha1.Project, pools []facts.Pool, quotas []corev1.ResourceQuota, strays []Stray) (v1alpha1.GPUUse, []v1alpha1.PoolUse) {
 	all := v1alpha1.GPUUse{Pending: project.Status.GPU.Pending}
 	for _, quota := range project.Spec.NodePools {
 		all.Guaranteed.Add(quota.GPU.Guaranteed)
@@ -34,6 +35,7 @@ func Use(project *v1alpha1.Project, pools []facts.Pool, quotas []corev1.Resource
 	}
 	all.Guaranteed, all.Limit, all.Allocated = plain(all.Guaranteed), plain(all.Limit), plain(all.Allocated)
 
+	uncounted := held(strays)
 	var each []v1alpha1.PoolUse
 	for i := range pools {
 		pool := &pools[i]
@@ -47,6 +49,7 @@ func Use(project *v1alpha1.Project, pools []facts.Pool, quotas []corev1.Resource
 				Guaranteed: gpus(int64(pool.Guaranteed)), Limit: gpus(int64(pool.Limit)), Allocated: gpus(used),
 				Pending: pendingIn(project, pool.Name),
 			},
+			Uncounted: gpus(int64(uncounted[pool.Name])),
 		})
 	}
 	return all, each

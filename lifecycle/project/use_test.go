@@ -70,7 +70,7 @@ func TestUse(t *testing.T) {
 				}
 				return &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NodePoolSpec{Scheduler: schedulers[name]}}
 			})
-			all, each := Use(p, pools, tc.quotas)
+			all, each := Use(p, pools, tc.quotas, []Stray{{Pool: "dgx", Share: 250}, {Pool: "dgx", Share: 500}, {}})
 			if got := gpu(all); got != tc.all {
 				t.Errorf("all = %s, want %s", got, tc.all)
 			}
@@ -80,6 +80,9 @@ func TestUse(t *testing.T) {
 					got = map[string]string{}
 				}
 				got[use.Name] = gpu(use.GPUUse)
+				if use.Uncounted.MilliValue() != 750 {
+					t.Errorf("%s: %s uncounted, want 750m", use.Name, &use.Uncounted)
+				}
 			}
 			if diff := cmp.Diff(tc.each, got); diff != "" {
 				t.Errorf("each (-want +got)\n%s", diff)

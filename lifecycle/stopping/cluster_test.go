@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -408,7 +409,16 @@ func TestWhatCannotBeStoppedInACluster(t *testing.T) {
 	if err := deleting.Stop(t.Context(), target(meadow), until, ""); err != nil {
 		t.Error(err)
 	}
-	p.eventually(meadow, stopping.Gone)
+	// The garbage collector takes half a minute to hear of a new kind.
+	var going unstructured.Unstructured
+	going.SetGroupVersionKind(meadow.GroupVersionKind())
+	err := p.Get(t.Context(), client.ObjectKeyFromObject(meadow), &going)
+	if err == nil && (going.GetDeletionTimestamp() == nil || !slices.Contains(going.GetFinalizers(), metav1.FinalizerDeleteDependents)) {
+		t.Errorf("it is not being deleted, its pods first: %v", going.Object)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
 }
 
 // grant gives lifecycle rights to kinds that it does not know, until the test ends.
@@ -472,5 +482,76 @@ func TestStoppedWhileOthersWrite(t *testing.T) {
 	<-done
 	if kinds.AsksToRun(p.now(object)) {
 		t.Error("it asks to run")
+	}
+}
+
+// A StatefulSet whose pods are not ready, or held by a finalizer, would keep its
+// other pods for ever.
+func TestAStatefulSetThatIsHeldUp(t *testing.T) {
+	const ready, unready = `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`, `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"False"}]}}`
+	const finalizer = `{"metadata":{"finalizers":["test.sluice.dev/hold"]}}`
+	tests := map[string]struct {
+		hold func(p place, pods []*unstructured.Unstructured)
+		// held is how many of its pods are left in the end.
+		held int
+	}{
+		"never ready": {hold: func(p place, pods []*unstructured.Unstructured) {
+			for _, pod := range pods {
+				p.status(pod, unready)
+			}
+		}},
+		"a finalizer": {held: 1, hold: func(p place, pods []*unstructured.Unstructured) { p.merge(pods[2], finalizer) }},
+		"nothing":     {hold: func(place, []*unstructured.Unstructured) {}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			set := p.made(`{apiVersion: apps/v1, kind: StatefulSet, spec: {serviceName: x, replicas: 3, selector: {matchLabels: {app: x}}, ` + podTemplate(corev1.RestartPolicyAlways) + `}}`)
+			var pods []*unstructured.Unstructured
+			for i := range 3 {
+				pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+				pod.SetNamespace(p.namespace)
+				pod.SetName(fmt.Sprintf("x-%d", i))
+				clustertest.Eventually(t, func() error { return p.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) })
+				p.status(pod, ready)
+				pods = append(pods, pod)
+			}
+			tc.hold(p, pods)
+			t.Cleanup(func() {
+				for _, pod := range pods {
+					_ = p.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+				}
+			})
+			clustertest.Eventually(t, func() error {
+				if err := p.lifecycle.Stop(t.Context(), target(set), until, ""); err != nil {
+					t.Errorf("%v", err)
+				}
+				left, running := 0, []string{}
+				for _, pod := range pods {
+					now := pod.DeepCopy()
+					err := p.Get(t.Context(), client.ObjectKeyFromObject(pod), now)
+					if client.IgnoreNotFound(err) != nil {
+						return err
+					}
+					if err == nil {
+						left++
+					}
+					if err == nil && now.GetDeletionTimestamp() == nil {
+						running = append(running, now.GetName())
+					}
+				}
+				if len(running) > 0 || left != tc.held {
+					return fmt.Errorf("%d pods are left, of which run: %v", left, running)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func (p place) status(of *unstructured.Unstructured, patch string) {
+	p.Helper()
+	if err := p.Status().Patch(p.Context(), of.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		p.Fatal(err)
 	}
 }

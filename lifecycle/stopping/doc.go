@@ -10,6 +10,6 @@
 // changed meanwhile, or of a kind that cannot be stopped. What the kinds are is
 // data, in package kinds.
 //
-// It never deletes a controller's pod, never touches another object that took a
+// It never deletes a pod that its controller would replace, never touches another object that took a
 // name, never starts a workload, and decides nothing: neither when nor why.
 package stopping

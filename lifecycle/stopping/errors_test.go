@@ -19,8 +19,8 @@ import (
 )
 
 var (
-	jobs   = schema.GroupResource{Group: "batch", Resource: "jobs"}
-	reason = errors.New("because")
+	jobs       = schema.GroupResource{Group: "batch", Resource: "jobs"}
+	errBecause = errors.New("because")
 )
 
 // Each failure is told apart, and the API server's own error stays to be asked.
@@ -33,11 +33,11 @@ func TestErrorsAreToldApart(t *testing.T) {
 		original func(error) bool
 	}{
 		"not there any more":       {"patch", apierrors.NewNotFound(jobs, "x"), stopping.ErrGone, apierrors.IsNotFound},
-		"no right to read":         {"get", apierrors.NewForbidden(jobs, "x", reason), stopping.ErrForbidden, apierrors.IsForbidden},
-		"no right to patch":        {"patch", apierrors.NewForbidden(jobs, "x", reason), stopping.ErrForbidden, apierrors.IsForbidden},
-		"changed again and again":  {"patch", apierrors.NewConflict(jobs, "x", reason), stopping.ErrConflict, apierrors.IsConflict},
+		"no right to read":         {"get", apierrors.NewForbidden(jobs, "x", errBecause), stopping.ErrForbidden, apierrors.IsForbidden},
+		"no right to patch":        {"patch", apierrors.NewForbidden(jobs, "x", errBecause), stopping.ErrForbidden, apierrors.IsForbidden},
+		"changed again and again":  {"patch", apierrors.NewConflict(jobs, "x", errBecause), stopping.ErrConflict, apierrors.IsConflict},
 		"the API server is busy":   {"patch", apierrors.NewTooManyRequests("later", 1), nil, apierrors.IsTooManyRequests},
-		"the API server is broken": {"get", apierrors.NewInternalError(reason), nil, apierrors.IsInternalError},
+		"the API server is broken": {"get", apierrors.NewInternalError(errBecause), nil, apierrors.IsInternalError},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -53,12 +53,12 @@ func TestErrorsAreToldApart(t *testing.T) {
 			if !tc.original(err) {
 				t.Errorf("%v", err)
 			}
-			for _, sentinel := range all {
-				if errors.Is(err, sentinel) != (sentinel == tc.want) {
-					t.Errorf("is %q: %v", sentinel, errors.Is(err, sentinel))
+			for _, class := range all {
+				if got, want := errors.Is(err, class), errors.Is(tc.want, class); got != want {
+					t.Errorf("is %q: %v, want %v", class, got, want)
 				}
 			}
-			if want := 4; tc.want == stopping.ErrConflict && w.writes != want {
+			if want := 4; errors.Is(err, stopping.ErrConflict) && w.writes != want {
 				t.Errorf("%d writes, want %d tries", w.writes, want)
 			}
 		})

@@ -78,7 +78,7 @@ func TestAQueuedJobWithoutRights(t *testing.T) {
 			w := newWorld(t, job, workload)
 			w.fail = func(asked string, object client.Object) error {
 				if asked == verb && (object == nil || object.GetName() != "x") {
-					return apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, "", reason)
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, "", errBecause)
 				}
 				return nil
 			}

@@ -13,12 +13,12 @@ import (
 )
 
 // Rights are what a [Stopper] needs, one rule for each group of the API: to read
-// and patch each kind that it can stop, to delete pods and say so in their
-// status, and to look up what a kind that it does not know can do. For kinds of
+// and patch each kind that it can stop, to find and delete pods and say so in
+// their status, and to look up what a kind that it does not know can do. For kinds of
 // that sort the right to patch them is the administrator's to give.
 func Rights() []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{definitionKind.Group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"}},
 	}

@@ -6,6 +6,7 @@ package core.devices
 import data.sluice.lib.ask
 import data.sluice.lib.containers
 import data.sluice.lib.paths
+import data.sluice.lib.words
 
 # The images of CUDA say NVIDIA_VISIBLE_DEVICES=all, and a ConfigMap may. What a
 # container says itself comes before both.
@@ -48,6 +49,32 @@ lifting := {
 
 lifting_prefixes := {"CUDA_MPS_", "CUDA_DEVICE_MEMORY_"}
 
+# A directory of the node is shared by all that run there, and may hold links to
+# what is none of a pod's.
+deny contains {
+	"msg": sprintf("volume %s mounts %s of the node; %s", [volume.name, volume.hostPath.path, allowed]),
+	"field": sprintf("spec.volumes[%s].hostPath.path", [volume.name]),
+	"fix": "use a PersistentVolumeClaim for files, or an emptyDir for scratch and shared memory",
+} if {
+	some volume in input.object.spec.volumes
+	path := volume.hostPath.path
+	not paths.reaches_devices(path)
+	not allowed_path(path)
+}
+
+allowed_path(path) if {
+	not ".." in split(path, "/")
+	some prefix in input.parameters.allowedHostPaths
+	paths.within(paths.cleaned(path), paths.cleaned(prefix))
+}
+
+allowed := "pods of projects have no directories of nodes" if count(input.parameters.allowedHostPaths) == 0
+
+allowed := sprintf("pods of projects have only those in %s", [words.list(input.parameters.allowedHostPaths)]) if {
+	count(input.parameters.allowedHostPaths) > 0
+}
+
+# Whatever is allowed, this is not: by it a pod has GPUs that nobody counts.
 deny contains {
 	"msg": sprintf("volume %s mounts %s of the node, by which GPUs can be reached that were not asked for", [volume.name, volume.hostPath.path]),
 	"field": sprintf("spec.volumes[%s].hostPath.path", [volume.name]),
@@ -68,6 +95,16 @@ deny contains {
 }
 
 deny contains {
+	"msg": sprintf("container %s has the block device %s at %s, which is a place of GPUs", [container.it.name, device.name, device.devicePath]),
+	"field": sprintf("spec.%s[%s].volumeDevices", [container.list, container.it.name]),
+	"fix": "choose another devicePath, such as /dev/xvda",
+} if {
+	some container in containers.each
+	some device in container.it.volumeDevices
+	paths.of_devices(device.devicePath)
+}
+
+deny contains {
 	"msg": sprintf("container %s is privileged, and so reaches every device of its node", [container.it.name]),
 	"field": sprintf("spec.%s[%s].securityContext.privileged", [container.list, container.it.name]),
 	"fix": "set it to false; what it needs is mostly a capability or two",
@@ -77,17 +114,46 @@ deny contains {
 }
 
 deny contains {
+	"msg": sprintf("container %s adds the capability %s, by which %s", [container.it.name, capability, reaching[name]]),
+	"field": sprintf("spec.%s[%s].securityContext.capabilities.add", [container.list, container.it.name]),
+	"fix": "take it out; what a program needs is mostly a narrower one",
+} if {
+	some container in containers.each
+	some capability in container.it.securityContext.capabilities.add
+	name := trim_prefix(upper(capability), "CAP_")
+	reaching[name]
+	not name in input.parameters.allowedCapabilities
+}
+
+# Capabilities with which a container comes out of its own devices and processes.
+# SYS_PTRACE, which debuggers want, is none of them: it reaches the pod's own
+# processes, as long as the pod has no others' (hostPID). Neither is MKNOD: most
+# runtimes give it to all, and what it makes cannot be opened.
+reaching := {
+	"ALL": "it comes to have every one of the node's",
+	"SYS_ADMIN": "it can mount the node's devices and leave its own namespaces",
+	"SYS_MODULE": "it can load a driver into the node's kernel",
+	"SYS_RAWIO": "it can write to the memory of devices past the driver",
+	"BPF": "it can take away what keeps it from devices that it was not given",
+	"DAC_READ_SEARCH": "it can open files of the node by their numbers",
+}
+
+deny contains {
+	"msg": "the pod sees all processes of its node, and through them the devices and variables of others' pods",
+	"field": "spec.hostPID",
+	"fix": "set it to false; containers of one pod see each other's processes with shareProcessNamespace",
+} if {
+	input.object.spec.hostPID == true
+}
+
+deny contains {
 	"msg": sprintf("runtime class %s is for pods with GPUs, and the pod asks for none", [input.object.spec.runtimeClassName]),
 	"field": "spec.runtimeClassName",
 	"fix": "leave it out, or ask for a GPU in a container's limits",
 } if {
 	not ask.gpu
-	input.object.spec.runtimeClassName in runtime_classes
+	input.object.spec.runtimeClassName in input.parameters.runtimeClasses
 }
-
-default runtime_classes := ["nvidia", "nvidia-cdi", "nvidia-legacy"]
-
-runtime_classes := input.parameters.runtimeClasses
 
 deny contains {
 	"msg": sprintf("the annotation %s hands devices to the container runtime past the scheduler", [key]),
@@ -98,11 +164,12 @@ deny contains {
 	startswith(key, "cdi.k8s.io/")
 }
 
-# A variable out of a ConfigMap or a Secret comes before the device plugin's. Where
-# the container toolkit heeds it (see the parameter's documentation), this refuses
-# what may set it.
+# A container's own variables come after the device plugin's, and the last one
+# holds: what a ConfigMap or a Secret says of a variable takes the place of what
+# the plugin says. To say it in env as well would do no better, so that all that may
+# say it is refused. In a container without a GPU the void above comes last.
 deny contains {
-	"msg": sprintf("container %s has a GPU and takes variables from elsewhere, of which one may be NVIDIA_VISIBLE_DEVICES", [container.it.name]),
+	"msg": sprintf("container %s has a GPU and takes all variables of a ConfigMap or a Secret, of which one may be NVIDIA_VISIBLE_DEVICES or lift the limits of a share", [container.it.name]),
 	"field": sprintf("spec.%s[%s].envFrom", [container.list, container.it.name]),
 	"fix": "give envFrom a prefix, or name the variables in env with valueFrom",
 } if {
@@ -110,5 +177,15 @@ deny contains {
 	some container in containers.each
 	containers.has_gpu(container.it)
 	some source in container.it.envFrom
-	startswith("NVIDIA_VISIBLE_DEVICES", object.get(source, "prefix", ""))
+	may_say(object.get(source, "prefix", ""))
 }
+
+sayable := (lifting | lifting_prefixes) | {"NVIDIA_VISIBLE_DEVICES"}
+
+# may_say: with this prefix, a key can make one of the variables above.
+may_say(prefix) if {
+	some name in sayable
+	startswith(name, prefix)
+}
+
+may_say(prefix) if strings.any_prefix_match(prefix, lifting_prefixes)

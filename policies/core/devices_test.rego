@@ -22,9 +22,53 @@ test_variables if {
 	{path[4].name | some path in policy.remove} == {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_DISABLE_CONTROL"} with input as asked(fixtures.cpu, spec)
 }
 
-test_paths if {
-	count(policy.deny) == 1 with input as asked(fixtures.gpus(1), {"volumes": [{"name": "dev", "hostPath": {"path": "/dev"}}, {"name": "shm", "hostPath": {"path": "/dev/shm"}}]})
-	count(policy.deny) == 1 with input as asked(fixtures.cpu, {"containers": [{"name": "main", "volumeMounts": [{"name": "x", "mountPath": "/var/run/nvidia-container-devices/all"}]}]})
+messages(spec) := said if {
+	said := {complaint.msg | some complaint in policy.deny} with input as asked(fixtures.gpus(1), spec)
+}
+
+volumes(path) := {"volumes": [{"name": "it", "hostPath": {"path": path}}]}
+
+test_paths_of_the_node if {
+	messages(volumes("/dev")) == {"volume it mounts /dev of the node, by which GPUs can be reached that were not asked for"}
+	messages(volumes("/data")) == {"volume it mounts /data of the node; pods of projects have no directories of nodes"}
+	messages({"volumes": [{"name": "it", "emptyDir": {}}]}) == set()
+}
+
+test_paths_that_are_allowed if {
+	asked_data := asked(fixtures.cpu, volumes("/data/imagenet"))
+	asked_other := asked(fixtures.cpu, volumes("/database"))
+	asked_up := asked(fixtures.cpu, volumes("/data/../etc"))
+	asked_dev := asked(fixtures.cpu, volumes("/dev/nvidia0"))
+	count(policy.deny) == 0 with input as asked_data with input.parameters.allowedHostPaths as ["/data/"]
+	{complaint.msg | some complaint in policy.deny} == {"volume it mounts /database of the node; pods of projects have only those in /data and /raid"} with input as asked_other
+		with input.parameters.allowedHostPaths as ["/data", "/raid"]
+	count(policy.deny) == 1 with input as asked_up with input.parameters.allowedHostPaths as ["/data"]
+	count(policy.deny) == 1 with input as asked_dev with input.parameters.allowedHostPaths as ["/"]
+}
+
+test_paths_in_containers if {
+	count(messages({"containers": [{"name": "main", "volumeMounts": [{"name": "x", "mountPath": "/var/run/nvidia-container-devices/all"}]}]})) == 1
+	count(messages({"containers": [{"name": "main", "volumeDevices": [{"name": "x", "devicePath": "/dev/nvidia0"}]}]})) == 1
+	count(messages({"containers": [{"name": "main", "volumeDevices": [{"name": "x", "devicePath": "/dev/xvda"}]}]})) == 0
+}
+
+adding(capability) := {"containers": [{"name": "main", "securityContext": {"capabilities": {"add": [capability]}}}]}
+
+test_capabilities if {
+	every capability in ["ALL", "SYS_ADMIN", "CAP_SYS_RAWIO", "bpf"] {
+		count(messages(adding(capability))) == 1
+	}
+	every capability in ["NET_ADMIN", "SYS_PTRACE", "IPC_LOCK", "MKNOD"] {
+		count(messages(adding(capability))) == 0
+	}
+	messages(adding("SYS_ADMIN")) == {"container main adds the capability SYS_ADMIN, by which it can mount the node's devices and leave its own namespaces"}
+	count(policy.deny) == 0 with input as asked(fixtures.cpu, adding("CAP_SYS_ADMIN"))
+		with input.parameters.allowedCapabilities as ["SYS_ADMIN"]
+}
+
+test_processes_of_the_node if {
+	count(messages({"hostPID": true})) == 1
+	count(messages({"hostPID": false})) == 0
 }
 
 test_privileged if {
@@ -44,8 +88,16 @@ test_devices_by_annotation if {
 		with input.object.metadata.annotations as {"cdi.k8s.io/x": "nvidia.com/gpu=all"}
 }
 
+from(prefix) := {"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": "x"}, "prefix": prefix}]}]}
+
 test_variables_from_elsewhere if {
-	spec := {"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": "x"}}, {"prefix": "APP_"}]}]}
-	count(policy.deny) == 0 with input as asked(fixtures.gpus(1), spec)
-	count(policy.deny) == 1 with input as asked(fixtures.gpus(1), spec) with input.parameters.refuseEnvFrom as true
+	every prefix in ["", "N", "NVIDIA_", "CUDA_MPS_PIPE", "CUDA_"] {
+		count(messages(from(prefix))) == 1
+	}
+	every prefix in ["APP_", "NVIDIA_X", "NCCL_"] {
+		count(messages(from(prefix))) == 0
+	}
+	count(messages({"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": "x"}}]}]})) == 1
+	count(policy.deny) == 0 with input as asked(fixtures.cpu, from(""))
+	count(policy.deny) == 0 with input as asked(fixtures.gpus(1), from("")) with input.parameters.refuseEnvFrom as false
 }

@@ -1,42 +1,24 @@
-# What a GPU pod is given for what it asks, and what that is charged: the
-# resource of a GPU, a slice or a replica, and the pool's currency on the main
-# container.
+# What a GPU pod is given for what it asks: the resource of a GPU, a slice or a
+# replica. What that is charged, core.quota says.
 package core.gpu
 
 import data.sluice.lib.ask
 import data.sluice.lib.containers
 import data.sluice.lib.pools
-import data.sluice.lib.refusals
 import data.sluice.lib.words
 
-overrides.spec[list] := wanted(list) if {
+overrides.spec[list] := given if {
+	rewritten
 	some list in ["containers", "initContainers"]
-	count(wanted(list)) > 0
+	given := [{"name": container.it.name, "resources": {"limits": {pools.granted.resource: format_int(input.workload.devices, 10)}}} |
+		some container in containers.each
+		container.list == list
+		container.it.name == input.workload.container
+	]
+	count(given) > 0
 }
 
-# wanted are the containers of a list that get something.
-wanted(list) := [{"name": container.it.name, "resources": {"limits": limits}} |
-	some container in containers.each
-	container.list == list
-	limits := object.union(grant(container), charge(container))
-	count(limits) > 0
-]
-
-# grant is the resource that a container is given, where it does not ask for it
-# by that name already.
-grant(container) := {pools.granted.resource: format_int(input.workload.devices, 10)} if {
-	rewritten
-	container.it.name == input.workload.container
-} else := {}
-
-# charge is what is counted of the whole pod: a pod's requests are the sum of its
-# containers'. It is said once only.
-charge(container) := {pools.first.currency: format_int(pools.charge, 10)} if {
-	ask.gpu
-	container.list == "containers"
-	container.it.name == containers.main
-} else := {}
-
+# rewritten: the pod does not ask by the name of what it is given.
 rewritten if {
 	ask.gpu
 	pools.granted
@@ -51,21 +33,6 @@ remove contains ["spec", container.list, {"name": container.it.name}, "resources
 	some name, _ in container.it.resources[kind]
 	containers.of_gpus(name)
 	name != pools.granted.resource
-}
-
-# Nobody but this policy says what is charged.
-remove contains ["spec", container.list, {"name": container.it.name}, "resources", kind, name] if {
-	some container in containers.each
-	some kind in ["limits", "requests"]
-	some name, _ in container.it.resources[kind]
-	startswith(name, "sluice.dev/gpu-milli")
-	not name in object.keys(charge(container))
-}
-
-deny contains {"msg": refusals.msg, "fix": refusals.fix} if {
-	ask.gpu
-	pools.first
-	not pools.granted
 }
 
 deny contains {
@@ -86,23 +53,8 @@ deny contains {
 	ask.of_daemon_set
 }
 
-# What a claim holds is not known here, and could not be charged. The parameter
-# allowClaims is for clusters where claims are never of GPUs.
-deny contains {
-	"msg": "devices by resource claims are not counted by this version of Sluice",
-	"field": "spec.resourceClaims",
-	"fix": "ask for GPUs as nvidia.com/gpu in a container's limits, or by the annotation sluice.dev/gpu",
-} if {
-	claimed
-	not input.parameters.allowClaims
-}
-
-claimed if count(input.workload.claims) > 0
-
-claimed if count(input.workload.deviceClasses) > 0
-
 warn contains sprintf("%s became %s in node pool %s; the pod counts as %s", [
-	ask.said, pools.granted.name, pools.first.name, words.gpus(pools.charge),
+	ask.said, pools.given, pools.first.name, words.gpus(pools.charge),
 ]) if {
 	rounded
 }

@@ -33,8 +33,6 @@ overrides.spec.terminationGracePeriodSeconds := minimum_grace if {
 	input.object.spec.terminationGracePeriodSeconds < minimum_grace
 }
 
-default minimum_grace := 30
-
 minimum_grace := input.parameters.minimumGraceSeconds
 
 warn contains {

@@ -10,48 +10,30 @@ overrides.metadata.labels["sluice.dev/node-pool"] := pools.first.name if ask.gpu
 
 remove contains ["metadata", "labels", "sluice.dev/node-pool"] if not ask.gpu
 
-# Of several pools a requirement can only name the labels that all of them have:
-# it never keeps the pod from one of them.
-nodes contains {"key": key, "operator": "In", "values": sort(values)} if {
-	ask.gpu
-	some key, _ in pools.first.nodeSelector
-	values := {pool.nodeSelector[key] | some pool in pools.chosen}
-	every pool in pools.chosen {
-		key in object.keys(pool.nodeSelector)
-	}
-}
-
 append contains {"path": ["spec", "tolerations"], "value": toleration} if {
 	ask.gpu
 	some pool in pools.chosen
 	some toleration in pool.tolerations
 }
 
-deny contains {
-	"msg": sprintf("project %s has no node pool, and so no GPUs", [input.project.name]),
-	"fix": "ask an administrator of the department for a quota in a node pool",
-} if {
+# Sluice keeps pods off a node while it is cut anew, by a taint: nobody passes by
+# that. What tolerates every taint does, and the pool's own are added above.
+overrides.spec.tolerations := [toleration | some toleration in tolerations; not passing(toleration)] if {
 	ask.gpu
-	count(input.nodePools) == 0
+	some toleration in tolerations
+	passing(toleration)
 }
 
-deny contains {
-	"msg": sprintf("node pool %s is not one of project %s; it may use %s", [name, input.project.name, words.list(pools.allowed)]),
-	"field": "metadata.annotations[sluice.dev/node-pools]",
-	"fix": "name one of these, or leave the annotation out",
-} if {
-	ask.gpu
-	count(input.nodePools) > 0
-	some name in pools.unknown
-}
+tolerations := input.object.spec.tolerations
 
-deny contains {
-	"msg": sprintf("node pool %s takes no pods: %s", [pool.name, pool.unsupported]),
-	"fix": fix_of_unsupported,
-} if {
-	ask.gpu
-	count(pools.usable) == 0
-	some pool in pools.candidates
+passing(toleration) if startswith(object.get(toleration, "key", ""), "sluice.dev/")
+
+passing(toleration) if {
+	object.get(toleration, "key", "") == ""
+	object.get(toleration, "effect", "") in {"", "NoSchedule"}
+	every pool in pools.chosen {
+		not toleration in pool.tolerations
+	}
 }
 
 warn contains {
@@ -67,9 +49,3 @@ warn contains {
 	be := {true: "one is", false: "some are"}[count(pools.dropped) == 1]
 	count(pools.dropped) > 0
 }
-
-fix_of_unsupported := sprintf("name another of the project's pools: %s", [words.list(others)]) if {
-	count(others) > 0
-} else := "ask who runs the cluster"
-
-others := [pool.name | some pool in input.nodePools; pool.unsupported == ""]

@@ -2,6 +2,7 @@
 package core.priority
 
 import data.sluice.lib.ask
+import data.sluice.lib.words
 
 overrides.spec.priorityClassName := class if ask.gpu
 
@@ -21,8 +22,25 @@ class := "sluice-interactive-preemptible" if {
 	ask.preemptible
 }
 
-# Of other classes nobody knows whether the author chose them or the API server
-# filled in the cluster's default: they are replaced, and a choice is warned of.
+# Of other classes nobody can tell by the pod whether its author chose them or the
+# API server filled in the cluster's default. Unless the parameters tell which that
+# is, they are replaced, and a choice is warned of.
+deny contains {
+	"msg": sprintf("priority class %s is not for GPU pods; one of type %s has %s", [chosen, input.workload.type, words.list(offered)]),
+	"field": "spec.priorityClassName",
+	"fix": "leave it out, or choose one of these",
+} if {
+	ask.gpu
+	input.parameters.refuseOtherClasses
+	chosen := input.object.spec.priorityClassName
+	not chosen in {"", input.parameters.defaultClass, class}
+	not strings.any_prefix_match(chosen, {"sluice-", "system-"})
+}
+
+offered := ["sluice-interactive", "sluice-interactive-preemptible"] if input.workload.type == "interactive"
+
+else := [class]
+
 deny contains {
 	"msg": sprintf("priority class %s is not for a pod of type %s, which has %s", [chosen, input.workload.type, class]),
 	"field": "spec.priorityClassName",

@@ -25,6 +25,21 @@ test_classes_that_mean_something_else_are_refused if {
 	count(policy.deny) == 0 with input as asked("train") with input.object.spec.priorityClassName as "high"
 }
 
+chosen(type, name) := said if {
+	said := {complaint.msg | some complaint in policy.deny} with input as asked(type)
+		with input.object.spec.priorityClassName as name
+		with input.parameters.refuseOtherClasses as true
+		with input.parameters.defaultClass as "usual"
+}
+
+test_others_are_refused_where_the_clusters_default_is_known if {
+	chosen("interactive", "high") == {"priority class high is not for GPU pods; one of type interactive has sluice-interactive and sluice-interactive-preemptible"}
+	count(chosen("train", "high")) == 1
+	count(chosen("train", "sluice-inference")) == 1
+	count(chosen("train", "usual")) == 0
+	count(chosen("train", "sluice-train")) == 0
+}
+
 test_other_pods_keep_theirs if {
 	not policy.overrides.spec.priorityClassName with input as fixtures.asked(fixtures.cpu, [])
 	count(policy.deny) == 0 with input as fixtures.asked(fixtures.cpu, []) with input.object.spec.priorityClassName as "high"

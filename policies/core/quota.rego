@@ -1,10 +1,52 @@
-# What could never fit into the project's quota is refused at once: what does not
-# fit now, the scheduler's own quota holds back.
+# What a GPU pod is charged, in which pool, and that it runs nowhere else. What
+# could never fit into the project's quota is refused at once: what does not fit
+# now, the scheduler's own quota holds back.
+#
+# Others say what a pod is given, and may be replaced. This stands whatever they
+# do, and so it counts what the pod has in the end.
 package core.quota
 
 import data.sluice.lib.ask
+import data.sluice.lib.containers
+import data.sluice.lib.held
 import data.sluice.lib.pools
+import data.sluice.lib.refusals
 import data.sluice.lib.words
+
+# A pod's requests are the sum of its containers': the charge of the whole pod is
+# said once, on the main one.
+overrides.spec.containers := [{"name": containers.main, "resources": {"limits": charge}}] if charge
+
+charge := {pools.first.currency: format_int(pools.charge, 10)} if ask.gpu
+
+# Nobody but this policy says what is charged.
+remove contains ["spec", container.list, {"name": container.it.name}, "resources", kind, name] if {
+	some container in containers.each
+	some kind in ["limits", "requests"]
+	some name, _ in container.it.resources[kind]
+	startswith(name, "sluice.dev/gpu-milli")
+	not charged(container, name)
+}
+
+charged(container, name) if {
+	container.list == "containers"
+	container.it.name == containers.main
+	charge[name]
+}
+
+# Of several pools a requirement can only name the labels that all of them have:
+# it never keeps the pod from one of them.
+nodes contains {"key": key, "operator": "In", "values": sort(values)} if {
+	ask.gpu
+	some key, _ in pools.first.nodeSelector
+	values := {pool.nodeSelector[key] | some pool in pools.chosen}
+	every pool in pools.chosen {
+		key in object.keys(pool.nodeSelector)
+	}
+}
+
+# What no pool can give cannot be charged.
+deny contains complaint if some complaint in refusals.complaints
 
 deny contains {
 	"msg": sprintf("the pod counts as %s of node pool %s; project %s may have %s there", [
@@ -41,3 +83,53 @@ deny contains {
 alternative := "ask for less, or choose priorityClassName sluice-interactive-preemptible" if {
 	input.workload.type == "interactive"
 } else := "ask for less, or an administrator of the department for a larger guarantee"
+
+# What a claim holds is not known here, and could not be charged. The parameter is
+# for clusters where claims are never of GPUs.
+deny contains {
+	"msg": "devices by resource claims are not counted by this version of Sluice",
+	"field": "spec.resourceClaims",
+	"fix": "ask for GPUs as nvidia.com/gpu in a container's limits, or by the annotation sluice.dev/gpu",
+} if {
+	claimed
+	not input.parameters.allowClaims
+}
+
+claimed if count(input.workload.claims) > 0
+
+claimed if count(input.workload.deviceClasses) > 0
+
+# What follows is about what the other policies made of the pod, and is never said
+# where those are asked that are built in.
+
+# made: the pod was given what the policies want. Who pretends so is refused what
+# otherwise would be put right.
+made if {
+	input.object.metadata.labels["sluice.dev/project"] == input.project.name
+	containers.regular[0].resources.limits[pools.first.currency]
+}
+
+deny contains {
+	"msg": sprintf("the pod has %s, which is %s of node pool %s, and would be counted as %s", [
+		words.list([sprintf("%v %s", [amount, name]) | some name, amount in input.workload.resources]),
+		words.gpus(held.milli), pools.first.name, words.gpus(pools.charge),
+	]),
+	"fix": "tell the cluster's administrators: what stands in the place of core.gpu must give no more than is counted",
+} if {
+	ask.gpu
+	made
+	held.milli > pools.charge
+}
+
+# The quota of what is guaranteed counts by class.
+deny contains {
+	"msg": sprintf("a pod of type %s stays within what is guaranteed, which is not counted for priority class %s", [input.workload.type, class]),
+	"field": "spec.priorityClassName",
+	"fix": sprintf("tell the cluster's administrators: what stands in the place of core.priority must give %s", [concat(" or ", ask.counted_classes)]),
+} if {
+	ask.gpu
+	made
+	not ask.preemptible
+	class := object.get(input.object.spec, "priorityClassName", "none")
+	not class in ask.counted_classes
+}

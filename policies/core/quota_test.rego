@@ -7,6 +7,70 @@ asked(type, count) := fixtures.asked(object.union(fixtures.gpus(count), {"type":
 
 messages := {complaint.msg | some complaint in policy.deny}
 
+limits := policy.overrides.spec.containers[0].resources.limits
+
+# made is the input about a pod with the project's label and a charge.
+made(workload, pool) := object.union(
+	fixtures.asked(workload, [pool]),
+	{"object": {
+		"metadata": {"labels": {"sluice.dev/project": "thesis"}},
+		"spec": {"containers": [{"name": "main", "resources": {"limits": {pool.currency: "1"}}}]},
+	}},
+)
+
+test_charges_the_main_container if {
+	limits == {"sluice.dev/gpu-milli.whole": "2000"} with input as asked("train", 2)
+	limits == {"sluice.dev/gpu-milli.cut": "500"} with input as fixtures.asked(fixtures.share(0.3), [fixtures.cut])
+	not limits with input as fixtures.asked(fixtures.cpu, [fixtures.whole])
+}
+
+test_takes_out_other_copies_of_the_charge if {
+	limit := "sluice.dev/gpu-milli.other"
+	policy.remove == {["spec", "containers", {"name": "main"}, "resources", "limits", limit]} with input as fixtures.asked(fixtures.cpu, [fixtures.whole])
+		with input.object as fixtures.pod({limit: 1, "cpu": 1})
+	policy.remove == {["spec", "initContainers", {"name": "a"}, "resources", "requests", "sluice.dev/gpu-milli.whole"]} with input as asked("train", 2)
+		with input.object.spec.initContainers as [{"name": "a", "resources": {"requests": {"sluice.dev/gpu-milli.whole": 1}}}]
+	count(policy.remove) == 0 with input as asked("train", 2) with input.object as fixtures.pod({"sluice.dev/gpu-milli.whole": 1})
+}
+
+test_runs_where_it_is_counted if {
+	policy.nodes == {{"key": "pool", "operator": "In", "values": ["whole"]}} with input as asked("train", 1)
+	count(policy.nodes) == 0 with input as fixtures.asked(fixtures.cpu, [fixtures.whole])
+}
+
+test_of_several_pools_only_the_common_labels if {
+	queued := object.union(fixtures.whole, {"scheduler": "kueue"})
+	left := object.union(queued, {"nodeSelector": {"zone": "a", "disk": "fast"}})
+	right := object.union(queued, {"nodeSelector": {"zone": "b"}})
+	policy.nodes == {{"key": "pool", "operator": "In", "values": ["whole"]}, {"key": "zone", "operator": "In", "values": ["a", "b"]}} with input as fixtures.asked(fixtures.gpus(1), [left, right])
+}
+
+test_claims if {
+	claim := object.union(fixtures.cpu, {"claims": [{"name": "gpu"}]})
+	count(messages) == 1 with input as fixtures.asked(claim, [fixtures.whole])
+	count(messages) == 0 with input as fixtures.asked(claim, [fixtures.whole]) with input.parameters.allowClaims as true
+	count(messages) == 1 with input as fixtures.asked(object.union(fixtures.cpu, {"deviceClasses": {"gpu": 1}}), [])
+}
+
+test_nothing_is_had_that_is_not_counted if {
+	count(messages) == 0 with input as made(fixtures.gpus(1), fixtures.whole)
+	wish := object.union(fixtures.memory(20000), {"resources": {"nvidia.com/gpu": 1}})
+	messages == {"the pod has 1 nvidia.com/gpu, which is 1 GPU of node pool cut, and would be counted as 0.5 of a GPU"} with input as made(wish, fixtures.cut)
+	count(messages) == 0 with input as fixtures.asked(wish, [fixtures.cut])
+	replicas := object.union(fixtures.gpus(2), {"form": "Replica", "resources": {"nvidia.com/gpu.shared": 2}})
+	count(messages) == 1 with input as fixtures.asked(replicas, [fixtures.taken])
+	count(messages) == 1 with input as fixtures.asked(fixtures.gpus(1), [])
+}
+
+test_what_is_guaranteed_is_counted_by_class if {
+	inference := object.union(fixtures.gpus(1), {"type": "inference"})
+	messages == {"a pod of type inference stays within what is guaranteed, which is not counted for priority class high"} with input as made(inference, fixtures.whole)
+		with input.object.spec.priorityClassName as "high"
+	count(messages) == 1 with input as made(inference, fixtures.whole)
+	count(messages) == 0 with input as made(inference, fixtures.whole) with input.object.spec.priorityClassName as "sluice-inference"
+	count(messages) == 0 with input as made(fixtures.gpus(1), fixtures.whole) with input.object.spec.priorityClassName as "high"
+}
+
 test_what_fits if {
 	count(policy.deny) == 0 with input as asked("train", 2)
 	count(policy.deny) == 0 with input as asked("inference", 1)

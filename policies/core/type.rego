@@ -6,6 +6,7 @@ package core.type
 serving := {
 	{"group": "apps", "kind": "Deployment"},
 	{"group": "apps", "kind": "ReplicaSet"},
+	{"group": "", "kind": "ReplicationController"},
 	{"group": "serving.kserve.io", "kind": "InferenceService"},
 	{"group": "serving.knative.dev", "kind": "Service"},
 	{"group": "serving.knative.dev", "kind": "Configuration"},
@@ -37,6 +38,21 @@ person_waits if {
 	input.workload.owner.group == "apps"
 	input.workload.owner.kind == "StatefulSet"
 	input.object.metadata.labels["notebook-name"]
+}
+
+# A notebook that JupyterHub made, and that nobody controls: a kernel in a browser
+# has no terminal.
+person_waits if {
+	input.workload.owner.kind == ""
+	input.object.metadata.labels.component == "singleuser-server"
+	input.object.metadata.labels.app == "jupyterhub"
+}
+
+# Later ones have the labels that Kubernetes recommends.
+person_waits if {
+	input.workload.owner.kind == ""
+	input.object.metadata.labels["app.kubernetes.io/component"] == "singleuser-server"
+	input.object.metadata.labels["app.kubernetes.io/name"] == "jupyterhub"
 }
 
 # A pod of nobody's, at a terminal.

@@ -20,6 +20,8 @@ test_interactive if {
 	said({"group": "", "kind": ""}, true, {}) == "interactive"
 	said({"group": "kubeflow.org", "kind": "Notebook"}, false, {}) == "interactive"
 	said({"group": "apps", "kind": "StatefulSet"}, false, {"notebook-name": "mine"}) == "interactive"
+	said({"group": "", "kind": ""}, false, {"app": "jupyterhub", "component": "singleuser-server"}) == "interactive"
+	said({"group": "", "kind": ""}, false, {"app": "jupyterhub", "component": "hub"}) == "train"
 }
 
 test_inference if {

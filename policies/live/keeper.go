@@ -30,6 +30,9 @@ type Keeper struct {
 
 	cache cache.Cache
 
+	// set are the parameters of mirrors that are in force; only updates use it.
+	set map[string]parameterSet
+
 	// calling is held while listeners are called, so that none hears of an older
 	// update after a newer one.
 	calling sync.Mutex
@@ -37,7 +40,10 @@ type Keeper struct {
 	mu      sync.Mutex
 	reports []engine.Report
 	// notReady is why the engine must not be asked yet; nil where it may be.
-	notReady  error
+	notReady error
+	// standIns are the policies that stand in the place of built-in ones, by their
+	// own names.
+	standIns  map[string]StandIn
 	listeners []func([]engine.Report)
 	// logged is what was said of each policy last, so that it is said once.
 	logged map[string]string
@@ -122,12 +128,14 @@ func (k *Keeper) update(ctx context.Context) error {
 		}
 		return fmt.Errorf("listing policies: %w", err)
 	}
-	told := tell(k.BuiltIn, objects.Items)
+	told := tell(k.BuiltIn, objects.Items, k.set)
+	k.set = told.set
 	reports := told.reports(k.Engine.Update(told.sources))
 	k.calling.Lock()
 	defer k.calling.Unlock()
 	k.mu.Lock()
 	k.reports, k.notReady = reports, missing(k.BuiltIn, reports)
+	k.standIns = told.standIns(reports, k.standIns)
 	k.log()
 	listeners := slices.Clone(k.listeners)
 	k.mu.Unlock()

@@ -21,49 +21,13 @@ import (
 
 	"sluice.dev/api/scheme"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/manifests"
 	"sluice.dev/policies/engine"
-	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/clustertest"
 )
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	clustertest.Main(m, install)
-}
-
-// install makes the API server know the kinds.
-func install(ctx context.Context, c *cluster.Cluster) error {
-	kinds, err := manifests.Build("crds")
-	if err != nil {
-		return err
-	}
-	admin, err := client.New(c.Config(), client.Options{})
-	if err != nil {
-		return err
-	}
-	for _, kind := range kinds {
-		if err := admin.Create(ctx, kind); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// admin writes Policy objects.
-func admin(t *testing.T) client.Client {
-	t.Helper()
-	kinds, err := scheme.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(clustertest.Start(t).Config(), client.Options{Scheme: kinds})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Until the kinds are served.
-	clustertest.Eventually(t, func() error { return c.List(t.Context(), &v1alpha1.PolicyList{}) })
-	return c
+	clustertest.Main(m, clustertest.InstallKinds)
 }
 
 // create makes a Policy object that is gone after the test.
@@ -136,10 +100,10 @@ func said(t *testing.T, e *engine.Engine) ([]string, error) {
 }
 
 func TestTheEngineIsInStepWithThePolicyObjects(t *testing.T) {
-	c := admin(t)
+	c := clustertest.Admin(t)
 	limits := engine.Source{
-		Name: "core.limits", BuiltIn: true, Parameters: []byte(`{"most": 8}`),
-		Rego: "package limits\ndeny contains sprintf(\"at most %d\", [input.parameters.most])\n",
+		Name: "core.limits", BuiltIn: true, Parameters: []byte(`{"minimumGraceSeconds": 8}`),
+		Rego: "package limits\ndeny contains sprintf(\"at most %d\", [input.parameters.minimumGraceSeconds])\n",
 	}
 	before := create(t, c, policy("before", "package before\ndeny contains \"before\"\n", ""))
 	keeper := &Keeper{Engine: newEngine(t), BuiltIn: []engine.Source{limits}}
@@ -166,7 +130,7 @@ func TestTheEngineIsInStepWithThePolicyObjects(t *testing.T) {
 	}
 	want("core.limits: at most 8")
 
-	mirror := policy("core.limits", "package other\ndeny contains \"other\"\n", `{"most": 2}`)
+	mirror := policy("core.limits", "package other\ndeny contains \"other\"\n", `{"minimumGraceSeconds": 2}`)
 	impostor := create(t, c, mirror)
 	team := create(t, c, policy("team", "package team\ndeny contains \"team\"\n", ""))
 	want("core.limits: at most 8", "team: team")
@@ -184,6 +148,23 @@ func TestTheEngineIsInStepWithThePolicyObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("core.limits: at most 2", "team: team")
+
+	// A wrong parameter leaves the last good ones in force.
+	impostor.Spec.Parameters.Raw = []byte(`{"minimumGraceSeconds": "soon"}`)
+	if err := c.Update(t.Context(), impostor); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, func() error {
+		report, _ := keeper.Report("core.limits")
+		if report.Generation != impostor.Generation || report.EnforcedGeneration != 1 || !report.InForce || len(report.Problems) != 1 {
+			return fmt.Errorf("report %+v, want a problem with generation %d, and 1 in force", report, impostor.Generation)
+		}
+		return nil
+	})
+	want("core.limits: at most 2", "team: team")
+	if err := keeper.Ready(nil); err != nil {
+		t.Errorf("a wrong parameter makes it unready: %v", err)
+	}
 
 	// What does not compile leaves the last good version in force.
 	team.Spec.Rego = "package team\ndeny contains \"broken\" if {\n"
@@ -204,7 +185,7 @@ func TestTheEngineIsInStepWithThePolicyObjects(t *testing.T) {
 }
 
 func TestAChangeOfStatusIsNoUpdate(t *testing.T) {
-	c := admin(t)
+	c := clustertest.Admin(t)
 	keeper := &Keeper{Engine: newEngine(t)}
 	var mu sync.Mutex
 	var seen [][]string
@@ -245,7 +226,7 @@ func TestAChangeOfStatusIsNoUpdate(t *testing.T) {
 }
 
 func TestNotReadyWhileABuiltInPolicyIsNotInForce(t *testing.T) {
-	admin(t)
+	clustertest.Admin(t)
 	keeper := &Keeper{Engine: newEngine(t), BuiltIn: []engine.Source{
 		{Name: "core.good", BuiltIn: true, Rego: quiet},
 		{Name: "core.bad", BuiltIn: true, Rego: "package bad\ndeny := 3\n"},
@@ -261,7 +242,7 @@ func TestNotReadyWhileABuiltInPolicyIsNotInForce(t *testing.T) {
 }
 
 func TestTheAPIServerTakesNoListForParameters(t *testing.T) {
-	c := admin(t)
+	c := clustertest.Admin(t)
 	broken := policy("core.limits", quiet, "")
 	broken.Spec.Parameters = &apiextensionsv1.JSON{Raw: []byte(`[1]`)}
 	if err := c.Create(t.Context(), &broken); err == nil {

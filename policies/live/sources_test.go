@@ -33,8 +33,8 @@ func policy(name, rego, parameters string, labels ...string) v1alpha1.Policy {
 }
 
 func TestMirrorsGiveParametersAndNothingElse(t *testing.T) {
-	gpu := engine.Source{Name: "core.gpu", Rego: quiet, BuiltIn: true, Parameters: []byte(`{"most":8,"least":{"a":1}}`)}
-	plain := engine.Source{Name: "core.pool", Rego: quiet, BuiltIn: true}
+	devices := engine.Source{Name: "core.devices", Rego: quiet, BuiltIn: true, Parameters: []byte(`{"refuseEnvFrom":true,"runtimeClasses":["a"]}`)}
+	limits := engine.Source{Name: "core.limits", Rego: quiet, BuiltIn: true}
 	given := func(source engine.Source, parameters string) engine.Source {
 		source.Generation = 3
 		source.Parameters = []byte(parameters)
@@ -42,48 +42,71 @@ func TestMirrorsGiveParametersAndNothingElse(t *testing.T) {
 	}
 	mirrored := v1alpha1.LabelBuiltIn
 	tests := map[string]struct {
+		before  map[string]parameterSet
 		objects []v1alpha1.Policy
 		want    []engine.Source
 		// says is what the reports have to say, each with its policy's name.
 		says []string
 	}{
-		"no objects": {want: []engine.Source{gpu, plain}},
+		"no objects": {want: []engine.Source{devices, limits}},
 		"policies of teams": {
 			objects: []v1alpha1.Policy{policy("team", "package team\n", `{"a":1}`)},
-			want:    []engine.Source{gpu, plain, {Name: "team", Rego: "package team\n", Parameters: []byte(`{"a":1}`), Generation: 3}},
+			want:    []engine.Source{devices, limits, {Name: "team", Rego: "package team\n", Parameters: []byte(`{"a":1}`), Generation: 3}},
 		},
 		"a mirror as it should be": {
-			objects: []v1alpha1.Policy{policy("core.pool", quiet, "", mirrored)},
-			want:    []engine.Source{gpu, given(plain, "")},
+			objects: []v1alpha1.Policy{policy("core.limits", quiet, "", mirrored)},
+			want:    []engine.Source{devices, given(limits, "")},
 		},
 		"parameters, field by field": {
-			objects: []v1alpha1.Policy{policy("core.gpu", quiet, `{"most": 4, "more": null}`, mirrored), policy("core.pool", quiet, `{"b": 2}`, mirrored)},
-			want:    []engine.Source{given(gpu, `{"least":{"a":1},"more":null,"most":4}`), given(plain, `{"b": 2}`)},
+			objects: []v1alpha1.Policy{policy("core.devices", quiet, `{"runtimeClasses": ["b"], "allowedHostPaths": ["/data"]}`, mirrored), policy("core.limits", quiet, `{"minimumGraceSeconds": 60}`, mirrored)},
+			want:    []engine.Source{given(devices, `{"allowedHostPaths":["/data"],"refuseEnvFrom":true,"runtimeClasses":["b"]}`), given(limits, `{"minimumGraceSeconds": 60}`)},
 		},
 		"a mirror with other Rego": {
-			objects: []v1alpha1.Policy{policy("core.pool", "no Rego at all", "", mirrored)},
-			want:    []engine.Source{gpu, given(plain, "")},
+			objects: []v1alpha1.Policy{policy("core.limits", "no Rego at all", "", mirrored)},
+			want:    []engine.Source{devices, given(limits, "")},
 		},
 		"parameters that nobody can read": {
-			objects: []v1alpha1.Policy{policy("core.gpu", quiet, `[1]`, mirrored), policy("core.pool", quiet, `{"a": 1, `, mirrored)},
-			want:    []engine.Source{given(gpu, string(gpu.Parameters)), given(plain, "")},
-			says:    []string{"core.gpu: spec.parameters are ignored: they must be a JSON object", "core.pool: spec.parameters are ignored: "},
+			objects: []v1alpha1.Policy{policy("core.devices", quiet, `[1]`, mirrored), policy("core.limits", quiet, `{"a": 1, `, mirrored)},
+			want:    []engine.Source{devices, limits},
+			says: []string{
+				"core.devices: spec.parameters: Invalid value: [1]: must be a JSON object",
+				"core.limits: spec.parameters: ",
+			},
+		},
+		"one wrong parameter keeps all from being in force": {
+			objects: []v1alpha1.Policy{policy("core.devices", quiet, `{"refuseEnvFrom": false, "runtimeClass": ["b"]}`, mirrored)},
+			want:    []engine.Source{devices, limits},
+			says:    []string{`core.devices: spec.parameters.runtimeClass: Invalid value: ["b"]: there is no such parameter; core.devices takes allowedCapabilities, allowedHostPaths, refuseEnvFrom, runtimeClasses`},
+		},
+		"the last good parameters stay": {
+			before:  map[string]parameterSet{"core.limits": {[]byte(`{"minimumGraceSeconds":90}`), 2}},
+			objects: []v1alpha1.Policy{policy("core.limits", quiet, `{"minimumGraceSeconds": "soon"}`, mirrored)},
+			want: []engine.Source{devices, {
+				Name: "core.limits", Rego: quiet, BuiltIn: true, Generation: 2, Parameters: []byte(`{"minimumGraceSeconds":90}`),
+			}},
+			says: []string{`core.limits: spec.parameters.minimumGraceSeconds: Invalid value: "soon": must be a whole number of seconds from 1 to 86400`},
+		},
+		"good ones that are wrong by now do not": {
+			before:  map[string]parameterSet{"core.limits": {[]byte(`{"old":90}`), 2}},
+			objects: []v1alpha1.Policy{policy("core.limits", quiet, `{"minimumGraceSeconds": "soon"}`, mirrored)},
+			want:    []engine.Source{devices, limits},
+			says:    []string{`core.limits: spec.parameters.minimumGraceSeconds: Invalid value: "soon"`},
 		},
 		"a built-in policy's name without the label": {
-			objects: []v1alpha1.Policy{policy("core.gpu", "package mine\n", `{"most": 100}`)},
-			want:    []engine.Source{gpu, plain},
-			says:    []string{"core.gpu: the Policy object of this name is ignored, since it is not Sluice's mirror of the built-in policy; choose another name"},
+			objects: []v1alpha1.Policy{policy("core.devices", "package mine\n", `{"runtimeClasses": []}`)},
+			want:    []engine.Source{devices, limits},
+			says:    []string{"core.devices: the Policy object of this name is ignored, since it is not Sluice's mirror of the built-in policy; choose another name"},
 		},
 		"the label without a built-in policy's name": {
 			objects: []v1alpha1.Policy{policy("core.old", "package old\n", "", mirrored)},
-			want:    []engine.Source{gpu, plain},
+			want:    []engine.Source{devices, limits},
 			says:    []string{"core.old: the label sluice.dev/built-in is Sluice's, and no built-in policy has this name; take the label away"},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			builtIn := []engine.Source{gpu, plain}
-			got := tell(builtIn, tt.objects)
+			builtIn := []engine.Source{devices, limits}
+			got := tell(builtIn, tt.objects, tt.before)
 			for i := range got.sources {
 				if len(got.sources[i].Parameters) == 0 {
 					got.sources[i].Parameters = nil
@@ -97,11 +120,11 @@ func TestMirrorsGiveParametersAndNothingElse(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got.sources); diff != "" {
 				t.Errorf("sources (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]engine.Source{gpu, plain}, builtIn); diff != "" {
+			if diff := cmp.Diff([]engine.Source{devices, limits}, builtIn); diff != "" {
 				t.Errorf("what is built in was changed (-want +got):\n%s", diff)
 			}
 			var says []string
-			for _, report := range got.reports([]engine.Report{{Name: "core.gpu"}, {Name: "core.pool"}}) {
+			for _, report := range got.reports([]engine.Report{{Name: "core.devices"}, {Name: "core.limits"}}) {
 				if text := summary(report); text != "" {
 					says = append(says, text)
 				}

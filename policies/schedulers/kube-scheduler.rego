@@ -20,7 +20,7 @@ objects contains quota(sprintf("sluice-%s", [pool.name]), hard(pool, pool.limit)
 # is held by a pod that stays.
 objects contains object.union(whole, {"spec": {"scopeSelector": not_preemptible}}) if {
 	some pool in served
-	whole := quota(sprintf("sluice-%s-guaranteed", [pool.name]), hard(pool, pool.guaranteed))
+	whole := quota(sprintf("sluice-%s.guaranteed", [pool.name]), hard(pool, pool.guaranteed))
 }
 
 served := [pool | some pool in input.nodePools; pool.scheduler == "kube-scheduler"]
@@ -41,5 +41,5 @@ quota(name, limits) := {
 not_preemptible := {"matchExpressions": [{
 	"scopeName": "PriorityClass",
 	"operator": "In",
-	"values": ["sluice-interactive", "sluice-inference"],
+	"values": ask.counted_classes,
 }]}

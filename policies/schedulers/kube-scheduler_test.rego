@@ -16,9 +16,9 @@ test_two_quotas_for_each_pool if {
 	}
 	hard == {
 		"sluice-whole": {"requests.sluice.dev/gpu-milli.whole": "2000"},
-		"sluice-whole-guaranteed": {"requests.sluice.dev/gpu-milli.whole": "1000"},
+		"sluice-whole.guaranteed": {"requests.sluice.dev/gpu-milli.whole": "1000"},
 		"sluice-cut": {"requests.sluice.dev/gpu-milli.cut": "2000"},
-		"sluice-cut-guaranteed": {"requests.sluice.dev/gpu-milli.cut": "500"},
+		"sluice-cut.guaranteed": {"requests.sluice.dev/gpu-milli.cut": "500"},
 	}
 }
 
@@ -26,5 +26,5 @@ test_the_guarantee_is_for_what_cannot_be_preempted if {
 	scopes := {quota.metadata.name: quota.spec.scopeSelector.matchExpressions[0].values |
 		some quota in policy.objects with input.project as fixtures.project with input.nodePools as [fixtures.whole]
 	}
-	scopes == {"sluice-whole-guaranteed": ["sluice-interactive", "sluice-inference"]}
+	scopes == {"sluice-whole.guaranteed": ["sluice-interactive", "sluice-inference"]}
 }

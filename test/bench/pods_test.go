@@ -23,8 +23,9 @@ const (
 // settings is how many environment variables a container has.
 const settings = 16
 
-// differentPods are the reviews of pods of which no two are alike in anything
-// that a policy reads.
+// differentPods are the reviews of pods of which no two are alike: they differ in
+// images, labels, variables and resources, as the pods of different users do, and
+// have containers of the same names.
 func differentPods(tb testing.TB) [][]byte {
 	tb.Helper()
 	bodies := make([][]byte, manyReviews)

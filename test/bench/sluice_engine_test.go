@@ -11,12 +11,13 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// sluice is Sluice's engine with these policies in force.
-func sluice(tb testing.TB, policies []policy) *engine.Engine {
+// sluice is Sluice's engine with these policies in force; it remembers as many
+// answers as it is told, 0 for as many as it does of itself and -1 for none.
+func sluice(tb testing.TB, policies []policy, remember int) *engine.Engine {
 	tb.Helper()
 	// Where the machine is busy, no policy is to be cut off.
 	limits := engine.Limits{Evaluation: time.Minute, Request: time.Minute}
-	e, err := engine.New(engine.Options{Limits: limits})
+	e, err := engine.New(engine.Options{Limits: limits, Remember: remember})
 	if err != nil {
 		tb.Fatal(err)
 	}

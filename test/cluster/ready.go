@@ -40,25 +40,34 @@ func probe(url string, ca *pki.CA, client pki.Pair) (func(context.Context) error
 		// A connection that is kept would be one more to drain at the stop.
 		DisableKeepAlives: true,
 	}}
-	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := asker.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		answer, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
-		if err != nil {
-			return err
-		}
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s: %s: %s", url, response.Status, strings.TrimSpace(string(answer)))
-		}
-		return nil
-	}, nil
+	return func(ctx context.Context) error { return ready(ctx, asker, url) }, nil
+}
+
+// Readyz returns a question to a component that says at /readyz, without TLS,
+// whether it is ready: nil means that it is. The address is a host and a port.
+func Readyz(address string) func(context.Context) error {
+	asker := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return func(ctx context.Context) error { return ready(ctx, asker, "http://"+address+"/readyz") }
+}
+
+func ready(ctx context.Context, asker *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := asker.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %s", url, response.Status, strings.TrimSpace(string(answer)))
+	}
+	return nil
 }
 
 // awaitPods waits until pods can be made in namespace default: for that its

@@ -116,6 +116,10 @@ func TestDoorsStayShut(t *testing.T) {
 			return err
 		}
 	}
+	const void = `"env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"}],`
+	debug := func(fields string) func(context.Context) error {
+		return patch("ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"d","image":"any",`+fields+`}]}}`)
+	}
 	attempt := func(change ...func(*corev1.Pod)) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := pods.Create(ctx, podIn(ns, "intruder", change...), metav1.CreateOptions{DryRun: dryRun})
@@ -139,21 +143,25 @@ func TestDoorsStayShut(t *testing.T) {
 		"a forged controller": {attempt(func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "u", Controller: ptr.To(true)}}
 		}), "only a controller may say"},
-		"a controller added later":        {patch("", `{"metadata":{"ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"j","uid":"u","controller":true}]}}`), "only a controller may say"},
-		"a changed type":                  {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":"inference"}}}`), "make the pod anew"},
-		"a label taken off":               {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":null}}}`), "make the pod anew"},
-		"a label added":                   {patch("", `{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`), "make the pod anew"},
-		"a queue label":                   {patch("", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`), "make the pod anew"},
-		"a larger share":                  {patch("", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "make the pod anew"},
-		"another creator":                 {patch("", `{"metadata":{"annotations":{"sluice.dev/created-by":"somebody"}}}`), "make the pod anew"},
-		"a larger share, by the status":   {patch("status", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "make the pod anew"},
-		"a toleration more":               {patch("", `{"spec":{"tolerations":[{"key":"sluice.dev/repartitioning","operator":"Exists"}]}}`), "spec.tolerations"},
-		"a debug container with all GPUs": {patch("ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"d","image":"any","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]}]}}`), "would reach a GPU"},
-		"a privileged debug container":    {patch("ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"d","image":"any","securityContext":{"privileged":true}}]}}`), "privileged"},
-		"another project's label":         {namespace(`{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`), "a namespace becomes a project's by a Project"},
-		"the label taken off":             {namespace(`{"metadata":{"labels":{"sluice.dev/project":null}}}`), "a namespace becomes a project's by a Project"},
-		"the label, by the status":        {namespace(`{"metadata":{"labels":{"sluice.dev/project":null}}}`, "status"), "a namespace becomes a project's by a Project"},
-		"the mark of the maker":           {namespace(`{"metadata":{"annotations":{"sluice.dev/made-for":"u"}}}`), "written by Sluice alone"},
+		"a controller added later":           {patch("", `{"metadata":{"ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"j","uid":"u","controller":true}]}}`), "only a controller may say"},
+		"a changed type":                     {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":"inference"}}}`), "make the pod anew"},
+		"a label taken off":                  {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":null}}}`), "make the pod anew"},
+		"a label added":                      {patch("", `{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`), "make the pod anew"},
+		"a queue label":                      {patch("", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`), "make the pod anew"},
+		"a larger share":                     {patch("", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "make the pod anew"},
+		"another creator":                    {patch("", `{"metadata":{"annotations":{"sluice.dev/created-by":"somebody"}}}`), "make the pod anew"},
+		"a larger share, by the status":      {patch("status", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "make the pod anew"},
+		"a toleration more":                  {patch("", `{"spec":{"tolerations":[{"key":"sluice.dev/repartitioning","operator":"Exists"}]}}`), "spec.tolerations"},
+		"a debug container with all GPUs":    {debug(`"env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]`), "set it to void"},
+		"a debug container with all, twice":  {debug(`"env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"},{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]`), "set it to void"},
+		"a debug container by its image":     {debug(`"envFrom":[{"configMapRef":{"name":"any"}}]`), "kubectl debug --env=NVIDIA_VISIBLE_DEVICES=void"},
+		"a debug container with MIG devices": {debug(`"env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"},{"name":"NVIDIA_MIG_CONFIG_DEVICES","value":"all"}]`), "would reach a GPU"},
+		"a privileged debug container":       {debug(void + `"securityContext":{"privileged":true}`), "privileged"},
+		"a debug container that mounts":      {debug(void + `"securityContext":{"capabilities":{"add":["CAP_SYS_ADMIN"]}}`), "SYS_ADMIN"},
+		"another project's label":            {namespace(`{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`), "a namespace becomes a project's by a Project"},
+		"the label taken off":                {namespace(`{"metadata":{"labels":{"sluice.dev/project":null}}}`), "a namespace becomes a project's by a Project"},
+		"the label, by the status":           {namespace(`{"metadata":{"labels":{"sluice.dev/project":null}}}`, "status"), "a namespace becomes a project's by a Project"},
+		"the mark of the maker":              {namespace(`{"metadata":{"annotations":{"sluice.dev/made-for":"u"}}}`), "written by Sluice alone"},
 		"a namespace made with a label": {func(ctx context.Context) error {
 			_, err := eve.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged", Labels: map[string]string{v1alpha1.LabelProject: "thesis-mueller"}}}, metav1.CreateOptions{DryRun: dryRun})
 			return err
@@ -199,7 +207,7 @@ func TestDoorsLetThrough(t *testing.T) {
 		}
 	}
 	if _, err := pods.Patch(t.Context(), p.Name, "application/strategic-merge-patch+json",
-		[]byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"any"}]}}`), metav1.PatchOptions{}, "ephemeralcontainers"); err != nil {
+		[]byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"any","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"}],"securityContext":{"capabilities":{"add":["SYS_PTRACE"]}}}]}}`), metav1.PatchOptions{}, "ephemeralcontainers"); err != nil {
 		t.Errorf("a plain debug container: %v", err)
 	}
 	if _, err := eve.CoreV1().Namespaces().Patch(t.Context(), ns, "application/merge-patch+json",

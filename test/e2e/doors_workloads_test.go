@@ -53,9 +53,11 @@ func suspendedJob(namespace string) *batchv1.Job {
 }
 
 // Nobody names another as the maker of a workload, by its own metadata or by what
-// it hands to its pods; nor says that it was stopped. Guards invariant 4 of the
+// it hands to its pods, even where the webhook does not put it right; nor says that
+// it was stopped. Guards invariant 4 of the
 // design.
 func TestDoorForWhoMadeAWorkload(t *testing.T) {
+	unasked(t, workloadsWebhook)
 	const ns = "course-ml"
 	const by, other = v1alpha1.AnnotationCreatedBy, "somebody@example.org"
 	job := func(meta metav1.ObjectMeta, pods corev1.PodTemplateSpec) *batchv1.Job {
@@ -250,6 +252,7 @@ func TestDoorForAQueuedKindOfAnOperator(t *testing.T) {
 		set.SetLabels(map[string]string{"kueue.x-k8s.io/queue-name": "course-ml"})
 		return set
 	}
+	unasked(t, workloadsWebhook)
 	eve := clientFor(t, namespaceAdminConfig(t, ns))
 	eventually(t, func() error { return eve.Create(t.Context(), jobSet(), client.DryRunAll) })
 	expect(t, eve.Create(t.Context(), jobSet(v1alpha1.AnnotationCreatedBy, "somebody@example.org"), client.DryRunAll), "that is eve@example.org")

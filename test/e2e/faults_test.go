@@ -115,7 +115,10 @@ func TestUpTakesUpWhatWasThere(t *testing.T) {
 	}
 }
 
-// patienceAfterKill covers a back-off and a lease that must run out first.
+// patienceAfterKill covers the pause before a component is started again, its
+// start, and the growing pauses after which the others find it: half a minute and
+// more where the API server was away. Nobody elects a leader here, so no Lease has
+// to run out.
 const patienceAfterKill = 90 * time.Second
 
 // own is a cluster of the test's own, which it may harm.

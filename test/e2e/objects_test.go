@@ -47,7 +47,7 @@ func namespace(name string, annotations ...string) *corev1.Namespace {
 }
 
 // create makes the object and sees to it that it is gone after the test.
-func create[T client.Object](t *testing.T, object T) T {
+func create[T client.Object](t testing.TB, object T) T {
 	t.Helper()
 	if err := shared.admin.Create(t.Context(), object); err != nil {
 		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
@@ -57,7 +57,7 @@ func create[T client.Object](t *testing.T, object T) T {
 }
 
 // remove deletes the object and waits until it is gone.
-func remove(t *testing.T, object client.Object) {
+func remove(t testing.TB, object client.Object) {
 	t.Helper()
 	ctx := context.Background() // a clean-up's test context has ended
 	if err := shared.admin.Delete(ctx, object); client.IgnoreNotFound(err) != nil {

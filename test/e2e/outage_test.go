@@ -155,14 +155,21 @@ func TestPodsOutsideOfProjectsAreNotAskedAbout(t *testing.T) {
 // asked is how often the API server has asked Sluice's webhook about pods.
 func (s *stack) asked(t *testing.T) int64 {
 	t.Helper()
+	return s.askedBy(t, "pods.sluice.dev")
+}
+
+// askedBy is how often the API server has asked the webhook of that name.
+func (s *stack) askedBy(t *testing.T, webhook string) int64 {
+	t.Helper()
 	raw, err := s.native.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	const metric, about = "apiserver_admission_webhook_request_total{", `name="pods.sluice.dev"`
+	const metric = "apiserver_admission_webhook_request_total{"
+	about := strconv.Quote(webhook)
 	total := int64(0)
 	for line := range strings.Lines(string(raw)) {
-		if !strings.HasPrefix(line, metric) || !strings.Contains(line, about) {
+		if !strings.HasPrefix(line, metric) || !strings.Contains(line, "name="+about) {
 			continue
 		}
 		fields := strings.Fields(line)

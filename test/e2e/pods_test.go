@@ -263,7 +263,7 @@ func quota(pool, guaranteed, limit string) v1alpha1.PoolQuota {
 
 // make makes the object, and takes it away after the test where the cluster goes
 // on to be used by others.
-func (s *stack) make(t *testing.T, object client.Object) {
+func (s *stack) make(t testing.TB, object client.Object) {
 	t.Helper()
 	if s == shared {
 		create(t, object)
@@ -275,7 +275,7 @@ func (s *stack) make(t *testing.T, object client.Object) {
 }
 
 // department makes one in which work ends after two days.
-func (s *stack) department(t *testing.T, name string, quotas ...v1alpha1.PoolQuota) {
+func (s *stack) department(t testing.TB, name string, quotas ...v1alpha1.PoolQuota) {
 	t.Helper()
 	s.make(t, &v1alpha1.Department{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -288,7 +288,7 @@ func (s *stack) department(t *testing.T, name string, quotas ...v1alpha1.PoolQuo
 
 // governed makes a project and waits until its namespace is governed and its
 // quotas are counted.
-func (s *stack) governed(t *testing.T, department, name string, quotas ...v1alpha1.PoolQuota) {
+func (s *stack) governed(t testing.TB, department, name string, quotas ...v1alpha1.PoolQuota) {
 	t.Helper()
 	p := project(name, func(p *v1alpha1.Project) { p.Spec.Department, p.Spec.NodePools = department, quotas })
 	s.make(t, p)

@@ -42,7 +42,7 @@ func milliOf(quota *corev1.ResourceQuota) string {
 func awaitQuotas(t *testing.T, namespace, guaranteed, limit string) {
 	t.Helper()
 	eventually(t, func() error {
-		for name, want := range map[string]string{"sluice-dgx-mig": limit, "sluice-dgx-mig-guaranteed": guaranteed} {
+		for name, want := range map[string]string{"sluice-dgx-mig": limit, "sluice-dgx-mig.guaranteed": guaranteed} {
 			quota := quotaOf(namespace, name)
 			if err := get(t, quota); err != nil {
 				return err
@@ -97,7 +97,7 @@ func TestProjectGetsItsQuotasAndLosesThem(t *testing.T) {
 	awaitQuotas(t, ns.Name, "1000", "1500")
 
 	remove(t, p)
-	for _, name := range []string{"sluice-dgx-mig", "sluice-dgx-mig-guaranteed"} {
+	for _, name := range []string{"sluice-dgx-mig", "sluice-dgx-mig.guaranteed"} {
 		if err := gone(t.Context(), quotaOf(ns.Name, name)); err != nil {
 			t.Errorf("after the project went: %v", err)
 		}
@@ -128,7 +128,7 @@ func TestQuotaCountsBeforeTheNamespaceIsGoverned(t *testing.T) {
 		if ns.Labels[v1alpha1.LabelProject] == "" {
 			continue
 		}
-		for name, want := range map[string]string{"sluice-dgx-mig": "1000", "sluice-dgx-mig-guaranteed": "500"} {
+		for name, want := range map[string]string{"sluice-dgx-mig": "1000", "sluice-dgx-mig.guaranteed": "500"} {
 			quota := quotaOf("quota-first", name)
 			if err := get(t, quota); err != nil || milliOf(quota) != want {
 				t.Errorf("the namespace is governed, and %s is %+v, %v", name, quota, err)
@@ -167,7 +167,7 @@ func TestQuotasAreKept(t *testing.T) {
 		})
 	}
 	t.Run("deleted", func(t *testing.T) {
-		if err := shared.admin.Delete(t.Context(), quotaOf("quota-kept", "sluice-dgx-mig-guaranteed")); err != nil {
+		if err := shared.admin.Delete(t.Context(), quotaOf("quota-kept", "sluice-dgx-mig.guaranteed")); err != nil {
 			t.Fatal(err)
 		}
 		awaitQuotas(t, "quota-kept", "500", "1000")

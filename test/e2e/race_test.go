@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -267,29 +266,12 @@ func (s *stack) replica(t *testing.T, like config.Config, i int) (address string
 		Name:  "webhook-" + strconv.Itoa(i),
 		Path:  filepath.Join(filepath.Dir(s.sluice), "webhook"),
 		Args:  []string{"--config", file},
-		Ready: func(ctx context.Context) error { return ready(ctx, like.Health) },
+		Ready: cluster.Readyz(like.Health),
 	}
 	if err := group.Start(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
 	return like.Listen, group.List()[0].PID
-}
-
-// ready asks a component whether it is.
-func ready(ctx context.Context, address string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return errors.New(response.Status)
-	}
-	return nil
 }
 
 func (b *balancer) serve(ctx context.Context, listener net.Listener) {

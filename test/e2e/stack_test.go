@@ -153,7 +153,7 @@ func (s *stack) report(ctx context.Context) (report, error) {
 }
 
 // eventually waits for a condition of the shared cluster.
-func eventually(t *testing.T, condition func() error) {
+func eventually(t testing.TB, condition func() error) {
 	t.Helper()
 	clustertest.Eventually(t, condition)
 }

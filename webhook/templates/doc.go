@@ -6,7 +6,8 @@
 //
 // Enters: the admission of an object that makes pods: a Job, a Deployment, a
 // training operator's job. Leaves: the denial or the warnings that each of its
-// pod templates would get as a pod, under the template's place in the object.
+// pod templates would get as a pod, under the template's place in the object; and
+// of a Deployment, what of its replicas and its rolling updates can never be.
 //
 // It never changes an object, and is not the gate: that is the pod. So it stands
 // back where the webhook is down, where a template did not change, and where a

@@ -14,6 +14,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
+	"sluice.dev/api/workload/kinds"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/intent"
 	"sluice.dev/policies/merge/value"
@@ -39,11 +40,11 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	if req.SubResource != "" || (req.Operation != admissionv1.Create && req.Operation != admissionv1.Update) {
 		return admission.Allowed("")
 	}
-	found, err := open(&req, kinds[kind])
+	found, err := open(&req, kind)
 	if err != nil {
 		return answer.Failed(err)
 	}
-	if len(found) == 0 {
+	if len(found) == 0 && !replanned(&req) {
 		return admission.Allowed("")
 	}
 	owner, err := h.Tenants.Of(ctx, req.Namespace)
@@ -56,6 +57,7 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 		return answer.Failed(err)
 	}
 	var all judge.Judgement
+	each := make(map[string]judge.Judgement, len(found))
 	for _, t := range found {
 		judged, err := h.judge(ctx, t, req.Namespace, kind, owner, review)
 		if err != nil {
@@ -63,12 +65,18 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 		}
 		all.Denials = append(all.Denials, judged.Denials...)
 		all.Warnings = append(all.Warnings, judged.Warnings...)
+		each[t.Place] = judged
 	}
+	never, err := h.rollout(ctx, &req, owner, review, each)
+	if err != nil {
+		return answer.Failed(err)
+	}
+	all.Warnings = append(all.Warnings, never...)
 	return answer.Of(all)
 }
 
 // open are the templates that are still to be judged.
-func open(req *admission.Request, paths [][]string) ([]template, error) {
+func open(req *admission.Request, kind schema.GroupKind) ([]kinds.Template, error) {
 	var object, before map[string]any
 	if err := utiljson.Unmarshal(req.Object.Raw, &object); err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
@@ -76,14 +84,14 @@ func open(req *admission.Request, paths [][]string) ([]template, error) {
 	if controlled(object) {
 		return nil, nil
 	}
-	found := templatesOf(object, paths)
+	found := kinds.Templates(kind, object)
 	if len(req.OldObject.Raw) == 0 {
 		return found, nil
 	}
 	if err := utiljson.Unmarshal(req.OldObject.Raw, &before); err != nil {
 		return nil, fmt.Errorf("reading the object before the change: %w", err)
 	}
-	return changed(found, templatesOf(before, paths)), nil
+	return changed(found, kinds.Templates(kind, before)), nil
 }
 
 // controlled tells whether a controller made the object of another, which was
@@ -98,17 +106,17 @@ func controlled(object map[string]any) bool {
 }
 
 // judge asks about one template as if it were a pod that is coming in.
-func (h *Handler) judge(ctx context.Context, t template, namespace string, kind schema.GroupKind, owner *tenant.Tenant, review engine.Document) (judge.Judgement, error) {
-	raw, err := t.pod(namespace)
+func (h *Handler) judge(ctx context.Context, t kinds.Template, namespace string, kind schema.GroupKind, owner *tenant.Tenant, review engine.Document) (judge.Judgement, error) {
+	raw, err := pod(t, namespace)
 	if err != nil {
-		return judge.Judgement{}, fmt.Errorf("reading %s: %w", t.place, err)
+		return judge.Judgement{}, fmt.Errorf("reading %s: %w", t.Place, err)
 	}
 	judged, err := h.Judge.Settle(ctx, judge.Question{
 		Raw: raw, Review: review, Tenant: owner, Operation: v1alpha1.OperationCreate,
 		Template: true, Owner: workload.Owner{Group: kind.Group, Kind: kind.Kind},
 	})
-	judged.Denials = under(t.place, judged.Denials)
-	judged.Warnings = under(t.place, judged.Warnings)
+	judged.Denials = under(t.Place, judged.Denials)
+	judged.Warnings = under(t.Place, judged.Warnings)
 	return judged, err
 }
 

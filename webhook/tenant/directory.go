@@ -28,6 +28,8 @@ type Tenant struct {
 	Zone *time.Location
 	// Documents are input.project, input.department and input.nodePools.
 	Documents Documents
+	// Pools is the last of them, for who is no policy.
+	Pools []facts.Pool
 	// Version changes whenever one of the documents does.
 	Version string
 }
@@ -122,7 +124,10 @@ func versionOf(project *v1alpha1.Project, department *v1alpha1.Department, pools
 }
 
 func describe(project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool) (*Tenant, error) {
-	tenant := &Tenant{Project: project.Name, Department: department.Name}
+	tenant := &Tenant{
+		Project: project.Name, Department: department.Name,
+		Pools: facts.OfPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }),
+	}
 	told := facts.OfDepartment(department)
 	zone, err := time.LoadLocation(told.TimeZone)
 	if err != nil {
@@ -135,7 +140,7 @@ func describe(project *v1alpha1.Project, department *v1alpha1.Department, pools 
 	}{
 		{&tenant.Documents.Project, facts.OfProject(project, department)},
 		{&tenant.Documents.Department, told},
-		{&tenant.Documents.NodePools, facts.OfPools(project, func(name string) *v1alpha1.NodePool { return pools[name] })},
+		{&tenant.Documents.NodePools, tenant.Pools},
 	} {
 		if *document.into, err = engine.FromGo(document.from); err != nil {
 			return nil, fmt.Errorf("project %s: %w", project.Name, err)

@@ -68,6 +68,9 @@ type Kind struct {
 	// Busy is the path of the number of pods that it still has, which is 0 or
 	// absent once it is stopped; none where it has no such number.
 	Busy []string
+	// Ordered is true where its controller takes its pods down one by one, and
+	// waits for each before the next.
+	Ordered bool
 	// Queued is true where Kueue may hold it by a Workload of its own, and would
 	// start again what was only suspended.
 	Queued bool

@@ -16,17 +16,26 @@ import (
 
 // AsksToRun tells whether an object wants pods: it is neither suspended nor
 // scaled to nothing. A kind that the table does not have is read as most kinds
-// write it: spec.suspend, else spec.replicas.
+// write it: spec.suspend, else spec.replicas. A Scale, which is what is asked for
+// at the scale subresource of any kind, is known.
 func AsksToRun(object *unstructured.Unstructured) bool {
 	kind, known := Of(object.GroupVersionKind().GroupKind())
 	if known {
 		return kind.AsksToRun(object)
+	}
+	if object.GroupVersionKind().GroupKind() == scaleKind {
+		// The one kind that leaves a 0 out.
+		value, _ := at(object.Object, scale.Path)
+		n, _ := whole(value)
+		return n > 0
 	}
 	if _, is := at(object.Object, suspend.Path); is {
 		return Kind{Verb: suspend}.AsksToRun(object)
 	}
 	return Kind{Verb: scale}.AsksToRun(object)
 }
+
+var scaleKind = schema.GroupKind{Group: "autoscaling", Kind: "Scale"}
 
 // AsksToRun is the function of that name for an object whose row is known.
 func (k Kind) AsksToRun(object *unstructured.Unstructured) bool {

@@ -70,6 +70,7 @@ func TestEachKindIsStoppedAndStarted(t *testing.T) {
 		gk("tekton.dev", "TaskRun"):                            {`spec: {status: TaskRunCancelled}`, `spec: {}`},
 		gk("serving.kserve.io", "InferenceService"):            {`metadata: {annotations: {serving.kserve.io/stop: "true"}}`, `metadata: {annotations: {serving.kserve.io/stop: "false"}}`},
 		gk("", "Pod"):                                          {`metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}`, `status: {phase: Running}`},
+		gk("autoscaling", "Scale"):                             {`spec: {}`, some},
 		{Group: "example.org", Kind: "UnknownWithSuspend"}:     {suspended, going},
 		{Group: "example.org", Kind: "UnknownThatScales"}:      {none, some},
 		{Group: "example.org", Kind: "UnknownSuspendedScaled"}: {`spec: {suspend: true, replicas: 3}`, `spec: {suspend: false, replicas: 3}`},

@@ -38,7 +38,7 @@ var table = []Kind{
 	{GroupKind: schema.GroupKind{Kind: "ReplicationController"}, Resource: "replicationcontrollers", Verb: scale, Templates: specTemplate, Busy: replicas},
 	{GroupKind: schema.GroupKind{Group: apps, Kind: "Deployment"}, Resource: "deployments", Verb: scale, Templates: specTemplate, Busy: replicas},
 	{GroupKind: schema.GroupKind{Group: apps, Kind: "ReplicaSet"}, Resource: "replicasets", Verb: scale, Templates: specTemplate, Busy: replicas},
-	{GroupKind: schema.GroupKind{Group: apps, Kind: "StatefulSet"}, Resource: "statefulsets", Verb: scale, Templates: specTemplate, Busy: replicas},
+	{GroupKind: schema.GroupKind{Group: apps, Kind: "StatefulSet"}, Resource: "statefulsets", Verb: scale, Templates: specTemplate, Busy: replicas, Ordered: true},
 	{GroupKind: schema.GroupKind{Group: apps, Kind: "DaemonSet"}, Resource: "daemonsets", Verb: Verb{Form: FormNever}, Templates: specTemplate},
 	{
 		GroupKind: schema.GroupKind{Group: batch, Kind: "Job"}, Resource: "jobs", Verb: suspend, Queued: true,

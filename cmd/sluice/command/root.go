@@ -26,11 +26,11 @@ on this machine to try it out: a real Kubernetes with simulated DGX nodes.`,
 			ctrl.SetLogger(logr.Discard())
 		},
 	}
-	root.AddCommand(upCommand(), downCommand(), statusCommand(), simulateCommand())
+	root.AddCommand(
+		upCommand(), downCommand(), statusCommand(), clockCommand(),
+		clocksCommand(), reportCommand(),
+		extendCommand(), extensionsCommand(), approveCommand(), refuseCommand(),
+		simulateCommand(),
+	)
 	return root
-}
-
-// dirFlag is the folder of the embedded cluster, which several commands take.
-func dirFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "dir", ".sluice", "the cluster's `folder`: data, keys, kubeconfig, logs")
 }

@@ -4,12 +4,12 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"sluice.dev/cmd/sluice/show"
 	"sluice.dev/cmd/sluice/up"
 )
 
@@ -32,9 +32,7 @@ func statusCommand() *cobra.Command {
 				return err
 			}
 			if output == "json" {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(report)
+				return show.JSON(cmd.OutOrStdout(), report)
 			}
 			return up.Show(cmd.OutOrStdout(), report)
 		},

@@ -12,6 +12,7 @@ import (
 func upCommand() *cobra.Command {
 	var options up.Options
 	var buildOnly bool
+	var pace scale
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a real Kubernetes with Sluice on simulated DGX nodes, on this machine",
@@ -29,6 +30,7 @@ in the background until ` + "`sluice down`" + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Output = cmd.OutOrStdout()
+			options.TimeScale = float64(pace)
 			if buildOnly {
 				_, err := up.Prepare(cmd.Context(), options.Output)
 				return err
@@ -48,6 +50,7 @@ in the background until ` + "`sluice down`" + `.`,
 	flags.BoolVarP(&options.Detach, "detach", "d", false, "return once everything is ready, and leave it running")
 	flags.IntVar(&options.Nodes, "nodes", up.DefaultNodes, "how many simulated nodes: odd ones with whole GPUs, even ones cut by MIG")
 	flags.IntVar(&options.Port, "port", 0, "the API server's `port` on 127.0.0.1 (default: the one it had before, or a free one)")
+	flags.Var(&pace, "time-scale", "how many times as fast as real time policy time runs, 1 to 3600 (default: as before, at first 1)")
 	flags.BoolVar(&buildOnly, "build-only", false, "build what is needed, and start nothing")
 	return cmd
 }

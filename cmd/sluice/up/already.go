@@ -26,26 +26,33 @@ func Already(options Options) (bool, error) {
 		return false, err
 	}
 	who := theCaller()
-	if against := options.against(report); against != "" {
-		return true, fmt.Errorf("it runs already, %s: %s; stop it first, with `%s down --keep --dir %s`",
-			report.size(), against, who.program, who.path(report.Dir))
+	if against, instead := options.against(report); against != "" {
+		return true, fmt.Errorf("it runs already, %s: %s; %s`%s %s --dir %s`",
+			report.size(), against, instead.words, who.program, instead.command, who.path(report.Dir))
 	}
 	fmt.Fprint(options.Output, "it runs already\n\n")
 	return true, Show(options.Output, report)
 }
 
-// against says what the options want and a cluster that runs does not have;
-// empty where they are content with it.
-func (o Options) against(report Report) string {
+// instead is what to do when the options are against a cluster that runs.
+type instead struct{ words, command string }
+
+// against says what the options want and a cluster that runs does not have, and
+// what to do instead; empty where they are content with it.
+func (o Options) against(report Report) (string, instead) {
+	stop := instead{"stop it first, with ", "down --keep"}
 	switch {
 	case !o.AnyNodes && o.Nodes != len(report.Nodes):
-		return fmt.Sprintf("--nodes %d does not change it", o.Nodes)
+		return fmt.Sprintf("--nodes %d does not change it", o.Nodes), stop
 	case o.Port != 0 && strconv.Itoa(o.Port) != report.port():
-		return fmt.Sprintf("--port %d does not change it", o.Port)
+		return fmt.Sprintf("--port %d does not change it", o.Port), stop
+	case o.TimeScale != 0 && !report.runsAt(o.TimeScale):
+		scale := formatScale(o.TimeScale)
+		return fmt.Sprintf("--time-scale %s does not change it", scale), instead{"but this does: ", "clock scale " + scale}
 	case !o.Detach:
-		return fmt.Sprintf("process %d watches over it", report.PID)
+		return fmt.Sprintf("process %d watches over it", report.PID), stop
 	default:
-		return ""
+		return "", instead{}
 	}
 }
 

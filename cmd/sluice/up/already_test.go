@@ -26,7 +26,7 @@ func TestOptionsAgainstWhatRuns(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.options.against(runs); got != tc.want {
+			if got, _ := tc.options.against(runs); got != tc.want {
 				t.Errorf("against = %q, want %q", got, tc.want)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 
 	"sluice.dev/api/config"
 	lifecycleconfig "sluice.dev/lifecycle/config"
+	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/fakekubelet"
 	"sluice.dev/test/cluster/kwok"
 	"sluice.dev/test/cluster/process"
@@ -97,5 +98,5 @@ func product(s setting, name string, content any) (process.Spec, error) {
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		return process.Spec{}, fmt.Errorf("its configuration: %w", err)
 	}
-	return process.Spec{Path: path, Args: []string{"--config", file}, Ready: readyz(s.address(healthPort))}, nil
+	return process.Spec{Path: path, Args: []string{"--config", file}, Ready: cluster.Readyz(s.address(healthPort))}, nil
 }

@@ -6,7 +6,6 @@ package up
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -124,23 +123,4 @@ func beside(name string) (string, error) {
 		return "", fmt.Errorf("the program %s has to lie beside this one: %w; `make build` puts them into one folder", name, err)
 	}
 	return path, nil
-}
-
-// readyz asks a component's own answer to whether it is ready.
-func readyz(address string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answers %s", req.URL, response.Status)
-		}
-		return nil
-	}
 }

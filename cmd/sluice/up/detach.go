@@ -54,6 +54,9 @@ func Detach(ctx context.Context, options Options) error {
 	// Not CommandContext: the background process outlives ctx once it is ready.
 	child := exec.Command(self, "up", "--dir", options.Dir, //nolint:noctx // it outlives the context
 		"--nodes", strconv.Itoa(options.Nodes), "--port", strconv.Itoa(options.Port))
+	if options.TimeScale != 0 {
+		child.Args = append(child.Args, "--time-scale", formatScale(options.TimeScale))
+	}
 	child.Args[0] = os.Args[0] // the screen says what to type
 	child.Env = append(os.Environ(), backgroundVariable+"=1")
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr

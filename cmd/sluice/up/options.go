@@ -27,6 +27,9 @@ type Options struct {
 	// Nodes is how many simulated DGX nodes there are, 1 to MaxNodes. Odd ones
 	// have whole GPUs, even ones are cut by MIG.
 	Nodes int
+	// TimeScale is how many times as fast as real time policy time runs, 1 to
+	// [clock.MaxScale]; 0 for the scale it had before, or 1.
+	TimeScale float64
 	// AnyNodes is content with a cluster that runs already with another number of
 	// nodes: nobody has asked for Nodes.
 	AnyNodes bool
@@ -42,6 +45,11 @@ func (o Options) validated() (Options, error) {
 	}
 	if o.Port < 0 || o.Port > 65535 {
 		return o, fmt.Errorf("--port %d: want a number from 1 to 65535, or 0 for a free port", o.Port)
+	}
+	if o.TimeScale != 0 {
+		if err := CheckScale(o.TimeScale); err != nil {
+			return o, fmt.Errorf("--time-scale %w", err)
+		}
 	}
 	if o.Dir == "" {
 		return o, fmt.Errorf("--dir: want a folder")

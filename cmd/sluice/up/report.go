@@ -30,6 +30,8 @@ type Report struct {
 	Dir string `json:"dir"`
 	// PID is the process that watches over all the others.
 	PID int `json:"pid"`
+	// PolicyTime is the time of limits and deadlines, where it is not real time.
+	PolicyTime *PolicyTime `json:"policyTime,omitempty"`
 	// Nodes are the simulated machines.
 	Nodes []Node `json:"nodes"`
 	// Components are the programs, Kubernetes' and Sluice's.
@@ -131,5 +133,5 @@ func Status(dir string) (Report, error) {
 	if report.PID != pid { // none yet, or an earlier run's
 		return report, fmt.Errorf("process %d is bringing the cluster in %s up, or down; ask again in a moment", pid, theCaller().path(dir))
 	}
-	return report, nil
+	return report.timed()
 }

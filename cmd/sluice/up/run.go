@@ -61,6 +61,9 @@ func Run(ctx context.Context, options Options, ready func() error) (err error) {
 		}
 	}()
 
+	if err := options.startClock(); err != nil {
+		return err
+	}
 	if err := bringUp(ctx, c, options, programs); err != nil {
 		return onTheWayUp(ctx, options.Output, err)
 	}
@@ -69,7 +72,11 @@ func Run(ctx context.Context, options Options, ready func() error) (err error) {
 		return err
 	}
 	fmt.Fprintf(options.Output, "everything is ready, after %s\n\n", time.Since(begin).Round(100*time.Millisecond))
-	if err := Show(options.Output, report.with(c.Processes().List())); err != nil {
+	now, err := report.with(c.Processes().List()).timed()
+	if err != nil {
+		return err
+	}
+	if err := Show(options.Output, now); err != nil {
 		return err
 	}
 	if err := ready(); err != nil {

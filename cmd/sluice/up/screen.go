@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
@@ -26,13 +27,16 @@ var (
 // Show prints the one screen that says what runs and how to use it. Colours are
 // left out where output is no terminal.
 func Show(output io.Writer, report Report) error {
-	_, err := lipgloss.Fprint(output, screen(report, theCaller()))
+	_, err := lipgloss.Fprint(output, screen(report, theCaller(), time.Local))
 	return err
 }
 
-func screen(report Report, who caller) string {
+func screen(report Report, who caller, zone *time.Location) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s\n\n", strong.Render("Sluice runs on Kubernetes at"), report.Server)
+	if report.PolicyTime != nil {
+		fmt.Fprintf(&text, "%s %s\n\n", strong.Render("Policy time is"), report.PolicyTime.Phrase(zone))
+	}
 	fmt.Fprintln(&text, componentTable(report.Components, who))
 	fmt.Fprintln(&text)
 	fmt.Fprintln(&text, nodeTable(report.Nodes))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"charm.land/lipgloss/v2"
 	"github.com/google/go-cmp/cmp"
@@ -32,13 +33,19 @@ func TestScreen(t *testing.T) {
 		{Name: "kwok", State: process.BackOff, Restarts: 3, LastExit: "exit status 1", LogPath: "/lab/a/my room/.sluice/logs/kwok.log"},
 		{Name: cluster.Etcd, State: process.Running, PID: 101, LogPath: "/lab/a/my room/.sluice/logs/etcd.log"},
 	})
-	for name, who := range map[string]caller{
-		"inside.txt":    {program: "bin/sluice", dir: "/lab/a/my room"},
-		"elsewhere.txt": {program: "sluice", dir: "/srv"},
+	ahead := &PolicyTime{Now: time.Date(2026, 12, 21, 15, 4, 5, 0, time.UTC), AheadSeconds: 30 * 86400, Scale: 60}
+	for name, tc := range map[string]struct {
+		who  caller
+		time *PolicyTime
+	}{
+		"inside.txt":    {caller{program: "bin/sluice", dir: "/lab/a/my room"}, nil},
+		"elsewhere.txt": {caller{program: "sluice", dir: "/srv"}, nil},
+		"ahead.txt":     {caller{program: "sluice", dir: "/srv"}, ahead},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer // no terminal: without colours
-			if _, err := lipgloss.Fprint(&got, screen(report, who)); err != nil {
+			report.PolicyTime = tc.time
+			if _, err := lipgloss.Fprint(&got, screen(report, tc.who, time.UTC)); err != nil {
 				t.Fatal(err)
 			}
 			golden := filepath.Join("testdata", name)

@@ -21,6 +21,10 @@ preemptible if {
 	input.object.spec.priorityClassName == "sluice-interactive-preemptible"
 }
 
+# counted_classes are the priority classes of pods that cannot be preempted: what
+# is guaranteed is counted by them.
+counted_classes := ["sluice-interactive", "sluice-inference"]
+
 # said is what the pod asks for, in words: "0.3 of a GPU".
 said := words.gpus(input.workload.devices * 1000) if input.workload.form == "Whole"
 

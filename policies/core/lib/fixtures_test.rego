@@ -69,8 +69,20 @@ project := {
 # pod has the container main with these limits.
 pod(limits) := {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
 
+# parameters are those of all policies, as they are shipped.
+parameters := {
+	"allowClaims": false,
+	"minimumGraceSeconds": 30,
+	"refuseOtherClasses": false,
+	"defaultClass": "",
+	"runtimeClasses": ["nvidia", "nvidia-cdi", "nvidia-legacy"],
+	"refuseEnvFrom": true,
+	"allowedHostPaths": [],
+	"allowedCapabilities": [],
+}
+
 # asked is the input of a policy about a workload, in these pools.
 asked(workload, pools) := {
-	"object": pod(workload.resources), "workload": workload, "project": project, "nodePools": pools, "parameters": {},
+	"object": pod(workload.resources), "workload": workload, "project": project, "nodePools": pools, "parameters": parameters,
 	"review": {"userInfo": {"username": "anna"}},
 }

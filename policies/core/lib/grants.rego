@@ -1,5 +1,5 @@
 # What a pool gives for what a pod asks: of(pool) is the resource that one device
-# becomes there, what it is called, and how many thousandths of a GPU it is
+# becomes there, what one and several of it are called, and how many thousandths of a GPU it is
 # charged. It is undefined where the pool cannot give what is asked.
 package sluice.lib.grants
 
@@ -9,7 +9,7 @@ import data.sluice.lib.words
 of(pool) := granted if {
 	pool.sharing == "None"
 	input.workload.form == "Whole"
-	granted := {"resource": whole_resource, "milli": 1000, "name": "a whole GPU"}
+	granted := {"resource": whole_resource, "milli": 1000, "name": "a whole GPU", "names": "whole GPUs"}
 }
 
 of(pool) := slice(profile) if {
@@ -21,13 +21,14 @@ of(pool) := granted if {
 	pool.sharing in {"MPS", "TimeSlicing"}
 	replica := boards.replica(pool)
 	becomes_replica(replica)
-	granted := {"resource": replica.resource, "milli": replica.milli, "name": "a replica of a GPU"}
+	granted := {"resource": replica.resource, "milli": replica.milli, "name": "a replica of a GPU", "names": "replicas of a GPU"}
 }
 
 slice(profile) := {
 	"resource": profile.resource,
 	"milli": profile.milli,
 	"name": sprintf("a slice %s", [profile.name]),
+	"names": sprintf("slices %s", [profile.name]),
 }
 
 # profile_of is the profile that each device becomes: the one that is named, the

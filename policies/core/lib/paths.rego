@@ -10,7 +10,7 @@ reaches_devices(path) if {
 }
 
 # What begins so is a GPU: /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-caps.
-reaches_devices(path) if strings.any_prefix_match(cleaned(path), {"/dev/nvidia", "/dev/dri"})
+reaches_devices(path) if strings.any_prefix_match(cleaned(path), gpus)
 
 # asks_for_devices: by mounting this path a container asks the NVIDIA container
 # toolkit for devices.
@@ -20,6 +20,13 @@ asks_for_devices(path) if {
 	some guarded in ["/var/run/nvidia-container-devices", "/run/nvidia-container-devices"]
 	within(cleaned(path), guarded)
 }
+
+# of_devices: the path is one of GPUs, in whichever root.
+of_devices(path) if asks_for_devices(path)
+
+of_devices(path) if strings.any_prefix_match(cleaned(path), gpus)
+
+gpus := {"/dev/nvidia", "/dev/dri", "/dev/kfd", "/dev/vfio"}
 
 guards := {
 	"/dev/char",

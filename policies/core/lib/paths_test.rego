@@ -19,3 +19,9 @@ test_asks_for_devices if {
 	paths.asks_for_devices("/var/run/x/../nvidia-container-devices/all")
 	not paths.asks_for_devices("/var/run/nvidia")
 }
+
+test_of_devices if {
+	paths.of_devices("/dev/nvidia0")
+	paths.of_devices("/run/nvidia-container-devices/all")
+	not paths.of_devices("/dev/xvda")
+}

@@ -59,6 +59,11 @@ dropped := [pool.name |
 # what is asked for.
 granted := grants.of(first)
 
+# given is that in words, for all devices: "a slice 1g.5gb", "2 slices 1g.5gb".
+given := granted.name if input.workload.devices == 1
+
+else := sprintf("%d %s", [input.workload.devices, granted.names])
+
 # charge is what the pod is charged, in thousandths of a GPU.
 charge := input.workload.devices * max([grants.of(pool).milli | some pool in chosen])
 

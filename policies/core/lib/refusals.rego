@@ -1,10 +1,50 @@
-# How a pod is told that its pool cannot give what it asks for, and what can.
+# How a pod is told that no pool, or not its pool, can give what it asks for, and
+# what can. Where nothing is said here, a GPU pod can be charged.
 package sluice.lib.refusals
 
 import data.sluice.lib.ask
 import data.sluice.lib.boards
 import data.sluice.lib.pools
 import data.sluice.lib.words
+
+complaints contains {"msg": msg, "fix": fix} if {
+	ask.gpu
+	pools.first
+	not pools.granted
+}
+
+complaints contains {
+	"msg": sprintf("project %s has no node pool, and so no GPUs", [input.project.name]),
+	"fix": "ask an administrator of the department for a quota in a node pool",
+} if {
+	ask.gpu
+	count(input.nodePools) == 0
+}
+
+complaints contains {
+	"msg": sprintf("node pool %s is not one of project %s; it may use %s", [name, input.project.name, words.list(pools.allowed)]),
+	"field": "metadata.annotations[sluice.dev/node-pools]",
+	"fix": "name one of these, or leave the annotation out",
+} if {
+	ask.gpu
+	count(input.nodePools) > 0
+	some name in pools.unknown
+}
+
+complaints contains {
+	"msg": sprintf("node pool %s takes no pods: %s", [pool.name, pool.unsupported]),
+	"fix": fix_of_unsupported,
+} if {
+	ask.gpu
+	count(pools.usable) == 0
+	some pool in pools.candidates
+}
+
+fix_of_unsupported := sprintf("name another of the project's pools: %s", [words.list(others)]) if {
+	count(others) > 0
+} else := "ask who runs the cluster"
+
+others := [pool.name | some pool in input.nodePools; pool.unsupported == ""]
 
 msg := sprintf("the pod asks for %s; node pool %s gives %s", [ask.said, pools.first.name, offer])
 

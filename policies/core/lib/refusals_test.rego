@@ -3,6 +3,30 @@ package sluice.lib.refusals_test
 import data.fixtures
 import data.sluice.lib.refusals
 
+messages := {complaint.msg | some complaint in refusals.complaints}
+
+test_refuses_what_the_pool_does_not_give if {
+	messages == {"the pod asks for 0.3 of a GPU; node pool whole gives whole GPUs only"} with input as fixtures.asked(fixtures.share(0.3), [fixtures.whole])
+	count(messages) == 1 with input as fixtures.asked(fixtures.slices(1, "2g.10gb"), [fixtures.cut])
+	count(messages) == 1 with input as fixtures.asked(fixtures.gpus(1), [fixtures.taken])
+	count(messages) == 0 with input as fixtures.asked(fixtures.gpus(1), [fixtures.whole])
+	count(messages) == 0 with input as fixtures.asked(fixtures.cpu, [])
+}
+
+test_pools_that_are_not_the_projects if {
+	wish := object.union(fixtures.gpus(1), {"nodePools": ["other"]})
+	messages == {"node pool other is not one of project thesis; it may use whole and cut"} with input as fixtures.asked(wish, [fixtures.whole, fixtures.cut])
+}
+
+test_no_pools if {
+	messages == {"project thesis has no node pool, and so no GPUs"} with input as fixtures.asked(fixtures.gpus(1), [])
+}
+
+test_pools_that_take_no_pods if {
+	broken := object.union(fixtures.whole, {"unsupported": "it has no nodes"})
+	messages == {"node pool whole takes no pods: it has no nodes"} with input as fixtures.asked(fixtures.gpus(1), [broken])
+}
+
 test_names_what_can_give_it if {
 	asked := fixtures.asked(fixtures.share(0.5), [fixtures.whole, fixtures.cut, fixtures.taken])
 	refusals.msg == "the pod asks for 0.5 of a GPU; node pool whole gives whole GPUs only" with input as asked

@@ -1,0 +1,123 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package waiting
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/clock"
+	"sluice.dev/api/scheme"
+	"sluice.dev/api/v1alpha1"
+)
+
+// ground is a project whose ReplicaSet web-1 waits, and what was written there.
+type ground struct {
+	*Reconciler
+	client client.Client
+	wrote  []string
+	said   *events.FakeRecorder
+}
+
+func newGround(t *testing.T, used int64) *ground {
+	t.Helper()
+	types, err := scheme.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.NewTime(clock.MachineNow())
+	p := thesis()
+	p.Status.Namespace = &v1alpha1.ProjectNamespace{Name: "thesis"}
+	quota := quotas(1000, used, 0, 0)[0]
+	quota.Namespace, quota.Labels = "thesis", map[string]string{v1alpha1.LabelProject: "thesis"}
+	told := told("ReplicaSet", "web-1", overQuota, 0, 0)
+	told.ObjectMeta = metav1.ObjectMeta{Namespace: "thesis", Name: "told"}
+	told.InvolvedObject.Namespace, told.FirstTimestamp, told.LastTimestamp = "thesis", now, now
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "web-1", UID: told.InvolvedObject.UID}}
+	g := &ground{said: events.NewFakeRecorder(10)}
+	g.client = fake.NewClientBuilder().WithScheme(types).
+		WithObjects(p, &quota, &told, set).WithStatusSubresource(p).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				g.wrote = append(g.wrote, "patch "+o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName())
+				return c.Patch(ctx, o, patch, opts...)
+			},
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+				g.wrote = append(g.wrote, "update "+sub+" "+o.GetName())
+				return c.SubResource(sub).Update(ctx, o, opts...)
+			},
+		}).Build()
+	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Events: g.said, since: map[string]known{}}
+	return g
+}
+
+// pass is one pass, and what it wrote.
+func (g *ground) pass(t *testing.T) ([]string, reconcile.Result) {
+	t.Helper()
+	g.wrote = nil
+	result, err := g.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "thesis"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(g.wrote)
+	return g.wrote, result
+}
+
+func TestWhoWaitsIsToldOnceAndWritesStop(t *testing.T) {
+	g := newGround(t, 1000)
+	wrote, result := g.pass(t)
+	if diff := cmp.Diff([]string{"update status thesis"}, wrote); diff != "" || result.RequeueAfter != again {
+		t.Errorf("%s\nagain after %v", diff, result.RequeueAfter)
+	}
+	if said := <-g.said.Events; !strings.Contains(said, "WaitingForQuota 1 pod waits for GPU quota, 0.5 of a GPU of node pool dgx: project thesis holds 1 GPU") {
+		t.Errorf("it is told %q", said)
+	}
+	if wrote, _ := g.pass(t); len(wrote) > 0 {
+		t.Errorf("nothing changed, and it wrote %v", wrote)
+	}
+	if len(g.said.Events) > 0 {
+		t.Errorf("it is told again: %q", <-g.said.Events)
+	}
+}
+
+func TestWhoFitsIsWokenOnce(t *testing.T) {
+	g := newGround(t, 500)
+	wrote, result := g.pass(t)
+	if diff := cmp.Diff([]string{"patch ReplicaSet web-1", "update status thesis"}, wrote); diff != "" || result.RequeueAfter != trying {
+		t.Errorf("%s\nagain after %v", diff, result.RequeueAfter)
+	}
+	set := &appsv1.ReplicaSet{}
+	if err := g.client.Get(t.Context(), types.NamespacedName{Namespace: "thesis", Name: "web-1"}, set); err != nil || set.Annotations[v1alpha1.AnnotationWokenAt] == "" {
+		t.Errorf("annotations = %v, %v", set.Annotations, err)
+	}
+	if wrote, _ := g.pass(t); len(wrote) > 0 {
+		t.Errorf("it is at it, and was woken again: %v", wrote)
+	}
+}
+
+// A project that is gone, or has no namespace yet, has nothing that waits.
+func TestProjectsWithoutANamespace(t *testing.T) {
+	g := newGround(t, 1000)
+	g.pass(t)
+	if err := g.client.Delete(t.Context(), thesis()); err != nil {
+		t.Fatal(err)
+	}
+	if wrote, result := g.pass(t); len(wrote) > 0 || result.RequeueAfter != 0 || len(g.since) != 0 {
+		t.Errorf("wrote %v, again after %v, remembers %v", wrote, result.RequeueAfter, g.since)
+	}
+}

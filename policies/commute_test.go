@@ -1,0 +1,251 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine"
+)
+
+// fault tells which of these does not hold of a pod:
+//
+//   - the same pod has the same patch, byte for byte;
+//   - what the policies made of a pod they do not change again, nor refuse;
+//   - two policies that are asked one after the other, the second about what the
+//     first made of the pod, make the same of it in either order, and the same as
+//     both at once; and so do all, one after the other. What is refused is refused
+//     in any order: no policy takes out what another would refuse, or makes what
+//     another refuses.
+//
+// No pair of policies is exempt; but see inOneStep. Of a pod with two containers
+// of one name, or one without, which the API server refuses, only the first must
+// hold: the first change to the list leaves one container of each name, and what
+// was said of both no longer fits. The webhook, which asks once more, refuses then.
+func (c *court) fault(ctx context.Context, pod map[string]any) error {
+	before, err := c.ask(ctx, c.set, pod)
+	if err != nil {
+		return err
+	}
+	outcome, err := c.steady(ctx, before)
+	if err != nil {
+		return err
+	}
+	if !before.distinct {
+		return nil
+	}
+	if err := c.commute(ctx, before); err != nil {
+		return err
+	}
+	names := c.set.Names()
+	for range 2 {
+		slices.Reverse(names)
+		now := before
+		for _, name := range names {
+			if now, err = c.after(ctx, now, step(name)...); err != nil {
+				return err
+			}
+		}
+		inTurn := isRefused
+		if now.out == "" {
+			inTurn = written(now.pod)
+		}
+		if inTurn != outcome {
+			return fmt.Errorf("%s: %s %s\nall at once: %s %v", strings.Join(names, ", then "), inTurn, now.out, outcome, before.refusals)
+		}
+	}
+	return nil
+}
+
+// steady is what the policies make of a pod, each time, and for good.
+func (c *court) steady(ctx context.Context, before *opinion) (string, error) {
+	names := c.set.Names()
+	outcome, patch, err := before.outcome(names...)
+	if err != nil {
+		return "", err
+	}
+	for _, set := range []*engine.Set{c.set, c.other} {
+		again, err := c.ask(ctx, set, before.pod)
+		if err != nil {
+			return "", err
+		}
+		_, other, err := again.outcome(names...)
+		if err != nil {
+			return "", err
+		}
+		if other != patch {
+			return "", fmt.Errorf("the same pod has the patch\n%s\nand then\n%s", patch, other)
+		}
+	}
+	if outcome == isRefused || !before.distinct {
+		return outcome, nil
+	}
+	settled, err := c.again(ctx, outcome)
+	if err != nil {
+		return "", err
+	}
+	second, patch, err := settled.outcome(names...)
+	if err != nil {
+		return "", err
+	}
+	if second != outcome {
+		return "", fmt.Errorf("what came of the pod\n%s\nis then changed by %s (refused: %s %v)", outcome, patch, settled.out, settled.refusals)
+	}
+	return outcome, nil
+}
+
+// inOneStep are the policies that are not asked by themselves, with those that go
+// with them. What core.gpu makes of a share, the resource that is granted beside
+// the annotation that asked for it, is right in an admitted pod and two wishes in
+// any other: package workload tells them apart by the label of core.project. So
+// core.gpu is held against all policies, core.project included, as the two of
+// them together; core.project is also by itself.
+var inOneStep = map[string][]string{"core.gpu": {"core.gpu", "core.project"}}
+
+// step are the policies that go with the named one, and itself.
+func step(name string) []string {
+	if together := inOneStep[name]; together != nil {
+		return together
+	}
+	return []string{name}
+}
+
+// commute holds every pair of policies against each other.
+func (c *court) commute(ctx context.Context, before *opinion) error {
+	names := c.set.Names()
+	after := map[string]*opinion{}
+	for _, name := range names {
+		var err error
+		if after[name], err = c.after(ctx, before, step(name)...); err != nil {
+			return err
+		}
+	}
+	for i, a := range names {
+		for _, b := range names[i+1:] {
+			pair := slices.Compact(slices.Sorted(slices.Values(slices.Concat(step(a), step(b)))))
+			both, _, err := before.outcome(pair...)
+			if err != nil {
+				return err
+			}
+			for _, order := range [][2]string{{a, b}, {b, a}} {
+				first, second := order[0], order[1]
+				inTurn, _, err := after[first].outcome(step(second)...)
+				if err != nil {
+					return err
+				}
+				if inTurn != both {
+					return fmt.Errorf("%s and then %s: %s %s %v\nboth at once: %s %s %v",
+						first, second, inTurn, after[first].out, after[first].refusals, both, before.out, before.refusals)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func TestPoliciesCommute(t *testing.T) {
+	courts := campus(seated(t, nil))
+	for _, s := range specimens(t) {
+		t.Run(s.name, func(t *testing.T) {
+			pod := untyped(t, &s.pod)
+			for word, c := range courts {
+				if err := c.fault(t.Context(), pod); err != nil {
+					t.Errorf("in project %s: %v", word, err)
+				}
+			}
+			// And the policies here say what they said there.
+			c := courts[s.project]
+			o, err := c.ask(t.Context(), c.set, pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := strings.Contains(s.golden.Refused, `admission webhook "pods.sluice.dev" denied`)
+			if refused := o.out != "" || len(o.refusals) > 0; refused != want {
+				t.Errorf("refused: %v (%s %v), in the API server: %v (%s)", refused, o.out, o.refusals, want, s.golden.Refused)
+			}
+		})
+	}
+}
+
+// What came out of a real API server, with all that it and others filled in, the
+// policies leave as it is.
+func TestAdmittedPodsStayAsTheyAre(t *testing.T) {
+	courts, admitted := campus(seated(t, nil)), 0
+	for _, s := range specimens(t) {
+		if s.golden.Pod == nil {
+			continue
+		}
+		admitted++
+		t.Run(s.name, func(t *testing.T) {
+			c, pod := *courts[s.project], untyped(t, s.golden.Pod)
+			c.user = s.golden.Pod.Annotations[v1alpha1.AnnotationCreatedBy]
+			if err := c.fault(t.Context(), pod); err != nil {
+				t.Error(err)
+			}
+			o, err := c.ask(t.Context(), c.set, pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, patch, err := o.outcome(c.set.Names()...); err != nil || patch != "" || len(o.refusals) > 0 {
+				t.Errorf("it is changed by %s, refused: %v, error: %v", patch, o.refusals, err)
+			}
+		})
+	}
+	if admitted < 20 {
+		t.Errorf("%d admitted pods, want 20 or more", admitted)
+	}
+}
+
+// Policies that break what must hold are found out.
+func TestPoliciesThatDoNotCommuteAreFound(t *testing.T) {
+	policy := func(name, rego string) engine.Source {
+		return engine.Source{Name: name, Rego: "package " + name + "\n" + rego}
+	}
+	const (
+		label  = `overrides.metadata.labels.x := "1"`
+		absent = `overrides.metadata.labels.y := "1" if not input.object.metadata.labels.x`
+	)
+	for _, tc := range []struct {
+		name string
+		rego []string
+		want string // in the fault; empty where there is none
+	}{
+		{"two that have nothing to do with each other", []string{label, `overrides.metadata.labels.y := "1"`}, ""},
+		{"one writes what the other reads", []string{label, absent}, "a and then b: "},
+		{"one takes out what the other reads", []string{`remove contains ["metadata", "labels", "run"]`, `overrides.metadata.labels.y := input.object.metadata.labels.run`}, "b"},
+		{"one takes out what the other refuses", []string{`remove contains ["metadata", "labels", "run"]`, `deny contains "run" if input.object.metadata.labels.run`}, "a and then b: "},
+		{"one makes what the other refuses", []string{label, `deny contains "x" if input.object.metadata.labels.x`}, "refused"},
+		{"both want another value", []string{label, `overrides.metadata.labels.x := "2"`}, "policy b wants"},
+		{"one adds to the end of a list what the other counts", []string{
+			`append contains {"path": ["spec", "tolerations"], "value": {"key": "a", "operator": "Exists"}}`,
+			`overrides.metadata.labels.y := format_int(count(object.get(input.object.spec, "tolerations", [])), 10)`,
+		}, "is then changed by"},
+		{"one never has enough", []string{`overrides.metadata.labels.x := concat("", [object.get(input.object.metadata, ["labels", "x"], ""), "1"])`}, "is then changed by"},
+		{"one changes what a built-in policy reads", []string{`overrides.metadata.annotations["sluice.dev/max-runtime"] := "1h"`}, "is then changed by"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var more []engine.Source
+			for i, rego := range tc.rego {
+				more = append(more, policy(string(rune('a'+i)), rego))
+			}
+			c := campus(seated(t, nil, more...))["whole"]
+			pod, err := read(`{"metadata":{"labels":{"run":"1"}},"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.fault(t.Context(), pod)
+			switch {
+			case tc.want == "" && err != nil:
+				t.Error(err)
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("found %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+}

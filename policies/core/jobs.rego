@@ -1,0 +1,74 @@
+# What a Job does with a pod that was preempted or evicted: it did not fail, and
+# is tried again without counting against the Job's backoffLimit.
+package core.jobs
+
+import data.sluice.lib.ask
+
+defaults.spec.podFailurePolicy := {"rules": [{
+	"action": "Ignore",
+	"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+}]} if {
+	fillable
+}
+
+# With a pod failure policy, a Job replaces its pods only once they have ended.
+defaults.spec.podReplacementPolicy := "Failed" if fillable
+
+# Kubernetes takes a pod failure policy only where pods are not restarted in place.
+fillable if {
+	ask.gpu
+	not input.object.spec.podFailurePolicy
+	input.object.spec.template.spec.restartPolicy == "Never"
+}
+
+warn contains {
+	"msg": "a pod that is preempted or evicted counts as a failure of this Job",
+	"field": "spec.podFailurePolicy.rules",
+	"fix": "begin the rules with one of action Ignore on the pod condition DisruptionTarget",
+} if {
+	ask.gpu
+	input.object.spec.podFailurePolicy
+	not ignores_disruptions
+}
+
+# The first rule that matches decides.
+ignores_disruptions if {
+	first := min(ignoring)
+	every place in counting { place > first }
+}
+
+ignoring contains place if {
+	some place, rule in input.object.spec.podFailurePolicy.rules
+	rule.action == "Ignore"
+	of_disruption(rule)
+}
+
+counting contains place if {
+	some place, rule in input.object.spec.podFailurePolicy.rules
+	rule.action != "Ignore"
+	matches_disrupted(rule)
+}
+
+matches_disrupted(rule) if of_disruption(rule)
+
+# A pod that is told to end, or made to, ends with one of these codes.
+matches_disrupted(rule) if {
+	some code in [137, 143]
+	of_code(rule.onExitCodes, code)
+}
+
+of_disruption(rule) if {
+	some condition in rule.onPodConditions
+	condition.type == "DisruptionTarget"
+	object.get(condition, "status", "True") == "True"
+}
+
+of_code(codes, code) if {
+	codes.operator == "In"
+	code in codes.values
+}
+
+of_code(codes, code) if {
+	codes.operator == "NotIn"
+	not code in codes.values
+}

@@ -1,0 +1,75 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package parameters_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/policies/parameters"
+)
+
+func TestWhatIsSetIsChecked(t *testing.T) {
+	for name, example := range map[string]struct {
+		policy, set string
+		want        []string
+	}{
+		"nothing":         {"core.limits", `{}`, nil},
+		"what is allowed": {"core.limits", `{"minimumGraceSeconds": 60}`, nil},
+		"lists and flags": {"core.devices", `{"allowedHostPaths": ["/data", "/mnt/.snapshots/", "/"], "refuseEnvFrom": false, "runtimeClasses": [], "allowedCapabilities": ["SYS_ADMIN"]}`, nil},
+		"an empty name":   {"core.priority", `{"defaultClass": "", "refuseOtherClasses": true}`, nil},
+		"a text for a number": {"core.limits", `{"minimumGraceSeconds": "soon"}`, []string{
+			`spec.parameters.minimumGraceSeconds: Invalid value: "soon": must be a whole number of seconds from 1 to 86400`,
+		}},
+		"a fraction": {"core.limits", `{"minimumGraceSeconds": 1.5}`, []string{
+			`spec.parameters.minimumGraceSeconds: Invalid value: 1.5: must be a whole number of seconds from 1 to 86400`,
+		}},
+		"null": {"core.devices", `{"allowedHostPaths": null}`, []string{
+			`spec.parameters.allowedHostPaths: Invalid value: null: must be a list of absolute paths without . and .., such as /data`,
+		}},
+		"paths that lead up, and none": {"core.devices", `{"allowedHostPaths": ["/data/../etc"], "runtimeClasses": ["NVIDIA"], "refuseEnvFrom": "no"}`, []string{
+			`spec.parameters.allowedHostPaths: Invalid value: ["/data/../etc"]: must be a list of absolute paths without . and .., such as /data`,
+			`spec.parameters.refuseEnvFrom: Invalid value: "no": must be true or false`,
+			`spec.parameters.runtimeClasses: Invalid value: ["NVIDIA"]: must be a list of names of lower-case letters, digits, - and .`,
+		}},
+		"a capability with the kernel's prefix": {"core.devices", `{"allowedCapabilities": ["CAP_SYS_ADMIN"]}`, []string{
+			`spec.parameters.allowedCapabilities: Invalid value: ["CAP_SYS_ADMIN"]: must be a list of capabilities in upper case without CAP_, such as SYS_ADMIN`,
+		}},
+		"a name that is not there": {"core.limits", `{"minimumGrace": 5}`, []string{
+			`spec.parameters.minimumGrace: Invalid value: 5: there is no such parameter; core.limits takes minimumGraceSeconds`,
+		}},
+		"a policy that takes none": {"core.gpu", `{"a": {"b": 1}}`, []string{
+			`spec.parameters.a: Invalid value: {"b":1}: there is no such parameter; core.gpu takes none`,
+		}},
+		"no object":      {"core.limits", `[1]`, []string{`spec.parameters: Invalid value: [1]: must be a JSON object`}},
+		"null instead":   {"core.limits", `null`, []string{`spec.parameters: Invalid value: null: must be a JSON object`}},
+		"half an object": {"core.limits", `{"a": `, []string{`spec.parameters: Invalid value: not JSON: must be a JSON object`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(example.want, parameters.Check(example.policy, []byte(example.set))); diff != "" {
+				t.Errorf("faults (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestALongValueIsCut(t *testing.T) {
+	faults := parameters.Check("core.limits", []byte(`{"minimumGraceSeconds": "`+strings.Repeat("ä", 5000)+`"}`))
+	if len(faults) != 1 || len(faults[0]) > 300 {
+		t.Errorf("%d faults, the first of %d bytes", len(faults), len(faults[0]))
+	}
+}
+
+func TestWhatIsShippedIsAllowed(t *testing.T) {
+	for _, policy := range parameters.Policies() {
+		if faults := parameters.Check(policy, parameters.Defaults(policy)); faults != nil {
+			t.Errorf("%s: %q", policy, faults)
+		}
+	}
+	if defaults := parameters.Defaults("core.gpu"); defaults != nil {
+		t.Errorf("core.gpu, which takes none, has %s", defaults)
+	}
+}

@@ -1,0 +1,63 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package parameters
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// Parameter is one thing that may be set of a policy.
+type Parameter struct {
+	// Name is its field in spec.parameters.
+	Name string
+	// Kind is what values it has.
+	Kind Kind
+	// Default is what holds where it is not set.
+	Default any
+	// Meaning is what it does, in a phrase.
+	Meaning string
+}
+
+// table has the parameters of each built-in policy that takes any, by name.
+var table = map[string][]Parameter{
+	"core.devices": {
+		{"allowedCapabilities", capabilities, []string{}, "capabilities that containers may add although others' GPUs can be reached by them"},
+		{"allowedHostPaths", paths, []string{}, "directories of nodes that pods may mount, with all below; allow none in which pods can make links"},
+		{"refuseEnvFrom", Flag, true, "whether a container with a GPU may take no variables by envFrom without a prefix, since these overrule the device plugin's"},
+		{"runtimeClasses", names, []string{"nvidia", "nvidia-cdi", "nvidia-legacy"}, "runtime classes that are for pods with GPUs only"},
+	},
+	"core.limits": {
+		{"minimumGraceSeconds", seconds, 30, "the least time that a pod with GPUs has to end"},
+	},
+	"core.priority": {
+		{"defaultClass", name, "", "the cluster's PriorityClass with globalDefault; empty where it has none"},
+		{"refuseOtherClasses", Flag, false, "whether a GPU pod with another priority class than defaultClass and Sluice's own is refused; else the class is replaced, with a warning"},
+	},
+	"core.quota": {
+		{"allowClaims", Flag, false, "whether pods may have resource claims, where claims are never of GPUs"},
+	},
+}
+
+// Policies are the names of the policies that take parameters, sorted.
+func Policies() []string { return slices.Sorted(maps.Keys(table)) }
+
+// Of are the parameters of a policy, sorted by name; none where it takes none. The
+// slice is the caller's.
+func Of(policy string) []Parameter { return slices.Clone(table[policy]) }
+
+// Defaults are the parameters of a policy as they are shipped, as a JSON object;
+// nil where it takes none.
+func Defaults(policy string) []byte {
+	if len(table[policy]) == 0 {
+		return nil
+	}
+	fields := make(map[string]any)
+	for _, parameter := range table[policy] {
+		fields[parameter.Name] = parameter.Default
+	}
+	text, _ := json.Marshal(fields) // flags, numbers and texts always encode
+	return text
+}

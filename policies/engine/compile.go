@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -18,8 +19,12 @@ type module struct {
 	rules ruleSet
 	// momentary are those of them that may read the time or the present use.
 	momentary ruleSet
-	// reads is what the rules that answer each question read of input.
+	// reads is what the rules that answer each question read of input, by the names
+	// that are written out.
 	reads [questionCount]footprint
+	// pieces are the parts of input that an answer to each question follows from;
+	// nil where answers cannot be remembered by them.
+	pieces [questionCount][]piece
 	// warnings are what its author should look at.
 	warnings []Problem
 	// queries ask each question; nil where the module has no rule that answers it.
@@ -85,6 +90,11 @@ func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
 		}
 		compiled.queries[asked] = query
 		compiled.reads[asked] = footprintOf(opa, p.module.Package.Path, p.rules, asked)
+		pieces, ok := piecesOf(opa, p.module.Package.Path, p.rules, asked, compiled.reads[asked])
+		// Answers that depend on the moment are not remembered.
+		if moment := asked == aboutObject && compiled.momentary != 0; ok && !moment && len(pieces) <= maxPieces {
+			compiled.pieces[asked] = slices.Clip(append([]piece{}, pieces...))
+		}
 	}
 	return compiled, nil
 }

@@ -6,8 +6,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-
-	"github.com/open-policy-agent/opa/v1/ast"
 )
 
 const (
@@ -41,7 +39,7 @@ func Decode(raw []byte) (Document, error) {
 	// One copy for all strings: they are cut out of it.
 	d := decoder{text: string(raw)}
 	d.space()
-	term, err := d.value(false, 0)
+	value, err := d.value(false, 0)
 	if err != nil {
 		return Document{}, err
 	}
@@ -49,19 +47,21 @@ func Decode(raw []byte) (Document, error) {
 	if d.at < len(d.text) {
 		return Document{}, d.fault("expected the end")
 	}
-	return Document{term: term, from: &origin{text: d.text, spans: d.spans}}, nil
+	return documentOf(value), nil
 }
 
-// decoder builds the terms of one text. pairs and elements are stacks that all
+// decoder builds the values of one text. fields and elements are stacks that all
 // levels of the text share.
 type decoder struct {
 	text     string
 	at       int
-	free     []ast.Term
-	pairs    [][2]*ast.Term
-	elements []*ast.Term
-	seen     map[string]struct{}
-	spans    []span
+	fields   []field
+	elements []any
+}
+
+type field struct {
+	name  string
+	value any
 }
 
 func (d *decoder) fault(expected string) error {
@@ -89,50 +89,22 @@ func (d *decoder) peek() byte {
 	return 0
 }
 
-// term takes the next of a block of terms: one allocation for many.
-func (d *decoder) term(value ast.Value) *ast.Term {
-	if len(d.free) == 0 {
-		d.free = make([]ast.Term, 64)
-	}
-	term := &d.free[0]
-	d.free = d.free[1:]
-	term.Value = value
-	return term
-}
-
-// nested is a term for an array or object that began where it is said, and ends
-// here.
-func (d *decoder) nested(value ast.Value, begin, depth int) *ast.Term {
-	term := d.term(value)
-	if depth <= maxPath+2 {
-		d.spans = append(d.spans, span{term, begin, d.at})
-	}
-	return term
-}
-
 // value reads any JSON value; inMetadata says that it is the value of a field
 // named metadata.
-func (d *decoder) value(inMetadata bool, depth int) (*ast.Term, error) {
+func (d *decoder) value(inMetadata bool, depth int) (any, error) {
 	switch c := d.peek(); c {
 	case '{':
 		return d.object(inMetadata, depth+1)
 	case '[':
 		return d.array(depth + 1)
 	case '"':
-		text, err := d.str()
-		if err != nil {
-			return nil, err
-		}
-		if known, ok := commonTerms[text]; ok {
-			return known, nil
-		}
-		return d.term(ast.String(text)), nil
+		return d.str()
 	case 't':
-		return ast.InternedBooleanTrue, d.word("true")
+		return true, d.word("true")
 	case 'f':
-		return ast.InternedBooleanFalse, d.word("false")
+		return false, d.word("false")
 	case 'n':
-		return ast.InternedNullTerm, d.word("null")
+		return nil, d.word("null")
 	default:
 		if c == '-' || isDigit(c) {
 			return d.number()
@@ -149,16 +121,15 @@ func (d *decoder) word(word string) error {
 	return nil
 }
 
-func (d *decoder) array(depth int) (*ast.Term, error) {
+func (d *decoder) array(depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, ErrTooDeep
 	}
-	begin := d.at
 	d.at++
 	d.space()
 	if d.peek() == ']' {
 		d.at++
-		return ast.InternedEmptyArray, nil
+		return []any{}, nil
 	}
 	bottom := len(d.elements)
 	for {
@@ -174,28 +145,26 @@ func (d *decoder) array(depth int) (*ast.Term, error) {
 			d.at++
 		case ']':
 			d.at++
-			// The array keeps the slice it is given, so it gets one of its own.
-			own := append([]*ast.Term(nil), d.elements[bottom:]...)
+			own := append([]any(nil), d.elements[bottom:]...)
 			d.elements = d.elements[:bottom]
-			return d.nested(ast.NewArray(own...), begin, depth), nil
+			return own, nil
 		default:
 			return nil, d.fault("expected , or ]")
 		}
 	}
 }
 
-func (d *decoder) object(inMetadata bool, depth int) (*ast.Term, error) {
+func (d *decoder) object(inMetadata bool, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, ErrTooDeep
 	}
-	begin := d.at
 	d.at++
 	d.space()
 	if d.peek() == '}' {
 		d.at++
-		return ast.InternedEmptyObject, nil
+		return map[string]any{}, nil
 	}
-	bottom := len(d.pairs)
+	bottom := len(d.fields)
 	for {
 		key, err := d.key()
 		if err != nil {
@@ -204,9 +173,9 @@ func (d *decoder) object(inMetadata bool, depth int) (*ast.Term, error) {
 		if inMetadata && key == managedFields {
 			err = d.skip(depth)
 		} else {
-			var value *ast.Term
+			var value any
 			value, err = d.value(key == metadataField, depth)
-			d.pairs = append(d.pairs, [2]*ast.Term{d.keyTerm(key), value})
+			d.fields = append(d.fields, field{key, value})
 		}
 		if err != nil {
 			return nil, err
@@ -217,12 +186,15 @@ func (d *decoder) object(inMetadata bool, depth int) (*ast.Term, error) {
 			d.at++
 		case '}':
 			d.at++
-			if twice, ok := d.duplicate(d.pairs[bottom:]); ok {
-				return nil, fmt.Errorf("invalid JSON before byte %d: the key %q occurs twice", d.at, twice)
+			object := make(map[string]any, len(d.fields)-bottom)
+			for _, field := range d.fields[bottom:] {
+				if _, twice := object[field.name]; twice {
+					return nil, fmt.Errorf("invalid JSON before byte %d: the key %q occurs twice", d.at, field.name)
+				}
+				object[field.name] = field.value
 			}
-			object := ast.NewObject(d.pairs[bottom:]...)
-			d.pairs = d.pairs[:bottom]
-			return d.nested(object, begin, depth), nil
+			d.fields = d.fields[:bottom]
+			return object, nil
 		default:
 			return nil, d.fault("expected , or }")
 		}
@@ -246,38 +218,4 @@ func (d *decoder) key() (string, error) {
 	d.at++
 	d.space()
 	return key, nil
-}
-
-func (d *decoder) keyTerm(key string) *ast.Term {
-	if known, ok := commonTerms[key]; ok {
-		return known
-	}
-	return d.term(ast.String(key))
-}
-
-// duplicate finds a key that occurs twice: by comparing each with each where
-// there are few, as there mostly are.
-func (d *decoder) duplicate(pairs [][2]*ast.Term) (string, bool) {
-	if len(pairs) <= 8 {
-		for i := range pairs {
-			for j := range i {
-				if pairs[i][0].Value == pairs[j][0].Value {
-					return string(pairs[i][0].Value.(ast.String)), true
-				}
-			}
-		}
-		return "", false
-	}
-	if d.seen == nil {
-		d.seen = make(map[string]struct{}, len(pairs))
-	}
-	clear(d.seen)
-	for _, pair := range pairs {
-		key := string(pair[0].Value.(ast.String))
-		if _, ok := d.seen[key]; ok {
-			return key, true
-		}
-		d.seen[key] = struct{}{}
-	}
-	return "", false
 }

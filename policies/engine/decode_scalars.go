@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,22 +18,25 @@ import (
 // integer that is a float64 needs, and some.
 const maxNumber = 400
 
-// number reads a number and keeps its text, as OPA does, so that 1.0 stays 1.0.
-func (d *decoder) number() (*ast.Term, error) {
+// number reads a number. What is not written as an int64 keeps its text, so that
+// 1.0 stays 1.0.
+func (d *decoder) number() (any, error) {
 	begin := d.at
 	if err := d.skipNumber(); err != nil {
 		return nil, err
 	}
 	text := d.text[begin:d.at]
-	if known := ast.InternedIntNumberTermFromString(text); known != nil {
-		return known, nil
+	if text != "-0" {
+		if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return whole, nil
+		}
 	}
 	if len(text) > 15 || strings.ContainsAny(text, "eE") {
 		if _, err := finite(text); err != nil {
 			return nil, fmt.Errorf("invalid JSON at byte %d: %w", begin, err)
 		}
 	}
-	return d.term(ast.Number(text)), nil
+	return json.Number(text), nil
 }
 
 // finite returns a number as a float64, and refuses those that only serve to make

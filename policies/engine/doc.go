@@ -35,18 +35,32 @@
 //
 //	input.review       the AdmissionRequest, in Gatekeeper's shape
 //	input.object       the object; input.oldObject on UPDATE, else undefined
-//	input.workload     what the pod asks for
+//	input.workload     what the pod asks for; of a Job, what each of its pods will
 //	input.project      the project, input.department, input.nodePools (in order)
 //	input.now          the time of the request in the department's zone, RFC 3339
 //	input.use          the project's present use, for messages
 //	input.parameters   the policy's parameters, {} where it has none
 //	data.sluice.lib    the libraries; there is no other data
 //
+// A policy whose match names no kinds is asked about pods. About Jobs it is asked
+// where it names them; the rule type is about pods only.
+//
 // input.now and input.use may be read by deny, violation and warn only. Anywhere
 // else, through whatever helper rule or function, they are a compile error; so
 // is handing on input whole or reading input[x] with x unknown, since that may
 // read them. A field of input that does not exist, and data that does not
 // exist, are compile errors too: undefined inside a deny would be consent.
+//
+// # What is remembered
+//
+// A policy's latest answers are remembered by the parts of input that they follow
+// from. Which those are is found when it is compiled, by following the values of
+// input through its rules, down to the fields of the elements of lists: a rule
+// that takes the image of each container is not asked about anew where only a
+// variable differs. What is compared, answered or handed to a built-in function
+// is read whole, and so is all that a rule names that the compiler cannot follow:
+// one with the keyword with. Answers that depend on the time or the present use
+// are not remembered, nor are errors.
 //
 // # What becomes of the answers
 //

@@ -20,8 +20,9 @@ type Options struct {
 	// Limits bound how long policies may take.
 	Limits Limits
 	// Remember is how many of each policy's latest answers are kept, so that the
-	// pods of one controller are asked about once; 256 where it is 0, none where it
-	// is negative. At most twice as many are held at a time.
+	// pods that are alike in what it reads are asked about once; 256 where it is 0,
+	// none where it is negative. At most twice as many are held at a time, and about
+	// 2 MiB of them.
 	Remember int
 	// Observe is told of every evaluation, where it is set: on the goroutine of the
 	// one who asked, before the answer. It must be quick, and safe to call at once

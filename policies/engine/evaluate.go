@@ -5,9 +5,9 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/open-policy-agent/opa/v1/topdown"
 
@@ -45,28 +45,25 @@ func (s *Set) Evaluate(ctx context.Context, in Input) (Outcome, error) {
 // else given now.
 func (s *Set) ask(ctx context.Context, question question, members []*member, b *bound) []reply[answer] {
 	replies := make([]reply[answer], len(members))
-	parts := newPieces(b, s.paths)
+	input := b.cutBy(s.pieces)
 	var (
-		key   []byte
+		text  []byte
 		open  []int
-		keys  [][]byte
+		keys  [][sha256.Size]byte
 		asked []*policy
 	)
 	for i, m := range members {
 		began := clock.MachineNow()
-		known := m.reads[question] != nil
-		if known {
-			key, known = parts.key(key[:0], m.reads[question])
-		}
-		if known {
-			if given, hit := m.memories[question].recall(key); hit {
+		var key [sha256.Size]byte
+		if m.reads[question] != nil {
+			text = input.key(text[:0], m.reads[question])
+			key = sha256.Sum256(text)
+			if given, hit := m.memories[question].Get(key); hit {
 				replies[i] = reply[answer]{value: given, took: clock.MachineNow().Sub(began), recalled: true}
 				continue
 			}
-			keys = append(keys, slices.Clone(key))
-		} else {
-			keys = append(keys, nil)
 		}
+		keys = append(keys, key)
 		open, asked = append(open, i), append(asked, m.policy)
 	}
 	given := inTurn(ctx, s.options.Limits.Evaluation, asked,
@@ -75,8 +72,8 @@ func (s *Set) ask(ctx context.Context, question question, members []*member, b *
 		})
 	for j, reply := range given {
 		replies[open[j]] = reply
-		if reply.err == nil && keys[j] != nil {
-			asked[j].memories[question].remember(keys[j], reply.value)
+		if reply.err == nil && members[open[j]].reads[question] != nil {
+			asked[j].memories[question].Put(keys[j], reply.value, reply.value.size())
 		}
 	}
 	return replies

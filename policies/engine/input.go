@@ -5,6 +5,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -63,18 +64,30 @@ type Input struct {
 // inputFieldCount is how many fields input may have.
 const inputFieldCount = 10
 
-var parametersTerm = keyTerm("parameters")
+const (
+	reviewField    = "review"
+	objectField    = "object"
+	oldObjectField = "oldObject"
+	// parametersField is the one field that is the policy's own.
+	parametersField = "parameters"
+)
 
-// bound is an Input as terms, ready to be joined with each policy's parameters.
+var parametersTerm = keyTerm(parametersField)
+
+// bound is an Input with what follows from its parts, ready to be joined with each
+// policy's parameters.
 type bound struct {
-	documents [inputFieldCount]Document
-	fields    [inputFieldCount][2]*ast.Term
-	count     int
-	// plain is the input of the policies without parameters: most.
+	in     *Input
+	names  [inputFieldCount]string
+	fields [inputFieldCount]Document
+	count  int
+	// terms are the fields as policies see them, once one is asked; plain is the
+	// input of the policies without parameters: most.
+	terms [][2]*ast.Term
 	plain ast.Value
 }
 
-// bind converts an Input once for all policies.
+// bind completes an Input once for all policies.
 func (in *Input) bind() *bound {
 	review, object, old := in.Review, in.object(), in.OldObject
 	if old.Absent() {
@@ -86,19 +99,17 @@ func (in *Input) bind() *bound {
 	if !in.OldObject.Absent() && !review.Absent() {
 		review = review.With("oldObject", in.OldObject)
 	}
-	// The parts of the review that were not replaced are still of its text.
-	review.from = in.Review.from
-	b := &bound{}
-	b.add("review", review)
-	b.add("object", object)
-	b.add("oldObject", old)
+	b := &bound{in: in}
+	b.add(reviewField, review)
+	b.add(objectField, object)
+	b.add(oldObjectField, old)
 	b.add("workload", in.Workload)
 	b.add("project", in.Project)
 	b.add("department", in.Department)
 	b.add("nodePools", in.NodePools)
 	b.add(useField, in.Use)
 	if !in.Now.IsZero() {
-		b.add(nowField, Document{term: ast.StringTerm(in.Now.Format(time.RFC3339))})
+		b.add(nowField, documentOf(in.Now.Format(time.RFC3339)))
 	}
 	return b
 }
@@ -115,16 +126,15 @@ func (b *bound) add(name string, document Document) {
 	if document.Absent() {
 		return
 	}
-	b.documents[b.count] = document
-	b.fields[b.count] = [2]*ast.Term{keyTerm(name), document.term}
+	b.names[b.count], b.fields[b.count] = name, document
 	b.count++
 }
 
-// document is a field of the input; absent where it is undefined.
-func (b *bound) document(name string) Document {
+// field is a field of the input; absent where it is undefined.
+func (b *bound) field(name string) Document {
 	for i := range b.count {
-		if b.fields[i][0].Value == ast.String(name) {
-			return b.documents[i]
+		if b.names[i] == name {
+			return b.fields[i]
 		}
 	}
 	return Document{}
@@ -137,11 +147,69 @@ func (b *bound) with(parameters *ast.Term) ast.Value {
 	if plain && b.plain != nil {
 		return b.plain
 	}
-	fields := b.fields
-	fields[b.count] = [2]*ast.Term{parametersTerm, parameters}
-	value := ast.NewObject(fields[:b.count+1]...)
+	if b.terms == nil {
+		b.terms = b.seen()
+	}
+	value := ast.NewObject(append(b.terms, [2]*ast.Term{parametersTerm, parameters})...)
 	if plain {
 		b.plain = value
 	}
 	return value
+}
+
+// seen are the fields as policies see them. The object is part of the review too,
+// and is made once.
+func (b *bound) seen() [][2]*ast.Term {
+	terms := make([][2]*ast.Term, 0, inputFieldCount)
+	for i := range b.count {
+		var term *ast.Term
+		switch name := b.names[i]; {
+		case name == reviewField:
+			term = b.review()
+		case name == objectField && !b.replaced(name), name == oldObjectField && !b.replaced(name):
+			term = b.in.Review.part(name)
+		default:
+			term = b.fields[i].term()
+		}
+		terms = append(terms, [2]*ast.Term{keyTerm(b.names[i]), term})
+	}
+	return slices.Clip(terms)
+}
+
+// replaced tells whether another object stands in the place of the review's.
+func (b *bound) replaced(name string) bool {
+	if name == objectField {
+		return !b.in.Object.Absent()
+	}
+	return !b.in.OldObject.Absent()
+}
+
+// review is the review with the objects in their places.
+func (b *bound) review() *ast.Term {
+	term := b.in.Review.term()
+	for _, name := range []string{objectField, oldObjectField} {
+		object, ok := term.Value.(ast.Object)
+		if !ok || !b.replaced(name) {
+			continue
+		}
+		pairs := make([][2]*ast.Term, 0, object.Len()+1)
+		object.Foreach(func(key, old *ast.Term) {
+			if key.Value != ast.String(name) {
+				pairs = append(pairs, [2]*ast.Term{key, old})
+			}
+		})
+		term = ast.NewTerm(ast.NewObject(append(pairs, [2]*ast.Term{keyTerm(name), b.field(name).term()})...))
+	}
+	return term
+}
+
+// part is a field of the document as policies see it; nil where there is none.
+func (d Document) part(name string) *ast.Term {
+	if d.Absent() {
+		return nil
+	}
+	if object, ok := d.term().Value.(ast.Object); ok {
+		return object.Get(keyTerm(name))
+	}
+	return nil
 }

@@ -12,8 +12,9 @@ import (
 // index finds the policies that match a subject without looking at the others.
 type index struct {
 	members []*member
-	// byKind has the policies that name kinds, under each as they name it, and the
-	// others under "". A policy is in it once for each of its operations.
+	// byKind has the policies under each kind as they name it: what names none is
+	// about pods, and what renders is under "". A policy is in it once for each of
+	// its operations.
 	byKind map[kindKey]*places
 }
 
@@ -46,7 +47,10 @@ func newIndex(members []*member, operations []v1alpha1.PolicyOperation, want fun
 				continue
 			}
 			kinds := p.source.Match.Kinds
-			if operation == anyOperation || len(kinds) == 0 {
+			if len(kinds) == 0 {
+				kinds = []string{"Pod"}
+			}
+			if operation == anyOperation {
 				kinds = []string{""}
 			}
 			for _, kind := range kinds {

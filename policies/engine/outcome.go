@@ -69,7 +69,8 @@ type Trial struct {
 
 // Outcome is what all policies together make of one object. Its lists are sorted
 // by the policies' names, and within a policy in the order of Rego's sets, so
-// that the same question has the same answer but for the times it took.
+// that the same question has the same answer but for the times it took. What it
+// holds is remembered and given to others too: it must not be changed.
 type Outcome struct {
 	// Intents are what Deny and Warn policies want the object to be.
 	Intents []intent.Intent

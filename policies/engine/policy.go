@@ -22,7 +22,7 @@ type policy struct {
 	module     *module
 	parameters *ast.Term
 	// memories keep its answers to each question; objects are always rendered anew.
-	memories [questionCount]memory
+	memories [questionCount]*memory
 	// stuck is how many evaluations were left behind and have not come back.
 	stuck atomic.Int32
 }

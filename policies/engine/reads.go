@@ -282,6 +282,39 @@ func (p inputPath) under(other inputPath) bool {
 	return len(p) >= len(other) && slices.Equal(p[:len(other)], other)
 }
 
+// piecesOf returns the parts of input that a module's rules for a question read;
+// false where they cannot be told.
+func piecesOf(opa *ast.Compiler, pkg ast.Ref, rules ruleSet, asked question, named footprint) ([]piece, bool) {
+	var refs []ast.Ref
+	for rule := range ruleCount {
+		if rules.has(rule) && meanings[rule].asked == asked {
+			refs = append(refs, ruleRef(pkg, rule))
+		}
+	}
+	if read, ok := readBy(opa, refs); ok {
+		return read.pieces()
+	}
+	if named.replaced {
+		return nil, false
+	}
+	// What is not followed reads all that it names.
+	read := &part{}
+	for _, path := range named.paths {
+		at := read
+		for _, step := range path {
+			if at.fields == nil {
+				at.fields = make(map[string]*part)
+			}
+			if at.fields[step] == nil {
+				at.fields[step] = &part{}
+			}
+			at = at.fields[step]
+		}
+		at.whole = true
+	}
+	return read.settle().pieces()
+}
+
 func isConstant(term *ast.Term) bool {
 	_, ok := term.Value.(ast.String)
 	return ok

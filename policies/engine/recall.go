@@ -4,100 +4,66 @@
 package engine
 
 import (
-	"slices"
-	"sync"
+	"crypto/sha256"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
+	"sluice.dev/policies/engine/recent"
 	"sluice.dev/policies/intent"
 )
 
-// memory keeps a policy's latest answers to one question by the parts of the input that it read.
+// memory keeps a policy's latest answers to one question by the pieces of input
+// that they follow from.
 //
-// A policy has no clock, no chance and no data: the same parts give the same
-// answer. Which parts it reads is known when it is compiled. So the pods of one
-// controller, which differ in their names, are asked about once.
-type memory struct {
-	// limit is how many answers a generation has; at most twice as many are kept.
-	limit int
+// A policy has no clock, no chance and no data: the same pieces give the same
+// answer. Which pieces it reads is known when it is compiled. So pods that differ
+// in nothing that a policy reads are asked about once. What is remembered is
+// shared by all who are given it, and never changed.
+type memory = recent.Memory[[sha256.Size]byte, answer]
 
-	mu         sync.Mutex
-	young, old map[string]*answer
+// maxRemembered is how many bytes the answers of one generation of a memory take
+// at most, about.
+const maxRemembered = 1 << 20
+
+func newMemory(entries int) *memory {
+	return recent.New[[sha256.Size]byte, answer](entries, maxRemembered)
 }
 
-// recallable tells whether a module's answers to a question may be kept: those
-// that depend on the moment are not, and neither are those of rules that put
-// something else in the place of input, whose reads are not what they seem.
-func (m *module) recallable(asked question) bool {
-	moment := asked == aboutObject && m.momentary != 0
-	return m.queries[asked] != nil && !moment && !m.reads[asked].replaced && len(m.reads[asked].paths) <= 32
-}
-
-// recall returns the answer that was remembered by a key.
-func (m *memory) recall(key []byte) (answer, bool) {
-	m.mu.Lock()
-	found, ok := m.young[string(key)]
-	if !ok {
-		if found, ok = m.old[string(key)]; ok {
-			m.keep(string(key), found)
+// size is how many bytes an answer takes, about.
+func (a *answer) size() int {
+	size := 256
+	for _, complaints := range [][]intent.Complaint{a.deny, a.violation, a.warn} {
+		for _, c := range complaints {
+			size += 64 + len(c.Message) + len(c.Field) + len(c.Fix)
 		}
 	}
-	m.mu.Unlock()
-	if !ok {
-		return answer{}, false
+	size += sizeOf(a.intent.Defaults) + sizeOf(a.intent.Overrides)
+	for _, node := range a.intent.Nodes {
+		size += 64 + len(node.Key)
+		for _, value := range node.Values {
+			size += 16 + len(value)
+		}
 	}
-	return found.clone(), true
+	for _, addition := range a.intent.Append {
+		size += sizeOf([]any(addition.Path)) + sizeOf(addition.Value)
+	}
+	for _, path := range a.intent.Remove {
+		size += sizeOf([]any(path))
+	}
+	return size
 }
 
-// remember keeps an answer.
-func (m *memory) remember(key []byte, given answer) {
-	kept := given.clone()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.keep(string(key), &kept)
-}
-
-func (m *memory) keep(key string, given *answer) {
-	if m.young == nil || len(m.young) >= m.limit {
-		m.young, m.old = make(map[string]*answer), m.young
+func sizeOf(value any) int {
+	size := 16
+	switch value := value.(type) {
+	case string:
+		size += len(value)
+	case []any:
+		for _, element := range value {
+			size += sizeOf(element)
+		}
+	case map[string]any:
+		for key, element := range value {
+			size += 32 + len(key) + sizeOf(element)
+		}
 	}
-	m.young[key] = given
-}
-
-// clone returns an answer that shares nothing that may be changed: whoever
-// applies an intent may work on its values.
-func (a *answer) clone() answer {
-	c := answer{
-		workload:  a.workload,
-		intent:    a.intent,
-		deny:      slices.Clone(a.deny),
-		violation: slices.Clone(a.violation),
-		warn:      slices.Clone(a.warn),
-	}
-	c.intent.Defaults = cloneObject(a.intent.Defaults)
-	c.intent.Overrides = cloneObject(a.intent.Overrides)
-	c.intent.Nodes = slices.Clone(a.intent.Nodes)
-	for i := range c.intent.Nodes {
-		c.intent.Nodes[i].Values = slices.Clone(c.intent.Nodes[i].Values)
-	}
-	c.intent.Append = slices.Clone(a.intent.Append)
-	for i, addition := range c.intent.Append {
-		c.intent.Append[i] = intent.Addition{Path: clonePath(addition.Path), Value: runtime.DeepCopyJSONValue(addition.Value)}
-	}
-	c.intent.Remove = slices.Clone(a.intent.Remove)
-	for i, path := range c.intent.Remove {
-		c.intent.Remove[i] = clonePath(path)
-	}
-	return c
-}
-
-func cloneObject(object map[string]any) map[string]any {
-	if object == nil {
-		return nil
-	}
-	return runtime.DeepCopyJSON(object)
-}
-
-func clonePath(path intent.Path) intent.Path {
-	return runtime.DeepCopyJSONValue([]any(path)).([]any)
+	return size
 }

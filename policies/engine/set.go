@@ -37,8 +37,8 @@ func (l Limits) orDefault() Limits {
 // twice about one object asks the same Set.
 type Set struct {
 	members []*member
-	// paths are what the policies read of input, each once.
-	paths     []inputPath
+	// pieces are what the policies read of input, each once.
+	pieces    []piece
 	admission *index
 	rendering *index
 	digest    string
@@ -48,7 +48,7 @@ type Set struct {
 // member is a policy in a set.
 type member struct {
 	*policy
-	// reads are places in the set's paths, for each question; nil where answers are
+	// reads are places in the set's pieces, for each question; nil where answers are
 	// not remembered.
 	reads [questionCount][]int
 }
@@ -62,8 +62,8 @@ func newSet(policies []*policy, options Options) *Set {
 		writePart(h, string(p.digest[:]))
 		m := &member{policy: p}
 		for _, asked := range []question{aboutObject, forType} {
-			if p.module.recallable(asked) && p.memories[asked].limit > 0 {
-				m.reads[asked] = s.number(p.module.reads[asked].paths, places)
+			if p.module.pieces[asked] != nil && s.options.Remember > 0 {
+				m.reads[asked] = s.number(p.module.pieces[asked], places)
 			}
 		}
 		s.members = append(s.members, m)
@@ -88,17 +88,16 @@ func (s *Set) matching(subject Subject, asked question) []*member {
 	return slices.DeleteFunc(s.admission.matching(subject), func(m *member) bool { return !m.answers(asked) })
 }
 
-// number finds paths in the set's, or adds them.
-func (s *Set) number(paths []inputPath, places map[string]int) []int {
-	numbers := make([]int, 0, len(paths))
-	for _, path := range paths {
-		// No field of Kubernetes has a NUL in its name.
-		name := strings.Join(path, "\x00")
+// number finds pieces in the set's, or adds them.
+func (s *Set) number(pieces []piece, places map[string]int) []int {
+	numbers := make([]int, 0, len(pieces))
+	for _, piece := range pieces {
+		name := piece.name()
 		place, ok := places[name]
 		if !ok {
-			place = len(s.paths)
+			place = len(s.pieces)
 			places[name] = place
-			s.paths = append(s.paths, path)
+			s.pieces = append(s.pieces, piece)
 		}
 		numbers = append(numbers, place)
 	}

@@ -114,8 +114,8 @@ func (s Source) checked() (*ast.Term, []Problem) {
 	parameters, err := Decode(s.Parameters)
 	if err != nil {
 		complain("parameters: %v", err)
-	} else if _, ok := parameters.object(); !ok {
+	} else if _, ok := parameters.value().(map[string]any); !ok {
 		complain("parameters must be a JSON object")
 	}
-	return parameters.term, problems
+	return parameters.term(), problems
 }

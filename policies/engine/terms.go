@@ -3,7 +3,72 @@
 
 package engine
 
-import "github.com/open-policy-agent/opa/v1/ast"
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// termOf is a JSON value as policies see it.
+func termOf(value any) *ast.Term {
+	switch value := value.(type) {
+	case nil:
+		return ast.InternedNullTerm
+	case bool:
+		return ast.InternedTerm(value)
+	case string:
+		return keyTerm(value)
+	case int64, float64, json.Number:
+		return numberTerm(numberText(value))
+	case []any:
+		if len(value) == 0 {
+			return ast.InternedEmptyArray
+		}
+		elements := make([]*ast.Term, len(value))
+		for i, element := range value {
+			elements[i] = termOf(element)
+		}
+		return ast.NewTerm(ast.NewArray(elements...))
+	case map[string]any:
+		if len(value) == 0 {
+			return ast.InternedEmptyObject
+		}
+		pairs := make([][2]*ast.Term, 0, len(value))
+		for key, field := range value {
+			pairs = append(pairs, [2]*ast.Term{keyTerm(key), termOf(field)})
+		}
+		return ast.NewTerm(ast.NewObject(pairs...))
+	}
+	// Whoever composed the object took another of Go's types.
+	if other, err := ast.InterfaceToValue(value); err == nil {
+		return ast.NewTerm(other)
+	}
+	return ast.StringTerm(fmt.Sprint(value))
+}
+
+func numberTerm(text string) *ast.Term {
+	if known := ast.InternedIntNumberTermFromString(text); known != nil {
+		return known
+	}
+	return ast.NewTerm(ast.Number(text))
+}
+
+// numberText is how a number is written; empty for all else.
+func numberText(value any) string {
+	switch value := value.(type) {
+	case int64:
+		return strconv.FormatInt(value, 10)
+	case json.Number:
+		return string(value)
+	case float64:
+		if text, err := json.Marshal(value); err == nil {
+			return string(text)
+		}
+	}
+	return ""
+}
 
 // commonTerms are the strings that nearly every pod has, converted once for all.
 // They are shared and must never be changed.

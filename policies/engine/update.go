@@ -143,7 +143,7 @@ func (u *update) build(source Source) (*policy, []Problem) {
 		source: source, digest: sum, module: tried.module, parameters: parameters,
 	}
 	for asked := range p.memories {
-		p.memories[asked].limit = u.engine.options.Remember
+		p.memories[asked] = newMemory(u.engine.options.Remember)
 	}
 	p.source.Rego = ""
 	return p, nil

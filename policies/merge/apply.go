@@ -11,8 +11,8 @@ import (
 	"sluice.dev/policies/merge/filled"
 )
 
-// Apply applies all intents to a pod or a pod template (metadata and spec), as if
-// at once. The cluster is what its API server fills in that others do not; the
+// Apply applies all intents to a pod, a pod template (metadata and spec) or a Job,
+// as if at once. The cluster is what its API server fills in that others do not; the
 // zero value will do for most.
 //
 // Neither the object nor the intents are changed; the result shares memory with

@@ -48,7 +48,7 @@ type plan struct {
 // build reads the intents. It returns an error if one of them is at fault, or if
 // two conflict.
 func build(object map[string]any, intents []intent.Intent) (*plan, error) {
-	b := &builder{object: object, root: &node{typ: podschema.Pod()}}
+	b := &builder{object: object, root: &node{typ: rootOf(object)}}
 	p := &plan{root: b.root}
 	var requirements []requirement
 	for i := range intents {

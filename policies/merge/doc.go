@@ -3,7 +3,7 @@
 
 // Package merge applies what policies want of an object, all together.
 //
-// Enters: a pod or a pod template as JSON was decoded, and the intents of all
+// Enters: a pod, a pod template or a Job as JSON was decoded, and the intents of all
 // policies. Leaves: the [Result]: the object as they want it, what its author is
 // to be told, who changed what, and the smallest JSON patch; or an error that says
 // whose fault it is: a [*ConflictError] of two policies, an [*IntentError] of one,

@@ -19,7 +19,7 @@ type requirement struct {
 	text     string // canonical: what tells it from others
 }
 
-// affinityPath leads to the terms of which a node must match one.
+// affinityPath leads from a pod to the terms of which a node must match one.
 var affinityPath = []string{"spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}
 
 // require puts the requirements of all policies into the plan.
@@ -28,7 +28,7 @@ func (b *builder) require(all []requirement) {
 		return
 	}
 	n := b.root
-	for _, name := range affinityPath {
+	for _, name := range slices.Concat(podIn(n.typ), affinityPath) {
 		n = b.field(n, n.typ.Field(name))
 	}
 	n.require = all

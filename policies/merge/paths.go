@@ -40,7 +40,7 @@ func (b *builder) read(rule string, path intent.Path) ([]step, bool) {
 		return fault("has more than %d steps", deepest)
 	}
 	steps := make([]step, 0, len(path))
-	field, t := (*podschema.Field)(nil), podschema.Pod()
+	field, t := (*podschema.Field)(nil), b.root.typ
 	for i, part := range path {
 		s := step{field: field}
 		name, isName := part.(string)
@@ -52,7 +52,7 @@ func (b *builder) read(rule string, path intent.Path) ([]step, bool) {
 				return fault("cannot be written by any policy")
 			}
 			if s.field = t.Field(name); s.field == nil {
-				return fault("a pod has no field %s there", name)
+				return fault("%s has no field %s there", called(b.root.typ), name)
 			}
 			s.name, s.typ = name, s.field.Type
 		case t.Kind == podschema.Dict && isName:

@@ -74,7 +74,7 @@ func (r *run) takeOut(s stage) bool {
 				return found
 			}
 			t := taker{run: r, stage: s, removal: &r.plan.remove[i]}
-			out, changed := t.take(nil, podschema.Pod(), r.object, t.steps, filled.Place{Object: r.object}, spot{node: r.plan.root})
+			out, changed := t.take(nil, r.plan.root.typ, r.object, t.steps, filled.Place{Object: r.object}, spot{node: r.plan.root})
 			if changed {
 				r.object, _ = out.(map[string]any)
 				found, again = true, true

@@ -43,7 +43,7 @@ func (b *builder) known(n *node, name string) (*podschema.Field, bool) {
 }
 
 func (b *builder) unknown(path string, t *podschema.Type, name string) {
-	message := "a pod has no such field"
+	message := called(b.root.typ) + " has no such field"
 	if like := alike(t, name); like != "" {
 		message += "; is " + like + " meant?"
 	}

@@ -1,9 +1,9 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package judge asks the policies about a pod, and does what they want.
+// Package judge asks the policies about a pod or a Job, and does what they want.
 //
-// Enters: a pod or a pod template, the request it came in, and whose namespace
+// Enters: a pod, a pod template or a Job, the request it came in, and whose namespace
 // it is. Leaves: a [Judgement]: why it is refused, what its author is warned of,
 // and what it becomes, with who changed what.
 //

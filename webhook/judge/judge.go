@@ -5,7 +5,6 @@ package judge
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,6 +33,8 @@ type Judge struct {
 	// More than there are processors would only make each slower, until policies
 	// pass their deadlines.
 	Turns *semaphore.Weighted
+
+	requests described
 }
 
 // begin waits until a question may be judged. It returns the policies that it is
@@ -79,12 +80,16 @@ func (j *Judge) Settle(ctx context.Context, q Question) (Judgement, error) {
 		return Judgement{}, err
 	}
 	defer end()
-	before, judged, intents, err := j.ask(ctx, set, &q, q.Raw, nil)
+	object, err := q.object()
+	if err != nil {
+		return Judgement{}, err
+	}
+	judged, intents, err := j.ask(ctx, set, &q, object)
 	if err != nil || len(judged.Denials) > 0 {
 		return judged, err
 	}
-	judged.Before = before.object
-	if judged.Result, err = merge.Apply(before.object, intents, j.Cluster); err != nil {
+	judged.Before = object.Object()
+	if judged.Result, err = merge.Apply(judged.Before, intents, j.Cluster); err != nil {
 		judged.Denials = faults(err)
 		return judged, nil
 	}
@@ -102,15 +107,11 @@ func (j *Judge) Settle(ctx context.Context, q Question) (Judgement, error) {
 // settled asks once more, about what the policies made of the object: what they
 // refuse of that, or still want changed.
 func (j *Judge) settled(ctx context.Context, set *engine.Set, q *Question, object map[string]any) (Judgement, error) {
-	raw, err := json.Marshal(object)
-	if err != nil {
-		return Judgement{}, fmt.Errorf("writing what the policies made of the pod: %w", err)
-	}
-	after, again, intents, err := j.ask(ctx, set, q, raw, object)
+	again, intents, err := j.ask(ctx, set, q, engine.FromObject(object))
 	if err != nil || len(again.Denials) > 0 {
 		return again, err
 	}
-	result, err := merge.Apply(after.object, intents, j.Cluster)
+	result, err := merge.Apply(object, intents, j.Cluster)
 	if err != nil {
 		again.Denials = faults(err)
 		return again, nil
@@ -127,7 +128,11 @@ func (j *Judge) Check(ctx context.Context, q Question) (Judgement, error) {
 		return Judgement{}, err
 	}
 	defer end()
-	final, judged, intents, err := j.ask(ctx, set, &q, q.Raw, nil)
+	object, err := q.object()
+	if err != nil {
+		return Judgement{}, err
+	}
+	judged, intents, err := j.ask(ctx, set, &q, object)
 	if err != nil || len(judged.Denials) > 0 {
 		return judged, err
 	}
@@ -135,7 +140,7 @@ func (j *Judge) Check(ctx context.Context, q Question) (Judgement, error) {
 	for i := range demanded {
 		demanded[i].Defaults, demanded[i].Append = nil, nil
 	}
-	if judged.Result, err = merge.Apply(final.object, demanded, j.Cluster); err != nil {
+	if judged.Result, err = merge.Apply(object.Object(), demanded, j.Cluster); err != nil {
 		judged.Denials = faults(err)
 		return judged, nil
 	}
@@ -143,45 +148,44 @@ func (j *Judge) Check(ctx context.Context, q Question) (Judgement, error) {
 	return judged, nil
 }
 
-// ask reads one state of the object, and asks all policies about it. What asks
-// for the impossible is refused before any policy is asked. The object may be nil
-// where it was not decoded yet.
-func (j *Judge) ask(ctx context.Context, set *engine.Set, q *Question, raw []byte, object map[string]any) (shape, Judgement, []intent.Intent, error) {
-	s, err := q.shapeOf(raw, object)
+// ask asks all policies about one state of the object. What asks for the
+// impossible is refused before any policy is asked.
+func (j *Judge) ask(ctx context.Context, set *engine.Set, q *Question, object engine.Document) (Judgement, []intent.Intent, error) {
+	request, err := q.request(object.Object())
 	var malformed workload.Malformed
 	if errors.As(err, &malformed) {
-		return s, Judgement{Denials: complaintsOf(malformed)}, nil, nil
+		return Judgement{Denials: complaintsOf(malformed)}, nil, nil
 	}
 	if err != nil {
-		return s, Judgement{}, nil, err
+		return Judgement{}, nil, err
 	}
 	in := engine.Input{
 		Subject: q.Subject(),
-		Review:  q.Review, Object: s.document,
+		Review:  q.Review, Object: object,
 		Project: q.Tenant.Documents.Project, Department: q.Tenant.Documents.Department, NodePools: q.Tenant.Documents.NodePools,
 		Now:      j.Clock.Now().In(q.Tenant.Zone),
 		Template: q.Template,
 	}
-	if err := j.typed(ctx, set, &in, &s.request); err != nil {
-		return s, Judgement{}, nil, err
+	if err := j.typed(ctx, set, &in, &request); err != nil {
+		return Judgement{}, nil, err
 	}
 	outcome, err := set.Evaluate(ctx, in)
 	if err != nil {
-		return s, Judgement{}, nil, err
+		return Judgement{}, nil, err
 	}
-	return s, Judgement{Denials: outcome.Denials, Warnings: outcome.Warnings, Trial: outcome.DryRun, Failed: len(outcome.Failures) > 0}, outcome.Intents, nil
+	return Judgement{Denials: outcome.Denials, Warnings: outcome.Warnings, Trial: outcome.DryRun, Failed: len(outcome.Failures) > 0}, outcome.Intents, nil
 }
 
 // typed fills in what the pod asks for, with the type that policies give it where
 // its author said none.
 func (j *Judge) typed(ctx context.Context, set *engine.Set, in *engine.Input, request *workload.Request) (err error) {
-	if in.Workload, err = engine.FromGo(request); err != nil || request.Type != "" {
+	if in.Workload, err = j.requests.of(request); err != nil || request.Type != "" {
 		return err
 	}
 	if request.Type, err = set.Type(ctx, *in); err != nil {
 		return err
 	}
-	in.Workload, err = engine.FromGo(request)
+	in.Workload, err = j.requests.of(request)
 	return err
 }
 

@@ -64,7 +64,7 @@ func (d *Desk) answered(ctx context.Context, req *admission.Request, known *memo
 	}
 	k, keep := keyOf(set, &q, review)
 	if keep {
-		if response, ok := known.recall(k); ok {
+		if response, ok := known.recent().Get(k); ok {
 			return response
 		}
 	}
@@ -77,7 +77,7 @@ func (d *Desk) answered(ctx context.Context, req *admission.Request, known *memo
 	}
 	// Where other policies came in force meanwhile, nobody knows which were asked.
 	if now, _ := d.Judge.Engine.Current(); keep && lasting && now == set {
-		known.remember(k, response)
+		known.recent().Put(k, response, sizeOf(&response))
 	}
 	return response
 }

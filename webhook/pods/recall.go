@@ -11,20 +11,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/recent"
 	"sluice.dev/webhook/judge"
 )
 
-// maxRecalled is how many answers one generation of a memory has; at most twice
-// as many are kept.
-const maxRecalled = 512
+// How many answers, and how many bytes of them, one generation of a memory has at
+// most.
+const (
+	maxRecalled      = 512
+	maxRecalledBytes = 8 << 20
+)
 
 // memory keeps the latest answers, so that of a controller's pods, which are all
 // the same, one is judged. The same pod, request, tenant and policies have the
 // same answer; where a policy reads the time or the present use, none is kept.
-// The zero value is empty and ready to use.
+// Responses are not changed after they are given, but for their UID, which lies in
+// the copy. The zero value is empty and ready to use.
 type memory struct {
-	mu         sync.Mutex
-	young, old map[key]admission.Response
+	once    sync.Once
+	answers *recent.Memory[key, admission.Response]
+}
+
+func (m *memory) recent() *recent.Memory[key, admission.Response] {
+	m.once.Do(func() { m.answers = recent.New[key, admission.Response](maxRecalled, maxRecalledBytes) })
+	return m.answers
 }
 
 type key [sha256.Size]byte
@@ -52,30 +62,17 @@ func keyOf(set *engine.Set, q *judge.Question, review []byte) (key, bool) {
 	return key(h.Sum(nil)), true
 }
 
-// recall is the answer that was given before.
-func (m *memory) recall(k key) (admission.Response, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	found, ok := m.young[k]
-	if !ok {
-		if found, ok = m.old[k]; ok {
-			m.keep(k, found)
-		}
+// sizeOf is how many bytes a response takes, about.
+func sizeOf(response *admission.Response) int {
+	size := 512 + len(response.Patch)
+	if response.Result != nil {
+		size += len(response.Result.Message)
 	}
-	return found, ok
-}
-
-// remember keeps an answer. Responses are not changed after they are given, but
-// for their UID, which lies in the copy.
-func (m *memory) remember(k key, response admission.Response) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.keep(k, response)
-}
-
-func (m *memory) keep(k key, response admission.Response) {
-	if m.young == nil || len(m.young) >= maxRecalled {
-		m.young, m.old = make(map[key]admission.Response), m.young
+	for _, warning := range response.Warnings {
+		size += 16 + len(warning)
 	}
-	m.young[k] = response
+	for name, note := range response.AuditAnnotations {
+		size += 64 + len(name) + len(note)
+	}
+	return size
 }

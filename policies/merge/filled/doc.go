@@ -1,9 +1,9 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filled tells what a pod's author left open.
+// Package filled tells what the author of a pod or a Job left open.
 //
-// Enters: a value of a pod, and where it stands. Leaves: whether it is absent or
+// Enters: a value of one, and where it stands. Leaves: whether it is absent or
 // equals what the API server itself fills in before admission webhooks see the
 // pod: by its defaults, and by the admission plugins that are on as Kubernetes is
 // shipped (LimitRanger, ServiceAccount, Priority, DefaultTolerationSeconds,

@@ -11,7 +11,7 @@ import (
 // Place is where a value stands: as much of its surroundings as is needed to tell
 // who wrote it. The zero Place is nowhere, where only fixed values are known.
 type Place struct {
-	// Object is the whole pod or pod template.
+	// Object is the whole pod, pod template or Job.
 	Object map[string]any
 	// List is the list of containers, as the field is called, and Container the
 	// one of it; both empty outside of containers.
@@ -23,8 +23,14 @@ type Place struct {
 	Entry string
 }
 
-// spec returns the pod's spec.
-func (p Place) spec() map[string]any { return value.Map(p.Object["spec"]) }
+// spec returns the pod's spec; of a Job that of its template.
+func (p Place) spec() map[string]any {
+	spec := value.Map(p.Object["spec"])
+	if template := value.Map(spec["template"]); template != nil { // a pod's spec has no such field
+		return value.Map(template["spec"])
+	}
+	return spec
+}
 
 // At returns the place of the fields of parent, which stands at p.
 func (p Place) At(parent map[string]any) Place {

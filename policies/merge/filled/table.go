@@ -11,7 +11,8 @@ import (
 // rule tells whether the API server fills in this value at this place.
 type rule func(c Cluster, at Place, v any) bool
 
-// table is by field; of a dict the rule is about its entries.
+// table is by field; of a dict the rule is about its entries. What a Job has
+// besides a pod is in jobs.
 var table = map[string]rule{
 	"PodSpec.dnsPolicy":                     is("ClusterFirst"),
 	"PodSpec.enableServiceLinks":            is(true),
@@ -79,21 +80,22 @@ func is(want any) rule {
 	return func(_ Cluster, _ Place, v any) bool { return value.Equal(v, want) }
 }
 
-// rules are the table, by field of the schema.
-var rules = byField(podschema.Pod(), map[*podschema.Type]bool{}, map[*podschema.Field]rule{})
+// rules are the tables, by field of the schema.
+var rules = byField(jobs, podschema.Job(), map[*podschema.Type]bool{},
+	byField(table, podschema.Pod(), map[*podschema.Type]bool{}, map[*podschema.Field]rule{}))
 
-func byField(t *podschema.Type, seen map[*podschema.Type]bool, into map[*podschema.Field]rule) map[*podschema.Field]rule {
+func byField(table map[string]rule, t *podschema.Type, seen map[*podschema.Type]bool, into map[*podschema.Field]rule) map[*podschema.Field]rule {
 	if t == nil || seen[t] {
 		return into
 	}
 	seen[t] = true
-	byField(t.Elem, seen, into)
+	byField(table, t.Elem, seen, into)
 	for _, name := range t.Fields() {
 		field := t.Field(name)
 		if rule, ok := table[field.ID()]; ok {
 			into[field] = rule
 		}
-		byField(field.Type, seen, into)
+		byField(table, field.Type, seen, into)
 	}
 	return into
 }

@@ -4,7 +4,6 @@
 package patch
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 
@@ -47,7 +46,19 @@ func (d *differ) values(path string, before, after any) {
 }
 
 func (d *differ) maps(path string, before, after map[string]any) {
-	for _, key := range slices.Sorted(maps.Keys(before)) {
+	var gone, added []string
+	for key, b := range before {
+		if a, ok := after[key]; !ok || !alike(b, a) {
+			gone = append(gone, key)
+		}
+	}
+	for key := range after {
+		if _, ok := before[key]; !ok {
+			added = append(added, key)
+		}
+	}
+	slices.Sort(gone)
+	for _, key := range gone {
 		at := path + "/" + escaped(key)
 		if a, ok := after[key]; ok {
 			d.values(at, before[key], a)
@@ -55,11 +66,19 @@ func (d *differ) maps(path string, before, after map[string]any) {
 			d.add("remove", at, nil)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(after)) {
-		if _, ok := before[key]; !ok {
-			d.add("add", path+"/"+escaped(key), after[key])
-		}
+	slices.Sort(added)
+	for _, key := range added {
+		d.add("add", path+"/"+escaped(key), after[key])
 	}
+}
+
+// alike tells of most of what is the same, at once, that it is.
+func alike(a, b any) bool {
+	if s, ok := a.(string); ok {
+		t, ok := b.(string)
+		return ok && s == t
+	}
+	return value.Same(a, b)
 }
 
 func (d *differ) lists(path string, before, after []any) {
@@ -67,6 +86,9 @@ func (d *differ) lists(path string, before, after []any) {
 	for _, piece := range align(before, after) {
 		both := min(len(piece.before), len(piece.after))
 		for i := range both {
+			if alike(piece.before[i], piece.after[i]) {
+				continue
+			}
 			d.values(path+"/"+strconv.Itoa(at+i), piece.before[i], piece.after[i])
 		}
 		for range piece.before[both:] {

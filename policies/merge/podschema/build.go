@@ -7,17 +7,18 @@ import (
 	"reflect"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// pod is without status: that is the kubelet's, and nobody merges it.
-var pod = func() *Type {
-	pod := builder{}.of(reflect.TypeFor[corev1.Pod]())
-	delete(pod.fields, "status")
-	return pod
+// pod and job are without status: that is the kubelet's or the controller's, and
+// nobody merges it. What both consist of is one and the same.
+var pod, job = func() (*Type, *Type) {
+	b := builder{}
+	return b.root(reflect.TypeFor[corev1.Pod]()), b.root(reflect.TypeFor[batchv1.Job]())
 }()
 
 // special are the types whose JSON form is not that of their Go type.
@@ -30,6 +31,12 @@ var special = map[reflect.Type]*Type{
 
 // builder remembers the structs that it has seen.
 type builder map[reflect.Type]*Type
+
+func (b builder) root(t reflect.Type) *Type {
+	made := b.of(t)
+	delete(made.fields, "status")
+	return made
+}
 
 func (b builder) of(t reflect.Type) *Type {
 	if known, ok := special[t]; ok {

@@ -6,33 +6,35 @@ package podschema
 // listKeys are the keys of the associative lists, by field. Every list that is
 // not here is atomic, but for sets.
 var listKeys = map[string][]string{
-	"Container.env":                          {"name"},
-	"Container.ports":                        {"containerPort", "protocol"},
-	"Container.volumeDevices":                {"devicePath"},
-	"Container.volumeMounts":                 {"mountPath"},
-	"EphemeralContainerCommon.env":           {"name"},
-	"EphemeralContainerCommon.ports":         {"containerPort", "protocol"},
-	"EphemeralContainerCommon.volumeDevices": {"devicePath"},
-	"EphemeralContainerCommon.volumeMounts":  {"mountPath"},
-	"ObjectMeta.ownerReferences":             {"uid"},
-	"PodSpec.containers":                     {"name"},
-	"PodSpec.ephemeralContainers":            {"name"},
-	"PodSpec.evictionResponders":             {"name"},
-	"PodSpec.hostAliases":                    {"ip"},
-	"PodSpec.imagePullSecrets":               {"name"},
-	"PodSpec.initContainers":                 {"name"},
-	"PodSpec.resourceClaims":                 {"name"},
-	"PodSpec.schedulingGates":                {"name"},
-	"PodSpec.topologySpreadConstraints":      {"topologyKey", "whenUnsatisfiable"},
-	"PodSpec.volumes":                        {"name"},
-	"ResourceRequirements.claims":            {"name"},
+	"Container.env":                             {"name"},
+	"Container.ports":                           {"containerPort", "protocol"},
+	"Container.volumeDevices":                   {"devicePath"},
+	"Container.volumeMounts":                    {"mountPath"},
+	"EphemeralContainerCommon.env":              {"name"},
+	"EphemeralContainerCommon.ports":            {"containerPort", "protocol"},
+	"EphemeralContainerCommon.volumeDevices":    {"devicePath"},
+	"EphemeralContainerCommon.volumeMounts":     {"mountPath"},
+	"JobSchedulingConfiguration.resourceClaims": {"name"},
+	"ObjectMeta.ownerReferences":                {"uid"},
+	"PodSpec.containers":                        {"name"},
+	"PodSpec.ephemeralContainers":               {"name"},
+	"PodSpec.evictionResponders":                {"name"},
+	"PodSpec.hostAliases":                       {"ip"},
+	"PodSpec.imagePullSecrets":                  {"name"},
+	"PodSpec.initContainers":                    {"name"},
+	"PodSpec.resourceClaims":                    {"name"},
+	"PodSpec.schedulingGates":                   {"name"},
+	"PodSpec.topologySpreadConstraints":         {"topologyKey", "whenUnsatisfiable"},
+	"PodSpec.volumes":                           {"name"},
+	"ResourceRequirements.claims":               {"name"},
 }
 
 // sets are the associative lists of scalars: the element is its own key.
 var sets = map[string]bool{
-	"ContainerRestartRuleOnExitCodes.values": true,
-	"ObjectMeta.finalizers":                  true,
-	"VolumeMount.bindMountOptions":           true,
+	"ContainerRestartRuleOnExitCodes.values":        true,
+	"ObjectMeta.finalizers":                         true,
+	"PodFailurePolicyOnExitCodesRequirement.values": true,
+	"VolumeMount.bindMountOptions":                  true,
 }
 
 // keyDefaults are the values of key fields that are left out.

@@ -24,7 +24,7 @@ var kindNames = [...]string{"a string", "a boolean", "a whole number", "a quanti
 // String names the kind for a sentence: "a string".
 func (k Kind) String() string { return kindNames[k] }
 
-// Type is one part of a pod. Types are shared and never change.
+// Type is one part of a pod or a Job. Types are shared and never change.
 type Type struct {
 	// Name is the name of the Go type; empty for dicts and lists.
 	Name string
@@ -62,6 +62,10 @@ func (f *Field) ID() string { return f.Owner + "." + f.Name }
 
 // Pod returns the type of a pod, or of a pod template, without its status.
 func Pod() *Type { return pod }
+
+// Job returns the type of a Job, without its status. Its template's parts are those
+// of a pod.
+func Job() *Type { return job }
 
 // Field returns the field of that name, and nil if the struct has none.
 func (t *Type) Field(name string) *Field { return t.fields[name] }

@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
@@ -31,11 +33,9 @@ var departures = map[string]string{
 }
 
 // The schema that server-side apply merges by, from client-go.
-func applied(t *testing.T) (*schema.Schema, schema.TypeRef) {
+func applied(t *testing.T, of runtime.Object) (*schema.Schema, schema.TypeRef) {
 	t.Helper()
-	typed, err := applyconfigurations.NewTypeConverter(scheme.Scheme).ObjectToTyped(&corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-	})
+	typed, err := applyconfigurations.NewTypeConverter(scheme.Scheme).ObjectToTyped(of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +51,11 @@ type comparison struct {
 }
 
 func TestMergesAsServerSideApply(t *testing.T) {
-	s, pod := applied(t)
+	s, root := applied(t, &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}})
 	c := &comparison{t: t, schema: s, seen: map[*Type]bool{}, differs: map[string]string{}}
-	c.compare("Pod", Pod(), pod)
+	c.compare("Pod", Pod(), root)
+	c.schema, root = applied(t, &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}})
+	c.compare("Job", Job(), root)
 	if diff := cmp.Diff(departures, c.differs); diff != "" {
 		t.Errorf("departures from server-side apply (-listed +found):\n%s", diff)
 	}
@@ -94,7 +96,7 @@ func (c *comparison) structs(id string, ours *Type, theirs *schema.Map) {
 	c.relation(ours.Name, "struct", theirs.ElementRelationship == schema.Atomic, ours.Atomic)
 	var names []string
 	for _, field := range theirs.Fields {
-		if field.Name == "status" { // only a pod has one, and it is not merged
+		if field.Name == "status" && (ours == Pod() || ours == Job()) { // it is not merged
 			continue
 		}
 		names = append(names, field.Name)
@@ -126,7 +128,7 @@ func (c *comparison) relation(id, what string, theirs, ours bool) {
 	}
 }
 
-// Every row of the tables is about a field or type that a pod has.
+// Every row of the tables is about a field or type that a pod or a Job has.
 func TestNoRowIsStale(t *testing.T) {
 	fields, types := map[string]bool{}, map[string]bool{}
 	var walk func(*Type)
@@ -143,22 +145,23 @@ func TestNoRowIsStale(t *testing.T) {
 		}
 	}
 	walk(Pod())
+	walk(Job())
 	for _, table := range []map[string]bool{sets, unions} {
 		for id := range table {
 			if !fields[id] {
-				t.Errorf("a pod has no field %s", id)
+				t.Errorf("neither a pod nor a Job has a field %s", id)
 			}
 		}
 	}
 	for id := range listKeys {
 		if !fields[id] {
-			t.Errorf("a pod has no field %s", id)
+			t.Errorf("neither a pod nor a Job has a field %s", id)
 		}
 	}
 	for _, table := range []map[string]bool{replacedWhole, unionTypes} {
 		for name := range table {
 			if !types[name] {
-				t.Errorf("a pod has no %s", name)
+				t.Errorf("neither a pod nor a Job has a %s", name)
 			}
 		}
 	}

@@ -1,0 +1,95 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package merge
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/policies/intent"
+	"sluice.dev/policies/merge/filled"
+)
+
+// batchJob is a Job of one container, as webhooks see it.
+const batchJob = `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: a}
+spec:
+  backoffLimit: 6
+  podReplacementPolicy: TerminatingOrFailed
+  template:
+    spec: {restartPolicy: Never, containers: [{name: main, image: x}]}`
+
+// A Job is merged by its own schema: around the template, and in it as a pod.
+func TestJobsAreMerged(t *testing.T) {
+	tests := map[string]struct {
+		wish, want, warning, err string
+	}{
+		"what was left open is filled": {
+			wish: `defaults: {spec: {backoffLimit: 3, podReplacementPolicy: Failed, podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}}}`,
+			want: `{backoffLimit: 3, podReplacementPolicy: Failed, podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]},
+				template: {spec: {restartPolicy: Never, containers: [{name: main, image: x}]}}}`,
+		},
+		"what the author said is kept": {
+			wish: `defaults: {spec: {template: {spec: {restartPolicy: OnFailure, containers: {"*": {image: other, tty: true}}}}}}`,
+			want: `{backoffLimit: 6, podReplacementPolicy: TerminatingOrFailed, template: {spec: {restartPolicy: Never, containers: [{name: main, image: x, tty: true}]}}}`,
+		},
+		"an override warns": {
+			wish:    `overrides: {spec: {template: {spec: {restartPolicy: OnFailure}}}}`,
+			want:    `{backoffLimit: 6, podReplacementPolicy: TerminatingOrFailed, template: {spec: {restartPolicy: OnFailure, containers: [{name: main, image: x}]}}}`,
+			warning: `policy a replaced spec.template.spec.restartPolicy: "Never" is now "OnFailure"`,
+		},
+		"nodes, append and remove": {
+			wish: `{nodes: [{key: pool, operator: Exists}], append: [{path: [spec, template, spec, tolerations], value: {key: gpu, operator: Exists}}], remove: [[spec, backoffLimit]]}`,
+			want: `{backoffLimit: 6, podReplacementPolicy: TerminatingOrFailed, template: {spec: {restartPolicy: Never, containers: [{name: main, image: x}],
+				tolerations: [{key: gpu, operator: Exists}],
+				affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: Exists}]}]}}}}}}`,
+		},
+		"who it is": {
+			wish: `overrides: {metadata: {name: b, ownerReferences: []}, status: {}}`,
+			err: `policy a: metadata.name: cannot be written by any policy
+policy a: metadata.ownerReferences: cannot be written by any policy
+policy a: status: cannot be written by any policy`,
+		},
+		"what only a pod has": {
+			wish: `{overrides: {spec: {schedulerName: b}}, remove: [[spec, tolerations, "*"]]}`,
+			err: `policy a: remove ["spec","tolerations","*"]: a Job has no field tolerations there
+policy a: spec.schedulerName: a Job has no such field`,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			one := read[wish](t, tc.wish)
+			one.Policy = "a"
+			wanted := []intent.Intent{one.intent()}
+			result, err := Apply(read[map[string]any](t, batchJob), wanted, filled.Cluster{})
+			if tc.err != "" {
+				if err == nil || err.Error() != tc.err {
+					t.Errorf("err = %v, want %s", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(read[map[string]any](t, tc.want), result.Object["spec"]); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+			var warned []string
+			for _, w := range result.Warnings {
+				warned = append(warned, w.String())
+			}
+			if said := strings.Join(warned, "\n"); said != tc.warning {
+				t.Errorf("warned %q, want %q", said, tc.warning)
+			}
+			again, err := Apply(result.Object, wanted, filled.Cluster{})
+			if err != nil || len(again.Changes) > 0 {
+				t.Errorf("the second time: %v, %v", again.Changes, err)
+			}
+		})
+	}
+}

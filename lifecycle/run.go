@@ -56,6 +56,8 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	options.LeaderElectionNamespace = cfg.LeaderElection.Namespace
 	options.LeaderElectionReleaseOnCancel = true
 	options.Cache.ByObject = cached()
+	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
+	boundMemory()
 	mgr, err := ctrl.NewManager(rest, options)
 	if err != nil {
 		return fmt.Errorf("lifecycle: %w", err)

@@ -65,13 +65,21 @@ func (c *Common) Rest() (*rest.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("kubeconfig: not set, and this is not a pod of a cluster: %w", err)
 		}
-		return cfg, nil
+		return unbraked(cfg), nil
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	return cfg, nil
+	return unbraked(cfg), nil
+}
+
+// unbraked leaves it to the API server how many requests it takes at a time: it
+// shares its time among its clients. Client-go's own default, five a second, would
+// have the end of a thousand workloads take minutes.
+func unbraked(cfg *rest.Config) *rest.Config {
+	cfg.QPS = -1
+	return cfg
 }
 
 // Clock is the policy time that ClockFile stands for. Should the file become

@@ -5,6 +5,7 @@ package gpupods
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -37,7 +38,7 @@ func pod(name string) builder {
 
 func (p builder) asking(name corev1.ResourceName, amount string) builder {
 	list := corev1.ResourceList{name: resource.MustParse(amount)}
-	return p.container(corev1.Container{Name: "asks", Resources: corev1.ResourceRequirements{Limits: list, Requests: list}})
+	return p.container(corev1.Container{Name: fmt.Sprint("asks-", len(p.Spec.Containers)), Resources: corev1.ResourceRequirements{Limits: list, Requests: list}})
 }
 
 func (p builder) container(c corev1.Container) builder {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/scheme"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/cmd/sluice/clocks"
@@ -45,6 +46,12 @@ func clockOf(namespace, kind, name string, status v1alpha1.WorkloadClockStatus) 
 	}
 }
 
+// limit is one that nothing but its configuration made.
+func limit(text string) *v1alpha1.ClockLimit {
+	length := period.MustParseDuration(text)
+	return &v1alpha1.ClockLimit{Configured: length, InForce: length}
+}
+
 // samples has a workload of each sort.
 func samples() []v1alpha1.WorkloadClock {
 	end := func(after time.Duration, reason v1alpha1.EndReason, limit time.Duration) *v1alpha1.ClockDeadline {
@@ -58,13 +65,13 @@ func samples() []v1alpha1.WorkloadClock {
 		clockOf("protein-folding", "Job", "folding", v1alpha1.WorkloadClockStatus{
 			WorkloadType: v1alpha1.WorkloadTrain, State: v1alpha1.ClockStateRunning,
 			AccumulatedSeconds: 3600, RunningSince: at(-24 * time.Hour),
-			Deadline: end(215*time.Hour, v1alpha1.EndMaxRuntime, 240*time.Hour),
+			Limit: limit("10d"), Deadline: end(215*time.Hour, v1alpha1.EndMaxRuntime, 240*time.Hour),
 		}),
 		clockOf("lab", "Job", "late", v1alpha1.WorkloadClockStatus{
 			WorkloadType: v1alpha1.WorkloadTrain, State: v1alpha1.ClockStateRunning,
 			RunningSince: at(-50 * time.Hour),
-			Deadline:     end(-2*time.Hour, v1alpha1.EndMaxRuntime, 48*time.Hour),
-			Conditions:   []metav1.Condition{{Type: v1alpha1.ConditionDryRun, Status: metav1.ConditionTrue}},
+			Limit:        limit("48h"), Deadline: end(-2*time.Hour, v1alpha1.EndMaxRuntime, 48*time.Hour),
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionDryRun, Status: metav1.ConditionTrue}},
 		}),
 		clockOf("thesis", "Pod", "notebook", v1alpha1.WorkloadClockStatus{
 			WorkloadType: v1alpha1.WorkloadInteractive, State: v1alpha1.ClockStateRunning,
@@ -75,18 +82,18 @@ func samples() []v1alpha1.WorkloadClock {
 		clockOf("thesis", "StatefulSet", "paused", v1alpha1.WorkloadClockStatus{
 			WorkloadType: v1alpha1.WorkloadTrain, State: v1alpha1.ClockStatePaused,
 			AccumulatedSeconds: 47 * 3600, PausedSince: at(-time.Minute),
-			Deadline: end(time.Hour, v1alpha1.EndMaxRuntime, 48*time.Hour),
+			Limit: limit("48h"),
 		}),
 		clockOf("thesis", "Job", "blind", v1alpha1.WorkloadClockStatus{
 			WorkloadType: v1alpha1.WorkloadTrain, State: v1alpha1.ClockStateRunning,
 			RunningSince: at(-time.Hour), IdleSince: at(-time.Hour),
-			Deadline:   end(47*time.Hour, v1alpha1.EndMaxRuntime, 48*time.Hour),
+			Limit: limit("48h"), Deadline: end(47*time.Hour, v1alpha1.EndMaxRuntime, 48*time.Hour),
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionIdleUnknown, Status: metav1.ConditionTrue}},
 		}),
 		clockOf("thesis", "Job", "over", v1alpha1.WorkloadClockStatus{
 			WorkloadType: v1alpha1.WorkloadTrain, State: v1alpha1.ClockStateStopped, AccumulatedSeconds: 172800,
-			Deadline: end(-2*time.Hour, v1alpha1.EndMaxRuntime, 48*time.Hour),
-			Stopped:  &v1alpha1.ClockStop{At: *at(-2 * time.Hour), Reason: v1alpha1.EndMaxRuntime, Until: at(-time.Hour)},
+			Limit:   limit("48h"),
+			Stopped: &v1alpha1.ClockStop{At: *at(-2 * time.Hour), Reason: v1alpha1.EndMaxRuntime, Until: at(-time.Hour)},
 		}),
 		clockOf("lab", "Job", "waits", v1alpha1.WorkloadClockStatus{State: v1alpha1.ClockStateWaiting}),
 		// What nothing of the API keeps out, a terminal is still kept from.

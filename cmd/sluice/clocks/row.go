@@ -58,6 +58,8 @@ func Rows(clocks []v1alpha1.WorkloadClock, projects map[string]string, now time.
 	return rows
 }
 
+// rowOf is a clock as of now. While its time stands still the instant of its end is
+// not known, but what is left of its limit is.
 func rowOf(clock *v1alpha1.WorkloadClock, now time.Time) Row {
 	status := &clock.Status
 	row := Row{
@@ -73,8 +75,14 @@ func rowOf(clock *v1alpha1.WorkloadClock, now time.Time) Row {
 	if runs && status.IdleSince != nil && !row.IdleUnknown {
 		row.IdleSeconds = pointer(seconds(now.Sub(status.IdleSince.Time)))
 	}
-	if status.Deadline != nil {
-		row.end(status.Deadline, now)
+	if limit := status.Limit; limit != nil {
+		row.LimitSeconds = pointer(seconds(limit.InForce.Length()))
+		row.LeftSeconds = pointer(max(0, *row.LimitSeconds-row.RanSeconds))
+	}
+	if status.Deadline != nil && runs {
+		row.Because = status.Deadline.Reason
+		row.Ends = utc(status.Deadline.At.Time)
+		row.LeftSeconds = pointer(seconds(status.Deadline.At.Sub(now)))
 	}
 	if stop := status.Stopped; stop != nil && status.State == v1alpha1.ClockStateStopped {
 		row.Because, row.Ends, row.LeftSeconds = stop.Reason, utc(stop.At.Time), nil
@@ -83,22 +91,6 @@ func rowOf(clock *v1alpha1.WorkloadClock, now time.Time) Row {
 		}
 	}
 	return row
-}
-
-// end fills in when and why the workload ends. While its time stands still the
-// instant is not known, but what is left of its limit is.
-func (r *Row) end(deadline *v1alpha1.ClockDeadline, now time.Time) {
-	r.Because = deadline.Reason
-	if deadline.LimitSeconds > 0 {
-		r.LimitSeconds = pointer(deadline.LimitSeconds)
-	}
-	switch {
-	case r.State == v1alpha1.ClockStateRunning:
-		r.Ends = utc(deadline.At.Time)
-		r.LeftSeconds = pointer(seconds(deadline.At.Sub(now)))
-	case r.LimitSeconds != nil:
-		r.LeftSeconds = pointer(max(0, *r.LimitSeconds-r.RanSeconds))
-	}
 }
 
 // seconds are the whole seconds of a length, and none of one below zero: an

@@ -13,14 +13,16 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/clocks"
 	"sluice.dev/lifecycle/config"
+	"sluice.dev/lifecycle/extension"
 	"sluice.dev/lifecycle/gpupods"
 	"sluice.dev/lifecycle/notices"
 	"sluice.dev/lifecycle/roots"
 	"sluice.dev/lifecycle/stopping"
+	"sluice.dev/lifecycle/usage"
 )
 
-// addClocks makes the manager keep the time of workloads, and end them. It returns
-// the GPU pods, which others may want to know of.
+// addClocks makes the manager keep the time of workloads and record their use,
+// answer who asks for more time, and end them. It returns the GPU pods, which others may want to know of.
 func addClocks(mgr ctrl.Manager, cfg *config.Config, policyTime clock.Clock, logger logr.Logger) (*gpupods.Store, error) {
 	pods, err := gpupods.New(mgr.GetConfig(), gpupods.Settings{DeviceClasses: cfg.DeviceClasses, Logger: logger.WithName("gpupods")})
 	if err != nil {
@@ -51,6 +53,19 @@ func addClocks(mgr ctrl.Manager, cfg *config.Config, policyTime clock.Clock, log
 	}
 	if err := mgr.Add(keeper); err != nil {
 		return nil, fmt.Errorf("keeping clocks: %w", err)
+	}
+	used := &usage.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Workloads: grouping, Clock: policyTime}
+	if err := used.SetupWithManager(mgr, pods); err != nil {
+		return nil, fmt.Errorf("keeping usage records: %w", err)
+	}
+	if err := mgr.Add(used); err != nil {
+		return nil, fmt.Errorf("keeping usage records: %w", err)
+	}
+	asked := &extension.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Notices: keeper.Notices, Events: keeper.Events, Clock: policyTime,
+	}
+	if err := asked.SetupWithManager(mgr); err != nil {
+		return nil, fmt.Errorf("answering extensions: %w", err)
 	}
 	return pods, nil
 }

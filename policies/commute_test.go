@@ -24,10 +24,7 @@ import (
 //     in any order: no policy takes out what another would refuse, or makes what
 //     another refuses.
 //
-// No pair of policies is exempt; but see inOneStep. Of a pod with two containers
-// of one name, or one without, which the API server refuses, only the first must
-// hold: the first change to the list leaves one container of each name, and what
-// was said of both no longer fits. The webhook, which asks once more, refuses then.
+// No pair of policies is exempt; but see inOneStep.
 func (c *court) fault(ctx context.Context, pod map[string]any) error {
 	before, err := c.ask(ctx, c.set, pod)
 	if err != nil {
@@ -36,9 +33,6 @@ func (c *court) fault(ctx context.Context, pod map[string]any) error {
 	outcome, err := c.steady(ctx, before)
 	if err != nil {
 		return err
-	}
-	if !before.distinct {
-		return nil
 	}
 	if err := c.commute(ctx, before); err != nil {
 		return err
@@ -83,7 +77,7 @@ func (c *court) steady(ctx context.Context, before *opinion) (string, error) {
 			return "", fmt.Errorf("the same pod has the patch\n%s\nand then\n%s", patch, other)
 		}
 	}
-	if outcome == isRefused || !before.distinct {
+	if outcome == isRefused {
 		return outcome, nil
 	}
 	settled, err := c.again(ctx, outcome)

@@ -71,8 +71,6 @@ type court struct {
 // opinion is what the policies say of one pod.
 type opinion struct {
 	pod map[string]any
-	// distinct tells that the pod's containers have names, each another.
-	distinct bool
 	// out is why the pod is not let in, whatever is done.
 	out      string
 	refusals map[string][]string
@@ -86,7 +84,6 @@ func (c *court) ask(ctx context.Context, set *engine.Set, pod map[string]any) (*
 	if err := json.Unmarshal([]byte(written(pod)), &object); err != nil {
 		return nil, err
 	}
-	o.distinct = distinct(&object)
 	request, fault := parsed(&object)
 	if o.out = fault; fault != "" {
 		return o, nil
@@ -171,16 +168,16 @@ func (o *opinion) apply(names ...string) (result merge.Result, ok bool, err erro
 		}
 	}
 	result, err = merge.Apply(o.pod, intents, filled.Cluster{})
-	if o.atFault(err) {
+	if podsFault(err) {
 		return result, false, nil
 	}
 	return result, err == nil, err
 }
 
-// atFault tells whether the pod, and no policy, is the cause of an error.
-func (o *opinion) atFault(err error) bool {
+// podsFault tells whether the pod, and no policy, is the cause of an error.
+func podsFault(err error) bool {
 	var malformed *merge.ObjectError
-	return errors.As(err, &malformed) || err != nil && !o.distinct
+	return errors.As(err, &malformed)
 }
 
 // outcome is the pod as the named policies make it, and how they do.
@@ -219,17 +216,6 @@ func (c *court) again(ctx context.Context, outcome string) (*opinion, error) {
 		return nil, err
 	}
 	return c.ask(ctx, c.set, pod)
-}
-
-func distinct(pod *corev1.Pod) bool {
-	seen := map[string]bool{"": true}
-	for _, container := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
-		if seen[container.Name] {
-			return false
-		}
-		seen[container.Name] = true
-	}
-	return true
 }
 
 // written is a pod as JSON; maps are written in the order of their keys.

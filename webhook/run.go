@@ -27,13 +27,16 @@ import (
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/live"
+	"sluice.dev/webhook/access"
 	"sluice.dev/webhook/config"
 	"sluice.dev/webhook/decision"
 	"sluice.dev/webhook/departments"
+	"sluice.dev/webhook/extensions"
 	"sluice.dev/webhook/judge"
 	"sluice.dev/webhook/pods"
 	"sluice.dev/webhook/projects"
 	"sluice.dev/webhook/registration"
+	"sluice.dev/webhook/restarts"
 	"sluice.dev/webhook/templates"
 	"sluice.dev/webhook/tenant"
 	"sluice.dev/webhook/workloads"
@@ -45,8 +48,12 @@ const (
 	PathValidatePods = "/validate/pods"
 	PathWorkloads    = "/mutate/workloads"
 	PathTemplates    = "/validate/templates"
+	PathRestarts     = "/validate/restarts"
 	PathProjects     = "/validate/projects"
 	PathDepartments  = "/validate/departments"
+
+	PathMutateExtensions   = "/mutate/extensions"
+	PathValidateExtensions = "/validate/extensions"
 )
 
 // Run serves the webhook until ctx ends. It returns nil when it stopped because
@@ -97,6 +104,9 @@ func rulesOf(ctx context.Context, mgr ctrl.Manager, logger logr.Logger) (*live.K
 	if err := tenant.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
+	if err := restarts.IndexClocks(ctx, mgr.GetFieldIndexer()); err != nil {
+		return nil, err
+	}
 	rules, err := engine.New(engine.Options{Libraries: policies.Libraries(), Observe: decision.Policy})
 	if err != nil {
 		return nil, err
@@ -118,9 +128,13 @@ func serve(mgr ctrl.Manager, cfg *config.Config, rules *engine.Engine, logger lo
 		PathValidatePods: decision.Recorded("final-pods", logger, &pods.Validator{Desk: desk}),
 		PathWorkloads:    decision.Recorded("workloads", logger, &workloads.Handler{Judge: judges, Tenants: tenants}),
 		PathTemplates:    decision.Recorded("templates", logger, &templates.Handler{Judge: judges, Tenants: tenants}),
+		PathRestarts:     decision.Recorded("restarts", logger, &restarts.Handler{Clocks: mgr.GetClient(), Tenants: tenants, Clock: policyTime}),
 		PathDepartments:  decision.Recorded("departments", logger, (&departments.Validator{Reader: mgr.GetClient(), Clock: policyTime}).Handler(mgr.GetScheme())),
 		PathProjects:     decision.Recorded("projects", logger, (&projects.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}).Handler(mgr.GetScheme())),
 	}
+	asking := &extensions.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Administrators: access.Reviewer{Client: mgr.GetClient()}}
+	handlers[PathMutateExtensions] = decision.Recorded("extensions", logger, (&extensions.Stamper{Clock: policyTime}).Handler(mgr.GetScheme()))
+	handlers[PathValidateExtensions] = decision.Recorded("final-extensions", logger, asking.Handler(mgr.GetScheme()))
 	for path, handler := range handlers {
 		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handler})
 	}
@@ -145,7 +159,7 @@ func register(ctx context.Context, mgr ctrl.Manager, cfg *config.Config, restCon
 		return err
 	}
 	// Asked for now, so that the first admission does not wait for them.
-	for _, object := range []client.Object{&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}} {
+	for _, object := range []client.Object{&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}, &v1alpha1.WorkloadClock{}} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err
 		}

@@ -38,6 +38,8 @@ type File struct {
 	stamp    stamp
 	timeline Timeline
 	err      error
+	// told is the last instant that Now told.
+	told time.Time
 }
 
 var _ Clock = (*File)(nil)
@@ -63,8 +65,17 @@ func OpenFile(path string, report func(error)) (*File, error) {
 	return f, nil
 }
 
-// Now implements [Clock].
-func (f *File) Now() time.Time { return f.current().At(time.Now()) }
+// Now implements [Clock]. It never tells an instant before one that it told: when
+// the pace slows down, the last one may have been told by the faster.
+func (f *File) Now() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.look()
+	if now := f.timeline.At(time.Now()); now.After(f.told) {
+		f.told = now
+	}
+	return f.told
+}
 
 // FromReal implements [Clock].
 func (f *File) FromReal(t time.Time) time.Time { return f.current().At(t) }
@@ -89,6 +100,20 @@ func (f *File) Advance(d time.Duration) error {
 	return f.change(func(l Timeline) (Timeline, error) { return l.Advanced(d, time.Now()) })
 }
 
+// AdvanceTo steps policy time forward to t for every process that reads the file.
+// Where it has got there by itself, it does nothing. It fails where t is more than
+// [MaxStep] away.
+func (f *File) AdvanceTo(t time.Time) error {
+	return f.change(func(l Timeline) (Timeline, error) {
+		now := time.Now()
+		step := t.Sub(l.At(now))
+		if step <= 0 {
+			return l, nil
+		}
+		return l.Advanced(step, now)
+	})
+}
+
 // SetScale makes policy time run scale times as fast as real time from now on.
 func (f *File) SetScale(scale float64) error {
 	return f.change(func(l Timeline) (Timeline, error) { return l.WithScale(scale, time.Now()) })
@@ -97,6 +122,12 @@ func (f *File) SetScale(scale float64) error {
 func (f *File) current() Timeline {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.look()
+	return f.timeline
+}
+
+// look takes what the file has now, if it has changed. Its caller holds the lock.
+func (f *File) look() {
 	before := f.err
 	defer func() {
 		if f.err != nil && f.report != nil && (before == nil || before.Error() != f.err.Error()) {
@@ -116,13 +147,13 @@ func (f *File) current() Timeline {
 		f.stamp = now
 		f.take(read(f.path))
 	}
-	return f.timeline
 }
 
 // take puts a timeline in force that was read, unless it would set policy time
-// back under a process that has acted by the one before.
+// back under a process that has acted by the one before. One that goes on from
+// there cannot, even if it is slower now: it is as it was up to the change.
 func (f *File) take(l Timeline, err error) {
-	if err == nil {
+	if err == nil && !l.continues(f.timeline) {
 		instant := time.Now()
 		if is, was := l.At(instant), f.timeline.At(instant); is.Before(was) {
 			err = fmt.Errorf("%w: %s would set policy time back by %v; keeping the last one read", ErrInvalid, f.path, was.Sub(is))
@@ -144,14 +175,15 @@ func (f *File) change(with func(Timeline) (Timeline, error)) error {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("policy time: locking %s: %w", lock.Name(), err)
 	}
-	l, err := read(f.path)
+	before, err := read(f.path)
 	if err != nil {
 		return err
 	}
-	if l, err = with(l); err != nil {
-		return err
+	after, err := with(before)
+	if err != nil || len(after.Segments) == len(before.Segments) {
+		return err // every change is one segment more
 	}
-	return write(f.path, l)
+	return write(f.path, after)
 }
 
 func stat(path string) (stamp, error) {

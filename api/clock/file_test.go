@@ -83,6 +83,98 @@ func TestFileScaleShortensSleep(t *testing.T) {
 	}
 }
 
+// A process that did not look while policy time ran fast takes the slower pace
+// that followed, and whatever else came in between.
+func TestFileTakesASlowerPace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), clock.FileName)
+	one, other := open(t, path), open(t, path)
+	change := func(changes ...error) {
+		t.Helper()
+		if err := errors.Join(changes...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(one.SetScale(clock.MaxScale))
+	before := other.Now()
+	change(one.SetScale(60), one.Advance(time.Hour), one.SetScale(1))
+	last := before
+	for range 1000 {
+		now := other.Now()
+		if now.Before(last) {
+			t.Fatalf("policy time went back by %v", last.Sub(now))
+		}
+		last = now
+	}
+	if err := other.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := other.Timeline().Scale(time.Now()); got != 1 {
+		t.Errorf("the other process runs at scale %v, want 1", got)
+	}
+	if last.Sub(before) < time.Hour {
+		t.Errorf("after the step it is %v later, want an hour at least", last.Sub(before))
+	}
+}
+
+// Whatever the pace did meanwhile, a step that was lost is not taken for a new pace.
+func TestFileRefusesALostStep(t *testing.T) {
+	path := filepath.Join(t.TempDir(), clock.FileName)
+	f := open(t, path)
+	if err := f.SetScale(1); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Advance(month); err != nil {
+		t.Fatal(err)
+	}
+	f.Now()
+	overwrite(string(kept))(t, path)
+	if err := open(t, path).SetScale(2); err != nil {
+		t.Fatal(err)
+	}
+	if got := ahead(f); got != month {
+		t.Errorf("policy time is %v ahead, want %v", got, month)
+	}
+	if err := f.Err(); !errors.Is(err, clock.ErrInvalid) || !strings.Contains(err.Error(), "set policy time back") {
+		t.Errorf("Err() = %v", err)
+	}
+}
+
+func TestFileAdvanceTo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), clock.FileName)
+	f := open(t, path)
+	goal := time.Now().Add(month)
+	// Of many who step to one instant, one does.
+	var writers sync.WaitGroup
+	for range 10 {
+		writers.Go(func() {
+			one, err := clock.OpenFile(path, nil)
+			if err == nil {
+				err = one.AdvanceTo(goal)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writers.Wait()
+	if late := f.Now().Sub(goal); late < 0 || late > time.Minute {
+		t.Errorf("policy time is %v past the instant, want it just there", late)
+	}
+	if n := len(f.Timeline().Segments); n != 1 {
+		t.Errorf("%d changes, want 1", n)
+	}
+	if err := f.AdvanceTo(goal.Add(-time.Hour)); err != nil {
+		t.Errorf("to an instant that has passed: %v", err)
+	}
+	if err := f.AdvanceTo(goal.Add(2 * clock.MaxStep)); !errors.Is(err, clock.ErrInvalid) {
+		t.Errorf("beyond the longest step: %v, want ErrInvalid", err)
+	}
+}
+
 func TestFileThatIsDamagedKeepsTheLastGoodTime(t *testing.T) {
 	tests := map[string]struct {
 		damage func(t *testing.T, path string)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -103,6 +104,14 @@ func (l Timeline) Validate() error {
 		}
 	}
 	return nil
+}
+
+// continues tells whether l is before with nothing but later changes added.
+func (l Timeline) continues(before Timeline) bool {
+	return len(l.Segments) >= len(before.Segments) &&
+		slices.EqualFunc(l.Segments[:len(before.Segments)], before.Segments, func(a, b Segment) bool {
+			return a.Real.Equal(b.Real) && a.Policy.Equal(b.Policy) && a.Scale == b.Scale
+		})
 }
 
 func (l Timeline) append(s Segment) (Timeline, error) {

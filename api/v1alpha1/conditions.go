@@ -62,5 +62,11 @@ const (
 	ConditionDryRun = "DryRun"
 )
 
-// ConditionApplied is true on an Extension that was carried out.
-const ConditionApplied = "Applied"
+// Types of conditions of an Extension.
+const (
+	// ConditionApplied is true on an Extension that was carried out.
+	ConditionApplied = "Applied"
+	// ConditionAnnounced is true on an Extension of which people were told: that
+	// somebody has to decide, or what was decided.
+	ConditionAnnounced = "Announced"
+)

@@ -123,7 +123,7 @@ type ExtensionStatus struct {
 	// +optional
 	NewEnd *metav1.Time `json:"newEnd,omitempty"`
 
-	// Conditions are Applied.
+	// Conditions are Applied and Announced.
 	//
 	// +optional
 	// +listType=map

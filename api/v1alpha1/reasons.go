@@ -109,4 +109,8 @@ const (
 	ReasonTargetGone = "TargetGone"
 	// ReasonRefused: it was refused.
 	ReasonRefused = "Refused"
+	// ReasonRequested: people were told that somebody has to decide.
+	ReasonRequested = "Requested"
+	// ReasonDecided: people were told what was decided.
+	ReasonDecided = "Decided"
 )

@@ -10,6 +10,10 @@ import (
 	"strings"
 )
 
+// MaxClockExtensions is how many extensions a clock keeps, and so how many a
+// workload can have until its time begins anew.
+const MaxClockExtensions = 128
+
 // clockNameRoom is how much of a workload's name that of its clock repeats.
 const clockNameRoom = 150
 

@@ -53,7 +53,12 @@ func FuzzParse(f *testing.F) {
 			c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 		}
 		if shape&8 != 0 {
-			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c, c)
+			second := c
+			second.Name = "second"
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c, second)
+		}
+		if shape&16 != 0 {
+			pod.Spec.Containers[1].Name = env
 		}
 
 		got, err := workload.ParsePod(pod)

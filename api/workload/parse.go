@@ -63,6 +63,7 @@ func (n Names) parse(meta *metav1.ObjectMeta, spec *corev1.PodSpec) (Request, er
 	if len(spec.Containers) > 0 {
 		request.HasTTY = spec.Containers[0].TTY
 	}
+	r.unique(spec)
 	r.containers(spec)
 	r.fromResources(&request)
 	r.fromAnnotations(&request)

@@ -229,13 +229,35 @@ func TestParseRefuses(t *testing.T) {
 			}
 		}), []fault{{"spec.resources.limits[nvidia.com/gpu]", "1", "ask for them in a container's resources"}}},
 		{"a GPU for an ephemeral container", pod().with(func(p *corev1.PodTemplateSpec) {
-			debugger := corev1.EphemeralContainer{}
+			shell, debugger := corev1.EphemeralContainer{}, corev1.EphemeralContainer{}
+			shell.Name, debugger.Name = "shell", "debugger"
 			debugger.Resources.Requests = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
 			debugger.Resources.Limits = corev1.ResourceList{"nvidia.com/mig-1g.5gb": resource.MustParse("1")}
-			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{}, debugger}
+			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{shell, debugger}
 		}), []fault{
 			{"spec.ephemeralContainers[1].resources.limits[nvidia.com/mig-1g.5gb]", "1", "ephemeral containers cannot have GPUs"},
 			{"spec.ephemeralContainers[1].resources.requests[nvidia.com/gpu]", "1", "ephemeral containers cannot have GPUs"},
+		}},
+
+		{"one name twice", pod().container("main"), []fault{
+			{"spec.containers[1].name", "main", "it is that of spec.containers[0]; every container needs its own"},
+		}},
+		{"one name twice, in different lists", pod().init("main").sidecar("logs").with(func(p *corev1.PodTemplateSpec) {
+			p.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 1)
+			p.Spec.EphemeralContainers[0].Name = "logs"
+		}), []fault{
+			{"spec.initContainers[0].name", "main", "it is that of spec.containers[0]"},
+			{"spec.ephemeralContainers[0].name", "logs", "it is that of spec.initContainers[1]"},
+		}},
+		{"no names", pod().container("").init("").with(func(p *corev1.PodTemplateSpec) {
+			p.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 1)
+		}), []fault{
+			{"spec.containers[1].name", "", "every container needs a name"},
+			{"spec.initContainers[0].name", "", "every container needs a name"},
+			{"spec.ephemeralContainers[0].name", "", "every container needs a name"},
+		}},
+		{"a long name twice", pod().container(strings.Repeat("a", 500)).container(strings.Repeat("a", 500)), []fault{
+			{"spec.containers[2].name", strings.Repeat("a", 500), "it is that of spec.containers[1]"},
 		}},
 
 		{

@@ -4,6 +4,7 @@
 package workload
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -88,7 +89,7 @@ func randomSpec(t *rapid.T, names []corev1.ResourceName) corev1.PodSpec {
 	containers := func(label string, most int, sidecars bool) []corev1.Container {
 		list := make([]corev1.Container, rapid.IntRange(0, most).Draw(t, label))
 		for i := range list {
-			list[i].Name = label
+			list[i].Name = label + strconv.Itoa(i)
 			list[i].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 			for _, name := range names {
 				amount := rapid.Int64Range(-3, 5).Draw(t, string(name))

@@ -11,25 +11,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/clock"
 	"sluice.dev/api/v1alpha1"
-)
-
-// BrakeName is the name of the ConfigMap, in Sluice's own namespace, that says
-// whether the brake is engaged.
-const BrakeName = "sluice-brake"
-
-// The keys of that ConfigMap. Times are policy time, RFC 3339. An administrator
-// releases the brake by writing until when; lifecycle writes the others.
-const (
-	BrakeEngagedAt     = "engagedAt"
-	BrakeDue           = "due"
-	BrakeRunning       = "running"
-	BrakeReleasedUntil = "releasedUntil"
 )
 
 // brakeWindow is over how much policy time the workloads that end are counted.
@@ -37,6 +24,10 @@ const brakeWindow = time.Hour
 
 // brakeLook is how often what the brake holds is looked at, in machine time.
 const brakeLook = 30 * time.Second
+
+// brakeFresh is how long, in machine time, what its ConfigMap says is remembered:
+// thousands of workloads may ask at once.
+const brakeFresh = time.Second
 
 // Brake keeps workloads from being stopped where very many would be within an
 // hour of policy time: that is a mistake in somebody's limits far more often than
@@ -52,58 +43,100 @@ type Brake struct {
 	// Number: see Share.
 	Number int
 
-	mu sync.Mutex
+	mu     sync.Mutex
+	state  BrakeState
+	readAt time.Time
+	last   tally
 }
 
 // Permits tells whether a workload may be stopped now.
 func (b *Brake) Permits(ctx context.Context, now time.Time) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var state corev1.ConfigMap
-	err := b.Live.Get(ctx, b.key(), &state)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading the brake: %w", err)
-	}
-	if released, err := time.Parse(time.RFC3339, state.Data[BrakeReleasedUntil]); err == nil {
-		if now.Before(released) {
-			brakeEngaged.Set(0)
-			return true, nil
-		}
-	}
-	due, running, err := b.count(ctx, now)
-	if err != nil {
+	if err := b.look(ctx); err != nil {
 		return false, err
 	}
-	if !b.tooMany(due, running) && !engaged(&state) {
-		brakeEngaged.Set(0)
-		return true, nil
+	engaged := b.state.Engaged()
+	if !engaged && !b.state.Released(now) {
+		if err := b.count(ctx, now); err != nil {
+			return false, err
+		}
+		if b.tooMany(b.last.due, b.last.running) {
+			if err := b.engage(ctx, now, b.last.due, b.last.running); err != nil {
+				return false, err
+			}
+			engaged = true
+		}
 	}
-	brakeEngaged.Set(1)
-	if engaged(&state) {
-		return false, nil
+	brakeEngaged.Set(0)
+	if engaged {
+		brakeEngaged.Set(1)
 	}
-	return false, b.engage(ctx, &state, now, due, running)
+	return !engaged, nil
 }
 
-// engaged tells whether the brake was engaged since it was last released.
-func engaged(state *corev1.ConfigMap) bool {
-	at, err := time.Parse(time.RFC3339, state.Data[BrakeEngagedAt])
-	if err != nil {
-		return false
+// look reads what the ConfigMap says, unless that was done just now.
+func (b *Brake) look(ctx context.Context) error {
+	if now := clock.MachineNow(); b.readAt.IsZero() || now.Before(b.readAt) || now.Sub(b.readAt) > brakeFresh {
+		object, err := b.read(ctx)
+		if err != nil {
+			return err
+		}
+		b.state, b.readAt = BrakeStateOf(object), now
 	}
-	released, err := time.Parse(time.RFC3339, state.Data[BrakeReleasedUntil])
-	return err != nil || at.After(released)
+	return nil
+}
+
+func (b *Brake) read(ctx context.Context) (*corev1.ConfigMap, error) {
+	var object corev1.ConfigMap
+	key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: BrakeName}
+	if err := b.Live.Get(ctx, key, &object); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the brake: %w", err)
+	}
+	return &object, nil
 }
 
 func (b *Brake) tooMany(due, running int) bool {
 	return due > b.Number && float64(due) > b.Share*float64(running)
 }
 
-// count is how many workloads end within the hour, those of the last hour
-// included, and how many ran.
-func (b *Brake) count(ctx context.Context, now time.Time) (due, running int, err error) {
+// tally is what was counted last.
+type tally struct {
+	// due is how many workloads end within the hour, those of the last hour included,
+	// and running how many ran.
+	due, running int
+	// permitted is how many were permitted since, of which some may not be in due.
+	permitted int
+	// at is when that was, in machine time, and now in policy time.
+	at, now time.Time
+}
+
+// tallyFresh is how long what was counted is good, in either time, if what was
+// permitted since cannot have made it too many: it is asked for at each of
+// thousands of stops.
+const tallyFresh = time.Second
+
+// count counts the workloads that end, unless that was done just now.
+func (b *Brake) count(ctx context.Context, now time.Time) error {
+	t, at := &b.last, clock.MachineNow()
+	if within(at.Sub(t.at)) && within(now.Sub(t.now)) && !b.tooMany(t.due+t.permitted+1, t.running) {
+		t.permitted++
+		return nil
+	}
+	due, running, err := b.ending(ctx, now)
+	if err != nil {
+		return err
+	}
+	b.last = tally{due: due, running: running, at: at, now: now}
+	return nil
+}
+
+func within(d time.Duration) bool { return d >= 0 && d <= tallyFresh }
+
+// ending looks at all clocks, and only at the cache's own objects.
+func (b *Brake) ending(ctx context.Context, now time.Time) (due, running int, err error) {
 	var clocks v1alpha1.WorkloadClockList
-	if err := b.Client.List(ctx, &clocks); err != nil {
+	if err := b.Client.List(ctx, &clocks, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, 0, fmt.Errorf("counting the workloads that end: %w", err)
 	}
 	for i := range clocks.Items {
@@ -113,7 +146,8 @@ func (b *Brake) count(ctx context.Context, now time.Time) (due, running int, err
 		if ends || ended {
 			due++
 		}
-		if s.RunningSince != nil || ended {
+		// The time of one that is only idle may stand still, although it runs.
+		if ends || ended || s.RunningSince != nil {
 			running++
 		}
 	}
@@ -121,30 +155,32 @@ func (b *Brake) count(ctx context.Context, now time.Time) (due, running int, err
 }
 
 // engage records that nothing is stopped until somebody decides.
-func (b *Brake) engage(ctx context.Context, state *corev1.ConfigMap, now time.Time, due, running int) error {
+func (b *Brake) engage(ctx context.Context, now time.Time, due, running int) error {
 	ctrl.LoggerFrom(ctx).Error(nil, "the brake is engaged: no workload is stopped until an administrator releases it",
 		"due", due, "running", running, "release", "sluice brake release --for 2h")
-	missing := state.Name == ""
-	state.ObjectMeta = metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: BrakeName, ResourceVersion: state.ResourceVersion}
-	released := state.Data[BrakeReleasedUntil]
-	state.Data = map[string]string{
+	b.readAt = time.Time{}
+	object, err := b.read(ctx)
+	if err != nil {
+		return err
+	}
+	missing := object.Name == ""
+	object.ObjectMeta = metav1.ObjectMeta{
+		Namespace: v1alpha1.SystemNamespace, Name: BrakeName, ResourceVersion: object.ResourceVersion, UID: object.UID,
+	}
+	released, wasReleased := object.Data[BrakeReleasedUntil]
+	object.Data = map[string]string{
 		BrakeEngagedAt: now.UTC().Format(time.RFC3339), BrakeDue: strconv.Itoa(due), BrakeRunning: strconv.Itoa(running),
 	}
-	if released != "" {
-		state.Data[BrakeReleasedUntil] = released
+	if wasReleased {
+		object.Data[BrakeReleasedUntil] = released
 	}
-	var err error
 	if missing {
-		err = b.Client.Create(ctx, state)
+		err = b.Client.Create(ctx, object)
 	} else {
-		err = b.Client.Update(ctx, state)
+		err = b.Client.Update(ctx, object)
 	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err != nil {
 		return fmt.Errorf("recording that the brake is engaged: %w", err)
 	}
 	return nil
-}
-
-func (b *Brake) key() client.ObjectKey {
-	return client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: BrakeName}
 }

@@ -38,6 +38,9 @@ func (r *Reconciler) describe(w *workload, d ending.Decision, clock *v1alpha1.Wo
 	unknown := len(w.running) > 0 && !w.use.Known && (!w.terms.IdleTimeout.IsZero() || w.terms.Clock == v1alpha1.ClockActive)
 	setCondition(s, v1alpha1.ConditionIdleUnknown, unknown, reasonNoSample, reasonSampled,
 		"a node of its pods has not said for three minutes, or cannot tell, whether its GPUs are used: its idle time stands still")
+	if !d.Stop {
+		setCondition(s, v1alpha1.ConditionUnstoppable, false, "", reasonStopped, "")
+	}
 	setCondition(s, v1alpha1.ConditionDryRun, d.WouldStop != "", reasonWouldStop, reasonNothing,
 		fmt.Sprintf("it would be stopped (%s) if its department's limits were no dry run", d.WouldStop))
 }
@@ -57,11 +60,17 @@ func setCondition(s *v1alpha1.WorkloadClockStatus, kind string, holds bool, reas
 // local is a status as people read it.
 func local(s *v1alpha1.WorkloadClockStatus, zone *time.Location) *v1alpha1.ClockLocal {
 	l := &v1alpha1.ClockLocal{Accumulated: "0s"}
-	if d, err := period.DurationOf(time.Duration(s.AccumulatedSeconds) * time.Second); err == nil {
-		l.Accumulated = d.String()
-	}
-	if s.RunningSince != nil {
+	ran := time.Duration(s.AccumulatedSeconds) * time.Second
+	switch {
+	case s.RunningSince == nil:
+	case s.Stopped != nil:
+		// What is left of it still goes, which nobody counts.
+		ran += max(0, s.Stopped.At.Sub(s.RunningSince.Time))
+	default:
 		l.RunningSince = s.RunningSince.In(zone).Format(localTime)
+	}
+	if d, err := period.DurationOf(ran); err == nil {
+		l.Accumulated = d.String()
 	}
 	switch {
 	case s.Stopped != nil && s.Stopped.Until == nil:

@@ -40,6 +40,9 @@ type Grouping struct {
 	open map[string]map[parent]struct{}
 	// queue is that of the clocks' controller, once it runs.
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+	// pods is closed when all pods that there were at the beginning are known.
+	pods chan struct{}
 }
 
 // Pods are the GPU pods that are known: a gpupods.Store.
@@ -66,20 +69,21 @@ func parentOf(pod *gpupods.Pod) parent {
 // NewGrouping is a Grouping of these pods.
 func NewGrouping(store Pods, finder *roots.Finder) *Grouping {
 	return &Grouping{
-		store: store, finder: finder,
+		store: store, finder: finder, pods: make(chan struct{}),
 		roots: map[parent]roots.Root{}, parents: map[types.NamespacedName]map[parent]struct{}{}, open: map[string]map[parent]struct{}{},
 	}
 }
 
-// workers is how many roots are asked for at a time.
-const workers = 4
+// workers is how many roots are asked for, and how many clocks are looked at, at a
+// time: nearly all of that is waiting for the API server.
+const workers = 16
 
 // SetupWithManager makes the manager run g on the changes of its pods.
 func (g *Grouping) SetupWithManager(mgr ctrl.Manager, store *gpupods.Store) error {
 	return builder.TypedControllerManagedBy[parent](mgr).
 		Named("workload-roots").
 		WithOptions(controller.TypedOptions[parent]{MaxConcurrentReconciles: workers}).
-		WatchesRawSource(gpupods.Source(store, g.changed)).
+		WatchesRawSource(&heard{TypedSyncingSource: gpupods.Source(store, g.changed), all: g.pods}).
 		Complete(reconcile.TypedFunc[parent](g.group))
 }
 
@@ -169,18 +173,9 @@ func (g *Grouping) wake(clock types.NamespacedName) {
 	}
 }
 
-// Clocks wakes the clocks' controller for what is found.
-func (g *Grouping) Clocks() source.Source {
-	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.queue = queue
-		for clock := range g.parents {
-			g.wake(clock)
-		}
-		return nil
-	})
-}
+// Clocks wakes the clocks' controller for what is found. It begins when all pods
+// that there were are known.
+func (g *Grouping) Clocks() source.Source { return found{g} }
 
 // Of are the roots that a clock is for, that of the newest pod first, and their
 // pods. There is more than one root where a workload was made again while the pods
@@ -194,7 +189,9 @@ func (g *Grouping) Of(clock types.NamespacedName) (found []roots.Root, pods []*g
 	g.mu.Unlock()
 	newest := map[roots.Root]time.Time{}
 	for p, root := range belongs {
-		newest[root] = newest[root] // it counts without pods, too
+		if _, seen := newest[root]; !seen {
+			newest[root] = time.Time{} // it counts without pods, too
+		}
 		for _, pod := range g.podsOf(p) {
 			pods = append(pods, pod)
 			if pod.CreatedAt.After(newest[root]) {
@@ -230,6 +227,18 @@ func (g *Grouping) ClockOf(pod *gpupods.Pod) (types.NamespacedName, bool) {
 	return clockOf(root), ok
 }
 
+// inNamespace are the clocks of a namespace's workloads.
+func (g *Grouping) inNamespace(namespace string) (requests []reconcile.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for clock := range g.parents {
+		if clock.Namespace == namespace {
+			requests = append(requests, reconcile.Request{NamespacedName: clock})
+		}
+	}
+	return requests
+}
+
 // Complete tells whether the workloads of all pods of a namespace are known.
 func (g *Grouping) Complete(namespace string) bool {
 	g.mu.Lock()
@@ -238,15 +247,19 @@ func (g *Grouping) Complete(namespace string) bool {
 }
 
 // Again has the roots of a clock's pods found anew, since one of them is gone.
-func (g *Grouping) Again(root roots.Root) error {
+func (g *Grouping) Again(ctx context.Context, root roots.Root) error {
 	g.finder.Forget(root)
 	_, pods := g.Of(clockOf(root))
 	for _, pod := range pods {
-		again, _, err := g.finder.Of(context.Background(), pod)
+		again, _, err := g.finder.Of(ctx, pod)
 		if err != nil {
 			return fmt.Errorf("finding what is left of %s %s/%s: %w", root.Kind, root.Namespace, root.Name, err)
 		}
-		g.settle(parentOf(pod), again)
+		p := parentOf(pod)
+		g.settle(p, again)
+		if g.first(p) == nil {
+			g.forget(p) // its last pod ended meanwhile, and was told of before
+		}
 	}
 	return nil
 }

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -42,7 +44,9 @@ type Reconciler struct {
 	// Clock is policy time.
 	Clock clock.Clock
 
-	tries attempts
+	tries  attempts
+	marked marks
+	zones  zones
 }
 
 // longestSleep is how long a clock is left alone at most, in machine time: a
@@ -103,11 +107,21 @@ func (r *Reconciler) workload(ctx context.Context, req reconcile.Request, known 
 		return nil, client.IgnoreNotFound(err)
 	}
 	missing := err != nil
-	if w.tenant, err = r.tenant(ctx, req.Namespace); w.tenant == nil || err != nil {
+	if w.tenant, err = r.tenant(ctx, req.Namespace); err != nil {
 		return nil, err
 	}
+	if w.tenant == nil {
+		if missing {
+			return nil, nil
+		}
+		return nil, r.leave(ctx, w)
+	}
 	if missing {
-		if err := r.begin(ctx, req, w); err != nil {
+		err := r.begin(ctx, req, w)
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return nil, nil
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -165,11 +179,21 @@ func (r *Reconciler) since(w *workload) (since time.Time) {
 	if made := w.project.CreationTimestamp.Time; since.Before(made) {
 		since = made
 	}
-	return r.Clock.FromReal(since)
+	return r.notBefore(since)
+}
+
+// notBefore is the policy time of an instant of machine time that is known to the
+// second: the end of that second, less one of policy time. So nobody is charged for
+// a step of policy time within it; where there is none, it is the instant itself.
+func (r *Reconciler) notBefore(at time.Time) time.Time {
+	return r.Clock.FromReal(at.Add(time.Second)).Add(-time.Second)
 }
 
 // carryOut does what was decided, in the order that a crash leaves right.
 func (r *Reconciler) carryOut(ctx context.Context, w *workload, d ending.Decision) error {
+	if err := r.current(ctx, w, d); err != nil {
+		return err
+	}
 	if err := r.warn(ctx, w, d); err != nil {
 		return err
 	}
@@ -183,6 +207,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *workload, d ending.Decisio
 			return err
 		}
 	}
+	r.mark(ctx, w, d)
 	before := w.clock.Status
 	if err := r.write(ctx, w, d); err != nil {
 		return err

@@ -4,10 +4,12 @@
 package clocks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -26,7 +28,7 @@ const retentionLook = time.Hour
 // Start takes away the clocks of workloads that are long gone, until ctx ends. It
 // implements manager.Runnable.
 func (r *Reconciler) Start(ctx context.Context) error {
-	look := time.NewTicker(retentionLook)
+	look := time.NewTicker(retentionLook) //nolint:forbidigo // machine time: how often it is looked
 	defer look.Stop()
 	for {
 		if err := r.sweep(ctx); err != nil && ctx.Err() == nil {
@@ -46,14 +48,25 @@ func (r *Reconciler) sweep(ctx context.Context) error {
 	if err := r.Client.List(ctx, &clocks); err != nil {
 		return fmt.Errorf("listing clocks: %w", err)
 	}
+	// One kind that cannot be read keeps no other's clocks.
+	var first error
+	failed := 0
 	for i := range clocks.Items {
 		c := &clocks.Items[i]
 		if c.Status.RunningSince != nil {
 			continue
 		}
-		if err := r.retire(ctx, c); client.IgnoreNotFound(err) != nil {
-			return err
+		err := r.retire(ctx, c)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err): // what changed is looked at the next time
+			failed++
+			first = cmp.Or(first, err)
 		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d clocks could not be looked at, the first because of: %w", failed, len(clocks.Items), first)
 	}
 	return nil
 }
@@ -61,16 +74,16 @@ func (r *Reconciler) sweep(ctx context.Context) error {
 // retire records that a clock's workload is gone, and takes the clock away when it
 // has been for long.
 func (r *Reconciler) retire(ctx context.Context, c *v1alpha1.WorkloadClock) error {
-	object, err := r.read(ctx, rootOf(c))
-	if err != nil {
-		return err
-	}
 	now := r.Clock.Now().Truncate(time.Second)
 	gone := c.Status.GoneSince
+	if gone != nil && now.Before(gone.Add(keptFor)) {
+		return nil // there may be very many, and one whose pods run again is not gone
+	}
+	object, err := r.read(ctx, rootOf(c))
 	switch {
+	case err != nil:
+		return err
 	case object != nil && gone == nil:
-		return nil
-	case gone != nil && object == nil && now.Before(gone.Add(keptFor)):
 		return nil
 	case gone != nil && object == nil:
 		return r.Client.Delete(ctx, c, client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})

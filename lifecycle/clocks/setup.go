@@ -6,11 +6,13 @@ package clocks
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -30,12 +32,22 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.WorkloadClock{}, builder.WithPredicates(predicate.Funcs{})).
 		WatchesRawSource(r.Grouping.Clocks()).
 		WatchesRawSource(r.steps()).
-		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofProject), changed).
+		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofProject), builder.WithPredicates(declaredOrAdopted)).
 		Watches(&v1alpha1.Department{}, handler.EnqueueRequestsFromMapFunc(r.ofDepartment), changed).
 		Watches(&v1alpha1.GPUNode{}, handler.EnqueueRequestsFromMapFunc(r.ofNode)).
 		Watches(&v1alpha1.Extension{}, handler.EnqueueRequestsFromMapFunc(r.ofExtension)).
 		Complete(conflict.Retried(r))
 }
+
+// declaredOrAdopted passes other limits, and that a project has its namespace: what
+// ran there before has no clock yet.
+var declaredOrAdopted = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.Project)
+		after, ok2 := e.ObjectNew.(*v1alpha1.Project)
+		return !ok || !ok2 || !equality.Semantic.DeepEqual(before.Status.Namespace, after.Status.Namespace)
+	},
+})
 
 // ofProject are the clocks in the project's namespace.
 func (r *Reconciler) ofProject(ctx context.Context, object client.Object) []reconcile.Request {
@@ -59,7 +71,10 @@ func (r *Reconciler) ofDepartment(ctx context.Context, object client.Object) (re
 	return requests
 }
 
-func (r *Reconciler) inNamespace(ctx context.Context, namespace string) (requests []reconcile.Request) {
+// inNamespace are the clocks that a namespace has, and those that its workloads
+// should have.
+func (r *Reconciler) inNamespace(ctx context.Context, namespace string) []reconcile.Request {
+	requests := r.Grouping.inNamespace(namespace)
 	var clocks v1alpha1.WorkloadClockList
 	if err := r.Client.List(ctx, &clocks, client.InNamespace(namespace)); err != nil {
 		log.FromContext(ctx).Error(err, "listing clocks", "namespace", namespace)

@@ -37,7 +37,7 @@ func (r *Reconciler) steps() source.Source {
 }
 
 func (r *Reconciler) follow(ctx context.Context, of stepped, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	look := time.NewTicker(stepLook)
+	look := time.NewTicker(stepLook) //nolint:forbidigo // machine time: how often it is looked
 	defer look.Stop()
 	known := len(of.Timeline().Segments)
 	for {

@@ -57,7 +57,7 @@ func (r *Reconciler) stop(ctx context.Context, w *workload, d ending.Decision) e
 		err := r.Stopper.Stop(ctx, target(root), until, w.because(d))
 		if errors.Is(err, stopping.ErrGone) {
 			// Its pods may outlive it: what they belong to then is looked for anew.
-			err = r.Grouping.Again(root)
+			err = r.Grouping.Again(ctx, root)
 		}
 		problems = append(problems, err)
 	}

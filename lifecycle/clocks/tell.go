@@ -27,7 +27,7 @@ func (r *Reconciler) tell(ctx context.Context, w *workload, before v1alpha1.Work
 			continue
 		}
 		log.Info("warned", "because", warning.Reason, "lead", warning.Lead.String(), "deadline", warning.Deadline)
-		r.event(w, corev1.EventTypeWarning, "EndsSoon", "Warn", "%s", sentence(w, warning))
+		r.event(w, corev1.EventTypeWarning, "EndsSoon", "Warn", "%s", sentence(w, d, warning))
 	}
 	if d.Reset && before.State != "" {
 		log.Info("its time begins anew")
@@ -43,9 +43,6 @@ func (r *Reconciler) tell(ctx context.Context, w *workload, before v1alpha1.Work
 		log.Info("stopped", "because", stopped.Reason, "until", stopped.Until, "times", stopped.Times)
 		r.event(w, corev1.EventTypeWarning, "Stopped", "Stop", "%s", w.because(d))
 	}
-	if at := announced(&d.Status); !at.Equal(announced(&before)) {
-		r.mark(ctx, w, at)
-	}
 }
 
 // due is when a stop was to happen, as it was recorded.
@@ -56,23 +53,14 @@ func due(before v1alpha1.WorkloadClockStatus, stopped *v1alpha1.ClockStop) time.
 	return stopped.At.Time
 }
 
-// announced is the end that people were told of.
-func announced(s *v1alpha1.WorkloadClockStatus) *metav1.Time {
-	if s.Deadline == nil || s.Deadline.AnnouncedAt == nil {
-		return nil
-	}
-	return &s.Deadline.At
-}
-
 // sentence is a warning in words.
-func sentence(w *workload, warning ending.Warning) string {
+func sentence(w *workload, d ending.Decision, warning ending.Warning) string {
 	at := warning.Deadline.In(w.zone).Format(localTime)
 	if warning.Reason == v1alpha1.EndIdle {
 		return fmt.Sprintf("its GPUs are not used; unless they are, it is stopped at %s (idle for %s)", at, w.terms.IdleTimeout)
 	}
-	limit := time.Duration(warning.LimitSeconds) * time.Second
 	return fmt.Sprintf("it is stopped at %s, when it has run for %s; more time: sluice extend %s/%s -n %s --by 24h --reason ...",
-		at, limit, w.clock.Spec.Root.Kind, w.clock.Spec.Root.Name, w.clock.Namespace)
+		at, d.Status.Limit.InForce, w.clock.Spec.Root.Kind, w.clock.Spec.Root.Name, w.clock.Namespace)
 }
 
 // because is why the workload is stopped, in words.

@@ -5,11 +5,7 @@ package clocks
 
 import (
 	"context"
-	"fmt"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
@@ -22,29 +18,13 @@ type tenant struct {
 	zone       *time.Location
 }
 
-// tenant is whose a namespace is; nil where it is nobody's. The namespace says it,
-// and the project's status that it has it: nothing that a workload's author writes.
+// tenant is whose a namespace is; nil where it is nobody's.
 func (r *Reconciler) tenant(ctx context.Context, namespace string) (*tenant, error) {
-	var projects v1alpha1.ProjectList
-	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNamespace: namespace}); err != nil {
-		return nil, fmt.Errorf("looking for the project of namespace %s: %w", namespace, err)
+	project, department, err := inventory.Owner(ctx, r.Client, namespace)
+	if project == nil || err != nil {
+		return nil, err
 	}
-	for i := range projects.Items {
-		project := &projects.Items[i]
-		if has := project.Status.Namespace; has == nil || has.Name != namespace {
-			continue
-		}
-		department := &v1alpha1.Department{}
-		if err := r.Client.Get(ctx, types.NamespacedName{Name: project.Spec.Department}, department); err != nil {
-			return nil, fmt.Errorf("reading department %s of project %s: %w", project.Spec.Department, project.Name, err)
-		}
-		zone, err := time.LoadLocation(department.Spec.Notices.TimeZone)
-		if err != nil {
-			zone = time.UTC // admission checks it; an older object may have another
-		}
-		return &tenant{project: project, department: department, zone: zone}, nil
-	}
-	return nil, nil
+	return &tenant{project: project, department: department, zone: r.zones.of(department.Spec.Notices.TimeZone)}, nil
 }
 
 // spared tells whether the project is exempt or held on that day, and so none of

@@ -15,11 +15,11 @@ import (
 // terms are what holds for a workload of these pods, or, where there are none
 // now, of the type that was recorded. It returns that type, too.
 func (t *tenant) terms(now time.Time, pods []*gpupods.Pod, recorded v1alpha1.WorkloadType) (ending.Terms, v1alpha1.WorkloadType) {
-	kind, limits := recorded, v1alpha1.Limits{}
+	kind := recorded
 	if kind == "" {
 		kind = v1alpha1.WorkloadTrain
 	}
-	limits = v1alpha1.LimitsOf(kind, t.project.Spec.Workloads, t.department.Spec.Workloads)
+	limits := v1alpha1.LimitsOf(kind, t.project.Spec.Workloads, t.department.Spec.Workloads)
 	for i, pod := range pods {
 		of := pod.WorkloadType
 		if of == "" {

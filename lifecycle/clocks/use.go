@@ -31,16 +31,21 @@ func (r *Reconciler) use(ctx context.Context, pods []*gpupods.Pod) (ending.Use, 
 		if client.IgnoreNotFound(err) != nil {
 			return ending.Use{}, err
 		}
+		// A node that is not there has no sample either.
 		active, sampled, known := sampleOf(pod, &node, clock.MachineNow())
-		if err != nil || !known {
+		if !known {
 			return ending.Use{}, nil
 		}
-		if at := r.Clock.FromReal(active); at.After(use.LastActive) {
+		if at := r.notBefore(active); at.After(use.LastActive) {
 			use.LastActive = at
 		}
 		if at := r.Clock.FromReal(sampled); use.SampledAt.IsZero() || at.Before(use.SampledAt) {
 			use.SampledAt = at
 		}
+	}
+	// A node's own clock may be ahead: nothing is idle for longer than until now.
+	if now := r.Clock.Now(); use.SampledAt.After(now) {
+		use.SampledAt = now
 	}
 	if use.LastActive.After(use.SampledAt) {
 		use.LastActive = use.SampledAt
@@ -52,7 +57,7 @@ func (r *Reconciler) use(ctx context.Context, pods []*gpupods.Pod) (ending.Use, 
 // that has not computed since it began was last active when it began.
 func sampleOf(pod *gpupods.Pod, node *v1alpha1.GPUNode, now time.Time) (active, sampled time.Time, known bool) {
 	s := &node.Status
-	if s.SampledAt == nil || now.Sub(s.SampledAt.Time) > freshFor || s.UtilisationSource == v1alpha1.UtilisationUnavailable || s.UtilisationSource == "" {
+	if s.SampledAt == nil || now.Sub(s.SampledAt.Time).Abs() > freshFor || s.UtilisationSource == v1alpha1.UtilisationUnavailable || s.UtilisationSource == "" {
 		return time.Time{}, time.Time{}, false
 	}
 	for i := range s.Pods {

@@ -5,16 +5,9 @@ package clocks
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
@@ -103,24 +96,4 @@ func stopOf(s *v1alpha1.WorkloadClockStatus) string {
 		limit = int64(s.Limit.InForce.Length() / time.Second)
 	}
 	return fmt.Sprintf("%s %d %d", s.Stopped.Reason, limit, since)
-}
-
-// mark tells the running pods when they end. It is for people and programs in
-// them; what holds is in the clock.
-func (r *Reconciler) mark(ctx context.Context, w *workload, at *metav1.Time) {
-	var value any
-	if at != nil {
-		value = at.UTC().Format(time.RFC3339)
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationEndsAt: value}}})
-	if err != nil {
-		return
-	}
-	for _, pod := range w.running {
-		target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-		err := r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldManagerLifecycle))
-		if client.IgnoreNotFound(err) != nil {
-			ctrl.LoggerFrom(ctx).Info("a pod does not say when it ends", "namespace", pod.Namespace, "pod", pod.Name, "reason", err.Error())
-		}
-	}
 }

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,14 +44,22 @@ var errCrash = errors.New("the process died here")
 // cluster is a namespace with a project, and the clocks' controller; time is that
 // of the bubble it runs in.
 type cluster struct {
-	t      *testing.T
+	t testing.TB
+	// client is the controller's; what is done by raw is nobody's call.
 	client client.Client
+	raw    client.WithWatch
 	mapper *meta.DefaultRESTMapper
 	pods   pods
 	// calls counts the calls that write; crashAt is the one that fails, and did
 	// whether what it was to write is written all the same.
 	calls, crashAt int
 	written        bool
+	// wrote is told what was written; sample is called before each look, and each
+	// after it.
+	wrote        func(client.Object)
+	sample, each func()
+	// pace is how long it sleeps at most between two looks.
+	pace time.Duration
 
 	r        *Reconciler
 	grouping *Grouping
@@ -82,10 +89,10 @@ func (p pods) where(is func(*gpupods.Pod) bool) iter.Seq[*gpupods.Pod] {
 }
 
 // newCluster is a cluster of a department whose workloads end after two days.
-func newCluster(t *testing.T, objects ...client.Object) *cluster {
+func newCluster(t testing.TB, objects ...client.Object) *cluster {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	scheme := runtime.NewScheme() // with few kinds: the fake client walks through all of them at each write
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, batchv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -108,38 +115,43 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	}
 	c := &cluster{t: t, pods: pods{}, mapper: meta.NewDefaultRESTMapper(nil)}
 	c.mapper.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)
-	c.client = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(c.mapper).
+	c.raw = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(c.mapper).
 		WithObjects(append(objects, department, project)...).
 		WithStatusSubresource(&v1alpha1.WorkloadClock{}, &v1alpha1.Notice{}, &v1alpha1.Extension{}, &v1alpha1.GPUNode{}).
 		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByNamespace, func(o client.Object) []string { return []string{o.GetName()} }).
 		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByDepartment, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.Project).Spec.Department}
-		}).
-		WithInterceptorFuncs(interceptor.Funcs{
-			Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				return c.call(func() error { return w.Create(ctx, o, opts...) })
-			},
-			Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-				return c.call(func() error { return w.Patch(ctx, o, p, opts...) })
-			},
-			SubResourceUpdate: func(ctx context.Context, w client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-				return c.call(func() error { return w.SubResource(sub).Update(ctx, o, opts...) })
-			},
 		}).Build()
+	c.client = interceptor.NewClient(c.raw, interceptor.Funcs{
+		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return c.call(o, func() error { return w.Create(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return c.call(o, func() error { return w.Patch(ctx, o, p, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, w client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return c.call(o, func() error { return w.SubResource(sub).Update(ctx, o, opts...) })
+		},
+	})
+	c.wrote, c.sample, c.each, c.pace = func(client.Object) {}, func() {}, func() {}, longestSleep
 	c.restart()
 	return c
 }
 
 // call makes a call that writes, unless it is the one at which the process dies.
-func (c *cluster) call(do func() error) error {
+func (c *cluster) call(o client.Object, do func() error) error {
 	c.calls++
-	if c.calls != c.crashAt {
-		return do()
+	if c.calls == c.crashAt && !c.written {
+		return errCrash
 	}
-	if c.written {
-		_ = do()
+	err := do()
+	if err == nil {
+		c.wrote(o)
 	}
-	return errCrash
+	if c.calls == c.crashAt {
+		return errCrash
+	}
+	return err
 }
 
 // restart begins with nothing in memory.
@@ -180,7 +192,8 @@ func (c *cluster) live(span time.Duration) {
 	c.t.Helper()
 	ctx, end := c.t.Context(), time.Now().Add(span)
 	for {
-		next := longestSleep
+		next := c.pace
+		c.sample()
 		for _, request := range c.look(ctx) {
 			result, err := conflict.Retried(c.r).Reconcile(ctx, request)
 			switch {
@@ -194,6 +207,7 @@ func (c *cluster) live(span time.Duration) {
 			}
 		}
 		c.follow(ctx)
+		c.each()
 		left := time.Until(end)
 		if left <= 0 {
 			return

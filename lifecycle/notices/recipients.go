@@ -13,10 +13,18 @@ func Recipients(project *v1alpha1.Project, department *v1alpha1.Department) []v1
 		people = append(people, owner.Contact)
 	}
 	if len(people) == 0 {
-		people = department.Spec.Contacts
+		return Contacts(department)
 	}
+	return recipients(people, department)
+}
+
+// Contacts are the people of a department, each once.
+func Contacts(department *v1alpha1.Department) []v1alpha1.NoticeRecipient {
+	return recipients(department.Spec.Contacts, department)
+}
+
+func recipients(people []v1alpha1.Contact, department *v1alpha1.Department) (recipients []v1alpha1.NoticeRecipient) {
 	seen := map[string]bool{}
-	var recipients []v1alpha1.NoticeRecipient
 	for _, contact := range people {
 		if contact.Email == "" || seen[string(contact.Email)] {
 			continue

@@ -161,8 +161,17 @@ deny contains {
 	"fix": "take it out, and ask for GPUs in a container's limits",
 } if {
 	some key, _ in input.object.metadata.annotations
-	startswith(key, "cdi.k8s.io/")
+	hands_devices(key)
 }
+
+hands_devices(key) if startswith(key, "cdi.k8s.io/")
+
+# CRI-O's own, where a node allows it.
+hands_devices("io.kubernetes.cri-o.Devices")
+
+# The device injector of NRI, for a container ("devices.nri.io/container.main"), or
+# the whole pod.
+hands_devices(key) if split(key, "/")[0] in {"devices.nri.io", "cdi-devices.nri.io", "devices.noderesource.dev"}
 
 # A container's own variables come after the device plugin's, and the last one
 # holds: what a ConfigMap or a Secret says of a variable takes the place of what

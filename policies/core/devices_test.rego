@@ -84,8 +84,10 @@ test_runtime_class if {
 }
 
 test_devices_by_annotation if {
-	count(policy.deny) == 1 with input as asked(fixtures.cpu, {})
-		with input.object.metadata.annotations as {"cdi.k8s.io/x": "nvidia.com/gpu=all"}
+	every key in ["cdi.k8s.io/x", "io.kubernetes.cri-o.Devices", "devices.nri.io", "devices.nri.io/container.main", "cdi-devices.nri.io/pod"] {
+		count(policy.deny) == 1 with input as asked(fixtures.cpu, {}) with input.object.metadata.annotations as {key: "nvidia.com/gpu=all"}
+	}
+	count(policy.deny) == 0 with input as asked(fixtures.cpu, {}) with input.object.metadata.annotations as {"devices.example.org/x": "nvidia.com/gpu=all"}
 }
 
 from(prefix) := {"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": "x"}, "prefix": prefix}]}]}

@@ -35,6 +35,15 @@ overrides.spec.terminationGracePeriodSeconds := minimum_grace if {
 
 minimum_grace := input.parameters.minimumGraceSeconds
 
+# A pod that was told to end holds its GPUs until its time to end is over: it would
+# outlast every limit, and whoever waits for what is guaranteed.
+overrides.spec.terminationGracePeriodSeconds := maximum_grace if {
+	ask.gpu
+	input.object.spec.terminationGracePeriodSeconds > maximum_grace
+}
+
+maximum_grace := max([input.parameters.maximumGraceSeconds, minimum_grace])
+
 warn contains {
 	"msg": sprintf("the time limit %s is longer than the project's for %s, %s: that one holds", [
 		input.workload.maxRuntime, input.workload.type, project_limit.maxRuntime,

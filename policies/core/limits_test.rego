@@ -35,3 +35,18 @@ test_time_to_end if {
 		with input.parameters.minimumGraceSeconds as 60
 	not policy.overrides.spec.terminationGracePeriodSeconds with input as asked_short with input.object.spec.terminationGracePeriodSeconds as 90
 }
+
+test_no_time_without_end if {
+	asked_long := asked("train", "", 0)
+	policy.overrides.spec.terminationGracePeriodSeconds == 3600 with input as asked_long
+		with input.object.spec.terminationGracePeriodSeconds as 86400000
+	policy.overrides.spec.terminationGracePeriodSeconds == 600 with input as asked_long
+		with input.object.spec.terminationGracePeriodSeconds as 3600
+		with input.parameters.maximumGraceSeconds as 600
+	policy.overrides.spec.terminationGracePeriodSeconds == 30 with input as asked_long
+		with input.object.spec.terminationGracePeriodSeconds as 31
+		with input.parameters.maximumGraceSeconds as 1
+	not policy.overrides.spec.terminationGracePeriodSeconds with input as asked_long with input.object.spec.terminationGracePeriodSeconds as 3600
+	cpu := fixtures.asked(fixtures.cpu, [fixtures.whole])
+	not policy.overrides.spec.terminationGracePeriodSeconds with input as cpu with input.object.spec.terminationGracePeriodSeconds as 86400
+}

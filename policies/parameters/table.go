@@ -30,6 +30,7 @@ var table = map[string][]Parameter{
 		{"runtimeClasses", names, []string{"nvidia", "nvidia-cdi", "nvidia-legacy"}, "runtime classes that are for pods with GPUs only"},
 	},
 	"core.limits": {
+		{"maximumGraceSeconds", seconds, 3600, "the most time that a pod with GPUs has to end; it holds them until then, whatever its limit"},
 		{"minimumGraceSeconds", seconds, 30, "the least time that a pod with GPUs has to end"},
 	},
 	"core.priority": {

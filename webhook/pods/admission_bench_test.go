@@ -15,6 +15,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/clock"
@@ -85,7 +86,8 @@ func timed(tb testing.TB, handler http.Handler, raw []byte) (time.Duration, *adm
 	return took, answer.Response
 }
 
-// patched is the review of the pod as an answer changed it.
+// patched is the review of the pod as an answer changed it, and with what the API
+// server makes up for each pod between the two.
 func patched(tb testing.TB, raw []byte, answer *admissionv1.AdmissionResponse) []byte {
 	tb.Helper()
 	var review admissionv1.AdmissionReview
@@ -99,11 +101,28 @@ func patched(tb testing.TB, raw []byte, answer *admissionv1.AdmissionResponse) [
 	if review.Request.Object.Raw, err = patch.Apply(review.Request.Object.Raw); err != nil {
 		tb.Fatal(err)
 	}
+	if review.Request.Object.Raw, err = stored(review.Request); err != nil {
+		tb.Fatal(err)
+	}
 	after, err := json.Marshal(&review)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return after
+}
+
+// stored is the pod of a request with what tells it apart once it is stored. Its
+// name is the request's too.
+func stored(request *admissionv1.AdmissionRequest) ([]byte, error) {
+	var pod corev1.Pod
+	if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
+		return nil, err
+	}
+	number := string(request.UID[len(request.UID)-5:])
+	pod.Name, request.Name = pod.GenerateName+number, pod.GenerateName+number
+	pod.UID = "11111111" + request.UID[8:]
+	pod.CreationTimestamp = metav1.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	return json.Marshal(&pod)
 }
 
 func decodeAndAllow(_ context.Context, req admission.Request) admission.Response {

@@ -66,8 +66,9 @@ func podOf(number, request int) *corev1.Pod {
 		}
 		return c
 	}
-	grace := int64(30)
-	return &corev1.Pod{
+	grace, soon := int64(30), int64(300)
+	never := corev1.PreemptLowerPriority
+	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: fmt.Sprintf("train-%d-", number), Namespace: "thesis",
@@ -83,12 +84,51 @@ func podOf(number, request int) *corev1.Pod {
 			Containers:    []corev1.Container{container("main"), container("sidecar")},
 			RestartPolicy: corev1.RestartPolicyNever, DNSPolicy: corev1.DNSClusterFirst, SchedulerName: "default-scheduler",
 			TerminationGracePeriodSeconds: &grace, SecurityContext: &corev1.PodSecurityContext{},
+			ServiceAccountName: "default", DeprecatedServiceAccount: "default", EnableServiceLinks: new(true),
+			Priority: new(int32), PreemptionPolicy: &never,
+			Tolerations: []corev1.Toleration{
+				{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &soon},
+				{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &soon},
+			},
 			Volumes: []corev1.Volume{
 				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
 				{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
 			},
 		},
 	}
+	withToken(pod, byChance(request))
+	return pod
+}
+
+// withToken gives a pod the volume of its token, as the API server does.
+func withToken(pod *corev1.Pod, name string) {
+	expires, mode := int64(3607), int32(0o644)
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{DefaultMode: &mode, Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: &expires, Path: "token"}},
+			{ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+			}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+				{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}},
+			}}},
+		}},
+	}})
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"})
+	}
+}
+
+// byChance is the name of the volume with a token, another for each number.
+func byChance(number int) string {
+	const letters = "bcdfghjklmnpqrstvwxz2456789"
+	name := []byte("kube-api-access-")
+	for range 5 {
+		name = append(name, letters[number%len(letters)])
+		number /= len(letters)
+	}
+	return string(name)
 }
 
 func reviewOf(tb testing.TB, pod any, request int) []byte {

@@ -27,23 +27,16 @@ type Desk struct {
 	Tenants *tenant.Directory
 }
 
-// question is what a request asks, but for its Review, which is made of the
-// bytes beside it; a text instead where it can be refused at once.
-func (d *Desk) question(ctx context.Context, req *admission.Request) (judge.Question, []byte, string, error) {
+// tenant is whose the pod of a request is; a text instead where it can be refused
+// at once.
+func (d *Desk) tenant(ctx context.Context, req *admission.Request) (*tenant.Tenant, string, error) {
 	owner, err := d.Tenants.Of(ctx, req.Namespace)
-	if err != nil {
-		return judge.Question{}, nil, "", err
+	if err != nil || owner != nil {
+		return owner, "", err
 	}
-	if owner == nil {
-		return judge.Question{}, nil, fmt.Sprintf(
-			"namespace %s is governed, and no project has it: it may have been made or deleted just now, so try again in a moment; if that does not help, tell the cluster's administrators",
-			req.Namespace), nil
-	}
-	review, err := bare(req)
-	return judge.Question{
-		Raw: req.Object.Raw, Tenant: owner,
-		Operation: v1alpha1.PolicyOperation(req.Operation),
-	}, review, "", err
+	return nil, fmt.Sprintf(
+		"namespace %s is governed, and no project has it: it may have been made or deleted just now, so try again in a moment; if that does not help, tell the cluster's administrators",
+		req.Namespace), nil
 }
 
 // answered is the answer to a request: the one that was given to the same before,
@@ -51,7 +44,7 @@ func (d *Desk) question(ctx context.Context, req *admission.Request) (judge.Ques
 func (d *Desk) answered(ctx context.Context, req *admission.Request, known *memory,
 	ask func(context.Context, judge.Question) (response admission.Response, lasting bool, err error),
 ) admission.Response {
-	q, review, refusal, err := d.question(ctx, req)
+	owner, refusal, err := d.tenant(ctx, req)
 	if err != nil {
 		return answer.Failed(err)
 	}
@@ -62,10 +55,19 @@ func (d *Desk) answered(ctx context.Context, req *admission.Request, known *memo
 	if err != nil {
 		return answer.Failed(err)
 	}
-	k, keep := keyOf(set, &q, review)
-	if keep {
+	// What is hidden from these policies, others might read.
+	q := judge.Question{Policies: set, Tenant: owner, Operation: v1alpha1.PolicyOperation(req.Operation)}
+	seen := known.readings.of(set, q.Subject())
+	v := viewOf(req.Object.Raw, seen)
+	q.Raw = v.raw
+	review, err := bare(req, seen.name)
+	if err != nil {
+		return answer.Failed(err)
+	}
+	k := keyOf(&q, review)
+	if !seen.moment {
 		if response, ok := known.recent().Get(k); ok {
-			return response
+			return v.restore(response)
 		}
 	}
 	if q.Review, err = engine.Decode(review); err != nil {
@@ -75,17 +77,16 @@ func (d *Desk) answered(ctx context.Context, req *admission.Request, known *memo
 	if err != nil {
 		return answer.Failed(err)
 	}
-	// Where other policies came in force meanwhile, nobody knows which were asked.
-	if now, _ := d.Judge.Engine.Current(); keep && lasting && now == set {
+	if !seen.moment && lasting {
 		known.recent().Put(k, response, sizeOf(&response))
 	}
-	return response
+	return v.restore(response)
 }
 
 // Review is a request as policies read it, without the objects, which join it
 // later.
 func Review(req *admission.Request) (engine.Document, error) {
-	raw, err := bare(req)
+	raw, err := bare(req, true)
 	if err != nil {
 		return engine.Document{}, err
 	}
@@ -93,10 +94,13 @@ func Review(req *admission.Request) (engine.Document, error) {
 }
 
 // bare is a request's JSON without the objects, and without its UID: that differs
-// at each try, and says nothing.
-func bare(req *admission.Request) ([]byte, error) {
+// at each try, and says nothing. Its name may be left out too.
+func bare(req *admission.Request, named bool) ([]byte, error) {
 	bare := req.AdmissionRequest
 	bare.UID = ""
+	if !named {
+		bare.Name = ""
+	}
 	bare.Object, bare.OldObject = runtime.RawExtension{}, runtime.RawExtension{}
 	return json.Marshal(&bare)
 }

@@ -7,10 +7,8 @@ import (
 	"crypto/sha256"
 	"sync"
 
-	"github.com/tidwall/gjson"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/recent"
 	"sluice.dev/webhook/judge"
 )
@@ -22,14 +20,15 @@ const (
 	maxRecalledBytes = 8 << 20
 )
 
-// memory keeps the latest answers, so that of a controller's pods, which are all
-// the same, one is judged. The same pod, request, tenant and policies have the
+// memory keeps the latest answers, so that of a controller's pods, which all look
+// the same, one is judged. The same view, request, tenant and policies have the
 // same answer; where a policy reads the time or the present use, none is kept.
 // Responses are not changed after they are given, but for their UID, which lies in
 // the copy. The zero value is empty and ready to use.
 type memory struct {
-	once    sync.Once
-	answers *recent.Memory[key, admission.Response]
+	readings readings
+	once     sync.Once
+	answers  *recent.Memory[key, admission.Response]
 }
 
 func (m *memory) recent() *recent.Memory[key, admission.Response] {
@@ -39,27 +38,15 @@ func (m *memory) recent() *recent.Memory[key, admission.Response] {
 
 type key [sha256.Size]byte
 
-// keyOf is what an answer follows from, and false where it follows from the
-// moment too.
-func keyOf(set *engine.Set, q *judge.Question, review []byte) (key, bool) {
-	subject := q.Subject()
-	if set.Reads(subject, "now") || set.Reads(subject, "use") {
-		return key{}, false
-	}
+// keyOf is what an answer follows from.
+func keyOf(q *judge.Question, review []byte) key {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(set.Digest()), []byte(q.Tenant.Version), review} {
+	for _, part := range [][]byte{[]byte(q.Policies.Digest()), []byte(q.Tenant.Version), review} {
 		sum := sha256.Sum256(part)
 		h.Write(sum[:])
 	}
-	// The API server notes there when the pod was written, and nobody reads it.
-	managed := gjson.GetBytes(q.Raw, "metadata.managedFields")
-	if managed.Index > 0 {
-		h.Write(q.Raw[:managed.Index])
-		h.Write(q.Raw[managed.Index+len(managed.Raw):])
-	} else {
-		h.Write(q.Raw)
-	}
-	return key(h.Sum(nil)), true
+	h.Write(q.Raw)
+	return key(h.Sum(nil))
 }
 
 // sizeOf is how many bytes a response takes, about.

@@ -100,8 +100,18 @@ func settled(extension *v1alpha1.Extension) bool {
 	case v1alpha1.ExtensionRefused:
 		return true
 	case v1alpha1.ExtensionApproved:
-		return extension.Status.NewEnd != nil || meta.FindStatusCondition(extension.Status.Conditions, v1alpha1.ConditionApplied) != nil
+		return extension.Status.NewEnd != nil || carriedOut(extension) != nil
 	default:
 		return false
 	}
+}
+
+// carriedOut is what the condition Applied says of an approved Extension; nil while
+// that is still to come, and the condition speaks of the time before the decision.
+func carriedOut(extension *v1alpha1.Extension) *metav1.Condition {
+	applied := meta.FindStatusCondition(extension.Status.Conditions, v1alpha1.ConditionApplied)
+	if applied != nil && applied.Reason == v1alpha1.ReasonAwaitingDecision {
+		return nil
+	}
+	return applied
 }

@@ -216,6 +216,21 @@ func TestAskWaitsUntilItIsSettled(t *testing.T) {
 	}
 }
 
+// What was left to people is not carried out by their approval alone.
+func TestApprovalIsNotTheEnd(t *testing.T) {
+	extension := &v1alpha1.Extension{Status: v1alpha1.ExtensionStatus{
+		Decision:   v1alpha1.ExtensionApproved,
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAwaitingDecision}},
+	}}
+	if settled(extension) {
+		t.Error("it is settled before the workload has more time")
+	}
+	extension.Status.Conditions[0].Reason = v1alpha1.ReasonTargetGone
+	if !settled(extension) {
+		t.Error("it is not settled although the workload is gone")
+	}
+}
+
 func TestAskDoesNotWaitForEver(t *testing.T) {
 	for _, within := range []time.Duration{0, 20 * time.Millisecond} {
 		extension := ask(t, lab(t), Patience{Within: within, Every: time.Millisecond})
@@ -342,8 +357,11 @@ done    Extend   Job/training   24h   -          1h    Refused    again
 func TestOutcomeAndWish(t *testing.T) {
 	at := metav1.NewTime(end)
 	extension := &v1alpha1.Extension{Spec: v1alpha1.ExtensionSpec{Target: job("training").ExtensionTarget, By: &day}}
+	waits := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAwaitingDecision, Message: "editor decides"}
 	for want, status := range map[string]v1alpha1.ExtensionStatus{
-		"not decided yet": {},
+		"not decided yet":                 {},
+		"not decided yet: editor decides": {Conditions: []metav1.Condition{waits}},
+		"approved by c":                   {Decision: v1alpha1.ExtensionApproved, DecidedBy: "c", Conditions: []metav1.Condition{waits}},
 		`refused by b\x1b[1m: no`: {
 			Decision: v1alpha1.ExtensionRefused, DecidedBy: "b\x1b[1m", Message: "no",
 		},

@@ -103,7 +103,11 @@ func Outcome(extension *v1alpha1.Extension, zone *time.Location) string {
 	case v1alpha1.ExtensionRefused:
 		text = "refused"
 	default:
-		return "not decided yet"
+		waits := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionApplied)
+		if waits == nil || waits.Message == "" {
+			return "not decided yet"
+		}
+		return "not decided yet: " + show.Clean(waits.Message)
 	}
 	if status.DecidedBy != "" {
 		text += " by " + show.Clean(status.DecidedBy)
@@ -111,7 +115,7 @@ func Outcome(extension *v1alpha1.Extension, zone *time.Location) string {
 	if status.Message != "" {
 		text += ": " + show.Clean(status.Message)
 	}
-	applied := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionApplied)
+	applied := carriedOut(extension)
 	switch {
 	case status.NewEnd != nil:
 		text += fmt.Sprintf("; %s %s ends %s", extension.Spec.Target.Kind, show.Clean(extension.Spec.Target.Name), show.Instant(status.NewEnd.Time, zone))

@@ -72,6 +72,7 @@ pod(limits) := {"metadata": {}, "spec": {"containers": [{"name": "main", "resour
 # parameters are those of all policies, as they are shipped.
 parameters := {
 	"allowClaims": false,
+	"maximumGraceSeconds": 3600,
 	"minimumGraceSeconds": 30,
 	"refuseOtherClasses": false,
 	"defaultClass": "",

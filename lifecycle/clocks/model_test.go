@@ -1,0 +1,200 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clocks
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// happening is one thing that happens, after some time.
+type happening struct {
+	after time.Duration
+	does  string
+	// amount is in hours, or which of several; what it means the happening says.
+	amount int
+}
+
+func (e happening) String() string { return fmt.Sprintf("%s later: %s %d", e.after, e.does, e.amount) }
+
+// drawn is a history: a few days of a namespace with two Jobs of one template.
+// It is drawn before it is lived, since a bubble of time cannot be left by a panic.
+func drawn(t *rapid.T, does ...string) []happening {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) happening {
+		return happening{
+			after:  time.Duration(rapid.SampledFrom([]int{0, 1, 29, 60, 61, 5 * 60, 23 * 60, 50 * 60}).Draw(t, "minutes")) * time.Minute,
+			does:   rapid.SampledFrom(does).Draw(t, "does"),
+			amount: rapid.IntRange(0, 8).Draw(t, "amount"),
+		}
+	}), 1, 14).Draw(t, "history")
+}
+
+// everything is all that can happen. What comes more often is there twice.
+var everything = []string{
+	"start", "start", "stop", "replace", "make again", "copy", "idle", "busy", "no samples", "extend",
+	"limit", "idle limit", "dry run", "exempt", "away", "away", "crash", "crash", "restart",
+}
+
+// few has a test that lives whole histories do with fewer of them, unless more are
+// asked for.
+func few(t *testing.T) {
+	t.Helper()
+	checks := flag.Lookup("rapid.checks")
+	if checks.Value.String() != checks.DefValue {
+		return
+	}
+	if err := checks.Value.Set("20"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = checks.Value.Set(checks.DefValue) })
+}
+
+// It guards what is promised of every history: no end unannounced, none of what is
+// spared, nothing said twice, time counted right, nothing written in vain.
+func TestWhateverHappens(t *testing.T) {
+	few(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		history := drawn(rt, everything...)
+		lived := live(t, history, false)
+		for _, fault := range append(lived.faults, lived.broken()...) {
+			rt.Error(fault)
+		}
+	})
+}
+
+// It guards that the order in which pods, workloads and clocks are looked at at
+// one instant changes nothing: it is another each time.
+func TestTheOrderOfEventsIsIrrelevant(t *testing.T) {
+	few(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		history := drawn(rt, slices.DeleteFunc(slices.Clone(everything), func(does string) bool { return does == "crash" })...)
+		first, second := live(t, history, false), live(t, history, false)
+		if diff := cmp.Diff(first.end, second.end); diff != "" || len(first.faults)+len(second.faults) > 0 {
+			rt.Fatalf("%v %v (-once +once more):\n%s", first.faults, second.faults, diff)
+		}
+	})
+}
+
+// It guards that starts which come to nothing, while it is away, change nothing.
+func TestHowOftenItDiesWhileAwayIsIrrelevant(t *testing.T) {
+	few(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		history := drawn(rt, "start", "stop", "copy", "extend", "limit", "away", "away", "dry run")
+		once, often := live(t, history, false), live(t, history, true)
+		if diff := cmp.Diff(once.end, often.end); diff != "" || len(once.faults)+len(often.faults) > 0 {
+			rt.Fatalf("%v %v (-away once +dying often):\n%s", once.faults, often.faults, diff)
+		}
+	})
+}
+
+// reckoned is when a Job ends that only starts and stops, reckoned by hand: when
+// it has run for two days with no hour's pause between.
+func reckoned(history []happening) (ends []time.Duration) {
+	var now, ran, paused time.Duration
+	pods, stopped := 0, false
+	pass := func(span time.Duration) {
+		if left := 48*time.Hour - ran; pods > 0 && span >= left {
+			ends = append(ends, now+left)
+			pods, stopped, paused = 0, true, now+left
+		}
+		if now += span; pods > 0 {
+			ran += span
+		}
+	}
+	for _, e := range history {
+		pass(e.after)
+		switch {
+		case e.does == "start":
+			if pods == 0 && now-paused >= time.Hour {
+				ran, stopped = 0, false
+			}
+			if !stopped { // else it is stopped again
+				pods++
+			}
+		case pods > 0:
+			pods, paused = pods-1, now
+		}
+	}
+	pass(time.Minute)
+	return ends
+}
+
+func TestStartsAndStopsAreReckonedRight(t *testing.T) {
+	few(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		history := drawn(rt, "start", "start", "stop")
+		var got []time.Duration
+		lived := live(t, history, false)
+		for _, stop := range lived.stops {
+			got = append(got, stop.at.Sub(lived.began))
+		}
+		if diff := cmp.Diff(reckoned(history), got); diff != "" || len(lived.faults) > 0 {
+			rt.Fatalf("%v ends (-want +got):\n%s", lived.faults, diff)
+		}
+	})
+}
+
+// broken are the promises that a history broke.
+func (l *lived) broken() (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	for _, stop := range l.stops {
+		if stop.spared {
+			fault("%s was stopped (%s) although it is spared", stop.name, stop.reason)
+		}
+		if stop.reason == v1alpha1.EndMaxRuntime && !l.announced(stop) {
+			fault("%s was stopped at %s unannounced; said was\n%s", stop.name, stop.at.Sub(l.began), l.list())
+		}
+	}
+	said := map[string]int{}
+	for _, n := range l.notices {
+		if n.Status.Phase == v1alpha1.NoticeSuperseded {
+			continue
+		}
+		of := n.Spec.Deadline // one that moves is not another message
+		if of == nil {
+			of = &n.Spec.DueAt
+		}
+		said[fmt.Sprint(n.Spec.Kind, " ", n.Spec.Subject.Name, " ", n.Spec.Lead, " ", of, " ", n.Spec.Recipient.Email)]++
+	}
+	again := 0
+	for _, times := range said {
+		again += times - 1
+	}
+	if again > l.crashes {
+		fault("%d repetitions with %d crashes:\n%s", again, l.crashes, l.list())
+	}
+	return faults
+}
+
+// announced tells whether an end was announced as it must be: the shortest lead
+// before, with that deadline or an earlier one.
+func (l *lived) announced(stop stopped) bool {
+	return slices.ContainsFunc(l.notices, func(n v1alpha1.Notice) bool {
+		return n.Spec.Kind == v1alpha1.NoticeWorkloadEnding && n.Status.Phase != v1alpha1.NoticeSuperseded && n.Spec.Subject.Name == stop.name &&
+			!n.Spec.Deadline.After(stop.at) && !l.recorded[n.Name].Add(slices.Min(defaultLeads)).After(stop.at)
+	})
+}
+
+// list are the notices in the order in which they were recorded.
+func (l *lived) list() string {
+	slices.SortFunc(l.notices, func(a, b v1alpha1.Notice) int { return l.recorded[a.Name].Compare(l.recorded[b.Name]) })
+	var text strings.Builder
+	for _, n := range l.notices {
+		deadline := time.Duration(0)
+		if n.Spec.Deadline != nil {
+			deadline = n.Spec.Deadline.Sub(l.began)
+		}
+		fmt.Fprintf(&text, "  %s: %s %s, lead %v, deadline %s %s\n", l.recorded[n.Name].Sub(l.began), n.Spec.Kind, n.Spec.Subject.Name, n.Spec.Lead, deadline, n.Status.Phase)
+	}
+	return text.String()
+}

@@ -1,0 +1,107 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/clocks"
+	"sluice.dev/test/stubapi"
+)
+
+// What the benchmark measures, on a small fleet: a start that finds everything as it
+// was changes nothing; what was due meanwhile ends; what is due ends, once, and
+// nothing else does.
+func TestWorkloadsEnd(t *testing.T) {
+	fleet, away, many, end := waves(100, 2*time.Second)
+	w := newWorld(t, fleet)
+	check(t, fleet.FillWork(w.server))
+	p := run(t, w.kubeconfig, w.clockFile, brake)
+	w.settled(t, p, fleet.Roots)
+	limited := 0
+	for _, c := range w.clocks(t) {
+		if d := c.Status.Deadline; d != nil && !d.At.Time.Before(end) {
+			limited++
+		}
+	}
+	if limited != fleet.Roots {
+		t.Fatalf("%d of %d workloads have a clock that says when they end", limited, fleet.Roots)
+	}
+
+	p.stop(t)
+	before := w.changed()
+	p = run(t, w.kubeconfig, w.clockFile, brake)
+	w.settled(t, p, fleet.Roots)
+	if diff := cmp.Diff(writes{}, w.changed().since(before)); diff != "" {
+		t.Errorf("a start that finds everything as it was writes (-want +got):\n%s", diff)
+	}
+
+	for _, at := range []time.Duration{-3 * time.Hour, -10 * time.Minute} {
+		w.stepTo(t, end.Add(at))
+		w.settled(t, p, fleet.Roots)
+	}
+	p.stop(t)
+	w.stepTo(t, end.Add(time.Minute))
+	p = run(t, w.kubeconfig, w.clockFile, brake)
+	w.settled(t, p, fleet.Roots)
+	w.ended(t, away)
+
+	for _, at := range []time.Duration{-10 * time.Minute, time.Minute} {
+		w.stepTo(t, end.Add(2*time.Hour+at))
+		w.settled(t, p, fleet.Roots)
+	}
+	w.ended(t, away+many)
+}
+
+// ended holds that the first jobs were stopped, each with one patch, and no other.
+func (w *world) ended(tb testing.TB, first int) {
+	tb.Helper()
+	want := map[string]bool{}
+	for root := range first {
+		want[w.fleet.Namespace(root)+"/"+w.fleet.RootName(root)] = true
+	}
+	got := map[string]bool{}
+	for job := range w.stopped() {
+		got[job] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		tb.Errorf("stopped jobs (-want +got):\n%s", diff)
+	}
+	if n := w.asked()[stubapi.Write{Verb: "patch", Resource: "jobs.batch"}]; n != first {
+		tb.Errorf("%d patches of jobs, want %d", n, first)
+	}
+}
+
+// Where very many would end at once none does, nothing is written about it again
+// and again, and they end when an administrator releases the brake.
+func TestTheBrakeHolds(t *testing.T) {
+	fleet, _, _, end := waves(100, 2*time.Second)
+	fleet.After = nil
+	w := newWorld(t, fleet)
+	check(t, fleet.FillWork(w.server))
+	p := run(t, w.kubeconfig, w.clockFile, brake)
+	w.settled(t, p, fleet.Roots)
+	for _, at := range []time.Duration{-35 * time.Minute, -10 * time.Minute, time.Minute} {
+		w.stepTo(t, end.Add(at))
+		w.settled(t, p, fleet.Roots)
+	}
+	if n := len(w.stopped()); n != 0 {
+		t.Fatalf("%d workloads were stopped although the brake is to hold all of them", n)
+	}
+	var state corev1.ConfigMap
+	check(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: clocks.BrakeName}, &state))
+	if got := clocks.BrakeStateOf(&state); !got.Engaged() || got.Due != fleet.Roots || got.Running != fleet.Roots {
+		t.Errorf("the brake says %+v, want it engaged for all %d", got, fleet.Roots)
+	}
+	state.Data[clocks.BrakeReleasedUntil] = end.Add(2 * time.Hour).UTC().Format(time.RFC3339)
+	check(t, w.client.Update(t.Context(), &state))
+	w.stepTo(t, end.Add(2*time.Minute))
+	await(t, "all stopped", func() bool { return len(w.stopped()) == fleet.Roots })
+}

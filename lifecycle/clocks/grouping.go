@@ -38,6 +38,9 @@ type Grouping struct {
 	parents map[types.NamespacedName]map[parent]struct{}
 	// open are those whose root is not known yet, by namespace.
 	open map[string]map[parent]struct{}
+	// waiting are the clocks that are to be looked at again when none in their
+	// namespace is open.
+	waiting map[string]map[types.NamespacedName]struct{}
 	// queue is that of the clocks' controller, once it runs.
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -71,6 +74,7 @@ func NewGrouping(store Pods, finder *roots.Finder) *Grouping {
 	return &Grouping{
 		store: store, finder: finder, pods: make(chan struct{}),
 		roots: map[parent]roots.Root{}, parents: map[types.NamespacedName]map[parent]struct{}{}, open: map[string]map[parent]struct{}{},
+		waiting: map[string]map[types.NamespacedName]struct{}{},
 	}
 }
 
@@ -148,15 +152,15 @@ func (g *Grouping) settle(p parent, root roots.Root) bool {
 	}
 	g.roots[p] = root
 	put(g.parents, clockOf(root), p)
-	drop(g.open, p.namespace, p)
 	g.wake(clockOf(root))
+	g.settled(p)
 	return !known || before != root
 }
 
 func (g *Grouping) forget(p parent) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	drop(g.open, p.namespace, p)
+	g.settled(p)
 	root, known := g.roots[p]
 	if !known {
 		return
@@ -237,13 +241,6 @@ func (g *Grouping) inNamespace(namespace string) (requests []reconcile.Request) 
 		}
 	}
 	return requests
-}
-
-// Complete tells whether the workloads of all pods of a namespace are known.
-func (g *Grouping) Complete(namespace string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.open[namespace]) == 0
 }
 
 // Again has the roots of a clock's pods found anew, since one of them is gone.

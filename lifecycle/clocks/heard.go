@@ -7,6 +7,7 @@ import (
 	"context"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -54,4 +55,31 @@ func (f found) WaitForSync(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// settled takes a parent for looked at. It is called with the lock held.
+func (g *Grouping) settled(p parent) {
+	drop(g.open, p.namespace, p)
+	if len(g.open[p.namespace]) > 0 {
+		return
+	}
+	for clock := range g.waiting[p.namespace] {
+		g.wake(clock)
+	}
+	delete(g.waiting, p.namespace)
+}
+
+// Complete tells whether the workloads of all pods of a clock's namespace are known.
+// Where they are not, the clock is looked at again when they are.
+func (g *Grouping) Complete(clock types.NamespacedName) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.open[clock.Namespace]) == 0 {
+		return true
+	}
+	if g.waiting[clock.Namespace] == nil {
+		g.waiting[clock.Namespace] = map[types.NamespacedName]struct{}{}
+	}
+	g.waiting[clock.Namespace][clock] = struct{}{}
+	return false
 }

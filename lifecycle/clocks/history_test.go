@@ -67,9 +67,8 @@ type story struct {
 
 // runs are the times in which a Job had pods, as the story knows them.
 type runs struct {
-	first time.Time
-	list  []struct{ from, to time.Time }
-	open  *time.Time
+	list []struct{ from, to time.Time }
+	open *time.Time
 }
 
 // live lives a history in a bubble of time, and says what came of it.
@@ -93,7 +92,7 @@ func live(t *testing.T, history []happening, often bool) *lived {
 			for _, e := range history {
 				s.happen(e)
 			}
-			s.cluster.live(time.Minute)
+			s.live(time.Minute)
 			s.settled()
 			s.finish()
 		}()
@@ -135,10 +134,10 @@ func (s *story) happen(e happening) {
 		s.away(e)
 		return
 	}
-	s.cluster.live(e.after)
+	s.live(e.after)
 	s.do(e)
 	s.track()
-	s.cluster.live(0)
+	s.live(0)
 	s.settled()
 }
 
@@ -159,7 +158,7 @@ func (s *story) away(e happening) {
 	}
 	time.Sleep(span)
 	s.restart()
-	s.cluster.live(0)
+	s.live(0)
 }
 
 func (s *story) do(e happening) {
@@ -322,13 +321,13 @@ func (s *story) track() {
 // that was counted is right.
 func (s *story) settled() {
 	for range 4 { // an end is followed by that of its pods, and by what came of a crash
-		s.cluster.live(0)
+		s.live(0)
 	}
 	if s.crashAt > s.calls {
 		return // what is to come is not decided
 	}
 	before := s.calls
-	s.cluster.live(0)
+	s.live(0)
 	if s.calls != before {
 		s.fault("%d writes while nothing changes", s.calls-before)
 	}

@@ -17,6 +17,28 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
+// What is promised of time is shown here and in package ending, by these tests:
+//
+//	the same question has the same answer, and asks to be     ending: TestDecideKeepsItsPromises,
+//	asked again later                                         TestBeingAskedMoreOftenChangesNothing
+//	nobody is told twice, whatever crashes and restarts       TestWhateverHappens, TestACrashAtAnyCall,
+//	                                                          TestNobodyIsToldByAnOldCache
+//	no end at a limit unannounced, or announced too late      TestWhateverHappens, TestACrashAtAnyCall,
+//	                                                          ending: TestDecideKeepsItsPromises
+//	the time counted is at most that since it began, and at   TestWhateverHappens,
+//	least that in which it ran; and it is exact               TestStartsAndStopsAreReckonedRight
+//	an extension never brings the end nearer, and a cut       ending: TestDecideKeepsItsPromises,
+//	limit leaves the longest lead or what was left            TestAWorkloadEnds
+//	what is exempt, held or in a dry run does not end         TestWhateverHappens
+//	starts that come to nothing while it is away are nothing  TestHowOftenItDiesWhileAwayIsIrrelevant
+//	the order of what happens at one instant is irrelevant    TestTheOrderOfEventsIsIrrelevant
+//	each look names the next, within the hour                 TestEachLookNamesTheNext
+//	deadlines are exact where clocks change to summer time    TestLimitsAreExactWhereTheClocksChange,
+//	and back, and stay where a time zone is changed           TestAnotherTimeZoneMovesNoDeadline
+//
+// That no step of a project's expiry comes before its warning was sent is for the
+// package that takes these steps.
+
 // happening is one thing that happens, after some time.
 type happening struct {
 	after time.Duration
@@ -53,7 +75,7 @@ func few(t *testing.T) {
 	if checks.Value.String() != checks.DefValue {
 		return
 	}
-	if err := checks.Value.Set("20"); err != nil {
+	if err := checks.Value.Set("10"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = checks.Value.Set(checks.DefValue) })

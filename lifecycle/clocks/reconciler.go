@@ -53,8 +53,9 @@ type Reconciler struct {
 // machine's own clock may be set, and policy time may step.
 const longestSleep = time.Hour
 
-// soon is when to look again at what will be known any moment, in machine time.
-const soon = time.Second
+// soon is when to look again, in machine time, at what will be known any moment, and
+// is looked at then in any case.
+const soon = time.Minute
 
 // Reconcile implements reconcile.Reconciler for the clock of the request's name.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -63,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if w == nil || err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(w.running) == 0 && w.clock.Status.RunningSince != nil && !r.Grouping.Complete(req.Namespace) {
+	if len(w.running) == 0 && w.clock.Status.RunningSince != nil && !r.Grouping.Complete(req.NamespacedName) {
 		return reconcile.Result{RequeueAfter: soon}, nil
 	}
 	decision, err := r.decide(ctx, w)
@@ -111,9 +112,6 @@ func (r *Reconciler) workload(ctx context.Context, req reconcile.Request, known 
 		return nil, err
 	}
 	if w.tenant == nil {
-		if missing {
-			return nil, nil
-		}
 		return nil, r.leave(ctx, w)
 	}
 	if missing {
@@ -183,11 +181,8 @@ func (r *Reconciler) since(w *workload) (since time.Time) {
 }
 
 // notBefore is the policy time of an instant of machine time that is known to the
-// second: the end of that second, less one of policy time. So nobody is charged for
-// a step of policy time within it; where there is none, it is the instant itself.
-func (r *Reconciler) notBefore(at time.Time) time.Time {
-	return r.Clock.FromReal(at.Add(time.Second)).Add(-time.Second)
-}
+// second. Nobody is charged for a step of policy time within it.
+func (r *Reconciler) notBefore(at time.Time) time.Time { return clock.FromSecond(r.Clock, at) }
 
 // carryOut does what was decided, in the order that a crash leaves right.
 func (r *Reconciler) carryOut(ctx context.Context, w *workload, d ending.Decision) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 )
@@ -143,4 +144,50 @@ func TestACrashAtAnyCall(t *testing.T) {
 			})
 		}
 	}
+}
+
+// It guards that a timer which was lost, or fired early, ends nothing late: each
+// look that succeeds names the next.
+func TestEachLookNamesTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, job("train"))
+		wholeSecond()
+		c.run("train", "-1")
+		c.each = func() {
+			for _, request := range c.look(t.Context()) {
+				result, err := c.r.Reconcile(t.Context(), request)
+				if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > longestSleep {
+					t.Errorf("at %v it wants to look again in %v, %v", time.Now(), result.RequeueAfter, err)
+				}
+			}
+		}
+		c.live(50 * time.Hour) // over its end
+	})
+}
+
+func TestAnotherTimeZoneMovesNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, job("train"))
+		wholeSecond()
+		c.run("train", "-1")
+		c.live(30 * time.Hour)
+		before := c.clocks()[0].Status
+		var department v1alpha1.Department
+		if err := c.raw.Get(t.Context(), client.ObjectKey{Name: "students"}, &department); err != nil {
+			t.Fatal(err)
+		}
+		department.Spec.Notices.TimeZone = "America/New_York"
+		if err := c.raw.Update(t.Context(), &department); err != nil {
+			t.Fatal(err)
+		}
+		c.live(time.Minute)
+		after := c.clocks()[0].Status
+		if after.Local.Ends == before.Local.Ends {
+			t.Errorf("people still read %s", after.Local.Ends)
+		}
+		after.Local = before.Local
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("more than what people read has changed (-before +after):\n%s", diff)
+		}
+	})
 }

@@ -124,7 +124,10 @@ func newCluster(t testing.TB, objects ...client.Object) *cluster {
 		}).Build()
 	c.client = interceptor.NewClient(c.raw, interceptor.Funcs{
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return c.call(o, func() error { return w.Create(ctx, o, opts...) })
+			return c.call(o, func() error {
+				o.SetUID(types.UID(o.GetNamespace() + "/" + o.GetName())) // as an API server would
+				return w.Create(ctx, o, opts...)
+			})
 		},
 		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			return c.call(o, func() error { return w.Patch(ctx, o, p, opts...) })

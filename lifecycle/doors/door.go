@@ -130,6 +130,8 @@ func rules(list ...admissionv1.NamedRuleWithOperations) []admissionv1.NamedRuleW
 // The operations that doors are about.
 var (
 	creating         = []admissionv1.OperationType{admissionv1.Create}
+	deleting         = []admissionv1.OperationType{admissionv1.Delete}
 	updating         = []admissionv1.OperationType{admissionv1.Update}
 	creatingUpdating = []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
+	writing          = []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete}
 )

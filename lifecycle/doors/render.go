@@ -18,8 +18,10 @@ var all = []door{
 	managedKeys, controllerReferences,
 	ephemeralContainers,
 	workloadKeys, queuedWorkloads,
-	priorityClasses, gpuPods, gpuClaims,
+	rendered, longEnds,
 	deviceClasses,
+	priorityClasses, gpuClaims,
+	gpuPods, // the last: where it is shut, all are
 }
 
 // Settings are what a platform team decides about the doors.

@@ -71,7 +71,8 @@ func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.NodePool) (Obse
 	var nodes corev1.NodeList
 	var gpuNodes v1alpha1.GPUNodeList
 	for what, into := range map[string]client.ObjectList{"node pools": &pools, "nodes": &nodes, "GPU nodes": &gpuNodes} {
-		if err := r.Client.List(ctx, into); err != nil {
+		// The cache's own objects, since thousands of nodes change in turn; they are only read.
+		if err := r.Client.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
 			return Observation{}, fmt.Errorf("listing %s: %w", what, err)
 		}
 	}

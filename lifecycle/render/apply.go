@@ -86,15 +86,21 @@ func (a *Applier) apply(ctx context.Context, object *unstructured.Unstructured, 
 			return fmt.Errorf("%s in namespace %s is there and is not Sluice's; rename or delete it", name, object.GetNamespace()), nil
 		}
 	}
+	wanted := object.DeepCopy()
 	err = a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object),
 		client.FieldOwner(v1alpha1.FieldManagerLifecycle), client.ForceOwnership)
 	switch {
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		if there, _ := a.live(ctx, wanted); there != nil {
+			if fault, err := a.scoped(ctx, wanted, there); fault != nil || err != nil {
+				return fault, err
+			}
+		}
 		return fmt.Errorf("the API server refuses %s: %w", name, err), nil
 	case err != nil:
 		return nil, fmt.Errorf("applying %s in namespace %s: %w", name, object.GetNamespace(), err)
 	}
-	return nil, nil
+	return a.scoped(ctx, wanted, object)
 }
 
 // foreign tells whether somebody else made an object of that name. One that

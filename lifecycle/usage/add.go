@@ -82,8 +82,8 @@ func (l *ledger) cursors(record *v1alpha1.UsageRecord, m month) map[string]time.
 	waiting := map[string]time.Time{}
 	for _, s := range l.all {
 		switch from := l.from(s.stretch); {
-		case !s.to.IsZero() || s.clock == "":
-		case s.user != "" && l.began(s.stretch).Before(until):
+		case !s.to.IsZero() || s.clock == "" || !l.began(s.stretch).Before(until):
+		case s.user != "":
 			next[s.clock] = later(until, later(was[s.clock], l.floor(s.clock)))
 		case waiting[s.clock].IsZero() || from.Before(waiting[s.clock]):
 			waiting[s.clock] = from

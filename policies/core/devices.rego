@@ -20,18 +20,21 @@ overrides.spec[list] := without if {
 	count(without) > 0
 }
 
-# In a container with a GPU the device plugin says which one.
-remove contains ["spec", container.list, {"name": container.it.name}, "env", {"name": variable.name}] if {
+# All names of a container are looked at together: a pod may have very many.
+remove contains ["spec", container.list, {"name": container.it.name}, "env", {"name": name}] if {
 	some container in containers.each
-	some variable in container.it.env
-	unwanted(variable.name, container.it)
+	names := {variable.name | some variable in container.it.env}
+	some name in ((names & unwanted(container.it)) | lifting_by_prefix(names))
 }
 
-unwanted("NVIDIA_VISIBLE_DEVICES", container) if containers.has_gpu(container)
+# In a container with a GPU the device plugin says which one.
+unwanted(container) := lifting | {"NVIDIA_VISIBLE_DEVICES"} if containers.has_gpu(container)
 
-unwanted(name, _) if name in lifting
+else := lifting
 
-unwanted(name, _) if strings.any_prefix_match(name, lifting_prefixes)
+lifting_by_prefix(names) := {name | some name in names; strings.any_prefix_match(name, lifting_prefixes)} if {
+	strings.any_prefix_match(names, lifting_prefixes)
+} else := set()
 
 # Variables that reach other devices, or lift the limits of a share: those of the
 # NVIDIA container toolkit, of MPS and of HAMi's library.

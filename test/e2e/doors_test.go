@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +41,8 @@ func namespaceAdminConfig(t *testing.T, namespace string) *rest.Config {
 	create(t, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "everything-in-a-namespace"},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"pods", "pods/binding", "bindings", "pods/status", "pods/ephemeralcontainers", "pods/resize", "namespaces", "namespaces/status", "namespaces/finalize", "replicationcontrollers"}, Verbs: []string{"*"}},
+			{APIGroups: []string{""}, Resources: []string{"pods", "pods/binding", "bindings", "pods/status", "pods/ephemeralcontainers", "pods/resize", "pods/eviction", "namespaces", "namespaces/status", "namespaces/finalize", "replicationcontrollers"}, Verbs: []string{"*"}},
+			{APIGroups: []string{""}, Resources: []string{"resourcequotas", "resourcequotas/status", "limitranges"}, Verbs: []string{"*"}},
 			{APIGroups: []string{"apps", "batch", "jobset.x-k8s.io", "resource.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		},
 	})
@@ -126,6 +128,13 @@ func TestDoorsStayShut(t *testing.T) {
 			return err
 		}
 	}
+	quotas := eve.CoreV1().ResourceQuotas(ns)
+	quota := func(body string, subresources ...string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := quotas.Patch(ctx, "sluice-dgx-mig", "application/merge-patch+json", []byte(body), metav1.PatchOptions{DryRun: dryRun}, subresources...)
+			return err
+		}
+	}
 	namespace := func(body string, subresources ...string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := eve.CoreV1().Namespaces().Patch(ctx, ns, "application/merge-patch+json", []byte(body), metav1.PatchOptions{DryRun: dryRun}, subresources...)
@@ -136,6 +145,12 @@ func TestDoorsStayShut(t *testing.T) {
 		try  func(context.Context) error
 		says string
 	}{
+		"an eviction that takes its time": {func(ctx context.Context) error {
+			return pods.EvictV1(ctx, &policyv1.Eviction{
+				ObjectMeta:    metav1.ObjectMeta{Namespace: ns, Name: victim.Name},
+				DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(864000)), DryRun: dryRun},
+			})
+		}, "leave the time out"},
 		"a Binding": {func(ctx context.Context) error {
 			return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: victim.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "dgx-1"}}, metav1.CreateOptions{DryRun: dryRun})
 		}, "only a scheduler may bind"},
@@ -162,6 +177,23 @@ func TestDoorsStayShut(t *testing.T) {
 		"the label taken off":                {namespace(`{"metadata":{"labels":{"sluice.dev/project":null}}}`), "a namespace becomes a project's by a Project"},
 		"the label, by the status":           {namespace(`{"metadata":{"labels":{"sluice.dev/project":null}}}`, "status"), "a namespace becomes a project's by a Project"},
 		"the mark of the maker":              {namespace(`{"metadata":{"annotations":{"sluice.dev/made-for":"u"}}}`), "written by Sluice alone"},
+		"a larger quota":                     {quota(`{"spec":{"hard":{"requests.sluice.dev/gpu-milli.dgx-mig":"8k"}}}`), "neither written nor deleted by others"},
+		"a quota with nothing used":          {quota(`{"status":{"used":{"requests.sluice.dev/gpu-milli.dgx-mig":"0"}}}`, "status"), "neither written nor deleted by others"},
+		"a quota that is nobody's":           {quota(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":null}}}`), "neither written nor deleted by others"},
+		"a quota with a finalizer":           {quota(`{"metadata":{"finalizers":["example.org/stay"]}}`), "neither written nor deleted by others"},
+		"a quota deleted": {func(ctx context.Context) error {
+			return quotas.Delete(ctx, "sluice-dgx-mig", metav1.DeleteOptions{DryRun: dryRun})
+		}, "neither written nor deleted by others"},
+		"all quotas deleted": {func(ctx context.Context) error {
+			return quotas.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{})
+		}, "neither written nor deleted by others"},
+		"a quota prepared for an adoption": {func(ctx context.Context) error {
+			_, err := eve.CoreV1().ResourceQuotas("default").Create(ctx, &corev1.ResourceQuota{
+				ObjectMeta: metav1.ObjectMeta{Name: "sluice-dgx", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice}},
+				Spec:       corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}},
+			}, metav1.CreateOptions{DryRun: dryRun})
+			return err
+		}, "neither written nor deleted by others"},
 		"a namespace made with a label": {func(ctx context.Context) error {
 			_, err := eve.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged", Labels: map[string]string{v1alpha1.LabelProject: "thesis-mueller"}}}, metav1.CreateOptions{DryRun: dryRun})
 			return err
@@ -209,6 +241,21 @@ func TestDoorsLetThrough(t *testing.T) {
 	if _, err := pods.Patch(t.Context(), p.Name, "application/strategic-merge-patch+json",
 		[]byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"any","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"}],"securityContext":{"capabilities":{"add":["SYS_PTRACE"]}}}]}}`), metav1.PatchOptions{}, "ephemeralcontainers"); err != nil {
 		t.Errorf("a plain debug container: %v", err)
+	}
+	for _, seconds := range []int64{0, 600} {
+		if err := pods.Delete(t.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &seconds, DryRun: dryRun}); err != nil {
+			t.Errorf("a deletion with %d s: %v", seconds, err)
+		}
+	}
+	// Only of a pod that runs: any other ends at once.
+	if err := refused(pods.Delete(t.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(864000)), DryRun: dryRun}), "leave the time out"); err != nil {
+		t.Errorf("a deletion with ten days: %v", err)
+	}
+	if _, err := eve.CoreV1().ResourceQuotas(ns).Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "own"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("100")}},
+	}, metav1.CreateOptions{DryRun: dryRun}); err != nil {
+		t.Errorf("a quota of one's own: %v", err)
 	}
 	if _, err := eve.CoreV1().Namespaces().Patch(t.Context(), ns, "application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"team":"ours"}}}`), metav1.PatchOptions{}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/clock"
@@ -29,8 +30,9 @@ type world struct {
 	clockFile  string
 
 	mutex sync.Mutex
-	// stops are when each job was suspended first, by namespace and name.
-	stops map[string]time.Time
+	// stops are when each job was suspended last, by namespace and name.
+	stops       map[string]time.Time
+	suspensions int
 }
 
 // newWorld is one without jobs and pods: those are the caller's to put there.
@@ -54,21 +56,23 @@ func newWorld(tb testing.TB, fleet stubapi.Fleet) *world {
 	return w
 }
 
-// noteStop notes when a job is suspended.
-func (w *world) noteStop(_ *stubapi.Server, kind stubapi.Kind, _, after map[string]any) {
+// noteStop notes when a job is suspended that was not.
+func (w *world) noteStop(_ *stubapi.Server, kind stubapi.Kind, before, after map[string]any) {
 	now := time.Now()
-	spec, _ := after["spec"].(map[string]any)
-	if suspended, _ := spec["suspend"].(bool); kind.Kind != "Job" || !suspended {
+	if kind.Kind != "Job" || suspended(before) || !suspended(after) {
 		return
 	}
-	metadata, _ := after["metadata"].(map[string]any)
-	namespace, _ := metadata["namespace"].(string)
-	name, _ := metadata["name"].(string)
+	var job unstructured.Unstructured
+	job.SetUnstructuredContent(after)
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if _, known := w.stops[namespace+"/"+name]; !known {
-		w.stops[namespace+"/"+name] = now
-	}
+	w.suspensions++
+	w.stops[job.GetNamespace()+"/"+job.GetName()] = now
+}
+
+func suspended(job map[string]any) bool {
+	suspend, _, _ := unstructured.NestedBool(job, "spec", "suspend")
+	return suspend
 }
 
 // stopped are the jobs that were suspended so far.

@@ -32,6 +32,12 @@ type Fleet struct {
 	// than the job before it each further job's did. The zero time is 2026-01-01.
 	Started time.Time
 	Apart   time.Duration
+	// After is how much later each job's pods began than Started, where they did not
+	// begin evenly; then Apart does not count.
+	After func(root int) time.Duration
+	// Founded is when the projects were made: what ran before has no clock that knows.
+	// The zero time is when they are put into the server.
+	Founded time.Time
 }
 
 // Lecture is the fleet by which lifecycle is measured: 100 000 pods in 20 000
@@ -63,12 +69,24 @@ func (f Fleet) StartedAt(root int) time.Time {
 	if first.IsZero() {
 		first = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	return first.Add(time.Duration(root) * f.Apart).Truncate(time.Second)
+	after := time.Duration(root) * f.Apart
+	if f.After != nil {
+		after = f.After(root)
+	}
+	return first.Add(after).Truncate(time.Second)
 }
 
 // Fill puts all of it into a server: nodes, the pool, the department, projects and
 // their namespaces, which the projects may adopt, jobs, pods.
 func (f Fleet) Fill(s *Server) error {
+	if err := f.FillCluster(s); err != nil {
+		return err
+	}
+	return f.FillWork(s)
+}
+
+// FillCluster puts all but the jobs and pods into a server.
+func (f Fleet) FillCluster(s *Server) error {
 	for _, object := range f.tenancy() {
 		if err := s.Put(object); err != nil {
 			return err
@@ -79,6 +97,11 @@ func (f Fleet) Fill(s *Server) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// FillWork puts the jobs and pods into a server.
+func (f Fleet) FillWork(s *Server) error {
 	for root := range f.Roots {
 		if err := s.Put(f.job(root)); err != nil {
 			return err
@@ -124,7 +147,12 @@ func (f Fleet) tenancy() []map[string]any {
 		name := f.Namespace(p)
 		namespace := tree("v1", "Namespace", "", name, nil)
 		namespace["metadata"].(map[string]any)["annotations"] = map[string]any{"sluice.dev/adopt-by": name}
-		trees = append(trees, namespace, tree(sluice, "Project", "", name, map[string]any{"department": Department, "namespace": name, "nodePools": rest}))
+		owners := []any{map[string]any{"name": "Anna Müller", "email": "anna.mueller@example.org"}}
+		project := tree(sluice, "Project", "", name, map[string]any{"department": Department, "namespace": name, "nodePools": rest, "owners": owners})
+		if !f.Founded.IsZero() {
+			project["metadata"].(map[string]any)["creationTimestamp"] = f.Founded.UTC().Format(time.RFC3339)
+		}
+		trees = append(trees, namespace, project)
 	}
 	return trees
 }
@@ -134,7 +162,7 @@ func (f Fleet) node(number int) map[string]any {
 	node["metadata"].(map[string]any)["labels"] = map[string]any{
 		"sluice.dev/node-pool": NodePool, "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81559",
 	}
-	resources := map[string]any{"nvidia.com/gpu": "8", "cpu": "224", "memory": "2Ti"}
+	resources := map[string]any{"nvidia.com/gpu": "8", "sluice.dev/gpu-milli." + NodePool: "8k", "cpu": "224", "memory": "2Ti"}
 	node["status"] = map[string]any{"capacity": resources, "allocatable": resources}
 	return node
 }

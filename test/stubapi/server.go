@@ -65,6 +65,14 @@ func (s *Server) Writes() map[Write]int {
 	return maps.Clone(s.store.writes)
 }
 
+// Changes are those of the writes that changed an object: what a real server takes
+// into its store, and tells to who watches.
+func (s *Server) Changes() map[Write]int {
+	s.store.mutex.Lock()
+	defer s.store.mutex.Unlock()
+	return maps.Clone(s.store.changes)
+}
+
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.discover(w, r) {

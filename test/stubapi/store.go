@@ -23,6 +23,7 @@ type store struct {
 	tables  map[string]*table // by group and resource
 	pages   map[string]*paging
 	writes  map[Write]int
+	changes map[Write]int
 }
 
 // table has the objects of one kind.
@@ -53,7 +54,7 @@ type Write struct {
 }
 
 func newStore(kinds []Kind) *store {
-	s := &store{version: 1, tables: map[string]*table{}, pages: map[string]*paging{}, writes: map[Write]int{}}
+	s := &store{version: 1, tables: map[string]*table{}, pages: map[string]*paging{}, writes: map[Write]int{}, changes: map[Write]int{}}
 	for _, kind := range kinds {
 		s.tables[kind.groupResource().String()] = &table{kind: kind, objects: map[string]*object{}, more: make(chan struct{}), oldest: 1}
 	}
@@ -168,10 +169,10 @@ func (s *store) after(t *table, version uint64) (int, error) {
 	return t.first + at, nil
 }
 
-func (s *store) count(w Write) {
+func (s *store) count(counts map[Write]int, w Write) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.writes[w]++
+	counts[w]++
 }
 
 func tooOld() error {

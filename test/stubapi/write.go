@@ -28,6 +28,7 @@ type change struct {
 	body   map[string]any
 	dryRun bool
 
+	counted       Write
 	before, after map[string]any
 }
 
@@ -63,7 +64,8 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target) error 
 	if t.subresource != "" {
 		resource += "/" + t.subresource
 	}
-	s.store.count(Write{c.verb, resource})
+	c.counted = Write{c.verb, resource}
+	s.store.count(s.store.writes, c.counted)
 	return c.answer(w, r)
 }
 
@@ -79,8 +81,9 @@ func (c *change) answer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, react := range c.server.reactions {
-		if !reflect.DeepEqual(c.before, c.after) {
+	if !c.dryRun && !reflect.DeepEqual(c.before, c.after) {
+		c.server.store.count(c.server.store.changes, c.counted)
+		for _, react := range c.server.reactions {
 			react(c.server, c.target.table.kind, c.before, c.after)
 		}
 	}

@@ -39,13 +39,16 @@ type Judge struct {
 
 // begin waits until a question may be judged. It returns the policies that it is
 // asked of from first to last, and what ends its turn.
-func (j *Judge) begin(ctx context.Context) (*engine.Set, func(), error) {
+func (j *Judge) begin(ctx context.Context, q *Question) (*engine.Set, func(), error) {
 	end := func() {}
 	if j.Turns != nil {
 		if err := j.Turns.Acquire(ctx, 1); err != nil {
 			return nil, nil, fmt.Errorf("the request's time was over before it was judged: %w", err)
 		}
 		end = func() { j.Turns.Release(1) }
+	}
+	if q.Policies != nil {
+		return q.Policies, end, nil
 	}
 	set, err := j.Engine.Current()
 	if err != nil {
@@ -75,7 +78,7 @@ type Judgement struct {
 // Settle judges an object that may still be changed. An error means that the
 // question could not be asked: the object must not be admitted.
 func (j *Judge) Settle(ctx context.Context, q Question) (Judgement, error) {
-	set, end, err := j.begin(ctx)
+	set, end, err := j.begin(ctx, &q)
 	if err != nil {
 		return Judgement{}, err
 	}
@@ -123,7 +126,7 @@ func (j *Judge) settled(ctx context.Context, set *engine.Set, q *Question, objec
 // Check judges an object that can no longer be changed: what the policies
 // demand must hold of it. What they only default or append need not.
 func (j *Judge) Check(ctx context.Context, q Question) (Judgement, error) {
-	set, end, err := j.begin(ctx)
+	set, end, err := j.begin(ctx, &q)
 	if err != nil {
 		return Judgement{}, err
 	}

@@ -15,6 +15,8 @@ import (
 
 // Question is what is to be judged.
 type Question struct {
+	// Policies are whom to ask; nil for those in force.
+	Policies *engine.Set
 	// Raw is the pod, the template in the form of a pod, or the Job, as JSON.
 	Raw []byte
 	// Job tells that it is a Job.

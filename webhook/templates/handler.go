@@ -6,6 +6,7 @@ package templates
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -116,7 +117,7 @@ func (h *Handler) judge(ctx context.Context, t kinds.Template, namespace string,
 		Template: true, Owner: workload.Owner{Group: kind.Group, Kind: kind.Kind},
 	})
 	judged.Denials = under(t.Place, judged.Denials)
-	judged.Warnings = under(t.Place, judged.Warnings)
+	judged.Warnings = under(t.Place, slices.Concat(judged.Warnings, chosenNode(t)))
 	return judged, err
 }
 

@@ -86,6 +86,9 @@ func rowOf(clock *v1alpha1.WorkloadClock, now time.Time) Row {
 	}
 	if stop := status.Stopped; stop != nil && status.State == v1alpha1.ClockStateStopped {
 		row.Because, row.Ends, row.LeftSeconds = stop.Reason, utc(stop.At.Time), nil
+		if status.RunningSince != nil { // its pods still go
+			row.RanSeconds += seconds(stop.At.Sub(status.RunningSince.Time))
+		}
 		if stop.Until != nil {
 			row.StoppedUntil = utc(stop.Until.Time)
 		}

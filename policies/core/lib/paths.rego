@@ -17,6 +17,7 @@ reaches_devices(path) if strings.any_prefix_match(cleaned(path), gpus)
 asks_for_devices(path) if ".." in split(path, "/")
 
 asks_for_devices(path) if {
+	contains(path, "nvidia-container-devices") # else the rest is in vain: most paths
 	some guarded in ["/var/run/nvidia-container-devices", "/run/nvidia-container-devices"]
 	within(cleaned(path), guarded)
 }

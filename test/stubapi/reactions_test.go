@@ -18,7 +18,7 @@ import (
 
 // A process of its own comes by a kubeconfig, and finds its quotas counted.
 func TestQuotasAreCounted(t *testing.T) {
-	_, config := served(t, stubapi.CountQuotas)
+	server, config := served(t, stubapi.CountQuotas)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	do(t, stubapi.WriteKubeconfig(config, file))
 	config, err := clientcmd.BuildConfigFromFlags("", file)
@@ -38,5 +38,11 @@ func TestQuotasAreCounted(t *testing.T) {
 		if counted.String() != want || used.String() != "0" {
 			t.Errorf("counted %s, used %s; want %s and 0", counted.String(), used.String(), want)
 		}
+	}
+	// The same once more changes nothing.
+	do(t, c.Update(ctx, quota))
+	update := stubapi.Write{Verb: "update", Resource: "resourcequotas"}
+	if asked, changed := server.Writes()[update], server.Changes()[update]; asked != changed+2 {
+		t.Errorf("%d updates, of which %d changed the quota; want all but two", asked, changed)
 	}
 }

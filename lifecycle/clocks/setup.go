@@ -25,23 +25,23 @@ import (
 
 // SetupWithManager makes the manager run r.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	changed := builder.WithPredicates(since, predicate.GenerationChangedPredicate{})
+	changed := builder.WithPredicates(afterStart, predicate.GenerationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("clock").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		For(&v1alpha1.WorkloadClock{}, builder.WithPredicates(predicate.Funcs{})).
 		WatchesRawSource(r.Grouping.Clocks()).
 		WatchesRawSource(r.steps()).
-		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofProject), builder.WithPredicates(since, declaredOrAdopted)).
+		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofProject), builder.WithPredicates(afterStart, declaredOrAdopted)).
 		Watches(&v1alpha1.Department{}, handler.EnqueueRequestsFromMapFunc(r.ofDepartment), changed).
 		Watches(&v1alpha1.GPUNode{}, handler.EnqueueRequestsFromMapFunc(r.ofNode)).
 		Watches(&v1alpha1.Extension{}, handler.EnqueueRequestsFromMapFunc(r.ofExtension)).
 		Complete(conflict.Retried(r))
 }
 
-// since passes what happens after the start: all clocks are looked at then in any
+// afterStart passes what happens after the start: all clocks are looked at then in any
 // case, once.
-var since = predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
+var afterStart = predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 
 // declaredOrAdopted passes other limits, and that a project has its namespace: what
 // ran there before has no clock yet.

@@ -42,7 +42,7 @@ build: ## Build the binaries into bin/
 .PHONY: test
 test: build ## Run all tests; those that need Kubernetes run on the embedded one
 	bin/sluice up --build-only
-	go test -timeout 30m $(ARGS) $(PKG)
+	go test -timeout 45m $(ARGS) $(PKG)
 	go test -C test/bench -timeout 10m ./...
 
 .PHONY: bench

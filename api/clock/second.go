@@ -11,8 +11,10 @@ import "time"
 // step that may have begun with it.
 func FromSecond(c Clock, t time.Time) time.Time {
 	from, by := c.FromReal(t), c.FromReal(t.Add(time.Second))
-	if by.Sub(from) > MaxScale*time.Second {
-		return by.Add(-time.Second)
+	// As much as passes in a second without a step.
+	pace := min(from.Sub(c.FromReal(t.Add(-time.Second))), c.FromReal(t.Add(2*time.Second)).Sub(by))
+	if by.Sub(from) > pace+time.Millisecond {
+		return by.Add(-pace)
 	}
 	return from
 }

@@ -24,6 +24,10 @@ func TestFromSecondIsAfterAStepWithinTheSecond(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	short, err := clock.Timeline{}.Advanced(time.Minute, noon.Add(300*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
 	fast, err := clock.Timeline{}.WithScale(clock.MaxScale, noon)
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +37,7 @@ func TestFromSecondIsAfterAStepWithinTheSecond(t *testing.T) {
 		at, want time.Time
 	}{
 		"the second of the step":  {stepped, noon, noon.Add(month)},
+		"a step of a minute":      {short, noon, noon.Add(time.Minute)},
 		"the second before":       {stepped, noon.Add(-time.Second), noon.Add(-time.Second)},
 		"the second after":        {stepped, noon.Add(time.Second), noon.Add(month + time.Second)},
 		"without a step":          {clock.Timeline{}, noon, noon},

@@ -31,28 +31,20 @@ func (o *owner) is(other *owner) bool { return other != nil && o.uid == other.ui
 // record is the name of the project's record of a month.
 func (o *owner) record(m month) string { return o.project + "-" + m.String() }
 
-// ownerOf is whose a namespace is; nil where it is nobody's. The namespace says it,
-// and the project's status that it has it.
+// ownerOf is whose a namespace is; nil where it is nobody's.
 func (r *Reconciler) ownerOf(ctx context.Context, namespace string) (*owner, error) {
-	var projects v1alpha1.ProjectList
-	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNamespace: namespace}); err != nil {
-		return nil, fmt.Errorf("looking for the project of namespace %s: %w", namespace, err)
+	project, err := inventory.ProjectOf(ctx, r.Client, namespace)
+	if project == nil || err != nil {
+		return nil, err
 	}
-	for i := range projects.Items {
-		project := &projects.Items[i]
-		if has := project.Status.Namespace; has == nil || has.Name != namespace {
-			continue
-		}
-		zone, err := r.zoneOf(ctx, project.Spec.Department)
-		if err != nil {
-			return nil, err
-		}
-		return &owner{
-			project: project.Name, uid: project.UID, department: project.Spec.Department, zone: zone,
-			since: whole(r.Clock.FromReal(project.CreationTimestamp.Time)),
-		}, nil
+	zone, err := r.zoneOf(ctx, project.Spec.Department)
+	if err != nil {
+		return nil, err
 	}
-	return nil, nil
+	return &owner{
+		project: project.Name, uid: project.UID, department: project.Spec.Department, zone: zone,
+		since: whole(r.Clock.FromReal(project.CreationTimestamp.Time)),
+	}, nil
 }
 
 // zoneOf is the department's time zone; UTC where it has none.

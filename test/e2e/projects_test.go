@@ -37,16 +37,23 @@ func TestProjectGetsItsNamespaceAndTakesItAway(t *testing.T) {
 	}
 }
 
-// Labels that are lost or wrong come back as they were. The doors let nobody but
-// lifecycle change them, so it is lifecycle's name in which they are lost here.
-func TestLabelsOfAProjectsNamespaceAreKept(t *testing.T) {
-	awaitReady(t, create(t, project("kept")))
+// asLifecycle acts in lifecycle's name, with its rights.
+func asLifecycle(t *testing.T) client.Client {
+	t.Helper()
 	config := rest.CopyConfig(shared.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:sluice-system:lifecycle"}
 	lifecycle, err := client.New(config, client.Options{Scheme: shared.admin.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return lifecycle
+}
+
+// Labels that are lost or wrong come back as they were. The doors let nobody but
+// lifecycle change them, so it is lifecycle's name in which they are lost here.
+func TestLabelsOfAProjectsNamespaceAreKept(t *testing.T) {
+	awaitReady(t, create(t, project("kept")))
+	lifecycle := asLifecycle(t)
 	for _, forged := range []string{`null`, `"thesis-mueller"`} {
 		ns := namespace("kept")
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"sluice.dev/project":`+forged+`}}}`))

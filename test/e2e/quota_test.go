@@ -139,8 +139,10 @@ func TestQuotaCountsBeforeTheNamespaceIsGoverned(t *testing.T) {
 	t.Error("the watch ended")
 }
 
-// What is changed by hand comes back as it was.
+// What is changed comes back as it was. The doors let nobody but lifecycle change
+// it, so it is lifecycle's name in which it is changed here.
 func TestQuotasAreKept(t *testing.T) {
+	lifecycle := asLifecycle(t)
 	awaitReady(t, create(t, project("quota-kept", having("500m", "1"))))
 	awaitQuotas(t, "quota-kept", "500", "1000")
 	tests := map[string]string{
@@ -152,7 +154,7 @@ func TestQuotasAreKept(t *testing.T) {
 	for name, patch := range tests {
 		t.Run(name, func(t *testing.T) {
 			quota := quotaOf("quota-kept", "sluice-dgx-mig")
-			if err := shared.admin.Patch(t.Context(), quota, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+			if err := lifecycle.Patch(t.Context(), quota, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, func() error {
@@ -167,7 +169,7 @@ func TestQuotasAreKept(t *testing.T) {
 		})
 	}
 	t.Run("deleted", func(t *testing.T) {
-		if err := shared.admin.Delete(t.Context(), quotaOf("quota-kept", "sluice-dgx-mig.guaranteed")); err != nil {
+		if err := lifecycle.Delete(t.Context(), quotaOf("quota-kept", "sluice-dgx-mig.guaranteed")); err != nil {
 			t.Fatal(err)
 		}
 		awaitQuotas(t, "quota-kept", "500", "1000")

@@ -7,14 +7,22 @@ import "time"
 
 // FromSecond is the policy time of a real instant that was cut down to its second,
 // as the API server's timestamps are. Where policy time was stepped within that
-// second the instant lies after the step: nothing is taken to have lasted for the
-// step that may have begun with it.
+// second the instant is taken to lie after the step: nothing lasted for a step that
+// may have begun with it.
 func FromSecond(c Clock, t time.Time) time.Time {
-	from, by := c.FromReal(t), c.FromReal(t.Add(time.Second))
-	// As much as passes in a second without a step.
-	pace := min(from.Sub(c.FromReal(t.Add(-time.Second))), c.FromReal(t.Add(2*time.Second)).Sub(by))
-	if by.Sub(from) > pace+time.Millisecond {
-		return by.Add(-pace)
+	of, ok := c.(interface{ Timeline() Timeline })
+	if !ok {
+		return c.FromReal(t)
 	}
-	return from
+	l := of.Timeline()
+	at := l.At(t)
+	for i, s := range l.Segments {
+		if !s.Real.After(t) || s.Real.After(t.Add(time.Second)) {
+			continue
+		}
+		if before := (Timeline{Segments: l.Segments[:i]}).At(s.Real); s.Policy.After(before) {
+			at = s.Policy.Add(t.Sub(s.Real))
+		}
+	}
+	return at.UTC()
 }

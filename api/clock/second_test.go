@@ -16,7 +16,7 @@ type timeline struct {
 	of clock.Timeline
 }
 
-func (t timeline) FromReal(at time.Time) time.Time { return t.of.At(at) }
+func (t timeline) Timeline() clock.Timeline { return t.of }
 
 func TestFromSecondIsAfterAStepWithinTheSecond(t *testing.T) {
 	noon := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
@@ -25,6 +25,10 @@ func TestFromSecondIsAfterAStepWithinTheSecond(t *testing.T) {
 		t.Fatal(err)
 	}
 	short, err := clock.Timeline{}.Advanced(time.Minute, noon.Add(300*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := stepped.Advanced(time.Minute, noon.Add(700*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,10 +41,12 @@ func TestFromSecondIsAfterAStepWithinTheSecond(t *testing.T) {
 		at, want time.Time
 	}{
 		"the second of the step":  {stepped, noon, noon.Add(month)},
+		"one step after another":  {again, noon, noon.Add(month + time.Minute)},
 		"a step of a minute":      {short, noon, noon.Add(time.Minute)},
 		"the second before":       {stepped, noon.Add(-time.Second), noon.Add(-time.Second)},
 		"the second after":        {stepped, noon.Add(time.Second), noon.Add(month + time.Second)},
 		"without a step":          {clock.Timeline{}, noon, noon},
+		"when the pace changes":   {fast, noon, noon},
 		"policy time at its pace": {fast, noon.Add(time.Second), noon.Add(time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,11 +17,8 @@ type onceStepped struct {
 	by time.Duration
 }
 
-func (c onceStepped) FromReal(t time.Time) time.Time {
-	if t.Before(c.at) {
-		return t
-	}
-	return t.Add(c.by)
+func (c onceStepped) Timeline() clock.Timeline {
+	return clock.Timeline{Segments: []clock.Segment{{Real: c.at, Policy: c.at.Add(c.by), Scale: 1}}}
 }
 
 // A pod's start is known to the second. Whoever steps policy time by ten hours in

@@ -61,10 +61,10 @@ type world struct {
 	done, crash    bool
 	// began is when pods began, in policy time.
 	began map[string]time.Time
-	// used is what the pods used that have ended, by user; lost is how much of it
-	// nobody could know of.
+	// used is what the pods used that have ended, by user.
 	used map[string]int64
-	lost int64
+	// died tells whether a process ever died.
+	died bool
 }
 
 // newWorld begins at an instant of policy time.
@@ -184,20 +184,8 @@ func (w *world) live(span time.Duration) {
 	}
 }
 
-// die notes what nobody will know of once this process is gone.
-func (w *world) die() {
-	a, all := w.r.meter.look(lab)
-	if a == nil {
-		return
-	}
-	for _, s := range all {
-		if s.to.IsZero() {
-			continue
-		}
-		from := later(w.policy(s.from), s.done)
-		w.lost += Use{Milli: s.milli, From: from, To: w.policy(s.to)}.MilliSeconds()
-	}
-}
+// die is the death of the process: what it has in memory is gone.
+func (w *world) die() { w.died = true }
 
 func (w *world) record(month string) *v1alpha1.UsageRecord {
 	w.t.Helper()

@@ -124,7 +124,6 @@ const patienceAfterKill = 90 * time.Second
 // own is a cluster of the test's own, which it may harm.
 func own(t *testing.T) *stack {
 	t.Helper()
-	t.Parallel() // it waits for conditions most of the time
 	dir, err := os.MkdirTemp("/tmp", "sluice-e2e-")
 	if err != nil {
 		t.Fatal(err)

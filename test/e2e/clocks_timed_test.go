@@ -109,9 +109,15 @@ func (c *timed) run(t *testing.T, args ...string) string {
 // next steps to what comes next, and tells what that is.
 func (c *timed) next(t *testing.T) (kinds []string) {
 	t.Helper()
-	var said struct{ Next []struct{ Kind string } }
 	c.wholeSecond(t)
-	out := c.run(t, "clock", "next", "--output", "json")
+	return c.nextEvents(t)
+}
+
+// nextEvents is what comes next; with --dry-run it is not stepped to.
+func (c *timed) nextEvents(t *testing.T, flags ...string) (kinds []string) {
+	t.Helper()
+	var said struct{ Next []struct{ Kind string } }
+	out := c.run(t, append([]string{"clock", "next", "--output", "json"}, flags...)...)
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

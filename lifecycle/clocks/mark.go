@@ -53,7 +53,7 @@ func (r *Reconciler) mark(ctx context.Context, w *workload, d ending.Decision) {
 	}
 	since := d.Status.Deadline.AnnouncedAt.Add(-lateness)
 	for _, pod := range w.running {
-		if r.notBefore(began(pod)).Before(since) || !r.marked.begin(w.clock.UID, pod.UID) {
+		if r.notBefore(pod.Began()).Before(since) || !r.marked.begin(w.clock.UID, pod.UID) {
 			continue
 		}
 		if !changed {

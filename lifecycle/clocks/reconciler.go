@@ -170,7 +170,7 @@ func (r *Reconciler) decide(ctx context.Context, w *workload) (ending.Decision, 
 // is later: what ran before was nobody's to limit.
 func (r *Reconciler) since(w *workload) (since time.Time) {
 	for _, pod := range w.running {
-		if at := began(pod); since.IsZero() || at.Before(since) {
+		if at := pod.Began(); since.IsZero() || at.Before(since) {
 			since = at
 		}
 	}

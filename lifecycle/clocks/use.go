@@ -64,19 +64,11 @@ func sampleOf(pod *gpupods.Pod, node *v1alpha1.GPUNode, now time.Time) (active, 
 		if s.Pods[i].UID != pod.UID {
 			continue
 		}
-		active = began(pod)
+		active = pod.Began()
 		if last := s.Pods[i].LastActive; last != nil && last.After(active) {
 			active = last.Time
 		}
 		return active, s.SampledAt.Time, true
 	}
 	return time.Time{}, time.Time{}, false
-}
-
-// began is when a pod began to run, as far as is known, in machine time.
-func began(pod *gpupods.Pod) time.Time {
-	if pod.StartedAt.IsZero() {
-		return pod.CreatedAt
-	}
-	return pod.StartedAt
 }

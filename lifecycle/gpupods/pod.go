@@ -65,6 +65,14 @@ func (p *Pod) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 }
 
+// Began is when the pod began to run, as far as is known, in machine time.
+func (p *Pod) Began() time.Time {
+	if p.StartedAt.IsZero() {
+		return p.CreatedAt
+	}
+	return p.StartedAt
+}
+
 // Owner is an object that owns others, as they refer to it.
 type Owner struct {
 	// APIVersion is the owner's group and version: batch/v1.

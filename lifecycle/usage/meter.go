@@ -72,7 +72,7 @@ func (m *meter) of(namespace string) *account {
 
 // run notes that a pod runs, and tells whether that is news.
 func (a *account) run(pod *gpupods.Pod, now time.Time) bool {
-	from := began(pod)
+	from := pod.Began()
 	by := earlier(from.Add(time.Second-time.Nanosecond), now)
 	if a.paused[pod.UID] {
 		from, by = now, now

@@ -54,14 +54,6 @@ func (s *stretch) same(pod *gpupods.Pod) bool {
 	return s.milli == pod.Milli && s.labelled == pod.WorkloadType && s.pool == pod.Pool
 }
 
-// began is when a pod began to run, as far as anybody knows.
-func began(pod *gpupods.Pod) time.Time {
-	if pod.StartedAt.IsZero() {
-		return pod.CreatedAt
-	}
-	return pod.StartedAt
-}
-
 // identity is as much of the pod as its workload is found by.
 func (s *stretch) identity(namespace string) *gpupods.Pod {
 	return &gpupods.Pod{Namespace: namespace, UID: s.pod, Controller: gpupods.Owner{UID: s.controller}}

@@ -31,6 +31,27 @@ type DepartmentSpec struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodePools []PoolQuota `json:"nodePools,omitempty"`
 
+	// Oversubscription says whether the guarantees of the department's projects may
+	// add up to more than its own, in a node pool; so too for CPU and memory. By
+	// default that is refused, with the figures.
+	//
+	// +optional
+	// +kubebuilder:default=Refuse
+	Oversubscription Oversubscription `json:"oversubscription,omitempty"`
+
+	// Resources are how much CPU and memory the pods of all its projects may request
+	// at once.
+	//
+	// +optional
+	Resources ResourceQuota `json:"resources,omitempty,omitzero"`
+
+	// PodSecurity is the level of the Pod Security Standards to which the namespaces
+	// of its projects are held.
+	//
+	// +optional
+	// +kubebuilder:default=baseline
+	PodSecurity PodSecurity `json:"podSecurity,omitempty"`
+
 	// Members have a role in all of the department's projects.
 	//
 	// +optional

@@ -83,6 +83,20 @@ const TaintRepartitioning = "sluice.dev/repartitioning"
 // FinalizerProject holds a Project until what was rendered for it is gone.
 const FinalizerProject = "sluice.dev/project"
 
+// FinalizerRendered holds a Department or a NodePool until what was rendered for it
+// is taken back.
+const FinalizerRendered = "sluice.dev/rendered"
+
+// Labels and annotations by which Kubernetes and its engines are spoken to.
+const (
+	// LabelPodSecurityEnforce is a namespace's level of Pod Security.
+	LabelPodSecurityEnforce = "pod-security.kubernetes.io/enforce"
+	// LabelKueueQueue names the LocalQueue of a workload, in its own namespace.
+	LabelKueueQueue = "kueue.x-k8s.io/queue-name"
+	// GateKueue is the scheduling gate by which Kueue holds back a pod.
+	GateKueue = "kueue.x-k8s.io/admission"
+)
+
 // ResourceGPUMilli is the currency of quotas: thousandths of a physical GPU, on
 // engines that tell node pools apart by themselves.
 const ResourceGPUMilli corev1.ResourceName = "sluice.dev/gpu-milli"

@@ -135,6 +135,14 @@ type NodePoolStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Boards []Board `json:"boards,omitempty"`
 
+	// Settings are what was found in the configuration of the pool's engine and is
+	// needed to write for it, such as the name of the label by which it knows its
+	// queues; by the names that its policy gives them.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Settings map[string]string `json:"settings,omitempty"`
+
 	// Conditions are Ready, RequirementsMet and Unsupported.
 	//
 	// +optional

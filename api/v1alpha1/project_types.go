@@ -61,6 +61,20 @@ type ProjectSpec struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodePools []PoolQuota `json:"nodePools,omitempty"`
 
+	// Resources are how much CPU and memory the project's pods may request at once,
+	// with and without GPUs. Where the department has such a quota, each of its
+	// projects has one.
+	//
+	// +optional
+	Resources ResourceQuota `json:"resources,omitempty,omitzero"`
+
+	// PodSecurity is the level of the Pod Security Standards to which the project's
+	// namespace is held: by default the department's. It may be stricter than that,
+	// never looser.
+	//
+	// +optional
+	PodSecurity PodSecurity `json:"podSecurity,omitempty"`
+
 	// Workloads are limits by type of workload: train, interactive, inference, and
 	// "*" for what those leave open. They may tighten the department's, never
 	// loosen them.
@@ -117,11 +131,13 @@ type Exception struct {
 // +kubebuilder:validation:XValidation:rule="has(self.spec.__namespace__) || !(self.metadata.name in ['default', 'sluice-system'] || self.metadata.name.startsWith('kube-'))",message="metadata.name is also the name of the project's namespace, and default, sluice-system and kube-* belong to the system: choose another, or set spec.namespace"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.__namespace__) || !(self.spec.__namespace__ in ['default', 'sluice-system'] || self.spec.__namespace__.startsWith('kube-'))",fieldPath=".spec.namespace",message="must not be a namespace of the system: default, sluice-system and kube-* cannot be a project's"
 // +kubebuilder:printcolumn:name="Department",type=string,JSONPath=`.spec.department`
+// +kubebuilder:printcolumn:name="Quota",type=string,JSONPath=`.status.gpu.guaranteed`
+// +kubebuilder:printcolumn:name="Limit",type=string,JSONPath=`.status.gpu.limit`
+// +kubebuilder:printcolumn:name="Allocated",type=string,JSONPath=`.status.gpu.allocated`
+// +kubebuilder:printcolumn:name="Over quota",type=string,JSONPath=`.status.gpu.overQuota`
+// +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.status.gpu.pending`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
-// +kubebuilder:printcolumn:name="Allocated",type=string,JSONPath=`.status.gpu.allocated`
-// +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.status.gpu.pending`
-// +kubebuilder:printcolumn:name="Limit",type=string,JSONPath=`.status.gpu.limit`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespace.name`,priority=1
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.next.phase`,priority=1

@@ -30,8 +30,8 @@ type GPUQuota struct {
 	Limit resource.Quantity `json:"limit"`
 
 	// OverQuotaWeight says how idle GPUs beyond the guarantees are divided among
-	// those who want them: in proportion to the weights. 0 means never any; the
-	// default is 1, the most 1000.
+	// those who want them: in proportion to the weights. 0 means never any, whatever
+	// the limit says; the default is 1, the most 1000.
 	//
 	// +optional
 	// +kubebuilder:default=1
@@ -39,6 +39,55 @@ type GPUQuota struct {
 	// +kubebuilder:validation:Maximum=1000
 	OverQuotaWeight *int32 `json:"overQuotaWeight,omitempty"`
 }
+
+// ResourceQuota is how much CPU and memory somebody's pods may request at once, on
+// all nodes together. What is left out is not limited.
+type ResourceQuota struct {
+	// CPU is the most CPU that the pods may request at once, in cores: "64", "500m".
+	// It is at least 0 and less than 10 million.
+	//
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=12
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self < 10000000 : isQuantity(self) && [quantity(self).asApproximateFloat()].all(q, q >= 0.0 && q < 10000000.0)",message="must be a number of cores, at least 0 and less than 10 million, such as 64 or 500m"
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+
+	// Memory is the most memory that the pods may request at once, in bytes: "512Gi".
+	// It is at least 0 and less than 1 Ei.
+	//
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : isQuantity(self) && [quantity(self).asApproximateFloat()].all(q, q >= 0.0 && q < 1152921504606846976.0)",message="must be an amount of memory, at least 0 and less than 1Ei, such as 512Gi"
+	Memory *resource.Quantity `json:"memory,omitempty"`
+}
+
+// Oversubscription says whether a department may promise its projects more than
+// it is guaranteed itself.
+//
+// +kubebuilder:validation:Enum=Refuse;Allow
+type Oversubscription string
+
+// The rules for promising.
+const (
+	// OversubscriptionRefuse refuses a project whose guarantee, with those of the
+	// department's other projects, is more than the department's.
+	OversubscriptionRefuse Oversubscription = "Refuse"
+	// OversubscriptionAllow lets it in: not all can then have their guarantee at once.
+	OversubscriptionAllow Oversubscription = "Allow"
+)
+
+// PodSecurity is a level of Kubernetes' Pod Security Standards.
+//
+// +kubebuilder:validation:Enum=privileged;baseline;restricted
+type PodSecurity string
+
+// The levels, the loosest first.
+const (
+	PodSecurityPrivileged PodSecurity = "privileged"
+	PodSecurityBaseline   PodSecurity = "baseline"
+	PodSecurityRestricted PodSecurity = "restricted"
+)
 
 // PoolQuota is a GPUQuota in one node pool.
 type PoolQuota struct {
@@ -54,6 +103,15 @@ type PoolQuota struct {
 	//
 	// +required
 	GPU GPUQuota `json:"gpu"`
+}
+
+// Most is the most GPUs that can be in use at once: the limit, and the guarantee
+// alone where nothing may be borrowed.
+func (q GPUQuota) Most() resource.Quantity {
+	if q.Weight() == 0 {
+		return q.Guaranteed
+	}
+	return q.Limit
 }
 
 // Weight is the over-quota weight, with the default where none was set.

@@ -22,6 +22,11 @@ type GPUUse struct {
 	// +optional
 	Allocated resource.Quantity `json:"allocated,omitempty"`
 
+	// OverQuota is how much of that is more than what is guaranteed.
+	//
+	// +optional
+	OverQuota resource.Quantity `json:"overQuota,omitempty"`
+
 	// Pending is what pods are charged that wait for a place, and what the
 	// controllers ask for whose pods were refused for want of quota.
 	//

@@ -121,15 +121,19 @@ func TestUpTakesUpWhatWasThere(t *testing.T) {
 // to run out.
 const patienceAfterKill = 90 * time.Second
 
-// own is a cluster of the test's own, which it may harm.
-func own(t *testing.T) *stack {
+// own is a cluster of the test's own, which it may harm: of two nodes, if the flags
+// do not say otherwise.
+func own(t *testing.T, flags ...string) *stack {
 	t.Helper()
+	if len(flags) == 0 {
+		flags = []string{"--nodes", "2"}
+	}
 	dir, err := os.MkdirTemp("/tmp", "sluice-e2e-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s, err := start(t.Context(), filepath.Dir(shared.sluice), filepath.Join(dir, "own"), "--nodes", "2")
+	s, err := start(t.Context(), filepath.Dir(shared.sluice), filepath.Join(dir, "own"), flags...)
 	if err != nil {
 		t.Fatal(err)
 	}

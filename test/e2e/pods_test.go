@@ -376,7 +376,7 @@ func (s *stack) used(ctx context.Context, namespace string, want int64) error {
 }
 
 // within waits longer than eventually does.
-func within(t *testing.T, condition func() error) {
+func within(t testing.TB, condition func() error) {
 	t.Helper()
 	clustertest.EventuallyWithin(t, patienceAfterKill, condition)
 }

@@ -93,7 +93,7 @@ func TestPlace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			start, ok := b.Place(tc.taken, p)
+			start, _, ok := b.Place(tc.taken, p)
 			if ok == tc.none || ok && start != tc.start {
 				t.Errorf("start %d, %v; want %d, %v", start, ok, tc.start, !tc.none)
 			}

@@ -12,27 +12,29 @@ type room struct {
 	// the expected free memory that is of no use to the next request, where each
 	// profile is as likely.
 	waste [256]int16
-	// starts has for each profile the starts at which an instance still fits.
-	starts [][256]Mask
+	// best has for each profile where another instance harms least.
+	best [][256]place
+}
+
+// place is where an instance would stand and what harm it would do; the start is -1
+// where it fits nowhere.
+type place struct {
+	start int8
+	harm  int16
 }
 
 func newRoom(b *Board) *room {
-	r := &room{starts: make([][256]Mask, len(b.Profiles))}
-	all := b.all()
-	for taken := range 256 {
-		free := all &^ Mask(taken)
+	r := &room{best: make([][256]place, len(b.Profiles))}
+	for taken := range r.waste {
 		for i := range b.Profiles {
-			p := &b.Profiles[i]
-			var usable Mask
-			for _, start := range p.Starts {
-				if p.mask(start)&^free == 0 {
-					r.starts[i][taken] |= 1 << start
-					usable |= p.mask(start)
-				}
+			if p := &b.Profiles[i]; b.counts(p) {
+				r.waste[taken] += int16(bits.OnesCount8(uint8(b.all() &^ Mask(taken) &^ b.usable(Mask(taken), p))))
 			}
-			if b.counts(p) {
-				r.waste[taken] += int16(bits.OnesCount8(uint8(free &^ usable)))
-			}
+		}
+	}
+	for taken := range r.waste {
+		for i := range b.Profiles {
+			r.best[i][taken] = r.leastHarm(Mask(taken), &b.Profiles[i])
 		}
 	}
 	return r
@@ -41,6 +43,33 @@ func newRoom(b *Board) *room {
 // all are the board's memory slices.
 func (b *Board) all() Mask { return Mask(1<<b.Slices - 1) }
 
+// usable are the slices that some further instance of the profile could have.
+func (b *Board) usable(taken Mask, p *Profile) (usable Mask) {
+	for _, start := range p.Starts {
+		if p.mask(start)&taken == 0 {
+			usable |= p.mask(start)
+		}
+	}
+	return usable
+}
+
+// leastHarm is the place of which the board is left most useful. Of equals the
+// highest is taken for the smallest profile, so that low slices stay together, and the
+// lowest for the others.
+func (r *room) leastHarm(taken Mask, p *Profile) place {
+	best := place{start: -1}
+	for _, start := range p.Starts {
+		if p.mask(start)&taken != 0 {
+			continue
+		}
+		harm := r.waste[taken|p.mask(start)] - r.waste[taken]
+		if best.start < 0 || harm < best.harm || harm == best.harm && p.Memory == 1 {
+			best = place{int8(start), harm}
+		}
+	}
+	return best
+}
+
 // counts tells whether a profile is one that shares become: without attributes, and
 // with as much memory as its compute slices come with.
 func (b *Board) counts(p *Profile) bool {
@@ -48,28 +77,27 @@ func (b *Board) counts(p *Profile) bool {
 }
 
 // CanFit tells whether another instance of the profile fits beside what is taken.
-func (b *Board) CanFit(taken Mask, p *Profile) bool {
-	return b.room.starts[p.at][taken] != 0
+func (b *Board) CanFit(taken Mask, p *Profile) bool { return b.room.best[p.at][taken].start >= 0 }
+
+// Place is where an instance of the profile harms later requests least, and false
+// where it fits nowhere. The harm is by how much the free slices become less
+// useful: those that a profile cannot use, summed over the profiles; it is negative
+// where it takes slices that were of little use.
+func (b *Board) Place(taken Mask, p *Profile) (start, harm int, ok bool) {
+	it := b.room.best[p.at][taken]
+	return int(it.start), int(it.harm), it.start >= 0
 }
 
-// Place is where an instance of the profile harms later requests least, and false where it
-// fits nowhere. Of equals the highest start is taken for the smallest profile, so
-// that low slices stay together, and the lowest for the others.
-func (b *Board) Place(taken Mask, p *Profile) (start int, ok bool) {
-	best := -1
-	for left := b.room.starts[p.at][taken]; left != 0; left &= left - 1 {
-		at := bits.TrailingZeros8(uint8(left))
-		waste := int(b.room.waste[taken|p.mask(at)])
-		if best < 0 || waste < best || waste == best && p.Memory == 1 {
-			start, best = at, waste
+// Choose is which of many GPUs of one board, by what is taken of each, is harmed
+// least by another instance of the profile, and where on it; false where it fits on none.
+// Of equals it is the first.
+func (b *Board) Choose(taken []Mask, p *Profile) (gpu, start int, ok bool) {
+	best, gpu := place{start: -1}, -1
+	places := &b.room.best[p.at]
+	for i, mask := range taken {
+		if it := places[mask]; it.start >= 0 && (gpu < 0 || it.harm < best.harm) {
+			gpu, best = i, it
 		}
 	}
-	return start, best >= 0
-}
-
-// Harm is by how much an instance there makes what stays free less useful: the
-// free slices that a profile cannot use, summed over the profiles. It is negative where the
-// instance takes slices that were of no use.
-func (b *Board) Harm(taken Mask, p *Profile, start int) int {
-	return int(b.room.waste[taken|p.mask(start)]) - int(b.room.waste[taken])
+	return gpu, int(best.start), gpu >= 0
 }

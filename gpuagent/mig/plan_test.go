@@ -1,0 +1,203 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mig
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// parsed is a GPU as a test writes it: "3g.20gb@4 1g.5gb@0!" on an A100 of 40 GB. An
+// instance with ! is in use, one with ? by somebody who may be preempted.
+func parsed(t testing.TB, text string) GPU {
+	t.Helper()
+	b, _ := BoardNamed("A100-40GB")
+	g := GPU{Board: b}
+	for _, field := range strings.Fields(text) {
+		it := Instance{}
+		plain := strings.TrimRight(field, "!?")
+		switch field[len(plain):] {
+		case "!":
+			it.Use = InUse
+		case "?":
+			it.Use = Preemptible
+		}
+		name, start, _ := strings.Cut(plain, "@")
+		var err error
+		if it.Profile, err = b.Named(v1alpha1.MIGProfile(name)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Sscan(start, &it.Start); err != nil {
+			t.Fatal(field, err)
+		}
+		g.Instances = append(g.Instances, it)
+	}
+	if err := g.Check(); err != nil {
+		t.Fatal(text, err)
+	}
+	return g
+}
+
+func (s Step) words() string { return fmt.Sprintf("%d:%s@%d", s.GPU, s.Profile.Name, s.Start) }
+
+func words(steps []Step) []string {
+	var texts []string
+	for _, s := range steps {
+		texts = append(texts, s.words())
+	}
+	return texts
+}
+
+func TestPlan(t *testing.T) {
+	tests := map[string]struct {
+		gpus            []string
+		wants           []v1alpha1.MIGProfile
+		destroy, create []string
+		unmet           []int
+	}{
+		"nothing is wanted":                         {gpus: []string{"3g.20gb@4"}},
+		"an empty board":                            {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb"}, create: []string{"0:1g.5gb@6", "0:2g.10gb@4", "0:3g.20gb@0"}},
+		"what is idle is taken":                     {gpus: []string{"3g.20gb@4", "3g.20gb@0"}, wants: []v1alpha1.MIGProfile{"3g.20gb", "3g.20gb"}},
+		"free room before what is idle":             {gpus: []string{"7g.40gb@0", ""}, wants: []v1alpha1.MIGProfile{"4g.20gb"}, create: []string{"1:4g.20gb@0"}},
+		"what is idle gives way":                    {gpus: []string{"7g.40gb@0"}, wants: []v1alpha1.MIGProfile{"1g.5gb"}, destroy: []string{"0:7g.40gb@0"}, create: []string{"0:1g.5gb@6"}},
+		"as little as can be gives way":             {gpus: []string{"1g.5gb@0 1g.5gb@1 2g.10gb@4 1g.5gb@6!"}, wants: []v1alpha1.MIGProfile{"2g.10gb", "2g.10gb"}, create: []string{"0:2g.10gb@2"}},
+		"what is in use is not touched":             {gpus: []string{"3g.20gb@0!"}, wants: []v1alpha1.MIGProfile{"7g.40gb", "4g.20gb", "3g.20gb"}, create: []string{"0:3g.20gb@4"}, unmet: []int{0, 1}},
+		"nor what may be preempted":                 {gpus: []string{"7g.40gb@0?"}, wants: []v1alpha1.MIGProfile{"1g.5gb"}, unmet: []int{0}},
+		"a profile of no board":                     {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"3g.71gb"}, unmet: []int{0}},
+		"media engines are there once":              {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb+me", "1g.5gb+me"}, create: []string{"0:1g.5gb+me@6"}, unmet: []int{1}},
+		"no idle one that another wants gives way":  {gpus: []string{"4g.20gb@0 3g.20gb@4"}, wants: []v1alpha1.MIGProfile{"1g.5gb", "3g.20gb"}, destroy: []string{"0:4g.20gb@0"}, create: []string{"0:1g.5gb@3"}},
+		"no GPUs at all":                            {wants: []v1alpha1.MIGProfile{"1g.5gb"}, unmet: []int{0}},
+		"on the board that it spoils least":         {gpus: []string{"", "2g.10gb@0! 2g.10gb@2!"}, wants: []v1alpha1.MIGProfile{"3g.20gb"}, create: []string{"1:3g.20gb@4"}},
+		"a name that is rounded otherwise is known": {gpus: []string{"3g.20gb@4"}, wants: []v1alpha1.MIGProfile{"3g.19gb"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var gpus []GPU
+			for _, text := range tc.gpus {
+				gpus = append(gpus, parsed(t, text))
+			}
+			got := Plan(gpus, tc.wants)
+			if diff := cmp.Diff([][]string{tc.destroy, tc.create}, [][]string{words(got.Destroy), words(got.Create)}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if !slices.Equal(got.Unmet, tc.unmet) {
+				t.Errorf("unmet %v, want %v", got.Unmet, tc.unmet)
+			}
+		})
+	}
+}
+
+func TestPreempt(t *testing.T) {
+	tests := map[string]struct {
+		gpus    []string
+		want    v1alpha1.MIGProfile
+		at      string
+		victims []int
+	}{
+		"the fewest":                  {[]string{"1g.5gb@0? 1g.5gb@1? 2g.10gb@4!", "2g.10gb@0? 2g.10gb@4!"}, "4g.20gb", "1:4g.20gb@0", []int{0}},
+		"of as many the smallest":     {[]string{"4g.20gb@0? 3g.20gb@4!", "1g.5gb@1? 1g.5gb@3! 3g.20gb@4!"}, "2g.10gb", "1:2g.10gb@0", []int{0}},
+		"nobody, where there is room": {[]string{"4g.20gb@0?"}, "3g.20gb", "0:3g.20gb@4", nil},
+		"nobody helps":                {[]string{"1g.5gb@0! 1g.5gb@4?"}, "7g.40gb", "", nil},
+		"idle ones go besides":        {[]string{"1g.5gb@0 1g.5gb@1? 3g.20gb@4!"}, "4g.20gb", "0:4g.20gb@0", []int{1}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var gpus []GPU
+			for _, text := range tc.gpus {
+				gpus = append(gpus, parsed(t, text))
+			}
+			at, victims, ok := Preempt(gpus, tc.want)
+			if ok != (tc.at != "") {
+				t.Fatalf("found %v", ok)
+			}
+			if ok && at.words() != tc.at || !slices.Equal(victims, tc.victims) {
+				t.Errorf("at %s, victims %v; want %s, %v", at.words(), victims, tc.at, tc.victims)
+			}
+		})
+	}
+}
+
+// Whatever the layout and the wants: what anybody has is where it was, the new
+// layout is one that the board can have, each want that is met has an instance of
+// its own, one that is not could not have been, and nothing was destroyed in vain.
+func TestPlanKeepsItsPromises(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := rapid.SampledFrom(Boards()).Draw(t, "board")
+		gpus := make([]GPU, rapid.IntRange(1, 3).Draw(t, "GPUs"))
+		for i := range gpus {
+			gpus[i] = someGPU(t, b)
+		}
+		wants := make([]v1alpha1.MIGProfile, rapid.IntRange(0, 6).Draw(t, "wants"))
+		for i := range wants {
+			wants[i] = rapid.SampledFrom(b.names()).Draw(t, "want")
+		}
+		change := Plan(gpus, wants)
+		after := applied(t, gpus, change)
+		have := map[v1alpha1.MIGProfile]int{}
+		for i := range after {
+			if err := after[i].Check(); err != nil {
+				t.Fatalf("GPU %d became %s: %v", i, after[i].String(), err)
+			}
+			for _, it := range after[i].Instances {
+				if it.Use == Idle {
+					have[it.Profile.Name]++
+				}
+			}
+		}
+		for i, want := range wants {
+			if slices.Contains(change.Unmet, i) {
+				continue
+			}
+			if have[want]--; have[want] < 0 {
+				t.Fatalf("want %d, %s, has no instance of its own in %v", i, want, after)
+			}
+		}
+		if again := Plan(after, wants); len(change.Unmet) == 0 && !again.Empty() {
+			t.Fatalf("asked again it changes %v and %v", words(again.Destroy), words(again.Create))
+		}
+		if len(change.Create) == 0 && len(change.Destroy) > 0 {
+			t.Fatalf("destroyed in vain: %v", words(change.Destroy))
+		}
+	})
+}
+
+// someGPU is cut in some way, and in use in some way.
+func someGPU(t *rapid.T, b *Board) GPU {
+	g := GPU{Board: b}
+	for range rapid.IntRange(0, 7).Draw(t, "instances") {
+		p := &b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")]
+		it := Instance{p, rapid.SampledFrom(p.Starts).Draw(t, "start"), Use(rapid.IntRange(0, 2).Draw(t, "use"))}
+		if it.mask()&g.Taken() == 0 && g.allows(p, 0) {
+			g.Instances = append(g.Instances, it)
+		}
+	}
+	return g
+}
+
+// applied are the GPUs after the change, which may destroy what is idle alone.
+func applied(t *rapid.T, gpus []GPU, change Change) []GPU {
+	after := make([]GPU, len(gpus))
+	for i := range gpus {
+		after[i] = GPU{Board: gpus[i].Board, Instances: slices.Clone(gpus[i].Instances)}
+	}
+	for _, step := range change.Destroy {
+		g := &after[step.GPU]
+		at := slices.IndexFunc(g.Instances, func(it Instance) bool { return it.Profile == step.Profile && it.Start == step.Start })
+		if at < 0 || g.Instances[at].Use != Idle {
+			t.Fatalf("destroys %s, which is not there or not idle", step.words())
+		}
+		g.Instances = slices.Delete(g.Instances, at, at+1)
+	}
+	for _, step := range change.Create {
+		after[step.GPU].Instances = append(after[step.GPU].Instances, Instance{step.Profile, step.Start, Idle})
+	}
+	return after
+}

@@ -5,8 +5,13 @@ package v1alpha1
 
 // NoticeKind is what a message is about.
 //
-// +kubebuilder:validation:Enum=ProjectExpiring;ProjectExpired;ProjectSuspending;ProjectSuspended;ProjectDeletion;ProjectConfirm;ProjectRenewed;ProjectDeleted;WorkloadEnding;WorkloadIdle;WorkloadStopped;OverShare;Preemption;ExtensionRequested;ExtensionDecided;Digest
+// +kubebuilder:validation:Enum=ProjectExpiring;ProjectExpired;ProjectSuspending;ProjectSuspended;ProjectDeletion;ProjectConfirm;ProjectRenewed;ProjectDeleted;WorkloadEnding;WorkloadIdle;WorkloadStopped;OverShare;Preemption;ExtensionRequested;ExtensionDecided;QuotaThreshold;WeeklySummary;Digest
 type NoticeKind string
+
+// OptionalNoticeKind is a NoticeKind that nobody has to read.
+//
+// +kubebuilder:validation:Enum=QuotaThreshold;WeeklySummary;OverShare;ProjectRenewed
+type OptionalNoticeKind string
 
 // The kinds of messages.
 const (
@@ -40,6 +45,10 @@ const (
 	NoticeExtensionRequested NoticeKind = "ExtensionRequested"
 	// NoticeExtensionDecided says what was decided.
 	NoticeExtensionDecided NoticeKind = "ExtensionDecided"
+	// NoticeQuotaThreshold says that a project uses most of what it may have.
+	NoticeQuotaThreshold NoticeKind = "QuotaThreshold"
+	// NoticeWeeklySummary tells a department's administrators of its week.
+	NoticeWeeklySummary NoticeKind = "WeeklySummary"
 	// NoticeDigest collects the warnings of one day and recipient.
 	NoticeDigest NoticeKind = "Digest"
 )

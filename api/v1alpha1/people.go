@@ -36,6 +36,14 @@ type Contact struct {
 	//
 	// +required
 	Email EmailAddress `json:"email"`
+
+	// Mute are the kinds of mail that the person does not want. What warns of an end
+	// or asks for a decision cannot be left out.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4
+	Mute []OptionalNoticeKind `json:"mute,omitempty"`
 }
 
 // Owner is a person who answers for a project: is told of its expiry and of its

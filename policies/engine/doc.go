@@ -18,7 +18,7 @@
 //	deny, warn                   a set of strings or {"msg", "field", "fix"}
 //	violation                    a set of {"msg", "details"}
 //	objects                      a set of whole objects
-//	requires                     a set of {"crd" or "setting", "fix"}
+//	requires                     a set of requirements; see below
 //	type                         a string: train, interactive or inference
 //
 // A module that is Rego v0 and defines violation and nothing else of the above
@@ -37,6 +37,7 @@
 //	input.object       the object; input.oldObject on UPDATE, else undefined
 //	input.workload     what the pod asks for; of a Job, what each of its pods will
 //	input.project      the project, input.department, input.nodePools (in order)
+//	input.nodePool     the node pool, in objects and requires that are asked for one
 //	input.now          the time of the request in the department's zone, RFC 3339
 //	input.use          the project's present use, for messages
 //	input.parameters   the policy's parameters, {} where it has none
@@ -50,6 +51,30 @@
 // is handing on input whole or reading input[x] with x unknown, since that may
 // read them. A field of input that does not exist, and data that does not
 // exist, are compile errors too: undefined inside a deny would be consent.
+//
+// # What a policy requires
+//
+// The rules objects and requires are asked about each project, each department
+// and each node pool, which is input.object; its kind tells which. An element of
+// requires is one of
+//
+//	{"crd": "queues.scheduling.run.ai", "version": "v2", "fix": "install KAI"}
+//	{"setting": {…}, "is": true, "fix": "turn it on", "optional": true}
+//	{"setting": {…}, "as": "queueLabelKey", "default": "kai.scheduler/queue"}
+//
+// The first is a custom resource definition, which serves that version where one
+// is named. A setting is a place in an object of the cluster:
+//
+//	{"apiVersion": "v1", "kind": "ConfigMap", "namespace": "kueue-system",
+//	 "name": "kueue-manager-config",
+//	 "path": ["data", "controller_manager_config.yaml", "fairSharing"]}
+//
+// Where the path leads on below a string, that is read as YAML; in a list a step
+// is an index. The value must be the one given as is, or, without it, be there; of
+// a list, what is given must be among the rest. An optional requirement is none
+// where nobody can look: where the definition, the object or its kind is not
+// there. With as nothing is required: the text at that place, else the default, is
+// what policies read under this name in a pool's settings.
 //
 // # What is remembered
 //

@@ -49,6 +49,9 @@ type Input struct {
 	// Project, Department and NodePools are whose the object is and where it may
 	// run. They are without status, which changes from moment to moment.
 	Project, Department, NodePools Document
+	// NodePool is the node pool that the object is. Policies read it as
+	// input.nodePool, in objects and requires only.
+	NodePool Document
 	// Use is the project's present use. Policies read it as input.use, and for
 	// messages only: rules that change the object cannot.
 	Use Document
@@ -62,7 +65,7 @@ type Input struct {
 }
 
 // inputFieldCount is how many fields input may have.
-const inputFieldCount = 10
+const inputFieldCount = 11
 
 const (
 	reviewField    = "review"
@@ -107,6 +110,7 @@ func (in *Input) bind() *bound {
 	b.add("project", in.Project)
 	b.add("department", in.Department)
 	b.add("nodePools", in.NodePools)
+	b.add(nodePoolField, in.NodePool)
 	b.add(useField, in.Use)
 	if !in.Now.IsZero() {
 		b.add(nowField, documentOf(in.Now.Format(time.RFC3339)))

@@ -13,12 +13,15 @@ import (
 
 // The fields of input. now and use change from moment to moment.
 var inputFields = []string{
-	"review", "object", "oldObject", "workload", "project", "department", "nodePools", "now", "use", "parameters",
+	"review", "object", "oldObject", "workload", "project", "department", "nodePools", nodePoolField, "now", "use", "parameters",
 }
 
 const (
 	nowField = "now"
 	useField = "use"
+	// nodePoolField is for objects and requires: whoever judges a pod has
+	// nodePools, and would miss it for ever.
+	nodePoolField = "nodePool"
 )
 
 // inputPath is a path in input, as far as it is written out: the field first.
@@ -172,24 +175,33 @@ func checkReads(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) []Problem {
 		return problems
 	}
 	for rule := range ruleCount {
-		if meanings[rule].momentary || !rules.has(rule) {
+		if !rules.has(rule) {
 			continue
 		}
 		for _, read := range readsOf(opa, ruleRef(pkg, rule)) {
-			if read.momentary != "" {
-				problems = append(problems, at(read.location, "%s", forbidden(meanings[rule].name, read)))
+			if wrong := forbidden(meanings[rule], read); wrong != "" {
+				problems = append(problems, at(read.location, "%s", wrong))
 			}
 		}
 	}
 	return problems
 }
 
-func forbidden(rule string, read read) string {
-	message := fmt.Sprintf("%s must not depend on the time or the present use, and reads %s", rule, read.momentary)
+// forbidden says why a rule may not read what it reads, or nothing.
+func forbidden(rule meaning, read read) string {
+	through := ""
 	if len(read.through) > 0 {
-		message += " through " + strings.Join(read.through, ", then ")
+		through = " through " + strings.Join(read.through, ", then ")
 	}
-	return message + "; only deny, violation and warn may"
+	switch {
+	case read.momentary != "" && !rule.momentary:
+		return fmt.Sprintf("%s must not depend on the time or the present use, and reads %s%s; only deny, violation and warn may",
+			rule.name, read.momentary, through)
+	case rule.asked != forObjects && len(read.path) > 0 && read.path[0] == nodePoolField:
+		return fmt.Sprintf("%s is not told input.nodePool, and reads it%s; only objects and requires are: the pools of a project are input.nodePools",
+			rule.name, through)
+	}
+	return ""
 }
 
 // missing says that a ref leads to what no policy has, which would be undefined

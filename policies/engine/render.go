@@ -21,18 +21,6 @@ type Object struct {
 	Value map[string]any
 }
 
-// Requirement is what a policy needs of the cluster. One of CRD and Setting is set.
-type Requirement struct {
-	// Policy is the policy's name.
-	Policy string
-	// CRD is the name of a custom resource definition.
-	CRD string
-	// Setting is a switch in an engine's configuration, in words.
-	Setting string
-	// Fix is what to do where it is missing.
-	Fix string
-}
-
 // Rendering is what all policies render for one project, department or node
 // pool. Its lists are sorted by the policies' names, and within a policy in the
 // order of Rego's sets.
@@ -114,7 +102,7 @@ func (p *policy) render(ctx context.Context, input ast.Value, cancel topdown.Can
 		}
 	}
 	if value := values.of(ruleRequires); value != nil {
-		if given.requires, err = requirements(p.source.Name, value); err != nil {
+		if given.requires, err = n.requirements(p.source.Name, value); err != nil {
 			return rendered{}, misshapen(ruleRequires, err)
 		}
 	}
@@ -154,28 +142,4 @@ func wholeObject(object map[string]any) error {
 		}
 	}
 	return nil
-}
-
-// requirements reads the value of requires: {"crd" or "setting", "fix"}.
-func requirements(policy string, value ast.Value) ([]Requirement, error) {
-	elements, err := elementsOf(value)
-	if err != nil {
-		return nil, err
-	}
-	var all []Requirement
-	for _, element := range elements {
-		fields, err := stringFields(element.Value, "crd", "setting", "fix")
-		if err != nil {
-			return nil, err
-		}
-		needed := Requirement{Policy: policy, CRD: line(fields["crd"]), Setting: line(fields["setting"]), Fix: line(fields["fix"])}
-		if (needed.CRD == "") == (needed.Setting == "") {
-			return nil, unfit("needs either crd or setting")
-		}
-		if needed.Fix == "" {
-			return nil, unfit("has no fix")
-		}
-		all = append(all, needed)
-	}
-	return all, nil
 }

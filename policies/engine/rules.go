@@ -36,7 +36,8 @@ type question uint8
 const (
 	// aboutObject asks what becomes of an object.
 	aboutObject question = iota
-	// forObjects asks for the objects of a project.
+	// forObjects asks for the objects of a project, a department or a node pool, and
+	// what they require.
 	forObjects
 	// forType asks for a workload's type.
 	forType

@@ -117,6 +117,15 @@ func (s *Set) Names() []string {
 	return names
 }
 
+// Serves tells whether something stands for a policy's name, such as
+// schedulers.kueue: the policy of that name, or one that replaces it. A DryRun
+// policy does not, since nothing is done by it.
+func (s *Set) Serves(name string) bool {
+	return slices.ContainsFunc(s.members, func(m *member) bool {
+		return m.enforcement() != v1alpha1.EnforcementDryRun && (m.source.Name == name || m.source.Replaces == name)
+	})
+}
+
 // Asked are the names of the policies that would be asked about a subject, sorted.
 func (s *Set) Asked(subject Subject) []string {
 	var names []string

@@ -39,6 +39,7 @@ func TestProjectKnowsTheTighterLimitAndWhetherItsQuotaCounts(t *testing.T) {
 			"interactive": {MaxRuntime: "24h", MaxRuntimeSeconds: 24 * 3600},
 			"inference":   {MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600},
 		},
+		PodSecurity: v1alpha1.PodSecurityBaseline,
 	}
 	if diff := cmp.Diff(want, facts.OfProject(project, department)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -63,7 +64,7 @@ func TestPoolsAreTheProjectsInItsOrder(t *testing.T) {
 		"kai": {
 			ObjectMeta: metav1.ObjectMeta{Name: "kai"},
 			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKAI},
-			Status: v1alpha1.NodePoolStatus{Conditions: []metav1.Condition{{
+			Status: v1alpha1.NodePoolStatus{GPUs: 16, Settings: map[string]string{"queueLabelKey": "team"}, Conditions: []metav1.Condition{{
 				Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionTrue, Message: "not yet",
 			}}},
 		},
@@ -71,7 +72,7 @@ func TestPoolsAreTheProjectsInItsOrder(t *testing.T) {
 	project := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{NodePools: []v1alpha1.PoolQuota{
 		{Name: "kai", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse("2")}},
 		{Name: "gone"},
-		{Name: "cut", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse("500m"), Limit: resource.MustParse("1.5")}},
+		{Name: "cut", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse("500m"), Limit: resource.MustParse("1.5"), OverQuotaWeight: new(int32)}},
 	}}}
 	got, err := json.Marshal(facts.OfPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }))
 	if err != nil {
@@ -79,9 +80,9 @@ func TestPoolsAreTheProjectsInItsOrder(t *testing.T) {
 	}
 	const want = `[` +
 		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","nodeSelector":{},"tolerations":[],"unsupported":"not yet",` +
-		`"currency":"sluice.dev/gpu-milli","guaranteed":0,"limit":2,"weight":1,"boards":[]},` +
+		`"settings":{"queueLabelKey":"team"},"gpus":16,"currency":"sluice.dev/gpu-milli","guaranteed":0,"limit":2,"weight":1,"promised":0,"boards":[]},` +
 		`{"name":"cut","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","nodeSelector":{"pool":"cut"},"tolerations":[],"unsupported":"",` +
-		`"currency":"sluice.dev/gpu-milli.cut","guaranteed":0.5,"limit":1.5,"weight":1,"boards":[{"product":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
+		`"settings":{},"gpus":0,"currency":"sluice.dev/gpu-milli.cut","guaranteed":0.5,"limit":0.5,"weight":0,"promised":0,"boards":[{"product":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
 		`{"name":"1g.5gb","resource":"nvidia.com/mig-1g.5gb","compute":1,"memoryMiB":5120,"price":0.125,"plain":true},` +
 		`{"name":"1g.5gb+me","resource":"nvidia.com/mig-1g.5gb.me","compute":1,"memoryMiB":5120,"price":0.125,"plain":false},` +
 		`{"name":"3g.20gb","resource":"nvidia.com/mig-3g.20gb","compute":3,"memoryMiB":20480,"price":0.5,"plain":true}]}]}]`

@@ -9,13 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 )
 
-// Pool is one of input.nodePools: a pool that the project may use, with what it
-// may have of it.
+// Pool is input.nodePool, or one of input.nodePools: with what the project, or the
+// department, may have of it.
 type Pool struct {
 	// Name is the NodePool's name.
 	Name string `json:"name"`
@@ -27,15 +28,24 @@ type Pool struct {
 	NodeSelector map[string]string `json:"nodeSelector"`
 	// Tolerations are for every GPU pod that is sent there.
 	Tolerations []corev1.Toleration `json:"tolerations"`
-	// Unsupported says why the pool takes no pods; empty where it does.
+	// Unsupported says why the pool takes no pods: its scheduler is not written for,
+	// or lacks what it needs. Empty where it does.
 	Unsupported string `json:"unsupported"`
+	// Settings are what was found in the configuration of the pool's engine.
+	Settings map[string]string `json:"settings"`
+	// GPUs is how many physical GPUs the pool has.
+	GPUs int32 `json:"gpus"`
 	// Currency is the resource in which its GPUs are counted, 1000 for each.
 	Currency corev1.ResourceName `json:"currency"`
-	// Guaranteed and Limit are how many of its GPUs the project may have: 0.5.
+	// Guaranteed and Limit are how many of its GPUs the project, or the department,
+	// may have: 0.5. Limit is what is guaranteed where nothing may be borrowed.
 	Guaranteed workload.Milli `json:"guaranteed"`
 	Limit      workload.Milli `json:"limit"`
-	// Weight is the project's part in what is idle; 0 is none.
+	// Weight is its part in what is idle; 0 is none.
 	Weight int32 `json:"weight"`
+	// Promised is what was guaranteed to others of it: by the department to its
+	// projects, by the node pool to all departments. It is 0 for a project.
+	Promised workload.Milli `json:"promised"`
 	// Boards are its kinds of GPU, sorted by product.
 	Boards []Board `json:"boards"`
 }
@@ -91,9 +101,12 @@ func ofPool(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) Pool {
 		Compute:      pool.Spec.Compute,
 		NodeSelector: orEmpty(pool.Spec.NodeSelector),
 		Tolerations:  append([]corev1.Toleration{}, pool.Spec.Tolerations...),
+		Unsupported:  unsupported(pool),
+		Settings:     orEmpty(pool.Status.Settings),
+		GPUs:         pool.Status.GPUs,
 		Currency:     Currency(pool),
 		Guaranteed:   milli(quota.Guaranteed),
-		Limit:        milli(quota.Limit),
+		Limit:        milli(quota.Most()),
 		Weight:       quota.Weight(),
 		Boards:       make([]Board, 0, len(pool.Status.Boards)),
 	}
@@ -103,13 +116,28 @@ func ofPool(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) Pool {
 	if facts.Compute == "" {
 		facts.Compute = v1alpha1.ComputeFair
 	}
-	if condition := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionUnsupported); condition != nil && condition.Status == "True" {
-		facts.Unsupported = condition.Message
-	}
 	for i := range pool.Status.Boards {
 		facts.Boards = append(facts.Boards, ofBoard(&pool.Status.Boards[i]))
 	}
 	return facts
+}
+
+// unsupported is why a pool takes no pods. Nobody takes pods to where they would
+// wait for ever.
+func unsupported(pool *v1alpha1.NodePool) string {
+	for _, why := range []struct {
+		condition, reason string
+		status            metav1.ConditionStatus
+	}{
+		{condition: v1alpha1.ConditionUnsupported, status: metav1.ConditionTrue},
+		{v1alpha1.ConditionRequirementsMet, v1alpha1.ReasonRequirementsMissing, metav1.ConditionFalse},
+	} {
+		found := meta.FindStatusCondition(pool.Status.Conditions, why.condition)
+		if found != nil && found.Status == why.status && (why.reason == "" || found.Reason == why.reason) {
+			return found.Message
+		}
+	}
+	return ""
 }
 
 func ofBoard(board *v1alpha1.Board) Board {

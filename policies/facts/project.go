@@ -27,6 +27,10 @@ type Project struct {
 	// Limits are what holds for each type of workload: train, interactive and
 	// inference, the department's limits taken in.
 	Limits map[v1alpha1.WorkloadType]Limits `json:"limits"`
+	// Resources are how much CPU and memory its pods may request at once.
+	Resources Resources `json:"resources"`
+	// PodSecurity is the level to which its namespace is held; see [PodSecurity].
+	PodSecurity v1alpha1.PodSecurity `json:"podSecurity"`
 }
 
 // Limits are the limits of a type of workload.
@@ -51,6 +55,8 @@ func OfProject(project *v1alpha1.Project, department *v1alpha1.Department) Proje
 		Phase:        project.Status.Phase,
 		QuotaApplied: quotaApplied(project),
 		Limits:       make(map[v1alpha1.WorkloadType]Limits, len(v1alpha1.WorkloadTypes)),
+		Resources:    resourcesOf(project.Spec.Resources),
+		PodSecurity:  PodSecurity(project, department),
 	}
 	if facts.Phase == "" {
 		facts.Phase = v1alpha1.ProjectActive
@@ -74,33 +80,6 @@ func OfProject(project *v1alpha1.Project, department *v1alpha1.Department) Proje
 func quotaApplied(project *v1alpha1.Project) bool {
 	condition := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionQuotaApplied)
 	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == project.Generation
-}
-
-// Department is input.department.
-type Department struct {
-	// Name is the department's name, DisplayName what people call it.
-	Name        string `json:"name"`
-	DisplayName string `json:"displayName"`
-	// Labels and Annotations are those of the Department object.
-	Labels      map[string]string `json:"labels"`
-	Annotations map[string]string `json:"annotations"`
-	// TimeZone is that of input.now, as the department names it; UTC by default.
-	TimeZone string `json:"timeZone"`
-}
-
-// OfDepartment is what policies are told of a department.
-func OfDepartment(department *v1alpha1.Department) Department {
-	facts := Department{
-		Name:        department.Name,
-		DisplayName: string(department.Spec.DisplayName),
-		Labels:      orEmpty(department.Labels),
-		Annotations: orEmpty(department.Annotations),
-		TimeZone:    "UTC",
-	}
-	if zone := department.Spec.Notices.TimeZone; zone != "" {
-		facts.TimeZone = zone
-	}
-	return facts
 }
 
 // orEmpty keeps a map from being null in JSON, and leaves out what kubectl

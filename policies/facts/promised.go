@@ -1,0 +1,47 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+)
+
+// OfDepartmentPools are the pools of a department that exist, in its order, with
+// what it may have of each, and what its projects are guaranteed of that. Of the
+// projects only those count that are the department's.
+func OfDepartmentPools(department *v1alpha1.Department, projects []v1alpha1.Project, pools func(name string) *v1alpha1.NodePool) []Pool {
+	promised := make(map[string]workload.Milli, len(department.Spec.NodePools))
+	for i := range projects {
+		if projects[i].Spec.Department != department.Name {
+			continue
+		}
+		for _, quota := range projects[i].Spec.NodePools {
+			promised[quota.Name] += milli(quota.GPU.Guaranteed)
+		}
+	}
+	facts := make([]Pool, 0, len(department.Spec.NodePools))
+	for _, quota := range department.Spec.NodePools {
+		if pool := pools(quota.Name); pool != nil {
+			told := ofPool(pool, quota.GPU)
+			told.Promised = promised[quota.Name]
+			facts = append(facts, told)
+		}
+	}
+	return facts
+}
+
+// OfNodePool is a pool as nobody's: with what all departments are guaranteed of
+// it, and no quota.
+func OfNodePool(pool *v1alpha1.NodePool, departments []v1alpha1.Department) Pool {
+	facts := ofPool(pool, v1alpha1.GPUQuota{OverQuotaWeight: new(int32)})
+	for i := range departments {
+		for _, quota := range departments[i].Spec.NodePools {
+			if quota.Name == pool.Name {
+				facts.Promised += milli(quota.GPU.Guaranteed)
+			}
+		}
+	}
+	return facts
+}

@@ -4,6 +4,7 @@
 package nodepool
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -19,20 +20,27 @@ const (
 	ReasonNoGPUs = "NoGPUs"
 	// ReasonGPUsKnown: the GPUs of every node are known.
 	ReasonGPUsKnown = "GPUsKnown"
-	// ReasonSchedulerMissing: this version writes nothing for the scheduler.
+	// ReasonSchedulerMissing: no policy writes for the scheduler.
 	ReasonSchedulerMissing = "SchedulerMissing"
+	// ReasonPolicyFailed: a policy could not be asked what it requires.
+	ReasonPolicyFailed = "PolicyFailed"
 )
 
 // named is how many nodes a message names before it only counts.
 const named = 5
 
 // Status is the pool's status after an observation. Transition times are kept
-// where a condition did not change.
-func Status(pool *v1alpha1.NodePool, seen Observation, now metav1.Time) v1alpha1.NodePoolStatus {
+// where a condition did not change. What could not be looked at stays as it was.
+func Status(pool *v1alpha1.NodePool, seen Observation, service Service, now metav1.Time) v1alpha1.NodePoolStatus {
 	status := *pool.Status.DeepCopy()
 	status.ObservedGeneration = pool.Generation
 	status.Nodes, status.GPUs, status.Boards = seen.Nodes, seen.Machine.GPUs, seen.Machine.Boards
-	for _, condition := range []metav1.Condition{ready(pool, seen), requirements(seen), unsupported(pool)} {
+	conditions := []metav1.Condition{ready(pool, seen), unsupported(pool, service)}
+	if service.Unseen == nil {
+		status.Settings = settings(pool, service)
+		conditions = append(conditions, required(pool, seen, service))
+	}
+	for _, condition := range conditions {
 		condition.ObservedGeneration = pool.Generation
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -64,26 +72,14 @@ func ready(pool *v1alpha1.NodePool, seen Observation) metav1.Condition {
 	return condition
 }
 
-func requirements(seen Observation) metav1.Condition {
-	if len(seen.Unusable) > 0 {
-		return metav1.Condition{
-			Type: v1alpha1.ConditionRequirementsMet, Status: metav1.ConditionFalse,
-			Reason: v1alpha1.ReasonGPUsUnknown, Message: list(seen.Unusable),
-		}
-	}
-	return metav1.Condition{
-		Type: v1alpha1.ConditionRequirementsMet, Status: metav1.ConditionTrue,
-		Reason: ReasonGPUsKnown, Message: "the GPUs of every node are known",
-	}
-}
-
-// unsupported says what the pool asks for and this version does not do.
-func unsupported(pool *v1alpha1.NodePool) metav1.Condition {
+// unsupported says what the pool asks for and nobody does.
+func unsupported(pool *v1alpha1.NodePool, service Service) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported}
-	if pool.Spec.Scheduler != v1alpha1.SchedulerKube {
+	if !service.Supported {
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = ReasonSchedulerMissing
-		condition.Message = fmt.Sprintf("this version of Sluice writes nothing for spec.scheduler %s; only %s is there", pool.Spec.Scheduler, v1alpha1.SchedulerKube)
+		condition.Message = fmt.Sprintf("no policy %s%s is in force, and without it nothing is written for spec.scheduler %s; those in force are for %s",
+			schedulers, pool.Spec.Scheduler, pool.Spec.Scheduler, cmp.Or(strings.Join(service.Others, ", "), "no scheduler"))
 	}
 	return condition
 }

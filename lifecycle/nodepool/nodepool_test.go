@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/requirements"
+	"sluice.dev/policies/engine"
 )
 
 func pool(name string, selector ...string) v1alpha1.NodePool {
@@ -76,13 +78,14 @@ func TestStatusSaysWhatIsWrong(t *testing.T) {
 		"nothing said": {[]v1alpha1.NodePool{shared}, []corev1.Node{node("a", "", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonGPUsUnknown, []string{"GPU feature discovery"}},
 		"contested":    {[]v1alpha1.NodePool{shared, pool("b", "dgx")}, []corev1.Node{node("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodesShared, []string{"a (also in b)", "belongs to neither"}},
 		"unknown":      {[]v1alpha1.NodePool{shared}, []corev1.Node{node("a", "x", "dgx")}, v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonGPUsUnknown, []string{"nvidia.com/gpu.count=x"}},
-		"unsupported":  {[]v1alpha1.NodePool{kueue}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, ReasonSchedulerMissing, []string{"kueue"}},
+		"unsupported":  {[]v1alpha1.NodePool{kueue}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, ReasonSchedulerMissing, []string{"schedulers.kueue", "those in force are for kube-scheduler"}},
 		"supported":    {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionFalse, v1alpha1.ReasonSupported, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := &tc.pools[0]
-			status := Status(p, Observe(p, tc.pools, tc.nodes, nil), metav1.Now())
+			service := Service{Supported: p.Spec.Scheduler == v1alpha1.SchedulerKube, Others: []string{"kube-scheduler"}}
+			status := Status(p, Observe(p, tc.pools, tc.nodes, nil), service, metav1.Now())
 			got := meta.FindStatusCondition(status.Conditions, tc.condition)
 			if got == nil || got.Status != tc.status || got.Reason != tc.reason || got.ObservedGeneration != 3 {
 				t.Fatalf("condition = %+v, want %s %s %s", got, tc.condition, tc.status, tc.reason)
@@ -101,9 +104,17 @@ func TestStatusSaysWhatIsWrong(t *testing.T) {
 func TestStatusIsStable(t *testing.T) {
 	p := pool("dgx", "dgx")
 	nodes := []corev1.Node{node("a", "8", "dgx")}
-	p.Status = Status(&p, Observe(&p, []v1alpha1.NodePool{p}, nodes, nil), metav1.Now())
+	service := Service{
+		Supported: true, Required: 3,
+		Findings: requirements.Findings{
+			Settings: map[string]string{"queueLabelKey": "team"},
+			Missing:  []requirements.Missing{{Policy: "schedulers.kai", What: "a is not there", Fix: "make it"}},
+		},
+		Failures: []engine.Failure{{Policy: "other", Err: engine.ErrDeadline}},
+	}
+	p.Status = Status(&p, Observe(&p, []v1alpha1.NodePool{p}, nodes, nil), service, metav1.Now())
 	later := metav1.NewTime(time.Now().Add(time.Hour))
-	again := Status(&p, Observe(&p, []v1alpha1.NodePool{p}, nodes, nil), later)
+	again := Status(&p, Observe(&p, []v1alpha1.NodePool{p}, nodes, nil), service, later)
 	if diff := cmp.Diff(p.Status, again); diff != "" {
 		t.Errorf("(-first +second)\n%s", diff)
 	}

@@ -6,6 +6,7 @@ package nodepool
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,24 +23,49 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/conflict"
 	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/render"
+	"sluice.dev/lifecycle/requirements"
+	"sluice.dev/policies/engine"
 )
 
 // Reconciler keeps the status of every NodePool right.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
+	// Live reads what policies require from the API server: no cache shall have it.
+	Live client.Reader
+	// Policies are those in force.
+	Policies *engine.Engine
+	// Changes tells when other policies are in force.
+	Changes render.Changes
+
+	// present is the look at the cluster that still holds, since when it does.
+	present *requirements.Look
+	since   time.Time
 }
 
-// SetupWithManager makes the manager run r.
+// After how long a pool is looked at again, in machine time: nobody tells when an
+// engine is installed or configured.
+const (
+	again = time.Minute
+	// soon is for where something is missing, of which somebody may be about to see
+	// to it.
+	soon = 10 * time.Second
+)
+
+// SetupWithManager makes the manager run r, once policies are loaded.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	// Whether a node belongs to a pool depends on all pools, so any change of
 	// a node or a pool may change every pool's status.
-	everyPool := handler.EnqueueRequestsFromMapFunc(r.allPools)
+	everyPool := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return r.allPools(ctx) })
+	// Policies read labels and annotations too.
+	declared := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodepool").
-		Watches(&v1alpha1.NodePool{}, everyPool, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NodePool{}, everyPool, builder.WithPredicates(declared)).
 		Watches(&corev1.Node{}, everyPool, builder.WithPredicates(inventory.NodeChanged)).
 		Watches(&v1alpha1.GPUNode{}, everyPool).
+		WatchesRawSource(render.OtherPolicies(r.Changes, r.allPools)).
 		Complete(conflict.Retried(r))
 }
 
@@ -53,17 +79,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	status := Status(&pool, seen, metav1.NewTime(clock.MachineNow()))
-	if equality.Semantic.DeepEqual(status, pool.Status) {
-		return reconcile.Result{}, nil
+	service, err := r.service(ctx, &pool)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	pool.Status = status
-	// An update with the resource version that was read: should the pool have
-	// changed meanwhile, the next event brings it here again.
-	if err := r.Client.Status().Update(ctx, &pool); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("writing the status of node pool %s: %w", pool.Name, err)
+	status := Status(&pool, seen, service, metav1.NewTime(clock.MachineNow()))
+	if !equality.Semantic.DeepEqual(status, pool.Status) {
+		pool.Status = status
+		// An update with the resource version that was read: should the pool have
+		// changed meanwhile, the next event brings it here again.
+		if err := r.Client.Status().Update(ctx, &pool); client.IgnoreNotFound(err) != nil {
+			return reconcile.Result{}, fmt.Errorf("writing the status of node pool %s: %w", pool.Name, err)
+		}
 	}
-	return reconcile.Result{}, nil
+	return service.again(), service.Unseen
+}
+
+// again is when a pool is looked at again.
+func (s Service) again() reconcile.Result {
+	switch {
+	case s.Unseen != nil:
+		return reconcile.Result{} // as soon as errors are retried
+	case len(s.Findings.Missing) > 0, len(s.Failures) > 0:
+		return reconcile.Result{RequeueAfter: soon}
+	case s.Required > 0:
+		return reconcile.Result{RequeueAfter: again}
+	}
+	return reconcile.Result{}
 }
 
 func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.NodePool) (Observation, error) {
@@ -83,7 +125,7 @@ func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.NodePool) (Obse
 	return Observe(pool, pools.Items, nodes.Items, byNode), nil
 }
 
-func (r *Reconciler) allPools(ctx context.Context, _ client.Object) []reconcile.Request {
+func (r *Reconciler) allPools(ctx context.Context) []reconcile.Request {
 	var pools v1alpha1.NodePoolList
 	if err := r.Client.List(ctx, &pools); err != nil {
 		log.FromContext(ctx).Error(err, "listing node pools")

@@ -32,6 +32,7 @@ func Status(department *v1alpha1.Department, projects []v1alpha1.Project, pools 
 		ready.Message = fmt.Sprintf("spec.nodePools: there is no node pool %s; create it, or take it out", strings.Join(missing, ", "))
 	}
 	meta.SetStatusCondition(&status.Conditions, ready)
+	meta.SetStatusCondition(&status.Conditions, Oversubscribed(department, projects, now))
 	return status
 }
 

@@ -26,7 +26,7 @@ func TestStatus(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := Status(d, make([]v1alpha1.Project, 4), tc.pools, metav1.Now())
-			if got.Projects != 4 || len(got.Conditions) != 1 || got.Conditions[0].Status != tc.status || !strings.Contains(got.Conditions[0].Message, tc.says) {
+			if got.Projects != 4 || len(got.Conditions) != 2 || got.Conditions[0].Status != tc.status || !strings.Contains(got.Conditions[0].Message, tc.says) {
 				t.Errorf("status = %+v", got)
 			}
 			again := d.DeepCopy()

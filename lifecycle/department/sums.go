@@ -19,10 +19,10 @@ func Sums(department *v1alpha1.Department, projects []v1alpha1.Project) (v1alpha
 	for i := range department.Spec.NodePools {
 		quota := &department.Spec.NodePools[i]
 		each[i] = v1alpha1.PoolUse{Name: quota.Name}
-		each[i].Guaranteed, each[i].Limit = quota.GPU.Guaranteed, quota.GPU.Limit
+		each[i].Guaranteed, each[i].Limit = quota.GPU.Guaranteed, quota.GPU.Most()
 		in[quota.Name] = &each[i]
 		all.Guaranteed.Add(quota.GPU.Guaranteed)
-		all.Limit.Add(quota.GPU.Limit)
+		all.Limit.Add(quota.GPU.Most())
 	}
 	for i := range projects {
 		status := &projects[i].Status
@@ -38,6 +38,7 @@ func Sums(department *v1alpha1.Department, projects []v1alpha1.Project) (v1alpha
 		}
 	}
 	tidy(&all)
+	v1alpha1.Reckon(&all, each)
 	for i := range each {
 		tidy(&each[i].GPUUse)
 		each[i].Uncounted = plain(each[i].Uncounted)

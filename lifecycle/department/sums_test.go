@@ -14,7 +14,7 @@ import (
 )
 
 func inWords(u v1alpha1.GPUUse) string {
-	return fmt.Sprintf("%s of %s, %s guaranteed, %s pending", &u.Allocated, &u.Limit, &u.Guaranteed, &u.Pending)
+	return fmt.Sprintf("%s of %s, %s guaranteed, %s beyond, %s pending", &u.Allocated, &u.Limit, &u.Guaranteed, &u.OverQuota, &u.Pending)
 }
 
 func TestSums(t *testing.T) {
@@ -38,7 +38,7 @@ func TestSums(t *testing.T) {
 	}{
 		"without projects": {
 			quotas: []v1alpha1.PoolQuota{may("dgx", "0.5", "1")},
-			all:    "0 of 1, 500m guaranteed, 0 pending", each: []string{"dgx: 0 of 1, 500m guaranteed, 0 pending, 0 uncounted"},
+			all:    "0 of 1, 500m guaranteed, 0 beyond, 0 pending", each: []string{"dgx: 0 of 1, 500m guaranteed, 0 beyond, 0 pending, 0 uncounted"},
 		},
 		"two projects in two pools": {
 			quotas: []v1alpha1.PoolQuota{may("dgx", "1", "4"), may("cut", "500m", "1")},
@@ -46,13 +46,17 @@ func TestSums(t *testing.T) {
 				has(use("1500m", "250m"), in("dgx", use("1", "0")), in("cut", use("500m", "250m"))),
 				has(use("125m", "2"), in("cut", use("125m", "0")), in("gone", use("9", "9"))),
 			},
-			all: "1625m of 5, 1500m guaranteed, 2250m pending",
+			all: "1625m of 5, 1500m guaranteed, 125m beyond, 2250m pending",
 			each: []string{
-				"dgx: 1 of 4, 1 guaranteed, 0 pending, 125m uncounted",
-				"cut: 625m of 1, 500m guaranteed, 250m pending, 250m uncounted",
+				"dgx: 1 of 4, 1 guaranteed, 0 beyond, 0 pending, 125m uncounted",
+				"cut: 625m of 1, 500m guaranteed, 125m beyond, 250m pending, 250m uncounted",
 			},
 		},
-		"nothing": {all: "0 of 0, 0 guaranteed, 0 pending"},
+		"what may not be borrowed is no limit": {
+			quotas: []v1alpha1.PoolQuota{{Name: "dgx", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse("2"), Limit: resource.MustParse("4"), OverQuotaWeight: new(int32)}}},
+			all:    "0 of 2, 2 guaranteed, 0 beyond, 0 pending", each: []string{"dgx: 0 of 2, 2 guaranteed, 0 beyond, 0 pending, 0 uncounted"},
+		},
+		"nothing": {all: "0 of 0, 0 guaranteed, 0 beyond, 0 pending"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

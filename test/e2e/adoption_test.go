@@ -38,6 +38,7 @@ func inhabited(t *testing.T, name, fraction string) (*corev1.Namespace, *corev1.
 
 // What runs there already is taken off the limit, and given back when it ends.
 func TestAdoptionTakesWhatRunsOffTheLimit(t *testing.T) {
+	makeRoom(t)
 	ns, pod := inhabited(t, "adopted-part", "0.25")
 	p := create(t, project(ns.Name, having("500m", "1")))
 	awaitReady(t, p)
@@ -70,6 +71,7 @@ func TestAdoptionTakesWhatRunsOffTheLimit(t *testing.T) {
 // Where more runs than the project may have, its namespace is not governed, and
 // is by itself once there is room.
 func TestAdoptionWaitsForRoom(t *testing.T) {
+	makeRoom(t)
 	ns, pod := inhabited(t, "adopted-full", "0.75")
 	p := create(t, project(ns.Name, having("0", "500m")))
 	eventually(t, func() error {

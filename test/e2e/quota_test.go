@@ -19,8 +19,18 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
+// roomy is a department that has more to promise than the sample's.
+const roomy = "roomy"
+
+func makeRoom(t *testing.T) {
+	t.Helper()
+	shared.department(t, roomy, quota("dgx-mig", "4", "8"))
+}
+
+// having is a quota in the department roomy.
 func having(guaranteed, limit string) func(*v1alpha1.Project) {
 	return func(p *v1alpha1.Project) {
+		p.Spec.Department = roomy
 		p.Spec.NodePools[0].GPU = v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}
 	}
 }
@@ -73,6 +83,7 @@ func awaitApplied(t *testing.T, p *v1alpha1.Project) {
 }
 
 func TestProjectGetsItsQuotasAndLosesThem(t *testing.T) {
+	makeRoom(t)
 	ns := create(t, namespace("quota-lab", v1alpha1.AnnotationAdoptBy, "quota"))
 	own := create(t, quotaOf(ns.Name, "own")) // somebody else's
 	p := create(t, project("quota", in(ns.Name), having("500m", "1")))
@@ -110,6 +121,7 @@ func TestProjectGetsItsQuotasAndLosesThem(t *testing.T) {
 // The order is what holds the limit: governed pods are let in by the label, so
 // there must be no instant at which the label is there and the quota is not.
 func TestQuotaCountsBeforeTheNamespaceIsGoverned(t *testing.T) {
+	makeRoom(t)
 	watching, err := client.NewWithWatch(shared.config, client.Options{Scheme: shared.admin.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -142,6 +154,7 @@ func TestQuotaCountsBeforeTheNamespaceIsGoverned(t *testing.T) {
 // What is changed comes back as it was. The doors let nobody but lifecycle change
 // it, so it is lifecycle's name in which it is changed here.
 func TestQuotasAreKept(t *testing.T) {
+	makeRoom(t)
 	lifecycle := asLifecycle(t)
 	awaitReady(t, create(t, project("quota-kept", having("500m", "1"))))
 	awaitQuotas(t, "quota-kept", "500", "1000")
@@ -179,6 +192,7 @@ func TestQuotasAreKept(t *testing.T) {
 // Somebody else's object of a quota's name is left alone and reported; without
 // it all is well.
 func TestQuotaOfSomebodyElseIsNotTakenOver(t *testing.T) {
+	makeRoom(t)
 	ns := create(t, namespace("quota-foreign", v1alpha1.AnnotationAdoptBy, "quota-foreign"))
 	theirs := quotaOf(ns.Name, "sluice-dgx-mig")
 	theirs.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("7")}
@@ -233,7 +247,8 @@ func TestPodsBeforeTheQuotaAreReported(t *testing.T) {
 
 // A pool that is not there yet keeps no other pool's quota back.
 func TestQuotaOfAMissingNodePool(t *testing.T) {
-	d := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "h2-students"}}
+	makeRoom(t)
+	d := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: roomy}}
 	if err := get(t, d); err != nil {
 		t.Fatal(err)
 	}

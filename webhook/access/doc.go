@@ -1,10 +1,11 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package access asks the API server what a user may do.
+// Package access tells who may write what of departments and projects.
 //
-// Enters: the user of a request, as its authentication says it, and a department.
-// Leaves: whether the user may administer it.
+// Enters: the user of a request, as its authentication says it, a department, and
+// members before and after a change. Leaves: how much the user may administer, as
+// the API server says it, and which members the user may not make such.
 //
-// It never decides by itself who may, and remembers no answer.
+// It never decides by itself who may administer, and remembers no answer.
 package access

@@ -5,22 +5,66 @@ package departments
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"sluice.dev/api/promises"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/facts"
+	"sluice.dev/webhook/access"
+	"sluice.dev/webhook/quotas"
 )
 
 // digestForm is cron's five fields, without names for schedules such as @daily.
 var digestForm = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// Validate tells what is wrong with the department, and what is allowed but
-// unwise. The present instant is policy time.
-func Validate(department *v1alpha1.Department, now time.Time) (field.ErrorList, []string) {
-	path := field.NewPath("spec", "notices")
+// Validate tells what is wrong with the department, which somebody with that
+// authority over it writes, and what is allowed but unwise. Before is the
+// department as it was; nil where it is new. The present instant is policy time.
+func Validate(before, department *v1alpha1.Department, authority access.Authority, world World, now time.Time) (field.ErrorList, []string) {
+	spec := field.NewPath("spec")
+	var was v1alpha1.Department
+	if before != nil {
+		was = *before
+	}
+	pools := spec.Child("nodePools")
+	errs, warnings := access.Members(spec.Child("members"), was.Spec.Members, department.Spec.Members, authority, world.projectOf)
+	more, felt := validateNotices(spec.Child("notices"), department, now)
+	errs, warnings = append(errs, more...), append(warnings, felt...)
+	if before != nil {
+		more, felt = quotas.Promised(spec, before, department, world.Projects)
+		errs, warnings = append(errs, more...), append(warnings, felt...)
+		warnings = append(warnings, quotas.Cuts(pools, before.Spec.NodePools, department.Spec.NodePools, before.Status.NodePools)...)
+		warnings = append(warnings, heldAllTheSame(spec.Child("podSecurity"), before, department, world.Projects)...)
+	}
+	return errs, append(warnings, quotas.Capacity(pools, before, department, world.Departments, world.NodePools)...)
+}
+
+// heldAllTheSame warns of projects whose own level of Pod Security is looser than
+// the department's new one, which holds.
+func heldAllTheSame(path *field.Path, before, department *v1alpha1.Department, projects []v1alpha1.Project) []string {
+	if before.Spec.PodSecurity == department.Spec.PodSecurity {
+		return nil
+	}
+	var names []string
+	for i := range projects {
+		p := &projects[i]
+		if p.Spec.Department == department.Name && p.Spec.PodSecurity != "" && facts.PodSecurity(p, department) != p.Spec.PodSecurity {
+			names = append(names, p.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []string{fmt.Sprintf("%s: holds for %s too, whose own spec.podSecurity is looser", path, promises.Few(names))}
+}
+
+func validateNotices(path *field.Path, department *v1alpha1.Department, now time.Time) (field.ErrorList, []string) {
 	notices := department.Spec.Notices
 	errs := validateTimeZone(path.Child("timeZone"), notices.TimeZone)
 	digestErrs, warnings := validateDigest(path.Child("digest"), notices.Digest, now)

@@ -10,6 +10,7 @@ import (
 	_ "time/tzdata" // as in the binary
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/webhook/access"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -44,7 +45,7 @@ func TestValidate(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			errs, warnings := Validate(department(tc.zone, tc.digest), now)
+			errs, warnings := Validate(nil, department(tc.zone, tc.digest), access.OverAll, World{}, now)
 			if len(tc.wrong) == 0 {
 				if len(errs) > 0 {
 					t.Fatalf("refused: %v", errs)
@@ -69,6 +70,6 @@ func FuzzValidate(f *testing.F) {
 	f.Add("", "*/0 * * * *")
 	f.Add("\x00", "TZ= ")
 	f.Fuzz(func(_ *testing.T, zone, digest string) {
-		Validate(department(zone, digest), now) // must neither panic nor hang
+		Validate(nil, department(zone, digest), access.OverAll, World{}, now) // must neither panic nor hang
 	})
 }

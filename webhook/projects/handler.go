@@ -5,26 +5,28 @@ package projects
 
 import (
 	"context"
-	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/webhook/access"
 )
 
 // Validator judges Projects.
 type Validator struct {
-	// Cached reads Projects and Departments.
+	// Cached reads Projects.
 	Cached client.Reader
-	// Live reads from the API server: a department that was made a moment ago,
-	// and a namespace, whose annotations decide who may have it.
+	// Live reads from the API server: a department as it is now, a namespace, whose
+	// annotations decide who may have it, and all Projects before anybody is refused
+	// for what another of them has.
 	Live client.Reader
+	// Administrators knows who administers departments.
+	Administrators access.Administrators
 }
 
 var _ admission.Validator[*v1alpha1.Project] = (*Validator)(nil)
@@ -36,80 +38,41 @@ func (v *Validator) Handler(scheme *runtime.Scheme) admission.Handler {
 
 // ValidateCreate implements admission.Validator.
 func (v *Validator) ValidateCreate(ctx context.Context, project *v1alpha1.Project) (admission.Warnings, error) {
-	return nil, v.validate(ctx, project, true)
+	return v.judge(ctx, nil, project)
 }
 
 // ValidateUpdate implements admission.Validator.
-func (v *Validator) ValidateUpdate(ctx context.Context, _, project *v1alpha1.Project) (admission.Warnings, error) {
-	return nil, v.validate(ctx, project, false)
+func (v *Validator) ValidateUpdate(ctx context.Context, before, project *v1alpha1.Project) (admission.Warnings, error) {
+	return v.judge(ctx, before, project)
 }
 
-// ValidateDelete implements admission.Validator: a project may always be deleted.
-func (v *Validator) ValidateDelete(context.Context, *v1alpha1.Project) (admission.Warnings, error) {
-	return nil, nil
+// ValidateDelete implements admission.Validator: whoever administers the
+// department may delete its projects.
+func (v *Validator) ValidateDelete(ctx context.Context, project *v1alpha1.Project) (admission.Warnings, error) {
+	_, err := v.authority(ctx, nil, project)
+	return nil, err
 }
 
-func (v *Validator) validate(ctx context.Context, project *v1alpha1.Project, isNew bool) error {
-	world, err := v.world(ctx, project, isNew)
+func (v *Validator) judge(ctx context.Context, before, project *v1alpha1.Project) (admission.Warnings, error) {
+	authority, err := v.authority(ctx, before, project)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if errs := Validate(project, isNew, world); len(errs) > 0 {
-		return apierrors.NewInvalid(schema.GroupKind{Group: v1alpha1.Group, Kind: "Project"}, project.Name, errs)
+	if before != nil && equality.Semantic.DeepEqual(before.Spec, project.Spec) {
+		return nil, nil // of the metadata, whoever administers the department may write all
 	}
-	return nil
-}
-
-func (v *Validator) world(ctx context.Context, project *v1alpha1.Project, isNew bool) (World, error) {
-	var world World
-	var department v1alpha1.Department
-	switch found, err := read(ctx, v.Live, project.Spec.Department, &department); {
-	case err != nil:
-		return world, err
-	case found:
-		world.Department = &department
-	}
-	if !isNew {
-		return world, nil
-	}
-	var namespace corev1.Namespace
-	switch found, err := read(ctx, v.Live, project.NamespaceName(), &namespace); {
-	case err != nil:
-		return world, err
-	case found:
-		world.Namespace = &namespace
-	}
-	var err error
-	if world.Exists, err = read(ctx, v.Cached, project.Name, &v1alpha1.Project{}); err != nil {
-		return world, err
-	}
-	world.Rival, err = v.rival(ctx, project)
-	return world, err
-}
-
-// rival finds another project that names the same namespace. Two made at the
-// same instant both pass; lifecycle lets the first of them have it.
-func (v *Validator) rival(ctx context.Context, project *v1alpha1.Project) (string, error) {
-	var projects v1alpha1.ProjectList
-	if err := v.Cached.List(ctx, &projects); err != nil {
-		return "", fmt.Errorf("listing projects: %w", err)
-	}
-	for i := range projects.Items {
-		other := &projects.Items[i]
-		if other.Name != project.Name && other.NamespaceName() == project.NamespaceName() {
-			return other.Name, nil
+	var errs field.ErrorList
+	// What the cache has not seen yet, such as a project that just went, is no reason
+	// to refuse.
+	for _, projects := range []client.Reader{v.Cached, v.Live} {
+		world, err := v.world(ctx, projects, before, project)
+		if err != nil {
+			return nil, err
+		}
+		var warnings []string
+		if errs, warnings = Validate(before, project, authority, world); len(errs) == 0 {
+			return warnings, nil
 		}
 	}
-	return "", nil
-}
-
-func read(ctx context.Context, reader client.Reader, name string, into client.Object) (bool, error) {
-	err := reader.Get(ctx, types.NamespacedName{Name: name}, into)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", into, name, err)
-	}
-	return true, nil
+	return nil, apierrors.NewInvalid(kind, project.Name, errs)
 }

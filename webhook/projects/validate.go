@@ -7,49 +7,59 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/facts"
+	"sluice.dev/webhook/access"
+	"sluice.dev/webhook/quotas"
 )
 
-// World is what a project is judged by.
-type World struct {
-	// Department is the one that the project names; nil where there is none.
-	Department *v1alpha1.Department
-	// Namespace is the one that the project names; nil where there is none.
-	Namespace *corev1.Namespace
-	// Exists is whether there is a project of this name already: then the API
-	// server refuses to make another, and a word on its namespace would mislead.
-	Exists bool
-	// Rival is the name of another project that names the same namespace, if any.
-	Rival string
-}
-
-// Validate tells all that is wrong with the project. The namespace is judged
-// only when the project is new: it cannot change afterwards, and what becomes
-// of it later is lifecycle's to see.
-func Validate(project *v1alpha1.Project, isNew bool, world World) field.ErrorList {
+// Validate tells all that is wrong with the project, which somebody with that
+// authority over its department writes, and what is allowed but will be felt.
+// Before is the project as it was; nil where it is new. The namespace is judged
+// only then: it cannot change afterwards, and what becomes of it later is
+// lifecycle's to see.
+func Validate(before, project *v1alpha1.Project, authority access.Authority, world World) (field.ErrorList, []string) {
 	spec := field.NewPath("spec")
-	var errs field.ErrorList
+	var was v1alpha1.Project
+	if before != nil {
+		was = *before
+	}
+	errs, warnings := access.Members(spec.Child("members"), was.Spec.Members, project.Spec.Members, authority, world.projectOf(project))
+	errs = append(errs, access.Owners(spec.Child("owners"), was.Spec.Owners, project.Spec.Owners)...)
+	warnings = append(warnings, quotas.Cuts(spec.Child("nodePools"), was.Spec.NodePools, project.Spec.NodePools, was.Status.NodePools)...)
 	if world.Department == nil {
 		errs = append(errs, field.Invalid(spec.Child("department"), project.Spec.Department,
 			"there is no such department; name one of `kubectl get departments.sluice.dev`, or create it first"))
 	} else {
-		errs = append(errs, validatePools(spec.Child("nodePools"), project, world.Department)...)
-		errs = append(errs, validateLimits(spec.Child("workloads"), project, world.Department)...)
+		more, felt := validateTerms(spec, before, project, world)
+		errs, warnings = append(errs, more...), append(warnings, felt...)
 	}
-	if isNew && !world.Exists {
+	if before == nil && !world.exists(project.Name) {
 		errs = append(errs, validateNamespace(spec.Child("namespace"), project, world)...)
 	}
-	return errs
+	return errs, warnings
+}
+
+// validateTerms judges the project by its department.
+func validateTerms(spec *field.Path, before, project *v1alpha1.Project, world World) (field.ErrorList, []string) {
+	if before != nil && before.Spec.Department != project.Spec.Department {
+		before = nil // to its new department it is new
+	}
+	errs := validatePools(spec.Child("nodePools"), project, world.Department)
+	asked, warnings := quotas.Asked(spec, before, project, world.Department, world.Projects)
+	errs = append(errs, asked...)
+	errs = append(errs, validatePodSecurity(spec.Child("podSecurity"), before, project, world.Department)...)
+	errs = append(errs, validateLimits(spec.Child("workloads"), project, world.Department)...)
+	return errs, warnings
 }
 
 func validateNamespace(path *field.Path, project *v1alpha1.Project, world World) field.ErrorList {
 	name := project.NamespaceName()
-	if world.Rival != "" {
-		return field.ErrorList{field.Invalid(path, name, tenancy.Taken(name, world.Rival).Message)}
+	if rival := world.rival(project); rival != "" {
+		return field.ErrorList{field.Invalid(path, name, tenancy.Taken(name, rival).Message)}
 	}
 	if _, refusal := tenancy.Of(project, world.Namespace); refusal != nil {
 		return field.ErrorList{field.Invalid(path, name, refusal.Message)}
@@ -69,6 +79,20 @@ func validatePools(path *field.Path, project *v1alpha1.Project, department *v1al
 		}
 	}
 	return errs
+}
+
+// validatePodSecurity refuses a level that is looser than the department's. One
+// that was allowed when it was written stands; the department's holds all the same.
+func validatePodSecurity(path *field.Path, before, project *v1alpha1.Project, department *v1alpha1.Department) field.ErrorList {
+	asked := project.Spec.PodSecurity
+	if asked == "" || before != nil && before.Spec.PodSecurity == asked {
+		return nil
+	}
+	if holds := facts.PodSecurity(project, department); holds != asked {
+		return field.ErrorList{field.Invalid(path, asked, fmt.Sprintf(
+			"a project may be held to a stricter level than its department, never to a looser one; department %s has %s", department.Name, holds))}
+	}
+	return nil
 }
 
 func validateLimits(path *field.Path, project *v1alpha1.Project, department *v1alpha1.Department) field.ErrorList {

@@ -28,8 +28,11 @@ func departments() table {
 	)
 	return table{
 		kind: "Department",
-		allowed: slices.Concat(allowedQuotas, []edit{
-			{name: "the least", patch: `{spec: {displayName: h2, contacts: null, nodePools: null, members: null, workloads: null, projects: null, extensions: null, holidays: null, notices: null}}`},
+		allowed: slices.Concat(allowedQuotas, allowedResources, []edit{
+			{name: "the least", patch: `{spec: {displayName: h2, contacts: null, nodePools: null, oversubscription: null, resources: null, podSecurity: null, members: null, workloads: null, projects: null, extensions: null, holidays: null, notices: null}}`},
+			{name: "no more promised than there is", patch: `{spec: {oversubscription: Refuse}}`},
+			{name: "the defaults for oversubscription and Pod Security", patch: `{spec: {oversubscription: null, podSecurity: null}}`},
+			{name: "no Pod Security at all", patch: `{spec: {podSecurity: privileged}}`},
 			{name: "projects without an end", patch: terms(`validity: null, suspendAfter: null, deleteAfter: null`)},
 			{name: "a validity, and the defaults for the rest", patch: terms(`validity: P1Y, atExpiry: null, suspendAfter: null, deleteAfter: null`)},
 			{name: "confirmation, with a short wait", patch: terms(`atExpiry: Confirm, suspendAfter: null, deleteAfter: 7d`)},
@@ -40,7 +43,7 @@ func departments() table {
 			{name: "no digest", patch: told(`digest: null`)},
 			{name: "a holiday on a leap day", patch: holiday(`from: 2028-02-29, to: 2028-02-29`)},
 		}),
-		refused: slices.Concat(refusedQuotas, refusedMembers, refusedLimits, []edit{
+		refused: slices.Concat(refusedQuotas, refusedResources, refusedMembers, refusedLimits, []edit{
 			{"a name with capitals", `{metadata: {name: H2}}`, "metadata.name", "lower-case letters, digits and hyphens"},
 			{"a name too long for a label", `{metadata: {name: ` + long(64) + `}}`, "metadata.name", "at most 63 characters"},
 			{"a name with a dot", `{metadata: {name: h2.students}}`, "metadata.name", "DNS label"},
@@ -49,6 +52,9 @@ func departments() table {
 			{"a display name with a line break", `{spec: {displayName: "a\r\nBcc: b@c"}}`, "spec.displayName", "should match"},
 			{"an empty display name", `{spec: {displayName: ""}}`, "spec.displayName", "at least 1 chars"},
 			{"a display name that is too long", `{spec: {displayName: ` + long(201) + `}}`, "spec.displayName", "may not be more than 200"},
+
+			{"oversubscription in another word", `{spec: {oversubscription: Never}}`, "spec.oversubscription", `"Refuse", "Allow"`},
+			{"oversubscription that is a truth", `{spec: {oversubscription: true}}`, "spec.oversubscription", "must be of type string"},
 
 			{"contacts that are no list", `{spec: {contacts: a@b.c}}`, "spec.contacts", "must be of type array"},
 			{"too many contacts", `{spec: {contacts: [` + list(21, `{name: a, email: a%d@b.c}`) + `]}}`, "spec.contacts", "at most 20 items"},

@@ -10,17 +10,18 @@ func owner(fields string) string { return `{spec: {owners: [{` + fields + `}]}}`
 func projects() table {
 	return table{
 		kind: "Project",
-		allowed: slices.Concat(allowedQuotas, []edit{
-			{name: "the least", patch: `{spec: {namespace: null, members: null, nodePools: null, workloads: null, validFrom: null, hold: null, exempt: null}}`},
+		allowed: slices.Concat(allowedQuotas, allowedResources, []edit{
+			{name: "the least", patch: `{spec: {namespace: null, members: null, nodePools: null, resources: null, podSecurity: null, workloads: null, validFrom: null, hold: null, exempt: null}}`},
 			{name: "the longest name", patch: `{metadata: {name: ` + long(63) + `}}`},
 			{name: "the name of a system namespace, with another namespace", patch: `{metadata: {name: default}}`},
 			{name: "an owner with an apostrophe", patch: owner(`name: Pat O'Brien, email: "pat.o'brien@example.org"`)},
 			{name: "an owner whom Kubernetes does not know", patch: owner(`name: A, email: a@b.c`)},
 		}),
-		refused: slices.Concat(refusedQuotas, refusedMembers, refusedLimits, []edit{
+		refused: slices.Concat(refusedQuotas, refusedResources, refusedMembers, refusedLimits, []edit{
 			{"a name too long for a namespace", `{metadata: {name: ` + long(64) + `}}`, "metadata.name", "at most 63 characters"},
 			{"a name with a dot", `{metadata: {name: thesis.mueller}}`, "metadata.name", "DNS label"},
 			{"no spec", `{spec: null}`, "spec", "Required value"},
+			{"a rule of its own for oversubscription", `{spec: {oversubscription: Allow}}`, "spec.oversubscription", "unknown field"},
 			{"an unknown field", `{spec: {owner: anna}}`, "spec.owner", "unknown field"},
 			{"no department", `{spec: {department: null}}`, "spec.department", "Required value"},
 			{"an empty department", `{spec: {department: ""}}`, "spec.department", "at least 1 chars"},
@@ -64,7 +65,7 @@ func projects() table {
 		}),
 		thawed: []edit{
 			{name: "another department", patch: `{spec: {department: h2-research}}`},
-			{name: "other people, pools and limits", patch: `{spec: {owners: [{name: B, email: b@c.d}], members: null, nodePools: null, workloads: null, validFrom: null, hold: null, exempt: null}}`},
+			{name: "other people, pools and limits", patch: `{spec: {owners: [{name: B, email: b@c.d}], members: null, nodePools: null, resources: null, podSecurity: null, workloads: null, validFrom: null, hold: null, exempt: null}}`},
 		},
 		frozen: []edit{
 			{"another namespace", `{spec: {namespace: other}}`, "spec.namespace", "cannot be changed, added or taken away after creation"},

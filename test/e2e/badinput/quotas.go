@@ -59,6 +59,45 @@ var refusedQuotas = []edit{
 	{"a weight that is a fraction", quota(`limit: 1, overQuotaWeight: 0.5`), "spec.nodePools[0].gpu.overQuotaWeight", "must be of type integer"},
 }
 
+func resources(fields string) string { return `{spec: {resources: {` + fields + `}}}` }
+
+const (
+	cores = "must be a number of cores, at least 0 and less than 10 million, such as 64 or 500m"
+	bytes = "must be an amount of memory, at least 0 and less than 1Ei, such as 512Gi"
+)
+
+var allowedResources = []edit{
+	{name: "no CPU and memory", patch: `{spec: {resources: null}}`},
+	{name: "only CPU", patch: resources(`cpu: 1500m, memory: null`)},
+	{name: "only memory", patch: resources(`cpu: null, memory: 1.5Ti`)},
+	{name: "both as numbers", patch: resources(`cpu: 64, memory: 549755813888`)},
+	{name: "none of both", patch: resources(`cpu: 0, memory: "0"`)},
+	{name: "the most CPU", patch: resources(`cpu: "9999999999m"`)},
+	{name: "the most memory", patch: resources(`memory: 1023Pi`)},
+}
+
+var refusedResources = []edit{
+	{"resources that are no object", `{spec: {resources: 64}}`, "spec.resources", "must be of type object"},
+	{"a resource that is not counted", resources(`storage: 1Ti`), "spec.resources.storage", "unknown field"},
+	{"CPU below 0", resources(`cpu: -1`), "spec.resources.cpu", cores},
+	{"CPU below 0, as text", resources(`cpu: "-500m"`), "spec.resources.cpu", cores},
+	{"CPU beyond the most", resources(`cpu: 10000000`), "spec.resources.cpu", cores},
+	{"CPU beyond the most, as text", resources(`cpu: 10M`), "spec.resources.cpu", cores},
+	{"CPU in an unknown unit", resources(`cpu: 64cores`), "spec.resources.cpu", "should match"},
+	{"CPU that is long", resources(`cpu: "0000000000001"`), "spec.resources.cpu", "may not be more than 12"},
+	{"CPU that is a bare fraction", resources(`cpu: 0.5`), "spec.resources.cpu", "must be of type integer,string"},
+	{"memory below 0", resources(`memory: -1`), "spec.resources.memory", bytes},
+	{"memory below 0, as text", resources(`memory: "-1Gi"`), "spec.resources.memory", bytes},
+	{"memory beyond the most", resources(`memory: 1Ei`), "spec.resources.memory", bytes},
+	{"memory beyond the most, as a number", resources(`memory: 1152921504606846976`), "spec.resources.memory", bytes},
+	{"memory in an unknown unit", resources(`memory: 512GB`), "spec.resources.memory", "should match"},
+	{"memory that is long", resources(`memory: "000000000000000000001"`), "spec.resources.memory", "may not be more than 20"},
+	{"memory that is a bare fraction", resources(`memory: 1.5`), "spec.resources.memory", "must be of type integer,string"},
+
+	{"an unknown level of Pod Security", `{spec: {podSecurity: strict}}`, "spec.podSecurity", `"privileged", "baseline", "restricted"`},
+	{"an empty level of Pod Security", `{spec: {podSecurity: ""}}`, "spec.podSecurity", "Unsupported value"},
+}
+
 func member(fields string) string { return `{spec: {members: [{` + fields + `}]}}` }
 
 var refusedMembers = []edit{

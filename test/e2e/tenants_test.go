@@ -1,0 +1,457 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// tenants are two departments, the people who write what is theirs, and what the
+// API server told them of it. All may write Departments and Projects by RBAC, so
+// that nothing but admission stands in anybody's way.
+type tenants struct {
+	// dean administers arts, rector arts and sciences, root all of them, eve nothing.
+	dean, rector, root, eve *writer
+}
+
+// writer is somebody's way to the API server.
+type writer struct {
+	client.Client
+	heard *heard
+}
+
+// heard are the warnings that came with the answers.
+type heard struct {
+	mu    sync.Mutex
+	words []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (h *heard) HandleWarningHeader(_ int, _, text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.words = append(h.words, text)
+}
+
+// since is what was heard since the last time.
+func (h *heard) since() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer func() { h.words = nil }()
+	return strings.Join(h.words, "\n")
+}
+
+const (
+	arts     = "tenants-arts"
+	sciences = "tenants-sciences"
+)
+
+func newTenants(t *testing.T) *tenants {
+	t.Helper()
+	shared.department(t, arts, quota("dgx", "2", "4"))
+	shared.department(t, sciences, quota("dgx", "1", "2"))
+	rights(t, "tenants-write", rbacv1.PolicyRule{Resources: []string{"departments", "projects"}, Verbs: []string{"*"}},
+		"tenants-dean", "tenants-rector", "tenants-root", "tenants-eve")
+	administer := rbacv1.PolicyRule{Resources: []string{"departments/projects"}, Verbs: []string{"administer"}}
+	rights(t, "tenants-all", administer, "tenants-root")
+	administer.ResourceNames = []string{arts}
+	rights(t, "tenants-arts", administer, "tenants-dean", "tenants-rector")
+	administer.ResourceNames = []string{sciences}
+	rights(t, "tenants-sciences", administer, "tenants-rector")
+	return &tenants{
+		dean: writerNamed(t, "tenants-dean"), rector: writerNamed(t, "tenants-rector"),
+		root: writerNamed(t, "tenants-root"), eve: writerNamed(t, "tenants-eve"),
+	}
+}
+
+// rights gives the users the rule, in Sluice's group.
+func rights(t *testing.T, name string, rule rbacv1.PolicyRule, users ...string) {
+	t.Helper()
+	rule.APIGroups = []string{v1alpha1.Group}
+	create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}})
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+	}
+	for _, user := range users {
+		binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
+	}
+	create(t, binding)
+}
+
+// writerNamed is that user, once the user's rights have come through.
+func writerNamed(t *testing.T, name string) *writer {
+	t.Helper()
+	config := rest.CopyConfig(shared.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
+	p := &writer{heard: &heard{}}
+	config.WarningHandler = p.heard
+	p.Client = clientFor(t, config)
+	eventually(t, func() error { return p.List(t.Context(), &v1alpha1.ProjectList{}) })
+	return p
+}
+
+// change makes a Project or a Department different.
+type change[T client.Object] = func(T)
+
+// edit changes the object as that person does.
+func edit[T client.Object](t *testing.T, as *writer, object T, change change[T], options ...client.PatchOption) error {
+	t.Helper()
+	if err := shared.admin.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	before, ok := object.DeepCopyObject().(T)
+	if !ok {
+		t.Fatalf("%T copies itself to another type", object)
+	}
+	change(object)
+	return as.Patch(t.Context(), object, client.MergeFrom(before), options...)
+}
+
+// wantRefused fails unless the error is of the kind that Kubernetes gives it and says
+// all that.
+func wantRefused(t *testing.T, err error, is func(error) bool, wants ...string) {
+	t.Helper()
+	if err == nil || !is(err) {
+		t.Fatalf("err = %v, want a refusal that says %q", err, wants)
+	}
+	for _, want := range wants {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\ndoes not say %q", err, want)
+		}
+	}
+}
+
+// paper is a project of the arts.
+func paper(name, guaranteed, limit string, changes ...change[*v1alpha1.Project]) *v1alpha1.Project {
+	return project(name, append([]change[*v1alpha1.Project]{func(p *v1alpha1.Project) {
+		p.Spec.Department, p.Spec.NodePools = arts, []v1alpha1.PoolQuota{quota("dgx", guaranteed, limit)}
+	}}, changes...)...)
+}
+
+func theDepartment(name string) *v1alpha1.Department {
+	return &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func guaranteeing[T client.Object](gpus string) change[T] {
+	return func(object T) {
+		switch o := client.Object(object).(type) {
+		case *v1alpha1.Project:
+			o.Spec.NodePools[0].GPU.Guaranteed = resource.MustParse(gpus)
+		case *v1alpha1.Department:
+			o.Spec.NodePools[0].GPU.Guaranteed = resource.MustParse(gpus)
+		}
+	}
+}
+
+// What people may write of departments and projects. Guards invariant 4 of the
+// design: a Project that names somebody else's namespace or department.
+func TestTenants(t *testing.T) {
+	w := newTenants(t)
+	t.Run("projects are written by their department's administrators", w.projects)
+	t.Run("departments are written by those who administer all", w.departments)
+	t.Run("nobody gives more than is theirs", w.escalation)
+	t.Run("the sums hold", w.sums)
+	t.Run("CPU and memory too", w.resources)
+	t.Run("where oversubscription is allowed", w.oversubscription)
+	t.Run("moving", w.moving)
+	t.Run("cutting below use", w.cutting)
+	t.Run("what never changes", w.fixed)
+}
+
+func (w *tenants) projects(t *testing.T) {
+	wantRefused(t, w.eve.Create(t.Context(), paper("tenants-none", "0", "1")), apierrors.IsForbidden, "tenants-eve does not administer department "+arts)
+	wantRefused(t, w.dean.Create(t.Context(), paper("tenants-none", "0", "1", in("kube-system"))), apierrors.IsInvalid, "spec.namespace", "kube-* cannot be a project's")
+	wantRefused(t, w.dean.Create(t.Context(), paper("tenants-none", "0", "1", in("gpu-operator"))), apierrors.IsInvalid, "spec.namespace", "belongs to the system")
+	wantRefused(t, w.dean.Create(t.Context(), paper("tenants-none", "0", "1", in("thesis-mueller"))), apierrors.IsInvalid, "spec.namespace", "one namespace has one project")
+	wantRefused(t, w.dean.Create(t.Context(), paper("tenants-none", "0", "1", func(p *v1alpha1.Project) { p.Spec.Department = sciences })), apierrors.IsForbidden, "does not administer department "+sciences)
+
+	p := paper("tenants-own", "0", "1")
+	if err := w.dean.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { remove(t, p) })
+	for name, change := range map[string]change[*v1alpha1.Project]{
+		"a member": func(p *v1alpha1.Project) {
+			p.Spec.Members = member("tenants-eve", v1alpha1.RoleDepartmentAdministrator)
+		},
+		"a label":      func(p *v1alpha1.Project) { p.Labels = map[string]string{"tier": "gold"} },
+		"a note":       func(p *v1alpha1.Project) { p.Annotations = map[string]string{"tier": "gold"} },
+		"an exemption": func(p *v1alpha1.Project) { p.Spec.Exempt = &v1alpha1.Exception{Reason: "I say so"} },
+	} {
+		wantRefused(t, edit(t, w.eve, p, change), apierrors.IsForbidden, "tenants-eve does not administer department "+arts)
+		if err := edit(t, w.dean, p, change); err != nil {
+			t.Errorf("the dean writes %s: %v", name, err)
+		}
+	}
+	awaitReady(t, p) // with lifecycle's finalizer, which is lifecycle's to take off
+	bare := func(p *v1alpha1.Project) { p.Finalizers = nil }
+	wantRefused(t, edit(t, w.eve, p, bare), apierrors.IsForbidden, "tenants-eve does not administer")
+	wantRefused(t, w.eve.Delete(t.Context(), p), apierrors.IsForbidden, "tenants-eve does not administer department "+arts)
+	if err := w.dean.Delete(t.Context(), p); err != nil {
+		t.Errorf("the dean deletes it: %v", err)
+	}
+	eventually(t, func() error { return gone(t.Context(), p) })
+}
+
+func member(name string, role v1alpha1.Role) []v1alpha1.Member {
+	return []v1alpha1.Member{{Kind: v1alpha1.MemberUser, Name: name, Role: role}}
+}
+
+func (w *tenants) departments(t *testing.T) {
+	made := theDepartment("tenants-made")
+	for _, p := range []*writer{w.dean, w.rector, w.eve} {
+		wantRefused(t, p.Create(t.Context(), made.DeepCopy()), apierrors.IsForbidden, "only system administrators make and delete departments")
+		wantRefused(t, p.Delete(t.Context(), theDepartment(sciences)), apierrors.IsForbidden, "only system administrators make and delete departments")
+	}
+	if err := w.root.Create(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.root.Delete(t.Context(), made); err != nil {
+		t.Error(err)
+	}
+	for field, change := range map[string]change[*v1alpha1.Department]{
+		"spec.nodePools":        guaranteeing[*v1alpha1.Department]("3"),
+		"spec.oversubscription": func(d *v1alpha1.Department) { d.Spec.Oversubscription = v1alpha1.OversubscriptionAllow },
+		"spec.podSecurity":      func(d *v1alpha1.Department) { d.Spec.PodSecurity = v1alpha1.PodSecurityPrivileged },
+		"spec.workloads":        func(d *v1alpha1.Department) { d.Spec.Workloads = nil },
+		"spec.projects":         func(d *v1alpha1.Department) { d.Spec.Projects.AtExpiry = v1alpha1.ExpiryConfirm },
+		"metadata.labels":       func(d *v1alpha1.Department) { d.Labels = map[string]string{"tier": "gold"} },
+	} {
+		wantRefused(t, edit(t, w.dean, theDepartment(arts), change, client.DryRunAll), apierrors.IsForbidden, field, "only system administrators change it", "spec.members")
+		if err := edit(t, w.root, theDepartment(arts), change, client.DryRunAll); err != nil {
+			t.Errorf("root changes %s: %v", field, err)
+		}
+	}
+	people := func(d *v1alpha1.Department) {
+		d.Spec.Members = member("kim@example.org", v1alpha1.RoleDepartmentAdministrator)
+		d.Spec.Contacts = []v1alpha1.Contact{{Name: "Desk", Email: "desk@example.org"}}
+		d.Spec.Notices.Language = "de"
+	}
+	if err := edit(t, w.dean, theDepartment(arts), people, client.DryRunAll); err != nil {
+		t.Errorf("the dean changes the people of the arts: %v", err)
+	}
+	wantRefused(t, edit(t, w.dean, theDepartment(sciences), people, client.DryRunAll), apierrors.IsForbidden, "tenants-dean does not administer it")
+}
+
+func (w *tenants) escalation(t *testing.T) {
+	self := func(d *v1alpha1.Department) {
+		d.Spec.Members = member("tenants-eve", v1alpha1.RoleDepartmentAdministrator)
+	}
+	wantRefused(t, edit(t, w.eve, theDepartment(arts), self), apierrors.IsForbidden, "tenants-eve does not administer it")
+	robot := func(name string) []v1alpha1.Member {
+		return []v1alpha1.Member{{Kind: v1alpha1.MemberServiceAccount, Namespace: "thesis-mueller", Name: name, Role: v1alpha1.RoleDepartmentAdministrator}}
+	}
+	wantRefused(t, edit(t, w.dean, theDepartment(arts), func(d *v1alpha1.Department) { d.Spec.Members = robot("default") }), apierrors.IsInvalid,
+		"spec.members[0].role", "whoever may run pods in project thesis-mueller (namespace thesis-mueller) would administer the department")
+	disguised := func(p *v1alpha1.Project) {
+		p.Spec.Members = member("system:serviceaccount:thesis-mueller:default", v1alpha1.RoleEditor)
+	}
+	wantRefused(t, w.dean.Create(t.Context(), paper("tenants-none", "0", "1", disguised)), apierrors.IsInvalid, "spec.members[0].name", "use kind ServiceAccount")
+	owner := func(p *v1alpha1.Project) { p.Spec.Owners[0].User = "system:kube-scheduler" }
+	wantRefused(t, w.dean.Create(t.Context(), paper("tenants-none", "0", "1", owner)), apierrors.IsInvalid, "spec.owners[0].user", "an owner is a person")
+	w.dean.heard.since()
+	guest := func(p *v1alpha1.Project) {
+		p.Spec.Members = robot("default")
+		p.Spec.Members[0].Role = v1alpha1.RoleEditor
+	}
+	if err := w.dean.Create(t.Context(), paper("tenants-none", "0", "1", guest), client.DryRunAll); err != nil {
+		t.Error(err)
+	}
+	if got := w.dean.heard.since(); !strings.Contains(got, "whoever may run pods in project thesis-mueller (namespace thesis-mueller) will have the role editor") {
+		t.Errorf("warnings = %q", got)
+	}
+}
+
+func (w *tenants) sums(t *testing.T) {
+	first := create(t, paper("tenants-first", "1500m", "4"))
+	second := paper("tenants-second", "1", "4")
+	const figures = "department tenants-arts is guaranteed 2 GPUs in node pool dgx and has promised 1500m to other projects (tenants-first 1500m): it asks for 1, and 500m is left"
+	asSeen(t, func() error { return w.dean.Create(t.Context(), second.DeepCopy(), client.DryRunAll) }, "spec.nodePools[0].gpu.guaranteed", figures)
+	wantRefused(t, w.dean.Create(t.Context(), paper("tenants-second", "0", "5")), apierrors.IsInvalid, "spec.nodePools[0].gpu.limit", "must not be more than the limit of department tenants-arts in node pool dgx, 4 GPUs")
+	guaranteeing[*v1alpha1.Project]("500m")(second)
+	if err := w.dean.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { remove(t, second) })
+	wantRefused(t, edit(t, w.dean, second, guaranteeing[*v1alpha1.Project]("501m")), apierrors.IsInvalid, "it asks for 501m, and 500m is left")
+
+	// The other way round: the department keeps what it promised.
+	asSeen(t, func() error {
+		return edit(t, w.root, theDepartment(arts), guaranteeing[*v1alpha1.Department]("1"), client.DryRunAll)
+	}, "spec.nodePools[0].gpu.guaranteed", "were promised 2 GPUs in node pool dgx (tenants-first 1500m, tenants-second 500m), 1 more than that")
+	wantRefused(t, edit(t, w.root, theDepartment(arts), func(d *v1alpha1.Department) { d.Spec.NodePools[0].GPU.Limit = resource.MustParse("3") }), apierrors.IsInvalid,
+		"spec.nodePools[0].gpu.limit", "lower first those of tenants-first 4, tenants-second 4")
+	wantRefused(t, edit(t, w.root, theDepartment(arts), func(d *v1alpha1.Department) { d.Spec.NodePools = nil }), apierrors.IsInvalid,
+		"spec.nodePools", "node pool dgx cannot be taken away while projects name it", "tenants-first, tenants-second")
+
+	// What is given back can be promised again at once.
+	remove(t, first)
+	if err := w.dean.Create(t.Context(), paper("tenants-third", "1500m", "4"), client.DryRunAll); err != nil {
+		t.Errorf("as much as is left: %v", err)
+	}
+	w.root.heard.since()
+	if err := edit(t, w.root, theDepartment(arts), func(d *v1alpha1.Department) { d.Spec.NodePools[0] = quota("dgx", "9", "9") }, client.DryRunAll); err != nil {
+		t.Error(err)
+	}
+	if got := w.root.heard.since(); !strings.Contains(got, "node pool dgx has 8 GPUs, and ") {
+		t.Errorf("beyond what the pool has: warnings = %q", got)
+	}
+}
+
+// asSeen waits until the webhook, whose cache follows, refuses as it should; what
+// is tried must be a dry run.
+func asSeen(t *testing.T, try func() error, wants ...string) {
+	t.Helper()
+	eventually(t, func() error {
+		err := try()
+		if err == nil {
+			return fmt.Errorf("it was accepted, want a refusal that says %q", wants)
+		}
+		for _, want := range wants {
+			if !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("%w\ndoes not say %q", err, want)
+			}
+		}
+		return nil
+	})
+}
+
+func (w *tenants) resources(t *testing.T) {
+	d := theDepartment("tenants-cpu")
+	d.Spec.Resources = v1alpha1.ResourceQuota{CPU: ptr.To(resource.MustParse("8")), Memory: ptr.To(resource.MustParse("64Gi"))}
+	create(t, d)
+	of := func(name, cpu, memory string) *v1alpha1.Project {
+		return project(name, func(p *v1alpha1.Project) {
+			p.Spec.Department, p.Spec.NodePools = d.Name, nil
+			p.Spec.Resources = v1alpha1.ResourceQuota{CPU: ptr.To(resource.MustParse(cpu)), Memory: ptr.To(resource.MustParse(memory))}
+		})
+	}
+	create(t, of("tenants-cpu-first", "6", "32Gi"))
+	asSeen(t, func() error {
+		return w.root.Create(t.Context(), of("tenants-cpu-second", "3", "40Gi"), client.DryRunAll)
+	},
+		"spec.resources.cpu", "has 8 cores and has promised 6 to other projects (tenants-cpu-first 6): it asks for 3, and 2 is left",
+		"spec.resources.memory", "has 64Gi of memory and has promised 32Gi to other projects (tenants-cpu-first 32Gi): it asks for 40Gi, and 32Gi is left")
+	without := of("tenants-cpu-second", "1", "1Gi")
+	without.Spec.Resources.Memory = nil
+	wantRefused(t, w.root.Create(t.Context(), without), apierrors.IsInvalid, "spec.resources.memory: Required value", "each of its projects needs one; 32Gi is left")
+	wantRefused(t, edit(t, w.root, d, func(d *v1alpha1.Department) { d.Spec.Resources.CPU = ptr.To(resource.MustParse("5")) }), apierrors.IsInvalid,
+		"spec.resources.cpu", "were promised 6 cores (tenants-cpu-first 6), 1 more than that")
+}
+
+func (w *tenants) oversubscription(t *testing.T) {
+	const name = "tenants-lavish"
+	shared.department(t, name, quota("dgx", "1", "4"))
+	allow := func(rule v1alpha1.Oversubscription) change[*v1alpha1.Department] {
+		return func(d *v1alpha1.Department) { d.Spec.Oversubscription = rule }
+	}
+	of := func(project string) *v1alpha1.Project {
+		return paper(project, "1", "4", func(p *v1alpha1.Project) { p.Spec.Department = name })
+	}
+	create(t, of("tenants-lavish-first"))
+	asSeen(t, func() error { return w.root.Create(t.Context(), of("tenants-lavish-second"), client.DryRunAll) }, "nothing is left", "set its spec.oversubscription to Allow")
+	if err := edit(t, w.root, theDepartment(name), allow(v1alpha1.OversubscriptionAllow)); err != nil {
+		t.Fatal(err)
+	}
+	w.root.heard.since()
+	second := of("tenants-lavish-second")
+	if err := w.root.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { remove(t, second) })
+	if got := w.root.heard.since(); !strings.Contains(got, "the department allows that") {
+		t.Errorf("warnings = %q", got)
+	}
+	asSeen(t, func() error {
+		return edit(t, w.root, theDepartment(name), allow(v1alpha1.OversubscriptionRefuse), client.DryRunAll)
+	}, "were promised 2 GPUs in node pool dgx (tenants-lavish-first 1, tenants-lavish-second 1), 1 more than that; lower theirs first, or set spec.oversubscription to Allow")
+}
+
+func (w *tenants) moving(t *testing.T) {
+	p := create(t, paper("tenants-mover", "1", "2"))
+	to := func(department string) change[*v1alpha1.Project] {
+		return func(p *v1alpha1.Project) { p.Spec.Department = department }
+	}
+	wantRefused(t, edit(t, w.dean, p, to(sciences)), apierrors.IsForbidden, "tenants-dean does not administer department "+sciences, "moving a project from "+arts+" to "+sciences+" takes both")
+	wantRefused(t, edit(t, w.rector, p, to("h2-all")), apierrors.IsForbidden, "tenants-rector does not administer department h2-all")
+	settled := create(t, paper("tenants-settled", "500m", "1", to(sciences)))
+	asSeen(t, func() error { return edit(t, w.rector, p, to(sciences), client.DryRunAll) }, "department tenants-sciences is guaranteed 1 GPU in node pool dgx and has promised 500m to other projects (tenants-settled 500m): it asks for 1, and 500m is left")
+	remove(t, settled)
+	wantRefused(t, edit(t, w.root, p, to("h2-students")), apierrors.IsInvalid, "spec.nodePools[0].name", `supported values: "dgx-mig"`)
+	if err := edit(t, w.rector, p, to(sciences)); err != nil {
+		t.Fatalf("the rector moves it to where there is room: %v", err)
+	}
+	eventually(t, func() error {
+		ns := namespace(p.Name)
+		if err := get(t, ns); err != nil {
+			return err
+		}
+		if got := ns.Labels[v1alpha1.LabelDepartment]; got != sciences {
+			return errNotYet("its namespace is of the sciences", ns.Labels)
+		}
+		return nil
+	})
+	wantRefused(t, edit(t, w.dean, p, func(p *v1alpha1.Project) { p.Spec.Members = nil; p.Spec.Hold = &v1alpha1.Exception{Reason: "mine"} }),
+		apierrors.IsForbidden, "tenants-dean does not administer department "+sciences)
+}
+
+// What is in use is not taken away, and whoever cuts below it is told so.
+func (w *tenants) cutting(t *testing.T) {
+	p := create(t, paper("tenants-cut", "1", "2"))
+	awaitReady(t, p)
+	train := create(t, podIn(p.Name, "train", withGPU))
+	eventually(t, func() error {
+		if err := get(t, p); err != nil {
+			return err
+		}
+		if use := p.Status.NodePools; len(use) != 1 || use[0].Allocated.String() != "1" {
+			return errNotYet("a GPU is in use", use)
+		}
+		return nil
+	})
+	w.dean.heard.since()
+	if err := edit(t, w.dean, p, func(p *v1alpha1.Project) { p.Spec.NodePools[0] = quota("dgx", "500m", "500m") }); err != nil {
+		t.Fatalf("cutting below use: %v", err)
+	}
+	const want = "spec.nodePools[0].gpu: it uses 1 GPU of node pool dgx, 500m more than it may from now on: nothing is stopped for that, but no new GPU pods start until enough have ended"
+	if got := w.dean.heard.since(); !strings.Contains(got, want) {
+		t.Errorf("warnings = %q, want %q", got, want)
+	}
+	awaitApplied(t, p)
+	if err := get(t, train); err != nil || !train.DeletionTimestamp.IsZero() {
+		t.Errorf("the pod that ran: %v, %v", train.DeletionTimestamp, err)
+	}
+	end(t, train)
+}
+
+// A project keeps its namespace, and is not held to less than its department.
+func (w *tenants) fixed(t *testing.T) {
+	p := create(t, paper("tenants-fixed", "0", "1"))
+	wantRefused(t, edit(t, w.root, p, in("elsewhere")), apierrors.IsInvalid, "spec.namespace", "cannot be changed, added or taken away after creation")
+	wantRefused(t, edit(t, w.root, p, func(p *v1alpha1.Project) { p.Spec.PodSecurity = v1alpha1.PodSecurityPrivileged }), apierrors.IsInvalid,
+		"spec.podSecurity", "department tenants-arts has baseline")
+	if err := edit(t, w.dean, p, func(p *v1alpha1.Project) { p.Spec.PodSecurity = v1alpha1.PodSecurityRestricted }, client.DryRunAll); err != nil {
+		t.Errorf("a stricter level: %v", err)
+	}
+	// Lifecycle, which administers nothing, writes what is its own all the same.
+	awaitReady(t, p)
+	if !slices.Contains(p.Finalizers, v1alpha1.FinalizerProject) {
+		t.Errorf("finalizers = %v", p.Finalizers)
+	}
+}

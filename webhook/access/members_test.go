@@ -1,0 +1,96 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package access_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/webhook/access"
+)
+
+func user(name string, role v1alpha1.Role) v1alpha1.Member {
+	return v1alpha1.Member{Kind: v1alpha1.MemberUser, Name: name, Role: role}
+}
+
+func group(name string, role v1alpha1.Role) v1alpha1.Member {
+	return v1alpha1.Member{Kind: v1alpha1.MemberGroup, Name: name, Role: role}
+}
+
+func robot(namespace string, role v1alpha1.Role) v1alpha1.Member {
+	return v1alpha1.Member{Kind: v1alpha1.MemberServiceAccount, Namespace: namespace, Name: "robot", Role: role}
+}
+
+func projectOf(namespace string) string {
+	return map[string]string{"lab": "course"}[namespace]
+}
+
+func TestMembers(t *testing.T) {
+	const administrator, editor = v1alpha1.RoleDepartmentAdministrator, v1alpha1.RoleEditor
+	tests := map[string]struct {
+		before    []v1alpha1.Member
+		member    v1alpha1.Member
+		authority access.Authority
+		wrong     string // in the one error
+		warns     string
+	}{
+		"a person":                              {member: user("kim@example.org", editor), authority: access.OverDepartment},
+		"another administrator":                 {member: user("kim@example.org", administrator), authority: access.OverDepartment},
+		"by somebody who administers nothing":   {member: user("kim@example.org", v1alpha1.RoleViewer), wrong: `spec.members[0].role: Invalid value: "viewer": is more than you may grant`},
+		"a role nobody has thought of":          {member: user("kim@example.org", "emperor"), authority: access.OverDepartment, wrong: "more than you may grant"},
+		"by somebody over all":                  {member: user("kim@example.org", "emperor"), authority: access.OverAll},
+		"who was there before":                  {before: []v1alpha1.Member{user("system:x", editor)}, member: user("system:x", editor)},
+		"with a new role":                       {before: []v1alpha1.Member{user("kim", v1alpha1.RoleViewer)}, member: user("kim", editor), wrong: "more than you may grant"},
+		"a component":                           {member: user("system:kube-scheduler", editor), authority: access.OverAll, wrong: "spec.members[0].name"},
+		"a service account as a user":           {member: user("system:serviceaccount:lab:robot", editor), authority: access.OverAll, wrong: "use kind ServiceAccount"},
+		"those who have not logged in":          {member: group("system:unauthenticated", editor), authority: access.OverAll, wrong: "not logged in"},
+		"a group":                               {member: group("staff", administrator), authority: access.OverDepartment},
+		"everybody":                             {member: group("system:authenticated", v1alpha1.RoleViewer), authority: access.OverDepartment, warns: "spec.members[0]: everybody who can log in will have the role viewer"},
+		"everybody as an administrator":         {member: group("system:authenticated", administrator), authority: access.OverAll, wrong: "everybody who can log in would administer"},
+		"every service account":                 {member: group("system:serviceaccounts", editor), authority: access.OverDepartment, warns: "run a pod anywhere"},
+		"a service account of nobody's":         {member: robot("ci", administrator), authority: access.OverDepartment},
+		"a project's service account":           {member: robot("lab", editor), authority: access.OverDepartment, warns: "whoever may run pods in project course (namespace lab) will have the role editor"},
+		"a project's service account, as admin": {member: robot("lab", administrator), authority: access.OverAll, wrong: "whoever may run pods in project course (namespace lab) would administer the department"},
+		"a project's service accounts":          {member: group("system:serviceaccounts:lab", administrator), authority: access.OverAll, wrong: "project course"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			errs, warnings := access.Members(field.NewPath("spec", "members"), tc.before, []v1alpha1.Member{tc.member}, tc.authority, projectOf)
+			if len(errs) > 1 || (tc.wrong == "") != (len(errs) == 0) || len(errs) == 1 && !strings.Contains(errs[0].Error(), tc.wrong) {
+				t.Errorf("errors = %v, want %q", errs, tc.wrong)
+			}
+			if got := strings.Join(warnings, "\n"); (tc.warns == "") != (got == "") || !strings.Contains(got, tc.warns) {
+				t.Errorf("warnings = %q, want %q", got, tc.warns)
+			}
+		})
+	}
+}
+
+// Every role that the schema knows is granted by whoever administers the
+// department, and by nobody with less.
+func TestEveryRoleIsInTheTable(t *testing.T) {
+	for _, role := range []v1alpha1.Role{
+		"department-administrator", "editor", "research-manager", "l1-researcher", "l2-researcher", "ml-engineer", "viewer", "department-viewer",
+	} {
+		if !access.OverDepartment.MayGrant(role) || access.OverNothing.MayGrant(role) {
+			t.Errorf("role %s is not granted as it should be", role)
+		}
+	}
+}
+
+func TestOwners(t *testing.T) {
+	owner := func(user string) v1alpha1.Owner {
+		return v1alpha1.Owner{Contact: v1alpha1.Contact{Name: "A", Email: "a@example.org"}, User: user}
+	}
+	path := field.NewPath("spec", "owners")
+	if errs := access.Owners(path, nil, []v1alpha1.Owner{owner("anna@example.org"), owner(""), owner("system:anonymous")}); len(errs) != 1 || !strings.Contains(errs[0].Error(), "spec.owners[2].user") {
+		t.Errorf("errors = %v, want one", errs)
+	}
+	if errs := access.Owners(path, []v1alpha1.Owner{owner("system:x")}, []v1alpha1.Owner{owner("system:x")}); len(errs) > 0 {
+		t.Errorf("who was there before: %v", errs)
+	}
+}

@@ -56,7 +56,7 @@ func projects(tb testing.TB) []*court {
 	tb.Helper()
 	b := seated(tb, nil)
 	var courts []*court
-	for _, word := range []string{"both", "whole", "slices"} {
+	for _, word := range []string{"both", "whole", "slices", "queued"} {
 		courts = append(courts, campus(b)[word])
 	}
 	for i := range everyPool {
@@ -65,8 +65,9 @@ func projects(tb testing.TB) []*court {
 	broken, other := whole, whole
 	broken.Unsupported = "it has no nodes"
 	other.Name, other.Scheduler, other.NodeSelector = "other", v1alpha1.SchedulerKueue, map[string]string{"pool": "other", "zone": "a"}
+	other.Currency = v1alpha1.ResourceGPUMilli
 	queued := cut
-	queued.Scheduler = v1alpha1.SchedulerKueue
+	queued.Scheduler, queued.Currency = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli
 	second := queued
 	second.Name, second.NodeSelector, second.Tolerations = "second", map[string]string{"pool": "second"}, nil
 	expired, unlimited := thesis, thesis
@@ -117,9 +118,9 @@ var (
 	notes = []string{
 		"sluice.dev/gpu", "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "gpu-fraction-container-name", "sluice.dev/gpu-memory-limit",
 		"gpu-memory.limit", "gpu-fraction.limit", "nvidia.com/container.main.gpu-memory.request", "sluice.dev/node-pools", "sluice.dev/max-runtime",
-		"sluice.dev/time-limit", "sluice.dev/created-by", "sluice.dev/decisions", "cdi.k8s.io/x", "a",
+		"sluice.dev/time-limit", "sluice.dev/created-by", "sluice.dev/decisions", "cdi.k8s.io/x", "kueue.x-k8s.io/role-hash", "a",
 	}
-	labels  = []string{"sluice.dev/project", "sluice.dev/department", "sluice.dev/node-pool", "sluice.dev/workload-type", "notebook-name", "ray.io/originated-from-crd", "a"}
+	labels  = []string{"sluice.dev/project", "sluice.dev/department", "sluice.dev/node-pool", "sluice.dev/workload-type", "notebook-name", "ray.io/originated-from-crd", "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name", "a"}
 	classes = []string{"", "sluice-train", "sluice-interactive-preemptible", "sluice-interactive", "sluice-inference", "system-node-critical", "high"}
 	owners  = []metav1.OwnerReference{
 		{APIVersion: "apps/v1", Kind: "ReplicaSet"},

@@ -19,7 +19,8 @@ import (
 )
 
 // campus are the projects of the corpus, by the word that its pods have for them;
-// with the pools that `sluice up` has.
+// with the pools that `sluice up` has. Another has three pools that Kueue serves, of
+// which no pod of the corpus speaks: two alike, and one with slices.
 func campus(b bench) map[string]*court {
 	pools := map[string]facts.Pool{"dgx": pool("dgx", v1alpha1.SharingNone, whole.Boards...), "dgx-mig": pool("dgx-mig", v1alpha1.SharingMIG, slices.Clone(cut.Boards)...)}
 	for name, p := range pools {
@@ -32,8 +33,14 @@ func campus(b bench) map[string]*court {
 		}
 		pools[name] = p
 	}
+	for name, like := range map[string]string{"dgx-a": "dgx", "dgx-b": "dgx", "dgx-c": "dgx-mig"} {
+		p := pools[like]
+		p.Name, p.NodeSelector = name, map[string]string{v1alpha1.LabelNodePool: name}
+		p.Scheduler, p.Currency = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli
+		pools[name] = p
+	}
 	courts := map[string]*court{}
-	for word, names := range map[string][]string{"whole": {"dgx"}, "slices": {"dgx-mig"}, "both": {"dgx-mig", "dgx"}} {
+	for word, names := range map[string][]string{"whole": {"dgx"}, "slices": {"dgx-mig"}, "both": {"dgx-mig", "dgx"}, "queued": {"dgx-a", "dgx-b", "dgx-c"}} {
 		c := &court{bench: b, project: thesis}
 		c.project.Name, c.project.Namespace, c.project.Department = "corpus-"+word, "corpus-"+word, "corpus"
 		c.project.Limits = map[v1alpha1.WorkloadType]facts.Limits{}

@@ -13,7 +13,7 @@ import (
 )
 
 // everyPool is in the order in which the project lists them.
-var everyPool = []facts.Pool{whole, cut, taken, named}
+var everyPool = []facts.Pool{whole, cut, taken, named, queue, other}
 
 const (
 	inCut   = `annotations: {sluice.dev/node-pools: cut, `
@@ -194,6 +194,29 @@ func TestWhatPodsAreGiven(t *testing.T) {
 				"main nvidia.com/mig-1g.5gb=2 sluice.dev/gpu-milli.cut=250",
 			},
 			warned: []string{"2 times 0.1 of a GPU became 2 slices 1g.5gb in node pool cut; the pod counts as 0.25 of a GPU"},
+		},
+		{
+			name: "a pod for Kueue, which may choose among pools that are alike",
+			pod: `{metadata: {annotations: {sluice.dev/node-pools: "queue,other,whole", kueue.x-k8s.io/role-hash: ab12cd34}, labels: {kueue.x-k8s.io/queue-name: default}}, spec: {schedulingGates: [{name: kueue.x-k8s.io/admission}],
+  containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1, sluice.dev/gpu-milli: 1}}}]}}`,
+			want: []string{
+				"type train", "pool queue", "class sluice-train", "limit 48h", "nodes [{[{pool In [other queue]}] []}]",
+				"main nvidia.com/gpu=1 sluice.dev/gpu-milli=1k",
+			},
+			warned: []string{
+				"the pod goes to queue and other; one is of the pools that it names left out: whole",
+				"policy core.quota replaced spec.containers[main].resources.limits[sluice.dev/gpu-milli]",
+			},
+		},
+		{
+			name: "a pod of a group, which Kueue counts as what it is charged",
+			pod: `{metadata: {annotations: {sluice.dev/node-pools: queue, kueue.x-k8s.io/role-hash: same}, labels: {kueue.x-k8s.io/pod-group-name: g}}, spec: {
+  containers: [{name: main, resources: {limits: {nvidia.com/gpu: 2}}}]}}`,
+			want: []string{
+				"type train", "pool queue", "class sluice-train", "limit 48h", "nodes [{[{pool In [queue]}] []}]",
+				"main nvidia.com/gpu=2 sluice.dev/gpu-milli=2k",
+			},
+			warned: []string{`policy schedulers.kueue replaced metadata.annotations[kueue.x-k8s.io/role-hash]: "same" is now "same-2000"`},
 		},
 		{
 			name: "a container that is named like the word for the first one",

@@ -44,6 +44,13 @@ func pool(name string, sharing v1alpha1.Sharing, boards ...facts.Board) facts.Po
 	}
 }
 
+// queued is a pool as another, that Kueue serves.
+func queued(name string, as facts.Pool) facts.Pool {
+	p := pool(name, as.Sharing, as.Boards...)
+	p.Scheduler, p.Currency, p.GPUs = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli, 8
+	return p
+}
+
 func profile(name v1alpha1.MIGProfile, gb int64, price workload.Milli) facts.Profile {
 	return facts.Profile{Name: name, Resource: v1alpha1.ResourceMIG(name), Compute: int64(name[0] - '0'), MemoryMiB: gb * 1024, Price: price, Plain: !strings.Contains(string(name), "+")}
 }
@@ -53,6 +60,8 @@ var (
 	cut   = pool("cut", v1alpha1.SharingMIG, facts.Board{Product: "A100", MemoryMiB: 40960, Profiles: []facts.Profile{
 		profile("1g.5gb", 5, 125), profile("1g.5gb+me", 5, 125), profile("2g.10gb", 10, 250), profile("3g.20gb", 20, 500), profile("7g.40gb", 40, 1000),
 	}})
+	queue = queued("queue", whole)
+	other = queued("other", whole)
 	taken = pool("taken", v1alpha1.SharingTimeSlicing, facts.Board{Product: "T4", MemoryMiB: 15360, Replicas: 4, ReplicaResource: "nvidia.com/gpu.shared"})
 	named = pool("named", v1alpha1.SharingMPS, facts.Board{Product: "L4", MemoryMiB: 24000, Replicas: 3, ReplicaResource: "nvidia.com/gpu"})
 )

@@ -61,7 +61,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{
 			name: "a pool that is not the project's",
 			pod:  `{metadata: {annotations: {sluice.dev/node-pools: others}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			want: "core.quota: node pool others is not one of project thesis; it may use whole, cut, taken and named (name one of these, or leave the annotation out)",
+			want: "core.quota: node pool others is not one of project thesis; it may use whole, cut, taken, named, queue and other (name one of these, or leave the annotation out)",
 		},
 		{
 			name: "ways to a GPU that was not asked for",
@@ -100,7 +100,7 @@ core.devices: volume data mounts /data of the node; pods of projects have no dir
 func TestQuotasAreRendered(t *testing.T) {
 	rendering, err := compiled(t).EvaluateObjects(t.Context(), engine.Input{
 		Subject: engine.Subject{Department: thesis.Department, Project: thesis.Name},
-		Object:  document(t, map[string]any{}), Project: document(t, thesis), NodePools: document(t, []facts.Pool{whole}),
+		Object:  document(t, map[string]any{"kind": "Project"}), Project: document(t, thesis), NodePools: document(t, []facts.Pool{whole}),
 	})
 	if err != nil || len(rendering.Failures) > 0 {
 		t.Fatal(err, rendering.Failures)
@@ -108,7 +108,9 @@ func TestQuotasAreRendered(t *testing.T) {
 	labels := map[string]any{"app.kubernetes.io/managed-by": "sluice"}
 	var got []map[string]any
 	for _, object := range rendering.Objects {
-		got = append(got, object.Value)
+		if object.Value["kind"] == "ResourceQuota" {
+			got = append(got, object.Value)
+		}
 	}
 	want := []map[string]any{
 		{

@@ -36,8 +36,8 @@ func compiled(t *testing.T) *engine.Set {
 
 func TestBuiltInPoliciesCompile(t *testing.T) {
 	want := []string{
-		"core.devices", "core.gpu", "core.jobs", "core.limits", "core.nodepool", "core.priority", "core.project", "core.quota",
-		"core.type", "schedulers.kube-scheduler",
+		"core.devices", "core.gpu", "core.jobs", "core.limits", "core.namespace", "core.nodepool", "core.priority", "core.project", "core.quota",
+		"core.type", "schedulers.kai", "schedulers.kube-scheduler", "schedulers.kueue",
 	}
 	if diff := cmp.Diff(want, compiled(t).Names()); diff != "" {
 		t.Errorf("built-in policies (-want +got):\n%s", diff)

@@ -5,7 +5,9 @@ package core.devices
 
 import data.sluice.lib.ask
 import data.sluice.lib.containers
+import data.sluice.lib.kai
 import data.sluice.lib.paths
+import data.sluice.lib.pools
 import data.sluice.lib.words
 
 # The images of CUDA say NVIDIA_VISIBLE_DEVICES=all, and a ConfigMap may. What a
@@ -27,10 +29,26 @@ remove contains ["spec", container.list, {"name": container.it.name}, "env", {"n
 	some name in ((names & unwanted(container.it)) | lifting_by_prefix(names))
 }
 
-# In a container with a GPU the device plugin says which one.
-unwanted(container) := lifting | {"NVIDIA_VISIBLE_DEVICES"} if containers.has_gpu(container)
+# In a container with a GPU the device plugin says which one; for a share of one,
+# KAI-Scheduler.
+unwanted(container) := lifting | {"NVIDIA_VISIBLE_DEVICES"} if {
+	containers.has_gpu(container)
+	not told_by_kai(container)
+}
 
 else := lifting
+
+told_by_kai(container) if {
+	shared_by_kai
+	said := [variable | some variable in container.env; variable.name == "NVIDIA_VISIBLE_DEVICES"]
+	count(said) == 1
+	kai.writes_devices(said[0].valueFrom.configMapKeyRef)
+}
+
+shared_by_kai if {
+	pools.first.sharing == "KAI"
+	input.workload.form in {"Share", "Memory"}
+}
 
 lifting_by_prefix(names) := {name | some name in names; strings.any_prefix_match(name, lifting_prefixes)} if {
 	strings.any_prefix_match(names, lifting_prefixes)
@@ -189,7 +207,13 @@ deny contains {
 	some container in containers.each
 	containers.has_gpu(container.it)
 	some source in container.it.envFrom
+	not of_kai(source)
 	may_say(object.get(source, "prefix", ""))
+}
+
+of_kai(source) if {
+	shared_by_kai
+	kai.writes_devices(source.configMapRef)
 }
 
 sayable := (lifting | lifting_prefixes) | {"NVIDIA_VISIBLE_DEVICES"}

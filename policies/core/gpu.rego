@@ -21,7 +21,7 @@ overrides.spec[list] := given if {
 # rewritten: the pod does not ask by the name of what it is given.
 rewritten if {
 	ask.gpu
-	pools.granted
+	pools.granted.resource != "" # a share that the scheduler gives by an annotation
 	not pools.granted.resource in object.keys(input.workload.resources)
 }
 

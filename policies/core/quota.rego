@@ -34,15 +34,11 @@ charged(container, name) if {
 	charge[name]
 }
 
-# Of several pools a requirement can only name the labels that all of them have:
-# it never keeps the pod from one of them.
+# Several pools differ in one label only, so that no other pool has all of these.
 nodes contains {"key": key, "operator": "In", "values": sort(values)} if {
 	ask.gpu
 	some key, _ in pools.first.nodeSelector
 	values := {pool.nodeSelector[key] | some pool in pools.chosen}
-	every pool in pools.chosen {
-		key in object.keys(pool.nodeSelector)
-	}
 }
 
 # What no pool can give cannot be charged.

@@ -38,11 +38,11 @@ test_runs_where_it_is_counted if {
 	count(policy.nodes) == 0 with input as fixtures.asked(fixtures.cpu, [fixtures.whole])
 }
 
-test_of_several_pools_only_the_common_labels if {
-	queued := object.union(fixtures.whole, {"scheduler": "kueue"})
+test_of_several_pools_in_any_of_them if {
+	queued := object.union(object.remove(fixtures.whole, ["nodeSelector"]), {"scheduler": "kueue"})
 	left := object.union(queued, {"nodeSelector": {"zone": "a", "disk": "fast"}})
-	right := object.union(queued, {"nodeSelector": {"zone": "b"}})
-	policy.nodes == {{"key": "pool", "operator": "In", "values": ["whole"]}, {"key": "zone", "operator": "In", "values": ["a", "b"]}} with input as fixtures.asked(fixtures.gpus(1), [left, right])
+	right := object.union(queued, {"nodeSelector": {"zone": "b", "disk": "fast"}})
+	policy.nodes == {{"key": "disk", "operator": "In", "values": ["fast"]}, {"key": "zone", "operator": "In", "values": ["a", "b"]}} with input as fixtures.asked(fixtures.gpus(1), [left, right])
 }
 
 test_claims if {

@@ -31,6 +31,8 @@ var (
 	seconds      = whole("seconds", 1, 86400)
 	name         = Kind{"a name of lower-case letters, digits, - and ., or empty", text(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`)}
 	names        = Kind{"a list of names of lower-case letters, digits, - and .", texts(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)}
+	adoptOrOwn   = Kind{"adopt or own", text(`^(adopt|own)$`)}
+	quantity     = Kind{"a quantity above 0 such as 100m or 256Mi", text(`^([1-9][0-9]*|0\.[0-9]*[1-9])(m|[kMGT]|[KMGT]i)?$`)}
 	paths        = Kind{"a list of absolute paths without . and .., such as /data", texts(`^/(([^/.]|\.[^/.]|\.\.[^/])[^/]*/?)*$`)}
 	capabilities = Kind{"a list of capabilities in upper case without CAP_, such as SYS_ADMIN", listOf(func(value any) bool {
 		text, ok := value.(string)

@@ -33,6 +33,11 @@ var table = map[string][]Parameter{
 		{"maximumGraceSeconds", seconds, 3600, "the most time that a pod with GPUs has to end; it holds them until then, whatever its limit"},
 		{"minimumGraceSeconds", seconds, 30, "the least time that a pod with GPUs has to end"},
 	},
+	"core.namespace": {
+		{"defaultCPU", quantity, "100m", "how much CPU a container requests that says nothing of it, where its project has a quota of CPU"},
+		{"defaultMemory", quantity, "256Mi", "the same of memory"},
+		{"ingressNamespaces", names, ingressControllers, "namespaces, by their names, from which pods of projects are reached; others' pods reach none"},
+	},
 	"core.priority": {
 		{"defaultClass", name, "", "the cluster's PriorityClass with globalDefault; empty where it has none"},
 		{"refuseOtherClasses", Flag, false, "whether a GPU pod with another priority class than defaultClass and Sluice's own is refused; else the class is replaced, with a warning"},
@@ -40,6 +45,15 @@ var table = map[string][]Parameter{
 	"core.quota": {
 		{"allowClaims", Flag, false, "whether pods may have resource claims, where claims are never of GPUs"},
 	},
+	"schedulers.kai": {
+		{"krm", adoptOrOwn, "own", "whether Sluice makes KAI-Scheduler's queues itself, or declares projects and departments to kai-resource-management, which then makes them"},
+	},
+}
+
+// ingressControllers are the namespaces in which the usual ones are installed.
+var ingressControllers = []string{
+	"contour", "envoy-gateway-system", "haproxy-controller", "ingress-nginx", "istio-ingress", "istio-system", "knative-serving",
+	"kong", "kourier-system", "openshift-ingress", "projectcontour", "traefik",
 }
 
 // Policies are the names of the policies that take parameters, sorted.

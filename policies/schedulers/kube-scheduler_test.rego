@@ -9,12 +9,13 @@ test_names_the_scheduler if {
 	not policy.overrides.spec.schedulerName with input as fixtures.asked(fixtures.gpus(1), [object.union(fixtures.whole, {"scheduler": "kueue"})])
 }
 
+rendered(kind, pools) := {quota.metadata.name: quota.spec |
+	some quota in policy.objects with input as {"object": {"kind": kind}, "project": fixtures.project, "nodePools": pools}
+}
+
 test_two_quotas_for_each_pool if {
-	hard := {quota.metadata.name: quota.spec.hard |
-		some quota in policy.objects with input.project as fixtures.project
-			with input.nodePools as [fixtures.whole, object.union(fixtures.cut, {"guaranteed": 0.5})]
-	}
-	hard == {
+	pools := [fixtures.whole, object.union(fixtures.cut, {"guaranteed": 0.5}), object.union(fixtures.taken, {"scheduler": "kueue"})]
+	{name: quota.hard | some name, quota in rendered("Project", pools)} == {
 		"sluice-whole": {"requests.sluice.dev/gpu-milli.whole": "2000"},
 		"sluice-whole.guaranteed": {"requests.sluice.dev/gpu-milli.whole": "1000"},
 		"sluice-cut": {"requests.sluice.dev/gpu-milli.cut": "2000"},
@@ -23,8 +24,12 @@ test_two_quotas_for_each_pool if {
 }
 
 test_the_guarantee_is_for_what_cannot_be_preempted if {
-	scopes := {quota.metadata.name: quota.spec.scopeSelector.matchExpressions[0].values |
-		some quota in policy.objects with input.project as fixtures.project with input.nodePools as [fixtures.whole]
-	}
+	scopes := {name: quota.scopeSelector.matchExpressions[0].values | some name, quota in rendered("Project", [fixtures.whole])}
 	scopes == {"sluice-whole.guaranteed": ["sluice-interactive", "sluice-inference"]}
+}
+
+test_nothing_for_departments_and_pools if {
+	every kind in ["Department", "NodePool"] {
+		count(rendered(kind, [fixtures.whole])) == 0
+	}
 }

@@ -6,19 +6,15 @@ package templates
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/api/workload/kinds"
 	"sluice.dev/policies/engine"
-	"sluice.dev/policies/intent"
-	"sluice.dev/policies/merge/value"
 	"sluice.dev/webhook/answer"
 	"sluice.dev/webhook/judge"
 	"sluice.dev/webhook/pods"
@@ -82,8 +78,8 @@ func open(req *admission.Request, kind schema.GroupKind) ([]kinds.Template, erro
 	if err := utiljson.Unmarshal(req.Object.Raw, &object); err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
 	}
-	if controlled(object) {
-		return nil, nil
+	if _, controlled := kinds.Controller(object); controlled {
+		return nil, nil // it was judged when its author wrote what it is of
 	}
 	found := kinds.Templates(kind, object)
 	if len(req.OldObject.Raw) == 0 {
@@ -95,42 +91,11 @@ func open(req *admission.Request, kind schema.GroupKind) ([]kinds.Template, erro
 	return changed(found, kinds.Templates(kind, before)), nil
 }
 
-// controlled tells whether a controller made the object of another, which was
-// judged when its author wrote it.
-func controlled(object map[string]any) bool {
-	for _, reference := range value.List(value.Map(object["metadata"])["ownerReferences"]) {
-		if is, _ := value.Map(reference)["controller"].(bool); is {
-			return true
-		}
-	}
-	return false
-}
-
 // judge asks about one template as if it were a pod that is coming in.
 func (h *Handler) judge(ctx context.Context, t kinds.Template, namespace string, kind schema.GroupKind, owner *tenant.Tenant, review engine.Document) (judge.Judgement, error) {
-	raw, err := pod(t, namespace)
-	if err != nil {
-		return judge.Judgement{}, fmt.Errorf("reading %s: %w", t.Place, err)
-	}
-	judged, err := h.Judge.Settle(ctx, judge.Question{
-		Raw: raw, Review: review, Tenant: owner, Operation: v1alpha1.OperationCreate,
-		Template: true, Owner: workload.Owner{Group: kind.Group, Kind: kind.Kind},
+	judged, err := h.Judge.SettleTemplate(ctx, t, namespace, judge.Question{
+		Review: review, Tenant: owner, Owner: workload.Owner{Group: kind.Group, Kind: kind.Kind},
 	})
-	judged.Denials = under(t.Place, judged.Denials)
-	judged.Warnings = under(t.Place, slices.Concat(judged.Warnings, chosenNode(t)))
+	judged.Warnings = append(judged.Warnings, chosenNode(t)...)
 	return judged, err
-}
-
-// under puts the template's place before the fields of its pod.
-func under(place string, complaints []intent.Complaint) []intent.Complaint {
-	placed := make([]intent.Complaint, len(complaints))
-	for i, complaint := range complaints {
-		if complaint.Field == "" {
-			complaint.Field = place
-		} else {
-			complaint.Field = place + "." + complaint.Field
-		}
-		placed[i] = complaint
-	}
-	return placed
 }

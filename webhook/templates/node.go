@@ -20,7 +20,7 @@ func chosenNode(t kinds.Template) []intent.Complaint {
 		return nil
 	}
 	return []intent.Complaint{{
-		Field:   "spec.nodeName",
+		Field:   t.Place + ".spec.nodeName",
 		Message: fmt.Sprintf("%s: a pod of a project does not choose its node, and these will be refused", node),
 		Fix:     "take it out, and name node pools with the annotation sluice.dev/node-pools",
 	}}

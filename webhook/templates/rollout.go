@@ -50,8 +50,11 @@ func (h *Handler) rollout(ctx context.Context, req *admission.Request, owner *te
 		return nil, nil
 	}
 	var object map[string]any
-	if err := utiljson.Unmarshal(req.Object.Raw, &object); err != nil || controlled(object) {
+	if err := utiljson.Unmarshal(req.Object.Raw, &object); err != nil {
 		return nil, err
+	}
+	if _, controlled := kinds.Controller(object); controlled {
+		return nil, nil
 	}
 	var warnings []intent.Complaint
 	for _, t := range kinds.Templates(aDeployment, object) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload/kinds"
 	"sluice.dev/policies/intent"
 	"sluice.dev/policies/merge/value"
 )
@@ -28,7 +29,8 @@ var handedOn = [][]string{
 // otherwise. Whatever stood there is overwritten, in the templates too, but what a
 // faithful controller hands on from the object that it made this of.
 func signed(object map[string]any, user string) (map[string]any, []intent.Complaint) {
-	handsOn := faithful[user] && controlled(object)
+	_, controlled := kinds.Controller(object)
+	handsOn := faithful[user] && controlled
 	after, warnings := object, []intent.Complaint(nil)
 	for _, path := range append([][]string{own}, handedOn...) {
 		said, there := at(object, path)
@@ -59,16 +61,6 @@ var faithful = map[string]bool{
 	"system:kube-controller-manager":                          true, // all of them, where they share an identity
 	"system:serviceaccount:kube-system:cronjob-controller":    true,
 	"system:serviceaccount:kube-system:deployment-controller": true,
-}
-
-// controlled tells whether the object names a controller.
-func controlled(object map[string]any) bool {
-	for _, reference := range value.List(value.Map(object["metadata"])["ownerReferences"]) {
-		if is, _ := value.Map(reference)["controller"].(bool); is {
-			return true
-		}
-	}
-	return false
 }
 
 // at is what stands at a path, and whether anything does.

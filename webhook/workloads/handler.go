@@ -13,10 +13,12 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload/kinds"
 	"sluice.dev/policies/merge/patch"
 	"sluice.dev/webhook/answer"
 	"sluice.dev/webhook/judge"
@@ -26,10 +28,14 @@ import (
 
 // Handler answers when a workload is made.
 type Handler struct {
-	// Judge asks the policies about Jobs.
+	// Judge asks the policies about Jobs, and about the pod templates of what waits in
+	// a queue.
 	Judge *judge.Judge
 	// Tenants knows whose a namespace is.
 	Tenants *tenant.Directory
+	// Must refuses what cannot be judged. Else it comes in with its maker's name alone:
+	// its pods are judged when they are made.
+	Must bool
 }
 
 var _ admission.Handler = (*Handler)(nil)
@@ -46,13 +52,12 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	if object == nil {
 		return admission.Allowed("")
 	}
-	judged, unasked := judge.Judgement{}, error(nil)
-	if req.Kind == job {
-		judged, unasked = h.settle(ctx, &req)
-	}
-	after := object
-	if judged.Result.Object != nil {
-		object, after = judged.Before, judged.Result.Object
+	after, judged, unasked := h.settle(ctx, &req, object)
+	if unasked != nil {
+		if h.Must {
+			return answer.Failed(unasked)
+		}
+		after, judged = object, judge.Judgement{}
 	}
 	after, warnings := signed(after, req.UserInfo.Username)
 	judged.Warnings = slices.Concat(warnings, judged.Warnings)
@@ -66,32 +71,53 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	return withPatch(response, object, after)
 }
 
-// job is the kind that policies are asked about.
-var job = metav1.GroupVersionKind{Group: batchv1.GroupName, Version: batchv1.SchemeGroupVersion.Version, Kind: "Job"}
-
 var errNobodys = errors.New("the policies were not asked: no project has the namespace")
 
-// settle asks the policies about a Job. An error means that nobody could: its
-// pods are judged when they are made.
-func (h *Handler) settle(ctx context.Context, req *admission.Request) (judge.Judgement, error) {
+// settle asks the policies about a Job, and about the templates of what is counted
+// early. An error means that nobody could.
+func (h *Handler) settle(ctx context.Context, req *admission.Request, object map[string]any) (map[string]any, judge.Judgement, error) {
+	kind := schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}
+	row, _ := kinds.Of(kind)
+	if kind != job && !row.CountedEarly {
+		return object, judge.Judgement{}, nil
+	}
 	owner, err := h.Tenants.Of(ctx, req.Namespace)
 	if err != nil {
-		return judge.Judgement{}, fmt.Errorf("the policies were not asked: %w", err)
+		return nil, judge.Judgement{}, fmt.Errorf("the policies were not asked: %w", err)
 	}
 	if owner == nil {
-		return judge.Judgement{}, errNobodys
+		return nil, judge.Judgement{}, errNobodys
 	}
 	review, err := pods.Review(req)
 	if err != nil {
-		return judge.Judgement{}, fmt.Errorf("the policies were not asked: %w", err)
+		return nil, judge.Judgement{}, fmt.Errorf("the policies were not asked: %w", err)
 	}
-	judged, err := h.Judge.Settle(ctx, judge.Question{
-		Raw: req.Object.Raw, Job: true, Review: review, Tenant: owner, Operation: v1alpha1.OperationCreate,
-	})
+	q := judge.Question{Review: review, Tenant: owner, Operation: v1alpha1.OperationCreate}
+	judged := judge.Judgement{}
+	if kind == job {
+		if judged, err = h.settleJob(ctx, req.Object.Raw, q); err != nil {
+			return nil, judge.Judgement{}, fmt.Errorf("the policies were not asked: %w", err)
+		}
+		if judged.Result.Object != nil {
+			object = judged.Result.Object
+		}
+	}
+	after, templates, err := h.stamped(ctx, kind, object, req.Namespace, q)
 	if err != nil {
-		return judge.Judgement{}, fmt.Errorf("the policies were not asked: %w", err)
+		return nil, judge.Judgement{}, fmt.Errorf("the policies were not asked: %w", err)
 	}
-	return judged, nil
+	judged.Denials = slices.Concat(judged.Denials, templates.Denials)
+	judged.Warnings = slices.Concat(judged.Warnings, templates.Warnings)
+	judged.Result.Changes = join(judged.Result.Changes, templates.Result.Changes)
+	return after, judged, nil
+}
+
+// job is the kind that policies are asked about.
+var job = schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}
+
+func (h *Handler) settleJob(ctx context.Context, raw []byte, q judge.Question) (judge.Judgement, error) {
+	q.Raw, q.Job = raw, true
+	return h.Judge.Settle(ctx, q)
 }
 
 func withPatch(response admission.Response, before, after map[string]any) admission.Response {

@@ -28,15 +28,15 @@ import (
 	"sluice.dev/webhook/workloads"
 )
 
-// newHandler is of a cluster in which project thesis has namespace work, under the
-// built-in policies and these.
+// newHandler is of a cluster in which project thesis has namespace work, and with
+// queuedProject, under the built-in policies and these.
 func newHandler(tb testing.TB, more ...engine.Source) *workloads.Handler {
 	tb.Helper()
 	types, err := scheme.New()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cache := fake.NewClientBuilder().WithScheme(types).WithObjects(
+	cache := fake.NewClientBuilder().WithScheme(types).WithObjects(queuedProject()...).WithObjects(
 		&v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students"}},
 		&v1alpha1.Project{
 			ObjectMeta: metav1.ObjectMeta{Name: "thesis"},

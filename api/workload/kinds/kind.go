@@ -74,6 +74,9 @@ type Kind struct {
 	// Queued is true where Kueue may hold it by a Workload of its own, and would
 	// start again what was only suspended.
 	Queued bool
+	// CountedEarly is true where Kueue counts its pod templates before there are
+	// pods: what these are charged must stand in the templates.
+	CountedEarly bool
 }
 
 // Of is the row of a kind; false where the table has none.

@@ -41,7 +41,7 @@ var table = []Kind{
 	{GroupKind: schema.GroupKind{Group: apps, Kind: "StatefulSet"}, Resource: "statefulsets", Verb: scale, Templates: specTemplate, Busy: replicas, Ordered: true},
 	{GroupKind: schema.GroupKind{Group: apps, Kind: "DaemonSet"}, Resource: "daemonsets", Verb: Verb{Form: FormNever}, Templates: specTemplate},
 	{
-		GroupKind: schema.GroupKind{Group: batch, Kind: "Job"}, Resource: "jobs", Verb: suspend, Queued: true,
+		GroupKind: schema.GroupKind{Group: batch, Kind: "Job"}, Resource: "jobs", Verb: suspend, Queued: true, CountedEarly: true,
 		Templates: specTemplate, Ended: Ended{Conditions: []string{"Complete", "Failed"}}, Busy: []string{"status", "active"},
 	},
 	// Its Jobs go on: each is a workload of its own.
@@ -50,12 +50,12 @@ var table = []Kind{
 		Templates: [][]string{{"spec", "jobTemplate", "spec", "template"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}, Resource: "jobsets", Verb: suspend, Queued: true,
+		GroupKind: schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}, Resource: "jobsets", Verb: suspend, Queued: true, CountedEarly: true,
 		Templates: [][]string{{"spec", "replicatedJobs", every, "template", "spec", "template"}},
 		Ended:     Ended{Conditions: []string{"Completed", "Failed"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}, Resource: "leaderworkersets", Verb: scale,
+		GroupKind: schema.GroupKind{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}, Resource: "leaderworkersets", Verb: scale, CountedEarly: true,
 		Templates: [][]string{{"spec", "leaderWorkerTemplate", "leaderTemplate"}, {"spec", "leaderWorkerTemplate", "workerTemplate"}},
 		Busy:      replicas,
 	},
@@ -79,11 +79,11 @@ var table = []Kind{
 		Ended: Ended{Conditions: []string{"Complete", "Failed"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: ray, Kind: "RayCluster"}, Resource: "rayclusters", Verb: suspend, Queued: true,
+		GroupKind: schema.GroupKind{Group: ray, Kind: "RayCluster"}, Resource: "rayclusters", Verb: suspend, Queued: true, CountedEarly: true,
 		Templates: rayCluster("spec"),
 	},
 	{
-		GroupKind: schema.GroupKind{Group: ray, Kind: "RayJob"}, Resource: "rayjobs", Verb: suspend, Queued: true,
+		GroupKind: schema.GroupKind{Group: ray, Kind: "RayJob"}, Resource: "rayjobs", Verb: suspend, Queued: true, CountedEarly: true,
 		Templates: append(rayCluster("spec", "rayClusterSpec"), []string{"spec", "submitterPodTemplate"}),
 		Ended:     Ended{Phase: []string{"status", "jobDeploymentStatus"}, Phases: []string{"Complete", "Failed"}},
 	},
@@ -140,7 +140,7 @@ const (
 
 func trainingJob(kind, resource, specs string) Kind {
 	return Kind{
-		GroupKind: schema.GroupKind{Group: kubeflow, Kind: kind}, Resource: resource, Verb: runPolicy, Queued: true,
+		GroupKind: schema.GroupKind{Group: kubeflow, Kind: kind}, Resource: resource, Verb: runPolicy, Queued: true, CountedEarly: true,
 		Templates: [][]string{{"spec", specs, every, "template"}},
 		Ended:     Ended{Conditions: []string{"Succeeded", "Failed"}},
 	}

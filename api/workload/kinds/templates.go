@@ -14,9 +14,9 @@ import (
 // every stands for all elements of a list, or all entries of an object.
 const every = "*"
 
-// maxTemplates is how many templates of one object are looked at: more than any
+// MaxTemplates is how many templates of one object are looked at: more than any
 // real object has.
-const maxTemplates = 64
+const MaxTemplates = 64
 
 // Template is one pod template of an object.
 type Template struct {
@@ -33,11 +33,11 @@ func Templates(kind schema.GroupKind, object map[string]any) []Template {
 	for _, path := range byKind[kind].Templates {
 		found = descend(found, object, path, "")
 	}
-	return found[:min(len(found), maxTemplates)]
+	return found[:min(len(found), MaxTemplates)]
 }
 
 func descend(found []Template, at any, path []string, place string) []Template {
-	if len(found) >= maxTemplates {
+	if len(found) >= MaxTemplates {
 		return found
 	}
 	if len(path) == 0 {
@@ -47,21 +47,27 @@ func descend(found []Template, at any, path []string, place string) []Template {
 		return found
 	}
 	if path[0] != every {
-		next := entries(at)[path[0]]
-		if place != "" {
-			place += "."
-		}
-		return descend(found, next, path[1:], place+path[0])
+		return descend(found, entries(at)[path[0]], path[1:], key(place, path[0]))
 	}
 	for i, element := range elements(at) {
-		found = descend(found, element, path[1:], fmt.Sprintf("%s[%d]", place, i))
+		found = descend(found, element, path[1:], index(place, i))
 	}
 	named := entries(at)
-	for _, key := range slices.Sorted(maps.Keys(named)) {
-		found = descend(found, named[key], path[1:], fmt.Sprintf("%s[%s]", place, key))
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		found = descend(found, named[name], path[1:], index(place, name))
 	}
 	return found
 }
+
+// key and index are the places below a place.
+func key(place, name string) string {
+	if place == "" {
+		return name
+	}
+	return place + "." + name
+}
+
+func index(place string, at any) string { return fmt.Sprintf("%s[%v]", place, at) }
 
 // entries is the object, and nil for all else.
 func entries(v any) map[string]any {

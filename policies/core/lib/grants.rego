@@ -4,6 +4,7 @@
 package sluice.lib.grants
 
 import data.sluice.lib.boards
+import data.sluice.lib.kai
 import data.sluice.lib.words
 
 of(pool) := granted if {
@@ -23,6 +24,21 @@ of(pool) := granted if {
 	becomes_replica(replica)
 	granted := {"resource": replica.resource, "milli": replica.milli, "name": "a replica of a GPU", "names": "replicas of a GPU"}
 }
+
+# KAI-Scheduler gives whole GPUs, and shares for which there is no resource.
+of(pool) := {"resource": whole_resource, "milli": 1000, "name": "a whole GPU", "names": "whole GPUs"} if {
+	pool.sharing == "KAI"
+	input.workload.form == "Whole"
+}
+
+of(pool) := {"resource": "", "milli": milli, "name": words.gpus(milli), "names": sprintf("times %s", [words.gpus(milli)])} if {
+	pool.sharing == "KAI"
+	milli := share_of(pool)
+}
+
+share_of(_) := words.milli(input.workload.share) if input.workload.form == "Share"
+
+share_of(pool) := kai.share(pool, input.workload.memoryMiB) if input.workload.form == "Memory"
 
 slice(profile) := {
 	"resource": profile.resource,

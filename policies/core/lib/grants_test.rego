@@ -31,5 +31,15 @@ test_replicas if {
 }
 
 test_nothing_of_engines_to_come if {
-	not grants.of(fixtures.pool("later", "KAI", [])) with input.workload as fixtures.gpus(1)
+	not grants.of(fixtures.pool("later", "HAMi", [])) with input.workload as fixtures.gpus(1)
+}
+
+test_shares_by_kai if {
+	shared := fixtures.pool("shared", "KAI", [{"memoryMiB": 81920, "profiles": []}])
+	grants.of(shared).resource == "nvidia.com/gpu" with input.workload as fixtures.gpus(2)
+	grants.of(shared).milli == 300 with input.workload as fixtures.share(0.3)
+	grants.of(shared).resource == "" with input.workload as fixtures.share(0.3)
+	grants.of(shared).milli == 110 with input.workload as fixtures.memory(8400)
+	not grants.of(shared) with input.workload as fixtures.memory(81921)
+	not grants.of(shared) with input.workload as fixtures.slices(1, "3g.20gb")
 }

@@ -39,12 +39,22 @@ ends contains place if {
 	not as_first(pool)
 }
 
+# A pod is kept in its pools by a requirement for each label of their nodes. Where
+# they differ in more than one of them, other pools would have all of these too.
+ends contains place if {
+	chooses
+	some place, _ in usable
+	together := array.slice(usable, 0, place + 1)
+	count({key | some key, value in first.nodeSelector; some pool in together; pool.nodeSelector[key] != value}) > 1
+}
+
 # chooses: the scheduler can choose among pools.
 chooses if first.scheduler in {"kueue", "kai"}
 
 as_first(pool) if {
 	pool.scheduler == first.scheduler
 	pool.sharing == first.sharing
+	object.keys(pool.nodeSelector) == object.keys(first.nodeSelector)
 	grants.of(pool).resource == grants.of(first).resource
 }
 

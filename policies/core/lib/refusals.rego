@@ -70,8 +70,10 @@ offer := "no replicas yet" if {
 }
 
 offer := sprintf("shares by %s, which this version of Sluice does not support", [pools.first.sharing]) if {
-	pools.first.sharing in {"KAI", "HAMi"}
+	pools.first.sharing == "HAMi"
 }
+
+offer := "whole GPUs, and shares of one" if pools.first.sharing == "KAI"
 
 slices := [offered.name | some board in pools.first.boards; some offered in board.profiles]
 
@@ -86,6 +88,6 @@ instead := {
 	"MIG": "ask for one of these slices, or by the annotation sluice.dev/gpu for a share that fits in one",
 	"MPS": "ask for no more than a replica, by the annotation sluice.dev/gpu",
 	"TimeSlicing": "ask for no more than a replica, by the annotation sluice.dev/gpu",
-	"KAI": "ask who runs the cluster for a pool that gives whole GPUs or MIG slices",
+	"KAI": "ask for a share by the annotation sluice.dev/gpu, or for no more memory than one GPU has",
 	"HAMi": "ask who runs the cluster for a pool that gives whole GPUs or MIG slices",
 }

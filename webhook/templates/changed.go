@@ -4,27 +4,11 @@
 package templates
 
 import (
-	"encoding/json"
-	"maps"
 	"slices"
 
 	"sluice.dev/api/workload/kinds"
 	"sluice.dev/policies/merge/value"
 )
-
-// pod is the JSON of the pod that a template makes in a namespace, as far as it
-// is known before there is one.
-func pod(t kinds.Template, namespace string) ([]byte, error) {
-	metadata := maps.Clone(value.Map(t.Body["metadata"]))
-	if metadata == nil {
-		metadata = make(map[string]any)
-	}
-	metadata["namespace"] = namespace
-	return json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Pod",
-		"metadata": metadata, "spec": t.Body["spec"],
-	})
-}
 
 // changed are those of the templates that an older object did not have, or had
 // otherwise.

@@ -1,0 +1,315 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+	"sluice.dev/policies"
+	"sluice.dev/policies/engine"
+	"sluice.dev/policies/facts"
+	"sluice.dev/policies/kaigroup"
+)
+
+// ofKAI is a pool with a shard of its own.
+func ofKAI(p facts.Pool, name string, sharing v1alpha1.Sharing) facts.Pool {
+	p.Name, p.Scheduler, p.Sharing, p.Currency = name, v1alpha1.SchedulerKAI, sharing, v1alpha1.ResourceGPUMilli
+	p.NodeSelector = map[string]string{"kai.scheduler/node-pool": name}
+	return p
+}
+
+var (
+	kaiShared = ofKAI(whole, "shared", v1alpha1.SharingKAI)
+	kaiSpare  = ofKAI(whole, "spare", v1alpha1.SharingKAI)
+	kaiCut    = ofKAI(cut, "slices", v1alpha1.SharingMIG)
+)
+
+const sharedPod = `{metadata: {annotations: {gpu-fraction: "0.5"}}, spec: {containers: [{name: main}]}}`
+
+// What KAI-Scheduler reads of a pod is what the policies say of it, whatever the
+// pod's author said, and a second look changes nothing.
+func TestPodsForKAI(t *testing.T) {
+	set := compiled(t)
+	for name, example := range map[string]struct {
+		pod   string
+		pools []facts.Pool
+		want  map[string]string
+	}{
+		"a share, in one of two pools": {
+			sharedPod,
+			[]facts.Pool{kaiShared, kaiSpare},
+			map[string]string{
+				"scheduler": "kai-scheduler", "class": "sluice-train",
+				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "preemptible",
+				"gpu-fraction": "0.5", "sluice.dev/node-pools": "shared,spare", "sluice.dev/gpu-milli": "500",
+			},
+		},
+		"a share by our annotation, interactive, with another scheduler, class and preemptibility": {
+			`{metadata: {labels: {sluice.dev/workload-type: interactive, kai.scheduler/preemptibility: preemptible, priorityClassName: build}, annotations: {sluice.dev/gpu: 250m}}, spec: {schedulerName: mine, containers: [{name: main}]}}`,
+			[]facts.Pool{kaiShared},
+			map[string]string{
+				"scheduler": "kai-scheduler", "class": "sluice-interactive",
+				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "non-preemptible",
+				"gpu-fraction": "0.25", "sluice.dev/node-pools": "shared", "sluice.dev/gpu-milli": "250",
+			},
+		},
+		"a train pod that would rather stay": {
+			`{metadata: {labels: {kai.scheduler/preemptibility: non-preemptible}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
+			[]facts.Pool{kaiShared},
+			map[string]string{
+				"scheduler": "kai-scheduler", "class": "sluice-train",
+				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "preemptible",
+				"sluice.dev/node-pools": "shared", "sluice.dev/gpu-milli": "1k", "nvidia.com/gpu": "1",
+			},
+		},
+		"a share that becomes a slice, and is one alone": {
+			`{metadata: {annotations: {gpu-fraction: "0.3"}}, spec: {containers: [{name: main}]}}`,
+			[]facts.Pool{kaiCut},
+			map[string]string{
+				"scheduler": "kai-scheduler", "class": "sluice-train",
+				"kai.scheduler/queue": "thesis.slices", "kai.scheduler/node-pool": "slices", "kai.scheduler/preemptibility": "preemptible",
+				"sluice.dev/node-pools": "slices", "sluice.dev/gpu-milli": "500", "nvidia.com/mig-3g.20gb": "1",
+			},
+		},
+		"as KAI's own webhook leaves it": {
+			`{metadata: {annotations: {gpu-memory: "8000", runai/shared-gpu-configmap: p-abcdefg-shared-gpu}}, spec: {containers: [{name: main, env: [{name: NVIDIA_VISIBLE_DEVICES, valueFrom: {configMapKeyRef: {name: p-abcdefg-shared-gpu-0, key: NVIDIA_VISIBLE_DEVICES}}}], envFrom: [{configMapRef: {name: p-abcdefg-shared-gpu-0-evar, optional: false}}]}]}}`,
+			[]facts.Pool{kaiShared},
+			map[string]string{
+				"scheduler": "kai-scheduler", "class": "sluice-train",
+				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "preemptible",
+				"gpu-memory": "8000", "sluice.dev/node-pools": "shared", "sluice.dev/gpu-milli": "100",
+				"NVIDIA_VISIBLE_DEVICES": "p-abcdefg-shared-gpu-0",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			admitted := admit(t, set, thesis, example.pools, decoded(t, example.pod))
+			if refused := admitted.refused(); refused != "" {
+				t.Fatal(refused)
+			}
+			if diff := cmp.Diff(example.want, readByKAI(typed(t, admitted.pod))); diff != "" {
+				t.Errorf("what KAI reads (-want +got):\n%s", diff)
+			}
+			again := admit(t, set, thesis, example.pools, admitted.pod)
+			if refused := again.refused(); refused != "" || again.patch != "[]" && again.patch != "" && again.patch != "null" {
+				t.Errorf("a second look: %s %s", refused, again.patch)
+			}
+		})
+	}
+}
+
+// readByKAI is what of a pod decides where and how KAI-Scheduler runs it.
+func readByKAI(pod *corev1.Pod) map[string]string {
+	read := map[string]string{"scheduler": pod.Spec.SchedulerName, "class": pod.Spec.PriorityClassName}
+	for key, value := range pod.Labels {
+		if strings.HasPrefix(key, "kai.scheduler/") || key == "priorityClassName" {
+			read[key] = value
+		}
+	}
+	for _, key := range []string{"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "gpu-fraction-container-name", "sluice.dev/node-pools", "pod-group-name", "mps"} {
+		if value, ok := pod.Annotations[key]; ok {
+			read[key] = value
+		}
+	}
+	for name, amount := range pod.Spec.Containers[0].Resources.Limits {
+		read[string(name)] = amount.String()
+	}
+	for _, variable := range pod.Spec.Containers[0].Env {
+		read[variable.Name] = variable.Value
+		if variable.ValueFrom != nil {
+			read[variable.Name] = variable.ValueFrom.ConfigMapKeyRef.Name
+		}
+	}
+	return read
+}
+
+// The names of queues are known in Go too, where groups are put into them.
+func TestQueuesAreCalledTheSameInGo(t *testing.T) {
+	project := map[string]any{"apiVersion": "sluice.dev/v1alpha1", "kind": "Project", "metadata": map[string]any{"name": "thesis"}}
+	pools := []facts.Pool{kaiShared, kaiCut, whole}
+	rendering, err := compiled(t).EvaluateObjects(t.Context(), engine.Input{
+		Object: document(t, project), Project: document(t, thesis), NodePools: document(t, pools),
+		Department: document(t, facts.Department{Name: "students"}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, failure := range rendering.Failures {
+		t.Errorf("%s: %v", failure.Policy, failure.Err)
+	}
+	var got, want []string
+	for _, object := range rendering.Objects {
+		if object.Value["kind"] == "Queue" {
+			queue := unstructured.Unstructured{Object: object.Value}
+			got = append(got, queue.GetName()+" "+queue.GetLabels()["kai.scheduler/node-pool"])
+		}
+	}
+	for _, place := range kaigroup.Places("thesis", pools) {
+		want = append(want, place.Queue+" "+place.Shard)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 2 {
+		t.Errorf("queues (-Go +Rego):\n%s", diff)
+	}
+}
+
+// The ways round that begin with a pod.
+func TestPodsThatKAIWouldLetRound(t *testing.T) {
+	set := compiled(t)
+	for name, example := range map[string]struct{ pod, says string }{
+		"another project's queue": {
+			`{metadata: {labels: {kai.scheduler/queue: other.shared}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
+			"queue other.shared is not that of project thesis",
+		},
+		"no group": {
+			`{metadata: {annotations: {kai.scheduler/skip-podgrouper: "true"}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
+			"the annotation kai.scheduler/skip-podgrouper is written by KAI-Scheduler alone",
+		},
+		"another's group": {
+			`{metadata: {annotations: {pod-group-name: theirs}}, spec: {containers: [{name: main}]}}`,
+			"the annotation pod-group-name is written by KAI-Scheduler alone",
+		},
+		"more memory than a GPU has": {
+			`{metadata: {annotations: {gpu-memory: "90000"}}, spec: {containers: [{name: main}]}}`,
+			"node pool shared gives whole GPUs, and shares of one",
+		},
+		"a slice where there are none": {
+			`{metadata: {}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]}}`,
+			"node pool shared gives whole GPUs, and shares of one",
+		},
+		"all variables of somebody's ConfigMap": {
+			`{metadata: {annotations: {gpu-fraction: "0.5"}}, spec: {containers: [{name: main, envFrom: [{configMapRef: {name: mine}}]}]}}`,
+			"takes all variables of a ConfigMap",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := admit(t, set, thesis, []facts.Pool{kaiShared, kaiSpare}, decoded(t, example.pod)).refused()
+			if !strings.Contains(got, example.says) {
+				t.Errorf("refused: %q, want %q", got, example.says)
+			}
+		})
+	}
+	t.Run("every GPU, without asking for one", func(t *testing.T) {
+		pod := `{metadata: {}, spec: {schedulerName: kai-scheduler, containers: [{name: main, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]}]}}`
+		got := admit(t, set, thesis, []facts.Pool{kaiShared}, decoded(t, pod))
+		if value := readByKAI(typed(t, got.pod))["NVIDIA_VISIBLE_DEVICES"]; value != "void" {
+			t.Errorf("NVIDIA_VISIBLE_DEVICES is %q", value)
+		}
+	})
+	t.Run("a slice and a share", func(t *testing.T) {
+		pod := decoded(t, `{metadata: {annotations: {gpu-fraction: "0.5"}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]}}`)
+		if _, err := workload.ParsePod(typed(t, pod)); err == nil || !strings.Contains(err.Error(), "keep one of the two") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// What is rendered for KAI-Scheduler, and for kai-resource-management in its stead,
+// is what the golden files say: for a project, its department and a node pool.
+func TestObjectsForKAI(t *testing.T) {
+	project := thesis
+	project.Resources = facts.Resources{CPU: "64", Memory: "512Gi"}
+	department := facts.Department{Name: "students"}
+	half := kaiShared
+	half.Guaranteed, half.Limit, half.Weight = 500, 1500, 4
+	pools := []facts.Pool{half, kaiCut, whole}
+	for _, mode := range []string{"own", "adopt"} {
+		set := adopting(t, mode)
+		for kind, in := range map[string]engine.Input{
+			"Project":    {Project: document(t, project), Department: document(t, department), NodePools: document(t, pools)},
+			"Department": {Department: document(t, department), NodePools: document(t, pools)},
+			"NodePool":   {NodePool: document(t, kaiShared)},
+		} {
+			name := mode + "-" + strings.ToLower(kind)
+			t.Run(name, func(t *testing.T) {
+				in.Object = document(t, map[string]any{"apiVersion": "sluice.dev/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "it"}})
+				golden(t, filepath.Join("testdata", "kai", name+".yaml"), renderedForKAI(t, set, in))
+			})
+		}
+	}
+}
+
+// adopting are the built-in policies with that parameter of schedulers.kai.
+func adopting(t *testing.T, mode string) *engine.Set {
+	t.Helper()
+	sources := policies.BuiltIn()
+	for i := range sources {
+		if sources[i].Name == "schedulers.kai" {
+			sources[i].Parameters = []byte(`{"krm": "` + mode + `"}`)
+		}
+	}
+	set, reports, err := engine.Compile(sources, engine.Options{Libraries: policies.Libraries()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, report := range reports {
+		for _, problem := range report.Problems {
+			t.Fatal(problem)
+		}
+	}
+	return set
+}
+
+// renderedForKAI is what policy schedulers.kai renders and requires, as YAML.
+func renderedForKAI(t *testing.T, set *engine.Set, in engine.Input) string {
+	t.Helper()
+	rendering, err := set.EvaluateObjects(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []any
+	for _, failure := range rendering.Failures {
+		t.Errorf("%s: %v", failure.Policy, failure.Err)
+	}
+	for _, object := range rendering.Objects {
+		if object.Policy == "schedulers.kai" {
+			all = append(all, object.Value)
+		}
+	}
+	for _, needed := range rendering.Requires {
+		if needed.Policy == "schedulers.kai" {
+			all = append(all, needed)
+		}
+	}
+	text, err := yaml.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// golden compares a text with a file.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got); go test ./policies -run TestObjectsForKAI -update writes it anew\n%s", path, diff)
+	}
+}

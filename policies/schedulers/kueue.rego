@@ -1,0 +1,216 @@
+# Pods, queues and quotas for Kueue. It leaves the choice of a node to Kubernetes'
+# own scheduler, and holds back what is not its turn: a pod by a scheduling gate, a
+# Job by suspending it. Its objects are a tree: the cohort sluice, below it one of
+# each department, below that a ClusterQueue of each project.
+package schedulers.kueue
+
+import data.sluice.lib.ask
+import data.sluice.lib.pools
+import data.sluice.lib.quotas
+import data.sluice.lib.words
+
+overrides.spec.schedulerName := "default-scheduler" if queued
+
+queued if {
+	ask.gpu
+	pools.first.scheduler == "kueue"
+}
+
+# Of the pods of a group, Kueue counts those with the same hash as so many of the
+# first. It takes the hash before it is known what a share becomes, and believes
+# one that is there already: so what the pod is charged becomes part of it.
+overrides.metadata.annotations["kueue.x-k8s.io/role-hash"] := sprintf("%s-%d", [split(hash, "-")[0], pools.charge]) if {
+	queued
+	input.object.metadata.labels["kueue.x-k8s.io/pod-group-name"]
+	hash := input.object.metadata.annotations["kueue.x-k8s.io/role-hash"]
+}
+
+# Kueue fills in the queue where its author names none; each project has one.
+deny contains {
+	"msg": sprintf("queue %s is not that of project %s, which is %s", [queue, input.project.name, own_queue]),
+	"field": "metadata.labels[kueue.x-k8s.io/queue-name]",
+	"fix": "leave the label out: Kueue fills it in",
+} if {
+	count(served) > 0
+	queue := input.object.metadata.labels["kueue.x-k8s.io/queue-name"]
+	queue != own_queue
+}
+
+own_queue := "default"
+
+# A pod that Kueue does not hold back would run before its turn, and nobody would
+# be told to make room for others.
+deny contains {
+	"msg": "Kueue's webhook did not see the pod: it lacks the scheduling gate kueue.x-k8s.io/admission, and would run uncounted",
+	"field": "spec.schedulingGates",
+	"fix": "tell the cluster's administrators: Kueue must manage the pods of all projects (integrations.frameworks with pod, managedJobsNamespaceSelector)",
+} if {
+	queued
+	final
+	not gated
+	not held_by_its_owner
+}
+
+# final: the pod is as it will be stored, but for what others change now. The record
+# of decisions is written once Kueue has had its turn, or pretended.
+final if {
+	input.review.kind.kind == "Pod"
+	input.object.metadata.annotations["sluice.dev/decisions"]
+}
+
+gated if {
+	some gate in input.object.spec.schedulingGates
+	gate.name == "kueue.x-k8s.io/admission"
+}
+
+# held_by_its_owner: Kueue suspends the owner instead, or what that is a part of. Who
+# owns a pod is believed, since a door checks who says so.
+held_by_its_owner if {"group": input.workload.owner.group, "kind": input.workload.owner.kind} in suspended
+
+suspended := {{"group": "batch", "kind": "Job"}, {"group": "ray.io", "kind": "RayCluster"}} | {{"group": "kubeflow.org", "kind": kind} |
+	some kind in ["JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"]
+}
+
+# served are those of the pools that Kueue serves, in their order.
+served := [pool | some pool in input.nodePools; pool.scheduler == "kueue"]
+
+# A project: what it may have, in a queue of its own. Both quotas stand behind it,
+# since Kueue would lend to pods that cannot be preempted, and then take it back.
+objects contains kueue("ClusterQueue", input.project.name, {
+	"cohortName": input.project.department,
+	"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": input.project.namespace}},
+	"resourceGroups": groups([flavor(pool, pool.guaranteed, pool.limit - pool.guaranteed) | some pool in served]),
+	"fairSharing": weight,
+	"preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+}) if {
+	of_project
+}
+
+objects contains object.union(
+	kueue("LocalQueue", own_queue, {"clusterQueue": input.project.name}),
+	{"metadata": {"namespace": input.project.namespace}},
+) if {
+	of_project
+}
+
+objects contains quota if {
+	of_project
+	limit := sum([pool.limit | some pool in served])
+	guaranteed := sum([pool.guaranteed | some pool in served])
+	some quota in quotas.both("sluice-kueue", currency, limit, guaranteed)
+}
+
+of_project if {
+	input.object.kind == "Project"
+	count(served) > 0
+}
+
+# A department: what it has beyond what its projects are guaranteed, for any of
+# them, and how far they may go together.
+objects contains kueue("Cohort", input.department.name, {
+	"parentName": root,
+	"resourceGroups": groups([flavor(pool, pool.guaranteed - pool.promised, pool.limit - max([pool.guaranteed, pool.promised])) | some pool in served]),
+	"fairSharing": weight,
+}) if {
+	input.object.kind == "Department"
+	count(served) > 0
+}
+
+# A node pool: which nodes it has, and what no department is guaranteed of it. That
+# lies in a queue to which nobody can submit, and is lent.
+objects contains kueue("ResourceFlavor", input.nodePool.name, {"nodeLabels": input.nodePool.nodeSelector}) if of_pool
+
+objects contains kueue("ClusterQueue", sprintf("nodepool.%s", [input.nodePool.name]), {
+	"cohortName": root,
+	"resourceGroups": groups([flavor(input.nodePool, input.nodePool.gpus - input.nodePool.promised, 0)]),
+}) if {
+	of_pool
+}
+
+of_pool if {
+	input.object.kind == "NodePool"
+	input.nodePool.scheduler == "kueue"
+}
+
+# root is the cohort in which all departments are. Nobody needs to make it.
+root := "sluice"
+
+currency := "sluice.dev/gpu-milli"
+
+# What is idle is divided by the weight in the first of the pools.
+weight := {"weight": format_int(served[0].weight, 10)}
+
+kueue(kind, name, spec) := {
+	"apiVersion": "kueue.x-k8s.io/v1beta2",
+	"kind": kind,
+	"metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "sluice"}},
+	"spec": spec,
+}
+
+groups(flavors) := [{"coveredResources": [currency], "flavors": flavors}]
+
+flavor(pool, nominal, borrowed) := {"name": pool.name, "resources": [{
+	"name": currency,
+	"nominalQuota": quantity(nominal),
+	"borrowingLimit": quantity(borrowed),
+}]}
+
+# quantity is in thousandths, and in the form in which Kueue itself writes it: it
+# leaves nothing for either of the two to correct.
+quantity(gpus) := shortest(max([0, words.milli(gpus)]))
+
+shortest(amount) := format_int(amount, 10) if amount % 1000 > 0
+
+else := "0" if amount == 0
+
+else := sprintf("%dM", [floor(amount / 1000000)]) if amount % 1000000 == 0
+
+else := sprintf("%dk", [floor(amount / 1000)])
+
+requires contains {
+	"crd": sprintf("%s.kueue.x-k8s.io", [name]),
+	"version": "v1beta2",
+	"fix": "install Kueue 0.15 or later",
+} if {
+	of_pool
+	some name in ["clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloads"]
+}
+
+# Where the configuration is not in this ConfigMap, nobody can look. Of a list, what
+# is named must be among the rest.
+requires contains object.union(object.filter(switch, ["is"]), {
+	"setting": {
+		"apiVersion": "v1",
+		"kind": "ConfigMap",
+		"namespace": "kueue-system",
+		"name": "kueue-manager-config",
+		"path": array.concat(["data", "controller_manager_config.yaml"], switch.path),
+	},
+	"optional": true,
+	"fix": sprintf("in Kueue's configuration %s, and start it anew", [switch.fix]),
+}) if {
+	of_pool
+	some switch in switches
+}
+
+switches := [
+	{
+		"path": ["fairSharing"],
+		"fix": "set fairSharing, by which what is idle is divided",
+	},
+	{
+		"path": ["managedJobsNamespaceSelector"],
+		"is": {"matchExpressions": [{"key": "sluice.dev/project", "operator": "Exists"}]},
+		"fix": "set managedJobsNamespaceSelector to the namespaces with the label sluice.dev/project",
+	},
+	{
+		"path": ["resources", "excludeResourcePrefixes"],
+		"is": ["cpu", "memory", "nvidia.com/", "sluice.dev/gpu-milli."],
+		"fix": "add cpu, memory, nvidia.com/ and sluice.dev/gpu-milli. (with the dot) to resources.excludeResourcePrefixes, since it counts GPUs as sluice.dev/gpu-milli and nothing else",
+	},
+	{
+		"path": ["integrations", "frameworks"],
+		"is": ["batch/job", "pod"],
+		"fix": "add batch/job and pod to integrations.frameworks",
+	},
+]

@@ -41,7 +41,7 @@ build: ## Build the binaries into bin/
 
 .PHONY: test
 test: build ## Run all tests; those that need Kubernetes run on the embedded one
-	bin/sluice up --build-only
+	bin/sluice up --build-only --scheduler kueue
 	go test -timeout 45m $(ARGS) $(PKG)
 	go test -C test/bench -timeout 10m ./...
 
@@ -77,7 +77,7 @@ verify-lint: $(LINT)
 .PHONY: verify-tidy
 verify-tidy:
 	go mod tidy -diff
-	for module in test/cluster/pins test/bench .ci/tools .ci/lint; do (cd $$module && go mod tidy -diff && go mod verify >/dev/null); done
+	for module in test/cluster/pins test/cluster/pins/kueue test/bench .ci/tools .ci/lint; do (cd $$module && go mod tidy -diff && go mod verify >/dev/null); done
 
 .PHONY: verify-generated
 verify-generated: $(CONTROLLER_GEN)

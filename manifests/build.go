@@ -15,12 +15,17 @@ import (
 // Build is what `kubectl kustomize` would make of the kustomization in folder,
 // in the order in which it can be applied.
 func Build(folder string) ([]*unstructured.Unstructured, error) {
+	return BuildFrom(Files, folder)
+}
+
+// BuildFrom is Build with other files than Sluice's own.
+func BuildFrom(files fs.FS, folder string) ([]*unstructured.Unstructured, error) {
 	disk := filesys.MakeFsInMemory()
-	err := fs.WalkDir(Files, ".", func(path string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		raw, err := Files.ReadFile(path)
+		raw, err := fs.ReadFile(files, path)
 		if err != nil {
 			return err
 		}

@@ -16,4 +16,6 @@ const (
 	Base = "base"
 	// University is a sample: three departments with projects, and two pools.
 	University = "samples/university"
+	// Fairness is a sample for Kueue: four teams that share sixteen GPUs.
+	Fairness = "samples/fairness"
 )

@@ -13,10 +13,7 @@ import (
 func TestAttachSaysWhatIsWrong(t *testing.T) {
 	t.Setenv(AttachVariable, "")
 	dead := filepath.Join(t.TempDir(), "dead")
-	var port int
-	if err := choosePorts(&port); err != nil {
-		t.Fatal(err)
-	}
+	port := freePort(t)
 	kubeconfig := "apiVersion: v1\nkind: Config\ncurrent-context: x\n" +
 		"clusters: [{name: x, cluster: {server: 'https://" + address(port) + "'}}]\n" +
 		"contexts: [{name: x, context: {cluster: x, user: x}}]\nusers: [{name: x, user: {}}]\n"

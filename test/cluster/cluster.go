@@ -32,6 +32,7 @@ type Cluster struct {
 	kubeconfig string
 	group      *process.Group
 	tokens     *tokens
+	reserved   reservations
 
 	stopOnce sync.Once
 	stopErr  error
@@ -92,6 +93,7 @@ func (c *Cluster) Stop() error {
 		if c.group != nil { // else a start failed early
 			stopped = c.group.Stop(ctx)
 		}
+		c.reserved.release()
 		c.stopErr = errors.Join(stopped, c.folder.close(c.options.KeepData))
 	})
 	return c.stopErr

@@ -32,6 +32,7 @@ type plane struct {
 	folder   *folder
 	programs map[string]string
 	ports    ports
+	reserved *reservations
 
 	// Three authorities: whoever holds a certificate of a user of Kubernetes must
 	// neither be able to walk past it to etcd, nor to speak for other users as
@@ -42,8 +43,8 @@ type plane struct {
 	etcdPair  pki.Pair // the API server's towards etcd
 }
 
-func newPlane(options Options, folder *folder, programs map[string]string) (*plane, error) {
-	p := &plane{options: options, folder: folder, programs: programs, ports: folder.state.Ports}
+func newPlane(options Options, folder *folder, reserved *reservations, programs map[string]string) (*plane, error) {
+	p := &plane{options: options, folder: folder, reserved: reserved, programs: programs, ports: folder.state.Ports}
 	if options.Port != 0 {
 		p.ports.APIServer = options.Port
 	}
@@ -144,7 +145,8 @@ func (p *plane) startOn(ctx context.Context, group *process.Group, component fun
 			if err := checkPort(p.options.Port); err != nil {
 				return err
 			}
-		} else if err := choosePorts(slots...); err != nil {
+			p.reserved.keep(p.options.Port)
+		} else if err := p.reserved.choose(slots...); err != nil {
 			return err
 		}
 		spec, err := component()

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -34,7 +33,7 @@ const (
 	lowestPort, highestPort = 20000, 32000
 	portAttempts            = 200
 	// startAttempts is how often a component whose port was taken between the
-	// choice and the start is given another.
+	// choice and the start, by what is no cluster, is given another.
 	startAttempts = 5
 )
 
@@ -54,47 +53,6 @@ func portFree(port int) error {
 		return err
 	}
 	return listener.Close()
-}
-
-// choosePorts sets each port to one that is free now, and keeps those that are
-// set already and free.
-func choosePorts(slots ...*int) error {
-	// Held open until all are chosen, so that none is chosen twice.
-	var held []net.Listener
-	defer func() {
-		for _, listener := range held {
-			listener.Close()
-		}
-	}()
-	for _, slot := range slots {
-		listener, err := listenFree(*slot)
-		if err != nil {
-			return err
-		}
-		held = append(held, listener)
-		*slot = listener.Addr().(*net.TCPAddr).Port
-	}
-	return nil
-}
-
-func listenFree(preferred int) (net.Listener, error) {
-	if preferred != 0 {
-		if listener, err := listen(preferred); err == nil {
-			return listener, nil
-		}
-	}
-	for range portAttempts {
-		port := lowestPort + rand.IntN(highestPort-lowestPort)
-		if listener, err := listen(port); err == nil {
-			return listener, nil
-		}
-	}
-	// Let the kernel choose: better one from its own range than none.
-	listener, err := listen(0)
-	if err != nil {
-		return nil, fmt.Errorf("find a free port on %s: %w", loopback, err)
-	}
-	return listener, nil
 }
 
 // portTaken reports whether a component did not start because its port was taken.

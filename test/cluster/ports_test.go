@@ -17,41 +17,6 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-func TestChoosePorts(t *testing.T) {
-	listener, err := net.Listen("tcp", address(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	taken := listener.Addr().(*net.TCPAddr).Port
-
-	var first ports
-	all := func(p *ports) []*int {
-		return []*int{&p.APIServer, &p.Etcd, &p.EtcdPeer, &p.ControllerManager, &p.Scheduler}
-	}
-	if err := choosePorts(all(&first)...); err != nil {
-		t.Fatal(err)
-	}
-	seen := map[int]bool{}
-	for _, port := range all(&first) {
-		if *port < lowestPort || *port >= highestPort || seen[*port] {
-			t.Errorf("port %d of %+v", *port, first)
-		}
-		seen[*port] = true
-	}
-	second := first
-	second.Etcd = taken
-	if err := choosePorts(all(&second)...); err != nil {
-		t.Fatal(err)
-	}
-	if second.Etcd == taken || second.Etcd == 0 {
-		t.Errorf("port %d, which is taken, became %d", taken, second.Etcd)
-	}
-	if second.Etcd = first.Etcd; second != first {
-		t.Errorf("free ports were not kept: %+v, then %+v", first, second)
-	}
-}
-
 // late is a component that finds its port taken until its nth start.
 func late(t *testing.T, works int) (component func() (process.Spec, error), starts *int) {
 	marker := filepath.Join(t.TempDir(), "serving")
@@ -85,12 +50,12 @@ func TestTakenPortIsReplaced(t *testing.T) {
 			p := &plane{
 				options:  Options{Progress: io.Discard},
 				programs: map[string]string{Etcd: "/bin/sh"},
+				reserved: new(reservations),
 			}
+			t.Cleanup(p.reserved.release)
 			slot := &p.ports.Etcd
 			if tt.asked != 0 {
-				if err := choosePorts(&p.ports.APIServer); err != nil {
-					t.Fatal(err)
-				}
+				p.ports.APIServer = freePort(t)
 				slot, p.options.Port = &p.ports.APIServer, p.ports.APIServer
 			}
 			group := newTestGroup(t)

@@ -14,7 +14,7 @@ import (
 // ownEntry is the name of what a cluster, and Sluice's components with it, make in
 // the cluster's folder. The suffixes are of files that are being replaced.
 var ownEntry = regexp.MustCompile(`^(etcd|pki|logs|run|nodes|components|kubeconfigs|flexvolumes` +
-	`|(cluster\.json|kubeconfig|kube-scheduler\.yaml|report\.json)(\.new)?` +
+	`|(cluster\.json|scheduler|kubeconfig|kube-scheduler\.yaml|report\.json)(\.new)?` +
 	`|clock\.json(\.lock|\.[0-9]+)?|lock)$`)
 
 // LeftError says that a cluster was removed but its folder was not, since there

@@ -25,7 +25,7 @@ func fakeCluster(t *testing.T, further ...string) string {
 		t.Fatal(err)
 	}
 	own := []string{
-		"lock", "kubeconfig", "kube-scheduler.yaml", "report.json", "report.json.new", "clock.json", "clock.json.lock", "clock.json.12345",
+		"lock", "scheduler", "scheduler.new", "kubeconfig", "kube-scheduler.yaml", "report.json", "report.json.new", "clock.json", "clock.json.lock", "clock.json.12345",
 		"etcd/member/snap/db", "pki/ca.key", "logs/etcd.log", "run/etcd.json.new", "nodes/dgx-1/checkpoint", "components/kwok/config.yaml",
 		"kubeconfigs/anna.token", "flexvolumes/x",
 	}

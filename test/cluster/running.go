@@ -114,14 +114,3 @@ func lockExisting(dir string) (*folder, error) {
 	}
 	return f, nil
 }
-
-// FreePorts returns n ports on 127.0.0.1 that nobody listens on, for components
-// that are started in Processes.
-func FreePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	slots := make([]*int, n)
-	for i := range ports {
-		slots[i] = &ports[i]
-	}
-	return ports, choosePorts(slots...)
-}

@@ -51,7 +51,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	begin := time.Now()
-	plane, err := newPlane(c.options, c.folder, programs)
+	plane, err := newPlane(c.options, c.folder, &c.reserved, programs)
 	if err != nil {
 		return err
 	}

@@ -125,6 +125,7 @@ const patienceAfterKill = 90 * time.Second
 // do not say otherwise.
 func own(t *testing.T, flags ...string) *stack {
 	t.Helper()
+	t.Parallel() // it waits for conditions most of the time
 	if len(flags) == 0 {
 		flags = []string{"--nodes", "2"}
 	}

@@ -238,10 +238,11 @@ func (s *stack) balance(t *testing.T, n int) *balancer {
 // replica starts one more webhook, and returns where it listens and its process.
 func (s *stack) replica(t *testing.T, like config.Config, i int) (address string, pid int) {
 	t.Helper()
-	ports, err := cluster.FreePorts(3)
+	ports, release, err := cluster.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(release)
 	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(ports[i]) }
 	like.Health, like.Metrics, like.Listen = at(0), at(1), at(2)
 	raw, err := yaml.Marshal(like)

@@ -78,7 +78,7 @@ func buildAll(ctx context.Context, bin string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := build.Programs(ctx, os.Stderr, build.Names()...); err != nil {
+	if _, err := build.Programs(ctx, os.Stderr, append(build.Names(), build.Kueue)...); err != nil {
 		return err
 	}
 	_, err = build.Product(ctx, root, bin, "sluice", "webhook", "lifecycle")

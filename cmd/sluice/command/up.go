@@ -4,6 +4,9 @@
 package command
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"sluice.dev/cmd/sluice/up"
@@ -18,7 +21,8 @@ func upCommand() *cobra.Command {
 		Short: "Run a real Kubernetes with Sluice on simulated DGX nodes, on this machine",
 		Long: `up runs a real Kubernetes on loopback (etcd, kube-apiserver,
 kube-controller-manager, kube-scheduler), simulated DGX nodes, Sluice's
-components, each under its own rights, and a sample university.
+components, each under its own rights, and a sample university. With
+--scheduler kueue, Kueue runs there as well, and four teams share sixteen GPUs.
 
 The first time it builds Kubernetes from its Go modules, which takes minutes;
 after that it starts within seconds. It stays in the foreground until it is
@@ -26,13 +30,14 @@ interrupted, and then keeps its data for the next time; with --detach it goes on
 in the background until ` + "`sluice down`" + `.`,
 		Example: `  sluice up --detach
   export KUBECONFIG=.sluice/kubeconfig
-  kubectl get slpool,sldept,slproj`,
+  kubectl get slpool,sldept,slproj
+  sluice up --detach --dir fair --scheduler kueue`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Output = cmd.OutOrStdout()
 			options.TimeScale = float64(pace)
 			if buildOnly {
-				_, err := up.Prepare(cmd.Context(), options.Output)
+				_, err := up.Prepare(cmd.Context(), options.Output, options.Scheduler)
 				return err
 			}
 			options.AnyNodes = !cmd.Flags().Changed("nodes")
@@ -48,7 +53,8 @@ in the background until ` + "`sluice down`" + `.`,
 	dirFlag(cmd, &options.Dir)
 	flags := cmd.Flags()
 	flags.BoolVarP(&options.Detach, "detach", "d", false, "return once everything is ready, and leave it running")
-	flags.IntVar(&options.Nodes, "nodes", up.DefaultNodes, "how many simulated nodes: odd ones with whole GPUs, even ones cut by MIG")
+	flags.StringVar(&options.Scheduler, "scheduler", "", "who decides whose turn it is, by `name`: "+strings.Join(up.Schedulers, " or ")+" (default: the one it had before, or the first)")
+	flags.IntVar(&options.Nodes, "nodes", up.DefaultNodes, fmt.Sprintf("how many simulated nodes: odd ones with whole GPUs, even ones cut by MIG; with kueue %d unless said, every third cut", up.DefaultNodesKueue))
 	flags.IntVar(&options.Port, "port", 0, "the API server's `port` on 127.0.0.1 (default: the one it had before, or a free one)")
 	flags.Var(&pace, "time-scale", "how many times as fast as real time policy time runs, 1 to 3600 (default: as before, at first 1)")
 	flags.BoolVar(&buildOnly, "build-only", false, "build what is needed, and start nothing")

@@ -33,17 +33,22 @@ func installBase(ctx context.Context, c client.Client, webhook string) error {
 		return err
 	}
 	return await(ctx, "Sluice's kinds to be served", func(ctx context.Context) (bool, error) {
-		var crds apiextensionsv1.CustomResourceDefinitionList
-		if err := c.List(ctx, &crds); err != nil {
-			return false, err
-		}
-		for i := range crds.Items {
-			if crds.Items[i].Spec.Group == v1alpha1.Group && !established(&crds.Items[i]) {
-				return false, nil
-			}
-		}
-		return true, nil
+		return served(ctx, c, v1alpha1.Group)
 	})
+}
+
+// served reports whether all kinds of a group are.
+func served(ctx context.Context, c client.Client, group string) (bool, error) {
+	var crds apiextensionsv1.CustomResourceDefinitionList
+	if err := c.List(ctx, &crds); err != nil {
+		return false, err
+	}
+	for i := range crds.Items {
+		if crds.Items[i].Spec.Group == group && !established(&crds.Items[i]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func established(crd *apiextensionsv1.CustomResourceDefinition) bool {

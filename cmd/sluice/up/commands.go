@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/config"
+	"sluice.dev/cmd/sluice/up/kueue"
 	lifecycleconfig "sluice.dev/lifecycle/config"
 	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/fakekubelet"
@@ -52,7 +53,17 @@ func lifecycleCommand(s setting) (process.Spec, error) {
 		LeaderElection: lifecycleconfig.LeaderElection{Disabled: true},
 		// Here nobody depends on GPU pods outside of projects.
 		GPUPodsOutside: lifecycleconfig.Deny,
+		Identities:     s.identities(),
 	})
+}
+
+// identities are who may do in projects what others may not, beside those that
+// every cluster has.
+func (s setting) identities() lifecycleconfig.Identities {
+	if s.scheduler != schedulerKueue {
+		return lifecycleconfig.Identities{}
+	}
+	return lifecycleconfig.Identities{Queues: []string{kueue.User}}
 }
 
 func webhookCommand(s setting) (process.Spec, error) {

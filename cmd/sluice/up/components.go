@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/cmd/sluice/up/kueue"
 	"sluice.dev/test/cluster"
+	"sluice.dev/test/cluster/build"
 	"sluice.dev/test/cluster/fakekubelet"
 	"sluice.dev/test/cluster/process"
 )
@@ -28,14 +31,23 @@ type component struct {
 	ports int
 	// command makes its program, arguments and configuration file.
 	command func(setting) (process.Spec, error)
+	// with is the scheduler of the clusters that have it; empty for all.
+	with string
 }
 
-// components are started together, and stopped before Kubernetes is.
-var components = []component{
+// registry has all components in the order of the screen. Those of a cluster are
+// started together, and stopped before Kubernetes is.
+var registry = []component{
 	{name: "kwok", namespace: simulationNamespace, account: "kwok", command: kwokCommand},
 	{name: "fakekubelet", namespace: simulationNamespace, account: "fakekubelet", command: fakekubeletCommand},
 	{name: "lifecycle", namespace: v1alpha1.SystemNamespace, account: "lifecycle", ports: 2, command: lifecycleCommand},
 	{name: "webhook", namespace: v1alpha1.SystemNamespace, account: "webhook", ports: 3, command: webhookCommand},
+	{name: build.Kueue, namespace: kueue.Namespace, account: kueue.Account, ports: 3, command: kueueCommand, with: schedulerKueue},
+}
+
+// componentsWith are those of a cluster with a scheduler.
+func componentsWith(scheduler string) []component {
+	return slices.DeleteFunc(slices.Clone(registry), func(c component) bool { return c.with != "" && c.with != scheduler })
 }
 
 // setting is what a component is told of the cluster it belongs to.
@@ -52,6 +64,15 @@ type setting struct {
 	// ports are the component's own; their meaning is its command's.
 	ports []int
 	nodes []fakekubelet.Node
+	// scheduler is the one that the cluster is started with.
+	scheduler string
+}
+
+// of is the setting of one component.
+func (s setting) of(name string, ports map[string][]int) setting {
+	s.ports = ports[name]
+	s.dir = filepath.Join(s.cluster.Dir(), "components", name)
+	return s
 }
 
 func (s setting) address(i int) string { return "127.0.0.1:" + strconv.Itoa(s.ports[i]) }
@@ -59,11 +80,9 @@ func (s setting) address(i int) string { return "127.0.0.1:" + strconv.Itoa(s.po
 // startComponents starts all of them at once and returns when all are ready.
 func startComponents(ctx context.Context, common setting, ports map[string][]int) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, c := range components {
+	for _, c := range componentsWith(common.scheduler) {
 		group.Go(func() error {
-			own := common
-			own.ports = ports[c.name]
-			own.dir = filepath.Join(common.cluster.Dir(), "components", c.name)
+			own := common.of(c.name, ports)
 			if err := os.MkdirAll(own.dir, 0o700); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -82,27 +101,28 @@ func startComponents(ctx context.Context, common setting, ports map[string][]int
 	return group.Wait()
 }
 
-// choosePorts gives every component the ports that it asks for.
-func choosePorts() (map[string][]int, error) {
+// choosePorts gives every component the ports that it asks for, which no other
+// cluster is given until release is called.
+func choosePorts(list []component) (ports map[string][]int, release func(), err error) {
 	total := 0
-	for _, c := range components {
+	for _, c := range list {
 		total += c.ports
 	}
-	free, err := cluster.FreePorts(total)
+	free, release, err := cluster.FreePorts(total)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	ports := map[string][]int{}
-	for _, c := range components {
+	ports = map[string][]int{}
+	for _, c := range list {
 		ports[c.name], free = free[:c.ports], free[c.ports:]
 	}
-	return ports, nil
+	return ports, release, nil
 }
 
 // complete tells whether Sluice's own programs are there: better now than when
 // Kubernetes runs already.
 func complete() error {
-	for _, c := range components {
+	for _, c := range registry {
 		if c.namespace == v1alpha1.SystemNamespace {
 			if _, err := beside(c.name); err != nil {
 				return err

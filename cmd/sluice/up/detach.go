@@ -39,7 +39,7 @@ func Detach(ctx context.Context, options Options) error {
 		return err
 	}
 	// Built here, where there may be a terminal to show the progress on.
-	if _, err := Prepare(ctx, options.Output); err != nil {
+	if _, err := Prepare(ctx, options.Output, options.Scheduler); err != nil {
 		return err
 	}
 	self, err := os.Executable()
@@ -53,7 +53,7 @@ func Detach(ctx context.Context, options Options) error {
 	defer reader.Close()
 	// Not CommandContext: the background process outlives ctx once it is ready.
 	child := exec.Command(self, "up", "--dir", options.Dir, //nolint:noctx // it outlives the context
-		"--nodes", strconv.Itoa(options.Nodes), "--port", strconv.Itoa(options.Port))
+		"--scheduler", options.Scheduler, "--nodes", strconv.Itoa(options.Nodes), "--port", strconv.Itoa(options.Port))
 	if options.TimeScale != 0 {
 		child.Args = append(child.Args, "--time-scale", formatScale(options.TimeScale))
 	}

@@ -5,8 +5,9 @@
 //
 // Enters: a folder and a few options. Leaves: a real Kubernetes on loopback
 // with simulated DGX nodes, Sluice's objects, Sluice's components, each under
-// its own ServiceAccount's token, a sample university, and a screen that says
-// what runs; and on the way down, nothing.
+// its own ServiceAccount's token, with Kueue where it is asked for, a sample of
+// who shares the nodes, and a screen that says what runs; and on the way down,
+// nothing.
 //
 // It never listens beyond loopback, never uses the person's own kubeconfig, and
 // gives no component a right that the manifests do not give it.

@@ -23,7 +23,7 @@ func TestMaxDirIsWhatTheKubeletTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(base)
-	list := nodes(12)
+	list := samples[schedulerKube].nodes(12)
 	for over, want := range map[int]bool{0: true, 1: false} {
 		dir := filepath.Join(base, strings.Repeat("d", maxDir(list)-len(base)-1+over))
 		ended, cancel := context.WithCancel(t.Context())

@@ -28,7 +28,7 @@ func TestRetired(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: tc.name, Annotations: tc.annotations}}
-			if got := retired(node, nodes(1)); got != tc.want {
+			if got := retired(node, samples[schedulerKube].nodes(1)); got != tc.want {
 				t.Errorf("retired = %v, want %v", got, tc.want)
 			}
 		})

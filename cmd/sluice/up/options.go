@@ -12,6 +12,9 @@ import (
 const (
 	// DefaultNodes is one node with whole GPUs and one that is cut.
 	DefaultNodes = 2
+	// DefaultNodesKueue is two nodes with whole GPUs, which the sample's teams
+	// share, and one that is cut.
+	DefaultNodesKueue = 3
 	// MaxNodes is as many simulated nodes as two cores carry with ease.
 	MaxNodes = 200
 )
@@ -24,14 +27,17 @@ type Options struct {
 	Dir string
 	// Port of the API server on 127.0.0.1; 0 for the one it had before, or a free one.
 	Port int
-	// Nodes is how many simulated DGX nodes there are, 1 to MaxNodes. Odd ones
-	// have whole GPUs, even ones are cut by MIG.
+	// Scheduler is one of Schedulers; empty for the one it had before, or the first.
+	// A cluster keeps it.
+	Scheduler string
+	// Nodes is how many simulated DGX nodes there are, 1 to MaxNodes. Every second
+	// one is cut by MIG, with Kueue every third.
 	Nodes int
 	// TimeScale is how many times as fast as real time policy time runs, 1 to
 	// [clock.MaxScale]; 0 for the scale it had before, or 1.
 	TimeScale float64
-	// AnyNodes is content with a cluster that runs already with another number of
-	// nodes: nobody has asked for Nodes.
+	// AnyNodes: nobody has asked for Nodes. It is what the scheduler's sample has,
+	// and a cluster that runs already may have another number.
 	AnyNodes bool
 	// Detach returns once all is ready, and leaves it running.
 	Detach bool
@@ -40,6 +46,19 @@ type Options struct {
 }
 
 func (o Options) validated() (Options, error) {
+	if o.Dir == "" {
+		return o, fmt.Errorf("--dir: want a folder")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return o, fmt.Errorf("--dir %s: %w", o.Dir, err)
+	}
+	if o.Scheduler, err = chooseScheduler(dir, o.Scheduler); err != nil {
+		return o, err
+	}
+	if o.AnyNodes {
+		o.Nodes = o.sample().usual
+	}
 	if o.Nodes < 1 || o.Nodes > MaxNodes {
 		return o, fmt.Errorf("--nodes %d: want a number from 1 to %d", o.Nodes, MaxNodes)
 	}
@@ -51,14 +70,7 @@ func (o Options) validated() (Options, error) {
 			return o, fmt.Errorf("--time-scale %w", err)
 		}
 	}
-	if o.Dir == "" {
-		return o, fmt.Errorf("--dir: want a folder")
-	}
-	dir, err := filepath.Abs(o.Dir)
-	if err != nil {
-		return o, fmt.Errorf("--dir %s: %w", o.Dir, err)
-	}
-	if behind, most := followed(dir), maxDir(nodes(o.Nodes)); len(behind) > most {
+	if behind, most := followed(dir), maxDir(o.nodes()); len(behind) > most {
 		return o, fmt.Errorf("--dir %s: its absolute path has %d bytes; want at most %d with %d nodes, as a socket of each node lies below it: name a shorter one",
 			behind, len(behind), most, o.Nodes)
 	}

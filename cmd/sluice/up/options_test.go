@@ -26,6 +26,8 @@ func TestOptionsValidated(t *testing.T) {
 		"policy time backwards":    {Options{Dir: "d", Nodes: 1, TimeScale: -1}, []string{"--time-scale -1", "1 to 3600"}},
 		"policy time at its pace":  {Options{Dir: "d", Nodes: 1, TimeScale: 3600}, nil},
 		"no folder":                {Options{Nodes: 1}, []string{"--dir"}},
+		"an unknown scheduler":     {Options{Dir: "d", Nodes: 1, Scheduler: "slurm"}, []string{"--scheduler slurm", "kube-scheduler or kueue"}},
+		"no number that is asked":  {Options{Dir: "d", AnyNodes: true, Scheduler: "kueue"}, nil},
 		"as long as it may be":     {Options{Dir: fit(68), Nodes: 9}, nil},
 		"a byte too long":          {Options{Dir: fit(69), Nodes: 9}, []string{"--dir /ddd", "69 bytes", "at most 68"}},
 		"too long for the longest": {Options{Dir: fit(68), Nodes: 10}, []string{"68 bytes", "at most 67 with 10 nodes"}},
@@ -51,6 +53,15 @@ func TestOptionsValidated(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestNodesWhereNobodySaysHowMany(t *testing.T) {
+	for scheduler, want := range map[string]int{"": DefaultNodes, schedulerKube: DefaultNodes, schedulerKueue: DefaultNodesKueue} {
+		got, err := Options{Dir: "/none", AnyNodes: true, Nodes: 7, Scheduler: scheduler}.validated()
+		if err != nil || got.Nodes != want {
+			t.Errorf("with scheduler %q: %d nodes, %v; want %d", scheduler, got.Nodes, err, want)
+		}
 	}
 }
 

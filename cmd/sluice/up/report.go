@@ -32,6 +32,8 @@ type Report struct {
 	PID int `json:"pid"`
 	// PolicyTime is the time of limits and deadlines, where it is not real time.
 	PolicyTime *PolicyTime `json:"policyTime,omitempty"`
+	// Scheduler is the one that the cluster was started with.
+	Scheduler string `json:"scheduler,omitempty"`
 	// Nodes are the simulated machines.
 	Nodes []Node `json:"nodes"`
 	// Components are the programs, Kubernetes' and Sluice's.
@@ -56,14 +58,15 @@ type Component struct {
 	Log      string    `json:"log"`
 }
 
-func newReport(c *cluster.Cluster, n int) Report {
+func newReport(c *cluster.Cluster, o Options) Report {
 	report := Report{
 		Server:     c.Config().Host,
 		Kubeconfig: c.Kubeconfig(),
 		Dir:        c.Dir(),
 		PID:        os.Getpid(),
+		Scheduler:  o.Scheduler,
 	}
-	for _, node := range nodes(n) {
+	for _, node := range o.nodes() {
 		report.Nodes = append(report.Nodes, Node{Name: node.Name, Pool: node.Pool, GPUs: gpus(node.Machine)})
 	}
 	return report
@@ -87,7 +90,7 @@ func (r Report) with(list []process.Status) Report {
 // side by side, and so in any order.
 func place(name string) int {
 	names := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler}
-	for _, c := range components {
+	for _, c := range registry {
 		names = append(names, c.name)
 	}
 	return slices.Index(names, name)

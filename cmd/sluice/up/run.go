@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,10 +25,17 @@ import (
 // errStopped is the outcome of what was cut short by the end of its context.
 var errStopped = errors.New("stopped on the way up, as was asked")
 
-// Prepare builds the programs of the cluster where that was not done before, and
-// starts nothing. The first time takes minutes; progress is shown on output.
-func Prepare(ctx context.Context, output io.Writer) (map[string]string, error) {
-	programs, err := build.Programs(ctx, output, build.Names()...)
+// Prepare builds the programs of a cluster with a scheduler, empty for the
+// default, where that was not done before, and starts nothing. The first time
+// takes minutes; progress is shown on output.
+func Prepare(ctx context.Context, output io.Writer, scheduler string) (map[string]string, error) {
+	if scheduler == "" {
+		scheduler = Schedulers[0]
+	}
+	if err := checkScheduler(scheduler); err != nil {
+		return nil, err
+	}
+	programs, err := build.Programs(ctx, output, slices.Concat(build.Names(), samples[scheduler].programs)...)
 	if err != nil && ctx.Err() != nil {
 		return nil, errStopped
 	}
@@ -46,7 +54,7 @@ func Run(ctx context.Context, options Options, ready func() error) (err error) {
 		return err
 	}
 	begin := time.Now()
-	programs, err := Prepare(ctx, options.Output)
+	programs, err := Prepare(ctx, options.Output, options.Scheduler)
 	if err != nil {
 		return onTheWayUp(ctx, options.Output, err)
 	}
@@ -61,13 +69,21 @@ func Run(ctx context.Context, options Options, ready func() error) (err error) {
 		}
 	}()
 
+	if err := options.keepScheduler(); err != nil {
+		return err
+	}
 	if err := options.startClock(); err != nil {
 		return err
 	}
-	if err := bringUp(ctx, c, options, programs); err != nil {
+	ports, release, err := choosePorts(componentsWith(options.Scheduler))
+	if err != nil {
+		return err
+	}
+	defer release() // not before the components have ended, below
+	if err := bringUp(ctx, c, options, programs, ports); err != nil {
 		return onTheWayUp(ctx, options.Output, err)
 	}
-	report := newReport(c, options.Nodes)
+	report := newReport(c, options)
 	if err := report.write(c.Processes().List()); err != nil {
 		return err
 	}
@@ -99,7 +115,7 @@ func onTheWayUp(ctx context.Context, output io.Writer, err error) error {
 	return nil
 }
 
-func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs map[string]string) error {
+func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs map[string]string, ports map[string][]int) error {
 	kinds, err := scheme.New()
 	if err != nil {
 		return err
@@ -111,30 +127,33 @@ func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs 
 	if err != nil {
 		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	ports, err := choosePorts()
-	if err != nil {
-		return err
-	}
 	fmt.Fprintln(options.Output, "installing Sluice's objects")
 	if err := installBase(ctx, admin, "https://127.0.0.1:"+strconv.Itoa(ports["webhook"][webhookPort])); err != nil {
 		return err
 	}
-	list := nodes(options.Nodes)
-	if err := retireNodes(ctx, admin, list); err != nil {
-		return err
-	}
-	fmt.Fprintln(options.Output, "starting Sluice's components and the simulated nodes")
-	err = startComponents(ctx, setting{
+	list := options.nodes()
+	common := setting{
 		cluster:   c,
 		programs:  programs,
 		clockFile: filepath.Join(c.Dir(), clock.FileName),
 		nodes:     list,
-	}, ports)
-	if err != nil {
+		scheduler: options.Scheduler,
+	}
+	if options.Scheduler == schedulerKueue {
+		fmt.Fprintln(options.Output, "installing Kueue's objects")
+		if err := installKueue(ctx, admin, common.of(build.Kueue, ports)); err != nil {
+			return err
+		}
+	}
+	if err := retireNodes(ctx, admin, list); err != nil {
 		return err
 	}
-	fmt.Fprintln(options.Output, "founding the sample university")
-	if err := installUniversity(ctx, admin); err != nil {
+	fmt.Fprintln(options.Output, "starting Sluice's components and the simulated nodes")
+	if err := startComponents(ctx, common, ports); err != nil {
+		return err
+	}
+	fmt.Fprintf(options.Output, "founding the sample: %s\n", options.sample().name)
+	if err := installSample(ctx, admin, options.sample()); err != nil {
 		return err
 	}
 	if err := awaitDoors(ctx, admin); err != nil {

@@ -31,6 +31,9 @@ func Show(output io.Writer, report Report) error {
 	return err
 }
 
+// try is a command for the person at the screen, and what it shows.
+type try struct{ command, what string }
+
 func screen(report Report, who caller, zone *time.Location) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s\n\n", strong.Render("Sluice runs on Kubernetes at"), report.Server)
@@ -43,12 +46,18 @@ func screen(report Report, who caller, zone *time.Location) string {
 	fmt.Fprintf(&text, "\n%s\n  export KUBECONFIG=%s\n", strong.Render("To use it:"), who.lasting(report.Kubeconfig))
 	fmt.Fprintf(&text, "\n%s\n", strong.Render("To try:"))
 	// They work from any folder.
-	for _, try := range []struct{ command, what string }{
+	tries := []try{
 		{"kubectl get slpool,sldept,slproj", "pools, departments and projects"},
 		{"kubectl get nodes -L sluice.dev/node-pool", fmt.Sprintf("%d simulated DGX A100", len(report.Nodes))},
-		{"kubectl describe slpool dgx", "a pool, its nodes and its GPUs"},
-	} {
-		fmt.Fprintf(&text, "  %-44s %s\n", try.command, faint.Render("# "+try.what))
+	}
+	if len(report.Nodes) > 0 {
+		tries = append(tries, try{"kubectl describe slpool " + report.Nodes[0].Pool, "a pool, its nodes and its GPUs"})
+	}
+	if report.Scheduler == schedulerKueue {
+		tries = append(tries, try{"kubectl get clusterqueues,workloads -A", "Kueue's queues, and what waits in them"})
+	}
+	for _, each := range tries {
+		fmt.Fprintf(&text, "  %-44s %s\n", each.command, faint.Render("# "+each.what))
 	}
 	fmt.Fprintf(&text, "\n%s\n  %s down --dir %s\n", strong.Render("To stop and remove it:"), who.program, who.path(report.Dir))
 	return text.String()

@@ -25,7 +25,7 @@ func TestScreen(t *testing.T) {
 	report := Report{
 		Server: "https://127.0.0.1:26256", Kubeconfig: "/lab/a/my room/.sluice/kubeconfig", Dir: "/lab/a/my room/.sluice", PID: 42,
 	}
-	for _, node := range nodes(10) {
+	for _, node := range samples[schedulerKube].nodes(10) {
 		report.Nodes = append(report.Nodes, Node{Name: node.Name, Pool: node.Pool, GPUs: gpus(node.Machine)})
 	}
 	report = report.with([]process.Status{

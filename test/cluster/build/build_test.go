@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,13 @@ import (
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
+	write(t, dir, files)
+	return dir
+}
+
+// write writes files, by path, below a folder.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
 	for name, content := range files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -32,7 +40,6 @@ func tree(t *testing.T, files map[string]string) string {
 			t.Fatal(err)
 		}
 	}
-	return dir
 }
 
 // fakePins is a pins module whose etcd and kwok are tiny programs in it, so that
@@ -101,6 +108,83 @@ func TestProgramsAreBuiltOnce(t *testing.T) {
 	}
 	if said.Len() != 0 || modified(t, second["etcd"]) != built {
 		t.Errorf("it was built again: %s", &said)
+	}
+}
+
+// fakeKueue pins a tiny Kueue beside what fakePins has pinned.
+func fakeKueue(t *testing.T, pins string) {
+	t.Helper()
+	write(t, pins, map[string]string{
+		"kueue/go.mod": "module sluice.dev/test/cluster/pins/kueue\n\ngo 1.24\n\n" +
+			"require sigs.k8s.io/kueue v0.15.0\n\nreplace sigs.k8s.io/kueue => ./module\n",
+		"kueue/go.sum":                        "",
+		"kueue/module/go.mod":                 "module sigs.k8s.io/kueue\n\ngo 1.24\n",
+		"kueue/module/config/crd/queues.yaml": "kind: Queue\n",
+		"kueue/module/pkg/version/version.go": "package version\n\nvar GitVersion, GitCommit, BuildDate = \"none\", \"\", \"\"\n",
+		"kueue/module/cmd/kueue/main.go":      "package main\n\nimport \"sigs.k8s.io/kueue/pkg/version\"\n\nfunc main() { print(version.GitVersion) }\n",
+	})
+}
+
+func TestKueueIsBuiltApartAndWithItsManifests(t *testing.T) {
+	pins := fakePins(t, hello)
+	if _, err := Programs(t.Context(), nil, "etcd"); err != nil {
+		t.Fatal(err)
+	}
+	fakeKueue(t, pins)
+	var said bytes.Buffer
+	paths, err := Programs(t.Context(), &said, "etcd", Kueue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, paths[Kueue]); got != "v0.15.0" {
+		t.Errorf("its version is %q, want it stamped", got)
+	}
+	if filepath.Dir(paths[Kueue]) == filepath.Dir(paths["etcd"]) || strings.Contains(said.String(), "etcd") {
+		t.Errorf("what was pinned before is built again: %s", &said)
+	}
+	manifest := filepath.Join(Manifests(paths[Kueue]), "crd", "queues.yaml")
+	if content, err := os.ReadFile(manifest); err != nil || string(content) != "kind: Queue\n" {
+		t.Errorf("its manifest is %q, %v", content, err)
+	}
+	// A program without them is none: a start would fail on it.
+	if err := os.RemoveAll(Manifests(paths[Kueue])); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Programs(t.Context(), nil, Kueue); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(manifest); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKueueIsBuiltOnlyWhereAskedFor(t *testing.T) {
+	if slices.Contains(Names(), Kueue) {
+		t.Errorf("%v: %s is none of the programs of every cluster", Names(), Kueue)
+	}
+	pins := fakePins(t, hello) // has none
+	_, err := Programs(t.Context(), nil, Kueue)
+	if want := "must be the folder of module " + pinsModule; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	fakeKueue(t, pins)
+	assets := tree(t, map[string]string{"kueue" + exe(): "#!/bin/sh\n"})
+	if err := os.Chmod(filepath.Join(assets, "kueue"+exe()), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(assetsVariable, assets)
+	paths, err := Programs(t.Context(), nil, Kueue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Dir(paths[Kueue]) == assets {
+		t.Error("a Kueue without manifests is taken from the assets")
+	}
+	if err := os.Mkdir(filepath.Join(assets, "kueue.manifests"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if paths, err = Programs(t.Context(), nil, Kueue); err != nil || filepath.Dir(paths[Kueue]) != assets {
+		t.Errorf("got %v, %v; want it from %s", paths, err, assets)
 	}
 }
 
@@ -201,7 +285,7 @@ func TestInterruptedBuildLeavesNoProgram(t *testing.T) {
 func TestCacheKey(t *testing.T) {
 	key := func(t *testing.T, pins string) string {
 		t.Helper()
-		k, err := cacheKey(t.Context(), pins)
+		k, err := cacheKey(t.Context(), pins, pinnedIn(""))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +369,7 @@ func TestUnknownProgram(t *testing.T) {
 
 func TestFindPins(t *testing.T) {
 	t.Setenv(pinsVariable, "")
-	found, err := findPins()
+	found, err := findPins("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +384,7 @@ func TestFindPins(t *testing.T) {
 		"test/bench/go.mod":        "module sluice.dev/test/bench\n",
 	})
 	t.Chdir(filepath.Join(root, "test", "bench", "peers"))
-	found, err = findPins()
+	found, err = findPins("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,9 @@ import (
 // user's cache folder.
 const cacheVariable = "SLUICE_CACHE"
 
-// cacheKey covers all that decides over the outcome of a build: the pins, the
-// compiler, the system, and the flags.
-func cacheKey(ctx context.Context, pins string) (string, error) {
+// cacheKey covers all that decides over the outcome of the build of what one
+// module pins: the pins, the compiler, the system, and the flags.
+func cacheKey(ctx context.Context, pins string, pinned []program) (string, error) {
 	toolchain, err := goOutput(ctx, pins, hostEnv(), "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT")
 	if err != nil {
 		return "", fmt.Errorf("ask the go command for its version: %w", err)
@@ -27,7 +27,7 @@ func cacheKey(ctx context.Context, pins string) (string, error) {
 	hash := sha256.New()
 	// The stamps' values follow from go.mod; their names must show in the key.
 	placeholder := moduleInfo{Version: "v1.0.0"}
-	for _, p := range programs {
+	for _, p := range pinned {
 		fmt.Fprintln(hash, p.pkg, strings.Join(flags(p, placeholder), " "))
 	}
 	fmt.Fprintln(hash, toolchain)

@@ -5,7 +5,8 @@
 // the product's own for tests.
 //
 // Enters: names ("etcd", "kube-apiserver"). Leaves: paths of programs that run here.
-// The versions stand in the pins module (test/cluster/pins) and nowhere else.
+// The versions stand in the pins modules (test/cluster/pins, and one below it for
+// Kueue, which is built where somebody asks for it) and nowhere else.
 // What was built once is kept in a cache, keyed by all that could change the
 // outcome, and is not built again; processes that want the same at the same time
 // wait for the one that builds.

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -46,21 +47,24 @@ func Root() (string, error) {
 		productModule, strings.Join(starts, " or "))
 }
 
-func findPins() (string, error) {
+// findPins returns the folder of the pins module, or of one below it.
+func findPins(below string) (string, error) {
+	module := path.Join(pinsModule, below)
 	if dir := os.Getenv(pinsVariable); dir != "" {
-		if got := moduleOf(dir); got != pinsModule {
-			return "", fmt.Errorf("%s=%s: must be the folder of module %s (found %q)", pinsVariable, dir, pinsModule, got)
+		dir := filepath.Join(dir, below)
+		if got := moduleOf(dir); got != module {
+			return "", fmt.Errorf("%s=%s: must be the folder of module %s (found %q in %s)", pinsVariable, os.Getenv(pinsVariable), pinsModule, got, dir)
 		}
 		return filepath.Abs(dir)
 	}
 	root, err := Root()
 	if err != nil {
 		return "", fmt.Errorf("%w, or set %s to its folder %s, or %s to a folder with the programs %s",
-			err, pinsVariable, pinsFolder, assetsVariable, strings.Join(Names(), ", "))
+			err, pinsVariable, pinsFolder, assetsVariable, strings.Join(namesOf(pinnedIn(below)), ", "))
 	}
-	dir := filepath.Join(root, filepath.FromSlash(pinsFolder))
-	if moduleOf(dir) != pinsModule {
-		return "", fmt.Errorf("%s: no go.mod of module %s there; set %s to its folder", dir, pinsModule, pinsVariable)
+	dir := filepath.Join(root, filepath.FromSlash(pinsFolder), below)
+	if moduleOf(dir) != module {
+		return "", fmt.Errorf("%s: no go.mod of module %s there; set %s to the folder of module %s", dir, module, pinsVariable, pinsModule)
 	}
 	return dir, nil
 }

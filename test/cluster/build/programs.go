@@ -24,11 +24,20 @@ const assetsVariable = "KUBEBUILDER_ASSETS"
 // unfinished ends the name of a program that is being built.
 const unfinished = ".new"
 
-// program is one that the pins module can build.
+// Kueue is a program that a cluster has only where somebody asks for it. Its own
+// manifests are kept beside it: see [Manifests].
+const Kueue = "kueue"
+
+// program is one that a pins module can build.
 type program struct {
 	name, pkg string
 	module    string // whose version and time are stamped into it
 	stamps    func(moduleInfo) map[string]string
+	// pins is the pins module's folder below the first one. What is pinned apart
+	// is built, and built anew, apart.
+	pins string
+	// manifests is a folder of the module that is kept beside the program.
+	manifests string
 }
 
 // programs in the order of a cluster's start, so that a build that fails on a
@@ -39,15 +48,23 @@ var programs = []program{
 	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes", stamps: kubernetesStamps},
 	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes", stamps: kubernetesStamps},
 	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok", stamps: kwokStamps},
+	{name: Kueue, pkg: "sigs.k8s.io/kueue/cmd/kueue", module: "sigs.k8s.io/kueue", stamps: kueueStamps, pins: "kueue", manifests: "config"},
 }
 
-// Names returns all programs that Programs can build.
-func Names() []string {
-	names := make([]string, 0, len(programs))
-	for _, p := range programs {
+// Names returns the programs that every embedded cluster consists of.
+func Names() []string { return namesOf(pinnedIn("")) }
+
+func namesOf(list []program) []string {
+	names := make([]string, 0, len(list))
+	for _, p := range list {
 		names = append(names, p.name)
 	}
 	return names
+}
+
+// pinnedIn returns the programs of one pins module.
+func pinnedIn(pins string) []program {
+	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.pins != pins })
 }
 
 // Programs returns the path of each named program, and builds those that are
@@ -60,33 +77,47 @@ func Programs(ctx context.Context, progress io.Writer, names ...string) (map[str
 	if err != nil || len(missing) == 0 {
 		return paths, err
 	}
-	pins, err := findPins()
-	if err != nil {
-		return nil, err
+	for len(missing) > 0 {
+		pins := missing[0].pins
+		apart := func(p program) bool { return p.pins != pins }
+		if err := fromCache(ctx, say, pins, slices.DeleteFunc(slices.Clone(missing), apart), paths); err != nil {
+			return nil, err
+		}
+		missing = slices.DeleteFunc(missing, func(p program) bool { return !apart(p) })
 	}
-	key, err := cacheKey(ctx, pins)
+	return paths, nil
+}
+
+// fromCache adds the paths of programs of one pins module, and builds those that
+// are not in the cache.
+func fromCache(ctx context.Context, say *speaker, below string, wanted []program, paths map[string]string) error {
+	pins, err := findPins(below)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	key, err := cacheKey(ctx, pins, pinnedIn(below))
+	if err != nil {
+		return err
 	}
 	cache, err := cacheFolder(key)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, p := range missing {
+	for _, p := range wanted {
 		paths[p.name] = filepath.Join(cache, p.name+exe())
 	}
-	missing = notIn(cache, missing)
+	missing := notIn(cache, wanted)
 	if len(missing) == 0 {
-		return paths, nil
+		return nil
 	}
 	lock, err := filelock.Wait(ctx, filepath.Join(cache, "lock"), func(held *filelock.HeldError) {
 		say.line("waiting for process %d, which builds the cluster's programs", held.PID)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("build the cluster's programs: %w", err)
+		return fmt.Errorf("build the cluster's programs: %w", err)
 	}
 	defer func() { _ = lock.Unlock() }() // its file stays; nothing is lost
-	return paths, buildAll(ctx, say, pins, cache, notIn(cache, missing))
+	return buildAll(ctx, say, pins, cache, notIn(cache, missing))
 }
 
 // fromAssets looks the names up, and takes what KUBEBUILDER_ASSETS has of them.
@@ -97,11 +128,11 @@ func fromAssets(say *speaker, names []string) (paths map[string]string, missing 
 	for _, name := range names {
 		i := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
 		if i < 0 {
-			return nil, nil, fmt.Errorf("build: no program %q; there are %s", name, strings.Join(Names(), ", "))
+			return nil, nil, fmt.Errorf("build: no program %q; there are %s", name, strings.Join(namesOf(programs), ", "))
 		}
 		if assets != "" {
 			path := filepath.Join(assets, name+exe())
-			if isProgram(path) {
+			if programs[i].isAt(path) {
 				paths[name] = path
 				used = append(used, name)
 				continue
@@ -148,6 +179,11 @@ func buildOne(ctx context.Context, pins, path string, p program, module moduleIn
 	if err := goCommand(ctx, pins, hostEnv(), append(args, p.pkg)...); err != nil {
 		return fmt.Errorf("build %s: %w", p.name, err)
 	}
+	if p.manifests != "" {
+		if err := keepManifests(ctx, pins, path, p); err != nil {
+			return fmt.Errorf("build %s: its manifests: %w", p.name, err)
+		}
+	}
 	if err := os.Rename(aside, path); err != nil {
 		return fmt.Errorf("build %s: %w", p.name, err)
 	}
@@ -159,13 +195,13 @@ func buildOne(ctx context.Context, pins, path string, p program, module moduleIn
 func sweep(cache string) {
 	left, _ := filepath.Glob(filepath.Join(cache, "*"+unfinished))
 	for _, path := range left {
-		_ = os.Remove(path)
+		_ = os.RemoveAll(path)
 	}
 }
 
 func notIn(cache string, wanted []program) []program {
 	return slices.DeleteFunc(slices.Clone(wanted), func(p program) bool {
-		return isProgram(filepath.Join(cache, p.name+exe()))
+		return p.isAt(filepath.Join(cache, p.name+exe()))
 	})
 }
 

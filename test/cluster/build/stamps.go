@@ -89,3 +89,16 @@ func kubernetesStamps(module moduleInfo) map[string]string {
 func kwokStamps(module moduleInfo) map[string]string {
 	return map[string]string{"sigs.k8s.io/kwok/pkg/consts.Version": strings.TrimPrefix(module.Version, "v")}
 }
+
+// kueueStamps name Kueue in its log and in the user agent of its requests.
+func kueueStamps(module moduleInfo) map[string]string {
+	const pkg = "sigs.k8s.io/kueue/pkg/version"
+	stamps := map[string]string{pkg + ".GitVersion": module.Version, pkg + ".GitCommit": ""}
+	if module.Origin != nil {
+		stamps[pkg+".GitCommit"] = module.Origin.Hash
+	}
+	if module.Time != nil {
+		stamps[pkg+".BuildDate"] = module.Time.UTC().Format(time.RFC3339)
+	}
+	return stamps
+}

@@ -47,7 +47,7 @@ func sameFile(t *testing.T, a, b string) bool {
 // cacheOf returns, and makes, the cache folder of a pins module.
 func cacheOf(t *testing.T, pins string) string {
 	t.Helper()
-	key, err := cacheKey(t.Context(), pins)
+	key, err := cacheKey(t.Context(), pins, pinnedIn(""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,9 +3,10 @@
 
 // Command programs builds the programs of the embedded Kubernetes ahead of time
 // and prints their paths. Test runs find them in the cache then, and do not
-// spend their time limits on the first build:
+// spend their time limits on the first build. Names as arguments are those of
+// further programs:
 //
-//	go run ./test/cluster/build/programs
+//	go run ./test/cluster/build/programs kueue
 package main
 
 import (
@@ -20,12 +21,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	paths, err := build.Programs(ctx, os.Stderr, build.Names()...)
+	names := append(build.Names(), os.Args[1:]...)
+	paths, err := build.Programs(ctx, os.Stderr, names...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	for _, name := range build.Names() {
+	for _, name := range names {
 		fmt.Fprintln(os.Stdout, paths[name])
 	}
 }

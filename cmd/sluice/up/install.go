@@ -19,9 +19,9 @@ import (
 	"sluice.dev/manifests"
 )
 
-// universityMark is on the simulation's namespace once the sample was applied: a
+// sampleMark is on the simulation's namespace once the sample was applied: a
 // second start must not undo what a person has changed in it since.
-const universityMark = "sim.sluice.dev/university"
+const sampleMark = "sim.sluice.dev/university"
 
 // awaitDoors waits until the API server keeps the doors shut that lifecycle has
 // it keep: the last of them is for pods with a GPU outside of projects.
@@ -39,17 +39,17 @@ func awaitDoors(ctx context.Context, c client.Client) error {
 	})
 }
 
-// installUniversity applies the sample university, once in a cluster's life, and
-// waits until lifecycle has seen to all of it.
-func installUniversity(ctx context.Context, c client.Client) error {
+// installSample applies a sample, once in a cluster's life, and waits until
+// lifecycle has seen to all of it.
+func installSample(ctx context.Context, c client.Client, s sample) error {
 	var namespace corev1.Namespace
 	if err := c.Get(ctx, types.NamespacedName{Name: simulationNamespace}, &namespace); err != nil {
 		return fmt.Errorf("reading namespace %s: %w", simulationNamespace, err)
 	}
-	if namespace.Annotations[universityMark] != "" {
+	if namespace.Annotations[sampleMark] != "" {
 		return nil
 	}
-	objects, err := manifests.Build(manifests.University)
+	objects, err := manifests.Build(s.folder)
 	if err != nil {
 		return err
 	}
@@ -57,16 +57,16 @@ func installUniversity(ctx context.Context, c client.Client) error {
 		return err
 	}
 	before := namespace.DeepCopy()
-	metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, universityMark, "applied")
+	metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, sampleMark, "applied")
 	if err := c.Patch(ctx, &namespace, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("marking namespace %s: %w", simulationNamespace, err)
 	}
-	return await(ctx, "the sample university to be ready", func(ctx context.Context) (bool, error) {
-		return universityReady(ctx, c)
+	return await(ctx, "the sample ("+s.name+") to be ready", func(ctx context.Context) (bool, error) {
+		return sampleReady(ctx, c)
 	})
 }
 
-func universityReady(ctx context.Context, c client.Client) (bool, error) {
+func sampleReady(ctx context.Context, c client.Client) (bool, error) {
 	var pools v1alpha1.NodePoolList
 	var projects v1alpha1.ProjectList
 	if err := errors.Join(c.List(ctx, &pools), c.List(ctx, &projects)); err != nil {

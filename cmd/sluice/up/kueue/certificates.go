@@ -1,0 +1,108 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kueue
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	// authorityName and serverName are those under which Kueue looks whether it
+	// has to make others.
+	authorityName = "kueue-ca"
+	serverName    = "kueue-webhook-service." + Namespace + ".svc"
+	// validity is well above the 90 days before its end at which Kueue would make
+	// others; each start issues anew.
+	validity = 365 * 24 * time.Hour
+	// backdate allows for clocks that differ a little.
+	backdate = 5 * time.Minute
+	keyBits  = 2048
+)
+
+// Certificates are those of Kueue's webhooks, as PEM, by their names in its
+// Secret: an authority of their own, and a server on 127.0.0.1. Kueue itself would
+// make them for a Service only. It keeps the authority's key as well, and reads
+// RSA alone.
+type Certificates map[string][]byte
+
+// The files of [Certificates].
+const (
+	authorityCert = "ca.crt"
+	authorityKey  = "ca.key"
+	serverCert    = "tls.crt"
+	serverKey     = "tls.key"
+)
+
+// Issue makes new certificates, valid for a year.
+func Issue() (Certificates, error) {
+	now := time.Now()
+	authority := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		Subject:      pkix.Name{CommonName: authorityName, Organization: []string{"kueue"}},
+		DNSNames:     []string{authorityName},
+		NotBefore:    now.Add(-backdate), NotAfter: now.Add(validity),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		BasicConstraintsValid: true, IsCA: true,
+	}
+	server := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano() + 1),
+		Subject:      pkix.Name{CommonName: serverName},
+		DNSNames:     []string{serverName, "localhost"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:    now.Add(-backdate), NotAfter: now.Add(validity),
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	files := Certificates{}
+	signer, err := files.add(authorityCert, authorityKey, authority, authority, nil)
+	if err == nil {
+		_, err = files.add(serverCert, serverKey, server, authority, signer)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kueue's certificates: %w", err)
+	}
+	return files, nil
+}
+
+// add makes a key and its certificate; one without a signer signs itself.
+func (c Certificates) add(cert, key string, template, parent *x509.Certificate, signer *rsa.PrivateKey) (*rsa.PrivateKey, error) {
+	private, err := rsa.GenerateKey(rand.Reader, keyBits)
+	if err != nil {
+		return nil, err
+	}
+	if signer == nil {
+		signer = private
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, private.Public(), signer)
+	if err != nil {
+		return nil, err
+	}
+	c[cert] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	c[key] = pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)})
+	return private, nil
+}
+
+// Write puts the server's pair into dir, which is made where it is missing, both
+// for the owner alone: on a node that would be the mounted Secret.
+func (c Certificates) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("kueue's certificates: %w", err)
+	}
+	for _, name := range []string{serverCert, serverKey} {
+		if err := os.WriteFile(filepath.Join(dir, name), c[name], 0o600); err != nil {
+			return fmt.Errorf("kueue's certificates: %w", err)
+		}
+	}
+	return nil
+}

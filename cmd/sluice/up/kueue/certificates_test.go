@@ -1,0 +1,91 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kueue
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func parsed(t *testing.T, raw []byte) *x509.Certificate {
+	t.Helper()
+	block, _ := pem.Decode(raw)
+	if block == nil {
+		t.Fatalf("no PEM: %q", raw)
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate
+}
+
+// Kueue makes others where one of these is not so, and what the API server was
+// told of would be void.
+func TestKueueKeepsTheCertificates(t *testing.T) {
+	files, err := Issue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, server := parsed(t, files[authorityCert]), parsed(t, files[serverCert])
+	roots := x509.NewCertPool()
+	roots.AddCert(authority)
+	const lookahead = 90 * 24 * time.Hour
+	for _, tc := range []struct {
+		certificate *x509.Certificate
+		name        string
+	}{
+		{authority, "kueue-ca"},
+		{server, "kueue-webhook-service.kueue-system.svc"},
+		{server, "127.0.0.1"}, // the API server's own look
+	} {
+		options := x509.VerifyOptions{
+			DNSName: tc.name, Roots: roots, CurrentTime: time.Now().Add(lookahead),
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		}
+		if _, err := tc.certificate.Verify(options); err != nil {
+			t.Errorf("as %s: %v", tc.name, err)
+		}
+	}
+	for cert, key := range map[string]string{authorityCert: authorityKey, serverCert: serverKey} {
+		if _, err := tls.X509KeyPair(files[cert], files[key]); err != nil {
+			t.Errorf("%s and %s: %v", cert, key, err)
+		}
+	}
+	block, _ := pem.Decode(files[authorityKey])
+	if _, err := x509.ParsePKCS1PrivateKey(block.Bytes); err != nil {
+		t.Errorf("the authority's key: %v", err)
+	}
+}
+
+func TestOnlyTheServersPairIsMounted(t *testing.T) {
+	files := Certificates{authorityCert: []byte("a"), authorityKey: []byte("b"), serverCert: []byte("c"), serverKey: []byte("d")}
+	dir := filepath.Join(t.TempDir(), "certificates")
+	if err := files.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 2 {
+		t.Errorf("%v", entries)
+	}
+	for _, name := range []string{"tls.crt", "tls.key"} {
+		path := filepath.Join(dir, name)
+		content, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(content, files[name]) {
+			t.Errorf("%s has %q, %v", name, content, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+}

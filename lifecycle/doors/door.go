@@ -133,5 +133,6 @@ var (
 	deleting         = []admissionv1.OperationType{admissionv1.Delete}
 	updating         = []admissionv1.OperationType{admissionv1.Update}
 	creatingUpdating = []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
+	updatingDeleting = []admissionv1.OperationType{admissionv1.Update, admissionv1.Delete}
 	writing          = []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete}
 )

@@ -20,14 +20,18 @@ type Identities struct {
 	Binders []string
 	// Controllers are believed when they say that they control a pod.
 	Controllers []string
+	// Queues hold back what is not its turn, and let it go: Kueue.
+	Queues []string
 	// Managers may change what Sluice manages: lifecycle.
 	Managers []string
 }
 
-// builtIn are those that every cluster has.
+// builtIn are those that every cluster has, and those of engines, in namespaces that
+// no project can have.
 var builtIn = Identities{
-	Binders:     []string{"system:kube-scheduler"},
+	Binders:     []string{"system:kube-scheduler", "system:serviceaccount:kai-scheduler:binder"},
 	Controllers: []string{"system:kube-controller-manager", "system:serviceaccount:kube-system:*"},
+	Queues:      []string{"system:serviceaccount:kueue-system:kueue-controller-manager"},
 	Managers:    []string{"system:serviceaccount:" + v1alpha1.SystemNamespace + ":lifecycle"},
 }
 
@@ -41,6 +45,7 @@ func (i Identities) with(more Identities) Identities {
 	return Identities{
 		Binders:     join(i.Binders, more.Binders),
 		Controllers: join(i.Controllers, more.Controllers),
+		Queues:      join(i.Queues, more.Queues),
 		Managers:    join(i.Managers, more.Managers),
 	}
 }
@@ -53,6 +58,7 @@ func (i Identities) variables() []admissionv1.Variable {
 		{Name: "user", Expression: `request.userInfo.username`},
 		{Name: "isBinder", Expression: isOneOf(i.Binders)},
 		{Name: "isController", Expression: isOneOf(i.Controllers)},
+		{Name: "isQueue", Expression: isOneOf(i.Queues)},
 		{Name: "isManager", Expression: isOneOf(i.Managers)},
 		{Name: "isNode", Expression: `'system:nodes' in request.userInfo.groups`},
 	}

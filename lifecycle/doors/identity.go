@@ -3,7 +3,11 @@
 
 package doors
 
-import admissionv1 "k8s.io/api/admissionregistration/v1"
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"sluice.dev/api/v1alpha1"
+)
 
 // What tells whose a pod or a namespace is.
 
@@ -41,16 +45,16 @@ var managedKeys = door{
 	where:     governed,
 	rules:     rules(on(updating, "pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")),
 	variables: metadata(),
-	checks: []check{{
+	checks: append([]check{{
 		expression: `variables.isManager || (` + sameLabels(managedLabel) + `)`,
 		message:    `'metadata.labels: the keys of sluice.dev/ and the queue names are set when a pod is made, and not changed afterwards; make the pod anew'`,
 	}, {
 		expression: `variables.isManager || (` + sameAnnotations(managedAnnotation) + `)`,
 		message:    `'metadata.annotations: the keys of sluice.dev/ and the requests for a GPU are set when a pod is made, and not changed afterwards; make the pod anew'`,
 	}, {
-		expression: `variables.isManager || oldObject.spec.?tolerations.orValue([]) == object.spec.?tolerations.orValue([])`,
+		expression: `variables.isManager || variables.isQueue || oldObject.spec.?tolerations.orValue([]) == object.spec.?tolerations.orValue([])`,
 		message:    `'spec.tolerations: a pod of a project is not given further ones after its admission; make the pod anew'`,
-	}},
+	}}, heldByKueue...),
 }
 
 const (
@@ -60,22 +64,25 @@ const (
 )
 
 // controllerReferences: a pod that claims a controller is judged as that
-// controller's, so the claim is believed from controllers only.
+// controller's, so the claim is believed from controllers only. Kueue does not hold
+// back what is a part of something that it let go.
 var controllerReferences = door{
 	name:  "controller-references",
 	where: governed,
-	rules: rules(on(creatingUpdating, "pods")),
+	rules: append(queued(creatingUpdating), on(creatingUpdating, "pods")),
 	variables: []admissionv1.Variable{
+		queuedHere,
 		{Name: "oldReferences", Expression: `oldObject == null ? [] : oldObject.metadata.?ownerReferences.orValue([])`},
 		{Name: "newReferences", Expression: `object.metadata.?ownerReferences.orValue([])`},
 	},
 	checks: []check{{
-		expression: `variables.isController || variables.isManager || variables.isNode || variables.newReferences.all(r, !r.?controller.orValue(false) || r in variables.oldReferences)`,
-		message:    `'metadata.ownerReferences: only a controller may say that it controls a pod, and ' + variables.user + ' is none that is known here'`,
+		expression: `variables.isController || variables.isManager || variables.isNode || (request.resource.resource != 'pods' && !variables.queuedHere) || variables.newReferences.all(r, !r.?controller.orValue(false) || r in variables.oldReferences)`,
+		message:    `'metadata.ownerReferences: only a controller may say that it controls ' + (request.resource.resource == 'pods' ? 'a pod' : 'a queued workload') + ', and ' + variables.user + ' is none that is known here'`,
 	}},
 }
 
-// namespaceLabels: whose a namespace is, is lifecycle's to say.
+// namespaceLabels: whose a namespace is, is lifecycle's to say, and to which level
+// of Pod Security a project's is held.
 var namespaceLabels = door{
 	name:      "namespace-labels",
 	where:     everywhere,
@@ -87,5 +94,8 @@ var namespaceLabels = door{
 	}, {
 		expression: `variables.isManager || (` + sameAnnotations(`k == 'sluice.dev/made-for'`) + `)`,
 		message:    `'metadata.annotations[sluice.dev/made-for] is written by Sluice alone'`,
+	}, {
+		expression: `variables.isManager || !('` + v1alpha1.LabelProject + `' in variables.oldLabels) || (` + sameLabels(`k.startsWith('`+v1alpha1.LabelPodSecurityEnforce+`')`) + `)`,
+		message:    `'metadata.labels[` + v1alpha1.LabelPodSecurityEnforce + `]: to which level a project\'s namespace is held is said in spec.podSecurity of its Project or its Department'`,
 	}},
 }

@@ -18,7 +18,10 @@ var all = []door{
 	managedKeys, controllerReferences,
 	ephemeralContainers,
 	workloadKeys, queuedWorkloads,
+	queueNames, queueObjects,
+	othersWorkloads,
 	rendered, longEnds,
+	kaiQueues, podGroups, podsGroups, deviceVariables, otherManagers,
 	deviceClasses,
 	priorityClasses, gpuClaims,
 	gpuPods, // the last: where it is shut, all are

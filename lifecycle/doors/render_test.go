@@ -85,7 +85,7 @@ func TestIdentitiesAreQuoted(t *testing.T) {
 
 func TestIdentitiesAreJoinedWithTheBuiltIn(t *testing.T) {
 	got := builtIn.with(Identities{Binders: []string{"kai", "system:kube-scheduler"}})
-	if diff := cmp.Diff([]string{"kai", "system:kube-scheduler"}, got.Binders); diff != "" {
+	if diff := cmp.Diff([]string{"kai", "system:kube-scheduler", "system:serviceaccount:kai-scheduler:binder"}, got.Binders); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if diff := cmp.Diff(builtIn.Managers, got.Managers); diff != "" {

@@ -57,8 +57,8 @@ func templateCreators(name, object string) admissionv1.Variable {
 var queuedWorkloads = door{
 	name:  "queued-workloads",
 	where: governed,
-	rules: queued(updating),
-	variables: append(metadata(),
+	rules: append(queued(updating), in("leaderworkerset.x-k8s.io", updating, "leaderworkersets")),
+	variables: append(metadata(), queuedHere,
 		admissionv1.Variable{Name: "oldTemplate", Expression: `oldObject.?spec.?template.orValue({})`},
 		admissionv1.Variable{Name: "newTemplate", Expression: `object.?spec.?template.orValue({})`},
 		admissionv1.Variable{Name: "oldContainers", Expression: templateContainers("variables.oldTemplate")},
@@ -74,11 +74,16 @@ var queuedWorkloads = door{
 		expression: `variables.isManager || (` + sameTemplate(`.?metadata.?annotations`, managedAnnotation) + `)`,
 		message:    `'spec.template.metadata.annotations: the keys of sluice.dev/ and the requests for a GPU are set when a workload is made, and not changed afterwards; make it anew'`,
 	}, {
-		expression: `variables.isManager || variables.newContainers.all(n, variables.oldContainers.exists(o, o.name == n.name` +
-			` && ` + sameMap(`o.?resources.?limits.orValue({})`, `n.?resources.?limits.orValue({})`, gpuResource) +
-			` && ` + sameMap(`o.?resources.?requests.orValue({})`, `n.?resources.?requests.orValue({})`, gpuResource) + `))`,
-		message: `'spec.template.spec.containers: how many GPUs a workload asks for is set when it is made, and not changed afterwards; make it anew'`,
-	}},
+		expression: `variables.isManager || ` + sameGPUs("variables.oldContainers", "variables.newContainers"),
+		message:    `'spec.template.spec.containers: how many GPUs a workload asks for is set when it is made, and not changed afterwards; make it anew'`,
+	}, countedTemplates, startedByKueue},
+}
+
+// sameGPUs compares how many GPUs containers ask for, each with that of its name.
+func sameGPUs(before, after string) string {
+	return after + `.all(n, ` + before + `.exists(o, o.name == n.name` +
+		` && ` + sameMap(`o.?resources.?limits.orValue({})`, `n.?resources.?limits.orValue({})`, gpuResource) +
+		` && ` + sameMap(`o.?resources.?requests.orValue({})`, `n.?resources.?requests.orValue({})`, gpuResource) + `))`
 }
 
 func sameTemplate(path, condition string) string {
@@ -86,5 +91,5 @@ func sameTemplate(path, condition string) string {
 }
 
 func templateContainers(template string) string {
-	return template + `.?spec.?containers.orValue([]) + ` + template + `.?spec.?initContainers.orValue([])`
+	return `(` + template + `.?spec.?containers.orValue([]) + ` + template + `.?spec.?initContainers.orValue([]))`
 }

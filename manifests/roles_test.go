@@ -1,0 +1,215 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"sluice.dev/api/workload/kinds"
+	"sluice.dev/manifests"
+)
+
+// rights are what a role may do: "create jobs.batch".
+type rights map[string]bool
+
+// roles are what is installed for people, with the parts put together as
+// Kubernetes does.
+func roles(t *testing.T) map[string]rights {
+	t.Helper()
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []rbacv1.ClusterRole
+	for _, object := range objects {
+		if object.GetKind() != "ClusterRole" || !strings.HasPrefix(object.GetName(), "sluice:") {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &role, true); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, role)
+	}
+	byName := map[string]rights{}
+	for _, role := range all {
+		if strings.HasPrefix(role.Name, "sluice:part:") {
+			continue
+		}
+		may := rights{}
+		may.add(role.Rules)
+		if role.AggregationRule != nil {
+			for _, wanted := range role.AggregationRule.ClusterRoleSelectors {
+				may.add(matching(t, all, &wanted))
+			}
+		}
+		byName[strings.TrimPrefix(role.Name, "sluice:")] = may
+	}
+	return byName
+}
+
+// matching are the rules of the parts that a role takes in; there must be some.
+func matching(t *testing.T, all []rbacv1.ClusterRole, wanted *metav1.LabelSelector) (rules []rbacv1.PolicyRule) {
+	t.Helper()
+	selector, err := metav1.LabelSelectorAsSelector(wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		if selector.Matches(labels.Set(all[i].Labels)) {
+			rules = append(rules, all[i].Rules...)
+		}
+	}
+	if len(rules) == 0 {
+		t.Errorf("no part matches %s", selector)
+	}
+	return rules
+}
+
+func (r rights) add(rules []rbacv1.PolicyRule) {
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					r[strings.TrimSuffix(verb+" "+resource+"."+group, ".")] = true
+				}
+			}
+		}
+	}
+}
+
+// cluster are the kinds that pods come from and no role writes: DaemonSets run
+// everywhere, and Kueue's Workloads are Kueue's.
+var cluster = []string{"daemonsets.apps", "workloads.kueue.x-k8s.io"}
+
+// Each kind that Sluice can stop, people can see; and those who run workloads may
+// make it.
+func TestRolesKnowEachKindOfWorkload(t *testing.T) {
+	all := roles(t)
+	for _, kind := range kinds.All() {
+		resource := strings.TrimSuffix(kind.Resource+"."+kind.Group, ".")
+		ours := slices.Contains(cluster, resource)
+		for name, verbs := range map[string][]string{
+			"viewer":                   {"get", "list", "watch"},
+			"l2-researcher":            {"create", "update", "patch", "delete"},
+			"l1-researcher":            {"create", "update", "patch", "delete", "deletecollection"},
+			"editor":                   {"create", "update", "patch", "delete", "deletecollection"},
+			"department-administrator": {"delete"},
+		} {
+			for _, verb := range verbs {
+				may, want := all[name][verb+" "+resource], !ours || name == "viewer"
+				if may != want {
+					t.Errorf("%s: %s %s: %v, want %v", name, verb, resource, may, want)
+				}
+			}
+		}
+	}
+}
+
+// Who made a workload is written on it as it comes in: by that an L2 researcher's own
+// are told from others'. Of pods it is a policy that writes it.
+func TestWhatPeopleRunNamesItsMaker(t *testing.T) {
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := rights{"create pods": true}
+	for _, object := range objects {
+		if object.GetKind() != "MutatingWebhookConfiguration" {
+			continue
+		}
+		var configuration admissionv1.MutatingWebhookConfiguration
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &configuration, true); err != nil {
+			t.Fatal(err)
+		}
+		for _, webhook := range configuration.Webhooks {
+			if webhook.Name != "workloads.sluice.dev" {
+				continue
+			}
+			for _, rule := range webhook.Rules {
+				signed.add([]rbacv1.PolicyRule{{APIGroups: rule.APIGroups, Resources: rule.Resources, Verbs: []string{"create"}}})
+			}
+		}
+	}
+	for right := range roles(t)["l2-researcher"] {
+		if strings.HasPrefix(right, "create ") && right != "create extensions.sluice.dev" && !signed[right] {
+			t.Errorf("an L2 researcher may %s, and nobody writes whose it is", right)
+		}
+	}
+}
+
+// What nobody may, whatever role it is.
+func TestNoRoleMay(t *testing.T) {
+	writing := []string{"create", "update", "patch", "delete", "deletecollection"}
+	forbidden := map[string][]string{}
+	for _, resource := range []string{
+		// What Sluice and the engines keep.
+		"resourcequotas", "limitranges", "networkpolicies.networking.k8s.io", "priorityclasses.scheduling.k8s.io",
+		"localqueues.kueue.x-k8s.io", "clusterqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io",
+		"workloads.kueue.x-k8s.io", "queues.scheduling.run.ai", "podgroups.scheduling.run.ai",
+		"workloadclocks.sluice.dev", "notices.sluice.dev", "usagerecords.sluice.dev", "gpunodes.sluice.dev",
+		"projects/status.sluice.dev", "departments/status.sluice.dev", "workloadclocks/status.sluice.dev",
+		// What passes by the ways in which a pod is governed.
+		"pods/status", "pods/binding", "bindings", "pods/eviction", "pods/ephemeralcontainers", "pods/resize", "pods/proxy",
+		"daemonsets.apps", "jobs/status.batch", "nodes", "nodes/status", "nodes/proxy", "namespaces", "events",
+		// What gives rights.
+		"roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io",
+		"clusterroles.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io",
+		"serviceaccounts", "serviceaccounts/token", "certificatesigningrequests.certificates.k8s.io",
+		"validatingadmissionpolicies.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
+	} {
+		forbidden[resource] = writing
+	}
+	all := roles(t)
+	for name, may := range all {
+		for resource, verbs := range forbidden {
+			for _, verb := range verbs {
+				if may[verb+" "+resource] {
+					t.Errorf("%s may %s %s", name, verb, resource)
+				}
+			}
+		}
+		for right := range may {
+			verb, resource, _ := strings.Cut(right, " ")
+			if strings.Contains(right, "*") || slices.Contains([]string{"escalate", "bind", "impersonate", "approve", "sign"}, verb) {
+				t.Errorf("%s may %s", name, right)
+			}
+			if resource == "policies.sluice.dev" && name != "system-administrator" {
+				t.Errorf("%s may %s", name, right)
+			}
+		}
+	}
+	reading := []string{"editor", "credentials-administrator"}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if got, want := all[name]["get secrets"], slices.Contains(reading, name); got != want {
+			t.Errorf("%s reads Secrets: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// Whoever changes what others made says so to admission, or keeps to the own.
+func TestWhoKeepsToTheOwn(t *testing.T) {
+	for name, may := range roles(t) {
+		if got, want := may["own-only workloads.sluice.dev"], name == "l2-researcher"; got != want {
+			t.Errorf("%s keeps to the own: %v, want %v", name, got, want)
+		}
+		if got, want := may["others workloads.sluice.dev"], slices.Contains([]string{"l1-researcher", "editor", "ml-engineer"}, name); got != want {
+			t.Errorf("%s changes others': %v, want %v", name, got, want)
+		}
+		for _, connection := range []string{"pods/exec", "pods/attach", "pods/portforward"} {
+			if may["own-only workloads.sluice.dev"] && may["create "+connection] {
+				t.Errorf("%s may %s, which names no maker", name, connection)
+			}
+		}
+	}
+}

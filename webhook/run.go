@@ -33,6 +33,7 @@ import (
 	"sluice.dev/webhook/departments"
 	"sluice.dev/webhook/extensions"
 	"sluice.dev/webhook/judge"
+	"sluice.dev/webhook/podgroups"
 	"sluice.dev/webhook/pods"
 	"sluice.dev/webhook/projects"
 	"sluice.dev/webhook/registration"
@@ -47,10 +48,12 @@ const (
 	PathMutatePods   = "/mutate/pods"
 	PathValidatePods = "/validate/pods"
 	PathWorkloads    = "/mutate/workloads"
+	PathQueued       = "/mutate/queued-workloads"
 	PathTemplates    = "/validate/templates"
 	PathRestarts     = "/validate/restarts"
 	PathProjects     = "/validate/projects"
 	PathDepartments  = "/validate/departments"
+	PathPodGroups    = "/mutate/podgroups"
 
 	PathMutateExtensions   = "/mutate/extensions"
 	PathValidateExtensions = "/validate/extensions"
@@ -127,12 +130,17 @@ func serve(mgr ctrl.Manager, cfg *config.Config, rules *engine.Engine, logger lo
 		PathMutatePods:   decision.Recorded("pods", logger, &pods.Mutator{Desk: desk}),
 		PathValidatePods: decision.Recorded("final-pods", logger, &pods.Validator{Desk: desk}),
 		PathWorkloads:    decision.Recorded("workloads", logger, &workloads.Handler{Judge: judges, Tenants: tenants}),
+		PathQueued:       decision.Recorded("queued-workloads", logger, &workloads.Handler{Judge: judges, Tenants: tenants, Must: true}),
+		PathPodGroups:    decision.Recorded("podgroups", logger, &podgroups.Handler{Tenants: tenants}),
 		PathTemplates:    decision.Recorded("templates", logger, &templates.Handler{Judge: judges, Tenants: tenants}),
 		PathRestarts:     decision.Recorded("restarts", logger, &restarts.Handler{Clocks: mgr.GetClient(), Tenants: tenants, Clock: policyTime}),
-		PathDepartments:  decision.Recorded("departments", logger, (&departments.Validator{Reader: mgr.GetClient(), Clock: policyTime}).Handler(mgr.GetScheme())),
-		PathProjects:     decision.Recorded("projects", logger, (&projects.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()}).Handler(mgr.GetScheme())),
 	}
-	asking := &extensions.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Administrators: access.Reviewer{Client: mgr.GetClient()}}
+	administrators := access.Reviewer{Client: mgr.GetClient()}
+	giving := &departments.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: policyTime, Administrators: administrators}
+	working := &projects.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Administrators: administrators}
+	asking := &extensions.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Administrators: administrators}
+	handlers[PathDepartments] = decision.Recorded("departments", logger, giving.Handler(mgr.GetScheme()))
+	handlers[PathProjects] = decision.Recorded("projects", logger, working.Handler(mgr.GetScheme()))
 	handlers[PathMutateExtensions] = decision.Recorded("extensions", logger, (&extensions.Stamper{Clock: policyTime}).Handler(mgr.GetScheme()))
 	handlers[PathValidateExtensions] = decision.Recorded("final-extensions", logger, asking.Handler(mgr.GetScheme()))
 	for path, handler := range handlers {

@@ -7,6 +7,6 @@
 // each node pool of the department, and for CPU and memory where it has a quota
 // of them, what it has, what its projects were promised, and who has how much.
 //
-// It reads nothing, writes nothing and refuses nothing: admission and the
+// It never reads the cluster, and never refuses anything: admission and the
 // department's status come to their own conclusions from the same sums.
 package promises

@@ -19,6 +19,10 @@ const (
 // engine and its sharing need.
 const ConditionRequirementsMet = "RequirementsMet"
 
+// ConditionOversubscribed is true on a Department that has promised its projects
+// more than it has itself; the message has the figures.
+const ConditionOversubscribed = "Oversubscribed"
+
 // Types of conditions of a Project.
 const (
 	// ConditionQuotaApplied is true when the project's quotas exist and are counted

@@ -123,7 +123,7 @@ type DepartmentStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodePools []PoolUse `json:"nodePools,omitempty"`
 
-	// Conditions are Ready, QueueApplied and Unsupported.
+	// Conditions are Ready, QueueApplied, Oversubscribed and Unsupported.
 	//
 	// +optional
 	// +listType=map
@@ -143,6 +143,7 @@ type DepartmentStatus struct {
 // +kubebuilder:printcolumn:name="Guaranteed",type=string,JSONPath=`.status.gpu.guaranteed`
 // +kubebuilder:printcolumn:name="Limit",type=string,JSONPath=`.status.gpu.limit`
 // +kubebuilder:printcolumn:name="Allocated",type=string,JSONPath=`.status.gpu.allocated`
+// +kubebuilder:printcolumn:name="Over quota",type=string,JSONPath=`.status.gpu.overQuota`
 // +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.status.gpu.pending`
 // +kubebuilder:printcolumn:name="Validity",type=string,JSONPath=`.spec.projects.validity`,priority=1
 // +kubebuilder:printcolumn:name="Name",type=string,JSONPath=`.spec.displayName`,priority=1

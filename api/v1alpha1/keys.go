@@ -13,6 +13,9 @@ const (
 	LabelProject = "sluice.dev/project"
 	// LabelDepartment names the department of the project, on the same objects.
 	LabelDepartment = "sluice.dev/department"
+	// LabelQueued is "true" on a project's namespace where Kueue serves one of its
+	// node pools: what Kueue counts before there are pods must come in counted.
+	LabelQueued = "sluice.dev/queued"
 	// LabelNodePool names the node pool. On a node its administrator sets it (or any
 	// other label that a NodePool selects); the webhook sets it on GPU pods.
 	LabelNodePool = "sluice.dev/node-pool"

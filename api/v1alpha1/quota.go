@@ -58,7 +58,7 @@ type ResourceQuota struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : isQuantity(self) && [quantity(self).asApproximateFloat()].all(q, q >= 0.0 && q < 1152921504606846976.0)",message="must be an amount of memory, at least 0 and less than 1Ei, such as 512Gi"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self < 1152921504606846976 : isQuantity(self) && [quantity(self).asApproximateFloat()].all(q, q >= 0.0 && q < 1152921504606846976.0)",message="must be an amount of memory, at least 0 and less than 1Ei, such as 512Gi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 

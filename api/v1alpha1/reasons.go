@@ -35,6 +35,17 @@ const (
 	ReasonGuaranteedTraining = "GuaranteedTraining"
 )
 
+// Reasons on a Department.
+const (
+	// ReasonWithinQuota: what its projects were promised is there.
+	ReasonWithinQuota = "WithinQuota"
+	// ReasonPromisedTooMuch: projects that came at the same moment, or when nobody
+	// looked, were promised more than there is.
+	ReasonPromisedTooMuch = "PromisedTooMuch"
+	// ReasonAllowed: the department allows it.
+	ReasonAllowed = "Allowed"
+)
+
 // Reasons on a Project.
 const (
 	// ReasonDepartmentMissing: there is no such department.
@@ -52,6 +63,8 @@ const (
 	ReasonPodsUncounted = "PodsUncounted"
 	// ReasonQuotaExceeded: pods do not fit into what is left of the quota.
 	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonQueued: workloads wait in a queue of the scheduler's.
+	ReasonQueued = "Queued"
 	// ReasonNothingWaits: nothing waits for quota any more.
 	ReasonNothingWaits = "NothingWaits"
 	// ReasonHoldInSpec: spec.hold says so.

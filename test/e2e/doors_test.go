@@ -43,7 +43,7 @@ func namespaceAdminConfig(t *testing.T, namespace string) *rest.Config {
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"pods", "pods/binding", "bindings", "pods/status", "pods/ephemeralcontainers", "pods/resize", "pods/eviction", "namespaces", "namespaces/status", "namespaces/finalize", "replicationcontrollers"}, Verbs: []string{"*"}},
 			{APIGroups: []string{""}, Resources: []string{"resourcequotas", "resourcequotas/status", "limitranges"}, Verbs: []string{"*"}},
-			{APIGroups: []string{"apps", "batch", "jobset.x-k8s.io", "resource.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+			{APIGroups: []string{"apps", "batch", "jobset.x-k8s.io", "kueue.x-k8s.io", "resource.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		},
 	})
 	create(t, &rbacv1.ClusterRoleBinding{
@@ -239,7 +239,7 @@ func TestDoorsLetThrough(t *testing.T) {
 		}
 	}
 	if _, err := pods.Patch(t.Context(), p.Name, "application/strategic-merge-patch+json",
-		[]byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"any","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"}],"securityContext":{"capabilities":{"add":["SYS_PTRACE"]}}}]}}`), metav1.PatchOptions{}, "ephemeralcontainers"); err != nil {
+		[]byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"any","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"}],"securityContext":{"capabilities":{"add":["NET_BIND_SERVICE"]}}}]}}`), metav1.PatchOptions{}, "ephemeralcontainers"); err != nil {
 		t.Errorf("a plain debug container: %v", err)
 	}
 	for _, seconds := range []int64{0, 600} {

@@ -1,0 +1,381 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/scheme"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/kaigroup"
+)
+
+const (
+	kaiLab     = "kai-lab"
+	podGrouper = "system:serviceaccount:kai-scheduler:pod-grouper"
+	eve        = "eve@example.org"
+)
+
+// With stand-ins for KAI-Scheduler's kinds and parts: a project's queues, what its
+// pods are told, whose queue their groups are in whatever their owner says, and the
+// next node pool where there is no room.
+func TestKAI(t *testing.T) {
+	installKAI(t)
+	openLab(t)
+	grouper, user := kaiClient(t, podGrouper), kaiClient(t, eve)
+
+	t.Run("a tree of queues for each pool", func(t *testing.T) {
+		for name, want := range map[string]map[string]any{
+			"department.kai-faculty.kai-a": queueOf("kai-faculty", "", 2, 4),
+			"department.kai-faculty.kai-b": queueOf("kai-faculty", "", 2, 4),
+			"kai-lab.kai-a":                queueOf(kaiLab, "department.kai-faculty.kai-a", 1, 2),
+			"kai-lab.kai-b":                queueOf(kaiLab, "department.kai-faculty.kai-b", 1, 2),
+		} {
+			eventually(t, func() error {
+				queue := kai("Queue", "v2")
+				if err := shared.admin.Get(t.Context(), types.NamespacedName{Name: name}, queue); err != nil {
+					return err
+				}
+				if diff := cmp.Diff(want, queue.Object["spec"]); diff != "" {
+					return fmt.Errorf("queue %s (-want +got)\n%s", name, diff)
+				}
+				return nil
+			})
+		}
+	})
+
+	pod := kaiPod("train", nil)
+	if err := user.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { remove(t, pod) })
+	t.Run("pods are told what KAI reads", func(t *testing.T) {
+		want := map[string]string{
+			"kai.scheduler/queue": "kai-lab.kai-a", "kai.scheduler/node-pool": "kai-a", "kai.scheduler/preemptibility": "preemptible",
+			v1alpha1.LabelNodePool: "kai-a", v1alpha1.LabelProject: kaiLab, v1alpha1.LabelDepartment: "kai-faculty", v1alpha1.LabelWorkloadType: "train",
+		}
+		if diff := cmp.Diff(want, pod.Labels); diff != "" || pod.Spec.SchedulerName != "kai-scheduler" || pod.Annotations[v1alpha1.AnnotationNodePools] != "kai-a,kai-b" {
+			t.Errorf("scheduler %s, pools %s, labels (-want +got)\n%s", pod.Spec.SchedulerName, pod.Annotations[v1alpha1.AnnotationNodePools], diff)
+		}
+	})
+
+	// As the podgrouper makes it, for an owner whose labels say more than they may.
+	group := podGroup("pg-train-1", "department.kai-faculty.kai-a", "inference", "non-preemptible", map[string]string{"kai.scheduler/queue": "somebody.elses"})
+	if err := grouper.Create(t.Context(), group); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // nobody else may; a clean-up's test context has ended
+		if err := grouper.Delete(context.Background(), group); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a group is in the project's queue", func(t *testing.T) {
+		if diff := cmp.Diff(groupNow{"kai-lab.kai-a", "kai-a", "sluice-inference", "non-preemptible"}, nowOf(group)); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+	})
+	put(t, grouper, pod, `{"metadata":{"annotations":{"pod-group-name":"pg-train-1"}}}`)
+
+	t.Run("nobody goes round", func(t *testing.T) { waysRoundKAI(t, user, pod, group) })
+
+	t.Run("a group is no more than its pods are", func(t *testing.T) {
+		// The scheduler hears of the pod, and writes.
+		putStatus(t, grouper, group, `{"status":{"schedulingConditions":[]}}`)
+		awaitGroup(t, group, groupNow{"kai-lab.kai-a", "kai-a", "sluice-train", "preemptible"})
+		// The podgrouper writes what it finds on the owner, again and again.
+		put(t, grouper, group, `{"spec":{"priorityClassName":"inference","preemptibility":"non-preemptible"}}`)
+		awaitGroup(t, group, groupNow{"kai-lab.kai-a", "kai-a", "sluice-train", "preemptible"})
+	})
+
+	t.Run("where there is no room the next pool is tried", func(t *testing.T) {
+		putStatus(t, grouper, group, `{"status":{"schedulingConditions":[{"type":"UnschedulableOnNodePool","nodePool":"kai-a","status":"True","transitionID":"1"}]}}`)
+		awaitGroup(t, group, groupNow{"kai-lab.kai-b", "kai-b", "sluice-train", "preemptible"})
+		if err := get(t, pod); err != nil {
+			t.Fatal(err)
+		}
+		if pod.Labels[v1alpha1.LabelNodePool] != "kai-b" || pod.Labels["kai.scheduler/queue"] != "kai-lab.kai-b" {
+			t.Errorf("the pod's labels are %v", pod.Labels)
+		}
+		// The podgrouper keeps the queue that it finds.
+		put(t, grouper, group, `{"spec":{"minMember":1},"metadata":{"labels":{"kai.scheduler/node-pool":"kai-b"}}}`)
+		awaitGroup(t, group, groupNow{"kai-lab.kai-b", "kai-b", "sluice-train", "preemptible"})
+	})
+
+	t.Run("queues are made by one, never by two", func(t *testing.T) {
+		ns := namespace(kaiLab)
+		put(t, shared.admin, ns, `{"metadata":{"labels":{"kai/project":"kai-lab"}}}`)
+		eventually(t, func() error {
+			return refused(user.Create(t.Context(), kaiPod("both", nil), client.DryRunAll), "is kai-resource-management's")
+		})
+		put(t, shared.admin, ns, `{"metadata":{"labels":{"kai/project":null}}}`)
+		eventually(t, func() error { return user.Create(t.Context(), kaiPod("one", nil), client.DryRunAll) })
+	})
+}
+
+// waysRoundKAI are tried by somebody with all rights in the namespace.
+func waysRoundKAI(t *testing.T, user client.Client, pod *corev1.Pod, group *unstructured.Unstructured) {
+	patch := func(object client.Object, body string, subresource ...string) func() error {
+		object, _ = object.DeepCopyObject().(client.Object)
+		raw := client.RawPatch(types.MergePatchType, []byte(body))
+		if len(subresource) > 0 {
+			return func() error { return user.Status().Patch(t.Context(), object, raw, client.DryRunAll) }
+		}
+		return func() error { return user.Patch(t.Context(), object, raw, client.DryRunAll) }
+	}
+	made := func(object client.Object) func() error {
+		return func() error { return user.Create(t.Context(), object, client.DryRunAll) }
+	}
+	for name, tc := range map[string]struct {
+		try  func() error
+		says string
+	}{
+		"another project's queue":        {made(kaiPod("a", nil, "kai.scheduler/queue", "thesis-mueller.dgx")), "is not that of project kai-lab"},
+		"no group":                       {made(kaiPod("b", map[string]string{"kai.scheduler/skip-podgrouper": "true"})), "is written by KAI-Scheduler alone"},
+		"no group, later":                {patch(pod, `{"metadata":{"annotations":{"kai.scheduler/skip-podgrouper":"true"}}}`), "KAI-Scheduler alone says"},
+		"another's group":                {made(kaiPod("c", map[string]string{kaigroup.AnnotationGroup: "pg-other"})), "is written by KAI-Scheduler alone"},
+		"another's group, later":         {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`), "KAI-Scheduler alone says"},
+		"another's group, by the status": {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`, "status"), "KAI-Scheduler alone says"},
+		"a hand-made group":              {made(podGroup("pg-mine", "kai-lab.kai-a", "inference", "non-preemptible", nil)), "PodGroups are written by KAI-Scheduler alone"},
+		"a group in another queue":       {patch(group, `{"spec":{"queue":"department.kai-faculty.kai-b"}}`), "PodGroups are written by KAI-Scheduler alone"},
+		"more in the queue": {func() error {
+			queue := kai("Queue", "v2")
+			queue.SetName("kai-lab.kai-a")
+			return user.Patch(t.Context(), queue, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"resources":{"gpu":{"limit":-1}}}}`)), client.DryRunAll)
+		}, "neither written nor deleted by others"},
+		"a group's status":                  {patch(group, `{"status":{"schedulingConditions":[]}}`, "status"), "PodGroups are written by KAI-Scheduler alone"},
+		"a group deleted":                   {func() error { return user.Delete(t.Context(), group.DeepCopy(), client.DryRunAll) }, "PodGroups are written by KAI-Scheduler alone"},
+		"a preemptibility, later":           {patch(pod, `{"metadata":{"labels":{"kai.scheduler/preemptibility":"non-preemptible"}}}`), "make the pod anew"},
+		"a class by its label, later":       {patch(pod, `{"metadata":{"labels":{"priorityClassName":"inference"}}}`), "make the pod anew"},
+		"a queue, later":                    {patch(pod, `{"metadata":{"labels":{"kai.scheduler/queue":"other"}}}`), "make the pod anew"},
+		"the ConfigMap that names the GPUs": {made(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kaiLab, Name: "train-abcdefg-shared-gpu-0"}}), "choose another name"},
+		"a share and a slice": {made(kaiPod("d", nil, "", "", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/mig-1g.5gb": resource.MustParse("1")}
+		})), "keep one of the two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := refused(tc.try(), tc.says); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("another scheduler, a preemptibility, and every GPU", func(t *testing.T) {
+		p := kaiPod("e", nil, "kai.scheduler/preemptibility", "non-preemptible", func(p *corev1.Pod) {
+			p.Spec.SchedulerName = "default-scheduler-of-mine"
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "side", Image: "any", Env: []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}})
+		})
+		if err := made(p)(); err != nil {
+			t.Fatal(err)
+		}
+		got := []string{p.Spec.SchedulerName, p.Labels["kai.scheduler/preemptibility"], p.Spec.Containers[1].Env[0].Value}
+		if diff := cmp.Diff([]string{"kai-scheduler", "preemptible", "void"}, got); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+	})
+}
+
+// installKAI makes KAI-Scheduler's kinds and its configuration.
+func installKAI(t *testing.T) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/kai/*.yaml")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("the definitions are %v: %v", files, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		definition := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(raw, &definition.Object); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		create(t, definition)
+	}
+	config := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "kai.scheduler/v1", "kind": "Config", "metadata": map[string]any{"name": "kai-config"},
+		"spec": map[string]any{"admission": map[string]any{"gpuSharing": true, "mutatingWebhookConfigurationName": "zz-kai-admission"}},
+	}}
+	eventually(t, func() error { return shared.admin.Create(t.Context(), config.DeepCopy()) })
+}
+
+// openLab makes two node pools of KAI's, a department and a project with both, and
+// the rights of those who write there.
+func openLab(t *testing.T) {
+	t.Helper()
+	quota := func(guaranteed, limit string) []v1alpha1.PoolQuota {
+		gpu := v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}
+		return []v1alpha1.PoolQuota{{Name: "kai-a", GPU: gpu}, {Name: "kai-b", GPU: gpu}}
+	}
+	for _, name := range []string{"kai-a", "kai-b"} {
+		p := pool(name)
+		p.Spec.Scheduler, p.Spec.Sharing = v1alpha1.SchedulerKAI, v1alpha1.SharingKAI
+		p.Spec.NodeSelector = map[string]string{"kai.scheduler/node-pool": name}
+		create(t, p)
+		eventually(t, func() error {
+			if err := get(t, p); err != nil {
+				return err
+			}
+			return hasCondition(p.Status.Conditions, v1alpha1.ConditionRequirementsMet, metav1.ConditionTrue, "")
+		})
+	}
+	create(t, &v1alpha1.Department{
+		ObjectMeta: metav1.ObjectMeta{Name: "kai-faculty"},
+		Spec: v1alpha1.DepartmentSpec{
+			Contacts:  []v1alpha1.Contact{{Name: "Desk", Email: "desk@example.org"}},
+			NodePools: quota("2", "4"),
+		},
+	})
+	create(t, project(kaiLab, func(p *v1alpha1.Project) {
+		p.Spec.Department, p.Spec.NodePools = "kai-faculty", quota("1", "2")
+	}))
+	eventually(t, func() error {
+		n := namespace(kaiLab)
+		if err := get(t, n); err != nil {
+			return err
+		}
+		if n.Labels[v1alpha1.LabelProject] != kaiLab {
+			return errNotYet("the namespace is governed", n.Labels)
+		}
+		return nil
+	})
+	create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "kai-everything"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"scheduling.run.ai"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{""}, Resources: []string{"pods", "pods/status", "configmaps"}, Verbs: []string{"*"}},
+	}})
+	create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kai-everything"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kai-everything"},
+		Subjects: []rbacv1.Subject{
+			{APIGroup: rbacv1.GroupName, Kind: "User", Name: podGrouper}, {APIGroup: rbacv1.GroupName, Kind: "User", Name: eve},
+		},
+	})
+}
+
+// kaiClient is the way to the cluster as somebody, once the rights have come through.
+func kaiClient(t *testing.T, user string) client.Client {
+	t.Helper()
+	config := rest.CopyConfig(shared.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	kinds, err := scheme.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: kinds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kaigroup.Kind)
+		return c.List(t.Context(), list, client.InNamespace(kaiLab))
+	})
+	return c
+}
+
+// kaiPod has half a GPU. Labels are pairs; an empty key is none.
+func kaiPod(name string, annotations map[string]string, more ...any) *corev1.Pod {
+	return podIn(kaiLab, name, func(p *corev1.Pod) {
+		p.Annotations["gpu-fraction"] = "0.5"
+		for key, value := range annotations {
+			p.Annotations[key] = value
+		}
+		for i := 0; i < len(more); i++ {
+			switch one := more[i].(type) {
+			case string:
+				if value, _ := more[i+1].(string); one != "" {
+					p.Labels[one] = value
+				}
+				i++
+			case func(*corev1.Pod):
+				one(p)
+			}
+		}
+	})
+}
+
+func podGroup(name, queue, class, preemptibility string, labels map[string]string) *unstructured.Unstructured {
+	group := kai("PodGroup", "v2alpha2")
+	group.SetNamespace(kaiLab)
+	group.SetName(name)
+	group.SetLabels(labels)
+	group.Object["spec"] = map[string]any{
+		"minMember": int64(1), "queue": queue, "priorityClassName": class, "preemptibility": preemptibility,
+		"subGroups": []any{}, "topologyConstraint": map[string]any{},
+	}
+	return group
+}
+
+func kai(kind, version string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetAPIVersion("scheduling.run.ai/" + version)
+	object.SetKind(kind)
+	return object
+}
+
+// queueOf is what a queue says, with so many GPUs.
+func queueOf(owner, parent string, quota, limit int64) map[string]any {
+	unlimited := func() map[string]any {
+		return map[string]any{"quota": int64(-1), "limit": int64(-1), "overQuotaWeight": int64(1)}
+	}
+	spec := map[string]any{"displayName": owner, "resources": map[string]any{
+		"gpu": map[string]any{"quota": quota, "limit": limit, "overQuotaWeight": int64(1)}, "cpu": unlimited(), "memory": unlimited(),
+	}}
+	if parent != "" {
+		spec["parentQueue"] = parent
+	}
+	return spec
+}
+
+// groupNow is what of a group decides where it runs, and when it ends.
+type groupNow struct{ Queue, Shard, Class, Preemptibility string }
+
+func nowOf(group *unstructured.Unstructured) groupNow {
+	text := func(field string) string {
+		found, _, _ := unstructured.NestedString(group.Object, "spec", field)
+		return found
+	}
+	return groupNow{text("queue"), group.GetLabels()["kai.scheduler/node-pool"], text("priorityClassName"), text("preemptibility")}
+}
+
+func awaitGroup(t *testing.T, group *unstructured.Unstructured, want groupNow) {
+	t.Helper()
+	eventually(t, func() error {
+		if err := get(t, group); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(want, nowOf(group)); diff != "" {
+			return fmt.Errorf("the group (-want +got)\n%s", diff)
+		}
+		return nil
+	})
+}
+
+func put(t *testing.T, by client.Client, object client.Object, body string) {
+	t.Helper()
+	if err := by.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func putStatus(t *testing.T, by client.Client, object client.Object, body string) {
+	t.Helper()
+	if err := by.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -5,7 +5,7 @@
 //
 // Enters: Projects, Departments, NodePools and Namespaces, as watched, and the
 // objects that policies render for each project. Leaves: the namespace, made or
-// adopted; the rendered objects in it; then, once the quotas are counted, the
+// adopted; the rendered objects in it, and the project's queues outside; then, once the quotas are counted, the
 // labels that say whose it is, by which it is governed; the Project's status,
 // with the condition QuotaApplied, until which GPU pods are refused, and what is
 // used of the quota. GPU pods that were there before the quota are listed in the

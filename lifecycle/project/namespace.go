@@ -16,6 +16,7 @@ import (
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/facts"
 )
 
 // namespace reads one from the API server; nil where there is none. The cache
@@ -61,14 +62,26 @@ func (r *Reconciler) recordNamespace(ctx context.Context, project *v1alpha1.Proj
 	return nil
 }
 
-// label puts the namespace under the project's governance.
-func (r *Reconciler) label(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, claim tenancy.Claim) error {
+// label puts the namespace under the project's governance, and holds it to the
+// level of Pod Security that the project and its department want.
+func (r *Reconciler) label(ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department, pools []facts.Pool, namespace *corev1.Namespace, claim tenancy.Claim) error {
+	level := facts.PodSecurity(project, department)
+	if stricterThan(namespace, level) {
+		// Whose word that is, a cache does not keep.
+		live, err := r.namespace(ctx, namespace.Name)
+		if err != nil || live == nil {
+			return err // once it is gone, there is nothing to label
+		}
+		namespace = live
+	}
 	before := namespace.DeepCopy()
 	if namespace.Labels == nil {
 		namespace.Labels = map[string]string{}
 	}
 	namespace.Labels[v1alpha1.LabelProject] = project.Name
 	namespace.Labels[v1alpha1.LabelDepartment] = project.Spec.Department
+	secure(namespace, level)
+	markQueued(namespace, pools)
 	if equality.Semantic.DeepEqual(before.Labels, namespace.Labels) {
 		return nil
 	}
@@ -89,6 +102,8 @@ func (r *Reconciler) unlabel(ctx context.Context, project *v1alpha1.Project, nam
 	if namespace.Labels[v1alpha1.LabelProject] == project.Name {
 		delete(namespace.Labels, v1alpha1.LabelProject)
 		delete(namespace.Labels, v1alpha1.LabelDepartment)
+		delete(namespace.Labels, v1alpha1.LabelQueued)
+		unsecure(namespace)
 	}
 	if namespace.Annotations[v1alpha1.AnnotationAdoptBy] == project.Name {
 		delete(namespace.Annotations, v1alpha1.AnnotationAdoptBy)

@@ -16,13 +16,14 @@ import (
 )
 
 func (r *Reconciler) applier() *render.Applier {
-	return &render.Applier{Client: r.Client, Live: r.Live}
+	return &render.Applier{Client: r.Client, Live: r.Live, Queues: r.Queues, Memory: &r.applied}
 }
 
 // applyObjects makes the namespace have what policies render for the project.
 // Node pools that do not exist get nothing; the others do. A namespace that is
-// not governed gets nothing until there is room for the GPU pods that are in it.
-func (r *Reconciler) applyObjects(ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department, governed bool) (Outcome, error) {
+// not governed gets nothing until there is room for the GPU pods that are in it. In
+// one that is fresh, made just now, there are none.
+func (r *Reconciler) applyObjects(ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department, governed, fresh bool) (Outcome, error) {
 	pools, err := r.nodePools(ctx, project)
 	if err != nil {
 		return Outcome{}, err
@@ -33,23 +34,26 @@ func (r *Reconciler) applyObjects(ctx context.Context, project *v1alpha1.Project
 			outcome.MissingPools = append(outcome.MissingPools, quota.Name)
 		}
 	}
-	if outcome.Strays, outcome.Looked, err = r.strays(ctx, project, outcome.Pools, governed); err != nil {
-		return Outcome{}, err
+	if !fresh {
+		if outcome.Strays, outcome.Looked, err = r.strays(ctx, project, outcome.Pools, governed); err != nil {
+			return Outcome{}, err
+		}
 	}
 	if outcome.Full = !governed && noRoom(outcome.Pools, outcome.Strays) != nil; outcome.Full {
 		return outcome, nil
 	}
-	wanted, err := render.Ask(ctx, r.Policies, render.Subject{
-		Project: project, Department: department, Pools: Less(outcome.Pools, outcome.Strays),
-	})
+	subject := render.OfProject(project, department, Less(outcome.Pools, outcome.Strays))
+	wanted, err := render.Ask(ctx, r.Policies, subject)
 	if err != nil {
 		return Outcome{}, err
 	}
-	applied, err := r.applier().Apply(ctx, render.PlaceOf(project), wanted)
+	place := subject.Place()
+	place.Fresh = fresh
+	applied, err := r.applier().Apply(ctx, place, wanted)
 	if err != nil {
 		return Outcome{}, err
 	}
-	outcome.Quotas, outcome.Faults = applied.Quotas, applied.Faults
+	outcome.Quotas, outcome.Queues, outcome.Faults = applied.Quotas, applied.Queues, applied.Faults
 	return outcome, nil
 }
 

@@ -5,6 +5,7 @@ package project
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ const (
 	ReasonDeleting = "Deleting"
 	// ReasonObjectsRefused: something that a policy renders cannot be had; the
 	// message says what, and whose it is to change that.
-	ReasonObjectsRefused = "ObjectsRefused"
+	ReasonObjectsRefused = render.ReasonObjectsRefused
 )
 
 // Outcome is what a pass over a project came to. After a refusal nothing else of
@@ -38,6 +39,8 @@ type Outcome struct {
 	MissingPools []string
 	// Quotas are the project's, as they are now.
 	Quotas []corev1.ResourceQuota
+	// Queues name the objects of engines that are there for it.
+	Queues []string
 	// Faults are what policies render and the project cannot have.
 	Faults []render.Fault
 	// Strays are the GPU pods that no quota counts; known where Looked is true.
@@ -51,12 +54,15 @@ type Outcome struct {
 // After how long the project is looked at again, in machine time: nobody tells
 // when somebody else's object or pod goes, or a policy is quick again.
 const (
-	retryFault = time.Minute
-	retryStray = 10 * time.Second
+	retryFault   = time.Minute
+	retryPassing = 5 * time.Second
+	retryStray   = 10 * time.Second
 )
 
 func (o Outcome) again() reconcile.Result {
 	switch {
+	case slices.ContainsFunc(o.Faults, func(f render.Fault) bool { return f.Passing }):
+		return reconcile.Result{RequeueAfter: retryPassing}
 	case len(o.Strays) > 0:
 		return reconcile.Result{RequeueAfter: retryStray}
 	case len(o.Faults) > 0:
@@ -80,7 +86,7 @@ func (o Outcome) quotaProblem() *problem {
 	if o.Full {
 		return noRoom(o.Pools, o.Strays)
 	}
-	if faults := o.faults(func(f render.Fault) bool { return f.Quota }); faults != "" {
+	if faults := render.Texts(o.Faults, func(f render.Fault) bool { return f.Quota }); faults != "" {
 		return &problem{ReasonObjectsRefused, faults}
 	}
 	if names := render.Uncounted(o.Quotas); len(names) > 0 {
@@ -99,7 +105,7 @@ func (o Outcome) problems() []problem {
 	if quota := o.quotaProblem(); quota != nil {
 		all = append(all, *quota)
 	}
-	if faults := o.faults(func(f render.Fault) bool { return !f.Quota }); faults != "" {
+	if faults := render.Texts(o.Faults, func(f render.Fault) bool { return !f.Quota }); faults != "" {
 		all = append(all, problem{ReasonObjectsRefused, faults})
 	}
 	if len(o.MissingPools) > 0 {
@@ -109,14 +115,12 @@ func (o Outcome) problems() []problem {
 	return all
 }
 
-func (o Outcome) faults(which func(render.Fault) bool) string {
-	var texts []string
-	for _, fault := range o.Faults {
-		if which(fault) {
-			texts = append(texts, fault.String())
-		}
+// queues is the condition of the project's queues.
+func (o Outcome) queues() metav1.Condition {
+	if o.Full {
+		return condition(v1alpha1.ConditionQueueApplied, "", "", *noRoom(o.Pools, o.Strays))
 	}
-	return strings.Join(texts, "; ")
+	return render.QueueApplied(o.Queues, o.Faults)
 }
 
 // condition is true with the reason and message given, or false for the
@@ -152,6 +156,7 @@ func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
 			fmt.Sprintf("namespace %s is governed", project.NamespaceName()), o.problems()...),
 		condition(v1alpha1.ConditionQuotaApplied, v1alpha1.ReasonApplied,
 			fmt.Sprintf("%d quotas are counted", len(o.Quotas)), quota...),
+		o.queues(),
 	}
 	if o.Looked {
 		conditions = append(conditions, uncountedCondition(o.Pools, o.Strays))
@@ -159,11 +164,5 @@ func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
 	return conditions
 }
 
-// clip is a message short enough for a condition, cut between characters.
-func clip(message string) string {
-	const most = 4096
-	if len(message) <= most {
-		return message
-	}
-	return strings.ToValidUTF8(message[:most-len(" ...")], "") + " ..."
-}
+// clip is a message short enough for a condition.
+func clip(message string) string { return render.Clip(message) }

@@ -18,11 +18,15 @@ import (
 	"sluice.dev/lifecycle/render"
 )
 
-// release gives up the namespace of a project that is being deleted, and lets
-// the project go once that is done.
+// release takes back the members' rights of a project that is being deleted and
+// gives up its namespace, and lets the project go once that is done.
 func (r *Reconciler) release(ctx context.Context, project *v1alpha1.Project) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(project, v1alpha1.FinalizerProject) {
 		return reconcile.Result{}, nil
+	}
+	// Nobody makes anything more in what is about to go.
+	if err := r.Rights.Release(ctx, project); err != nil {
+		return reconcile.Result{}, err
 	}
 	done, err := r.releaseNamespace(ctx, project)
 	if err != nil {
@@ -31,6 +35,10 @@ func (r *Reconciler) release(ctx context.Context, project *v1alpha1.Project) (re
 	if !done {
 		// The namespace's own events bring it here again.
 		return reconcile.Result{}, r.writeStatus(ctx, project, Outcome{})
+	}
+	// Its queues outlast its pods, which count there.
+	if err := r.applier().Remove(ctx, render.ClusterWide(render.ForProject, project.Name)); err != nil {
+		return reconcile.Result{}, err
 	}
 	before := project.DeepCopy()
 	controllerutil.RemoveFinalizer(project, v1alpha1.FinalizerProject)

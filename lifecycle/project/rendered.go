@@ -9,22 +9,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/render/queuekinds"
 )
 
-// settle is for how long changes of the use alone are gathered, in machine time:
-// a quota changes with every pod, and the project's status need not.
-const settle = time.Second
-
-// queue is what is to be done.
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+const (
+	// settle is for how long changes of the use alone are gathered, in machine time:
+	// a quota changes with every pod, and the project's status need not. Objects that
+	// come are gathered as long: lifecycle made them itself.
+	settle = time.Second
+	// soon is for how long others are: the quotas of a project are counted one after
+	// the other.
+	soon = 50 * time.Millisecond
+)
 
 // rendered brings back the project for which an object was rendered: to put
 // right what somebody changed, and to see what is counted.
@@ -33,22 +34,28 @@ type rendered struct{}
 var _ handler.EventHandler = rendered{}
 
 // Create implements handler.EventHandler.
-func (rendered) Create(_ context.Context, e event.CreateEvent, q queue) { enqueue(q, e.Object, 0) }
+func (rendered) Create(_ context.Context, e event.CreateEvent, q queuekinds.Queue) {
+	enqueue(q, e.Object, settle)
+}
 
 // Delete implements handler.EventHandler.
-func (rendered) Delete(_ context.Context, e event.DeleteEvent, q queue) { enqueue(q, e.Object, 0) }
+func (rendered) Delete(_ context.Context, e event.DeleteEvent, q queuekinds.Queue) {
+	enqueue(q, e.Object, soon)
+}
 
 // Generic implements handler.EventHandler.
-func (rendered) Generic(_ context.Context, e event.GenericEvent, q queue) { enqueue(q, e.Object, 0) }
+func (rendered) Generic(_ context.Context, e event.GenericEvent, q queuekinds.Queue) {
+	enqueue(q, e.Object, soon)
+}
 
 // Update implements handler.EventHandler.
-func (rendered) Update(_ context.Context, e event.UpdateEvent, q queue) {
+func (rendered) Update(_ context.Context, e event.UpdateEvent, q queuekinds.Queue) {
 	if usedAlone(e.ObjectOld, e.ObjectNew) {
 		enqueue(q, e.ObjectNew, settle)
 		return
 	}
-	enqueue(q, e.ObjectOld, 0)
-	enqueue(q, e.ObjectNew, 0)
+	enqueue(q, e.ObjectOld, soon)
+	enqueue(q, e.ObjectNew, soon)
 }
 
 // usedAlone tells whether nothing of a quota changed but what is used of it.
@@ -62,8 +69,7 @@ func usedAlone(before, after client.Object) bool {
 		equality.Semantic.DeepEqual(old.Status.Hard, now.Status.Hard)
 }
 
-func enqueue(q queue, object client.Object, after time.Duration) {
-	if name := object.GetLabels()[v1alpha1.LabelProject]; name != "" {
-		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, after)
-	}
+// enqueue brings the project of an object back, after those that are new.
+func enqueue(q queuekinds.Queue, object client.Object, after time.Duration) {
+	queuekinds.Later(q, object.GetLabels()[v1alpha1.LabelProject], after)
 }

@@ -4,6 +4,8 @@
 package project
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -12,56 +14,35 @@ import (
 	"sluice.dev/policies/facts"
 )
 
-// Use is the project's quota and use in GPUs, over all pools and for each. The
-// quota is what the spec says; the use is what the quotas count. A pool is in
-// the list once its quota is counted, and where it shares its currency with no
-// other of the project's pools: what is counted together cannot be told apart.
-// What strays hold of it is told beside.
-//
-// What is pending is not known here and stays as it was.
+// Use is the project's quota in GPUs, over all pools and for each, as the spec says
+// it. A pool is in the list once its quota is counted. What strays hold of it is
+// told beside. What is allocated and pending is not known here and stays as it was.
 func Use(project *v1alpha1.Project, pools []facts.Pool, quotas []corev1.ResourceQuota, strays []Stray) (v1alpha1.GPUUse, []v1alpha1.PoolUse) {
-	all := v1alpha1.GPUUse{Pending: project.Status.GPU.Pending}
+	was := &project.Status
+	all := v1alpha1.GPUUse{Allocated: was.GPU.Allocated, Pending: was.GPU.Pending}
 	for _, quota := range project.Spec.NodePools {
 		all.Guaranteed.Add(quota.GPU.Guaranteed)
-		all.Limit.Add(quota.GPU.Limit)
+		all.Limit.Add(quota.GPU.Most())
 	}
-	sharers := map[corev1.ResourceName]int{}
-	for i := range pools {
-		sharers[pools[i].Currency]++
-	}
-	for currency := range sharers {
-		_, used, _ := render.Limit(quotas, currency)
-		all.Allocated.Add(gpus(used))
-	}
-	all.Guaranteed, all.Limit, all.Allocated = plain(all.Guaranteed), plain(all.Limit), plain(all.Allocated)
+	all.Guaranteed, all.Limit = plain(all.Guaranteed), plain(all.Limit)
 
 	uncounted := held(strays)
 	var each []v1alpha1.PoolUse
 	for i := range pools {
 		pool := &pools[i]
-		_, used, counted := render.Limit(quotas, pool.Currency)
-		if !counted || sharers[pool.Currency] > 1 {
+		if _, _, counted := render.Limit(quotas, pool.Currency); !counted {
 			continue
 		}
-		each = append(each, v1alpha1.PoolUse{
-			Name: pool.Name,
-			GPUUse: v1alpha1.GPUUse{
-				Guaranteed: gpus(int64(pool.Guaranteed)), Limit: gpus(int64(pool.Limit)), Allocated: gpus(used),
-				Pending: pendingIn(project, pool.Name),
-			},
-			Uncounted: gpus(int64(uncounted[pool.Name])),
-		})
-	}
-	return all, each
-}
-
-func pendingIn(project *v1alpha1.Project, pool string) resource.Quantity {
-	for i := range project.Status.NodePools {
-		if use := &project.Status.NodePools[i]; use.Name == pool {
-			return use.Pending
+		use := v1alpha1.PoolUse{Name: pool.Name}
+		if at := slices.IndexFunc(was.NodePools, func(use v1alpha1.PoolUse) bool { return use.Name == pool.Name }); at >= 0 {
+			use.Allocated, use.Pending = was.NodePools[at].Allocated, was.NodePools[at].Pending
 		}
+		use.Guaranteed, use.Limit = gpus(int64(pool.Guaranteed)), gpus(int64(pool.Limit))
+		use.Uncounted = gpus(int64(uncounted[pool.Name]))
+		each = append(each, use)
 	}
-	return resource.Quantity{}
+	v1alpha1.Reckon(&all, each)
+	return all, each
 }
 
 // gpus is a number of thousandths as people write GPUs: 500m, 1, 1500m.

@@ -18,7 +18,7 @@ import (
 
 // gpu is a GPUUse in words, as it is printed.
 func gpu(u v1alpha1.GPUUse) string {
-	return fmt.Sprintf("%s of %s, %s guaranteed, %s pending", &u.Allocated, &u.Limit, &u.Guaranteed, &u.Pending)
+	return fmt.Sprintf("%s of %s, %s guaranteed, %s beyond, %s pending", &u.Allocated, &u.Limit, &u.Guaranteed, &u.OverQuota, &u.Pending)
 }
 
 func TestUse(t *testing.T) {
@@ -37,33 +37,47 @@ func TestUse(t *testing.T) {
 		all    string
 		each   map[string]string
 	}{
-		"nothing": {all: "0 of 0, 0 guaranteed, 250m pending"},
+		"nothing": {all: "2 of 0, 0 guaranteed, 2 beyond, 250m pending"},
 		"not counted yet": {
 			pools: []v1alpha1.PoolQuota{has("dgx", "500m", "1")},
-			all:   "0 of 1, 500m guaranteed, 250m pending",
+			all:   "2 of 1, 500m guaranteed, 1500m beyond, 250m pending",
 		},
 		"two pools, of which one is counted": {
 			pools:  []v1alpha1.PoolQuota{has("dgx", "500m", "1"), has("old", "0.25", "2.5")},
 			quotas: []corev1.ResourceQuota{quota("dgx", "1000", "1000", "125")},
-			all:    "125m of 3500m, 750m guaranteed, 250m pending",
-			each:   map[string]string{"dgx": "125m of 1, 500m guaranteed, 250m pending"},
+			all:    "2 of 3500m, 750m guaranteed, 1250m beyond, 250m pending",
+			each:   map[string]string{"dgx": "1 of 1, 500m guaranteed, 500m beyond, 250m pending"},
 		},
 		"one that is missing counts in the quota alone": {
 			pools: []v1alpha1.PoolQuota{has("gone", "1", "2")},
-			all:   "0 of 2, 1 guaranteed, 250m pending",
+			all:   "2 of 2, 1 guaranteed, 1 beyond, 250m pending",
 		},
 		"two that are counted together": {
 			pools:  []v1alpha1.PoolQuota{has("dgx", "0", "3"), has("kai-a", "0", "1"), has("kai-b", "0", "2")},
 			quotas: []corev1.ResourceQuota{shared},
-			all:    "2700m of 6, 0 guaranteed, 250m pending",
-			each:   map[string]string{"dgx": "2 of 3, 0 guaranteed, 250m pending"},
+			all:    "2 of 6, 0 guaranteed, 2 beyond, 250m pending",
+			each: map[string]string{
+				"dgx":   "1 of 3, 0 guaranteed, 1 beyond, 250m pending",
+				"kai-a": "0 of 1, 0 guaranteed, 0 beyond, 0 pending", "kai-b": "1 of 2, 0 guaranteed, 1 beyond, 0 pending",
+			},
+		},
+		"what nobody guarantees in one pool is beyond, whatever is free in another": {
+			pools:  []v1alpha1.PoolQuota{has("dgx", "0", "3"), has("old", "5", "5")},
+			quotas: []corev1.ResourceQuota{quota("dgx", "3000", "3000", "1000"), quota("old", "5000", "5000", "0")},
+			all:    "2 of 8, 5 guaranteed, 1 beyond, 250m pending",
+			each: map[string]string{
+				"dgx": "1 of 3, 0 guaranteed, 1 beyond, 250m pending", "old": "0 of 5, 5 guaranteed, 0 beyond, 0 pending",
+			},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{NodePools: tc.pools}}
-			p.Status.GPU.Pending = resource.MustParse("250m")
-			p.Status.NodePools = []v1alpha1.PoolUse{{Name: "dgx", GPUUse: v1alpha1.GPUUse{Pending: resource.MustParse("250m")}}}
+			p.Status.GPU = v1alpha1.GPUUse{Allocated: resource.MustParse("2"), Pending: resource.MustParse("250m")}
+			p.Status.NodePools = []v1alpha1.PoolUse{
+				{Name: "dgx", GPUUse: v1alpha1.GPUUse{Allocated: resource.MustParse("1"), Pending: resource.MustParse("250m")}},
+				{Name: "kai-b", GPUUse: v1alpha1.GPUUse{Allocated: resource.MustParse("1")}},
+			}
 			pools := facts.OfPools(p, func(name string) *v1alpha1.NodePool {
 				if schedulers[name] == "" {
 					return nil
@@ -80,8 +94,8 @@ func TestUse(t *testing.T) {
 					got = map[string]string{}
 				}
 				got[use.Name] = gpu(use.GPUUse)
-				if use.Uncounted.MilliValue() != 750 {
-					t.Errorf("%s: %s uncounted, want 750m", use.Name, &use.Uncounted)
+				if want := map[string]int64{"dgx": 750}[use.Name]; use.Uncounted.MilliValue() != want {
+					t.Errorf("%s: %s uncounted, want %dm", use.Name, &use.Uncounted, want)
 				}
 			}
 			if diff := cmp.Diff(tc.each, got); diff != "" {

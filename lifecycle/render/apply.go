@@ -4,14 +4,13 @@
 package render
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,12 +21,16 @@ import (
 // Applier makes the cluster have what is wanted. What is there already is
 // applied again at no cost but the request's: the API server writes nothing.
 type Applier struct {
-	// Client reads from a cache that has what lifecycle rendered, and may have
-	// nothing else of its kinds.
+	// Client reads from a cache that has what lifecycle rendered of the kinds of
+	// Kubernetes, and may have nothing else of them.
 	Client client.Client
 	// Live reads from the API server, to tell what is not there from what is
 	// somebody else's.
 	Live client.Reader
+	// Queues knows what is there of the queue kinds.
+	Queues QueueKindsSeen
+	// Memory spares requests that would change nothing; nil remembers nothing.
+	Memory *Memory
 }
 
 // Applied is what is there after an Apply.
@@ -35,55 +38,117 @@ type Applied struct {
 	// Quotas are the ResourceQuotas among what is wanted, as the API server
 	// answered.
 	Quotas []corev1.ResourceQuota
+	// Queues name the objects of queue kinds that are there, for people.
+	Queues []string
 	// Faults are what could not be had, those of the Wanted included.
 	Faults []Fault
 }
 
 // Apply applies what is wanted, and takes back what was rendered for the place
-// and is not wanted any more; nothing is taken back while there are faults. The
-// error is for another try.
+// and is not wanted any more: nothing while there are faults, and nothing before
+// each quota is counted, so that the limit holds all the time. The error is for
+// another try.
 func (a *Applier) Apply(ctx context.Context, place Place, wanted Wanted) (Applied, error) {
-	present, err := list(ctx, a.Client, place)
+	present, err := a.present(ctx, place)
 	if err != nil {
 		return Applied{}, err
 	}
 	applied := Applied{Faults: wanted.Faults}
+	before, marks := a.Memory.recall(place), map[key]mark{}
+	// What is remembered of a pass that ends early is true as well.
+	defer func() { a.Memory.remember(place, marks) }()
 	for _, object := range wanted.Objects {
-		k, quota := key(object), object.GroupVersionKind() == quotaKind
-		_, known := present[k]
+		k := keyOf(object)
+		seen := present[k]
 		delete(present, k)
-		fault, err := a.apply(ctx, object, known)
-		if err != nil {
-			return Applied{}, err
-		}
-		if fault != nil {
-			applied.Faults = append(applied.Faults, Fault{Quota: quota, Err: fault})
+		now := mark{wanted: digest(object.Object)}
+		if then := before[k]; then.holds(k, now, seen) {
+			marks[k] = then
+			applied.take(k, seen)
 			continue
 		}
-		if quota {
-			var there corev1.ResourceQuota
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &there); err != nil {
-				return Applied{}, fmt.Errorf("reading the API server's answer for %s: %w", k, err)
-			}
-			applied.Quotas = append(applied.Quotas, there)
+		there, fault, err := a.applyKind(ctx, place, object, seen != nil)
+		switch {
+		case err != nil:
+			return Applied{}, err
+		case fault != nil:
+			applied.Faults = append(applied.Faults, *fault)
+			continue
 		}
+		now.there = looks(k, there)
+		marks[k] = now
+		applied.take(k, there)
 	}
-	if len(applied.Faults) > 0 {
+	if len(applied.Faults) > 0 || len(present) == 0 || len(Uncounted(applied.Quotas)) > 0 {
 		return applied, nil
 	}
-	return applied, a.remove(ctx, present)
+	return applied, a.takeBack(ctx, place, present)
 }
 
-// apply applies one object; the fault is for people.
-func (a *Applier) apply(ctx context.Context, object *unstructured.Unstructured, known bool) (fault, err error) {
-	name := key(object)
-	if !known {
-		foreign, err := a.foreign(ctx, object)
-		if err != nil {
-			return nil, err
+// take notes an object that is there.
+func (applied *Applied) take(k key, there client.Object) {
+	if kinds[k.kind].isQueue() {
+		applied.Queues = append(applied.Queues, k.String())
+	} else if quota, ok := there.(*corev1.ResourceQuota); ok {
+		applied.Quotas = append(applied.Quotas, *quota)
+	}
+}
+
+// applyKind applies an object of whatever kind, and returns it as it is there, of a
+// kind of Kubernetes in its own type. An engine that is not well keeps nobody from
+// the rest: its errors are faults.
+func (a *Applier) applyKind(ctx context.Context, place Place, object *unstructured.Unstructured, known bool) (client.Object, *Fault, error) {
+	k := kinds[keyOf(object).kind]
+	known = known || place.Fresh && k.namespaced
+	problem, err := a.apply(ctx, place, object, known)
+	if fault := cmp.Or(ofEngine(ctx, k, err), ofObject(k, problem)); fault != nil {
+		return nil, fault, nil
+	}
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case k.isQueue():
+		return object, nil, nil
+	}
+	there := k.object()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, there); err != nil {
+		return nil, nil, fmt.Errorf("reading the API server's answer for %s: %w", at(object), err)
+	}
+	return there, nil, nil
+}
+
+// ofObject is what is wrong with an object as a fault; nil where nothing is.
+func ofObject(k kind, problem error) *Fault {
+	if problem == nil {
+		return nil
+	}
+	return &Fault{Quota: k.GroupVersionKind == quotaKind, Queue: k.isQueue(), Err: problem}
+}
+
+// ofEngine is an error as the fault of an engine that is not well; nil where it is
+// not an engine's, or is for another try.
+func ofEngine(ctx context.Context, k kind, err error) *Fault {
+	if err == nil || !k.isQueue() || ctx.Err() != nil || apierrors.IsConflict(err) {
+		return nil
+	}
+	return &Fault{Queue: true, Passing: !apierrors.IsForbidden(err), Err: err}
+}
+
+// apply applies one object, which is known to be the subject's or may be another's;
+// the fault is for people.
+func (a *Applier) apply(ctx context.Context, place Place, object *unstructured.Unstructured, known bool) (fault, err error) {
+	k := keyOf(object)
+	if kinds[k.kind].isQueue() {
+		if a.Queues.Absent(kinds[k.kind].GroupVersionKind) {
+			return notServed(kinds[k.kind]), nil
 		}
-		if foreign {
-			return fmt.Errorf("%s in namespace %s is there and is not Sluice's; rename or delete it", name, object.GetNamespace()), nil
+		if !a.Queues.Watched(kinds[k.kind].GroupVersionKind) {
+			return nil, fmt.Errorf("waiting until each %s can be watched, before %s is applied", kinds[k.kind].Kind, k)
+		}
+	}
+	if !known {
+		if fault, err := a.claim(ctx, place, object); fault != nil || err != nil {
+			return fault, err
 		}
 	}
 	wanted := object.DeepCopy()
@@ -96,76 +161,38 @@ func (a *Applier) apply(ctx context.Context, object *unstructured.Unstructured, 
 				return fault, err
 			}
 		}
-		return fmt.Errorf("the API server refuses %s: %w", name, err), nil
+		return fmt.Errorf("the API server refuses %s: %w", k, err), nil
+	case meta.IsNoMatchError(err):
+		return notServed(kinds[k.kind]), nil
 	case err != nil:
-		return nil, fmt.Errorf("applying %s in namespace %s: %w", name, object.GetNamespace(), err)
+		return nil, fmt.Errorf("applying %s: %w", at(object), err)
+	case object.GetDeletionTimestamp() != nil:
+		// Its going is heard of, and brings the subject here again.
+		return fmt.Errorf("%s is being deleted; it is made anew once it is gone", at(object)), nil
 	}
 	return a.scoped(ctx, wanted, object)
 }
 
-// foreign tells whether somebody else made an object of that name. One that
-// lifecycle applied stays lifecycle's when its label is taken off.
-func (a *Applier) foreign(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
-	there := &metav1.PartialObjectMetadata{}
+func notServed(k kind) error {
+	apiVersion, name := k.ToAPIVersionAndKind()
+	return fmt.Errorf("the API server does not serve %s %s; install the engine of that version, or give the node pool another scheduler", apiVersion, name)
+}
+
+// at is an object for people, with where it is.
+func at(object client.Object) string {
+	said := object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+	if object.GetNamespace() != "" {
+		said += " in namespace " + object.GetNamespace()
+	}
+	return said
+}
+
+// live is an object as the API server has it.
+func (a *Applier) live(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	there := &unstructured.Unstructured{}
 	there.SetGroupVersionKind(object.GroupVersionKind())
-	err := a.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
-	if apierrors.IsNotFound(err) {
-		return false, nil
+	if err := a.Live.Get(ctx, client.ObjectKeyFromObject(object), there); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", at(object), err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("reading %s in namespace %s: %w", key(object), object.GetNamespace(), err)
-	}
-	if there.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBySluice {
-		return false, nil
-	}
-	for _, entry := range there.ManagedFields {
-		if entry.Manager == v1alpha1.FieldManagerLifecycle && entry.Operation == metav1.ManagedFieldsOperationApply {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// Remove takes back everything that was rendered for the place. It asks the API
-// server, since nothing comes after it that would find what a cache missed.
-func (a *Applier) Remove(ctx context.Context, place Place) error {
-	present, err := list(ctx, a.Live, place)
-	if err != nil {
-		return err
-	}
-	return a.remove(ctx, present)
-}
-
-// list has what was rendered for the place, by key.
-func list(ctx context.Context, reader client.Reader, place Place) (map[string]client.Object, error) {
-	present := map[string]client.Object{}
-	for _, k := range kinds {
-		objects := k.list()
-		if err := reader.List(ctx, objects, client.InNamespace(place.Namespace), client.MatchingLabels(place.labels())); err != nil {
-			return nil, fmt.Errorf("listing each %s that was rendered in namespace %s: %w", k.Kind, place.Namespace, err)
-		}
-		err := meta.EachListItem(objects, func(item runtime.Object) error {
-			if object, ok := item.(client.Object); ok {
-				present[k.Kind+" "+object.GetName()] = object
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("listing each %s: %w", k.Kind, err)
-		}
-	}
-	return present, nil
-}
-
-func (a *Applier) remove(ctx context.Context, objects map[string]client.Object) error {
-	var errs []error
-	for name, object := range objects {
-		// The very object that was looked at, and none that took its name.
-		uid := object.GetUID()
-		err := a.Client.Delete(ctx, object, client.Preconditions{UID: &uid})
-		if client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("taking back %s in namespace %s: %w", name, object.GetNamespace(), err))
-		}
-	}
-	return errors.Join(errs...)
+	return there, nil
 }

@@ -4,6 +4,7 @@
 package render
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,11 +62,8 @@ func subject() Subject {
 		Status: v1alpha1.ProjectStatus{Phase: v1alpha1.ProjectActive},
 	}
 	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Spec: v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube}}
-	return Subject{
-		Project:    project,
-		Department: &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students"}},
-		Pools:      facts.OfPools(project, func(string) *v1alpha1.NodePool { return pool }),
-	}
+	return OfProject(project, &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students"}},
+		facts.OfPools(project, func(string) *v1alpha1.NodePool { return pool }))
 }
 
 func TestAskRendersTheQuotasOfTheProject(t *testing.T) {
@@ -102,5 +100,34 @@ func TestAskWithoutPolicies(t *testing.T) {
 	}
 	if _, err := Ask(t.Context(), e, subject()); err == nil {
 		t.Error("no policies are loaded, and nobody is told")
+	}
+}
+
+// Rules about objects are asked of departments and node pools too, each with what
+// is theirs and nothing of a project.
+func TestAskOfDepartmentsAndNodePools(t *testing.T) {
+	const rego = `package engines
+objects contains {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": input.department.name, "annotations": {"promised": sprintf("%v", [pool.promised])}}} if {
+	input.object.kind == "Department"
+	some pool in input.nodePools
+}
+objects contains {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": input.nodePool.name, "annotations": {"gpus": sprintf("%v", [input.nodePool.gpus])}}} if input.object.kind == "NodePool"
+objects contains {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": input.project.name}}
+`
+	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Status: v1alpha1.NodePoolStatus{GPUs: 8}}
+	department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "cs"}, Spec: v1alpha1.DepartmentSpec{NodePools: []v1alpha1.PoolQuota{{Name: "dgx"}}}}
+	for want, subject := range map[string]Subject{
+		"Cohort cs map[promised:0.5]":    OfDepartment(department, []facts.Pool{{Name: "dgx", Promised: 500}}),
+		"ResourceFlavor dgx map[gpus:8]": OfNodePool(pool, facts.OfNodePool(pool, nil)),
+	} {
+		wanted, err := Ask(t.Context(), policies(t, rego), subject)
+		if err != nil || len(wanted.Faults) > 0 || len(wanted.Objects) != 1 {
+			t.Fatal(want, wanted, err)
+		}
+		object := wanted.Objects[0]
+		got := fmt.Sprintf("%s %s %v", object.GetKind(), object.GetName(), object.GetAnnotations())
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
 	}
 }

@@ -27,24 +27,14 @@ func (a *Applier) scoped(ctx context.Context, wanted, there *unstructured.Unstru
 	var want, have corev1.ResourceQuota
 	for from, into := range map[*unstructured.Unstructured]*corev1.ResourceQuota{wanted: &want, there: &have} {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, into); err != nil {
-			return nil, fmt.Errorf("reading %s in namespace %s: %w", key(wanted), wanted.GetNamespace(), err)
+			return nil, fmt.Errorf("reading %s: %w", at(wanted), err)
 		}
 	}
 	if equality.Semantic.DeepEqual(want.Spec.Scopes, have.Spec.Scopes) && equality.Semantic.DeepEqual(want.Spec.ScopeSelector, have.Spec.ScopeSelector) {
 		return nil, nil
 	}
 	if err := a.Client.Delete(ctx, &have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("deleting %s in namespace %s, which counts other pods than it should: %w", key(wanted), wanted.GetNamespace(), err)
+		return nil, fmt.Errorf("deleting %s, which counts other pods than it should: %w", at(wanted), err)
 	}
-	return fmt.Errorf("%s in namespace %s counted other pods than it should, since somebody had made it before; it is made anew", key(wanted), wanted.GetNamespace()), nil
-}
-
-// live is an object as the API server has it.
-func (a *Applier) live(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	there := &unstructured.Unstructured{}
-	there.SetGroupVersionKind(object.GroupVersionKind())
-	if err := a.Live.Get(ctx, client.ObjectKeyFromObject(object), there); err != nil {
-		return nil, fmt.Errorf("reading %s in namespace %s: %w", key(object), object.GetNamespace(), err)
-	}
-	return there, nil
+	return fmt.Errorf("%s counted other pods than it should, since somebody had made it before; it is made anew", at(wanted)), nil
 }

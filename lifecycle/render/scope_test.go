@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -22,7 +23,7 @@ import (
 // A quota that somebody prepared in the namespace, to be taken for Sluice's and
 // to count nothing, is made anew.
 func TestAQuotaCountsThePodsThatItIsRenderedFor(t *testing.T) {
-	place := Place{Project: "thesis", Namespace: "thesis-ns"}
+	place := Place{Kind: ForProject, Name: "thesis", Namespace: "thesis-ns"}
 	limit := map[string]any{"hard": map[string]any{"requests.sluice.dev/gpu-milli.dgx": "1000"}}
 	guarantee := map[string]any{"hard": limit["hard"], "scopeSelector": map[string]any{"matchExpressions": []any{
 		map[string]any{"scopeName": "PriorityClass", "operator": "In", "values": []any{"sluice-interactive"}},
@@ -60,7 +61,7 @@ func TestAQuotaCountsThePodsThatItIsRenderedFor(t *testing.T) {
 			object.SetName("sluice-dgx")
 			object.SetNamespace(place.Namespace)
 			object.SetLabels(place.labels())
-			applied, err := (&Applier{Client: cluster, Live: cluster}).Apply(t.Context(), place, Wanted{Objects: []*unstructured.Unstructured{object}})
+			applied, err := (&Applier{Client: cluster, Live: cluster, Queues: noQueues{}}).Apply(t.Context(), place, Wanted{Objects: []*unstructured.Unstructured{object}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,4 +81,13 @@ func TestAQuotaCountsThePodsThatItIsRenderedFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// noQueues: no engine is there.
+type noQueues struct{}
+
+func (noQueues) Watched(schema.GroupVersionKind) bool { return false }
+func (noQueues) Absent(schema.GroupVersionKind) bool  { return true }
+func (noQueues) Of(schema.GroupVersionKind, SubjectKind, string) []*metav1.PartialObjectMetadata {
+	return nil
 }

@@ -19,53 +19,12 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// Place is where a project's objects are, and how they are marked.
-type Place struct {
-	// Project is the project's name, Namespace that of its namespace.
-	Project, Namespace string
-}
-
-// PlaceOf is the project's.
-func PlaceOf(project *v1alpha1.Project) Place {
-	return Place{Project: project.Name, Namespace: project.NamespaceName()}
-}
-
-// Ours are the labels on everything that lifecycle renders for any project.
-func Ours() map[string]string {
-	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice}
-}
-
-// labels are those on everything that is rendered for the place's project.
-func (p Place) labels() map[string]string {
-	labels := Ours()
-	labels[v1alpha1.LabelProject] = p.Project
-	return labels
-}
-
-// Wanted is what policies want to be there for a project.
+// Wanted is what policies want to be there for a subject.
 type Wanted struct {
-	// Objects are complete and sorted, each once.
+	// Objects are complete, each once, in the order in which they are applied.
 	Objects []*unstructured.Unstructured
 	// Faults are what policies want and cannot have.
 	Faults []Fault
-}
-
-// Fault is something that a policy wants and that is not there.
-type Fault struct {
-	// Policy is the policy's name; empty where it is not the policy's fault.
-	Policy string
-	// Quota tells that a quota may be missing because of it.
-	Quota bool
-	// Err is what is wrong, and what to do.
-	Err error
-}
-
-// String is the fault for people.
-func (f Fault) String() string {
-	if f.Policy == "" {
-		return f.Err.Error()
-	}
-	return "policy " + f.Policy + ": " + f.Err.Error()
 }
 
 // Check takes what policies rendered, less what is not theirs to render and
@@ -74,30 +33,31 @@ func Check(rendering engine.Rendering, place Place) Wanted {
 	var wanted Wanted
 	for _, failure := range rendering.Failures {
 		if failure.Enforcement != v1alpha1.EnforcementDryRun {
-			wanted.Faults = append(wanted.Faults, Fault{Policy: failure.Policy, Quota: true, Err: failure.Err})
+			wanted.Faults = append(wanted.Faults, Fault{Policy: failure.Policy, Quota: true, Queue: true, Err: failure.Err})
 		}
 	}
-	by := make(map[string]engine.Object, len(rendering.Objects))
-	contested := map[string]bool{}
+	by := make(map[key]engine.Object, len(rendering.Objects))
+	contested := map[key]bool{}
 	for _, object := range rendering.Objects {
 		// Nothing of a value that is no quota can be a missing quota.
-		quota := object.Value["kind"] == quotaKind.Kind
+		fault := Fault{Policy: object.Policy, Quota: object.Value["kind"] == quotaKind.Kind, Queue: isQueueName(object.Value["kind"])}
 		whole, err := check(object.Value, place)
 		if err != nil {
-			wanted.Faults = append(wanted.Faults, Fault{Policy: object.Policy, Quota: quota, Err: err})
+			fault.Err = err
+			wanted.Faults = append(wanted.Faults, fault)
 			continue
 		}
-		k := key(whole)
+		k := keyOf(whole)
 		switch first, twice := by[k]; {
 		case !twice:
 			by[k] = engine.Object{Policy: object.Policy, Value: whole.Object}
 		case !reflect.DeepEqual(first.Value, whole.Object):
 			contested[k] = true
-			wanted.Faults = append(wanted.Faults, Fault{Policy: object.Policy, Quota: quota, Err: fmt.Errorf(
-				"%s is rendered by policy %s too, and not the same; one of them has to give it another name", k, first.Policy)})
+			fault.Err = fmt.Errorf("%s is rendered by policy %s too, and not the same; one of them has to give it another name", k, first.Policy)
+			wanted.Faults = append(wanted.Faults, fault)
 		}
 	}
-	for _, k := range slices.Sorted(maps.Keys(by)) {
+	for _, k := range slices.SortedFunc(maps.Keys(by), key.compare) {
 		if !contested[k] {
 			wanted.Objects = append(wanted.Objects, &unstructured.Unstructured{Object: by[k].Value})
 		}
@@ -110,15 +70,14 @@ func Check(rendering engine.Rendering, place Place) Wanted {
 // not render it.
 func check(value map[string]any, place Place) (*unstructured.Unstructured, error) {
 	given := &unstructured.Unstructured{Object: value}
-	k, ok := kindOf(given.GetAPIVersion(), given.GetKind())
-	if !ok {
-		return nil, fmt.Errorf("objects: %s %s %s is not a kind that policies may render; allowed are %s",
-			given.GetAPIVersion(), given.GetKind(), given.GetName(), allowedKinds())
+	k, _, ok := kindOf(given.GetAPIVersion(), given.GetKind())
+	if !ok || !slices.Contains(k.of, place.Kind) {
+		return nil, fmt.Errorf("objects: %s %s %s is not a kind that policies may render for a %s; allowed are %s",
+			given.GetAPIVersion(), given.GetKind(), given.GetName(), place.Kind, allowedKinds(place.Kind))
 	}
 	name := given.GetKind() + " " + given.GetName()
-	if namespace := given.GetNamespace(); namespace != "" && namespace != place.Namespace {
-		return nil, fmt.Errorf("objects: %s is for namespace %s; a policy renders into its project's namespace alone, %s: leave metadata.namespace out",
-			name, namespace, place.Namespace)
+	if err := placed(given, k, place); err != nil {
+		return nil, fmt.Errorf("objects: %s: %w", name, err)
 	}
 	metadata, _ := value["metadata"].(map[string]any)
 	if err := only(metadata, "metadata.", "name", "namespace", "labels", "annotations"); err != nil {
@@ -127,14 +86,49 @@ func check(value map[string]any, place Place) (*unstructured.Unstructured, error
 	if err := only(value, "", "apiVersion", "kind", "metadata", "spec"); err != nil {
 		return nil, fmt.Errorf("objects: %s: %w", name, err)
 	}
-	// What the schema does not know would be dropped without a word.
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(value, k.object(), true); err != nil {
+	if err := decodable(value, k); err != nil {
 		return nil, fmt.Errorf("objects: %s: %w", name, err)
 	}
+	return whole(given, k, place), nil
+}
+
+// placed refuses an object that is not for the place.
+func placed(given *unstructured.Unstructured, k kind, place Place) error {
+	namespace := given.GetNamespace()
+	switch {
+	case k.namespaced && namespace != "" && namespace != place.Namespace:
+		return fmt.Errorf("is for namespace %s; a policy renders into its project's namespace alone, %s: leave metadata.namespace out", namespace, place.Namespace)
+	case !k.namespaced && namespace != "":
+		return fmt.Errorf("is cluster-wide and has metadata.namespace %s; leave it out", namespace)
+	case !k.namespaced && !place.mayName(given.GetName()):
+		return fmt.Errorf("metadata.name: a cluster-wide object of %s has one of the names %s, where the suffix has no dot", place, place.names())
+	}
+	return nil
+}
+
+// decodable refuses what the schema does not know and would be dropped without a
+// word. The schema of a queue kind is the API server's, which refuses such fields
+// when they are applied.
+func decodable(value map[string]any, k kind) error {
+	if !k.isQueue() {
+		return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(value, k.object(), true)
+	}
+	for _, field := range []string{"labels", "annotations"} {
+		if _, _, err := unstructured.NestedStringMap(value, "metadata", field); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole is the object with the place's namespace and labels.
+func whole(given *unstructured.Unstructured, k kind, place Place) *unstructured.Unstructured {
 	whole := &unstructured.Unstructured{Object: map[string]any{}}
 	whole.SetGroupVersionKind(k.GroupVersionKind)
 	whole.SetName(given.GetName())
-	whole.SetNamespace(place.Namespace)
+	if k.namespaced {
+		whole.SetNamespace(place.Namespace)
+	}
 	if annotations := given.GetAnnotations(); len(annotations) > 0 {
 		whole.SetAnnotations(annotations)
 	}
@@ -142,12 +136,15 @@ func check(value map[string]any, place Place) (*unstructured.Unstructured, error
 	if labels == nil {
 		labels = map[string]string{}
 	}
+	for _, label := range labelOf {
+		delete(labels, label) // only the one of the subject
+	}
 	maps.Copy(labels, place.labels())
 	whole.SetLabels(labels)
-	if spec, ok := value["spec"]; ok {
+	if spec, ok := given.Object["spec"]; ok {
 		whole.Object["spec"] = spec
 	}
-	return whole, nil
+	return whole
 }
 
 // only refuses every other field.
@@ -162,7 +159,19 @@ func only(object map[string]any, prefix string, fields ...string) error {
 	return errors.Join(errs...)
 }
 
-// key names an object of a place.
-func key(object *unstructured.Unstructured) string {
-	return object.GetKind() + " " + object.GetName()
+// key names an object of a place: the place of its kind in the list, and its name.
+type key struct {
+	kind int
+	name string
+}
+
+func keyOf(object *unstructured.Unstructured) key {
+	_, at, _ := kindOf(object.GetAPIVersion(), object.GetKind())
+	return key{at, object.GetName()}
+}
+
+func (k key) String() string { return kinds[k.kind].Kind + " " + k.name }
+
+func (k key) compare(other key) int {
+	return cmp.Or(cmp.Compare(k.kind, other.kind), strings.Compare(k.name, other.name))
 }

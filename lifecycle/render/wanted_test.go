@@ -14,7 +14,7 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-var thesis = Place{Project: "thesis", Namespace: "thesis-ns"}
+var thesis = Place{Kind: ForProject, Name: "thesis", Namespace: "thesis-ns"}
 
 type fields = map[string]any
 
@@ -41,7 +41,7 @@ func TestCheckMakesObjectsWhole(t *testing.T) {
 	given := quotaNamed("b", "500")
 	given["metadata"] = fields{
 		"name": "b", "namespace": "thesis-ns", "annotations": fields{"why": "so"},
-		"labels": fields{"team": "x", v1alpha1.LabelProject: "another", v1alpha1.LabelManagedBy: "helm"},
+		"labels": fields{"team": "x", v1alpha1.LabelProject: "another", v1alpha1.LabelNodePool: "dgx", v1alpha1.LabelManagedBy: "helm"},
 	}
 	wanted := Check(rendering(by("p", given), by("p", quotaNamed("a", "1000")), by("q", quotaNamed("a", "1000"))), thesis)
 	if len(wanted.Faults) > 0 || len(wanted.Objects) != 2 {

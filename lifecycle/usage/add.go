@@ -22,12 +22,16 @@ type part struct {
 // it to end between two, the rest would be added later.
 func (r *Reconciler) add(ctx context.Context, l *ledger) error {
 	months := l.parts()
-	for _, m := range slices.SortedFunc(maps.Keys(months), func(a, b month) int {
+	inOrder := slices.SortedFunc(maps.Keys(months), func(a, b month) int {
 		if a.before(b) {
 			return -1
 		}
 		return 1
-	}) {
+	})
+	if err := r.meet(ctx, l.book, inOrder); err != nil {
+		return err
+	}
+	for _, m := range inOrder {
 		record, err := r.open(ctx, l.book, m)
 		if err != nil {
 			return err
@@ -39,6 +43,29 @@ func (r *Reconciler) add(ctx context.Context, l *ledger) error {
 		if err := r.unmark(ctx, l, m); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// meet reads the records of several months that were never read, before any of them
+// is written: what they say is new here once, not once for each.
+func (r *Reconciler) meet(ctx context.Context, b *book, months []month) error {
+	if len(months) < 2 {
+		return nil
+	}
+	moved := false
+	for _, m := range months {
+		if b.versions[b.owner.record(m)] != "" {
+			continue
+		}
+		_, news, err := r.read(ctx, b, m)
+		if err != nil {
+			return err
+		}
+		moved = moved || news
+	}
+	if moved {
+		return errMoved
 	}
 	return nil
 }

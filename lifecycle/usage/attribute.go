@@ -27,19 +27,33 @@ const (
 
 // attribute finds out whose the stretches are of which that is not known yet. What
 // runs waits until its workload is known, and a while for its clock; what has ended
-// does not wait for long.
+// does not wait for long. What runs of one workload waits no longer than the first
+// of it: its cursor is one, and would hide what is not in the records yet.
 func (r *Reconciler) attribute(ctx context.Context, namespace string, l *ledger) error {
+	first := map[string]time.Time{} // since when a workload runs; zero where it is not waited for
+	for _, s := range l.all {
+		if s.clock == "" && s.user == "" {
+			if name, known := r.Workloads.ClockOf(s.identity(namespace)); known {
+				s.clock = name.Name
+			}
+		}
+		if s.clock == "" || !s.to.IsZero() {
+			continue
+		}
+		since := later(s.from, l.since)
+		if s.user != "" {
+			since = time.Time{}
+		}
+		if known, others := first[s.clock]; !others || since.Before(known) {
+			first[s.clock] = since
+		}
+	}
 	clocks := map[string]*v1alpha1.WorkloadClock{}
 	for _, s := range l.all {
 		if s.user != "" {
 			continue
 		}
-		if s.clock == "" {
-			if name, known := r.Workloads.ClockOf(s.identity(namespace)); known {
-				s.clock = name.Name
-			}
-		}
-		waited := l.now.Sub(later(s.from, l.since)) > patience
+		waited := l.now.Sub(first[s.clock]) > patience
 		if !s.to.IsZero() {
 			waited = l.pressed || l.now.Sub(s.to) > writeSpacing
 		}

@@ -14,7 +14,11 @@
 // written together with its cursors, which say up to when each workload that runs
 // is in them, and the write is refused if somebody else was quicker. So a process
 // that comes after goes on where the record ends: never before a cursor, and never
-// twice. A write whose answer was lost is told by what the record says.
+// twice. A write whose answer was lost is told by what the record says. What cannot
+// be saved is what a process takes along that dies: the use, since they were last
+// accounted for, of pods that ended so shortly before that no write came after.
+// That is some ten seconds, and the second that a failed write is tried again in;
+// of one process that ends in order it is nothing.
 //
 // What is running is added up to some seconds ago, since pods are reported late;
 // what has ended, up to its end. A month ends where it does in the department's

@@ -8,9 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -197,100 +195,5 @@ func TestTooManyCursorsAreOne(t *testing.T) {
 	}
 	if again := bounded(map[string]time.Time{"a": last, Others: last.Add(time.Hour)}); len(again) != 2 || !again[0].Until.Time.Equal(last.Add(time.Hour)) {
 		t.Errorf("again: %v", again)
-	}
-}
-
-// Whatever happens, in whatever order: no more is recorded than what ran, and all of
-// it where no process died.
-func TestHistory(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		var failed any
-		synctest.Test(t, func(*testing.T) {
-			defer func() { failed = recover() }() // a bubble would not let it out
-			history(rt)
-		})
-		if failed != nil {
-			panic(failed)
-		}
-	})
-}
-
-func history(t *rapid.T) {
-	w := newWorld(t, "2026-10-31T20:00:00Z", made("train", "anna"), made("serve", "ben"))
-	next := 0
-	span := func(most int) time.Duration {
-		return time.Duration(rapid.IntRange(0, most).Draw(t, "seconds")) * time.Second
-	}
-	running := func(t *rapid.T) string {
-		if len(w.pods) == 0 {
-			t.Skip("nothing runs")
-		}
-		return string(rapid.SampledFrom(slices.Sorted(maps.Keys(w.pods))).Draw(t, "pod"))
-	}
-	check := func() {
-		sum := int64(0)
-		for _, used := range w.recorded() {
-			sum += used
-		}
-		most := int64(0)
-		for _, used := range w.used {
-			most += used
-		}
-		for _, pod := range w.pods {
-			most += Use{Milli: pod.Milli, From: w.began[pod.Name], To: w.policy(time.Now())}.MilliSeconds()
-		}
-		if sum > most {
-			t.Fatalf("%d are recorded, and at most %d were used", sum, most)
-		}
-	}
-	t.Repeat(map[string]func(*rapid.T){
-		"run": func(t *rapid.T) {
-			next++
-			w.run(fmt.Sprint(rapid.SampledFrom([]string{"train", "serve", "stranger"}).Draw(t, "workload"), "-", next),
-				workload.Milli(rapid.IntRange(1, 8000).Draw(t, "milli")), span(8))
-		},
-		"end":  func(t *rapid.T) { w.end(running(t)) },
-		"live": func(*rapid.T) { w.live(span(90 * 60)) },
-		"soon": func(*rapid.T) { w.live(span(20)) },
-		"step": func(t *rapid.T) {
-			by := time.Duration(rapid.IntRange(1, 40*24*3600).Draw(t, "step")) * time.Second
-			w.wholeSecond() // nothing is at the very instant of a step
-			time.Sleep(time.Millisecond)
-			w.time.line, _ = w.time.line.Advanced(by, time.Now())
-			w.wholeSecond()
-		},
-		"fail": func(t *rapid.T) {
-			w.failAt = w.writes + rapid.IntRange(1, 3).Draw(t, "after")
-			w.done, w.crash = rapid.Bool().Draw(t, "done"), rapid.Bool().Draw(t, "crash")
-		},
-		"restart": func(*rapid.T) { w.die(); w.restart() },
-		"":        func(*rapid.T) { check() },
-	})
-	w.failAt = 0
-	for uid := range w.pods {
-		w.end(string(uid))
-	}
-	w.live(2 * time.Minute)
-	sum := int64(0)
-	for user, recorded := range w.recorded() {
-		if recorded > w.used[user] {
-			t.Fatalf("%d are recorded of %s, and %d were used", recorded, user, w.used[user])
-		}
-		sum += recorded
-	}
-	used := int64(0)
-	for _, one := range w.used {
-		used += one
-	}
-	// What a process that dies takes along is bounded by what ended meanwhile in most
-	// histories, not in all: where deaths, failed writes and steps of policy time come
-	// together more was lost. What lives on loses nothing.
-	if sum < used && !w.died {
-		t.Fatalf("%d are recorded of %d, and nothing died", sum, used)
-	}
-	for _, record := range w.records() {
-		if !strings.HasPrefix(record.Name, lab+"-") || record.Status.GPUMilliHours < 0 {
-			t.Fatalf("record %s: %+v", record.Name, record.Status)
-		}
 	}
 }

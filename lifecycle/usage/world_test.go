@@ -63,8 +63,12 @@ type world struct {
 	began map[string]time.Time
 	// used is what the pods used that have ended, by user.
 	used map[string]int64
-	// died tells whether a process ever died.
-	died bool
+	// ended are the pods that ended, one by one, and lost is what of them processes
+	// took along that died, by user.
+	ended []ended
+	lost  map[string]int64
+	// lived is how long the controller was asked.
+	lived time.Duration
 }
 
 // newWorld begins at an instant of policy time.
@@ -74,8 +78,8 @@ func newWorld(t testingT, at string, objects ...client.Object) *world {
 	if err := v1alpha1.AddToScheme(kinds); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, time: &policyTime{}, pods: map[types.UID]*gpupods.Pod{}, began: map[string]time.Time{}, used: map[string]int64{}}
-	w.time.line.Segments = []clock.Segment{{Real: time.Now(), Policy: instant(at), Scale: 1}}
+	w := &world{t: t, time: &policyTime{}, pods: map[types.UID]*gpupods.Pod{}, began: map[string]time.Time{}, used: map[string]int64{}, lost: map[string]int64{}}
+	w.time.line.Segments = []clock.Segment{{Real: time.Now().Add(-time.Hour), Policy: instant(at).Add(-time.Hour), Scale: 1}}
 	objects = append(objects, department("students", "Europe/Berlin"), project("students"))
 	w.client = fake.NewClientBuilder().WithScheme(kinds).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.UsageRecord{}).
@@ -110,8 +114,7 @@ func (w *world) call(o client.Object, do func() error) error {
 // ClockOf implements Workloads: a pod's name is that of its workload, a dash and
 // what tells it from others.
 func (w *world) ClockOf(pod *gpupods.Pod) (types.NamespacedName, bool) {
-	name, _, _ := strings.Cut(string(pod.UID), "-")
-	return types.NamespacedName{Namespace: pod.Namespace, Name: name}, true
+	return types.NamespacedName{Namespace: pod.Namespace, Name: clockOf(string(pod.UID))}, true
 }
 
 // restart begins with nothing in memory, but for what runs.
@@ -142,14 +145,15 @@ func (w *world) end(uid string) {
 	pod := w.pods[types.UID(uid)]
 	delete(w.pods, pod.UID)
 	user := w.userOf(uid)
-	w.used[user] += Use{Milli: pod.Milli, From: w.began[uid], To: w.policy(time.Now())}.MilliSeconds()
+	use := Use{Milli: pod.Milli, From: w.began[uid], To: w.policy(time.Now())}
+	w.used[user] += use.MilliSeconds()
+	w.ended = append(w.ended, ended{user, clockOf(uid), use, w.lived})
 	w.r.meter.changed(gpupods.Change{Before: pod})
 }
 
 func (w *world) userOf(uid string) string {
-	name, _, _ := strings.Cut(uid, "-")
 	var c v1alpha1.WorkloadClock
-	if err := w.client.Get(context.Background(), types.NamespacedName{Namespace: lab, Name: name}, &c); err != nil {
+	if err := w.client.Get(context.Background(), types.NamespacedName{Namespace: lab, Name: clockOf(uid)}, &c); err != nil {
 		return Unknown
 	}
 	return c.Status.CreatedBy
@@ -181,11 +185,55 @@ func (w *world) live(span time.Duration) {
 			return
 		}
 		time.Sleep(min(next, left))
+		w.lived += min(next, left)
 	}
 }
 
-// die is the death of the process: what it has in memory is gone.
-func (w *world) die() { w.died = true }
+// ended is the use of a pod that ended.
+type ended struct {
+	user, clock string
+	Use
+	// lived is how long the controller had been asked when it ended.
+	lived time.Duration
+}
+
+// writtenWithin is how long the controller needs at most to write what has ended,
+// with a write that fails now and then.
+const writtenWithin = 2*writeSpacing + 10*time.Second
+
+// die is the death of the process: what it has in memory is gone. What of it was
+// in no record is lost for ever, and is what had ended a moment before.
+func (w *world) die() {
+	recorded, cursors := w.recorded(), map[string]time.Time{}
+	for _, record := range w.records() {
+		for _, cursor := range record.Status.Accounted {
+			cursors[cursor.Clock] = later(cursors[cursor.Clock], cursor.Until.UTC())
+		}
+	}
+	for _, pod := range w.pods {
+		uid := string(pod.UID)
+		recorded[w.userOf(uid)] -= Use{Milli: pod.Milli, From: w.began[uid], To: cursors[clockOf(uid)]}.MilliSeconds()
+	}
+	for user, used := range w.used {
+		missing := used - w.lost[user] - recorded[user]
+		most := int64(0)
+		for _, e := range w.ended {
+			if e.user == user && w.lived-e.lived < writtenWithin {
+				e.From = later(e.From, cursors[e.clock])
+				most += e.MilliSeconds()
+			}
+		}
+		if missing < 0 || missing > most {
+			w.t.Fatalf("a death takes along %d of %s, and at most %d ended just before", missing, user, most)
+		}
+		w.lost[user] += missing
+	}
+}
+
+func clockOf(uid string) string {
+	name, _, _ := strings.Cut(uid, "-")
+	return name
+}
 
 func (w *world) record(month string) *v1alpha1.UsageRecord {
 	w.t.Helper()

@@ -27,6 +27,9 @@ type Pod struct {
 	// empty for most. Its author writes it.
 	Group string
 
+	// Queued is whether the pod waits in a queue of Kueue's: its scheduling gate is
+	// there. Such a pod has no node.
+	Queued bool
 	// Running is whether the phase is Running. It stays so while the pod is being
 	// deleted, until its containers have gone.
 	Running bool

@@ -46,6 +46,9 @@ func (r *reader) read(pod *corev1.Pod) (facts, bool) {
 	f.flags.set(running, pod.Status.Phase == corev1.PodRunning)
 	f.flags.set(deleting, pod.DeletionTimestamp != nil)
 	f.flags.set(unreadable, err != nil)
+	f.flags.set(queued, slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool {
+		return gate.Name == v1alpha1.GateKueue
+	}))
 	if charged == 0 {
 		charged = request.GPUs
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 )
 
@@ -95,6 +96,14 @@ func TestReadKeepsWhatCounts(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, f.pod(), cmp.Comparer(func(a, b period.Duration) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+
+	waits := gpu("p").with(func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "another"}} })
+	for _, want := range []bool{false, true} {
+		if f, _ := (&reader{names: workload.DefaultNames()}).read(waits.Pod); f.pod().Queued != want {
+			t.Errorf("queued %v with %v", !want, waits.Spec.SchedulingGates)
+		}
+		waits.Spec.SchedulingGates = append(waits.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: v1alpha1.GateKueue})
 	}
 
 	p.Status.ContainerStatuses = p.Status.ContainerStatuses[:1]

@@ -50,6 +50,7 @@ const (
 	running flags = 1 << iota
 	deleting
 	unreadable
+	queued
 )
 
 func (f flags) has(one flags) bool { return f&one != 0 }
@@ -82,6 +83,7 @@ func (f *facts) pod() *Pod {
 		Namespace: f.namespace.Value(), Name: f.name, UID: types.UID(f.uid),
 		Node: f.node.Value(), Controller: more.controller, Group: more.group,
 		Running: f.flags.has(running), Deleting: f.flags.has(deleting), Unreadable: f.flags.has(unreadable),
+		Queued:    f.flags.has(queued),
 		CreatedAt: instant(f.created), StartedAt: instant(f.started),
 		Milli: more.milli, Pool: more.pool, WorkloadType: more.kind, Project: more.project,
 		CreatedBy: more.createdBy, MaxRuntime: more.maxRuntime,

@@ -10,7 +10,7 @@ import (
 
 var workloads = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "sluice_waiting_workloads",
-	Help: "Workloads whose pods wait outside for the GPU quota of a project, by project; projects of which none waits are left out.",
+	Help: "Workloads that wait for the GPU quota of a project, outside or in a queue, by project; projects of which none waits are left out.",
 }, []string{"project"})
 
 var wakes = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -18,7 +18,7 @@ var wakes = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Times that a workload's controller was made to try again since there was room in its project's GPU quota, by the object's kind.",
 }, []string{"kind"})
 
-func init() { metrics.Registry.MustRegister(workloads, wakes) }
+func init() { metrics.Registry.MustRegister(workloads, wakes, waited) }
 
 func observe(project string, waiting int) {
 	if waiting == 0 {

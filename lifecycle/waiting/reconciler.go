@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -23,8 +24,8 @@ import (
 
 	"sluice.dev/api/clock"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/conflict"
+	"sluice.dev/lifecycle/gpupods"
 	"sluice.dev/lifecycle/render"
 )
 
@@ -33,7 +34,7 @@ import (
 const maxLooked = 100
 
 // again is after how long a project of which something waits is looked at again,
-// in machine time: nobody tells when a workload is scaled down, or a pod placed.
+// in machine time: nobody tells when a workload is scaled down.
 const again = 30 * time.Second
 
 // Reconciler looks after what waits of each Project.
@@ -43,22 +44,57 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads workloads and pods, of which there are too many to keep.
 	Live client.Reader
+	// Pods are the GPU pods.
+	Pods Pods
 	// Events tells people why their workloads wait.
 	Events events.EventRecorder
 
-	// since is of whom it is known since when they wait, by project. One pass at a
-	// time touches it.
+	// since is of whom it is known since when they wait, and told of whom Kueue's
+	// reasons were told, by project. One pass at a time touches them.
 	since map[string]known
+	told  map[string]tellings
+	// began is since when this process has the turn, in machine time.
+	began time.Time
+
+	queues queues
+	waits  waits
 }
+
+// Pods knows the GPU pods: a gpupods.Store.
+type Pods interface {
+	// InNamespace are the pods of a namespace.
+	InNamespace(namespace string) iter.Seq[*gpupods.Pod]
+	// ByUID is the pod of that UID; false where there is none.
+	ByUID(uid types.UID) (*gpupods.Pod, bool)
+	// Changes tells of those that are there, before it returns, and of each change
+	// until cancel is called.
+	Changes(handler func(gpupods.Change)) (cancel func())
+	// WaitForSync waits until all are known.
+	WaitForSync(ctx context.Context) error
+}
+
+var _ Pods = (*gpupods.Store)(nil)
 
 // SetupWithManager makes the manager run r.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.since = map[string]known{}
-	return ctrl.NewControllerManagedBy(mgr).
+	r.begin()
+	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("waiting").
-		Watches(&corev1.Event{}, soon(r.projectOfEvent), builder.WithPredicates(refusals)).
+		Watches(&corev1.Event{}, soon(r.projectOf), builder.WithPredicates(refusals)).
 		Watches(&corev1.ResourceQuota{}, soon(projectOfQuota), builder.WithPredicates(counts)).
-		Complete(conflict.Retried(r))
+		Watches(&v1alpha1.Project{}, soon(itself), builder.WithPredicates(poolsChanged)).
+		WatchesRawSource(&podChanges{r: r}).
+		Build(conflict.Retried(r))
+	if err != nil {
+		return fmt.Errorf("looking after what waits: %w", err)
+	}
+	return r.watchQueues(mgr, c)
+}
+
+func (r *Reconciler) begin() {
+	r.since, r.told = map[string]known{}, map[string]tellings{}
+	r.waits.by = map[string][]pause{}
+	r.began = clock.MachineNow()
 }
 
 // Reconcile implements reconcile.Reconciler for the project of the request's name.
@@ -67,7 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	err := r.Client.Get(ctx, req.NamespacedName, &project)
 	if apierrors.IsNotFound(err) || err == nil && (!project.DeletionTimestamp.IsZero() || project.Status.Namespace == nil) {
 		delete(r.since, req.Name)
+		delete(r.told, req.Name)
 		observe(req.Name, 0)
+		r.waits.forget(req.Name)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -75,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	place := render.PlaceOf(&project)
 	var quotas corev1.ResourceQuotaList
-	if err := r.Client.List(ctx, &quotas, client.InNamespace(place.Namespace), client.MatchingLabels{v1alpha1.LabelProject: place.Project}); err != nil {
+	if err := r.Client.List(ctx, &quotas, client.InNamespace(place.Namespace), client.MatchingLabels{v1alpha1.LabelProject: place.Name}); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing the quotas of project %s: %w", project.Name, err)
 	}
 	now := clock.MachineNow()
@@ -95,15 +133,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		result.RequeueAfter = trying
 	}
-	unplaced, err := r.unplaced(ctx, &project, quotas.Items)
+	queued, err := r.queued(ctx, &project)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if result.RequeueAfter == 0 && len(refused)+len(unplaced) > 0 {
+	r.waits.observe(&project)
+	observe(project.Name, len(waiting)+len(queued))
+	seen := Seen{Quotas: quotas.Items, Charged: Charge(r.Pods.InNamespace(place.Namespace), project.Name), Refused: waiting, Queued: queued}
+	if result.RequeueAfter == 0 && len(refused) > 0 {
 		result.RequeueAfter = again
 	}
-	observe(project.Name, len(waiting))
-	status := Status(&project, waiting, unplaced, metav1.NewTime(now))
+	status := Status(&project, seen, metav1.NewTime(now))
 	if equality.Semantic.DeepEqual(status, project.Status) {
 		return result, nil
 	}
@@ -188,29 +228,4 @@ func (r *Reconciler) wake(ctx context.Context, w *Workload, now time.Time) error
 	wakes.WithLabelValues(w.Kind).Inc()
 	r.Events.Eventf(&w.Root, nil, corev1.EventTypeNormal, reasonWoken, "Wake", "there is room in the GPU quota for a pod of %s; it is made now", share(w))
 	return nil
-}
-
-// unplaced are the project's pods that were let in and have no node yet; where
-// nothing is charged there are none.
-func (r *Reconciler) unplaced(ctx context.Context, project *v1alpha1.Project, quotas []corev1.ResourceQuota) (map[corev1.ResourceName]workload.Milli, error) {
-	if !slices.ContainsFunc(quotas, used) {
-		return nil, nil
-	}
-	var pods corev1.PodList
-	err := r.Live.List(ctx, &pods, client.InNamespace(project.NamespaceName()),
-		client.MatchingLabels{v1alpha1.LabelProject: project.Name}, client.MatchingFields{"spec.nodeName": ""})
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of project %s that have no node: %w", project.Name, err)
-	}
-	return Unplaced(pods.Items), nil
-}
-
-// used tells whether anything is charged to the quota.
-func used(quota corev1.ResourceQuota) bool {
-	for _, amount := range quota.Status.Used {
-		if !amount.IsZero() {
-			return true
-		}
-	}
-	return false
 }

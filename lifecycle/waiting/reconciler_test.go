@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -31,6 +30,7 @@ type ground struct {
 	client client.Client
 	wrote  []string
 	said   *events.FakeRecorder
+	pods   podsThere
 }
 
 func newGround(t *testing.T, used int64) *ground {
@@ -51,7 +51,6 @@ func newGround(t *testing.T, used int64) *ground {
 	g := &ground{said: events.NewFakeRecorder(10)}
 	g.client = fake.NewClientBuilder().WithScheme(types).
 		WithObjects(p, &quota, &told, set).WithStatusSubresource(p).
-		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 				g.wrote = append(g.wrote, "patch "+o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName())
@@ -62,7 +61,8 @@ func newGround(t *testing.T, used int64) *ground {
 				return c.SubResource(sub).Update(ctx, o, opts...)
 			},
 		}).Build()
-	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Events: g.said, since: map[string]known{}}
+	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Pods: &g.pods, Events: g.said}
+	g.begin()
 	return g
 }
 

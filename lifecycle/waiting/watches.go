@@ -54,6 +54,7 @@ func soon(concerns func(context.Context, client.Object) []reconcile.Request) han
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
 	}
 }
 
@@ -74,10 +75,11 @@ var counts = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return ok && ok2 && !equality.Semantic.DeepEqual(before.Status, after.Status)
 }}
 
-func (r *Reconciler) projectOfEvent(ctx context.Context, object client.Object) []reconcile.Request {
+// projectOf is the project of an object's namespace.
+func (r *Reconciler) projectOf(ctx context.Context, object client.Object) []reconcile.Request {
 	var projects v1alpha1.ProjectList
 	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNamespace: object.GetNamespace()}); err != nil {
-		log.FromContext(ctx).Error(err, "finding the project of an event", "namespace", object.GetNamespace())
+		log.FromContext(ctx).Error(err, "finding the project of a namespace", "namespace", object.GetNamespace())
 		return nil
 	}
 	return inventory.Requests(&projects)
@@ -88,4 +90,25 @@ func projectOfQuota(_ context.Context, object client.Object) []reconcile.Request
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 	}
 	return nil
+}
+
+func itself(_ context.Context, object client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
+}
+
+// poolsChanged passes a project that comes, goes, or has another list of node pools
+// or another quota: what is used of them is to be told.
+var poolsChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*v1alpha1.Project)
+	after, ok2 := e.ObjectNew.(*v1alpha1.Project)
+	return ok && ok2 && !equality.Semantic.DeepEqual(promised(before), promised(after))
+}}
+
+// promised is what a project's status says that it may have.
+func promised(project *v1alpha1.Project) []v1alpha1.PoolUse {
+	pools := []v1alpha1.PoolUse{{GPUUse: v1alpha1.GPUUse{Guaranteed: project.Status.GPU.Guaranteed}}}
+	for _, use := range project.Status.NodePools {
+		pools = append(pools, v1alpha1.PoolUse{Name: use.Name, GPUUse: v1alpha1.GPUUse{Guaranteed: use.Guaranteed}})
+	}
+	return pools
 }

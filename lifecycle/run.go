@@ -22,10 +22,14 @@ import (
 	"sluice.dev/lifecycle/department"
 	"sluice.dev/lifecycle/doors"
 	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/members"
+	"sluice.dev/lifecycle/nextpool"
 	"sluice.dev/lifecycle/nodepool"
 	"sluice.dev/lifecycle/policy"
 	"sluice.dev/lifecycle/project"
+	"sluice.dev/lifecycle/queues"
 	"sluice.dev/lifecycle/render"
+	"sluice.dev/lifecycle/render/queuekinds"
 	"sluice.dev/lifecycle/waiting"
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
@@ -74,8 +78,30 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	if err := keeper.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
+	engines, err := queuekinds.New(mgr.GetConfig(), mgr.GetHTTPClient(), queuekinds.Settings{
+		Kinds: render.QueueKinds(), Logger: logger.WithName("engines"),
+	})
+	if err != nil {
+		return fmt.Errorf("lifecycle: %w", err)
+	}
+	if err := mgr.Add(engines); err != nil {
+		return fmt.Errorf("lifecycle: %w", err)
+	}
+	rendered := queues.Keeper{
+		Client:   mgr.GetClient(),
+		Live:     mgr.GetAPIReader(),
+		Policies: inForce,
+		Changes:  keeper,
+		Queues:   engines,
+		Memory:   &render.Memory{},
+	}
+	rights := members.Keeper{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
+	pods, err := addClocks(mgr, cfg, policyTime, logger)
+	if err != nil {
+		return fmt.Errorf("lifecycle: %w", err)
+	}
 	controllers := []interface{ SetupWithManager(ctrl.Manager) error }{
-		&nodepool.Reconciler{Client: mgr.GetClient()},
+		&nodepool.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: inForce, Changes: keeper},
 		&currency.Reconciler{Client: mgr.GetClient()},
 		&department.Reconciler{Client: mgr.GetClient()},
 		&doors.Reconciler{Client: mgr.GetClient(), Settings: doors.Settings{
@@ -89,12 +115,24 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 			Live:     mgr.GetAPIReader(),
 			Policies: inForce,
 			Changes:  keeper,
+			Queues:   engines,
 			Events:   mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
 			Clock:    policyTime,
+			Rights:   &rights,
+		},
+		&queues.Departments{Keeper: rendered},
+		&queues.NodePools{Keeper: rendered},
+		&members.ProjectReconciler{Keeper: rights},
+		&members.DepartmentReconciler{Keeper: rights},
+		&nextpool.Reconciler{
+			Client: mgr.GetClient(),
+			Live:   mgr.GetAPIReader(),
+			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
 		},
 		&waiting.Reconciler{
 			Client: mgr.GetClient(),
 			Live:   mgr.GetAPIReader(),
+			Pods:   pods,
 			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
 		},
 	}
@@ -102,10 +140,6 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("lifecycle: setting up %T: %w", c, err)
 		}
-	}
-	pods, err := addClocks(mgr, cfg, policyTime, logger)
-	if err != nil {
-		return fmt.Errorf("lifecycle: %w", err)
 	}
 	// A replica that waits for the lease is ready: it would take over at once.
 	if err := base.AddHealth(mgr, map[string]healthz.Checker{"policies": keeper.Ready, "gpu-pods": pods.Ready}); err != nil {
@@ -115,14 +149,17 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	return mgr.Start(ctx)
 }
 
-// cached limits the cache, of the kinds that policies render, to what is
-// Sluice's, and of events to the refusals of pods: other people's quotas and
-// network policies are not kept in memory.
+// cached limits the cache, of the kinds that policies render and of rights, to what
+// is Sluice's, and of events to the refusals of pods: other people's quotas, network
+// policies and roles are not kept in memory.
 func cached() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(render.Ours())}
 	byObject := map[client.Object]cache.ByObject{}
 	for _, object := range render.Objects() {
 		byObject[object] = ours
+	}
+	for _, object := range members.Objects() {
+		byObject[object] = cache.ByObject{Label: labels.SelectorFromSet(members.Ours())}
 	}
 	event, refusals := waiting.Cached()
 	byObject[event] = refusals

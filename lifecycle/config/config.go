@@ -54,13 +54,16 @@ type Identities struct {
 	// Controllers are believed when they say that they control a pod. Those of
 	// Kubernetes are in any case; name here the operators that make pods.
 	Controllers []string `json:"controllers,omitempty"`
+	// Queues may hold pods back and let them go, and write what is in the queue. The
+	// service account kueue-controller-manager in kueue-system is one in any case.
+	Queues []string `json:"queues,omitempty"`
 	// Managers may change what Sluice manages. Lifecycle is one in any case.
 	Managers []string `json:"managers,omitempty"`
 }
 
 func (i Identities) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for name, list := range map[string][]string{"binders": i.Binders, "controllers": i.Controllers, "managers": i.Managers} {
+	for name, list := range map[string][]string{"binders": i.Binders, "controllers": i.Controllers, "queues": i.Queues, "managers": i.Managers} {
 		for at, user := range list {
 			// A lone * would believe everybody.
 			if user == "" || user == "*" || strings.ContainsAny(user, "\n\r") || strings.Contains(strings.TrimSuffix(user, "*"), "*") {

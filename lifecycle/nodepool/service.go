@@ -55,7 +55,7 @@ func (r *Reconciler) service(ctx context.Context, pool *v1alpha1.NodePool) (Serv
 	if err := r.Client.List(ctx, &departments, client.UnsafeDisableDeepCopy); err != nil {
 		return Service{}, fmt.Errorf("listing departments: %w", err)
 	}
-	told := facts.OfNodePool(pool, departments.Items)
+	told := facts.OfNodePool(pool, departments.Items, nil)
 	// That follows from the answer, which would turn back and forth.
 	told.Unsupported = ""
 	requires, failures, err := render.Requires(ctx, policies, render.OfNodePool(pool, told))

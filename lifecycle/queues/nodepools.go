@@ -37,6 +37,7 @@ func (r *NodePools) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.NodePool{}, builder.WithPredicates(predicate.Or(declared, seen))).
 		// The handler hears of the pools that a department had, and of those it has.
 		Watches(&v1alpha1.Department{}, gathered(nodePoolsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Project{}, gathered(nodePoolsOf), builder.WithPredicates(promised)).
 		WatchesRawSource(r.Queues.Source(render.ForNodePool, r.all)).
 		WatchesRawSource(render.OtherPolicies(r.Changes, r.all)).
 		Complete(conflict.Retried(r))
@@ -56,17 +57,24 @@ func (r *NodePools) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	if err := r.Client.List(ctx, &departments, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing departments: %w", err)
 	}
-	return r.keep(ctx, &pool, render.OfNodePool(&pool, facts.OfNodePool(&pool, departments.Items)), &pool.Status.Conditions)
+	var projects v1alpha1.ProjectList
+	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNodePool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing the projects of node pool %s: %w", pool.Name, err)
+	}
+	return r.keep(ctx, &pool, render.OfNodePool(&pool, facts.OfNodePool(&pool, departments.Items, projects.Items)), &pool.Status.Conditions)
 }
 
 func nodePoolsOf(_ context.Context, object client.Object) []reconcile.Request {
-	department, ok := object.(*v1alpha1.Department)
-	if !ok {
-		return nil
+	var quotas []v1alpha1.PoolQuota
+	switch of := object.(type) {
+	case *v1alpha1.Department:
+		quotas = of.Spec.NodePools
+	case *v1alpha1.Project:
+		quotas = of.Spec.NodePools
 	}
-	var requests []reconcile.Request
-	for i := range department.Spec.NodePools {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: department.Spec.NodePools[i].Name}})
+	requests := make([]reconcile.Request, 0, len(quotas))
+	for i := range quotas {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: quotas[i].Name}})
 	}
 	return requests
 }

@@ -52,7 +52,7 @@ var promised = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 var seen = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.NodePool)
 	after, ok2 := e.ObjectNew.(*v1alpha1.NodePool)
-	return !ok || !ok2 || !equality.Semantic.DeepEqual(facts.OfNodePool(before, nil), facts.OfNodePool(after, nil))
+	return !ok || !ok2 || !equality.Semantic.DeepEqual(facts.OfNodePool(before, nil, nil), facts.OfNodePool(after, nil, nil))
 }}
 
 // gathered brings back those that a change concerns, of what was and of what is, a

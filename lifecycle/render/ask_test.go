@@ -118,7 +118,7 @@ objects contains {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name":
 	department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "cs"}, Spec: v1alpha1.DepartmentSpec{NodePools: []v1alpha1.PoolQuota{{Name: "dgx"}}}}
 	for want, subject := range map[string]Subject{
 		"Cohort cs map[promised:0.5]":    OfDepartment(department, []facts.Pool{{Name: "dgx", Promised: 500}}),
-		"ResourceFlavor dgx map[gpus:8]": OfNodePool(pool, facts.OfNodePool(pool, nil)),
+		"ResourceFlavor dgx map[gpus:8]": OfNodePool(pool, facts.OfNodePool(pool, nil, nil)),
 	} {
 		wanted, err := Ask(t.Context(), policies(t, rego), subject)
 		if err != nil || len(wanted.Faults) > 0 || len(wanted.Objects) != 1 {

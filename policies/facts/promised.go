@@ -32,16 +32,26 @@ func OfDepartmentPools(department *v1alpha1.Department, projects []v1alpha1.Proj
 	return facts
 }
 
-// OfNodePool is a pool as nobody's: with what all departments are guaranteed of
-// it, and no quota.
-func OfNodePool(pool *v1alpha1.NodePool, departments []v1alpha1.Department) Pool {
+// OfNodePool is a pool as nobody's: with what is promised of it, and no quota. Of a
+// department that promised its projects more than it has itself, that counts.
+func OfNodePool(pool *v1alpha1.NodePool, departments []v1alpha1.Department, projects []v1alpha1.Project) Pool {
 	facts := ofPool(pool, v1alpha1.GPUQuota{OverQuotaWeight: new(int32)})
+	toProjects := map[string]workload.Milli{}
+	for i := range projects {
+		toProjects[projects[i].Spec.Department] += guaranteedIn(pool.Name, projects[i].Spec.NodePools)
+	}
 	for i := range departments {
-		for _, quota := range departments[i].Spec.NodePools {
-			if quota.Name == pool.Name {
-				facts.Promised += milli(quota.GPU.Guaranteed)
-			}
-		}
+		own := guaranteedIn(pool.Name, departments[i].Spec.NodePools)
+		facts.Promised += max(own, toProjects[departments[i].Name])
 	}
 	return facts
+}
+
+func guaranteedIn(pool string, quotas []v1alpha1.PoolQuota) (sum workload.Milli) {
+	for _, quota := range quotas {
+		if quota.Name == pool {
+			sum += milli(quota.GPU.Guaranteed)
+		}
+	}
+	return sum
 }

@@ -60,7 +60,7 @@ func TestDepartmentsKnowWhatTheyPromised(t *testing.T) {
 		t.Errorf("a department's pools (-want +got):\n%s", diff)
 	}
 	other := v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{NodePools: quotas("mig=1/1", "dgx=2500m/4")}}
-	p := facts.OfNodePool(pools["dgx"], []v1alpha1.Department{*department, other})
+	p := facts.OfNodePool(pools["dgx"], []v1alpha1.Department{*department, other}, nil)
 	if diff := cmp.Diff(figures{"dgx", 0, 0, 10500, 16, 0}, figures{p.Name, p.Guaranteed, p.Limit, p.Promised, p.GPUs, p.Weight}); diff != "" {
 		t.Errorf("the node pool (-want +got):\n%s", diff)
 	}
@@ -86,7 +86,7 @@ func TestAPoolWithoutWhatItsSchedulerNeedsTakesNoPods(t *testing.T) {
 		"nobody can tell":          {[]metav1.Condition{condition(v1alpha1.ConditionRequirementsMet, metav1.ConditionUnknown, v1alpha1.ReasonRequirementsMissing)}, ""},
 	} {
 		pool := &v1alpha1.NodePool{Status: v1alpha1.NodePoolStatus{Conditions: tt.conditions}}
-		if got := facts.OfNodePool(pool, nil).Unsupported; got != tt.want {
+		if got := facts.OfNodePool(pool, nil, nil).Unsupported; got != tt.want {
 			t.Errorf("%s: unsupported %q, want %q", name, got, tt.want)
 		}
 	}

@@ -30,6 +30,9 @@ const (
 	ReasonGPUsUnknown = "GPUsUnknown"
 	// ReasonStrictCompute: the pool cannot hold a share to its part of the compute.
 	ReasonStrictCompute = "StrictCompute"
+	// ReasonDepartmentLimit: the pool's engine counts each project alone, and the limits
+	// of the department's projects add up to more than its own.
+	ReasonDepartmentLimit = "DepartmentLimit"
 	// ReasonGuaranteedTraining: the pool's engine keeps the guarantee for workloads
 	// that are not preemptible only; training is best effort up to the limit.
 	ReasonGuaranteedTraining = "GuaranteedTraining"

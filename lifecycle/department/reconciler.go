@@ -35,14 +35,13 @@ type Reconciler struct {
 
 // SetupWithManager makes the manager run r.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	comesOrGoes := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("department").
 		For(&v1alpha1.Department{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// On a move the handler sees both the old and the new project.
 		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(departmentOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Project{}, settledUse{}, builder.WithPredicates(useChanged)).
-		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(comesOrGoes)).
+		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(conflict.Retried(r))
 }
 
@@ -60,11 +59,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.List(ctx, &pools); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing node pools: %w", err)
 	}
-	names := make([]string, 0, len(pools.Items))
-	for i := range pools.Items {
-		names = append(names, pools.Items[i].Name)
-	}
-	status := Status(&department, projects.Items, names, metav1.NewTime(clock.MachineNow()))
+	status := Status(&department, projects.Items, pools.Items, metav1.NewTime(clock.MachineNow()))
 	if equality.Semantic.DeepEqual(status, department.Status) {
 		return reconcile.Result{}, nil
 	}

@@ -14,10 +14,10 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Status is the department's status with these projects, and with the names of the
-// node pools that there are. Transition times are kept where a condition did not
+// Status is the department's status with these projects, and with the node pools
+// that there are. Transition times are kept where a condition did not
 // change.
-func Status(department *v1alpha1.Department, projects []v1alpha1.Project, pools []string, now metav1.Time) v1alpha1.DepartmentStatus {
+func Status(department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time) v1alpha1.DepartmentStatus {
 	status := *department.Status.DeepCopy()
 	status.ObservedGeneration = department.Generation
 	status.Projects = int32(len(projects))
@@ -33,13 +33,14 @@ func Status(department *v1alpha1.Department, projects []v1alpha1.Project, pools 
 	}
 	meta.SetStatusCondition(&status.Conditions, ready)
 	meta.SetStatusCondition(&status.Conditions, Oversubscribed(department, projects, now))
+	meta.SetStatusCondition(&status.Conditions, Unsupported(department, projects, pools, now))
 	return status
 }
 
-func missing(department *v1alpha1.Department, pools []string) []string {
+func missing(department *v1alpha1.Department, pools []v1alpha1.NodePool) []string {
 	var names []string
 	for _, quota := range department.Spec.NodePools {
-		if !slices.Contains(pools, quota.Name) {
+		if !slices.ContainsFunc(pools, func(pool v1alpha1.NodePool) bool { return pool.Name == quota.Name }) {
 			names = append(names, quota.Name)
 		}
 	}

@@ -25,13 +25,17 @@ func TestStatus(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Status(d, make([]v1alpha1.Project, 4), tc.pools, metav1.Now())
-			if got.Projects != 4 || len(got.Conditions) != 2 || got.Conditions[0].Status != tc.status || !strings.Contains(got.Conditions[0].Message, tc.says) {
+			var pools []v1alpha1.NodePool
+			for _, name := range tc.pools {
+				pools = append(pools, v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			}
+			got := Status(d, make([]v1alpha1.Project, 4), pools, metav1.Now())
+			if got.Projects != 4 || len(got.Conditions) != 3 || got.Conditions[0].Status != tc.status || !strings.Contains(got.Conditions[0].Message, tc.says) {
 				t.Errorf("status = %+v", got)
 			}
 			again := d.DeepCopy()
 			again.Status = got
-			if !equality.Semantic.DeepEqual(Status(again, make([]v1alpha1.Project, 4), tc.pools, metav1.Now()), got) {
+			if !equality.Semantic.DeepEqual(Status(again, make([]v1alpha1.Project, 4), pools, metav1.Now()), got) {
 				t.Error("the second pass says something else")
 			}
 		})

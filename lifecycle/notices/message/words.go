@@ -1,0 +1,72 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package message
+
+import "sluice.dev/api/v1alpha1"
+
+// Words are those that stand around what a mail says.
+type Words struct {
+	// Hello is put before the recipient's name, Next and Facts are headings, Questions
+	// stands before the address for questions.
+	Hello, Next, Facts, Questions string
+	// Anchors say of each kind what its instant is.
+	Anchors map[v1alpha1.NoticeKind]string
+	// Withdrawn says that the appointment is taken out of the calendar.
+	Withdrawn string
+	// Sender says who writes.
+	Sender string
+	// WeekColumns head the table of a WeeklySummary; More counts what it leaves out.
+	WeekColumns []string
+	More        string
+	// AudienceOwners, AudienceContacts, AudienceAdministrators and AudienceDigest say who
+	// gets a mail; Optional how it is left out. PROJECT, DEPARTMENT and KIND stand for these.
+	AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest, Optional string
+}
+
+var words = map[v1alpha1.Language]Words{
+	v1alpha1.LanguageGerman: {
+		Hello: "Guten Tag", Next: "So geht es weiter", Facts: "Auf einen Blick", Questions: "Fragen beantwortet",
+		Anchors: map[v1alpha1.NoticeKind]string{
+			v1alpha1.NoticeWorkloadEnding: "Wird gestoppt", v1alpha1.NoticeWorkloadIdle: "Wird gestoppt, wenn es dabei bleibt",
+			v1alpha1.NoticeWorkloadStopped: "Darf wieder starten ab", v1alpha1.NoticeOverShare: "Wird gestoppt, wenn es dabei bleibt",
+			v1alpha1.NoticePreemption: "Macht Platz", v1alpha1.NoticeExtensionDecided: "Neues Ende",
+			v1alpha1.NoticeProjectExpiring: "Gültig bis", v1alpha1.NoticeProjectExpired: "Laufendes wird gestoppt",
+			v1alpha1.NoticeProjectSuspending: "Laufendes wird gestoppt", v1alpha1.NoticeProjectSuspended: "Löschung möglich ab",
+			v1alpha1.NoticeProjectDeletion: "Löschung möglich ab", v1alpha1.NoticeProjectConfirm: "Antwort erbeten bis",
+			v1alpha1.NoticeProjectRenewed: "Gültig bis", v1alpha1.NoticeDigest: "Erster Termin",
+		},
+		Withdrawn:   "Der bisherige Termin entfällt; der Anhang nimmt ihn aus Ihrem Kalender.",
+		Sender:      "Diese Mail schreibt Sluice, die Verwaltung des GPU-Clusters, von selbst.",
+		WeekColumns: []string{"Projekt", "GPU-Stunden", "Gestoppt", "Gültig bis"},
+		More:        "Und %d weitere Projekte.",
+
+		AudienceOwners:         "Sie geht an die Eigentümer des Projekts PROJECT oder, wenn es keine hat, an die Ansprechpartner der Abteilung DEPARTMENT.",
+		AudienceContacts:       "Sie geht an die Ansprechpartner der Abteilung DEPARTMENT, weil dort entschieden wird.",
+		AudienceAdministrators: "Sie geht jede Woche an die Verwalter der Abteilung DEPARTMENT.",
+		AudienceDigest:         "Sie geht an die Eigentümer der genannten Projekte und, wo ein Projekt keine hat, an die Ansprechpartner der Abteilung; sie fasst zusammen, was sonst je eine Mail wäre.",
+		Optional:               "Mails dieser Art können Sie abbestellen: Antworten Sie mit dem Wort „abbestellen“, oder lassen Sie KIND unter „mute“ bei Ihrer Adresse eintragen.",
+	},
+	v1alpha1.LanguageEnglish: {
+		Hello: "Hello", Next: "What you can do", Facts: "At a glance", Questions: "Questions are answered by",
+		Anchors: map[v1alpha1.NoticeKind]string{
+			v1alpha1.NoticeWorkloadEnding: "Will be stopped", v1alpha1.NoticeWorkloadIdle: "Will be stopped unless it is used",
+			v1alpha1.NoticeWorkloadStopped: "May start again from", v1alpha1.NoticeOverShare: "Will be stopped unless it gives back",
+			v1alpha1.NoticePreemption: "Makes room", v1alpha1.NoticeExtensionDecided: "New end",
+			v1alpha1.NoticeProjectExpiring: "Valid until", v1alpha1.NoticeProjectExpired: "Running work will be stopped",
+			v1alpha1.NoticeProjectSuspending: "Running work will be stopped", v1alpha1.NoticeProjectSuspended: "Deletion may follow from",
+			v1alpha1.NoticeProjectDeletion: "Deletion may follow from", v1alpha1.NoticeProjectConfirm: "Please answer by",
+			v1alpha1.NoticeProjectRenewed: "Valid until", v1alpha1.NoticeDigest: "The first date",
+		},
+		Withdrawn:   "The appointment made before is off; the attachment takes it out of your calendar.",
+		Sender:      "Sluice, which looks after the GPU cluster, wrote this mail by itself.",
+		WeekColumns: []string{"Project", "GPU hours", "Stopped", "Valid until"},
+		More:        "And %d more projects.",
+
+		AudienceOwners:         "It goes to the owners of project PROJECT or, where it has none, to the contacts of department DEPARTMENT.",
+		AudienceContacts:       "It goes to the contacts of department DEPARTMENT, since that is where it is decided.",
+		AudienceAdministrators: "It goes to the administrators of department DEPARTMENT every week.",
+		AudienceDigest:         "It goes to the owners of the projects named, or, where one has none, to the contacts of its department, and says at once what would else be a mail each.",
+		Optional:               "You need not get mail of this kind: answer with the word \"unsubscribe\", or have KIND added to \"mute\" beside your address.",
+	},
+}

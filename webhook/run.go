@@ -137,7 +137,7 @@ func serve(mgr ctrl.Manager, cfg *config.Config, rules *engine.Engine, logger lo
 	}
 	administrators := access.Reviewer{Client: mgr.GetClient()}
 	giving := &departments.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: policyTime, Administrators: administrators}
-	working := &projects.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Administrators: administrators}
+	working := &projects.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Writers: administrators}
 	asking := &extensions.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Administrators: administrators}
 	handlers[PathDepartments] = decision.Recorded("departments", logger, giving.Handler(mgr.GetScheme()))
 	handlers[PathProjects] = decision.Recorded("projects", logger, working.Handler(mgr.GetScheme()))

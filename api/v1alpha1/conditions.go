@@ -15,6 +15,10 @@ const (
 	ConditionQueueApplied = "QueueApplied"
 )
 
+// ConditionMembersBound is false on a Project or a Department whose members lack
+// rights of their roles; the message says why. It is there only once that was so.
+const ConditionMembersBound = "MembersBound"
+
 // ConditionRequirementsMet is true on a NodePool for which all is there that its
 // engine and its sharing need.
 const ConditionRequirementsMet = "RequirementsMet"

@@ -81,6 +81,10 @@ const (
 	ReasonExemptInSpec = "ExemptInSpec"
 )
 
+// ReasonBindingRefused is on a Project or a Department: something has the name of one
+// of its bindings and is not Sluice's, or the API server refuses the binding.
+const ReasonBindingRefused = "BindingRefused"
+
 // Reasons on a GPUNode.
 const (
 	// ReasonInUse: what shall be changed is in use.

@@ -19,7 +19,7 @@ var all = []door{
 	ephemeralContainers,
 	workloadKeys, queuedWorkloads,
 	queueNames, queueObjects,
-	othersWorkloads,
+	othersWorkloads, projectDeletion,
 	rendered, longEnds,
 	kaiQueues, podGroups, podsGroups, deviceVariables, otherManagers,
 	deviceClasses,

@@ -12,33 +12,22 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// ConditionMembersBound is false on a Project or a Department whose members lack
-// rights of their roles, and says why. It is there only once that was so.
-const ConditionMembersBound = "MembersBound"
-
-// Reasons of that condition, beside those of the API.
-const (
-	// ReasonBindingRefused: something of that name is there and is not Sluice's, or
-	// the API server refuses it.
-	ReasonBindingRefused = "BindingRefused"
-)
-
 // longestMessage is what the API server takes for a condition's, in bytes.
 const longestMessage = 32768
 
 // shown puts the faults among the conditions, and tells whether that changed any.
 func shown(conditions *[]metav1.Condition, faults []string, generation int64, now metav1.Time) bool {
 	condition := metav1.Condition{
-		Type: ConditionMembersBound, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied, Message: "the members have the rights of their roles",
+		Type: v1alpha1.ConditionMembersBound, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied, Message: "the members have the rights of their roles",
 		ObservedGeneration: generation, LastTransitionTime: now,
 	}
 	if len(faults) > 0 {
-		condition.Status, condition.Reason = metav1.ConditionFalse, ReasonBindingRefused
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonBindingRefused
 		condition.Message = strings.Join(faults, "; ")
 		if len(condition.Message) > longestMessage {
 			condition.Message = strings.ToValidUTF8(condition.Message[:longestMessage-3], "") + "..."
 		}
-	} else if meta.FindStatusCondition(*conditions, ConditionMembersBound) == nil {
+	} else if meta.FindStatusCondition(*conditions, v1alpha1.ConditionMembersBound) == nil {
 		return false
 	}
 	return meta.SetStatusCondition(conditions, condition)

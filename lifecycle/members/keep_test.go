@@ -228,9 +228,9 @@ func TestSomebodyElsesBindingIsLeftAlone(t *testing.T) {
 		if err := w.Get(t.Context(), types.NamespacedName{Name: "thesis"}, &p); err != nil {
 			t.Fatal(err)
 		}
-		return meta.FindStatusCondition(p.Status.Conditions, ConditionMembersBound)
+		return meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionMembersBound)
 	}
-	if c := said(); c == nil || c.Status != metav1.ConditionFalse || c.Reason != ReasonBindingRefused ||
+	if c := said(); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonBindingRefused ||
 		c.Message != "RoleBinding sluice:l2-researcher in namespace ns is there and is not Sluice's; rename or delete it" {
 		t.Errorf("the project says %v", c)
 	}

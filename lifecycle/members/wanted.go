@@ -27,7 +27,9 @@ var roles = []v1alpha1.Role{
 }
 
 // OfProject are the rights that a project's members have: to get the Project by
-// its name, and, in its namespace where that is governed, those of their roles. The
+// its name; for its research managers to write it, of which admission lets through
+// its people and quotas; and, in its namespace where that is governed, those of
+// their roles. The
 // department may be nil, where it is missing. A project that is being deleted has
 // no members any more.
 func OfProject(project *v1alpha1.Project, department *v1alpha1.Department, governed bool) []client.Object {
@@ -48,6 +50,14 @@ func OfProject(project *v1alpha1.Project, department *v1alpha1.Department, gover
 			APIGroups: []string{v1alpha1.Group}, Resources: []string{"projects"}, ResourceNames: []string{project.Name}, Verbs: []string{"get"},
 		}),
 		clusterBinding(name, mark, name, all),
+	}
+	if managers := with(all, v1alpha1.RoleResearchManager); len(managers) > 0 {
+		manage := name + ":research-managers"
+		wanted = append(wanted,
+			clusterRole(manage, mark, rbacv1.PolicyRule{
+				APIGroups: []string{v1alpha1.Group}, Resources: []string{"projects"}, ResourceNames: []string{project.Name}, Verbs: []string{"manage", "patch", "update"},
+			}),
+			clusterBinding(manage, mark, manage, managers))
 	}
 	if !governed {
 		return wanted

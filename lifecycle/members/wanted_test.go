@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
@@ -112,6 +113,27 @@ func TestOfProject(t *testing.T) {
 				"ns/sluice:department-administrator: sluice:department-administrator to User dean",
 				"ns/sluice:viewer: sluice:viewer to User anna",
 				"ns/sluice:department-viewer: sluice:department-viewer to User eve",
+			},
+		},
+		"research managers, of the project and of its department, write it": {
+			project: project("rita research-manager", "anna viewer"), department: department("group:leads research-manager", "dean department-administrator"), governed: true,
+			want: []string{
+				get,
+				"sluice:project:thesis: sluice:project:thesis to Group leads, User anna, User dean, User rita",
+				"sluice:project:thesis:research-managers is to manage,patch,update projects thesis",
+				"sluice:project:thesis:research-managers: sluice:project:thesis:research-managers to Group leads, User rita",
+				"ns/sluice:department-administrator: sluice:department-administrator to User dean",
+				"ns/sluice:research-manager: sluice:research-manager to Group leads, User rita",
+				"ns/sluice:viewer: sluice:viewer to User anna",
+			},
+		},
+		"and do so before there is a quota": {
+			project: project("rita research-manager"),
+			want: []string{
+				get,
+				"sluice:project:thesis: sluice:project:thesis to User rita",
+				"sluice:project:thesis:research-managers is to manage,patch,update projects thesis",
+				"sluice:project:thesis:research-managers: sluice:project:thesis:research-managers to User rita",
 			},
 		},
 		"owners that are known by name": {
@@ -219,5 +241,48 @@ func TestRolesAreInstalledAndMayBeBound(t *testing.T) {
 	slices.Sort(mayBind)
 	if diff := cmp.Diff(want, mayBind); diff != "" {
 		t.Errorf("what lifecycle may bind (-bound +allowed)\n%s", diff)
+	}
+}
+
+// Lifecycle gives no right that it does not hold: the API server would refuse it.
+func TestLifecycleHoldsWhatItGives(t *testing.T) {
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own []rbacv1.PolicyRule
+	for _, object := range objects {
+		if object.GetKind() != "ClusterRole" || object.GetName() != "sluice-lifecycle" {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
+			t.Fatal(err)
+		}
+		own = role.Rules
+	}
+	holds := func(group, resource, verb string) bool {
+		return slices.ContainsFunc(own, func(r rbacv1.PolicyRule) bool {
+			return len(r.ResourceNames) == 0 && slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb)
+		})
+	}
+	everybody := []string{"dean department-administrator", "rita research-manager", "eve department-viewer", "ed editor", "anna l1-researcher"}
+	given := 0
+	for _, object := range append(OfProject(project(everybody...), nil, true), OfDepartment(department(everybody...))...) {
+		role, is := object.(*rbacv1.ClusterRole)
+		if !is {
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, verb := range rule.Verbs {
+				given++
+				if !holds(rule.APIGroups[0], rule.Resources[0], verb) {
+					t.Errorf("ClusterRole %s gives %s %s, which lifecycle does not hold", role.Name, verb, rule.Resources[0])
+				}
+			}
+		}
+	}
+	if given == 0 {
+		t.Error("nothing is given")
 	}
 }

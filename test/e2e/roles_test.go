@@ -18,22 +18,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/members"
 )
 
-// The faculty has two projects; its people are named by what they are. The
-// administrator and the viewer of the department are the department's members, the
-// others are the lab's. Beside it there is an institute with people of its own.
+// The faculty has two projects; its people are named by what they are. The dean, the
+// auditor (its viewer) and the head (its research manager) are the department's
+// members, the others are the lab's. Beside it there is an institute with people of its own.
 const (
 	faculty, institute         = "faculty", "institute"
 	lab, seminar, elsewhere    = "lab", "seminar", "workshop"
 	theDean, theAuditor        = "the-dean", "the-auditor"
+	theHead                    = "the-head"
 	theL1, theL2, anotherL2    = "the-l1", "the-l2", "another-l2"
 	theEditor, theEngineer     = "the-editor", "the-engineer"
 	theViewer, theManager      = "the-viewer", "the-manager"
@@ -49,7 +50,7 @@ func memberOf(name string, role v1alpha1.Role) v1alpha1.Member {
 func university(t *testing.T) {
 	t.Helper()
 	for department, people := range map[string][]v1alpha1.Member{
-		faculty:   {memberOf(theDean, v1alpha1.RoleDepartmentAdministrator), memberOf(theAuditor, v1alpha1.RoleDepartmentViewer)},
+		faculty:   {memberOf(theDean, v1alpha1.RoleDepartmentAdministrator), memberOf(theAuditor, v1alpha1.RoleDepartmentViewer), memberOf(theHead, v1alpha1.RoleResearchManager)},
 		institute: {memberOf("the-director", v1alpha1.RoleDepartmentAdministrator)},
 	} {
 		create(t, &v1alpha1.Department{
@@ -73,7 +74,7 @@ func university(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sluice:system-administrator"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: theSystem}},
 	})
-	for _, who := range []string{theDean, theAuditor, theL1, theL2, anotherL2, theEditor, theEngineer, theViewer, theManager, theOwner, theSystem} {
+	for _, who := range []string{theDean, theAuditor, theHead, theL1, theL2, anotherL2, theEditor, theEngineer, theViewer, theManager, theOwner, theSystem} {
 		awaitMay(t, who, "list pods", true)
 	}
 }
@@ -195,7 +196,7 @@ var whoMay = []struct {
 	{
 		theEditor,
 		[]string{"create pods", "deletecollection jobs.batch", "create pods/exec", "get secrets", "create secrets", "delete persistentvolumeclaims", "update extensions/status.sluice.dev"},
-		[]string{"update projects.sluice.dev lab", "create pods in seminar", "get secrets in seminar", "administer departments/projects.sluice.dev faculty"},
+		[]string{"update projects.sluice.dev lab", "create pods in seminar", "get secrets in seminar", "administer departments/projects.sluice.dev faculty", "manage projects.sluice.dev lab"},
 	},
 	{
 		theEngineer,
@@ -210,8 +211,27 @@ var whoMay = []struct {
 	},
 	{
 		theManager,
-		[]string{"list pods", "get projects.sluice.dev lab", "create extensions.sluice.dev", "update extensions/status.sluice.dev"},
-		[]string{"create pods", "create jobs.batch", "delete jobs.batch", "get secrets", "list pods in seminar", "create projects.sluice.dev", "get departments.sluice.dev faculty"},
+		[]string{
+			"list pods", "get projects.sluice.dev lab", "update projects.sluice.dev lab", "patch projects.sluice.dev lab", "manage projects.sluice.dev lab",
+			"create extensions.sluice.dev", "update extensions/status.sluice.dev",
+		},
+		[]string{
+			"create pods", "create jobs.batch", "delete jobs.batch", "get secrets", "list pods in seminar", "get departments.sluice.dev faculty",
+			"create projects.sluice.dev", "delete projects.sluice.dev lab", "list projects.sluice.dev", "update projects.sluice.dev", "patch projects.sluice.dev seminar",
+			"manage projects.sluice.dev", "manage projects.sluice.dev seminar", "administer departments/projects.sluice.dev faculty",
+		},
+	},
+	{
+		theHead, // the same, of each project of the department
+		[]string{
+			"list pods", "list pods in seminar", "get departments.sluice.dev faculty", "update projects.sluice.dev lab", "patch projects.sluice.dev seminar",
+			"manage projects.sluice.dev lab", "manage projects.sluice.dev seminar",
+		},
+		[]string{
+			"create pods", "get secrets", "list pods in workshop", "update departments.sluice.dev faculty", "administer departments/projects.sluice.dev faculty",
+			"create projects.sluice.dev", "delete projects.sluice.dev lab", "list projects.sluice.dev", "update projects.sluice.dev", "manage projects.sluice.dev",
+			"get projects.sluice.dev workshop", "patch projects.sluice.dev workshop", "manage projects.sluice.dev workshop",
+		},
 	},
 	{
 		theDean, // whose the projects are, RBAC does not say: admission does
@@ -265,6 +285,7 @@ func TestRoles(t *testing.T) {
 	t.Run("L2 researchers keep to their own", rolesOwn)
 	t.Run("what Sluice owns is refused", rolesRefused)
 	t.Run("projects by the administrators of their department", rolesProjects)
+	t.Run("people and quotas by research managers", rolesManaged)
 	t.Run("rights follow the members", rolesFollow)
 	t.Run("what is bound is kept", rolesKept)
 	t.Run("the namespace is secured", rolesSecured)
@@ -292,7 +313,7 @@ func rolesOwn(t *testing.T) {
 	for _, who := range []string{theL1, theL2, anotherL2, theEngineer, theDean} {
 		people[who] = clientFor(t, as(who))
 	}
-	make := func(who, name string) []client.Object {
+	workloadsBy := func(who, name string) []client.Object {
 		pod := podIn(lab, name)
 		job := startsLater(jobOf(lab, name))
 		deployment := serviceOf(lab, name, 0)
@@ -311,7 +332,7 @@ func rolesOwn(t *testing.T) {
 	end := func(who string, object client.Object) error {
 		return people[who].Delete(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
 	}
-	for _, object := range make(theL2, "by-l2") {
+	for _, object := range workloadsBy(theL2, "by-l2") {
 		name := fmt.Sprintf("%T", object)
 		for what, try := range map[string]func(string, client.Object) error{"change": change, "delete": end} {
 			for _, who := range []string{theL2, theL1} {
@@ -330,7 +351,7 @@ func rolesOwn(t *testing.T) {
 			t.Errorf("the dean cannot delete a %s: %v", name, err)
 		}
 	}
-	for _, object := range make(theL1, "by-l1") {
+	for _, object := range workloadsBy(theL1, "by-l1") {
 		if err := refused(change(theL2, object), "was made by "+theL1); err != nil {
 			t.Errorf("an L2 researcher changes a %T of an L1 researcher: %v", object, err)
 		}
@@ -432,6 +453,41 @@ func rolesProjects(t *testing.T) {
 	}
 }
 
+// rolesManaged: what those write who look after people and quotas.
+func rolesManaged(t *testing.T) {
+	awaitMay(t, theManager, "manage projects.sluice.dev "+lab, true)
+	awaitMay(t, theHead, "manage projects.sluice.dev "+seminar, true)
+	try := func(who, name, change string) error {
+		kind := "application/merge-patch+json"
+		if strings.HasPrefix(change, "[") {
+			kind = "application/json-patch+json"
+		}
+		return clientFor(t, as(who)).Patch(t.Context(), project(name), client.RawPatch(types.PatchType(kind), []byte(change)), client.DryRunAll)
+	}
+	joins := func(role v1alpha1.Role) string {
+		return fmt.Sprintf(`[{"op": "add", "path": "/spec/members/-", "value": {"kind": "User", "namespace": "", "name": "a-guest", "role": %q}}]`, role)
+	}
+	const first = `{"spec": {"members": [{"kind": "User", "namespace": "", "name": "a-guest", "role": "l2-researcher"}]}}`
+	for what, err := range map[string]error{
+		"a viewer":            try(theManager, lab, joins(v1alpha1.RoleViewer)),
+		"a researcher":        try(theManager, lab, joins(v1alpha1.RoleL1Researcher)),
+		"a researcher, first": try(theHead, seminar, first),
+		"a quota of CPU":      try(theManager, lab, `{"spec": {"resources": {"cpu": "4"}}}`),
+		"a quota of GPUs":     try(theHead, lab, `{"spec": {"nodePools": [{"name": "dgx", "gpu": {"guaranteed": "500m", "limit": "2"}}]}}`),
+		"a limit":             try(theManager, lab, `{"spec": {"workloads": {"train": {"maxRuntime": "6h"}}}}`),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	wantRefused(t, try(theManager, lab, joins(v1alpha1.RoleEditor)), apierrors.IsInvalid, "more than you may grant", "l1-researcher, l2-researcher, ml-engineer, viewer")
+	wantRefused(t, try(theManager, lab, `{"spec": {"members": null}}`), apierrors.IsInvalid, "takes the role editor", "takes the role research-manager")
+	wantRefused(t, try(theHead, seminar, `{"spec": {"hold": {"reason": "mine"}}}`), apierrors.IsForbidden, "spec.hold", "department-administrator")
+	wantRefused(t, try(theHead, seminar, `{"metadata": {"labels": {"a": "b"}}}`), apierrors.IsForbidden, "metadata.labels")
+	wantRefused(t, try(theHead, seminar, `{"metadata": {"finalizers": ["example.org/mine"]}}`), apierrors.IsForbidden, "metadata.finalizers")
+	wantRefused(t, try(theManager, seminar, first), apierrors.IsForbidden, "cannot patch resource")
+}
+
 func rolesFollow(t *testing.T) {
 	shared.governed(t, faculty, "guests", quota("dgx", "0", "1"))
 	may := func(who string, want bool) { awaitMay(t, who, "list pods in guests", want) }
@@ -441,11 +497,18 @@ func rolesFollow(t *testing.T) {
 	may(aUser, true)
 	awaitMay(t, aUser, "get projects.sluice.dev guests", true)
 
+	for _, role := range []v1alpha1.Role{v1alpha1.RoleResearchManager, v1alpha1.RoleViewer} {
+		changed(t, "guests", func(p *v1alpha1.Project) { p.Spec.Members = []v1alpha1.Member{memberOf(aUser, role)} })
+		awaitMay(t, aUser, "manage projects.sluice.dev guests", role == v1alpha1.RoleResearchManager)
+	}
+	awaitMay(t, theHead, "manage projects.sluice.dev guests", true)
+
 	// A move: the one department's people lose their rights, the other's gain them.
 	changed(t, "guests", func(p *v1alpha1.Project) { p.Spec.Department = institute })
 	may("the-director", true)
 	may(theDean, false)
 	awaitMay(t, theDean, "get projects.sluice.dev guests", false)
+	awaitMay(t, theHead, "manage projects.sluice.dev guests", false)
 	may(aUser, true)
 
 	changed(t, "guests", func(p *v1alpha1.Project) { p.Spec.Members = nil })
@@ -508,7 +571,7 @@ func rolesKept(t *testing.T) {
 		if err := get(t, p); err != nil {
 			return err
 		}
-		return hasCondition(p.Status.Conditions, members.ConditionMembersBound, metav1.ConditionFalse, members.ReasonBindingRefused)
+		return hasCondition(p.Status.Conditions, v1alpha1.ConditionMembersBound, metav1.ConditionFalse, v1alpha1.ReasonBindingRefused)
 	})
 	if err := get(t, theirs); err != nil || theirs.RoleRef.Name != "view" || len(theirs.Subjects) > 0 {
 		t.Errorf("somebody else's binding is %v, %v", theirs, err)

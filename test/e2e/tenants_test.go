@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -25,8 +26,9 @@ import (
 // API server told them of it. All may write Departments and Projects by RBAC, so
 // that nothing but admission stands in anybody's way.
 type tenants struct {
-	// dean administers arts, rector arts and sciences, root all of them, eve nothing.
-	dean, rector, root, eve *writer
+	// dean administers arts, rector arts and sciences, root all of them, eve nothing;
+	// rita manages one project of the arts.
+	dean, rector, root, eve, rita *writer
 }
 
 // writer is somebody's way to the API server.
@@ -59,14 +61,18 @@ func (h *heard) since() string {
 const (
 	arts     = "tenants-arts"
 	sciences = "tenants-sciences"
+	// managedProject is of the arts.
+	managedProject = "tenants-managed"
 )
 
 func newTenants(t *testing.T) *tenants {
 	t.Helper()
 	shared.department(t, arts, quota("dgx", "2", "4"))
 	shared.department(t, sciences, quota("dgx", "1", "2"))
-	rights(t, "tenants-write", rbacv1.PolicyRule{Resources: []string{"departments", "projects"}, Verbs: []string{"*"}},
-		"tenants-dean", "tenants-rector", "tenants-root", "tenants-eve")
+	write := []string{"get", "list", "watch", "create", "update", "patch", "delete"} // "*" would manage
+	rights(t, "tenants-write", rbacv1.PolicyRule{Resources: []string{"departments", "projects"}, Verbs: write},
+		"tenants-dean", "tenants-rector", "tenants-root", "tenants-eve", "tenants-rita")
+	rights(t, "tenants-managed", rbacv1.PolicyRule{Resources: []string{"projects"}, ResourceNames: []string{managedProject}, Verbs: []string{"manage"}}, "tenants-rita")
 	administer := rbacv1.PolicyRule{Resources: []string{"departments/projects"}, Verbs: []string{"administer"}}
 	rights(t, "tenants-all", administer, "tenants-root")
 	administer.ResourceNames = []string{arts}
@@ -75,7 +81,7 @@ func newTenants(t *testing.T) *tenants {
 	rights(t, "tenants-sciences", administer, "tenants-rector")
 	return &tenants{
 		dean: writerNamed(t, "tenants-dean"), rector: writerNamed(t, "tenants-rector"),
-		root: writerNamed(t, "tenants-root"), eve: writerNamed(t, "tenants-eve"),
+		root: writerNamed(t, "tenants-root"), eve: writerNamed(t, "tenants-eve"), rita: writerNamed(t, "tenants-rita"),
 	}
 }
 
@@ -164,6 +170,7 @@ func guaranteeing[T client.Object](gpus string) change[T] {
 func TestTenants(t *testing.T) {
 	w := newTenants(t)
 	t.Run("projects are written by their department's administrators", w.projects)
+	t.Run("people and quotas by whoever manages the project", w.managing)
 	t.Run("departments are written by those who administer all", w.departments)
 	t.Run("nobody gives more than is theirs", w.escalation)
 	t.Run("the sums hold", w.sums)
@@ -207,6 +214,60 @@ func (w *tenants) projects(t *testing.T) {
 		t.Errorf("the dean deletes it: %v", err)
 	}
 	eventually(t, func() error { return gone(t.Context(), p) })
+}
+
+// managing is what somebody may write who only manages the project.
+func (w *tenants) managing(t *testing.T) {
+	p := create(t, paper(managedProject, "500m", "2", func(p *v1alpha1.Project) { p.Spec.Members = member("tenants-ed", v1alpha1.RoleEditor) }))
+	joins := func(role v1alpha1.Role) change[*v1alpha1.Project] {
+		return func(p *v1alpha1.Project) { p.Spec.Members = append(p.Spec.Members, member("tenants-kim", role)...) }
+	}
+	having := func(guaranteed, limit string) change[*v1alpha1.Project] {
+		return func(p *v1alpha1.Project) { p.Spec.NodePools[0] = quota("dgx", guaranteed, limit) }
+	}
+	lasting := func(maxRuntime string) change[*v1alpha1.Project] {
+		return func(p *v1alpha1.Project) {
+			p.Spec.Workloads = map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.WorkloadTrain: {MaxRuntime: ptr.To(period.MustParseDuration(maxRuntime))}}
+		}
+	}
+	eventually(t, func() error { return edit(t, w.rita, p, joins(v1alpha1.RoleL2Researcher), client.DryRunAll) })
+	for name, change := range map[string]change[*v1alpha1.Project]{
+		"more GPUs":      having("1", "4"),
+		"a quota of CPU": func(p *v1alpha1.Project) { p.Spec.Resources.CPU = ptr.To(resource.MustParse("4")) },
+	} {
+		if err := edit(t, w.rita, p, change, client.DryRunAll); err != nil {
+			t.Errorf("rita writes %s: %v", name, err)
+		}
+	}
+	if err := edit(t, w.rita, p, lasting("12h")); err != nil {
+		t.Errorf("rita tightens a limit: %v", err)
+	}
+	for _, tc := range []struct {
+		change change[*v1alpha1.Project]
+		is     func(error) bool
+		says   []string
+	}{
+		{joins(v1alpha1.RoleEditor), apierrors.IsInvalid, []string{"spec.members[1].role", "more than you may grant"}},
+		{joins(v1alpha1.RoleResearchManager), apierrors.IsInvalid, []string{"spec.members[1].role", "more than you may grant"}},
+		{func(p *v1alpha1.Project) { p.Spec.Members = nil }, apierrors.IsInvalid, []string{"without User tenants-ed", "takes the role editor"}},
+		{having("3", "4"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.guaranteed", "is guaranteed 2 GPUs"}},
+		{having("0", "5"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.limit", "4 GPUs"}},
+		{lasting("13h"), apierrors.IsForbidden, []string{"spec.workloads[train].maxRuntime", "the project has 12h"}},
+		{func(p *v1alpha1.Project) { p.Spec.Workloads = nil }, apierrors.IsForbidden, []string{"spec.workloads[train].maxRuntime", "the project has 12h"}},
+		{func(p *v1alpha1.Project) { p.Spec.Department = sciences }, apierrors.IsForbidden, []string{"spec.department", "the role department-administrator"}},
+		{func(p *v1alpha1.Project) { p.Spec.Owners[0].User = "tenants-rita" }, apierrors.IsForbidden, []string{"spec.owners"}},
+		{func(p *v1alpha1.Project) { p.Spec.Exempt = &v1alpha1.Exception{Reason: "I say so"} }, apierrors.IsForbidden, []string{"spec.exempt"}},
+		{func(p *v1alpha1.Project) { p.Spec.PodSecurity = v1alpha1.PodSecurityPrivileged }, apierrors.IsForbidden, []string{"spec.podSecurity"}},
+		{func(p *v1alpha1.Project) { p.Annotations = map[string]string{"sluice.dev/note": "x"} }, apierrors.IsForbidden, []string{"metadata.annotations"}},
+		{func(p *v1alpha1.Project) { p.Finalizers = append(p.Finalizers, "example.org/mine") }, apierrors.IsForbidden, []string{"metadata.finalizers"}},
+	} {
+		wantRefused(t, edit(t, w.rita, p, tc.change, client.DryRunAll), tc.is, tc.says...)
+	}
+	either := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
+	wantRefused(t, w.rita.Delete(t.Context(), p), either, "tenants-rita does not administer", arts)
+	wantRefused(t, w.rita.Create(t.Context(), paper("tenants-none", "0", "1")), apierrors.IsForbidden, "tenants-rita does not administer department "+arts)
+	other := create(t, paper("tenants-unmanaged", "0", "1"))
+	wantRefused(t, edit(t, w.rita, other, joins(v1alpha1.RoleViewer)), apierrors.IsForbidden, "does not manage the project either")
 }
 
 func member(name string, role v1alpha1.Role) []v1alpha1.Member {

@@ -79,3 +79,24 @@ func TestAdministersOnlyWhereItIsAllowed(t *testing.T) {
 		t.Errorf("without an answer: Administers = %v, %v", may, err)
 	}
 }
+
+func TestManagesAsksAboutTheProjectByName(t *testing.T) {
+	reviewer, asked := answering(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil)
+	if may, err := reviewer.Manages(t.Context(), authenticationv1.UserInfo{Username: "rita"}, "thesis"); !may || err != nil {
+		t.Errorf("Manages = %v, %v", may, err)
+	}
+	want := &authorizationv1.SubjectAccessReviewSpec{
+		User: "rita",
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "manage", Group: "sluice.dev", Version: "v1alpha1", Resource: "projects", Name: "thesis",
+		},
+	}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("the question (-want +got):\n%s", diff)
+	}
+	down := errors.New("down")
+	reviewer, _ = answering(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, down)
+	if may, err := reviewer.Manages(t.Context(), authenticationv1.UserInfo{Username: "rita"}, "thesis"); may || !errors.Is(err, down) || !strings.Contains(err.Error(), "thesis") {
+		t.Errorf("without an answer: Manages = %v, %v", may, err)
+	}
+}

@@ -45,3 +45,41 @@ func TestAuthorityOver(t *testing.T) {
 		})
 	}
 }
+
+// writes are the departments that somebody administers, and the projects that the
+// same person manages.
+type writes struct {
+	holds
+	manages holds
+}
+
+func (w writes) Manages(ctx context.Context, user authenticationv1.UserInfo, project string) (bool, error) {
+	return w.manages.Administers(ctx, user, project)
+}
+
+func TestAuthorityOverProject(t *testing.T) {
+	down := errors.New("down")
+	tests := map[string]struct {
+		administers, manages holds
+		want                 access.Authority
+		err                  error
+	}{
+		"nothing":                      {want: access.OverNothing},
+		"another project":              {manages: holds{"course": nil}, want: access.OverNothing},
+		"this one":                     {manages: holds{"thesis": nil}, want: access.OverProject},
+		"its department":               {administers: holds{"students": nil}, want: access.OverDepartment},
+		"both":                         {administers: holds{"students": nil}, manages: holds{"thesis": down}, want: access.OverDepartment},
+		"all":                          {administers: holds{access.EveryDepartment: nil}, want: access.OverAll},
+		"a department of its name":     {administers: holds{"thesis": nil}, want: access.OverNothing},
+		"no answer for the project":    {manages: holds{"thesis": down}, want: access.OverNothing, err: down},
+		"no answer for the department": {administers: holds{"students": down}, manages: holds{"thesis": nil}, want: access.OverNothing, err: down},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := access.AuthorityOverProject(t.Context(), writes{tc.administers, tc.manages}, authenticationv1.UserInfo{Username: "rita"}, "students", "thesis")
+			if got != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("AuthorityOverProject = %v, %v", got, err)
+			}
+		})
+	}
+}

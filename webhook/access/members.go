@@ -23,9 +23,10 @@ const (
 	everybodyWhoDidNotLogIn = "system:unauthenticated"
 )
 
-// Members tells which of the members that are new, or have a new role, whoever
-// has that authority may not make such, and which it were better to think twice
-// about. The function names the project that has a namespace; "" where none has.
+// Members tells which of the members that are new, have a new role or go, whoever
+// has that authority may not make such, or take away, and which it were better to
+// think twice about. The function names the project that has a namespace; "" where
+// none has.
 func Members(path *field.Path, before, after []v1alpha1.Member, authority Authority, projectOf func(namespace string) string) (field.ErrorList, []string) {
 	var errs field.ErrorList
 	var warnings []string
@@ -36,8 +37,12 @@ func Members(path *field.Path, before, after []v1alpha1.Member, authority Author
 		}
 		at := path.Index(i)
 		if !authority.MayGrant(m.Role) {
-			errs = append(errs, field.Invalid(at.Child("role"), m.Role,
-				"is more than you may grant: ask somebody who administers every department"))
+			errs = append(errs, field.Invalid(at.Child("role"), m.Role, "is more than you may grant: "+authority.whoGrants(m.Role)))
+			continue
+		}
+		if was := roleIn(before, m); was != "" && !authority.MayGrant(was) {
+			errs = append(errs, field.Invalid(at.Child("role"), m.Role, fmt.Sprintf(
+				"takes the role %s, which is more than you may take away: %s", was, authority.whoGrants(was))))
 			continue
 		}
 		if nobody := nobodyByName(at, m); nobody != nil {
@@ -54,7 +59,30 @@ func Members(path *field.Path, before, after []v1alpha1.Member, authority Author
 			warnings = append(warnings, fmt.Sprintf("%s: %s will have the role %s", at, who, m.Role))
 		}
 	}
-	return errs, warnings
+	return append(errs, gone(path, before, after, authority)...), warnings
+}
+
+// gone tells which of those who are members no more may not be taken away.
+func gone(path *field.Path, before, after []v1alpha1.Member, authority Authority) field.ErrorList {
+	var errs field.ErrorList
+	for i := range before {
+		m := &before[i]
+		if roleIn(after, m) == "" && !authority.MayGrant(m.Role) {
+			errs = append(errs, field.Invalid(path, fmt.Sprintf("without %s %s", m.Kind, m.Name), fmt.Sprintf(
+				"takes the role %s, which is more than you may take away: %s", m.Role, authority.whoGrants(m.Role))))
+		}
+	}
+	return errs
+}
+
+// roleIn is what the same subject has among those; "" where it is no member.
+func roleIn(members []v1alpha1.Member, of *v1alpha1.Member) v1alpha1.Role {
+	for i := range members {
+		if m := &members[i]; m.Kind == of.Kind && m.Namespace == of.Namespace && m.Name == of.Name {
+			return m.Role
+		}
+	}
+	return ""
 }
 
 // nobodyByName refuses names of Kubernetes' own that no member can have.

@@ -70,13 +70,54 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// Whoever manages a project lets people in and out who work in it; every other
+// member stays as it is.
+func TestMembersOfWhoOnlyManages(t *testing.T) {
+	const l1, l2, editor, manager = v1alpha1.RoleL1Researcher, v1alpha1.RoleL2Researcher, v1alpha1.RoleEditor, v1alpha1.RoleResearchManager
+	list := func(members ...v1alpha1.Member) []v1alpha1.Member { return members }
+	const yours = "yours are l1-researcher, l2-researcher, ml-engineer, viewer; ask a member of the department with the role department-administrator"
+	tests := map[string]struct {
+		before, after []v1alpha1.Member
+		wrong         string // in the one error
+	}{
+		"lets one in":                 {after: list(user("kim", l2))},
+		"lets a group in":             {after: list(group("staff", v1alpha1.RoleViewer))},
+		"raises one":                  {before: list(user("kim", l2)), after: list(user("kim", l1))},
+		"lets one go":                 {before: list(user("kim", v1alpha1.RoleMLEngineer))},
+		"makes an editor":             {after: list(user("kim", editor)), wrong: `spec.members[0].role: Invalid value: "editor": is more than you may grant: ` + yours},
+		"makes one of a researcher":   {before: list(user("kim", l2)), after: list(user("kim", editor)), wrong: "is more than you may grant: " + yours},
+		"makes another manager":       {after: list(user("kim", manager)), wrong: "more than you may grant"},
+		"makes a department's viewer": {after: list(user("kim", v1alpha1.RoleDepartmentViewer)), wrong: "more than you may grant"},
+		"makes an administrator":      {after: list(user("kim", v1alpha1.RoleDepartmentAdministrator)), wrong: "more than you may grant"},
+		"makes an emperor":            {after: list(user("kim", "emperor")), wrong: "ask somebody who administers every department"},
+		"takes an editor's role":      {before: list(user("kim", editor)), after: list(user("kim", l1)), wrong: `spec.members[0].role: Invalid value: "l1-researcher": takes the role editor, which is more than you may take away: ` + yours},
+		"sends an editor away":        {before: list(user("kim", editor)), wrong: `spec.members: Invalid value: "without User kim": takes the role editor, which is more than you may take away: ` + yours},
+		"sends a manager away":        {before: list(user("rita", manager)), wrong: "takes the role research-manager"},
+		"sends away a robot's":        {before: list(robot("ci", editor)), after: list(robot("lab", l1)), wrong: "without ServiceAccount robot"},
+		"in another order":            {before: list(user("kim", editor), user("rita", manager)), after: list(user("rita", manager), user("kim", editor), user("anna", l2))},
+		"a user is no group":          {before: list(user("staff", editor)), after: list(group("staff", l1)), wrong: "without User staff"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			errs, _ := access.Members(field.NewPath("spec", "members"), tc.before, tc.after, access.OverProject, projectOf)
+			if len(errs) > 1 || (tc.wrong == "") != (len(errs) == 0) || len(errs) == 1 && !strings.Contains(errs[0].Error(), tc.wrong) {
+				t.Errorf("errors = %v, want %q", errs, tc.wrong)
+			}
+			if errs, _ := access.Members(field.NewPath("spec", "members"), tc.before, tc.after, access.OverAll, projectOf); len(errs) > 0 {
+				t.Errorf("over all: %v", errs)
+			}
+		})
+	}
+}
+
 // Every role that the schema knows is granted by whoever administers the
-// department, and by nobody with less.
+// department, those to work in a project by whoever manages it, and none with less.
 func TestEveryRoleIsInTheTable(t *testing.T) {
-	for _, role := range []v1alpha1.Role{
-		"department-administrator", "editor", "research-manager", "l1-researcher", "l2-researcher", "ml-engineer", "viewer", "department-viewer",
+	for role, byManagers := range map[v1alpha1.Role]bool{
+		"department-administrator": false, "department-viewer": false, "editor": false, "research-manager": false,
+		"l1-researcher": true, "l2-researcher": true, "ml-engineer": true, "viewer": true,
 	} {
-		if !access.OverDepartment.MayGrant(role) || access.OverNothing.MayGrant(role) {
+		if !access.OverDepartment.MayGrant(role) || access.OverProject.MayGrant(role) != byManagers || access.OverNothing.MayGrant(role) {
 			t.Errorf("role %s is not granted as it should be", role)
 		}
 	}

@@ -15,11 +15,6 @@ import (
 	"sluice.dev/webhook/access"
 )
 
-// Administrators knows who administers departments: an access.Reviewer.
-type Administrators interface {
-	Administers(ctx context.Context, user authenticationv1.UserInfo, department string) (bool, error)
-}
-
 // approvers are the roles whose holders decide in a department.
 func approvers(department *v1alpha1.Department) []v1alpha1.ApproverRole {
 	if roles := department.Spec.Extensions.Approvers; len(roles) > 0 {
@@ -31,7 +26,7 @@ func approvers(department *v1alpha1.Department) []v1alpha1.ApproverRole {
 // decides tells whether the user holds one of the roles that decide: as a member
 // of the department or the project, or, for the two that administer, by the right
 // to. Cheap answers come first: the API server is asked for want of another.
-func decides(ctx context.Context, user authenticationv1.UserInfo, o *owner, administrators Administrators) (bool, error) {
+func decides(ctx context.Context, user authenticationv1.UserInfo, o *owner, administrators access.Administrators) (bool, error) {
 	roles := approvers(o.department)
 	for _, member := range slices.Concat(o.department.Spec.Members, o.project.Spec.Members) {
 		if slices.Contains(roles, v1alpha1.ApproverRole(member.Role)) && is(user, &member) {

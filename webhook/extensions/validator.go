@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/webhook/access"
 )
 
 // Validator judges Extensions that are asked for, and decisions on them.
@@ -26,7 +27,7 @@ type Validator struct {
 	// kept in memory.
 	Live client.Reader
 	// Administrators knows who administers departments.
-	Administrators Administrators
+	Administrators access.Administrators
 }
 
 var _ admission.Validator[*v1alpha1.Extension] = (*Validator)(nil)

@@ -21,6 +21,7 @@ import (
 	"sluice.dev/api/period"
 	"sluice.dev/api/scheme"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/webhook/access"
 	"sluice.dev/webhook/tenant"
 )
 
@@ -107,7 +108,7 @@ func extension(change ...func(*v1alpha1.Extension)) *v1alpha1.Extension {
 	return e
 }
 
-func validator(t *testing.T, administrators Administrators, objects ...client.Object) *Validator {
+func validator(t *testing.T, administrators access.Administrators, objects ...client.Object) *Validator {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(kinds(t)).WithObjects(objects...).
 		WithIndex(&v1alpha1.Project{}, tenant.ProjectsByNamespace, func(object client.Object) []string {

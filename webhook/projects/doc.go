@@ -6,7 +6,7 @@
 // Enters: a Project that is made, changed or deleted, and by whom; its
 // Department, the namespace it names, and the other Projects. Leaves: an answer
 // that names every wrong field: a department that the writer does not
-// administer, a pool that is not there, more than the department has left,
+// administer, more than whoever only manages the project may change, a pool that is not there, more than the department has left,
 // limits looser than the department's, a namespace that it may not have; and
 // warnings of what is allowed but will be felt.
 //

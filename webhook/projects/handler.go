@@ -25,8 +25,8 @@ type Validator struct {
 	// annotations decide who may have it, and all Projects before anybody is refused
 	// for what another of them has.
 	Live client.Reader
-	// Administrators knows who administers departments.
-	Administrators access.Administrators
+	// Writers knows who administers departments, and who manages projects.
+	Writers access.Writers
 }
 
 var _ admission.Validator[*v1alpha1.Project] = (*Validator)(nil)
@@ -59,7 +59,7 @@ func (v *Validator) judge(ctx context.Context, before, project *v1alpha1.Project
 		return nil, err
 	}
 	if before != nil && equality.Semantic.DeepEqual(before.Spec, project.Spec) {
-		return nil, nil // of the metadata, whoever administers the department may write all
+		return nil, nil // of the metadata there is nothing to judge but by whom it is written
 	}
 	var errs field.ErrorList
 	// What the cache has not seen yet, such as a project that just went, is no reason

@@ -24,7 +24,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// administers says which departments somebody does; "" is all.
+// administers says which departments somebody does; "" is all. "project thesis" is
+// a project that somebody manages.
 type administers map[string][]string
 
 func (a administers) Administers(_ context.Context, user authenticationv1.UserInfo, department string) (bool, error) {
@@ -34,7 +35,14 @@ func (a administers) Administers(_ context.Context, user authenticationv1.UserIn
 	return slices.Contains(a[user.Username], department), nil
 }
 
-var staff = administers{"root": {""}, "dean": {"students"}, "both": {"students", "research"}}
+func (a administers) Manages(ctx context.Context, user authenticationv1.UserInfo, project string) (bool, error) {
+	return a.Administers(ctx, user, "project "+project)
+}
+
+var staff = administers{
+	"root": {""}, "dean": {"students"}, "both": {"students", "research"},
+	"rita": {"project thesis"}, "rector": {"research", "project thesis"},
+}
 
 func kinds(t *testing.T) *runtime.Scheme {
 	t.Helper()
@@ -95,8 +103,8 @@ func TestWhoMayWrite(t *testing.T) {
 		code          int32
 		says          string
 	}{
-		"a stranger makes one":                   {"eve", nil, plain, http.StatusForbidden, "eve does not administer department students, and only whoever does makes, changes and deletes its projects: ask a member of it with the role department-administrator"},
-		"a stranger changes it":                  {"eve", plain, project(with("eve", v1alpha1.RoleEditor)), http.StatusForbidden, "eve does not administer"},
+		"a stranger makes one":                   {"eve", nil, plain, http.StatusForbidden, "eve does not administer department students, and only whoever does makes and deletes its projects: ask a member of it with the role department-administrator"},
+		"a stranger changes it":                  {"eve", plain, project(with("eve", v1alpha1.RoleEditor)), http.StatusForbidden, "eve does not administer department students, and does not manage the project either: ask"},
 		"a stranger labels it":                   {"eve", plain, project(labelled), http.StatusForbidden, "eve does not administer"},
 		"a stranger deletes it":                  {"eve", plain, nil, http.StatusForbidden, "eve does not administer"},
 		"its administrator makes it":             {"dean", nil, plain, http.StatusOK, ""},
@@ -116,7 +124,7 @@ func TestWhoMayWrite(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := reader(t)
-			got := answer(t, &Validator{Cached: all, Live: all, Administrators: staff}, tc.user, tc.before, tc.after)
+			got := answer(t, &Validator{Cached: all, Live: all, Writers: staff}, tc.user, tc.before, tc.after)
 			if got.Result == nil || got.Result.Code != tc.code || !strings.Contains(got.Result.Message, tc.says) {
 				t.Errorf("answer = %+v, want %d that says %q", got.Result, tc.code, tc.says)
 			}
@@ -128,10 +136,10 @@ func TestWhoMayWrite(t *testing.T) {
 func TestRefusalsRestOnWhatIsThere(t *testing.T) {
 	stale, fresh := reader(t, project(named("course"), having("3", "3"))), reader(t)
 	wants := project(having("2", "2"))
-	if got := answer(t, &Validator{Cached: stale, Live: fresh, Administrators: staff}, "dean", nil, wants); !got.Allowed {
+	if got := answer(t, &Validator{Cached: stale, Live: fresh, Writers: staff}, "dean", nil, wants); !got.Allowed {
 		t.Errorf("refused for what is gone: %v", got.Result)
 	}
-	if got := answer(t, &Validator{Cached: stale, Live: stale, Administrators: staff}, "dean", nil, wants); got.Allowed || !strings.Contains(got.Result.Message, "1 is left") {
+	if got := answer(t, &Validator{Cached: stale, Live: stale, Writers: staff}, "dean", nil, wants); got.Allowed || !strings.Contains(got.Result.Message, "1 is left") {
 		t.Errorf("what is there: %v", got.Result)
 	}
 }

@@ -63,6 +63,8 @@ func departments() table {
 			{"a contact with an empty name", contact(`name: "", email: a@b.c`), "spec.contacts[0].name", "at least 1 chars"},
 			{"a contact with a line break in the name", contact(`name: "a\nb", email: a@b.c`), "spec.contacts[0].name", "should match"},
 			{"a contact with a line separator in the name", contact(`name: "a\u2028b", email: a@b.c`), "spec.contacts[0].name", "should match"},
+			{"a contact who mutes what warns of an end", contact(`name: a, email: a@b.c, mute: [WorkloadEnding]`), "spec.contacts[0].mute[0]", `"QuotaThreshold"`},
+			{"a contact who mutes one kind twice", contact(`name: a, email: a@b.c, mute: [OverShare, OverShare]`), "spec.contacts[0].mute[1]", "Duplicate value"},
 			{"a contact with a name that is too long", contact(`name: ` + long(201) + `, email: a@b.c`), "spec.contacts[0].name", "may not be more than 200"},
 			{"a contact without an address", contact(`name: a`), "spec.contacts[0].email", "Required value"},
 			{"an address with a header in it", contact(`name: a, email: "a@b.c\r\nBcc: d@e.f"`), "spec.contacts[0].email", address},

@@ -39,6 +39,7 @@ func projects() table {
 			{"nobody who answers for it", `{spec: {owners: []}}`, "spec.owners", "at least 1 items"},
 			{"no owners", `{spec: {owners: null}}`, "spec.owners", "Required value"},
 			{"too many owners", `{spec: {owners: [` + list(21, `{name: a, email: a%d@b.c}`) + `]}}`, "spec.owners", "at most 20 items"},
+			{"an owner who mutes what asks for a decision", owner(`name: a, email: a@b.c, mute: [ProjectConfirm]`), "spec.owners[0].mute[0]", `"QuotaThreshold"`},
 			{"an owner twice", `{spec: {owners: [{name: a, email: a@b.c}, {name: b, email: a@b.c}]}}`, "spec.owners[1]", "Duplicate value"},
 			{"an owner without a name", owner(`email: a@b.c`), "spec.owners[0].name", "Required value"},
 			{"an owner with a header in the name", owner(`name: "A\r\nBcc: d@e.f", email: a@b.c`), "spec.owners[0].name", "should match"},

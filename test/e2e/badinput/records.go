@@ -53,6 +53,7 @@ func notices() table {
 			{"a recipient with a name that is too long", recipient(`name: ` + long(201)), "spec.recipient.name", "may not be more than 200"},
 			{"a recipient with a header in the address", recipient(`email: "a@b.c\r\nBcc: d@e.f"`), "spec.recipient.email", address},
 			{"a recipient with a header in the name", recipient(`name: "a\r\nBcc: d@e.f"`), "spec.recipient.name", "should match"},
+			{"a recipient who mutes a digest", recipient(`mute: [Digest]`), "spec.recipient.mute[0]", `"QuotaThreshold"`},
 			{"a recipient of an unknown language", recipient(`language: fr`), "spec.recipient.language", `"de", "en"`},
 			{"a recipient in no zone", recipient(`timeZone: "somewhere else"`), "spec.recipient.timeZone", zone},
 			{"a recipient in a zone that is too long", recipient(`timeZone: ` + long(65)), "spec.recipient.timeZone", "may not be more than 64"},

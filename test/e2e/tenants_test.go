@@ -209,7 +209,7 @@ func (w *tenants) projects(t *testing.T) {
 	awaitReady(t, p) // with lifecycle's finalizer, which is lifecycle's to take off
 	bare := func(p *v1alpha1.Project) { p.Finalizers = nil }
 	wantRefused(t, edit(t, w.eve, p, bare), apierrors.IsForbidden, "tenants-eve does not administer")
-	wantRefused(t, w.eve.Delete(t.Context(), p), apierrors.IsForbidden, "tenants-eve does not administer department "+arts)
+	wantRefused(t, w.eve.Delete(t.Context(), p), apierrors.IsForbidden, "belongs to department "+arts, "tenants-eve does not administer that")
 	if err := w.dean.Delete(t.Context(), p); err != nil {
 		t.Errorf("the dean deletes it: %v", err)
 	}

@@ -3,7 +3,7 @@
 
 // Package projects judges Projects by what their schema cannot know.
 //
-// Enters: a Project that is made, changed or deleted, and by whom; its
+// Enters: a Project that is made or changed, and by whom; its
 // Department, the namespace it names, and the other Projects. Leaves: an answer
 // that names every wrong field: a department that the writer does not
 // administer, more than whoever only manages the project may change, a pool that is not there, more than the department has left,

@@ -78,7 +78,6 @@ func TestWhoManagesAProjectMayWrite(t *testing.T) {
 		"what kubectl keeps":      {changed(func(p *v1alpha1.Project) { p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"} }), http.StatusOK, nil},
 		"an owner in Kubernetes":  {changed(func(p *v1alpha1.Project) { p.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), http.StatusForbidden, []string{"metadata.ownerReferences: Forbidden", only}},
 		"a finalizer":             {changed(func(p *v1alpha1.Project) { p.Finalizers = []string{"example.org/mine"} }), http.StatusForbidden, []string{"metadata.finalizers: Forbidden", only}},
-		"its end":                 {nil, http.StatusForbidden, []string{"rita does not administer department students, and only whoever does makes and deletes its projects"}},
 		"all at once":             {changed(of("research"), labelled, asked("36h")), http.StatusForbidden, []string{"metadata.labels", "spec.department", "spec.workloads[interactive].maxRuntime"}},
 	}
 	for name, tc := range tests {

@@ -25,6 +25,7 @@ import (
 	"sluice.dev/lifecycle/members"
 	"sluice.dev/lifecycle/nextpool"
 	"sluice.dev/lifecycle/nodepool"
+	"sluice.dev/lifecycle/notices/outbox"
 	"sluice.dev/lifecycle/policy"
 	"sluice.dev/lifecycle/project"
 	"sluice.dev/lifecycle/queues"
@@ -100,6 +101,9 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
+	if err := addMail(mgr, cfg, policyTime); err != nil {
+		return fmt.Errorf("lifecycle: %w", err)
+	}
 	controllers := []interface{ SetupWithManager(ctrl.Manager) error }{
 		&nodepool.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: inForce, Changes: keeper},
 		&currency.Reconciler{Client: mgr.GetClient()},
@@ -151,7 +155,7 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 
 // cached limits the cache, of the kinds that policies render and of rights, to what
 // is Sluice's, and of events to the refusals of pods: other people's quotas, network
-// policies and roles are not kept in memory.
+// policies and roles are not kept in memory, and of Notices what they are sent by.
 func cached() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(render.Ours())}
 	byObject := map[client.Object]cache.ByObject{}
@@ -163,5 +167,6 @@ func cached() map[client.Object]cache.ByObject {
 	}
 	event, refusals := waiting.Cached()
 	byObject[event] = refusals
+	byObject[&v1alpha1.Notice{}] = cache.ByObject{Transform: outbox.Trim()}
 	return byObject
 }

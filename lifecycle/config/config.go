@@ -35,6 +35,8 @@ type Config struct {
 	Identities Identities `json:"identities,omitempty"`
 	// Stopping says how workloads are stopped whose time is over.
 	Stopping Stopping `json:"stopping,omitempty"`
+	// Mail says how people are written to. Without it nothing is sent.
+	Mail *Mail `json:"mail,omitempty"`
 }
 
 // GPUPodsOutside is Warn or Deny.
@@ -100,6 +102,7 @@ func (c *Config) Default() {
 		c.GPUPodsOutside = Warn
 	}
 	c.Stopping.Brake.fill()
+	c.Mail.fill()
 }
 
 // Validate implements config.File.
@@ -117,5 +120,6 @@ func (c *Config) Validate() field.ErrorList {
 		}
 	}
 	errs = append(errs, c.Identities.validate(field.NewPath("identities"))...)
-	return append(errs, c.Stopping.validate(field.NewPath("stopping"))...)
+	errs = append(errs, c.Stopping.validate(field.NewPath("stopping"))...)
+	return append(errs, c.Mail.validate(field.NewPath("mail"))...)
 }

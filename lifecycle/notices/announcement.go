@@ -30,12 +30,18 @@ type Announcement struct {
 	DueAt, Deadline time.Time
 	// Lead is how long before the deadline it was due; zero for none.
 	Lead period.Duration
+	// Digest is the day whose digest is to carry it, of those that [Digests] tells; nil
+	// for a mail of its own.
+	Digest *period.Date
 	// Inputs are what its text is made of besides.
 	Inputs map[string]string
 	// Superseded is true where another one says all that it would have said. It is
 	// recorded, and not sent.
 	Superseded bool
 }
+
+// Name is that of the Notice to a recipient.
+func (a *Announcement) Name(to v1alpha1.NoticeRecipient) string { return a.name(string(to.Email)) }
 
 // nameSubject is how much of the subject's name the Notice's name repeats.
 const nameSubject = 60
@@ -62,6 +68,9 @@ func (a *Announcement) notice(to v1alpha1.NoticeRecipient) *v1alpha1.Notice {
 	}
 	if !a.Deadline.IsZero() {
 		notice.Spec.Deadline = &metav1.Time{Time: a.Deadline.Truncate(time.Second)}
+	}
+	if a.Digest != nil {
+		notice.Spec.Digest = DigestName(to.Email, *a.Digest)
 	}
 	if !a.Lead.IsZero() {
 		lead := a.Lead

@@ -1,0 +1,181 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package post
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"sluice.dev/api/clock"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/config"
+	"sluice.dev/lifecycle/notices/message"
+	"sluice.dev/lifecycle/notices/outbox"
+	"sluice.dev/lifecycle/notices/wire"
+)
+
+func clientOf(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+func mailOf(t *testing.T, change func(*config.Mail)) *config.Mail {
+	t.Helper()
+	c := &config.Config{Mail: &config.Mail{
+		Server: "mail.example.org:587", From: "GPU cluster <gpu@example.org>", CredentialsSecret: &config.SecretReference{Name: "sluice-mail"},
+	}}
+	change(c.Mail)
+	c.Default()
+	return c.Mail
+}
+
+func secret(user, password string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-mail"},
+		Data:       map[string][]byte{"username": []byte(user), "password": []byte(password)},
+	}
+}
+
+// A Secret that changes is another configuration, and is used at once; nothing of it
+// is in the fingerprint, nor in any error.
+func TestASecretChanges(t *testing.T) {
+	c := clientOf(t)
+	s, err := NewSender(mailOf(t, func(*config.Mail) {}), Parts{Client: c, Live: c, Clock: clock.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	carrier := s.Carrier.(*carrier)
+	var seen []string
+	fingerprint := func() {
+		t.Helper()
+		now, err := s.Fingerprint(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, now)
+	}
+	credentials := func(want string) {
+		t.Helper()
+		user, password, err := carrier.credentials(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := user + ":" + password; got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+		fingerprint()
+	}
+	fingerprint()
+	var failure *outbox.Failure
+	if _, _, err := carrier.credentials(t.Context()); !errors.As(err, &failure) || failure.Fault != outbox.Configuration {
+		t.Errorf("without a Secret: %v", err)
+	}
+	kept := secret("gpu", "hunter2")
+	if err := c.Create(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	credentials("gpu:hunter2")
+	kept.Data["password"] = []byte("hunter3")
+	if err := c.Update(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	credentials("gpu:hunter3")
+	kept.Data["password"] = nil
+	if err := c.Update(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = carrier.credentials(t.Context())
+	if !errors.As(err, &failure) || failure.Fault != outbox.Configuration || strings.Contains(err.Error(), "hunter") || !strings.Contains(err.Error(), "password") {
+		t.Errorf("without a password: %v", err)
+	}
+	if len(seen) != 3 || seen[0] == seen[1] || seen[1] == seen[2] {
+		t.Errorf("fingerprints: %v", seen)
+	}
+}
+
+// The real texts make of what the outbox gives a mail that carries all of a digest.
+func TestComposesADigest(t *testing.T) {
+	c := clientOf(t)
+	s, err := NewSender(mailOf(t, func(*config.Mail) {}), Parts{Client: c, Live: c, Clock: clock.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range message.Examples() {
+		notice := l.Notice.DeepCopy()
+		if notice.Spec.Kind == v1alpha1.NoticeDigest {
+			notice.Spec.Inputs = map[string]string{outbox.InputCarries: "a,b"}
+		}
+		mail, err := s.Composer.Compose(t.Context(), outbox.Letter{Notice: notice, Carried: l.Carried})
+		if err != nil {
+			t.Errorf("%s: %v", notice.Name, err)
+			continue
+		}
+		if mail.MessageID != message.MessageID(notice, "example.org") || !bytes.Contains(mail.Bytes, []byte("Message-ID: "+mail.MessageID)) {
+			t.Errorf("%s: Message-ID %s", notice.Name, mail.MessageID)
+		}
+	}
+}
+
+// Texts that are wrong pause mail; with right ones it goes on.
+func TestTemplates(t *testing.T) {
+	texts := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-mail-templates"}, Data: map[string]string{"Nothing.en.txt": "x"},
+	}
+	c := clientOf(t, texts)
+	s, err := NewSender(mailOf(t, func(m *config.Mail) { m.Templates = texts.Name }), Parts{Client: c, Live: c, Clock: clock.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	letter := outbox.Letter{Notice: message.Examples()[0].Notice}
+	var failure *outbox.Failure
+	if _, err := s.Composer.Compose(t.Context(), letter); !errors.As(err, &failure) || failure.Fault != outbox.Configuration {
+		t.Errorf("%v", err)
+	}
+	texts.Data = nil
+	if err := c.Update(t.Context(), texts); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Composer.Compose(t.Context(), letter); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFaultOf(t *testing.T) {
+	tests := map[string]struct {
+		failure wire.Failure
+		want    outbox.Fault
+	}{
+		"nobody there":        {wire.Failure{Kind: wire.Temporary, Stage: wire.StageDial}, outbox.Server},
+		"closed":              {wire.Failure{Kind: wire.Temporary, Stage: wire.StageGreeting, Code: 421}, outbox.Server},
+		"full":                {wire.Failure{Kind: wire.Temporary, Stage: wire.StageMail, Code: 452}, outbox.Server},
+		"full, said late":     {wire.Failure{Kind: wire.Temporary, Stage: wire.StageRcpt, Code: 452, Enhanced: "4.3.1"}, outbox.Server},
+		"greylisted":          {wire.Failure{Kind: wire.Temporary, Stage: wire.StageRcpt, Code: 451, Enhanced: "4.7.1"}, outbox.Temporary},
+		"hung up in the mail": {wire.Failure{Kind: wire.Temporary, Stage: wire.StageBody}, outbox.Temporary},
+		"no such user":        {wire.Failure{Kind: wire.Recipient, Stage: wire.StageRcpt, Code: 550}, outbox.Recipient},
+		"wrong password":      {wire.Failure{Kind: wire.Configuration, Stage: wire.StageAuth, Code: 535}, outbox.Configuration},
+		"no last answer":      {wire.Failure{Kind: wire.Unknown, Stage: wire.StageFinal}, outbox.Unknown},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, faultOf(&tc.failure)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

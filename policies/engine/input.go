@@ -6,6 +6,7 @@ package engine
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -29,6 +30,28 @@ type Subject struct {
 	Group, Kind string
 	// Department and Project are names; empty where the object has none.
 	Department, Project string
+	// Schedulers are those of the node pools that the object may use. What speaks for
+	// another scheduler, by its name schedulers.<scheduler> or in that one's place, is
+	// not asked. Empty asks them all.
+	Schedulers Schedulers
+}
+
+// Schedulers are some of the schedulers, in a form that can be compared: see [Serving].
+type Schedulers string
+
+// Serving are these schedulers and no others; none of them is not all.
+func Serving(schedulers ...v1alpha1.Scheduler) Schedulers {
+	text := ","
+	for _, scheduler := range schedulers {
+		if !Schedulers(text).has(scheduler) {
+			text += string(scheduler) + ","
+		}
+	}
+	return Schedulers(text)
+}
+
+func (s Schedulers) has(scheduler v1alpha1.Scheduler) bool {
+	return s == "" || strings.Contains(string(s), ","+string(scheduler)+",")
 }
 
 // Input is what policies are asked about. Documents that seldom change, such as

@@ -4,7 +4,9 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"sluice.dev/api/v1alpha1"
 )
@@ -113,6 +115,9 @@ func (x *index) matching(subject Subject) []*member {
 		if len(departments) > 0 && !slices.Contains(departments, subject.Department) {
 			continue
 		}
+		if !p.speaksFor(subject.Schedulers) {
+			continue
+		}
 		matched = append(matched, p)
 		if name := p.replaces(); name != "" {
 			replaced[name] = true
@@ -124,4 +129,14 @@ func (x *index) matching(subject Subject) []*member {
 	return slices.DeleteFunc(matched, func(p *member) bool {
 		return p.source.BuiltIn && replaced[p.source.Name]
 	})
+}
+
+// schedulerPolicies begin the names of the policies that speak for one scheduler.
+const schedulerPolicies = "schedulers."
+
+// speaksFor is false where the policy is that of a scheduler which is none of these.
+func (p *policy) speaksFor(schedulers Schedulers) bool {
+	name := cmp.Or(p.replaces(), p.source.Name)
+	scheduler, is := strings.CutPrefix(name, schedulerPolicies)
+	return !is || schedulers.has(v1alpha1.Scheduler(scheduler))
 }

@@ -13,7 +13,7 @@ import (
 
 // ownEntry is the name of what a cluster, and Sluice's components with it, make in
 // the cluster's folder. The suffixes are of files that are being replaced.
-var ownEntry = regexp.MustCompile(`^(etcd|pki|logs|run|nodes|components|kubeconfigs|flexvolumes` +
+var ownEntry = regexp.MustCompile(`^(etcd|pki|logs|run|nodes|components|mail|kubeconfigs|flexvolumes` +
 	`|(cluster\.json|scheduler|kubeconfig|kube-scheduler\.yaml|report\.json)(\.new)?` +
 	`|clock\.json(\.lock|\.[0-9]+)?|lock)$`)
 

@@ -26,7 +26,7 @@ func fakeCluster(t *testing.T, further ...string) string {
 	}
 	own := []string{
 		"lock", "scheduler", "scheduler.new", "kubeconfig", "kube-scheduler.yaml", "report.json", "report.json.new", "clock.json", "clock.json.lock", "clock.json.12345",
-		"etcd/member/snap/db", "pki/ca.key", "logs/etcd.log", "run/etcd.json.new", "nodes/dgx-1/checkpoint", "components/kwok/config.yaml",
+		"etcd/member/snap/db", "pki/ca.key", "logs/etcd.log", "run/etcd.json.new", "nodes/dgx-1/checkpoint", "components/kwok/config.yaml", "mail/1.eml",
 		"kubeconfigs/anna.token", "flexvolumes/x",
 	}
 	put(t, dir, append(own, further...)...)

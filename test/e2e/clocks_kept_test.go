@@ -178,12 +178,16 @@ func (c *timed) surviveAnAbsence(t *testing.T) {
 	}
 	var got []string
 	for _, n := range c.told(t, ns) {
-		got = append(got, fmt.Sprintf("%s %s", n.Spec.Lead.Length(), n.Status.Phase))
+		word := "told"
+		if n.Status.Phase == v1alpha1.NoticeSuperseded {
+			word = "superseded"
+		}
+		got = append(got, fmt.Sprintf("%s %s", n.Spec.Lead.Length(), word))
 		if !n.Spec.Deadline.Time.Equal(s.Deadline.At.Time) {
 			t.Errorf("a notice says that it ends at %s, want %s", n.Spec.Deadline, s.Deadline.At)
 		}
 	}
-	if want := "24h0m0s Superseded, 4h0m0s Superseded, 30m0s "; strings.Join(got, ", ") != want {
+	if want := "24h0m0s superseded, 4h0m0s superseded, 30m0s told"; strings.Join(got, ", ") != want {
 		t.Errorf("notices are %q, want %q", strings.Join(got, ", "), want)
 	}
 	c.stepTo(t, s.Deadline.At.Add(-5*time.Minute))

@@ -39,6 +39,7 @@ func (q *Question) Subject() engine.Subject {
 	subject := engine.Subject{
 		Operation: q.Operation, Kind: "Pod",
 		Department: q.Tenant.Department, Project: q.Tenant.Project,
+		Schedulers: q.Tenant.Schedulers,
 	}
 	if q.Job {
 		subject.Group, subject.Kind = aJob.Group, aJob.Kind

@@ -30,6 +30,8 @@ type Tenant struct {
 	Documents Documents
 	// Pools is the last of them, for who is no policy.
 	Pools []facts.Pool
+	// Schedulers are those of the pools.
+	Schedulers engine.Schedulers
 	// Version changes whenever one of the documents does.
 	Version string
 }
@@ -128,6 +130,11 @@ func describe(project *v1alpha1.Project, department *v1alpha1.Department, pools 
 		Project: project.Name, Department: department.Name,
 		Pools: facts.OfPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }),
 	}
+	schedulers := make([]v1alpha1.Scheduler, len(tenant.Pools))
+	for i := range tenant.Pools {
+		schedulers[i] = tenant.Pools[i].Scheduler
+	}
+	tenant.Schedulers = engine.Serving(schedulers...)
 	told := facts.OfDepartment(department)
 	zone, err := time.LoadLocation(told.TimeZone)
 	if err != nil {

@@ -30,6 +30,7 @@ on this machine to try it out: a real Kubernetes with simulated DGX nodes.`,
 		upCommand(), downCommand(), statusCommand(), clockCommand(),
 		clocksCommand(), reportCommand(),
 		extendCommand(), extensionsCommand(), approveCommand(), refuseCommand(),
+		noticesCommand(), mailCommand(),
 		brakeCommand(), simulateCommand(),
 	)
 	return root

@@ -4,20 +4,23 @@
 package command
 
 import (
+	"log/slog"
+
 	"github.com/spf13/cobra"
 
 	"sluice.dev/test/cluster/fakekubelet"
+	"sluice.dev/test/cluster/mailsink"
 )
 
-// simulateCommand holds the parts of the simulation that are processes of their
+// simulateCommand holds the parts of the simulation, of hardware and mail, that are processes of their
 // own under `sluice up`. People do not call them, so help does not list them.
 func simulateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "simulate",
-		Short:  "Play a part of the simulated hardware",
+		Short:  "Play a part of what surrounds Sluice",
 		Hidden: true,
 	}
-	cmd.AddCommand(fakekubeletCommand())
+	cmd.AddCommand(fakekubeletCommand(), mailsinkCommand())
 	return cmd
 }
 
@@ -36,5 +39,23 @@ func fakekubeletCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&path, "config", "", "path of the configuration `file`, of kind FakeKubeletConfig")
+	return cmd
+}
+
+func mailsinkCommand() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "mail",
+		Short: "Play the mail server, which keeps each mail as a file",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := mailsink.LoadConfig(path)
+			if err != nil {
+				return err
+			}
+			return mailsink.Run(cmd.Context(), cfg, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+		},
+	}
+	cmd.Flags().StringVar(&path, "config", "", "path of the configuration `file`, of kind MailSinkConfig")
 	return cmd
 }

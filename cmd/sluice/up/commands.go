@@ -54,6 +54,7 @@ func lifecycleCommand(s setting) (process.Spec, error) {
 		// Here nobody depends on GPU pods outside of projects.
 		GPUPodsOutside: lifecycleconfig.Deny,
 		Identities:     s.identities(),
+		Mail:           s.mailConfig(),
 	})
 }
 

@@ -22,10 +22,11 @@ import (
 )
 
 // component is one program beside Kubernetes' own. Each runs under its own
-// ServiceAccount's token.
+// ServiceAccount's token, if under any.
 type component struct {
 	name string
-	// account is the ServiceAccount's namespace and name.
+	// account is the ServiceAccount's namespace and name; empty for what never speaks
+	// to Kubernetes.
 	namespace, account string
 	// ports is how many ports on loopback it is given.
 	ports int
@@ -40,6 +41,7 @@ type component struct {
 var registry = []component{
 	{name: "kwok", namespace: simulationNamespace, account: "kwok", command: kwokCommand},
 	{name: "fakekubelet", namespace: simulationNamespace, account: "fakekubelet", command: fakekubeletCommand},
+	{name: mailsinkName, ports: 1, command: mailsinkCommand},
 	{name: "lifecycle", namespace: v1alpha1.SystemNamespace, account: "lifecycle", ports: 2, command: lifecycleCommand},
 	{name: "webhook", namespace: v1alpha1.SystemNamespace, account: "webhook", ports: 3, command: webhookCommand},
 	{name: build.Kueue, namespace: kueue.Namespace, account: kueue.Account, ports: 3, command: kueueCommand, with: schedulerKueue},
@@ -66,6 +68,8 @@ type setting struct {
 	nodes []fakekubelet.Node
 	// scheduler is the one that the cluster is started with.
 	scheduler string
+	// mail is how mails reach the mail sink.
+	mail mailAccess
 }
 
 // of is the setting of one component.
@@ -87,8 +91,10 @@ func startComponents(ctx context.Context, common setting, ports map[string][]int
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 			var err error
-			if own.kubeconfig, err = common.cluster.ServiceAccountKubeconfig(ctx, c.namespace, c.account); err != nil {
-				return err
+			if c.account != "" {
+				if own.kubeconfig, err = common.cluster.ServiceAccountKubeconfig(ctx, c.namespace, c.account); err != nil {
+					return err
+				}
 			}
 			spec, err := c.command(own)
 			if err != nil {

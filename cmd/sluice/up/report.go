@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice.dev/test/cluster"
+	"sluice.dev/test/cluster/mailsink"
 	"sluice.dev/test/cluster/process"
 )
 
@@ -34,6 +35,8 @@ type Report struct {
 	PolicyTime *PolicyTime `json:"policyTime,omitempty"`
 	// Scheduler is the one that the cluster was started with.
 	Scheduler string `json:"scheduler,omitempty"`
+	// Mail is what the mail sink has taken.
+	Mail Mail `json:"mail"`
 	// Nodes are the simulated machines.
 	Nodes []Node `json:"nodes"`
 	// Components are the programs, Kubernetes' and Sluice's.
@@ -45,6 +48,14 @@ type Node struct {
 	Name string `json:"name"`
 	Pool string `json:"pool"`
 	GPUs string `json:"gpus"`
+}
+
+// Mail is the mail that was sent.
+type Mail struct {
+	// Dir is the folder in which each mail is a file.
+	Dir string `json:"dir"`
+	// Count is how many there are.
+	Count int `json:"count"`
 }
 
 // Component is one program.
@@ -65,6 +76,7 @@ func newReport(c *cluster.Cluster, o Options) Report {
 		Dir:        c.Dir(),
 		PID:        os.Getpid(),
 		Scheduler:  o.Scheduler,
+		Mail:       Mail{Dir: MailDir(c.Dir())},
 	}
 	for _, node := range o.nodes() {
 		report.Nodes = append(report.Nodes, Node{Name: node.Name, Pool: node.Pool, GPUs: gpus(node.Machine)})
@@ -136,5 +148,16 @@ func Status(dir string) (Report, error) {
 	if report.PID != pid { // none yet, or an earlier run's
 		return report, fmt.Errorf("process %d is bringing the cluster in %s up, or down; ask again in a moment", pid, theCaller().path(dir))
 	}
-	return report.timed()
+	return report.current()
+}
+
+// current is the report with what changes by itself: policy time, and how many mails
+// there are.
+func (r Report) current() (Report, error) {
+	r, err := r.timed()
+	if err != nil {
+		return r, err
+	}
+	r.Mail.Count, err = mailsink.Count(r.Mail.Dir)
+	return r, err
 }

@@ -88,7 +88,7 @@ func Run(ctx context.Context, options Options, ready func() error) (err error) {
 		return err
 	}
 	fmt.Fprintf(options.Output, "everything is ready, after %s\n\n", time.Since(begin).Round(100*time.Millisecond))
-	now, err := report.with(c.Processes().List()).timed()
+	now, err := report.with(c.Processes().List()).current()
 	if err != nil {
 		return err
 	}
@@ -131,6 +131,11 @@ func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs 
 	if err := installBase(ctx, admin, "https://127.0.0.1:"+strconv.Itoa(ports["webhook"][webhookPort])); err != nil {
 		return err
 	}
+	access, err := installMail(ctx, admin, ports[mailsinkName])
+	if err != nil {
+		return err
+	}
+	access.authority = c.CA().CertFile()
 	list := options.nodes()
 	common := setting{
 		cluster:   c,
@@ -138,6 +143,7 @@ func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs 
 		clockFile: filepath.Join(c.Dir(), clock.FileName),
 		nodes:     list,
 		scheduler: options.Scheduler,
+		mail:      access,
 	}
 	if options.Scheduler == schedulerKueue {
 		fmt.Fprintln(options.Output, "installing Kueue's objects")

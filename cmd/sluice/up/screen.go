@@ -43,6 +43,7 @@ func screen(report Report, who caller, zone *time.Location) string {
 	fmt.Fprintln(&text, componentTable(report.Components, who))
 	fmt.Fprintln(&text)
 	fmt.Fprintln(&text, nodeTable(report.Nodes))
+	fmt.Fprintf(&text, "\n%s %d in %s; to read it: %s mail --dir %s\n", strong.Render("Mail:"), report.Mail.Count, who.path(report.Mail.Dir), who.program, who.path(report.Dir))
 	fmt.Fprintf(&text, "\n%s\n  export KUBECONFIG=%s\n", strong.Render("To use it:"), who.lasting(report.Kubeconfig))
 	fmt.Fprintf(&text, "\n%s\n", strong.Render("To try:"))
 	// They work from any folder.

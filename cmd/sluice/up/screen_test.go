@@ -24,6 +24,7 @@ var update = flag.Bool("update", false, "write the screen into testdata anew")
 func TestScreen(t *testing.T) {
 	report := Report{
 		Server: "https://127.0.0.1:26256", Kubeconfig: "/lab/a/my room/.sluice/kubeconfig", Dir: "/lab/a/my room/.sluice", PID: 42,
+		Mail: Mail{Dir: "/lab/a/my room/.sluice/mail", Count: 3},
 	}
 	for _, node := range samples[schedulerKube].nodes(10) {
 		report.Nodes = append(report.Nodes, Node{Name: node.Name, Pool: node.Pool, GPUs: gpus(node.Machine)})
@@ -83,7 +84,7 @@ func TestGPUs(t *testing.T) {
 }
 
 func TestPlaceIsTheOrderOfDependence(t *testing.T) {
-	order := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, "kwok", "fakekubelet", "lifecycle", "webhook"}
+	order := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, "kwok", "fakekubelet", "mailsink", "lifecycle", "webhook"}
 	for i, name := range order {
 		if got := place(name); got != i {
 			t.Errorf("place(%s) = %d, want %d", name, got, i)

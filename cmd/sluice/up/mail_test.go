@@ -1,0 +1,69 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"sluice.dev/api/config"
+	lifecycleconfig "sluice.dev/lifecycle/config"
+)
+
+func TestMailSecretIsMadeOnce(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	first, err := installMail(t.Context(), c, []int{2525})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.server != "127.0.0.1:2525" || first.username == "" || len(first.password) < 26 {
+		t.Errorf("%+v", first)
+	}
+	again, err := installMail(t.Context(), c, []int{2526})
+	if err != nil || again.password != first.password || again.server != "127.0.0.1:2526" {
+		t.Errorf("%+v, %v, want the password %s", again, err, first.password)
+	}
+	others, err := installMail(t.Context(), fake.NewClientBuilder().Build(), []int{2525})
+	if err != nil || others.password == first.password {
+		t.Errorf("another cluster has the same password: %v", err)
+	}
+}
+
+func TestMailSecretThatWasDamaged(t *testing.T) {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: mailSecret},
+		Data:       map[string][]byte{"username": []byte("lifecycle")},
+	}
+	_, err := installMail(t.Context(), fake.NewClientBuilder().WithObjects(secret).Build(), []int{2525})
+	if err == nil || !strings.Contains(err.Error(), "delete it and it is made anew") {
+		t.Error(err)
+	}
+}
+
+// What lifecycle is told is a configuration that it takes.
+func TestMailConfig(t *testing.T) {
+	s := setting{mail: mailAccess{server: "127.0.0.1:2525", authority: "/ca.crt", username: "u", password: "secret"}}
+	c := lifecycleconfig.Config{
+		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: lifecycleconfig.Kind},
+		Common:   config.Common{Kubeconfig: "/kubeconfig", Health: "127.0.0.1:1", Metrics: "127.0.0.1:2"},
+		Mail:     s.mailConfig(),
+	}
+	c.Default()
+	if errs := c.Validate(); len(errs) > 0 {
+		t.Error(errs)
+	}
+	type told struct {
+		From, Domain, Hello string
+		PerMinute, PerDay   int
+	}
+	want := told{From: "Sluice <sluice@cluster.example>", Domain: "cluster.example", Hello: "cluster.example"}
+	if diff := cmp.Diff(want, told{c.Mail.From, c.Mail.Domain, c.Mail.Hello, *c.Mail.Rate.PerMinute, *c.Mail.Rate.PerRecipientPerDay}); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,258 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mailsink
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/test/cluster/pki"
+)
+
+// sink is one that runs until the test ends.
+type sink struct {
+	Config
+	roots *x509.CertPool
+}
+
+func start(t *testing.T) *sink {
+	t.Helper()
+	dir := t.TempDir()
+	ca, err := pki.OpenCA(dir, "ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Server("localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pair.Write(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")); err != nil {
+		t.Fatal(err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
+	s := &sink{roots: x509.NewCertPool(), Config: Config{
+		Listen: free.Addr().String(), Dir: filepath.Join(dir, "mail"), Certificates: dir, Username: "lifecycle", Password: "se cret",
+	}}
+	s.roots.AppendCertsFromPEM(ca.CertPEM())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, s.Config, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	for serves := Serves(s.Listen); ; {
+		asked, stop := context.WithTimeout(t.Context(), time.Second)
+		err := serves(asked)
+		stop()
+		if err == nil {
+			return s
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatal("it ended")
+		case <-t.Context().Done():
+			t.Fatal(err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (s *sink) client(t *testing.T) *smtp.Client {
+	t.Helper()
+	c, err := smtp.DialStartTLS(s.Listen, &tls.Config{RootCAs: s.roots, ServerName: "127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (s *sink) known(t *testing.T) *smtp.Client {
+	t.Helper()
+	c := s.client(t)
+	if err := c.Auth(sasl.NewPlainClient("", s.Username, s.Password)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func subjects(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	found, err := List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range found {
+		list = append(list, fmt.Sprintf("%d %s %s%s", h.Number, h.To, h.Subject, h.Problem))
+	}
+	return list
+}
+
+func letter(to, subject string) string {
+	return "From: Sluice <sluice@cluster.example>\r\nTo: <" + to + ">\r\nSubject: " + subject +
+		"\r\nDate: Sat, 21 Nov 2026 11:14:03 +0000\r\nMessage-ID: <1@cluster.example>\r\n\r\n.hello\r\n"
+}
+
+func TestMailIsKept(t *testing.T) {
+	s := start(t)
+	c := s.known(t)
+	for _, subject := range []string{"one", "=?utf-8?q?zwei_=C3=9C?="} {
+		if err := c.SendMail("sluice@cluster.example", []string{"anna@example.org"}, strings.NewReader(letter("anna@example.org", subject))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"1 anna@example.org one", "2 anna@example.org zwei Ü"}, subjects(t, s.Dir)); diff != "" {
+		t.Fatal(diff)
+	}
+	list, err := List(s.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := Read(s.Dir, list[1].File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(letter("anna@example.org", "=?utf-8?q?zwei_=C3=9C?="), string(read.Raw)); diff != "" {
+		t.Errorf("the bytes differ: %s", diff)
+	}
+	if read.Text != ".hello\n" || !read.Date.Equal(time.Date(2026, 11, 21, 11, 14, 3, 0, time.UTC)) || read.MessageID != "<1@cluster.example>" {
+		t.Errorf("read %+v", read)
+	}
+	if info, err := os.Stat(filepath.Join(s.Dir, list[0].File)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+func TestOnlyFromWhomItIsTold(t *testing.T) {
+	s := start(t)
+	tests := map[string]func(c *smtp.Client) error{
+		"nobody in particular": func(c *smtp.Client) error { return c.Mail("x@example.org", nil) },
+		"a wrong password":     func(c *smtp.Client) error { return c.Auth(sasl.NewPlainClient("", s.Username, "secret")) },
+		"a wrong name":         func(c *smtp.Client) error { return c.Auth(sasl.NewPlainClient("", "root", s.Password)) },
+		"two recipients": func(c *smtp.Client) error {
+			if err := c.Auth(sasl.NewPlainClient("", s.Username, s.Password)); err != nil {
+				return nil //nolint:nilerr // the test fails
+			}
+			return c.SendMail("x@example.org", []string{"a@example.org", "b@example.org"}, strings.NewReader("x"))
+		},
+	}
+	for name, try := range tests {
+		t.Run(name, func(t *testing.T) {
+			if err := try(s.client(t)); err == nil {
+				t.Error("want an error")
+			}
+		})
+	}
+	t.Run("without TLS", func(t *testing.T) {
+		c, err := smtp.Dial(s.Listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Auth(sasl.NewPlainClient("", s.Username, s.Password)); err == nil {
+			t.Error("it takes a password in the clear")
+		}
+	})
+	if list := subjects(t, s.Dir); list != nil {
+		t.Errorf("kept %q", list)
+	}
+}
+
+// What is cut short, or too large, leaves nothing.
+func TestNeverHalfAMail(t *testing.T) {
+	s := start(t)
+	c := s.known(t)
+	begin := func() io.WriteCloser {
+		if err := c.Mail("x@example.org", nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Rcpt("anna@example.org", nil); err != nil {
+			t.Fatal(err)
+		}
+		w, err := c.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	w := begin()
+	line := strings.Repeat("x", 998) + "\r\n"
+	for range MaxSize/len(line) + 2 {
+		if _, err := io.WriteString(w, line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err == nil || !strings.Contains(err.Error(), "size") {
+		t.Errorf("too large: %v", err)
+	}
+	if _, err := io.WriteString(begin(), letter("anna@example.org", "half")); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	// The next mail is served after the end of the one that was cut.
+	if err := s.known(t).SendMail("x@example.org", []string{"../../etc/pass*wd@example.org"}, strings.NewReader(letter("anna@example.org", "whole"))); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"1 anna@example.org whole"}, subjects(t, s.Dir)); diff != "" {
+		t.Error(diff)
+	}
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil || len(entries) != 1 || !strings.HasSuffix(entries[0].Name(), "-.._.._etc_pass_wd@example.org-1.eml") {
+		t.Errorf("%v %v", entries, err)
+	}
+}
+
+func TestConfigIsStrict(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	good := Config{Listen: "127.0.0.1:1", Dir: "/mail", Certificates: "/certificates", Username: "u", Password: "p"}
+	if err := WriteConfig(path, good); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := LoadConfig(path); err != nil || got != good {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, change := range map[string]func(*Config){
+		"listen":   func(c *Config) { c.Listen = "0.0.0.0:25" },
+		"password": func(c *Config) { c.Password = "" },
+		"dir":      func(c *Config) { c.Dir = "" },
+	} {
+		bad := good
+		change(&bad)
+		if err := WriteConfig(path, bad); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(raw, "more: x\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadConfig(path); err == nil || !strings.Contains(err.Error(), "more") {
+		t.Errorf("an unknown field: %v", err)
+	}
+}

@@ -48,8 +48,11 @@ var queueObjects = door{
 		Name: "trusted", Expression: `variables.isQueue || variables.isManager || variables.isController`,
 	}),
 	checks: []check{{
-		expression: `variables.trusted || request.resource.resource != 'localqueues'`,
-		message:    `'localqueues: the queue of a project is rendered by Sluice, and there is no other; how much it may have is said in the Project, by an administrator of its department'`,
+		// One that was there before the project may be given up, or handed over.
+		expression: `variables.trusted || request.resource.resource != 'localqueues' ||` +
+			` (request.operation != 'CREATE' && variables.oldLabels[?'app.kubernetes.io/managed-by'].orValue('') != 'sluice' &&` +
+			` (request.operation == 'DELETE' || (request.?subResource.orValue('') == '' && dyn(object).spec == dyn(oldObject).spec)))`,
+		message: `'localqueues: the queue of a project is rendered by Sluice, and there is no other; how much it may have is said in the Project, by an administrator of its department'`,
 	}, {
 		expression: `variables.trusted || request.resource.resource != 'workloads' || (request.operation == 'UPDATE' && request.?subResource.orValue('') == '')`,
 		message:    `'workloads: Kueue makes them of Jobs and pods, and says itself how far they are; make the Job or the pod'`,

@@ -1,6 +1,6 @@
 # Pods, queues and quotas for Kueue. It leaves the choice of a node to Kubernetes'
 # own scheduler, and holds back what is not its turn: a pod by a scheduling gate, a
-# Job by suspending it. Its objects are a tree: the cohort sluice, below it one of
+# Job by suspending it. Its objects are a tree: the cohort sluice.root, below it one of
 # each department, below that a ClusterQueue of each project.
 package schedulers.kueue
 
@@ -132,8 +132,10 @@ of_pool if {
 	input.nodePool.scheduler == "kueue"
 }
 
-# root is the cohort in which all departments are. Nobody needs to make it.
-root := "sluice"
+# root is the cohort in which all departments are. Nobody needs to make it. No
+# department can have its name, which has a dot: a cohort that is its own parent
+# stops Kueue for everybody.
+root := "sluice.root"
 
 currency := "sluice.dev/gpu-milli"
 

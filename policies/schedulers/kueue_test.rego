@@ -124,7 +124,7 @@ test_a_department if {
 	kept := object.union(whole, {"guaranteed": 6, "promised": 4, "limit": 8, "weight": 2})
 	oversubscribed := object.union(cut, {"guaranteed": 2, "promised": 3, "limit": 2.5})
 	rendered(of_department([fixtures.taken, kept, oversubscribed])) == {"Cohort students": {
-		"parentName": "sluice",
+		"parentName": "sluice.root",
 		"resourceGroups": group([entry("whole", "2k", "2k"), entry("cut", "0", "0")]),
 		"fairSharing": {"weight": "2"},
 	}}
@@ -136,7 +136,7 @@ of_pool(pool) := {"object": {"kind": "NodePool"}, "nodePool": pool}
 test_a_pool if {
 	rendered(of_pool(object.union(whole, {"gpus": 16, "promised": 4.5}))) == {
 		"ResourceFlavor whole": {"nodeLabels": {"pool": "whole"}},
-		"ClusterQueue nodepool.whole": {"cohortName": "sluice", "resourceGroups": group([entry("whole", "11500", "0")])},
+		"ClusterQueue nodepool.whole": {"cohortName": "sluice.root", "resourceGroups": group([entry("whole", "11500", "0")])},
 	}
 	rendered(of_pool(object.union(whole, {"promised": 9})))["ClusterQueue nodepool.whole"].resourceGroups == group([entry("whole", "0", "0")])
 	count(rendered(of_pool(object.union(fixtures.whole, {"gpus": 8, "promised": 0})))) == 0

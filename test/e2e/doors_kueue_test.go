@@ -173,6 +173,21 @@ func TestDoorForWhatIsInAQueue(t *testing.T) {
 			expect(t, eve.Patch(t.Context(), object("Workload", "w"), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll), tc.says)
 		})
 	}
+	// A queue that was there before the project may be given up or handed over.
+	former := object("LocalQueue", "former")
+	if err := kueue.Create(t.Context(), former); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { remove(t, object("LocalQueue", "former")) })
+	for name, tc := range map[string]struct{ patch, says string }{
+		"another's quota":       {`{"spec":{"queueName":"other"}}`, "is rendered by Sluice"},
+		"in order: handed over": {`{"metadata":{"annotations":{"sluice.dev/adopt-by":"course-ml"}}}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, eve.Patch(t.Context(), object("LocalQueue", "former"), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll), tc.says)
+		})
+	}
+	t.Run("in order: given up", func(t *testing.T) { expect(t, eve.Delete(t.Context(), former, client.DryRunAll), "") })
 	t.Run("admitted", func(t *testing.T) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[]}}`))
 		expect(t, eve.Status().Patch(t.Context(), object("Workload", "w"), patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dryRun}}), "says itself how far they are")

@@ -52,6 +52,9 @@ func Members(path *field.Path, before, after []v1alpha1.Member, authority Author
 		who := everybodyBehind(m, projectOf)
 		switch {
 		case who == "":
+		case authority < OverDepartment:
+			errs = append(errs, field.Invalid(at.Child("name"), m.Name, fmt.Sprintf("%s would have the role %s; whoever manages a project "+
+				"gives roles to people by name, or to a group of them: ask an administrator of the department", who, m.Role)))
 		case m.Role == v1alpha1.RoleDepartmentAdministrator:
 			errs = append(errs, field.Invalid(at.Child("role"), m.Role, fmt.Sprintf("%s would administer the department; "+
 				"give this role to people by name, to a group of your own, or to a service account in a namespace that is no project's", who)))

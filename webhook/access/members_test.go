@@ -93,7 +93,9 @@ func TestMembersOfWhoOnlyManages(t *testing.T) {
 		"takes an editor's role":      {before: list(user("kim", editor)), after: list(user("kim", l1)), wrong: `spec.members[0].role: Invalid value: "l1-researcher": takes the role editor, which is more than you may take away: ` + yours},
 		"sends an editor away":        {before: list(user("kim", editor)), wrong: `spec.members: Invalid value: "without User kim": takes the role editor, which is more than you may take away: ` + yours},
 		"sends a manager away":        {before: list(user("rita", manager)), wrong: "takes the role research-manager"},
-		"sends away a robot's":        {before: list(robot("ci", editor)), after: list(robot("lab", l1)), wrong: "without ServiceAccount robot"},
+		"sends away a robot's":        {before: list(robot("ci", editor)), after: list(user("robot", l1)), wrong: "without ServiceAccount robot"},
+		"lets everybody in":           {after: list(group("system:authenticated", v1alpha1.RoleViewer)), wrong: "everybody who can log in would have the role viewer; whoever manages a project gives roles to people by name"},
+		"lets in whatever runs":       {after: list(robot("lab", l1)), wrong: "whoever may run pods in project course (namespace lab) would have the role l1-researcher"},
 		"in another order":            {before: list(user("kim", editor), user("rita", manager)), after: list(user("rita", manager), user("kim", editor), user("anna", l2))},
 		"a user is no group":          {before: list(user("staff", editor)), after: list(group("staff", l1)), wrong: "without User staff"},
 	}

@@ -34,6 +34,7 @@ func Beyond(before, after *v1alpha1.Project) (field.ErrorList, error) {
 				"and, to tighten them, spec.workloads, and nothing else: "+ask))
 		}
 	}
+	errs = append(errs, heavier(before, after, ask)...)
 	path := field.NewPath("spec", "workloads")
 	for _, loose := range v1alpha1.Loosened(before.Spec.Workloads, after.Spec.Workloads) {
 		at := path.Key(string(loose.Type)).Child(loose.Field)
@@ -45,4 +46,25 @@ func Beyond(before, after *v1alpha1.Project) (field.ErrorList, error) {
 		errs = append(errs, field.Invalid(at, loose.Value, why))
 	}
 	return errs, nil
+}
+
+// heavier refuses a larger part in what is idle: that is others' as much, and no sum
+// bounds it.
+func heavier(before, after *v1alpha1.Project, ask string) (errs field.ErrorList) {
+	had := map[string]int32{}
+	for i := range before.Spec.NodePools {
+		had[before.Spec.NodePools[i].Name] = before.Spec.NodePools[i].GPU.Weight()
+	}
+	for i := range after.Spec.NodePools {
+		pool := &after.Spec.NodePools[i]
+		most, known := had[pool.Name]
+		if !known {
+			most = v1alpha1.GPUQuota{}.Weight()
+		}
+		if weight := pool.GPU.Weight(); weight > most {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "nodePools").Index(i).Child("gpu", "overQuotaWeight"), weight,
+				fmt.Sprintf("whoever manages a project does not raise its part in what is idle; it is %d: %s", most, ask)))
+		}
+	}
+	return errs
 }

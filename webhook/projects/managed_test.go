@@ -62,23 +62,25 @@ func TestWhoManagesAProjectMayWrite(t *testing.T) {
 		"a further limit": {changed(func(p *v1alpha1.Project) {
 			p.Spec.Workloads[v1alpha1.WorkloadTrain] = v1alpha1.WorkloadLimits{MaxRuntime: ptr.To(period.MustParseDuration("3d"))}
 		}), http.StatusOK, nil},
-		"a looser limit":          {changed(asked("36h")), http.StatusForbidden, []string{`spec.workloads[interactive].maxRuntime: Invalid value: "36h"`, tighter}},
-		"no limit":                {changed(func(p *v1alpha1.Project) { p.Spec.Workloads = nil }), http.StatusForbidden, []string{"spec.workloads[interactive].maxRuntime: Required value", tighter}},
-		"another department":      {changed(of("research")), http.StatusForbidden, []string{`spec.department: Invalid value: "research"`, only}},
-		"another owner":           {changed(ownedBy("rita")), http.StatusForbidden, []string{"spec.owners: Forbidden", only}},
-		"a hold":                  {changed(func(p *v1alpha1.Project) { p.Spec.Hold = exception }), http.StatusForbidden, []string{"spec.hold: Forbidden", only}},
-		"an exemption":            {changed(func(p *v1alpha1.Project) { p.Spec.Exempt = exception }), http.StatusForbidden, []string{"spec.exempt: Forbidden", only}},
-		"a looser Pod Security":   {changed(secured("privileged")), http.StatusForbidden, []string{`spec.podSecurity: Invalid value: "privileged"`, only}},
-		"a stricter Pod Security": {changed(secured("restricted")), http.StatusForbidden, []string{"spec.podSecurity", only}},
-		"another beginning":       {changed(func(p *v1alpha1.Project) { p.Spec.ValidFrom = ptr.To(period.MustParseDate("2026-10-01")) }), http.StatusForbidden, []string{`spec.validFrom: Invalid value: "2026-10-01"`, only}},
-		"another namespace":       {changed(in("lab")), http.StatusForbidden, []string{`spec.namespace: Invalid value: "lab"`, only}},
-		"a label of Sluice's":     {changed(func(p *v1alpha1.Project) { p.Labels = map[string]string{v1alpha1.LabelDepartment: "research"} }), http.StatusForbidden, []string{"metadata.labels: Forbidden", only}},
-		"a label":                 {changed(labelled), http.StatusForbidden, []string{"metadata.labels: Forbidden", only}},
-		"a note":                  {changed(func(p *v1alpha1.Project) { p.Annotations = map[string]string{"sluice.dev/note": "x"} }), http.StatusForbidden, []string{"metadata.annotations: Forbidden", only}},
-		"what kubectl keeps":      {changed(func(p *v1alpha1.Project) { p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"} }), http.StatusOK, nil},
-		"an owner in Kubernetes":  {changed(func(p *v1alpha1.Project) { p.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), http.StatusForbidden, []string{"metadata.ownerReferences: Forbidden", only}},
-		"a finalizer":             {changed(func(p *v1alpha1.Project) { p.Finalizers = []string{"example.org/mine"} }), http.StatusForbidden, []string{"metadata.finalizers: Forbidden", only}},
-		"all at once":             {changed(of("research"), labelled, asked("36h")), http.StatusForbidden, []string{"metadata.labels", "spec.department", "spec.workloads[interactive].maxRuntime"}},
+		"a larger part of what is idle": {changed(weighing(2)), http.StatusForbidden, []string{"spec.nodePools[0].gpu.overQuotaWeight: Invalid value: 2", "does not raise its part in what is idle; it is 1"}},
+		"none of what is idle":          {changed(weighing(0)), http.StatusOK, nil},
+		"a looser limit":                {changed(asked("36h")), http.StatusForbidden, []string{`spec.workloads[interactive].maxRuntime: Invalid value: "36h"`, tighter}},
+		"no limit":                      {changed(func(p *v1alpha1.Project) { p.Spec.Workloads = nil }), http.StatusForbidden, []string{"spec.workloads[interactive].maxRuntime: Required value", tighter}},
+		"another department":            {changed(of("research")), http.StatusForbidden, []string{`spec.department: Invalid value: "research"`, only}},
+		"another owner":                 {changed(ownedBy("rita")), http.StatusForbidden, []string{"spec.owners: Forbidden", only}},
+		"a hold":                        {changed(func(p *v1alpha1.Project) { p.Spec.Hold = exception }), http.StatusForbidden, []string{"spec.hold: Forbidden", only}},
+		"an exemption":                  {changed(func(p *v1alpha1.Project) { p.Spec.Exempt = exception }), http.StatusForbidden, []string{"spec.exempt: Forbidden", only}},
+		"a looser Pod Security":         {changed(secured("privileged")), http.StatusForbidden, []string{`spec.podSecurity: Invalid value: "privileged"`, only}},
+		"a stricter Pod Security":       {changed(secured("restricted")), http.StatusForbidden, []string{"spec.podSecurity", only}},
+		"another beginning":             {changed(func(p *v1alpha1.Project) { p.Spec.ValidFrom = ptr.To(period.MustParseDate("2026-10-01")) }), http.StatusForbidden, []string{`spec.validFrom: Invalid value: "2026-10-01"`, only}},
+		"another namespace":             {changed(in("lab")), http.StatusForbidden, []string{`spec.namespace: Invalid value: "lab"`, only}},
+		"a label of Sluice's":           {changed(func(p *v1alpha1.Project) { p.Labels = map[string]string{v1alpha1.LabelDepartment: "research"} }), http.StatusForbidden, []string{"metadata.labels: Forbidden", only}},
+		"a label":                       {changed(labelled), http.StatusForbidden, []string{"metadata.labels: Forbidden", only}},
+		"a note":                        {changed(func(p *v1alpha1.Project) { p.Annotations = map[string]string{"sluice.dev/note": "x"} }), http.StatusForbidden, []string{"metadata.annotations: Forbidden", only}},
+		"what kubectl keeps":            {changed(func(p *v1alpha1.Project) { p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"} }), http.StatusOK, nil},
+		"an owner in Kubernetes":        {changed(func(p *v1alpha1.Project) { p.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), http.StatusForbidden, []string{"metadata.ownerReferences: Forbidden", only}},
+		"a finalizer":                   {changed(func(p *v1alpha1.Project) { p.Finalizers = []string{"example.org/mine"} }), http.StatusForbidden, []string{"metadata.finalizers: Forbidden", only}},
+		"all at once":                   {changed(of("research"), labelled, asked("36h")), http.StatusForbidden, []string{"metadata.labels", "spec.department", "spec.workloads[interactive].maxRuntime"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -120,4 +122,9 @@ func TestManagingIsOfOneProject(t *testing.T) {
 			}
 		})
 	}
+}
+
+// weighing gives the project's first node pool another weight.
+func weighing(weight int32) func(*v1alpha1.Project) {
+	return func(p *v1alpha1.Project) { p.Spec.NodePools[0].GPU.OverQuotaWeight = &weight }
 }

@@ -37,6 +37,9 @@ const (
 	// ConditionWaiting is true while workloads wait whose pods do not fit into the
 	// quota.
 	ConditionWaiting = "Waiting"
+	// ConditionQuotaNearlyUsed is true from when a node pool's limit is nearly used up
+	// until none is, by far.
+	ConditionQuotaNearlyUsed = "QuotaNearlyUsed"
 	// ConditionHeld is true while the project's expiry stands still.
 	ConditionHeld = "Held"
 	// ConditionExempt is true while the project does not expire at all.

@@ -75,6 +75,10 @@ const (
 	AnnotationPreemptAt = "sluice.dev/preempt-at"
 )
 
+// AnnotationResend is on a Notice that somebody wants sent again, whatever became of
+// it: since when, RFC 3339, machine time. A sending since then answers it.
+const AnnotationResend = "sluice.dev/resend"
+
 // AnnotationAdoptBy is set on an existing namespace by somebody who may update it:
 // the name of the project that may take it over.
 const AnnotationAdoptBy = "sluice.dev/adopt-by"

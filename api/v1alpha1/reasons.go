@@ -70,6 +70,10 @@ const (
 	ReasonQueued = "Queued"
 	// ReasonNothingWaits: nothing waits for quota any more.
 	ReasonNothingWaits = "NothingWaits"
+	// ReasonNearlyUsed: of a pool's limit 90 % or more are allocated.
+	ReasonNearlyUsed = "NearlyUsed"
+	// ReasonRoomLeft: of each pool's limit there is room.
+	ReasonRoomLeft = "RoomLeft"
 	// ReasonHoldInSpec: spec.hold says so.
 	ReasonHoldInSpec = "HoldInSpec"
 	// ReasonExtensionPending: somebody asked for a renewal and nobody has decided.

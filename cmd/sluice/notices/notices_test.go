@@ -179,7 +179,7 @@ func TestResend(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKey{Name: name}, n); err != nil {
 			t.Fatal(err)
 		}
-		if n.Annotations[outbox.AnnotationResend] != "2026-11-22T12:00:00Z" {
+		if n.Annotations[v1alpha1.AnnotationResend] != "2026-11-22T12:00:00Z" {
 			t.Errorf("%s: %v", name, n.Annotations)
 		}
 		// The outbox understands it so.

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/notices/outbox"
 )
 
 // Resend asks for a Notice to be sent again, as of an instant of machine time. It fails
@@ -32,7 +31,7 @@ func Resend(ctx context.Context, c client.Client, name string, now time.Time) er
 		return fmt.Errorf("notice %s is %s: it is sent in any case%s", name, phase, when)
 	}
 	patch := client.MergeFrom(n.DeepCopy())
-	metav1.SetMetaDataAnnotation(&n.ObjectMeta, outbox.AnnotationResend, now.UTC().Format(time.RFC3339))
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationResend, now.UTC().Format(time.RFC3339))
 	if err := c.Patch(ctx, n, patch, client.FieldOwner(v1alpha1.FieldManagerCLI)); err != nil {
 		return fmt.Errorf("asking for notice %s again: %w%s", name, err, whoMay(err, "get and patch notices"))
 	}

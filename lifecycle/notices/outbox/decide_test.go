@@ -56,7 +56,7 @@ func TestDecide(t *testing.T) {
 	}
 	resend := func(ago time.Duration) func(*v1alpha1.Notice) {
 		return func(n *v1alpha1.Notice) {
-			n.Annotations = map[string]string{AnnotationResend: noon.Add(-ago).Format(time.RFC3339)}
+			n.Annotations = map[string]string{v1alpha1.AnnotationResend: noon.Add(-ago).Format(time.RFC3339)}
 		}
 	}
 	inDigest := func(n *v1alpha1.Notice) { n.Spec.Digest = "digest" }
@@ -98,7 +98,7 @@ func TestDecide(t *testing.T) {
 		"wanted again":                  {notice: notice(phase(v1alpha1.NoticeSent), resend(time.Minute)), want: Decision{Action: Send}},
 		"wanted again, and was sent":    {notice: notice(claim(time.Second, 1), phase(v1alpha1.NoticeSent), resend(time.Minute)), want: Decision{Action: Rest}},
 		"wanted again in a minute":      {notice: notice(phase(v1alpha1.NoticeFailed), resend(-time.Minute)), want: Decision{Action: Wait, At: noon.Add(time.Minute)}},
-		"wanted again, nobody can read": {notice: notice(phase(v1alpha1.NoticeSent), func(n *v1alpha1.Notice) { n.Annotations = map[string]string{AnnotationResend: "now"} }), want: Decision{Action: Rest}},
+		"wanted again, nobody can read": {notice: notice(phase(v1alpha1.NoticeSent), func(n *v1alpha1.Notice) { n.Annotations = map[string]string{v1alpha1.AnnotationResend: "now"} }), want: Decision{Action: Rest}},
 		"a later one says it":           {notice: notice(), around: Around{Newer: true}, want: Decision{Action: Supersede, Because: "a later warning says all that it would have said"}},
 		"muted": {
 			notice: notice(func(n *v1alpha1.Notice) {
@@ -170,7 +170,7 @@ func anyNotice() *rapid.Generator[*v1alpha1.Notice] {
 			n.Spec.Recipient.Mute = []v1alpha1.OptionalNoticeKind{"OverShare"}
 		}
 		if asked := maybe("resend", noon); asked != nil {
-			n.Annotations = map[string]string{AnnotationResend: asked.Format(time.RFC3339)}
+			n.Annotations = map[string]string{v1alpha1.AnnotationResend: asked.Format(time.RFC3339)}
 		}
 		n.Status = v1alpha1.NoticeStatus{
 			Phase:    rapid.SampledFrom([]v1alpha1.NoticePhase{"", v1alpha1.NoticePending, v1alpha1.NoticeSending, v1alpha1.NoticeSent, v1alpha1.NoticeFailed, v1alpha1.NoticeSuperseded}).Draw(t, "phase"),

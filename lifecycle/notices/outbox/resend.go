@@ -9,14 +9,10 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// AnnotationResend is on a Notice that somebody wants sent again, whatever became of
-// it: since when, RFC 3339, machine time. A sending since then answers it.
-const AnnotationResend = "sluice.dev/resend"
-
 // resendAsked is when another sending was asked for that there was not yet. What
 // cannot be read asks for nothing.
 func resendAsked(n *v1alpha1.Notice) (time.Time, bool) {
-	text, ok := n.Annotations[AnnotationResend]
+	text, ok := n.Annotations[v1alpha1.AnnotationResend]
 	if !ok || !ended(n) {
 		return time.Time{}, false // what waits is sent in any case
 	}

@@ -371,7 +371,7 @@ func TestResend(t *testing.T) {
 		want := func(wanted int) {
 			t.Helper()
 			n := w.notice("stopped")
-			n.Annotations = map[string]string{AnnotationResend: time.Now().UTC().Format(time.RFC3339)}
+			n.Annotations = map[string]string{v1alpha1.AnnotationResend: time.Now().UTC().Format(time.RFC3339)}
 			if err := w.raw.Update(t.Context(), n); err != nil {
 				t.Fatal(err)
 			}

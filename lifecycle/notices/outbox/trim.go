@@ -26,10 +26,10 @@ func Trim() cache.TransformFunc {
 		if carried != "" {
 			n.Spec.Inputs = map[string]string{InputCarries: carried}
 		}
-		resend, ok := n.Annotations[AnnotationResend]
+		resend, ok := n.Annotations[v1alpha1.AnnotationResend]
 		n.Annotations = nil
 		if ok {
-			n.Annotations = map[string]string{AnnotationResend: resend}
+			n.Annotations = map[string]string{v1alpha1.AnnotationResend: resend}
 		}
 		return n, nil
 	}

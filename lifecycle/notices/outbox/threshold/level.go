@@ -14,18 +14,6 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Condition is the type of the condition on a Project: true from when one of its node
-// pools is nearly used up until none is, by far.
-const Condition = "QuotaNearlyUsed"
-
-// Reasons of the condition.
-const (
-	// ReasonNearlyUsed: of a pool's limit 90 % or more are allocated.
-	ReasonNearlyUsed = "NearlyUsed"
-	// ReasonRoomLeft: of each pool's limit there is room.
-	ReasonRoomLeft = "RoomLeft"
-)
-
 // Percentages of a limit at which the condition becomes true, and below which it is
 // false again.
 const (
@@ -63,7 +51,7 @@ func level(status *v1alpha1.ProjectStatus, was bool) (full []use) {
 // condition says it in words.
 func condition(full []use, generation int64, now metav1.Time) metav1.Condition {
 	c := metav1.Condition{
-		Type: Condition, Status: metav1.ConditionFalse, Reason: ReasonRoomLeft, Message: "each node pool has room",
+		Type: v1alpha1.ConditionQuotaNearlyUsed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRoomLeft, Message: "each node pool has room",
 		ObservedGeneration: generation, LastTransitionTime: now,
 	}
 	if len(full) == 0 {
@@ -73,7 +61,7 @@ func condition(full []use, generation int64, now metav1.Time) metav1.Condition {
 	for _, u := range full {
 		pools = append(pools, fmt.Sprintf("%s of %s GPUs in %s", u.allocated, u.limit, u.pool))
 	}
-	c.Status, c.Reason = metav1.ConditionTrue, ReasonNearlyUsed
+	c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonNearlyUsed
 	c.Message = "in use: " + strings.Join(pools, ", ")
 	return c
 }

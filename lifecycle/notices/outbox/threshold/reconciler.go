@@ -45,7 +45,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, &project); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	before := meta.FindStatusCondition(project.Status.Conditions, Condition)
+	before := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionQuotaNearlyUsed)
 	was := before != nil && before.Status == metav1.ConditionTrue
 	full := level(&project.Status, was)
 	if is := len(full) > 0; is == was || !project.DeletionTimestamp.IsZero() {

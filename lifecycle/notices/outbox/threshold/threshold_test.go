@@ -92,7 +92,7 @@ func TestToldOnce(t *testing.T) {
 				if err := raw.List(t.Context(), &told); err != nil {
 					t.Fatal(err)
 				}
-				if got := meta.IsStatusConditionTrue(project.Status.Conditions, Condition); got != step.nearly || len(told.Items) != step.told {
+				if got := meta.IsStatusConditionTrue(project.Status.Conditions, v1alpha1.ConditionQuotaNearlyUsed); got != step.nearly || len(told.Items) != step.told {
 					t.Fatalf("step %d (%s): nearly used up %v, told %d times; want %v, %d", i, step.allocated, got, len(told.Items), step.nearly, step.told)
 				}
 			}

@@ -167,7 +167,20 @@ func (s *stack) delete(t *testing.T, ns string, pods []corev1.Pod) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, func() error { return s.used(t.Context(), ns, int64(1000*left)) })
+	// After a deletion Kubernetes' quota controller counts anew, from a cache that may lag:
+	// a pod that comes in meanwhile may be counted twice or not at all, until it counts
+	// once more. That is not what is tried here, so it is waited for.
+	steady := 0
+	eventually(t, func() error {
+		if err := s.used(t.Context(), ns, int64(1000*left)); err != nil {
+			steady = 0
+			return err
+		}
+		if steady++; steady < 20 {
+			return errNotYet("the count is steady", steady)
+		}
+		return nil
+	})
 }
 
 // balancer passes connections on to replicas of the webhook in turn, and past

@@ -163,6 +163,3 @@ func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
 	}
 	return conditions
 }
-
-// clip is a message short enough for a condition.
-func clip(message string) string { return render.Clip(message) }

@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	// settle is for how long changes of the use alone are gathered, in machine time:
-	// a quota changes with every pod, and the project's status need not. Objects that
-	// come are gathered as long: lifecycle made them itself.
+	// settle is for how long objects that come are gathered, in machine time: lifecycle
+	// made them itself.
 	settle = time.Second
 	// soon is for how long others are: the quotas of a project are counted one after
 	// the other.
@@ -51,8 +50,7 @@ func (rendered) Generic(_ context.Context, e event.GenericEvent, q queuekinds.Qu
 // Update implements handler.EventHandler.
 func (rendered) Update(_ context.Context, e event.UpdateEvent, q queuekinds.Queue) {
 	if usedAlone(e.ObjectOld, e.ObjectNew) {
-		enqueue(q, e.ObjectNew, settle)
-		return
+		return // every pod changes that, and nothing here goes by it
 	}
 	enqueue(q, e.ObjectOld, soon)
 	enqueue(q, e.ObjectNew, soon)

@@ -14,6 +14,7 @@ import (
 
 	"sluice.dev/api/clock"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/render"
 )
 
 // Status is the project's status after one pass. The phase's time is policy
@@ -37,7 +38,7 @@ func Status(project *v1alpha1.Project, outcome Outcome, policy, machine metav1.T
 		status.Phase, status.PhaseSince = phase, &policy
 	}
 	for _, c := range conditions {
-		c.ObservedGeneration, c.LastTransitionTime, c.Message = project.Generation, machine, clip(c.Message)
+		c.ObservedGeneration, c.LastTransitionTime, c.Message = project.Generation, machine, render.Clip(c.Message)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	return status

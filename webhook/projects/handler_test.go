@@ -67,7 +67,7 @@ func reader(t *testing.T, projects ...*v1alpha1.Project) client.Reader {
 }
 
 // answer is what the validator says to a request of that user; before is nil at a
-// creation, after at a deletion.
+// creation.
 func answer(t *testing.T, v *Validator, user string, before, after *v1alpha1.Project) admission.Response {
 	t.Helper()
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -76,10 +76,9 @@ func answer(t *testing.T, v *Validator, user string, before, after *v1alpha1.Pro
 	for _, part := range []struct {
 		project *v1alpha1.Project
 		into    *runtime.RawExtension
-		without admissionv1.Operation
-	}{{before, &request.OldObject, admissionv1.Create}, {after, &request.Object, admissionv1.Delete}} {
+	}{{before, &request.OldObject}, {after, &request.Object}} {
 		if part.project == nil {
-			request.Operation = part.without
+			request.Operation = admissionv1.Create
 			continue
 		}
 		p := part.project.DeepCopy()

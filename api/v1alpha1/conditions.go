@@ -23,6 +23,11 @@ const ConditionMembersBound = "MembersBound"
 // engine and its sharing need.
 const ConditionRequirementsMet = "RequirementsMet"
 
+// ConditionPlanned is on a NodePool whose GPUs are cut into MIG instances: true while
+// every pod that asks for one finds it or will, and false where one does not, with
+// what would help in the message.
+const ConditionPlanned = "Planned"
+
 // ConditionOversubscribed is true on a Department that has promised its projects
 // more than it has itself; the message has the figures.
 const ConditionOversubscribed = "Oversubscribed"

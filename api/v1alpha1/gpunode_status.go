@@ -38,6 +38,21 @@ const (
 	MIGModeNotSupported MIGModeState = "NotSupported"
 )
 
+// GPUHealth says whether the driver answers for a GPU.
+//
+// +kubebuilder:validation:Enum=Healthy;Unhealthy;Lost
+type GPUHealth string
+
+// The states of health.
+const (
+	// GPUHealthy: the driver answers.
+	GPUHealthy GPUHealth = "Healthy"
+	// GPUUnhealthy: calls on it failed more often than they were tried again.
+	GPUUnhealthy GPUHealth = "Unhealthy"
+	// GPULost: the driver does not reach it any more.
+	GPULost GPUHealth = "Lost"
+)
+
 // UtilisationSource says where a node's figures of use come from.
 //
 // +kubebuilder:validation:Enum=NVML;Unavailable
@@ -65,6 +80,13 @@ type GPUNodeStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	DriverVersion string `json:"driverVersion,omitempty"`
+
+	// Slices are the node's GPU instances in a line, how many of each profile are in
+	// use of how many there are: "1g.5gb 3/8, 3g.20gb 2/2".
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Slices string `json:"slices,omitempty"`
 
 	// GPUs are the node's GPUs, by index.
 	//
@@ -141,6 +163,18 @@ type ObservedGPU struct {
 	// +kubebuilder:validation:Minimum=0
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 
+	// Health says whether the driver answers for it. Nothing is planned on a GPU that
+	// is not Healthy.
+	//
+	// +optional
+	Health GPUHealth `json:"health,omitempty"`
+
+	// Message says why, where it is not Healthy or cannot be cut as the spec asks.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+
 	// MIG is its MIG mode.
 	//
 	// +optional
@@ -207,6 +241,12 @@ type ObservedInstance struct {
 	//
 	// +required
 	State InstanceState `json:"state"`
+
+	// Foreign tells that neither the spec nor the agent has made it. It is left alone
+	// and nothing is planned in its place.
+	//
+	// +optional
+	Foreign bool `json:"foreign,omitempty"`
 
 	// Message says why, where the state is Error or Reclaiming.
 	//

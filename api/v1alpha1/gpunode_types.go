@@ -37,6 +37,13 @@ type DesiredGPU struct {
 	// +required
 	MIGEnabled bool `json:"migEnabled"`
 
+	// MayReset lets the agent reset the GPU, and it alone, where its MIG mode changes
+	// only so. The planner sets it where the pool's mig.resets allows it and nobody has
+	// the GPU.
+	//
+	// +optional
+	MayReset bool `json:"mayReset,omitempty"`
+
 	// Instances are exactly the GPU instances that it shall have.
 	//
 	// +optional
@@ -76,6 +83,7 @@ type GPUUUID string
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.nodePool`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Layout",type=string,JSONPath=`.status.conditions[?(@.type=="LayoutApplied")].reason`
+// +kubebuilder:printcolumn:name="Slices",type=string,JSONPath=`.status.slices`
 // +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.status.gpus[0].model`
 // +kubebuilder:printcolumn:name="Sampled",type=date,JSONPath=`.status.sampledAt`
 // +kubebuilder:printcolumn:name="Findings",type=string,JSONPath=`.status.findings[*].reason`,priority=1

@@ -22,6 +22,18 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.matches('^[1-8]g[.][0-9]{1,4}gb([+][a-z]+([.][a-z]+)?|-me)?$')",message="must be a profile of GPU instances, such as 3g.40gb or 1g.10gb+me; compute instances (1c.3g.40gb) are not offered"
 type MIGProfile string
 
+// MIGResets says when a GPU may be reset to change its MIG mode.
+//
+// +kubebuilder:validation:Enum=Never;WhenIdle;Drain
+type MIGResets string
+
+// When GPUs may be reset.
+const (
+	MIGResetsNever    MIGResets = "Never"
+	MIGResetsWhenIdle MIGResets = "WhenIdle"
+	MIGResetsDrain    MIGResets = "Drain"
+)
+
 // MIGSpec says how the GPUs of a pool are cut into instances.
 //
 // +kubebuilder:validation:XValidation:rule="self.planning != 'Static' || (has(self.layout) && size(self.layout) > 0)",fieldPath=".layout",message="is required where planning is Static"
@@ -32,6 +44,15 @@ type MIGSpec struct {
 	// +optional
 	// +kubebuilder:default=Dynamic
 	Planning MIGPlanning `json:"planning,omitempty"`
+
+	// Resets says when a GPU may be reset whose MIG mode changes only so: those before
+	// Hopper. Never leaves it to the administrator; WhenIdle resets a GPU that no pod
+	// and no process has; Drain keeps new pods off the node until the GPU's own have
+	// ended by themselves, and resets it then. Only that GPU is reset.
+	//
+	// +optional
+	// +kubebuilder:default=Never
+	Resets MIGResets `json:"resets,omitempty"`
 
 	// Layout says what each GPU is cut into, where planning is Static. The first
 	// entry that fits a GPU holds for it; a GPU that none fits is left as it is.

@@ -184,3 +184,21 @@ func FuzzNamed(f *testing.F) {
 		}
 	})
 }
+
+// An A30 has two profiles with the media engines, and these once.
+func TestMediaEnginesAreThereOnce(t *testing.T) {
+	b, _ := BoardNamed("A30")
+	small, _ := b.Named("1g.6gb+me")
+	large, _ := b.Named("2g.12gb+me")
+	one := GPU{Board: b, Instances: []Instance{{Profile: large, Start: 0}}}
+	if err := one.Check(); err != nil {
+		t.Errorf("one instance with the media engines: %v", err)
+	}
+	both := GPU{Board: b, Instances: append(one.Instances, Instance{Profile: small, Start: 3})}
+	if err := both.Check(); err == nil || !strings.Contains(err.Error(), "media engines") {
+		t.Errorf("two instances with the media engines: %v, want to be told that a GPU has them once", err)
+	}
+	if change := Plan([]GPU{{Board: b, Instances: []Instance{{Profile: large, Start: 0, Use: InUse}}}}, []v1alpha1.MIGProfile{"1g.6gb+me"}); len(change.Unmet) != 1 {
+		t.Errorf("planned beside one in use: %+v, want no room", change)
+	}
+}

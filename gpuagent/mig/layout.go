@@ -50,6 +50,7 @@ func (i *Instance) mask() Mask { return i.Profile.mask(i.Start) }
 // starts, none over another, none more often than the board allows.
 func (g *GPU) Check() error {
 	var taken Mask
+	media := 0
 	count := map[*Profile]int{}
 	for i := range g.Instances {
 		it := &g.Instances[i]
@@ -66,17 +67,32 @@ func (g *GPU) Check() error {
 		if count[it.Profile]++; count[it.Profile] > it.Profile.Max {
 			return fmt.Errorf("%d instances of %s; %s has at most %d", count[it.Profile], it.Profile.Name, g.Board.Name, it.Profile.Max)
 		}
+		if it.Profile.Attribute == mediaEngines {
+			if media++; media > 1 {
+				return fmt.Errorf("%d instances with the media engines (%s); a GPU has them once", media, mediaEngines)
+			}
+		}
 	}
 	return nil
 }
+
+// mediaEngines is the attribute of an instance that has all of them: one alone can.
+const mediaEngines = "+me"
 
 // allows tells whether the board allows another instance of the profile beside these:
 // some, such as those with the media engines, there is only one of.
 func (g *GPU) allows(p *Profile, without Mask) bool {
 	n := 0
 	for i := range g.Instances {
-		if it := &g.Instances[i]; it.Profile == p && it.mask()&without == 0 {
+		it := &g.Instances[i]
+		if it.mask()&without != 0 {
+			continue
+		}
+		if it.Profile == p {
 			n++
+		}
+		if p.Attribute == mediaEngines && it.Profile.Attribute == mediaEngines {
+			return false
 		}
 	}
 	return n < p.Max

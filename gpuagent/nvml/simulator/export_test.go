@@ -1,0 +1,24 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Resealed is a snapshot with the checksum of the state that it has.
+func Resealed(snapshot []byte) string {
+	var s sealed
+	var node bytes.Buffer
+	if json.Unmarshal(snapshot, &s) != nil || json.Compact(&node, s.Node) != nil {
+		return string(snapshot)
+	}
+	s.Node, s.SHA256 = node.Bytes(), sum(node.Bytes())
+	out, err := json.Marshal(s)
+	if err != nil {
+		return string(snapshot)
+	}
+	return string(out)
+}

@@ -1,0 +1,115 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/simulator"
+)
+
+// lived is a node to which something has happened.
+func lived(t testing.TB) *simulator.Node {
+	t.Helper()
+	n := node(t, board("A100-40GB", first), uncut("H100-80GB", second), uncut("T4", "GPU-third"))
+	_, c := instance(t, n, first, threeG, 4, 4)
+	must(n.CreateInstance(first, twoG, nvml.Placement{Start: 0, Size: 2}))(t)
+	for _, err := range []error{n.Attach(7, c.UUID, 100, 10), n.Attach(8, second, nvml.UnknownMiB, 90), n.Hold(second, true), n.Lose("GPU-third")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.SetMIGMode(first, nvml.Disabled)
+	return n
+}
+
+func TestRestore(t *testing.T) {
+	before := lived(t)
+	after := node(t, board("A100-40GB", first), uncut("H100-80GB", second), uncut("T4", "GPU-third"))
+	if err := after.Restore(must(before.Snapshot())(t)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(must(before.Snapshot())(t)), string(must(after.Snapshot())(t))); diff != "" {
+		t.Errorf("the restored node is another (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(must(before.Instances(first))(t), must(after.Instances(first))(t)); diff != "" {
+		t.Errorf("instances (-want +got):\n%s", diff)
+	}
+	old := must(before.ComputeInstances(first, 0))(t)
+	if diff := cmp.Diff(old, must(after.ComputeInstances(first, 0))(t)); diff != "" {
+		t.Errorf("devices (-want +got):\n%s", diff)
+	}
+	if c := must(after.CreateComputeInstance(first, 1))(t); c.UUID == old[0].UUID {
+		t.Errorf("a new device is called %s, as an old one is", c.UUID)
+	}
+}
+
+// TestRestoreRefuses has snapshots that are none, and what is said of them. Those
+// with a state of their own have the checksum of that state.
+func TestRestoreRefuses(t *testing.T) {
+	good := string(must(lived(t).Snapshot())(t))
+	node := func(old, now string) string {
+		changed := strings.Replace(good, old, now, 1)
+		if changed == good {
+			t.Fatalf("the snapshot has no %s:\n%s", old, good)
+		}
+		return simulator.Resealed([]byte(changed))
+	}
+	for _, test := range []struct{ name, snapshot, want string }{
+		{"nothing", "", "the snapshot is not one: EOF"},
+		{"half of it", good[:len(good)/2], "the snapshot is not one: unexpected EOF"},
+		{"zeros", string(make([]byte, 512)), "the snapshot is not one"},
+		{"twice", good + good, "something follows it"},
+		{"too long", strings.Repeat(" ", 5<<20), "at most 4194304 are read"},
+		{"another version", strings.Replace(good, `"version": 1`, `"version": 2`, 1), "the snapshot is of version 2; this is version 1"},
+		{"a field of its own", strings.Replace(good, `"version": 1`, `"version": 1, "colour": "red"`, 1), `unknown field "colour"`},
+		{"no node", `{"version": 1}`, "the snapshot has no node"},
+		{"a changed digit", strings.Replace(good, `"start": 4`, `"start": 0`, 1), "the snapshot is damaged"},
+		{"a node with a field of its own", node(`"held"`, `"colour"`), `unknown field "colour"`},
+		{"another node's", node(first, "GPU-other"), `gpus[0]: the snapshot is of another node: it has the NVIDIA A100-SXM4-40GB "GPU-other"`},
+		{"an overlap", node(`"start": 0`, `"start": 4`), "GPU-first: instance 1: 2g.10gb at 4 overlaps instance 0"},
+		{"no place of the profile", node(`"start": 0`, `"start": 1`), "instance 1: 2g.10gb cannot lie at 1, but at [0 2 4]"},
+		{"no profile", node(`"profile": 14`, `"profile": 77`), "gpus[0]: instance 1: A100-40GB has no profile 77"},
+		{"an identifier twice", node(`"id": 1`, `"id": 0`), "instance 0: another one has its identifier"},
+		{"an index twice", node(`"index": 2`, `"index": 1`), "GPU-third: index 1: taken"},
+		{"an index too high", node(`"index": 2`, `"index": 3`), "GPU-third: index 3: taken, or not below 3"},
+		{"too much memory", node(`"memoryMiB": 100`, `"memoryMiB": 19969`), "instance 0: processes have 1 MiB more than there are"},
+		{"no memory", node(`"memoryMiB": 100`, `"memoryMiB": -5`), "process 7: -5 MiB and 10 % are not what a process has"},
+		{"MIG mode of a T4", node(`"lost": true`, `"mode": true`), "GPU-third: MIG mode on an Tesla T4"},
+		{"instances without MIG mode", node(`"mode": true`, `"mode": false`), "GPU-first: 2 instances without MIG mode"},
+		{"a GPU less", `{"version":1,"sha256":"","node":{"minted":0,"gpus":[]}}`, "damaged"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := lived(t)
+			before := must(n.Snapshot())(t)
+			err := n.Restore([]byte(test.snapshot))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Restore = %v, want %s", err, test.want)
+			}
+			if diff := cmp.Diff(string(before), string(must(n.Snapshot())(t))); diff != "" {
+				t.Errorf("the node is changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzRestore restores anything, with a checksum that is right so that the state
+// itself is read: the node is one that can be, whatever comes.
+func FuzzRestore(f *testing.F) {
+	f.Add(must(lived(f).Snapshot())(f))
+	f.Add([]byte(`{"version":1,"sha256":"","node":{"gpus":[{},{},{}]}}`))
+	f.Fuzz(func(t *testing.T, snapshot []byte) {
+		n := lived(t) // which is checked in the end
+		n.Restore(snapshot)
+		if n.Restore([]byte(simulator.Resealed(snapshot))) == nil {
+			if err := n.Restore(must(n.Snapshot())(t)); err != nil {
+				t.Errorf("a snapshot of what was restored is refused: %v", err)
+			}
+		}
+	})
+}

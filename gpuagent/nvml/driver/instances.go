@@ -1,0 +1,134 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"sluice.dev/gpuagent/nvml"
+)
+
+// roomInLists is how many instances the binding is given room for: it takes the count
+// that the driver gives, which is wrong on some boards, and panics where that is none.
+const roomInLists = 16
+
+// Instances implements nvml.Library.
+func (l *library) Instances(gpu string) ([]nvml.Instance, error) {
+	return on(l, gpu, func(dev *device) ([]nvml.Instance, error) {
+		// An older driver has no profiles while the mode is off, and so no instances
+		// either, and no error.
+		modes, err := l.modes(dev)
+		if err != nil {
+			return nil, err
+		}
+		if modes.current != nvml.Enabled {
+			return nil, fmt.Errorf("MIG mode is off: %w", nvml.ErrNotSupported)
+		}
+		all, err := l.profiles(dev)
+		if err != nil {
+			return nil, err
+		}
+		return l.instances(dev, all)
+	})
+}
+
+func (l *library) instances(dev *device, all []profile) ([]nvml.Instance, error) {
+	instances := []nvml.Instance{}
+	var refusal error
+	answered := false
+	for _, p := range all {
+		p.info.InstanceCount = max(p.info.InstanceCount, roomInLists)
+		found, err := ask(l, "nvmlDeviceGetGpuInstances", func() ([]gonvml.GpuInstance, gonvml.Return) {
+			return dev.GetGpuInstances(&p.info)
+		})
+		if errors.Is(err, nvml.ErrNotSupported) {
+			refusal = err
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		answered = true
+		for _, handle := range found {
+			it, err := l.instance(handle)
+			switch {
+			case errors.Is(err, nvml.ErrNotFound): // gone since
+			case err != nil:
+				return nil, err
+			case !slices.ContainsFunc(instances, func(other nvml.Instance) bool { return other.ID == it.ID }):
+				instances = append(instances, it)
+			}
+		}
+	}
+	if !answered && refusal != nil {
+		return nil, refusal
+	}
+	slices.SortFunc(instances, func(a, b nvml.Instance) int {
+		return cmp.Or(cmp.Compare(a.Placement.Start, b.Placement.Start), cmp.Compare(a.ID, b.ID))
+	})
+	return instances, nil
+}
+
+func (l *library) instance(handle gonvml.GpuInstance) (nvml.Instance, error) {
+	info, err := ask(l, "nvmlGpuInstanceGetInfo", handle.GetInfo)
+	return nvml.Instance{
+		ID:        info.Id,
+		Profile:   nvml.ProfileID(info.ProfileId),
+		Placement: nvml.Placement{Start: int(info.Placement.Start), Size: int(info.Placement.Size)},
+	}, err
+}
+
+// CreateInstance implements nvml.Library.
+func (l *library) CreateInstance(gpu string, id nvml.ProfileID, at nvml.Placement) (nvml.Instance, error) {
+	return on(l, gpu, func(dev *device) (nvml.Instance, error) {
+		p, err := l.profile(dev, id)
+		if err != nil {
+			return nvml.Instance{}, err
+		}
+		if !slices.Contains(p.places, at) {
+			return nvml.Instance{}, fmt.Errorf("profile %d cannot lie at %d with %d slices, but at %v: %w",
+				id, at.Start, at.Size, p.places, nvml.ErrInvalidArgument)
+		}
+		handle, err := ask(l, "nvmlDeviceCreateGpuInstanceWithPlacement", func() (gonvml.GpuInstance, gonvml.Return) {
+			return dev.CreateGpuInstanceWithPlacement(&p.info, &gonvml.GpuInstancePlacement{Start: uint32(at.Start), Size: uint32(at.Size)})
+		})
+		if err != nil {
+			return nvml.Instance{}, err
+		}
+		it, err := l.instance(handle)
+		if err != nil {
+			return nvml.Instance{}, fmt.Errorf("an instance of profile %d was created at %d, but cannot be read: %w", id, at.Start, err)
+		}
+		return it, nil
+	})
+}
+
+// DestroyInstance implements nvml.Library.
+func (l *library) DestroyInstance(gpu string, instance uint32) error {
+	_, err := on(l, gpu, func(dev *device) (struct{}, error) {
+		handle, err := l.instanceHandle(dev, instance)
+		if err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, l.tell("nvmlGpuInstanceDestroy", handle.Destroy)
+	})
+	return err
+}
+
+// instanceHandle is found anew for each call: the handles are those of identifiers, which
+// the driver gives again.
+func (l *library) instanceHandle(dev *device, instance uint32) (gonvml.GpuInstance, error) {
+	handle, err := ask(l, "nvmlDeviceGetGpuInstanceById", func() (gonvml.GpuInstance, gonvml.Return) {
+		return dev.GetGpuInstanceById(int(instance))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("GPU instance %d: %w", instance, err)
+	}
+	return handle, nil
+}

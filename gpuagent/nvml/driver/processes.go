@@ -1,0 +1,108 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"sluice.dev/gpuagent/nvml"
+)
+
+// Processes implements nvml.Library. Graphics and MPS may be unknown to a board or to a
+// library; what computes may not be.
+func (l *library) Processes(gpu string) ([]nvml.Process, error) {
+	return on(l, gpu, func(dev *device) ([]nvml.Process, error) {
+		found, err := ask(l, "nvmlDeviceGetComputeRunningProcesses", dev.GetComputeRunningProcesses)
+		if err != nil {
+			return nil, err
+		}
+		for function, call := range map[string]func() ([]gonvml.ProcessInfo, gonvml.Return){
+			"nvmlDeviceGetGraphicsRunningProcesses":   dev.GetGraphicsRunningProcesses,
+			"nvmlDeviceGetMPSComputeRunningProcesses": dev.GetMPSComputeRunningProcesses,
+		} {
+			more, err := ask(l, function, call)
+			if err != nil && !errors.Is(err, nvml.ErrNotSupported) {
+				return nil, err
+			}
+			found = append(found, more...)
+		}
+		return processes(found), nil
+	})
+}
+
+// processes are those in the library's lists, each once per instance, sorted. One that is in
+// two lists has the same memory in both, or is known in one only.
+func processes(found []gonvml.ProcessInfo) []nvml.Process {
+	type place struct{ pid, instance, compute uint32 }
+	merged := map[place]nvml.Process{}
+	for _, info := range found {
+		it := nvml.Process{
+			PID: info.Pid, MemoryMiB: nvml.UnknownMiB,
+			Instance: info.GpuInstanceId, Compute: info.ComputeInstanceId,
+		}
+		if info.UsedGpuMemory != math.MaxUint64 {
+			it.MemoryMiB = int64(info.UsedGpuMemory / mebibyte)
+		}
+		at := place{it.PID, it.Instance, it.Compute}
+		if other, seen := merged[at]; seen {
+			it.MemoryMiB = max(it.MemoryMiB, other.MemoryMiB)
+		}
+		merged[at] = it
+	}
+	return slices.SortedFunc(maps.Values(merged), func(a, b nvml.Process) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Compute, b.Compute))
+	})
+}
+
+// noData is what the library says where it has no samples, besides ErrNotFound;
+// insufficientSize what the binding says for it, or where the list grew between its two
+// calls.
+const (
+	noData           = nvml.Error(gonvml.ERROR_NO_DATA)
+	insufficientSize = nvml.Error(gonvml.ERROR_INSUFFICIENT_SIZE)
+)
+
+// ProcessUtilisation implements nvml.Library.
+func (l *library) ProcessUtilisation(gpu string, since time.Time) ([]nvml.ProcessSample, error) {
+	return on(l, gpu, func(dev *device) ([]nvml.ProcessSample, error) {
+		read := func() ([]gonvml.ProcessUtilizationSample, gonvml.Return) {
+			return dev.GetProcessUtilization(uint64(max(0, since.UnixMicro())))
+		}
+		const function = "nvmlDeviceGetProcessUtilization"
+		found, err := ask(l, function, read)
+		if errors.Is(err, nvml.ErrUnknown) { // the list grew, and the binding panics
+			found, err = ask(l, function, read)
+		}
+		switch {
+		case errors.Is(err, nvml.ErrNotFound), errors.Is(err, noData), errors.Is(err, insufficientSize):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		return samples(found, since), nil
+	})
+}
+
+// samples are the newest of each process. The library pads its list with entries of no
+// process and has been seen to give shares of thousands of percent.
+func samples(found []gonvml.ProcessUtilizationSample, since time.Time) []nvml.ProcessSample {
+	newest := map[uint32]nvml.ProcessSample{}
+	for _, s := range found {
+		it := nvml.ProcessSample{PID: s.Pid, At: time.UnixMicro(int64(s.TimeStamp)), SM: int(s.SmUtil)}
+		if s.Pid == 0 || s.SmUtil > 100 || !it.At.After(since) {
+			continue
+		}
+		if other, seen := newest[s.Pid]; !seen || it.At.After(other.At) {
+			newest[s.Pid] = it
+		}
+	}
+	return slices.SortedFunc(maps.Values(newest), func(a, b nvml.ProcessSample) int { return cmp.Compare(a.PID, b.PID) })
+}

@@ -5,7 +5,7 @@ package v1alpha1
 
 // NoticeKind is what a message is about.
 //
-// +kubebuilder:validation:Enum=ProjectExpiring;ProjectExpired;ProjectSuspending;ProjectSuspended;ProjectDeletion;ProjectConfirm;ProjectRenewed;ProjectDeleted;WorkloadEnding;WorkloadIdle;WorkloadStopped;OverShare;Preemption;ExtensionRequested;ExtensionDecided;QuotaThreshold;WeeklySummary;Digest
+// +kubebuilder:validation:Enum=ProjectExpiring;ProjectExpired;ProjectSuspending;ProjectSuspended;ProjectDeletion;ProjectConfirm;ProjectRenewed;ProjectDeleted;WorkloadEnding;WorkloadIdle;WorkloadStopped;OverShare;Preemption;ExtensionRequested;ExtensionDecided;QuotaThreshold;WeeklySummary;Digest;Test
 type NoticeKind string
 
 // OptionalNoticeKind is a NoticeKind that nobody has to read.
@@ -51,4 +51,6 @@ const (
 	NoticeWeeklySummary NoticeKind = "WeeklySummary"
 	// NoticeDigest collects the warnings of one day and recipient.
 	NoticeDigest NoticeKind = "Digest"
+	// NoticeTest says that mail arrives: an administrator asked for it.
+	NoticeTest NoticeKind = "Test"
 )

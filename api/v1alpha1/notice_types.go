@@ -68,7 +68,11 @@ type ObjectReference struct {
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: it says what was sent"
 // +kubebuilder:validation:XValidation:rule="(self.kind == 'Digest') == has(self.date)",fieldPath=".date",message="is the day of a Digest: required there, and left out elsewhere"
-// +kubebuilder:validation:XValidation:rule="(self.kind == 'Digest') != has(self.subject)",fieldPath=".subject",message="is required, except for a Digest, which has none"
+// +kubebuilder:validation:XValidation:rule="(self.kind in ['Digest', 'Test']) != has(self.subject)",fieldPath=".subject",message="is required, except for a Digest or a Test, which have none"
+// +kubebuilder:validation:XValidation:rule="!has(self.digest) || !(self.kind in ['Digest', 'WeeklySummary', 'Test'])",fieldPath=".digest",message="is left out for a Digest, a WeeklySummary and a Test: each is a mail of its own"
+// +kubebuilder:validation:XValidation:rule="has(self.deadline) || !(self.kind in ['WorkloadEnding', 'WorkloadIdle', 'Preemption', 'ProjectExpiring', 'ProjectSuspending', 'ProjectConfirm'])",fieldPath=".deadline",message="is required for a kind that warns of an end: WorkloadEnding, WorkloadIdle, Preemption, ProjectExpiring, ProjectSuspending, ProjectConfirm"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'Test' || !has(self.deadline) && !has(self.lead)",fieldPath=".deadline",message="is left out for a Test, and so is lead: it warns of nothing"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'Test' || !has(self.inputs)",fieldPath=".inputs",message="is left out for a Test: its text is made of nothing that a person wrote"
 type NoticeSpec struct {
 	// Recipient is who is written to.
 	//
@@ -80,7 +84,8 @@ type NoticeSpec struct {
 	// +required
 	Kind NoticeKind `json:"kind"`
 
-	// Subject is the object that the message speaks of; a digest speaks of none.
+	// Subject is the object that the message speaks of; a Digest and a Test speak of
+	// none.
 	//
 	// +optional
 	Subject *ObjectReference `json:"subject,omitempty"`
@@ -109,6 +114,7 @@ type NoticeSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
 	Digest string `json:"digest,omitempty"`
 
 	// Inputs are what the text is made of, besides the above.
@@ -172,6 +178,13 @@ type NoticeStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=320
 	MessageID string `json:"messageID,omitempty"`
+
+	// Sequence is how often the deadline of its subject had changed as its recipient was
+	// told, when it was sent: the SEQUENCE of the mail's appointment.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Sequence int32 `json:"sequence,omitempty"`
 
 	// LastError is what the mail server, or the way to it, last said.
 	//

@@ -6,6 +6,7 @@ package extension
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -15,45 +16,52 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/notices"
+	"sluice.dev/lifecycle/notices/message"
 )
 
 // ask tells the department's contacts that somebody has to decide. The Notices come
 // first, so that a crash repeats them, under the same names, and loses none.
-func (r *Reconciler) ask(ctx context.Context, asked *request, why string) error {
-	message := why + ": " + strings.Join(asked.approvers(), " or ") + " decides"
+func (r *Reconciler) ask(ctx context.Context, asked *request, why because) error {
+	text := why.String() + ": " + strings.Join(asked.approvers(), " or ") + " decides"
 	inputs := asked.inputs()
-	inputs["because"] = why
+	maps.Copy(inputs, why.inputs())
 	if err := r.record(ctx, asked, v1alpha1.NoticeExtensionRequested, inputs, notices.Contacts(asked.department)); err != nil {
 		return err
 	}
 	next := asked.DeepCopy()
-	condition(next, v1alpha1.ConditionApplied, metav1.ConditionFalse, v1alpha1.ReasonAwaitingDecision, message)
+	condition(next, v1alpha1.ConditionApplied, metav1.ConditionFalse, v1alpha1.ReasonAwaitingDecision, text)
 	condition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonRequested, "the department's contacts were told that somebody has to decide")
 	if err := r.write(ctx, next); err != nil {
 		return err
 	}
 	r.event(asked, corev1.EventTypeNormal, "ExtensionRequested", "Ask", "%s asks for %s more; %s (sluice approve %s -n %s)",
-		asked.Annotations[v1alpha1.AnnotationCreatedBy], asked.Spec.By, message, asked.Name, asked.Namespace)
+		asked.Annotations[v1alpha1.AnnotationCreatedBy], asked.Spec.By, text, asked.Name, asked.Namespace)
 	return nil
 }
 
 // announce tells the project's people what was decided, and says on the Extension
 // why it is not carried out, where it is not.
-func (r *Reconciler) announce(ctx context.Context, asked *request, applied metav1.ConditionStatus, reason, message string) error {
+func (r *Reconciler) announce(ctx context.Context, asked *request, applied metav1.ConditionStatus, reason, why string) error {
 	inputs := asked.inputs()
-	inputs["decision"], inputs["decidedBy"], inputs["message"] = string(asked.Status.Decision), asked.Status.DecidedBy, asked.Status.Message
+	inputs[message.InputDecision], inputs[message.InputDecidedBy] = string(asked.Status.Decision), asked.Status.DecidedBy
+	// What Sluice itself says is told in each one's language; people are quoted.
+	if own, ok := becauseOf(asked.Status.Message); ok && asked.Status.DecidedBy == "" {
+		maps.Copy(inputs, own.inputs())
+	} else {
+		inputs[message.InputMessage] = asked.Status.Message
+	}
 	if asked.Status.NewEnd != nil {
-		inputs["newEnd"] = asked.Status.NewEnd.UTC().Format(time.RFC3339)
+		inputs[message.InputNewEnd] = asked.Status.NewEnd.UTC().Format(time.RFC3339)
 	}
 	if reason == v1alpha1.ReasonTargetGone {
-		inputs["because"] = message
+		inputs[message.InputBecause] = message.BecauseWorkloadGone
 	}
 	if err := r.record(ctx, asked, v1alpha1.NoticeExtensionDecided, inputs, notices.Recipients(asked.project, asked.department)); err != nil {
 		return err
 	}
 	next := asked.DeepCopy()
 	if applied == metav1.ConditionFalse {
-		condition(next, v1alpha1.ConditionApplied, applied, reason, message)
+		condition(next, v1alpha1.ConditionApplied, applied, reason, why)
 	}
 	condition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonDecided, "the project's people were told what was decided")
 	if err := r.write(ctx, next); err != nil {
@@ -87,9 +95,9 @@ func (r *Reconciler) record(ctx context.Context, asked *request, kind v1alpha1.N
 // inputs are what the texts of both kinds are made of.
 func (q *request) inputs() map[string]string {
 	return map[string]string{
-		"project": q.project.Name, "department": q.department.Name,
-		"targetKind": q.Spec.Target.Kind, "targetName": q.Spec.Target.Name,
-		"by": q.Spec.By.String(), "reason": q.Spec.Reason, "askedBy": q.Annotations[v1alpha1.AnnotationCreatedBy],
+		message.InputProject: q.project.Name, message.InputDepartment: q.department.Name,
+		message.InputTargetKind: q.Spec.Target.Kind, message.InputTargetName: q.Spec.Target.Name,
+		message.InputBy: q.Spec.By.String(), message.InputReason: q.Spec.Reason, message.InputAskedBy: q.Annotations[v1alpha1.AnnotationCreatedBy],
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/notices"
+	"sluice.dev/lifecycle/notices/message"
 )
 
 // Reconciler answers Extensions of workloads' time.
@@ -56,9 +57,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	switch status := &asked.Status; {
 	case status.Decision == "" && asked.clock == nil:
-		err = r.decide(ctx, asked, v1alpha1.ExtensionRefused, "there is no such workload any more")
+		err = r.decide(ctx, asked, v1alpha1.ExtensionRefused, because{code: message.BecauseWorkloadGone})
 	case status.Decision == "" && len(asked.clock.Status.Extensions) >= v1alpha1.MaxClockExtensions:
-		err = r.decide(ctx, asked, v1alpha1.ExtensionRefused, fmt.Sprintf("it was extended %d times already, which is the most", len(asked.clock.Status.Extensions)))
+		err = r.decide(ctx, asked, v1alpha1.ExtensionRefused, because{code: message.BecauseExtendedTooOften, used: len(asked.clock.Status.Extensions)})
 	case status.Decision == "" && !leftToPeople(asked.Extension):
 		err = r.answer(ctx, asked)
 	case status.Decision == "", told(asked.Extension):
@@ -67,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionApplied):
 		err = r.announce(ctx, asked, metav1.ConditionTrue, "", "")
 	case asked.clock == nil:
-		err = r.announce(ctx, asked, metav1.ConditionFalse, v1alpha1.ReasonTargetGone, "there is no such workload any more")
+		err = r.announce(ctx, asked, metav1.ConditionFalse, v1alpha1.ReasonTargetGone, because{code: message.BecauseWorkloadGone}.String())
 	}
 	return reconcile.Result{}, err
 }
@@ -130,15 +131,15 @@ func (r *Reconciler) answer(ctx context.Context, asked *request) error {
 
 // decide writes a decision that nobody had to make. It fails where somebody wrote
 // on the Extension since it was read.
-func (r *Reconciler) decide(ctx context.Context, asked *request, decision v1alpha1.ExtensionDecision, why string) error {
+func (r *Reconciler) decide(ctx context.Context, asked *request, decision v1alpha1.ExtensionDecision, why because) error {
 	next := asked.DeepCopy()
-	next.Status.Decision, next.Status.Message = decision, why
+	next.Status.Decision, next.Status.Message = decision, why.String()
 	next.Status.DecidedBy, next.Status.DecidedAt = "", &metav1.Time{Time: asked.now}
 	if err := r.write(ctx, next); err != nil {
 		return err
 	}
 	ctrl.LoggerFrom(ctx).WithName("decisions").Info("answered", "project", asked.project.Name, "workload", asked.workload(), "by", asked.Spec.By.String(),
-		"askedBy", asked.Annotations[v1alpha1.AnnotationCreatedBy], "decision", decision, "because", why)
+		"askedBy", asked.Annotations[v1alpha1.AnnotationCreatedBy], "decision", decision, "because", why.String())
 	return nil
 }
 

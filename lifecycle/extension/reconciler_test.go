@@ -53,7 +53,7 @@ func TestWithinTheTermsItIsGranted(t *testing.T) {
 	inputs := map[string]string{
 		"project": lab, "department": "students", "targetKind": "Job", "targetName": "training", "by": "24h", "reason": "nearly done",
 		"askedBy": "kim@example.org", "decision": "Approved", "decidedBy": "", "newEnd": "2026-11-22T16:00:00Z",
-		"message": "granted by the department's self-service: 1 of 2 within 30d",
+		"used": "1", "allowed": "2", "window": "30d",
 	}
 	if diff := cmp.Diff(inputs, told["anna@example.org a"].Spec.Inputs); diff != "" {
 		t.Errorf("inputs (-want +got):\n%s", diff)

@@ -5,7 +5,6 @@ package extension
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +13,7 @@ import (
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/clocks"
+	"sluice.dev/lifecycle/notices/message"
 )
 
 // What holds where a department says nothing, as its schema has it.
@@ -44,7 +44,7 @@ func termsOf(department *v1alpha1.Department) terms {
 // answer is what the terms say to an Extension, and why.
 type answer struct {
 	granted bool
-	why     string
+	why     because
 }
 
 // answer is the department's to an undecided Extension for the clock's workload,
@@ -52,15 +52,15 @@ type answer struct {
 func (t terms) answer(asked *v1alpha1.Extension, all []v1alpha1.Extension, clock *v1alpha1.WorkloadClock, now time.Time) answer {
 	switch {
 	case t.count == 0:
-		return answer{why: "the department grants nothing by itself"}
+		return answer{why: because{code: message.BecauseNothingGranted}}
 	case !t.short(asked):
-		return answer{why: fmt.Sprintf("the department grants at most %s at once by itself", t.each)}
+		return answer{why: because{code: message.BecauseTooLong, each: t.each}}
 	}
 	used := t.used(asked, all, clock, now)
 	if used >= t.count {
-		return answer{why: fmt.Sprintf("the department grants %d within %s by itself, and %d were", t.count, t.window, used)}
+		return answer{why: because{code: message.BecauseLimitReached, used: used, allowed: t.count, window: t.window}}
 	}
-	return answer{granted: true, why: fmt.Sprintf("granted by the department's self-service: %d of %d within %s", used+1, t.count, t.window)}
+	return answer{granted: true, why: because{code: selfService, used: used + 1, allowed: t.count, window: t.window}}
 }
 
 func (t terms) short(e *v1alpha1.Extension) bool { return e.Spec.By.Length() <= t.each.Length() }

@@ -113,7 +113,7 @@ func TestAnswer(t *testing.T) {
 				all = append(all, *other)
 			}
 			got := tc.terms.answer(asked, all, clock, now)
-			if !strings.HasSuffix(got.why, tc.want) || got.granted != strings.Contains(tc.want, " of ") {
+			if !strings.HasSuffix(got.why.String(), tc.want) || got.granted != strings.Contains(tc.want, " of ") {
 				t.Errorf("granted = %v: %q, want it to end in %q", got.granted, got.why, tc.want)
 			}
 		})

@@ -3,7 +3,11 @@
 
 package notices
 
-import "sluice.dev/api/v1alpha1"
+import (
+	"strings"
+
+	"sluice.dev/api/v1alpha1"
+)
 
 // Recipients are the people of a project: its owners; where it has none, its
 // department's contacts. Each is there once.
@@ -26,10 +30,11 @@ func Contacts(department *v1alpha1.Department) []v1alpha1.NoticeRecipient {
 func recipients(people []v1alpha1.Contact, department *v1alpha1.Department) (recipients []v1alpha1.NoticeRecipient) {
 	seen := map[string]bool{}
 	for _, contact := range people {
-		if contact.Email == "" || seen[string(contact.Email)] {
+		address := strings.ToLower(string(contact.Email)) // nobody has two that differ in case alone
+		if address == "" || seen[address] {
 			continue
 		}
-		seen[string(contact.Email)] = true
+		seen[address] = true
 		recipients = append(recipients, v1alpha1.NoticeRecipient{
 			Contact: contact, Language: department.Spec.Notices.Language, TimeZone: department.Spec.Notices.TimeZone,
 		})

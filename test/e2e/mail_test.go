@@ -6,6 +6,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,7 +85,37 @@ func TestMail(t *testing.T) {
 	mails := c.awaitMails(t, owner, 7)
 
 	c.tellInOrder(t, mails, first, moved)
+	c.areOneAppointment(t, owner, first, moved)
 	c.areTheNotices(t, ns, mails)
+}
+
+// areOneAppointment checks that the warnings are one appointment, which moves with the
+// end, in one thread with the mail that tells the end.
+func (c *timed) areOneAppointment(t *testing.T, owner string, first, moved time.Time) {
+	t.Helper()
+	var got []event
+	threads := map[string]int{}
+	for _, l := range c.lettersTo(t, owner) {
+		got = append(got, l.events...)
+		threads[l.references]++
+	}
+	if len(got) == 0 {
+		t.Fatal("no mail has an appointment")
+	}
+	var want []event
+	for i, end := range []time.Time{first, first, moved, moved, moved} {
+		sequence := "0"
+		if i >= 2 {
+			sequence = "1"
+		}
+		want = append(want, event{uid: got[0].uid, sequence: sequence, ends: end.UTC().Format(calendarTime), status: "CONFIRMED"})
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(event{})); diff != "" {
+		t.Errorf("the appointments in the mails differ (-want +got)\n%s", diff)
+	}
+	if sizes := slices.Sorted(maps.Values(threads)); !slices.Equal(sizes, []int{1, 6}) {
+		t.Errorf("the mails are in threads of %v, want one of the workload's six, and one of its extension", sizes)
+	}
 }
 
 // tellInOrder compares what the mails say, in words.

@@ -26,6 +26,16 @@ func (p *process) idle(tb testing.TB, clocks int) bool {
 	return looked >= float64(clocks) && left == 0
 }
 
+// requests is how many the process asked of the API server.
+func (p *process) requests(tb testing.TB) (n float64) {
+	for line, value := range p.measures(tb) {
+		if strings.HasPrefix(line, "rest_client_requests_total{") {
+			n += value
+		}
+	}
+	return n
+}
+
 // measures are what the process tells Prometheus; nil while it does not yet.
 func (p *process) measures(tb testing.TB) map[string]float64 {
 	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, "http://"+p.metrics+"/metrics", nil)

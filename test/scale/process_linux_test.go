@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -61,8 +62,9 @@ type process struct {
 	once    sync.Once
 }
 
-// run starts one; it ends with the test at the latest.
-func run(tb testing.TB, kubeconfig, clockFile string, brakePercent int) *process {
+// run starts one, with more lines of its configuration; it ends with the test at the
+// latest.
+func run(tb testing.TB, kubeconfig, clockFile string, brakePercent int, more ...string) *process {
 	tb.Helper()
 	program, err := binary()
 	check(tb, err)
@@ -70,7 +72,7 @@ func run(tb testing.TB, kubeconfig, clockFile string, brakePercent int) *process
 	dir := tb.TempDir()
 	file := filepath.Join(dir, "lifecycle.yaml")
 	text := fmt.Sprintf("apiVersion: config.sluice.dev/v1alpha1\nkind: LifecycleConfig\nkubeconfig: %s\nclockFile: %s\nmetrics: %s\nhealth: 127.0.0.1:0\nstopping: {brake: {percent: %d}}\n",
-		kubeconfig, clockFile, p.metrics, brakePercent)
+		kubeconfig, clockFile, p.metrics, brakePercent) + strings.Join(more, "")
 	check(tb, os.WriteFile(file, []byte(text), 0o600))
 	p.log, err = os.Create(filepath.Join(dir, "lifecycle.log"))
 	check(tb, err)

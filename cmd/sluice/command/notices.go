@@ -20,12 +20,13 @@ func noticesCommand() *cobra.Command {
 		Short: "Show who is told what, and have mail sent again, paused or resumed",
 		Example: `  sluice notices list --project thesis-mueller
   sluice notices list --phase Failed
+  sluice notices test anna.mueller@example.org
   sluice notices preview WorkloadEnding --language de
   sluice notices pause --reason "the mail server moves"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(noticesListCommand(), noticesShowCommand(), noticesResendCommand(), noticesPauseCommand(), noticesResumeCommand(), noticesPreviewCommand())
+	cmd.AddCommand(noticesListCommand(), noticesShowCommand(), noticesResendCommand(), noticesTestCommand(), noticesPauseCommand(), noticesResumeCommand(), noticesPreviewCommand())
 	return cmd
 }
 

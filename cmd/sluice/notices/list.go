@@ -97,7 +97,7 @@ func (f Filter) means(n *v1alpha1.Notice, byName map[string]*v1alpha1.Notice) bo
 // whoMay says whose business it is.
 func whoMay(err error, what string) string {
 	if apierrors.IsForbidden(err) {
-		return "; this is for administrators of the cluster, who may " + what
+		return "; this is for administrators of the cluster and for who has the role sluice:mail-administrator, who may " + what
 	}
 	return ""
 }

@@ -190,6 +190,27 @@ func TestResend(t *testing.T) {
 	}
 }
 
+// A wish in the second of the last attempt, or of a clock that was behind then, is one.
+func TestResendAtOnce(t *testing.T) {
+	for name, after := range map[string]time.Duration{"in the same second": 900 * time.Millisecond, "before it": -time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			c := outboxOf(t, interceptor.Funcs{})
+			claimed := now.Add(-time.Minute)
+			if err := notices.Resend(t.Context(), c, "sent", claimed.Add(after)); err != nil {
+				t.Fatal(err)
+			}
+			n := &v1alpha1.Notice{}
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "sent"}, n); err != nil {
+				t.Fatal(err)
+			}
+			at := outbox.Moment{Machine: now, Policy: now}
+			if d := outbox.Decide(at, n, outbox.Around{}, outbox.DefaultLimits()); d.Action != outbox.Send {
+				t.Errorf("asked at %s, claimed at %s: %+v", n.Annotations[v1alpha1.AnnotationResend], n.Status.ClaimedAt.UTC(), d)
+			}
+		})
+	}
+}
+
 func state(data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-mail"}, Data: data}
 }

@@ -30,6 +30,11 @@ func Resend(ctx context.Context, c client.Client, name string, now time.Time) er
 		}
 		return fmt.Errorf("notice %s is %s: it is sent in any case%s", name, phase, when)
 	}
+	// A wish counts if it is later than the last attempt, to the second: one of this very
+	// second, or of a clock that was ahead, would answer it.
+	if last := n.Status.ClaimedAt; last != nil && !now.Truncate(time.Second).After(last.Time) {
+		now = last.Add(time.Second)
+	}
 	patch := client.MergeFrom(n.DeepCopy())
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationResend, now.UTC().Format(time.RFC3339))
 	if err := c.Patch(ctx, n, patch, client.FieldOwner(v1alpha1.FieldManagerCLI)); err != nil {

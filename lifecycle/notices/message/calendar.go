@@ -59,10 +59,6 @@ func (l Letter) events(p *Page) []byte {
 }
 
 func (l Letter) event(line func(property, value string), n *v1alpha1.Notice, title, text string) {
-	stamp := l.Notice.CreationTimestamp.Time
-	if stamp.IsZero() {
-		stamp = l.Notice.Spec.DueAt.Time
-	}
 	line("BEGIN", "VEVENT")
 	line("UID", eventUID(n, l.Domain))
 	sequence, ok := l.Sequences[n.Name]
@@ -70,7 +66,7 @@ func (l Letter) event(line func(property, value string), n *v1alpha1.Notice, tit
 		sequence = l.Sequence
 	}
 	line("SEQUENCE", strconv.Itoa(max(0, sequence)))
-	line("DTSTAMP", stamp.UTC().Format(instant))
+	line("DTSTAMP", recorded(l.Notice).UTC().Format(instant))
 	line("ORGANIZER", "mailto:"+l.contact())
 	if n.Spec.Deadline != nil {
 		// It ends then, so that a project's last day has it; and is long enough to be

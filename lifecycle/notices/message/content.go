@@ -96,6 +96,8 @@ func audience(p *Page) string {
 		says = p.Words.AudienceAdministrators
 	case v1alpha1.NoticeDigest:
 		says = p.Words.AudienceDigest
+	case v1alpha1.NoticeTest:
+		says = p.Words.AudienceTest
 	}
 	says = strings.NewReplacer("PROJECT", p.Project, "DEPARTMENT", p.Department).Replace(says)
 	if optional[kind] {

@@ -63,7 +63,8 @@ func (e example) notice(language v1alpha1.Language) *v1alpha1.Notice {
 	if e.kind == v1alpha1.NoticeDigest {
 		date := period.DateOf(noon, time.UTC)
 		n.Spec.Date = &date
-	} else {
+	}
+	if !unnamed[e.kind] {
 		subject := e.subject
 		n.Spec.Subject = &subject
 	}

@@ -47,11 +47,12 @@ func examples() []example {
 		{kind: v1alpha1.NoticeOverShare, variant: "warned", subject: pod, inputs: with(here, InputNode, "dgx-1", InputGPU, "3", InputMemoryMiB, "30720", InputShareMiB, "20480")},
 		{kind: v1alpha1.NoticeOverShare, variant: "deadline", subject: pod, deadline: noon.Add(15 * time.Minute), inputs: with(here, InputNode, "dgx-1", InputMemoryMiB, "30720", InputShareMiB, "20480")},
 		{kind: v1alpha1.NoticePreemption, variant: "room", subject: pod, deadline: noon.Add(5 * time.Minute), inputs: with(here, InputType, "train", InputGPUs, "2", InputNodePool, "dgx-h100")},
-		{kind: v1alpha1.NoticeExtensionRequested, variant: "workload", subject: asked, inputs: with(wish, InputBecause, "2 of 2 extensions within 30d are used up")},
+		{kind: v1alpha1.NoticeExtensionRequested, variant: "workload", subject: asked, inputs: with(wish, InputBecause, BecauseLimitReached, InputUsed, "2", InputAllowed, "2", InputWindow, "30d")},
 		{kind: v1alpha1.NoticeExtensionRequested, variant: "renewal", subject: asked, inputs: renewal},
 		{kind: v1alpha1.NoticeExtensionDecided, variant: "approved", subject: asked, inputs: with(wish, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputMessage, "see you on Monday", InputNewEnd, stamp(noon.Add(48*time.Hour)))},
-		{kind: v1alpha1.NoticeExtensionDecided, variant: "selfservice", subject: asked, inputs: with(wish, InputDecision, "Approved", InputNewEnd, stamp(noon.Add(48*time.Hour)))},
-		{kind: v1alpha1.NoticeExtensionDecided, variant: "gone", subject: asked, inputs: with(wish, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputBecause, "there is no such workload any more")},
+		{kind: v1alpha1.NoticeExtensionDecided, variant: "selfservice", subject: asked, inputs: with(wish, InputDecision, "Approved", InputNewEnd, stamp(noon.Add(48*time.Hour)), InputUsed, "1", InputAllowed, "2", InputWindow, "30d")},
+		{kind: v1alpha1.NoticeExtensionDecided, variant: "gone", subject: asked, inputs: with(wish, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputBecause, BecauseWorkloadGone)},
+		{kind: v1alpha1.NoticeExtensionDecided, variant: "toooften", subject: asked, inputs: with(wish, InputDecision, "Refused", InputBecause, BecauseExtendedTooOften, InputUsed, "64")},
 		{kind: v1alpha1.NoticeExtensionDecided, variant: "refused", subject: asked, inputs: with(wish, InputDecision, "Refused", InputDecidedBy, "dept-admin@example.org", InputMessage, "others wait")},
 		{kind: v1alpha1.NoticeExtensionDecided, variant: "renewal", subject: asked, inputs: with(renewal, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputNewEnd, stamp(nextMay))},
 		{kind: v1alpha1.NoticeProjectExpiring, variant: "month", subject: project, deadline: midnight(30), inputs: with(here, InputSuspendAt, stamp(midnight(44)), InputDeleteAt, stamp(midnight(60)))},
@@ -63,12 +64,13 @@ func examples() []example {
 		{kind: v1alpha1.NoticeProjectConfirm, variant: "year", subject: project, deadline: midnight(30), inputs: here},
 		{kind: v1alpha1.NoticeProjectRenewed, variant: "renewed", subject: project, deadline: nextMay, inputs: with(here, InputRenewedBy, "anna.mueller@example.org")},
 		{kind: v1alpha1.NoticeProjectRenewed, variant: "exempt", subject: project, inputs: here},
-		{kind: v1alpha1.NoticeProjectDeleted, variant: "deleted", subject: project, inputs: with(here, InputDeletedAt, stamp(noon.Add(-time.Hour)), InputApprovedBy, "dept-admin@example.org", InputRemoved, "3 Jobs, 2 RoleBindings", InputKept, "namespace thesis-mueller with 2 volumes")},
+		{kind: v1alpha1.NoticeProjectDeleted, variant: "deleted", subject: project, inputs: with(here, InputDeletedAt, stamp(noon.Add(-time.Hour)), InputApprovedBy, "dept-admin@example.org", InputRemoved, Counts([]Count{{"Job", 3}, {"RoleBinding", 2}}), InputKept, Counts([]Count{{"Namespace", 1}, {"PersistentVolumeClaim", 2}}))},
 		{kind: v1alpha1.NoticeQuotaThreshold, variant: "ninety", subject: project, inputs: with(here, InputNodePool, "dgx-h100", InputPercent, "90", InputAllocated, "3600m", InputLimit, "4")},
 		{
 			kind: v1alpha1.NoticeWeeklySummary, variant: "week", subject: object("sluice.dev/v1alpha1", "Department", "", "h2-students"),
 			inputs: map[string]string{
-				InputDepartment: "h2-students", InputFrom: stamp(midnight(-14)), InputTo: stamp(midnight(-7)), InputGPUHours: "1234.5", InputGPUHoursBefore: "987.0",
+				InputDepartment: "h2-students", InputFrom: stamp(midnight(-14)), InputTo: stamp(midnight(-7)),
+				InputMonth: "2026-11", InputMonthUntil: stamp(noon.Add(-3 * time.Hour)), InputGPUHours: "1234.5",
 				InputStopped: "7", InputStoppedIdle: "4", InputWaiting: "2",
 				InputProjects: Weeks([]Week{
 					{Project: "course-ml", GPUHours: "812.0", Stopped: 5},
@@ -77,6 +79,15 @@ func examples() []example {
 				}),
 			},
 		},
+		{
+			kind: v1alpha1.NoticeWeeklySummary, variant: "month", subject: object("sluice.dev/v1alpha1", "Department", "", "h2-students"),
+			inputs: map[string]string{
+				InputDepartment: "h2-students", InputFrom: stamp(time.Date(2026, 10, 25, 23, 0, 0, 0, time.UTC)), InputTo: stamp(midnight(-21)),
+				InputMonth: "2026-10", InputGPUHours: "3020.4", InputGPUHoursBefore: "2711.0", InputStopped: "1", InputStoppedIdle: "0", InputWaiting: "0",
+				InputProjects: Weeks([]Week{{Project: "course-ml", GPUHours: "3020.4", Stopped: 1}}),
+			},
+		},
+		{kind: v1alpha1.NoticeTest, variant: "asked"},
 		{kind: v1alpha1.NoticeDigest, variant: "two", carried: []example{
 			{kind: v1alpha1.NoticeProjectConfirm, variant: "carried", subject: object("sluice.dev/v1alpha1", "Project", "", "protein-folding"), deadline: midnight(30), inputs: map[string]string{InputProject: "protein-folding", InputDepartment: "h2-research"}},
 			{kind: v1alpha1.NoticeProjectExpiring, variant: "carried", subject: project, deadline: midnight(6), inputs: with(here, InputSuspendAt, stamp(midnight(20)))},

@@ -77,8 +77,28 @@ var figures = []figure{
 	text("Entfernt", "Taken away", InputRemoved),
 	text("Erhalten geblieben", "Left in place", InputKept),
 	text("Offene Anträge", "Extensions to decide", InputWaiting),
-	hours("GPU-Stunden", "GPU hours", InputGPUHours),
-	hours("GPU-Stunden der Vorwoche", "GPU hours the week before", InputGPUHoursBefore),
+	{"GPU-Stunden", "GPU hours", func(p *Page) string {
+		switch until := p.At[InputMonthUntil]; {
+		case p.Month == "" || p.Hours == "":
+			return p.Hours
+		case until == nil:
+			return fmt.Sprintf("%s (%s)", p.Hours, p.Month)
+		default:
+			return fmt.Sprintf("%s (%s, %s)", p.Hours, p.Month, fmt.Sprintf(p.Words.Until, until.Local))
+		}
+	}},
+	{"GPU-Stunden der Vorwoche", "GPU hours the week before", func(p *Page) string {
+		if p.Month != "" {
+			return ""
+		}
+		return p.hours(p.In[InputGPUHoursBefore])
+	}},
+	{"GPU-Stunden im Monat davor", "GPU hours the month before", func(p *Page) string {
+		if p.Month == "" {
+			return ""
+		}
+		return p.hours(p.In[InputGPUHoursBefore])
+	}},
 }
 
 func text(german, english, key string) figure {
@@ -107,14 +127,10 @@ func mebibytes(german, english, key string) figure {
 	return figure{german, english, func(p *Page) string { return p.gibibytes(key) }}
 }
 
-func hours(german, english, key string) figure {
-	return figure{german, english, func(p *Page) string { return p.decimal(p.In[key]) }}
-}
-
 // gibibytes is an amount of memory as people compare it.
 func (p *Page) gibibytes(key string) string {
 	mib, err := strconv.ParseFloat(p.In[key], 64)
-	if err != nil {
+	if err != nil || !amount.MatchString(p.In[key]) { // NaN and 1e300 are numbers, too
 		return p.In[key]
 	}
 	return p.decimal(strconv.FormatFloat(mib/1024, 'f', 1, 64)) + " GiB"

@@ -48,10 +48,7 @@ func TestFacts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := &v1alpha1.Notice{Spec: v1alpha1.NoticeSpec{Kind: test.kind, Inputs: test.inputs}}
 			n.Spec.Recipient.Language = test.language
-			p, _, err := newPage(n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p, _ := newPage(n)
 			if diff := cmp.Diff(test.want, facts(p)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

@@ -15,11 +15,8 @@ import (
 
 // page is everything that the letter says.
 func (l Letter) page() (*Page, error) {
-	p, tell, err := newPage(l.Notice)
-	if err != nil {
-		return nil, err
-	}
-	p.Contact, p.Cancelled = l.contact(), l.Cancelled
+	p, tell := newPage(l.Notice)
+	p.Contact, p.Sender, p.Cancelled = l.contact(), l.From.Address, l.Cancelled
 	if l.Notice.Spec.Kind == v1alpha1.NoticeDigest {
 		if err := p.carry(l.Notice, l.Carried); err != nil {
 			return nil, err
@@ -39,11 +36,8 @@ func (l Letter) page() (*Page, error) {
 }
 
 // newPage is a page with all that a Notice holds, and no sentences yet.
-func newPage(n *v1alpha1.Notice) (*Page, teller, error) {
-	tell, err := newTeller(n)
-	if err != nil {
-		return nil, tell, err
-	}
+func newPage(n *v1alpha1.Notice) (*Page, teller) {
+	tell := newTeller(n)
 	spec := &n.Spec
 	p := &Page{
 		Language: string(tell.language), Kind: string(spec.Kind), Words: words[tell.language],
@@ -80,11 +74,18 @@ func newPage(n *v1alpha1.Notice) (*Page, teller, error) {
 	if ran, err := time.ParseDuration(spec.Inputs[InputAccumulatedSeconds] + "s"); err == nil && ran > 0 {
 		p.Long[InputAccumulatedSeconds] = tell.exactly(max(ran.Truncate(time.Minute), time.Minute))
 	}
-	p.Due = tell.moment(spec.DueAt.Time, false)
+	for _, key := range []string{InputRemoved, InputKept} {
+		if counts, err := ParseCounts(spec.Inputs[key]); err == nil {
+			p.In[key] = shorten(p.inWords(counts), proseLength)
+		}
+	}
+	p.Because, p.SelfService = p.because(), p.selfService()
+	p.Due, p.Written = tell.moment(spec.DueAt.Time, false), tell.moment(recorded(n), false)
 	p.identify(n)
 	p.Extension = argument(spec.Inputs[InputExtension], "NAME")
-	p.Memory, p.Share, p.Hours = p.gibibytes(InputMemoryMiB), p.gibibytes(InputShareMiB), p.decimal(p.In[InputGPUHours])
-	return p, tell, nil
+	p.Memory, p.Share, p.Hours = p.gibibytes(InputMemoryMiB), p.gibibytes(InputShareMiB), p.hours(p.In[InputGPUHours])
+	p.month(tell, spec.Inputs[InputMonth])
+	return p, tell
 }
 
 // write fills in the sentences.
@@ -121,10 +122,7 @@ func (p *Page) carry(digest *v1alpha1.Notice, carried []*v1alpha1.Notice) error 
 		n = n.DeepCopy()
 		n.Spec.Recipient = digest.Spec.Recipient
 		n.CreationTimestamp, n.Spec.DueAt = digest.CreationTimestamp, digest.Spec.DueAt
-		q, _, err := newPage(n)
-		if err != nil {
-			return err
-		}
+		q, _ := newPage(n)
 		if err := q.write(); err != nil {
 			return err
 		}

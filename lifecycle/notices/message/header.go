@@ -21,15 +21,11 @@ const dateLayout = "Mon, 02 Jan 2006 15:04:05 +0000"
 // header is the mail's header, but for what describes its body.
 func header(l Letter, m *Mail) gomail.Header {
 	spec := &l.Notice.Spec
-	written := l.Notice.CreationTimestamp.Time
-	if written.IsZero() {
-		written = spec.DueAt.Time
-	}
 	fields := []string{
 		folded("From", mailbox(l.From.Name, l.From.Address)),
 		folded("To", mailbox(string(spec.Recipient.Name), string(spec.Recipient.Email))),
 		folded("Subject", unstructured("Subject", m.Subject)),
-		folded("Date", []string{written.UTC().Format(dateLayout)}),
+		folded("Date", []string{recorded(l.Notice).UTC().Format(dateLayout)}),
 		folded("Message-ID", []string{m.MessageID}),
 	}
 	if l.ReplyTo != "" {

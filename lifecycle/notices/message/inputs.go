@@ -11,8 +11,8 @@ import "encoding/json"
 //
 //	WorkloadEnding, WorkloadIdle  project department type createdBy accumulatedSeconds limit idleTimeout gpus nodePool
 //	WorkloadStopped               the same, and because until
-//	ExtensionRequested            project department targetKind targetName by reason askedBy because
-//	ExtensionDecided              the same, and decision decidedBy message newEnd
+//	ExtensionRequested            project department targetKind targetName by reason askedBy because used allowed window each
+//	ExtensionDecided              the same, and decision decidedBy message newEnd; because says why it was refused, or not carried out
 //	ProjectExpiring               project department namespace suspendAt deleteAt; the deadline is the expiry
 //	ProjectExpired                project department namespace expiredAt deleteAt; the deadline is the suspension
 //	ProjectSuspending             project department namespace expiredAt deleteAt running; the deadline is the suspension
@@ -25,11 +25,12 @@ import "encoding/json"
 //	Preemption                    project department type gpus nodePool because; the deadline is when the pod goes
 //	OverShare                     project department node gpu memoryMiB shareMiB; the deadline, where there is one, is when it is stopped
 //	QuotaThreshold                project department nodePool percent allocated limit
-//	WeeklySummary                 department from to gpuHours gpuHoursBefore stopped stoppedIdle waiting projects
+//	WeeklySummary                 department from to month monthUntil gpuHours gpuHoursBefore stopped stoppedIdle waiting projects
 //	Digest                        none: it is made of the Notices that it carries
+//	Test                          none; what there is all the same is not read
 //
 // The subject is the workload, the Pod (OverShare, Preemption), the Extension, the Project,
-// or the Department (WeeklySummary).
+// or the Department (WeeklySummary); a Digest and a Test have none.
 const (
 	// InputProject and InputDepartment are names of objects.
 	InputProject    = "project"
@@ -50,8 +51,15 @@ const (
 	InputGPUs = "gpus"
 	// InputNodePool is where they are.
 	InputNodePool = "nodePool"
-	// InputBecause is why: a v1alpha1.EndReason of a WorkloadStopped, else a sentence.
+	// InputBecause is why: a v1alpha1.EndReason of a WorkloadStopped, else one of the codes
+	// such as [BecauseLimitReached]. Any other text is a sentence, and said as it stands.
 	InputBecause = "because"
+	// InputUsed is how often something was granted, InputAllowed how often it may be
+	// within InputWindow (a length), InputEach how much at once (a length).
+	InputUsed    = "used"
+	InputAllowed = "allowed"
+	InputWindow  = "window"
+	InputEach    = "each"
 	// InputUntil is when it may be started again (an instant); absent for: when somebody decides.
 	InputUntil = "until"
 
@@ -64,7 +72,7 @@ const (
 	InputReason  = "reason"
 	InputAskedBy = "askedBy"
 	// InputDecision is a v1alpha1.ExtensionDecision; InputDecidedBy who decided, empty
-	// for the department's self-service; InputMessage what they say.
+	// for the department's self-service; InputMessage what they say, in their own words.
 	InputDecision  = "decision"
 	InputDecidedBy = "decidedBy"
 	InputMessage   = "message"
@@ -88,7 +96,8 @@ const (
 	// InputDeletedAt (an instant) and InputApprovedBy are when, and who approved it.
 	InputDeletedAt  = "deletedAt"
 	InputApprovedBy = "approvedBy"
-	// InputRemoved and InputKept are lists in a sentence: "3 Jobs, 2 RoleBindings".
+	// InputRemoved and InputKept are lists as [Counts] writes them: "Job=3,RoleBinding=2".
+	// Any other text is a sentence, and said as it stands.
 	InputRemoved = "removed"
 	InputKept    = "kept"
 
@@ -106,8 +115,13 @@ const (
 	// InputFrom and InputTo bound the week (instants; to is exclusive).
 	InputFrom = "from"
 	InputTo   = "to"
-	// InputGPUHours is the week's use, and InputGPUHoursBefore the week before's, as
-	// decimals: 1234.5.
+	// InputMonth is the month that the GPU hours are of, 2026-11, and InputMonthUntil up to
+	// when they are counted (an instant); it is absent once the month is over. Where there is
+	// no month they are the week's.
+	InputMonth      = "month"
+	InputMonthUntil = "monthUntil"
+	// InputGPUHours is the use in that month, and InputGPUHoursBefore that of the week or
+	// the whole month before, as decimals: 1234.5.
 	InputGPUHours       = "gpuHours"
 	InputGPUHoursBefore = "gpuHoursBefore"
 	// InputStoppedIdle is how many of those stopped were idle; InputWaiting how many
@@ -122,7 +136,7 @@ const (
 type Week struct {
 	// Project is its name.
 	Project string `json:"project"`
-	// GPUHours is its use, as a decimal.
+	// GPUHours is its use in the summary's month, as a decimal; empty for unknown.
 	GPUHours string `json:"gpuHours"`
 	// Stopped is how many of its workloads were stopped.
 	Stopped int `json:"stopped,omitempty"`
@@ -143,8 +157,8 @@ func Weeks(rows []Week) string {
 // Forms of inputs. What is in none of these is a text.
 var (
 	instants = []string{
-		InputUntil, InputNewEnd, InputExpiredAt, InputSuspendAt, InputDeleteAt, InputDeletedAt, InputFrom, InputTo,
+		InputUntil, InputNewEnd, InputExpiredAt, InputSuspendAt, InputDeleteAt, InputDeletedAt, InputFrom, InputTo, InputMonthUntil,
 	}
-	lengths = []string{InputLimit, InputIdleTimeout, InputBy}
+	lengths = []string{InputLimit, InputIdleTimeout, InputBy, InputWindow, InputEach}
 	prose   = map[string]bool{InputReason: true, InputMessage: true, InputBecause: true, InputRemoved: true, InputKept: true}
 )

@@ -50,6 +50,13 @@ var optional = map[v1alpha1.NoticeKind]bool{
 	v1alpha1.NoticeOverShare: true, v1alpha1.NoticeProjectRenewed: true,
 }
 
+// unnamed are the kinds that speak of no object, and alone those that no Digest
+// carries.
+var (
+	unnamed = map[v1alpha1.NoticeKind]bool{v1alpha1.NoticeDigest: true, v1alpha1.NoticeTest: true}
+	alone   = map[v1alpha1.NoticeKind]bool{v1alpha1.NoticeDigest: true, v1alpha1.NoticeTest: true, v1alpha1.NoticeWeeklySummary: true}
+)
+
 // dated are the kinds that are nothing without a deadline.
 var dated = map[v1alpha1.NoticeKind]bool{
 	v1alpha1.NoticeWorkloadEnding: true, v1alpha1.NoticeWorkloadIdle: true, v1alpha1.NoticePreemption: true,

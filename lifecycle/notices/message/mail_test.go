@@ -120,8 +120,12 @@ func check(t testing.TB, l Letter, m *Mail) read {
 	if err != nil || subject != m.Subject {
 		t.Errorf("subject reads %q, want %q (%v)", subject, m.Subject, err)
 	}
+	called := name(string(l.Notice.Spec.Recipient.Name))
+	if l.Notice.Spec.Kind == v1alpha1.NoticeTest {
+		called = ""
+	}
 	to, err := r.header.AddressList("To")
-	if err != nil || len(to) != 1 || to[0].Address != string(l.Notice.Spec.Recipient.Email) || to[0].Name != name(string(l.Notice.Spec.Recipient.Name)) {
+	if err != nil || len(to) != 1 || to[0].Address != string(l.Notice.Spec.Recipient.Email) || to[0].Name != called {
 		t.Errorf("To reads %v (%v)", to, err)
 	}
 	if got := strings.ReplaceAll(r.parts["text/plain"], "\r\n", "\n"); got != m.Text {
@@ -238,8 +242,6 @@ func TestLettersThatCannotBeWritten(t *testing.T) {
 		"sender":           {func(l *Letter) { l.From.Address = "Sluice" }, "from:"},
 		"answers":          {func(l *Letter) { l.ReplyTo = "x\r\n" }, "replyTo:"},
 		"domain":           {func(l *Letter) { l.Domain = "x>\r\nBcc: y" }, "domain:"},
-		"zone":             {func(l *Letter) { l.Notice.Spec.Recipient.TimeZone = "../etc/passwd" }, "spec.recipient.timeZone:"},
-		"local zone":       {func(l *Letter) { l.Notice.Spec.Recipient.TimeZone = "Local" }, "spec.recipient.timeZone:"},
 		"not a digest":     {func(l *Letter) { l.Carried = []*v1alpha1.Notice{l.Notice} }, "it is a Digest that carries Notices"},
 		"empty digest":     {func(l *Letter) { l.Notice.Spec.Kind = v1alpha1.NoticeDigest; l.Notice.Spec.Subject = nil }, "a digest that carries nothing"},
 	} {

@@ -39,24 +39,34 @@ type teller struct {
 	now      time.Time
 }
 
-// newTeller fails where the zone is none.
-func newTeller(n *v1alpha1.Notice) (teller, error) {
+// newTeller tells times in UTC where the zone is none: each names its zone, and a
+// warning that comes in another zone is better than none.
+func newTeller(n *v1alpha1.Notice) teller {
 	zone, err := time.LoadLocation(n.Spec.Recipient.TimeZone) // empty is UTC
 	if err != nil || n.Spec.Recipient.TimeZone == "Local" {
-		return teller{}, fmt.Errorf("spec.recipient.timeZone: %q is not a time zone of the IANA database, such as Europe/Berlin or UTC", name(n.Spec.Recipient.TimeZone))
+		zone = time.UTC
 	}
-	return teller{language: language(n), zone: zone, now: written(n)}, nil
+	return teller{language: language(n), zone: zone, now: written(n)}
 }
 
 // written is the instant from which a mail counts: when the Notice was recorded, which
 // may be later than it was due; but when it was due, where time was stepped and the
 // machine's says nothing.
 func written(n *v1alpha1.Notice) time.Time {
-	due, recorded := n.Spec.DueAt.Time, n.CreationTimestamp.Time
-	if recorded.Before(due) || n.Spec.Deadline != nil && !recorded.Before(n.Spec.Deadline.Time) {
+	due, at := n.Spec.DueAt.Time, n.CreationTimestamp.Time
+	if at.Before(due) || n.Spec.Deadline != nil && !at.Before(n.Spec.Deadline.Time) {
 		return due
 	}
-	return recorded
+	return at
+}
+
+// recorded is when the API server took the Notice; when it was due, of one that it has
+// not seen.
+func recorded(n *v1alpha1.Notice) time.Time {
+	if n.CreationTimestamp.IsZero() {
+		return n.Spec.DueAt.Time
+	}
+	return n.CreationTimestamp.Time
 }
 
 // moment is an instant. A midnight that ends a day is told as that day's 24:00.

@@ -23,6 +23,8 @@ type Page struct {
 	Deadline *Moment
 	// Due is when it was to be said: of what was done, when that was.
 	Due *Moment
+	// Written is when the Notice was recorded, by the machine's time.
+	Written *Moment
 	// Anchor is the instant that the mail is about, the deadline where there is one, and
 	// AnchorLabel what it is: "Wird gestoppt".
 	Anchor      *Moment
@@ -37,8 +39,8 @@ type Page struct {
 	More    string
 	// Audience says who gets this mail and why, and how it is left out, where it can be.
 	Audience string
-	// Contact is the address for questions.
-	Contact string
+	// Contact is the address for questions, Sender the one that the mail comes from.
+	Contact, Sender string
 	// Words are those around all this.
 	Words Words
 	// Cancelled says that the appointment is taken out of the calendar.
@@ -53,12 +55,18 @@ type Page struct {
 	// Start is the command that starts the workload again, empty where it is made anew.
 	Start string
 	// Extension is that of a deletion, as commands have it. Memory and Share are the GPU
-	// memory that a pod holds and may hold, Hours the GPU hours of a week.
-	Extension, Memory, Share, Hours string
+	// memory that a pod holds and may hold, Hours the GPU hours of a
+	// WeeklySummary, and Month the month that they are of: "November 2026"; empty where they
+	// are the week's.
+	Extension, Memory, Share, Hours, Month string
 	// Renewal is true of an Extension that renews a project; Scaled of a workload that
 	// stops by having no replicas; Deleted of one that stops by being deleted.
 	Renewal, Scaled, Deleted bool
-	// In are the Notice's inputs as they stand; At those that are instants, Long those that are lengths.
+	// Because is why, in words: what stands in .In.because as a code is said in the
+	// language. SelfService is which of those an extension is that the department grants
+	// by itself: "1 of 2 within 30 days".
+	Because, SelfService string
+	// In are the Notice's inputs as they stand, but for lists of objects, which are in words; At those that are instants, Long those that are lengths.
 	In   map[string]string
 	At   map[string]*Moment
 	Long map[string]*Length

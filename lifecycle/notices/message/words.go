@@ -16,12 +16,16 @@ type Words struct {
 	Withdrawn string
 	// Sender says who writes.
 	Sender string
-	// WeekColumns head the table of a WeeklySummary; More counts what it leaves out.
+	// Until says up to when something is counted.
+	Until string
+	// WeekColumns head the table of a WeeklySummary, HoursIn the second column where the
+	// hours are a month's; More counts what the table leaves out.
 	WeekColumns []string
+	HoursIn     string
 	More        string
-	// AudienceOwners, AudienceContacts, AudienceAdministrators and AudienceDigest say who
-	// gets a mail; Optional how it is left out. PROJECT, DEPARTMENT and KIND stand for these.
-	AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest, Optional string
+	// AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest and
+	// AudienceTest say who gets a mail; Optional how it is left out. PROJECT, DEPARTMENT and KIND stand for these.
+	AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest, AudienceTest, Optional string
 }
 
 var words = map[v1alpha1.Language]Words{
@@ -37,14 +41,17 @@ var words = map[v1alpha1.Language]Words{
 			v1alpha1.NoticeProjectRenewed: "Gültig bis", v1alpha1.NoticeDigest: "Erster Termin",
 		},
 		Withdrawn:   "Der bisherige Termin entfällt; der Anhang nimmt ihn aus Ihrem Kalender.",
+		Until:       "bis %s",
 		Sender:      "Diese Mail schreibt Sluice, die Verwaltung des GPU-Clusters, von selbst.",
 		WeekColumns: []string{"Projekt", "GPU-Stunden", "Gestoppt", "Gültig bis"},
+		HoursIn:     "GPU-Stunden im %s",
 		More:        "Und %d weitere Projekte.",
 
 		AudienceOwners:         "Sie geht an die Eigentümer des Projekts PROJECT oder, wenn es keine hat, an die Ansprechpartner der Abteilung DEPARTMENT.",
 		AudienceContacts:       "Sie geht an die Ansprechpartner der Abteilung DEPARTMENT, weil dort entschieden wird.",
 		AudienceAdministrators: "Sie geht jede Woche an die Verwalter der Abteilung DEPARTMENT.",
 		AudienceDigest:         "Sie geht an die Eigentümer der genannten Projekte und, wo ein Projekt keine hat, an die Ansprechpartner der Abteilung; sie fasst zusammen, was sonst je eine Mail wäre.",
+		AudienceTest:           "Sie geht an diese Adresse allein.",
 		Optional:               "Mails dieser Art können Sie abbestellen: Antworten Sie mit dem Wort „abbestellen“, oder lassen Sie KIND unter „mute“ bei Ihrer Adresse eintragen.",
 	},
 	v1alpha1.LanguageEnglish: {
@@ -59,14 +66,17 @@ var words = map[v1alpha1.Language]Words{
 			v1alpha1.NoticeProjectRenewed: "Valid until", v1alpha1.NoticeDigest: "The first date",
 		},
 		Withdrawn:   "The appointment made before is off; the attachment takes it out of your calendar.",
+		Until:       "up to %s",
 		Sender:      "Sluice, which looks after the GPU cluster, wrote this mail by itself.",
 		WeekColumns: []string{"Project", "GPU hours", "Stopped", "Valid until"},
+		HoursIn:     "GPU hours in %s",
 		More:        "And %d more projects.",
 
 		AudienceOwners:         "It goes to the owners of project PROJECT or, where it has none, to the contacts of department DEPARTMENT.",
 		AudienceContacts:       "It goes to the contacts of department DEPARTMENT, since that is where it is decided.",
 		AudienceAdministrators: "It goes to the administrators of department DEPARTMENT every week.",
 		AudienceDigest:         "It goes to the owners of the projects named, or, where one has none, to the contacts of its department, and says at once what would else be a mail each.",
+		AudienceTest:           "It goes to this address alone.",
 		Optional:               "You need not get mail of this kind: answer with the word \"unsubscribe\", or have KIND added to \"mute\" beside your address.",
 	},
 }

@@ -77,6 +77,8 @@ func Decide(now Moment, n *v1alpha1.Notice, around Around, limits Limits) Decisi
 	switch {
 	case ended(n):
 		return Decision{Action: Rest}
+	case n.Spec.Kind == v1alpha1.NoticeTest:
+		return tested(now, n, limits)
 	case muted(n):
 		return Decision{Action: Supersede, Because: "the recipient does not want mail of this kind"}
 	case n.Spec.DueAt.After(now.Policy):
@@ -96,10 +98,15 @@ func Decide(now Moment, n *v1alpha1.Notice, around Around, limits Limits) Decisi
 			return Decision{Action: Wait} // for the digest, whose change is heard of
 		}
 	}
-	switch {
-	case around.Newer:
+	if around.Newer {
 		return Decision{Action: Supersede, Because: "a later warning says all that it would have said"}
-	case int(n.Status.Attempts) >= limits.Attempts:
+	}
+	return tried(now, n, limits)
+}
+
+// tried is a Notice that is to be sent, perhaps not for the first time.
+func tried(now Moment, n *v1alpha1.Notice, limits Limits) Decision {
+	if int(n.Status.Attempts) >= limits.Attempts {
 		return Decision{Action: GiveUp, Because: "tried too often"}
 	}
 	// An instant further away than any retry was written by a clock that was wrong.
@@ -107,6 +114,20 @@ func Decide(now Moment, n *v1alpha1.Notice, around Around, limits Limits) Decisi
 		return Decision{Action: Wait, At: retry.Time}
 	}
 	return settled(now, n, limits.Settle, Send)
+}
+
+// testFor is for how long somebody is taken to wait for a test, in machine time.
+const testFor = 24 * time.Hour
+
+// tested is a Test that has not ended. It is due when it is made, whatever it says, and
+// in no digest. Nobody waits for one that could not be tried for a day.
+func tested(now Moment, n *v1alpha1.Notice, limits Limits) Decision {
+	_, again := n.Annotations[v1alpha1.AnnotationResend]
+	if n.Status.Attempts == 0 && !again && now.Machine.Sub(n.CreationTimestamp.Time) > testFor {
+		return Decision{Action: Supersede, Because: "nobody waits for a test that could not be tried for a day"}
+	}
+	limits.Settle = 0 // it has no siblings
+	return tried(now, n, limits)
 }
 
 // claimed is a Notice that somebody is sending, or was when the process died.

@@ -335,9 +335,12 @@ func TestSequenceRisesWithEachOtherDeadline(t *testing.T) {
 		all = append(all, *notice(func(n *v1alpha1.Notice) {
 			n.Name, n.Spec.Deadline, n.Spec.Recipient.Email = "n"+string(rune('a'+len(all))), deadline, to
 			n.CreationTimestamp = *at(time.Duration(len(all)) * time.Hour)
+			if deadline == nil {
+				n.Spec.Kind = v1alpha1.NoticeProjectRenewed
+			}
 		}))
 	}
-	for _, deadline := range []*metav1.Time{day(1), day(1), day(2), day(1), day(1), nil} {
+	for _, deadline := range []*metav1.Time{day(1), day(1), day(2), day(1), day(1), nil, nil, day(1), day(3)} {
 		add("anna@example.org", deadline)
 		add("ben@example.org", day(9))
 	}
@@ -349,10 +352,10 @@ func TestSequenceRisesWithEachOtherDeadline(t *testing.T) {
 			ben = append(ben, Sequence(&all[i], all))
 		}
 	}
-	if diff := cmp.Diff([]int{0, 0, 1, 2, 2, 3}, anna); diff != "" {
+	if diff := cmp.Diff([]int{0, 0, 1, 2, 2, 3, 3, 4, 5}, anna); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]int{0, 0, 0, 0, 0, 0}, ben); diff != "" {
+	if diff := cmp.Diff([]int{0, 0, 0, 0, 0, 0, 0, 0, 0}, ben); diff != "" {
 		t.Error(diff)
 	}
 }

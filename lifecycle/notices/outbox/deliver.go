@@ -20,33 +20,36 @@ import (
 // lastMoment is how long a status may take to be written when the process ends.
 const lastMoment = 10 * time.Second
 
-// send claims one Notice, sends it, and records what became of it.
-func (s *Sender) send(ctx context.Context, cached *v1alpha1.Notice, p *plan, all []v1alpha1.Notice) error {
+// send claims one Notice, sends it, and records what became of it. Others may follow
+// at once, unless that says something of them, too.
+func (s *Sender) send(ctx context.Context, cached *v1alpha1.Notice, p *plan, all []v1alpha1.Notice) (goOn bool, err error) {
 	n := &v1alpha1.Notice{}
 	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(cached), n); err != nil {
-		return client.IgnoreNotFound(err)
+		return true, client.IgnoreNotFound(err)
 	}
 	now := s.now()
 	if Decide(now, n, p.around(n, s.since), s.Limits).Action != Send {
-		return nil // the cache has yet to hear what became of it
+		return true, nil // the cache has yet to hear what became of it
 	}
 	letter, err := s.letter(ctx, n, all)
 	if err != nil {
-		return err
+		return true, err
 	}
 	mail, failed := s.compose(ctx, letter)
 	if err := s.claim(ctx, now, n, mail); err != nil {
-		return err
+		return true, err
 	}
 	if failed == nil {
 		failed = s.carry(ctx, n, mail)
 	}
-	return s.conclude(ctx, n, failed)
+	fault := faultOf(failed)
+	goOn = failed == nil || fault != Server && fault != Configuration
+	return goOn, s.conclude(ctx, n, failed)
 }
 
 // letter is what n's mail is made of.
 func (s *Sender) letter(ctx context.Context, n *v1alpha1.Notice, all []v1alpha1.Notice) (Letter, error) {
-	letter := Letter{Notice: n, Sequence: Sequence(n, all), Cancelled: Cancelled(n, all)}
+	letter := Letter{Notice: n, Sequence: Sequence(n, all), Sequences: map[string]int{}, Cancelled: Cancelled(n, all)}
 	for _, name := range Carried(n) {
 		member := &v1alpha1.Notice{}
 		err := s.Live.Get(ctx, client.ObjectKey{Name: name}, member)
@@ -56,9 +59,13 @@ func (s *Sender) letter(ctx context.Context, n *v1alpha1.Notice, all []v1alpha1.
 		if err != nil {
 			return Letter{}, fmt.Errorf("reading notice %s, which %s carries: %w", name, n.Name, err)
 		}
+		if addressOf(member) != addressOf(n) || member.Spec.Digest != n.Name {
+			continue // somebody else's, or of another digest: nobody is told what is not theirs
+		}
 		letter.Carried = append(letter.Carried, member)
-		letter.Sequence = max(letter.Sequence, Sequence(member, all))
+		letter.Sequences[member.Name] = Sequence(member, all)
 	}
+	n.Status.Sequence = int32(letter.Sequence) //nolint:gosec // as many Notices as there are
 	return letter, nil
 }
 
@@ -105,12 +112,12 @@ func (s *Sender) conclude(ctx context.Context, n *v1alpha1.Notice, failed error)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastMoment)
 	defer cancel()
 	now := s.now()
-	status := concluded(now, n, failed, s.heard(now, failed), s.Limits)
+	status := concluded(now, n, failed, s.behind(now, n, failed, s.heard(now, failed)), s.Limits)
 	s.report(ctx, n, status, failed)
 	// What made mail pause is recorded first: otherwise it would be tried at once.
 	var paused error
 	if failed != nil && faultOf(failed) == Configuration {
-		paused = s.pause(ctx, now, failed)
+		paused = s.pause(ctx, now, n.Status.ClaimedAt.Time, failed)
 	}
 	return errors.Join(paused, s.record(ctx, n, status))
 }

@@ -89,6 +89,7 @@ func (p *plan) ended(n *v1alpha1.Notice, d Decision) v1alpha1.NoticeStatus {
 		}
 	case Follow:
 		digest := p.byName[n.Spec.Digest].Status
+		s.Sequence = int32(Sequence(n, p.all)) //nolint:gosec // as many Notices as there are
 		s.Phase, s.MessageID, s.LastError, s.SentAt = digest.Phase, digest.MessageID, digest.LastError, digest.SentAt.DeepCopy()
 	}
 	return s

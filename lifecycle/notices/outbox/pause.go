@@ -104,11 +104,35 @@ func (s *Sender) look(ctx context.Context, now Moment) (State, error) {
 	return state, nil
 }
 
-// pause has nothing sent until the configuration changes, or somebody resumes mail.
-func (s *Sender) pause(ctx context.Context, now Moment, why error) error {
+// firstSent is when the first Notice was sent, in policy time; zero without one. Mail
+// was set up by then, whatever the ConfigMap says.
+func firstSent(notices []v1alpha1.Notice) (first time.Time) {
+	for i := range notices {
+		if at := notices[i].Status.SentAt; at != nil {
+			first = sooner(first, at.Time)
+		}
+	}
+	return first
+}
+
+// pause has nothing sent until the configuration changes, or somebody resumes mail. A
+// configuration that has changed since it was last looked at, perhaps while mails were
+// on their way, is tried first: paused for its predecessor, nothing would wake mail.
+// begun is when the attempt began.
+func (s *Sender) pause(ctx context.Context, now Moment, begun time.Time, why error) error {
 	fingerprint, err := s.Fingerprint(ctx)
 	if err != nil {
 		return err
+	}
+	s.mu.Lock()
+	if s.known != "" && s.known != fingerprint {
+		s.changedAt = now.Machine
+	}
+	s.known = fingerprint
+	before := !begun.After(s.changedAt)
+	s.mu.Unlock()
+	if before {
+		return nil
 	}
 	var object corev1.ConfigMap
 	if err := s.Live.Get(ctx, stateKey, &object); client.IgnoreNotFound(err) != nil {

@@ -27,9 +27,10 @@ type plan struct {
 	// are due was recorded; zero where there is none.
 	waiting int
 	oldest  time.Time
-	// newer is what Newer found, and byName all Notices.
+	// newer is what Newer found, and all are the Notices, byName by their names.
 	newer  map[string]bool
 	byName map[string]*v1alpha1.Notice
+	all    []v1alpha1.Notice
 }
 
 // step is a Notice and what was decided of it.
@@ -40,7 +41,7 @@ type step struct {
 
 // survey looks at all Notices.
 func survey(now Moment, notices []v1alpha1.Notice, since time.Time, limits Limits) *plan {
-	p := &plan{newer: Newer(now.Policy, notices), byName: make(map[string]*v1alpha1.Notice, len(notices))}
+	p := &plan{newer: Newer(now.Policy, notices), all: notices, byName: make(map[string]*v1alpha1.Notice, len(notices))}
 	for i := range notices {
 		p.byName[notices[i].Name] = &notices[i]
 	}
@@ -110,6 +111,8 @@ var optionalKinds = map[v1alpha1.NoticeKind]bool{
 // so that what waits is overtaken by what is due before it alone, and is sent.
 func urgency(n *v1alpha1.Notice) time.Time {
 	switch {
+	case n.Spec.Kind == v1alpha1.NoticeTest:
+		return time.Time{} // somebody sits and waits for it
 	case n.Spec.Kind == v1alpha1.NoticeDigest:
 		return n.Spec.DueAt.Add(newsUrgency)
 	case optionalKinds[n.Spec.Kind]:

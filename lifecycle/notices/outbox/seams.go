@@ -15,7 +15,9 @@ type Letter struct {
 	Notice  *v1alpha1.Notice
 	Carried []*v1alpha1.Notice
 	// Sequence and Cancelled are its appointment's: see [Sequence] and [Cancelled].
+	// Sequences are those of the Notices that it carries, by their names.
 	Sequence  int
+	Sequences map[string]int
 	Cancelled bool
 }
 
@@ -61,6 +63,9 @@ const (
 type Failure struct {
 	// Fault is whose fault it is.
 	Fault Fault
+	// Late is that the server had heard whom the mail is for: what it says of itself may
+	// be this mail's doing, so that the next time others are tried first.
+	Late bool
 	// Err is what happened, without secrets.
 	Err error
 }

@@ -54,10 +54,16 @@ type Sender struct {
 	// paused.
 	since    time.Time
 	lookedAt time.Time
+	// known is the fingerprint of the configuration that was last looked at, and changedAt
+	// when a mail failed at which it was found to have changed.
+	known     string
+	changedAt time.Time
 	// failures is how often in a row the server took nothing, and down until when
 	// nothing is tried.
 	failures int
 	down     time.Time
+	// late is how often the server took nothing once it had heard of a mail.
+	late map[types.UID]int
 	// unwritten is what became of Notices whose status could not be written.
 	unwritten map[types.UID]unwritten
 }
@@ -95,10 +101,17 @@ func (s *Sender) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 			return reconcile.Result{}, err
 		}
 		s.since = state.Since
+		// What is in force before anything fails tells later whether it has changed since.
+		if known, err := s.Fingerprint(ctx); err == nil {
+			s.known = known
+		}
 	}
 	var all v1alpha1.NoticeList
 	if err := s.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing notices: %w", err)
+	}
+	if first := firstSent(all.Items); !first.IsZero() && first.Before(s.since) {
+		s.since = first // the ConfigMap was taken away, or edited
 	}
 	p := survey(now, all.Items, s.since, s.Limits)
 	waitingGauge.Set(float64(p.waiting))

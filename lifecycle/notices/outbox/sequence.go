@@ -13,7 +13,8 @@ import (
 
 // Sequence is the SEQUENCE of a Notice's appointment: how often the deadline of its
 // subject changed, as its recipient was told, up to this Notice. It depends on the
-// Notices before it alone, and so is the same at every attempt.
+// Notices before it alone, and so is the same at every attempt. What was sent says
+// itself which it had, so that it goes on rising when older ones are taken away.
 func Sequence(n *v1alpha1.Notice, all []v1alpha1.Notice) int {
 	if n.Spec.Subject == nil {
 		return 0
@@ -21,21 +22,25 @@ func Sequence(n *v1alpha1.Notice, all []v1alpha1.Notice) int {
 	var told []*v1alpha1.Notice
 	for i := range all {
 		other := &all[i]
-		if other.Spec.Deadline != nil && sameSubject(n, other) && addressOf(other) == addressOf(n) && order(other, n) <= 0 {
+		if (other.Spec.Deadline != nil || withdraws(other)) && sameSubject(n, other) && addressOf(other) == addressOf(n) && order(other, n) <= 0 {
 			told = append(told, other)
 		}
 	}
 	slices.SortFunc(told, order)
 	changes := 0
-	for i := 1; i < len(told); i++ {
-		if !told[i].Spec.Deadline.Equal(told[i-1].Spec.Deadline) {
+	for i, other := range told {
+		if i > 0 && !other.Spec.Deadline.Equal(told[i-1].Spec.Deadline) {
 			changes++
 		}
-	}
-	if n.Spec.Deadline == nil && len(told) > 0 {
-		changes++ // that there is none any more is a change, too
+		changes = max(changes, int(other.Status.Sequence))
 	}
 	return changes
+}
+
+// withdraws tells whether a Notice says that what it is about is not there any more, or
+// has no end: that is a change of its deadline, too.
+func withdraws(n *v1alpha1.Notice) bool {
+	return n.Spec.Kind == v1alpha1.NoticeProjectDeleted || n.Spec.Kind == v1alpha1.NoticeProjectRenewed && n.Spec.Deadline == nil
 }
 
 func sameSubject(a, b *v1alpha1.Notice) bool {
@@ -56,8 +61,7 @@ func order(a, b *v1alpha1.Notice) int {
 // calendar: there was one, and what it was about is not there any more, or has no
 // end.
 func Cancelled(n *v1alpha1.Notice, all []v1alpha1.Notice) bool {
-	gone := n.Spec.Kind == v1alpha1.NoticeProjectDeleted || n.Spec.Kind == v1alpha1.NoticeProjectRenewed && n.Spec.Deadline == nil
-	if !gone || n.Spec.Subject == nil {
+	if !withdraws(n) || n.Spec.Subject == nil {
 		return false
 	}
 	return slices.ContainsFunc(all, func(other v1alpha1.Notice) bool {

@@ -237,7 +237,7 @@ func (composer) Compose(_ context.Context, l Letter) (*Mail, error) {
 	id := "<" + l.Notice.Name + "@example.org>"
 	lines := []string{id, fmt.Sprint("sequence ", l.Sequence)}
 	for _, n := range l.Carried {
-		lines = append(lines, "carries "+n.Name+" "+n.Spec.Inputs["text"])
+		lines = append(lines, "carries "+n.Name+" "+n.Spec.Inputs["text"], fmt.Sprint("sequence of ", n.Name, " ", l.Sequences[n.Name]))
 	}
 	return &Mail{MessageID: id, Bytes: []byte(strings.Join(append(lines, l.Notice.Spec.Inputs["text"]), "\n"))}, nil
 }

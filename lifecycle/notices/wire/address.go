@@ -28,6 +28,13 @@ type address struct {
 	utf8 bool   // the local part needs SMTPUTF8
 }
 
+// CheckAddress refuses an address to which [Sender.Send] would send nothing. The error
+// says what is wrong with it, and not which it is.
+func CheckAddress(given string) error {
+	_, err := checkAddress(given)
+	return err
+}
+
 // checkAddress lets through what cannot end the brackets or the line it is put
 // into: a local part that is a dot-string (RFC 5321 section 4.1.2, RFC 6531
 // section 3.3) and a domain of DNS labels. Quoted local parts and address literals

@@ -43,7 +43,7 @@ func (c *carrier) Send(ctx context.Context, to string, mail []byte) error {
 	err = sender.Send(ctx, wire.Envelope{From: c.from, To: to}, mail)
 	var failure *wire.Failure
 	if errors.As(err, &failure) {
-		return &outbox.Failure{Fault: faultOf(failure), Err: err}
+		return &outbox.Failure{Fault: faultOf(failure), Late: late[failure.Stage], Err: err}
 	}
 	return err
 }
@@ -104,9 +104,12 @@ func (c *carrier) credentials(ctx context.Context) (user, password string, err e
 	return user, password, err
 }
 
+// late are the stages at which the server has heard whom the message is for.
+var late = map[wire.Stage]bool{wire.StageRcpt: true, wire.StageData: true, wire.StageBody: true, wire.StageFinal: true}
+
 // faultOf is whose fault a failure is. Before a recipient was named, or where the
-// server says that it is full or closed (RFC 3463, 4.3), it is the server's, and
-// no message is to blame; after that it may be this message's.
+// server says that it is full (RFC 3463, 4.3) or closes (421, RFC 5321 section 3.8), it
+// is the server's, and no message is to blame; after that it may be this message's.
 func faultOf(f *wire.Failure) outbox.Fault {
 	switch f.Kind {
 	case wire.Recipient:
@@ -120,7 +123,7 @@ func faultOf(f *wire.Failure) outbox.Fault {
 	case wire.StageCredentials, wire.StageDial, wire.StageGreeting, wire.StageHello, wire.StageStartTLS, wire.StageTLS, wire.StageAuth, wire.StageMail:
 		return outbox.Server
 	}
-	if strings.HasPrefix(f.Enhanced, "4.3.") {
+	if f.Code == 421 || strings.HasPrefix(f.Enhanced, "4.3.") {
 		return outbox.Server
 	}
 	return outbox.Temporary

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
@@ -36,10 +37,19 @@ func (c *composer) Compose(ctx context.Context, letter outbox.Letter) (*outbox.M
 	if err != nil {
 		return nil, err
 	}
-	m, err := message.Compose(message.Letter{
-		Notice: letter.Notice, Carried: letter.Carried, Sequence: letter.Sequence, Cancelled: letter.Cancelled,
+	made := message.Letter{
+		Notice: letter.Notice, Carried: letter.Carried, Sequence: letter.Sequence, Sequences: letter.Sequences, Cancelled: letter.Cancelled,
 		From: c.from, ReplyTo: c.config.ReplyTo, Domain: c.config.Domain, Templates: templates,
-	})
+	}
+	m, err := message.Compose(made)
+	if err != nil && c.config.Templates != "" {
+		// A text that fails on what no example has is no reason to say nothing.
+		why := err
+		made.Templates = message.Builtin()
+		if m, err = message.Compose(made); err == nil {
+			ctrl.LoggerFrom(ctx).WithName("outbox").Error(why, "a text of mail.templates cannot be used; the one built in is", "notice", letter.Notice.Name)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

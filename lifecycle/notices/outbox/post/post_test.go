@@ -156,6 +156,55 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
+// A text that fails on what no example has gives way to the one built in.
+func TestATextThatFailsOnceInUse(t *testing.T) {
+	texts := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-mail-templates"},
+		Data:       map[string]string{"ProjectDeleted.en.txt": "deleted {{.At.deletedAt.Local}}"},
+	}
+	c := clientOf(t, texts)
+	s, err := NewSender(mailOf(t, func(m *config.Mail) { m.Templates = texts.Name }), Parts{Client: c, Live: c, Clock: clock.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range message.Examples() {
+		if l.Notice.Name != "projectdeleted-deleted.en" {
+			continue
+		}
+		for deletedAt, want := range map[string]string{l.Notice.Spec.Inputs[message.InputDeletedAt]: "\r\ndeleted Sunday", "": "Hello Anna"} {
+			l.Notice.Spec.Inputs[message.InputDeletedAt] = deletedAt
+			mail, err := s.Composer.Compose(t.Context(), outbox.Letter{Notice: l.Notice})
+			if err != nil || !bytes.Contains(mail.Bytes, []byte(want)) {
+				t.Errorf("%q: %v; want %q in\n%s", deletedAt, err, want, mail.Bytes)
+			}
+		}
+	}
+}
+
+// What each Notice of a digest has for a SEQUENCE comes to its appointment.
+func TestComposesSequences(t *testing.T) {
+	c := clientOf(t)
+	s, err := NewSender(mailOf(t, func(*config.Mail) {}), Parts{Client: c, Live: c, Clock: clock.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range message.Examples() {
+		if l.Notice.Name != "digest-two.en" {
+			continue
+		}
+		sequences := map[string]int{l.Carried[0].Name: 11, l.Carried[1].Name: 4}
+		mail, err := s.Composer.Compose(t.Context(), outbox.Letter{Notice: l.Notice, Carried: l.Carried, Sequences: sequences})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"SEQUENCE:11\r\n", "SEQUENCE:4\r\n"} {
+			if !bytes.Contains(mail.Bytes, []byte(want)) {
+				t.Errorf("no %q in\n%s", want, mail.Bytes)
+			}
+		}
+	}
+}
+
 func TestFaultOf(t *testing.T) {
 	tests := map[string]struct {
 		failure wire.Failure
@@ -163,6 +212,15 @@ func TestFaultOf(t *testing.T) {
 	}{
 		"nobody there":        {wire.Failure{Kind: wire.Temporary, Stage: wire.StageDial}, outbox.Server},
 		"closed":              {wire.Failure{Kind: wire.Temporary, Stage: wire.StageGreeting, Code: 421}, outbox.Server},
+		"closes at EHLO":      {wire.Failure{Kind: wire.Temporary, Stage: wire.StageHello, Code: 421}, outbox.Server},
+		"closes at STARTTLS":  {wire.Failure{Kind: wire.Temporary, Stage: wire.StageStartTLS, Code: 421}, outbox.Server},
+		"closes at AUTH":      {wire.Failure{Kind: wire.Temporary, Stage: wire.StageAuth, Code: 421}, outbox.Server},
+		"closes at MAIL":      {wire.Failure{Kind: wire.Temporary, Stage: wire.StageMail, Code: 421, Enhanced: "4.7.0"}, outbox.Server},
+		"closes at RCPT":      {wire.Failure{Kind: wire.Temporary, Stage: wire.StageRcpt, Code: 421, Enhanced: "4.7.0"}, outbox.Server},
+		"closes at DATA":      {wire.Failure{Kind: wire.Temporary, Stage: wire.StageData, Code: 421}, outbox.Server},
+		"closes in the mail":  {wire.Failure{Kind: wire.Temporary, Stage: wire.StageBody, Code: 421}, outbox.Server},
+		"closes at the end":   {wire.Failure{Kind: wire.Temporary, Stage: wire.StageFinal, Code: 421, Enhanced: "4.2.1"}, outbox.Server},
+		"busy at the end":     {wire.Failure{Kind: wire.Temporary, Stage: wire.StageFinal, Code: 451}, outbox.Temporary},
 		"full":                {wire.Failure{Kind: wire.Temporary, Stage: wire.StageMail, Code: 452}, outbox.Server},
 		"full, said late":     {wire.Failure{Kind: wire.Temporary, Stage: wire.StageRcpt, Code: 452, Enhanced: "4.3.1"}, outbox.Server},
 		"greylisted":          {wire.Failure{Kind: wire.Temporary, Stage: wire.StageRcpt, Code: 451, Enhanced: "4.7.1"}, outbox.Temporary},

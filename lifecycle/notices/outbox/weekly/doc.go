@@ -3,7 +3,8 @@
 
 // Package weekly records, for the contacts of each department, what its week was.
 //
-// Enters: Departments, and what their Projects, WorkloadClocks and Extensions say.
+// Enters: Departments, and what their Projects, WorkloadClocks, Extensions and
+// UsageRecords say.
 // Leaves: one Notice of kind WeeklySummary a week and contact, due at the first digest
 // of the week, or at eight on Monday where the department has no digest.
 //

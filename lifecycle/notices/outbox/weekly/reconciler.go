@@ -28,7 +28,7 @@ const look = time.Hour
 type Reconciler struct {
 	// Client reads from the cache.
 	Client client.Client
-	// Notices records what people are told.
+	// Notices records what people are told, and reads UsageRecords, which are not cached.
 	Notices notices.Recorder
 	// Clock is policy time.
 	Clock clock.Clock
@@ -69,7 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if to, err = r.missing(ctx, a, to); err != nil || len(to) == 0 {
 		return again, err
 	}
-	if a.Inputs, err = r.sum(ctx, &department, w); err != nil {
+	if a.Inputs, err = r.sum(ctx, &department, w, now); err != nil {
 		return again, err
 	}
 	_, err = r.Notices.Record(ctx, a, to)

@@ -20,6 +20,8 @@ type week struct {
 	day period.Date
 	// next is when the week after is told of.
 	next time.Time
+	// zone is the department's.
+	zone *time.Location
 }
 
 // monday is when the week is told of by a department without a digest, as hours after
@@ -45,12 +47,12 @@ func weekOf(terms v1alpha1.NoticeTerms, t time.Time) (week, error) {
 	if t.Before(due) {
 		return week{
 			from: shifted(this, -14, zone).Start(zone), to: shifted(this, -7, zone).Start(zone), day: shifted(this, -14, zone),
-			due: dueIn(digests, shifted(this, -7, zone), zone), next: due,
+			due: dueIn(digests, shifted(this, -7, zone), zone), next: due, zone: zone,
 		}, nil
 	}
 	return week{
 		from: shifted(this, -7, zone).Start(zone), to: this.Start(zone), day: shifted(this, -7, zone),
-		due: due, next: dueIn(digests, shifted(this, 7, zone), zone),
+		due: due, next: dueIn(digests, shifted(this, 7, zone), zone), zone: zone,
 	}, nil
 }
 

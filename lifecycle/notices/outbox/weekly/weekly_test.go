@@ -94,6 +94,9 @@ func TestOneAWeek(t *testing.T) {
 				&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "lab"}, Spec: v1alpha1.ProjectSpec{Department: "students"}},
 				stop("before", "2026-03-08 12:00", v1alpha1.EndIdle), stop("idle", "2026-03-12 12:00", v1alpha1.EndIdle),
 				stop("long", "2026-03-15 23:59", v1alpha1.EndMaxRuntime), stop("after", "2026-03-16 00:00", v1alpha1.EndMaxRuntime),
+				&v1alpha1.UsageRecord{ObjectMeta: metav1.ObjectMeta{Name: "lab-2026-03"}, Status: v1alpha1.UsageRecordStatus{GPUMilliHours: 1_234_540}},
+				&v1alpha1.UsageRecord{ObjectMeta: metav1.ObjectMeta{Name: "lab-2026-02"}, Status: v1alpha1.UsageRecordStatus{GPUMilliHours: 987_000}},
+				&v1alpha1.UsageRecord{ObjectMeta: metav1.ObjectMeta{Name: "other-2026-03"}, Status: v1alpha1.UsageRecordStatus{GPUMilliHours: 5_000_000}},
 				&v1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "asked"}},
 			).Build()
 		r := &Reconciler{Client: c, Notices: notices.Recorder{Client: c, Live: c}, Clock: clock.System()}
@@ -120,7 +123,8 @@ func TestOneAWeek(t *testing.T) {
 		}
 		want := map[string]string{
 			"department": "students", "from": "2026-03-08T23:00:00Z", "to": "2026-03-15T23:00:00Z", "stopped": "2", "stoppedIdle": "1", "waiting": "1",
-			"projects": `[{"project":"lab","gpuHours":"","stopped":2}]`,
+			"projects": `[{"project":"lab","gpuHours":"1234.5","stopped":2}]`,
+			"month":    "2026-03", "monthUntil": "2026-03-16T07:00:00Z", "gpuHours": "1234.5", "gpuHoursBefore": "987.0",
 		}
 		if diff := cmp.Diff(want, all[0].Spec.Inputs); diff != "" {
 			t.Error(diff)

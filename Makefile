@@ -38,6 +38,8 @@ stop: build ## Stop what `make run` started, and remove it
 .PHONY: build
 build: ## Build the binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(COMMANDS:%=./cmd/%)
+	@# NVIDIA's library is loaded through C, where there is one: no header and no driver is needed to build.
+	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gpuagent
 
 .PHONY: test
 test: build ## Run all tests; those that need Kubernetes run on the embedded one

@@ -103,6 +103,19 @@ const (
 	ReasonMIGManager = "MIGManager"
 	// ReasonDriverError: the driver refused; the message has its words.
 	ReasonDriverError = "DriverError"
+	// ReasonLibraryNotFound: NVIDIA's management library is not on the node, or not
+	// where the agent sees it.
+	ReasonLibraryNotFound = "LibraryNotFound"
+	// ReasonDriverNotLoaded: the driver of the GPUs is not loaded.
+	ReasonDriverNotLoaded = "DriverNotLoaded"
+	// ReasonDriverNotAnswering: a call of the driver does not return.
+	ReasonDriverNotAnswering = "DriverNotAnswering"
+	// ReasonKubeletUnreachable: the kubelet, or the API server, does not say which pod
+	// has which device, so that all count as in use.
+	ReasonKubeletUnreachable = "KubeletUnreachable"
+	// ReasonDevicePluginNotFound: the GPUs are cut, and the device plugin that had to
+	// enumerate them again was not found.
+	ReasonDevicePluginNotFound = "DevicePluginNotFound"
 )
 
 // Reasons on a Policy.

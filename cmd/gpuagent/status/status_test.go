@@ -1,0 +1,138 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/simulator"
+	"sluice.dev/gpuagent/nvml/simulator/served"
+	"sluice.dev/gpuagent/picture"
+)
+
+// node is a folder with a simulated driver's socket, and the configuration of an agent.
+func node(t *testing.T) (dir, file string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "status") // short enough for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	gpus, err := simulator.New(simulator.Config{Seed: "status", GPUs: []simulator.GPU{{Board: "A100-40GB", Mode: nvml.Enabled}, {Board: "A30"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, "nvml.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() { _ = served.Serve(ctx, listener, gpus) })
+	t.Cleanup(func() { cancel(); group.Wait() })
+	file = filepath.Join(dir, "gpuagent.yaml")
+	text := strings.ReplaceAll("apiVersion: config.sluice.dev/v1alpha1\nkind: GPUAgentConfig\nnodeName: dgx-01\n"+
+		"driver: {simulator: DIR/nvml.sock}\npodResources: DIR/none.sock\nstateDir: DIR\n", "DIR", dir)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir, file
+}
+
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = Main(t.Context(), args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestWithoutAnAgentTheDriverIsAsked(t *testing.T) {
+	_, file := node(t)
+	code, out, said := run(t, "--config", file)
+	if code != 0 || !strings.Contains(out, "dgx-01   2 GPUs") || !strings.Contains(out, "|........|") || !strings.Contains(out, "whole") {
+		t.Errorf("%d, %s\n%s", code, said, out)
+	}
+	if !strings.Contains(said, "no agent answers") || !strings.Contains(out, "which pod has what is not known") {
+		t.Errorf("it does not say what is missing: %s\n%s", said, out)
+	}
+	if strings.Contains(out, "\x1b") {
+		t.Error("colours, and no terminal")
+	}
+}
+
+func TestAgentIsAsked(t *testing.T) {
+	dir, file := node(t)
+	listener, err := net.Listen("unix", filepath.Join(dir, "agent.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(picture.Node{Name: "by-the-agent", GPUs: []picture.GPU{}, Processes: []picture.Process{}})
+	})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	code, out, said := run(t, "--config", file, "--output", "json")
+	var got picture.Node
+	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Name != "by-the-agent" || said != "" {
+		t.Errorf("%d, %v, %s\n%s", code, err, said, out)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	_, file := node(t)
+	broken := filepath.Join(t.TempDir(), "broken.yaml")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"another output": {[]string{"--config", file, "--output", "xml"}, 2, "want json"},
+		"an argument":    {[]string{"gpus"}, 2, "no arguments"},
+		"a flag":         {[]string{"--gpus"}, 2, "gpus"},
+		"broken file":    {[]string{"--config", broken}, 2, "configuration"},
+		"help":           {[]string{"--help"}, 0, "no-colour"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			code, _, said := run(t, tc.args...)
+			if code != tc.code || !strings.Contains(said, tc.want) {
+				t.Errorf("%d, %s; want %d and something about %s", code, said, tc.code, tc.want)
+			}
+		})
+	}
+}
+
+func TestNothingThere(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "gpuagent.yaml")
+	text := "apiVersion: config.sluice.dev/v1alpha1\nkind: GPUAgentConfig\nnodeName: dgx-01\ndriver: {library: " + dir + "/none.so}\nstateDir: /none\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, said := run(t, "--config", file)
+	if code != 1 || !strings.Contains(said, "/none/agent.sock") || !strings.Contains(said, "install NVIDIA's driver") {
+		t.Errorf("%d, %s", code, said)
+	}
+}
+
+// A file that is not there stands for the defaults.
+func TestDefaults(t *testing.T) {
+	cfg, err := load(filepath.Join(t.TempDir(), "none.yaml"))
+	if err != nil || cfg.Socket() != "/var/lib/sluice/gpuagent/agent.sock" {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+}

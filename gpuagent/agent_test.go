@@ -1,0 +1,253 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuagent_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent"
+	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/simulator"
+	"sluice.dev/test/cluster/clustertest"
+)
+
+// The whole way: a spec, the GPUs cut so, the plugin told, the status. What is in use
+// stays until it is not; what is idle makes room.
+func TestSpecIsCarriedOut(t *testing.T) {
+	w := newWorld(t)
+	w.plugin()
+	stop := w.agent()
+	first, second := w.uuid(0), w.uuid(1)
+
+	w.want(layout(first, "3g.20gb@0 2g.10gb@4"), layout(second, "1g.5gb@0"))
+	node := w.becomes("cut", cut("3g.20gb@0 2g.10gb@4", "1g.5gb@0"))
+	if s := node.Status; s.DriverVersion == "" || s.Slices != "1g.5gb 0/1, 2g.10gb 0/1, 3g.20gb 0/1" || s.GPUs[0].Model == "" || len(s.Pods) > 0 || s.SampledAt != nil {
+		t.Errorf("%+v", s)
+	}
+	for _, c := range []struct {
+		kind   string
+		status metav1.ConditionStatus
+	}{{v1alpha1.ConditionReady, "True"}, {v1alpha1.ConditionResetRequired, "False"}, {v1alpha1.ConditionNoPermission, "False"}, {v1alpha1.ConditionGPULost, "False"}} {
+		if err := has(c.kind, c.status, v1alpha1.ReasonReady)(node); err != nil {
+			t.Error(err)
+		}
+	}
+	w.heardMoreThan(0)
+
+	clustertest.Eventually(t, func() error {
+		var events eventsv1.EventList
+		if err := w.admin.List(t.Context(), &events, client.InNamespace("default")); err != nil {
+			return err
+		}
+		for i := range events.Items {
+			if e := &events.Items[i]; e.Regarding.Kind == "Node" && e.Regarding.Name == w.name && e.Reason == v1alpha1.ReasonApplied {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event on the node among %d", len(events.Items))
+	})
+
+	held := node.Status.GPUs[0].Instances[0].UUID
+	w.kubelet.give("train-0", held)
+	w.want(layout(first, "1g.5gb@0 2g.10gb@4"), layout(second, "1g.5gb@0 1g.5gb@1"))
+	node = w.becomes("in use", has(v1alpha1.ConditionLayoutApplied, metav1.ConditionFalse, v1alpha1.ReasonInUse))
+	if node.Status.ObservedGeneration != node.Generation {
+		t.Errorf("found impossible, and not said to be observed: %d of %d", node.Status.ObservedGeneration, node.Generation)
+	}
+	instance := node.Status.GPUs[0].Instances[0]
+	if instance.UUID != held || instance.State != v1alpha1.InstanceReclaiming || instance.Pod == nil || instance.Pod.Name != "train-0" {
+		t.Errorf("%+v", instance)
+	}
+
+	picture, err := gpuagent.Ask(t.Context(), w.config().Socket())
+	if err != nil || len(picture.GPUs) != 2 || picture.GPUs[0].Instances[0].Pod != "default/train-0" || len(picture.Troubles) != 1 {
+		t.Errorf("%+v, %v", picture, err)
+	}
+
+	before := w.hangups.Load()
+	w.kubelet.give("nobody", "MIG-none")
+	w.becomes("free", cut("1g.5gb@0 2g.10gb@4", "1g.5gb@0 1g.5gb@1"))
+	w.heardMoreThan(before)
+	stop()
+	if _, err := gpuagent.Ask(t.Context(), w.config().Socket()); err == nil {
+		t.Error("an agent that has ended answers")
+	}
+	shown, err := gpuagent.Look(t.Context(), w.config(), w.gpus.Open())
+	if err != nil || len(shown.GPUs) != 2 || len(shown.GPUs[1].Instances) != 2 || shown.GPUs[1].Instances[0].Foreign {
+		t.Errorf("without an agent: %+v, %v", shown, err)
+	}
+}
+
+// At rest nothing is written, neither to the API server nor to the driver, and the
+// plugin is left in peace; not after a restart either.
+func TestQuietAtRest(t *testing.T) {
+	w := newWorld(t)
+	w.plugin()
+	stop := w.agent()
+	w.want(layout(w.uuid(0), "3g.20gb@0"))
+	w.becomes("cut", cut("3g.20gb@0", ""))
+	w.heardMoreThan(0)
+	var writes atomic.Int64
+	looks := make(chan struct{}, 1000)
+	watch := func(call simulator.Call) {
+		switch call.Method {
+		case "CreateInstance", "DestroyInstance", "CreateComputeInstance", "DestroyComputeInstance", "SetMIGMode", "Reset":
+			writes.Add(1)
+		case "GPUs":
+			looks <- struct{}{}
+		}
+	}
+	w.hook.Store(&watch)
+	before, heard := w.node().ResourceVersion, w.hangups.Load()
+	for range 20 {
+		<-looks
+	}
+	stop()
+	w.agent()
+	for range 20 {
+		<-looks
+	}
+	w.hook.Store(nil)
+	if after := w.node().ResourceVersion; after != before || w.hangups.Load() != heard || writes.Load() != 0 {
+		t.Errorf("resource version %s, then %s; %d signals, then %d; %d writes to the driver", before, after, heard, w.hangups.Load(), writes.Load())
+	}
+}
+
+// An agent that ends in the middle of a change leaves a journal to the next.
+func TestRestartInTheMiddle(t *testing.T) {
+	for _, call := range []string{"CreateInstance", "CreateComputeInstance", "DestroyInstance"} {
+		t.Run(call, func(t *testing.T) {
+			w := newWorld(t)
+			w.plugin()
+			stop := w.agent()
+			uuid := w.uuid(0)
+			w.want(layout(uuid, "3g.20gb@0"))
+			w.becomes("cut", cut("3g.20gb@0", ""))
+			reached, leave := make(chan struct{}, 1), make(chan struct{})
+			hook := func(c simulator.Call) {
+				if c.Method == call {
+					w.hook.Store(nil)
+					reached <- struct{}{}
+					<-leave
+				}
+			}
+			w.hook.Store(&hook)
+			w.want(layout(uuid, "2g.10gb@0 2g.10gb@2"))
+			<-reached
+			ended := make(chan struct{})
+			go func() { stop(); close(ended) }()
+			time.AfterFunc(100*time.Millisecond, func() { close(leave) }) // the driver finishes what it was asked
+			<-ended
+			w.agent()
+			w.becomes("cut", cut("2g.10gb@0 2g.10gb@2", ""))
+		})
+	}
+}
+
+func TestDriverComesAndGoes(t *testing.T) {
+	w := newWorld(t)
+	w.plugin()
+	w.gpus.Unload(nvml.ErrDriverNotLoaded)
+	w.agent()
+	w.want(layout("GPU-00000000-0000-0000-0000-000000000000", "3g.20gb@0"))
+	w.becomes("no driver", has(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDriverNotLoaded))
+	w.gpus.Load()
+	w.becomes("driver", has(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady))
+	w.want(layout(w.uuid(0), "3g.20gb@0"))
+	w.becomes("cut", cut("3g.20gb@0", ""))
+	w.gpus.Unload(nvml.ErrLibraryNotFound)
+	node := w.becomes("no library", has(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonLibraryNotFound))
+	if len(node.Status.GPUs) != 2 {
+		t.Errorf("what was last known is gone: %+v", node.Status.GPUs)
+	}
+	w.gpus.Load()
+	w.becomes("driver", has(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady))
+}
+
+func TestLostGPU(t *testing.T) {
+	w := newWorld(t)
+	w.plugin()
+	w.agent()
+	first, second := w.uuid(0), w.uuid(1)
+	w.want(layout(first, "3g.20gb@0"), layout(second, ""))
+	w.becomes("cut", cut("3g.20gb@0", ""))
+	w.heardMoreThan(0)
+	heard := w.hangups.Load()
+	if err := w.gpus.Lose(string(first)); err != nil {
+		t.Fatal(err)
+	}
+	node := w.becomes("lost", has(v1alpha1.ConditionGPULost, metav1.ConditionTrue, v1alpha1.ConditionGPULost))
+	if node.Status.GPUs[0].Health != v1alpha1.GPULost || node.Status.GPUs[1].Health != v1alpha1.GPUHealthy {
+		t.Errorf("%+v", node.Status.GPUs)
+	}
+	if w.hangups.Load() != heard {
+		t.Error("the plugin was made to start beside a GPU that is lost")
+	}
+	w.want(layout(first, "3g.20gb@0"), layout(second, "2g.10gb@0"))
+	w.becomes("the other is cut", func(node *v1alpha1.GPUNode) error {
+		if node.Status.ObservedGeneration != node.Generation || len(node.Status.GPUs[1].Instances) != 1 {
+			return fmt.Errorf("%+v", node.Status.GPUs[1])
+		}
+		return nil
+	})
+}
+
+// Beside NVIDIA's MIG manager nothing is written to the driver.
+func TestRival(t *testing.T) {
+	w := newWorld(t)
+	w.plugin()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "mig-manager", Namespace: clustertest.Namespace(t, w.cluster), Labels: map[string]string{"app": "nvidia-mig-manager"}},
+		Spec:       corev1.PodSpec{NodeName: w.name, Containers: []corev1.Container{{Name: "m", Image: "m"}}},
+	}
+	w.create(pod)
+	w.agent()
+	w.want(layout(w.uuid(0), "3g.20gb@0"))
+	for _, kind := range []string{v1alpha1.ConditionLayoutApplied, v1alpha1.ConditionReady} {
+		node := w.becomes("refused", has(kind, metav1.ConditionFalse, v1alpha1.ReasonMIGManager))
+		if len(node.Status.GPUs) != 2 || len(node.Status.GPUs[0].Instances) != 0 {
+			t.Errorf("%+v", node.Status.GPUs)
+		}
+	}
+	if err := w.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	w.becomes("it has gone", cut("3g.20gb@0", ""))
+	w.becomes("it has gone", has(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady))
+}
+
+func TestPluginThatComesLater(t *testing.T) {
+	w := newWorld(t)
+	w.agent()
+	w.want(layout(w.uuid(0), "3g.20gb@0"))
+	w.becomes("not told", has(v1alpha1.ConditionLayoutApplied, metav1.ConditionFalse, v1alpha1.ReasonDevicePluginNotFound))
+	w.plugin()
+	w.becomes("told", cut("3g.20gb@0", ""))
+}
+
+// A kubelet that does not answer makes everything count as in use.
+func TestKubeletThatDoesNotAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.plugin()
+	w.agent()
+	w.want(layout(w.uuid(0), "3g.20gb@0"))
+	w.becomes("cut", cut("3g.20gb@0", ""))
+	w.kubelet.fail(true)
+	w.becomes("silent", has(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonKubeletUnreachable))
+	generation := w.want(layout(w.uuid(0), "1g.5gb@0"))
+	w.kubelet.fail(false)
+	node := w.becomes("cut", cut("1g.5gb@0", ""))
+	if node.Generation != generation {
+		t.Errorf("generation %d", node.Generation)
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuagent
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/config"
+	"sluice.dev/gpuagent/occupancy"
+)
+
+// newManager is a manager that sees this node's pods and its GPUNode, and nothing else.
+func newManager(ctx context.Context, cfg *config.Config, logger logr.Logger) (ctrl.Manager, error) {
+	rest, err := cfg.Rest()
+	if err != nil {
+		return nil, err
+	}
+	options, err := cfg.ManagerOptions(logger)
+	if err != nil {
+		return nil, err
+	}
+	options.Cache.ByObject = map[client.Object]cache.ByObject{
+		&corev1.Pod{}:       {Field: fields.OneTermEqualSelector(occupancy.FieldNodeName, cfg.NodeName), Transform: slim, UnsafeDisableDeepCopy: ptr.To(true)}, // they are only read
+		&v1alpha1.GPUNode{}: {Field: fields.OneTermEqualSelector("metadata.name", cfg.NodeName)},
+	}
+	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
+	mgr, err := ctrl.NewManager(rest, options)
+	if err != nil {
+		return nil, err
+	}
+	return mgr, mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, occupancy.FieldNodeName, func(o client.Object) []string {
+		return []string{o.(*corev1.Pod).Spec.NodeName}
+	})
+}
+
+// slim leaves of a pod what the agent reads: who it is, what its containers ask for and
+// are told, and whether it has ended.
+func slim(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	pod.ManagedFields, pod.Annotations = nil, nil
+	pod.Spec.Volumes, pod.Spec.Affinity, pod.Spec.Tolerations = nil, nil, nil
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions}
+	return pod, nil
+}
+
+// watch wakes the loop when the GPUNode's spec changes, and when a pod comes, goes, or
+// goes on in its life.
+func (a *agent) watch(ctx context.Context, source cache.Cache) error {
+	nodes, err := source.GetInformer(ctx, &v1alpha1.GPUNode{})
+	if err != nil {
+		return err
+	}
+	if _, err := nodes.AddEventHandler(a.handler(func(before, after any) bool {
+		return before.(*v1alpha1.GPUNode).Generation != after.(*v1alpha1.GPUNode).Generation
+	})); err != nil {
+		return err
+	}
+	pods, err := source.GetInformer(ctx, &corev1.Pod{})
+	if err != nil {
+		return err
+	}
+	_, err = pods.AddEventHandler(a.handler(func(before, after any) bool {
+		return before.(*corev1.Pod).Status.Phase != after.(*corev1.Pod).Status.Phase
+	}))
+	return err
+}
+
+func (a *agent) handler(matters func(before, after any) bool) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { a.wakeUp() },
+		DeleteFunc: func(any) { a.wakeUp() },
+		UpdateFunc: func(before, after any) {
+			if matters(before, after) {
+				a.wakeUp()
+			}
+		},
+	}
+}

@@ -1,0 +1,58 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package occupancy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// podInName finds a pod's identity in the name of a cgroup, in both forms that the
+// kubelet writes:
+//
+//	/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0f3c_….slice/…
+//	/kubepods/burstable/pod0f3c…/…
+//
+// Of a static pod it is 32 digits without dashes.
+var podInName = regexp.MustCompile(`(?:^|-)pod([0-9a-f]{8}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{12})(?:\.slice)?$`)
+
+// PodsIn are the identities of the pods in the text of /proc/<pid>/cgroup, the
+// innermost last: there are several where a node is itself a container.
+func PodsIn(cgroup string) (uids []types.UID) {
+	seen := map[types.UID]bool{}
+	for line := range strings.Lines(cgroup) {
+		if !strings.Contains(line, "kubepods") {
+			continue
+		}
+		// hierarchy:controllers:path
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		_, path, _ := strings.Cut(rest, ":")
+		for segment := range strings.SplitSeq(path, "/") {
+			if found := podInName.FindStringSubmatch(segment); found != nil {
+				uid := types.UID(strings.ReplaceAll(found[1], "_", "-"))
+				if !seen[uid] {
+					seen[uid] = true
+					uids = append(uids, uid)
+				}
+			}
+		}
+	}
+	return uids
+}
+
+// PodsOf are the identities of the pods in which a process runs; none where it runs in
+// no pod. The error wraps fs.ErrNotExist where the process is gone.
+func PodsOf(proc string, pid uint32) ([]types.UID, error) {
+	text, err := os.ReadFile(filepath.Join(proc, strconv.FormatUint(uint64(pid), 10), "cgroup"))
+	if err != nil {
+		return nil, fmt.Errorf("the pod of process %d: %w", pid, err)
+	}
+	return PodsIn(string(text)), nil
+}

@@ -1,0 +1,92 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package occupancy
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// Claim is a pod that is bound to the node and that the kubelet has not given all that
+// it asks for.
+type Claim struct {
+	Pod      v1alpha1.PodReference
+	Resource corev1.ResourceName
+}
+
+// claims are those of the node's pods. The pods are read after the holdings: a pod that
+// is given its device in between then claims one, and is not overlooked.
+func claims(pods []corev1.Pod, held Holdings) (list []Claim) {
+	for i := range pods {
+		pod := &pods[i]
+		if over(pod) {
+			continue
+		}
+		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+		unclear := slices.Contains(held.Unclear, name)
+		for resource, wanted := range asked(pod) {
+			if !isGPU(resource) && !held.offers(resource) {
+				continue
+			}
+			if unclear || held.Counts[name][resource] < wanted {
+				list = append(list, Claim{Pod: reference(pod), Resource: resource})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b Claim) int {
+		return strings.Compare(string(a.Pod.UID)+string(a.Resource), string(b.Pod.UID)+string(b.Resource))
+	})
+	return list
+}
+
+// over tells that a pod has ended and holds nothing any more. One that is being
+// deleted still runs.
+func over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// asked is how many devices of each kind the kubelet will show that the pod has. It
+// does not show those of an init container, unless that is a sidecar: while the pod
+// is not initialised it claims them.
+func asked(pod *corev1.Pod) map[corev1.ResourceName]int {
+	wanted := map[corev1.ResourceName]int{}
+	add := func(c *corev1.Container) {
+		for resource, quantity := range c.Resources.Limits {
+			if strings.Contains(string(resource), "/") {
+				wanted[resource] += int(quantity.Value())
+			}
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		if sidecar || !initialised(pod) {
+			add(c)
+		}
+	}
+	for resource, count := range wanted {
+		if count <= 0 {
+			delete(wanted, resource)
+		}
+	}
+	return wanted
+}
+
+func initialised(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodInitialized && c.Status == corev1.ConditionTrue
+	})
+}
+
+func reference(pod *corev1.Pod) v1alpha1.PodReference {
+	return v1alpha1.PodReference{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}
+}

@@ -1,0 +1,162 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package partition
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/journal"
+	"sluice.dev/gpuagent/mig"
+	"sluice.dev/gpuagent/nvml"
+)
+
+// Observe is how all GPUs of the node are now, by index, and who has what. desired is
+// what the GPUNode says: by it foreign instances are told from those that Sluice may
+// adopt, and those that shall go from those that stay. It writes nothing. The error is
+// of the driver's list of GPUs; trouble with one GPU is in its Health and Message.
+func (e *Engine) Observe(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) ([]v1alpha1.ObservedGPU, error) {
+	gpus, err := e.gpus()
+	if err != nil {
+		return nil, err
+	}
+	observed := make([]v1alpha1.ObservedGPU, 0, len(gpus))
+	for _, gpu := range gpus {
+		observed = append(observed, e.observe(ctx, gpu, desired, inUse))
+	}
+	slices.SortFunc(observed, func(a, b v1alpha1.ObservedGPU) int { return cmp.Compare(a.Index, b.Index) })
+	return observed, nil
+}
+
+// observeAll is Observe for the outcome: nil where there is no list, and whether any
+// instance is foreign, or may be for all that can be read.
+func (e *Engine) observeAll(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) (observed []v1alpha1.ObservedGPU, foreign bool) {
+	observed, err := e.Observe(ctx, desired, inUse)
+	if err != nil {
+		e.Log.Error(err, "the GPUs cannot be observed")
+		return nil, true
+	}
+	for i := range observed {
+		foreign = foreign || observed[i].Health != v1alpha1.GPUHealthy ||
+			slices.ContainsFunc(observed[i].Instances, func(it v1alpha1.ObservedInstance) bool { return it.Foreign })
+	}
+	return observed, foreign
+}
+
+func (e *Engine) observe(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.DesiredGPU, inUse InUse) v1alpha1.ObservedGPU {
+	o := e.observeOne(ctx, gpu, spec, inUse)
+	o.Message = shorten(o.Message, maxNote)
+	for i := range o.Instances {
+		o.Instances[i].Message = shorten(o.Instances[i].Message, maxNote)
+	}
+	return o
+}
+
+func (e *Engine) observeOne(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.DesiredGPU, inUse InUse) v1alpha1.ObservedGPU {
+	o := v1alpha1.ObservedGPU{
+		UUID: v1alpha1.GPUUUID(gpu.UUID), Index: int32(gpu.Index), Model: gpu.Name, MemoryMiB: gpu.MemoryMiB,
+		Health: v1alpha1.GPUHealthy,
+	}
+	if gpu.PCIDevice != 0 {
+		o.DeviceID = fmt.Sprintf("0x%08X", gpu.PCIDevice)
+	}
+	p, err := e.look(ctx, gpu, inUse)
+	if err != nil {
+		o.Health, o.Message = v1alpha1.GPUUnhealthy, err.Error()
+		if kindOf(err) == lost {
+			o.Health = v1alpha1.GPULost
+		}
+		return o
+	}
+	if why := e.sick(gpu.UUID); why != "" {
+		o.Health, o.Message = v1alpha1.GPUUnhealthy, why
+	}
+	o.MIG = v1alpha1.MIGMode{Current: modeOf(p, p.current), Pending: modeOf(p, p.pending)}
+	if p.board != nil {
+		o.MIGProfiles = profilesOf(p.board)
+	} else if p.capable {
+		o.Message = cmp.Or(o.Message, errUnknownBoard.Error())
+	}
+	var want *target
+	if i := slices.IndexFunc(spec, func(d v1alpha1.DesiredGPU) bool { return string(d.UUID) == gpu.UUID }); i >= 0 {
+		t := resolve(p.board, spec[i])
+		want = &t
+	}
+	var begun *journal.Change
+	if change, ok := e.Journal.Change(gpu.UUID); ok {
+		begun = &change
+	}
+	claim(p, e.Journal.Instances(gpu.UUID), begun, want)
+	for i := range p.instances {
+		o.Instances = append(o.Instances, p.show(&p.instances[i], want, begun))
+	}
+	slices.SortFunc(o.Instances, func(a, b v1alpha1.ObservedInstance) int { return cmp.Compare(a.Start, b.Start) })
+	return o
+}
+
+func profilesOf(board *mig.Board) []v1alpha1.MIGProfile {
+	names := make([]v1alpha1.MIGProfile, 0, len(board.Profiles))
+	for i := range board.Profiles {
+		names = append(names, board.Profiles[i].Name)
+	}
+	return names
+}
+
+func modeOf(p *picture, mode nvml.Mode) v1alpha1.MIGModeState {
+	switch {
+	case !p.capable:
+		return v1alpha1.MIGModeNotSupported
+	case mode == nvml.Enabled:
+		return v1alpha1.MIGModeEnabled
+	default:
+		return v1alpha1.MIGModeDisabled
+	}
+}
+
+// show is one instance for the GPUNode's status.
+func (p *picture) show(it *instance, want *target, begun *journal.Change) v1alpha1.ObservedInstance {
+	o := v1alpha1.ObservedInstance{
+		Profile: p.nameOf(it), Start: int32(it.start), Size: int32(it.size), UUID: it.uuid(),
+		Foreign: !it.ours, State: v1alpha1.InstanceIdle,
+	}
+	who := p.heldBy(it)
+	switch goes := it.ours && want != nil && !want.wants(it); {
+	case begun != nil && it.ours && touched(it, begun.Next):
+		o.State = v1alpha1.InstanceDestroying
+		if begun.Next.Act == journal.CreateInstance || begun.Next.Act == journal.CreateCompute {
+			o.State = v1alpha1.InstanceCreating
+		}
+	case len(it.computes) != 1:
+		o.State = v1alpha1.InstanceError
+		o.Message = fmt.Sprintf("it has %d compute instances where one is a device for pods", len(it.computes))
+	case who != "" && goes:
+		o.State, o.Message = v1alpha1.InstanceReclaiming, who
+	case who != "":
+		o.State = v1alpha1.InstanceActive
+		if p.unknown != nil {
+			o.Message = who
+		}
+	}
+	if it.holder != nil {
+		o.Pod = it.holder.Pod
+	}
+	return o
+}
+
+// nameOf is the instance's profile; for one that the board's table lacks what the driver
+// says of it, in the same form.
+func (p *picture) nameOf(it *instance) v1alpha1.MIGProfile {
+	if it.profile != nil {
+		return it.profile.Name
+	}
+	for _, d := range p.profiles {
+		if d.ID == it.driver {
+			return v1alpha1.MIGProfile(fmt.Sprintf("%dg.%dgb%s", d.Compute, (d.MemoryMiB+1023)/1024, d.Attribute))
+		}
+	}
+	return v1alpha1.MIGProfile(fmt.Sprintf("%dg.0gb", max(1, it.size)))
+}

@@ -1,0 +1,100 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package procfs
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// own is a procfs with this process under a number that is not its own.
+func own(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Symlink(filepath.Join("/proc", strconv.Itoa(os.Getpid())), filepath.Join(root, "5000001")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(root, "sys"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestHangUp(t *testing.T) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	p, err := Open(own(t), "5000001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if catches, err := p.CatchesHangup(); !catches || err != nil {
+		t.Errorf("catches %v, %v", catches, err)
+	}
+	for name, send := range map[string]func() error{"by its folder": p.HangUp, "on an old kernel": p.killOnOldKernel} {
+		if err := send(); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		<-hangups
+	}
+}
+
+// What stands in a folder that looks like a process's is not believed to be one.
+func TestFolderThatIsNoProcess(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "17"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Open(root, "17")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.HangUp(); !errors.Is(err, unix.EBADF) {
+		t.Errorf("signal: %v", err)
+	}
+	for _, status := range []string{"Name:\tx\n", "Pid:\t1\nSigCgt:\txyz\n", "Pid:\t-4\n"} {
+		if err := os.WriteFile(filepath.Join(root, "17", "status"), []byte(status), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if catches, err := p.CatchesHangup(); catches || err == nil {
+			t.Errorf("%q: catches %v, %v", status, catches, err)
+		}
+		if err := p.killOnOldKernel(); err == nil {
+			t.Errorf("%q: signalled", status)
+		}
+	}
+}
+
+func TestCommands(t *testing.T) {
+	commands, err := Commands(own(t))
+	if err != nil || len(commands) != 1 {
+		t.Fatalf("%v, %v", commands, err)
+	}
+	if want := append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...); !slices.Equal(commands[0], want) {
+		t.Errorf("%q, want %q", commands[0], want)
+	}
+	if _, err := Commands(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestBootID(t *testing.T) {
+	if id, err := BootID("/proc"); err != nil || len(id) != 36 {
+		t.Errorf("%q, %v", id, err)
+	}
+	if _, err := BootID(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,146 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"sluice.dev/api/scheme"
+	"sluice.dev/api/v1alpha1"
+)
+
+func instance(profile string, start, size int32, state v1alpha1.InstanceState) v1alpha1.ObservedInstance {
+	return v1alpha1.ObservedInstance{Profile: v1alpha1.MIGProfile(profile), Start: start, Size: size, State: state}
+}
+
+func TestSlices(t *testing.T) {
+	gpus := []v1alpha1.ObservedGPU{
+		{UUID: "a", Instances: []v1alpha1.ObservedInstance{
+			instance("3g.20gb", 0, 4, v1alpha1.InstanceActive),
+			instance("1g.5gb", 4, 1, v1alpha1.InstanceIdle),
+			instance("1g.5gb", 5, 1, v1alpha1.InstanceReclaiming),
+			instance("1g.5gb+me", 6, 1, v1alpha1.InstanceError),
+		}},
+		{UUID: "b"},
+		{UUID: "c", Instances: []v1alpha1.ObservedInstance{instance("1g.5gb", 0, 1, v1alpha1.InstanceActive), instance("1g.10gb", 4, 2, v1alpha1.InstanceIdle)}},
+	}
+	if diff := cmp.Diff("1g.5gb 2/3, 1g.5gb+me 0/1, 1g.10gb 0/1, 3g.20gb 1/1", slices(gpus)); diff != "" {
+		t.Error(diff)
+	}
+	if got := slices(nil); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
+var now = time.Unix(1_800_000_000, 0)
+
+// What is not known now stays as it was, and what is another's is left alone.
+func TestStatus(t *testing.T) {
+	long := strings.Repeat("ä", 2000)
+	former := v1alpha1.GPUNodeStatus{
+		ObservedGeneration: 4, DriverVersion: "550", Slices: "1g.5gb 1/1",
+		GPUs:      []v1alpha1.ObservedGPU{{UUID: "a", Instances: []v1alpha1.ObservedInstance{instance("1g.5gb", 0, 1, v1alpha1.InstanceActive)}}},
+		Pods:      []v1alpha1.PodUse{{PodReference: v1alpha1.PodReference{UID: "u"}}},
+		SampledAt: &metav1.Time{Time: now},
+	}
+	got := status(&former, Facts{Generation: 5, Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DriverNotLoaded", Message: "load it"}}}, now)
+	want := former.DeepCopy()
+	want.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DriverNotLoaded", Message: "load it", ObservedGeneration: 5, LastTransitionTime: metav1.NewTime(now)}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+
+	got = status(want, Facts{Generation: 5, Complete: true, DriverVersion: "560", GPUs: []v1alpha1.ObservedGPU{{UUID: "a", Message: long}}}, now.Add(time.Hour))
+	if got.ObservedGeneration != 5 || got.DriverVersion != "560" || got.Slices != "" || len([]rune(got.GPUs[0].Message)) != maxMessage || len(got.Pods) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if diff := cmp.Diff(want.Conditions, got.Conditions); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// world is an API server with one GPUNode, and how often its status was written.
+func world(t *testing.T) (*Writer, *v1alpha1.GPUNode, *int, client.Client) {
+	t.Helper()
+	kinds, err := scheme.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "dgx-01", UID: "one", Generation: 1}}
+	writes := 0
+	c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(node).WithStatusSubresource(node).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+			writes++
+			return c.SubResource(sub).Patch(ctx, o, p, options...)
+		},
+	}).Build()
+	w := &Writer{Node: "dgx-01", Live: c, Status: c.Status(), Now: func() time.Time { return now }}
+	return w, node, &writes, c
+}
+
+func facts(model string) Facts {
+	return Facts{
+		Generation: 1, Complete: true, DriverVersion: "550.54", GPUs: []v1alpha1.ObservedGPU{{UUID: "GPU-8f6e2a04-0000-0000-0000-000000000000", Model: model}},
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady}},
+	}
+}
+
+func TestWriteOnlyChangesAndAtMostOnceASecond(t *testing.T) {
+	w, node, writes, c := world(t)
+	step := func(name string, f Facts, wantWrites int, wantAgain time.Duration) {
+		t.Helper()
+		again, err := w.Write(t.Context(), node, f)
+		if err != nil || again != wantAgain || *writes != wantWrites {
+			t.Errorf("%s: %d writes, again in %v, %v; want %d, %v", name, *writes, again, err, wantWrites, wantAgain)
+		}
+	}
+	start := now
+	defer func() { now = start }()
+	step("the first", facts("A100"), 1, 0)
+	now = now.Add(2 * time.Second)
+	step("the same, though the cache is behind", facts("A100"), 1, 0)
+	if err := c.Get(t.Context(), types.NamespacedName{Name: "dgx-01"}, node); err != nil {
+		t.Fatal(err)
+	}
+	step("the same", facts("A100"), 1, 0)
+	step("another", facts("H100"), 2, 0)
+	now = now.Add(300 * time.Millisecond)
+	step("too early", facts("B200"), 2, 700*time.Millisecond)
+	now = now.Add(700 * time.Millisecond)
+	step("a second later", facts("B200"), 3, 0)
+	now = now.Add(-time.Hour)
+	step("a clock that was set back", facts("A30"), 4, 0)
+
+	if err := c.Get(t.Context(), types.NamespacedName{Name: "dgx-01"}, node); err != nil {
+		t.Fatal(err)
+	}
+	if node.Status.GPUs[0].Model != "A30" || node.Status.ObservedGeneration != 1 {
+		t.Errorf("%+v", node.Status)
+	}
+}
+
+func TestAnotherOfTheNameIsLeftAlone(t *testing.T) {
+	w, node, writes, c := world(t)
+	former := node.DeepCopy()
+	former.UID = "before"
+	if _, err := w.Write(t.Context(), former, facts("A100")); err != nil || *writes != 0 {
+		t.Errorf("%d writes, %v", *writes, err)
+	}
+	if err := c.Delete(t.Context(), node.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(t.Context(), node, facts("A100")); err != nil || *writes != 0 {
+		t.Errorf("it is gone: %d writes, %v", *writes, err)
+	}
+}

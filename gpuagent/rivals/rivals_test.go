@@ -1,0 +1,71 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rivals
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func pod(name, label, value string, c corev1.Container) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: name, Labels: map[string]string{label: value}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{c}},
+	}
+}
+
+func TestFind(t *testing.T) {
+	const manager, driver = "NVIDIA's MIG manager", "NVIDIA's DRA driver with DynamicMIG"
+	gate := func(value string) corev1.Container {
+		return corev1.Container{Env: []corev1.EnvVar{{Name: "FEATURE_GATES", Value: value}}}
+	}
+	ended := pod("m", "app", "nvidia-mig-manager", corev1.Container{})
+	ended.Status.Phase = corev1.PodSucceeded
+	tests := map[string]struct {
+		pods     []corev1.Pod
+		commands [][]string
+		want     map[string]string
+	}{
+		"nobody": {
+			pods:     []corev1.Pod{pod("p", "app", "nvidia-device-plugin-daemonset", corev1.Container{})},
+			commands: [][]string{{"nvidia-device-plugin"}, {}, {"grep", "nvidia-mig-manager"}},
+		},
+		"the MIG manager's pod":    {pods: []corev1.Pod{pod("m", "app", "nvidia-mig-manager", corev1.Container{})}, want: map[string]string{manager: "pod gpu-operator/m"}},
+		"one that has ended":       {pods: []corev1.Pod{ended}},
+		"its process":              {commands: [][]string{{"nvidia-mig-manager", "--x"}}, want: map[string]string{manager: "process nvidia-mig-manager"}},
+		"mig-parted by hand":       {commands: [][]string{{"nvidia-mig-parted", "apply"}}, want: map[string]string{manager: "process nvidia-mig-parted"}},
+		"a DRA driver":             {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "dra-driver-nvidia-gpu", gate("DynamicMIG=false"))}},
+		"that makes MIG devices":   {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "dra-driver-nvidia-gpu", gate("X=false,DynamicMIG=true"))}, want: map[string]string{driver: "pod gpu-operator/d"}},
+		"under its former name":    {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=true,Y=true"))}, want: map[string]string{driver: "pod gpu-operator/d"}},
+		"by an argument":           {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", corev1.Container{Args: []string{"--feature-gates=DynamicMIG=true"}})}, want: map[string]string{driver: "pod gpu-operator/d"}},
+		"a gate that is not":       {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=trueish"))}},
+		"somebody else's gate":     {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "other", gate("DynamicMIG=true"))}},
+		"its process by arguments": {commands: [][]string{{"gpu-kubelet-plugin", "--feature-gates=DynamicMIG=true"}}, want: map[string]string{driver: "process gpu-kubelet-plugin"}},
+		"both, each once": {
+			pods:     []corev1.Pod{pod("m", "app", "nvidia-mig-manager", corev1.Container{}), pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=true"))},
+			commands: [][]string{{"mig-manager"}},
+			want:     map[string]string{manager: "pod gpu-operator/m", driver: "pod gpu-operator/d"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got map[string]string
+			for _, rival := range Find(tc.pods, tc.commands) {
+				if got == nil {
+					got = map[string]string{}
+				}
+				got[rival.Name] = rival.Where
+				if rival.Advice == "" || rival.String() == "" {
+					t.Errorf("%s: nobody says what to do", rival.Name)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

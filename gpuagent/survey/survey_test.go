@@ -1,0 +1,150 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/simulator"
+	"sluice.dev/gpuagent/occupancy"
+	"sluice.dev/gpuagent/picture"
+)
+
+const uid = "0f3c1a52-7d1e-4a37-9d0a-6b1f6c2d8e90"
+
+// process writes what a procfs has of a process in a pod, or in none.
+func process(t *testing.T, proc string, pid int, pod string) {
+	t.Helper()
+	folder := filepath.Join(proc, strconv.Itoa(pid))
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cgroup := "0::/system.slice/x.service\n"
+	if pod != "" {
+		cgroup = "0::/kubepods/pod" + pod + "/x\n"
+	}
+	if err := os.WriteFile(filepath.Join(folder, "cgroup"), []byte(cgroup), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTake(t *testing.T) {
+	node, err := simulator.New(simulator.Config{Seed: "survey", Order: simulator.Steady, GPUs: []simulator.GPU{
+		{Board: "A100-40GB", UUID: "GPU-00000000-0000-0000-0000-000000000000", Mode: nvml.Enabled},
+		{Board: "H100-80GB", UUID: "GPU-00000000-0000-0000-0000-000000000001"},
+		{Board: "H100-80GB", UUID: "GPU-00000000-0000-0000-0000-000000000002"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := node.Open()
+	if err := library.Init(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := library.GPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	instance, err := library.CreateInstance(list[0].UUID, 9, nvml.Placement{Start: 4, Size: 4}) // 3g.20gb
+	if err != nil {
+		t.Fatal(err)
+	}
+	compute, err := library.CreateComputeInstance(list[0].UUID, instance.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proc := t.TempDir()
+	for _, each := range []struct {
+		pid    uint32
+		device string
+		pod    string
+		mib    int64
+	}{
+		{41, compute.UUID, uid, 1000},
+		{42, compute.UUID, uid, 500},
+		{43, list[1].UUID, "aaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90", nvml.UnknownMiB},
+		{44, list[1].UUID, "", 12},
+	} {
+		process(t, proc, int(each.pid), each.pod)
+		if err := node.Attach(each.pid, each.device, each.mib, 50); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := node.Lose(list[2].UUID); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1_800_000_000, 0)
+	s := &Surveyor{Library: library, Proc: proc, Now: func() time.Time { return now }}
+	sight := &occupancy.Sight{Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: uid, Namespace: "h2", Name: "train-0"}}}}
+	on := v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}
+	observed := []v1alpha1.ObservedGPU{
+		{UUID: v1alpha1.GPUUUID(list[0].UUID), Index: 0, DeviceID: "0x20B010DE", MemoryMiB: 40960, MIG: on, Instances: []v1alpha1.ObservedInstance{
+			{Profile: "3g.20gb", Start: 4, Size: 4, UUID: compute.UUID, State: v1alpha1.InstanceActive},
+		}},
+		{UUID: v1alpha1.GPUUUID(list[1].UUID), Index: 1, DeviceID: "0x233010DE"},
+		{UUID: v1alpha1.GPUUUID(list[2].UUID), Index: 2, Health: v1alpha1.GPULost, Message: "lost"},
+	}
+	var got picture.Node
+	for range 2 { // the second by what the first has found
+		got = s.Take(observed, sight)
+	}
+	want := picture.Node{
+		At: now,
+		GPUs: []picture.GPU{
+			{Index: 0, UUID: list[0].UUID, MemoryMiB: 40960, Mode: on, Slices: 8, Instances: []picture.Instance{{
+				Profile: "3g.20gb", Start: 4, Size: 4, UUID: compute.UUID, State: v1alpha1.InstanceActive, Pod: "h2/train-0",
+				MemoryMiB: got.GPUs[0].Instances[0].MemoryMiB, UsedMiB: 1500,
+			}}},
+			{Index: 1, UUID: list[1].UUID, Slices: 8},
+			{Index: 2, UUID: list[2].UUID, Health: v1alpha1.GPULost, Message: "lost"},
+		},
+		Processes: []picture.Process{
+			{PID: 41, Pod: "h2/train-0", GPU: 0, Device: "3g.20gb@4", MemoryMiB: ptr.To[int64](1000)},
+			{PID: 42, Pod: "h2/train-0", GPU: 0, Device: "3g.20gb@4", MemoryMiB: ptr.To[int64](500)},
+			{PID: 43, Pod: "aaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90", GPU: 1, Device: "whole"},
+			{PID: 44, GPU: 1, Device: "whole", MemoryMiB: ptr.To[int64](12)},
+		},
+	}
+	for i := range got.GPUs {
+		// What the driver says itself.
+		got.GPUs[i].UsedMiB, got.GPUs[i].Utilisation = nil, nil
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got.GPUs[0].Instances[0].MemoryMiB < 15000 {
+		t.Errorf("memory of an instance: %d", got.GPUs[0].Instances[0].MemoryMiB)
+	}
+	empty := s.Take(nil, nil)
+	if empty.GPUs == nil || empty.Processes == nil {
+		t.Error("nothing is not a list")
+	}
+}
+
+func TestSlicesOfABoardThatNobodyKnows(t *testing.T) {
+	on := v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}
+	for _, tc := range []struct {
+		gpu  picture.GPU
+		want int
+	}{
+		{picture.GPU{}, 0},
+		{picture.GPU{Mode: on}, 8},
+		{picture.GPU{Mode: on, Instances: []picture.Instance{{Start: 8, Size: 4}}}, 12},
+	} {
+		if got := slicesOf(&tc.gpu, boardOf("0x123410DE")); got != tc.want {
+			t.Errorf("%+v: %d, want %d", tc.gpu, got, tc.want)
+		}
+	}
+}

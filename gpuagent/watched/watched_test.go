@@ -1,0 +1,84 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watched
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/gpuagent/nvml"
+)
+
+// driver waits in Init until it is let go, and refuses a mode.
+type driver struct {
+	nvml.Library
+	entered, leave chan struct{}
+}
+
+func (d driver) Init() error {
+	close(d.entered)
+	<-d.leave
+	return nil
+}
+
+func (d driver) SetMIGMode(string, nvml.Mode) (activation, err error) { return nvml.ErrInUse, nil }
+
+func (d driver) Instances(string) ([]nvml.Instance, error) {
+	return []nvml.Instance{{ID: 3}}, nil
+}
+
+func TestStuck(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	w := &Watch{Now: func() time.Time { return now }}
+	d := driver{entered: make(chan struct{}), leave: make(chan struct{})}
+	l := Library{Driver: d, Watch: w}
+	ended := make(chan error)
+	go func() { ended <- l.Init() }()
+	<-d.entered
+	now = now.Add(2 * time.Minute)
+	if err := w.Stuck(2 * time.Minute); err != nil {
+		t.Errorf("after just two minutes: %v", err)
+	}
+	now = now.Add(time.Second)
+	err := w.Stuck(2 * time.Minute)
+	if err == nil || !strings.Contains(err.Error(), "Init") || !strings.Contains(err.Error(), "2m1s") {
+		t.Errorf("%v", err)
+	}
+	close(d.leave)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := w.Stuck(0); err != nil {
+		t.Errorf("it has returned: %v", err)
+	}
+}
+
+func TestCallsAreTimedAndPassedOn(t *testing.T) {
+	var got []string
+	now := time.Unix(1_800_000_000, 0)
+	w := &Watch{
+		Now: func() time.Time { now = now.Add(time.Second); return now },
+		Returned: func(call string, took time.Duration, err error) {
+			text := call + " " + took.String()
+			if err != nil {
+				text += " " + err.Error()
+			}
+			got = append(got, text)
+		},
+	}
+	l := Library{Driver: driver{}, Watch: w}
+	if activation, err := l.SetMIGMode("GPU-1", nvml.Enabled); !errors.Is(activation, nvml.ErrInUse) || err != nil {
+		t.Errorf("%v, %v: the two are to be kept apart", activation, err)
+	}
+	if list, err := l.Instances("GPU-1"); len(list) != 1 || err != nil {
+		t.Errorf("%v, %v", list, err)
+	}
+	if diff := cmp.Diff([]string{"SetMIGMode 1s NVML: in use (19)", "Instances 1s"}, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -101,6 +101,9 @@ const (
 	ReasonInvalidLayout = "InvalidLayout"
 	// ReasonMIGManager: NVIDIA's MIG manager cuts this node's GPUs.
 	ReasonMIGManager = "MIGManager"
+	// ReasonJournalFailed: what was to be done could not be written to disk before, so
+	// it was not done.
+	ReasonJournalFailed = "JournalFailed"
 	// ReasonDriverError: the driver refused; the message has its words.
 	ReasonDriverError = "DriverError"
 	// ReasonLibraryNotFound: NVIDIA's management library is not on the node, or not

@@ -135,7 +135,7 @@ func (c *change) halfMade() bool {
 // end closes the change in the journal.
 func (c *change) end(r Result) Result {
 	if err := c.e.Journal.End(c.gpu.UUID, c.own); err != nil {
-		r.State, r.Reason = JournalFailed, ReasonJournalFailed
+		r.State, r.Reason = JournalFailed, v1alpha1.ReasonJournalFailed
 		r.Message = fmt.Sprintf("what was done is not recorded: %v; %s", err, freeSpace)
 	}
 	return r

@@ -12,9 +12,6 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// ReasonJournalFailed is the reason where the journal cannot be written.
-const ReasonJournalFailed = "JournalFailed"
-
 const freeSpace = "make room on the disk of the agent's directory, or make it writable; nothing is changed before"
 
 var (
@@ -104,7 +101,7 @@ func (c *change) judge(ctx context.Context, err error) (verdict, bool) {
 	case ctx.Err() != nil:
 		return refuse(Interrupted, v1alpha1.ReasonProgressing, "the agent was told to stop"), true
 	case errors.Is(err, errJournal):
-		return refuse(JournalFailed, ReasonJournalFailed, "%v; %s", err, freeSpace), true
+		return refuse(JournalFailed, v1alpha1.ReasonJournalFailed, "%v; %s", err, freeSpace), true
 	case k == denied:
 		return refuse(Denied, v1alpha1.ConditionNoPermission, "%v: the agent has to run privileged, with /proc/driver/nvidia/capabilities/mig/config", err), true
 	case k == lost:

@@ -21,11 +21,13 @@ import (
 	"sluice.dev/lifecycle/currency"
 	"sluice.dev/lifecycle/department"
 	"sluice.dev/lifecycle/doors"
+	"sluice.dev/lifecycle/gpunodes"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/members"
 	"sluice.dev/lifecycle/nextpool"
 	"sluice.dev/lifecycle/nodepool"
 	"sluice.dev/lifecycle/notices/outbox"
+	"sluice.dev/lifecycle/planner"
 	"sluice.dev/lifecycle/policy"
 	"sluice.dev/lifecycle/project"
 	"sluice.dev/lifecycle/queues"
@@ -107,6 +109,12 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	controllers := []interface{ SetupWithManager(ctrl.Manager) error }{
 		&nodepool.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: inForce, Changes: keeper},
 		&currency.Reconciler{Client: mgr.GetClient()},
+		&gpunodes.Reconciler{Client: mgr.GetClient()},
+		&planner.Reconciler{
+			Client: mgr.GetClient(),
+			Live:   mgr.GetAPIReader(),
+			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerPlanner),
+		},
 		&department.Reconciler{Client: mgr.GetClient()},
 		&doors.Reconciler{Client: mgr.GetClient(), Settings: doors.Settings{
 			Identities:         doors.Identities(cfg.Identities),

@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-
-	"sluice.dev/api/v1alpha1"
 )
 
 // Identities are the users, by their names in Kubernetes, that may do what others
@@ -32,7 +30,7 @@ var builtIn = Identities{
 	Binders:     []string{"system:kube-scheduler", "system:serviceaccount:kai-scheduler:binder"},
 	Controllers: []string{"system:kube-controller-manager", "system:serviceaccount:kube-system:*"},
 	Queues:      []string{"system:serviceaccount:kueue-system:kueue-controller-manager"},
-	Managers:    []string{"system:serviceaccount:" + v1alpha1.SystemNamespace + ":lifecycle"},
+	Managers:    []string{lifecycleUser},
 }
 
 // with is both taken together, sorted, each once.

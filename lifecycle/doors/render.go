@@ -22,7 +22,7 @@ var all = []door{
 	othersWorkloads, projectDeletion,
 	rendered, longEnds,
 	kaiQueues, podGroups, podsGroups, deviceVariables, otherManagers,
-	deviceClasses,
+	deviceClasses, nodeChanges,
 	priorityClasses, gpuClaims,
 	gpuPods, // the last: where it is shut, all are
 }

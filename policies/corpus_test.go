@@ -29,7 +29,8 @@ func campus(b bench) map[string]*court {
 		p.Guaranteed, p.Limit = 2000, 4000
 		if name == "dgx-mig" {
 			p.Guaranteed, p.Limit = 1000, 2000
-			p.Boards[0].Profiles = slices.DeleteFunc(slices.Clone(p.Boards[0].Profiles), func(f facts.Profile) bool { return !f.Plain || f.Price == 1000 })
+			// All that its boards can be cut into, whatever they are cut into now.
+			p.Boards[0].Profiles = append(slices.Clone(p.Boards[0].Profiles), profile("1g.10gb", 10, 250), profile("4g.20gb", 20, 500))
 		}
 		pools[name] = p
 	}

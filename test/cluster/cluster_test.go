@@ -39,6 +39,7 @@ func TestCluster(t *testing.T) {
 	t.Run("makes and binds pods", func(t *testing.T) { testPods(t, c) })
 	t.Run("knows a user by certificate", func(t *testing.T) { testUser(t, c) })
 	t.Run("knows a service account by token", func(t *testing.T) { testServiceAccount(t, c) })
+	t.Run("knows a service account on a node by token", func(t *testing.T) { testNodeBound(t, c) })
 	t.Run("issues serving certificates", func(t *testing.T) { testServing(t, c) })
 	t.Run("can be attached to", func(t *testing.T) { testAttach(t, c) })
 	t.Run("is alone in its folder", func(t *testing.T) { testAlone(t, dir) })
@@ -225,6 +226,27 @@ func testServiceAccount(t *testing.T, c *Cluster) {
 	}
 	if got := whoami(t, path).Username; got != "system:serviceaccount:default:webhook" {
 		t.Errorf("with the next token known as %s", got)
+	}
+}
+
+func testNodeBound(t *testing.T, c *Cluster) {
+	admin := client(t, c.Kubeconfig())
+	if _, err := c.NodeBoundKubeconfig(t.Context(), "default", "default", "dgx-1"); err == nil || !strings.Contains(err.Error(), `"dgx-1" not found`) {
+		t.Errorf("on a node that does not exist: %v", err)
+	}
+	for _, name := range []string{"dgx-1", "dgx-2"} {
+		if _, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		path, err := c.NodeBoundKubeconfig(t.Context(), "default", "default", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.tokens.renewDue(t.Context(), time.Now().Add(13*time.Hour))
+		me := whoami(t, path)
+		if got := me.Extra["authentication.kubernetes.io/node-name"]; me.Username != "system:serviceaccount:default:default" || !slices.Equal(got, []string{name}) {
+			t.Errorf("known as %s on %v, want default/default on %s", me.Username, got, name)
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ type tokens struct {
 
 type account struct {
 	namespace, name string
+	node            string    // to which its tokens are bound; empty for none
 	renewAt         time.Time // wall clock
 }
 
@@ -64,14 +65,25 @@ func (t *tokens) stop() {
 // 24 hours and renewed after twelve, until Stop; clients that read the file anew,
 // as client-go does, never notice.
 func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
-	path, err := c.writeServiceAccount(ctx, namespace, name)
+	path, err := c.writeServiceAccount(ctx, account{namespace: namespace, name: name})
 	if err != nil {
 		return "", fmt.Errorf("kubeconfig of service account %s/%s: %w", namespace, name, err)
 	}
 	return path, nil
 }
 
-func (c *Cluster) writeServiceAccount(ctx context.Context, namespace, name string) (string, error) {
+// NodeBoundKubeconfig is ServiceAccountKubeconfig for a pod on an existing node: the
+// token names the node, as authentication.kubernetes.io/node-name, and is refused
+// once that Node is gone.
+func (c *Cluster) NodeBoundKubeconfig(ctx context.Context, namespace, name, node string) (string, error) {
+	path, err := c.writeServiceAccount(ctx, account{namespace: namespace, name: name, node: node})
+	if err != nil {
+		return "", fmt.Errorf("kubeconfig of service account %s/%s on node %s: %w", namespace, name, node, err)
+	}
+	return path, nil
+}
+
+func (c *Cluster) writeServiceAccount(ctx context.Context, a account) (string, error) {
 	dir, err := c.folder.makeSub("kubeconfigs")
 	if err != nil {
 		return "", err
@@ -80,18 +92,20 @@ func (c *Cluster) writeServiceAccount(ctx context.Context, namespace, name strin
 	if err != nil {
 		return "", err
 	}
-	user := "system:serviceaccount:" + namespace + ":" + name
+	user := "system:serviceaccount:" + a.namespace + ":" + a.name
 	base := filepath.Join(dir, fileName(user, nil))
-	if err := c.tokens.keep(ctx, base+".token", namespace, name); err != nil {
+	if a.node != "" {
+		base = filepath.Join(dir, fileName(user+"@"+a.node, nil))
+	}
+	if err := c.tokens.keep(ctx, base+".token", &a); err != nil {
 		return "", err
 	}
 	path := base + ".kubeconfig"
-	return path, writeKubeconfig(path, cluster, user, byTokenFile(base+".token"), namespace)
+	return path, writeKubeconfig(path, cluster, user, byTokenFile(base+".token"), a.namespace)
 }
 
 // keep asks for a first token, writes it, and sees to it that it stays fresh.
-func (t *tokens) keep(ctx context.Context, file, namespace, name string) error {
-	next := &account{namespace: namespace, name: name}
+func (t *tokens) keep(ctx context.Context, file string, next *account) error {
 	if err := t.renew(ctx, file, next); err != nil {
 		return err
 	}
@@ -107,6 +121,10 @@ func (t *tokens) renew(ctx context.Context, file string, a *account) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: ptr.To(int64(tokenLife / time.Second)),
 	}}
+	if a.node != "" {
+		// Without a UID it is the Node that has the name now.
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: a.node}
+	}
 	answer, err := t.client.CoreV1().ServiceAccounts(a.namespace).CreateToken(ctx, a.name, request, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("request token: %w", err)

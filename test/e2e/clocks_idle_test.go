@@ -4,24 +4,37 @@
 package e2e
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
 )
+
+// inPlaceOfAgent stops a node's agent as it stands, until the test ends, and then
+// takes back what was written in its place.
+func (c *timed) inPlaceOfAgent(t *testing.T, node string) {
+	t.Helper()
+	c.pause(t, "gpuagent-"+node)
+	t.Cleanup(func() {
+		object := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		forget := client.RawPatch(types.MergePatchType, []byte(`{"status":{"sampledAt":null,"utilisationSource":null,"pods":null}}`))
+		if err := c.admin.Status().Patch(context.Background(), object, forget); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // sample writes what a node's agent would: when the GPUs of pods were last used,
 // as of now. Those that are not named it knows nothing of.
 func (c *timed) sample(t *testing.T, node string, source v1alpha1.UtilisationSource, active map[workload]time.Time) error {
 	t.Helper()
 	object := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
-	if err := c.admin.Create(t.Context(), object.DeepCopy()); client.IgnoreAlreadyExists(err) != nil {
-		return err
-	}
 	if err := c.admin.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		return err
 	}
@@ -62,6 +75,7 @@ func (c *timed) endIdle(t *testing.T) {
 	for _, w := range []workload{forgotten, unseen} {
 		c.awaitClock(t, w, "nobody knows whether it is used", idleUnknown)
 	}
+	c.inPlaceOfAgent(t, "dgx-2")
 	c.step(t, 3*time.Hour)
 	c.running(t, "while nobody samples", forgotten, unseen)
 

@@ -99,11 +99,24 @@ func (c *timed) endOnTime(t *testing.T) {
 func (c *timed) warnedStepByStep(t *testing.T, workloads []workload, limit time.Duration) {
 	t.Helper()
 	for left := true; left; {
+		kinds, at := c.eventsAt(t, "--dry-run")
 		// A warning that has come due by itself meanwhile is no next one any more.
-		if slices.Contains(c.nextEvents(t, "--dry-run"), "WorkloadEnd") {
+		if slices.Contains(kinds, "WorkloadEnd") {
 			break
 		}
-		for _, kind := range c.next(t) {
+		// One that is about to is waited for: what began a little later is warned a
+		// little later.
+		if at.Sub(c.time.Now()) < 5*time.Second {
+			c.await(t, func() error {
+				if now := c.time.Now(); now.Before(at) {
+					return errNotYet("the next warning is due", now)
+				}
+				return nil
+			})
+		} else {
+			kinds = c.next(t)
+		}
+		for _, kind := range kinds {
 			if kind != "WorkloadWarning" {
 				t.Fatalf("%s comes next, want only warnings", kind)
 			}

@@ -116,15 +116,27 @@ func (c *timed) next(t *testing.T) (kinds []string) {
 // nextEvents is what comes next; with --dry-run it is not stepped to.
 func (c *timed) nextEvents(t *testing.T, flags ...string) (kinds []string) {
 	t.Helper()
-	var said struct{ Next []struct{ Kind string } }
+	kinds, _ = c.eventsAt(t, flags...)
+	return kinds
+}
+
+// eventsAt is nextEvents, and when that is, in policy time.
+func (c *timed) eventsAt(t *testing.T, flags ...string) (kinds []string, at time.Time) {
+	t.Helper()
+	var said struct {
+		Next []struct {
+			Kind string
+			At   time.Time
+		}
+	}
 	out := c.run(t, append([]string{"clock", "next", "--output", "json"}, flags...)...)
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, event := range said.Next {
-		kinds = append(kinds, event.Kind)
+		kinds, at = append(kinds, event.Kind), event.At
 	}
-	return kinds
+	return kinds, at
 }
 
 // kubectl is what it prints.

@@ -24,9 +24,11 @@ func pool(name string) *v1alpha1.NodePool {
 }
 
 func TestNodePoolTellsWhatItHas(t *testing.T) {
+	// All that the board can be cut into, as its agent says: nothing of it is cut yet.
+	profiles := []v1alpha1.MIGProfile{"1g.10gb", "1g.5gb", "1g.5gb+me", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	want := map[string]v1alpha1.Board{
-		"dgx":     {Product: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8},
-		"dgx-mig": {Product: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb"}},
+		"dgx":     {Product: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles},
+		"dgx-mig": {Product: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles},
 	}
 	for name, board := range want {
 		eventually(t, func() error {

@@ -81,7 +81,7 @@ func buildAll(ctx context.Context, bin string) error {
 	if _, err := build.Programs(ctx, os.Stderr, append(build.Names(), build.Kueue)...); err != nil {
 		return err
 	}
-	_, err = build.Product(ctx, root, bin, "sluice", "webhook", "lifecycle")
+	_, err = build.Product(ctx, root, bin, "sluice", "webhook", "lifecycle", "gpuagent")
 	return err
 }
 

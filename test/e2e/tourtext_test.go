@@ -70,8 +70,11 @@ func rewriteTour(markdown string, printed [][]string) string {
 // abridge leaves out what differs from one machine to the next: how the
 // binaries are built, and whether the cluster's programs had to be.
 func abridge(lines []string) []string {
-	if i := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, "go build") }); i >= 0 {
-		lines = append([]string{elision}, lines[i+1:]...)
+	for i, line := range slices.Backward(lines) {
+		if strings.Contains(line, "go build") {
+			lines = append([]string{elision}, lines[i+1:]...)
+			break
+		}
 	}
 	if len(lines) == 1 && lines[0] == "" {
 		return nil

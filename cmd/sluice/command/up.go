@@ -54,7 +54,7 @@ in the background until ` + "`sluice down`" + `.`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&options.Detach, "detach", "d", false, "return once everything is ready, and leave it running")
 	flags.StringVar(&options.Scheduler, "scheduler", "", "who decides whose turn it is, by `name`: "+strings.Join(up.Schedulers, " or ")+" (default: the one it had before, or the first)")
-	flags.IntVar(&options.Nodes, "nodes", up.DefaultNodes, fmt.Sprintf("how many simulated nodes: odd ones with whole GPUs, even ones cut by MIG; with kueue %d unless said, every third cut", up.DefaultNodesKueue))
+	flags.IntVar(&options.Nodes, "nodes", up.DefaultNodes, fmt.Sprintf("how many simulated nodes: odd ones with whole GPUs, even ones in MIG mode; with kueue %d unless said, every third in MIG mode", up.DefaultNodesKueue))
 	flags.IntVar(&options.Port, "port", 0, "the API server's `port` on 127.0.0.1 (default: the one it had before, or a free one)")
 	flags.Var(&pace, "time-scale", "how many times as fast as real time policy time runs, 1 to 3600 (default: as before, at first 1)")
 	flags.BoolVar(&buildOnly, "build-only", false, "build what is needed, and start nothing")

@@ -16,9 +16,12 @@ func pointTo(object *unstructured.Unstructured, base string) error {
 	if object.GroupVersionKind().Group != "admissionregistration.k8s.io" {
 		return nil
 	}
-	webhooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
+	webhooks, found, err := unstructured.NestedSlice(object.Object, "webhooks")
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	if !found { // a policy that the API server evaluates itself
+		return nil
 	}
 	for i := range webhooks {
 		webhook, _ := webhooks[i].(map[string]any)

@@ -29,6 +29,10 @@ func TestPointTo(t *testing.T) {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nwebhooks: mine\n",
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nwebhooks: mine\n",
 		},
+		"a policy has no webhooks": {
+			"apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: a}\n",
+			"apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: a}\n",
+		},
 		"without a path":        {configuration + "webhooks: [{clientConfig: {service: {name: s}}}]\n", ""},
 		"webhooks that are not": {configuration + "webhooks: [7]\n", ""},
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -39,7 +40,7 @@ func fakekubeletCommand(s setting) (process.Spec, error) {
 	})
 	return process.Spec{
 		Path:  self,
-		Args:  []string{"simulate", "kubelet", "--config", path},
+		Args:  append(slices.Clone(simulateKubelet), "--config", path),
 		Ready: kubeletsServe(s.cluster.Dir(), s.nodes),
 	}, err
 }

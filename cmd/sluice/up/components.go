@@ -25,6 +25,9 @@ import (
 // ServiceAccount's token, if under any.
 type component struct {
 	name string
+	// node is the node that it runs on; empty for what belongs to no node. Its token is
+	// bound to it.
+	node string
 	// account is the ServiceAccount's namespace and name; empty for what never speaks
 	// to Kubernetes.
 	namespace, account string
@@ -47,9 +50,19 @@ var registry = []component{
 	{name: build.Kueue, namespace: kueue.Namespace, account: kueue.Account, ports: 3, command: kueueCommand, with: schedulerKueue},
 }
 
-// componentsWith are those of a cluster with a scheduler.
-func componentsWith(scheduler string) []component {
-	return slices.DeleteFunc(slices.Clone(registry), func(c component) bool { return c.with != "" && c.with != scheduler })
+// agent is the program that each node has one of, after all others on the screen.
+const agent = "gpuagent"
+
+// components are those of a cluster.
+func (o Options) components() []component {
+	list := slices.DeleteFunc(slices.Clone(registry), func(c component) bool { return c.with != "" && c.with != o.Scheduler })
+	for _, node := range o.nodes() {
+		list = append(list, component{
+			name: agent + "-" + node.Name, node: node.Name,
+			namespace: v1alpha1.SystemNamespace, account: agent, ports: 2, command: agentCommand,
+		})
+	}
+	return list
 }
 
 // setting is what a component is told of the cluster it belongs to.
@@ -66,6 +79,8 @@ type setting struct {
 	// ports are the component's own; their meaning is its command's.
 	ports []int
 	nodes []fakekubelet.Node
+	// node is the component's own; empty where it has none.
+	node string
 	// scheduler is the one that the cluster is started with.
 	scheduler string
 	// mail is how mails reach the mail sink.
@@ -73,28 +88,27 @@ type setting struct {
 }
 
 // of is the setting of one component.
-func (s setting) of(name string, ports map[string][]int) setting {
-	s.ports = ports[name]
-	s.dir = filepath.Join(s.cluster.Dir(), "components", name)
+func (s setting) of(c component, ports map[string][]int) setting {
+	s.node = c.node
+	s.ports = ports[c.name]
+	s.dir = filepath.Join(s.cluster.Dir(), "components", c.name)
 	return s
 }
 
 func (s setting) address(i int) string { return "127.0.0.1:" + strconv.Itoa(s.ports[i]) }
 
 // startComponents starts all of them at once and returns when all are ready.
-func startComponents(ctx context.Context, common setting, ports map[string][]int) error {
+func startComponents(ctx context.Context, common setting, list []component, ports map[string][]int) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, c := range componentsWith(common.scheduler) {
+	for _, c := range list {
 		group.Go(func() error {
-			own := common.of(c.name, ports)
-			if err := os.MkdirAll(own.dir, 0o700); err != nil {
+			own := common.of(c, ports)
+			err := os.MkdirAll(own.dir, 0o700)
+			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			var err error
-			if c.account != "" {
-				if own.kubeconfig, err = common.cluster.ServiceAccountKubeconfig(ctx, c.namespace, c.account); err != nil {
-					return err
-				}
+			if own.kubeconfig, err = c.login(ctx, common.cluster); err != nil {
+				return err
 			}
 			spec, err := c.command(own)
 			if err != nil {
@@ -105,6 +119,22 @@ func startComponents(ctx context.Context, common setting, ports map[string][]int
 		})
 	}
 	return group.Wait()
+}
+
+// login is the kubeconfig of the component's account; empty where it has none. The Node
+// of one that runs on a node is made by another component: its token waits for it.
+func (c component) login(ctx context.Context, in *cluster.Cluster) (kubeconfig string, err error) {
+	switch {
+	case c.account == "":
+		return "", nil
+	case c.node == "":
+		return in.ServiceAccountKubeconfig(ctx, c.namespace, c.account)
+	}
+	err = await(ctx, "a token for "+c.name, func(ctx context.Context) (bool, error) {
+		kubeconfig, err = in.NodeBoundKubeconfig(ctx, c.namespace, c.account, c.node)
+		return err == nil, err
+	})
+	return kubeconfig, err
 }
 
 // choosePorts gives every component the ports that it asks for, which no other
@@ -128,11 +158,15 @@ func choosePorts(list []component) (ports map[string][]int, release func(), err 
 // complete tells whether Sluice's own programs are there: better now than when
 // Kubernetes runs already.
 func complete() error {
+	programs := []string{agent}
 	for _, c := range registry {
 		if c.namespace == v1alpha1.SystemNamespace {
-			if _, err := beside(c.name); err != nil {
-				return err
-			}
+			programs = append(programs, c.name)
+		}
+	}
+	for _, name := range programs {
+		if _, err := beside(name); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -10,13 +10,14 @@ import (
 )
 
 const (
-	// DefaultNodes is one node with whole GPUs and one that is cut.
+	// DefaultNodes is one node with whole GPUs and one whose GPUs are cut as pods ask.
 	DefaultNodes = 2
 	// DefaultNodesKueue is two nodes with whole GPUs, which the sample's teams
-	// share, and one that is cut.
+	// share, and one whose GPUs are cut.
 	DefaultNodesKueue = 3
-	// MaxNodes is as many simulated nodes as two cores carry with ease.
-	MaxNodes = 200
+	// MaxNodes is as many simulated nodes, each with its agent, as two cores carry with
+	// ease.
+	MaxNodes = 50
 )
 
 // Options of a run.
@@ -30,8 +31,8 @@ type Options struct {
 	// Scheduler is one of Schedulers; empty for the one it had before, or the first.
 	// A cluster keeps it.
 	Scheduler string
-	// Nodes is how many simulated DGX nodes there are, 1 to MaxNodes. Every second
-	// one is cut by MIG, with Kueue every third.
+	// Nodes is how many simulated DGX nodes there are, 1 to MaxNodes. The GPUs
+	// of every second one are in MIG mode, with Kueue of every third.
 	Nodes int
 	// TimeScale is how many times as fast as real time policy time runs, 1 to
 	// [clock.MaxScale]; 0 for the scale it had before, or 1.

@@ -17,9 +17,9 @@ func TestOptionsValidated(t *testing.T) {
 		want    []string // in the error; none where it is accepted
 	}{
 		"the default":              {Options{Dir: ".sluice", Nodes: DefaultNodes}, nil},
-		"the most":                 {Options{Dir: fit(66), Nodes: MaxNodes, Port: 65535}, nil},
-		"no node":                  {Options{Dir: "d", Nodes: 0}, []string{"--nodes 0", "1 to 200"}},
-		"too many nodes":           {Options{Dir: "d", Nodes: MaxNodes + 1}, []string{"--nodes 201", "1 to 200"}},
+		"the most":                 {Options{Dir: fit(67), Nodes: MaxNodes, Port: 65535}, nil},
+		"no node":                  {Options{Dir: "d", Nodes: 0}, []string{"--nodes 0", "1 to 50"}},
+		"too many nodes":           {Options{Dir: "d", Nodes: MaxNodes + 1}, []string{"--nodes 51", "1 to 50"}},
 		"a port below":             {Options{Dir: "d", Nodes: 1, Port: -1}, []string{"--port -1", "65535"}},
 		"a port above":             {Options{Dir: "d", Nodes: 1, Port: 65536}, []string{"--port 65536", "65535"}},
 		"policy time too fast":     {Options{Dir: "d", Nodes: 1, TimeScale: 3601}, []string{"--time-scale 3601", "1 to 3600"}},

@@ -4,6 +4,7 @@
 package up
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice.dev/test/cluster"
@@ -93,20 +95,30 @@ func (r Report) with(list []process.Status) Report {
 			Started: s.StartedAt, LastExit: s.LastExit, Log: s.LogPath,
 		})
 	}
-	slices.SortStableFunc(r.Components, func(a, b Component) int { return place(a.Name) - place(b.Name) })
+	slices.SortStableFunc(r.Components, func(a, b Component) int {
+		return cmp.Or(place(a.Name)-place(b.Name), natural(a.Name, b.Name))
+	})
 	return r
 }
 
 // place orders the screen: those of Kubernetes as they depend on each other,
-// then those that are added to it, in the order of their registry. They start
-// side by side, and so in any order.
+// then those that are added to it, in the order of their registry, and the nodes'
+// agents. They start side by side, and so in any order.
 func place(name string) int {
 	names := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler}
 	for _, c := range registry {
 		names = append(names, c.name)
 	}
+	if isAgent(name) {
+		return len(names)
+	}
 	return slices.Index(names, name)
 }
+
+func isAgent(component string) bool { return strings.HasPrefix(component, agent+"-") }
+
+// natural orders names that end in a number by that: dgx-2 before dgx-10.
+func natural(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) }
 
 // write leaves the report in the cluster's folder, whole.
 func (r Report) write(list []process.Status) error {

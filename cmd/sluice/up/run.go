@@ -75,7 +75,7 @@ func Run(ctx context.Context, options Options, ready func() error) (err error) {
 	if err := options.startClock(); err != nil {
 		return err
 	}
-	ports, release, err := choosePorts(componentsWith(options.Scheduler))
+	ports, release, err := choosePorts(options.components())
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs 
 	}
 	if options.Scheduler == schedulerKueue {
 		fmt.Fprintln(options.Output, "installing Kueue's objects")
-		if err := installKueue(ctx, admin, common.of(build.Kueue, ports)); err != nil {
+		if err := installKueue(ctx, admin, common.of(component{name: build.Kueue}, ports)); err != nil {
 			return err
 		}
 	}
@@ -155,7 +155,7 @@ func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs 
 		return err
 	}
 	fmt.Fprintln(options.Output, "starting Sluice's components and the simulated nodes")
-	if err := startComponents(ctx, common, ports); err != nil {
+	if err := startComponents(ctx, common, options.components(), ports); err != nil {
 		return err
 	}
 	fmt.Fprintf(options.Output, "founding the sample: %s\n", options.sample().name)
@@ -165,5 +165,8 @@ func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs 
 	if err := awaitDoors(ctx, admin); err != nil {
 		return err
 	}
-	return awaitAll(ctx, admin, list, c.Processes().List)
+	if err := awaitAll(ctx, admin, list, c.Processes().List); err != nil {
+		return err
+	}
+	return awaitBoards(ctx, admin, list)
 }

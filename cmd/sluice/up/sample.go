@@ -26,7 +26,7 @@ type sample struct {
 	folder, name string
 	// programs are built beside those that every cluster has.
 	programs []string
-	// pool is that of the i-th machine, from 1 on, and whether it is cut by MIG.
+	// pool is that of the i-th machine, from 1 on, and whether its GPUs are in MIG mode.
 	pool func(i int) (name string, cut bool)
 	// usual is how many machines there are where nobody says.
 	usual int
@@ -66,7 +66,7 @@ func (s sample) nodes(n int) []fakekubelet.Node {
 	for i := 1; i <= n; i++ {
 		name := fmt.Sprintf("dgx-%d", i)
 		if pool, cut := s.pool(i); cut {
-			list = append(list, fakekubelet.DGXA100Balanced(name, pool))
+			list = append(list, fakekubelet.DGXA100MIG(name, pool))
 		} else {
 			list = append(list, fakekubelet.DGXA100(name, pool))
 		}

@@ -66,15 +66,32 @@ func TestMachinesOfFairness(t *testing.T) {
 
 func TestKueueRunsOnlyWhereItIsAskedFor(t *testing.T) {
 	for scheduler, want := range map[string]bool{schedulerKube: false, schedulerKueue: true} {
-		has := slices.ContainsFunc(componentsWith(scheduler), func(c component) bool { return c.name == "kueue" })
+		has := slices.ContainsFunc(Options{Scheduler: scheduler}.components(), func(c component) bool { return c.name == "kueue" })
 		if has != want || (len(samples[scheduler].programs) > 0) != want {
 			t.Errorf("with %s: it runs: %v, it is built: %v", scheduler, has, samples[scheduler].programs)
 		}
 	}
 }
 
+func TestEveryNodeHasAnAgent(t *testing.T) {
+	var got []string
+	for _, c := range (Options{Scheduler: schedulerKube, Nodes: 3}).components() {
+		if c.node != "" {
+			got = append(got, c.name+" on "+c.node+" as "+c.namespace+"/"+c.account)
+		}
+	}
+	want := []string{
+		"gpuagent-dgx-1 on dgx-1 as sluice-system/gpuagent",
+		"gpuagent-dgx-2 on dgx-2 as sluice-system/gpuagent",
+		"gpuagent-dgx-3 on dgx-3 as sluice-system/gpuagent",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 func TestEveryComponentHasPortsOfItsOwn(t *testing.T) {
-	list := componentsWith(schedulerKueue)
+	list := Options{Scheduler: schedulerKueue, Nodes: 3}.components()
 	ports, release, err := choosePorts(list)
 	if err != nil {
 		t.Fatal(err)

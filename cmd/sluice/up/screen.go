@@ -6,7 +6,6 @@ package up
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,8 +64,16 @@ func screen(report Report, who caller, zone *time.Location) string {
 }
 
 func componentTable(components []Component, who caller) string {
+	const most = 8 // agents, as there are as many as nodes
 	rows := newTable("COMPONENT", "STATE", "PID", "RESTARTS", "LOG")
+	agents, left := 0, 0
 	for _, c := range components {
+		if isAgent(c.Name) && c.State == "Running" {
+			if agents++; agents > most {
+				left++
+				continue
+			}
+		}
 		state := good.Render(c.State)
 		if c.State != "Running" {
 			state = bad.Render(c.State)
@@ -76,6 +83,9 @@ func componentTable(components []Component, who caller) string {
 			pid = "-"
 		}
 		rows.Row(c.Name, state, pid, strconv.Itoa(c.Restarts), who.path(c.Log))
+	}
+	if left > 0 {
+		rows.Row(fmt.Sprintf("and %d more agents", left), good.Render("Running"), "", "", "")
 	}
 	return rows.Render()
 }
@@ -106,26 +116,11 @@ func newTable(headers ...string) *table.Table {
 		})
 }
 
-// gpus says in a few words what a machine has.
+// gpus says in a few words what a machine has when it is new.
 func gpus(m machine.Machine) string {
-	text := fmt.Sprintf("%d x %s", m.GPUs, m.Product)
+	text := fmt.Sprintf("%d x %s", m.GPUs, m.Product())
 	if len(m.MIG) == 0 {
 		return text
 	}
-	counts := map[string]int{}
-	for _, cut := range m.MIG {
-		on := len(cut.Devices)
-		if on == 0 {
-			on = m.GPUs
-		}
-		for _, instance := range cut.Instances {
-			counts[instance.Profile] += on
-		}
-	}
-	var parts []string
-	for profile, n := range counts {
-		parts = append(parts, fmt.Sprintf("%d x %s", n, profile))
-	}
-	slices.Sort(parts)
-	return text + ", cut into " + strings.Join(parts, ", ")
+	return text + " in MIG mode, cut as pods ask"
 }

@@ -6,8 +6,10 @@ package up
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +34,8 @@ func TestScreen(t *testing.T) {
 	report = report.with([]process.Status{
 		{Name: "webhook", State: process.Running, PID: 103, LogPath: "/lab/a/my room/.sluice/logs/webhook.log"},
 		{Name: "kwok", State: process.BackOff, Restarts: 3, LastExit: "exit status 1", LogPath: "/lab/a/my room/.sluice/logs/kwok.log"},
+		{Name: "gpuagent-dgx-10", State: process.Running, PID: 105, LogPath: "/lab/a/my room/.sluice/logs/gpuagent-dgx-10.log"},
+		{Name: "gpuagent-dgx-2", State: process.Running, PID: 104, LogPath: "/lab/a/my room/.sluice/logs/gpuagent-dgx-2.log"},
 		{Name: cluster.Etcd, State: process.Running, PID: 101, LogPath: "/lab/a/my room/.sluice/logs/etcd.log"},
 	})
 	ahead := &PolicyTime{Now: time.Date(2026, 12, 21, 15, 4, 5, 0, time.UTC), AheadSeconds: 30 * 86400, Scale: 60}
@@ -72,7 +76,7 @@ func TestGPUs(t *testing.T) {
 		want    string
 	}{
 		"whole": {machine.DGXA100(), "8 x NVIDIA-A100-SXM4-40GB"},
-		"cut":   {machine.DGXA100Balanced(), "8 x NVIDIA-A100-SXM4-40GB, cut into 16 x 1g.5gb, 8 x 2g.10gb, 8 x 3g.20gb"},
+		"cut":   {machine.DGXA100MIG(), "8 x NVIDIA-A100-SXM4-40GB in MIG mode, cut as pods ask"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -83,8 +87,23 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
+// As many agents as there are nodes would hide the rest; one that does not run is seen.
+func TestScreenOfManyAgents(t *testing.T) {
+	var list []Component
+	for i := range 20 {
+		list = append(list, Component{Name: fmt.Sprintf("gpuagent-dgx-%d", i+1), State: "Running", PID: 100 + i})
+	}
+	list[15].State = "BackOff"
+	got := componentTable(list, caller{})
+	for word, want := range map[string]bool{"gpuagent-dgx-8 ": true, "gpuagent-dgx-9 ": false, "gpuagent-dgx-16": true, "and 11 more agents": true} {
+		if strings.Contains(got, word) != want {
+			t.Errorf("%q is on the screen: %v, want %v:\n%s", word, !want, want, got)
+		}
+	}
+}
+
 func TestPlaceIsTheOrderOfDependence(t *testing.T) {
-	order := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, "kwok", "fakekubelet", "mailsink", "lifecycle", "webhook"}
+	order := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, "kwok", "fakekubelet", "mailsink", "lifecycle", "webhook", "kueue", "gpuagent-dgx-1"}
 	for i, name := range order {
 		if got := place(name); got != i {
 			t.Errorf("place(%s) = %d, want %d", name, got, i)

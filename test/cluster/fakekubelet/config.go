@@ -47,6 +47,11 @@ func DGXA100(name, pool string) Node {
 	return Node{Name: name, Pool: pool, Machine: machine.DGXA100()}
 }
 
+// DGXA100MIG is a node that is a DGX A100 whose GPUs are in MIG mode, and empty.
+func DGXA100MIG(name, pool string) Node {
+	return Node{Name: name, Pool: pool, Machine: machine.DGXA100MIG()}
+}
+
 // DGXA100Balanced is a node that is a DGX A100 with each GPU cut into 2 x 1g.5gb,
 // 1 x 2g.10gb and 1 x 3g.20gb.
 func DGXA100Balanced(name, pool string) Node {

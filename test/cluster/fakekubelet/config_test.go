@@ -24,9 +24,8 @@ nodes:
   pool: dgx
   machine:
     model: DGXA100-920-23687-2530-000
-    product: NVIDIA-A100-SXM4-40GB
+    board: A100-40GB
     gpus: 8
-    memoryMiB: 40960
     cpus: 256
     hostMemoryGiB: 1024
     diskGiB: 1760
@@ -34,9 +33,8 @@ nodes:
   pool: dgx-mig
   machine:
     model: DGXA100-920-23687-2530-000
-    product: NVIDIA-A100-SXM4-40GB
+    board: A100-40GB
     gpus: 8
-    memoryMiB: 40960
     cpus: 256
     hostMemoryGiB: 1024
     diskGiB: 1760
@@ -46,6 +44,16 @@ nodes:
       - {profile: 1g.5gb, start: 2}
       - {profile: 1g.5gb, start: 3}
       - {profile: 3g.20gb, start: 4}
+- name: dgx-3
+  pool: dgx-mig
+  machine:
+    model: DGXA100-920-23687-2530-000
+    board: A100-40GB
+    gpus: 8
+    cpus: 256
+    hostMemoryGiB: 1024
+    diskGiB: 1760
+    mig: [{}]
 `
 
 // inFolder writes a kubeconfig and a configuration into a folder.
@@ -75,7 +83,7 @@ func TestLoadConfig(t *testing.T) {
 	want := Config{
 		Kubeconfig: filepath.Join(dir, "api.kubeconfig"),
 		Dir:        filepath.Join(dir, "state"),
-		Nodes:      []Node{DGXA100("dgx-1", "dgx"), DGXA100Balanced("dgx-2", "dgx-mig")},
+		Nodes:      []Node{DGXA100("dgx-1", "dgx"), DGXA100Balanced("dgx-2", "dgx-mig"), DGXA100MIG("dgx-3", "dgx-mig")},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Config{}, "API", "Log")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -109,7 +117,7 @@ func TestLoadConfigRefuses(t *testing.T) {
 		{"a node twice", "name: dgx-2", "name: dgx-1", `nodes[1].name "dgx-1": is nodes[0]'s already`},
 		{"a node's name", "name: dgx-2", "name: ../dgx", `nodes[1].name "../dgx"`},
 		{"a pool's name", "pool: dgx-mig", "pool: ''", `nodes[1].pool ""`},
-		{"a machine", "start: 4", "start: 3", "nodes[1].machine.mig[0].instances[3].start 3: 3g.20gb can begin at [0 4]"},
+		{"a machine", "start: 4", "start: 3", "nodes[1].machine.mig[0].instances: 3g.20gb cannot start at 3 on A100-40GB"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, path := inFolder(t, strings.Replace(written, tc.old, tc.new, 1))

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/fakekubelet/machine"
+	"sluice.dev/test/cluster/fakekubelet/plugin"
 )
 
 // demandsOf returns what a pod's containers ask of NVIDIA's plugin, in the order
@@ -18,7 +18,7 @@ func demandsOf(pod *corev1.Pod) []devices.Demand {
 	add := func(container corev1.Container, kind devices.Kind) {
 		amounts := map[string]int64{}
 		for name, quantity := range container.Resources.Limits {
-			if machine.IsDeviceResource(string(name)) && !quantity.IsZero() {
+			if plugin.IsResource(string(name)) && !quantity.IsZero() {
 				amounts[string(name)] = quantity.Value()
 			}
 		}

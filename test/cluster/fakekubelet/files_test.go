@@ -4,6 +4,7 @@
 package fakekubelet
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/test/cluster/fakekubelet/devices"
+	"sluice.dev/test/cluster/fakekubelet/plugin"
 	"sluice.dev/test/cluster/filelock"
 )
 
@@ -23,7 +26,7 @@ func TestCheckpointFile(t *testing.T) {
 		t.Fatalf("without a file: pods %v, booted %t, %v", pods, booted, err)
 	}
 	node := DGXA100("dgx-1", "dgx")
-	s, err := devices.New(node.Machine.Devices("dgx-1"), nil).Admit(
+	s, err := devices.New(newDevices(t, node), nil).Admit(
 		devices.Pod{UID: "a", Namespace: "n", Name: "p"}, demandsOf(podOf("a", container("main", "nvidia.com/gpu", "2"))))
 	if err != nil {
 		t.Fatal(err)
@@ -49,6 +52,24 @@ func TestCheckpointFile(t *testing.T) {
 	if err := writeCheckpoint(filepath.Join(dir, "missing"), "dgx-1", s); err == nil {
 		t.Error("a checkpoint that could not be written was no error")
 	}
+}
+
+// newDevices are what the device plugin reports of a new machine.
+func newDevices(tb testing.TB, node Node) []devices.Device {
+	tb.Helper()
+	kept, err := newGPUs(node)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	gpus, err := simulator.New(node.Machine.Simulator(node.Name))
+	if err := errors.Join(err, gpus.Restore(kept), gpus.Init()); err != nil {
+		tb.Fatal(err)
+	}
+	seen, err := plugin.Look(gpus)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return plugin.Devices(seen)
 }
 
 // offline is of a node whose API server nobody asks.
@@ -78,6 +99,18 @@ func TestRunRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused(t, c, path, "cannot be believed", "delete the pods on node dgx-1 and remove the file")
+	})
+	t.Run("GPUs that cannot be believed", func(t *testing.T) {
+		c := offline(t)
+		dir := nodeDir(c.Dir, "dgx-1")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, gpusName)
+		if err := os.WriteFile(path, []byte(`{"version":1}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, c, path, "cannot be believed", "put back a good copy, or remove the file")
 	})
 	t.Run("a node that another process plays", func(t *testing.T) {
 		c := offline(t)

@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
+
+	"sluice.dev/test/cluster/fakekubelet/plugin"
 )
 
 // shortage is a resource of which a node has too little for one more pod.
@@ -30,14 +32,14 @@ func (s shortage) Message() string {
 
 // fit returns the first resource of which pod asks for more than others leave of
 // allocatable, or nil. An extended resource that the node does not have at all
-// is nobody's here, as with a kubelet.
+// is nobody's here, and devices have been given already, as with a kubelet.
 func fit(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceList) *shortage {
 	if pods, known := allocatable[corev1.ResourcePods]; known && int64(len(others)) >= pods.Value() {
 		return &shortage{corev1.ResourcePods, 1, int64(len(others)), pods.Value()}
 	}
 	requested, used, capacity := requests(pod), requests(others...), amounts(allocatable)
 	for _, name := range inFitOrder(requested) {
-		if _, known := capacity[name]; requested[name] == 0 || !known && isExtended(name) {
+		if _, known := capacity[name]; requested[name] == 0 || !known && isExtended(name) || plugin.IsResource(string(name)) {
 			continue
 		}
 		if requested[name] > capacity[name]-used[name] {

@@ -5,12 +5,14 @@ package fakekubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,12 +20,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/simulator"
+	"sluice.dev/gpuagent/nvml/simulator/served"
 	"sluice.dev/test/cluster/fakekubelet/devices"
+	"sluice.dev/test/cluster/fakekubelet/plugin"
+	"sluice.dev/test/cluster/fakekubelet/procfs"
 	"sluice.dev/test/cluster/filelock"
 )
 
 // kubelet plays one node. One goroutine decides, and is alone in writing the
-// fields below queue; the PodResources server reads them.
+// fields below queue; the PodResources server reads the state.
 type kubelet struct {
 	node   Node
 	number int // among the configured nodes
@@ -36,6 +43,10 @@ type kubelet struct {
 	// It ends with the registration.
 	booted bool
 
+	gpus   *simulator.Node
+	driver nvml.Library // the GPUs as the device plugin uses them
+	proc   procfs.Tree
+
 	queue workqueue.TypedRateLimitingInterface[string]
 	pods  cache.Store // the pods on this node
 	nodes cache.Store // this node
@@ -43,6 +54,16 @@ type kubelet struct {
 	// decided has what was said of the pods that are not over. The watch may
 	// show one as it was before: it is not decided twice.
 	decided map[string]decision
+
+	// What the device plugin saw and reported when it last looked, and how much
+	// memory each device has; and when it is back, where it is away.
+	seen       []plugin.GPU
+	reported   []devices.Device
+	memory     map[string]int64
+	pluginBack time.Time
+	relabel    bool // the labels may be of what it saw before
+
+	lastPID uint32 // of the processes on the node
 
 	mu    sync.RWMutex
 	state devices.State
@@ -65,9 +86,23 @@ func (k *kubelet) run(ctx context.Context) error {
 		return fmt.Errorf("one process at a time can play a node: %w", err)
 	}
 	defer func() { _ = lock.Unlock() }() // the end of the process does it as well
+	defer k.queue.ShutDown()
 	if err := k.restore(); err != nil {
 		return err
 	}
+	// The agent dials the driver: it answers while the API server is away.
+	driver, err := served.Listen(ctx, filepath.Join(k.dir, driverName))
+	if err != nil {
+		return fmt.Errorf("the driver's socket: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return served.Serve(ctx, driver, k.gpus) })
+	group.Go(func() error { return k.runKubelet(ctx) })
+	return group.Wait()
+}
+
+// runKubelet is the node without its driver.
+func (k *kubelet) runKubelet(ctx context.Context) error {
 	listener, err := listen(ctx, k.socket)
 	if err != nil {
 		return err
@@ -84,19 +119,38 @@ func (k *kubelet) run(ctx context.Context) error {
 	return k.serve(ctx, listener)
 }
 
-// restore reads who holds what.
+// restore reads who holds what, and how the GPUs are.
 func (k *kubelet) restore() error {
 	holders, booted, err := readCheckpoint(k.dir, k.node.Name)
 	if err != nil {
 		return err
 	}
+	if k.gpus, err = openGPUs(k.dir, k.node, booted, k.log); err != nil {
+		return err
+	}
+	k.driver = k.gpus.Open()
+	if err := k.bootProc(booted); err != nil {
+		return err
+	}
 	k.booted = booted
-	k.state = devices.New(k.node.Machine.Devices(k.node.Name), holders)
+	k.state = devices.New(nil, holders)
 	k.decided = map[string]decision{}
 	for _, holder := range holders {
 		if holder.Lives() {
 			k.decided[keyOf(holder.Namespace, holder.Name)] = decision{types.UID(holder.UID), true}
 		}
+	}
+	return errors.Join(k.enumerateFirst(), k.restoreProcesses())
+}
+
+// bootProc begins a boot in the node's /proc, where there is one.
+func (k *kubelet) bootProc(booted bool) error {
+	id, err := k.proc.BootID()
+	if err == nil && (booted || id == "") {
+		err = k.proc.Boot()
+	}
+	if err != nil {
+		return fmt.Errorf("the node's /proc: %w", err)
 	}
 	return nil
 }
@@ -105,7 +159,6 @@ func (k *kubelet) restore() error {
 // pods.
 func (k *kubelet) serve(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	k.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	context.AfterFunc(ctx, k.queue.ShutDown)
 	pods, nodes := k.informers()
 	k.pods, k.nodes = pods.GetStore(), nodes.GetStore()
@@ -121,8 +174,12 @@ func (k *kubelet) serve(ctx context.Context, listener net.Listener) error {
 		group.Go(func() error {
 			k.log.Info("the node is up", "socket", k.socket)
 			k.admitInitial(ctx)
+			// From here on it is worth while to signal the device plugin.
+			if err := k.proc.Link(os.Getpid()); err != nil {
+				return fmt.Errorf("the node's /proc: %w", err)
+			}
 			k.work(ctx)
-			return nil
+			return k.proc.Unlink(os.Getpid())
 		})
 	}
 	return group.Wait()

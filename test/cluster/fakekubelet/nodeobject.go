@@ -14,13 +14,14 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/fakekubelet/machine"
+	"sluice.dev/test/cluster/fakekubelet/plugin"
 	"sluice.dev/test/cluster/kwok"
 )
 
 // nodeObject returns the Node as a kubelet registers it, with the labels that
-// GPU feature discovery would add. The conditions are kwok's to write.
-func (n Node) nodeObject(number int, kubernetesVersion string, s devices.State) *corev1.Node {
+// GPU feature discovery would add of the GPUs that it saw. The conditions are kwok's
+// to write.
+func (n Node) nodeObject(number int, kubernetesVersion, bootID string, s devices.State, seen []plugin.GPU) *corev1.Node {
 	identity := uuid.NewSHA1(uuid.NameSpaceDNS, []byte(n.Name+".sim.sluice.dev")).String()
 	labels := map[string]string{
 		corev1.LabelHostname:   n.Name,
@@ -28,7 +29,7 @@ func (n Node) nodeObject(number int, kubernetesVersion string, s devices.State) 
 		corev1.LabelArchStable: "amd64",
 		v1alpha1.LabelNodePool: n.Pool,
 	}
-	maps.Copy(labels, n.Machine.Labels())
+	maps.Copy(labels, plugin.Labels(n.Machine.Model, seen))
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        n.Name,
@@ -45,7 +46,7 @@ func (n Node) nodeObject(number int, kubernetesVersion string, s devices.State) 
 			NodeInfo: corev1.NodeSystemInfo{
 				MachineID:               strings.ReplaceAll(identity, "-", ""),
 				SystemUUID:              identity,
-				BootID:                  identity,
+				BootID:                  bootID,
 				KernelVersion:           "5.15.0-1063-nvidia",
 				OSImage:                 "DGX OS 6 (simulated)",
 				ContainerRuntimeVersion: "kwok://simulated",
@@ -73,15 +74,33 @@ type amendments struct {
 
 func (a amendments) none() bool { return len(a.Capacity) == 0 && len(a.Allocatable) == 0 }
 
-// amend compares a Node with what the kubelet reports. Its own resources are put
+// amend compares a Node with what the kubelet reports: its capacity, and what of it
+// can be given. Its own resources are put
 // right, devices that it no longer has are set to zero, and extended resources
 // that others keep there are left alone; except on a machine that has just
 // booted, whose others' resources are zeroed until they are written again.
-func (n Node) amend(current *corev1.Node, s devices.State, booted bool) amendments {
+func (n Node) amend(current *corev1.Node, capacity, s devices.State, booted bool) amendments {
 	return amendments{
-		Capacity:    changes(current.Status.Capacity, n.Machine.Capacity(s), booted),
+		Capacity:    changes(current.Status.Capacity, n.Machine.Capacity(capacity), booted),
 		Allocatable: changes(current.Status.Allocatable, n.Machine.Allocatable(s), booted),
 	}
+}
+
+// relabelled are the labels of GPU feature discovery that must change on a Node: with
+// their new values, or nil where they must go.
+func relabelled(current, own map[string]string) map[string]any {
+	changed := map[string]any{}
+	for key, want := range own {
+		if current[key] != want {
+			changed[key] = want
+		}
+	}
+	for key := range current {
+		if _, ours := own[key]; !ours && plugin.IsInstanceLabel(key) {
+			changed[key] = nil
+		}
+	}
+	return changed
 }
 
 func changes(current, own corev1.ResourceList, booted bool) map[corev1.ResourceName]string {
@@ -93,7 +112,7 @@ func changes(current, own corev1.ResourceList, booted bool) map[corev1.ResourceN
 	}
 	for name, have := range current {
 		_, ours := own[name]
-		gone := machine.IsDeviceResource(string(name)) || booted && isExtended(name)
+		gone := plugin.IsResource(string(name)) || booted && isExtended(name)
 		if !ours && gone && !have.IsZero() {
 			changed[name] = "0"
 		}

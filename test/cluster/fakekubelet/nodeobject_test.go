@@ -14,7 +14,7 @@ import (
 
 func TestAmend(t *testing.T) {
 	node := DGXA100("dgx-1", "dgx")
-	s := devices.New(node.Machine.Devices(node.Name), nil)
+	s := devices.New(newDevices(t, node), nil)
 	type resources = map[corev1.ResourceName]string
 	with := func(pairs ...string) corev1.ResourceList {
 		all := node.Machine.Capacity(s)
@@ -48,6 +48,30 @@ func TestAmend(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// While the device plugin is away the node has its GPUs and gives none.
+func TestAmendWhileThePluginIsAway(t *testing.T) {
+	node := DGXA100("dgx-1", "dgx")
+	s := devices.New(newDevices(t, node), nil)
+	current := &corev1.Node{Status: corev1.NodeStatus{Capacity: node.Machine.Capacity(s), Allocatable: node.Machine.Allocatable(s)}}
+	got := node.amend(current, s, s.With(nil), false)
+	want := amendments{
+		Capacity:    map[corev1.ResourceName]string{},
+		Allocatable: map[corev1.ResourceName]string{"nvidia.com/gpu": "0"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRelabelled(t *testing.T) {
+	current := map[string]string{"kept": "1", "same": "2", "other": "3", "nvidia.com/mig-1g.5gb.count": "4"}
+	got := relabelled(current, map[string]string{"same": "2", "other": "5", "new": "6"})
+	want := map[string]any{"other": "5", "new": "6", "nvidia.com/mig-1g.5gb.count": nil}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -5,6 +5,7 @@ package fakekubelet
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -85,15 +86,28 @@ func (k *kubelet) allocatable() corev1.ResourceList {
 	return k.node.Machine.Allocatable(k.state)
 }
 
-// letStart opens the gate for an admitted pod, unless processes of others are
-// still on its devices: then its turn comes when those are gone.
+// letStart starts the processes of an admitted pod and opens the gate for it, unless
+// processes of others are still on its devices: then its turn comes when those are
+// gone.
 func (k *kubelet) letStart(ctx context.Context, pod *corev1.Pod) error {
-	if mayStart(pod) {
-		return nil
-	}
 	if blockers := k.state.Blockers(string(pod.UID)); len(blockers) > 0 {
 		k.log.Info("pod waits until the processes of pods that are over are gone",
 			"pod", keyOf(pod.Namespace, pod.Name), "uids", blockers)
+		return nil
+	}
+	var cannot *startError
+	switch err := k.startProcesses(pod); {
+	case errors.As(err, &cannot):
+		key := keyOf(pod.Namespace, pod.Name)
+		k.log.Info("pod cannot start", "pod", key, "error", cannot)
+		if err := k.fail(ctx, pod, refusal{startFailed, cannot.Error()}); err != nil {
+			return err
+		}
+		k.decided[key] = decision{pod.UID, false}
+		return nil
+	case err != nil:
+		return err
+	case mayStart(pod):
 		return nil
 	}
 	return k.openGate(ctx, pod)

@@ -31,7 +31,7 @@ func (k *kubelet) fail(ctx context.Context, pod *corev1.Pod, r refusal) error {
 	return k.patchStatus(ctx, pod, map[string]any{
 		"phase":   corev1.PodFailed,
 		"reason":  r.Reason,
-		"message": "Pod was rejected: " + r.Message,
+		"message": r.said(),
 	})
 }
 

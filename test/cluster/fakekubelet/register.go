@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"sluice.dev/test/cluster/fakekubelet/plugin"
 )
 
 // register makes the Node, or puts right the one that is there. The API server
@@ -41,7 +43,11 @@ func (k *kubelet) tryRegister(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask for the API server's version: %w", err)
 	}
-	want := k.node.nodeObject(k.number, version.GitVersion, k.state)
+	bootID, err := k.proc.BootID()
+	if err != nil {
+		return fmt.Errorf("the boot's identity: %w", err)
+	}
+	want := k.node.nodeObject(k.number, version.GitVersion, bootID, k.state, k.seen)
 	nodes := k.client.CoreV1().Nodes()
 	_, err = nodes.Create(ctx, want, metav1.CreateOptions{})
 	if err == nil || !apierrors.IsAlreadyExists(err) {
@@ -61,12 +67,22 @@ func (k *kubelet) tryRegister(ctx context.Context) error {
 
 // amendNode brings the Node's resources in line with the devices.
 func (k *kubelet) amendNode(ctx context.Context, current *corev1.Node) error {
-	amendments := k.node.amend(current, k.state, k.booted)
+	amendments := k.node.amend(current, k.capacity(), k.state, k.booted)
 	if amendments.none() {
 		return nil
 	}
 	k.log.Info("writing the node's resources", "capacity", amendments.Capacity, "allocatable", amendments.Allocatable)
 	_, err := k.patchNode(ctx, map[string]any{"status": amendments}, "status")
+	return err
+}
+
+// labelNode brings the labels of GPU feature discovery in line with what was seen.
+func (k *kubelet) labelNode(ctx context.Context, current *corev1.Node) error {
+	labels := relabelled(current.Labels, plugin.Labels(k.node.Machine.Model, k.seen))
+	if len(labels) == 0 {
+		return nil
+	}
+	_, err := k.patchNode(ctx, map[string]any{"metadata": map[string]any{"labels": labels}})
 	return err
 }
 

@@ -43,6 +43,9 @@ func (k *kubelet) release(key, uid string, now time.Time) error {
 		return nil
 	}
 	waiting := k.state.Waiting(uid)
+	if err := k.detach(holder.Processes); err != nil {
+		return err
+	}
 	if err := k.keep(k.state.Release(uid)); err != nil {
 		return err
 	}

@@ -8,24 +8,47 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+
+	"sluice.dev/test/cluster/fakekubelet/procfs"
 )
 
 // Run plays the kubelets of all nodes in cfg until ctx ends, and then returns nil.
 // It waits for an API server that is away. It returns an error at once where cfg
 // is wrong, a node is played by another process, a checkpoint cannot be believed
 // or a socket cannot be opened; later where a node's Node is refused. Whenever it
-// ends, it may be started again with the same Dir: pods keep their devices.
+// ends, it may be started again with the same Dir: pods keep their devices. While it
+// runs SIGHUP makes the device plugins look again.
 func Run(ctx context.Context, cfg Config) error {
 	kubelets, err := newKubelets(cfg)
 	if err != nil {
 		return fmt.Errorf("fake kubelet: %w", err)
 	}
+	// From here on SIGHUP is for the device plugin, and no end of this process.
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	defer signal.Stop(hangUps)
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-hangUps:
+				for _, k := range kubelets {
+					k.hangUp()
+				}
+			}
+		}
+	})
 	for _, k := range kubelets {
 		group.Go(func() error {
 			if err := k.run(ctx); err != nil && ctx.Err() == nil {
@@ -72,6 +95,8 @@ func newKubelets(cfg Config) ([]*kubelet, error) {
 			socket: socket,
 			client: client,
 			log:    cfg.Log.With("node", node.Name),
+			proc:   procfs.Tree{Root: filepath.Join(nodeDir(dir, node.Name), "proc")},
+			queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 		})
 	}
 	return kubelets, nil

@@ -35,6 +35,7 @@ const (
 	namespace = "sluice-sim"
 	whole     = "dgx-1" // eight GPUs
 	cut       = "dgx-2" // 8 x (2 x 1g.5gb, 1 x 2g.10gb, 1 x 3g.20gb)
+	empty     = "dgx-3" // eight GPUs in MIG mode
 
 	// configVariable makes the test binary a fake kubelet: a process of its own,
 	// which can be killed.
@@ -109,7 +110,9 @@ func startKubelet(ctx context.Context, c *cluster.Cluster) error {
 	if err := fakekubelet.WriteConfig(path, fakekubelet.Config{
 		Kubeconfig: kubeconfig,
 		Dir:        c.Dir(),
-		Nodes:      []fakekubelet.Node{fakekubelet.DGXA100(whole, "dgx"), fakekubelet.DGXA100Balanced(cut, "dgx-mig")},
+		Nodes: []fakekubelet.Node{
+			fakekubelet.DGXA100(whole, "dgx"), fakekubelet.DGXA100Balanced(cut, "dgx-mig"), fakekubelet.DGXA100MIG(empty, "dgx-mig"),
+		},
 	}); err != nil {
 		return err
 	}
@@ -120,7 +123,7 @@ func startKubelet(ctx context.Context, c *cluster.Cluster) error {
 	return c.Processes().Start(ctx, process.Spec{
 		Name: "fakekubelet", Path: self, Env: []string{configVariable + "=" + path},
 		Ready: func(ctx context.Context) error {
-			for _, node := range []string{whole, cut} {
+			for _, node := range []string{whole, cut, empty} {
 				if _, err := listPodResources(ctx, socketOf(c.Dir(), node)); err != nil {
 					return err
 				}

@@ -16,23 +16,35 @@ const (
 	// invalidSimulation is the reason for a pod whose annotations for the
 	// simulation cannot be read: running it some other way would be guessing.
 	invalidSimulation = "InvalidSimulation"
+	// startFailed is the reason for a pod that was admitted and whose containers
+	// cannot be started.
+	startFailed = "StartError"
 )
 
 // refusal is why a node does not run a pod.
 type refusal struct{ Reason, Message string }
 
+// said uses a kubelet's words for a pod that it has not admitted.
+func (r refusal) said() string {
+	if r.Reason == startFailed {
+		return r.Message
+	}
+	return "Pod was rejected: " + r.Message
+}
+
 // decide returns the node's next state with the pod admitted, or why it is not.
 // Others are the node's pods that are admitted and not over. The order is a
 // kubelet's: devices first, then what else the node has too little of.
 func decide(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceList, s devices.State) (devices.State, *refusal) {
-	if err := checkAnnotations(pod.Annotations); err != nil {
+	behaviour, err := behaviourOf(pod.Annotations)
+	if err != nil {
 		return s, &refusal{invalidSimulation, err.Error()}
 	}
 	next, err := s.Admit(devices.Pod{
 		UID:       string(pod.UID),
 		Namespace: pod.Namespace,
 		Name:      pod.Name,
-		ExitDelay: exitDelay(pod.Annotations),
+		ExitDelay: behaviour.exitDelay,
 	}, demandsOf(pod))
 	if err != nil {
 		return s, &refusal{unexpectedAdmissionError, fmt.Sprintf("Allocate failed due to %v, which is unexpected", err)}

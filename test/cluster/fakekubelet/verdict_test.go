@@ -49,7 +49,7 @@ func annotated(pod *corev1.Pod, key, value string) *corev1.Pod {
 
 func TestDecide(t *testing.T) {
 	node := DGXA100("dgx-1", "dgx")
-	empty := devices.New(node.Machine.Devices(node.Name), nil)
+	empty := devices.New(newDevices(t, node), nil)
 	allocatable := node.Machine.Allocatable(empty)
 	allocatable["sluice.dev/gpu-milli"] = resource.MustParse("8000")
 	allocatable["pods"] = resource.MustParse("3")
@@ -127,21 +127,43 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestExitDelay(t *testing.T) {
-	for value, want := range map[string]time.Duration{"0s": 0, "1m30s": 90 * time.Second, "soon": time.Second} {
-		if got := exitDelay(map[string]string{ExitDelay: value}); got != want {
-			t.Errorf("%q is %s, want %s", value, got, want)
+func TestBehaviour(t *testing.T) {
+	byDefault := behaviour{time.Second, -1, 80}
+	for _, tc := range []struct {
+		annotations map[string]string
+		want        behaviour
+		wantErr     string
+	}{
+		{nil, byDefault, ""},
+		{map[string]string{ExitDelay: "0s"}, behaviour{0, -1, 80}, ""},
+		{map[string]string{ExitDelay: "1m30s", Memory: "8192", Utilisation: "0"}, behaviour{90 * time.Second, 8192, 0}, ""},
+		{map[string]string{Memory: "0", Utilisation: "100"}, behaviour{time.Second, 0, 100}, ""},
+		{map[string]string{Memory: "8Gi"}, byDefault, `annotation sim.sluice.dev/memory: "8Gi" is not an amount of memory in MiB: write a number from 0 to 16777216`},
+		{map[string]string{Memory: "-1"}, byDefault, `annotation sim.sluice.dev/memory: "-1" is not an amount of memory in MiB: write a number from 0 to 16777216`},
+		{map[string]string{Utilisation: "101"}, byDefault, `annotation sim.sluice.dev/utilisation: "101" is not a percentage: write a number from 0 to 100`},
+		{map[string]string{Utilisation: "080"}, byDefault, `annotation sim.sluice.dev/utilisation: "080" is not a percentage: write a number from 0 to 100`},
+	} {
+		got, err := behaviourOf(tc.annotations)
+		message := ""
+		if err != nil {
+			message = err.Error()
+		}
+		if got != tc.want || message != tc.wantErr {
+			t.Errorf("%v: %+v, %q; want %+v, %q", tc.annotations, got, message, tc.want, tc.wantErr)
 		}
 	}
-	if got := exitDelay(nil); got != time.Second {
-		t.Errorf("by default it is %s, want 1s", got)
+	if got := byDefault.memoryOf(40960); got != 36864 {
+		t.Errorf("of 40960 MiB a process takes %d, want nine tenths", got)
+	}
+	if got := (behaviour{memoryMiB: 0}).memoryOf(40960); got != 0 {
+		t.Errorf("who wants none takes %d MiB", got)
 	}
 }
 
 // Whatever containers a pod has, it holds as many devices as the API server
 // counts for it: quota and scheduler never know less than the node.
 func TestAPodHoldsWhatTheAPIServerCounts(t *testing.T) {
-	inventory := DGXA100Balanced("dgx-2", "dgx").Machine.Devices("dgx-2")
+	inventory := newDevices(t, DGXA100Balanced("dgx-2", "dgx"))
 	names := []string{"nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"}
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) corev1.Container {

@@ -29,9 +29,12 @@ func (k *kubelet) work(ctx context.Context) {
 // handle does what a key calls for, and puts it back where that fails.
 func (k *kubelet) handle(ctx context.Context, key string) {
 	var err error
-	if key == nodeKey {
+	switch key {
+	case nodeKey:
 		err = k.reconcileNode(ctx)
-	} else {
+	case pluginKey:
+		err = k.enumerate()
+	default:
 		err = k.reconcilePod(ctx, key)
 	}
 	if err == nil {
@@ -76,14 +79,22 @@ func earlierAdmitted(a, b *corev1.Pod) int {
 	)
 }
 
-// reconcileNode keeps the devices advertised, whatever others write on the Node.
+// reconcileNode keeps the devices advertised, whatever others write on the Node; the
+// labels are written when the GPUs were looked at.
 // A Node that was deleted stays so until this process is started again, as with
 // a kubelet.
 func (k *kubelet) reconcileNode(ctx context.Context) error {
-	if node := k.apiNode(); node != nil {
-		return k.amendNode(ctx, node)
+	node := k.apiNode()
+	if node == nil {
+		return nil
 	}
-	return nil
+	if k.relabel {
+		if err := k.labelNode(ctx, node); err != nil {
+			return err
+		}
+		k.relabel = false
+	}
+	return k.amendNode(ctx, node)
 }
 
 // apiNode returns the Node as last seen, nil where there is none.

@@ -65,6 +65,14 @@ func (w *world) clear() {
 		}
 		return fmt.Errorf("%d pods are left", len(pods.Items))
 	})
+	clustertest.Eventually(w.t, func() error {
+		for _, node := range []string{whole, cut, empty} {
+			if left, _ := processes(w.t, w.cluster.Dir(), node); len(left) > 0 {
+				return fmt.Errorf("node %s has the processes %v", node, left)
+			}
+		}
+		return nil
+	})
 }
 
 // pod is a pod under construction: one container that runs until it is deleted.

@@ -37,6 +37,14 @@ func (e *UnregisteredError) Error() string {
 	return "cannot allocate unregistered device " + e.Resource
 }
 
+// UnhealthyError says that a node has had devices of a resource, and has none now.
+type UnhealthyError struct{ Resource string }
+
+// Error uses the kubelet's words.
+func (e *UnhealthyError) Error() string {
+	return "no healthy devices present; cannot allocate unhealthy devices " + e.Resource
+}
+
 // UnavailableError says that too few devices of a resource are left.
 type UnavailableError struct {
 	Resource string
@@ -55,9 +63,9 @@ func (e *UnavailableError) Error() string {
 // containers and sidecars in their order, then of the regular containers. In all
 // the pod holds what the API server counts for it: the larger of what its init
 // containers need and what lasts. A pod that demands nothing is not kept. The
-// error is an *UnregisteredError or an *UnavailableError.
+// error is an *UnregisteredError, an *UnhealthyError or an *UnavailableError.
 func (s State) Admit(pod Pod, demands []Demand) (State, error) {
-	a := &allocation{free: s.free(), spare: map[string][]string{}}
+	a := &allocation{free: s.free(), registered: s.registered, spare: map[string][]string{}}
 	pod.Grants = nil
 	for _, demand := range demands {
 		grant := Grant{Container: demand.Container, Devices: map[string][]string{}}
@@ -122,14 +130,18 @@ func (s State) inOrder(ids []string) []string {
 
 // allocation is one pod's way through what is free.
 type allocation struct {
-	free  map[string][]string
-	spare map[string][]string // of the pod's own init containers
+	free       map[string][]string
+	registered map[string]bool
+	spare      map[string][]string // of the pod's own init containers
 }
 
 func (a *allocation) take(resource string, amount int64, kind Kind) ([]string, error) {
-	free, registered := a.free[resource]
-	if !registered {
+	free, healthy := a.free[resource]
+	if !a.registered[resource] {
 		return nil, &UnregisteredError{Resource: resource}
+	}
+	if !healthy {
+		return nil, &UnhealthyError{Resource: resource}
 	}
 	spare := a.spare[resource]
 	reused := min(amount, int64(len(spare)))

@@ -107,6 +107,41 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// The device plugin reports anew what there is: who holds something keeps it.
+func TestTheInventoryChanges(t *testing.T) {
+	ask := func(s State, uid, resource string, n int64) (State, error) {
+		return s.Admit(Pod{UID: uid}, []Demand{demand("main", Lasting, resource, n)})
+	}
+	s, err := ask(New(inventory, nil), "old", slice, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s
+	s = s.With([]Device{{"GPU-0", gpu}, {"MIG-1", slice}, {"MIG-2", slice}})
+	if diff := cmp.Diff(map[string]int{gpu: 1, slice: 2}, s.Capacity()); diff != "" {
+		t.Errorf("capacity (-want +got):\n%s", diff)
+	}
+	if pod, _ := s.Pod("old"); !cmp.Equal(pod.Devices(), []string{"MIG-0", "MIG-1"}) {
+		t.Errorf("the pod holds %v, want what it was given", pod.Devices())
+	}
+	if got := before.Capacity()[slice]; got != 2 || len(before.Inventory()) != len(inventory) {
+		t.Error("With changed the state that it was given")
+	}
+	s, err = ask(s, "next", slice, 1)
+	if pod, _ := s.Pod("next"); err != nil || !cmp.Equal(pod.Devices(), []string{"MIG-2"}) {
+		t.Errorf("the next pod holds %v (%v), want the new device", pod.Devices(), err)
+	}
+	if _, err := ask(s, "late", slice, 1); err == nil {
+		t.Error("a device that is held was given again")
+	}
+	for _, gone := range []State{s.With([]Device{{"GPU-0", gpu}}), s.With(nil)} {
+		want := "no healthy devices present; cannot allocate unhealthy devices " + slice
+		if _, err := ask(gone, "late", slice, 1); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
 func TestProcessesOutliveTheirPod(t *testing.T) {
 	gone := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	admit := func(s State, uid string, n int64) State {

@@ -38,6 +38,27 @@ type Pod struct {
 	ExitDelay time.Duration `json:"exitDelay"`
 	// ReleaseAt is when its processes are gone; zero while the pod lives.
 	ReleaseAt time.Time `json:"releaseAt,omitzero"`
+	// Processes are what runs on its devices, one for each container that holds
+	// some; none before it starts.
+	Processes []Process `json:"processes,omitempty"`
+}
+
+// Process is what a container runs on its devices.
+type Process struct {
+	// Container is the container's name.
+	Container string `json:"container"`
+	// PID is its identifier on the node.
+	PID uint32 `json:"pid"`
+	// Started is when it began.
+	Started time.Time `json:"started"`
+	// Command is what it was started with.
+	Command []string `json:"command"`
+	// Cgroup is the control group that it is in.
+	Cgroup string `json:"cgroup"`
+	// MemoryMiB is what it takes of each of the container's devices, by ID.
+	MemoryMiB map[string]int64 `json:"memoryMiB"`
+	// Utilisation is how busy it keeps each device, in percent.
+	Utilisation int `json:"utilisation"`
 }
 
 // Lives reports whether the pod is not over.
@@ -58,19 +79,33 @@ func (p Pod) Devices() []string {
 // State is a node's devices and who holds them. The zero value is a node
 // without devices. Methods return the next State and leave the old one as it is.
 type State struct {
-	inventory []Device
-	pods      map[string]Pod // by UID
+	inventory  []Device
+	registered map[string]bool // resources that it has or has had
+	pods       map[string]Pod  // by UID
 }
 
 // New returns the State of a node with these devices and holders, say from a
 // checkpoint. A holder keeps a device that the node no longer has: its processes
 // are there all the same.
 func New(inventory []Device, pods []Pod) State {
-	s := State{inventory: slices.Clone(inventory), pods: make(map[string]Pod, len(pods))}
+	s := State{pods: make(map[string]Pod, len(pods))}
 	for _, pod := range pods {
 		s.pods[pod.UID] = pod
 	}
-	return s
+	return s.With(inventory)
+}
+
+// With is the State after the device plugin has reported these devices, and no
+// others. What is held stays held, of a device that is gone too.
+func (s State) With(inventory []Device) State {
+	registered := maps.Clone(s.registered)
+	if registered == nil {
+		registered = map[string]bool{}
+	}
+	for _, device := range inventory {
+		registered[device.Resource] = true
+	}
+	return State{inventory: slices.Clone(inventory), registered: registered, pods: s.pods}
 }
 
 // Inventory returns the node's devices, in the order in which they are given.
@@ -142,7 +177,17 @@ func (s State) End(uid string, gone time.Time) State {
 func (s State) Release(uid string) State {
 	pods := maps.Clone(s.pods)
 	delete(pods, uid)
-	return State{inventory: s.inventory, pods: pods}
+	return State{inventory: s.inventory, registered: s.registered, pods: pods}
+}
+
+// Start says what a pod that holds devices runs on them.
+func (s State) Start(uid string, processes []Process) State {
+	pod, ok := s.pods[uid]
+	if !ok {
+		return s
+	}
+	pod.Processes = processes
+	return s.with(pod)
 }
 
 func (s State) with(pod Pod) State {
@@ -151,5 +196,5 @@ func (s State) with(pod Pod) State {
 		pods = map[string]Pod{}
 	}
 	pods[pod.UID] = pod
-	return State{inventory: s.inventory, pods: pods}
+	return State{inventory: s.inventory, registered: s.registered, pods: pods}
 }

@@ -4,30 +4,30 @@
 package machine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/mig"
+	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-const (
-	maxGPUs      = 16
-	memorySlices = 8
-)
+const maxGPUs = 16
 
 // Machine describes one server.
 type Machine struct {
 	// Model of the server, as its firmware names it.
 	Model string `json:"model"`
-	// Product is the GPUs' name as a label value: "NVIDIA-A100-SXM4-40GB".
-	Product string `json:"product"`
+	// Board is what its GPUs are, as package simulator calls them: "A100-40GB".
+	Board string `json:"board"`
 	// GPUs in the machine, 1 to 16, all alike.
 	GPUs int `json:"gpus"`
-	// MemoryMiB of each GPU.
-	MemoryMiB int64 `json:"memoryMiB"`
-	// MIG says how GPUs are cut; one that no Cut names is whole.
+	// MIG says which GPUs are in MIG mode, and how they are cut when the machine is
+	// new; one that no Cut names is whole. Later on its agent cuts them, and after a
+	// boot all are empty.
 	MIG []Cut `json:"mig,omitempty"`
 	// CPUs are the hardware threads.
 	CPUs int64 `json:"cpus"`
@@ -42,7 +42,7 @@ type Cut struct {
 	// Devices are the GPUs' indices; none means all.
 	Devices []int `json:"devices,omitempty"`
 	// Instances on each of them. None is a GPU in MIG mode with nothing on it.
-	Instances []Instance `json:"instances"`
+	Instances []Instance `json:"instances,omitempty"`
 }
 
 // Instance is one GPU instance, with the compute instance that fills it.
@@ -58,13 +58,19 @@ type Instance struct {
 func DGXA100() Machine {
 	return Machine{
 		Model:         "DGXA100-920-23687-2530-000",
-		Product:       "NVIDIA-A100-SXM4-40GB",
+		Board:         "A100-40GB",
 		GPUs:          8,
-		MemoryMiB:     40960,
 		CPUs:          256,
 		HostMemoryGiB: 1024,
 		DiskGiB:       1760,
 	}
+}
+
+// DGXA100MIG is a DGX A100 whose GPUs are in MIG mode, with nothing on them yet.
+func DGXA100MIG() Machine {
+	m := DGXA100()
+	m.MIG = []Cut{{}}
+	return m
 }
 
 // DGXA100Balanced is a DGX A100 as mig-parted's configuration all-balanced cuts
@@ -83,11 +89,12 @@ func DGXA100Balanced() Machine {
 // Validate returns an error that names the first field that is wrong, the value
 // and what is allowed.
 func (m Machine) Validate() error {
-	if errs := validation.IsValidLabelValue(m.Product); m.Product == "" || len(errs) > 0 {
-		return fmt.Errorf("product %q: must be a label value, say NVIDIA-A100-SXM4-40GB%s", m.Product, because(errs))
-	}
 	if errs := validation.IsValidLabelValue(m.Model); m.Model == "" || len(errs) > 0 {
 		return fmt.Errorf("model %q: must be a label value, say DGXH100%s", m.Model, because(errs))
+	}
+	known := func(name string) bool { return strings.EqualFold(name, m.Board) }
+	if !slices.ContainsFunc(simulator.Boards(), known) {
+		return fmt.Errorf("board %q: must be one of %s", m.Board, strings.Join(simulator.Boards(), ", "))
 	}
 	if m.GPUs < 1 || m.GPUs > maxGPUs {
 		return fmt.Errorf("gpus %d: must be 1 to %d", m.GPUs, maxGPUs)
@@ -95,7 +102,7 @@ func (m Machine) Validate() error {
 	for _, field := range []struct {
 		name  string
 		value int64
-	}{{"memoryMiB", m.MemoryMiB}, {"cpus", m.CPUs}, {"hostMemoryGiB", m.HostMemoryGiB}, {"diskGiB", m.DiskGiB}} {
+	}{{"cpus", m.CPUs}, {"hostMemoryGiB", m.HostMemoryGiB}, {"diskGiB", m.DiskGiB}} {
 		if field.value < 1 || field.value > 1<<30 {
 			return fmt.Errorf("%s %d: must be 1 to %d", field.name, field.value, 1<<30)
 		}
@@ -104,6 +111,10 @@ func (m Machine) Validate() error {
 }
 
 func (m Machine) validateCuts() error {
+	board, cuttable := mig.BoardNamed(m.Board)
+	if !cuttable && len(m.MIG) > 0 {
+		return fmt.Errorf("mig: board %s cannot be cut; leave it out", m.Board)
+	}
 	cut := make([]bool, m.GPUs)
 	for i, c := range m.MIG {
 		for _, gpu := range m.devicesOf(c) {
@@ -115,51 +126,19 @@ func (m Machine) validateCuts() error {
 			}
 			cut[gpu] = true
 		}
-		if err := m.validateInstances(c.Instances); err != nil {
-			return fmt.Errorf("mig[%d].instances%w", i, err)
-		}
-	}
-	return nil
-}
-
-func (m Machine) validateInstances(instances []Instance) error {
-	// What fits into the memory slices never needs more than the seven compute
-	// slices: the places are chosen so.
-	var occupied [memorySlices]string
-	mediaExtensions := 0
-	for i, instance := range instances {
-		p, err := m.parseProfile(instance.Profile)
-		if err != nil {
-			return fmt.Errorf("[%d].profile: %w", i, err)
-		}
-		if starts := p.starts(); !slices.Contains(starts, instance.Start) {
-			return fmt.Errorf("[%d].start %d: %s can begin at %v", i, instance.Start, instance.Profile, starts)
-		}
-		for s := instance.Start; s < instance.Start+p.memory; s++ {
-			if occupied[s] != "" {
-				return fmt.Errorf("[%d]: %s at %d overlaps %s", i, instance.Profile, instance.Start, occupied[s])
+		gpu := mig.GPU{Board: board}
+		for j, instance := range c.Instances {
+			profile, err := board.Named(v1alpha1.MIGProfile(instance.Profile))
+			if err != nil {
+				return fmt.Errorf("mig[%d].instances[%d].profile: %w", i, j, err)
 			}
-			occupied[s] = fmt.Sprintf("%s at %d", instance.Profile, instance.Start)
+			gpu.Instances = append(gpu.Instances, mig.Instance{Profile: profile, Start: instance.Start})
 		}
-		if p.media {
-			mediaExtensions++
+		if err := gpu.Check(); err != nil {
+			return fmt.Errorf("mig[%d].instances: %w", i, err)
 		}
-	}
-	if mediaExtensions > 1 {
-		return errors.New(": only one instance of a GPU can have its media extensions (+me)")
 	}
 	return nil
-}
-
-// cuts returns each GPU's instances; nil for a whole one.
-func (m Machine) cuts() [][]Instance {
-	cuts := make([][]Instance, m.GPUs)
-	for _, c := range m.MIG {
-		for _, gpu := range m.devicesOf(c) {
-			cuts[gpu] = append([]Instance{}, c.Instances...)
-		}
-	}
-	return cuts
 }
 
 func (m Machine) devicesOf(c Cut) []int {

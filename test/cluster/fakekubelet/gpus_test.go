@@ -1,0 +1,272 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fakekubelet_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/simulator/served"
+	"sluice.dev/test/cluster/clustertest"
+	"sluice.dev/test/cluster/fakekubelet"
+	"sluice.dev/test/cluster/fakekubelet/machine"
+	"sluice.dev/test/cluster/fakekubelet/plugin"
+)
+
+const smallest nvml.ProfileID = 19 // 1g.5gb
+
+// driver is a node's driver in the eyes of its agent.
+func driver(t *testing.T, dir, node string) nvml.Library {
+	t.Helper()
+	library := served.Dial(filepath.Join(dir, "nodes", node, "nvml.sock"))
+	if err := library.Init(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = library.Shutdown() })
+	return library
+}
+
+// look is what the device plugin of a node would see now.
+func (w *world) look(node string) []plugin.GPU {
+	w.t.Helper()
+	seen, err := plugin.Look(driver(w.t, w.cluster.Dir(), node))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return seen
+}
+
+// makeInstance cuts a slice, and returns it and its device.
+func makeInstance(t *testing.T, library nvml.Library, gpu string, start int) (uint32, string) {
+	t.Helper()
+	made, err := library.CreateInstance(gpu, smallest, nvml.Placement{Start: start, Size: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := library.CreateComputeInstance(gpu, made.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.ID, device.UUID
+}
+
+// processes are the entries of a node's /proc that are processes: the simulated ones,
+// and the real one that stands for the device plugin.
+func processes(t *testing.T, dir, node string) (simulated []int, plugin int) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, "nodes", node, "proc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		switch {
+		case err != nil:
+		case entry.Type() == os.ModeSymlink:
+			plugin = pid
+		case pid > 5_000_000:
+			simulated = append(simulated, pid)
+		default:
+			t.Errorf("process %d is neither simulated nor real", pid)
+		}
+	}
+	return simulated, plugin
+}
+
+func hangUp(t *testing.T, dir, node string) {
+	t.Helper()
+	_, pid := processes(t, dir, node)
+	if pid == 0 {
+		t.Fatal("there is no device plugin")
+	}
+	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// offers waits until so many slices can be given.
+func (w *world) offers(node, resource string, want int64) {
+	w.t.Helper()
+	clustertest.Eventually(w.t, func() error {
+		found, err := w.client.CoreV1().Nodes().Get(w.t.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		able, capacity := found.Status.Allocatable[corev1.ResourceName(resource)], found.Status.Capacity[corev1.ResourceName(resource)]
+		count := found.Labels[resource+".count"]
+		if want == 0 && count == "" {
+			count = "0"
+		}
+		if able.Value() != want || capacity.Value() != want || count != strconv.FormatInt(want, 10) {
+			return fmt.Errorf("node %s gives %s of %s %s, and is labelled with %q; want %d", node, able.String(), capacity.String(), resource, count, want)
+		}
+		return nil
+	})
+}
+
+// An agent cuts a GPU under a running node: a pod is given what was made, is seen on it,
+// and keeps it from being destroyed until its processes are gone.
+func TestCutWhileItRuns(t *testing.T) {
+	const slice = "nvidia.com/mig-1g.5gb"
+	w := newWorld(t)
+	dir := w.cluster.Dir()
+	agent, gpu := driver(t, dir, empty), machine.GPUID(empty, 5)
+	instance, device := makeInstance(t, agent, gpu, 6)
+	w.create(newPod("train").on(empty).asks(slice, "1").annotated(fakekubelet.ExitDelay, "2s"))
+	w.eventually("train", func(p *corev1.Pod) bool {
+		return condition(p, corev1.PodScheduled).Reason == corev1.PodReasonUnschedulable
+	})
+	hangUp(t, dir, empty)
+	w.offers(empty, slice, 1)
+	train := w.reaches("train", corev1.PodRunning)
+	if diff := cmp.Diff(map[string][]string{"train/main": {device}}, w.holdings(empty)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
+	found, err := agent.Processes(gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	simulated, _ := processes(t, dir, empty)
+	if len(found) != 1 || len(simulated) != 1 || int(found[0].PID) != simulated[0] || found[0].Instance != instance || found[0].MemoryMiB != 4864*9/10 {
+		t.Fatalf("the driver has the processes %+v and /proc %v, want one with nine tenths of the slice", found, simulated)
+	}
+	of := func(name string) string {
+		raw, err := os.ReadFile(filepath.Join(dir, "nodes", empty, "proc", strconv.Itoa(simulated[0]), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	if cgroup := of("cgroup"); !strings.Contains(cgroup, "-pod"+strings.ReplaceAll(string(train.UID), "-", "_")+".slice/cri-containerd-") {
+		t.Errorf("its control group is %s, want one of pod %s", cgroup, train.UID)
+	}
+	if comm := of("comm"); comm != "python3\n" {
+		t.Errorf("it is called %q", comm)
+	}
+
+	if err := agent.DestroyComputeInstance(gpu, instance, 0); !errors.Is(err, nvml.ErrInUse) {
+		t.Errorf("under its feet: %v, want %v", err, nvml.ErrInUse)
+	}
+	w.delete("train", *metav1.NewDeleteOptions(0))
+	w.goes("train")
+	if err := agent.DestroyComputeInstance(gpu, instance, 0); !errors.Is(err, nvml.ErrInUse) {
+		t.Errorf("before its processes are gone: %v, want %v", err, nvml.ErrInUse)
+	}
+	clustertest.Eventually(t, func() error { return agent.DestroyComputeInstance(gpu, instance, 0) })
+	clustertest.Eventually(t, func() error {
+		if simulated, _ := processes(t, dir, empty); len(simulated) > 0 {
+			return fmt.Errorf("processes %v are left", simulated)
+		}
+		return nil
+	})
+	if err := agent.DestroyInstance(gpu, instance); err != nil {
+		t.Fatal(err)
+	}
+	hangUp(t, dir, empty)
+	w.offers(empty, slice, 0)
+}
+
+// GPUs and processes are as they were when the process that plays them is killed.
+func TestGPUsOutliveTheProcess(t *testing.T) {
+	w := newWorld(t)
+	dir := w.cluster.Dir()
+	w.runs(newPod("slice").on(cut).asks("nvidia.com/mig-3g.20gb", "2"))
+	w.runs(newPod("whole").on(whole).gpus(1).annotated(fakekubelet.Memory, "1000").annotated(fakekubelet.Utilisation, "37"))
+	see := func() string {
+		var all strings.Builder
+		for _, node := range []string{whole, cut} {
+			library := driver(t, dir, node)
+			for _, gpu := range w.look(node) {
+				running, err := library.Processes(gpu.UUID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintln(&all, gpu, running)
+			}
+			simulated, _ := processes(t, dir, node)
+			fmt.Fprintln(&all, simulated)
+		}
+		return all.String()
+	}
+	before := see()
+	if !strings.Contains(before, " 1000 ") {
+		t.Errorf("nobody has the memory that was asked for:\n%s", before)
+	}
+	busy, err := driver(t, dir, whole).Utilisation(gpuOf(t, w, "whole"))
+	if err != nil || busy != 37 {
+		t.Errorf("the pod keeps its GPU %d %% busy (%v), want 37", busy, err)
+	}
+	w.kill("fakekubelet")
+	if diff := cmp.Diff(before, see()); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+}
+
+// gpuOf is the whole GPU that a pod holds.
+func gpuOf(t *testing.T, w *world, name string) string {
+	t.Helper()
+	held := w.holdings(whole)[name+"/main"]
+	if len(held) != 1 {
+		t.Fatalf("pod %s holds %v", name, held)
+	}
+	return held[0]
+}
+
+// A machine that boots keeps its MIG mode and nothing else; a process that was told
+// to stop leaves no device plugin behind.
+func TestABootTakesTheLayout(t *testing.T) {
+	w := newWorld(t)
+	const name = "dgx-cold"
+	dir := w.ownNode(name)
+	node := fakekubelet.DGXA100Balanced(name, "dgx")
+	bootID := func() string {
+		raw, err := os.ReadFile(filepath.Join(dir, "nodes", name, "proc", "sys", "kernel", "random", "boot_id"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	stop := w.runOne(dir, node)
+	w.offers(name, "nvidia.com/mig-1g.5gb", 16)
+	stop()
+	if _, pid := processes(t, dir, name); pid != 0 {
+		t.Errorf("process %d is left as the device plugin", pid)
+	}
+	first := bootID()
+	stop = w.runOne(dir, node)
+	w.offers(name, "nvidia.com/mig-1g.5gb", 16)
+	if bootID() != first {
+		t.Error("a restart is taken for a boot")
+	}
+	stop()
+
+	if err := os.Remove(filepath.Join(dir, "nodes", name, "kubelet_internal_checkpoint")); err != nil {
+		t.Fatal(err)
+	}
+	defer w.runOne(dir, node)()
+	w.offers(name, "nvidia.com/mig-1g.5gb", 0)
+	seen, err := plugin.Look(driver(t, dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(seen, func(g plugin.GPU) bool { return !g.Cut || len(g.Instances) > 0 }) || len(seen) != 8 {
+		t.Errorf("after a boot the GPUs are %+v, want them empty, in MIG mode", seen)
+	}
+	if bootID() == first {
+		t.Error("after a boot the boot's identity is as before")
+	}
+}

@@ -1,0 +1,138 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package procfs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func contents(t *testing.T, path ...string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func entries(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range list {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+func TestAProcessAsTheKernelShowsIt(t *testing.T) {
+	tree := Tree{t.TempDir()}
+	booted := time.Now().Add(-time.Hour)
+	if err := errors.Join(tree.Boot(), os.Chtimes(tree.bootIDPath(), booted, booted)); err != nil {
+		t.Fatal(err)
+	}
+	p := Process{
+		PID: FirstPID, Command: []string{"/usr/bin/python3.12-with-a-long-name", "train.py", "--epochs", "3"},
+		Cgroup:  Cgroup(Burstable, "0f4c3f0e-7a4e-4f0e-9a39-0a6f2f6f8c01", strings.Repeat("ab", 32)),
+		Started: booted.Add(90*time.Second + 20*time.Millisecond),
+	}
+	for range 2 { // the second time in place of the first
+		if err := tree.Show(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]string{}
+	for _, name := range entries(t, filepath.Join(tree.Root, "5000001")) {
+		got[name] = contents(t, tree.Root, "5000001", name)
+	}
+	want := map[string]string{
+		"cgroup": "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0f4c3f0e_7a4e_4f0e_9a39_0a6f2f6f8c01.slice/cri-containerd-" +
+			strings.Repeat("ab", 32) + ".scope\n",
+		"cmdline": "/usr/bin/python3.12-with-a-long-name\x00train.py\x00--epochs\x003\x00",
+		"comm":    "python3.12-with\n",
+		"stat":    "5000001 (python3.12-with) S 1 5000001 5000001 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9002 " + strings.Repeat("0 ", 29) + "0\n",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if n := len(strings.Fields(got["stat"])); n != 52 {
+		t.Errorf("stat has %d fields, want the kernel's 52", n)
+	}
+}
+
+func TestCgroups(t *testing.T) {
+	for class, want := range map[QOS]string{
+		Guaranteed: "/kubepods.slice/kubepods-poda_b.slice/cri-containerd-c.scope",
+		BestEffort: "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-poda_b.slice/cri-containerd-c.scope",
+	} {
+		if got := Cgroup(class, "a-b", "c"); got != want {
+			t.Errorf("%q is %s, want %s", class, got, want)
+		}
+	}
+}
+
+func TestProcessesComeAndGo(t *testing.T) {
+	tree := Tree{filepath.Join(t.TempDir(), "proc")}
+	if id, err := tree.BootID(); id != "" || err != nil {
+		t.Errorf("before the first boot the identity is %q (%v)", id, err)
+	}
+	if err := tree.Boot(); err != nil {
+		t.Fatal(err)
+	}
+	first, err := tree.BootID()
+	if err != nil || len(first) != 36 {
+		t.Fatalf("boot identity %q (%v), want a UUID", first, err)
+	}
+	for pid := FirstPID; pid < FirstPID+3; pid++ {
+		if err := tree.Show(Process{PID: pid, Command: []string{"python"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(tree.Root, "5000009.next"), 0o700); err != nil { // what a crash left
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := tree.Hide(FirstPID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tree.Keep(map[uint32]bool{FirstPID + 1: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := entries(t, tree.Root); !slices.Equal(got, []string{"5000002", "sys"}) {
+		t.Errorf("there are %v, want the one that is kept", got)
+	}
+	for range 2 {
+		if err := tree.Link(os.Getpid()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if comm, err := os.ReadFile(filepath.Join(tree.link(os.Getpid()), "comm")); err != nil || len(comm) == 0 {
+		t.Errorf("the real process shows %q (%v)", comm, err)
+	}
+	for range 2 {
+		if err := tree.Unlink(os.Getpid()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tree.Boot(); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := tree.BootID(); err != nil || second == first {
+		t.Errorf("after another boot the identity is %q (%v), as before", second, err)
+	}
+	if got := entries(t, tree.Root); !slices.Equal(got, []string{"sys"}) {
+		t.Errorf("after a boot there are %v", got)
+	}
+}

@@ -188,8 +188,9 @@ type Board struct {
 	// +kubebuilder:validation:MaxLength=317
 	ReplicaResource string `json:"replicaResource,omitempty"`
 
-	// MIGProfiles are the profiles into which the GPU can be cut; empty where it
-	// cannot, or where that is not known yet.
+	// MIGProfiles are the profiles into which the GPU can be cut, where planning is
+	// Static those of the layout; empty where it cannot, or where that is not known
+	// yet.
 	//
 	// +optional
 	// +listType=set

@@ -129,3 +129,30 @@ func TestLongListsAreCounted(t *testing.T) {
 		t.Errorf("list = %q, want %q", got, want)
 	}
 }
+
+// What a static layout does not have, no pod is given; from demand all can be cut.
+func TestStaticPoolsOfferTheirLayout(t *testing.T) {
+	all := []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb"}
+	nodes := []corev1.Node{node("one", "1", "dgx")}
+	observed := map[string]*v1alpha1.GPUNode{"one": {Status: v1alpha1.GPUNodeStatus{
+		GPUs: []v1alpha1.ObservedGPU{{UUID: "GPU-1", Model: "A100", MIGProfiles: all}},
+	}}}
+	p := pool("dgx", "dgx")
+	p.Spec.Sharing = v1alpha1.SharingMIG
+	p.Spec.MIG = &v1alpha1.MIGSpec{Planning: v1alpha1.MIGPlanningStatic, Layout: []v1alpha1.MIGLayout{
+		{Devices: []int32{0}, MIGDevices: map[v1alpha1.MIGProfile]int32{"3g.20gb": 2}},
+		{MIGDevices: map[v1alpha1.MIGProfile]int32{"1g.5gb": 7}},
+	}}
+	got := Observe(&p, []v1alpha1.NodePool{p}, nodes, observed).Machine.Boards[0].MIGProfiles
+	if diff := cmp.Diff([]v1alpha1.MIGProfile{"1g.5gb", "3g.20gb"}, got); diff != "" {
+		t.Errorf("static (-want +got)\n%s", diff)
+	}
+	p.Spec.MIG = &v1alpha1.MIGSpec{Planning: v1alpha1.MIGPlanningDynamic}
+	got = Observe(&p, []v1alpha1.NodePool{p}, nodes, observed).Machine.Boards[0].MIGProfiles
+	if diff := cmp.Diff(all, got); diff != "" {
+		t.Errorf("dynamic (-want +got)\n%s", diff)
+	}
+	if len(observed["one"].Status.GPUs[0].MIGProfiles) != len(all) {
+		t.Error("the GPUNode was changed")
+	}
+}

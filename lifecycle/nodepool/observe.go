@@ -51,8 +51,25 @@ func Observe(pool *v1alpha1.NodePool, pools []v1alpha1.NodePool, nodes []corev1.
 		machines = append(machines, machine)
 	}
 	seen.Machine = inventory.Combine(machines)
+	offered(pool, seen.Machine.Boards)
 	seen.Unusable = append(seen.Unusable, seen.Machine.Remarks...)
 	slices.Sort(seen.Contested)
 	slices.Sort(seen.Unusable)
 	return seen
+}
+
+// offered leaves a board the profiles that there will be instances of: a pool that is
+// cut as its layout says never has others, and a pod that was given one would wait for
+// ever.
+func offered(pool *v1alpha1.NodePool, boards []v1alpha1.Board) {
+	if pool.Spec.MIG == nil || pool.Spec.MIG.Planning != v1alpha1.MIGPlanningStatic {
+		return
+	}
+	for i := range boards {
+		boards[i].MIGProfiles = slices.DeleteFunc(slices.Clone(boards[i].MIGProfiles), func(profile v1alpha1.MIGProfile) bool {
+			return !slices.ContainsFunc(pool.Spec.MIG.Layout, func(layout v1alpha1.MIGLayout) bool {
+				return layout.MIGDevices[profile] > 0
+			})
+		})
+	}
 }

@@ -71,7 +71,7 @@ func TestFairness(t *testing.T) {
 	}
 	s.awaitShares(t, gpusOf{"team-a": 0, "team-b": 0, "team-c": 0, "team-d": 0})
 
-	t.Run("seven training and six interactive workloads run beside each other", func(t *testing.T) {
+	t.Run("seven training and six interactive workloads fill it", func(t *testing.T) {
 		for _, w := range []struct {
 			team, name string
 			gpus       int
@@ -97,13 +97,12 @@ func TestFairness(t *testing.T) {
 			{"team-b", "labs", "125m", 8},
 			{"team-c", "course", "250m", 4},
 			{"team-d", "studio", "500m", 4},
-			// Slices that come one by one do not always fill the last GPU.
-			{"team-d", "viewer", "500m", 2},
+			{"team-d", "viewer", "500m", 4},
 		} {
 			s.make(t, replicated(w.team, w.name, w.replicas, v1alpha1.WorkloadInteractive, onCut(w.share)))
 		}
 		s.awaitShares(t, gpusOf{"team-a": 4, "team-b": 2, "team-c": 2, "team-d": 8})
-		s.cutRuns(t, map[string]int{"team-a": 12, "team-b": 8, "team-c": 4, "team-d": 6})
+		s.cutRuns(t, map[string]int{"team-a": 12, "team-b": 8, "team-c": 4, "team-d": 8})
 	})
 }
 

@@ -124,16 +124,25 @@ func claimOf(pod *corev1.Pod) claim {
 // name what is missing.
 const kubeScheduler = "nodes are available"
 
-// untolerated is how they name a taint that kept a pod out; newer ones do so
-// without saying which.
+// untolerated is how they say that a taint kept a pod out. Older ones go on with its
+// key in a brace; those of Kubernetes 1.36 with "(s)", and do not say which.
 const untolerated = "untolerated taint"
 
 // missesOther tells whether a scheduler that lists what is missing does not list the
-// instances: more of them would not help. On a tainted node it has not looked.
+// instances: more of them would not help. On a node that is being changed it has not
+// looked for them.
 func missesOther(message string, asks []ask) bool {
-	return strings.Contains(message, kubeScheduler) && !strings.Contains(message, untolerated) && !slices.ContainsFunc(asks, func(a ask) bool {
+	if !strings.Contains(message, kubeScheduler) || mayBeOurTaint(message) {
+		return false
+	}
+	return !slices.ContainsFunc(asks, func(a ask) bool {
 		return strings.Contains(message, string(v1alpha1.ResourceMIG(a.profile)))
 	})
+}
+
+func mayBeOurTaint(message string) bool {
+	_, after, found := strings.Cut(message, untolerated)
+	return found && (!strings.HasPrefix(after, " {") || strings.Contains(after, v1alpha1.TaintRepartitioning))
 }
 
 // overQuota tells whether KAI-Scheduler says that its queue may have no more.

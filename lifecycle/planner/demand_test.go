@@ -51,9 +51,15 @@ func TestRead(t *testing.T) {
 		"something else is missing": {change: func(p *corev1.Pod) {
 			p.Status.Conditions[0].Message = "0/1 nodes are available: 1 Insufficient cpu."
 		}, want: []ask{{"3g.20gb", 1}}, excused: true},
-		"the node is being changed": {change: func(p *corev1.Pod) {
-			p.Status.Conditions[0].Message = "0/1 nodes are available: 1 node(s) had untolerated taint(s) {sluice.dev/repartitioning: 3}."
+		"a node that may be one that is being changed": {change: func(p *corev1.Pod) {
+			p.Status.Conditions[0].Message = "0/1 nodes are available: 1 node(s) had untolerated taint(s). no new claims to deallocate"
 		}, want: []ask{{"3g.20gb", 1}}},
+		"the node is being changed": {change: func(p *corev1.Pod) {
+			p.Status.Conditions[0].Message = "0/1 nodes are available: 1 node(s) had untolerated taint {sluice.dev/repartitioning: 3}."
+		}, want: []ask{{"3g.20gb", 1}}},
+		"somebody else's taint": {change: func(p *corev1.Pod) {
+			p.Status.Conditions[0].Message = "0/1 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }."
+		}, want: []ask{{"3g.20gb", 1}}, excused: true},
 		"another scheduler's words": {change: func(p *corev1.Pod) { p.Status.Conditions[0].Message = "no" }, want: []ask{{"3g.20gb", 1}}},
 	}
 	for name, tt := range tests {

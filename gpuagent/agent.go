@@ -51,6 +51,9 @@ type agent struct {
 	// last is how the GPUs were at the last look.
 	last []v1alpha1.ObservedGPU
 
+	// carrying is the spec that is being carried out, nil while none is; any goroutine may
+	// have it given up.
+	carrying atomic.Pointer[carrying]
 	// shown is the last picture; read by the socket and by the metrics.
 	shown atomic.Pointer[picture.Node]
 }

@@ -5,6 +5,7 @@ package gpuagent_test
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
@@ -68,6 +70,9 @@ func TestSpecIsCarriedOut(t *testing.T) {
 	if instance.UUID != held || instance.State != v1alpha1.InstanceReclaiming || instance.Pod == nil || instance.Pod.Name != "train-0" {
 		t.Errorf("%+v", instance)
 	}
+	if pods := node.Status.Pods; len(pods) != 1 || pods[0].Name != "train-0" || !slices.Equal(pods[0].Devices, []string{held}) {
+		t.Errorf("who was given what: %+v", pods)
+	}
 
 	picture, err := gpuagent.Ask(t.Context(), w.config().Socket())
 	if err != nil || len(picture.GPUs) != 2 || picture.GPUs[0].Instances[0].Pod != "default/train-0" || len(picture.Troubles) != 1 {
@@ -75,7 +80,7 @@ func TestSpecIsCarriedOut(t *testing.T) {
 	}
 
 	before := w.hangups.Load()
-	w.kubelet.give("nobody", "MIG-none")
+	w.kubelet.give("nobody", "MIG-00000000-0000-0000-0000-000000000000")
 	w.becomes("free", cut("1g.5gb@0 2g.10gb@4", "1g.5gb@0 1g.5gb@1"))
 	w.heardMoreThan(before)
 	stop()
@@ -154,6 +159,49 @@ func TestRestartInTheMiddle(t *testing.T) {
 	}
 }
 
+// A change that was taken back is not completed, neither by the agent that had begun it nor
+// by the next: the node takes pods again, and they are sent to what is there.
+func TestChangeThatWasTakenBack(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarted %v", restarted), func(t *testing.T) {
+			w := newWorld(t)
+			w.plugin()
+			stop := w.agent()
+			uuid := w.uuid(0)
+			w.want(layout(uuid, "1g.5gb@0 1g.5gb@1 1g.5gb@6"))
+			node := w.becomes("cut", cut("1g.5gb@0 1g.5gb@1 1g.5gb@6", ""))
+			stay := []string{node.Status.GPUs[0].Instances[1].UUID, node.Status.GPUs[0].Instances[2].UUID}
+			reached, leave := make(chan struct{}, 1), make(chan struct{})
+			hook := func(c simulator.Call) {
+				if c.Method == "DestroyComputeInstance" {
+					w.hook.Store(nil)
+					reached <- struct{}{}
+					<-leave
+				}
+			}
+			w.hook.Store(&hook)
+			w.want(layout(uuid, "2g.10gb@0"))
+			<-reached
+			if restarted {
+				ended := make(chan struct{})
+				go func() { stop(); close(ended) }()
+				time.AfterFunc(100*time.Millisecond, func() { close(leave) }) // the driver finishes what it was asked
+				<-ended
+			}
+			w.want(layout(uuid, "1g.5gb@0 1g.5gb@1 1g.5gb@6"))
+			if restarted {
+				w.agent()
+			} else {
+				time.AfterFunc(500*time.Millisecond, func() { close(leave) }) // the agent has seen the other spec long since
+			}
+			node = w.becomes("as it was", cut("1g.5gb@0 1g.5gb@1 1g.5gb@6", ""))
+			if got := []string{node.Status.GPUs[0].Instances[1].UUID, node.Status.GPUs[0].Instances[2].UUID}; !slices.Equal(got, stay) {
+				t.Errorf("devices %v, and they were %v", got, stay)
+			}
+		})
+	}
+}
+
 func TestDriverComesAndGoes(t *testing.T) {
 	w := newWorld(t)
 	w.plugin()
@@ -208,9 +256,13 @@ func TestRival(t *testing.T) {
 	w.plugin()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "mig-manager", Namespace: clustertest.Namespace(t, w.cluster), Labels: map[string]string{"app": "nvidia-mig-manager"}},
-		Spec:       corev1.PodSpec{NodeName: w.name, Containers: []corev1.Container{{Name: "m", Image: "m"}}},
+		Spec:       corev1.PodSpec{NodeName: w.name, Containers: []corev1.Container{{Name: "m", Image: "m", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}},
 	}
 	w.create(pod)
+	impostor := pod.DeepCopy()
+	impostor.ObjectMeta = metav1.ObjectMeta{Name: "impostor", Namespace: pod.Namespace, Labels: pod.Labels}
+	impostor.Spec.Containers[0].SecurityContext = nil
+	w.create(impostor) // and it stays
 	w.agent()
 	w.want(layout(w.uuid(0), "3g.20gb@0"))
 	for _, kind := range []string{v1alpha1.ConditionLayoutApplied, v1alpha1.ConditionReady} {

@@ -4,6 +4,8 @@
 package gpuagent
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +41,7 @@ func (a *agent) announce(l *look, outcome *partition.Outcome) {
 	if note == "" {
 		note = "the GPUs are cut as asked"
 	}
-	a.events.Eventf(nodeOf(l.node), nil, kind, now.Reason, action, "%s", note[:min(len(note), maxNote)])
+	a.events.Eventf(nodeOf(l.node), nil, kind, now.Reason, action, "%s", strings.ToValidUTF8(note[:min(len(note), maxNote)], ""))
 }
 
 // nodeOf is the node that a GPUNode belongs to; the agent may not read Nodes.

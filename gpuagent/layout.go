@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/occupancy"
 	"sluice.dev/gpuagent/partition"
 	"sluice.dev/gpuagent/procfs"
 	"sluice.dev/gpuagent/rivals"
@@ -87,15 +88,16 @@ func (a *agent) cut(ctx context.Context, l *look) {
 	if a.findRivalsNow(ctx, l); len(l.rivals) > 0 || l.blind != nil {
 		return
 	}
-	if !s.recovered {
+	if l.node == nil {
 		outcome := a.engine.Recover(ctx, a.now.InUse)
 		a.count(l, &outcome)
 		s.recovered = outcome.Complete
-	}
-	if !s.recovered || l.node == nil {
 		return
 	}
-	outcome := a.engine.Apply(ctx, l.node.Spec.GPUs, a.now.InUse)
+	// What a former agent had begun leads to what is asked for now: that may have been
+	// taken back since, and the node takes pods again.
+	outcome := a.carryOut(ctx, l.node)
+	s.recovered = s.recovered || outcome.Complete
 	a.count(l, &outcome)
 	a.announce(l, &outcome)
 	s.uid, s.generation, s.outcome = l.node.UID, l.node.Generation, &outcome
@@ -111,7 +113,9 @@ func (a *agent) count(l *look, outcome *partition.Outcome) {
 		l.gpus = outcome.Observed
 	}
 	if outcome.Changed {
-		a.told.forget()
+		if err := a.told.forget(); err != nil {
+			a.log.Error(err, "that the device plugin is to be told is not kept for the next agent")
+		}
 	}
 	for i := range outcome.Results {
 		if r := &outcome.Results[i]; r.Changed || (r.State != partition.Applied && r.State != partition.Reclaiming) {
@@ -135,12 +139,16 @@ func (a *agent) findRivalsNow(ctx context.Context, l *look) {
 		l.blind = err
 		return
 	}
-	commands, err := procfs.Commands(a.cfg.Proc)
+	running, err := procfs.Commands(a.cfg.Proc)
 	if err != nil {
 		l.blind = err
 		return
 	}
-	l.rivals = rivals.Find(pods, commands)
+	processes := make([]rivals.Process, 0, len(running))
+	for _, each := range running {
+		processes = append(processes, rivals.Process{Command: each.Command, Pods: occupancy.PodsIn(each.CGroup)})
+	}
+	l.rivals = rivals.Find(pods, processes)
 }
 
 // complete tells whether the spec's present generation was carried out, or found

@@ -121,7 +121,7 @@ func TestNews(t *testing.T) {
 	l := looked(1, observed(one, "MIG-a"), observed(two))
 	l.node.Spec.GPUs = l.node.Spec.GPUs[:1] // the other is nobody's to tell of
 	news := s.news(l)
-	if diff := cmp.Diff(map[v1alpha1.GPUUUID]string{one: "Enabled MIG-a"}, news); diff != "" {
+	if diff := cmp.Diff(map[v1alpha1.GPUUUID]string{one: "Enabled 1g.5gb@0=MIG-a"}, news); diff != "" {
 		t.Error(diff)
 	}
 	if err := s.keep(news); err != nil {

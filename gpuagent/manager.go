@@ -45,7 +45,7 @@ func newManager(ctx context.Context, cfg *config.Config, logger logr.Logger) (ct
 }
 
 // slim leaves of a pod what the agent reads: who it is, what its containers ask for and
-// are told, and whether it has ended.
+// are told, whether the kubelet knows it, and whether it has ended.
 func slim(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -53,7 +53,7 @@ func slim(object any) (any, error) {
 	}
 	pod.ManagedFields, pod.Annotations = nil, nil
 	pod.Spec.Volumes, pod.Spec.Affinity, pod.Spec.Tolerations = nil, nil, nil
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions}
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, StartTime: pod.Status.StartTime}
 	return pod, nil
 }
 
@@ -64,9 +64,16 @@ func (a *agent) watch(ctx context.Context, source cache.Cache) error {
 	if err != nil {
 		return err
 	}
-	if _, err := nodes.AddEventHandler(a.handler(func(before, after any) bool {
-		return before.(*v1alpha1.GPUNode).Generation != after.(*v1alpha1.GPUNode).Generation
-	})); err != nil {
+	if _, err := nodes.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { a.supersede(o.(*v1alpha1.GPUNode)); a.wakeUp() },
+		DeleteFunc: func(any) { a.supersede(nil); a.wakeUp() },
+		UpdateFunc: func(before, after any) {
+			a.supersede(after.(*v1alpha1.GPUNode))
+			if before.(*v1alpha1.GPUNode).Generation != after.(*v1alpha1.GPUNode).Generation {
+				a.wakeUp()
+			}
+		},
+	}); err != nil {
 		return err
 	}
 	pods, err := source.GetInformer(ctx, &corev1.Pod{})
@@ -74,7 +81,8 @@ func (a *agent) watch(ctx context.Context, source cache.Cache) error {
 		return err
 	}
 	_, err = pods.AddEventHandler(a.handler(func(before, after any) bool {
-		return before.(*corev1.Pod).Status.Phase != after.(*corev1.Pod).Status.Phase
+		was, is := before.(*corev1.Pod).Status, after.(*corev1.Pod).Status
+		return was.Phase != is.Phase || (was.StartTime == nil) != (is.StartTime == nil)
 	}))
 	return err
 }

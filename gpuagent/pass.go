@@ -75,7 +75,7 @@ func (a *agent) pass(ctx context.Context) time.Duration {
 	a.cut(ctx, l)
 	a.last = l.gpus
 	a.tell(l)
-	conditions := append(a.layout.conditions(l), ready(l))
+	conditions := append(a.layout.conditions(l), a.ready(l))
 	a.show(l, conditions)
 	if again := a.write(ctx, l, a.facts(l, conditions)); again > 0 {
 		wait = min(wait, again)
@@ -95,7 +95,12 @@ func (a *agent) gpuNode(ctx context.Context) *v1alpha1.GPUNode {
 }
 
 func (a *agent) facts(l *look, conditions []metav1.Condition) report.Facts {
+	var pods []v1alpha1.PodUse
+	if l.blind == nil {
+		pods = l.sight.Uses()
+	}
 	return report.Facts{
+		Pods:          pods,
 		Complete:      a.layout.complete(l),
 		DriverVersion: l.version,
 		GPUs:          l.gpus,

@@ -13,7 +13,22 @@ import (
 	"sluice.dev/gpuagent/report"
 )
 
-// ready says whether the agent can do its work on this node.
+// ready says whether the agent can do its work on this node. While a call of the driver
+// does not return it says so as guard does: both would write in turns.
+func (a *agent) ready(l *look) metav1.Condition {
+	if err := a.stuck(); err != nil {
+		return notAnswering(err)
+	}
+	return ready(l)
+}
+
+// stuck is the driver's call that has not returned for a good while.
+func (a *agent) stuck() error { return a.calls.Stuck(a.cfg.Intervals.Stuck.Duration * 3 / 8) }
+
+func notAnswering(err error) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDriverNotAnswering, Message: err.Error()}
+}
+
 func ready(l *look) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	switch {
@@ -35,16 +50,13 @@ func ready(l *look) metav1.Condition {
 // after 45 s of two minutes.
 func (a *agent) guard(ctx context.Context) error {
 	writer := report.Writer{Node: a.writer.Node, Live: a.writer.Live, Status: a.writer.Status}
-	stuck := a.cfg.Intervals.Stuck.Duration
-	for sleep(ctx, stuck/12, nil) {
-		err := a.calls.Stuck(stuck * 3 / 8)
+	for sleep(ctx, a.cfg.Intervals.Stuck.Duration/12, nil) {
+		err := a.stuck()
 		node := a.gpuNode(ctx)
 		if err == nil || node == nil {
 			continue
 		}
-		_, err = writer.Write(ctx, node, report.Facts{Generation: node.Generation, Conditions: []metav1.Condition{{
-			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDriverNotAnswering, Message: err.Error(),
-		}}})
+		_, err = writer.Write(ctx, node, report.Facts{Generation: node.Generation, Conditions: []metav1.Condition{notAnswering(err)}})
 		if err != nil {
 			a.log.Error(err, "the GPUNode's status is not written; it is tried again")
 		}

@@ -24,8 +24,8 @@ const statusPath = "/status"
 // socketTimeout is how long a question on the socket may take.
 const socketTimeout = 5 * time.Second
 
-// serve tells on the node's socket what is to be seen, to whoever may read the folder
-// of the agent's state, until ctx ends. It takes no orders.
+// serve tells on the node's socket what is to be seen, to its own user alone, until
+// ctx ends. It takes no orders.
 func (a *agent) serve(ctx context.Context) error {
 	path := a.cfg.Socket()
 	// An agent that was killed leaves its socket; the journal's lock keeps out a second.
@@ -34,6 +34,11 @@ func (a *agent) serve(ctx context.Context) error {
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "unix", path)
 	if err != nil {
+		return fmt.Errorf("the agent's socket: %w", err)
+	}
+	// The folder may have been made by the kubelet, for everybody to enter.
+	if err := os.Chmod(path, 0o600); err != nil {
+		_ = listener.Close()
 		return fmt.Errorf("the agent's socket: %w", err)
 	}
 	mux := http.NewServeMux()

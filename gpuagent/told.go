@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"sluice.dev/api/v1alpha1"
 )
@@ -22,6 +23,7 @@ type told struct {
 	path   string // the folder
 	gpus   map[v1alpha1.GPUUUID]string
 	behind bool
+	again  time.Time // not before
 }
 
 func (t *told) file() string { return filepath.Join(t.path, "told.json") }
@@ -43,8 +45,15 @@ func (t *told) load() error {
 	return nil
 }
 
-// forget notes that devices came or went: the plugin is to be told in any case.
-func (t *told) forget() { t.behind = true }
+// forget notes that devices came or went: the plugin is to be told in any case, by the
+// next agent where this one ends before.
+func (t *told) forget() error {
+	t.behind = true
+	if err := os.Remove(t.file()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
 
 // news are the GPUs of which the plugin is to be told: those that the spec decides and
 // that are another than when it was told last. A GPU that does not answer is no news:
@@ -65,8 +74,9 @@ func (t *told) news(l *look) map[v1alpha1.GPUUUID]string {
 func devices(gpu *v1alpha1.ObservedGPU) string {
 	list := []string{string(gpu.MIG.Current)}
 	for i := range gpu.Instances {
-		if uuid := gpu.Instances[i].UUID; uuid != "" {
-			list = append(list, uuid)
+		// With the place, as there are drivers that give a UUID again to another instance.
+		if it := &gpu.Instances[i]; it.UUID != "" {
+			list = append(list, fmt.Sprintf("%s@%d=%s", it.Profile, it.Start, it.UUID))
 		}
 	}
 	return strings.Join(list, " ")
@@ -99,8 +109,15 @@ func (a *agent) tell(l *look) {
 		a.layout.untold = nil
 		return
 	}
+	if time.Now().Before(a.told.again) {
+		return
+	}
 	processes, err := a.plugin.HangUp()
 	if err != nil {
+		if processes > 0 {
+			// Some were told and have begun to enumerate: not again at each look.
+			a.told.again = time.Now().Add(a.cfg.Intervals.Retry.Duration)
+		}
 		signals.WithLabelValues("failed").Inc()
 		if a.layout.untold == nil {
 			a.log.Error(err, "the device plugin does not know yet how the GPUs are cut; it is tried again")

@@ -100,4 +100,7 @@ type ComputeInstance struct {
 	ID uint32
 	// UUID is the device that containers are given: MIG-....
 	UUID string
+	// Slices is how many compute slices it has: those of its GPU instance, unless
+	// somebody has made a smaller one (1c.3g.20gb has one of three).
+	Slices int
 }

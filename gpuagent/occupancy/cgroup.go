@@ -28,12 +28,13 @@ var podInName = regexp.MustCompile(`(?:^|-)pod([0-9a-f]{8}[-_]?[0-9a-f]{4}[-_]?[
 func PodsIn(cgroup string) (uids []types.UID) {
 	seen := map[types.UID]bool{}
 	for line := range strings.Lines(cgroup) {
-		if !strings.Contains(line, "kubepods") {
-			continue
-		}
 		// hierarchy:controllers:path
 		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		_, path, _ := strings.Cut(rest, ":")
+		// Seen from a cgroup namespace of one's own it begins at the nearest common folder.
+		if !strings.Contains(path, "kubepods") && !strings.HasPrefix(path, "/../") {
+			continue
+		}
 		for segment := range strings.SplitSeq(path, "/") {
 			if found := podInName.FindStringSubmatch(segment); found != nil {
 				uid := types.UID(strings.ReplaceAll(found[1], "_", "-"))

@@ -26,13 +26,14 @@ func TestPodsIn(t *testing.T) {
 		"cgroupfs":            {"0::/kubepods/besteffort/pod" + uid + "/" + container + "\n", []types.UID{uid}},
 		"version 1": {"12:pids:/kubepods/burstable/pod" + uid + "/" + container + "\n" +
 			"11:cpu,cpuacct:/kubepods/burstable/pod" + uid + "/" + container + "\n1:name=systemd:/system.slice/ssh.service\n", []types.UID{uid}},
-		"static pod":      {"0::/kubepods/burstable/pod3f2504e04f8941d39a0c0305e82c3301/" + container + "\n", []types.UID{"3f2504e04f8941d39a0c0305e82c3301"}},
-		"in a container":  {"0::/kubepods/podaaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90/x/kubelet/kubepods/burstable/pod" + uid + "/y\n", []types.UID{"aaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90", uid}},
-		"no pod":          {"0::/system.slice/sshd.service\n", nil},
-		"a person's name": {"0::/user.slice/pod" + uid + "\n", nil},
-		"not an identity": {"0::/kubepods/burstable/podrunner/x\n", nil},
-		"nothing":         {"", nil},
-		"broken":          {"kubepods", nil},
+		"static pod":              {"0::/kubepods/burstable/pod3f2504e04f8941d39a0c0305e82c3301/" + container + "\n", []types.UID{"3f2504e04f8941d39a0c0305e82c3301"}},
+		"in a container":          {"0::/kubepods/podaaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90/x/kubelet/kubepods/burstable/pod" + uid + "/y\n", []types.UID{"aaaaaaaa-7d1e-4a37-9d0a-6b1f6c2d8e90", uid}},
+		"from a cgroup namespace": {"0::/../../pod" + uid + "/" + container + "\n", []types.UID{uid}},
+		"no pod":                  {"0::/system.slice/sshd.service\n", nil},
+		"a person's name":         {"0::/user.slice/pod" + uid + "\n", nil},
+		"not an identity":         {"0::/kubepods/burstable/podrunner/x\n", nil},
+		"nothing":                 {"", nil},
+		"broken":                  {"kubepods", nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

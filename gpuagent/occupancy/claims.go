@@ -34,7 +34,7 @@ func claims(pods []corev1.Pod, held Holdings) (list []Claim) {
 			if !isGPU(resource) && !held.offers(resource) {
 				continue
 			}
-			if unclear || held.Counts[name][resource] < wanted {
+			if unclear || unknown(pod) || held.Counts[name][resource] < wanted {
 				list = append(list, Claim{Pod: reference(pod), Resource: resource})
 			}
 		}
@@ -44,6 +44,29 @@ func claims(pods []corev1.Pod, held Holdings) (list []Claim) {
 	})
 	return list
 }
+
+// untold are pods that were given something by dynamic resource allocation, and of which
+// the kubelet does not tell what: it may be GPUs.
+func untold(pods []corev1.Pod, held Holdings) (names []types.NamespacedName) {
+	for i := range pods {
+		pod := &pods[i]
+		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+		if !over(pod) && claimsDynamically(pod) && (unknown(pod) || !held.Dynamic[name]) {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, byName)
+	return names
+}
+
+func claimsDynamically(pod *corev1.Pod) bool {
+	some := func(c corev1.Container) bool { return len(c.Resources.Claims) > 0 }
+	return slices.ContainsFunc(pod.Spec.Containers, some) || !initialised(pod) && slices.ContainsFunc(pod.Spec.InitContainers, some)
+}
+
+// unknown tells that the kubelet has not said yet that it knows the pod: what it holds
+// under this name may be that of a former pod, of which this one gets nothing.
+func unknown(pod *corev1.Pod) bool { return pod.Status.StartTime == nil }
 
 // over tells that a pod has ended and holds nothing any more. One that is being
 // deleted still runs.

@@ -113,8 +113,8 @@ func shapeOf(profiles []nvml.Profile, id nvml.ProfileID) *mig.Shape {
 }
 
 // mayBe tells whether a pod that asks for the resource may be given the device, as far
-// as its kind can tell. What is not known may.
-func (d device) mayBe(resource corev1.ResourceName) bool {
+// as its kind can tell. What is not known may, unless it is offered as something else.
+func (d device) mayBe(resource corev1.ResourceName, offered bool) bool {
 	profile, slice := v1alpha1.ProfileOfResource(resource)
 	if d.former {
 		return false
@@ -130,5 +130,8 @@ func (d device) mayBe(resource corev1.ResourceName) bool {
 	}
 	// A slice that is shared in time is offered under a name of its own.
 	wanted, err := d.board.Named(v1alpha1.MIGProfile(strings.TrimSuffix(string(profile), "+shared")))
-	return err == nil && wanted.Shape == *d.shape
+	if err != nil {
+		return !offered
+	}
+	return wanted.Shape == *d.shape
 }

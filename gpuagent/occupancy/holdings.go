@@ -4,7 +4,10 @@
 package occupancy
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +36,9 @@ type Holdings struct {
 	Holders map[string][]types.NamespacedName
 	// Counts is how many devices of each resource each pod has.
 	Counts map[types.NamespacedName]map[corev1.ResourceName]int
+	// Dynamic are pods of which the kubelet tells what they have by dynamic resource
+	// allocation. Kubelets before Kubernetes 1.34 tell it of none.
+	Dynamic map[types.NamespacedName]bool
 	// Unclear are pods that have a device which the kubelet does not name, or of whose
 	// name there are two. What they have cannot be told.
 	Unclear []types.NamespacedName
@@ -45,6 +51,7 @@ func holdings(offered *podresourcesv1.AllocatableResourcesResponse, held *podres
 		Offered: map[string]corev1.ResourceName{},
 		Holders: map[string][]types.NamespacedName{},
 		Counts:  map[types.NamespacedName]map[corev1.ResourceName]int{},
+		Dynamic: map[types.NamespacedName]bool{},
 	}
 	for _, devices := range offered.GetDevices() {
 		for _, id := range devices.GetDeviceIds() {
@@ -68,7 +75,17 @@ func holdings(offered *podresourcesv1.AllocatableResourcesResponse, held *podres
 			}
 		}
 	}
+	// The kubelet lists pods in another order each time, and what is told shall not
+	// change by that.
+	for _, pods := range h.Holders {
+		slices.SortFunc(pods, byName)
+	}
+	slices.SortFunc(h.Unclear, byName)
 	return h, nil
+}
+
+func byName(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 func (h *Holdings) add(pod types.NamespacedName, container *podresourcesv1.ContainerResources) error {
@@ -87,6 +104,7 @@ func (h *Holdings) add(pod types.NamespacedName, container *podresourcesv1.Conta
 		}
 	}
 	for _, dynamic := range container.GetDynamicResources() {
+		h.Dynamic[pod] = true
 		for _, claimed := range dynamic.GetClaimResources() {
 			if claimed.GetDriverName() == draDriver {
 				h.Unclear = append(h.Unclear, pod)
@@ -106,9 +124,13 @@ func (h *Holdings) offers(resource corev1.ResourceName) bool {
 	return false
 }
 
+// uuidForm is that of a GPU and of a MIG device. Other plugins put more behind it for the
+// parts of a GPU (GPU-…-3), by which no device is found.
+var uuidForm = regexp.MustCompile(`^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
 // uuidOf is the device that an identifier of the kubelet's stands for: replicas of a
 // shared one have a number behind it.
 func uuidOf(id string) (string, bool) {
 	uuid, _, _ := strings.Cut(id, "::")
-	return uuid, strings.HasPrefix(uuid, "GPU-") || strings.HasPrefix(uuid, "MIG-")
+	return uuid, uuidForm.MatchString(uuid)
 }

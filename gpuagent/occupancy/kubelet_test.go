@@ -27,7 +27,7 @@ func (kubelet) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*
 }
 
 func (kubelet) GetAllocatableResources(context.Context, *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
-	return &podresourcesv1.AllocatableResourcesResponse{}, nil
+	return &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: mig1, DeviceIds: []string{small, other}}}}, nil
 }
 
 // served starts a kubelet, and returns what stops it.

@@ -65,6 +65,7 @@ type podOption func(*corev1.Pod)
 
 func pod(name string, options ...podOption) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "h2", Name: name, UID: types.UID("uid-" + name)}}
+	p.Status.StartTime = ptr.To(metav1.Unix(1_800_000_000, 0))
 	for _, option := range options {
 		option(&p)
 	}
@@ -94,6 +95,9 @@ func initAsking(name string, sidecar bool) podOption {
 
 func in(phase corev1.PodPhase) podOption { return func(p *corev1.Pod) { p.Status.Phase = phase } }
 
+// fresh is a pod of which the kubelet has not said yet that it knows it.
+func fresh(p *corev1.Pod) { p.Status.StartTime = nil }
+
 func ready(p *corev1.Pod) {
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}}
 }
@@ -107,10 +111,19 @@ func has(name, resource string, ids ...string) *podresourcesv1.PodResources {
 
 const mig1, mig3, gpus = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb", "nvidia.com/gpu"
 
+// elsewhere is a device of another GPU, which the kubelet offers.
+const elsewhere = "GPU-99999999-0000-0000-0000-000000000000"
+
 func TestHolders(t *testing.T) {
 	dra := has("claims", "none")
 	dra.Containers[0].Devices = nil
 	dra.Containers[0].DynamicResources = []*podresourcesv1.DynamicResource{{ClaimResources: []*podresourcesv1.ClaimResource{{DriverName: "gpu.nvidia.com"}}}}
+	all := map[string]string{gpu: "pod h2/claims", small: "pod h2/claims", other: "pod h2/claims", large: "pod h2/claims"}
+	claiming := pod("claims")
+	claiming.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "some"}}}}}
+	nic := has("claims", "none")
+	nic.Containers[0].Devices = nil
+	nic.Containers[0].DynamicResources = []*podresourcesv1.DynamicResource{{ClaimResources: []*podresourcesv1.ClaimResource{{DriverName: "nic.example.com"}}}}
 	tests := map[string]struct {
 		library board
 		offered map[string]string
@@ -219,6 +232,25 @@ func TestHolders(t *testing.T) {
 			held: []*podresourcesv1.PodResources{dra},
 			want: map[string]string{gpu: "pod h2/claims", small: "pod h2/claims", other: "pod h2/claims", large: "pod h2/claims"},
 		},
+		"one of the name held it, and the kubelet knows nothing of the next": {
+			held: []*podresourcesv1.PodResources{has("train-0", mig1, small)},
+			pods: []corev1.Pod{pod("train-0", asking(mig1, 1), fresh)},
+			want: map[string]string{small: "pod h2/train-0", other: "pod h2/train-0"},
+		},
+		"a kubelet that was just started offers nothing": {
+			offered: map[string]string{},
+			pods:    []corev1.Pod{pod("nb", asking(gpus, 1))},
+			want:    map[string]string{gpu: "pod h2/nb", small: "pod h2/nb", other: "pod h2/nb", large: "pod h2/nb"},
+		},
+		"a profile by a name that nobody knows": {
+			offered: map[string]string{small: mig1, elsewhere: gpus},
+			pods:    []corev1.Pod{pod("nb", asking("nvidia.com/mig-9g.99gb", 1))},
+			want:    map[string]string{other: "pod h2/nb", large: "pod h2/nb"},
+		},
+		"a claim of which the kubelet tells nothing": {pods: []corev1.Pod{claiming}, want: all},
+		"a claim of another vendor's": {
+			held: []*podresourcesv1.PodResources{nic}, pods: []corev1.Pod{claiming}, want: map[string]string{},
+		},
 		"a board that is not known": {
 			library: board{pci: 0x123410de},
 			pods:    []corev1.Pod{pod("nb", asking("nvidia.com/mig-2g.10gb", 1))},
@@ -231,6 +263,9 @@ func TestHolders(t *testing.T) {
 				tc.library.pci = a100
 			}
 			offered := &podresourcesv1.AllocatableResourcesResponse{}
+			if tc.offered == nil {
+				tc.offered = map[string]string{elsewhere: gpus}
+			}
 			for id, resource := range tc.offered {
 				offered.Devices = append(offered.Devices, &podresourcesv1.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}})
 			}
@@ -238,8 +273,7 @@ func TestHolders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sight := &Sight{Pods: tc.pods, held: held, claims: claims(tc.pods, held)}
-			holders, err := sight.Holders(tc.library, gpu)
+			holders, err := sight(tc.pods, held).Holders(tc.library, gpu)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +297,8 @@ func TestReported(t *testing.T) {
 		UUID: gpu, DeviceID: "0x20B010DE", MIG: v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled},
 		Instances: []v1alpha1.ObservedInstance{{Profile: "1g.5gb", UUID: small}, {Profile: "1g.5gb", UUID: other}, {Profile: "3g.20gb", UUID: large}},
 	}
-	held, err := holdings(nil, &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{has("train", mig3, large)}})
+	offered := &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: gpus, DeviceIds: []string{elsewhere}}}}
+	held, err := holdings(offered, &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{has("train", mig3, large)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,9 +320,11 @@ func TestReported(t *testing.T) {
 
 // Nobody knows which device that is, so nothing may be touched.
 func TestDevicesWithoutUUIDAreAnError(t *testing.T) {
-	_, err := holdings(nil, &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{has("nb", gpus, "0")}})
-	if err == nil || !strings.Contains(err.Error(), "h2/nb") {
-		t.Errorf("%v", err)
+	for _, id := range []string{"0", gpu + "-3", "MIG-" + gpu + "/7/0", "GPU-"} {
+		_, err := holdings(nil, &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{has("nb", gpus, id)}})
+		if err == nil || !strings.Contains(err.Error(), "h2/nb") {
+			t.Errorf("%s: %v", id, err)
+		}
 	}
 	if _, err := holdings(nil, &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{has("nic", "example.com/nic", "0")}}); err != nil {
 		t.Errorf("another vendor's: %v", err)
@@ -300,6 +337,23 @@ func TestDriverThatDoesNotAnswerIsAnError(t *testing.T) {
 	}
 	if _, err := (&Sight{}).Holders(board{pci: a100}, "GPU-another"); err == nil {
 		t.Error("no error of a GPU that there is not")
+	}
+}
+
+// The kubelet lists pods in any order; what is told of a shared device must not follow it,
+// or the status would be written for ever.
+func TestOrderOfTheKubeletIsOfNoAccount(t *testing.T) {
+	a, b := has("a", gpus, gpu+"::0"), has("b", gpus, gpu+"::1")
+	for _, order := range [][]*podresourcesv1.PodResources{{a, b}, {b, a}} {
+		held, err := holdings(nil, &podresourcesv1.ListPodResourcesResponse{PodResources: order})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sight := &Sight{held: held}
+		holders, err := sight.Holders(board{whole: true, pci: a100}, gpu)
+		if err != nil || holders[gpu].Pod.Name != "a" {
+			t.Errorf("%v, %v", holders, err)
+		}
 	}
 }
 
@@ -321,5 +375,12 @@ func TestSightByUID(t *testing.T) {
 	}
 	if _, ok := sight.ByUID("elsewhere"); ok {
 		t.Error("found")
+	}
+	if diff := cmp.Diff([]v1alpha1.PodUse{{PodReference: found, Devices: []string{small, other}}}, sight.Uses()); diff != "" {
+		t.Error(diff)
+	}
+	sight.Pods = nil
+	if uses := sight.Uses(); len(uses) != 1 || uses[0].UID != "h2/nb" {
+		t.Errorf("a pod that the API server has forgotten: %+v", uses)
 	}
 }

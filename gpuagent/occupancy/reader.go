@@ -4,9 +4,12 @@
 package occupancy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,7 +60,12 @@ func (r *Reader) Look(ctx context.Context) (*Sight, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sight{Pods: pods, held: held, claims: claims(pods, held)}, nil
+	return sight(pods, held), nil
+}
+
+func sight(pods []corev1.Pod, held Holdings) *Sight {
+	held.Unclear = append(held.Unclear, untold(pods, held)...)
+	return &Sight{Pods: pods, held: held, claims: claims(pods, held)}
 }
 
 // InUse implements [partition.InUse], each time from what is so now.
@@ -115,11 +123,22 @@ func (s *Sight) holder(d device) (partition.Holder, bool) {
 		return partition.Holder{Pod: s.pod(s.held.Unclear[0]), Why: "the pod has a device that the kubelet does not name"}, true
 	}
 	for _, claim := range s.claims {
-		if s.held.Offered[d.uuid] == claim.Resource || d.mayBe(claim.Resource) {
+		if s.mayGet(claim.Resource, d) {
 			return partition.Holder{Pod: &claim.Pod, Why: "the pod is bound to the node and still waits for its " + string(claim.Resource)}, true
 		}
 	}
 	return partition.Holder{}, false
+}
+
+// mayGet tells whether a pod that waits for a resource may be given the device. A kubelet
+// that was just started offers nothing until the device plugin is back: nobody knows
+// then what it offered.
+func (s *Sight) mayGet(resource corev1.ResourceName, d device) bool {
+	if len(s.held.Offered) == 0 && isGPU(resource) {
+		return true
+	}
+	as, offered := s.held.Offered[d.uuid]
+	return offered && as == resource || d.mayBe(resource, offered)
 }
 
 // pod is one by its name. The kubelet may have pods of which the API server knows
@@ -142,6 +161,29 @@ func (s *Sight) On(uuid string) (pods []v1alpha1.PodReference) {
 		}
 	}
 	return pods
+}
+
+// Uses are the pods that the kubelet gave GPUs or MIG devices to, and which, by name. One
+// of which the API server knows nothing any more has its name for an identity.
+func (s *Sight) Uses() []v1alpha1.PodUse {
+	uses := []v1alpha1.PodUse{}
+	for _, device := range slices.Sorted(maps.Keys(s.held.Holders)) {
+		for _, pod := range s.On(device) {
+			if pod.UID == "" {
+				pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
+			}
+			at := slices.IndexFunc(uses, func(u v1alpha1.PodUse) bool { return u.PodReference == pod })
+			if at < 0 {
+				at = len(uses)
+				uses = append(uses, v1alpha1.PodUse{PodReference: pod})
+			}
+			uses[at].Devices = append(uses[at].Devices, device)
+		}
+	}
+	slices.SortFunc(uses, func(a, b v1alpha1.PodUse) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return uses
 }
 
 // ByUID is the pod of the node with one of these identities.

@@ -188,6 +188,9 @@ func (p *picture) heldBy(it *instance) string {
 		return fmt.Sprintf("who has it cannot be told: %v", unknown)
 	case it.holder != nil:
 		return it.holder.String()
+	case p.whole != nil:
+		// Somebody has the GPU, and nobody tells which of its instances that is.
+		return fmt.Sprintf("%s, on the GPU as a whole", p.whole)
 	default:
 		return ""
 	}

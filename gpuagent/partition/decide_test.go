@@ -6,6 +6,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -50,7 +51,7 @@ func (d *drawn) with(profile v1alpha1.MIGProfile, start int, how string) *drawn 
 	id := uint32(len(d.instances) + 1)
 	it := instance{id: id, profile: p, start: start, size: p.Memory, ours: strings.Contains(how, "ours")}
 	if !strings.Contains(how, "half") {
-		it.computes = []nvml.ComputeInstance{{ID: 0, UUID: fmt.Sprintf("MIG-%d", id)}}
+		it.computes = []nvml.ComputeInstance{{ID: 0, UUID: fmt.Sprintf("MIG-%d", id), Slices: p.Compute}}
 	}
 	if strings.Contains(how, "held") {
 		it.holder = &Holder{PID: 42}
@@ -224,5 +225,36 @@ func TestWhoseItIs(t *testing.T) {
 	aim := resolve(gpu.board, want("", at("3g.20gb", 4)))
 	if claim(&gpu.picture, nil, nil, &aim); gpu.instances[0].ours {
 		t.Error("one that somebody has cut further was adopted")
+	}
+	gpu = draw("A100-40GB").with("3g.20gb", 4, "foreign")
+	gpu.instances[0].computes[0].Slices = 1
+	if claim(&gpu.picture, []journal.Instance{one}, nil, &aim); gpu.instances[0].ours {
+		t.Error("one whose device is 1c.3g.20gb was adopted")
+	}
+}
+
+// A process of which the driver does not say on which instance it is may be on each.
+func TestProcessOnTheWholeOfACutGPUHoldsEachInstance(t *testing.T) {
+	gpu := draw("A100-40GB").with("1g.5gb", 0, "ours").with("1g.5gb", 6, "ours half")
+	gpu.note(nvml.Process{PID: 42, Instance: nvml.NoInstance})
+	aim := resolve(gpu.board, want("", at("3g.20gb", 4)))
+	if got := told(decide(&gpu.picture, &aim)); got != "Reclaiming InUse" {
+		t.Error(got)
+	}
+	if steps := undo(&gpu.picture, nil); len(steps) != 0 {
+		t.Errorf("undone under a process: %+v", steps)
+	}
+}
+
+// Whatever the driver calls an instance, the GPUNode takes its name: with one that it
+// refuses nothing of the node would be reported.
+func TestNamesOfUnknownProfilesAreValid(t *testing.T) {
+	valid := regexp.MustCompile(`^[1-8]g[.][0-9]{1,4}gb([+][a-z]+([.][a-z]+)?|-me)?$`)
+	gpu := draw("A100-40GB")
+	gpu.profiles = []nvml.Profile{{ID: 90, Compute: 2, MemoryMiB: 9856, Attribute: "+unknown17"}, {ID: 91}, {ID: 92, Compute: 12, MemoryMiB: 1 << 40}}
+	for id, want := range map[nvml.ProfileID]v1alpha1.MIGProfile{90: "2g.10gb", 91: "1g.0gb", 92: "8g.9999gb", 93: "4g.0gb"} {
+		if got := gpu.nameOf(&instance{driver: id, size: 4}); got != want || !valid.MatchString(string(got)) {
+			t.Errorf("%d is called %s, want %s", id, got, want)
+		}
 	}
 }

@@ -147,6 +147,27 @@ func TestAnOldDriver(t *testing.T) {
 	}
 }
 
+// One that somebody has divided is not adopted, be it just where one is wanted: pods
+// that ask for 3g.40gb would be given a device of one slice.
+func TestADividedInstanceIsForeign(t *testing.T) {
+	w := newWorld(t, on("H100-80GB"))
+	gpu := w.uuid(0)
+	w.foreign(gpu, at("3g.40gb", 4), true)
+	device, err := w.sim.Part(gpu, w.layout(gpu)[0].id, 1)
+	must(t, err)
+	w.strangers = []string{device}
+	o := w.apply(want(gpu, at("3g.40gb", 4)))
+	if r := o.Results[0]; r.State != Invalid || !strings.Contains(r.Message, device) || len(w.life.wrote) != 0 {
+		t.Errorf("%+v %v", r, w.life.wrote)
+	}
+	if it := o.Observed[0].Instances[0]; !it.Foreign || it.State != v1alpha1.InstanceError || !strings.Contains(it.Message, "1 of its 3 slices") {
+		t.Errorf("%+v", it)
+	}
+	if r := w.apply(want(gpu)).Results[0]; r.State != Applied || w.cutAs(gpu) != "3g.40gb@4" {
+		t.Errorf("%+v %s", r, w.cutAs(gpu))
+	}
+}
+
 // With a journal that cannot be believed nothing is destroyed; what the spec asks for is
 // adopted; and the doubt ends when nothing is foreign any more.
 func TestAJournalThatCannotBeBelieved(t *testing.T) {

@@ -133,6 +133,9 @@ func (p *picture) show(it *instance, want *target, begun *journal.Change) v1alph
 	case len(it.computes) != 1:
 		o.State = v1alpha1.InstanceError
 		o.Message = fmt.Sprintf("it has %d compute instances where one is a device for pods", len(it.computes))
+	case it.profile != nil && !it.undivided():
+		o.State = v1alpha1.InstanceError
+		o.Message = fmt.Sprintf("its compute instance has %d of its %d slices, which is not what pods ask for", it.computes[0].Slices, it.profile.Compute)
 	case who != "" && goes:
 		o.State, o.Message = v1alpha1.InstanceReclaiming, who
 	case who != "":
@@ -153,10 +156,13 @@ func (p *picture) nameOf(it *instance) v1alpha1.MIGProfile {
 	if it.profile != nil {
 		return it.profile.Name
 	}
+	compute, memory := it.size, int64(0)
 	for _, d := range p.profiles {
 		if d.ID == it.driver {
-			return v1alpha1.MIGProfile(fmt.Sprintf("%dg.%dgb%s", d.Compute, (d.MemoryMiB+1023)/1024, d.Attribute))
+			compute, memory = d.Compute, (d.MemoryMiB+1023)/1024
+			break
 		}
 	}
-	return v1alpha1.MIGProfile(fmt.Sprintf("%dg.0gb", max(1, it.size)))
+	// Without an attribute, of which such a profile may have one that is no name.
+	return v1alpha1.MIGProfile(fmt.Sprintf("%dg.%dgb", min(max(1, compute), 8), min(max(0, memory), 9999)))
 }

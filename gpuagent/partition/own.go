@@ -7,13 +7,19 @@ import "sluice.dev/gpuagent/journal"
 
 // claim marks the instances that are Sluice's own: those in the register, the one on
 // which a call had been begun, and those that are exactly what is asked for. All others
-// are foreign.
+// are foreign, and so is one that somebody has divided.
 func claim(p *picture, register []journal.Instance, begun *journal.Change, want *target) {
 	for i := range p.instances {
 		it := &p.instances[i]
-		it.ours = it.profile != nil && len(it.computes) <= 1 &&
+		it.ours = it.profile != nil && it.undivided() &&
 			(registered(it, register) || begun != nil && touched(it, begun.Next) || want != nil && want.wants(it))
 	}
+}
+
+// undivided tells that nobody has made compute instances on it that leave room for
+// others: what Sluice makes fills its instance.
+func (i *instance) undivided() bool {
+	return len(i.computes) == 0 || len(i.computes) == 1 && i.computes[0].Slices == i.profile.Compute
 }
 
 // registered tells whether the register has this very instance. The UUID of its device

@@ -8,5 +8,6 @@
 // is asked for. A process is held by its open folder between its choice and the
 // signal, so that no other can take its number meanwhile.
 //
-// It never lists what processes do, and never sends another signal.
+// It never lists what processes do, never sends another signal, and never waits for a
+// process that hangs.
 package procfs

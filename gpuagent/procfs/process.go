@@ -37,19 +37,31 @@ func Open(root, name string) (*Process, error) {
 func (p *Process) Close() { _ = p.folder.Close() }
 
 func (p *Process) read(file string) ([]byte, error) {
+	f, err := p.open(file)
+	if err != nil {
+		return nil, err
+	}
+	return readAll(f)
+}
+
+func (p *Process) open(file string) (*os.File, error) {
 	fd, err := unix.Openat(int(p.folder.Fd()), file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: filepath.Join(p.folder.Name(), file), Err: err}
 	}
-	f := os.NewFile(uintptr(fd), file)
+	return os.NewFile(uintptr(fd), file), nil
+}
+
+func readAll(f *os.File) ([]byte, error) {
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
 // Command are the words of its command line, its program without the folder; none of a
-// kernel thread, or of one that has ended and is still counted.
+// kernel thread, or of one that has ended and is still counted. It is an error wrapping
+// [ErrStuck] where the kernel does not tell.
 func (p *Process) Command() ([]string, error) {
-	raw, err := p.read("cmdline")
+	raw, err := p.readWithin("cmdline", patience)
 	if err != nil || len(raw) == 0 {
 		return nil, err
 	}

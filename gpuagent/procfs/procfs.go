@@ -31,21 +31,30 @@ func Names(root string) (names []string, err error) {
 	return names, nil
 }
 
-// Commands are the command lines of the processes that run, their programs without the
-// folders. Those that end meanwhile are left out.
-func Commands(root string) ([][]string, error) {
+// Running is a process that runs.
+type Running struct {
+	// Command is its command line, the program without its folder.
+	Command []string
+	// CGroup is the text of its cgroup file; empty where it cannot be read.
+	CGroup string
+}
+
+// Commands are the processes that run and have a command line. Those that end meanwhile
+// are left out.
+func Commands(root string) ([]Running, error) {
 	names, err := Names(root)
 	if err != nil {
 		return nil, err
 	}
-	var commands [][]string
+	var commands []Running
 	for _, name := range names {
 		p, err := Open(root, name)
 		if err != nil {
 			continue
 		}
 		if words, err := p.Command(); err == nil && len(words) > 0 {
-			commands = append(commands, words)
+			cgroup, _ := p.read("cgroup") // of none that is known, then
+			commands = append(commands, Running{Command: words, CGroup: string(cgroup)})
 		}
 		p.Close()
 	}

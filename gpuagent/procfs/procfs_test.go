@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -82,11 +84,47 @@ func TestCommands(t *testing.T) {
 	if err != nil || len(commands) != 1 {
 		t.Fatalf("%v, %v", commands, err)
 	}
-	if want := append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...); !slices.Equal(commands[0], want) {
+	if want := append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...); !slices.Equal(commands[0].Command, want) || commands[0].CGroup == "" {
 		t.Errorf("%q, want %q", commands[0], want)
 	}
 	if _, err := Commands(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A process whose memory is locked is passed over, and costs one thread, not one each time.
+func TestProcessThatDoesNotLetItselfBeRead(t *testing.T) {
+	root := t.TempDir()
+	pipe := filepath.Join(root, "42", "cmdline")
+	if err := errors.Join(os.Mkdir(filepath.Dir(pipe), 0o700), unix.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Open(root, "42")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.readWithin("cmdline", time.Millisecond); !errors.Is(err, ErrStuck) {
+		t.Errorf("%v", err)
+	}
+	if commands, err := Commands(root); len(commands) != 0 || err != nil {
+		t.Errorf("%v, %v", commands, err)
+	}
+	if _, err := writer.WriteString("train\x00"); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for { // it has gone on
+		if _, waits := waiting.Load(pipe); !waits {
+			break
+		}
+		runtime.Gosched()
 	}
 }
 

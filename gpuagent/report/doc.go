@@ -3,8 +3,9 @@
 
 // Package report writes what the agent found into the status of its node's GPUNode.
 //
-// Enters: the GPUs as they are, and what became of what the spec asks. Leaves: the
+// Enters: the GPUs as they are, who was given them, and what became of what the spec asks. Leaves: the
 // status, in a write of its own at most once a second, and none where nothing changed.
 //
-// It never writes the spec, nor the part of the status that tells how GPUs are used.
+// It never writes the spec, nor what the schema would refuse, by which nothing at all
+// would be reported.
 package report

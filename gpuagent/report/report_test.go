@@ -5,6 +5,8 @@ package report
 
 import (
 	"context"
+	"fmt"
+	stdslices "slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +47,49 @@ func TestSlices(t *testing.T) {
 
 var now = time.Unix(1_800_000_000, 0)
 
+const (
+	gpu0 v1alpha1.GPUUUID = "GPU-8f6e2a04-0000-0000-0000-000000000000"
+	gpu1 v1alpha1.GPUUUID = "GPU-8f6e2a04-0000-0000-0000-000000000001"
+)
+
+// What the schema refuses would have all of the status refused, and a lost GPU go on
+// being reported as well.
+func TestBounded(t *testing.T) {
+	long := strings.Repeat("x", 2000)
+	former := []v1alpha1.ObservedGPU{{UUID: gpu0, Index: 0, Health: v1alpha1.GPUHealthy}, {UUID: gpu1, Index: 1, Health: v1alpha1.GPUHealthy}}
+	got := bounded([]v1alpha1.ObservedGPU{
+		{UUID: gpu0, Index: 0, Model: long, Health: v1alpha1.GPUHealthy, MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb", "nonsense"}, Instances: []v1alpha1.ObservedInstance{
+			instance("1g.5gb", 0, 1, v1alpha1.InstanceIdle),
+			instance("2g.10gb+unknown17", 2, 2, v1alpha1.InstanceIdle),
+			instance("1g.5gb", 9, 1, v1alpha1.InstanceIdle),
+			instance("1g.5gb", 0, 1, v1alpha1.InstanceIdle),
+		}},
+		{Index: 1, Health: v1alpha1.GPULost, Message: "lost"},
+		{Index: 2, Health: v1alpha1.GPULost},
+	}, former)
+	if len(got) != 2 || len([]rune(got[0].Model)) != maxModel || got[1].UUID != gpu1 || got[1].Health != v1alpha1.GPULost {
+		t.Fatalf("%+v", got)
+	}
+	if diff := cmp.Diff([]v1alpha1.ObservedInstance{instance("1g.5gb", 0, 1, v1alpha1.InstanceIdle)}, got[0].Instances); diff != "" {
+		t.Error(diff)
+	}
+	if got[0].Health != v1alpha1.GPUUnhealthy || !strings.Contains(got[0].Message, "cannot be reported") || len(got[0].MIGProfiles) != 1 {
+		t.Errorf("%+v", got[0])
+	}
+	many := make([]v1alpha1.PodUse, 600)
+	for i := range many {
+		many[i].UID, many[i].Devices = types.UID(fmt.Sprint("u", i)), make([]string, 70)
+	}
+	list := uses([]v1alpha1.PodUse{{PodReference: v1alpha1.PodReference{UID: "u0"}, ShareMiB: 7}}, stdslices.Concat(many, many[:1]))
+	if len(list) != maxPods || len(list[0].Devices) != maxDevices || list[0].ShareMiB != 7 {
+		t.Errorf("%d pods, the first %+v", len(list), list[0])
+	}
+	// The API server stores a broken text as another one.
+	if got := cut("a\xffb", 10); got != "a\uFFFDb" {
+		t.Errorf("%q", got)
+	}
+}
+
 // What is not known now stays as it was, and what is another's is left alone.
 func TestStatus(t *testing.T) {
 	long := strings.Repeat("ä", 2000)
@@ -61,7 +106,7 @@ func TestStatus(t *testing.T) {
 		t.Error(diff)
 	}
 
-	got = status(want, Facts{Generation: 5, Complete: true, DriverVersion: "560", GPUs: []v1alpha1.ObservedGPU{{UUID: "a", Message: long}}}, now.Add(time.Hour))
+	got = status(want, Facts{Generation: 5, Complete: true, DriverVersion: "560", GPUs: []v1alpha1.ObservedGPU{{UUID: gpu0, Message: long}}}, now.Add(time.Hour))
 	if got.ObservedGeneration != 5 || got.DriverVersion != "560" || got.Slices != "" || len([]rune(got.GPUs[0].Message)) != maxMessage || len(got.Pods) != 1 {
 		t.Errorf("%+v", got)
 	}

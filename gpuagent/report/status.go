@@ -22,17 +22,11 @@ type Facts struct {
 	DriverVersion string
 	// GPUs are the node's. Nil: they cannot be told, and what was last reported stays.
 	GPUs []v1alpha1.ObservedGPU
+	// Pods are those that were given a GPU or a MIG device, and which. Nil: as for GPUs.
+	Pods []v1alpha1.PodUse
 	// Conditions are those that changed or stayed; one that is left out stays as it is.
 	Conditions []metav1.Condition
 }
-
-// The limits of the schema, in characters.
-const (
-	maxVersion = 64
-	maxMessage = 1024
-	maxSlices  = 512
-	maxReason  = 32768
-)
 
 // status is what the facts make of a former status.
 func status(former *v1alpha1.GPUNodeStatus, facts Facts, now time.Time) *v1alpha1.GPUNodeStatus {
@@ -44,8 +38,11 @@ func status(former *v1alpha1.GPUNodeStatus, facts Facts, now time.Time) *v1alpha
 		next.DriverVersion = cut(facts.DriverVersion, maxVersion)
 	}
 	if facts.GPUs != nil {
-		next.GPUs = bounded(facts.GPUs)
+		next.GPUs = bounded(facts.GPUs, former.GPUs)
 		next.Slices = cut(slices(next.GPUs), maxSlices)
+	}
+	if facts.Pods != nil {
+		next.Pods = uses(former.Pods, facts.Pods)
 	}
 	for _, condition := range facts.Conditions {
 		condition.ObservedGeneration = facts.Generation
@@ -54,27 +51,4 @@ func status(former *v1alpha1.GPUNodeStatus, facts Facts, now time.Time) *v1alpha
 		meta.SetStatusCondition(&next.Conditions, condition)
 	}
 	return next
-}
-
-// bounded are the GPUs with messages no longer than the schema allows.
-func bounded(gpus []v1alpha1.ObservedGPU) []v1alpha1.ObservedGPU {
-	list := make([]v1alpha1.ObservedGPU, 0, len(gpus))
-	for i := range gpus {
-		gpu := gpus[i].DeepCopy()
-		gpu.Message = cut(gpu.Message, maxMessage)
-		for j := range gpu.Instances {
-			gpu.Instances[j].Message = cut(gpu.Instances[j].Message, maxMessage)
-		}
-		list = append(list, *gpu)
-	}
-	return list
-}
-
-// cut is the text, or as much of it as there may be, with a mark.
-func cut(text string, most int) string {
-	runes := []rune(text)
-	if len(runes) <= most {
-		return text
-	}
-	return string(runes[:most-1]) + "…"
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Rival is somebody else who cuts the node's GPUs.
@@ -46,9 +47,19 @@ var draNames = []string{"nvidia-dra-driver-gpu", "dra-driver-nvidia-gpu"}
 // migPrograms are the programs of the MIG manager.
 var migPrograms = []string{"nvidia-mig-manager", "mig-manager", "nvidia-mig-parted"}
 
-// Find are the rivals among a node's pods and the command lines of its processes, their
-// programs without the folders; each is named once.
-func Find(pods []corev1.Pod, commands [][]string) (found []Rival) {
+// Process is a process of the node.
+type Process struct {
+	// Command is its command line, the program without its folder.
+	Command []string
+	// Pods are the identities of the pods in which it runs, none where it runs in no
+	// pod.
+	Pods []types.UID
+}
+
+// Find are the rivals among a node's pods and its processes; each is named once. Labels
+// and command lines anybody can choose, so only what has the right to cut GPUs counts: else
+// every user could keep the agent from its work.
+func Find(pods []corev1.Pod, processes []Process) (found []Rival) {
 	add := func(rival Rival, where string) {
 		if !slices.ContainsFunc(found, func(r Rival) bool { return r.Name == rival.Name }) {
 			rival.Where = where
@@ -60,15 +71,17 @@ func Find(pods []corev1.Pod, commands [][]string) (found []Rival) {
 		where := "pod " + pod.Namespace + "/" + pod.Name
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		case !mayCut(pod):
 		case pod.Labels["app"] == "nvidia-mig-manager":
 			add(migManager, where)
 		case isDRA(pod) && gated(pod):
 			add(dynamicDRA, where)
 		}
 	}
-	for _, words := range commands {
+	for i := range processes {
+		words := processes[i].Command
 		switch {
-		case len(words) == 0:
+		case len(words) == 0 || confined(pods, processes[i].Pods):
 		case slices.Contains(migPrograms, words[0]):
 			add(migManager, "process "+words[0])
 		case words[0] == "gpu-kubelet-plugin" && slices.ContainsFunc(words, isGate):
@@ -76,6 +89,21 @@ func Find(pods []corev1.Pod, commands [][]string) (found []Rival) {
 		}
 	}
 	return found
+}
+
+// mayCut tells whether a pod may do what only the host's root may.
+func mayCut(pod *corev1.Pod) bool {
+	return pod.Spec.HostPID || slices.ContainsFunc(append(slices.Clone(pod.Spec.InitContainers), pod.Spec.Containers...), func(c corev1.Container) bool {
+		s := c.SecurityContext
+		return s != nil && (s.Privileged != nil && *s.Privileged ||
+			s.Capabilities != nil && slices.ContainsFunc(s.Capabilities.Add, func(c corev1.Capability) bool { return c == "SYS_ADMIN" || c == "CAP_SYS_ADMIN" || c == "ALL" }))
+	})
+}
+
+// confined tells that one runs in a pod of this node that may not cut GPUs. What runs in
+// no pod, or in one that nobody knows, may.
+func confined(pods []corev1.Pod, in []types.UID) bool {
+	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return slices.Contains(in, pod.UID) && !mayCut(&pod) })
 }
 
 func isDRA(pod *corev1.Pod) bool {

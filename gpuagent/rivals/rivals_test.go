@@ -9,13 +9,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 func pod(name, label, value string, c corev1.Container) corev1.Pod {
+	if c.SecurityContext == nil {
+		c.SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+	}
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: name, Labels: map[string]string{label: value}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{c}},
 	}
+}
+
+func identified(uid types.UID, pod corev1.Pod) corev1.Pod {
+	pod.UID = uid
+	return pod
 }
 
 func TestFind(t *testing.T) {
@@ -26,35 +36,51 @@ func TestFind(t *testing.T) {
 	ended := pod("m", "app", "nvidia-mig-manager", corev1.Container{})
 	ended.Status.Phase = corev1.PodSucceeded
 	tests := map[string]struct {
-		pods     []corev1.Pod
-		commands [][]string
-		want     map[string]string
+		pods      []corev1.Pod
+		processes []Process
+		want      map[string]string
 	}{
 		"nobody": {
-			pods:     []corev1.Pod{pod("p", "app", "nvidia-device-plugin-daemonset", corev1.Container{})},
-			commands: [][]string{{"nvidia-device-plugin"}, {}, {"grep", "nvidia-mig-manager"}},
+			pods:      []corev1.Pod{pod("p", "app", "nvidia-device-plugin-daemonset", corev1.Container{})},
+			processes: []Process{{Command: []string{"nvidia-device-plugin"}}, {}, {Command: []string{"grep", "nvidia-mig-manager"}}},
 		},
-		"the MIG manager's pod":    {pods: []corev1.Pod{pod("m", "app", "nvidia-mig-manager", corev1.Container{})}, want: map[string]string{manager: "pod gpu-operator/m"}},
-		"one that has ended":       {pods: []corev1.Pod{ended}},
-		"its process":              {commands: [][]string{{"nvidia-mig-manager", "--x"}}, want: map[string]string{manager: "process nvidia-mig-manager"}},
-		"mig-parted by hand":       {commands: [][]string{{"nvidia-mig-parted", "apply"}}, want: map[string]string{manager: "process nvidia-mig-parted"}},
-		"a DRA driver":             {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "dra-driver-nvidia-gpu", gate("DynamicMIG=false"))}},
-		"that makes MIG devices":   {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "dra-driver-nvidia-gpu", gate("X=false,DynamicMIG=true"))}, want: map[string]string{driver: "pod gpu-operator/d"}},
-		"under its former name":    {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=true,Y=true"))}, want: map[string]string{driver: "pod gpu-operator/d"}},
-		"by an argument":           {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", corev1.Container{Args: []string{"--feature-gates=DynamicMIG=true"}})}, want: map[string]string{driver: "pod gpu-operator/d"}},
-		"a gate that is not":       {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=trueish"))}},
-		"somebody else's gate":     {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "other", gate("DynamicMIG=true"))}},
-		"its process by arguments": {commands: [][]string{{"gpu-kubelet-plugin", "--feature-gates=DynamicMIG=true"}}, want: map[string]string{driver: "process gpu-kubelet-plugin"}},
+		"the MIG manager's pod":                 {pods: []corev1.Pod{pod("m", "app", "nvidia-mig-manager", corev1.Container{})}, want: map[string]string{manager: "pod gpu-operator/m"}},
+		"one that has ended":                    {pods: []corev1.Pod{ended}},
+		"its process":                           {processes: []Process{{Command: []string{"nvidia-mig-manager", "--x"}}}, want: map[string]string{manager: "process nvidia-mig-manager"}},
+		"mig-parted by hand":                    {processes: []Process{{Command: []string{"nvidia-mig-parted", "apply"}}}, want: map[string]string{manager: "process nvidia-mig-parted"}},
+		"a DRA driver":                          {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "dra-driver-nvidia-gpu", gate("DynamicMIG=false"))}},
+		"that makes MIG devices":                {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "dra-driver-nvidia-gpu", gate("X=false,DynamicMIG=true"))}, want: map[string]string{driver: "pod gpu-operator/d"}},
+		"under its former name":                 {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=true,Y=true"))}, want: map[string]string{driver: "pod gpu-operator/d"}},
+		"by an argument":                        {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", corev1.Container{Args: []string{"--feature-gates=DynamicMIG=true"}})}, want: map[string]string{driver: "pod gpu-operator/d"}},
+		"a gate that is not":                    {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=trueish"))}},
+		"somebody else's gate":                  {pods: []corev1.Pod{pod("d", "app.kubernetes.io/name", "other", gate("DynamicMIG=true"))}},
+		"its process by arguments":              {processes: []Process{{Command: []string{"gpu-kubelet-plugin", "--feature-gates=DynamicMIG=true"}}}, want: map[string]string{driver: "process gpu-kubelet-plugin"}},
+		"a label that a user has chosen":        {pods: []corev1.Pod{pod("u", "app", "nvidia-mig-manager", corev1.Container{SecurityContext: &corev1.SecurityContext{}})}},
+		"a gate that a user has chosen":         {pods: []corev1.Pod{pod("u", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(false)}, Args: []string{"DynamicMIG=true"}})}},
+		"with the one capability that it takes": {pods: []corev1.Pod{pod("m", "app", "nvidia-mig-manager", corev1.Container{SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}})}, want: map[string]string{manager: "pod gpu-operator/m"}},
+		"a name that a user's process has taken": {
+			pods:      []corev1.Pod{identified("u-1", pod("u", "x", "y", corev1.Container{SecurityContext: &corev1.SecurityContext{}}))},
+			processes: []Process{{Command: []string{"nvidia-mig-manager"}, Pods: []types.UID{"u-1"}}},
+		},
+		"a process in a pod that may cut": {
+			pods:      []corev1.Pod{identified("u-1", pod("u", "x", "y", corev1.Container{}))},
+			processes: []Process{{Command: []string{"nvidia-mig-manager"}, Pods: []types.UID{"u-1"}}},
+			want:      map[string]string{manager: "process nvidia-mig-manager"},
+		},
+		"a process in a pod that nobody knows": {
+			processes: []Process{{Command: []string{"nvidia-mig-manager"}, Pods: []types.UID{"u-9"}}},
+			want:      map[string]string{manager: "process nvidia-mig-manager"},
+		},
 		"both, each once": {
-			pods:     []corev1.Pod{pod("m", "app", "nvidia-mig-manager", corev1.Container{}), pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=true"))},
-			commands: [][]string{{"mig-manager"}},
-			want:     map[string]string{manager: "pod gpu-operator/m", driver: "pod gpu-operator/d"},
+			pods:      []corev1.Pod{pod("m", "app", "nvidia-mig-manager", corev1.Container{}), pod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=true"))},
+			processes: []Process{{Command: []string{"mig-manager"}}},
+			want:      map[string]string{manager: "pod gpu-operator/m", driver: "pod gpu-operator/d"},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got map[string]string
-			for _, rival := range Find(tc.pods, tc.commands) {
+			for _, rival := range Find(tc.pods, tc.processes) {
 				if got == nil {
 					got = map[string]string{}
 				}

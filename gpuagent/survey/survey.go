@@ -68,8 +68,8 @@ func (s *Surveyor) gpu(observed *v1alpha1.ObservedGPU, sight *occupancy.Sight, b
 		gpu.Instances = append(gpu.Instances, instance(&observed.Instances[i], board))
 	}
 	gpu.Slices = slicesOf(&gpu, board)
-	if observed.Health == v1alpha1.GPULost {
-		return gpu, nil
+	if observed.Health != v1alpha1.GPUHealthy && observed.Health != "" {
+		return gpu, nil // a question that it does not answer would be waited for
 	}
 	for _, pod := range sight.On(uuid) {
 		gpu.Pods = append(gpu.Pods, pod.Namespace+"/"+pod.Name)

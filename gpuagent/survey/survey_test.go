@@ -40,6 +40,19 @@ func process(t *testing.T, proc string, pid int, pod string) {
 	}
 }
 
+// careful is a driver that is not to be asked of the GPU that does not answer.
+type careful struct {
+	nvml.Library
+	t *testing.T
+}
+
+func (c careful) Memory(gpu string) (nvml.Memory, error) {
+	if gpu == "GPU-stuck" {
+		c.t.Error("it would have waited for the driver for ever")
+	}
+	return c.Library.Memory(gpu)
+}
+
 func TestTake(t *testing.T) {
 	node, err := simulator.New(simulator.Config{Seed: "survey", Order: simulator.Steady, GPUs: []simulator.GPU{
 		{Board: "A100-40GB", UUID: "GPU-00000000-0000-0000-0000-000000000000", Mode: nvml.Enabled},
@@ -95,7 +108,9 @@ func TestTake(t *testing.T) {
 		}},
 		{UUID: v1alpha1.GPUUUID(list[1].UUID), Index: 1, DeviceID: "0x233010DE"},
 		{UUID: v1alpha1.GPUUUID(list[2].UUID), Index: 2, Health: v1alpha1.GPULost, Message: "lost"},
+		{UUID: "GPU-stuck", Index: 3, Health: v1alpha1.GPUUnhealthy, Message: "the driver does not answer"},
 	}
+	s.Library = careful{library, t}
 	var got picture.Node
 	for range 2 { // the second by what the first has found
 		got = s.Take(observed, sight)
@@ -109,6 +124,7 @@ func TestTake(t *testing.T) {
 			}}},
 			{Index: 1, UUID: list[1].UUID, Slices: 8},
 			{Index: 2, UUID: list[2].UUID, Health: v1alpha1.GPULost, Message: "lost"},
+			{Index: 3, UUID: "GPU-stuck", Health: v1alpha1.GPUUnhealthy, Message: "the driver does not answer"},
 		},
 		Processes: []picture.Process{
 			{PID: 41, Pod: "h2/train-0", GPU: 0, Device: "3g.20gb@4", MemoryMiB: ptr.To[int64](1000)},

@@ -68,8 +68,9 @@ func (w *Watch) Stuck(longer time.Duration) error {
 		}
 	}
 	if waited := now.Sub(oldest.at); !oldest.at.IsZero() && waited > longer {
-		return fmt.Errorf("the driver has not answered the call %s for %s: look for Xid errors in the kernel's log (dmesg); the node may have to be booted",
-			oldest.call, waited.Round(time.Second))
+		// Since when, not for how long: who writes this down shall not write it anew each time.
+		return fmt.Errorf("the driver has not answered the call %s since %s: look for Xid errors in the kernel's log (dmesg); the node may have to be booted",
+			oldest.call, oldest.at.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

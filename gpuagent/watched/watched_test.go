@@ -46,8 +46,12 @@ func TestStuck(t *testing.T) {
 	}
 	now = now.Add(time.Second)
 	err := w.Stuck(2 * time.Minute)
-	if err == nil || !strings.Contains(err.Error(), "Init") || !strings.Contains(err.Error(), "2m1s") {
+	if err == nil || !strings.Contains(err.Error(), "Init") || !strings.Contains(err.Error(), "2027-01-15T08:00:00Z") {
 		t.Errorf("%v", err)
+	}
+	now = now.Add(time.Minute)
+	if later := w.Stuck(2 * time.Minute); later == nil || later.Error() != err.Error() {
+		t.Errorf("it says another thing each time: %v", later)
 	}
 	close(d.leave)
 	if err := <-ended; err != nil {

@@ -29,6 +29,9 @@ func everyCompute(b *bench) {
 		if !strings.HasPrefix(compute.UUID, "MIG-") {
 			b.Errorf("the device has the UUID %q", compute.UUID)
 		}
+		if compute.Slices != p.profile.Compute {
+			b.Errorf("the compute instance has %d slices, of %d", compute.Slices, p.profile.Compute)
+		}
 		found, err := b.ComputeInstances(b.gpu.UUID, made.ID)
 		b.must(err)
 		b.equal("compute instances", found, []nvml.ComputeInstance{compute})

@@ -29,6 +29,7 @@ var faults = []fault{
 	{"makes instances elsewhere", "an instance can be made at every place", func(l nvml.Library) nvml.Library { return shifted{l} }},
 	{"swaps what SetMIGMode answers", "a mode is in force, or pending until a reset", func(l nvml.Library) nvml.Library { return swapped{l} }},
 	{"names devices alike", "devices have UUIDs of their own", func(l nvml.Library) nvml.Library { return alike{l} }},
+	{"makes compute instances that are too small", "every profile has a compute instance that fills it", func(l nvml.Library) nvml.Library { return sparing{l} }},
 	{"lists no instances without an error", "there are no instances while MIG mode is off", func(l nvml.Library) nvml.Library { return silent{l} }},
 	{"lists instances the other way round", "instances are listed by their first slice", func(l nvml.Library) nvml.Library { return reversed{l} }},
 	{"finds any GPU", "a GPU that is not there is not found", func(l nvml.Library) nvml.Library { return obliging{l} }},
@@ -80,6 +81,14 @@ type alike struct{ nvml.Library }
 func (l alike) CreateComputeInstance(gpu string, instance uint32) (nvml.ComputeInstance, error) {
 	it, err := l.Library.CreateComputeInstance(gpu, instance)
 	it.UUID = "MIG-0"
+	return it, err
+}
+
+type sparing struct{ nvml.Library }
+
+func (l sparing) CreateComputeInstance(gpu string, instance uint32) (nvml.ComputeInstance, error) {
+	it, err := l.Library.CreateComputeInstance(gpu, instance)
+	it.Slices = 1
 	return it, err
 }
 

@@ -85,7 +85,7 @@ func read(t *testing.T, l nvml.Library) {
 		{ID: 3, Profile: 14, Placement: nvml.Placement{Start: 3, Size: 1}},
 	})(instances, err)
 	compute, err := l.ComputeInstances(a30, 2)
-	check([]nvml.ComputeInstance{{UUID: "MIG-2"}})(compute, err)
+	check([]nvml.ComputeInstance{{UUID: "MIG-2", Slices: 1}})(compute, err)
 	processes, err := l.Processes(a30)
 	check([]nvml.Process{
 		{PID: 100, MemoryMiB: 0, Instance: 3},

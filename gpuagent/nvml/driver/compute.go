@@ -36,7 +36,7 @@ func (l *library) ComputeInstances(gpu string, instance uint32) ([]nvml.ComputeI
 				return nil, err
 			}
 			for _, compute := range found {
-				it, err := l.compute(dev, instance, compute)
+				it, err := l.compute(dev, instance, compute, profiles)
 				switch {
 				case errors.Is(err, nvml.ErrNotFound): // gone since
 				case err != nil:
@@ -58,7 +58,11 @@ func (l *library) CreateComputeInstance(gpu string, instance uint32) (nvml.Compu
 		if err != nil {
 			return nvml.ComputeInstance{}, err
 		}
-		info, err := l.filling(dev, handle)
+		profiles, err := l.computeProfiles(handle)
+		if err != nil {
+			return nvml.ComputeInstance{}, err
+		}
+		info, err := l.filling(dev, handle, profiles)
 		if err != nil {
 			return nvml.ComputeInstance{}, fmt.Errorf("GPU instance %d: %w", instance, err)
 		}
@@ -68,7 +72,7 @@ func (l *library) CreateComputeInstance(gpu string, instance uint32) (nvml.Compu
 		if err != nil {
 			return nvml.ComputeInstance{}, err
 		}
-		it, err := l.compute(dev, instance, compute)
+		it, err := l.compute(dev, instance, compute, profiles)
 		if err != nil {
 			return nvml.ComputeInstance{}, fmt.Errorf("a compute instance was created on GPU instance %d, but cannot be read: %w", instance, err)
 		}
@@ -115,16 +119,12 @@ func (l *library) computeProfiles(handle gonvml.GpuInstance) ([]gonvml.ComputeIn
 }
 
 // filling is the compute instance profile with as many slices as the GPU instance has.
-func (l *library) filling(dev *device, handle gonvml.GpuInstance) (gonvml.ComputeInstanceProfileInfo, error) {
+func (l *library) filling(dev *device, handle gonvml.GpuInstance, profiles []gonvml.ComputeInstanceProfileInfo) (gonvml.ComputeInstanceProfileInfo, error) {
 	it, err := l.instance(handle)
 	if err != nil {
 		return gonvml.ComputeInstanceProfileInfo{}, err
 	}
 	of, err := l.profile(dev, it.Profile)
-	if err != nil {
-		return gonvml.ComputeInstanceProfileInfo{}, err
-	}
-	profiles, err := l.computeProfiles(handle)
 	if err != nil {
 		return gonvml.ComputeInstanceProfileInfo{}, err
 	}
@@ -137,13 +137,21 @@ func (l *library) filling(dev *device, handle gonvml.GpuInstance) (gonvml.Comput
 		"the driver has no compute instance with all of its %d slices: %w", of.info.SliceCount, nvml.ErrNotSupported)
 }
 
-// compute reads a compute instance.
-func (l *library) compute(dev *device, instance uint32, handle gonvml.ComputeInstance) (nvml.ComputeInstance, error) {
+// compute reads a compute instance, of one of the profiles.
+func (l *library) compute(dev *device, instance uint32, handle gonvml.ComputeInstance, profiles []gonvml.ComputeInstanceProfileInfo) (nvml.ComputeInstance, error) {
 	info, err := ask(l, "nvmlComputeInstanceGetInfo", handle.GetInfo)
 	if err != nil {
 		return nvml.ComputeInstance{}, err
 	}
 	it := nvml.ComputeInstance{ID: info.Id}
+	it.Slices = int(info.Placement.Size) // which older drivers do not tell
+	if at := slices.IndexFunc(profiles, func(p gonvml.ComputeInstanceProfileInfo) bool { return p.Id == info.ProfileId }); at >= 0 {
+		it.Slices = int(profiles[at].SliceCount)
+	}
+	if it.Slices == 0 {
+		return it, fmt.Errorf("compute instance %d of GPU instance %d has the profile %d, which the driver does not describe: %w",
+			info.Id, instance, info.ProfileId, nvml.ErrUnknown)
+	}
 	if info.Device != nil {
 		if it.UUID, err = ask(l, "nvmlDeviceGetUUID", info.Device.GetUUID); err == nil && strings.HasPrefix(it.UUID, "MIG-") {
 			return it, nil

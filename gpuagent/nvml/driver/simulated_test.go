@@ -300,7 +300,7 @@ func (b *binding) instance(uuid string, it nvml.Instance) *mock.GpuInstance {
 		if index >= gonvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 			return gonvml.ComputeInstanceProfileInfo{}, gonvml.ERROR_INVALID_ARGUMENT
 		}
-		return gonvml.ComputeInstanceProfileInfo{Id: uint32(index), SliceCount: []uint32{1, 2, 3, 4, 7, 8, 6, 1}[index]}, gonvml.SUCCESS
+		return gonvml.ComputeInstanceProfileInfo{Id: uint32(index), SliceCount: computeSlices[index]}, gonvml.SUCCESS
 	}
 	gi.CreateComputeInstanceFunc = func(*gonvml.ComputeInstanceProfileInfo) (gonvml.ComputeInstance, gonvml.Return) {
 		made, err := l.CreateComputeInstance(uuid, it.ID)
@@ -330,11 +330,15 @@ func (b *binding) instance(uuid string, it nvml.Instance) *mock.GpuInstance {
 	return gi
 }
 
+// computeSlices are the slices of compute instances, by the index of their profile.
+var computeSlices = []uint32{1, 2, 3, 4, 7, 8, 6, 1}
+
 func (b *binding) compute(uuid string, instance uint32, it nvml.ComputeInstance) *mock.ComputeInstance {
 	return &mock.ComputeInstance{
 		GetInfoFunc: func() (gonvml.ComputeInstanceInfo, gonvml.Return) {
 			device := &mock.Device{GetUUIDFunc: func() (string, gonvml.Return) { return it.UUID, gonvml.SUCCESS }}
-			return gonvml.ComputeInstanceInfo{Device: device, Id: it.ID}, gonvml.SUCCESS
+			profile := slices.Index(computeSlices, uint32(it.Slices))
+			return gonvml.ComputeInstanceInfo{Device: device, Id: it.ID, ProfileId: uint32(profile)}, gonvml.SUCCESS
 		},
 		DestroyFunc: func() gonvml.Return { return returned(b.nvml.DestroyComputeInstance(uuid, instance, it.ID)) },
 	}

@@ -421,6 +421,29 @@ func TestComputeInstanceFills(t *testing.T) {
 	}
 }
 
+// How large a compute instance is its profile tells, or else where it lies; one of which
+// neither is known is not taken for one that fills its instance.
+func TestSlicesOfAComputeInstance(t *testing.T) {
+	l, _, _ := started(t)
+	profiles := []gonvml.ComputeInstanceProfileInfo{{Id: 5, SliceCount: 2}}
+	for _, tc := range []struct {
+		info gonvml.ComputeInstanceInfo
+		want int
+	}{
+		{gonvml.ComputeInstanceInfo{ProfileId: 5, Placement: gonvml.ComputeInstancePlacement{Size: 9}}, 2},
+		{gonvml.ComputeInstanceInfo{ProfileId: 6, Placement: gonvml.ComputeInstancePlacement{Size: 3}}, 3},
+		{gonvml.ComputeInstanceInfo{ProfileId: 6}, 0},
+	} {
+		tc.info.Device = &mock.Device{GetUUIDFunc: func() (string, gonvml.Return) { return "MIG-1", gonvml.SUCCESS }}
+		got, err := l.compute(nil, 1, &mock.ComputeInstance{GetInfoFunc: func() (gonvml.ComputeInstanceInfo, gonvml.Return) { return tc.info, gonvml.SUCCESS }}, profiles)
+		if tc.want == 0 {
+			is(t, err, nvml.ErrUnknown)
+		} else if got.Slices != tc.want || err != nil {
+			t.Errorf("%+v, %v; want %d slices", got, err, tc.want)
+		}
+	}
+}
+
 // What is in two lists is one process; what no list knows is not known; no instance is none.
 func TestProcesses(t *testing.T) {
 	const mib, none = 1 << 20, math.MaxUint32

@@ -76,6 +76,9 @@ func (g *gpu) checkInstance(i *instance, before []*instance, devices map[string]
 		return fmt.Errorf("its device's UUID %q is empty or another device's", i.compute.uuid)
 	}
 	devices[i.compute.uuid] = true
+	if i.compute.slices < 1 || i.compute.slices > i.profile.Compute {
+		return fmt.Errorf("a compute instance of %d slices on a %s", i.compute.slices, i.profile.Name)
+	}
 	return checkProcesses(i.compute.processes, g.migMemory(i.profile))
 }
 

@@ -16,7 +16,7 @@ func (p *program) ComputeInstances(gpu string, id uint32) ([]nvml.ComputeInstanc
 		if err != nil || i.compute == nil {
 			return nil, err
 		}
-		return []nvml.ComputeInstance{{ID: i.compute.id, UUID: i.compute.uuid}}, nil
+		return []nvml.ComputeInstance{i.compute.shown()}, nil
 	})
 }
 
@@ -37,9 +37,13 @@ func (p *program) CreateComputeInstance(gpu string, id uint32) (nvml.ComputeInst
 			return nvml.ComputeInstance{}, refuse(nvml.ErrInsufficientResources, "instance %d of %s has its compute instance", id, gpu)
 		}
 		n.changes++
-		i.compute = &compute{uuid: n.mint(g, i)}
-		return nvml.ComputeInstance{ID: i.compute.id, UUID: i.compute.uuid}, nil
+		i.compute = &compute{uuid: n.mint(g, i), slices: i.profile.Compute}
+		return i.compute.shown(), nil
 	})
+}
+
+func (c *compute) shown() nvml.ComputeInstance {
+	return nvml.ComputeInstance{ID: c.id, UUID: c.uuid, Slices: c.slices}
 }
 
 // DestroyComputeInstance implements [nvml.Library].

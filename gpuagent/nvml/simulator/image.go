@@ -4,6 +4,7 @@
 package simulator
 
 import (
+	"cmp"
 	"fmt"
 
 	"sluice.dev/gpuagent/nvml"
@@ -39,6 +40,7 @@ type instanceImage struct {
 type computeImage struct {
 	ID        uint32         `json:"id"`
 	UUID      string         `json:"uuid"`
+	Slices    int            `json:"slices,omitempty"` // where they are not the profile's
 	Processes []processImage `json:"processes,omitempty"`
 }
 
@@ -58,7 +60,10 @@ func (n *Node) image() *nodeImage {
 		for _, i := range g.instances {
 			shown := instanceImage{ID: i.id, Profile: i.profile.ID, Start: i.start}
 			if i.compute != nil {
-				shown.Compute = &computeImage{i.compute.id, i.compute.uuid, processImages(i.compute.processes)}
+				shown.Compute = &computeImage{ID: i.compute.id, UUID: i.compute.uuid, Processes: processImages(i.compute.processes)}
+				if i.compute.slices != i.profile.Compute {
+					shown.Compute.Slices = i.compute.slices
+				}
 			}
 			it.Instances = append(it.Instances, shown)
 		}
@@ -108,7 +113,7 @@ func (g *gpu) restored(image *gpuImage) (*gpu, error) {
 			return nil, fmt.Errorf("instance %d: %s has no profile %d", it.ID, g.board.Name, it.Profile)
 		}
 		if it.Compute != nil {
-			i.compute = &compute{it.Compute.ID, it.Compute.UUID, fromImages(it.Compute.Processes)}
+			i.compute = &compute{it.Compute.ID, it.Compute.UUID, cmp.Or(it.Compute.Slices, i.profile.Compute), fromImages(it.Compute.Processes)}
 		}
 		r.instances = append(r.instances, i)
 	}

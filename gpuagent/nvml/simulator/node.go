@@ -67,6 +67,7 @@ type instance struct {
 type compute struct {
 	id        uint32
 	uuid      string
+	slices    int // fewer than the profile's where somebody else made it so
 	processes []process
 }
 

@@ -4,6 +4,7 @@
 package simulator_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -112,4 +113,34 @@ func FuzzRestore(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPart has a compute instance that does not fill its GPU instance, over a restart, too.
+func TestPart(t *testing.T) {
+	n := node(t, board("A100-40GB", first))
+	n.SetMIGMode(first, nvml.Enabled)
+	n.Boot()
+	if err := n.Init(); err != nil {
+		t.Fatal(err)
+	}
+	made := must(n.CreateInstance(first, threeG, nvml.Placement{Start: 4, Size: 4}))(t)
+	for _, slices := range []int{0, 3, -1} {
+		if _, err := n.Part(first, made.ID, slices); !errors.Is(err, nvml.ErrInvalidArgument) {
+			t.Errorf("%d slices: %v", slices, err)
+		}
+	}
+	device := must(n.Part(first, made.ID, 1))(t)
+	if _, err := n.Part(first, made.ID, 1); !errors.Is(err, nvml.ErrInsufficientResources) {
+		t.Errorf("twice: %v", err)
+	}
+	after := node(t, board("A100-40GB", first))
+	if err := after.Restore(must(n.Snapshot())(t)); err != nil {
+		t.Fatal(err)
+	}
+	want := []nvml.ComputeInstance{{UUID: device, Slices: 1}}
+	for _, each := range []*simulator.Node{n, after} {
+		if diff := cmp.Diff(want, must(each.ComputeInstances(first, made.ID))(t)); diff != "" || each.Check() != nil {
+			t.Errorf("%s %v", diff, each.Check())
+		}
+	}
 }

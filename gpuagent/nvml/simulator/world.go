@@ -59,6 +59,30 @@ func (n *Node) PIDs() []uint32 {
 	return slices.Compact(pids)
 }
 
+// Part makes a compute instance of fewer slices than its GPU instance has, as somebody
+// else would, and returns its device: 1c.3g.20gb. The GPU instance has none yet.
+func (n *Node) Part(uuid string, id uint32, slices int) (device string, err error) {
+	err = n.happen(func() error {
+		g, err := n.changeable(uuid)
+		if err != nil {
+			return err
+		}
+		i, err := g.instance(id)
+		switch {
+		case err != nil:
+			return err
+		case i.compute != nil:
+			return refuse(nvml.ErrInsufficientResources, "instance %d of %s has its compute instance", id, uuid)
+		case slices < 1 || slices >= i.profile.Compute:
+			return refuse(nvml.ErrInvalidArgument, "%d compute slices are no part of a %s", slices, i.profile.Name)
+		}
+		device = n.mint(g, i)
+		i.compute = &compute{uuid: device, slices: slices}
+		return nil
+	})
+	return device, err
+}
+
 // Hold says whether somebody who is not among its processes has a GPU open, as a
 // monitoring daemon does: its MIG mode does not change then, nor can it be reset.
 func (n *Node) Hold(uuid string, held bool) error {

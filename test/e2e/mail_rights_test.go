@@ -35,7 +35,7 @@ func TestNobodyElseRecordsNotices(t *testing.T) {
 			Spec: v1alpha1.NoticeSpec{
 				Kind:      v1alpha1.NoticeTest,
 				DueAt:     metav1.NewTime(time.Now()),
-				Recipient: v1alpha1.NoticeRecipient{Contact: v1alpha1.Contact{Email: "somebody@example.org"}},
+				Recipient: v1alpha1.NoticeRecipient{Contact: v1alpha1.Contact{Name: "Somebody", Email: "somebody@example.org"}},
 			},
 		}
 	}

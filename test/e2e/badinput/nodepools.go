@@ -58,6 +58,7 @@ func nodePools() table {
 			{"mig under MPS", `{spec: {sharing: MPS}}`, "spec.mig", "for sharing MIG only; it is MPS here"},
 			{"mig without sharing", `{spec: {sharing: null}}`, "spec.mig", "for sharing MIG only; it is None here"},
 			{"an unknown planning", `{spec: {mig: {planning: Sometimes}}}`, "spec.mig.planning", `"Dynamic", "Static"`},
+			{"unknown resets", `{spec: {mig: {resets: Always}}}`, "spec.mig.resets", `"Never", "WhenIdle", "Drain"`},
 			{"a static plan without a layout", `{spec: {mig: {layout: null}}}`, "spec.mig.layout", "required where planning is Static"},
 			{"a dynamic plan with a layout", `{spec: {mig: {planning: Dynamic}}}`, "spec.mig.layout", "planning Static only"},
 			{"a layout without a plan", `{spec: {mig: {planning: null}}}`, "spec.mig.layout", "planning Static only"},

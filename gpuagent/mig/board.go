@@ -36,6 +36,9 @@ type Board struct {
 // Mask is a set of memory slices of a GPU: bit 0 is the first.
 type Mask uint8
 
+// MaskOf are so many memory slices from the first on.
+func MaskOf(first, size int) Mask { return Mask(1<<size-1) << first }
+
 // Boards are all that are known.
 func Boards() []*Board { return boards }
 

@@ -32,7 +32,7 @@ func layouts(b *Board) [][]placed {
 	extend = func(taken Mask, from int, now []placed) {
 		all = append(all, slices.Clone(now))
 		for i := from; i < len(places); i++ {
-			if mask := b.Profiles[places[i].profile].mask(places[i].start); mask&taken == 0 {
+			if mask := b.Profiles[places[i].profile].Mask(places[i].start); mask&taken == 0 {
 				extend(taken|mask, i+1, append(now, places[i]))
 			}
 		}
@@ -51,7 +51,7 @@ func TestLayoutsOfASevenSliceBoard(t *testing.T) {
 		var taken Mask
 		counts := make([]byte, len(b.Profiles))
 		for _, it := range layout {
-			taken |= b.Profiles[it.profile].mask(it.start)
+			taken |= b.Profiles[it.profile].Mask(it.start)
 			counts[it.profile]++
 		}
 		masks[taken], multisets[string(counts)] = true, true
@@ -131,11 +131,11 @@ func TestBoardsAreSound(t *testing.T) {
 			var taken Mask
 			n := 0
 			for _, start := range p.Starts {
-				if p.mask(start)&^b.all() != 0 {
+				if p.Mask(start)&^b.all() != 0 {
 					t.Errorf("%s: %s at %d is beyond the board", b.Name, p.Name, start)
 				}
-				if p.mask(start)&taken == 0 {
-					taken |= p.mask(start)
+				if p.Mask(start)&taken == 0 {
+					taken |= p.Mask(start)
 					n++
 				}
 			}

@@ -39,12 +39,13 @@ type GPU struct {
 // Taken are the slices of all its instances.
 func (g *GPU) Taken() (taken Mask) {
 	for i := range g.Instances {
-		taken |= g.Instances[i].mask()
+		taken |= g.Instances[i].Mask()
 	}
 	return taken
 }
 
-func (i *Instance) mask() Mask { return i.Profile.mask(i.Start) }
+// Mask are its memory slices.
+func (i *Instance) Mask() Mask { return i.Profile.Mask(i.Start) }
 
 // Check is nil where the GPU can be cut so: each instance at one of its profile's
 // starts, none over another, none more often than the board allows.
@@ -60,10 +61,10 @@ func (g *GPU) Check() error {
 		if !slices.Contains(it.Profile.Starts, it.Start) {
 			return fmt.Errorf("%s cannot start at %d on %s, but at %v", it.Profile.Name, it.Start, g.Board.Name, it.Profile.Starts)
 		}
-		if it.mask()&taken != 0 {
+		if it.Mask()&taken != 0 {
 			return fmt.Errorf("%s at %d overlaps another instance", it.Profile.Name, it.Start)
 		}
-		taken |= it.mask()
+		taken |= it.Mask()
 		if count[it.Profile]++; count[it.Profile] > it.Profile.Max {
 			return fmt.Errorf("%d instances of %s; %s has at most %d", count[it.Profile], it.Profile.Name, g.Board.Name, it.Profile.Max)
 		}
@@ -85,7 +86,7 @@ func (g *GPU) allows(p *Profile, without Mask) bool {
 	n := 0
 	for i := range g.Instances {
 		it := &g.Instances[i]
-		if it.mask()&without != 0 {
+		if it.Mask()&without != 0 {
 			continue
 		}
 		if it.Profile == p {

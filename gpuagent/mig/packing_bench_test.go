@@ -134,7 +134,7 @@ type lodger struct {
 	leaves     float64
 }
 
-func (l *lodger) mask() Mask { return l.profile.mask(l.start) }
+func (l *lodger) mask() Mask { return l.profile.Mask(l.start) }
 
 type departures []*lodger
 
@@ -181,7 +181,7 @@ func (anywhere) arrive(f *fleet, p *Profile) (*lodger, bool) {
 	var gpus, starts []int
 	for gpu, taken := range f.taken {
 		for _, start := range p.Starts {
-			if p.mask(start)&taken == 0 {
+			if p.Mask(start)&taken == 0 {
 				gpus, starts = append(gpus, gpu), append(starts, start)
 			}
 		}
@@ -199,7 +199,7 @@ type firstFit struct{}
 func (firstFit) arrive(f *fleet, p *Profile) (*lodger, bool) {
 	for gpu, taken := range f.taken {
 		for _, start := range p.Starts {
-			if p.mask(start)&taken == 0 {
+			if p.Mask(start)&taken == 0 {
 				return f.settle(p, gpu, start), true
 			}
 		}
@@ -226,7 +226,7 @@ func (bestFit) arrive(f *fleet, p *Profile) (*lodger, bool) {
 			if p.Compute == 3 || p.Compute == 1 {
 				start = p.Starts[len(p.Starts)-1-i]
 			}
-			if p.mask(start)&taken == 0 {
+			if p.Mask(start)&taken == 0 {
 				best, at, fullest = gpu, start, full
 				break
 			}
@@ -262,13 +262,13 @@ func (oneMove) arrive(f *fleet, p *Profile) (*lodger, bool) {
 	least := math.MaxInt
 	for gpu := range f.taken {
 		for _, s := range p.Starts {
-			blocking := f.blocking(gpu, p.mask(s))
+			blocking := f.blocking(gpu, p.Mask(s))
 			if len(blocking) != 1 {
 				continue
 			}
 			l := blocking[0]
 			before := f.taken[gpu]
-			f.taken[gpu] = before&^l.mask() | p.mask(s)
+			f.taken[gpu] = before&^l.mask() | p.Mask(s)
 			if other, begin, ok := f.board.Choose(f.taken, l.profile); ok {
 				_, harm, _ := f.board.Place(f.taken[other], l.profile)
 				if cost := 100*l.profile.Memory + harm; cost < least {

@@ -62,7 +62,7 @@ func Preempt(gpus []GPU, want v1alpha1.MIGProfile) (at Step, victims []int, ok b
 	}
 	for i := range gpus[found.GPU].Instances {
 		it := &gpus[found.GPU].Instances[i]
-		if it.Use == Preemptible && it.mask()&found.Profile.mask(found.Start) != 0 {
+		if it.Use == Preemptible && it.Mask()&found.Profile.Mask(found.Start) != 0 {
 			victims = append(victims, i)
 		}
 	}
@@ -152,12 +152,12 @@ func (d *draft) bestRoom(name v1alpha1.MIGProfile, upTo Use) (best Step, ok bool
 
 func (d *draft) priceOf(gpu int, p *Profile, start int, upTo Use) (cost price, may bool) {
 	g := &d.gpus[gpu]
-	mask := p.mask(start)
+	mask := p.Mask(start)
 	left := d.taken[gpu]
 	if left&mask != 0 {
 		for i := range g.Instances {
 			it := &g.Instances[i]
-			if it.mask()&mask == 0 {
+			if it.Mask()&mask == 0 {
 				continue
 			}
 			switch {
@@ -170,7 +170,7 @@ func (d *draft) priceOf(gpu int, p *Profile, start int, upTo Use) (cost price, m
 				cost.destroyed++
 				cost.destroyedSlices += it.Profile.Memory
 			}
-			left &^= it.mask()
+			left &^= it.Mask()
 		}
 	}
 	if p.Attribute != "" && !g.allows(p, mask) {
@@ -184,10 +184,10 @@ func (d *draft) priceOf(gpu int, p *Profile, start int, upTo Use) (cost price, m
 // cut makes the instance there, and destroys what is in its way.
 func (d *draft) cut(at Step) {
 	g := &d.gpus[at.GPU]
-	mask := at.Profile.mask(at.Start)
+	mask := at.Profile.Mask(at.Start)
 	kept := g.Instances[:0]
 	for _, it := range g.Instances {
-		if it.mask()&mask == 0 {
+		if it.Mask()&mask == 0 {
 			kept = append(kept, it)
 			continue
 		}

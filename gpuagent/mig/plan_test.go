@@ -175,7 +175,7 @@ func someGPU(t *rapid.T, b *Board) GPU {
 	for range rapid.IntRange(0, 7).Draw(t, "instances") {
 		p := &b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")]
 		it := Instance{p, rapid.SampledFrom(p.Starts).Draw(t, "start"), Use(rapid.IntRange(0, 2).Draw(t, "use"))}
-		if it.mask()&g.Taken() == 0 && g.allows(p, 0) {
+		if it.Mask()&g.Taken() == 0 && g.allows(p, 0) {
 			g.Instances = append(g.Instances, it)
 		}
 	}

@@ -39,8 +39,8 @@ type Profile struct {
 	at int // which of its board's profiles it is
 }
 
-// mask are the memory slices of an instance that begins there: bit 0 is the first.
-func (p *Profile) mask(start int) Mask { return Mask(1<<p.Memory-1) << start }
+// Mask are the memory slices of an instance that begins there.
+func (p *Profile) Mask(start int) Mask { return MaskOf(start, p.Memory) }
 
 var named = regexp.MustCompile(`^([1-8])g\.([0-9]{1,4})gb(\+[a-z]+(?:\.[a-z]+)?|-me)?$`)
 

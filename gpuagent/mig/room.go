@@ -46,8 +46,8 @@ func (b *Board) all() Mask { return Mask(1<<b.Slices - 1) }
 // usable are the slices that some further instance of the profile could have.
 func (b *Board) usable(taken Mask, p *Profile) (usable Mask) {
 	for _, start := range p.Starts {
-		if p.mask(start)&taken == 0 {
-			usable |= p.mask(start)
+		if p.Mask(start)&taken == 0 {
+			usable |= p.Mask(start)
 		}
 	}
 	return usable
@@ -59,10 +59,10 @@ func (b *Board) usable(taken Mask, p *Profile) (usable Mask) {
 func (r *room) leastHarm(taken Mask, p *Profile) place {
 	best := place{start: -1}
 	for _, start := range p.Starts {
-		if p.mask(start)&taken != 0 {
+		if p.Mask(start)&taken != 0 {
 			continue
 		}
-		harm := r.waste[taken|p.mask(start)] - r.waste[taken]
+		harm := r.waste[taken|p.Mask(start)] - r.waste[taken]
 		if best.start < 0 || harm < best.harm || harm == best.harm && p.Memory == 1 {
 			best = place{int8(start), harm}
 		}

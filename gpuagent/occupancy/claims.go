@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 )
 
 // Claim is a pod that is bound to the node and that the kubelet has not given all that
@@ -25,7 +26,7 @@ type Claim struct {
 func claims(pods []corev1.Pod, held Holdings) (list []Claim) {
 	for i := range pods {
 		pod := &pods[i]
-		if over(pod) {
+		if workload.Ended(pod) {
 			continue
 		}
 		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
@@ -51,7 +52,7 @@ func untold(pods []corev1.Pod, held Holdings) (names []types.NamespacedName) {
 	for i := range pods {
 		pod := &pods[i]
 		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-		if !over(pod) && claimsDynamically(pod) && (unknown(pod) || !held.Dynamic[name]) {
+		if !workload.Ended(pod) && claimsDynamically(pod) && (unknown(pod) || !held.Dynamic[name]) {
 			names = append(names, name)
 		}
 	}
@@ -67,12 +68,6 @@ func claimsDynamically(pod *corev1.Pod) bool {
 // unknown tells that the kubelet has not said yet that it knows the pod: what it holds
 // under this name may be that of a former pod, of which this one gets nothing.
 func unknown(pod *corev1.Pod) bool { return pod.Status.StartTime == nil }
-
-// over tells that a pod has ended and holds nothing any more. One that is being
-// deleted still runs.
-func over(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
 
 // asked is how many devices of each kind the kubelet will show that the pod has. It
 // does not show those of an init container, unless that is a sidecar: while the pod

@@ -64,9 +64,7 @@ func (i *instance) name() string {
 }
 
 // mask are its memory slices.
-func (i *instance) mask() mig.Mask { return mask(i.start, i.size) }
-
-func mask(start, size int) mig.Mask { return mig.Mask((1<<size - 1) << start) }
+func (i *instance) mask() mig.Mask { return mig.MaskOf(i.start, i.size) }
 
 // same tells whether that is still the instance that it was: identifiers are given
 // again to others.
@@ -81,7 +79,7 @@ type slot struct {
 	start   int
 }
 
-func (s slot) mask() mig.Mask { return mask(s.start, s.profile.Memory) }
+func (s slot) mask() mig.Mask { return s.profile.Mask(s.start) }
 
 func (s slot) holds(i *instance) bool { return i.profile == s.profile && i.start == s.start }
 

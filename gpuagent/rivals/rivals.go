@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"sluice.dev/api/workload"
 )
 
 // Rival is somebody else who cuts the node's GPUs.
@@ -70,7 +72,7 @@ func Find(pods []corev1.Pod, processes []Process) (found []Rival) {
 		pod := &pods[i]
 		where := "pod " + pod.Namespace + "/" + pod.Name
 		switch {
-		case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		case workload.Ended(pod):
 		case !mayCut(pod):
 		case pod.Labels["app"] == "nvidia-mig-manager":
 			add(migManager, where)

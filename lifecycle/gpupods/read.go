@@ -28,7 +28,7 @@ type reader struct {
 // read is what is kept of a pod, and false for one that has ended or asks for no
 // GPU.
 func (r *reader) read(pod *corev1.Pod) (facts, bool) {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if workload.Ended(pod) {
 		return facts{}, false
 	}
 	request, err := r.request(pod)

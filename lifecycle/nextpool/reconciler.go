@@ -18,6 +18,7 @@ import (
 
 	"sluice.dev/api/clock"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/policies/facts"
 	"sluice.dev/policies/kaigroup"
@@ -137,6 +138,6 @@ func (r *Reconciler) pods(ctx context.Context, group types.NamespacedName) ([]co
 		return nil, fmt.Errorf("listing the pods of PodGroup %s: %w", group, err)
 	}
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
-		return p.Annotations[kaigroup.AnnotationGroup] != group.Name || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		return p.Annotations[kaigroup.AnnotationGroup] != group.Name || workload.Ended(&p)
 	}), nil
 }

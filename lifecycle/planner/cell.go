@@ -84,7 +84,7 @@ func (m *machine) held() (sum int) {
 func (g *gpu) coming() []instance {
 	var will []instance
 	for i := range g.instances {
-		if g.foreign&g.instances[i].mask() != 0 {
+		if g.foreign&g.instances[i].Mask() != 0 {
 			will = append(will, g.instances[i])
 		}
 	}
@@ -115,9 +115,9 @@ func (c *cell) weigh() {
 	c.taken, c.held = 0, 0
 	for i := range c.instances {
 		it := &c.instances[i]
-		c.taken |= it.mask()
+		c.taken |= it.Mask()
 		if it.Use != mig.Idle {
-			c.held |= it.mask()
+			c.held |= it.Mask()
 		}
 	}
 }

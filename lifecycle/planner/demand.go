@@ -14,6 +14,7 @@ import (
 	helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/policies/kaigroup"
 )
 
@@ -42,7 +43,7 @@ type placement struct {
 // for which none shall be made: it has a node, goes, is held back by a gate, or its
 // scheduler has not said that there is no place for it.
 func read(pod *corev1.Pod) (*waiting, bool) {
-	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || len(pod.Spec.SchedulingGates) > 0 || ended(pod) {
+	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || len(pod.Spec.SchedulingGates) > 0 || workload.Ended(pod) {
 		return nil, false
 	}
 	asks, _ := asksOf(pod)
@@ -67,10 +68,6 @@ func read(pod *corev1.Pod) (*waiting, bool) {
 		w.placement.affinity = &corev1.Affinity{NodeAffinity: pod.Spec.Affinity.NodeAffinity}
 	}
 	return w, true
-}
-
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func splitNames(list string) []string {

@@ -149,7 +149,7 @@ func (d *draft) keep(at int, name v1alpha1.MIGProfile, count int) {
 			if it := &c.instances[j]; it.Profile == p && it.Use == mig.Idle {
 				c.own()
 				c.instances[j].Use = mig.InUse
-				c.held |= c.instances[j].mask()
+				c.held |= c.instances[j].Mask()
 				count--
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/inventory"
 )
 
@@ -114,7 +115,7 @@ func (r *Reconciler) count(ctx context.Context, s *seen, now time.Time) error {
 			return fmt.Errorf("listing the pods of node %s: %w", n.name, err)
 		}
 		for k := range pods.Items {
-			if pod := &pods.Items[k]; !ended(pod) {
+			if pod := &pods.Items[k]; !workload.Ended(pod) {
 				n.claims = append(n.claims, claimOf(pod))
 			}
 		}

@@ -142,12 +142,12 @@ func readGPU(observed *v1alpha1.ObservedGPU, holders int) gpu {
 			use = mig.Idle
 		}
 		in := instance{mig.Instance{Profile: profile, Start: int(it.Start), Use: use}, it.Pod}
-		g.taken |= in.mask()
+		g.taken |= in.Mask()
 		if use != mig.Idle {
-			g.held |= in.mask()
+			g.held |= in.Mask()
 		}
 		if it.Foreign {
-			g.foreign |= in.mask()
+			g.foreign |= in.Mask()
 		}
 		g.instances = append(g.instances, in)
 	}
@@ -177,19 +177,12 @@ func plain(instances []instance) []mig.Instance {
 	return all
 }
 
-// mask are an instance's slices.
-func (i *instance) mask() mig.Mask { return maskOf(i.Profile, i.Start) }
-
-func maskOf(p *mig.Profile, start int) mig.Mask {
-	return mig.Mask(((1 << p.Memory) - 1) << start) //nolint:gosec // a board has at most eight slices
-}
-
 // is tells whether the GPU is cut as desired. Foreign instances are nobody's business.
 func (g *gpu) is(desired *v1alpha1.DesiredGPU) bool {
 	ours := 0
 	for i := range g.instances {
 		it := &g.instances[i]
-		if g.foreign&it.mask() != 0 {
+		if g.foreign&it.Mask() != 0 {
 			continue
 		}
 		ours++

@@ -61,7 +61,7 @@ func asIs(g *gpu) v1alpha1.DesiredGPU {
 func list(g *gpu, instances []instance) []v1alpha1.DesiredInstance {
 	var all []v1alpha1.DesiredInstance
 	for i := range instances {
-		if it := &instances[i]; g.foreign&it.mask() == 0 {
+		if it := &instances[i]; g.foreign&it.Mask() == 0 {
 			all = append(all, v1alpha1.DesiredInstance{Profile: g.kind.nameOf(it.Profile), Start: int32(it.Start)}) //nolint:gosec // at most 7
 		}
 	}
@@ -105,7 +105,7 @@ func countOf(g *gpu, p *mig.Profile, spec []v1alpha1.DesiredGPU) (there, left in
 	for i := range g.instances {
 		if it := &g.instances[i]; it.Profile == p {
 			there++
-			if g.foreign&it.mask() == 0 {
+			if g.foreign&it.Mask() == 0 {
 				ours++
 			}
 		}

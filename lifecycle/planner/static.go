@@ -194,7 +194,7 @@ func fill(board *mig.Board, kept []instance, rest counts) (all []instance, left 
 	}
 	var taken mig.Mask
 	for i := range kept {
-		taken |= kept[i].mask()
+		taken |= kept[i].Mask()
 	}
 	reached := 0
 	made, ok := search(board, taken, open, 0, &reached)
@@ -215,7 +215,7 @@ func search(board *mig.Board, taken mig.Mask, open []*mig.Profile, depth int, re
 		starts = append([]int{best}, slices.DeleteFunc(starts, func(s int) bool { return s == best })...)
 	}
 	for _, start := range starts {
-		mask := maskOf(p, start)
+		mask := p.Mask(start)
 		if mask&taken != 0 {
 			continue
 		}

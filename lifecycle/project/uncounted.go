@@ -85,7 +85,7 @@ func Strays(pods []corev1.Pod, pools []facts.Pool, poolsOf func(node string) []s
 	var strays []Stray
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if workload.Ended(pod) {
 			continue
 		}
 		request, err := workload.ParsePod(pod)

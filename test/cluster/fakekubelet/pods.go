@@ -8,6 +8,8 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"sluice.dev/api/workload"
 )
 
 // reconcilePod brings one name's pods to where they should be: those that are
@@ -15,7 +17,7 @@ import (
 // refused or removed. It may be called at any moment, any number of times.
 func (k *kubelet) reconcilePod(ctx context.Context, key string) error {
 	pod := k.pod(key)
-	if last, ok := k.decided[key]; ok && (pod == nil || pod.UID != last.uid || isOver(pod)) {
+	if last, ok := k.decided[key]; ok && (pod == nil || pod.UID != last.uid || workload.Ended(pod)) {
 		delete(k.decided, key)
 	}
 	if err := k.retire(key, pod); err != nil {
@@ -26,7 +28,7 @@ func (k *kubelet) reconcilePod(ctx context.Context, key string) error {
 		return nil
 	case isRemovable(pod):
 		return k.remove(ctx, pod)
-	case isOver(pod):
+	case workload.Ended(pod):
 		return nil
 	case pod.DeletionTimestamp != nil && pod.Status.Phase == corev1.PodPending:
 		return k.conclude(ctx, pod) // it never ran, and never will
@@ -74,7 +76,7 @@ func (k *kubelet) admit(ctx context.Context, key string, pod *corev1.Pod) error 
 func (k *kubelet) admitted() []*corev1.Pod {
 	return k.podsOnNode(func(pod *corev1.Pod) bool {
 		last := k.decided[keyOf(pod.Namespace, pod.Name)]
-		return last.admitted && last.uid == pod.UID && !isOver(pod)
+		return last.admitted && last.uid == pod.UID && !workload.Ended(pod)
 	})
 }
 

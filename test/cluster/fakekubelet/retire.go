@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"sluice.dev/api/workload"
 )
 
 // retire takes the devices from pods of this name that are over or gone, once
@@ -15,7 +17,7 @@ func (k *kubelet) retire(key string, pod *corev1.Pod) error {
 	// Round drops the monotonic reading: the checkpoint has only the wall clock.
 	now := time.Now().Round(0)
 	for _, holder := range k.state.Pods() {
-		lives := pod != nil && string(pod.UID) == holder.UID && !isOver(pod)
+		lives := pod != nil && string(pod.UID) == holder.UID && !workload.Ended(pod)
 		if lives || keyOf(holder.Namespace, holder.Name) != key {
 			continue
 		}

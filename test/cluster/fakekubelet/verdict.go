@@ -55,11 +55,6 @@ func decide(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceLi
 	return next, nil
 }
 
-// isOver reports whether a pod runs nothing any more and never will.
-func isOver(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // isRemovable reports whether a pod was deleted, runs nothing and is kept by
 // nobody. A pod without a grace period is the API server's to remove. One that is
 // Pending never ran: kwok starts no pod that was deleted.

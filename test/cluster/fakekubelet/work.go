@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"sluice.dev/api/workload"
 	"sluice.dev/test/cluster/fakekubelet/devices"
 )
 
@@ -123,7 +124,7 @@ func (k *kubelet) podsOnNode(which func(*corev1.Pod) bool) []*corev1.Pod {
 func (k *kubelet) holdings() ([]*corev1.Pod, devices.State) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.podsOnNode(func(pod *corev1.Pod) bool { return !isOver(pod) }), k.state
+	return k.podsOnNode(func(pod *corev1.Pod) bool { return !workload.Ended(pod) }), k.state
 }
 
 func keyOf(namespace, name string) string {

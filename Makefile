@@ -55,7 +55,7 @@ bench: build ## Run the benchmarks
 
 .PHONY: generate
 generate: generate-api ## Write anew what follows from the code: deep copies, CRDs, rights, tables
-	go test ./lifecycle/stopping -count=1 -run '^TestWritten' -update
+	go test ./lifecycle/timelimit/suspend -count=1 -run '^TestGenerated' -update
 
 .PHONY: generate-api
 generate-api: $(CONTROLLER_GEN)

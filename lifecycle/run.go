@@ -1,11 +1,25 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package lifecycle is the controller that keeps what people declared true.
+//
+// Enters: Projects, Departments, NodePools, Nodes and Namespaces, as watched, and
+// the policies. Leaves: each Project's namespace with the objects that policies
+// render into it, its quotas, and with its labels; the queues of projects,
+// departments and node pools in the engines of the pools; the currency in which GPUs are
+// counted on each node; the waking of workloads that wait outside for quota; and
+// the status of Projects, Departments and NodePools. [Run] is the composition
+// root; each folder below is one controller or the thinking behind one.
+//
+// It never chooses a node, never keeps a queue, and never deletes a namespace
+// that it did not make or that holds somebody's volumes.
 package lifecycle
 
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime/debug"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,25 +32,24 @@ import (
 	base "sluice.dev/api/config"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/config"
-	"sluice.dev/lifecycle/currency"
-	"sluice.dev/lifecycle/department"
-	"sluice.dev/lifecycle/doors"
-	"sluice.dev/lifecycle/gpunodes"
 	"sluice.dev/lifecycle/inventory"
-	"sluice.dev/lifecycle/members"
-	"sluice.dev/lifecycle/nextpool"
-	"sluice.dev/lifecycle/nodepool"
-	"sluice.dev/lifecycle/notices/outbox"
-	"sluice.dev/lifecycle/planner"
-	"sluice.dev/lifecycle/policy"
-	"sluice.dev/lifecycle/project"
-	"sluice.dev/lifecycle/queues"
-	"sluice.dev/lifecycle/render"
-	"sluice.dev/lifecycle/render/queuekinds"
-	"sluice.dev/lifecycle/waiting"
+	"sluice.dev/lifecycle/migplan/gpunode"
+	"sluice.dev/lifecycle/migplan/planner"
+	"sluice.dev/lifecycle/notification/outbox"
+	"sluice.dev/lifecycle/quota/capacity"
+	"sluice.dev/lifecycle/quota/kaifallback"
+	"sluice.dev/lifecycle/quota/pending"
+	"sluice.dev/lifecycle/rendering/admissionpolicy"
+	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/lifecycle/rendering/queues"
+	"sluice.dev/lifecycle/tenancy/department"
+	"sluice.dev/lifecycle/tenancy/nodepool"
+	"sluice.dev/lifecycle/tenancy/policystatus"
+	"sluice.dev/lifecycle/tenancy/project"
+	"sluice.dev/lifecycle/tenancy/rbac"
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
-	"sluice.dev/policies/live"
+	"sluice.dev/policies/store"
 )
 
 // leaderElectionID is the name of the Lease.
@@ -46,7 +59,7 @@ const leaderElectionID = "sluice-lifecycle"
 // stopped because of that, and an error that says what to do when it cannot
 // start or loses its leadership.
 func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
-	rest, err := cfg.Rest()
+	rest, err := cfg.RESTConfig()
 	if err != nil {
 		return err
 	}
@@ -62,9 +75,9 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	options.LeaderElectionID = leaderElectionID
 	options.LeaderElectionNamespace = cfg.LeaderElection.Namespace
 	options.LeaderElectionReleaseOnCancel = true
-	options.Cache.ByObject = cached()
+	options.Cache.ByObject = cacheByObject()
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
-	boundMemory()
+	setMemoryLimit()
 	mgr, err := ctrl.NewManager(rest, options)
 	if err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
@@ -77,12 +90,12 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
 	builtIn := policies.BuiltIn()
-	keeper := &live.Keeper{Engine: inForce, BuiltIn: builtIn, Logger: logger.WithName("policies")}
+	keeper := &store.Store{Engine: inForce, BuiltIn: builtIn, Logger: logger.WithName("policies")}
 	if err := keeper.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
-	engines, err := queuekinds.New(mgr.GetConfig(), mgr.GetHTTPClient(), queuekinds.Settings{
-		Kinds: render.QueueKinds(), Logger: logger.WithName("engines"),
+	engines, err := apply.NewQueueWatcher(mgr.GetConfig(), mgr.GetHTTPClient(), apply.QueueWatcherOptions{
+		Kinds: apply.QueueKinds(), Logger: logger.WithName("engines"),
 	})
 	if err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
@@ -90,58 +103,58 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	if err := mgr.Add(engines); err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
-	rendered := queues.Keeper{
-		Client:   mgr.GetClient(),
-		Live:     mgr.GetAPIReader(),
-		Policies: inForce,
-		Changes:  keeper,
-		Queues:   engines,
-		Memory:   &render.Memory{},
+	rendered := queues.Manager{
+		Client:        mgr.GetClient(),
+		Live:          mgr.GetAPIReader(),
+		Policies:      inForce,
+		PolicyChanges: keeper,
+		Queues:        engines,
+		Cache:         &apply.Cache{},
 	}
-	rights := members.Keeper{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
-	pods, err := addClocks(mgr, cfg, policyTime, logger)
+	rights := rbac.Manager{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
+	pods, err := addTimeLimitControllers(mgr, cfg, policyTime, logger)
 	if err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
-	if err := addMail(mgr, cfg, policyTime); err != nil {
+	if err := addNotificationControllers(mgr, cfg, policyTime); err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
 	controllers := []interface{ SetupWithManager(ctrl.Manager) error }{
-		&nodepool.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: inForce, Changes: keeper},
-		&currency.Reconciler{Client: mgr.GetClient()},
-		&gpunodes.Reconciler{Client: mgr.GetClient()},
+		&nodepool.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: inForce, PolicyChanges: keeper},
+		&capacity.Reconciler{Client: mgr.GetClient()},
+		&gpunode.Reconciler{Client: mgr.GetClient()},
 		&planner.Reconciler{
 			Client: mgr.GetClient(),
 			Live:   mgr.GetAPIReader(),
 			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerPlanner),
 		},
 		&department.Reconciler{Client: mgr.GetClient()},
-		&doors.Reconciler{Client: mgr.GetClient(), Settings: doors.Settings{
-			Identities:         doors.Identities(cfg.Identities),
+		&admissionpolicy.Reconciler{Client: mgr.GetClient(), Settings: admissionpolicy.Settings{
+			Identities:         admissionpolicy.Identities(cfg.Identities),
 			DeviceClasses:      cfg.DeviceClasses,
 			DenyGPUPodsOutside: cfg.GPUPodsOutside == config.Deny,
 		}},
-		&policy.Reconciler{Client: mgr.GetClient(), BuiltIn: builtIn, Reports: keeper},
+		&policystatus.Reconciler{Client: mgr.GetClient(), BuiltIn: builtIn, Reports: keeper},
 		&project.Reconciler{
-			Client:   mgr.GetClient(),
-			Live:     mgr.GetAPIReader(),
-			Policies: inForce,
-			Changes:  keeper,
-			Queues:   engines,
-			Events:   mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
-			Clock:    policyTime,
-			Rights:   &rights,
+			Client:        mgr.GetClient(),
+			Live:          mgr.GetAPIReader(),
+			Policies:      inForce,
+			PolicyChanges: keeper,
+			Queues:        engines,
+			Events:        mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
+			Clock:         policyTime,
+			Access:        &rights,
 		},
-		&queues.Departments{Keeper: rendered},
-		&queues.NodePools{Keeper: rendered},
-		&members.ProjectReconciler{Keeper: rights},
-		&members.DepartmentReconciler{Keeper: rights},
-		&nextpool.Reconciler{
+		&queues.DepartmentReconciler{Manager: rendered},
+		&queues.NodePoolReconciler{Manager: rendered},
+		&rbac.ProjectReconciler{Manager: rights},
+		&rbac.DepartmentReconciler{Manager: rights},
+		&kaifallback.Reconciler{
 			Client: mgr.GetClient(),
 			Live:   mgr.GetAPIReader(),
 			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
 		},
-		&waiting.Reconciler{
+		&pending.Reconciler{
 			Client: mgr.GetClient(),
 			Live:   mgr.GetAPIReader(),
 			Pods:   pods,
@@ -154,27 +167,39 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 		}
 	}
 	// A replica that waits for the lease is ready: it would take over at once.
-	if err := base.AddHealth(mgr, map[string]healthz.Checker{"policies": keeper.Ready, "gpu-pods": pods.Ready}); err != nil {
+	if err := base.AddHealthChecks(mgr, map[string]healthz.Checker{"policies": keeper.Ready, "gpu-pods": pods.Ready}); err != nil {
 		return fmt.Errorf("lifecycle: %w", err)
 	}
 	logger.Info("starting", "version", api.Version, "server", rest.Host)
 	return mgr.Start(ctx)
 }
 
-// cached limits the cache, of the kinds that policies render and of rights, to what
+// cacheByObject limits the cache, of the kinds that policies render and of rights, to what
 // is Sluice's, and of events to the refusals of pods: other people's quotas, network
 // policies and roles are not kept in memory, and of Notices what they are sent by.
-func cached() map[client.Object]cache.ByObject {
-	ours := cache.ByObject{Label: labels.SelectorFromSet(render.Ours())}
+func cacheByObject() map[client.Object]cache.ByObject {
+	ours := cache.ByObject{Label: labels.SelectorFromSet(apply.ManagedLabels())}
 	byObject := map[client.Object]cache.ByObject{}
-	for _, object := range render.Objects() {
+	for _, object := range apply.WatchedObjects() {
 		byObject[object] = ours
 	}
-	for _, object := range members.Objects() {
-		byObject[object] = cache.ByObject{Label: labels.SelectorFromSet(members.Ours())}
+	for _, object := range rbac.WatchedObjects() {
+		byObject[object] = cache.ByObject{Label: labels.SelectorFromSet(rbac.ManagedLabels())}
 	}
-	event, refusals := waiting.Cached()
+	event, refusals := pending.EventCacheOptions()
 	byObject[event] = refusals
-	byObject[&v1alpha1.Notice{}] = cache.ByObject{Transform: outbox.Trim()}
+	byObject[&v1alpha1.Notice{}] = cache.ByObject{Transform: outbox.CacheTransform()}
 	return byObject
+}
+
+// softMemoryLimit is up to how much memory the garbage collector is left in peace: what
+// is known of 100 000 pods in 20 000 workloads fits in, with the rubbish of reading
+// them. It is no bound: where more is needed, more is taken.
+const softMemoryLimit = 220 << 20
+
+// setMemoryLimit sets that, unless whoever starts the process set GOMEMLIMIT.
+func setMemoryLimit() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(softMemoryLimit)
+	}
 }

@@ -16,16 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"sluice.dev/api/workload/kinds"
+	"sluice.dev/api/workloadkind"
 	"sluice.dev/manifests"
 )
 
-// rights are what a role may do: "create jobs.batch".
-type rights map[string]bool
+// ruleSet are what a role may do: "create jobs.batch".
+type ruleSet map[string]bool
 
-// roles are what is installed for people, with the parts put together as
+// clusterRoles are what is installed for people, with the parts put together as
 // Kubernetes does.
-func roles(t *testing.T) map[string]rights {
+func clusterRoles(t *testing.T) map[string]ruleSet {
 	t.Helper()
 	objects, err := manifests.Build(manifests.Base)
 	if err != nil {
@@ -42,16 +42,16 @@ func roles(t *testing.T) map[string]rights {
 		}
 		all = append(all, role)
 	}
-	byName := map[string]rights{}
+	byName := map[string]ruleSet{}
 	for _, role := range all {
 		if strings.HasPrefix(role.Name, "sluice:part:") {
 			continue
 		}
-		may := rights{}
-		may.add(role.Rules)
+		may := ruleSet{}
+		may.addRules(role.Rules)
 		if role.AggregationRule != nil {
 			for _, wanted := range role.AggregationRule.ClusterRoleSelectors {
-				may.add(matching(t, all, &wanted))
+				may.addRules(rulesMatching(t, all, &wanted))
 			}
 		}
 		byName[strings.TrimPrefix(role.Name, "sluice:")] = may
@@ -59,8 +59,8 @@ func roles(t *testing.T) map[string]rights {
 	return byName
 }
 
-// matching are the rules of the parts that a role takes in; there must be some.
-func matching(t *testing.T, all []rbacv1.ClusterRole, wanted *metav1.LabelSelector) (rules []rbacv1.PolicyRule) {
+// rulesMatching are the rules of the parts that a role takes in; there must be some.
+func rulesMatching(t *testing.T, all []rbacv1.ClusterRole, wanted *metav1.LabelSelector) (rules []rbacv1.PolicyRule) {
 	t.Helper()
 	selector, err := metav1.LabelSelectorAsSelector(wanted)
 	if err != nil {
@@ -77,7 +77,7 @@ func matching(t *testing.T, all []rbacv1.ClusterRole, wanted *metav1.LabelSelect
 	return rules
 }
 
-func (r rights) add(rules []rbacv1.PolicyRule) {
+func (r ruleSet) addRules(rules []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
@@ -89,17 +89,17 @@ func (r rights) add(rules []rbacv1.PolicyRule) {
 	}
 }
 
-// cluster are the kinds that pods come from and no role writes: DaemonSets run
+// clusterManagedWorkloads are the kinds that pods come from and no role writes: DaemonSets run
 // everywhere, and Kueue's Workloads are Kueue's.
-var cluster = []string{"daemonsets.apps", "workloads.kueue.x-k8s.io"}
+var clusterManagedWorkloads = []string{"daemonsets.apps", "workloads.kueue.x-k8s.io"}
 
 // Each kind that Sluice can stop, people can see; and those who run workloads may
 // make it.
-func TestRolesKnowEachKindOfWorkload(t *testing.T) {
-	all := roles(t)
-	for _, kind := range kinds.All() {
+func TestRolesCoverAllWorkloadKinds(t *testing.T) {
+	all := clusterRoles(t)
+	for _, kind := range workloadkind.All() {
 		resource := strings.TrimSuffix(kind.Resource+"."+kind.Group, ".")
-		ours := slices.Contains(cluster, resource)
+		ours := slices.Contains(clusterManagedWorkloads, resource)
 		for name, verbs := range map[string][]string{
 			"viewer":                   {"get", "list", "watch"},
 			"l2-researcher":            {"create", "update", "patch", "delete"},
@@ -119,12 +119,12 @@ func TestRolesKnowEachKindOfWorkload(t *testing.T) {
 
 // Who made a workload is written on it as it comes in: by that an L2 researcher's own
 // are told from others'. Of pods it is a policy that writes it.
-func TestWhatPeopleRunNamesItsMaker(t *testing.T) {
+func TestUserWorkloadKindsRecordCreator(t *testing.T) {
 	objects, err := manifests.Build(manifests.Base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed := rights{"create pods": true}
+	signed := ruleSet{"create pods": true}
 	for _, object := range objects {
 		if object.GetKind() != "MutatingWebhookConfiguration" {
 			continue
@@ -138,11 +138,11 @@ func TestWhatPeopleRunNamesItsMaker(t *testing.T) {
 				continue
 			}
 			for _, rule := range webhook.Rules {
-				signed.add([]rbacv1.PolicyRule{{APIGroups: rule.APIGroups, Resources: rule.Resources, Verbs: []string{"create"}}})
+				signed.addRules([]rbacv1.PolicyRule{{APIGroups: rule.APIGroups, Resources: rule.Resources, Verbs: []string{"create"}}})
 			}
 		}
 	}
-	for right := range roles(t)["l2-researcher"] {
+	for right := range clusterRoles(t)["l2-researcher"] {
 		if strings.HasPrefix(right, "create ") && right != "create extensions.sluice.dev" && !signed[right] {
 			t.Errorf("an L2 researcher may %s, and nobody writes whose it is", right)
 		}
@@ -150,7 +150,7 @@ func TestWhatPeopleRunNamesItsMaker(t *testing.T) {
 }
 
 // What nobody may, whatever role it is.
-func TestNoRoleMay(t *testing.T) {
+func TestRolesDenyForbiddenRules(t *testing.T) {
 	writing := []string{"create", "update", "patch", "delete", "deletecollection"}
 	forbidden := map[string][]string{}
 	for _, resource := range []string{
@@ -173,7 +173,7 @@ func TestNoRoleMay(t *testing.T) {
 	}
 	// Whoever looks after mail tries it, and has what was sent sent again.
 	exceptions := map[string][]string{"mail-administrator": {"create notices.sluice.dev", "patch notices.sluice.dev"}}
-	all := roles(t)
+	all := clusterRoles(t)
 	for name, may := range all {
 		for resource, verbs := range forbidden {
 			for _, verb := range verbs {
@@ -202,11 +202,11 @@ func TestNoRoleMay(t *testing.T) {
 
 // Whoever looks after mail may do that, and nothing more.
 func TestMailAdministrator(t *testing.T) {
-	want := rights{}
+	want := ruleSet{}
 	for _, verb := range []string{"get", "list", "watch", "create", "patch"} {
 		want[verb+" notices.sluice.dev"] = true
 	}
-	if diff := cmp.Diff(want, roles(t)["mail-administrator"]); diff != "" {
+	if diff := cmp.Diff(want, clusterRoles(t)["mail-administrator"]); diff != "" {
 		t.Errorf("the ClusterRole (-want +got)\n%s", diff)
 	}
 	objects, err := manifests.Build(manifests.Base)
@@ -232,8 +232,8 @@ func TestMailAdministrator(t *testing.T) {
 }
 
 // Whoever changes what others made says so to admission, or keeps to the own.
-func TestWhoKeepsToTheOwn(t *testing.T) {
-	for name, may := range roles(t) {
+func TestOwnOnlyAccessOfRoles(t *testing.T) {
+	for name, may := range clusterRoles(t) {
 		if got, want := may["own-only workloads.sluice.dev"], name == "l2-researcher"; got != want {
 			t.Errorf("%s keeps to the own: %v, want %v", name, got, want)
 		}

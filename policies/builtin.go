@@ -1,6 +1,27 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package policies is the Rego that is built in: core/*.rego says what holds for
+// every pod of a project, schedulers/*.rego what each scheduler must read, and
+// core/lib/*.rego is what they, and the policies of platform teams, share.
+//
+// Enters: nothing; the Rego is embedded when Sluice is built. Leaves: the sources
+// of the built-in policies and the libraries, for package engine. Their answers
+// are for package merge: the fields that a pod gets, what is refused, and the
+// objects in which a scheduler keeps a project's quota.
+//
+// The built-in policies read little of their input, and none of them reads the
+// time or the present use, so that the pods of one controller are judged once.
+// What may be set of them is in package parameters.
+//
+// Nobody has a GPU that is not charged, whatever stands in the place of the policies
+// that may be replaced: core.quota, which may not, charges what a pod asks for,
+// keeps it in the pool of which it is charged, and refuses a pod that in the end
+// has more. All that the policies want is done at once, and they are asked again
+// about what came of it; a charge that then is another refuses the pod too.
+//
+// The package never evaluates a policy, never reads or writes the cluster, and
+// never chooses a node.
 package policies
 
 import (
@@ -11,7 +32,6 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
-	"sluice.dev/policies/parameters"
 )
 
 //go:embed core/*.rego core/lib/*.rego schedulers/*.rego
@@ -25,8 +45,8 @@ const (
 	librariesFolder  = "core/lib"
 )
 
-// aboutJobs are those of the built-in policies that are asked about Jobs.
-var aboutJobs = map[string]bool{"core.jobs": true}
+// jobPolicies are those of the built-in policies that are asked about Jobs.
+var jobPolicies = map[string]bool{"core.jobs": true}
 
 // BuiltIn returns the built-in policies, sorted by name: core.gpu and the rest of
 // core, and schedulers.<scheduler>. They are of enforcement Deny and are asked
@@ -35,9 +55,9 @@ var aboutJobs = map[string]bool{"core.jobs": true}
 func BuiltIn() []engine.Source {
 	var sources []engine.Source
 	for _, folder := range []string{coreFolder, schedulersFolder} {
-		for _, module := range modules(folder) {
+		for _, module := range readRegoFiles(folder) {
 			name, kind := folder+"."+module.name, "Pod"
-			if aboutJobs[name] {
+			if jobPolicies[name] {
 				kind = "Job.batch"
 			}
 			sources = append(sources, engine.Source{
@@ -48,7 +68,7 @@ func BuiltIn() []engine.Source {
 					Kinds:      []string{kind},
 					Operations: []v1alpha1.PolicyOperation{v1alpha1.OperationCreate},
 				},
-				Parameters: parameters.Defaults(name),
+				Parameters: DefaultParameters(name),
 				BuiltIn:    true,
 			})
 		}
@@ -60,7 +80,7 @@ func BuiltIn() []engine.Source {
 // sorted by name. The slice is the caller's.
 func Libraries() []engine.Library {
 	var libraries []engine.Library
-	for _, module := range modules(librariesFolder) {
+	for _, module := range readRegoFiles(librariesFolder) {
 		libraries = append(libraries, engine.Library{
 			Name: path.Join(librariesFolder, module.name+".rego"),
 			Rego: module.text,
@@ -69,15 +89,15 @@ func Libraries() []engine.Library {
 	return libraries
 }
 
-// module is one embedded file that is no test.
-type module struct{ name, text string }
+// regoFile is one embedded file that is no test.
+type regoFile struct{ name, text string }
 
-func modules(folder string) []module {
+func readRegoFiles(folder string) []regoFile {
 	files, err := fs.Glob(rego, folder+"/*.rego")
 	if err != nil {
 		panic(err) // the pattern is a constant
 	}
-	var all []module
+	var all []regoFile
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.rego") {
 			continue
@@ -86,7 +106,7 @@ func modules(folder string) []module {
 		if err != nil {
 			panic(err) // it was found a moment ago, in memory
 		}
-		all = append(all, module{strings.TrimSuffix(path.Base(file), ".rego"), string(text)})
+		all = append(all, regoFile{strings.TrimSuffix(path.Base(file), ".rego"), string(text)})
 	}
 	return all
 }

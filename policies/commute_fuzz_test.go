@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/policies/facts"
+	"sluice.dev/policies/input"
 )
 
 // What holds of the corpus holds of the pods that the fuzzer makes of it, in
@@ -25,7 +25,7 @@ import (
 // A pod that fails here and not by itself was given an answer that an engine
 // remembered of another pod.
 func FuzzPoliciesCommute(f *testing.F) {
-	corpus, courts := specimens(f), projects(f)
+	corpus, courts := corpusPods(f), fuzzProjects(f)
 	chance := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same seeds each time
 	for i := range corpus {
 		seed := []byte{byte(i), byte(i)}
@@ -35,42 +35,42 @@ func FuzzPoliciesCommute(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c := &choices{data}
-		pod, court := corpus[c.below(len(corpus))].pod.DeepCopy(), pick(c, courts)
+		c := &fuzzChoices{data}
+		pod, court := corpus[c.intn(len(corpus))].pod.DeepCopy(), pickOne(c, courts)
 		for range 40 {
-			if len(c.left) == 0 {
+			if len(c.remaining) == 0 {
 				break
 			}
-			pick(c, edits)(pod, c)
+			pickOne(c, podEdits)(pod, c)
 		}
-		object := untyped(t, pod)
-		if err := court.fault(t.Context(), object); err != nil {
-			t.Errorf("%v\npod: %s", err, written(object))
+		object := toUnstructured(t, pod)
+		if err := court.checkInvariants(t.Context(), object); err != nil {
+			t.Errorf("%v\npod: %s", err, encodePod(object))
 		}
 	})
 }
 
-// projects are such as are told apart by the policies: what they may, and what
+// fuzzProjects are such as are told apart by the policies: what they may, and what
 // their pools give.
-func projects(tb testing.TB) []*court {
+func fuzzProjects(tb testing.TB) []*policyTester {
 	tb.Helper()
-	b := seated(tb, nil)
-	var courts []*court
+	b := compilePolicies(tb, nil)
+	var courts []*policyTester
 	for _, word := range []string{"both", "whole", "slices", "queued"} {
-		courts = append(courts, campus(b)[word])
+		courts = append(courts, corpusProjects(b)[word])
 	}
-	for i := range everyPool {
-		courts = append(courts, &court{bench: b, project: thesis, pools: slices.Concat(everyPool[i:], everyPool[:i])})
+	for i := range allPools {
+		courts = append(courts, &policyTester{policySets: b, project: testProject, pools: slices.Concat(allPools[i:], allPools[:i])})
 	}
-	broken, other := whole, whole
+	broken, other := wholeGPUPool, wholeGPUPool
 	broken.Unsupported = "it has no nodes"
 	other.Name, other.Scheduler, other.NodeSelector = "other", v1alpha1.SchedulerKueue, map[string]string{"pool": "other", "zone": "a"}
-	other.Currency = v1alpha1.ResourceGPUMilli
-	queued := cut
-	queued.Scheduler, queued.Currency = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli
+	other.QuotaResource = v1alpha1.ResourceGPUMilli
+	queued := migPool
+	queued.Scheduler, queued.QuotaResource = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli
 	second := queued
 	second.Name, second.NodeSelector, second.Tolerations = "second", map[string]string{"pool": "second"}, nil
-	expired, unlimited := thesis, thesis
+	expired, unlimited := testProject, testProject
 	expired.Phase = v1alpha1.ProjectExpired
 	unlimited.Limits = nil
 	parameters := map[string]string{
@@ -79,50 +79,50 @@ func projects(tb testing.TB) []*court {
 		"core.priority": `{"defaultClass": "high", "refuseOtherClasses": true}`,
 	}
 	return append(courts,
-		&court{bench: b, project: thesis},
-		&court{bench: b, project: expired, pools: everyPool},
-		&court{bench: b, project: unlimited, pools: []facts.Pool{broken, cut, whole}},
-		&court{bench: b, project: thesis, pools: []facts.Pool{queued, second, other, whole}},
-		&court{bench: seated(tb, parameters), project: thesis, pools: everyPool},
+		&policyTester{policySets: b, project: testProject},
+		&policyTester{policySets: b, project: expired, pools: allPools},
+		&policyTester{policySets: b, project: unlimited, pools: []input.NodePool{broken, migPool, wholeGPUPool}},
+		&policyTester{policySets: b, project: testProject, pools: []input.NodePool{queued, second, other, wholeGPUPool}},
+		&policyTester{policySets: compilePolicies(tb, parameters), project: testProject, pools: allPools},
 	)
 }
 
-// choices are made by the fuzzer's bytes.
-type choices struct{ left []byte }
+// fuzzChoices are made by the fuzzer's bytes.
+type fuzzChoices struct{ remaining []byte }
 
-func (c *choices) below(n int) int {
-	if len(c.left) == 0 || n == 0 {
+func (c *fuzzChoices) intn(n int) int {
+	if len(c.remaining) == 0 || n == 0 {
 		return 0
 	}
-	first := c.left[0]
-	c.left = c.left[1:]
+	first := c.remaining[0]
+	c.remaining = c.remaining[1:]
 	return int(first) % n
 }
 
-func pick[T any](c *choices, of []T) T { return of[c.below(len(of))] }
+func pickOne[T any](c *fuzzChoices, of []T) T { return of[c.intn(len(of))] }
 
 // What is written into pods: what policies read, and a little beside.
 var (
-	names     = []string{"main", "side", "0", "*", "prepare", ""}
-	resources = []corev1.ResourceName{
+	containerNames = []string{"main", "side", "0", "*", "prepare", ""}
+	resourceNames  = []corev1.ResourceName{
 		"nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb", "nvidia.com/mig-1g.5gb.me", "nvidia.com/gpu.shared",
 		"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores", "amd.com/gpu", "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory",
 		"koordinator.sh/gpu-core", "koordinator.sh/gpu", "sluice.dev/gpu-milli", "sluice.dev/gpu-milli.whole", "sluice.dev/gpu-milli.dgx-mig", "cpu", "memory",
 	}
-	amounts   = []string{"1", "0", "2", "4", "500m", "20000", "50", "1k", "-1", "1e30", "0.125"}
-	variables = []string{
+	quantities       = []string{"1", "0", "2", "4", "500m", "20000", "50", "1k", "-1", "1e30", "0.125"}
+	environmentNames = []string{
 		"NVIDIA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_DEVICE_MEMORY_LIMIT_0", "NVIDIA_IMEX_CHANNELS", "CUDA_DISABLE_CONTROL",
 		"RUNAI_GPU_MEMORY_LIMIT", "A", "",
 	}
-	words = []string{"void", "all", "1", "0", "0.5", "0.3", "500m", "2", "8192", "1.7", "", "whole", "cut", "taken", "named", "cut,whole", "second,cut", "dgx,dgx-mig", "6h", "900h", "main", "side", "train", "interactive", "inference", "thesis"}
-	notes = []string{
+	environmentValues = []string{"void", "all", "1", "0", "0.5", "0.3", "500m", "2", "8192", "1.7", "", "whole", "cut", "taken", "named", "cut,whole", "second,cut", "dgx,dgx-mig", "6h", "900h", "main", "side", "train", "interactive", "inference", "thesis"}
+	annotationKeys    = []string{
 		"sluice.dev/gpu", "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "gpu-fraction-container-name", "sluice.dev/gpu-memory-limit",
 		"gpu-memory.limit", "gpu-fraction.limit", "nvidia.com/container.main.gpu-memory.request", "sluice.dev/node-pools", "sluice.dev/max-runtime",
 		"sluice.dev/time-limit", "sluice.dev/created-by", "sluice.dev/decisions", "cdi.k8s.io/x", "kueue.x-k8s.io/role-hash", "a",
 	}
-	labels  = []string{"sluice.dev/project", "sluice.dev/department", "sluice.dev/node-pool", "sluice.dev/workload-type", "notebook-name", "ray.io/originated-from-crd", "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name", "a"}
-	classes = []string{"", "sluice-train", "sluice-interactive-preemptible", "sluice-interactive", "sluice-inference", "system-node-critical", "high"}
-	owners  = []metav1.OwnerReference{
+	labelKeys       = []string{"sluice.dev/project", "sluice.dev/department", "sluice.dev/node-pool", "sluice.dev/workload-type", "notebook-name", "ray.io/originated-from-crd", "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name", "a"}
+	priorityClasses = []string{"", "sluice-train", "sluice-interactive-preemptible", "sluice-interactive", "sluice-inference", "system-node-critical", "high"}
+	ownerReferences = []metav1.OwnerReference{
 		{APIVersion: "apps/v1", Kind: "ReplicaSet"},
 		{APIVersion: "apps/v1", Kind: "DaemonSet"},
 		{APIVersion: "apps/v1", Kind: "StatefulSet"},
@@ -130,130 +130,130 @@ var (
 		{APIVersion: "kubeflow.org/v1", Kind: "Notebook"},
 		{APIVersion: "ray.io/v1", Kind: "RayCluster"},
 	}
-	mounts = []string{"/dev", "/var/run/nvidia-container-devices/0", "/data", "/", "/var/lib/kubelet"}
+	mountPaths = []string{"/dev", "/var/run/nvidia-container-devices/0", "/data", "/", "/var/lib/kubelet"}
 )
 
-// edits are what the fuzzer does to a pod; its choices decide about the rest.
-var edits = []func(*corev1.Pod, *choices){
-	func(p *corev1.Pod, c *choices) { setAmount(container(p, c), c) },
-	func(p *corev1.Pod, c *choices) { setAmount(container(p, c), c) },
-	func(p *corev1.Pod, c *choices) { set(&p.Annotations, pick(c, notes), c) },
-	func(p *corev1.Pod, c *choices) { set(&p.Annotations, pick(c, notes), c) },
-	func(p *corev1.Pod, c *choices) { set(&p.Labels, pick(c, labels), c) },
-	func(p *corev1.Pod, c *choices) { addContainer(&p.Spec.Containers, c) },
-	func(p *corev1.Pod, c *choices) { addContainer(&p.Spec.InitContainers, c) },
-	func(p *corev1.Pod, _ *choices) {
+// podEdits are what the fuzzer does to a pod; its choices decide about the rest.
+var podEdits = []func(*corev1.Pod, *fuzzChoices){
+	func(p *corev1.Pod, c *fuzzChoices) { setAmount(pickContainer(p, c), c) },
+	func(p *corev1.Pod, c *fuzzChoices) { setAmount(pickContainer(p, c), c) },
+	func(p *corev1.Pod, c *fuzzChoices) { setMetadata(&p.Annotations, pickOne(c, annotationKeys), c) },
+	func(p *corev1.Pod, c *fuzzChoices) { setMetadata(&p.Annotations, pickOne(c, annotationKeys), c) },
+	func(p *corev1.Pod, c *fuzzChoices) { setMetadata(&p.Labels, pickOne(c, labelKeys), c) },
+	func(p *corev1.Pod, c *fuzzChoices) { addContainer(&p.Spec.Containers, c) },
+	func(p *corev1.Pod, c *fuzzChoices) { addContainer(&p.Spec.InitContainers, c) },
+	func(p *corev1.Pod, _ *fuzzChoices) {
 		if n := len(p.Spec.Containers); n > 0 {
 			p.Spec.Containers = slices.Delete(p.Spec.Containers, n-1, n)
 		}
 	},
-	func(p *corev1.Pod, c *choices) { container(p, c).Name = pick(c, names) },
-	func(p *corev1.Pod, c *choices) { container(p, c).Resources = corev1.ResourceRequirements{} },
-	func(p *corev1.Pod, c *choices) {
-		it := container(p, c)
-		variable := corev1.EnvVar{Name: pick(c, variables), Value: pick(c, words)}
-		if c.below(4) == 3 {
+	func(p *corev1.Pod, c *fuzzChoices) { pickContainer(p, c).Name = pickOne(c, containerNames) },
+	func(p *corev1.Pod, c *fuzzChoices) { pickContainer(p, c).Resources = corev1.ResourceRequirements{} },
+	func(p *corev1.Pod, c *fuzzChoices) {
+		it := pickContainer(p, c)
+		variable := corev1.EnvVar{Name: pickOne(c, environmentNames), Value: pickOne(c, environmentValues)}
+		if c.intn(4) == 3 {
 			variable.Value = ""
 			variable.ValueFrom = &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "x"}}
 		}
-		it.Env = slices.Insert(it.Env, c.below(len(it.Env)+1), variable)
+		it.Env = slices.Insert(it.Env, c.intn(len(it.Env)+1), variable)
 	},
-	func(p *corev1.Pod, c *choices) {
-		it := container(p, c)
-		it.EnvFrom = append(it.EnvFrom, corev1.EnvFromSource{Prefix: pick(c, []string{"", "NVIDIA_", "A_"}), SecretRef: &corev1.SecretEnvSource{}})
+	func(p *corev1.Pod, c *fuzzChoices) {
+		it := pickContainer(p, c)
+		it.EnvFrom = append(it.EnvFrom, corev1.EnvFromSource{Prefix: pickOne(c, []string{"", "NVIDIA_", "A_"}), SecretRef: &corev1.SecretEnvSource{}})
 	},
-	func(p *corev1.Pod, c *choices) { container(p, c).TTY = c.below(2) == 0 },
-	func(p *corev1.Pod, c *choices) {
-		container(p, c).RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	func(p *corev1.Pod, c *fuzzChoices) { pickContainer(p, c).TTY = c.intn(2) == 0 },
+	func(p *corev1.Pod, c *fuzzChoices) {
+		pickContainer(p, c).RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 	},
-	func(p *corev1.Pod, c *choices) {
-		container(p, c).SecurityContext = &corev1.SecurityContext{
-			Privileged:   ptr.To(c.below(4) == 3),
-			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{pick(c, []corev1.Capability{"NET_BIND_SERVICE", "SYS_PTRACE", "SYS_ADMIN", "ALL"})}},
+	func(p *corev1.Pod, c *fuzzChoices) {
+		pickContainer(p, c).SecurityContext = &corev1.SecurityContext{
+			Privileged:   ptr.To(c.intn(4) == 3),
+			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{pickOne(c, []corev1.Capability{"NET_BIND_SERVICE", "SYS_PTRACE", "SYS_ADMIN", "ALL"})}},
 		}
 	},
-	func(p *corev1.Pod, c *choices) {
-		it := container(p, c)
-		it.VolumeMounts = append(it.VolumeMounts, corev1.VolumeMount{Name: "a", MountPath: pick(c, mounts)})
+	func(p *corev1.Pod, c *fuzzChoices) {
+		it := pickContainer(p, c)
+		it.VolumeMounts = append(it.VolumeMounts, corev1.VolumeMount{Name: "a", MountPath: pickOne(c, mountPaths)})
 	},
-	func(p *corev1.Pod, c *choices) {
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "a", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: pick(c, mounts)}}})
+	func(p *corev1.Pod, c *fuzzChoices) {
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "a", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: pickOne(c, mountPaths)}}})
 	},
-	func(p *corev1.Pod, c *choices) {
+	func(p *corev1.Pod, c *fuzzChoices) {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{
-			Key: pick(c, []string{"gpu", "nvidia.com/gpu", "", "a"}), Operator: pick(c, []corev1.TolerationOperator{"Exists", "", "Equal"}),
-			Effect: pick(c, []corev1.TaintEffect{"", "NoSchedule", "NoExecute"}),
+			Key: pickOne(c, []string{"gpu", "nvidia.com/gpu", "", "a"}), Operator: pickOne(c, []corev1.TolerationOperator{"Exists", "", "Equal"}),
+			Effect: pickOne(c, []corev1.TaintEffect{"", "NoSchedule", "NoExecute"}),
 		})
 	},
-	func(p *corev1.Pod, c *choices) {
-		set(&p.Spec.NodeSelector, pick(c, []string{"pool", "zone", "sluice.dev/node-pool"}), c)
+	func(p *corev1.Pod, c *fuzzChoices) {
+		setMetadata(&p.Spec.NodeSelector, pickOne(c, []string{"pool", "zone", "sluice.dev/node-pool"}), c)
 	},
-	func(p *corev1.Pod, c *choices) { requireNodes(p, c) },
-	func(p *corev1.Pod, c *choices) {
-		if affinity := nodeAffinity(p); c.below(3) > 0 {
-			affinity.PreferredDuringSchedulingIgnoredDuringExecution = append(affinity.PreferredDuringSchedulingIgnoredDuringExecution, corev1.PreferredSchedulingTerm{Weight: 1, Preference: term(c)})
+	func(p *corev1.Pod, c *fuzzChoices) { requireNodes(p, c) },
+	func(p *corev1.Pod, c *fuzzChoices) {
+		if affinity := nodeAffinity(p); c.intn(3) > 0 {
+			affinity.PreferredDuringSchedulingIgnoredDuringExecution = append(affinity.PreferredDuringSchedulingIgnoredDuringExecution, corev1.PreferredSchedulingTerm{Weight: 1, Preference: nodeSelectorTerm(c)})
 		} else {
 			affinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
 		}
 	},
-	func(p *corev1.Pod, c *choices) {
-		p.Spec.SchedulerName = pick(c, []string{"", "default-scheduler", "kai-scheduler", "mine"})
+	func(p *corev1.Pod, c *fuzzChoices) {
+		p.Spec.SchedulerName = pickOne(c, []string{"", "default-scheduler", "kai-scheduler", "mine"})
 	},
-	func(p *corev1.Pod, c *choices) {
-		p.Spec.PriorityClassName = pick(c, classes)
-		if p.Spec.Priority = nil; c.below(2) == 1 {
+	func(p *corev1.Pod, c *fuzzChoices) {
+		p.Spec.PriorityClassName = pickOne(c, priorityClasses)
+		if p.Spec.Priority = nil; c.intn(2) == 1 {
 			p.Spec.Priority, p.Spec.PreemptionPolicy = ptr.To(int32(7)), ptr.To(corev1.PreemptNever)
 		}
 	},
-	func(p *corev1.Pod, c *choices) {
-		p.Spec.TerminationGracePeriodSeconds = pick(c, []*int64{nil, ptr.To(int64(0)), ptr.To(int64(1)), ptr.To(int64(30)), ptr.To(int64(60)), ptr.To(int64(900))})
+	func(p *corev1.Pod, c *fuzzChoices) {
+		p.Spec.TerminationGracePeriodSeconds = pickOne(c, []*int64{nil, ptr.To(int64(0)), ptr.To(int64(1)), ptr.To(int64(30)), ptr.To(int64(60)), ptr.To(int64(900))})
 	},
-	func(p *corev1.Pod, c *choices) {
-		p.Spec.RuntimeClassName = pick(c, []*string{nil, ptr.To("nvidia"), ptr.To(""), ptr.To("kata")})
+	func(p *corev1.Pod, c *fuzzChoices) {
+		p.Spec.RuntimeClassName = pickOne(c, []*string{nil, ptr.To("nvidia"), ptr.To(""), ptr.To("kata")})
 	},
-	func(p *corev1.Pod, c *choices) {
-		reference := pick(c, owners)
-		reference.Controller = ptr.To(c.below(4) != 3)
+	func(p *corev1.Pod, c *fuzzChoices) {
+		reference := pickOne(c, ownerReferences)
+		reference.Controller = ptr.To(c.intn(4) != 3)
 		p.OwnerReferences = []metav1.OwnerReference{reference}
 	},
-	func(p *corev1.Pod, c *choices) {
-		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: pick(c, names), ResourceClaimName: ptr.To("a")})
+	func(p *corev1.Pod, c *fuzzChoices) {
+		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: pickOne(c, containerNames), ResourceClaimName: ptr.To("a")})
 	},
-	func(p *corev1.Pod, c *choices) {
+	func(p *corev1.Pod, c *fuzzChoices) {
 		if p.Spec.Resources == nil {
 			p.Spec.Resources = &corev1.ResourceRequirements{}
 		}
 		setAmounts(p.Spec.Resources, c)
 	},
-	func(p *corev1.Pod, _ *choices) { p.Annotations, p.Labels = nil, nil },
-	func(p *corev1.Pod, _ *choices) { p.Spec.Containers = nil },
-	func(p *corev1.Pod, c *choices) { p.Spec.HostPID, p.Spec.HostIPC = c.below(3) == 2, c.below(3) == 2 },
+	func(p *corev1.Pod, _ *fuzzChoices) { p.Annotations, p.Labels = nil, nil },
+	func(p *corev1.Pod, _ *fuzzChoices) { p.Spec.Containers = nil },
+	func(p *corev1.Pod, c *fuzzChoices) { p.Spec.HostPID, p.Spec.HostIPC = c.intn(3) == 2, c.intn(3) == 2 },
 }
 
-// container is one of the pod's; of a pod without any, one that is not in it.
-func container(p *corev1.Pod, c *choices) *corev1.Container {
+// pickContainer is one of the pod's; of a pod without any, one that is not in it.
+func pickContainer(p *corev1.Pod, c *fuzzChoices) *corev1.Container {
 	var all []*corev1.Container
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {
 			all = append(all, &list[i])
 		}
 	}
-	return pick(c, append(all, &corev1.Container{})[:max(1, len(all))])
+	return pickOne(c, append(all, &corev1.Container{})[:max(1, len(all))])
 }
 
-func addContainer(list *[]corev1.Container, c *choices) {
-	added := corev1.Container{Name: pick(c, names), Image: "a"}
-	if len(*list) > 0 && c.below(3) == 2 {
-		added = *(*list)[c.below(len(*list))].DeepCopy() // twice the same
+func addContainer(list *[]corev1.Container, c *fuzzChoices) {
+	added := corev1.Container{Name: pickOne(c, containerNames), Image: "a"}
+	if len(*list) > 0 && c.intn(3) == 2 {
+		added = *(*list)[c.intn(len(*list))].DeepCopy() // twice the same
 	}
 	*list = append(*list, added)
 }
 
-func setAmount(it *corev1.Container, c *choices) { setAmounts(&it.Resources, c) }
+func setAmount(it *corev1.Container, c *fuzzChoices) { setAmounts(&it.Resources, c) }
 
-func setAmounts(of *corev1.ResourceRequirements, c *choices) {
-	name, amount := pick(c, resources), resource.MustParse(pick(c, amounts))
-	which := c.below(4)
+func setAmounts(of *corev1.ResourceRequirements, c *fuzzChoices) {
+	name, amount := pickOne(c, resourceNames), resource.MustParse(pickOne(c, quantities))
+	which := c.intn(4)
 	if which != 3 {
 		if of.Limits == nil {
 			of.Limits = corev1.ResourceList{}
@@ -268,16 +268,16 @@ func setAmounts(of *corev1.ResourceRequirements, c *choices) {
 	}
 }
 
-// set writes into annotations or labels, or takes out what is there.
-func set(values *map[string]string, key string, c *choices) {
-	if _, there := (*values)[key]; there && c.below(4) == 3 {
+// setMetadata writes into annotations or labels, or takes out what is there.
+func setMetadata(values *map[string]string, key string, c *fuzzChoices) {
+	if _, there := (*values)[key]; there && c.intn(4) == 3 {
 		delete(*values, key)
 		return
 	}
 	if *values == nil {
 		*values = map[string]string{}
 	}
-	(*values)[key] = pick(c, words)
+	(*values)[key] = pickOne(c, environmentValues)
 }
 
 func nodeAffinity(p *corev1.Pod) *corev1.NodeAffinity {
@@ -290,29 +290,29 @@ func nodeAffinity(p *corev1.Pod) *corev1.NodeAffinity {
 	return p.Spec.Affinity.NodeAffinity
 }
 
-func requireNodes(p *corev1.Pod, c *choices) {
+func requireNodes(p *corev1.Pod, c *fuzzChoices) {
 	affinity := nodeAffinity(p)
 	if affinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		affinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{}
 	}
 	required := affinity.RequiredDuringSchedulingIgnoredDuringExecution
-	for range c.below(3) {
-		required.NodeSelectorTerms = append(required.NodeSelectorTerms, term(c))
+	for range c.intn(3) {
+		required.NodeSelectorTerms = append(required.NodeSelectorTerms, nodeSelectorTerm(c))
 	}
 }
 
-// term may be empty, which in Kubernetes is no node.
-func term(c *choices) corev1.NodeSelectorTerm {
+// nodeSelectorTerm may be empty, which in Kubernetes is no node.
+func nodeSelectorTerm(c *fuzzChoices) corev1.NodeSelectorTerm {
 	var t corev1.NodeSelectorTerm
-	for range c.below(3) {
+	for range c.intn(3) {
 		requirement := corev1.NodeSelectorRequirement{
-			Key:      pick(c, []string{"pool", "zone", "sluice.dev/node-pool", "metadata.name"}),
-			Operator: pick(c, []corev1.NodeSelectorOperator{"In", "NotIn", "Exists", "Gt"}),
+			Key:      pickOne(c, []string{"pool", "zone", "sluice.dev/node-pool", "metadata.name"}),
+			Operator: pickOne(c, []corev1.NodeSelectorOperator{"In", "NotIn", "Exists", "Gt"}),
 		}
-		for range c.below(3) {
-			requirement.Values = append(requirement.Values, pick(c, words))
+		for range c.intn(3) {
+			requirement.Values = append(requirement.Values, pickOne(c, environmentValues))
 		}
-		if c.below(4) == 3 {
+		if c.intn(4) == 3 {
 			t.MatchFields = append(t.MatchFields, requirement)
 		} else {
 			t.MatchExpressions = append(t.MatchExpressions, requirement)

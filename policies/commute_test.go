@@ -14,7 +14,7 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// fault tells which of these does not hold of a pod:
+// checkInvariants tells which of these does not hold of a pod:
 //
 //   - the same pod has the same patch, byte for byte;
 //   - what the policies made of a pod they do not change again, nor refuse;
@@ -25,16 +25,16 @@ import (
 //     another refuses.
 //
 // No pair of policies is exempt; but see inOneStep.
-func (c *court) fault(ctx context.Context, pod map[string]any) error {
-	before, err := c.ask(ctx, c.set, pod)
+func (c *policyTester) checkInvariants(ctx context.Context, pod map[string]any) error {
+	before, err := c.evaluate(ctx, c.set, pod)
 	if err != nil {
 		return err
 	}
-	outcome, err := c.steady(ctx, before)
+	outcome, err := c.checkIdempotent(ctx, before)
 	if err != nil {
 		return err
 	}
-	if err := c.commute(ctx, before); err != nil {
+	if err := c.checkCommutative(ctx, before); err != nil {
 		return err
 	}
 	names := c.set.Names()
@@ -42,34 +42,34 @@ func (c *court) fault(ctx context.Context, pod map[string]any) error {
 		slices.Reverse(names)
 		now := before
 		for _, name := range names {
-			if now, err = c.after(ctx, now, step(name)...); err != nil {
+			if now, err = c.reevaluate(ctx, now, policiesWith(name)...); err != nil {
 				return err
 			}
 		}
-		inTurn := isRefused
-		if now.out == "" {
-			inTurn = written(now.pod)
+		inTurn := deniedOutcome
+		if now.rejection == "" {
+			inTurn = encodePod(now.pod)
 		}
 		if inTurn != outcome {
-			return fmt.Errorf("%s: %s %s\nall at once: %s %v", strings.Join(names, ", then "), inTurn, now.out, outcome, before.refusals)
+			return fmt.Errorf("%s: %s %s\nall at once: %s %v", strings.Join(names, ", then "), inTurn, now.rejection, outcome, before.denials)
 		}
 	}
 	return nil
 }
 
-// steady is what the policies make of a pod, each time, and for good.
-func (c *court) steady(ctx context.Context, before *opinion) (string, error) {
+// checkIdempotent is what the policies make of a pod, each time, and for good.
+func (c *policyTester) checkIdempotent(ctx context.Context, before *podEvaluation) (string, error) {
 	names := c.set.Names()
-	outcome, patch, err := before.outcome(names...)
+	outcome, patch, err := before.applied(names...)
 	if err != nil {
 		return "", err
 	}
-	for _, set := range []*engine.Set{c.set, c.other} {
-		again, err := c.ask(ctx, set, before.pod)
+	for _, set := range []*engine.Set{c.set, c.shuffled} {
+		again, err := c.evaluate(ctx, set, before.pod)
 		if err != nil {
 			return "", err
 		}
-		_, other, err := again.outcome(names...)
+		_, other, err := again.applied(names...)
 		if err != nil {
 			return "", err
 		}
@@ -77,65 +77,65 @@ func (c *court) steady(ctx context.Context, before *opinion) (string, error) {
 			return "", fmt.Errorf("the same pod has the patch\n%s\nand then\n%s", patch, other)
 		}
 	}
-	if outcome == isRefused {
+	if outcome == deniedOutcome {
 		return outcome, nil
 	}
-	settled, err := c.again(ctx, outcome)
+	settled, err := c.evaluateJSON(ctx, outcome)
 	if err != nil {
 		return "", err
 	}
-	second, patch, err := settled.outcome(names...)
+	second, patch, err := settled.applied(names...)
 	if err != nil {
 		return "", err
 	}
 	if second != outcome {
-		return "", fmt.Errorf("what came of the pod\n%s\nis then changed by %s (refused: %s %v)", outcome, patch, settled.out, settled.refusals)
+		return "", fmt.Errorf("what came of the pod\n%s\nis then changed by %s (refused: %s %v)", outcome, patch, settled.rejection, settled.denials)
 	}
 	return outcome, nil
 }
 
-// inOneStep are the policies that are not asked by themselves, with those that go
+// evaluatedTogether are the policies that are not asked by themselves, with those that go
 // with them. What core.gpu makes of a share, the resource that is granted beside
 // the annotation that asked for it, is right in an admitted pod and two wishes in
 // any other: package workload tells them apart by the label of core.project. So
 // core.gpu is held against all policies, core.project included, as the two of
 // them together; core.project is also by itself.
-var inOneStep = map[string][]string{"core.gpu": {"core.gpu", "core.project"}}
+var evaluatedTogether = map[string][]string{"core.gpu": {"core.gpu", "core.project"}}
 
-// step are the policies that go with the named one, and itself.
-func step(name string) []string {
-	if together := inOneStep[name]; together != nil {
+// policiesWith are the policies that go with the named one, and itself.
+func policiesWith(name string) []string {
+	if together := evaluatedTogether[name]; together != nil {
 		return together
 	}
 	return []string{name}
 }
 
-// commute holds every pair of policies against each other.
-func (c *court) commute(ctx context.Context, before *opinion) error {
+// checkCommutative holds every pair of policies against each other.
+func (c *policyTester) checkCommutative(ctx context.Context, before *podEvaluation) error {
 	names := c.set.Names()
-	after := map[string]*opinion{}
+	after := map[string]*podEvaluation{}
 	for _, name := range names {
 		var err error
-		if after[name], err = c.after(ctx, before, step(name)...); err != nil {
+		if after[name], err = c.reevaluate(ctx, before, policiesWith(name)...); err != nil {
 			return err
 		}
 	}
 	for i, a := range names {
 		for _, b := range names[i+1:] {
-			pair := slices.Compact(slices.Sorted(slices.Values(slices.Concat(step(a), step(b)))))
-			both, _, err := before.outcome(pair...)
+			pair := slices.Compact(slices.Sorted(slices.Values(slices.Concat(policiesWith(a), policiesWith(b)))))
+			both, _, err := before.applied(pair...)
 			if err != nil {
 				return err
 			}
 			for _, order := range [][2]string{{a, b}, {b, a}} {
 				first, second := order[0], order[1]
-				inTurn, _, err := after[first].outcome(step(second)...)
+				inTurn, _, err := after[first].applied(policiesWith(second)...)
 				if err != nil {
 					return err
 				}
 				if inTurn != both {
 					return fmt.Errorf("%s and then %s: %s %s %v\nboth at once: %s %s %v",
-						first, second, inTurn, after[first].out, after[first].refusals, both, before.out, before.refusals)
+						first, second, inTurn, after[first].rejection, after[first].denials, both, before.rejection, before.denials)
 				}
 			}
 		}
@@ -144,24 +144,24 @@ func (c *court) commute(ctx context.Context, before *opinion) error {
 }
 
 func TestPoliciesCommute(t *testing.T) {
-	courts := campus(seated(t, nil))
-	for _, s := range specimens(t) {
+	courts := corpusProjects(compilePolicies(t, nil))
+	for _, s := range corpusPods(t) {
 		t.Run(s.name, func(t *testing.T) {
-			pod := untyped(t, &s.pod)
+			pod := toUnstructured(t, &s.pod)
 			for word, c := range courts {
-				if err := c.fault(t.Context(), pod); err != nil {
+				if err := c.checkInvariants(t.Context(), pod); err != nil {
 					t.Errorf("in project %s: %v", word, err)
 				}
 			}
 			// And the policies here say what they said there.
 			c := courts[s.project]
-			o, err := c.ask(t.Context(), c.set, pod)
+			o, err := c.evaluate(t.Context(), c.set, pod)
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := strings.Contains(s.golden.Refused, `admission webhook "pods.sluice.dev" denied`)
-			if refused := o.out != "" || len(o.refusals) > 0; refused != want {
-				t.Errorf("refused: %v (%s %v), in the API server: %v (%s)", refused, o.out, o.refusals, want, s.golden.Refused)
+			if refused := o.rejection != "" || len(o.denials) > 0; refused != want {
+				t.Errorf("refused: %v (%s %v), in the API server: %v (%s)", refused, o.rejection, o.denials, want, s.golden.Refused)
 			}
 		})
 	}
@@ -169,25 +169,25 @@ func TestPoliciesCommute(t *testing.T) {
 
 // What came out of a real API server, with all that it and others filled in, the
 // policies leave as it is.
-func TestAdmittedPodsStayAsTheyAre(t *testing.T) {
-	courts, admitted := campus(seated(t, nil)), 0
-	for _, s := range specimens(t) {
+func TestAdmittedPodsAreUnchanged(t *testing.T) {
+	courts, admitted := corpusProjects(compilePolicies(t, nil)), 0
+	for _, s := range corpusPods(t) {
 		if s.golden.Pod == nil {
 			continue
 		}
 		admitted++
 		t.Run(s.name, func(t *testing.T) {
-			c, pod := *courts[s.project], untyped(t, s.golden.Pod)
+			c, pod := *courts[s.project], toUnstructured(t, s.golden.Pod)
 			c.user = s.golden.Pod.Annotations[v1alpha1.AnnotationCreatedBy]
-			if err := c.fault(t.Context(), pod); err != nil {
+			if err := c.checkInvariants(t.Context(), pod); err != nil {
 				t.Error(err)
 			}
-			o, err := c.ask(t.Context(), c.set, pod)
+			o, err := c.evaluate(t.Context(), c.set, pod)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, patch, err := o.outcome(c.set.Names()...); err != nil || patch != "" || len(o.refusals) > 0 {
-				t.Errorf("it is changed by %s, refused: %v, error: %v", patch, o.refusals, err)
+			if _, patch, err := o.applied(c.set.Names()...); err != nil || patch != "" || len(o.denials) > 0 {
+				t.Errorf("it is changed by %s, refused: %v, error: %v", patch, o.denials, err)
 			}
 		})
 	}
@@ -197,7 +197,7 @@ func TestAdmittedPodsStayAsTheyAre(t *testing.T) {
 }
 
 // Policies that break what must hold are found out.
-func TestPoliciesThatDoNotCommuteAreFound(t *testing.T) {
+func TestNonCommutingPoliciesAreDetected(t *testing.T) {
 	policy := func(name, rego string) engine.Source {
 		return engine.Source{Name: name, Rego: "package " + name + "\n" + rego}
 	}
@@ -228,12 +228,12 @@ func TestPoliciesThatDoNotCommuteAreFound(t *testing.T) {
 			for i, rego := range tc.rego {
 				more = append(more, policy(string(rune('a'+i)), rego))
 			}
-			c := campus(seated(t, nil, more...))["whole"]
-			pod, err := read(`{"metadata":{"labels":{"run":"1"}},"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}`)
+			c := corpusProjects(compilePolicies(t, nil, more...))["whole"]
+			pod, err := decodePod(`{"metadata":{"labels":{"run":"1"}},"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}`)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = c.fault(t.Context(), pod)
+			err = c.checkInvariants(t.Context(), pod)
 			switch {
 			case tc.want == "" && err != nil:
 				t.Error(err)

@@ -20,37 +20,37 @@ import (
 	"sluice.dev/api/workload"
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
-	"sluice.dev/policies/facts"
+	"sluice.dev/policies/input"
 	"sluice.dev/policies/kaigroup"
 )
 
-// ofKAI is a pool with a shard of its own.
-func ofKAI(p facts.Pool, name string, sharing v1alpha1.Sharing) facts.Pool {
-	p.Name, p.Scheduler, p.Sharing, p.Currency = name, v1alpha1.SchedulerKAI, sharing, v1alpha1.ResourceGPUMilli
+// kaiPool is a pool with a shard of its own.
+func kaiPool(p input.NodePool, name string, sharing v1alpha1.Sharing) input.NodePool {
+	p.Name, p.Scheduler, p.Sharing, p.QuotaResource = name, v1alpha1.SchedulerKAI, sharing, v1alpha1.ResourceGPUMilli
 	p.NodeSelector = map[string]string{"kai.scheduler/node-pool": name}
 	return p
 }
 
 var (
-	kaiShared = ofKAI(whole, "shared", v1alpha1.SharingKAI)
-	kaiSpare  = ofKAI(whole, "spare", v1alpha1.SharingKAI)
-	kaiCut    = ofKAI(cut, "slices", v1alpha1.SharingMIG)
+	kaiSharedPool = kaiPool(wholeGPUPool, "shared", v1alpha1.SharingKAI)
+	kaiSparePool  = kaiPool(wholeGPUPool, "spare", v1alpha1.SharingKAI)
+	kaiMIGPool    = kaiPool(migPool, "slices", v1alpha1.SharingMIG)
 )
 
-const sharedPod = `{metadata: {annotations: {gpu-fraction: "0.5"}}, spec: {containers: [{name: main}]}}`
+const kaiSharedPod = `{metadata: {annotations: {gpu-fraction: "0.5"}}, spec: {containers: [{name: main}]}}`
 
 // What KAI-Scheduler reads of a pod is what the policies say of it, whatever the
 // pod's author said, and a second look changes nothing.
-func TestPodsForKAI(t *testing.T) {
-	set := compiled(t)
+func TestKAIPods(t *testing.T) {
+	set := compileBuiltIn(t)
 	for name, example := range map[string]struct {
 		pod   string
-		pools []facts.Pool
+		pools []input.NodePool
 		want  map[string]string
 	}{
 		"a share, in one of two pools": {
-			sharedPod,
-			[]facts.Pool{kaiShared, kaiSpare},
+			kaiSharedPod,
+			[]input.NodePool{kaiSharedPool, kaiSparePool},
 			map[string]string{
 				"scheduler": "kai-scheduler", "class": "sluice-train",
 				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "preemptible",
@@ -59,7 +59,7 @@ func TestPodsForKAI(t *testing.T) {
 		},
 		"a share by our annotation, interactive, with another scheduler, class and preemptibility": {
 			`{metadata: {labels: {sluice.dev/workload-type: interactive, kai.scheduler/preemptibility: preemptible, priorityClassName: build}, annotations: {sluice.dev/gpu: 250m}}, spec: {schedulerName: mine, containers: [{name: main}]}}`,
-			[]facts.Pool{kaiShared},
+			[]input.NodePool{kaiSharedPool},
 			map[string]string{
 				"scheduler": "kai-scheduler", "class": "sluice-interactive",
 				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "non-preemptible",
@@ -68,7 +68,7 @@ func TestPodsForKAI(t *testing.T) {
 		},
 		"a train pod that would rather stay": {
 			`{metadata: {labels: {kai.scheduler/preemptibility: non-preemptible}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			[]facts.Pool{kaiShared},
+			[]input.NodePool{kaiSharedPool},
 			map[string]string{
 				"scheduler": "kai-scheduler", "class": "sluice-train",
 				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "preemptible",
@@ -77,7 +77,7 @@ func TestPodsForKAI(t *testing.T) {
 		},
 		"a share that becomes a slice, and is one alone": {
 			`{metadata: {annotations: {gpu-fraction: "0.3"}}, spec: {containers: [{name: main}]}}`,
-			[]facts.Pool{kaiCut},
+			[]input.NodePool{kaiMIGPool},
 			map[string]string{
 				"scheduler": "kai-scheduler", "class": "sluice-train",
 				"kai.scheduler/queue": "thesis.slices", "kai.scheduler/node-pool": "slices", "kai.scheduler/preemptibility": "preemptible",
@@ -86,7 +86,7 @@ func TestPodsForKAI(t *testing.T) {
 		},
 		"as KAI's own webhook leaves it": {
 			`{metadata: {annotations: {gpu-memory: "8000", runai/shared-gpu-configmap: p-abcdefg-shared-gpu}}, spec: {containers: [{name: main, env: [{name: NVIDIA_VISIBLE_DEVICES, valueFrom: {configMapKeyRef: {name: p-abcdefg-shared-gpu-0, key: NVIDIA_VISIBLE_DEVICES}}}], envFrom: [{configMapRef: {name: p-abcdefg-shared-gpu-0-evar, optional: false}}]}]}}`,
-			[]facts.Pool{kaiShared},
+			[]input.NodePool{kaiSharedPool},
 			map[string]string{
 				"scheduler": "kai-scheduler", "class": "sluice-train",
 				"kai.scheduler/queue": "thesis.shared", "kai.scheduler/node-pool": "shared", "kai.scheduler/preemptibility": "preemptible",
@@ -96,23 +96,23 @@ func TestPodsForKAI(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			admitted := admit(t, set, thesis, example.pools, decoded(t, example.pod))
-			if refused := admitted.refused(); refused != "" {
+			admitted := admitPod(t, set, testProject, example.pools, decodeYAML(t, example.pod))
+			if refused := admitted.rejection(); refused != "" {
 				t.Fatal(refused)
 			}
-			if diff := cmp.Diff(example.want, readByKAI(typed(t, admitted.pod))); diff != "" {
+			if diff := cmp.Diff(example.want, kaiFields(toPod(t, admitted.pod))); diff != "" {
 				t.Errorf("what KAI reads (-want +got):\n%s", diff)
 			}
-			again := admit(t, set, thesis, example.pools, admitted.pod)
-			if refused := again.refused(); refused != "" || again.patch != "[]" && again.patch != "" && again.patch != "null" {
+			again := admitPod(t, set, testProject, example.pools, admitted.pod)
+			if refused := again.rejection(); refused != "" || again.patch != "[]" && again.patch != "" && again.patch != "null" {
 				t.Errorf("a second look: %s %s", refused, again.patch)
 			}
 		})
 	}
 }
 
-// readByKAI is what of a pod decides where and how KAI-Scheduler runs it.
-func readByKAI(pod *corev1.Pod) map[string]string {
+// kaiFields is what of a pod decides where and how KAI-Scheduler runs it.
+func kaiFields(pod *corev1.Pod) map[string]string {
 	read := map[string]string{"scheduler": pod.Spec.SchedulerName, "class": pod.Spec.PriorityClassName}
 	for key, value := range pod.Labels {
 		if strings.HasPrefix(key, "kai.scheduler/") || key == "priorityClassName" {
@@ -137,12 +137,12 @@ func readByKAI(pod *corev1.Pod) map[string]string {
 }
 
 // The names of queues are known in Go too, where groups are put into them.
-func TestQueuesAreCalledTheSameInGo(t *testing.T) {
+func TestKAIQueueNamesMatchGo(t *testing.T) {
 	project := map[string]any{"apiVersion": "sluice.dev/v1alpha1", "kind": "Project", "metadata": map[string]any{"name": "thesis"}}
-	pools := []facts.Pool{kaiShared, kaiCut, whole}
-	rendering, err := compiled(t).EvaluateObjects(t.Context(), engine.Input{
-		Object: document(t, project), Project: document(t, thesis), NodePools: document(t, pools),
-		Department: document(t, facts.Department{Name: "students"}),
+	pools := []input.NodePool{kaiSharedPool, kaiMIGPool, wholeGPUPool}
+	rendering, err := compileBuiltIn(t).RenderObjects(t.Context(), engine.Input{
+		Object: newDocument(t, project), Project: newDocument(t, testProject), NodePools: newDocument(t, pools),
+		Department: newDocument(t, input.Department{Name: "students"}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestQueuesAreCalledTheSameInGo(t *testing.T) {
 			got = append(got, queue.GetName()+" "+queue.GetLabels()["kai.scheduler/node-pool"])
 		}
 	}
-	for _, place := range kaigroup.Places("thesis", pools) {
+	for _, place := range kaigroup.Placements("thesis", pools) {
 		want = append(want, place.Queue+" "+place.Shard)
 	}
 	slices.Sort(got)
@@ -168,8 +168,8 @@ func TestQueuesAreCalledTheSameInGo(t *testing.T) {
 }
 
 // The ways round that begin with a pod.
-func TestPodsThatKAIWouldLetRound(t *testing.T) {
-	set := compiled(t)
+func TestKAIPodsCannotBypassPolicies(t *testing.T) {
+	set := compileBuiltIn(t)
 	for name, example := range map[string]struct{ pod, says string }{
 		"another project's queue": {
 			`{metadata: {labels: {kai.scheduler/queue: other.shared}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
@@ -197,7 +197,7 @@ func TestPodsThatKAIWouldLetRound(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := admit(t, set, thesis, []facts.Pool{kaiShared, kaiSpare}, decoded(t, example.pod)).refused()
+			got := admitPod(t, set, testProject, []input.NodePool{kaiSharedPool, kaiSparePool}, decodeYAML(t, example.pod)).rejection()
 			if !strings.Contains(got, example.says) {
 				t.Errorf("refused: %q, want %q", got, example.says)
 			}
@@ -205,48 +205,48 @@ func TestPodsThatKAIWouldLetRound(t *testing.T) {
 	}
 	t.Run("every GPU, without asking for one", func(t *testing.T) {
 		pod := `{metadata: {}, spec: {schedulerName: kai-scheduler, containers: [{name: main, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]}]}}`
-		got := admit(t, set, thesis, []facts.Pool{kaiShared}, decoded(t, pod))
-		if value := readByKAI(typed(t, got.pod))["NVIDIA_VISIBLE_DEVICES"]; value != "void" {
+		got := admitPod(t, set, testProject, []input.NodePool{kaiSharedPool}, decodeYAML(t, pod))
+		if value := kaiFields(toPod(t, got.pod))["NVIDIA_VISIBLE_DEVICES"]; value != "void" {
 			t.Errorf("NVIDIA_VISIBLE_DEVICES is %q", value)
 		}
 	})
 	t.Run("a slice and a share", func(t *testing.T) {
-		pod := decoded(t, `{metadata: {annotations: {gpu-fraction: "0.5"}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]}}`)
-		if _, err := workload.ParsePod(typed(t, pod)); err == nil || !strings.Contains(err.Error(), "keep one of the two") {
+		pod := decodeYAML(t, `{metadata: {annotations: {gpu-fraction: "0.5"}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]}}`)
+		if _, err := workload.ParsePod(toPod(t, pod)); err == nil || !strings.Contains(err.Error(), "keep one of the two") {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var updateGolden = flag.Bool("update", false, "write the golden files anew")
 
 // What is rendered for KAI-Scheduler, and for kai-resource-management in its stead,
 // is what the golden files say: for a project, its department and a node pool.
-func TestObjectsForKAI(t *testing.T) {
-	project := thesis
-	project.Resources = facts.Resources{CPU: "64", Memory: "512Gi"}
-	department := facts.Department{Name: "students"}
-	half := kaiShared
+func TestKAIObjects(t *testing.T) {
+	project := testProject
+	project.Resources = input.Resources{CPU: "64", Memory: "512Gi"}
+	department := input.Department{Name: "students"}
+	half := kaiSharedPool
 	half.Guaranteed, half.Limit, half.Weight = 500, 1500, 4
-	pools := []facts.Pool{half, kaiCut, whole}
+	pools := []input.NodePool{half, kaiMIGPool, wholeGPUPool}
 	for _, mode := range []string{"own", "adopt"} {
-		set := adopting(t, mode)
+		set := compileWithAdoption(t, mode)
 		for kind, in := range map[string]engine.Input{
-			"Project":    {Project: document(t, project), Department: document(t, department), NodePools: document(t, pools)},
-			"Department": {Department: document(t, department), NodePools: document(t, pools)},
-			"NodePool":   {NodePool: document(t, kaiShared)},
+			"Project":    {Project: newDocument(t, project), Department: newDocument(t, department), NodePools: newDocument(t, pools)},
+			"Department": {Department: newDocument(t, department), NodePools: newDocument(t, pools)},
+			"NodePool":   {NodePool: newDocument(t, kaiSharedPool)},
 		} {
 			name := mode + "-" + strings.ToLower(kind)
 			t.Run(name, func(t *testing.T) {
-				in.Object = document(t, map[string]any{"apiVersion": "sluice.dev/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "it"}})
-				golden(t, filepath.Join("testdata", "kai", name+".yaml"), renderedForKAI(t, set, in))
+				in.Object = newDocument(t, map[string]any{"apiVersion": "sluice.dev/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "it"}})
+				compareGolden(t, filepath.Join("testdata", "kai", name+".yaml"), renderKAI(t, set, in))
 			})
 		}
 	}
 }
 
-// adopting are the built-in policies with that parameter of schedulers.kai.
-func adopting(t *testing.T, mode string) *engine.Set {
+// compileWithAdoption are the built-in policies with that parameter of schedulers.kai.
+func compileWithAdoption(t *testing.T, mode string) *engine.Set {
 	t.Helper()
 	sources := policies.BuiltIn()
 	for i := range sources {
@@ -266,10 +266,10 @@ func adopting(t *testing.T, mode string) *engine.Set {
 	return set
 }
 
-// renderedForKAI is what policy schedulers.kai renders and requires, as YAML.
-func renderedForKAI(t *testing.T, set *engine.Set, in engine.Input) string {
+// renderKAI is what policy schedulers.kai renders and requires, as YAML.
+func renderKAI(t *testing.T, set *engine.Set, in engine.Input) string {
 	t.Helper()
-	rendering, err := set.EvaluateObjects(t.Context(), in)
+	rendering, err := set.RenderObjects(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,10 +294,10 @@ func renderedForKAI(t *testing.T, set *engine.Set, in engine.Input) string {
 	return string(text)
 }
 
-// golden compares a text with a file.
-func golden(t *testing.T, path, got string) {
+// compareGolden compares a text with a file.
+func compareGolden(t *testing.T, path, got string) {
 	t.Helper()
-	if *update {
+	if *updateGolden {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}

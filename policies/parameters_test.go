@@ -14,24 +14,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice.dev/policies"
-	"sluice.dev/policies/parameters"
 )
 
-var readParameter = regexp.MustCompile(`input\.parameters\.([A-Za-z]+)`)
+var parameterPattern = regexp.MustCompile(`input\.parameters\.([A-Za-z]+)`)
 
 // What the policies read is what the table has: a name that differs would be
 // undefined, and its rule never hold.
-func TestParametersAreThoseThatPoliciesRead(t *testing.T) {
+func TestParametersMatchRego(t *testing.T) {
 	got, want := make(map[string][]string), make(map[string][]string)
 	for _, source := range policies.BuiltIn() {
-		for _, match := range readParameter.FindAllStringSubmatch(source.Rego, -1) {
+		for _, match := range parameterPattern.FindAllStringSubmatch(source.Rego, -1) {
 			got[source.Name] = append(got[source.Name], match[1])
 		}
 		slices.Sort(got[source.Name])
 		got[source.Name] = slices.Compact(got[source.Name])
 	}
-	for _, policy := range parameters.Policies() {
-		for _, parameter := range parameters.Of(policy) {
+	for _, policy := range policies.ParameterizedPolicies() {
+		for _, parameter := range policies.Parameters(policy) {
 			want[policy] = append(want[policy], parameter.Name)
 		}
 	}
@@ -51,9 +50,9 @@ func TestParametersAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, policy := range parameters.Policies() {
-		for _, parameter := range parameters.Of(policy) {
-			line := fmt.Sprintf("| `%s` | `%s` | %s | `%s` | %s |", policy, parameter.Name, parameter.Kind.Allowed, defaultOf(parameter), parameter.Meaning)
+	for _, policy := range policies.ParameterizedPolicies() {
+		for _, parameter := range policies.Parameters(policy) {
+			line := fmt.Sprintf("| `%s` | `%s` | %s | `%s` | %s |", policy, parameter.Name, parameter.Kind.Allowed, defaultJSON(parameter), parameter.Description)
 			if !strings.Contains(string(text), line+"\n") {
 				t.Errorf("docs/policies.md lacks the line\n%s", line)
 			}
@@ -61,8 +60,8 @@ func TestParametersAreDocumented(t *testing.T) {
 	}
 }
 
-// defaultOf is the default as JSON.
-func defaultOf(parameter parameters.Parameter) string {
+// defaultJSON is the default as JSON.
+func defaultJSON(parameter policies.Parameter) string {
 	switch value := parameter.Default.(type) {
 	case string:
 		return fmt.Sprintf("%q", value)
@@ -74,5 +73,67 @@ func defaultOf(parameter parameters.Parameter) string {
 		return "[" + strings.Join(quoted, ", ") + "]"
 	default:
 		return fmt.Sprint(value)
+	}
+}
+
+func TestValidateParameters(t *testing.T) {
+	for name, example := range map[string]struct {
+		policy, set string
+		want        []string
+	}{
+		"nothing":         {"core.limits", `{}`, nil},
+		"what is allowed": {"core.limits", `{"minimumGraceSeconds": 60}`, nil},
+		"lists and flags": {"core.devices", `{"allowedHostPaths": ["/data", "/mnt/.snapshots/", "/"], "refuseEnvFrom": false, "runtimeClasses": [], "allowedCapabilities": ["SYS_ADMIN"]}`, nil},
+		"an empty name":   {"core.priority", `{"defaultClass": "", "refuseOtherClasses": true}`, nil},
+		"a text for a number": {"core.limits", `{"minimumGraceSeconds": "soon"}`, []string{
+			`spec.parameters.minimumGraceSeconds: Invalid value: "soon": must be a whole number of seconds from 1 to 86400`,
+		}},
+		"a fraction": {"core.limits", `{"minimumGraceSeconds": 1.5}`, []string{
+			`spec.parameters.minimumGraceSeconds: Invalid value: 1.5: must be a whole number of seconds from 1 to 86400`,
+		}},
+		"null": {"core.devices", `{"allowedHostPaths": null}`, []string{
+			`spec.parameters.allowedHostPaths: Invalid value: null: must be a list of absolute paths without . and .., such as /data`,
+		}},
+		"paths that lead up, and none": {"core.devices", `{"allowedHostPaths": ["/data/../etc"], "runtimeClasses": ["NVIDIA"], "refuseEnvFrom": "no"}`, []string{
+			`spec.parameters.allowedHostPaths: Invalid value: ["/data/../etc"]: must be a list of absolute paths without . and .., such as /data`,
+			`spec.parameters.refuseEnvFrom: Invalid value: "no": must be true or false`,
+			`spec.parameters.runtimeClasses: Invalid value: ["NVIDIA"]: must be a list of names of lower-case letters, digits, - and .`,
+		}},
+		"a capability with the kernel's prefix": {"core.devices", `{"allowedCapabilities": ["CAP_SYS_ADMIN"]}`, []string{
+			`spec.parameters.allowedCapabilities: Invalid value: ["CAP_SYS_ADMIN"]: must be a list of capabilities in upper case without CAP_, such as SYS_ADMIN`,
+		}},
+		"a name that is not there": {"core.limits", `{"minimumGrace": 5}`, []string{
+			`spec.parameters.minimumGrace: Invalid value: 5: there is no such parameter; core.limits takes maximumGraceSeconds, minimumGraceSeconds`,
+		}},
+		"a policy that takes none": {"core.gpu", `{"a": {"b": 1}}`, []string{
+			`spec.parameters.a: Invalid value: {"b":1}: there is no such parameter; core.gpu takes none`,
+		}},
+		"no object":      {"core.limits", `[1]`, []string{`spec.parameters: Invalid value: [1]: must be a JSON object`}},
+		"null instead":   {"core.limits", `null`, []string{`spec.parameters: Invalid value: null: must be a JSON object`}},
+		"half an object": {"core.limits", `{"a": `, []string{`spec.parameters: Invalid value: not JSON: must be a JSON object`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(example.want, policies.ValidateParameters(example.policy, []byte(example.set))); diff != "" {
+				t.Errorf("faults (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestValidateParametersAbbreviatesLongValues(t *testing.T) {
+	faults := policies.ValidateParameters("core.limits", []byte(`{"minimumGraceSeconds": "`+strings.Repeat("ä", 5000)+`"}`))
+	if len(faults) != 1 || len(faults[0]) > 300 {
+		t.Errorf("%d faults, the first of %d bytes", len(faults), len(faults[0]))
+	}
+}
+
+func TestDefaultParametersAreValid(t *testing.T) {
+	for _, policy := range policies.ParameterizedPolicies() {
+		if faults := policies.ValidateParameters(policy, policies.DefaultParameters(policy)); faults != nil {
+			t.Errorf("%s: %q", policy, faults)
+		}
+	}
+	if defaults := policies.DefaultParameters("core.gpu"); defaults != nil {
+		t.Errorf("core.gpu, which takes none, has %s", defaults)
 	}
 }

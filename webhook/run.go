@@ -1,6 +1,17 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package webhook answers the API server's admission requests.
+//
+// Enters: AdmissionReviews over HTTPS. Leaves: for Projects and Departments an
+// answer that names every wrong field; for pods of governed namespaces, and for
+// what makes them, admission; for Extensions who asked and who decided, and whether
+// they may; and for each request one structured log line and a measurement.
+// [Run] is the composition root; each folder below is one kind of object or one
+// side of the work.
+//
+// It never writes to the cluster, but for the certificate authority in its own
+// two webhook configurations, and never waits for another component.
 package webhook
 
 import (
@@ -26,34 +37,30 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
-	"sluice.dev/policies/live"
-	"sluice.dev/webhook/access"
-	"sluice.dev/webhook/config"
-	"sluice.dev/webhook/decision"
-	"sluice.dev/webhook/departments"
-	"sluice.dev/webhook/extensions"
-	"sluice.dev/webhook/judge"
-	"sluice.dev/webhook/podgroups"
-	"sluice.dev/webhook/pods"
-	"sluice.dev/webhook/projects"
-	"sluice.dev/webhook/registration"
-	"sluice.dev/webhook/restarts"
-	"sluice.dev/webhook/templates"
-	"sluice.dev/webhook/tenant"
-	"sluice.dev/webhook/workloads"
+	"sluice.dev/policies/store"
+	"sluice.dev/webhook/cabundle"
+	"sluice.dev/webhook/evaluation"
+	"sluice.dev/webhook/pod"
+	"sluice.dev/webhook/podgroup"
+	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation/department"
+	"sluice.dev/webhook/validation/extension"
+	"sluice.dev/webhook/validation/project"
+	"sluice.dev/webhook/validation/restart"
+	"sluice.dev/webhook/workload"
 )
 
 // The paths at which the API server asks; manifests/base/webhook names them too.
 const (
-	PathMutatePods   = "/mutate/pods"
-	PathValidatePods = "/validate/pods"
-	PathWorkloads    = "/mutate/workloads"
-	PathQueued       = "/mutate/queued-workloads"
-	PathTemplates    = "/validate/templates"
-	PathRestarts     = "/validate/restarts"
-	PathProjects     = "/validate/projects"
-	PathDepartments  = "/validate/departments"
-	PathPodGroups    = "/mutate/podgroups"
+	PathMutatePods      = "/mutate/pods"
+	PathValidatePods    = "/validate/pods"
+	PathWorkloads       = "/mutate/workloads"
+	PathQueuedWorkloads = "/mutate/queued-workloads"
+	PathTemplates       = "/validate/templates"
+	PathRestarts        = "/validate/restarts"
+	PathProjects        = "/validate/projects"
+	PathDepartments     = "/validate/departments"
+	PathPodGroups       = "/mutate/podgroups"
 
 	PathMutateExtensions   = "/mutate/extensions"
 	PathValidateExtensions = "/validate/extensions"
@@ -61,8 +68,8 @@ const (
 
 // Run serves the webhook until ctx ends. It returns nil when it stopped because
 // of that, and an error that says what to do when it cannot start.
-func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
-	restConfig, err := cfg.Rest()
+func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
+	restConfig, err := cfg.RESTConfig()
 	if err != nil {
 		return err
 	}
@@ -70,21 +77,21 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	rules, err := rulesOf(ctx, mgr, logger)
+	rules, err := newPolicyStore(ctx, mgr, logger)
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	if err := serve(mgr, cfg, rules.Engine, logger); err != nil {
+	if err := registerHandlers(mgr, cfg, rules.Engine, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	if err := register(ctx, mgr, cfg, restConfig, rules, logger); err != nil {
+	if err := setupReadiness(ctx, mgr, cfg, restConfig, rules, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
 	logger.Info("starting", "version", api.Version, "server", restConfig.Host, "listen", cfg.Listen)
 	return mgr.Start(ctx)
 }
 
-func newManager(cfg *config.Config, restConfig *rest.Config, logger logr.Logger) (ctrl.Manager, error) {
+func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.Manager, error) {
 	options, err := cfg.ManagerOptions(logger)
 	if err != nil {
 		return nil, err
@@ -101,62 +108,62 @@ func newManager(cfg *config.Config, restConfig *rest.Config, logger logr.Logger)
 	return ctrl.NewManager(restConfig, options)
 }
 
-// rulesOf is the engine with the policies in force, and what keeps them in step
+// newPolicyStore is the engine with the policies in force, and what keeps them in step
 // with the cluster.
-func rulesOf(ctx context.Context, mgr ctrl.Manager, logger logr.Logger) (*live.Keeper, error) {
-	if err := tenant.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
+func newPolicyStore(ctx context.Context, mgr ctrl.Manager, logger logr.Logger) (*store.Store, error) {
+	if err := evaluation.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	if err := restarts.IndexClocks(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := restart.IndexStoppedClocks(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	rules, err := engine.New(engine.Options{Libraries: policies.Libraries(), Observe: decision.Policy})
+	rules, err := engine.New(engine.Options{Libraries: policies.Libraries(), Observe: evaluation.ObservePolicy})
 	if err != nil {
 		return nil, err
 	}
-	keeper := &live.Keeper{Engine: rules, BuiltIn: policies.BuiltIn(), Logger: logger.WithName("policies")}
+	keeper := &store.Store{Engine: rules, BuiltIn: policies.BuiltIn(), Logger: logger.WithName("policies")}
 	return keeper, keeper.SetupWithManager(ctx, mgr)
 }
 
-func serve(mgr ctrl.Manager, cfg *config.Config, rules *engine.Engine, logger logr.Logger) error {
+func registerHandlers(mgr ctrl.Manager, cfg *Config, rules *engine.Engine, logger logr.Logger) error {
 	policyTime, err := cfg.Clock(logger)
 	if err != nil {
 		return err
 	}
-	tenants := &tenant.Directory{Cache: mgr.GetClient()}
-	judges := &judge.Judge{Engine: rules, Clock: policyTime, Turns: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))}
-	desk := pods.Desk{Judge: judges, Tenants: tenants}
+	tenants := &evaluation.TenantResolver{Cache: mgr.GetClient()}
+	judges := &evaluation.Evaluator{Engine: rules, Clock: policyTime, WorkerSlots: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))}
+	desk := pod.Base{Evaluator: judges, Tenants: tenants}
 	handlers := map[string]admission.Handler{
-		PathMutatePods:   decision.Recorded("pods", logger, &pods.Mutator{Desk: desk}),
-		PathValidatePods: decision.Recorded("final-pods", logger, &pods.Validator{Desk: desk}),
-		PathWorkloads:    decision.Recorded("workloads", logger, &workloads.Handler{Judge: judges, Tenants: tenants}),
-		PathQueued:       decision.Recorded("queued-workloads", logger, &workloads.Handler{Judge: judges, Tenants: tenants, Must: true}),
-		PathPodGroups:    decision.Recorded("podgroups", logger, &podgroups.Handler{Tenants: tenants}),
-		PathTemplates:    decision.Recorded("templates", logger, &templates.Handler{Judge: judges, Tenants: tenants}),
-		PathRestarts:     decision.Recorded("restarts", logger, &restarts.Handler{Clocks: mgr.GetClient(), Tenants: tenants, Clock: policyTime}),
+		PathMutatePods:      evaluation.NewRecorder("pods", logger, &pod.Mutator{Base: desk}),
+		PathValidatePods:    evaluation.NewRecorder("final-pods", logger, &pod.Validator{Base: desk}),
+		PathWorkloads:       evaluation.NewRecorder("workloads", logger, &workload.Mutator{Evaluator: judges, Tenants: tenants}),
+		PathQueuedWorkloads: evaluation.NewRecorder("queued-workloads", logger, &workload.Mutator{Evaluator: judges, Tenants: tenants, FailClosed: true}),
+		PathPodGroups:       evaluation.NewRecorder("podgroups", logger, &podgroup.Mutator{Tenants: tenants}),
+		PathTemplates:       evaluation.NewRecorder("templates", logger, &workload.Validator{Evaluator: judges, Tenants: tenants}),
+		PathRestarts:        evaluation.NewRecorder("restarts", logger, &restart.Validator{Clocks: mgr.GetClient(), Tenants: tenants, Clock: policyTime}),
 	}
 	administrators := access.Reviewer{Client: mgr.GetClient()}
-	giving := &departments.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: policyTime, Administrators: administrators}
-	working := &projects.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Writers: administrators}
-	asking := &extensions.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Administrators: administrators}
-	handlers[PathDepartments] = decision.Recorded("departments", logger, giving.Handler(mgr.GetScheme()))
-	handlers[PathProjects] = decision.Recorded("projects", logger, working.Handler(mgr.GetScheme()))
-	handlers[PathMutateExtensions] = decision.Recorded("extensions", logger, (&extensions.Stamper{Clock: policyTime}).Handler(mgr.GetScheme()))
-	handlers[PathValidateExtensions] = decision.Recorded("final-extensions", logger, asking.Handler(mgr.GetScheme()))
+	giving := &department.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: policyTime, Authorizer: administrators}
+	working := &project.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Authorizer: administrators}
+	asking := &extension.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Authorizer: administrators}
+	handlers[PathDepartments] = evaluation.NewRecorder("departments", logger, giving.Handler(mgr.GetScheme()))
+	handlers[PathProjects] = evaluation.NewRecorder("projects", logger, working.Handler(mgr.GetScheme()))
+	handlers[PathMutateExtensions] = evaluation.NewRecorder("extensions", logger, (&extension.Defaulter{Clock: policyTime}).Handler(mgr.GetScheme()))
+	handlers[PathValidateExtensions] = evaluation.NewRecorder("final-extensions", logger, asking.Handler(mgr.GetScheme()))
 	for path, handler := range handlers {
 		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handler})
 	}
 	return nil
 }
 
-// register keeps the API server's trust, and says ready only when an admission
+// setupReadiness keeps the API server's trust, and says ready only when an admission
 // would be answered: certificates loaded, caches filled, registration done.
-func register(ctx context.Context, mgr ctrl.Manager, cfg *config.Config, restConfig *rest.Config, rules *live.Keeper, logger logr.Logger) error {
+func setupReadiness(ctx context.Context, mgr ctrl.Manager, cfg *Config, restConfig *rest.Config, rules *store.Store, logger logr.Logger) error {
 	direct, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
 		return err
 	}
-	keeper := &registration.Keeper{
+	keeper := &cabundle.Injector{
 		Client:     direct,
 		Logger:     logger.WithName("registration"),
 		CAFile:     filepath.Join(cfg.Certificates, "ca.crt"),
@@ -172,7 +179,7 @@ func register(ctx context.Context, mgr ctrl.Manager, cfg *config.Config, restCon
 			return err
 		}
 	}
-	return base.AddHealth(mgr, map[string]healthz.Checker{
+	return base.AddHealthChecks(mgr, map[string]healthz.Checker{
 		"listening":  mgr.GetWebhookServer().StartedChecker(),
 		"registered": keeper.Ready,
 		"policies":   rules.Ready,

@@ -14,25 +14,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"sluice.dev/api/clock"
 	"sluice.dev/api/config"
+	"sluice.dev/api/policytime"
 )
 
-// sample is a binary's configuration with nothing of its own.
-type sample struct {
+// sampleConfig is a binary's configuration with nothing of its own.
+type sampleConfig struct {
 	metav1.TypeMeta `json:",inline"`
 	config.Common   `json:",inline"`
 }
 
-func (s *sample) Kind() string              { return "SampleConfig" }
-func (s *sample) Type() metav1.TypeMeta     { return s.TypeMeta }
-func (s *sample) Validate() field.ErrorList { return s.Common.Validate(nil) }
+func (s *sampleConfig) Kind() string              { return "SampleConfig" }
+func (s *sampleConfig) Type() metav1.TypeMeta     { return s.TypeMeta }
+func (s *sampleConfig) Validate() field.ErrorList { return s.Common.Validate(nil) }
 
-const head = "apiVersion: config.sluice.dev/v1alpha1\nkind: SampleConfig\n"
+const sampleHeader = "apiVersion: config.sluice.dev/v1alpha1\nkind: SampleConfig\n"
 
-func TestParseFillsDefaults(t *testing.T) {
-	var got sample
-	if err := config.Parse([]byte(head), &got); err != nil {
+func TestParseSetsDefaults(t *testing.T) {
+	var got sampleConfig
+	if err := config.Parse([]byte(sampleHeader), &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Metrics != ":8080" || got.Health != ":8081" || got.Logging.Level != "info" || got.Logging.Format != "json" {
@@ -40,28 +40,28 @@ func TestParseFillsDefaults(t *testing.T) {
 	}
 }
 
-func TestParseNamesWhatIsWrong(t *testing.T) {
+func TestParseReportsInvalidFields(t *testing.T) {
 	tests := map[string]struct {
 		yaml string
 		want []string
 	}{
-		"unknown field":    {head + "metricz: x\n", []string{`unknown field "metricz"`}},
-		"repeated field":   {head + "health: ':1'\nhealth: ':2'\n", []string{`"health" already set`}},
+		"unknown field":    {sampleHeader + "metricz: x\n", []string{`unknown field "metricz"`}},
+		"repeated field":   {sampleHeader + "health: ':1'\nhealth: ':2'\n", []string{`"health" already set`}},
 		"other version":    {"apiVersion: config.sluice.dev/v2\nkind: SampleConfig\n", []string{"apiVersion", "v2", "v1alpha1"}},
 		"other kind":       {"apiVersion: config.sluice.dev/v1alpha1\nkind: Pod\n", []string{"kind", "Pod", "SampleConfig"}},
 		"empty":            {"", []string{"apiVersion"}},
-		"other case":       {head + "Health: ':1'\n", []string{`unknown field "Health"`}},
-		"two documents":    {head + "---\nhealth: ':1'\n", []string{"more than one document"}},
+		"other case":       {sampleHeader + "Health: ':1'\n", []string{`unknown field "Health"`}},
+		"two documents":    {sampleHeader + "---\nhealth: ':1'\n", []string{"more than one document"}},
 		"not a mapping":    {"- a\n", []string{"cannot unmarshal"}},
-		"address":          {head + "metrics: localhost\n", []string{"metrics", "localhost", "host:port"}},
-		"port":             {head + "health: ':70000'\n", []string{"health", "70000", "65535"}},
-		"several at once":  {head + "health: x\nlogging: {level: loud, format: xml}\n", []string{"health", "logging.level", `"loud"`, `"debug"`, "logging.format", `"xml"`}},
-		"wrong type":       {head + "logging: 7\n", []string{"logging"}},
+		"address":          {sampleHeader + "metrics: localhost\n", []string{"metrics", "localhost", "host:port"}},
+		"port":             {sampleHeader + "health: ':70000'\n", []string{"health", "70000", "65535"}},
+		"several at once":  {sampleHeader + "health: x\nlogging: {level: loud, format: xml}\n", []string{"health", "logging.level", `"loud"`, `"debug"`, "logging.format", `"xml"`}},
+		"wrong type":       {sampleHeader + "logging: 7\n", []string{"logging"}},
 		"YAML that is not": {"{", []string{"yaml"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			var got sample
+			var got sampleConfig
 			err := config.Parse([]byte(tc.yaml), &got)
 			if err == nil {
 				t.Fatalf("accepted as %+v", got)
@@ -75,8 +75,8 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestLoadNamesTheFile(t *testing.T) {
-	var got sample
+func TestLoadReportsFilePath(t *testing.T) {
+	var got sampleConfig
 	missing := filepath.Join(t.TempDir(), "none.yaml")
 	if err := config.Load(missing, &got); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("err = %v", err)
@@ -90,27 +90,27 @@ func TestLoadNamesTheFile(t *testing.T) {
 	}
 }
 
-func TestCommonNamesWhatItCannotUse(t *testing.T) {
+func TestCommonReportsUnusableFiles(t *testing.T) {
 	c := config.Common{Kubeconfig: filepath.Join(t.TempDir(), "none")}
-	if _, err := c.Rest(); err == nil || !strings.Contains(err.Error(), "kubeconfig") {
+	if _, err := c.RESTConfig(); err == nil || !strings.Contains(err.Error(), "kubeconfig") {
 		t.Errorf("Rest() = %v", err)
 	}
-	broken := filepath.Join(t.TempDir(), clock.FileName)
+	broken := filepath.Join(t.TempDir(), policytime.FileName)
 	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.ClockFile = broken
-	if _, err := c.Clock(logr.Discard()); !errors.Is(err, clock.ErrInvalid) {
+	if _, err := c.Clock(logr.Discard()); !errors.Is(err, policytime.ErrInvalid) {
 		t.Errorf("Clock() = %v, want ErrInvalid", err)
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(head))
-	f.Add([]byte(head + "logging: {level: debug}\n"))
+	f.Add([]byte(sampleHeader))
+	f.Add([]byte(sampleHeader + "logging: {level: debug}\n"))
 	f.Add([]byte("a: &a [*a]"))
 	f.Fuzz(func(_ *testing.T, raw []byte) {
-		var got sample
+		var got sampleConfig
 		_ = config.Parse(raw, &got) // must not panic
 	})
 }

@@ -6,10 +6,13 @@ package config
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	_ "time/tzdata"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,13 +20,15 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api"
 )
 
 // APIVersion is the version of every configuration file's format.
 const APIVersion = "config.sluice.dev/v1alpha1"
 
-// maxSize is far above any sensible configuration, in bytes.
-const maxSize = 1 << 20
+// maxFileSize is far above any sensible configuration, in bytes.
+const maxFileSize = 1 << 20
 
 // File is a configuration that [Load] can fill: a pointer to a struct that
 // embeds metav1.TypeMeta and [Common] inline.
@@ -36,8 +41,8 @@ type File interface {
 	Default()
 	// Validate tells all that is wrong, after Default.
 	Validate() field.ErrorList
-	// StartLogging makes the logger that the file asks for; see [Common].
-	StartLogging(w io.Writer) logr.Logger
+	// SetupLogging makes the logger that the file asks for; see [Common].
+	SetupLogging(w io.Writer) logr.Logger
 }
 
 // Load fills into from the file at path; see [Parse].
@@ -46,8 +51,8 @@ func Load(path string, into File) error {
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	if info.Size() > maxSize {
-		return fmt.Errorf("configuration: %s has %d bytes; at most %d are read", path, info.Size(), maxSize)
+	if info.Size() > maxFileSize {
+		return fmt.Errorf("configuration: %s has %d bytes; at most %d are read", path, info.Size(), maxFileSize)
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -62,7 +67,7 @@ func Load(path string, into File) error {
 // Parse fills into from YAML, strictly: unknown and repeated fields, another
 // apiVersion or kind, and whatever Validate finds are errors.
 func Parse(raw []byte, into File) error {
-	if err := decode(raw, into); err != nil {
+	if err := decodeStrict(raw, into); err != nil {
 		return err
 	}
 	var errs field.ErrorList
@@ -75,9 +80,9 @@ func Parse(raw []byte, into File) error {
 	return append(errs, into.Validate()...).ToAggregate()
 }
 
-// decode is strict where the usual decoders are not: the case of a field's name
+// decodeStrict is strict where the usual decoders are not: the case of a field's name
 // counts, and a second document is an error.
-func decode(raw []byte, into any) error {
+func decodeStrict(raw []byte, into any) error {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
 	for documents := 0; ; {
 		document, err := reader.Read()
@@ -102,4 +107,36 @@ func decode(raw []byte, into any) error {
 			return err
 		}
 	}
+}
+
+// Main is the main function of a binary that runs until ctx ends: it reads the
+// flags in args, fills cfg from the file they name, and calls run. What it
+// returns is the exit status: 0 when run ended without an error, 1 when it did
+// not, 2 when the flags or the configuration are wrong.
+func Main(ctx context.Context, name string, args []string, stderr io.Writer, cfg File, run func(context.Context, logr.Logger) error) int {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	path := flags.String("config", "/etc/sluice/"+name+".yaml", "path of the configuration `file`, of kind "+cfg.Kind())
+	version := flags.Bool("version", false, "print the version and exit")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case flags.NArg() > 0:
+		fmt.Fprintf(stderr, "%s: %q: no arguments are expected, only flags\n", name, flags.Args())
+		return 2
+	case *version:
+		fmt.Fprintln(stderr, api.Version)
+		return 0
+	}
+	if err := Load(*path, cfg); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return 2
+	}
+	if err := run(ctx, cfg.SetupLogging(stderr)); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	return 0
 }

@@ -50,7 +50,7 @@ func MustParseDate(text string) Date {
 // DateOf is the day on which t falls in loc. A nil loc is UTC.
 func DateOf(t time.Time, loc *time.Location) Date {
 	var d Date
-	d.year, d.month, d.day = t.In(orUTC(loc)).Date()
+	d.year, d.month, d.day = t.In(locationOrUTC(loc)).Date()
 	return d
 }
 
@@ -58,7 +58,7 @@ func DateOf(t time.Time, loc *time.Location) Date {
 // the clocks are put back over it, and where they are put forward over it the
 // moment at which they are. A nil loc is UTC.
 func (d Date) Start(loc *time.Location) time.Time {
-	midnight := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, orUTC(loc))
+	midnight := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, locationOrUTC(loc))
 	from, to := midnight.ZoneBounds()
 	// Without such a midnight, time.Date answers from either side of the gap.
 	switch side := DateOf(midnight, loc).Compare(d); {

@@ -28,7 +28,7 @@ func TestParseDate(t *testing.T) {
 			t.Errorf("ParseDate(%q) = %q, want an error", text, d)
 			continue
 		}
-		for _, part := range []string{"date", quoted(text), "YYYY-MM-DD"} {
+		for _, part := range []string{"date", quoteText(text), "YYYY-MM-DD"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("ParseDate(%q): error %q does not say %q", text, err, part)
 			}
@@ -37,7 +37,7 @@ func TestParseDate(t *testing.T) {
 }
 
 // The CRDs check dates with DatePattern, the code with ParseDate.
-func TestDatePatternIsWhatParseDateReads(t *testing.T) {
+func TestDatePatternMatchesParseDate(t *testing.T) {
 	pattern := regexp.MustCompile(DatePattern)
 	for _, year := range []int{0, 1, 4, 99, 100, 400, 1900, 1904, 1999, 2000, 2016, 2026, 2027, 2028, 2100, 2400, 9999} {
 		for month := range 15 {
@@ -72,15 +72,15 @@ func TestStartOfDay(t *testing.T) {
 		{"a zone without any change", "UTC", "2026-07-01", "2026-07-01T00:00:00Z"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := MustParseDate(tc.date).Start(zone(t, tc.zone))
-			if !got.Equal(instant(t, tc.want)) {
+			got := MustParseDate(tc.date).Start(loadLocation(t, tc.zone))
+			if !got.Equal(parseInstant(t, tc.want)) {
 				t.Errorf("%s begins at %s, want %s", tc.date, got.Format(time.RFC3339), tc.want)
 			}
 		})
 	}
 }
 
-func TestDatesHaveAnOrder(t *testing.T) {
+func TestDateCompare(t *testing.T) {
 	days := []string{"2025-12-31", "2026-01-01", "2026-01-31", "2026-02-01", "2027-01-01"}
 	for i, a := range days {
 		for j, b := range days {
@@ -89,7 +89,7 @@ func TestDatesHaveAnOrder(t *testing.T) {
 			}
 		}
 	}
-	if !MustParseDate("2026-01-01").Equal(DateOf(time.Date(2025, 12, 31, 23, 30, 0, 0, time.UTC), zone(t, "Europe/Berlin"))) {
+	if !MustParseDate("2026-01-01").Equal(DateOf(time.Date(2025, 12, 31, 23, 30, 0, 0, time.UTC), loadLocation(t, "Europe/Berlin"))) {
 		t.Error("half past eleven in the evening, UTC, is not the new year in Berlin")
 	}
 }

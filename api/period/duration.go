@@ -50,7 +50,7 @@ var durationUnits = []struct {
 func ParseDuration(text string) (Duration, error) {
 	rest, length := text, time.Duration(0)
 	for _, unit := range durationUnits {
-		n, after, ok := component(rest, unit.suffix, durationDigits)
+		n, after, ok := parseComponent(rest, unit.suffix, durationDigits)
 		if !ok {
 			continue
 		}

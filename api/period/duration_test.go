@@ -40,7 +40,7 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-func TestParseDurationRefuses(t *testing.T) {
+func TestParseDurationRejectsInvalidText(t *testing.T) {
 	for _, text := range []string{
 		"", " ", "0", "0s", "0d0h0m0s", "d", "5", "-5h", "+5h", "1.5h", "1h ", " 1h", "1 h",
 		"1h1d", "1h1h", "2w", "1y", "500ms", "1H", "P1D", "100000d", "1h\n", "١h", "1e3s", "48",
@@ -53,7 +53,7 @@ func TestParseDurationRefuses(t *testing.T) {
 		if d != (Duration{}) {
 			t.Errorf("ParseDuration(%q) returned a value beside its error: %#v", text, d)
 		}
-		for _, part := range []string{"duration", quoted(text), "such as 30m, 48h, 10d or 1d12h"} {
+		for _, part := range []string{"duration", quoteText(text), "such as 30m, 48h, 10d or 1d12h"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("ParseDuration(%q): error %q does not say %q", text, err, part)
 			}
@@ -63,7 +63,7 @@ func TestParseDurationRefuses(t *testing.T) {
 
 // The CRDs check durations with DurationPattern, the code with ParseDuration;
 // whoever passes one must pass the other.
-func TestDurationPatternIsWhatParseDurationReads(t *testing.T) {
+func TestDurationPatternMatchesParseDuration(t *testing.T) {
 	pattern := regexp.MustCompile(DurationPattern)
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`([0-9]{0,7}[dhmsw]?){0,5}`).Draw(t, "text")
@@ -102,7 +102,7 @@ func TestDurationOf(t *testing.T) {
 	}
 }
 
-func TestDurationsOfOneLengthAreEqual(t *testing.T) {
+func TestDurationEqual(t *testing.T) {
 	if !MustParseDuration("48h").Equal(MustParseDuration("2d")) {
 		t.Error("48h and 2d are not equal")
 	}

@@ -6,6 +6,7 @@ package period
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -50,7 +51,7 @@ func ParsePeriod(text string) (Period, error) {
 	p := Period{text: text}
 	rest, started := strings.CutPrefix(text, "P")
 	for _, unit := range periodUnits {
-		n, after, ok := component(rest, unit.suffix, unit.digits)
+		n, after, ok := parseComponent(rest, unit.suffix, unit.digits)
 		if !ok {
 			continue
 		}
@@ -80,7 +81,7 @@ func MustParsePeriod(text string) Period {
 // 31 August is 31 August again, though the first is 28 February. A negative n
 // counts backwards. A nil loc is UTC.
 func (p Period) AddTo(anchor time.Time, n int, loc *time.Location) time.Time {
-	local := anchor.In(orUTC(loc))
+	local := anchor.In(locationOrUTC(loc))
 	day := p.dateAfter(DateOf(anchor, loc), n)
 	return time.Date(day.year, day.month, day.day,
 		local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), local.Location())
@@ -116,4 +117,42 @@ func (p Period) MarshalJSON() ([]byte, error) { return json.Marshal(p.text) }
 // UnmarshalJSON reads a text as ParsePeriod does; null and "" leave "not set".
 func (p *Period) UnmarshalJSON(raw []byte) error {
 	return unmarshalText(raw, p, "period", ParsePeriod)
+}
+
+// parseComponent takes a number of at most maxDigits digits and its unit off the
+// front of text. It reports false where text begins with something else.
+func parseComponent(text string, unit byte, maxDigits int) (n int, rest string, ok bool) {
+	digits := 0
+	for digits < len(text) && '0' <= text[digits] && text[digits] <= '9' {
+		digits++
+	}
+	if digits == 0 || digits > maxDigits || digits == len(text) || text[digits] != unit {
+		return 0, text, false
+	}
+	n, err := strconv.Atoi(text[:digits])
+	return n, text[digits+1:], err == nil
+}
+
+// unmarshalText reads a JSON string into what parse makes of it.
+func unmarshalText[T any](raw []byte, into *T, what string, parse func(string) (T, error)) error {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return fmt.Errorf("%s %s: want a string: %w", what, raw, err)
+	}
+	var value T
+	if text != "" {
+		var err error
+		if value, err = parse(text); err != nil {
+			return err
+		}
+	}
+	*into = value
+	return nil
+}
+
+func locationOrUTC(loc *time.Location) *time.Location {
+	if loc == nil {
+		return time.UTC
+	}
+	return loc
 }

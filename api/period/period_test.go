@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // the tests must not depend on the machine's zones
+	_ "time/tzdata"
 
 	"pgregory.net/rapid"
 )
 
-func TestParsePeriodRefuses(t *testing.T) {
+func TestParsePeriodRejectsInvalidText(t *testing.T) {
 	for _, text := range []string{
 		"", "P", "P0D", "P0Y0M", "6M", "p6m", "P6", "P-6M", "P+6M", "P1.5Y", "P1,5Y", "PT6M", "P1DT1H",
 		"P6M1Y", "P1M1M", "P100Y", "P1000M", "P6M ", " P6M", "P6M\n", "6 months", "PP6M", "P1Y6",
@@ -25,7 +25,7 @@ func TestParsePeriodRefuses(t *testing.T) {
 			t.Errorf("ParsePeriod(%q) = %#v, want an error", text, p)
 			continue
 		}
-		for _, part := range []string{"period", quoted(text), "such as P6M, P1Y6M, P2W or P30D"} {
+		for _, part := range []string{"period", quoteText(text), "such as P6M, P1Y6M, P2W or P30D"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("ParsePeriod(%q): error %q does not say %q", text, err, part)
 			}
@@ -34,7 +34,7 @@ func TestParsePeriodRefuses(t *testing.T) {
 }
 
 // The CRDs check periods with PeriodPattern, the code with ParsePeriod.
-func TestPeriodPatternIsWhatParsePeriodReads(t *testing.T) {
+func TestPeriodPatternMatchesParsePeriod(t *testing.T) {
 	pattern := regexp.MustCompile(PeriodPattern)
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`P?([0-9]{0,4}[YMWDT]?){0,5}`).Draw(t, "text")
@@ -46,7 +46,7 @@ func TestPeriodPatternIsWhatParsePeriodReads(t *testing.T) {
 }
 
 func TestAddTo(t *testing.T) {
-	berlin := zone(t, "Europe/Berlin")
+	berlin := loadLocation(t, "Europe/Berlin")
 	for _, tc := range []struct {
 		name   string
 		period string
@@ -72,8 +72,8 @@ func TestAddTo(t *testing.T) {
 		{"backwards over the turn of the year", "P1Y6M", "2026-01-15T12:00:00+01:00", -1, "2024-07-15T12:00:00+02:00"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := MustParsePeriod(tc.period).AddTo(instant(t, tc.anchor), tc.n, berlin)
-			if !got.Equal(instant(t, tc.want)) || got.Location() != berlin {
+			got := MustParsePeriod(tc.period).AddTo(parseInstant(t, tc.anchor), tc.n, berlin)
+			if !got.Equal(parseInstant(t, tc.want)) || got.Location() != berlin {
 				t.Errorf("%s + %d x %s = %s, want %s", tc.anchor, tc.n, tc.period, got.Format(time.RFC3339), tc.want)
 			}
 		})
@@ -101,15 +101,15 @@ func TestExpiryOf(t *testing.T) {
 		{"a zone that skips a whole day", "Pacific/Apia", "P1D", "2011-12-28T12:00:00-10:00", 1, "2011-12-31T00:00:00+14:00"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := MustParsePeriod(tc.period).ExpiryOf(instant(t, tc.anchor), tc.n, zone(t, tc.zone))
-			if !got.Equal(instant(t, tc.want)) {
+			got := MustParsePeriod(tc.period).ExpiryOf(parseInstant(t, tc.anchor), tc.n, loadLocation(t, tc.zone))
+			if !got.Equal(parseInstant(t, tc.want)) {
 				t.Errorf("%s + %d x %s ends at %s, want %s", tc.anchor, tc.n, tc.period, got.Format(time.RFC3339), tc.want)
 			}
 		})
 	}
 }
 
-func TestPeriodsThatStepAlikeAreEqual(t *testing.T) {
+func TestPeriodEqual(t *testing.T) {
 	for _, pair := range [][2]string{{"P12M", "P1Y"}, {"P2W", "P14D"}, {"P0Y6M", "P6M"}} {
 		if !MustParsePeriod(pair[0]).Equal(MustParsePeriod(pair[1])) {
 			t.Errorf("%s and %s are not equal", pair[0], pair[1])
@@ -123,7 +123,7 @@ func TestPeriodsThatStepAlikeAreEqual(t *testing.T) {
 func TestPeriodProperties(t *testing.T) {
 	zones := []*time.Location{time.UTC}
 	for _, name := range []string{"Europe/Berlin", "America/Sao_Paulo", "Africa/Cairo", "America/St_Johns", "America/Havana", "Pacific/Apia", "Australia/Lord_Howe"} {
-		zones = append(zones, zone(t, name))
+		zones = append(zones, loadLocation(t, name))
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		loc := rapid.SampledFrom(zones).Draw(t, "zone")
@@ -146,10 +146,10 @@ func TestPeriodProperties(t *testing.T) {
 		if next := p.ExpiryOf(anchor, n+1, loc); !end.Before(next) {
 			t.Fatalf("period %d ends at %s, the next at %s", n, end, next)
 		}
-		if n == 0 && !p.AddTo(anchor, 0, loc).Equal(anchor) && !ambiguous(anchor, loc) {
+		if n == 0 && !p.AddTo(anchor, 0, loc).Equal(anchor) && !isAmbiguous(anchor, loc) {
 			t.Fatalf("no period after %s is %s", anchor.In(loc), p.AddTo(anchor, 0, loc))
 		}
-		if days == 0 && day.day != DateOf(anchor, loc).day && day.day != lastDay(day) {
+		if days == 0 && day.day != DateOf(anchor, loc).day && day.day != lastDayOfMonth(day) {
 			t.Fatalf("%s plus months is %s: neither the same day nor the month's last", anchor.In(loc), day)
 		}
 		double, err := ParsePeriod(fmt.Sprintf("P%dY%dM%dD", 2*years, 2*months, 2*days))
@@ -187,8 +187,8 @@ func FuzzParsePeriod(f *testing.F) {
 	})
 }
 
-// ambiguous reports whether the local time of t happens twice.
-func ambiguous(t time.Time, loc *time.Location) bool {
+// isAmbiguous reports whether the local time of t happens twice.
+func isAmbiguous(t time.Time, loc *time.Location) bool {
 	local := t.In(loc)
 	for _, shift := range []time.Duration{-24 * time.Hour, -time.Hour, -30 * time.Minute, 30 * time.Minute, time.Hour, 24 * time.Hour} {
 		if other := local.Add(shift); other.Format(time.DateTime) == local.Format(time.DateTime) {
@@ -198,11 +198,11 @@ func ambiguous(t time.Time, loc *time.Location) bool {
 	return false
 }
 
-func lastDay(d Date) int {
+func lastDayOfMonth(d Date) int {
 	return time.Date(d.year, d.month+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }
 
-func zone(t *testing.T, name string) *time.Location {
+func loadLocation(t *testing.T, name string) *time.Location {
 	t.Helper()
 	loc, err := time.LoadLocation(name)
 	if err != nil {
@@ -211,7 +211,7 @@ func zone(t *testing.T, name string) *time.Location {
 	return loc
 }
 
-func instant(t *testing.T, text string) time.Time {
+func parseInstant(t *testing.T, text string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -220,4 +220,4 @@ func instant(t *testing.T, text string) time.Time {
 	return at
 }
 
-func quoted(text string) string { return fmt.Sprintf("%q", text) }
+func quoteText(text string) string { return fmt.Sprintf("%q", text) }

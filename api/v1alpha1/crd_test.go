@@ -20,7 +20,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-var kinds = []string{"NodePool", "Department", "Project", "Policy", "GPUNode", "WorkloadClock", "Extension", "Notice", "UsageRecord"}
+var crdKinds = []string{"NodePool", "Department", "Project", "Policy", "GPUNode", "WorkloadClock", "Extension", "Notice", "UsageRecord"}
 
 func TestCRDNames(t *testing.T) {
 	type names struct {
@@ -39,7 +39,7 @@ func TestCRDNames(t *testing.T) {
 		"UsageRecord":   {"usagerecords", "sluse", "Cluster"},
 	}
 	got := map[string]names{}
-	for _, crd := range crds(t) {
+	for _, crd := range loadCRDs(t) {
 		if !slices.Contains(crd.Spec.Names.Categories, "sluice") || len(crd.Spec.Names.ShortNames) != 1 {
 			t.Errorf("%s: categories %v, short names %v", crd.Name, crd.Spec.Names.Categories, crd.Spec.Names.ShortNames)
 			continue
@@ -55,9 +55,9 @@ func TestCRDNames(t *testing.T) {
 }
 
 // A column of type date prints an instant that lies ahead as <invalid>.
-func TestColumnsShowNoFutureAsDate(t *testing.T) {
+func TestPrinterColumnsFormatNoFutureTimeAsDate(t *testing.T) {
 	past := []string{".metadata.creationTimestamp", ".status.sampledAt"}
-	for _, crd := range crds(t) {
+	for _, crd := range loadCRDs(t) {
 		for _, column := range crd.Spec.Versions[0].AdditionalPrinterColumns {
 			if column.Type == "date" && !slices.Contains(past, column.JSONPath) {
 				t.Errorf("%s: column %s (%s) is a date", crd.Name, column.Name, column.JSONPath)
@@ -67,7 +67,7 @@ func TestColumnsShowNoFutureAsDate(t *testing.T) {
 }
 
 func TestEveryFieldIsDocumented(t *testing.T) {
-	walkAll(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+	walkCRDs(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 		for name, property := range schema.Properties {
 			foreign := strings.Contains(path, "tolerations") || strings.Contains(path, "conditions")
 			if property.Description == "" && name != "metadata" && !foreign {
@@ -79,8 +79,8 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 
 // Without a list type, server-side apply would let one writer's list replace
 // another's, and without bounds no rule over it could be priced.
-func TestEveryListHasATypeAndABound(t *testing.T) {
-	walkAll(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+func TestEveryListHasListTypeAndMaxItems(t *testing.T) {
+	walkCRDs(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 		if schema.Type == "array" && (schema.XListType == nil || schema.MaxItems == nil) {
 			t.Errorf("%s: list type %v, at most %v items", path, schema.XListType, schema.MaxItems)
 		}
@@ -95,9 +95,9 @@ func TestEveryListHasATypeAndABound(t *testing.T) {
 
 // The markers repeat patterns, since a marker cannot name a constant. Where the pattern is short it is the schema's as well, for tools
 // that know no CEL.
-func TestPatternsAreTheConstants(t *testing.T) {
+func TestSchemaPatternsMatchConstants(t *testing.T) {
 	found := map[string]int{}
-	walkAll(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+	walkCRDs(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 		if _, err := regexp.Compile(schema.Pattern); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -123,35 +123,35 @@ func TestPatternsAreTheConstants(t *testing.T) {
 	}
 }
 
-// walkAll visits every schema of every CRD.
-func walkAll(t *testing.T, visit func(path string, schema *apiextensionsv1.JSONSchemaProps)) {
-	for _, crd := range crds(t) {
+// walkCRDs visits every schema of every CRD.
+func walkCRDs(t *testing.T, visit func(path string, schema *apiextensionsv1.JSONSchemaProps)) {
+	for _, crd := range loadCRDs(t) {
 		root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 		for _, part := range []string{"spec", "status"} {
 			schema := root.Properties[part]
-			walk(crd.Spec.Names.Kind+"."+part, &schema, visit)
+			walkSchema(crd.Spec.Names.Kind+"."+part, &schema, visit)
 		}
 	}
 }
 
-func walk(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(string, *apiextensionsv1.JSONSchemaProps)) {
+func walkSchema(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(string, *apiextensionsv1.JSONSchemaProps)) {
 	visit(path, schema)
 	for name, property := range schema.Properties {
-		walk(path+"."+name, &property, visit)
+		walkSchema(path+"."+name, &property, visit)
 	}
 	if schema.Items != nil {
-		walk(path+"[]", schema.Items.Schema, visit)
+		walkSchema(path+"[]", schema.Items.Schema, visit)
 	}
 	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
-		walk(path+".*", schema.AdditionalProperties.Schema, visit)
+		walkSchema(path+".*", schema.AdditionalProperties.Schema, visit)
 	}
 }
 
-func crds(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
+func loadCRDs(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob("../../manifests/crds/sluice.dev_*.yaml")
-	if err != nil || len(files) != len(kinds) {
-		t.Fatalf("want %d CRDs: %v, %v", len(kinds), files, err)
+	if err != nil || len(files) != len(crdKinds) {
+		t.Fatalf("want %d CRDs: %v, %v", len(crdKinds), files, err)
 	}
 	var all []apiextensionsv1.CustomResourceDefinition
 	for _, file := range files {

@@ -3,7 +3,9 @@
 
 package v1alpha1
 
-import "sluice.dev/api/period"
+import (
+	"sluice.dev/api/period"
+)
 
 // ExpiryAction says what happens when a project's validity is over.
 //
@@ -69,11 +71,11 @@ type ExtensionTerms struct {
 	// +kubebuilder:validation:Maximum=100
 	SelfService int32 `json:"selfService,omitempty"`
 
-	// Each is the longest time that one such extension adds.
+	// MaxDuration is the longest time that one such extension adds.
 	//
 	// +optional
 	// +kubebuilder:default="24h"
-	Each *period.Duration `json:"each,omitempty"`
+	MaxDuration *period.Duration `json:"each,omitempty"`
 
 	// Window is the time over which selfService counts.
 	//

@@ -36,7 +36,7 @@ type DepartmentSpec struct {
 	// default that is refused, with the figures.
 	//
 	// +optional
-	// +kubebuilder:default=Refuse
+	// +kubebuilder:default=Deny
 	Oversubscription Oversubscription `json:"oversubscription,omitempty"`
 
 	// Resources are how much CPU and memory the pods of all its projects may request
@@ -113,7 +113,7 @@ type DepartmentStatus struct {
 	// GPU is the department's quota and use, over all node pools.
 	//
 	// +optional
-	GPU GPUUse `json:"gpu,omitempty,omitzero"`
+	GPU GPUUsage `json:"gpu,omitempty,omitzero"`
 
 	// NodePools is the same, pool by pool.
 	//
@@ -121,7 +121,7 @@ type DepartmentStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
-	NodePools []PoolUse `json:"nodePools,omitempty"`
+	NodePools []PoolUsage `json:"nodePools,omitempty"`
 
 	// Conditions are Ready, QueueApplied, Oversubscribed and Unsupported.
 	//

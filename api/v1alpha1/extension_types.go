@@ -84,13 +84,13 @@ type ExtensionSpec struct {
 
 // ExtensionDecision is the answer to an Extension.
 //
-// +kubebuilder:validation:Enum=Approved;Refused
+// +kubebuilder:validation:Enum=Approved;Denied
 type ExtensionDecision string
 
 // The answers.
 const (
 	ExtensionApproved ExtensionDecision = "Approved"
-	ExtensionRefused  ExtensionDecision = "Refused"
+	ExtensionDenied   ExtensionDecision = "Denied"
 )
 
 // ExtensionStatus is what became of an Extension.

@@ -3,7 +3,9 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // InstanceState is where a GPU instance is in its life.
 //
@@ -53,18 +55,18 @@ const (
 	GPULost GPUHealth = "Lost"
 )
 
-// UtilisationSource says where a node's figures of use come from.
+// UtilizationSource says where a node's figures of use come from.
 //
 // +kubebuilder:validation:Enum=NVML;Unavailable
-type UtilisationSource string
+type UtilizationSource string
 
-// The sources of utilisation.
+// The sources of utilization.
 const (
-	// UtilisationNVML is the driver's own sampling.
-	UtilisationNVML UtilisationSource = "NVML"
-	// UtilisationUnavailable: nothing on this node can tell whether a GPU is used,
+	// UtilizationNVML is the driver's own sampling.
+	UtilizationNVML UtilizationSource = "NVML"
+	// UtilizationUnavailable: nothing on this node can tell whether a GPU is used,
 	// so no pod on it ever counts as idle.
-	UtilisationUnavailable UtilisationSource = "Unavailable"
+	UtilizationUnavailable UtilizationSource = "Unavailable"
 )
 
 // GPUNodeStatus is what a node's agent found.
@@ -102,7 +104,7 @@ type GPUNodeStatus struct {
 	// +listType=map
 	// +listMapKey=uid
 	// +kubebuilder:validation:MaxItems=512
-	Pods []PodUse `json:"pods,omitempty"`
+	Pods []PodUsage `json:"pods,omitempty"`
 
 	// Findings are the pods that use what is not theirs, worst first.
 	//
@@ -117,11 +119,11 @@ type GPUNodeStatus struct {
 	// +optional
 	SampledAt *metav1.Time `json:"sampledAt,omitempty"`
 
-	// UtilisationSource says where lastActive comes from; where it is Unavailable
+	// UtilizationSource says where lastActive comes from; where it is Unavailable
 	// nobody may be called idle.
 	//
 	// +optional
-	UtilisationSource UtilisationSource `json:"utilisationSource,omitempty"`
+	UtilizationSource UtilizationSource `json:"utilizationSource,omitempty"`
 
 	// Conditions are Ready, ResetRequired, NoPermission and GPULost.
 	//

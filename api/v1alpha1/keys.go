@@ -3,7 +3,9 @@
 
 package v1alpha1
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Labels of Sluice.
 const (
@@ -61,15 +63,15 @@ const (
 	// AnnotationReplicasBefore is on a root workload that lifecycle scaled to
 	// nothing: how many replicas it had, for its owner to start it again.
 	AnnotationReplicasBefore = "sluice.dev/replicas-before"
-	// AnnotationWokenAt is on a ReplicaSet, StatefulSet or Job whose pods waited for
+	// AnnotationRetriedAt is on a ReplicaSet, StatefulSet or Job whose pods waited for
 	// quota: when its controller was last made to try again (RFC 3339).
-	AnnotationWokenAt = "sluice.dev/woken-at"
+	AnnotationRetriedAt = "sluice.dev/retried-at"
 	// AnnotationEndsAt is on the running pods of a workload whose end was announced:
 	// when that is (RFC 3339, policy time). A program can read it by the downward API.
 	AnnotationEndsAt = "sluice.dev/ends-at"
-	// AnnotationMadeFor is on a namespace that Sluice made: the UID of the Project.
+	// AnnotationCreatedFor is on a namespace that Sluice made: the UID of the Project.
 	// A namespace without it is never deleted by Sluice.
-	AnnotationMadeFor = "sluice.dev/made-for"
+	AnnotationCreatedFor = "sluice.dev/created-for"
 	// AnnotationPreemptAt is on a pod that must make room: when it is evicted
 	// (RFC 3339).
 	AnnotationPreemptAt = "sluice.dev/preempt-at"
@@ -112,9 +114,9 @@ const ResourceGPUMilli corev1.ResourceName = "sluice.dev/gpu-milli"
 // resource name has room for beside "gpu-milli.".
 const MaxNodePoolName = 63 - len("gpu-milli.")
 
-// GPUMilliFor is the resource that stands for a pool's GPUs on engines whose
+// ResourceGPUMilliFor is the resource that stands for a pool's GPUs on engines whose
 // quota cannot tell pools apart: sluice.dev/gpu-milli.<pool>.
-func GPUMilliFor(pool string) corev1.ResourceName {
+func ResourceGPUMilliFor(pool string) corev1.ResourceName {
 	return ResourceGPUMilli + "." + corev1.ResourceName(pool)
 }
 
@@ -152,8 +154,8 @@ const SystemNamespace = "sluice-system"
 const (
 	// AnnotationSimMemory is the GPU memory that the pod's processes hold, in MiB.
 	AnnotationSimMemory = "sim.sluice.dev/memory"
-	// AnnotationSimUtilisation is how busy they keep their GPU, 0 to 100 percent.
-	AnnotationSimUtilisation = "sim.sluice.dev/utilisation"
+	// AnnotationSimUtilization is how busy they keep their GPU, 0 to 100 percent.
+	AnnotationSimUtilization = "sim.sluice.dev/utilization"
 	// AnnotationSimExitDelay is how long they outlive their pod: "5s".
 	AnnotationSimExitDelay = "sim.sluice.dev/exit-delay"
 	// AnnotationSimRunFor is how long the pod runs until it completes: "10m".

@@ -66,9 +66,9 @@ func ResourceMIG(profile MIGProfile) corev1.ResourceName {
 	return corev1.ResourceName(ResourceNVIDIAMIGPrefix + strings.ReplaceAll(string(profile), "+", "."))
 }
 
-// ProfileOfResource is the profile whose slices a resource stands for, and false
+// MIGProfileOf is the profile whose slices a resource stands for, and false
 // where it stands for something else.
-func ProfileOfResource(name corev1.ResourceName) (MIGProfile, bool) {
+func MIGProfileOf(name corev1.ResourceName) (MIGProfile, bool) {
 	profile, ok := strings.CutPrefix(string(name), ResourceNVIDIAMIGPrefix)
 	if !ok {
 		return "", false

@@ -18,15 +18,15 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-func TestGPUMilliFor(t *testing.T) {
-	if got := v1alpha1.GPUMilliFor("dgx-h100"); got != "sluice.dev/gpu-milli.dgx-h100" {
+func TestResourceGPUMilliFor(t *testing.T) {
+	if got := v1alpha1.ResourceGPUMilliFor("dgx-h100"); got != "sluice.dev/gpu-milli.dgx-h100" {
 		t.Errorf("GPUMilliFor(dgx-h100) = %s", got)
 	}
 	longest := strings.Repeat("a", v1alpha1.MaxNodePoolName)
-	if problems := validation.IsQualifiedName(string(v1alpha1.GPUMilliFor(longest))); len(problems) > 0 {
+	if problems := validation.IsQualifiedName(string(v1alpha1.ResourceGPUMilliFor(longest))); len(problems) > 0 {
 		t.Errorf("the longest name of a pool makes no resource: %v", problems)
 	}
-	if problems := validation.IsQualifiedName(string(v1alpha1.GPUMilliFor(longest + "a"))); len(problems) == 0 {
+	if problems := validation.IsQualifiedName(string(v1alpha1.ResourceGPUMilliFor(longest + "a"))); len(problems) == 0 {
 		t.Errorf("MaxNodePoolName is %d, and a longer name would do", v1alpha1.MaxNodePoolName)
 	}
 }
@@ -41,21 +41,21 @@ func TestResourceMIG(t *testing.T) {
 		if got := v1alpha1.ResourceMIG(profile); got != resource {
 			t.Errorf("ResourceMIG(%s) = %s, want %s", profile, got, resource)
 		}
-		if got, ok := v1alpha1.ProfileOfResource(resource); !ok || got != profile {
+		if got, ok := v1alpha1.MIGProfileOf(resource); !ok || got != profile {
 			t.Errorf("ProfileOfResource(%s) = %s, %v, want %s", resource, got, ok, profile)
 		}
 	}
 	for _, other := range []corev1.ResourceName{"nvidia.com/gpu", "cpu", ""} {
-		if got, ok := v1alpha1.ProfileOfResource(other); ok {
+		if got, ok := v1alpha1.MIGProfileOf(other); ok {
 			t.Errorf("ProfileOfResource(%s) = %s", other, got)
 		}
 	}
 }
 
 // Keys are read out of the source, so that a new one cannot be forgotten here.
-func TestKeysAreNamesThatKubernetesTakes(t *testing.T) {
+func TestKeysAreQualifiedNames(t *testing.T) {
 	seen := map[string]string{}
-	for name, value := range keys(t, "keys.go", "keys_foreign.go") {
+	for name, value := range parseStringConstants(t, "keys.go", "keys_foreign.go") {
 		switch {
 		case strings.HasPrefix(name, "Env"), strings.HasPrefix(name, "PriorityClass"),
 			strings.HasPrefix(name, "FieldManager"), strings.HasSuffix(name, "Prefix"),
@@ -65,7 +65,7 @@ func TestKeysAreNamesThatKubernetesTakes(t *testing.T) {
 		if problems := validation.IsQualifiedName(value); len(problems) > 0 {
 			t.Errorf("%s = %q: %v", name, value, problems)
 		}
-		space := firstWord.FindString(name)
+		space := firstWordPattern.FindString(name)
 		if other, twice := seen[space+value]; twice {
 			t.Errorf("%s and %s are both %q", name, other, value)
 		}
@@ -76,12 +76,12 @@ func TestKeysAreNamesThatKubernetesTakes(t *testing.T) {
 	}
 }
 
-// firstWord tells labels, annotations and the rest apart: a label may have the
+// firstWordPattern tells labels, annotations and the rest apart: a label may have the
 // name of an annotation.
-var firstWord = regexp.MustCompile(`^[A-Z][a-z]+`)
+var firstWordPattern = regexp.MustCompile(`^[A-Z][a-z]+`)
 
-// keys are the string constants of files, by name.
-func keys(t *testing.T, files ...string) map[string]string {
+// parseStringConstants are the string constants of files, by name.
+func parseStringConstants(t *testing.T, files ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, file := range files {

@@ -24,7 +24,7 @@ const (
 	SchedulerHAMi        Scheduler = "hami"
 )
 
-// Sharing says how a fraction of a GPU is realised on a pool's nodes.
+// Sharing says how a fraction of a GPU is realized on a pool's nodes.
 //
 // +kubebuilder:validation:Enum=None;MIG;MPS;TimeSlicing;KAI;HAMi
 type Sharing string
@@ -54,7 +54,7 @@ type Compute string
 const (
 	// ComputeFair lets a share use what is idle.
 	ComputeFair Compute = "Fair"
-	// ComputeStrict holds a share to its part, idle neighbours or not.
+	// ComputeStrict holds a share to its part, idle neighbors or not.
 	ComputeStrict Compute = "Strict"
 )
 
@@ -80,7 +80,7 @@ type NodePoolSpec struct {
 	// +required
 	Scheduler Scheduler `json:"scheduler"`
 
-	// Sharing is how a fraction of a GPU is realised here; None gives out whole GPUs.
+	// Sharing is how a fraction of a GPU is realized here; None gives out whole GPUs.
 	//
 	// +optional
 	// +kubebuilder:default=None
@@ -126,14 +126,14 @@ type NodePoolStatus struct {
 	// +optional
 	GPUs int32 `json:"gpus,omitempty"`
 
-	// Boards are the kinds of GPU in the pool, from the nodes' GPUNodes, else from
+	// GPUModels are the kinds of GPU in the pool, from the nodes' GPUNodes, else from
 	// the labels of GPU feature discovery.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=product
 	// +kubebuilder:validation:MaxItems=64
-	Boards []Board `json:"boards,omitempty"`
+	GPUModels []GPUModel `json:"boards,omitempty"`
 
 	// Settings are what was found in the configuration of the pool's engine and is
 	// needed to write for it, such as the name of the label by which it knows its
@@ -152,8 +152,8 @@ type NodePoolStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Board is one kind of GPU.
-type Board struct {
+// GPUModel is one kind of GPU.
+type GPUModel struct {
 	// Product is the GPU's name, as GPU feature discovery writes it:
 	// NVIDIA-H100-80GB-HBM3.
 	//
@@ -209,7 +209,7 @@ type Board struct {
 // +kubebuilder:printcolumn:name="Sharing",type=string,JSONPath=`.spec.sharing`
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
 // +kubebuilder:printcolumn:name="GPUs",type=integer,JSONPath=`.status.gpus`
-// +kubebuilder:printcolumn:name="Board",type=string,JSONPath=`.status.boards[0].product`
+// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.status.boards[0].product`
 // +kubebuilder:printcolumn:name="Requirements",type=string,JSONPath=`.status.conditions[?(@.type=="RequirementsMet")].status`,priority=1
 // +kubebuilder:printcolumn:name="Unsupported",type=string,JSONPath=`.status.conditions[?(@.type=="Unsupported")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -235,4 +235,10 @@ type NodePoolList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []NodePool `json:"items"`
+}
+
+// PlansMIG reports whether the pool's GPUs are cut by demand: sharing is MIG and
+// nobody laid down a layout.
+func (s *NodePoolSpec) PlansMIG() bool {
+	return s.Sharing == SharingMIG && (s.MIG == nil || s.MIG.Planning != MIGPlanningStatic)
 }

@@ -67,12 +67,12 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-func TestSchemeKnowsEveryKind(t *testing.T) {
+func TestSchemeRecognizesEveryKind(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range kinds {
+	for _, kind := range crdKinds {
 		for _, name := range []string{kind, kind + "List"} {
 			if !scheme.Recognizes(v1alpha1.GroupVersion.WithKind(name)) {
 				t.Errorf("the scheme does not know %s", name)
@@ -88,7 +88,7 @@ func TestSemanticEquality(t *testing.T) {
 		most, p, day := period.MustParseDuration(runtime), period.MustParsePeriod(validity), period.MustParseDate(until)
 		return []any{
 			v1alpha1.DepartmentSpec{
-				Workloads: workloads{"*": {MaxRuntime: &most}},
+				Workloads: limitsByType{"*": {MaxRuntime: &most}},
 				Projects:  v1alpha1.ProjectTerms{Validity: &p},
 				Holidays:  []v1alpha1.Holiday{{From: day, To: day}},
 			},

@@ -31,13 +31,13 @@ const (
 
 // NamespaceOrigin says where a project's namespace came from.
 //
-// +kubebuilder:validation:Enum=Made;Adopted
+// +kubebuilder:validation:Enum=Created;Adopted
 type NamespaceOrigin string
 
 // The origins of a namespace.
 const (
-	// NamespaceMade by Sluice for this project; only such a one is ever deleted.
-	NamespaceMade NamespaceOrigin = "Made"
+	// NamespaceCreated by Sluice for this project; only such a one is ever deleted.
+	NamespaceCreated NamespaceOrigin = "Created"
 	// NamespaceAdopted was there before the project and outlives it.
 	NamespaceAdopted NamespaceOrigin = "Adopted"
 )
@@ -55,7 +55,7 @@ type ProjectNamespace struct {
 	// +required
 	UID types.UID `json:"uid"`
 
-	// Origin is Made or Adopted.
+	// Origin is Created or Adopted.
 	//
 	// +required
 	Origin NamespaceOrigin `json:"origin"`
@@ -124,7 +124,7 @@ type ProjectStatus struct {
 	// GPU is the project's quota and use, over all node pools.
 	//
 	// +optional
-	GPU GPUUse `json:"gpu,omitempty,omitzero"`
+	GPU GPUUsage `json:"gpu,omitempty,omitzero"`
 
 	// NodePools is the same, pool by pool.
 	//
@@ -132,9 +132,9 @@ type ProjectStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
-	NodePools []PoolUse `json:"nodePools,omitempty"`
+	NodePools []PoolUsage `json:"nodePools,omitempty"`
 
-	// Conditions are Ready, QuotaApplied, QueueApplied, Uncounted, Waiting, Held,
+	// Conditions are Ready, QuotaApplied, QueueApplied, Uncounted, Pending, Held,
 	// Exempt and Unsupported.
 	//
 	// +optional

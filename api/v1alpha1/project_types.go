@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/period"
@@ -165,4 +167,22 @@ type ProjectList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Project `json:"items"`
+}
+
+// NamespaceName is the name of the namespace in which the project works: the one
+// its spec names, or its own name.
+func (p *Project) NamespaceName() string {
+	if p.Spec.Namespace != "" {
+		return p.Spec.Namespace
+	}
+	return p.Name
+}
+
+// Anchor is the instant from which the project's periods of validity are
+// counted: the start of validFrom in loc, or the project's creation.
+func (p *Project) Anchor(loc *time.Location) time.Time {
+	if p.Spec.ValidFrom != nil {
+		return p.Spec.ValidFrom.Start(loc)
+	}
+	return p.CreationTimestamp.Time
 }

@@ -4,9 +4,12 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"sluice.dev/api/period"
 )
 
 // Group is the API group of all of Sluice's objects.
@@ -38,4 +41,16 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
+}
+
+// equality.Semantic panics on a struct with unexported fields that it was not
+// told how to compare, and controllers compare whole specs and statuses with it.
+func init() {
+	if err := equality.Semantic.AddFuncs(
+		period.Duration.Equal,
+		period.Period.Equal,
+		period.Date.Equal,
+	); err != nil {
+		panic(err) // the three have the signature that AddFuncs wants
+	}
 }

@@ -12,13 +12,13 @@ import (
 
 // ClockState says whether a workload's time runs.
 //
-// +kubebuilder:validation:Enum=Waiting;Running;Paused;Stopped
+// +kubebuilder:validation:Enum=Pending;Running;Paused;Stopped
 type ClockState string
 
 // The states of a clock.
 const (
-	// ClockStateWaiting: no GPU pod has run since the time began.
-	ClockStateWaiting ClockState = "Waiting"
+	// ClockStatePending: no GPU pod has run since the time began.
+	ClockStatePending ClockState = "Waiting"
 	// ClockStateRunning: at least one GPU pod runs.
 	ClockStateRunning ClockState = "Running"
 	// ClockStatePaused: pods have run, and none does now.
@@ -29,7 +29,7 @@ const (
 
 // EndReason says why a workload ends, or ended.
 //
-// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;OverShare;Preempted
+// +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted
 type EndReason string
 
 // The reasons for an end.
@@ -37,7 +37,7 @@ const (
 	EndMaxRuntime       EndReason = "MaxRuntime"
 	EndIdle             EndReason = "Idle"
 	EndProjectSuspended EndReason = "ProjectSuspended"
-	EndOverShare        EndReason = "OverShare"
+	EndShareExceeded    EndReason = "ShareExceeded"
 	EndPreempted        EndReason = "Preempted"
 )
 
@@ -74,10 +74,10 @@ type WorkloadClockStatus struct {
 	// +optional
 	State ClockState `json:"state,omitempty"`
 
-	// BeganAt is when the time began: with the first interval, anew after each reset.
+	// StartedAt is when the time began: with the first interval, anew after each reset.
 	//
 	// +optional
-	BeganAt *metav1.Time `json:"beganAt,omitempty"`
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 
 	// AccumulatedSeconds is the time of all closed intervals. The open one, from
 	// runningSince on, comes on top.
@@ -143,11 +143,11 @@ type WorkloadClockStatus struct {
 	// +optional
 	Stopped *ClockStop `json:"stopped,omitempty"`
 
-	// GoneSince is since when there is no such workload any more. Thirty days later
+	// MissingSince is since when there is no such workload any more. Thirty days later
 	// the clock goes, too.
 	//
 	// +optional
-	GoneSince *metav1.Time `json:"goneSince,omitempty"`
+	MissingSince *metav1.Time `json:"missingSince,omitempty"`
 
 	// Conditions are IdleUnknown, Unstoppable and DryRun.
 	//

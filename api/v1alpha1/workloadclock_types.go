@@ -3,7 +3,14 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // WorkloadReference names a root workload in its clock's namespace.
 type WorkloadReference struct {
@@ -50,10 +57,10 @@ type WorkloadClockSpec struct {
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.status.workloadType`
 // +kubebuilder:printcolumn:name="Limit",type=string,JSONPath=`.status.limit.inForce`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
-// +kubebuilder:printcolumn:name="Ran",type=string,JSONPath=`.status.local.accumulated`
+// +kubebuilder:printcolumn:name="Runtime",type=string,JSONPath=`.status.local.accumulated`
 // +kubebuilder:printcolumn:name="Running since",type=string,JSONPath=`.status.local.runningSince`
 // +kubebuilder:printcolumn:name="Ends",type=string,JSONPath=`.status.local.ends`
-// +kubebuilder:printcolumn:name="Because",type=string,JSONPath=`.status.deadline.reason`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.deadline.reason`
 // +kubebuilder:printcolumn:name="Idle since",type=string,JSONPath=`.status.idleSince`,priority=1
 // +kubebuilder:printcolumn:name="By",type=string,JSONPath=`.status.createdBy`,priority=1
 type WorkloadClock struct {
@@ -78,4 +85,19 @@ type WorkloadClockList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []WorkloadClock `json:"items"`
+}
+
+// MaxClockExtensions is how many extensions a clock keeps, and so how many a
+// workload can have until its time begins anew.
+const MaxClockExtensions = 128
+
+// maxClockNamePrefix is how much of a workload's name that of its clock repeats.
+const maxClockNamePrefix = 150
+
+// WorkloadClockName is the name of a workload's clock: its kind, its name and a
+// hash of both with the group, by which workloads of two groups' kinds, or of two
+// long names, have two clocks.
+func WorkloadClockName(group, kind, name string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{group, kind, name}, "\x00")))
+	return fmt.Sprintf("%s-%s-%s", strings.ToLower(kind), strings.TrimRight(name[:min(len(name), maxClockNamePrefix)], "-."), hex.EncodeToString(sum[:5]))
 }

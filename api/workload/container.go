@@ -10,12 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"sluice.dev/api/v1alpha1"
 )
 
-// place is where a container stands: spec.containers[2].
-type place struct {
+// containerPath is where a container stands: spec.containers[2].
+type containerPath struct {
 	list  string
 	index int
 }
@@ -30,163 +31,253 @@ const (
 	requests = "requests"
 )
 
-func (p place) String() string { return p.list + "[" + strconv.Itoa(p.index) + "]" }
+func (p containerPath) String() string { return p.list + "[" + strconv.Itoa(p.index) + "]" }
 
-// resource is the field of one resource: spec.containers[2].resources.limits[cpu].
-func (p place) resource(list string, name corev1.ResourceName) string {
+// resourcePath is the field of one resource: spec.containers[2].resources.limits[cpu].
+func (p containerPath) resourcePath(list string, name corev1.ResourceName) string {
 	return p.String() + ".resources." + list + "[" + string(name) + "]"
 }
 
-// mostDevices is how many GPUs, slices or replicas a pod may ask for: as many as
+// maxDevices is how many GPUs, slices or replicas a pod may ask for: as many as
 // a quota can hold.
-const mostDevices = 99999
+const maxDevices = 99999
 
-// containers reads what all containers ask for.
-func (r *reader) containers(spec *corev1.PodSpec) {
+// parseContainers reads what all containers ask for.
+func (r *parser) parseContainers(spec *corev1.PodSpec) {
 	for i := range spec.Containers {
-		r.container(&spec.Containers[i], place{regularContainers, i}, regular)
+		r.parseContainer(&spec.Containers[i], containerPath{regularContainers, i}, roleRegular)
 	}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		as := initial
+		as := roleInit
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			as = sidecar
+			as = roleSidecar
 		}
-		r.container(c, place{initContainers, i}, as)
+		r.parseContainer(c, containerPath{initContainers, i}, as)
 	}
 	for i := range spec.EphemeralContainers {
-		r.misplaced(&spec.EphemeralContainers[i].Resources, place{ephemeralContainers, i}.String(),
+		r.rejectMisplacedGPUs(&spec.EphemeralContainers[i].Resources, containerPath{ephemeralContainers, i}.String(),
 			"ephemeral containers cannot have GPUs; ask for them in spec.containers")
 	}
 	if spec.Resources != nil {
-		r.misplaced(spec.Resources, "spec",
+		r.rejectMisplacedGPUs(spec.Resources, "spec",
 			"a whole pod's resources cannot have GPUs; ask for them in a container's resources")
 	}
 }
 
-// container reads what one container asks for. An extended resource has a limit,
+// parseContainer reads what one container asks for. An extended resource has a limit,
 // and a request that is absent or the same.
-func (r *reader) container(c *corev1.Container, at place, as role) {
+func (r *parser) parseContainer(c *corev1.Container, at containerPath, as containerRole) {
 	if len(c.Resources.Limits) == 0 && len(c.Resources.Requests) == 0 {
 		return
 	}
-	before := len(r.found)
-	asked := container{place: at, name: c.Name, role: as}
+	before := len(r.errs)
+	asked := containerRequest{containerPath: at, name: c.Name, role: as}
 	for name := range c.Resources.Limits {
-		if unit := r.names.unit(name); unit != unitNone {
-			r.asked(&asked, &c.Resources, name, unit)
+		if unit := r.units.unitOf(name); unit != unitNone {
+			r.parseResource(&asked, &c.Resources, name, unit)
 		}
 	}
 	for name := range c.Resources.Requests {
-		if unit := r.names.unit(name); unit != unitNone {
+		if unit := r.units.unitOf(name); unit != unitNone {
 			if _, limited := c.Resources.Limits[name]; !limited {
-				r.asked(&asked, &c.Resources, name, unit)
+				r.parseResource(&asked, &c.Resources, name, unit)
 			}
 		}
 	}
-	r.sized(&asked)
-	r.sortFrom(before)
+	r.parseSizes(&asked)
+	r.sortErrorsFrom(before)
 }
 
-// container is one container that is being read.
-type container struct {
-	place
+// containerRequest is one container that is being read.
+type containerRequest struct {
+	containerPath
 	name string
-	role role
+	role containerRole
 	// devices are the GPU resources that it counts, sizes those that say how large
 	// each device is.
-	devices, sizes []sizing
+	devices, sizes []resourceAmount
 }
 
-// sizing is an amount of a resource.
-type sizing struct {
+// resourceAmount is an amount of a resource.
+type resourceAmount struct {
 	name   corev1.ResourceName
 	unit   Unit
 	amount int64
 }
 
-// asked reads one resource of a container.
-func (r *reader) asked(c *container, all *corev1.ResourceRequirements, name corev1.ResourceName, unit Unit) {
+// parseResource reads one resource of a container.
+func (r *parser) parseResource(c *containerRequest, all *corev1.ResourceRequirements, name corev1.ResourceName, unit Unit) {
 	list := limits
 	quantity, limited := all.Limits[name]
 	request, requested := all.Requests[name]
 	switch {
 	case unit == unitOther:
-		r.others = append(r.others, string(name))
+		r.otherResources = append(r.otherResources, string(name))
 		return
 	case !limited && unit != unitDeviceClass:
-		r.invalid(c.resource(requests, name), request.String(), "needs the same amount as limit, in "+c.resource(limits, name))
+		r.addInvalid(c.resourcePath(requests, name), request.String(), "needs the same amount as limit, in "+c.resourcePath(limits, name))
 		return
 	case unit == unitDeviceClass && requested: // the API server fills an absent one in from the limit
 		list, quantity = requests, request
 	case requested && request.Cmp(quantity) != 0:
-		r.invalid(c.resource(requests, name), request.String(), "must be the same as the limit, "+quantity.String())
+		r.addInvalid(c.resourcePath(requests, name), request.String(), "must be the same as the limit, "+quantity.String())
 		return
 	}
-	if unit == UnitUnread {
-		r.invalid(c.resource(list, name), quantity.String(), "is not read here; ask for whole GPUs as "+
+	if unit == UnitUnsupported {
+		r.addInvalid(c.resourcePath(list, name), quantity.String(), "is not read here; ask for whole GPUs as "+
 			string(v1alpha1.ResourceNVIDIAGPU)+", for a part of one by the annotation "+v1alpha1.AnnotationGPU)
 		return
 	}
-	amount, ok := wholeAmount(quantity)
-	if !ok || amount < 0 || amount > unit.most() || (amount == 0 && unit.isSize()) {
-		r.invalid(c.resource(list, name), quantity.String(), unit.allowed())
+	amount, ok := wholeQuantity(quantity)
+	if !ok || amount < 0 || amount > unit.maxAmount() || (amount == 0 && unit.isSize()) {
+		r.addInvalid(c.resourcePath(list, name), quantity.String(), unit.describeRange())
 		return
 	}
-	r.count(c, sizing{name, unit, amount})
+	r.addAmount(c, resourceAmount{name, unit, amount})
 }
 
-// count takes in one amount that is well-formed.
-func (r *reader) count(c *container, s sizing) {
+// addAmount takes in one amount that is well-formed.
+func (r *parser) addAmount(c *containerRequest, s resourceAmount) {
 	switch {
 	case s.amount == 0: // the same as not asking
 	case s.unit.isSize():
 		c.sizes = append(c.sizes, s)
 	case s.unit == unitDeviceClass:
-		r.classes.of(s.name, s.unit).add(s.amount, c.role)
+		r.deviceClassTally.entryFor(s.name, s.unit).add(s.amount, c.role)
 	default:
 		if s.unit == unitMIG {
-			if wrong := wrongSlice(s.name); wrong != "" {
-				r.invalid(c.resource(limits, s.name), strconv.FormatInt(s.amount, 10), wrong)
+			if wrong := validateMIGResource(s.name); wrong != "" {
+				r.addInvalid(c.resourcePath(limits, s.name), strconv.FormatInt(s.amount, 10), wrong)
 				return
 			}
 		}
 		c.devices = append(c.devices, s)
-		e := r.counted.of(s.name, s.unit)
-		if e.first.list == "" {
-			e.first, e.container = c.place, c.name
+		e := r.gpuTally.entryFor(s.name, s.unit)
+		if e.firstContainer.list == "" {
+			e.firstContainer, e.containerName = c.containerPath, c.name
 		}
 		e.add(s.amount, c.role)
 	}
 }
 
-// misplaced refuses GPUs where no container can have them.
-func (r *reader) misplaced(list *corev1.ResourceRequirements, path, why string) {
-	before := len(r.found)
+// rejectMisplacedGPUs refuses GPUs where no container can have them.
+func (r *parser) rejectMisplacedGPUs(list *corev1.ResourceRequirements, path, why string) {
+	before := len(r.errs)
 	for key, resources := range map[string]corev1.ResourceList{limits: list.Limits, requests: list.Requests} {
 		for name, quantity := range resources {
-			if unit := r.names.unit(name); unit != unitNone && unit != unitOther {
-				r.invalid(path+".resources."+key+"["+string(name)+"]", quantity.String(), why)
+			if unit := r.units.unitOf(name); unit != unitNone && unit != unitOther {
+				r.addInvalid(path+".resources."+key+"["+string(name)+"]", quantity.String(), why)
 			}
 		}
 	}
-	r.sortFrom(before)
+	r.sortErrorsFrom(before)
 }
 
-// otherNames are the resources outside the table, each once.
-func (r *reader) otherNames() []string {
-	if len(r.others) == 0 {
+// otherResourceNames are the resources outside the table, each once.
+func (r *parser) otherResourceNames() []string {
+	if len(r.otherResources) == 0 {
 		return []string{}
 	}
-	slices.SortFunc(r.others, strings.Compare)
-	return slices.Compact(r.others)
+	slices.SortFunc(r.otherResources, strings.Compare)
+	return slices.Compact(r.otherResources)
 }
 
-// wholeAmount is a quantity without a fraction, and false for any other.
-func wholeAmount(q resource.Quantity) (int64, bool) {
+// wholeQuantity is a quantity without a fraction, and false for any other.
+func wholeQuantity(q resource.Quantity) (int64, bool) {
 	if value, ok := q.AsInt64(); ok {
 		return value, true
 	}
 	value := q.Value()
 	return value, q.CmpInt64(value) == 0
 }
+
+// validateContainerNames refuses containers that have no name, or another's. The API server would,
+// later: but by then what was granted to one of two stands on whichever is found.
+func (r *parser) validateContainerNames(spec *corev1.PodSpec) {
+	n := len(spec.Containers) + len(spec.InitContainers) + len(spec.EphemeralContainers)
+	taken := make(map[string]containerPath, n)
+	take := func(name string, at containerPath) {
+		path := at.String() + ".name"
+		switch first, repeated := taken[name]; {
+		case name == "":
+			r.errs = append(r.errs, &field.Error{Type: field.ErrorTypeRequired, Field: path, BadValue: "", Detail: "every container needs a name"})
+		case repeated:
+			r.errs = append(r.errs, &field.Error{
+				Type: field.ErrorTypeDuplicate, Field: path, BadValue: truncateValue(name), Detail: "it is that of " + first.String() + "; every container needs its own",
+			})
+		default:
+			taken[name] = at
+		}
+	}
+	for i := range spec.Containers {
+		take(spec.Containers[i].Name, containerPath{regularContainers, i})
+	}
+	for i := range spec.InitContainers {
+		take(spec.InitContainers[i].Name, containerPath{initContainers, i})
+	}
+	for i := range spec.EphemeralContainers {
+		take(spec.EphemeralContainers[i].Name, containerPath{ephemeralContainers, i})
+	}
+}
+
+// containerRole is how a container's resources add up with the others'.
+type containerRole uint8
+
+const (
+	roleRegular containerRole = iota
+	roleInit
+	roleSidecar // an init container that goes on beside the regular ones
+)
+
+// resourceTally adds up resources by name, by the API server's own rule (PodRequests in
+// k8s.io/component-helpers/resource): regular containers and sidecars run all at
+// once; an init container runs alone, beside the sidecars that stand before it.
+// Regular containers come first, then init containers in their order.
+type resourceTally struct{ entries []tallyEntry }
+
+// tallyEntry is one resource in all containers.
+type tallyEntry struct {
+	name corev1.ResourceName
+	unit Unit
+	// sum is of regular containers and sidecars, sidecars of those alone, and peak
+	// the most while any init container ran. (The sidecars alone are never more than
+	// sum.)
+	sum, sidecars, peak int64
+	// size is what the first container that asks says of each device.
+	size deviceSize
+	// firstContainer is that container, named container.
+	firstContainer containerPath
+	containerName  string
+}
+
+// entryFor finds or makes the entry of name.
+func (t *resourceTally) entryFor(name corev1.ResourceName, unit Unit) *tallyEntry {
+	for i := range t.entries {
+		if t.entries[i].name == name {
+			return &t.entries[i]
+		}
+	}
+	t.entries = append(t.entries, tallyEntry{name: name, unit: unit})
+	return &t.entries[len(t.entries)-1]
+}
+
+// add counts what one container asks for. No sum can overflow: each amount is at
+// most mostDevices.
+func (e *tallyEntry) add(amount int64, as containerRole) {
+	switch as {
+	case roleRegular:
+		e.sum += amount
+	case roleSidecar:
+		e.sum += amount
+		e.sidecars += amount
+	case roleInit:
+		e.peak = max(e.peak, e.sidecars+amount)
+	}
+}
+
+// total is what the whole pod asks for.
+func (e *tallyEntry) total() int64 { return max(e.sum, e.peak) }
+
+// fieldPath is the field in which the first container asks.
+func (e *tallyEntry) fieldPath() string { return e.firstContainer.resourcePath(limits, e.name) }

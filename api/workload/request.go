@@ -4,6 +4,13 @@
 package workload
 
 import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 )
@@ -111,6 +118,109 @@ type Claim struct {
 	Template string `json:"template"`
 }
 
-// AsksForGPU is whether the pod asks for GPUs by a resource or an annotation.
+// RequestsGPU is whether the pod asks for GPUs by a resource or an annotation.
 // DRA claims are for whoever can look into them.
-func (r *Request) AsksForGPU() bool { return r.Form != FormNone && r.Form != "" }
+func (r *Request) RequestsGPU() bool { return r.Form != FormNone && r.Form != "" }
+
+// Milli is thousandths of one GPU. In JSON and in print it is a decimal number:
+// 500 is 0.5.
+type Milli int64
+
+// oneGPU is a whole GPU.
+const oneGPU Milli = 1000
+
+// String is the decimal number, without needless zeros.
+func (m Milli) String() string { return string(m.appendTo(make([]byte, 0, 24))) }
+
+// MarshalJSON writes the decimal number.
+func (m Milli) MarshalJSON() ([]byte, error) { return m.appendTo(make([]byte, 0, 24)), nil }
+
+// UnmarshalJSON reads a decimal number of at least 0, in steps of a thousandth.
+func (m *Milli) UnmarshalJSON(raw []byte) error {
+	value, exact, ok := parseDecimal(string(raw))
+	if !ok || !exact {
+		return fmt.Errorf("%s GPUs: want a number of at least 0 with at most three decimals, such as 0.5", raw)
+	}
+	*m = value
+	return nil
+}
+
+func (m Milli) appendTo(to []byte) []byte {
+	if m < 0 {
+		to = append(to, '-')
+		m = -m
+	}
+	to = strconv.AppendInt(to, int64(m/oneGPU), 10)
+	if rest := int64(m % oneGPU); rest > 0 {
+		to = append(to, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
+		to = bytes.TrimRight(to, "0")
+	}
+	return to
+}
+
+// maxWholeGPUs is how many whole GPUs a decimal number may have: more than anybody
+// can be given, and far from overflow.
+const maxWholeGPUs = 1_000_000
+
+// parseDecimal reads digits with at most one point: "2", "0.25", ".5". What is beyond
+// the third decimal is cut off, and the value is then not exact. There is no sign
+// and no exponent.
+func parseDecimal(text string) (value Milli, exact, ok bool) {
+	before, after, _ := strings.Cut(text, ".")
+	whole, ok := int64(0), before != "" || after != ""
+	if before != "" {
+		whole, ok = parseWholeNumber(before, maxWholeGPUs)
+	}
+	value, exact = Milli(whole)*oneGPU, true
+	for place := range len(after) {
+		digit := after[place]
+		switch {
+		case !isDigit(digit):
+			return 0, false, false
+		case place < 3:
+			value += Milli(digit-'0') * [...]Milli{100, 10, 1}[place]
+		case digit != '0':
+			exact = false
+		}
+	}
+	return value, exact, ok
+}
+
+// parseWholeNumber reads digits alone, up to most; that is never near overflow.
+func parseWholeNumber(text string, most int64) (value int64, ok bool) {
+	if text == "" {
+		return 0, false
+	}
+	for at := range len(text) {
+		if !isDigit(text[at]) {
+			return 0, false
+		}
+		if value = value*10 + int64(text[at]-'0'); value > most {
+			return 0, false
+		}
+	}
+	return value, true
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// Describe is the amount as sentences have it: "no GPUs", "0.5 of a GPU", "1 GPU",
+// "1.5 GPUs".
+func (m Milli) Describe() string {
+	switch {
+	case m == 0:
+		return "no GPUs"
+	case 0 < m && m < oneGPU:
+		return m.String() + " of a GPU"
+	case m == oneGPU:
+		return "1 GPU"
+	default:
+		return m.String() + " GPUs"
+	}
+}
+
+// IsPodTerminal tells that a pod runs nothing any more and never will: it has no claim on
+// anything. One that is being deleted may still run.
+func IsPodTerminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

@@ -15,8 +15,7 @@ import (
 	base "sluice.dev/api/config"
 	"sluice.dev/cmd/gpuagent/library"
 	"sluice.dev/cmd/gpuagent/status"
-	"sluice.dev/gpuagent"
-	"sluice.dev/gpuagent/config"
+	"sluice.dev/gpuagent/agent"
 )
 
 func main() {
@@ -24,9 +23,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "status" {
 		os.Exit(status.Main(ctx, os.Args[2:], os.Stdout, os.Stderr))
 	}
-	var cfg config.Config
+	var cfg agent.Config
 	os.Exit(base.Main(ctx, "gpuagent", os.Args[1:], os.Stderr, &cfg,
 		func(ctx context.Context, logger logr.Logger) error {
-			return gpuagent.Run(ctx, &cfg, library.Choose(cfg.Driver), logger)
+			return agent.Run(ctx, &cfg, library.New(cfg.Driver), logger)
 		}))
 }

@@ -10,14 +10,14 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"sluice.dev/cmd/sluice/command"
-	"sluice.dev/cmd/sluice/show"
+	"sluice.dev/cmd/sluice/commands"
+	"sluice.dev/cmd/sluice/printer"
 )
 
 func main() {
-	root := command.Root()
+	root := commands.NewRootCommand()
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "sluice:", show.CleanLines(err.Error()))
+		fmt.Fprintln(os.Stderr, "sluice:", printer.SanitizeLines(err.Error()))
 		os.Exit(1)
 	}
 }

@@ -13,11 +13,10 @@ import (
 
 	base "sluice.dev/api/config"
 	"sluice.dev/webhook"
-	"sluice.dev/webhook/config"
 )
 
 func main() {
-	var cfg config.Config
+	var cfg webhook.Config
 	os.Exit(base.Main(ctrl.SetupSignalHandler(), "webhook", os.Args[1:], os.Stderr, &cfg,
 		func(ctx context.Context, logger logr.Logger) error { return webhook.Run(ctx, &cfg, logger) }))
 }

@@ -21,14 +21,14 @@ const (
 	packingSeeds    = 3
 )
 
-// shapes of the five profiles that the mixes speak of: 1g, 2g, 3g, 4g, 7g.
-var shapes = []Shape{{1, 1, ""}, {2, 2, ""}, {3, 4, ""}, {4, 4, ""}, {7, 8, ""}}
+// packingShapes of the five profiles that the mixes speak of: 1g, 2g, 3g, 4g, 7g.
+var packingShapes = []Shape{{1, 1, ""}, {2, 2, ""}, {3, 4, ""}, {4, 4, ""}, {7, 8, ""}}
 
-// mixes are the weights of those profiles. openb is from Alibaba's public trace
+// workloadMixes are the weights of those profiles. openb is from Alibaba's public trace
 // cluster-trace-gpu-v2023 (3078 pods that ask for a part of one GPU, each mapped to the
 // smallest profile with as large a part of seven compute slices: 32, 280, 389, 971
 // and 1406 of them), in the copy of hkust-adsl/kubernetes-scheduler-simulator.
-var mixes = []struct {
+var workloadMixes = []struct {
 	name    string
 	weights [5]float64
 }{
@@ -39,34 +39,34 @@ var mixes = []struct {
 	{"openb", [5]float64{32. / 3078, 280. / 3078, 389. / 3078, 971. / 3078, 1406. / 3078}},
 }
 
-// packer decides on an arrival: false where it is turned away.
-type packer interface {
-	arrive(f *fleet, profile *Profile) (*lodger, bool)
+// placementPolicy decides on an arrival: false where it is turned away.
+type placementPolicy interface {
+	admit(f *fleet, profile *Profile) (*allocation, bool)
 }
 
-// packers are what is compared.
-var packers = []struct {
+// placementPolicies are what is compared.
+var placementPolicies = []struct {
 	name string
-	packer
+	placementPolicy
 }{
-	{"random", anywhere{}},
+	{"random", randomPlacement{}},
 	{"first-fit", firstFit{}},
 	{"best-fit-hami", bestFit{}},
-	{"ours", ours{}},
-	{"ours-1-move", oneMove{}},
-	{"ideal", ideal{}},
+	{"ours", leastFragmentation{}},
+	{"ours-1-move", singlePreemption{}},
+	{"ideal", perfectPacking{}},
 }
 
 // BenchmarkPacking prints which part of the requests, in percent, finds a place.
 // One operation is one experiment with all its seeds.
 func BenchmarkPacking(b *testing.B) {
-	for _, mix := range mixes {
-		for _, p := range packers {
+	for _, mix := range workloadMixes {
+		for _, p := range placementPolicies {
 			b.Run(mix.name+"/"+p.name, func(b *testing.B) {
 				for b.Loop() {
 					var sum float64
 					for seed := range packingSeeds {
-						sum += experiment(p.packer, mix.weights, uint64(seed))
+						sum += runExperiment(p.placementPolicy, mix.weights, uint64(seed))
 					}
 					b.ReportMetric(100*sum/packingSeeds, "%accepted")
 				}
@@ -78,9 +78,9 @@ func BenchmarkPacking(b *testing.B) {
 // What is published must not get worse without anybody noticing: at least 90 % of a
 // uniform mix with nothing moved, and with one move at least half of what could be
 // gained by moving everything.
-func TestPackingIsAsGoodAsItWas(t *testing.T) {
-	uniform := mixes[0].weights
-	still, moved, best := experiment(ours{}, uniform, 0), experiment(oneMove{}, uniform, 0), experiment(ideal{}, uniform, 0)
+func TestPackingDoesNotRegress(t *testing.T) {
+	uniform := workloadMixes[0].weights
+	still, moved, best := runExperiment(leastFragmentation{}, uniform, 0), runExperiment(singlePreemption{}, uniform, 0), runExperiment(perfectPacking{}, uniform, 0)
 	if still < 0.90 {
 		t.Errorf("nothing moved: %.3f are accepted", still)
 	}
@@ -89,24 +89,24 @@ func TestPackingIsAsGoodAsItWas(t *testing.T) {
 	}
 }
 
-func experiment(p packer, weights [5]float64, seed uint64) float64 {
-	board, _ := BoardNamed("A100-40GB")
-	profiles := make([]*Profile, len(shapes))
+func runExperiment(p placementPolicy, weights [5]float64, seed uint64) float64 {
+	board, _ := ModelByName("A100-40GB")
+	profiles := make([]*Profile, len(packingShapes))
 	mean := 0.0
-	for i, shape := range shapes {
+	for i, shape := range packingShapes {
 		at := slices.IndexFunc(board.Profiles, func(p Profile) bool { return p.Shape == shape })
 		profiles[i] = &board.Profiles[at]
 		mean += weights[i] * float64(shape.Compute)
 	}
 	random := rand.New(rand.NewPCG(seed, 1))
-	f := &fleet{board: board, random: random, taken: make([]Mask, packingGPUs), lodgers: make([][]*lodger, packingGPUs)}
+	f := &fleet{model: board, random: random, occupied: make([]Mask, packingGPUs), lodgers: make([][]*allocation, packingGPUs)}
 	rate := 7 * packingGPUs / mean
 	now, accepted := 0.0, 0
 	var leaving departures
 	for arrival := range packingArrivals {
 		now += random.ExpFloat64() / rate
-		for len(leaving) > 0 && leaving[0].leaves <= now {
-			f.leave(heap.Pop(&leaving).(*lodger))
+		for len(leaving) > 0 && leaving[0].endsAt <= now {
+			f.free(heap.Pop(&leaving).(*allocation))
 		}
 		drawn, which := random.Float64(), 0
 		for which < 4 && drawn > weights[which] {
@@ -114,11 +114,11 @@ func experiment(p packer, weights [5]float64, seed uint64) float64 {
 			which++
 		}
 		stays := random.ExpFloat64()
-		l, ok := p.arrive(f, profiles[which])
+		l, ok := p.admit(f, profiles[which])
 		if !ok {
 			continue
 		}
-		l.leaves = now + stays
+		l.endsAt = now + stays
 		heap.Push(&leaving, l)
 		if arrival >= packingArrivals/4 {
 			accepted++
@@ -127,21 +127,21 @@ func experiment(p packer, weights [5]float64, seed uint64) float64 {
 	return float64(accepted) / (packingArrivals - packingArrivals/4)
 }
 
-// lodger is a request that found a place.
-type lodger struct {
+// allocation is a request that found a place.
+type allocation struct {
 	profile    *Profile
 	gpu, start int
-	leaves     float64
+	endsAt     float64
 }
 
-func (l *lodger) mask() Mask { return l.profile.Mask(l.start) }
+func (l *allocation) mask() Mask { return l.profile.Mask(l.start) }
 
-type departures []*lodger
+type departures []*allocation
 
 func (d departures) Len() int           { return len(d) }
-func (d departures) Less(i, j int) bool { return d[i].leaves < d[j].leaves }
+func (d departures) Less(i, j int) bool { return d[i].endsAt < d[j].endsAt }
 func (d departures) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
-func (d *departures) Push(x any)        { *d = append(*d, x.(*lodger)) }
+func (d *departures) Push(x any)        { *d = append(*d, x.(*allocation)) }
 func (d *departures) Pop() any {
 	last := (*d)[len(*d)-1]
 	*d = (*d)[:len(*d)-1]
@@ -150,36 +150,36 @@ func (d *departures) Pop() any {
 
 // fleet is the GPUs of the experiment.
 type fleet struct {
-	board   *Board
-	random  *rand.Rand
-	taken   []Mask
-	lodgers [][]*lodger
-	count   [9]int // of lodgers, by memory and compute slices; for ideal alone
+	model    *Model
+	random   *rand.Rand
+	occupied []Mask
+	lodgers  [][]*allocation
+	count    [9]int // of lodgers, by memory and compute slices; for ideal alone
 }
 
-func (f *fleet) settle(p *Profile, gpu, start int) *lodger {
-	l := &lodger{profile: p, gpu: gpu, start: start}
-	f.taken[gpu] |= l.mask()
+func (f *fleet) allocate(p *Profile, gpu, start int) *allocation {
+	l := &allocation{profile: p, gpu: gpu, start: start}
+	f.occupied[gpu] |= l.mask()
 	f.lodgers[gpu] = append(f.lodgers[gpu], l)
 	return l
 }
 
-func (f *fleet) leave(l *lodger) {
+func (f *fleet) free(l *allocation) {
 	if l.gpu < 0 {
 		f.count[l.profile.Compute]--
 		return
 	}
-	f.taken[l.gpu] &^= l.mask()
+	f.occupied[l.gpu] &^= l.mask()
 	at := slices.Index(f.lodgers[l.gpu], l)
 	f.lodgers[l.gpu] = slices.Delete(f.lodgers[l.gpu], at, at+1)
 }
 
-// anywhere takes a random place of all that there are.
-type anywhere struct{}
+// randomPlacement takes a random place of all that there are.
+type randomPlacement struct{}
 
-func (anywhere) arrive(f *fleet, p *Profile) (*lodger, bool) {
+func (randomPlacement) admit(f *fleet, p *Profile) (*allocation, bool) {
 	var gpus, starts []int
-	for gpu, taken := range f.taken {
+	for gpu, taken := range f.occupied {
 		for _, start := range p.Starts {
 			if p.Mask(start)&taken == 0 {
 				gpus, starts = append(gpus, gpu), append(starts, start)
@@ -190,17 +190,17 @@ func (anywhere) arrive(f *fleet, p *Profile) (*lodger, bool) {
 		return nil, false
 	}
 	i := f.random.IntN(len(gpus))
-	return f.settle(p, gpus[i], starts[i]), true
+	return f.allocate(p, gpus[i], starts[i]), true
 }
 
 // firstFit takes the first GPU and its lowest start.
 type firstFit struct{}
 
-func (firstFit) arrive(f *fleet, p *Profile) (*lodger, bool) {
-	for gpu, taken := range f.taken {
+func (firstFit) admit(f *fleet, p *Profile) (*allocation, bool) {
+	for gpu, taken := range f.occupied {
 		for _, start := range p.Starts {
 			if p.Mask(start)&taken == 0 {
-				return f.settle(p, gpu, start), true
+				return f.allocate(p, gpu, start), true
 			}
 		}
 	}
@@ -211,9 +211,9 @@ func (firstFit) arrive(f *fleet, p *Profile) (*lodger, bool) {
 // below, 1g from above.
 type bestFit struct{}
 
-func (bestFit) arrive(f *fleet, p *Profile) (*lodger, bool) {
+func (bestFit) admit(f *fleet, p *Profile) (*allocation, bool) {
 	best, at, fullest := -1, 0, -1
-	for gpu, taken := range f.taken {
+	for gpu, taken := range f.occupied {
 		full := 0
 		for left := taken; left != 0; left &= left - 1 {
 			full++
@@ -235,62 +235,62 @@ func (bestFit) arrive(f *fleet, p *Profile) (*lodger, bool) {
 	if best < 0 {
 		return nil, false
 	}
-	return f.settle(p, best, at), true
+	return f.allocate(p, best, at), true
 }
 
-// ours takes the place that harms least.
-type ours struct{}
+// leastFragmentation takes the place that harms least.
+type leastFragmentation struct{}
 
-func (ours) arrive(f *fleet, p *Profile) (*lodger, bool) {
-	gpu, start, ok := f.board.Choose(f.taken, p)
+func (leastFragmentation) admit(f *fleet, p *Profile) (*allocation, bool) {
+	gpu, start, ok := f.model.BestGPU(f.occupied, p)
 	if !ok {
 		return nil, false
 	}
-	return f.settle(p, gpu, start), true
+	return f.allocate(p, gpu, start), true
 }
 
-// oneMove moves one lodger out of the way, wherever it fits, where nothing else helps.
+// singlePreemption moves one lodger out of the way, wherever it fits, where nothing else helps.
 // All lodgers are preemptible: what is moved is ended there and begun anew elsewhere.
-type oneMove struct{}
+type singlePreemption struct{}
 
-func (oneMove) arrive(f *fleet, p *Profile) (*lodger, bool) {
-	if l, ok := (ours{}).arrive(f, p); ok {
+func (singlePreemption) admit(f *fleet, p *Profile) (*allocation, bool) {
+	if l, ok := (leastFragmentation{}).admit(f, p); ok {
 		return l, true
 	}
-	var mover *lodger
+	var mover *allocation
 	var to, at, start int
 	least := math.MaxInt
-	for gpu := range f.taken {
+	for gpu := range f.occupied {
 		for _, s := range p.Starts {
-			blocking := f.blocking(gpu, p.Mask(s))
+			blocking := f.blockingAllocations(gpu, p.Mask(s))
 			if len(blocking) != 1 {
 				continue
 			}
 			l := blocking[0]
-			before := f.taken[gpu]
-			f.taken[gpu] = before&^l.mask() | p.Mask(s)
-			if other, begin, ok := f.board.Choose(f.taken, l.profile); ok {
-				_, harm, _ := f.board.Place(f.taken[other], l.profile)
+			before := f.occupied[gpu]
+			f.occupied[gpu] = before&^l.mask() | p.Mask(s)
+			if other, begin, ok := f.model.BestGPU(f.occupied, l.profile); ok {
+				_, harm, _ := f.model.BestPlacement(f.occupied[other], l.profile)
 				if cost := 100*l.profile.Memory + harm; cost < least {
 					least, mover, to, at, start = cost, l, other, begin, s
 				}
 			}
-			f.taken[gpu] = before
+			f.occupied[gpu] = before
 		}
 	}
 	if mover == nil {
 		return nil, false
 	}
 	gpu := mover.gpu
-	f.leave(mover)
-	settled := f.settle(p, gpu, start)
+	f.free(mover)
+	settled := f.allocate(p, gpu, start)
 	mover.gpu, mover.start = to, at
-	f.taken[to] |= mover.mask()
+	f.occupied[to] |= mover.mask()
 	f.lodgers[to] = append(f.lodgers[to], mover)
 	return settled, true
 }
 
-func (f *fleet) blocking(gpu int, mask Mask) (in []*lodger) {
+func (f *fleet) blockingAllocations(gpu int, mask Mask) (in []*allocation) {
 	for _, l := range f.lodgers[gpu] {
 		if l.mask()&mask != 0 {
 			in = append(in, l)
@@ -299,21 +299,21 @@ func (f *fleet) blocking(gpu int, mask Mask) (in []*lodger) {
 	return in
 }
 
-// ideal may move everything at each arrival: it turns away what no arrangement at
+// perfectPacking may move everything at each arrival: it turns away what no arrangement at
 // all has room for. A board's halves are cut independently: the lower one into 4g,
 // 3g, or 2g and 1g over four slices, the upper one into 3g, or 2g and 1g over three.
-type ideal struct{}
+type perfectPacking struct{}
 
-func (ideal) arrive(f *fleet, p *Profile) (*lodger, bool) {
+func (perfectPacking) admit(f *fleet, p *Profile) (*allocation, bool) {
 	f.count[p.Compute]++
-	if f.arranged() {
-		return &lodger{profile: p, gpu: -1}, true
+	if f.isPackable() {
+		return &allocation{profile: p, gpu: -1}, true
 	}
 	f.count[p.Compute]--
 	return nil, false
 }
 
-func (f *fleet) arranged() bool {
+func (f *fleet) isPackable() bool {
 	gpus := packingGPUs - f.count[7]
 	for upper := range min(gpus, f.count[3]) + 1 { // so many 3g are in upper halves
 		lowers, uppers := gpus-f.count[4]-(f.count[3]-upper), gpus-upper

@@ -1,6 +1,16 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package mig is the geometry of MIG: what fits where on a board, and which
+// small change makes room.
+//
+// Enters: a board, how its GPUs are cut and in use, and what is asked for.
+// Leaves: the placement that harms later requests least, or the smallest change
+// after which all that can fit does fit.
+//
+// It never does any I/O, and never moves what is in use. The placements, the
+// identifiers and the sizes are those that NVML reports, as NVIDIA's MIG user guide
+// and the tables of other projects have them; each board says where its own differ.
 package mig
 
 import (
@@ -25,24 +35,24 @@ type Change struct {
 	Unmet []int
 }
 
-// Empty tells whether there is nothing to do.
-func (c *Change) Empty() bool { return len(c.Destroy)+len(c.Create) == 0 }
+// IsEmpty tells whether there is nothing to do.
+func (c *Change) IsEmpty() bool { return len(c.Destroy)+len(c.Create) == 0 }
 
 // Plan is the smallest change after which there is an idle instance for each want,
 // the first of them first: what is idle already is taken as it is, then what is
 // free, then what idle instances give up. Nothing that anybody has is touched. A
 // want's profile that a board does not have is not looked for there.
 func Plan(gpus []GPU, wants []v1alpha1.MIGProfile) Change {
-	d := newDraft(gpus)
+	d := newLayoutDraft(gpus)
 	open := make([]int, 0, len(wants))
 	for i, name := range wants {
-		if !d.takeIdle(name) {
+		if !d.claimIdle(name) {
 			open = append(open, i)
 		}
 	}
 	for _, i := range open {
-		if at, ok := d.bestRoom(wants[i], Idle); ok {
-			d.cut(at)
+		if at, ok := d.cheapestPlacement(wants[i], Idle); ok {
+			d.place(at)
 		} else {
 			d.change.Unmet = append(d.change.Unmet, i)
 		}
@@ -55,8 +65,8 @@ func Plan(gpus []GPU, wants []v1alpha1.MIGProfile) Change {
 // and of as many the fewest slices. Idle instances in the way are given up besides.
 // The victims are among gpus[at.GPU].Instances, by their index.
 func Preempt(gpus []GPU, want v1alpha1.MIGProfile) (at Step, victims []int, ok bool) {
-	d := newDraft(gpus)
-	found, ok := d.bestRoom(want, Preemptible)
+	d := newLayoutDraft(gpus)
+	found, ok := d.cheapestPlacement(want, Preemptible)
 	if !ok {
 		return Step{}, nil, false
 	}
@@ -69,32 +79,32 @@ func Preempt(gpus []GPU, want v1alpha1.MIGProfile) (at Step, victims []int, ok b
 	return found, victims, true
 }
 
-// draft is a layout that is being changed.
-type draft struct {
-	gpus   []GPU
-	taken  []Mask
-	change Change
+// layoutDraft is a layout that is being changed.
+type layoutDraft struct {
+	gpus     []GPU
+	occupied []Mask
+	change   Change
 }
 
-func newDraft(gpus []GPU) *draft {
-	d := &draft{gpus: make([]GPU, len(gpus)), taken: make([]Mask, len(gpus))}
+func newLayoutDraft(gpus []GPU) *layoutDraft {
+	d := &layoutDraft{gpus: make([]GPU, len(gpus)), occupied: make([]Mask, len(gpus))}
 	for i := range gpus {
-		d.gpus[i] = GPU{Board: gpus[i].Board, Instances: append([]Instance(nil), gpus[i].Instances...)}
-		d.taken[i] = gpus[i].Taken()
+		d.gpus[i] = GPU{Model: gpus[i].Model, Instances: append([]Instance(nil), gpus[i].Instances...)}
+		d.occupied[i] = gpus[i].Occupied()
 	}
 	return d
 }
 
-// takeIdle gives an idle instance of the profile to a want, on the GPU that is fullest.
-func (d *draft) takeIdle(name v1alpha1.MIGProfile) bool {
+// claimIdle gives an idle instance of the profile to a want, on the GPU that is fullest.
+func (d *layoutDraft) claimIdle(name v1alpha1.MIGProfile) bool {
 	var found *Instance
 	most := -1
 	for i := range d.gpus {
-		p, err := d.gpus[i].Board.Named(name)
+		p, err := d.gpus[i].Model.Profile(name)
 		if err != nil {
 			continue
 		}
-		full := bits.OnesCount8(uint8(d.taken[i]))
+		full := bits.OnesCount8(uint8(d.occupied[i]))
 		for j := range d.gpus[i].Instances {
 			if it := &d.gpus[i].Instances[j]; it.Use == Idle && it.Profile == p && full > most {
 				found, most = it, full
@@ -107,10 +117,10 @@ func (d *draft) takeIdle(name v1alpha1.MIGProfile) bool {
 	return found != nil
 }
 
-// price is what a place costs, in the order of what matters.
-type price struct{ preempted, preemptedSlices, destroyed, destroyedSlices, harm int }
+// placementCost is what a place costs, in the order of what matters.
+type placementCost struct{ preempted, preemptedSlices, destroyed, destroyedSlices, addedFragmentation int }
 
-func (p price) less(q price) bool {
+func (p placementCost) less(q placementCost) bool {
 	switch {
 	case p.preempted != q.preempted:
 		return p.preempted < q.preempted
@@ -121,16 +131,16 @@ func (p price) less(q price) bool {
 	case p.destroyedSlices != q.destroyedSlices:
 		return p.destroyedSlices < q.destroyedSlices
 	default:
-		return p.harm < q.harm
+		return p.addedFragmentation < q.addedFragmentation
 	}
 }
 
-// bestRoom is the cheapest place for an instance of the profile where everything in
+// cheapestPlacement is the cheapest place for an instance of the profile where everything in
 // the way may be given up that far.
-func (d *draft) bestRoom(name v1alpha1.MIGProfile, upTo Use) (best Step, ok bool) {
-	var least price
+func (d *layoutDraft) cheapestPlacement(name v1alpha1.MIGProfile, upTo Use) (best Step, ok bool) {
+	var least placementCost
 	for i := range d.gpus {
-		p, err := d.gpus[i].Board.Named(name)
+		p, err := d.gpus[i].Model.Profile(name)
 		if err != nil {
 			continue
 		}
@@ -141,7 +151,7 @@ func (d *draft) bestRoom(name v1alpha1.MIGProfile, upTo Use) (best Step, ok bool
 			if p.Memory == 1 {
 				start = p.Starts[len(p.Starts)-1-k]
 			}
-			cost, may := d.priceOf(i, p, start, upTo)
+			cost, may := d.costOf(i, p, start, upTo)
 			if may && (!ok || cost.less(least)) {
 				best, least, ok = Step{i, p, start}, cost, true
 			}
@@ -150,10 +160,10 @@ func (d *draft) bestRoom(name v1alpha1.MIGProfile, upTo Use) (best Step, ok bool
 	return best, ok
 }
 
-func (d *draft) priceOf(gpu int, p *Profile, start int, upTo Use) (cost price, may bool) {
+func (d *layoutDraft) costOf(gpu int, p *Profile, start int, upTo Use) (cost placementCost, may bool) {
 	g := &d.gpus[gpu]
 	mask := p.Mask(start)
-	left := d.taken[gpu]
+	left := d.occupied[gpu]
 	if left&mask != 0 {
 		for i := range g.Instances {
 			it := &g.Instances[i]
@@ -162,7 +172,7 @@ func (d *draft) priceOf(gpu int, p *Profile, start int, upTo Use) (cost price, m
 			}
 			switch {
 			case it.Use > upTo:
-				return price{}, false
+				return placementCost{}, false
 			case it.Use == Preemptible:
 				cost.preempted++
 				cost.preemptedSlices += it.Profile.Memory
@@ -173,16 +183,16 @@ func (d *draft) priceOf(gpu int, p *Profile, start int, upTo Use) (cost price, m
 			left &^= it.Mask()
 		}
 	}
-	if p.Attribute != "" && !g.allows(p, mask) {
-		return price{}, false
+	if p.Attribute != "" && !g.allowsProfile(p, mask) {
+		return placementCost{}, false
 	}
-	waste := &g.Board.room.waste
-	cost.harm = int(waste[left|mask]) - int(waste[left])
+	waste := &g.Model.placements.fragmentation
+	cost.addedFragmentation = int(waste[left|mask]) - int(waste[left])
 	return cost, true
 }
 
-// cut makes the instance there, and destroys what is in its way.
-func (d *draft) cut(at Step) {
+// place makes the instance there, and destroys what is in its way.
+func (d *layoutDraft) place(at Step) {
 	g := &d.gpus[at.GPU]
 	mask := at.Profile.Mask(at.Start)
 	kept := g.Instances[:0]
@@ -194,6 +204,6 @@ func (d *draft) cut(at Step) {
 		d.change.Destroy = append(d.change.Destroy, Step{at.GPU, it.Profile, it.Start})
 	}
 	g.Instances = append(kept, Instance{at.Profile, at.Start, InUse})
-	d.taken[at.GPU] = g.Taken()
+	d.occupied[at.GPU] = g.Occupied()
 	d.change.Create = append(d.change.Create, at)
 }

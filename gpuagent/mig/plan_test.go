@@ -5,6 +5,7 @@ package mig
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -15,12 +16,12 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// parsed is a GPU as a test writes it: "3g.20gb@4 1g.5gb@0!" on an A100 of 40 GB. An
+// parseGPU is a GPU as a test writes it: "3g.20gb@4 1g.5gb@0!" on an A100 of 40 GB. An
 // instance with ! is in use, one with ? by somebody who may be preempted.
-func parsed(t testing.TB, text string) GPU {
+func parseGPU(t testing.TB, text string) GPU {
 	t.Helper()
-	b, _ := BoardNamed("A100-40GB")
-	g := GPU{Board: b}
+	b, _ := ModelByName("A100-40GB")
+	g := GPU{Model: b}
 	for _, field := range strings.Fields(text) {
 		it := Instance{}
 		plain := strings.TrimRight(field, "!?")
@@ -32,7 +33,7 @@ func parsed(t testing.TB, text string) GPU {
 		}
 		name, start, _ := strings.Cut(plain, "@")
 		var err error
-		if it.Profile, err = b.Named(v1alpha1.MIGProfile(name)); err != nil {
+		if it.Profile, err = b.Profile(v1alpha1.MIGProfile(name)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := fmt.Sscan(start, &it.Start); err != nil {
@@ -46,12 +47,12 @@ func parsed(t testing.TB, text string) GPU {
 	return g
 }
 
-func (s Step) words() string { return fmt.Sprintf("%d:%s@%d", s.GPU, s.Profile.Name, s.Start) }
+func (s Step) describe() string { return fmt.Sprintf("%d:%s@%d", s.GPU, s.Profile.Name, s.Start) }
 
-func words(steps []Step) []string {
+func describeSteps(steps []Step) []string {
 	var texts []string
 	for _, s := range steps {
-		texts = append(texts, s.words())
+		texts = append(texts, s.describe())
 	}
 	return texts
 }
@@ -82,10 +83,10 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var gpus []GPU
 			for _, text := range tc.gpus {
-				gpus = append(gpus, parsed(t, text))
+				gpus = append(gpus, parseGPU(t, text))
 			}
 			got := Plan(gpus, tc.wants)
-			if diff := cmp.Diff([][]string{tc.destroy, tc.create}, [][]string{words(got.Destroy), words(got.Create)}); diff != "" {
+			if diff := cmp.Diff([][]string{tc.destroy, tc.create}, [][]string{describeSteps(got.Destroy), describeSteps(got.Create)}); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if !slices.Equal(got.Unmet, tc.unmet) {
@@ -112,14 +113,14 @@ func TestPreempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var gpus []GPU
 			for _, text := range tc.gpus {
-				gpus = append(gpus, parsed(t, text))
+				gpus = append(gpus, parseGPU(t, text))
 			}
 			at, victims, ok := Preempt(gpus, tc.want)
 			if ok != (tc.at != "") {
 				t.Fatalf("found %v", ok)
 			}
-			if ok && at.words() != tc.at || !slices.Equal(victims, tc.victims) {
-				t.Errorf("at %s, victims %v; want %s, %v", at.words(), victims, tc.at, tc.victims)
+			if ok && at.describe() != tc.at || !slices.Equal(victims, tc.victims) {
+				t.Errorf("at %s, victims %v; want %s, %v", at.describe(), victims, tc.at, tc.victims)
 			}
 		})
 	}
@@ -128,19 +129,19 @@ func TestPreempt(t *testing.T) {
 // Whatever the layout and the wants: what anybody has is where it was, the new
 // layout is one that the board can have, each want that is met has an instance of
 // its own, one that is not could not have been, and nothing was destroyed in vain.
-func TestPlanKeepsItsPromises(t *testing.T) {
+func TestPlanProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := rapid.SampledFrom(Boards()).Draw(t, "board")
+		b := rapid.SampledFrom(Models()).Draw(t, "board")
 		gpus := make([]GPU, rapid.IntRange(1, 3).Draw(t, "GPUs"))
 		for i := range gpus {
-			gpus[i] = someGPU(t, b)
+			gpus[i] = drawGPU(t, b)
 		}
 		wants := make([]v1alpha1.MIGProfile, rapid.IntRange(0, 6).Draw(t, "wants"))
 		for i := range wants {
-			wants[i] = rapid.SampledFrom(b.names()).Draw(t, "want")
+			wants[i] = rapid.SampledFrom(b.profileNames()).Draw(t, "want")
 		}
 		change := Plan(gpus, wants)
-		after := applied(t, gpus, change)
+		after := applyChange(t, gpus, change)
 		have := map[v1alpha1.MIGProfile]int{}
 		for i := range after {
 			if err := after[i].Check(); err != nil {
@@ -160,39 +161,39 @@ func TestPlanKeepsItsPromises(t *testing.T) {
 				t.Fatalf("want %d, %s, has no instance of its own in %v", i, want, after)
 			}
 		}
-		if again := Plan(after, wants); len(change.Unmet) == 0 && !again.Empty() {
-			t.Fatalf("asked again it changes %v and %v", words(again.Destroy), words(again.Create))
+		if again := Plan(after, wants); len(change.Unmet) == 0 && !again.IsEmpty() {
+			t.Fatalf("asked again it changes %v and %v", describeSteps(again.Destroy), describeSteps(again.Create))
 		}
 		if len(change.Create) == 0 && len(change.Destroy) > 0 {
-			t.Fatalf("destroyed in vain: %v", words(change.Destroy))
+			t.Fatalf("destroyed in vain: %v", describeSteps(change.Destroy))
 		}
 	})
 }
 
-// someGPU is cut in some way, and in use in some way.
-func someGPU(t *rapid.T, b *Board) GPU {
-	g := GPU{Board: b}
+// drawGPU is cut in some way, and in use in some way.
+func drawGPU(t *rapid.T, b *Model) GPU {
+	g := GPU{Model: b}
 	for range rapid.IntRange(0, 7).Draw(t, "instances") {
 		p := &b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")]
 		it := Instance{p, rapid.SampledFrom(p.Starts).Draw(t, "start"), Use(rapid.IntRange(0, 2).Draw(t, "use"))}
-		if it.Mask()&g.Taken() == 0 && g.allows(p, 0) {
+		if it.Mask()&g.Occupied() == 0 && g.allowsProfile(p, 0) {
 			g.Instances = append(g.Instances, it)
 		}
 	}
 	return g
 }
 
-// applied are the GPUs after the change, which may destroy what is idle alone.
-func applied(t *rapid.T, gpus []GPU, change Change) []GPU {
+// applyChange are the GPUs after the change, which may destroy what is idle alone.
+func applyChange(t *rapid.T, gpus []GPU, change Change) []GPU {
 	after := make([]GPU, len(gpus))
 	for i := range gpus {
-		after[i] = GPU{Board: gpus[i].Board, Instances: slices.Clone(gpus[i].Instances)}
+		after[i] = GPU{Model: gpus[i].Model, Instances: slices.Clone(gpus[i].Instances)}
 	}
 	for _, step := range change.Destroy {
 		g := &after[step.GPU]
 		at := slices.IndexFunc(g.Instances, func(it Instance) bool { return it.Profile == step.Profile && it.Start == step.Start })
 		if at < 0 || g.Instances[at].Use != Idle {
-			t.Fatalf("destroys %s, which is not there or not idle", step.words())
+			t.Fatalf("destroys %s, which is not there or not idle", step.describe())
 		}
 		g.Instances = slices.Delete(g.Instances, at, at+1)
 	}
@@ -200,4 +201,37 @@ func applied(t *rapid.T, gpus []GPU, change Change) []GPU {
 		after[step.GPU].Instances = append(after[step.GPU].Instances, Instance{step.Profile, step.Start, Idle})
 	}
 	return after
+}
+
+// BenchmarkPlan measures one decision: where another instance goes, on a node
+// of eight GPUs and on a thousand of them; and the whole plan of a node for three
+// wants, of which one needs that something idle gives way.
+func BenchmarkPlan(b *testing.B) {
+	board, _ := ModelByName("H100-80GB")
+	random := rand.New(rand.NewPCG(1, 2))
+	for name, nodes := range map[string]int{"Choose/1-node": 1, "Choose/1000-nodes": 1000} {
+		taken := make([]Mask, 8*nodes)
+		for i := range taken {
+			taken[i] = Mask(random.IntN(256))
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				board.BestGPU(taken, &board.Profiles[i%len(board.Profiles)])
+			}
+		})
+	}
+	gpus := make([]GPU, 8)
+	for i := range gpus {
+		gpus[i] = GPU{Model: board, Instances: []Instance{
+			{&board.Profiles[4], 4, InUse}, {&board.Profiles[3], 0, Use(i%2) * InUse}, {&board.Profiles[0], 3, InUse},
+		}}
+	}
+	wants := []v1alpha1.MIGProfile{"1g.10gb", "2g.20gb", "2g.20gb"}
+	b.Run("Plan/1-node", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			Plan(gpus, wants)
+		}
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/gpuagent/journal"
 	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 )
@@ -20,13 +19,13 @@ import (
 // adopt, and those that shall go from those that stay. It writes nothing. The error is
 // of the driver's list of GPUs; trouble with one GPU is in its Health and Message.
 func (e *Engine) Observe(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) ([]v1alpha1.ObservedGPU, error) {
-	gpus, err := e.gpus()
+	gpus, err := e.listGPUs()
 	if err != nil {
 		return nil, err
 	}
 	observed := make([]v1alpha1.ObservedGPU, 0, len(gpus))
 	for _, gpu := range gpus {
-		observed = append(observed, e.observe(ctx, gpu, desired, inUse))
+		observed = append(observed, e.observeGPU(ctx, gpu, desired, inUse))
 	}
 	slices.SortFunc(observed, func(a, b v1alpha1.ObservedGPU) int { return cmp.Compare(a.Index, b.Index) })
 	return observed, nil
@@ -47,16 +46,16 @@ func (e *Engine) observeAll(ctx context.Context, desired []v1alpha1.DesiredGPU, 
 	return observed, foreign
 }
 
-func (e *Engine) observe(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.DesiredGPU, inUse InUse) v1alpha1.ObservedGPU {
-	o := e.observeOne(ctx, gpu, spec, inUse)
-	o.Message = shorten(o.Message, maxNote)
+func (e *Engine) observeGPU(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.DesiredGPU, inUse InUse) v1alpha1.ObservedGPU {
+	o := e.readStatus(ctx, gpu, spec, inUse)
+	o.Message = truncate(o.Message, maxObjectMessage)
 	for i := range o.Instances {
-		o.Instances[i].Message = shorten(o.Instances[i].Message, maxNote)
+		o.Instances[i].Message = truncate(o.Instances[i].Message, maxObjectMessage)
 	}
 	return o
 }
 
-func (e *Engine) observeOne(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.DesiredGPU, inUse InUse) v1alpha1.ObservedGPU {
+func (e *Engine) readStatus(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.DesiredGPU, inUse InUse) v1alpha1.ObservedGPU {
 	o := v1alpha1.ObservedGPU{
 		UUID: v1alpha1.GPUUUID(gpu.UUID), Index: int32(gpu.Index), Model: gpu.Name, MemoryMiB: gpu.MemoryMiB,
 		Health: v1alpha1.GPUHealthy,
@@ -64,41 +63,41 @@ func (e *Engine) observeOne(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.D
 	if gpu.PCIDevice != 0 {
 		o.DeviceID = fmt.Sprintf("0x%08X", gpu.PCIDevice)
 	}
-	p, err := e.look(ctx, gpu, inUse)
+	p, err := e.readGPU(ctx, gpu, inUse)
 	if err != nil {
 		o.Health, o.Message = v1alpha1.GPUUnhealthy, err.Error()
-		if kindOf(err) == lost {
+		if classify(err) == classLost {
 			o.Health = v1alpha1.GPULost
 		}
 		return o
 	}
-	if why := e.sick(gpu.UUID); why != "" {
+	if why := e.unhealthyReason(gpu.UUID); why != "" {
 		o.Health, o.Message = v1alpha1.GPUUnhealthy, why
 	}
-	o.MIG = v1alpha1.MIGMode{Current: modeOf(p, p.current), Pending: modeOf(p, p.pending)}
-	if p.board != nil {
-		o.MIGProfiles = profilesOf(p.board)
-	} else if p.capable {
-		o.Message = cmp.Or(o.Message, errUnknownBoard.Error())
+	o.MIG = v1alpha1.MIGMode{Current: migModeState(p, p.current), Pending: migModeState(p, p.pending)}
+	if p.model != nil {
+		o.MIGProfiles = profileNames(p.model)
+	} else if p.migCapable {
+		o.Message = cmp.Or(o.Message, errUnknownModel.Error())
 	}
-	var want *target
+	var want *desiredLayout
 	if i := slices.IndexFunc(spec, func(d v1alpha1.DesiredGPU) bool { return string(d.UUID) == gpu.UUID }); i >= 0 {
-		t := resolve(p.board, spec[i])
+		t := resolveLayout(p.model, spec[i])
 		want = &t
 	}
-	var begun *journal.Change
-	if change, ok := e.Journal.Change(gpu.UUID); ok {
+	var begun *PendingChange
+	if change, ok := e.Journal.PendingChange(gpu.UUID); ok {
 		begun = &change
 	}
-	claim(p, e.Journal.Instances(gpu.UUID), begun, want)
+	markOwned(p, e.Journal.Instances(gpu.UUID), begun, want)
 	for i := range p.instances {
-		o.Instances = append(o.Instances, p.show(&p.instances[i], want, begun))
+		o.Instances = append(o.Instances, p.instanceStatus(&p.instances[i], want, begun))
 	}
 	slices.SortFunc(o.Instances, func(a, b v1alpha1.ObservedInstance) int { return cmp.Compare(a.Start, b.Start) })
 	return o
 }
 
-func profilesOf(board *mig.Board) []v1alpha1.MIGProfile {
+func profileNames(board *mig.Model) []v1alpha1.MIGProfile {
 	names := make([]v1alpha1.MIGProfile, 0, len(board.Profiles))
 	for i := range board.Profiles {
 		names = append(names, board.Profiles[i].Name)
@@ -106,9 +105,9 @@ func profilesOf(board *mig.Board) []v1alpha1.MIGProfile {
 	return names
 }
 
-func modeOf(p *picture, mode nvml.Mode) v1alpha1.MIGModeState {
+func migModeState(p *observedGPU, mode nvml.Mode) v1alpha1.MIGModeState {
 	switch {
-	case !p.capable:
+	case !p.migCapable:
 		return v1alpha1.MIGModeNotSupported
 	case mode == nvml.Enabled:
 		return v1alpha1.MIGModeEnabled
@@ -117,30 +116,30 @@ func modeOf(p *picture, mode nvml.Mode) v1alpha1.MIGModeState {
 	}
 }
 
-// show is one instance for the GPUNode's status.
-func (p *picture) show(it *instance, want *target, begun *journal.Change) v1alpha1.ObservedInstance {
+// instanceStatus is one instance for the GPUNode's status.
+func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, begun *PendingChange) v1alpha1.ObservedInstance {
 	o := v1alpha1.ObservedInstance{
-		Profile: p.nameOf(it), Start: int32(it.start), Size: int32(it.size), UUID: it.uuid(),
-		Foreign: !it.ours, State: v1alpha1.InstanceIdle,
+		Profile: p.profileName(it), Start: int32(it.start), Size: int32(it.size), UUID: it.uuid(),
+		Foreign: !it.owned, State: v1alpha1.InstanceIdle,
 	}
-	who := p.heldBy(it)
-	switch goes := it.ours && want != nil && !want.wants(it); {
-	case begun != nil && it.ours && touched(it, begun.Next):
+	who := p.holderOf(it)
+	switch goes := it.owned && want != nil && !want.contains(it); {
+	case begun != nil && it.owned && isCallTarget(it, begun.Next):
 		o.State = v1alpha1.InstanceDestroying
-		if begun.Next.Act == journal.CreateInstance || begun.Next.Act == journal.CreateCompute {
+		if begun.Next.Operation == OpCreateInstance || begun.Next.Operation == OpCreateComputeInstance {
 			o.State = v1alpha1.InstanceCreating
 		}
 	case len(it.computes) != 1:
 		o.State = v1alpha1.InstanceError
 		o.Message = fmt.Sprintf("it has %d compute instances where one is a device for pods", len(it.computes))
-	case it.profile != nil && !it.undivided():
+	case it.profile != nil && !it.isUndivided():
 		o.State = v1alpha1.InstanceError
 		o.Message = fmt.Sprintf("its compute instance has %d of its %d slices, which is not what pods ask for", it.computes[0].Slices, it.profile.Compute)
 	case who != "" && goes:
 		o.State, o.Message = v1alpha1.InstanceReclaiming, who
 	case who != "":
 		o.State = v1alpha1.InstanceActive
-		if p.unknown != nil {
+		if p.holdersUnknown != nil {
 			o.Message = who
 		}
 	}
@@ -150,15 +149,15 @@ func (p *picture) show(it *instance, want *target, begun *journal.Change) v1alph
 	return o
 }
 
-// nameOf is the instance's profile; for one that the board's table lacks what the driver
+// profileName is the instance's profile; for one that the board's table lacks what the driver
 // says of it, in the same form.
-func (p *picture) nameOf(it *instance) v1alpha1.MIGProfile {
+func (p *observedGPU) profileName(it *instance) v1alpha1.MIGProfile {
 	if it.profile != nil {
 		return it.profile.Name
 	}
 	compute, memory := it.size, int64(0)
 	for _, d := range p.profiles {
-		if d.ID == it.driver {
+		if d.ID == it.driverProfile {
 			compute, memory = d.Compute, (d.MemoryMiB+1023)/1024
 			break
 		}

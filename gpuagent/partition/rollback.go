@@ -12,84 +12,85 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/mig"
+	"sluice.dev/gpuagent/nvml"
 )
 
-// undo brings back what the change has taken away, and says in the result how far. What
+// rollback brings back what the change has taken away, and says in the result how far. What
 // the driver refuses is given up and the rest goes on.
-func (c *change) undo(ctx context.Context, why verdict) Result {
+func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
 	c.log.Info("undoing the change", "why", why.message)
-	board, _ := mig.BoardOf(c.gpu.PCIDevice)
-	former := slotsOf(board, c.before.Instances)
-	c.tries = tries{}
+	board, _ := mig.ModelByPCIDevice(c.gpu.PCIDevice)
+	former := slotsOfPlacements(board, c.before.Instances)
+	c.retries = retryCounts{}
 	var missed, left []slot
 	var hopeless []step
-	for n := range maxLooks {
-		p, err := c.look(ctx)
+	for n := range maxIterations {
+		p, err := c.observe(ctx)
 		var failed *step
 		if err == nil {
-			left = p.missing(former)
+			left = p.missingSlots(former)
 			if n == 0 {
 				missed = left
 			}
-			steps := without(undo(p, former), hopeless)
+			steps := excludeSteps(planRollback(p, former), hopeless)
 			if len(steps) == 0 {
 				break
 			}
-			if steps[0].act == setMode {
+			if steps[0].kind == stepSetMode {
 				hopeless = append(hopeless, steps[0]) // once is enough
 			}
-			failed, err = c.carryOut(ctx, p, steps)
+			failed, err = c.executeSteps(ctx, p, steps)
 		}
-		stop, over := c.judge(ctx, err)
+		stop, over := c.handleError(ctx, err)
 		switch {
-		case over && (failed == nil || !stop.state.final()):
+		case over && (failed == nil || !stop.state.isFinal()):
 			stop.message = fmt.Sprintf("%s; undoing that: %s", why.message, stop.message)
 			return c.result(stop)
 		case over:
-			hopeless, c.tries = append(hopeless, *failed), tries{}
+			hopeless, c.retries = append(hopeless, *failed), retryCounts{}
 		}
 	}
-	r := c.end(c.undone(why, missed, left))
-	c.bed.undone = undone{want: c.want.key(), seen: c.seen, until: c.e.now().Add(sickFor), verdict: refuse(r.State, r.Reason, "%s", r.Message)}
+	r := c.closeJournal(c.rollbackResult(why, missed, left))
+	c.state.lastRollback = rolledBackChange{desired: c.desired.fingerprint(), fingerprint: c.fingerprint, until: c.engine.now().Add(unhealthyBackoff), decision: refuse(r.State, r.Reason, "%s", r.Message)}
 	return r
 }
 
-// undone is a change that was undone. It is not tried again for a while, unless
+// rolledBackChange is a change that was undone. It is not tried again for a while, unless
 // something else is asked for or the GPU is not as it was left: the instances that it
 // would destroy once more, and make once more, are somebody's devices.
-type undone struct {
-	want, seen string
-	until      time.Time
-	verdict    verdict
+type rolledBackChange struct {
+	desired, fingerprint string
+	until                time.Time
+	decision             decision
 }
 
-// failedBefore is what became of the same change the last time.
-func (c *change) failedBefore() (verdict, bool) {
-	last := &c.bed.undone
-	known := !c.called && last.want == c.want.key() && last.seen == c.seen && c.e.now().Before(last.until)
-	return last.verdict, known
+// recentRollback is what became of the same change the last time.
+func (c *gpuChange) recentRollback() (decision, bool) {
+	last := &c.state.lastRollback
+	known := !c.driverCalled && last.desired == c.desired.fingerprint() && last.fingerprint == c.fingerprint && c.engine.now().Before(last.until)
+	return last.decision, known
 }
 
-// key is what is asked for, in a form that can be compared.
-func (t *target) key() string { return fmt.Sprint(t.layout(), t.mayReset) }
+// fingerprint is what is asked for, in a form that can be compared.
+func (t *desiredLayout) fingerprint() string { return fmt.Sprint(t.layout(), t.mayReset) }
 
-// seen is what matters of the GPU, in such a form, too.
-func (p *picture) seen() string {
+// fingerprint is what matters of the GPU, in such a form, too.
+func (p *observedGPU) fingerprint() string {
 	var b strings.Builder
 	fmt.Fprint(&b, p.current, p.pending)
 	for i := range p.instances {
 		it := &p.instances[i]
-		fmt.Fprintf(&b, " %d:%d@%d:%s:%v", it.id, it.driver, it.start, it.uuid(), p.heldBy(it) != "")
+		fmt.Fprintf(&b, " %d:%d@%d:%s:%v", it.id, it.driverProfile, it.start, it.uuid(), p.holderOf(it) != "")
 	}
 	return b.String()
 }
 
-// undone is the result of a change that was undone: of the former instances some were
+// rollbackResult is the result of a change that was undone: of the former instances some were
 // missing, and some are still.
-func (c *change) undone(why verdict, missed, left []slot) Result {
+func (c *gpuChange) rollbackResult(why decision, missed, left []slot) Result {
 	r := c.result(why)
-	r.NotRestored = placements(left)
-	r.Restored = placements(slices.DeleteFunc(slices.Clone(missed), func(s slot) bool { return slices.Contains(left, s) }))
+	r.NotRestored = toPlacements(left)
+	r.Restored = toPlacements(slices.DeleteFunc(slices.Clone(missed), func(s slot) bool { return slices.Contains(left, s) }))
 	if len(missed) > 0 && r.State == RolledBack {
 		r.Reason = v1alpha1.ReasonRolledBack
 	}
@@ -102,7 +103,7 @@ func (c *change) undone(why verdict, missed, left []slot) Result {
 	return r
 }
 
-func placements(slots []slot) []Placement {
+func toPlacements(slots []slot) []Placement {
 	var found []Placement
 	for _, s := range slots {
 		found = append(found, s.placement())
@@ -110,11 +111,52 @@ func placements(slots []slot) []Placement {
 	return found
 }
 
-// without leaves out the steps that were given up.
-func without(steps, hopeless []step) []step {
+// excludeSteps leaves out the steps that were given up.
+func excludeSteps(steps, hopeless []step) []step {
 	return slices.DeleteFunc(steps, func(s step) bool {
 		return slices.ContainsFunc(hopeless, func(h step) bool {
-			return s.act == h.act && s.slot == h.slot && s.instance.id == h.instance.id
+			return s.kind == h.kind && s.slot == h.slot && s.instance.id == h.instance.id
 		})
+	})
+}
+
+// planRollback are the steps that bring back the former instances, exactly where they were, as
+// far as nobody is in the way: what the change made and nobody has goes, what it took
+// away comes again. Unlike decide it does what it can.
+func planRollback(p *observedGPU, former []slot) []step {
+	if p.current != nvml.Enabled {
+		return nil
+	}
+	var steps []step
+	if p.pending != p.current {
+		steps = append(steps, step{kind: stepSetMode, mode: p.current})
+	}
+	var taken mig.Mask
+	for i := range p.instances {
+		it := &p.instances[i]
+		wasThere := slices.ContainsFunc(former, func(s slot) bool { return s.matches(it) })
+		switch {
+		case it.owned && !wasThere && p.holderOf(it) == "":
+			steps = append(steps, step{kind: stepDestroy, instance: *it})
+			continue
+		case it.owned && len(it.computes) == 0 && wasThere:
+			steps = append(steps, step{kind: stepComplete, instance: *it})
+		}
+		taken |= it.mask()
+	}
+	for _, s := range former {
+		if _, known := p.driverProfile(s.profile); known && s.mask()&taken == 0 {
+			steps = append(steps, step{kind: stepCreate, slot: s})
+			taken |= s.mask()
+		}
+	}
+	return steps
+}
+
+// missingSlots are those of the slots in which there is no complete instance.
+func (p *observedGPU) missingSlots(slots []slot) []slot {
+	return slices.DeleteFunc(slices.Clone(slots), func(s slot) bool {
+		it := p.instanceAt(s)
+		return it != nil && len(it.computes) > 0
 	})
 }

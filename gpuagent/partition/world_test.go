@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/gpuagent/journal"
 	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
@@ -32,11 +31,11 @@ type reporter interface {
 	Fatalf(format string, args ...any)
 }
 
-// world is a node, its disk, its kubelet, and the judge who sees each call.
-type world struct {
+// testNode is a node, its disk, its kubelet, and the judge who sees each call.
+type testNode struct {
 	t    reporter
 	sim  *simulator.Node
-	disk *disk
+	disk *memoryStore
 	boot int
 
 	mu        sync.Mutex
@@ -50,18 +49,18 @@ type world struct {
 	strangers []string // devices that are never to be touched
 	adoptable []string // devices of others that the spec asks for
 	engine    *Engine
-	life      *life
+	life      *processLife
 }
 
-// disk is a journal's store in memory.
-type disk struct {
+// memoryStore is a journal's store in memory.
+type memoryStore struct {
 	mu      sync.Mutex
 	content []byte
 	full    bool
 	writes  int
 }
 
-func (d *disk) Load() ([]byte, error) {
+func (d *memoryStore) Load() ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.content == nil {
@@ -70,7 +69,7 @@ func (d *disk) Load() ([]byte, error) {
 	return bytes.Clone(d.content), nil
 }
 
-func (d *disk) Replace(content []byte) error {
+func (d *memoryStore) Replace(content []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.full {
@@ -81,53 +80,53 @@ func (d *disk) Replace(content []byte) error {
 	return nil
 }
 
-func (d *disk) SetAside() (string, error) { return "journal.unbelieved", nil }
+func (d *memoryStore) SetAside() (string, error) { return "journal.unbelieved", nil }
 
-func newWorld(t reporter, gpus ...simulator.GPU) *world {
+func newTestNode(t reporter, gpus ...simulator.GPU) *testNode {
 	t.Helper()
-	sim, err := simulator.New(simulator.Config{GPUs: gpus, Seed: "node", Order: simulator.None})
+	sim, err := simulator.New(simulator.Config{GPUs: gpus, Seed: "node", Order: simulator.NoOrder})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	w := &world{t: t, sim: sim, disk: &disk{}, boot: 1, judging: &atomic.Int32{}, pods: map[string]Holder{}, now: time.Unix(1_800_000_000, 0)}
+	w := &testNode{t: t, sim: sim, disk: &memoryStore{}, boot: 1, judging: &atomic.Int32{}, pods: map[string]Holder{}, now: time.Unix(1_800_000_000, 0)}
 	if err := sim.Init(); err != nil {
 		t.Fatalf("%v", err)
 	}
-	w.start()
+	w.startEngine()
 	return w
 }
 
-// start starts the agent's process anew, the former one being dead.
-func (w *world) start() {
+// startEngine starts the agent's process anew, the former one being dead.
+func (w *testNode) startEngine() {
 	w.t.Helper()
 	if w.life != nil {
-		w.life.end()
+		w.life.kill()
 	}
-	w.life = &life{world: w, at: -1, driver: w.sim.Open()}
+	w.life = &processLife{node: w, at: -1, driver: w.sim.Open()}
 	if err := w.life.driver.Init(); err != nil {
 		w.t.Fatalf("%v", err)
 	}
-	j, err := journal.Open(&mortalDisk{w.disk, w.life}, "node", fmt.Sprint("boot-", w.boot))
+	j, err := OpenJournal(&crashingStore{w.disk, w.life}, "node", fmt.Sprint("boot-", w.boot))
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}
 	w.engine = &Engine{
-		Library: &judged{Library: w.life.driver, life: w.life}, Journal: j, Parallel: 1, CallTimeout: 5 * time.Second,
-		Pause: func(context.Context, time.Duration) {},
+		Library: &checkingLibrary{Library: w.life.driver, life: w.life}, Journal: j, Concurrency: 1, CallTimeout: 5 * time.Second,
+		Sleep: func(context.Context, time.Duration) {},
 		Now:   func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now },
 	}
 }
 
-// wait lets machine time pass.
-func (w *world) wait(d time.Duration) {
+// advanceClock lets machine time pass.
+func (w *testNode) advanceClock(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = w.now.Add(d)
 }
 
 // inUse is the kubelet's answer.
-func (w *world) inUse(context.Context, string) (map[string]Holder, error) {
-	w.life.happen()
+func (w *testNode) inUse(context.Context, string) (map[string]Holder, error) {
+	w.life.advance()
 	if w.question != nil {
 		w.question()
 	}
@@ -139,14 +138,14 @@ func (w *world) inUse(context.Context, string) (map[string]Holder, error) {
 	return maps.Clone(w.pods), nil
 }
 
-func (w *world) apply(desired ...v1alpha1.DesiredGPU) Outcome {
+func (w *testNode) apply(desired ...v1alpha1.DesiredGPU) Outcome {
 	return w.engine.Apply(context.Background(), desired, w.inUse)
 }
 
-func (w *world) takeUp() Outcome { return w.engine.Recover(context.Background(), w.inUse) }
+func (w *testNode) recover() Outcome { return w.engine.Recover(context.Background(), w.inUse) }
 
 // reboot boots the node; the test itself stays connected to the driver.
-func (w *world) reboot() {
+func (w *testNode) reboot() {
 	w.t.Helper()
 	w.sim.Boot()
 	if err := w.sim.Init(); err != nil {
@@ -155,13 +154,13 @@ func (w *world) reboot() {
 }
 
 // gives a pod the device.
-func (w *world) give(device string) {
+func (w *testNode) assign(device string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pods[device] = Holder{Pod: &v1alpha1.PodReference{Namespace: "lab", Name: "train"}}
 }
 
-func (w *world) uuid(i int) string {
+func (w *testNode) uuid(i int) string {
 	w.t.Helper()
 	gpus, err := w.sim.GPUs()
 	if err != nil {
@@ -171,8 +170,8 @@ func (w *world) uuid(i int) string {
 	return gpus[i].UUID
 }
 
-// there is one instance as the driver has it.
-type there struct {
+// layoutEntry is one instance as the driver has it.
+type layoutEntry struct {
 	at     Placement
 	device string // "" where there is no compute instance
 	id     uint32
@@ -180,7 +179,7 @@ type there struct {
 }
 
 // layout is what the driver has on a GPU, the lowest first.
-func (w *world) layout(gpu string) []there {
+func (w *testNode) layout(gpu string) []layoutEntry {
 	w.t.Helper()
 	w.judging.Add(1)
 	defer w.judging.Add(-1)
@@ -193,15 +192,15 @@ func (w *world) layout(gpu string) []there {
 	}
 	gpus, _ := w.sim.GPUs()
 	at := slices.IndexFunc(gpus, func(g nvml.GPU) bool { return g.UUID == gpu })
-	board, _ := mig.BoardOf(gpus[at].PCIDevice)
+	board, _ := mig.ModelByPCIDevice(gpus[at].PCIDevice)
 	processes, _ := w.sim.Processes(gpu)
-	var list []there
+	var list []layoutEntry
 	for _, it := range found {
 		computes, err := w.sim.ComputeInstances(gpu, it.ID)
 		if err != nil {
 			w.t.Fatalf("%v", err)
 		}
-		one := there{id: it.ID, at: Placement{Start: it.Placement.Start}}
+		one := layoutEntry{id: it.ID, at: Placement{Start: it.Placement.Start}}
 		for i := range board.Profiles {
 			if board.Profiles[i].ID == uint32(it.Profile) {
 				one.at.Profile = board.Profiles[i].Name
@@ -216,20 +215,20 @@ func (w *world) layout(gpu string) []there {
 		one.busy = one.busy || slices.ContainsFunc(processes, func(p nvml.Process) bool { return p.Instance == it.ID })
 		list = append(list, one)
 	}
-	slices.SortFunc(list, func(a, b there) int { return a.at.Start - b.at.Start })
+	slices.SortFunc(list, func(a, b layoutEntry) int { return a.at.Start - b.at.Start })
 	return list
 }
 
 // mode is the GPU's MIG mode.
-func (w *world) mode(gpu string) nvml.Mode {
+func (w *testNode) mode(gpu string) nvml.Mode {
 	w.judging.Add(1)
 	defer w.judging.Add(-1)
 	mode, _, _ := w.sim.MIGMode(gpu)
 	return mode
 }
 
-// cutAs is the layout in words; an instance without a device has a question mark.
-func (w *world) cutAs(gpu string) string {
+// describeLayout is the layout in words; an instance without a device has a question mark.
+func (w *testNode) describeLayout(gpu string) string {
 	w.t.Helper()
 	var list []string
 	for _, it := range w.layout(gpu) {
@@ -243,7 +242,7 @@ func (w *world) cutAs(gpu string) string {
 }
 
 // device is the MIG device that begins at that slice.
-func (w *world) device(gpu string, start int) string {
+func (w *testNode) device(gpu string, start int) string {
 	w.t.Helper()
 	for _, it := range w.layout(gpu) {
 		if it.at.Start == start {
@@ -254,13 +253,13 @@ func (w *world) device(gpu string, start int) string {
 	return ""
 }
 
-// foreign makes an instance as somebody else would.
-func (w *world) foreign(gpu string, at Placement, half bool) (device string) {
+// createForeign makes an instance as somebody else would.
+func (w *testNode) createForeign(gpu string, at Placement, half bool) (device string) {
 	w.t.Helper()
 	gpus, _ := w.sim.GPUs()
 	i := slices.IndexFunc(gpus, func(g nvml.GPU) bool { return g.UUID == gpu })
-	board, _ := mig.BoardOf(gpus[i].PCIDevice)
-	p, err := board.Named(at.Profile)
+	board, _ := mig.ModelByPCIDevice(gpus[i].PCIDevice)
+	p, err := board.Profile(at.Profile)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}
@@ -278,23 +277,23 @@ func (w *world) foreign(gpu string, at Placement, half bool) (device string) {
 	return c.UUID
 }
 
-// want is a layout in the planner's words.
-func want(gpu string, placements ...Placement) v1alpha1.DesiredGPU {
-	return desired(gpu, journal.Layout{MIG: true, Instances: placements})
+// newDesiredGPU is a layout in the planner's words.
+func newDesiredGPU(gpu string, placements ...Placement) v1alpha1.DesiredGPU {
+	return toDesiredGPU(gpu, Layout{MIG: true, Instances: placements})
 }
 
-func at(profile v1alpha1.MIGProfile, start int) Placement {
+func placementAt(profile v1alpha1.MIGProfile, start int) Placement {
 	return Placement{Profile: profile, Start: start}
 }
 
-func words(placements []Placement) string {
+func describePlacements(placements []Placement) string {
 	sorted := slices.SortedFunc(slices.Values(placements), func(a, b Placement) int { return a.Start - b.Start })
 	text := fmt.Sprint(sorted)
 	return text[1 : len(text)-1]
 }
 
-// must stops the test where something that cannot fail did.
-func must(t *testing.T, err error) {
+// requireNoError stops the test where something that cannot fail did.
+func requireNoError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,10 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package config is the configuration file of the lifecycle controller.
+//
+// Enters: YAML of kind LifecycleConfig. Leaves: a defaulted and validated
+// [Config]. It never holds a secret.
 package config
 
 import (
@@ -9,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/config"
 	"sluice.dev/api/v1alpha1"
@@ -101,8 +106,8 @@ func (c *Config) Default() {
 	if c.GPUPodsOutside == "" {
 		c.GPUPodsOutside = Warn
 	}
-	c.Stopping.Brake.fill()
-	c.Mail.fill()
+	c.Stopping.StopLimiter.setDefaults()
+	c.Mail.setDefaults()
 }
 
 // Validate implements config.File.
@@ -122,4 +127,50 @@ func (c *Config) Validate() field.ErrorList {
 	errs = append(errs, c.Identities.validate(field.NewPath("identities"))...)
 	errs = append(errs, c.Stopping.validate(field.NewPath("stopping"))...)
 	return append(errs, c.Mail.validate(field.NewPath("mail"))...)
+}
+
+// Stopping says how workloads are stopped whose time is over.
+type Stopping struct {
+	// StopLimiter keeps very many from being stopped at once.
+	StopLimiter StopLimiter `json:"brake,omitempty"`
+	// DeleteUnknownKinds has a workload deleted, with its pods, that is of a kind
+	// which Sluice does not know and which has neither spec.suspend nor a scale
+	// subresource. Default false: that it cannot be stopped is only reported.
+	DeleteUnknownKinds bool `json:"deleteUnknownKinds,omitempty"`
+}
+
+// StopLimiter is how many workloads may be stopped within an hour of policy time. What
+// is more than both engages the brake: then none is stopped until an administrator
+// releases it.
+type StopLimiter struct {
+	// Percent is the share of the running workloads, 0 to 100. Default 30; with 100
+	// the brake is never engaged.
+	Percent *int `json:"percent,omitempty"`
+	// Workloads is how many, at least 0. Default 50.
+	Workloads *int `json:"workloads,omitempty"`
+}
+
+// The brake where nobody sets it.
+const (
+	defaultStopLimiterPercent   = 30
+	defaultStopLimiterWorkloads = 50
+)
+
+func (b *StopLimiter) setDefaults() {
+	if b.Percent == nil {
+		b.Percent = ptr.To(defaultStopLimiterPercent)
+	}
+	if b.Workloads == nil {
+		b.Workloads = ptr.To(defaultStopLimiterWorkloads)
+	}
+}
+
+func (s *Stopping) validate(path *field.Path) (errs field.ErrorList) {
+	if p := ptr.Deref(s.StopLimiter.Percent, 0); p < 0 || p > 100 {
+		errs = append(errs, field.Invalid(path.Child("brake", "percent"), p, "want 0 to 100"))
+	}
+	if n := ptr.Deref(s.StopLimiter.Workloads, 0); n < 0 {
+		errs = append(errs, field.Invalid(path.Child("brake", "workloads"), n, "want 0 or more"))
+	}
+	return errs
 }

@@ -108,11 +108,11 @@ type MailRate struct {
 
 // The rates where nobody sets them.
 const (
-	defaultPerMinute          = 60
-	defaultPerRecipientPerDay = 100
+	defaultMailsPerMinute          = 60
+	defaultMailsPerRecipientPerDay = 100
 )
 
-func (m *Mail) fill() {
+func (m *Mail) setDefaults() {
 	if m == nil {
 		return
 	}
@@ -126,10 +126,10 @@ func (m *Mail) fill() {
 		}
 	}
 	if m.CredentialsSecret != nil {
-		m.CredentialsSecret.fill()
+		m.CredentialsSecret.setDefaults()
 	}
 	if m.DKIM != nil {
-		m.DKIM.KeySecret.fill()
+		m.DKIM.KeySecret.setDefaults()
 	}
 	from, err := mail.ParseAddress(m.From)
 	if m.Domain == "" && err == nil {
@@ -139,14 +139,14 @@ func (m *Mail) fill() {
 		m.Hello = m.Domain
 	}
 	if m.Rate.PerMinute == nil {
-		m.Rate.PerMinute = ptr.To(defaultPerMinute)
+		m.Rate.PerMinute = ptr.To(defaultMailsPerMinute)
 	}
 	if m.Rate.PerRecipientPerDay == nil {
-		m.Rate.PerRecipientPerDay = ptr.To(defaultPerRecipientPerDay)
+		m.Rate.PerRecipientPerDay = ptr.To(defaultMailsPerRecipientPerDay)
 	}
 }
 
-func (r *SecretReference) fill() {
+func (r *SecretReference) setDefaults() {
 	if r.Namespace == "" {
 		r.Namespace = v1alpha1.SystemNamespace
 	}
@@ -174,7 +174,7 @@ func (m *Mail) Sender() (mail.Address, error) {
 	return *address, nil
 }
 
-var plainAddress = regexp.MustCompile(v1alpha1.EmailPattern)
+var addressPattern = regexp.MustCompile(v1alpha1.EmailPattern)
 
 func (m *Mail) validate(path *field.Path) (errs field.ErrorList) {
 	if m == nil {
@@ -186,10 +186,10 @@ func (m *Mail) validate(path *field.Path) (errs field.ErrorList) {
 	if m.Host() == "" || m.Port() == 0 {
 		invalid("server", m.Server, "want host:port, such as mail.example.org:587")
 	}
-	if from, err := m.Sender(); err != nil || !plainAddress.MatchString(from.Address) {
+	if from, err := m.Sender(); err != nil || !addressPattern.MatchString(from.Address) {
 		invalid("from", m.From, "want one mail address, with or without a name, such as GPU cluster <gpu@example.org>")
 	}
-	if m.ReplyTo != "" && !plainAddress.MatchString(m.ReplyTo) {
+	if m.ReplyTo != "" && !addressPattern.MatchString(m.ReplyTo) {
 		invalid("replyTo", m.ReplyTo, "want one plain mail address, such as gpu-help@example.org")
 	}
 	for name, value := range map[string]string{"domain": m.Domain, "hello": m.Hello, "serverName": m.ServerName} {
@@ -202,7 +202,7 @@ func (m *Mail) validate(path *field.Path) (errs field.ErrorList) {
 			invalid("templates", m.Templates, problem)
 		}
 	}
-	errs = append(errs, m.validateWay(path)...)
+	errs = append(errs, m.validateTransport(path)...)
 	for name, n := range map[string]int{"perMinute": ptr.Deref(m.Rate.PerMinute, 0), "perRecipientPerDay": ptr.Deref(m.Rate.PerRecipientPerDay, 0)} {
 		if n < 0 {
 			errs = append(errs, field.Invalid(path.Child("rate", name), n, "want 0 (any number) or more"))
@@ -211,8 +211,8 @@ func (m *Mail) validate(path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// validateWay is about how the server is reached and told who comes.
-func (m *Mail) validateWay(path *field.Path) (errs field.ErrorList) {
+// validateTransport is about how the server is reached and told who comes.
+func (m *Mail) validateTransport(path *field.Path) (errs field.ErrorList) {
 	switch m.TLS {
 	case MailStartTLS, MailImplicit:
 		if m.PlaintextTo != "" {

@@ -13,7 +13,7 @@ import (
 	"sluice.dev/api/config"
 )
 
-const head = "apiVersion: config.sluice.dev/v1alpha1\nkind: LifecycleConfig\n"
+const configHeader = "apiVersion: config.sluice.dev/v1alpha1\nkind: LifecycleConfig\n"
 
 func TestMailDefaults(t *testing.T) {
 	tests := map[string]struct {
@@ -40,7 +40,7 @@ func TestMailDefaults(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var c Config
-			if err := config.Parse([]byte(head+tc.text), &c); err != nil {
+			if err := config.Parse([]byte(configHeader+tc.text), &c); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, c.Mail); diff != "" {
@@ -50,7 +50,7 @@ func TestMailDefaults(t *testing.T) {
 	}
 }
 
-func TestMailRefuses(t *testing.T) {
+func TestMailValidation(t *testing.T) {
 	const rest = ", from: gpu@example.org"
 	tests := map[string]struct{ text, want string }{
 		"no port":             {"server: mail.example.org" + rest, "mail.server"},
@@ -73,7 +73,7 @@ func TestMailRefuses(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := config.Parse([]byte(head+"mail: {"+tc.text+"}"), &Config{})
+			err := config.Parse([]byte(configHeader+"mail: {"+tc.text+"}"), &Config{})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v; want something about %s", err, tc.want)
 			}

@@ -6,8 +6,20 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"sluice.dev/api/v1alpha1"
 )
@@ -27,7 +39,7 @@ func IndexProjects(ctx context.Context, indexer client.FieldIndexer) error {
 	indices := map[string]func(*v1alpha1.Project) []string{
 		ProjectsByNamespace:  func(p *v1alpha1.Project) []string { return []string{p.NamespaceName()} },
 		ProjectsByDepartment: func(p *v1alpha1.Project) []string { return []string{p.Spec.Department} },
-		ProjectsByNodePool:   nodePoolsOf,
+		ProjectsByNodePool:   poolNames,
 	}
 	for name, key := range indices {
 		err := indexer.IndexField(ctx, &v1alpha1.Project{}, name, func(object client.Object) []string {
@@ -43,10 +55,104 @@ func IndexProjects(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-func nodePoolsOf(project *v1alpha1.Project) []string {
+func poolNames(project *v1alpha1.Project) []string {
 	names := make([]string, 0, len(project.Spec.NodePools))
 	for _, quota := range project.Spec.NodePools {
 		names = append(names, quota.Name)
 	}
 	return names
+}
+
+// ProjectForNamespace is the project that has a namespace; nil where none has. The project's
+// status says it: nothing that a workload's author writes. The reader is the
+// controllers' cache, with the index [ProjectsByNamespace].
+func ProjectForNamespace(ctx context.Context, cached client.Reader, namespace string) (*v1alpha1.Project, error) {
+	var projects v1alpha1.ProjectList
+	if err := cached.List(ctx, &projects, client.MatchingFields{ProjectsByNamespace: namespace}); err != nil {
+		return nil, fmt.Errorf("looking for the project of namespace %s: %w", namespace, err)
+	}
+	for i := range projects.Items {
+		project := &projects.Items[i]
+		if has := project.Status.Namespace; has != nil && has.Name == namespace {
+			return project, nil
+		}
+	}
+	return nil, nil
+}
+
+// TenantForNamespace is whose a namespace is: the project that [ProjectOf] finds, and its
+// department; nil where it is nobody's.
+func TenantForNamespace(ctx context.Context, cached client.Reader, namespace string) (*v1alpha1.Project, *v1alpha1.Department, error) {
+	project, err := ProjectForNamespace(ctx, cached, namespace)
+	if project == nil || err != nil {
+		return nil, nil, err
+	}
+	department := &v1alpha1.Department{}
+	if err := cached.Get(ctx, types.NamespacedName{Name: project.Spec.Department}, department); err != nil {
+		return nil, nil, fmt.Errorf("reading department %s of project %s: %w", project.Spec.Department, project.Name, err)
+	}
+	return project, department, nil
+}
+
+// SelectsNode tells whether the pool's selector takes in the node.
+func SelectsNode(pool *v1alpha1.NodePool, node *corev1.Node) bool {
+	// An empty selector would take in every node; the schema refuses it, and so
+	// does this.
+	return len(pool.Spec.NodeSelector) > 0 &&
+		labels.SelectorFromSet(pool.Spec.NodeSelector).Matches(labels.Set(node.Labels))
+}
+
+// PoolsForNode are the names of the pools that select the node, sorted. The node
+// belongs to the pool if there is one, and to none if there are more. A pool
+// that is being deleted still counts: its nodes change hands once it has gone.
+func PoolsForNode(node *corev1.Node, pools []v1alpha1.NodePool) []string {
+	var names []string
+	for i := range pools {
+		if SelectsNode(&pools[i], node) {
+			names = append(names, pools[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// GetGPUNode is what the agent on the node reports; nil where there is no report.
+func GetGPUNode(ctx context.Context, reader client.Reader, node string) (*v1alpha1.GPUNode, error) {
+	var observed v1alpha1.GPUNode
+	err := reader.Get(ctx, types.NamespacedName{Name: node}, &observed)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading GPUNode %s: %w", node, err)
+	}
+	return &observed, nil
+}
+
+// NodeChanged passes what can change a node's pool, its GPUs or its resources,
+// and keeps out the heartbeats, of which a large cluster has hundreds a second.
+var NodeChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1.Node)
+		after, ok2 := e.ObjectNew.(*corev1.Node)
+		return !ok || !ok2 ||
+			!maps.Equal(before.Labels, after.Labels) ||
+			!equality.Semantic.DeepEqual(before.Status.Capacity, after.Status.Capacity) ||
+			!equality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable)
+	},
+}
+
+// Requests is one request for each object of the list.
+func Requests(list client.ObjectList) []reconcile.Request {
+	var requests []reconcile.Request
+	// Fails only for what is no list.
+	_ = meta.EachListItem(list, func(object runtime.Object) error {
+		if named, ok := object.(client.Object); ok {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{
+				Namespace: named.GetNamespace(), Name: named.GetName(),
+			}})
+		}
+		return nil
+	})
+	return requests
 }

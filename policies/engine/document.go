@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -16,22 +17,22 @@ import (
 // shared by any number of evaluations at once. The zero Document is absent: its
 // field is undefined.
 type Document struct {
-	of *contents
+	contents *documentContents
 }
 
-// contents are a document's value, and what policies see of it: that is made when
+// documentContents are a document's value, and what policies see of it: that is made when
 // the first policy is asked, since mostly all answers are remembered.
-type contents struct {
+type documentContents struct {
 	value any
 	once  sync.Once
-	seen  *ast.Term
+	term  *ast.Term
 }
 
-func documentOf(value any) Document { return Document{&contents{value: value}} }
+func newDocument(value any) Document { return Document{&documentContents{value: value}} }
 
-// FromGo returns the Document of a Go value that encoding/json can encode. As in
+// DocumentFromGo returns the Document of a Go value that encoding/json can encode. As in
 // [Decode], metadata.managedFields is left out.
-func FromGo(value any) (Document, error) {
+func DocumentFromGo(value any) (Document, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return Document{}, fmt.Errorf("convert %T for policies: %w", value, err)
@@ -39,9 +40,9 @@ func FromGo(value any) (Document, error) {
 	return Decode(raw)
 }
 
-// FromObject returns the Document of an object of [Document.Object]'s values. It
+// DocumentFromObject returns the Document of an object of [Document.Object]'s values. It
 // must not be changed any more, nor anything in it.
-func FromObject(object map[string]any) Document { return documentOf(object) }
+func DocumentFromObject(object map[string]any) Document { return newDocument(object) }
 
 // Object is the document's object; nil where it is none. It is made of maps,
 // []any, strings, booleans and nil, with numbers as int64 or, where they are none
@@ -52,27 +53,27 @@ func (d Document) Object() map[string]any {
 	return object
 }
 
-// Absent tells whether the document is missing or null.
-func (d Document) Absent() bool { return d.value() == nil }
+// IsAbsent tells whether the document is missing or null.
+func (d Document) IsAbsent() bool { return d.value() == nil }
 
 func (d Document) value() any {
-	if d.of == nil {
+	if d.contents == nil {
 		return nil
 	}
-	return d.of.value
+	return d.contents.value
 }
 
 // term is the document as policies see it; nil where it is absent.
 func (d Document) term() *ast.Term {
-	if d.of == nil {
+	if d.contents == nil {
 		return nil
 	}
-	d.of.once.Do(func() {
-		if d.of.seen == nil {
-			d.of.seen = termOf(d.of.value)
+	d.contents.once.Do(func() {
+		if d.contents.term == nil {
+			d.contents.term = newTerm(d.contents.value)
 		}
 	})
-	return d.of.seen
+	return d.contents.term
 }
 
 // Field returns a field of an object, absent where there is none.
@@ -81,35 +82,145 @@ func (d Document) Field(name string) Document {
 	if !ok {
 		return Document{}
 	}
-	return documentOf(value)
+	return newDocument(value)
 }
 
-// With returns the object with one field set, or, where value is absent,
+// WithField returns the object with one field set, or, where value is absent,
 // without it. The document itself stays as it is. On anything but an object it
 // returns an object of that one field.
-func (d Document) With(name string, value Document) Document {
+func (d Document) WithField(name string, value Document) Document {
 	object := maps.Clone(d.Object())
 	switch {
-	case value.of == nil:
+	case value.contents == nil:
 		delete(object, name)
 	case object == nil:
-		object = map[string]any{name: value.of.value}
+		object = map[string]any{name: value.contents.value}
 	default:
-		object[name] = value.of.value
+		object[name] = value.contents.value
 	}
 	if object == nil {
 		object = map[string]any{}
 	}
-	return documentOf(object)
+	return newDocument(object)
 }
 
 // Equal tells whether two documents hold the same JSON value.
 func (d Document) Equal(other Document) bool {
-	if d.of == nil || other.of == nil {
-		return d.of == other.of
+	if d.contents == nil || other.contents == nil {
+		return d.contents == other.contents
 	}
 	return d.term().Value.Compare(other.term().Value) == 0
 }
 
 // MarshalJSON returns the document's JSON, null where it is absent.
 func (d Document) MarshalJSON() ([]byte, error) { return json.Marshal(d.value()) }
+
+// newTerm is a JSON value as policies see it.
+func newTerm(value any) *ast.Term {
+	switch value := value.(type) {
+	case nil:
+		return ast.InternedNullTerm
+	case bool:
+		return ast.InternedTerm(value)
+	case string:
+		return keyTerm(value)
+	case int64, float64, json.Number:
+		return numberTerm(formatNumber(value))
+	case []any:
+		if len(value) == 0 {
+			return ast.InternedEmptyArray
+		}
+		elements := make([]*ast.Term, len(value))
+		for i, element := range value {
+			elements[i] = newTerm(element)
+		}
+		return ast.NewTerm(ast.NewArray(elements...))
+	case map[string]any:
+		if len(value) == 0 {
+			return ast.InternedEmptyObject
+		}
+		pairs := make([][2]*ast.Term, 0, len(value))
+		for key, field := range value {
+			pairs = append(pairs, [2]*ast.Term{keyTerm(key), newTerm(field)})
+		}
+		return ast.NewTerm(ast.NewObject(pairs...))
+	}
+	// Whoever composed the object took another of Go's types.
+	if other, err := ast.InterfaceToValue(value); err == nil {
+		return ast.NewTerm(other)
+	}
+	return ast.StringTerm(fmt.Sprint(value))
+}
+
+func numberTerm(text string) *ast.Term {
+	if known := ast.InternedIntNumberTermFromString(text); known != nil {
+		return known
+	}
+	return ast.NewTerm(ast.Number(text))
+}
+
+// formatNumber is how a number is written; empty for all else.
+func formatNumber(value any) string {
+	switch value := value.(type) {
+	case int64:
+		return strconv.FormatInt(value, 10)
+	case json.Number:
+		return string(value)
+	case float64:
+		if text, err := json.Marshal(value); err == nil {
+			return string(text)
+		}
+	}
+	return ""
+}
+
+// commonTerms are the strings that nearly every pod has, converted once for all.
+// They are shared and must never be changed.
+var commonTerms = func() map[string]*ast.Term {
+	terms := make(map[string]*ast.Term)
+	for _, text := range []string{
+		// An admission review.
+		"kind", "apiVersion", "request", "uid", "requestKind", "resource", "requestResource", "subResource",
+		"group", "version", "name", "namespace", "operation", "userInfo", "username", "groups", "extra",
+		"object", "oldObject", "dryRun", "options", "CREATE", "UPDATE", "CONNECT", "DELETE", "pods", "v1", "apps/v1",
+		"fieldManager", "fieldValidation", "CreateOptions", "UpdateOptions", "meta.k8s.io/v1", "Pod",
+		// Metadata.
+		"metadata", "generateName", "creationTimestamp", "labels", "annotations", "ownerReferences",
+		"blockOwnerDeletion", "controller", "resourceVersion", "generation", "finalizers",
+		// A pod.
+		"spec", "status", "containers", "initContainers", "ephemeralContainers", "volumes", "image", "imagePullPolicy",
+		"command", "args", "env", "envFrom", "value", "valueFrom", "fieldRef", "fieldPath", "secretKeyRef",
+		"configMapKeyRef", "key", "optional", "ports", "containerPort", "hostPort", "protocol", "TCP", "UDP", "resources",
+		"limits", "requests", "claims", "cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "volumeMounts",
+		"mountPath", "subPath", "readOnly", "livenessProbe", "readinessProbe", "startupProbe", "httpGet", "path", "port",
+		"scheme", "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold",
+		"exec", "tcpSocket", "lifecycle", "preStop", "securityContext", "runAsUser", "runAsGroup", "runAsNonRoot",
+		"fsGroup", "capabilities", "drop", "add", "privileged", "allowPrivilegeEscalation", "readOnlyRootFilesystem",
+		"seccompProfile", "type", "RuntimeDefault", "terminationMessagePath", "terminationMessagePolicy",
+		"/dev/termination-log", "File", "Always", "IfNotPresent", "Never", "OnFailure", "restartPolicy",
+		"terminationGracePeriodSeconds", "dnsPolicy", "ClusterFirst", "serviceAccountName", "serviceAccount", "default",
+		"nodeName", "nodeSelector", "affinity", "nodeAffinity", "podAffinity", "podAntiAffinity", "tolerations",
+		"operator", "Exists", "Equal", "In", "NotIn", "effect", "NoSchedule", "NoExecute", "tolerationSeconds",
+		"requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution",
+		"nodeSelectorTerms", "matchExpressions", "matchLabels", "matchFields", "values", "weight", "preference",
+		"topologyKey", "topologySpreadConstraints", "priorityClassName", "priority", "preemptionPolicy",
+		"PreemptLowerPriority", "schedulerName", "default-scheduler", "schedulingGates", "enableServiceLinks",
+		"hostNetwork", "hostPID", "hostIPC", "hostPath", "emptyDir", "medium", "sizeLimit", "configMap", "secret",
+		"secretName", "items", "defaultMode", "projected", "sources", "serviceAccountToken", "expirationSeconds",
+		"downwardAPI", "persistentVolumeClaim", "claimName", "runtimeClassName", "resourceClaims", "kube-root-ca.crt",
+		"ca.crt", "token", "phase", "Pending", "qosClass",
+		// What stands beside the object.
+		"review", "workload", "project", "department", "nodePools", "now", "use", "parameters", "",
+	} {
+		terms[text] = ast.NewTerm(ast.String(text))
+	}
+	return terms
+}()
+
+// keyTerm is the term of a key, shared where it is common.
+func keyTerm(key string) *ast.Term {
+	if known, ok := commonTerms[key]; ok {
+		return known
+	}
+	return ast.NewTerm(ast.String(key))
+}

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/topdown/cache"
+
 	"sluice.dev/api/v1alpha1"
 )
 
@@ -19,11 +22,11 @@ type Options struct {
 	Libraries []Library
 	// Limits bound how long policies may take.
 	Limits Limits
-	// Remember is how many of each policy's latest answers are kept, so that the
+	// CacheEntries is how many of each policy's latest answers are kept, so that the
 	// pods that are alike in what it reads are asked about once; 256 where it is 0,
 	// none where it is negative. At most twice as many are held at a time, and about
 	// 2 MiB of them.
-	Remember int
+	CacheEntries int
 	// Observe is told of every evaluation, where it is set: on the goroutine of the
 	// one who asked, before the answer. It must be quick, and safe to call at once
 	// from many goroutines.
@@ -39,21 +42,21 @@ type Engine struct {
 
 	// mu guards what Update remembers from one time to the next.
 	mu      sync.Mutex
-	inForce map[string]*policy
-	modules map[digest]*attempt
+	active  map[string]*policy
+	modules map[digest]*compilation
 }
 
 // New returns an Engine without policies: until the first Update it answers
 // nothing. The error names every fault of the libraries.
 func New(options Options) (*Engine, error) {
-	options.Limits = options.Limits.orDefault()
-	if options.Remember == 0 {
-		options.Remember = 256
+	options.Limits = options.Limits.withDefaults()
+	if options.CacheEntries == 0 {
+		options.CacheEntries = 256
 	}
 	c, problems := newCompiler(options.Libraries)
 	if len(problems) > 0 {
 		var faults []error
-		for _, problem := range named("libraries", problems) {
+		for _, problem := range withPolicyName("libraries", problems) {
 			faults = append(faults, problem)
 		}
 		return nil, fmt.Errorf("compile the policies' libraries: %w", errors.Join(faults...))
@@ -80,20 +83,69 @@ func (e *Engine) Evaluate(ctx context.Context, in Input) (Outcome, error) {
 	return set.Evaluate(ctx, in)
 }
 
-// Type asks the policies in force, as [Set.Type] does.
-func (e *Engine) Type(ctx context.Context, in Input) (v1alpha1.WorkloadType, error) {
+// WorkloadType asks the policies in force, as [Set.Type] does.
+func (e *Engine) WorkloadType(ctx context.Context, in Input) (v1alpha1.WorkloadType, error) {
 	set, err := e.Current()
 	if err != nil {
 		return "", err
 	}
-	return set.Type(ctx, in)
+	return set.WorkloadType(ctx, in)
 }
 
-// EvaluateObjects asks the policies in force, as [Set.EvaluateObjects] does.
-func (e *Engine) EvaluateObjects(ctx context.Context, in Input) (Rendering, error) {
+// RenderObjects asks the policies in force, as [Set.EvaluateObjects] does.
+func (e *Engine) RenderObjects(ctx context.Context, in Input) (Rendering, error) {
 	set, err := e.Current()
 	if err != nil {
 		return Rendering{}, err
 	}
-	return set.EvaluateObjects(ctx, in)
+	return set.RenderObjects(ctx, in)
 }
+
+// policy is one policy in force: a compiled module with the match and the
+// parameters that came with it.
+type policy struct {
+	// source is what was compiled, without its text.
+	source     Source
+	digest     digest
+	module     *module
+	parameters *ast.Term
+	// caches keep its answers to each question; objects are always rendered anew.
+	caches [requestKindCount]*resultCache
+	// stuckEvaluations is how many evaluations were left behind and have not come back.
+	stuckEvaluations atomic.Int32
+}
+
+func (p *policy) enforcement() v1alpha1.Enforcement { return p.source.enforcement() }
+
+// replacedPolicy is the built-in policy in whose place this one is asked; mostly none.
+func (p *policy) replacedPolicy() string {
+	if p.enforcement() == v1alpha1.EnforcementDryRun {
+		return ""
+	}
+	return p.source.Replaces
+}
+
+// patternCache keeps the compiled patterns of regex and glob between evaluations.
+var patternCache = func() cache.InterQueryValueCache {
+	entries := 1000
+	return cache.NewInterQueryValueCache(context.Background(), &cache.Config{
+		InterQueryBuiltinValueCache: cache.InterQueryBuiltinValueCacheConfig{MaxNumEntries: &entries},
+	})
+}()
+
+// Why a policy could not be asked.
+var (
+	// ErrDeadline: the policy took longer than an evaluation may.
+	ErrDeadline = errors.New("it took longer than it may")
+	// ErrRequestDeadline: the request's time was over before the policy was
+	// through, or even asked.
+	ErrRequestDeadline = errors.New("the request's time was over")
+	// ErrBusy: an earlier evaluation of the policy is stuck in a built-in function
+	// that cannot be stopped, and has not come back yet.
+	ErrBusy = errors.New("an earlier evaluation has not come back")
+	// ErrShape: a rule gave a value that is not what the rule is.
+	ErrShape = errors.New("a value of the wrong shape")
+)
+
+// ErrNotLoaded means that no policies were loaded yet. Whoever asks must not admit.
+var ErrNotLoaded = errors.New("no policies are loaded yet")

@@ -59,20 +59,20 @@ func reviews(b *testing.B, different bool) [][]byte {
 	if !different {
 		bodies := make([][]byte, 64)
 		for i := range bodies {
-			bodies[i] = bigReview(b, 0, i)
+			bodies[i] = largeReview(b, 0, i)
 		}
 		return bodies
 	}
 	// More than any policy remembers.
 	bodies := make([][]byte, 1024)
 	for i := range bodies {
-		bodies[i] = bigReview(b, i, i)
+		bodies[i] = largeReview(b, i, i)
 	}
 	return bodies
 }
 
-// admit is what a webhook does with a body: decode it and ask.
-func admit(b *testing.B, e *engine.Engine, shared engine.Input, body []byte) {
+// admitReview is what a webhook does with a body: decode it and ask.
+func admitReview(b *testing.B, e *engine.Engine, shared engine.Input, body []byte) {
 	document, err := engine.Decode(body)
 	if err != nil {
 		b.Fatal(err)
@@ -84,8 +84,8 @@ func admit(b *testing.B, e *engine.Engine, shared engine.Input, body []byte) {
 	}
 }
 
-// naive is OPA as its first example shows it, once for each policy.
-func naive(b *testing.B, sources []engine.Source, body []byte) {
+// evaluateNaively is OPA as its first example shows it, once for each policy.
+func evaluateNaively(b *testing.B, sources []engine.Source, body []byte) {
 	var review map[string]any
 	if err := json.Unmarshal(body, &review); err != nil {
 		b.Fatal(err)
@@ -117,21 +117,21 @@ func naive(b *testing.B, sources []engine.Source, body []byte) {
 func BenchmarkEvaluate(b *testing.B) {
 	for _, policies := range []int{5, 50, 200} {
 		sources := typicalPolicies(policies)
-		e := loaded(b, sources...)
-		shared := aboutPod(b, `{}`)
+		e := newEngine(b, sources...)
+		shared := podInput(b, `{}`)
 		for _, pods := range []string{"one-controller", "all-different"} {
 			bodies := reviews(b, pods == "all-different")
 			b.Run(fmt.Sprintf("%d-policies/%s", policies, pods), func(b *testing.B) {
 				rounds := max(1, 20/policies)
 				began := time.Now()
 				for i := range rounds {
-					naive(b, sources, bodies[i%len(bodies)])
+					evaluateNaively(b, sources, bodies[i%len(bodies)])
 				}
 				each := time.Since(began) / time.Duration(rounds)
 				b.ReportAllocs()
 				b.ResetTimer()
 				for i := 0; b.Loop(); i++ {
-					admit(b, e, shared, bodies[i%len(bodies)])
+					admitReview(b, e, shared, bodies[i%len(bodies)])
 				}
 				ours := b.Elapsed() / time.Duration(b.N)
 				b.ReportMetric(float64(each)/float64(ours), "x-naive")
@@ -142,13 +142,13 @@ func BenchmarkEvaluate(b *testing.B) {
 
 // BenchmarkEvaluateParallel is 50 policies on all cores.
 func BenchmarkEvaluateParallel(b *testing.B) {
-	e := loaded(b, typicalPolicies(50)...)
-	shared := aboutPod(b, `{}`)
+	e := newEngine(b, typicalPolicies(50)...)
+	shared := podInput(b, `{}`)
 	bodies := reviews(b, true)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			admit(b, e, shared, bodies[i%len(bodies)])
+			admitReview(b, e, shared, bodies[i%len(bodies)])
 		}
 	})
 }
@@ -156,7 +156,7 @@ func BenchmarkEvaluateParallel(b *testing.B) {
 // BenchmarkDecode compares the decoder with the ways of OPA and with encoding/json
 // alone.
 func BenchmarkDecode(b *testing.B) {
-	body := bigReview(b, 0, 0)
+	body := largeReview(b, 0, 0)
 	b.Run("engine", func(b *testing.B) {
 		b.SetBytes(int64(len(body)))
 		b.ReportAllocs()
@@ -207,14 +207,14 @@ func BenchmarkMatch(b *testing.B) {
 		sources[i].Rego = sources[0].Rego
 		sources[i].Match = v1alpha1.PolicyMatch{Projects: []string{fmt.Sprintf("project-%d", i/5)}, Kinds: []string{"Pod"}}
 	}
-	e := loaded(b, sources...)
+	e := newEngine(b, sources...)
 	set, err := e.Current()
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if asked := set.Asked(engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod", Project: "project-7"}); len(asked) != 5 {
+		if asked := set.MatchingPolicies(engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod", Project: "project-7"}); len(asked) != 5 {
 			b.Fatal(asked)
 		}
 	}
@@ -225,11 +225,11 @@ func BenchmarkUpdate(b *testing.B) {
 	sources := typicalPolicies(200)
 	b.Run("all-200", func(b *testing.B) {
 		for b.Loop() {
-			loaded(b, sources...)
+			newEngine(b, sources...)
 		}
 	})
 	b.Run("one-of-200", func(b *testing.B) {
-		e := loaded(b, sources...)
+		e := newEngine(b, sources...)
 		for i := 0; b.Loop(); i++ {
 			sources[7].Rego = fmt.Sprintf(typicalDeny, 7) + fmt.Sprintf("\n# version %d\n", i)
 			e.Update(sources)

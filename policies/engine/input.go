@@ -39,8 +39,8 @@ type Subject struct {
 // Schedulers are some of the schedulers, in a form that can be compared: see [Serving].
 type Schedulers string
 
-// Serving are these schedulers and no others; none of them is not all.
-func Serving(schedulers ...v1alpha1.Scheduler) Schedulers {
+// SchedulersOf are these schedulers and no others; none of them is not all.
+func SchedulersOf(schedulers ...v1alpha1.Scheduler) Schedulers {
 	text := ","
 	for _, scheduler := range schedulers {
 		if !Schedulers(text).has(scheduler) {
@@ -75,9 +75,9 @@ type Input struct {
 	// NodePool is the node pool that the object is. Policies read it as
 	// input.nodePool, in objects and requires only.
 	NodePool Document
-	// Use is the project's present use. Policies read it as input.use, and for
+	// Usage is the project's present use. Policies read it as input.use, and for
 	// messages only: rules that change the object cannot.
-	Use Document
+	Usage Document
 	// Now is the time of the request, in the department's zone. Policies read it as
 	// input.now: RFC 3339, to the second.
 	Now time.Time
@@ -100,32 +100,32 @@ const (
 
 var parametersTerm = keyTerm(parametersField)
 
-// bound is an Input with what follows from its parts, ready to be joined with each
+// boundInput is an Input with what follows from its parts, ready to be joined with each
 // policy's parameters.
-type bound struct {
-	in     *Input
+type boundInput struct {
+	input  *Input
 	names  [inputFieldCount]string
 	fields [inputFieldCount]Document
 	count  int
 	// terms are the fields as policies see them, once one is asked; plain is the
 	// input of the policies without parameters: most.
-	terms [][2]*ast.Term
-	plain ast.Value
+	terms             [][2]*ast.Term
+	withoutParameters ast.Value
 }
 
 // bind completes an Input once for all policies.
-func (in *Input) bind() *bound {
+func (in *Input) bind() *boundInput {
 	review, object, old := in.Review, in.object(), in.OldObject
-	if old.Absent() {
+	if old.IsAbsent() {
 		old = review.Field("oldObject")
 	}
-	if !in.Object.Absent() && !review.Absent() {
-		review = review.With("object", in.Object)
+	if !in.Object.IsAbsent() && !review.IsAbsent() {
+		review = review.WithField("object", in.Object)
 	}
-	if !in.OldObject.Absent() && !review.Absent() {
-		review = review.With("oldObject", in.OldObject)
+	if !in.OldObject.IsAbsent() && !review.IsAbsent() {
+		review = review.WithField("oldObject", in.OldObject)
 	}
-	b := &bound{in: in}
+	b := &boundInput{input: in}
 	b.add(reviewField, review)
 	b.add(objectField, object)
 	b.add(oldObjectField, old)
@@ -134,23 +134,23 @@ func (in *Input) bind() *bound {
 	b.add("department", in.Department)
 	b.add("nodePools", in.NodePools)
 	b.add(nodePoolField, in.NodePool)
-	b.add(useField, in.Use)
+	b.add(usageField, in.Usage)
 	if !in.Now.IsZero() {
-		b.add(nowField, documentOf(in.Now.Format(time.RFC3339)))
+		b.add(nowField, newDocument(in.Now.Format(time.RFC3339)))
 	}
 	return b
 }
 
 // object is the object that the question is about.
 func (in *Input) object() Document {
-	if in.Object.Absent() {
+	if in.Object.IsAbsent() {
 		return in.Review.Field("object")
 	}
 	return in.Object
 }
 
-func (b *bound) add(name string, document Document) {
-	if document.Absent() {
+func (b *boundInput) add(name string, document Document) {
+	if document.IsAbsent() {
 		return
 	}
 	b.names[b.count], b.fields[b.count] = name, document
@@ -158,7 +158,7 @@ func (b *bound) add(name string, document Document) {
 }
 
 // field is a field of the input; absent where it is undefined.
-func (b *bound) field(name string) Document {
+func (b *boundInput) field(name string) Document {
 	for i := range b.count {
 		if b.names[i] == name {
 			return b.fields[i]
@@ -167,34 +167,34 @@ func (b *bound) field(name string) Document {
 	return Document{}
 }
 
-// with returns the whole input of a policy with these parameters. It is called
+// withParameters returns the whole input of a policy with these parameters. It is called
 // by one goroutine at a time.
-func (b *bound) with(parameters *ast.Term) ast.Value {
+func (b *boundInput) withParameters(parameters *ast.Term) ast.Value {
 	plain := parameters == ast.InternedEmptyObject
-	if plain && b.plain != nil {
-		return b.plain
+	if plain && b.withoutParameters != nil {
+		return b.withoutParameters
 	}
 	if b.terms == nil {
-		b.terms = b.seen()
+		b.terms = b.fieldTerms()
 	}
 	value := ast.NewObject(append(b.terms, [2]*ast.Term{parametersTerm, parameters})...)
 	if plain {
-		b.plain = value
+		b.withoutParameters = value
 	}
 	return value
 }
 
-// seen are the fields as policies see them. The object is part of the review too,
+// fieldTerms are the fields as policies see them. The object is part of the review too,
 // and is made once.
-func (b *bound) seen() [][2]*ast.Term {
+func (b *boundInput) fieldTerms() [][2]*ast.Term {
 	terms := make([][2]*ast.Term, 0, inputFieldCount)
 	for i := range b.count {
 		var term *ast.Term
 		switch name := b.names[i]; {
 		case name == reviewField:
-			term = b.review()
-		case name == objectField && !b.replaced(name), name == oldObjectField && !b.replaced(name):
-			term = b.in.Review.part(name)
+			term = b.reviewTerm()
+		case name == objectField && !b.isObjectReplaced(name), name == oldObjectField && !b.isObjectReplaced(name):
+			term = b.input.Review.fieldTerm(name)
 		default:
 			term = b.fields[i].term()
 		}
@@ -203,20 +203,20 @@ func (b *bound) seen() [][2]*ast.Term {
 	return slices.Clip(terms)
 }
 
-// replaced tells whether another object stands in the place of the review's.
-func (b *bound) replaced(name string) bool {
+// isObjectReplaced tells whether another object stands in the place of the review's.
+func (b *boundInput) isObjectReplaced(name string) bool {
 	if name == objectField {
-		return !b.in.Object.Absent()
+		return !b.input.Object.IsAbsent()
 	}
-	return !b.in.OldObject.Absent()
+	return !b.input.OldObject.IsAbsent()
 }
 
-// review is the review with the objects in their places.
-func (b *bound) review() *ast.Term {
-	term := b.in.Review.term()
+// reviewTerm is the review with the objects in their places.
+func (b *boundInput) reviewTerm() *ast.Term {
+	term := b.input.Review.term()
 	for _, name := range []string{objectField, oldObjectField} {
 		object, ok := term.Value.(ast.Object)
-		if !ok || !b.replaced(name) {
+		if !ok || !b.isObjectReplaced(name) {
 			continue
 		}
 		pairs := make([][2]*ast.Term, 0, object.Len()+1)
@@ -230,9 +230,9 @@ func (b *bound) review() *ast.Term {
 	return term
 }
 
-// part is a field of the document as policies see it; nil where there is none.
-func (d Document) part(name string) *ast.Term {
-	if d.Absent() {
+// fieldTerm is a field of the document as policies see it; nil where there is none.
+func (d Document) fieldTerm(name string) *ast.Term {
+	if d.IsAbsent() {
 		return nil
 	}
 	if object, ok := d.term().Value.(ast.Object); ok {

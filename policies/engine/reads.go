@@ -17,8 +17,8 @@ var inputFields = []string{
 }
 
 const (
-	nowField = "now"
-	useField = "use"
+	nowField   = "now"
+	usageField = "use"
 	// nodePoolField is for objects and requires: whoever judges a pod has
 	// nodePools, and would miss it for ever.
 	nodePoolField = "nodePool"
@@ -27,67 +27,67 @@ const (
 // inputPath is a path in input, as far as it is written out: the field first.
 type inputPath []string
 
-// maxPath is how many steps of a path are told apart.
-const maxPath = 6
+// maxPathDepth is how many steps of a path are told apart.
+const maxPathDepth = 6
 
-// read is one place at which a rule reads input.
-type read struct {
+// inputRead is one place at which a rule reads input.
+type inputRead struct {
 	// path is what is read: it, or something under it. Empty is all of input.
 	path inputPath
-	// momentary says how the time or the present use is read, or may be.
-	momentary string
+	// volatile says how the time or the present use is read, or may be.
+	volatile string
 	// location is where.
 	location *ast.Location
 	// through are the rules between the one that was asked about and this one.
 	through []string
 }
 
-// reader walks from a rule to all that it depends on: helper rules, functions
+// readCollector walks from a rule to all that it depends on: helper rules, functions
 // and libraries, however many steps away.
-type reader struct {
+type readCollector struct {
 	opa     *ast.Compiler
 	visited map[*ast.Rule]bool
-	found   []read
+	reads   []inputRead
 }
 
-// readsOf returns all that the rules under a ref read of input.
-func readsOf(opa *ast.Compiler, ref ast.Ref) []read {
-	r := &reader{opa: opa, visited: make(map[*ast.Rule]bool)}
-	for _, rule := range rulesOf(opa, ref) {
-		r.rule(rule, nil)
+// collectReads returns all that the rules under a ref read of input.
+func collectReads(opa *ast.Compiler, ref ast.Ref) []inputRead {
+	r := &readCollector{opa: opa, visited: make(map[*ast.Rule]bool)}
+	for _, rule := range rulesAt(opa, ref) {
+		r.visitRule(rule, nil)
 	}
-	return r.found
+	return r.reads
 }
 
-func rulesOf(opa *ast.Compiler, ref ast.Ref) []*ast.Rule {
+func rulesAt(opa *ast.Compiler, ref ast.Ref) []*ast.Rule {
 	return opa.GetRulesDynamicWithOpts(ref, ast.RulesOptions{IncludeHiddenModules: true})
 }
 
-func (r *reader) rule(rule *ast.Rule, through []string) {
+func (r *readCollector) visitRule(rule *ast.Rule, through []string) {
 	if r.visited[rule] {
 		return
 	}
 	r.visited[rule] = true
 	var calls []*ast.Rule
 	walkRefs(rule, func(ref ast.Ref, location *ast.Location) {
-		if isInput(ref) {
-			r.found = append(r.found, read{
-				path: pathOf(ref), momentary: momentaryRead(ref), location: location, through: through,
+		if isInputRef(ref) {
+			r.reads = append(r.reads, inputRead{
+				path: constantInputPath(ref), volatile: volatileRead(ref), location: location, through: through,
 			})
 		}
-		calls = append(calls, rulesOf(r.opa, ref)...)
+		calls = append(calls, rulesAt(r.opa, ref)...)
 	})
 	for _, called := range calls {
-		r.rule(called, append(slices.Clone(through), called.Ref().String()))
+		r.visitRule(called, append(slices.Clone(through), called.Ref().String()))
 	}
 }
 
-// pathOf is the part of a ref to input that is written out.
-func pathOf(ref ast.Ref) inputPath {
+// constantInputPath is the part of a ref to input that is written out.
+func constantInputPath(ref ast.Ref) inputPath {
 	var path inputPath
 	for _, part := range ref[1:] {
 		step, ok := part.Value.(ast.String)
-		if !ok || len(path) == maxPath {
+		if !ok || len(path) == maxPathDepth {
 			break
 		}
 		path = append(path, string(step))
@@ -95,10 +95,10 @@ func pathOf(ref ast.Ref) inputPath {
 	return path
 }
 
-// momentaryRead says how a ref reads the time or the present use, or may; nothing
+// volatileRead says how a ref reads the time or the present use, or may; nothing
 // where it does not. It rather says so once too often: whoever hands on input
 // whole, or reads a field that is only known at run time, may read anything.
-func momentaryRead(ref ast.Ref) string {
+func volatileRead(ref ast.Ref) string {
 	if len(ref) == 1 {
 		return "input whole, with now and use in it"
 	}
@@ -106,15 +106,15 @@ func momentaryRead(ref ast.Ref) string {
 	switch {
 	case !ok:
 		return "input[…] with a key that is not written out, which may be now or use"
-	case field == nowField || field == useField:
+	case field == nowField || field == usageField:
 		return "input." + string(field)
 	}
 	return ""
 }
 
-func isInput(ref ast.Ref) bool { return ref[0].Equal(ast.InputRootDocument) }
+func isInputRef(ref ast.Ref) bool { return ref[0].Equal(ast.InputRootDocument) }
 
-func isData(ref ast.Ref) bool { return ref[0].Equal(ast.DefaultRootDocument) }
+func isDataRef(ref ast.Ref) bool { return ref[0].Equal(ast.DefaultRootDocument) }
 
 // walkRefs visits every ref of a rule, its else branches and the terms of its
 // head's ref included; input by itself counts as one.
@@ -153,20 +153,20 @@ func walkRefs(rule *ast.Rule, visit func(ast.Ref, *ast.Location)) {
 }
 
 func ruleRef(pkg ast.Ref, rule ruleName) ast.Ref {
-	return pkg.Append(ast.StringTerm(meanings[rule].name))
+	return pkg.Append(ast.StringTerm(ruleDefinitions[rule].name))
 }
 
-// checkReads finds what compiled modules must not read: fields that input does
+// validateReads finds what compiled modules must not read: fields that input does
 // not have, data that does not exist, and, in rules that must not depend on the
 // moment, the time and the present use. Without pkg only the first two are
 // looked for.
-func checkReads(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) []Problem {
+func validateReads(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) []Problem {
 	var problems []Problem
 	for _, module := range opa.Modules {
 		for _, rule := range module.Rules {
 			walkRefs(rule, func(ref ast.Ref, location *ast.Location) {
-				if wrong := missing(opa, ref); wrong != "" {
-					problems = append(problems, at(location, "%s", wrong))
+				if wrong := undefinedReference(opa, ref); wrong != "" {
+					problems = append(problems, problemAt(location, "%s", wrong))
 				}
 			})
 		}
@@ -178,39 +178,39 @@ func checkReads(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) []Problem {
 		if !rules.has(rule) {
 			continue
 		}
-		for _, read := range readsOf(opa, ruleRef(pkg, rule)) {
-			if wrong := forbidden(meanings[rule], read); wrong != "" {
-				problems = append(problems, at(read.location, "%s", wrong))
+		for _, read := range collectReads(opa, ruleRef(pkg, rule)) {
+			if wrong := forbiddenRead(ruleDefinitions[rule], read); wrong != "" {
+				problems = append(problems, problemAt(read.location, "%s", wrong))
 			}
 		}
 	}
 	return problems
 }
 
-// forbidden says why a rule may not read what it reads, or nothing.
-func forbidden(rule meaning, read read) string {
+// forbiddenRead says why a rule may not read what it reads, or nothing.
+func forbiddenRead(rule ruleDefinition, read inputRead) string {
 	through := ""
 	if len(read.through) > 0 {
 		through = " through " + strings.Join(read.through, ", then ")
 	}
 	switch {
-	case read.momentary != "" && !rule.momentary:
+	case read.volatile != "" && !rule.volatile:
 		return fmt.Sprintf("%s must not depend on the time or the present use, and reads %s%s; only deny, violation and warn may",
-			rule.name, read.momentary, through)
-	case rule.asked != forObjects && len(read.path) > 0 && read.path[0] == nodePoolField:
+			rule.name, read.volatile, through)
+	case rule.request != renderRequest && len(read.path) > 0 && read.path[0] == nodePoolField:
 		return fmt.Sprintf("%s is not told input.nodePool, and reads it%s; only objects and requires are: the pools of a project are input.nodePools",
 			rule.name, through)
 	}
 	return ""
 }
 
-// missing says that a ref leads to what no policy has, which would be undefined
+// undefinedReference says that a ref leads to what no policy has, which would be undefined
 // for ever, and so never refused.
-func missing(opa *ast.Compiler, ref ast.Ref) string {
-	if !isData(ref) {
-		return missingField(ref)
+func undefinedReference(opa *ast.Compiler, ref ast.Ref) string {
+	if !isDataRef(ref) {
+		return undefinedField(ref)
 	}
-	if len(rulesOf(opa, ref)) == 0 {
+	if len(rulesAt(opa, ref)) == 0 {
 		return fmt.Sprintf("%s does not exist; policies see no data but their own rules and %s", ref.ConstantPrefix(), libraryRoot)
 	}
 	if len(ref) == 1 || !isConstant(ref[1]) {
@@ -219,8 +219,8 @@ func missing(opa *ast.Compiler, ref ast.Ref) string {
 	return ""
 }
 
-func missingField(ref ast.Ref) string {
-	if !isInput(ref) || len(ref) == 1 {
+func undefinedField(ref ast.Ref) string {
+	if !isInputRef(ref) || len(ref) == 1 {
 		return ""
 	}
 	if field, ok := ref[1].Value.(ast.String); ok && !slices.Contains(inputFields, string(field)) {

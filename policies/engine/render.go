@@ -38,20 +38,20 @@ type Rendering struct {
 	Evaluations []Evaluation
 }
 
-// rendered is what one policy renders.
-type rendered struct {
+// policyRendering is what one policy renders.
+type policyRendering struct {
 	objects  []Object
 	requires []Requirement
 }
 
-// EvaluateObjects asks every policy for the objects of a project, a department
+// RenderObjects asks every policy for the objects of a project, a department
 // or a node pool, which is the input's object. Policies are matched by their
 // departments and projects alone: kinds and operations speak of admission.
-func (s *Set) EvaluateObjects(ctx context.Context, in Input) (Rendering, error) {
-	if in.object().Absent() {
+func (s *Set) RenderObjects(ctx context.Context, in Input) (Rendering, error) {
+	if in.object().IsAbsent() {
 		return Rendering{}, ErrNoObject
 	}
-	matched := s.rendering.matching(Subject{Department: in.Subject.Department, Project: in.Subject.Project})
+	matched := s.rendering.match(Subject{Department: in.Subject.Department, Project: in.Subject.Project})
 	policies := make([]*policy, len(matched))
 	for i, m := range matched {
 		policies[i] = m.policy
@@ -59,22 +59,22 @@ func (s *Set) EvaluateObjects(ctx context.Context, in Input) (Rendering, error) 
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Request)
 	defer cancel()
 	b := in.bind()
-	replies := inTurn(ctx, s.options.Limits.Evaluation, policies,
-		func(ctx context.Context, p *policy, cancel topdown.Cancel) (rendered, error) {
-			return p.render(ctx, b.with(p.parameters), cancel)
+	replies := evaluateInOrder(ctx, s.options.Limits.Evaluation, policies,
+		func(ctx context.Context, p *policy, cancel topdown.Cancel) (policyRendering, error) {
+			return p.render(ctx, b.withParameters(p.parameters), cancel)
 		})
 	var rendering Rendering
 	for i, p := range policies {
-		rendering.take(p, &replies[i])
+		rendering.add(p, &replies[i])
 	}
-	s.report(rendering.Evaluations)
+	s.observe(rendering.Evaluations)
 	return rendering, nil
 }
 
-func (r *Rendering) take(p *policy, reply *reply[rendered]) {
+func (r *Rendering) add(p *policy, reply *response[policyRendering]) {
 	r.Evaluations = append(r.Evaluations, Evaluation{
 		Policy: p.source.Name, Enforcement: p.enforcement(), Rendering: true,
-		Took: reply.took, Verdict: verdict(reply.err, nil, nil),
+		Duration: reply.duration, Result: resultOf(reply.err, nil, nil),
 	})
 	if reply.err != nil {
 		r.Failures = append(r.Failures, Failure{Policy: p.source.Name, Enforcement: p.enforcement(), Err: reply.err})
@@ -89,29 +89,29 @@ func (r *Rendering) take(p *policy, reply *reply[rendered]) {
 }
 
 // render asks a policy for its objects and what they require.
-func (p *policy) render(ctx context.Context, input ast.Value, cancel topdown.Cancel) (rendered, error) {
-	values, err := p.query(ctx, p.module.queries[forObjects], input, cancel)
+func (p *policy) render(ctx context.Context, input ast.Value, cancel topdown.Cancel) (policyRendering, error) {
+	values, err := p.runQuery(ctx, p.module.queries[renderRequest], input, cancel)
 	if err != nil {
-		return rendered{}, err
+		return policyRendering{}, err
 	}
-	var given rendered
-	n := &native{left: maxValues}
-	if value := values.of(ruleObjects); value != nil {
-		if given.objects, err = n.objects(p.source.Name, value); err != nil {
-			return rendered{}, misshapen(ruleObjects, err)
+	var given policyRendering
+	n := &converter{remaining: maxValues}
+	if value := values.value(ruleObjects); value != nil {
+		if given.objects, err = n.parseObjects(p.source.Name, value); err != nil {
+			return policyRendering{}, shapeError(ruleObjects, err)
 		}
 	}
-	if value := values.of(ruleRequires); value != nil {
-		if given.requires, err = n.requirements(p.source.Name, value); err != nil {
-			return rendered{}, misshapen(ruleRequires, err)
+	if value := values.value(ruleRequires); value != nil {
+		if given.requires, err = n.parseRequirements(p.source.Name, value); err != nil {
+			return policyRendering{}, shapeError(ruleRequires, err)
 		}
 	}
 	return given, nil
 }
 
-// objects reads the value of objects: whole objects.
-func (n *native) objects(policy string, value ast.Value) ([]Object, error) {
-	elements, err := elementsOf(value)
+// parseObjects reads the value of objects: whole objects.
+func (n *converter) parseObjects(policy string, value ast.Value) ([]Object, error) {
+	elements, err := setElements(value)
 	if err != nil {
 		return nil, err
 	}
@@ -119,13 +119,13 @@ func (n *native) objects(policy string, value ast.Value) ([]Object, error) {
 	for _, element := range elements {
 		object, ok := element.Value.(ast.Object)
 		if !ok {
-			return nil, unfit("must be whole objects, and one is %s", ast.ValueName(element.Value))
+			return nil, newValueError("must be whole objects, and one is %s", ast.ValueName(element.Value))
 		}
 		whole, err := n.object(object, 0)
 		if err != nil {
 			return nil, err
 		}
-		if err := wholeObject(whole); err != nil {
+		if err := validateObject(whole); err != nil {
 			return nil, err
 		}
 		objects = append(objects, Object{Policy: policy, Value: whole})
@@ -133,11 +133,11 @@ func (n *native) objects(policy string, value ast.Value) ([]Object, error) {
 	return objects, nil
 }
 
-func wholeObject(object map[string]any) error {
+func validateObject(object map[string]any) error {
 	metadata, _ := object["metadata"].(map[string]any)
 	for _, value := range []any{object["apiVersion"], object["kind"], metadata["name"]} {
 		if text, ok := value.(string); !ok || text == "" {
-			return unfit("an object needs apiVersion, kind and metadata.name, and one has %v, %v and %v",
+			return newValueError("an object needs apiVersion, kind and metadata.name, and one has %v, %v and %v",
 				object["apiVersion"], object["kind"], metadata["name"])
 		}
 	}

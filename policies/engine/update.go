@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// irreplaceable are the built-in policies that take parameters only: without
+// irreplaceablePolicies are the built-in policies that take parameters only: without
 // them nobody knows whose an object is, or counts it.
-var irreplaceable = []string{"core.project", "core.quota"}
+var irreplaceablePolicies = []string{"core.project", "core.quota"}
 
 // Report is what became of one policy in an Update.
 type Report struct {
@@ -24,15 +24,15 @@ type Report struct {
 	Problems []Problem
 	// Warnings are what its author should look at.
 	Warnings []Problem
-	// InForce tells that a version of the policy is: this one, or, where there are
+	// Active tells that a version of the policy is: this one, or, where there are
 	// problems, the last good one.
-	InForce bool
+	Active bool
 	// EnforcedGeneration is the generation of the version in force.
 	EnforcedGeneration int64
 }
 
-// attempt is what compiling a text gave, once for all policies that share it.
-type attempt struct {
+// compilation is what compiling a text gave, once for all policies that share it.
+type compilation struct {
 	module   *module
 	problems []Problem
 }
@@ -57,11 +57,11 @@ func Compile(sources []Source, options Options) (*Set, []Report, error) {
 func (e *Engine) Update(sources []Source) []Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	u := &update{
+	u := &updater{
 		engine:  e,
 		builtIn: make(map[string]bool),
-		modules: make(map[digest]*attempt),
-		inForce: make(map[string]*policy, len(sources)),
+		modules: make(map[digest]*compilation),
+		active:  make(map[string]*policy, len(sources)),
 	}
 	byName := make(map[string][]Source, len(sources))
 	for _, source := range sources {
@@ -72,50 +72,50 @@ func (e *Engine) Update(sources []Source) []Report {
 	}
 	reports := make([]Report, 0, len(byName))
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		reports = append(reports, u.policy(name, byName[name]))
+		reports = append(reports, u.updatePolicy(name, byName[name]))
 	}
-	e.modules, e.inForce = u.modules, u.inForce
-	e.current.Store(newSet(slices.Collect(maps.Values(u.inForce)), e.options))
+	e.modules, e.active = u.modules, u.active
+	e.current.Store(newSet(slices.Collect(maps.Values(u.active)), e.options))
 	return reports
 }
 
-// update is one Update at work.
-type update struct {
+// updater is one Update at work.
+type updater struct {
 	engine  *Engine
 	builtIn map[string]bool
-	modules map[digest]*attempt
-	inForce map[string]*policy
+	modules map[digest]*compilation
+	active  map[string]*policy
 }
 
-// policy puts one name's policy in force, or keeps its last good version.
-func (u *update) policy(name string, candidates []Source) Report {
+// updatePolicy puts one name's policy in force, or keeps its last good version.
+func (u *updater) updatePolicy(name string, candidates []Source) Report {
 	report := Report{Name: name, Generation: candidates[0].Generation}
 	var problems []Problem
-	p := u.engine.inForce[name]
-	source, ok := chosen(candidates)
+	p := u.engine.active[name]
+	source, ok := selectSource(candidates)
 	if len(candidates) > 1 {
 		problems = append(problems, Problem{Message: fmt.Sprintf("%d policies are named %s; choose another name", len(candidates), name)})
 	}
 	if ok {
 		report.Generation = source.Generation
-		built, wrong := u.build(source)
+		built, wrong := u.buildPolicy(source)
 		problems = append(problems, wrong...)
 		if built != nil {
 			p = built
-			report.Warnings = named(name, append(u.replacement(source), built.module.warnings...))
+			report.Warnings = withPolicyName(name, append(u.replacementWarnings(source), built.module.warnings...))
 		}
 	}
-	report.Problems = named(name, problems)
+	report.Problems = withPolicyName(name, problems)
 	if p != nil {
-		u.inForce[name] = p
-		report.InForce, report.EnforcedGeneration = true, p.source.Generation
+		u.active[name] = p
+		report.Active, report.EnforcedGeneration = true, p.source.Generation
 	}
 	return report
 }
 
-// chosen is the source that has a right to its name: the only one, or the only
+// selectSource is the source that has a right to its name: the only one, or the only
 // built-in one.
-func chosen(candidates []Source) (Source, bool) {
+func selectSource(candidates []Source) (Source, bool) {
 	if len(candidates) == 1 {
 		return candidates[0], true
 	}
@@ -126,59 +126,59 @@ func chosen(candidates []Source) (Source, bool) {
 	return Source{}, false
 }
 
-// build compiles a source, or takes what was compiled of the same text before.
-func (u *update) build(source Source) (*policy, []Problem) {
+// buildPolicy compiles a source, or takes what was compiled of the same text before.
+func (u *updater) buildPolicy(source Source) (*policy, []Problem) {
 	sum := source.digest()
-	if known, ok := u.engine.inForce[source.Name]; ok && known.digest == sum && known.source.Generation == source.Generation {
-		u.compile(source.Rego)
+	if known, ok := u.engine.active[source.Name]; ok && known.digest == sum && known.source.Generation == source.Generation {
+		u.compileModule(source.Rego)
 		return known, nil
 	}
-	parameters, problems := source.checked()
-	problems = append(problems, u.replaceable(source)...)
-	tried := u.compile(source.Rego)
+	parameters, problems := source.validate()
+	problems = append(problems, u.validateReplacement(source)...)
+	tried := u.compileModule(source.Rego)
 	if problems = append(problems, tried.problems...); len(problems) > 0 {
 		return nil, problems
 	}
 	p := &policy{
 		source: source, digest: sum, module: tried.module, parameters: parameters,
 	}
-	for asked := range p.memories {
-		p.memories[asked] = newMemory(u.engine.options.Remember)
+	for asked := range p.caches {
+		p.caches[asked] = newResultCache(u.engine.options.CacheEntries)
 	}
 	p.source.Rego = ""
 	return p, nil
 }
 
-// compile compiles a text, or remembers what that gave.
-func (u *update) compile(text string) *attempt {
+// compileModule compiles a text, or remembers what that gave.
+func (u *updater) compileModule(text string) *compilation {
 	key := digest(sha256.Sum256([]byte(text)))
 	tried := u.modules[key]
 	if tried == nil {
 		tried = u.engine.modules[key]
 	}
 	if tried == nil {
-		tried = &attempt{}
+		tried = &compilation{}
 		tried.module, tried.problems = u.engine.compiler.compile(text)
 	}
 	u.modules[key] = tried
 	return tried
 }
 
-// replaceable says why a policy cannot stand in another's place.
-func (u *update) replaceable(source Source) []Problem {
+// validateReplacement says why a policy cannot stand in another's place.
+func (u *updater) validateReplacement(source Source) []Problem {
 	switch {
 	case source.Replaces == "":
 		return nil
 	case source.BuiltIn:
 		return []Problem{{Message: "a built-in policy replaces none"}}
-	case slices.Contains(irreplaceable, source.Replaces):
+	case slices.Contains(irreplaceablePolicies, source.Replaces):
 		return []Problem{{Message: fmt.Sprintf("%s cannot be replaced; give it parameters instead", source.Replaces)}}
 	}
 	return nil
 }
 
-// replacement warns where a policy stands in nobody's place.
-func (u *update) replacement(source Source) []Problem {
+// replacementWarnings warns where a policy stands in nobody's place.
+func (u *updater) replacementWarnings(source Source) []Problem {
 	if source.Replaces == "" || u.builtIn[source.Replaces] {
 		return nil
 	}

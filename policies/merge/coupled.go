@@ -8,140 +8,169 @@ import (
 	"slices"
 	"strings"
 
-	"sluice.dev/policies/merge/podschema"
-	"sluice.dev/policies/merge/value"
+	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
 )
 
-// extended tells whether a resource is an extended one, such as nvidia.com/gpu.
+// isExtendedResource tells whether a resource is an extended one, such as nvidia.com/gpu.
 // Of these a container's request must equal its limit.
-func extended(name string) bool {
+func isExtendedResource(name string) bool {
 	return strings.Contains(name, "/") && !strings.Contains(name, "kubernetes.io/") && !strings.HasPrefix(name, "requests.")
 }
 
-// imply notes that whoever wants something of an extended resource's limit wants
+// implyRequest notes that whoever wants something of an extended resource's limit wants
 // the same of its request, so that others who want another request are in
 // conflict.
-func (b *builder) imply(n *node, key string, v any, m mode) {
-	if n.field.ID() != "ResourceRequirements.limits" || !extended(key) || v == nil && m == asDefault {
+func (b *planBuilder) implyRequest(n *node, key string, v any, m mode) {
+	if n.field.ID() != "ResourceRequirements.limits" || !isExtendedResource(key) || v == nil && m == modeDefault {
 		return
 	}
 	requests := b.field(n.parent, n.parent.typ.Field("requests"))
-	entry := b.child(requests, key, isEntry, requests.field, requests.typ.Elem)
-	if _, problem := misfit(entry.typ, v); v == nil || problem == "" {
-		b.wanted(entry, m, v, true)
+	entry := b.child(requests, key, entryNode, requests.field, requests.typ.Elem)
+	if _, problem := typeMismatch(entry.typ, v); v == nil || problem == "" {
+		b.addLeafValue(entry, m, v, true)
 	}
 }
 
-// alongside are fields that lose their meaning when another changes: the API
+// dependentFields are fields that lose their meaning when another changes: the API
 // server fills them in anew.
-var alongside = map[string][]string{
+var dependentFields = map[string][]string{
 	"priorityClassName":  {"preemptionPolicy", "priority"},
 	"serviceAccountName": {"serviceAccount"},
 }
 
-// moved is what was changed together with something else.
-type moved struct {
+// coupledChange is what was changed together with something else.
+type coupledChange struct {
 	path         string // relative to the struct
 	cause, entry string // the field of the same struct, and the entry in it
 }
 
-// couple moves what goes together with what changed from before to after, which it
+// updateCoupledFields moves what goes together with what changed from before to after, which it
 // may write to. What the plan says of such a field itself is let be.
-func couple(t *podschema.Type, before, after map[string]any, n *node) []moved {
-	if value.Same(before, after) {
+func updateCoupledFields(t *schema.Type, before, after map[string]any, n *node) []coupledChange {
+	if schema.IsSameInstance(before, after) {
 		return nil
 	}
 	switch t.Name {
 	case "PodSpec":
-		return dropAlongside(t, before, after, n)
+		return dropDependentFields(t, before, after, n)
 	case "ResourceRequirements":
-		return followLimits(before, after, n)
+		return syncRequestsWithLimits(before, after, n)
 	}
 	return nil
 }
 
-func dropAlongside(t *podschema.Type, before, after map[string]any, n *node) []moved {
-	var all []moved
-	for field, others := range alongside {
-		if value.Equal(before[field], after[field]) {
+func dropDependentFields(t *schema.Type, before, after map[string]any, n *node) []coupledChange {
+	var all []coupledChange
+	for field, others := range dependentFields {
+		if schema.Equal(before[field], after[field]) {
 			continue
 		}
 		for _, other := range others {
-			if _, ok := after[other]; ok && !speaksOf(n, t.Field(other)) {
+			if _, ok := after[other]; ok && !hasFieldPolicy(n, t.Field(other)) {
 				delete(after, other)
-				all = append(all, moved{"." + other, field, ""})
+				all = append(all, coupledChange{"." + other, field, ""})
 			}
 		}
 	}
 	return all
 }
 
-// speaksOf tells whether a policy itself wants something of the field.
-func speaksOf(n *node, f *podschema.Field) bool {
+// hasFieldPolicy tells whether a policy itself wants something of the field.
+func hasFieldPolicy(n *node, f *schema.Field) bool {
 	if n == nil {
 		return false
 	}
-	kid := n.kid(f.Name, isField)
-	return kid != nil && len(kid.over)+len(kid.under) > 0
+	kid := n.child(f.Name, fieldNode)
+	return kid != nil && len(kid.overrides)+len(kid.defaults) > 0
 }
 
-func followLimits(before, after map[string]any, n *node) []moved {
-	was, is := value.Map(before["limits"]), value.Map(after["limits"])
-	if value.Same(was, is) {
+func syncRequestsWithLimits(before, after map[string]any, n *node) []coupledChange {
+	was, is := schema.AsMap(before["limits"]), schema.AsMap(after["limits"])
+	if schema.IsSameInstance(was, is) {
 		return nil
 	}
 	names := slices.Collect(maps.Keys(was))
 	names = slices.AppendSeq(names, maps.Keys(is))
 	slices.Sort(names)
-	var all []moved
+	var all []coupledChange
 	for _, name := range slices.Compact(names) {
 		limit, limited := is[name]
-		requests := value.Map(after["requests"])
+		requests := schema.AsMap(after["requests"])
 		request, requested := requests[name]
 		switch {
-		case !extended(name) || value.Equal(was[name], limit):
+		case !isExtendedResource(name) || schema.Equal(was[name], limit):
 			continue
-		case limited && (!requested || !value.SameQuantity(request, limit)):
-			requests = clone(requests)
+		case limited && (!requested || !schema.EqualQuantities(request, limit)):
+			requests = cloneMap(requests)
 			requests[name] = limit
-		case !limited && requested && !asksFor(n, name):
-			requests = clone(requests)
+		case !limited && requested && !hasRequestPolicy(n, name):
+			requests = cloneMap(requests)
 			delete(requests, name)
 		default:
 			continue
 		}
-		setOrDrop(after, "requests", requests)
-		all = append(all, moved{".requests" + segment(name, isEntry), "limits", name})
+		setOrDelete(after, "requests", requests)
+		all = append(all, coupledChange{".requests" + formatStep(name, entryNode), "limits", name})
 	}
 	return all
 }
 
-// asksFor tells whether a policy itself wants something of the request.
-func asksFor(n *node, name string) bool {
+// hasRequestPolicy tells whether a policy itself wants something of the request.
+func hasRequestPolicy(n *node, name string) bool {
 	if n == nil {
 		return false
 	}
-	requests := n.kid("requests", isField)
+	requests := n.child("requests", fieldNode)
 	if requests == nil {
 		return false
 	}
-	entry := requests.kid(name, isEntry)
-	return entry != nil && slices.ContainsFunc(slices.Concat(entry.over, entry.under), func(w want) bool { return !w.implied })
+	entry := requests.child(name, entryNode)
+	return entry != nil && slices.ContainsFunc(slices.Concat(entry.overrides, entry.defaults), func(w leafValue) bool { return !w.implied })
 }
 
-// clone copies a map, of which nil is an empty one.
-func clone(m map[string]any) map[string]any {
+// cloneMap copies a map, of which nil is an empty one.
+func cloneMap(m map[string]any) map[string]any {
 	if m == nil {
 		return map[string]any{}
 	}
 	return maps.Clone(m)
 }
 
-// setOrDrop sets a dict, and drops the field where nothing is left in it.
-func setOrDrop(in map[string]any, name string, dict map[string]any) {
+// setOrDelete sets a dict, and drops the field where nothing is left in it.
+func setOrDelete(in map[string]any, name string, dict map[string]any) {
 	if len(dict) == 0 {
 		delete(in, name)
 	} else {
 		in[name] = dict
 	}
 }
+
+// hasStandardTolerations tells whether the API server adds the standard tolerations
+// to a field whenever a webhook has changed the pod.
+func hasStandardTolerations(f *schema.Field) bool { return f.ID() == "PodSpec.tolerations" }
+
+// keepStandardTolerations is the list that policies want, with the standard tolerations that
+// stand in the pod and that the list does not replace: without them the API server
+// would add them again, and the pod would never be as wanted. nil is no list.
+func keepStandardTolerations(wanted, have any) any {
+	list, given := schema.AsList(wanted), schema.AsList(have)
+	var kept, others []any
+	for _, toleration := range given {
+		replaced := slices.ContainsFunc(list, func(t any) bool { return defaulted.SuppressesStandard(t, toleration) })
+		if defaulted.IsStandardToleration(toleration) && !replaced {
+			kept = append(kept, toleration)
+		} else {
+			others = append(others, toleration)
+		}
+	}
+	switch {
+	case len(kept) == 0:
+		return wanted
+	case (comparer{}).equalLists(tolerationsType, others, list, noLocation):
+		return have // in the author's order
+	}
+	return slices.Concat(list, kept)
+}
+
+var tolerationsType = schema.Pod().Field("spec").Type.Field("tolerations").Type

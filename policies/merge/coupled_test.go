@@ -3,11 +3,13 @@
 
 package merge
 
-import "testing"
+import (
+	"testing"
+)
 
-func TestCoupledFieldsMoveTogether(t *testing.T) {
+func TestCoupledFields(t *testing.T) {
 	const gpus = `containers: [{name: main, resources: {limits: {cpu: "2", nvidia.com/gpu: "2"}, requests: {cpu: "2", nvidia.com/gpu: "2"}}}]`
-	check(t, []example{
+	runCases(t, []mergeCase{
 		{
 			name:     "priority and preemption policy go with the class",
 			object:   `{priorityClassName: high, priority: 1000, preemptionPolicy: Never}`,
@@ -100,12 +102,12 @@ func TestCoupledFieldsMoveTogether(t *testing.T) {
 	})
 }
 
-func TestExtended(t *testing.T) {
+func TestIsExtendedResource(t *testing.T) {
 	for name, want := range map[string]bool{
 		"nvidia.com/gpu": true, "a.b/c": true, "nvidia.com/mig-1g.10gb": true,
 		"cpu": false, "hugepages-2Mi": false, "kubernetes.io/x": false, "x.kubernetes.io/y": false, "requests.nvidia.com/gpu": false,
 	} {
-		if got := extended(name); got != want {
+		if got := isExtendedResource(name); got != want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -4,30 +4,31 @@
 package merge
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
-	"sluice.dev/policies/merge/filled"
-	"sluice.dev/policies/merge/podschema"
-	"sluice.dev/policies/merge/value"
+	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
 )
 
 // keySeparator joins an element's keys; no key has it.
 const keySeparator = "\x00"
 
-// keyOf is what tells an element apart in its list: the values of all the list's
+// elementKey is what tells an element apart in its list: the values of all the list's
 // keys. An element that lacks one is like no other.
-func keyOf(list *podschema.Type, element any) (string, bool) {
+func elementKey(list *schema.Type, element any) (string, bool) {
 	switch len(list.Keys) {
 	case 0: // a set
 		s, ok := element.(string)
 		return s, ok && s != ""
 	case 1:
-		return keyPart(list, list.Keys[0], element)
+		return elementKeyField(list, list.Keys[0], element)
 	}
 	var parts []string
 	for _, key := range list.Keys {
-		part, ok := keyPart(list, key, element)
+		part, ok := elementKeyField(list, key, element)
 		if !ok {
 			return "", false
 		}
@@ -36,80 +37,80 @@ func keyOf(list *podschema.Type, element any) (string, bool) {
 	return strings.Join(parts, keySeparator), true
 }
 
-func keyPart(list *podschema.Type, key string, element any) (string, bool) {
-	v := value.Map(element)[key]
+func elementKeyField(list *schema.Type, key string, element any) (string, bool) {
+	v := schema.AsMap(element)[key]
 	if v == nil {
-		v = podschema.KeyDefault(key)
+		v = schema.KeyDefault(key)
 	}
-	if list.Elem.Field(key).Type.Kind == podschema.Number {
-		i, ok := value.Whole(v)
+	if list.Elem.Field(key).Type.Kind == schema.KindNumber {
+		i, ok := schema.AsInt64(v)
 		return strconv.FormatInt(i, 10), ok
 	}
 	s, ok := v.(string)
 	return s, ok && s != ""
 }
 
-// list reads what is wanted of an associative list's elements.
-func (b *builder) list(n *node, v any, m mode) {
+// addList reads what is wanted of an associative list's elements.
+func (b *planBuilder) addList(n *node, v any, m mode) {
 	elements, ok := v.([]any)
 	if !ok {
-		if object, ok := v.(map[string]any); ok && filled.ContainerList(n.field) {
-			b.containers(n, object, m)
+		if object, ok := v.(map[string]any); ok && defaulted.IsContainerList(n.field) {
+			b.addContainers(n, object, m)
 			return
 		}
-		b.intent(b.policy, n.path(), "is a list, not %s", kindOf(v))
+		b.addInvalidChanges(b.policy, n.path(), "is a list, not %s", describeKind(v))
 		return
 	}
 	seen := map[string]bool{}
 	for i, element := range elements {
-		key, ok := keyOf(n.typ, element)
+		key, ok := elementKey(n.typ, element)
 		switch {
 		case !ok:
-			b.intent(b.policy, n.path(), "element %d does not say its %s", i, keyNames(n.typ))
+			b.addInvalidChanges(b.policy, n.path(), "element %d does not say its %s", i, keyNames(n.typ))
 		case seen[key]:
-			b.intent(b.policy, n.path()+segment(key, isElement), "is there twice")
+			b.addInvalidChanges(b.policy, n.path()+formatStep(key, elementNode), "is there twice")
 		default:
 			seen[key] = true
-			b.element(n, key, i, element, m)
+			b.addElement(n, key, i, element, m)
 		}
 	}
 }
 
-func keyNames(list *podschema.Type) string {
+func keyNames(list *schema.Type) string {
 	if len(list.Keys) == 0 {
 		return "text"
 	}
 	return strings.Join(list.Keys, " and ")
 }
 
-// element reads one, which is made if it is not there.
-func (b *builder) element(list *node, key string, position int, v any, m mode) {
-	n := b.child(list, key, isElement, list.field, list.typ.Elem)
-	n.mark(m.phase())
-	if m == asDefault {
-		n.underBe.add(b.policy, position)
+// addElement reads one, which is made if it is not there.
+func (b *planBuilder) addElement(list *node, key string, position int, v any, m mode) {
+	n := b.child(list, key, elementNode, list.field, list.typ.Elem)
+	n.markPhase(m.phase())
+	if m == modeDefault {
+		n.defaultPresence.add(b.policy, position)
 	} else {
-		n.overBe.add(b.policy, position)
+		n.overridePresence.add(b.policy, position)
 	}
 	if n.keys == nil {
-		n.keys = keysOf(list.typ, v)
+		n.keys = elementKeyFields(list.typ, v)
 	}
-	if n.leaf() {
-		b.put(n, v, m)
+	if n.isLeaf() {
+		b.addValue(n, v, m)
 		return
 	}
-	b.fields(n, value.Map(v), m)
+	b.addFields(n, schema.AsMap(v), m)
 }
 
-// keysOf are an element's key fields, all of them said.
-func keysOf(list *podschema.Type, element any) map[string]any {
+// elementKeyFields are an element's key fields, all of them said.
+func elementKeyFields(list *schema.Type, element any) map[string]any {
 	keys := map[string]any{}
 	for _, key := range list.Keys {
-		v := value.Map(element)[key]
+		v := schema.AsMap(element)[key]
 		if v == nil {
-			v = podschema.KeyDefault(key)
+			v = schema.KeyDefault(key)
 		}
-		if i, ok := value.Whole(v); ok {
+		if i, ok := schema.AsInt64(v); ok {
 			v = i
 		}
 		keys[key] = v
@@ -117,16 +118,16 @@ func keysOf(list *podschema.Type, element any) map[string]any {
 	return keys
 }
 
-// positions finds the elements by key. Of those that occur twice the last one is
+// indexElements finds the elements by key. Of those that occur twice the last one is
 // kept, at the place of the first: of two env variables of one name a container
 // gets the last too, and a policy must not be read from one and broken by the
 // other; and the main container stays the first. Elements without a key stay as
 // they are.
-func positions(list *podschema.Type, elements []any) (unique []any, at map[string]int) {
+func indexElements(list *schema.Type, elements []any) (unique []any, at map[string]int) {
 	at = make(map[string]int, len(elements))
 	twice := false
 	for i, element := range elements {
-		if key, ok := keyOf(list, element); ok {
+		if key, ok := elementKey(list, element); ok {
 			if _, before := at[key]; before {
 				twice = true
 				continue
@@ -139,7 +140,7 @@ func positions(list *podschema.Type, elements []any) (unique []any, at map[strin
 	}
 	clear(at)
 	for _, element := range elements {
-		key, ok := keyOf(list, element)
+		key, ok := elementKey(list, element)
 		if i, before := at[key]; ok && before {
 			unique[i] = element
 			continue
@@ -150,4 +151,138 @@ func positions(list *podschema.Type, elements []any) (unique []any, at map[strin
 		unique = append(unique, element)
 	}
 	return unique, at
+}
+
+// Selectors of containers: all of a list, and the first, which is the main one.
+const (
+	allContainers  = "*"
+	firstContainer = "0"
+)
+
+// addContainers reads {"*": {...}}, {"0": {...}} or {"<name>": {...}}, once it is
+// known which containers there are: the object's and those that policies add.
+func (b *planBuilder) addContainers(n *node, byName map[string]any, m mode) {
+	for name, v := range byName {
+		if v == nil {
+			b.addInvalidChanges(b.policy, n.path()+formatStep(name, elementNode), "is null: use remove to take out a container")
+			continue
+		}
+		policy := b.policy
+		b.containerReads = append(b.containerReads, func() {
+			b.policy = policy
+			for _, container := range b.selectContainers(n, name) {
+				b.addValue(container, v, m)
+			}
+		})
+	}
+}
+
+// selectContainers returns the nodes of the containers that a name stands for. Where it
+// stands for none, that is noted as the policy's fault; all of none is none.
+func (b *planBuilder) selectContainers(n *node, name string) []*node {
+	names := b.elementKeys(n)
+	switch {
+	case name == allContainers:
+	case name == firstContainer && len(names) > 0:
+		return b.selectElement(n, names[0])
+	default:
+		return b.selectElement(n, name)
+	}
+	nodes := make([]*node, 0, len(names))
+	for _, name := range names {
+		nodes = append(nodes, b.child(n, name, elementNode, n.field, n.typ.Elem))
+	}
+	return nodes
+}
+
+// selectElement returns the element of that key, if there is or will be one.
+func (b *planBuilder) selectElement(n *node, key string) []*node {
+	names := b.elementKeys(n)
+	if !slices.Contains(names, key) {
+		b.addInvalidChanges(b.policy, n.path(), "%s", missingContainer(key, names))
+		return nil
+	}
+	selected := b.child(n, key, elementNode, n.field, n.typ.Elem)
+	selected.namedBy = addPolicy(selected.namedBy, b.policy)
+	return []*node{selected}
+}
+
+func missingContainer(name string, names []string) string {
+	var shown []string
+	for _, name := range names {
+		shown = append(shown, strings.ReplaceAll(name, keySeparator, "/"))
+	}
+	if len(shown) == 0 {
+		return "has no " + name + ": it is empty"
+	}
+	return "has no " + strings.ReplaceAll(name, keySeparator, "/") + ", only " + strings.Join(shown, ", ")
+}
+
+// elementKeys are the keys of a list's elements in the order that they will have: the
+// object's, then those that policies add.
+func (b *planBuilder) elementKeys(n *node) []string {
+	var names []string
+	known := map[string]bool{}
+	for _, element := range schema.AsList(valueAt(b.object, n)) {
+		if key, ok := elementKey(n.typ, element); ok && !known[key] {
+			known[key] = true
+			names = append(names, key)
+		}
+	}
+	for _, added := range sortNewElements(n.children) {
+		if !known[added.step] {
+			names = append(names, added.step)
+		}
+	}
+	return names
+}
+
+// valueAt is what an object has at a node; of a union its members.
+func valueAt(object map[string]any, n *node) any {
+	if n.parent == nil {
+		return object
+	}
+	in := valueAt(object, n.parent)
+	switch n.kind {
+	case unionNode:
+		return unionMembers(n.typ, schema.AsMap(in))
+	case elementNode:
+		elements, at := indexElements(n.parent.typ, schema.AsList(in))
+		if i, ok := at[n.step]; ok {
+			return elements[i]
+		}
+		return nil
+	}
+	return schema.AsMap(in)[n.step]
+}
+
+// sortNewElements are the elements that policies want to be there, in the order in which
+// they are added: first those of overrides; by policy, and in that policy's order.
+func sortNewElements(kids []*node) []*node {
+	var wanted []*node
+	for _, kid := range kids {
+		if kid.newElementPresence() != nil {
+			wanted = append(wanted, kid)
+		}
+	}
+	slices.SortFunc(wanted, func(a, b *node) int {
+		p, q := a.newElementPresence(), b.newElementPresence()
+		if over := len(a.overridePresence.policies) > 0; over != (len(b.overridePresence.policies) > 0) {
+			return map[bool]int{true: -1, false: 1}[over]
+		}
+		return cmp.Or(cmp.Compare(p.policy, q.policy), cmp.Compare(p.position, q.position), cmp.Compare(a.step, b.step))
+	})
+	return wanted
+}
+
+// newElementPresence is whose word decides where a new element stands: an override's, else a
+// default's; nil if nobody wants it to be there.
+func (n *node) newElementPresence() *presence {
+	switch {
+	case len(n.overridePresence.policies) > 0:
+		return &n.overridePresence
+	case len(n.defaultPresence.policies) > 0:
+		return &n.defaultPresence
+	}
+	return nil
 }

@@ -9,15 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
-	"sluice.dev/policies/intent"
-	"sluice.dev/policies/merge/filled"
-	"sluice.dev/policies/merge/podschema"
-	"sluice.dev/policies/merge/value"
+	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
 )
 
-// usual are the fields that generated pods and intents mostly have, so that they
+// commonFields are the fields that generated pods and intents mostly have, so that they
 // meet; now and then it is any other.
-var usual = map[string][]string{
+var commonFields = map[string][]string{
 	"Pod":                  {"metadata", "spec", "spec"},
 	"ObjectMeta":           {"labels", "annotations"},
 	"PodSpec":              {"affinity", "automountServiceAccountToken", "containers", "containers", "hostNetwork", "imagePullSecrets", "initContainers", "nodeSelector", "preemptionPolicy", "priority", "priorityClassName", "resources", "schedulerName", "securityContext", "serviceAccount", "serviceAccountName", "terminationGracePeriodSeconds", "tolerations", "topologySpreadConstraints", "volumes"},
@@ -32,9 +30,9 @@ var usual = map[string][]string{
 	"EnvVarSource":         {"fieldRef", "secretKeyRef"},
 }
 
-// words are the values of strings, by field; those that the API server fills in
+// fieldValues are the values of strings, by field; those that the API server fills in
 // among them.
-var words = map[string][]string{
+var fieldValues = map[string][]string{
 	"Container.image":            {"a", "b:v1", "a:latest", "NOT AN IMAGE"},
 	"Container.imagePullPolicy":  {"Always", "IfNotPresent", "Never"},
 	"ContainerPort.protocol":     {"TCP", "UDP"},
@@ -53,105 +51,105 @@ var words = map[string][]string{
 	"Volume.name":                {"a", "b", "kube-api-access-x"},
 }
 
-// use is what a generated value is for.
-type use uint8
+// generatedUse is what a generated value is for.
+type generatedUse uint8
 
 const (
-	inObject use = iota // anything of a pod's form, and a little beside
-	inDefaults
-	inOverrides
-	inLeaf // what is written as a whole
+	useInObject generatedUse = iota // anything of a pod's form, and a little beside
+	useInDefaults
+	useInOverrides
+	useInLeaf // what is written as a whole
 )
 
 func chance(t *rapid.T, percent int) bool { return rapid.IntRange(1, 100).Draw(t, "chance") <= percent }
 
-func pick[T any](t *rapid.T, of []T) T { return rapid.SampledFrom(of).Draw(t, "pick") }
+func pickOne[T any](t *rapid.T, of []T) T { return rapid.SampledFrom(of).Draw(t, "pick") }
 
-// generated is a value of the type, which the field holds.
-func generated(t *rapid.T, f *podschema.Field, typ *podschema.Type, u use) any {
-	if u == inObject && chance(t, 1) {
-		return pick(t, []any{nil, "odd", 7.5, true, []any{}, map[string]any{}})
+// generateValue is a value of the type, which the field holds.
+func generateValue(t *rapid.T, f *schema.Field, typ *schema.Type, u generatedUse) any {
+	if u == useInObject && chance(t, 1) {
+		return pickOne(t, []any{nil, "odd", 7.5, true, []any{}, map[string]any{}})
 	}
 	switch typ.Kind {
-	case podschema.Text:
-		if f != nil && words[f.ID()] != nil {
-			return pick(t, words[f.ID()])
+	case schema.KindString:
+		if f != nil && fieldValues[f.ID()] != nil {
+			return pickOne(t, fieldValues[f.ID()])
 		}
-		return pick(t, []string{"a", "b"})
-	case podschema.Bool:
+		return pickOne(t, []string{"a", "b"})
+	case schema.KindBool:
 		return rapid.Bool().Draw(t, "bool")
-	case podschema.Number:
-		return pick(t, []any{int64(0), int64(1), 1.0, int64(10), int64(30), int64(300)})
-	case podschema.Quantity:
-		return pick(t, []any{"1", "1000m", int64(1), "2", 0.5, "500m"})
-	case podschema.IntOrText:
-		return pick(t, []any{int64(80), "web"})
-	case podschema.Dict:
-		return dict(t, typ, u)
-	case podschema.Struct:
-		return structure(t, typ, u)
-	case podschema.List:
-		return elements(t, f, typ, u)
+	case schema.KindNumber:
+		return pickOne(t, []any{int64(0), int64(1), 1.0, int64(10), int64(30), int64(300)})
+	case schema.KindQuantity:
+		return pickOne(t, []any{"1", "1000m", int64(1), "2", 0.5, "500m"})
+	case schema.KindIntOrString:
+		return pickOne(t, []any{int64(80), "web"})
+	case schema.KindMap:
+		return generateMap(t, typ, u)
+	case schema.KindStruct:
+		return generateStruct(t, typ, u)
+	case schema.KindList:
+		return generateElements(t, f, typ, u)
 	}
 	return "free"
 }
 
-func dict(t *rapid.T, typ *podschema.Type, u use) any {
+func generateMap(t *rapid.T, typ *schema.Type, u generatedUse) any {
 	keys := []string{"a", "b", "x/y"}
-	if typ.Elem.Kind == podschema.Quantity {
+	if typ.Elem.Kind == schema.KindQuantity {
 		keys = []string{"cpu", "memory", "nvidia.com/gpu"}
 	}
 	made := map[string]any{}
 	for range rapid.IntRange(0, 2).Draw(t, "entries") {
-		key := pick(t, keys)
-		if made[key] = generated(t, nil, typ.Elem, u); u == inOverrides && chance(t, 10) {
+		key := pickOne(t, keys)
+		if made[key] = generateValue(t, nil, typ.Elem, u); u == useInOverrides && chance(t, 10) {
 			made[key] = nil
 		}
 	}
 	return made
 }
 
-func structure(t *rapid.T, typ *podschema.Type, u use) map[string]any {
-	names := usual[typ.Name]
-	if names == nil || chance(t, 3) && typ != podschema.Pod() && typ.Name != "ObjectMeta" {
+func generateStruct(t *rapid.T, typ *schema.Type, u generatedUse) map[string]any {
+	names := commonFields[typ.Name]
+	if names == nil || chance(t, 3) && typ != schema.Pod() && typ.Name != "ObjectMeta" {
 		names = slices.Sorted(slices.Values(typ.Fields()))
 	}
 	made, union := map[string]any{}, false
 	for range rapid.IntRange(min(1, len(names)), min(4, len(names))).Draw(t, "fields") {
-		f := typ.Field(pick(t, names))
-		if f.Union && union && u != inObject {
+		f := typ.Field(pickOne(t, names))
+		if f.Union && union && u != useInObject {
 			continue
 		}
 		union = union || f.Union
 		inner := u
-		if u != inObject && (f.Union || f.Type.Leaf()) {
-			inner = inLeaf
+		if u != useInObject && (f.Union || f.Type.IsLeaf()) {
+			inner = useInLeaf
 		}
-		made[f.Name] = generated(t, f, f.Type, inner)
-		if u == inOverrides && typ != podschema.Pod() && chance(t, 10) {
+		made[f.Name] = generateValue(t, f, f.Type, inner)
+		if u == useInOverrides && typ != schema.Pod() && chance(t, 10) {
 			made[f.Name] = nil
 		}
 	}
 	return made
 }
 
-func elements(t *rapid.T, f *podschema.Field, typ *podschema.Type, u use) any {
-	if f != nil && filled.ContainerList(f) && (u == inDefaults || u == inOverrides) && chance(t, 80) {
+func generateElements(t *rapid.T, f *schema.Field, typ *schema.Type, u generatedUse) any {
+	if f != nil && defaulted.IsContainerList(f) && (u == useInDefaults || u == useInOverrides) && chance(t, 80) {
 		made := map[string]any{}
 		for range rapid.IntRange(1, 2).Draw(t, "containers") {
-			made[pick(t, []string{"*", "*", "0", "a"})] = structure(t, typ.Elem, u)
+			made[pickOne(t, []string{"*", "*", "0", "a"})] = generateStruct(t, typ.Elem, u)
 		}
 		return made
 	}
 	made, seen := []any{}, map[string]bool{}
 	for range rapid.IntRange(0, 3).Draw(t, "elements") {
-		element := generated(t, nil, typ.Elem, u)
-		if object, ok := element.(map[string]any); ok && typ.Associative() && (u != inObject || !chance(t, 2)) {
+		element := generateValue(t, nil, typ.Elem, u)
+		if object, ok := element.(map[string]any); ok && typ.IsAssociative() && (u != useInObject || !chance(t, 2)) {
 			for _, key := range typ.Keys {
-				object[key] = generated(t, typ.Elem.Field(key), typ.Elem.Field(key).Type, inLeaf)
+				object[key] = generateValue(t, typ.Elem.Field(key), typ.Elem.Field(key).Type, useInLeaf)
 			}
 		}
-		if key, ok := keyOf(typ, element); typ.Associative() && u != inObject && (!ok || seen[key]) {
+		if key, ok := elementKey(typ, element); typ.IsAssociative() && u != useInObject && (!ok || seen[key]) {
 			continue
 		} else if ok {
 			seen[key] = true
@@ -161,18 +159,18 @@ func elements(t *rapid.T, f *podschema.Field, typ *podschema.Type, u use) any {
 	return made
 }
 
-// pods are of a pod's form, mostly, and mostly have a container a.
-func pods(t *rapid.T) map[string]any {
-	pod := structure(t, podschema.Pod(), inObject)
-	spec := value.Map(pod["spec"])
+// generatePod are of a pod's form, mostly, and mostly have a container a.
+func generatePod(t *rapid.T) map[string]any {
+	pod := generateStruct(t, schema.Pod(), useInObject)
+	spec := schema.AsMap(pod["spec"])
 	if spec == nil {
 		spec = map[string]any{}
 	}
 	for _, list := range []string{"containers", "initContainers"} {
 		if chance(t, 95) {
-			first := structure(t, podschema.Pod().Field("spec").Type.Field(list).Type.Elem, inObject)
+			first := generateStruct(t, schema.Pod().Field("spec").Type.Field(list).Type.Elem, useInObject)
 			first["name"] = "a"
-			spec[list] = append([]any{first}, value.List(spec[list])...)
+			spec[list] = append([]any{first}, schema.AsList(spec[list])...)
 		}
 	}
 	if chance(t, 98) {
@@ -181,40 +179,40 @@ func pods(t *rapid.T) map[string]any {
 	return pod
 }
 
-// wishes are intents of one policy that are right, mostly.
-func wishes(t *rapid.T, policy string) intent.Intent {
-	in := intent.Intent{Policy: policy}
+// generateChanges are intents of one policy that are right, mostly.
+func generateChanges(t *rapid.T, policy string) DesiredChanges {
+	in := DesiredChanges{Policy: policy}
 	if chance(t, 60) {
-		in.Defaults = structure(t, podschema.Pod(), inDefaults)
+		in.Defaults = generateStruct(t, schema.Pod(), useInDefaults)
 	}
 	if chance(t, 60) {
-		in.Overrides = structure(t, podschema.Pod(), inOverrides)
+		in.Overrides = generateStruct(t, schema.Pod(), useInOverrides)
 	}
 	for range rapid.IntRange(0, 1).Draw(t, "nodes") {
 		in.Nodes = append(in.Nodes, corev1.NodeSelectorRequirement{
-			Key: pick(t, []string{"a", "b"}), Operator: "In", Values: pick(t, [][]string{{"a"}, {"a", "b"}, {"b", "a"}}),
+			Key: pickOne(t, []string{"a", "b"}), Operator: "In", Values: pickOne(t, [][]string{{"a"}, {"a", "b"}, {"b", "a"}}),
 		})
 	}
 	for range rapid.IntRange(0, 1).Draw(t, "append") {
-		path := pick(t, []intent.Path{
+		path := pickOne(t, []Path{
 			{"spec", "tolerations"},
 			{"spec", "containers", "*", "args"},
 			{"spec", "containers", "0", "args"},
 			{"spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"},
 		})
-		in.Append = append(in.Append, intent.Addition{Path: path, Value: generated(t, nil, listAt(path).Elem, inLeaf)})
+		in.Append = append(in.Append, Addition{Path: path, Value: generateValue(t, nil, listTypeAt(path).Elem, useInLeaf)})
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "remove") {
-		in.Remove = append(in.Remove, removedPath(t))
+		in.Remove = append(in.Remove, generateRemovedPath(t))
 	}
 	return in
 }
 
-// listAt is the type that a path of fields and "*" leads to.
-func listAt(path intent.Path) *podschema.Type {
-	typ := podschema.Pod()
+// listTypeAt is the type that a path of fields and "*" leads to.
+func listTypeAt(path Path) *schema.Type {
+	typ := schema.Pod()
 	for _, step := range path {
-		if typ.Kind == podschema.Struct {
+		if typ.Kind == schema.KindStruct {
 			typ = typ.Field(step.(string)).Type
 		} else {
 			typ = typ.Elem
@@ -223,28 +221,28 @@ func listAt(path intent.Path) *podschema.Type {
 	return typ
 }
 
-// removedPath goes down a pod's parts for a while.
-func removedPath(t *rapid.T) intent.Path {
-	path, typ := intent.Path{}, podschema.Pod()
+// generateRemovedPath goes down a pod's parts for a while.
+func generateRemovedPath(t *rapid.T) Path {
+	path, typ := Path{}, schema.Pod()
 	for len(path) < 2 || chance(t, 60) {
 		switch {
-		case typ.Kind == podschema.Struct:
-			names := usual[typ.Name]
+		case typ.Kind == schema.KindStruct:
+			names := commonFields[typ.Name]
 			if names == nil {
 				names = slices.Sorted(slices.Values(typ.Fields()))
 			}
-			f := typ.Field(pick(t, names))
+			f := typ.Field(pickOne(t, names))
 			path, typ = append(path, f.Name), f.Type
-		case typ.Kind == podschema.Dict:
-			path, typ = append(path, pick(t, []any{"*", "a", "cpu", "nvidia.com/gpu"})), typ.Elem
-		case typ.Kind == podschema.List && typ.Elem.Kind == podschema.Struct && chance(t, 70):
-			name := pick(t, slices.Sorted(slices.Values(typ.Elem.Fields())))
+		case typ.Kind == schema.KindMap:
+			path, typ = append(path, pickOne(t, []any{"*", "a", "cpu", "nvidia.com/gpu"})), typ.Elem
+		case typ.Kind == schema.KindList && typ.Elem.Kind == schema.KindStruct && chance(t, 70):
+			name := pickOne(t, slices.Sorted(slices.Values(typ.Elem.Fields())))
 			if len(typ.Keys) > 0 && chance(t, 70) {
 				name = typ.Keys[0]
 			}
 			inner := typ.Elem.Field(name)
-			path, typ = append(path, map[string]any{name: generated(t, inner, inner.Type, inLeaf)}), typ.Elem
-		case typ.Kind == podschema.List:
+			path, typ = append(path, map[string]any{name: generateValue(t, inner, inner.Type, useInLeaf)}), typ.Elem
+		case typ.Kind == schema.KindList:
 			path, typ = append(path, "*"), typ.Elem
 		default:
 			return path

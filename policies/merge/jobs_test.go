@@ -9,8 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice.dev/policies/intent"
-	"sluice.dev/policies/merge/filled"
+	"sluice.dev/policies/merge/defaulted"
 )
 
 // batchJob is a Job of one container, as webhooks see it.
@@ -63,10 +62,10 @@ policy a: spec.schedulerName: a Job has no such field`,
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			one := read[wish](t, tc.wish)
+			one := decodeYAML[changesYAML](t, tc.wish)
 			one.Policy = "a"
-			wanted := []intent.Intent{one.intent()}
-			result, err := Apply(read[map[string]any](t, batchJob), wanted, filled.Cluster{})
+			wanted := []DesiredChanges{one.toChanges()}
+			result, err := Apply(decodeYAML[map[string]any](t, batchJob), wanted, defaulted.Cluster{})
 			if tc.err != "" {
 				if err == nil || err.Error() != tc.err {
 					t.Errorf("err = %v, want %s", err, tc.err)
@@ -76,7 +75,7 @@ policy a: spec.schedulerName: a Job has no such field`,
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(read[map[string]any](t, tc.want), result.Object["spec"]); diff != "" {
+			if diff := cmp.Diff(decodeYAML[map[string]any](t, tc.want), result.Object["spec"]); diff != "" {
 				t.Errorf("spec (-want +got):\n%s", diff)
 			}
 			var warned []string
@@ -86,9 +85,9 @@ policy a: spec.schedulerName: a Job has no such field`,
 			if said := strings.Join(warned, "\n"); said != tc.warning {
 				t.Errorf("warned %q, want %q", said, tc.warning)
 			}
-			again, err := Apply(result.Object, wanted, filled.Cluster{})
-			if err != nil || len(again.Changes) > 0 {
-				t.Errorf("the second time: %v, %v", again.Changes, err)
+			again, err := Apply(result.Object, wanted, defaulted.Cluster{})
+			if err != nil || len(again.ChangedPaths) > 0 {
+				t.Errorf("the second time: %v, %v", again.ChangedPaths, err)
 			}
 		})
 	}

@@ -3,10 +3,12 @@
 
 package merge
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestElementsMergeByAllKeys(t *testing.T) {
-	check(t, []example{
+	runCases(t, []mergeCase{
 		{
 			// Strategic merge takes containerPort alone, and would make one port of
 			// these two.
@@ -84,8 +86,8 @@ containers: [{name: z, volumeMounts: [{mountPath: /b, name: b}, {mountPath: /a, 
 	})
 }
 
-func TestElementsThatOccurTwiceAreOne(t *testing.T) {
-	check(t, []example{
+func TestDuplicateElementsAreMerged(t *testing.T) {
+	runCases(t, []mergeCase{
 		{
 			// Else the first would be written and the last take effect.
 			name:     "the last one is kept",
@@ -127,7 +129,7 @@ func TestElementsThatOccurTwiceAreOne(t *testing.T) {
 
 func TestContainers(t *testing.T) {
 	const two = `{containers: [{name: main}, {name: side}], initContainers: [{name: prepare}]}`
-	check(t, []example{
+	runCases(t, []mergeCase{
 		{
 			name:     "all, the main one, and by name",
 			object:   two,
@@ -165,6 +167,175 @@ func TestContainers(t *testing.T) {
 			object:   `containers: [{name: main}, {name: "0"}, {name: "1"}]`,
 			policies: []string{`overrides: {spec: {containers: {"0": {tty: true}, "1": {stdin: true}}}}`},
 			want:     `containers: [{name: main, tty: true}, {name: "0"}, {name: "1", stdin: true}]`,
+		},
+	})
+}
+
+func TestAppend(t *testing.T) {
+	const tolerations = `append: [{path: [spec, tolerations], value: {key: gpu, operator: Exists}}]`
+	runCases(t, []mergeCase{
+		{
+			name:     "adds to what the author wrote",
+			object:   `tolerations: [{key: mine, operator: Exists}]`,
+			policies: []string{tolerations},
+			want:     `tolerations: [{key: mine, operator: Exists}, {key: gpu, operator: Exists}]`,
+			changes:  map[string][]string{"a": {"spec.tolerations"}},
+		},
+		{
+			name:     "makes the list",
+			object:   `{}`,
+			policies: []string{tolerations, `append: [{path: [spec, affinity, nodeAffinity, preferredDuringSchedulingIgnoredDuringExecution], value: {weight: 1, preference: {}}}]`},
+			want:     `{tolerations: [{key: gpu, operator: Exists}], affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {}}]}}}`,
+		},
+		{
+			name:     "not what is there",
+			object:   `tolerations: [{key: gpu, operator: Exists, effect: ""}]`,
+			policies: []string{tolerations},
+			changes:  map[string][]string{},
+		},
+		{
+			name:     "once, for two policies",
+			object:   `{}`,
+			policies: []string{tolerations, tolerations},
+			want:     `tolerations: [{key: gpu, operator: Exists}]`,
+			changes:  map[string][]string{"a": {"spec.tolerations"}, "b": {"spec.tolerations"}},
+		},
+		{
+			name:     "after a default has filled the list",
+			object:   `{}`,
+			policies: []string{tolerations, `defaults: {spec: {tolerations: [{key: b, operator: Exists}]}}`},
+			want:     `tolerations: [{key: b, operator: Exists}, {key: gpu, operator: Exists}]`,
+		},
+		{
+			name:   "in an order that depends on no other",
+			object: `containers: [{name: main, args: [x]}, {name: side}]`,
+			policies: []string{
+				`{policy: z, append: [{path: [spec, containers, "*", args], value: --z}, {path: [spec, containers, "*", args], value: --a}]}`,
+				`{policy: b, append: [{path: [spec, containers, "0", args], value: --main}, {path: [spec, containers, side, args], value: --side}, {path: [spec, containers, {name: side}, args], value: --more}]}`,
+			},
+			want: `containers: [{name: main, args: [x, --main, --z, --a]}, {name: side, args: [--side, --more, --z, --a]}]`,
+		},
+		{
+			name:     "never to terms, which are ORed",
+			object:   affinity(`[{matchExpressions: [{key: a, operator: Exists}]}]`),
+			policies: []string{`append: [{path: [spec, affinity, nodeAffinity, requiredDuringSchedulingIgnoredDuringExecution, nodeSelectorTerms], value: {}}]`},
+			err:      `policy a: append ["spec","affinity","nodeAffinity","requiredDuringSchedulingIgnoredDuringExecution","nodeSelectorTerms"]: terms are ORed, so that one more would allow more nodes: use nodes`,
+		},
+		{
+			name:   "to what is no atomic list is an error",
+			object: `{containers: [{name: main}], volumes: [{name: v}]}`,
+			policies: []string{`
+append:
+- {path: [spec, tolerance], value: {}}
+- {path: [spec, containers], value: {name: x}}
+- {path: [spec, hostname], value: x}
+- {path: [spec, tolerations], value: {keys: x}}
+- {path: [spec, tolerations, "*", key], value: x}
+- {path: [spec, volumes, {name: v}, projected, sources], value: {}}
+- {path: [spec, hostAliases, {ip: 10.0.0.1}, hostnames], value: x}
+- {path: [metadata, finalizers], value: x}
+- {path: [status, conditions], value: {}}
+- {path: [], value: x}
+- {path: [spec, 1], value: x}
+- {path: [spec, $patch], value: x}`},
+			err: `policy a: append ["metadata","finalizers"]: cannot be written by any policy
+policy a: append ["spec","$patch"]: $patch is a directive, of which there are none
+policy a: append ["spec","containers"]: is merged by name: use defaults or overrides
+policy a: append ["spec","hostname"]: is a string, not a list
+policy a: append ["spec","tolerance"]: a pod has no field tolerance there
+policy a: append ["spec","tolerations","*","key"]: is a string, not a list
+policy a: append ["spec","tolerations"]: the element.keys a pod has no such field
+policy a: append ["spec","volumes",{"name":"v"},"projected","sources"]: leads into a part that is replaced whole: write all of it in overrides
+policy a: append ["spec",1]: step 2, 1, does not lead into an object
+policy a: append ["status","conditions"]: cannot be written by any policy
+policy a: append []: cannot be written as a whole
+policy a: spec.hostAliases: has no 10.0.0.1: it is empty`,
+		},
+	})
+}
+
+// affinity is a spec with these required node selector terms.
+func affinity(terms string) string {
+	return `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ` + terms + `}}}`
+}
+
+func TestNodeRequirementsNarrowEveryTerm(t *testing.T) {
+	const (
+		inPool  = `nodes: [{key: pool, operator: In, values: [b, a]}]`
+		pool    = `{key: pool, operator: In, values: [a, b]}`
+		changed = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+	)
+	runCases(t, []mergeCase{
+		{
+			name:     "one is made where there is none",
+			object:   `hostname: h`,
+			policies: []string{inPool, `nodes: [{key: gpu, operator: Exists}, {key: pool, operator: In, values: [a, b, a]}]`},
+			want:     `{hostname: h, ` + affinity(`[{matchExpressions: [{key: gpu, operator: Exists}, `+pool+`]}]`) + `}`,
+			changes:  map[string][]string{"a": {changed}, "b": {changed}},
+		},
+		{
+			// Terms are ORed: a term beside these would let the pod run elsewhere.
+			name:     "each of several is given it",
+			object:   affinity(`[{matchExpressions: [{key: zone, operator: In, values: [z]}]}, {matchFields: [{key: metadata.name, operator: In, values: [node]}]}]`),
+			policies: []string{inPool},
+			want:     affinity(`[{matchExpressions: [{key: zone, operator: In, values: [z]}, ` + pool + `]}, {matchFields: [{key: metadata.name, operator: In, values: [node]}], matchExpressions: [` + pool + `]}]`),
+		},
+		{
+			// One without any expression matches no node; with one it would match.
+			name:     "an empty one stays empty",
+			object:   affinity(`[{}, {matchExpressions: []}, {matchExpressions: [{key: zone, operator: Exists}]}]`),
+			policies: []string{inPool},
+			want:     affinity(`[{}, {matchExpressions: []}, {matchExpressions: [{key: zone, operator: Exists}, ` + pool + `]}]`),
+		},
+		{
+			name:     "an affinity without terms matches no node either",
+			object:   affinity(`[]`),
+			policies: []string{inPool},
+			changes:  map[string][]string{},
+		},
+		{
+			name:     "an equal one is not repeated",
+			object:   affinity(`[{matchExpressions: [{key: pool, operator: In, values: [b, a]}]}]`),
+			policies: []string{inPool},
+			changes:  map[string][]string{},
+		},
+		{
+			name:     "another of the same key is kept",
+			object:   affinity(`[{matchExpressions: [{key: pool, operator: In, values: [a, b, c]}]}]`),
+			policies: []string{inPool},
+			want:     affinity(`[{matchExpressions: [{key: pool, operator: In, values: [a, b, c]}, ` + pool + `]}]`),
+		},
+		{
+			name:     "what is preferred is kept",
+			object:   `affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: Exists}]}}]}}`,
+			policies: []string{inPool},
+			want:     `affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: Exists}]}}], requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [` + pool + `]}]}}}`,
+		},
+		{
+			name:     "also those of another policy's default and override",
+			object:   `{}`,
+			policies: []string{inPool, `defaults: {spec: {` + affinity(`[{matchExpressions: [{key: zone, operator: Exists}]}]`) + `}}`},
+			want:     affinity(`[{matchExpressions: [{key: zone, operator: Exists}, ` + pool + `]}]`),
+		},
+		{
+			name:     "and an override's",
+			object:   affinity(`[{matchExpressions: [{key: mine, operator: Exists}]}]`),
+			policies: []string{inPool, `overrides: {spec: {` + affinity(`[{matchExpressions: [{key: zone, operator: Exists}]}]`) + `}}`},
+			want:     affinity(`[{matchExpressions: [{key: zone, operator: Exists}, ` + pool + `]}]`),
+			warnings: []string{`policy b replaced ` + changed + `: {"nodeSelectorTerms":[{"matchExpressions":[{"key":"mine","op... is now {"nodeSelectorTerms":[{"matchExpressions":[{"key":"zone","op...`},
+		},
+		{
+			name:     "without key is an error",
+			object:   `{}`,
+			policies: []string{`nodes: [{operator: Exists}, {key: a}]`},
+			err: `policy a: nodes: a requirement needs a key and an operator, and is {"key":"","operator":"Exists"}` + "\n" +
+				`policy a: nodes: a requirement needs a key and an operator, and is {"key":"a","operator":""}`,
+		},
+		{
+			name:     "where another removes the affinity is a conflict",
+			object:   affinity(`[{matchExpressions: [{key: mine, operator: Exists}]}]`),
+			policies: []string{inPool, `overrides: {spec: {affinity: null}}`},
+			err:      `policies conflict: spec.affinity: policy a writes in it, policy b wants it removed`,
 		},
 	})
 }

@@ -5,16 +5,18 @@ package merge
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
-	"sluice.dev/policies/intent"
-	"sluice.dev/policies/merge/filled"
-	"sluice.dev/policies/merge/podschema"
-	"sluice.dev/policies/merge/value"
+	batchv1 "k8s.io/api/batch/v1"
+
+	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
 )
 
-// step is one of a policy's path, read with the schema.
-type step struct {
+// pathStep is one of a policy's path, read with the schema.
+type pathStep struct {
 	// field or entry is its name in a struct or a dict.
 	name string
 	// all stands for every element or entry.
@@ -24,45 +26,45 @@ type step struct {
 	// equal is a scalar that an element must be; nil if not asked for.
 	equal any
 	// field and typ are what it leads to, list what it chooses from.
-	field *podschema.Field
-	typ   *podschema.Type
-	list  *podschema.Type
+	field *schema.Field
+	typ   *schema.Type
+	list  *schema.Type
 }
 
-// read reads a policy's path along the schema. It returns false, and has noted the
+// resolvePath reads a policy's path along the schema. It returns false, and has noted the
 // fault, if a pod has no such path or if no policy may touch it.
-func (b *builder) read(rule string, path intent.Path) ([]step, bool) {
-	fault := func(format string, args ...any) ([]step, bool) {
-		b.intent(b.policy, written(rule, path), "%s", fmt.Sprintf(format, args...))
+func (b *planBuilder) resolvePath(rule string, path Path) ([]pathStep, bool) {
+	fault := func(format string, args ...any) ([]pathStep, bool) {
+		b.addInvalidChanges(b.policy, formatPath(rule, path), "%s", fmt.Sprintf(format, args...))
 		return nil, false
 	}
-	if len(path) > deepest {
-		return fault("has more than %d steps", deepest)
+	if len(path) > maxDepth {
+		return fault("has more than %d steps", maxDepth)
 	}
-	steps := make([]step, 0, len(path))
-	field, t := (*podschema.Field)(nil), b.root.typ
+	steps := make([]pathStep, 0, len(path))
+	field, t := (*schema.Field)(nil), b.root.typ
 	for i, part := range path {
-		s := step{field: field}
+		s := pathStep{field: field}
 		name, isName := part.(string)
 		switch {
 		case strings.HasPrefix(name, "$"):
 			return fault("%s is a directive, of which there are none", name)
-		case t.Kind == podschema.Struct && isName:
-			if !writable(steps, t, name) {
+		case t.Kind == schema.KindStruct && isName:
+			if !isWritable(steps, t, name) {
 				return fault("cannot be written by any policy")
 			}
 			if s.field = t.Field(name); s.field == nil {
-				return fault("%s has no field %s there", called(b.root.typ), name)
+				return fault("%s has no field %s there", rootName(b.root.typ), name)
 			}
 			s.name, s.typ = name, s.field.Type
-		case t.Kind == podschema.Dict && isName:
-			s.name, s.all, s.typ = name, name == every, t.Elem
-		case t.Kind == podschema.List:
-			if problem := s.choose(field, t, part); problem != "" {
+		case t.Kind == schema.KindMap && isName:
+			s.name, s.all, s.typ = name, name == allContainers, t.Elem
+		case t.Kind == schema.KindList:
+			if problem := s.parseSelector(field, t, part); problem != "" {
 				return fault("%s", problem)
 			}
 		default:
-			return fault("step %d, %s, does not lead into %s", i+1, shown(part), t.Kind)
+			return fault("step %d, %s, does not lead into %s", i+1, formatValue(part), t.Kind)
 		}
 		steps = append(steps, s)
 		field, t = s.field, s.typ
@@ -73,15 +75,15 @@ func (b *builder) read(rule string, path intent.Path) ([]step, bool) {
 	return steps, true
 }
 
-// written is a path as its author wrote it, for messages.
-func written(rule string, path intent.Path) string {
+// formatPath is a path as its author wrote it, for messages.
+func formatPath(rule string, path Path) string {
 	const longest = 200
-	return rule + " " + cut(canonical(path), longest)
+	return rule + " " + truncate(canonicalJSON(path), longest)
 }
 
-// writable tells whether policies may touch the field of that name that follows
+// isWritable tells whether policies may touch the field of that name that follows
 // the steps.
-func writable(steps []step, t *podschema.Type, name string) bool {
+func isWritable(steps []pathStep, t *schema.Type, name string) bool {
 	if t.Field(name) == nil {
 		return len(steps) > 0 || name != "status" // else unknown, which is said
 	}
@@ -89,61 +91,61 @@ func writable(steps []step, t *podschema.Type, name string) bool {
 	case len(steps) == 0:
 		return name == "metadata" || name == "spec"
 	case len(steps) == 1 && steps[0].name == "metadata":
-		return openMetadata[name]
+		return writableMetadata[name]
 	}
 	return true
 }
 
-// choose reads which elements of a list a step stands for.
-func (s *step) choose(field *podschema.Field, list *podschema.Type, part any) (problem string) {
+// parseSelector reads which elements of a list a step stands for.
+func (s *pathStep) parseSelector(field *schema.Field, list *schema.Type, part any) (problem string) {
 	s.list, s.typ = list, list.Elem
 	switch part := part.(type) {
 	case string:
 		switch {
-		case part == every:
+		case part == allContainers:
 			s.all = true
-		case filled.ContainerList(field):
+		case defaulted.IsContainerList(field):
 			s.name = part
-		case list.Elem.Kind == podschema.Struct:
-			return fmt.Sprintf(`elements are chosen by "*" or by fields, as in {%q: "X"}, not by %s`, anyKey(list), shown(part))
+		case list.Elem.Kind == schema.KindStruct:
+			return fmt.Sprintf(`elements are chosen by "*" or by fields, as in {%q: "X"}, not by %s`, describeKeys(list), formatValue(part))
 		default:
 			s.equal = part
 		}
 		return ""
 	case map[string]any:
-		if list.Elem.Kind != podschema.Struct || len(part) == 0 {
-			return shown(part) + " chooses no element"
+		if list.Elem.Kind != schema.KindStruct || len(part) == 0 {
+			return formatValue(part) + " chooses no element"
 		}
 		for _, name := range sortedKeys(part) {
 			f := list.Elem.Field(name)
 			if f == nil {
 				return "elements have no field " + name
 			}
-			if where, problem := misfit(f.Type, part[name]); problem != "" {
+			if where, problem := typeMismatch(f.Type, part[name]); problem != "" {
 				return name + where + " " + problem
 			}
 		}
 		s.match = part
 		return ""
 	}
-	if list.Elem.Kind == podschema.Number {
-		if _, ok := value.Whole(part); ok {
+	if list.Elem.Kind == schema.KindNumber {
+		if _, ok := schema.AsInt64(part); ok {
 			s.equal = part
 			return ""
 		}
 	}
-	return "elements are chosen by \"*\" or by fields, not by " + kindOf(part)
+	return "elements are chosen by \"*\" or by fields, not by " + describeKind(part)
 }
 
-func anyKey(list *podschema.Type) string {
+func describeKeys(list *schema.Type) string {
 	if len(list.Keys) > 0 {
 		return list.Keys[0]
 	}
 	return "key"
 }
 
-// chooses tells whether the step stands for this element, which is at index i.
-func (s *step) chooses(c comparison, i int, element any, at filled.Place) bool {
+// matchesElement tells whether the step stands for this element, which is at index i.
+func (s *pathStep) matchesElement(c comparer, i int, element any, at defaulted.Location) bool {
 	switch {
 	case s.all:
 		return true
@@ -155,19 +157,103 @@ func (s *step) chooses(c comparison, i int, element any, at filled.Place) bool {
 		for name, v := range s.match {
 			have := object[name]
 			if have == nil && s.list.IsKey(name) {
-				have = podschema.KeyDefault(name)
+				have = schema.KeyDefault(name)
 			}
-			if !c.types(s.typ.Field(name).Type, v, have, at) {
+			if !c.equal(s.typ.Field(name).Type, v, have, at) {
 				return false
 			}
 		}
 		return true
 	case s.equal != nil:
-		return c.types(s.typ, s.equal, element, at)
+		return c.equal(s.typ, s.equal, element, at)
 	}
-	if s.name == first {
+	if s.name == firstContainer {
 		return i == 0
 	}
-	key, ok := keyOf(s.list, element)
+	key, ok := elementKey(s.list, element)
 	return ok && key == s.name
 }
+
+// What no policy can write: who the object is, who owns it, and how it fares.
+// Of the object only its spec is open to policies, and of its metadata these.
+var writableMetadata = map[string]bool{"labels": true, "annotations": true}
+
+// isReadOnly tells whether a field of n cannot be written by any policy.
+func isReadOnly(n *node, name string) bool {
+	switch {
+	case n.parent == nil:
+		return name == "status" || n.typ.Field(name) != nil && name != "metadata" && name != "spec"
+	case n.parent.parent == nil && n.step == "metadata":
+		return n.typ.Field(name) != nil && !writableMetadata[name]
+	}
+	return false
+}
+
+// writableField finds the field of a struct that a policy may write.
+func (b *planBuilder) writableField(n *node, name string) (*schema.Field, bool) {
+	if b.rejectDirective(n, name) {
+		return nil, false
+	}
+	if isReadOnly(n, name) {
+		b.addInvalidChanges(b.policy, strings.TrimPrefix(n.path()+"."+name, "."), "cannot be written by any policy")
+		return nil, false
+	}
+	field := n.typ.Field(name)
+	if field == nil {
+		b.addUnknownField(n.path(), n.typ, name)
+	}
+	return field, field != nil
+}
+
+func (b *planBuilder) addUnknownField(path string, t *schema.Type, name string) {
+	message := rootName(b.root.typ) + " has no such field"
+	if like := similarField(t, name); like != "" {
+		message += "; is " + like + " meant?"
+	}
+	b.addInvalidChanges(b.policy, strings.TrimPrefix(path+"."+name, "."), "%s", message)
+}
+
+// similarField is a field whose name differs in case only, and empty if there is none.
+func similarField(t *schema.Type, name string) string {
+	for _, known := range slices.Sorted(slices.Values(t.Fields())) {
+		if strings.EqualFold(known, name) {
+			return known
+		}
+	}
+	return ""
+}
+
+// rejectDirective refuses keys that are directives to other mergers: nothing of Kubernetes
+// begins so, and it would be strange to find them written into the object.
+func (b *planBuilder) rejectDirective(n *node, key string) bool {
+	if strings.HasPrefix(key, "$") {
+		b.addInvalidChanges(b.policy, strings.TrimPrefix(n.path()+"."+key, "."), "is a directive, of which there are none: use remove, append or null in overrides")
+		return true
+	}
+	return false
+}
+
+// sortedKeys of a map, for messages.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// rootType is what an object consists of: a Job is one, all else is a pod, since a
+// template may not say what it is.
+func rootType(object map[string]any) *schema.Type {
+	if schema.AsString(object["apiVersion"]) == batchv1.SchemeGroupVersion.String() && schema.AsString(object["kind"]) == "Job" {
+		return schema.Job()
+	}
+	return schema.Pod()
+}
+
+// podPath leads from the root to the pod in it.
+func podPath(root *schema.Type) []string {
+	if root == schema.Job() {
+		return []string{"spec", "template"}
+	}
+	return nil
+}
+
+// rootName names the root in a sentence.
+func rootName(root *schema.Type) string { return "a " + rootNames[root] }
+
+var rootNames = map[*schema.Type]string{schema.Pod(): "pod", schema.Job(): "Job"}

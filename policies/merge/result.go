@@ -4,13 +4,16 @@
 package merge
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
-	"sluice.dev/policies/merge/patch"
+	"sluice.dev/policies/merge/jsonpatch"
 )
 
 // Result is what became of an object.
@@ -20,9 +23,9 @@ type Result struct {
 	Object map[string]any
 	// Warnings are for the object's author, sorted by path.
 	Warnings []Warning
-	// Changes are the paths that each policy changed, sorted; a policy that
+	// ChangedPaths are the paths that each policy changed, sorted; a policy that
 	// changed nothing is not in it.
-	Changes map[string][]string
+	ChangedPaths map[string][]string
 
 	original map[string]any
 }
@@ -42,35 +45,35 @@ type Warning struct {
 // "mine" is now "kai-scheduler"". Long values are cut.
 func (w Warning) String() string {
 	if w.New == nil {
-		return fmt.Sprintf("%s %s, which was %s", named(w.Policies, "removed", "removed"), w.Path, shown(w.Old))
+		return fmt.Sprintf("%s %s, which was %s", policiesPhrase(w.Policies, "removed", "removed"), w.Path, formatValue(w.Old))
 	}
-	return fmt.Sprintf("%s %s: %s is now %s", named(w.Policies, "replaced", "replaced"), w.Path, shown(w.Old), shown(w.New))
+	return fmt.Sprintf("%s %s: %s is now %s", policiesPhrase(w.Policies, "replaced", "replaced"), w.Path, formatValue(w.Old), formatValue(w.New))
 }
 
 // Patch returns the smallest RFC 6902 patch that makes of the object that entered
 // what Object is, and nil if both are the same. The same input gives the same
 // bytes.
 func (r Result) Patch() ([]byte, error) {
-	operations := patch.Between(r.original, r.Object)
+	operations := jsonpatch.Diff(r.original, r.Object)
 	if len(operations) == 0 {
 		return nil, nil
 	}
 	return json.Marshal(operations)
 }
 
-// shown is a value in a sentence: the API server cuts warnings at 256 bytes, and
+// formatValue is a value in a sentence: the API server cuts warnings at 256 bytes, and
 // two values must fit.
-func shown(v any) string {
+func formatValue(v any) string {
 	const longest = 60
 	written, err := json.Marshal(v)
 	if err != nil { // not JSON
-		return cut(fmt.Sprint(v), longest)
+		return truncate(fmt.Sprint(v), longest)
 	}
-	return cut(string(written), longest)
+	return truncate(string(written), longest)
 }
 
-// cut is as much of a text as is shown.
-func cut(s string, longest int) string {
+// truncate is as much of a text as is shown.
+func truncate(s string, longest int) string {
 	if len(s) <= longest {
 		return s
 	}
@@ -80,18 +83,18 @@ func cut(s string, longest int) string {
 	return s[:longest] + "..."
 }
 
-// change is one path that policies changed.
-type change struct {
+// appliedChange is one path that policies changed.
+type appliedChange struct {
 	node     *node // whose want it was; nil for a removal
 	policies []string
 	path     string
 }
 
-// byPolicy sorts changes for the Result.
-func byPolicy(changes []change) map[string][]string {
+// pathsByPolicy sorts changes for the Result.
+func pathsByPolicy(changes []appliedChange) map[string][]string {
 	paths := map[string][]string{}
 	for _, c := range changes {
-		if c.node != nil && c.node.undone {
+		if c.node != nil && c.node.reverted {
 			continue // a default that another policy's removal took out again
 		}
 		for _, policy := range c.policies {
@@ -103,4 +106,141 @@ func byPolicy(changes []change) map[string][]string {
 		paths[policy] = slices.Compact(paths[policy])
 	}
 	return paths
+}
+
+// InvalidChangesError is a policy that wants what cannot be: its author is to correct it.
+type InvalidChangesError struct {
+	// Policy is its name.
+	Policy string
+	// Path is the part of the object, as in spec.containers[main].image.
+	Path string
+	// Message says what is wrong and what is allowed.
+	Message string
+}
+
+// Error says it in one line.
+func (e *InvalidChangesError) Error() string {
+	return fmt.Sprintf("policy %s: %s: %s", e.Policy, e.Path, e.Message)
+}
+
+// InvalidObjectError is an object that is not of a pod's form, or too large to judge.
+type InvalidObjectError struct {
+	// Path is the part of the object; empty for all of it.
+	Path string
+	// Message says what is wrong and what is allowed.
+	Message string
+}
+
+// Error says it in one line.
+func (e *InvalidObjectError) Error() string {
+	if e.Path == "" {
+		return "the object " + e.Message
+	}
+	return e.Path + ": " + e.Message
+}
+
+// ConflictError is about policies that cannot all have their way.
+type ConflictError struct {
+	// Conflicts are sorted by path; there is at least one.
+	Conflicts []Conflict
+}
+
+// Conflict is one path at which policies want different values.
+type Conflict struct {
+	// Path is the part of the object.
+	Path string
+	// Desired are at least two, sorted.
+	Desired []DesiredValue
+}
+
+// DesiredValue is what one or more policies want at a path.
+type DesiredValue struct {
+	// Policies are their names, sorted.
+	Policies []string
+	// Value is what they want there; nil if it shall go, or with Within.
+	Value any
+	// Nested tells that they write parts of what stands there.
+	Nested bool
+}
+
+// Error names the policies, paths and values of the first few conflicts.
+func (e *ConflictError) Error() string {
+	const few = 4
+	var said []string
+	for _, c := range e.Conflicts[:min(few, len(e.Conflicts))] {
+		var wants []string
+		for _, w := range c.Desired {
+			wants = append(wants, w.String())
+		}
+		said = append(said, c.Path+": "+strings.Join(wants, ", "))
+	}
+	if more := len(e.Conflicts) - few; more > 0 {
+		said = append(said, fmt.Sprintf("and %d more", more))
+	}
+	return "policies conflict: " + strings.Join(said, "; ")
+}
+
+// String says who wants what: "policy core.gpu wants 2".
+func (w DesiredValue) String() string {
+	if w.Nested {
+		return policiesPhrase(w.Policies, "writes in it", "write in it")
+	}
+	if w.Value == nil {
+		return policiesPhrase(w.Policies, "wants", "want") + " it removed"
+	}
+	return policiesPhrase(w.Policies, "wants", "want") + " " + formatValue(w.Value)
+}
+
+// policiesPhrase begins a sentence: "policy a wants", "policies a and b want".
+func policiesPhrase(policies []string, one, several string) string {
+	if len(policies) == 1 {
+		return "policy " + policies[0] + " " + one
+	}
+	last := len(policies) - 1
+	return "policies " + strings.Join(policies[:last], ", ") + " and " + policies[last] + " " + several
+}
+
+// conflicts collects them, and the faults of single policies.
+type errorCollector struct {
+	conflicts      []Conflict
+	invalidChanges []error
+	invalidObject  *InvalidObjectError
+}
+
+// addConflict notes that the wants exclude each other.
+func (f *errorCollector) addConflict(path string, wants ...DesiredValue) {
+	slices.SortFunc(wants, func(a, b DesiredValue) int {
+		return cmp.Or(slices.Compare(a.Policies, b.Policies), cmp.Compare(formatValue(a.Value), formatValue(b.Value)))
+	})
+	f.conflicts = append(f.conflicts, Conflict{path, wants})
+}
+
+// addInvalidChanges notes a policy's fault.
+func (f *errorCollector) addInvalidChanges(policy, path, format string, args ...any) {
+	f.invalidChanges = append(f.invalidChanges, &InvalidChangesError{policy, path, fmt.Sprintf(format, args...)})
+}
+
+// addInvalidObject notes that the object is not of a pod's form; the first by path is kept.
+func (f *errorCollector) addInvalidObject(path, message string) {
+	if f.invalidObject == nil || path < f.invalidObject.Path {
+		f.invalidObject = &InvalidObjectError{path, message}
+	}
+}
+
+// err is all faults as one error that does not depend on the intents' order, and
+// nil if there are none.
+func (f *errorCollector) err() error {
+	if f.invalidObject != nil {
+		return f.invalidObject
+	}
+	if len(f.invalidChanges) > 0 {
+		slices.SortFunc(f.invalidChanges, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+		f.invalidChanges = slices.CompactFunc(f.invalidChanges, func(a, b error) bool { return a.Error() == b.Error() })
+		return errors.Join(f.invalidChanges...)
+	}
+	if len(f.conflicts) > 0 {
+		slices.SortFunc(f.conflicts, func(a, b Conflict) int { return cmp.Compare(a.Path, b.Path) })
+		return &ConflictError{f.conflicts}
+	}
+	return nil
 }

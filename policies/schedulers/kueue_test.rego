@@ -20,16 +20,16 @@ test_names_the_scheduler if {
 	not policy.overrides.spec.schedulerName with input as fixtures.asked(fixtures.gpus(1), [fixtures.whole])
 }
 
-labelled(queue) := {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}}
+labeled(queue) := {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}}
 
 test_one_queue_only if {
-	count(messages) == 0 with input as object.union(asked, {"object": labelled("default")})
+	count(messages) == 0 with input as object.union(asked, {"object": labeled("default")})
 	every workload in [fixtures.gpus(1), fixtures.cpu] {
-		messages == {"queue other is not that of project thesis, which is default"} with input as object.union(fixtures.asked(workload, [whole]), {"object": labelled("other")})
+		messages == {"queue other is not that of project thesis, which is default"} with input as object.union(fixtures.asked(workload, [whole]), {"object": labeled("other")})
 	}
 
 	# Where Kueue serves no pool, what its labels say is nothing.
-	count(messages) == 0 with input as object.union(fixtures.asked(fixtures.gpus(1), [fixtures.whole]), {"object": labelled("other")})
+	count(messages) == 0 with input as object.union(fixtures.asked(fixtures.gpus(1), [fixtures.whole]), {"object": labeled("other")})
 }
 
 # seen is a pod that the webhook has seen, of an owner and with these gates.

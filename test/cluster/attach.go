@@ -43,7 +43,7 @@ func Attach(ctx context.Context, path string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach to a cluster: %w", err)
 	}
-	if err := answers(ctx, config); err != nil {
+	if err := checkReachable(ctx, config); err != nil {
 		return nil, fmt.Errorf("attach to the cluster of %s: %w", path, err)
 	}
 	folder, err := temporaryFolder()
@@ -51,15 +51,15 @@ func Attach(ctx context.Context, path string) (*Cluster, error) {
 		return nil, fmt.Errorf("attach to a cluster: %w", err)
 	}
 	c := &Cluster{folder: folder, attached: true, config: config, kubeconfig: path}
-	if err := c.equip(); err != nil {
+	if err := c.initAttached(); err != nil {
 		folder.close(false)
 		return nil, fmt.Errorf("attach to a cluster: %w", err)
 	}
 	return c, nil
 }
 
-// answers asks the cluster for its version, which every user may see.
-func answers(ctx context.Context, config *rest.Config) error {
+// checkReachable asks the cluster for its version, which every user may see.
+func checkReachable(ctx context.Context, config *rest.Config) error {
 	asking := rest.CopyConfig(config)
 	asking.Timeout = attachTimeout
 	client, err := kubernetes.NewForConfig(asking)
@@ -69,16 +69,16 @@ func answers(ctx context.Context, config *rest.Config) error {
 	return client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 }
 
-// equip gives an attached cluster what a started one has of its own.
-func (c *Cluster) equip() error {
-	keys, err := c.folder.makeSub("pki")
+// initAttached gives an attached cluster what a started one has of its own.
+func (c *Cluster) initAttached() error {
+	keys, err := c.folder.makeDir("pki")
 	if err != nil {
 		return err
 	}
 	if c.ca, err = pki.OpenCA(keys, "serving-ca"); err != nil {
 		return err
 	}
-	if c.tokens, err = newTokens(c); err != nil {
+	if c.tokens, err = newTokenRenewer(c); err != nil {
 		return err
 	}
 	c.group, err = process.NewGroup(c.folder.path)

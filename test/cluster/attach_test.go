@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestAttachSaysWhatIsWrong(t *testing.T) {
+func TestAttachErrors(t *testing.T) {
 	t.Setenv(AttachVariable, "")
 	dead := filepath.Join(t.TempDir(), "dead")
 	port := freePort(t)

@@ -33,7 +33,7 @@ import (
 // The whole life of a cluster in one test: each start costs seconds.
 func TestCluster(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
-	c := startIn(t, dir, true)
+	c := startCluster(t, dir, true)
 	t.Run("is the pinned Kubernetes", func(t *testing.T) { testVersion(t, c) })
 	t.Run("lets nobody in without a name", func(t *testing.T) { testAnonymous(t, c) })
 	t.Run("makes and binds pods", func(t *testing.T) { testPods(t, c) })
@@ -42,23 +42,23 @@ func TestCluster(t *testing.T) {
 	t.Run("knows a service account on a node by token", func(t *testing.T) { testNodeBound(t, c) })
 	t.Run("issues serving certificates", func(t *testing.T) { testServing(t, c) })
 	t.Run("can be attached to", func(t *testing.T) { testAttach(t, c) })
-	t.Run("is alone in its folder", func(t *testing.T) { testAlone(t, dir) })
-	t.Run("survives the end of each process", func(t *testing.T) { testCrashes(t, c) })
-	t.Run("its folder is for its owner", func(t *testing.T) { testModes(t, dir) })
-	t.Run("knows what it makes in its folder", func(t *testing.T) { testOwnEntries(t, dir) })
+	t.Run("is alone in its folder", func(t *testing.T) { testOwnCluster(t, dir) })
+	t.Run("survives the end of each process", func(t *testing.T) { testComponentRestarts(t, c) })
+	t.Run("its folder is for its owner", func(t *testing.T) { testFileModes(t, dir) })
+	t.Run("knows what it makes in its folder", func(t *testing.T) { testClusterEntries(t, dir) })
 
-	before := traces(t, c)
+	before := usageOf(t, c)
 	user, err := c.UserKubeconfig("anna")
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop(t, c)
-	t.Run("leaves no process and no port", func(t *testing.T) { before.check(t) })
+	t.Run("leaves no process and no port", func(t *testing.T) { before.assertReleased(t) })
 	if _, err := os.Stat(dir); err != nil {
 		t.Fatalf("the folder that was to be kept: %v", err)
 	}
 
-	c = startIn(t, dir, false)
+	c = startCluster(t, dir, false)
 	t.Run("resumes", func(t *testing.T) {
 		if got := c.folder.state.Ports; got != before.ports {
 			t.Errorf("ports %+v, before %+v", got, before.ports)
@@ -71,10 +71,10 @@ func TestCluster(t *testing.T) {
 			t.Errorf("the old kubeconfig is %q", got)
 		}
 	})
-	before = traces(t, c)
+	before = usageOf(t, c)
 	stop(t, c)
 	t.Run("leaves no process, port or file", func(t *testing.T) {
-		before.check(t)
+		before.assertReleased(t)
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
 			t.Errorf("%s is left: %v", dir, err)
 		}
@@ -215,13 +215,13 @@ func testServiceAccount(t *testing.T, c *Cluster) {
 	}
 
 	file := strings.TrimSuffix(path, ".kubeconfig") + ".token"
-	first := contents(t, file)
+	first := readFiles(t, file)
 	c.tokens.renewDue(t.Context(), time.Now().Add(11*time.Hour))
-	if contents(t, file) != first {
+	if readFiles(t, file) != first {
 		t.Error("the token was renewed before half of its life")
 	}
 	c.tokens.renewDue(t.Context(), time.Now().Add(13*time.Hour))
-	if contents(t, file) == first {
+	if readFiles(t, file) == first {
 		t.Error("the token was not renewed after half of its life")
 	}
 	if got := whoami(t, path).Username; got != "system:serviceaccount:default:webhook" {
@@ -260,7 +260,7 @@ func testServing(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(contents(t, filepath.Join(dir, "ca.crt"))))
+	roots.AppendCertsFromPEM([]byte(readFiles(t, filepath.Join(dir, "ca.crt"))))
 	for _, name := range []string{"webhook.default.svc", "127.0.0.1", "localhost"} {
 		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name}); err != nil {
 			t.Error(err)
@@ -306,7 +306,7 @@ func testAttach(t *testing.T, c *Cluster) {
 	}
 }
 
-func testAlone(t *testing.T, dir string) {
+func testOwnCluster(t *testing.T, dir string) {
 	_, err := Start(t.Context(), Options{Dir: dir})
 	if want := fmt.Sprintf("the cluster's folder %s: process %d runs a cluster there", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
@@ -319,12 +319,12 @@ func testAlone(t *testing.T, dir string) {
 	}
 }
 
-// testCrashes kills each process, and sees it started again and doing its work.
-func testCrashes(t *testing.T, c *Cluster) {
+// testComponentRestarts kills each process, and sees it started again and doing its work.
+func testComponentRestarts(t *testing.T, c *Cluster) {
 	api := client(t, c.Kubeconfig())
 	for n, name := range []string{Scheduler, ControllerManager, APIServer, Etcd} {
 		t.Run(name, func(t *testing.T) {
-			before := component(t, c, name)
+			before := componentStatus(t, c, name)
 			victim, err := os.FindProcess(before.PID)
 			if err != nil {
 				t.Fatal(err)
@@ -334,7 +334,7 @@ func testCrashes(t *testing.T, c *Cluster) {
 			}
 			begin := time.Now()
 			eventually(t, func() error {
-				if s := component(t, c, name); s.State != process.Running || s.Restarts != before.Restarts+1 || s.LastExit != "signal: killed" {
+				if s := componentStatus(t, c, name); s.State != process.Running || s.Restarts != before.Restarts+1 || s.LastExit != "signal: killed" {
 					return fmt.Errorf("status %+v", s)
 				}
 				return nil
@@ -372,7 +372,7 @@ func createReplicaSet(ctx context.Context, api kubernetes.Interface, name string
 	return err
 }
 
-func testModes(t *testing.T, dir string) {
+func testFileModes(t *testing.T, dir string) {
 	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil {
 			if errors.Is(err, os.ErrNotExist) { // etcd renames as it goes
@@ -394,14 +394,14 @@ func testModes(t *testing.T, dir string) {
 	}
 }
 
-// testOwnEntries: what Stop does not know as the cluster's it would leave behind.
-func testOwnEntries(t *testing.T, dir string) {
+// testClusterEntries: what Stop does not know as the cluster's it would leave behind.
+func testClusterEntries(t *testing.T, dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, entry := range entries {
-		if !ownEntry.MatchString(entry.Name()) {
+		if !clusterEntryPattern.MatchString(entry.Name()) {
 			t.Errorf("%s is not among ownEntry", entry.Name())
 		}
 	}

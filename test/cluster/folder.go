@@ -4,9 +4,12 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,8 +20,8 @@ import (
 )
 
 const (
-	lockFile     = "lock"
-	lockPatience = time.Second
+	lockFile    = "lock"
+	lockTimeout = time.Second
 )
 
 // folder is a cluster's Dir, locked.
@@ -42,7 +45,7 @@ func openFolder(o Options) (*folder, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w; name a folder that you may write", folderError(o.Dir, err))
 	}
-	f, err := lockFolderSoon(o.Dir)
+	f, err := lockFolderWithRetry(o.Dir)
 	var held *filelock.HeldError
 	switch {
 	case errors.As(err, &held):
@@ -61,10 +64,10 @@ func folderError(dir string, err error) error {
 	return fmt.Errorf("the cluster's folder %s: %w", dir, err)
 }
 
-// lockFolderSoon waits a moment for the lock: a holder that was killed may still
+// lockFolderWithRetry waits a moment for the lock: a holder that was killed may still
 // be about to end.
-func lockFolderSoon(dir string) (*folder, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+func lockFolderWithRetry(dir string) (*folder, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
 	lock, err := filelock.Wait(ctx, filepath.Join(dir, lockFile), nil)
 	if err != nil {
@@ -94,7 +97,7 @@ func (f *folder) prepare(o Options) error {
 	}
 	ended, err := process.ReapLeftovers(f.path)
 	for _, record := range ended {
-		o.say("ended %s, process %d, which a killed cluster had left in %s", record.Name, record.PID, f.path)
+		o.progressf("ended %s, process %d, which a killed cluster had left in %s", record.Name, record.PID, f.path)
 	}
 	return err
 }
@@ -112,14 +115,14 @@ func (f *folder) readState() error {
 
 func (f *folder) writeState() error { return writeMark(f.path, f.state) }
 
-// in returns a path in the folder.
-func (f *folder) in(elements ...string) string {
+// pathOf returns a path in the folder.
+func (f *folder) pathOf(elements ...string) string {
 	return filepath.Join(append([]string{f.path}, elements...)...)
 }
 
-// makeSub makes a folder in the folder.
-func (f *folder) makeSub(elements ...string) (string, error) {
-	dir := f.in(elements...)
+// makeDir makes a folder in the folder.
+func (f *folder) makeDir(elements ...string) (string, error) {
+	dir := f.pathOf(elements...)
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
@@ -144,4 +147,71 @@ func writeFile(path string, content []byte) error {
 		return err
 	}
 	return os.Rename(aside, path)
+}
+
+const (
+	stateFile = "cluster.json" // also the mark by which a cluster's folder is known
+
+	markVersion = "sim.sluice.dev/v1alpha1"
+	markKind    = "EmbeddedCluster"
+	// maxMarkSize is far above what a mark needs, in bytes.
+	maxMarkSize = 64 << 10
+)
+
+// state is what a cluster remembers from one start to the next. Its version and
+// kind make the file a mark: others have a cluster.json too.
+type state struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Temporary is a folder that we have made and named, and so may sweep up.
+	Temporary bool  `json:"temporary,omitempty"`
+	Ports     ports `json:"ports"`
+}
+
+// readMark returns the state in dir. The error wraps fs.ErrNotExist where there
+// is none; any other one means that the folder must not be taken for a cluster's.
+func readMark(dir string) (state, error) {
+	path := filepath.Join(dir, stateFile)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return state{}, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxMarkSize {
+		return state{}, notAClusterError(errors.New("it is no file of a few lines"))
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return state{}, err
+	}
+	return parseMark(content)
+}
+
+func parseMark(content []byte) (state, error) {
+	var s state
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&s); err != nil {
+		return state{}, notAClusterError(err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return state{}, notAClusterError(errors.New("something follows the object"))
+	}
+	if s.APIVersion != markVersion || s.Kind != markKind {
+		return state{}, notAClusterError(fmt.Errorf("it is apiVersion %q, kind %q, not %s, %s", s.APIVersion, s.Kind, markVersion, markKind))
+	}
+	return s, nil
+}
+
+func notAClusterError(reason error) error {
+	return fmt.Errorf("its %s is no cluster's, or one's of another version (%w); "+
+		"name another folder, or remove this one by hand if it was a cluster's", stateFile, reason)
+}
+
+func writeMark(dir string, s state) error {
+	s.APIVersion, s.Kind = markVersion, markKind
+	content, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, stateFile), append(content, '\n'))
 }

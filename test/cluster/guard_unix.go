@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// afterwards waits for the end of its input, which is the end of the process
+// removeOnExitScript waits for the end of its input, which is the end of the process
 // that holds the other end, and removes the folder. The programs die at the same
 // moment, and may write a last file while it does.
-const afterwards = `read -r _
+const removeOnExitScript = `read -r _
 n=0
 while [ -e "$1" ] && [ $n -lt 100 ]; do rm -rf -- "$1" 2>/dev/null || sleep 0.1; n=$((n+1)); done`
 
@@ -25,8 +25,8 @@ type guard struct {
 	input io.Closer
 }
 
-func watchOver(dir string) (*guard, error) {
-	shell := exec.Command("/bin/sh", "-c", afterwards, "sluice-cleanup", dir) //nolint:noctx // it is there to outlive this process
+func startGuard(dir string) (*guard, error) {
+	shell := exec.Command("/bin/sh", "-c", removeOnExitScript, "sluice-cleanup", dir) //nolint:noctx // it is there to outlive this process
 	shell.Dir = "/"
 	// A session of its own: what a terminal sends to this process, and what
 	// ends this process's group, must not reach it.

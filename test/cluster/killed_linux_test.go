@@ -19,30 +19,30 @@ import (
 	"time"
 )
 
-// ownerVariable makes the test binary start a cluster in the folder that it names
+// ownerProcessVariable makes the test binary start a cluster in the folder that it names
 // ("-" for a temporary one), say what it is, and wait to be killed.
-const ownerVariable = "SLUICE_TEST_OWN_CLUSTER"
+const ownerProcessVariable = "SLUICE_TEST_OWN_CLUSTER"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(ownerVariable); dir != "" {
-		own(strings.TrimPrefix(dir, "-"))
+	if dir := os.Getenv(ownerProcessVariable); dir != "" {
+		runOwnerProcess(strings.TrimPrefix(dir, "-"))
 	}
 	os.Exit(m.Run())
 }
 
-// report is what the owner says of its cluster.
-type report struct {
+// ownerReport is what the owner says of its cluster.
+type ownerReport struct {
 	Dir   string
 	PIDs  map[string]int
 	Ports ports
 }
 
-func own(dir string) {
+func runOwnerProcess(dir string) {
 	c, err := Start(context.Background(), Options{Dir: dir, Progress: os.Stderr})
 	if err != nil {
 		panic(err)
 	}
-	r := report{Dir: c.Dir(), PIDs: map[string]int{}, Ports: c.folder.state.Ports}
+	r := ownerReport{Dir: c.Dir(), PIDs: map[string]int{}, Ports: c.folder.state.Ports}
 	for _, s := range c.Processes().List() {
 		r.PIDs[s.Name] = s.PID
 	}
@@ -52,11 +52,11 @@ func own(dir string) {
 	select {}
 }
 
-// killOwner runs a cluster in another process, and kills that.
-func killOwner(t *testing.T, dir string) report {
+// killOwnerProcess runs a cluster in another process, and kills that.
+func killOwnerProcess(t *testing.T, dir string) ownerReport {
 	t.Helper()
 	owner := exec.Command(os.Args[0])
-	owner.Env = append(os.Environ(), ownerVariable+"="+dir)
+	owner.Env = append(os.Environ(), ownerProcessVariable+"="+dir)
 	owner.Stderr = os.Stderr
 	out, err := owner.StdoutPipe()
 	if err != nil {
@@ -67,7 +67,7 @@ func killOwner(t *testing.T, dir string) report {
 	}
 	defer owner.Wait()
 	defer owner.Process.Kill()
-	var r report
+	var r ownerReport
 	if err := json.NewDecoder(out).Decode(&r); err != nil {
 		t.Fatal(err)
 	}
@@ -83,12 +83,12 @@ func killOwner(t *testing.T, dir string) report {
 }
 
 // awaitGone waits until the kernel has done away with the cluster's processes.
-func (r report) awaitGone(t *testing.T) {
+func (r ownerReport) awaitGone(t *testing.T) {
 	t.Helper()
 	eventually(t, func() error {
 		var errs []error
 		for name, pid := range r.PIDs {
-			if !ended(pid) {
+			if !processEnded(pid) {
 				errs = append(errs, fmt.Errorf("%s, process %d, is left", name, pid))
 			}
 		}
@@ -101,9 +101,9 @@ func (r report) awaitGone(t *testing.T) {
 	}
 }
 
-// ended reports whether a process is gone with all its threads, or waits for its
+// processEnded reports whether a process is gone with all its threads, or waits for its
 // new parent only.
-func ended(pid int) bool {
+func processEnded(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return true
@@ -113,8 +113,8 @@ func ended(pid int) bool {
 	return fields[0] == "Z" && fields[17] <= "1"
 }
 
-func TestKilledOwnerOfATemporaryClusterLeavesNothing(t *testing.T) {
-	r := killOwner(t, "-")
+func TestTemporaryClusterRemovedAfterOwnerKilled(t *testing.T) {
+	r := killOwnerProcess(t, "-")
 	r.awaitGone(t)
 	eventually(t, func() error {
 		if _, err := os.Stat(r.Dir); !os.IsNotExist(err) {
@@ -124,15 +124,15 @@ func TestKilledOwnerOfATemporaryClusterLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestKilledClusterIsResumedOrRemoved(t *testing.T) {
+func TestClusterResumedOrRemovedAfterKill(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
-	r := killOwner(t, dir)
+	r := killOwnerProcess(t, dir)
 	// Its processes may still be ending: the next start waits for them, and so
 	// finds its ports free.
 	if pid, err := Holder(dir); err != nil || pid != 0 || !Exists(dir) {
 		t.Errorf("holder %d, %v", pid, err)
 	}
-	c := startIn(t, dir, true)
+	c := startCluster(t, dir, true)
 	if got := c.folder.state.Ports; got != r.Ports {
 		t.Errorf("resumed on ports %+v, before %+v", got, r.Ports)
 	}
@@ -151,7 +151,7 @@ func TestKilledClusterIsResumedOrRemoved(t *testing.T) {
 	}
 }
 
-func TestInterruptedStartLeavesNothing(t *testing.T) {
+func TestInterruptedStartCleansUp(t *testing.T) {
 	for _, after := range []time.Duration{0, 300 * time.Millisecond, 1500 * time.Millisecond} {
 		t.Run(after.String(), func(t *testing.T) {
 			base := shortTemporary(t)

@@ -40,21 +40,21 @@ func writeKubeconfig(path string, cluster *clientcmdapi.Cluster, name string, us
 	return nil
 }
 
-func byCertificate(pair pki.Pair) *clientcmdapi.AuthInfo {
+func certificateAuthInfo(pair pki.Pair) *clientcmdapi.AuthInfo {
 	user := clientcmdapi.NewAuthInfo()
 	user.ClientCertificateData, user.ClientKeyData = pair.Cert, pair.Key
 	return user
 }
 
-func byTokenFile(path string) *clientcmdapi.AuthInfo {
+func tokenFileAuthInfo(path string) *clientcmdapi.AuthInfo {
 	user := clientcmdapi.NewAuthInfo()
 	user.TokenFile = path
 	return user
 }
 
-// administrator returns where the cluster is and who its administrator is, from
+// adminKubeconfig returns where the cluster is and who its administrator is, from
 // the administrator's kubeconfig: that may be a person's own.
-func (c *Cluster) administrator() (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
+func (c *Cluster) adminKubeconfig() (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
 	config, err := clientcmd.LoadFromFile(c.kubeconfig)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
@@ -90,22 +90,22 @@ func loadConfig(path string) (*rest.Config, error) {
 // client certificate that is valid for a year; on an attached one, whose
 // authority is not ours, it impersonates with the administrator's rights.
 func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) {
-	path, err := c.writeUser(user, groups)
+	path, err := c.writeUserKubeconfig(user, groups)
 	if err != nil {
 		return "", fmt.Errorf("kubeconfig of user %q: %w", user, err)
 	}
 	return path, nil
 }
 
-func (c *Cluster) writeUser(user string, groups []string) (string, error) {
+func (c *Cluster) writeUserKubeconfig(user string, groups []string) (string, error) {
 	if user == "" {
 		return "", errors.New("the name is empty")
 	}
-	dir, err := c.folder.makeSub("kubeconfigs")
+	dir, err := c.folder.makeDir("kubeconfigs")
 	if err != nil {
 		return "", err
 	}
-	cluster, identity, err := c.administrator()
+	cluster, identity, err := c.adminKubeconfig()
 	if err != nil {
 		return "", err
 	}
@@ -117,18 +117,18 @@ func (c *Cluster) writeUser(user string, groups []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		identity = byCertificate(pair)
+		identity = certificateAuthInfo(pair)
 	}
 	path := filepath.Join(dir, fileName(user, groups)+".kubeconfig")
 	return path, writeKubeconfig(path, cluster, user, identity, "")
 }
 
-var unfit = regexp.MustCompile(`[^a-zA-Z0-9._-]+`)
+var invalidFileChars = regexp.MustCompile(`[^a-zA-Z0-9._-]+`)
 
-// fileName makes a name that a person recognises and that no other user shares,
+// fileName makes a name that a person recognizes and that no other user shares,
 // whatever characters stand in theirs.
 func fileName(user string, groups []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{user}, groups...), "\x00")))
-	name := strings.TrimLeft(unfit.ReplaceAllString(user, "-"), ".-")
+	name := strings.TrimLeft(invalidFileChars.ReplaceAllString(user, "-"), ".-")
 	return name[:min(len(name), 60)] + "-" + hex.EncodeToString(sum[:4])
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -22,8 +24,8 @@ const (
 	Scheduler         = "kube-scheduler"
 )
 
-// controlPlane in the order of its start.
-var controlPlane = []string{Etcd, APIServer, ControllerManager, Scheduler}
+// controlPlaneComponents in the order of its start.
+var controlPlaneComponents = []string{Etcd, APIServer, ControllerManager, Scheduler}
 
 const defaultReadyTimeout = 2 * time.Minute
 
@@ -53,10 +55,10 @@ type Options struct {
 	ReadyTimeout time.Duration
 }
 
-// validated returns the options with defaults and Dir as the absolute path of the
+// validate returns the options with defaults and Dir as the absolute path of the
 // folder itself, or says which is wrong and what to do. Folder and port are a
 // person's choice, who knows nothing of fields.
-func (o Options) validated() (Options, error) {
+func (o Options) validate() (Options, error) {
 	if o.Port < 0 || o.Port > 65535 {
 		return o, fmt.Errorf("port %d: must be from 1 to 65535, or 0 for a free one", o.Port)
 	}
@@ -67,8 +69,8 @@ func (o Options) validated() (Options, error) {
 		o.ReadyTimeout = defaultReadyTimeout
 	}
 	for name := range o.ExtraArgs {
-		if !slices.Contains(controlPlane, name) {
-			return o, fmt.Errorf("Options.ExtraArgs[%q]: no such component; there are %s", name, strings.Join(controlPlane, ", "))
+		if !slices.Contains(controlPlaneComponents, name) {
+			return o, fmt.Errorf("Options.ExtraArgs[%q]: no such component; there are %s", name, strings.Join(controlPlaneComponents, ", "))
 		}
 	}
 	if o.KeepData && o.Dir == "" {
@@ -80,7 +82,7 @@ func (o Options) validated() (Options, error) {
 	if o.Dir == "" {
 		return o, nil
 	}
-	dir, err := resolved(o.Dir)
+	dir, err := resolveDir(o.Dir)
 	if err != nil {
 		return o, folderError(o.Dir, err)
 	}
@@ -88,7 +90,7 @@ func (o Options) validated() (Options, error) {
 	return o, nil
 }
 
-func (o Options) say(format string, args ...any) {
+func (o Options) progressf(format string, args ...any) {
 	fmt.Fprintf(o.Progress, format+"\n", args...)
 }
 
@@ -122,4 +124,39 @@ func checkDir(dir string) error {
 		}
 	}
 	return nil
+}
+
+// resolveDir returns the absolute path of the folder itself where dir is a link or
+// lies behind one, also of a folder that does not exist yet. Who removes a
+// cluster means what the link points to; the link is a person's, and stays.
+func resolveDir(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return resolveExisting(dir)
+}
+
+// resolveExisting ends: a circle of links is an error of EvalSymlinks.
+func resolveExisting(dir string) (string, error) {
+	behind, err := filepath.EvalSymlinks(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return behind, err
+	}
+	parent := filepath.Dir(dir)
+	if parent == dir {
+		return "", err
+	}
+	if parent, err = resolveExisting(parent); err != nil {
+		return "", err
+	}
+	dir = filepath.Join(parent, filepath.Base(dir))
+	target, err := os.Readlink(dir)
+	if err != nil {
+		return dir, nil //nolint:nilerr // no link, and not there yet
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(parent, target)
+	}
+	return resolveExisting(target)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Each refusal names what was asked for and what to do, and leaves nothing behind.
-func TestHostileOptions(t *testing.T) {
+func TestOptionsRejectHostileInput(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestHostileOptions(t *testing.T) {
 	}
 }
 
-func TestCheckDirTakesWhatIsOurs(t *testing.T) {
+func TestCheckDirAcceptsClusterDirs(t *testing.T) {
 	empty, started, killedEarly := t.TempDir(), t.TempDir(), t.TempDir()
 	if err := writeMark(started, state{}); err != nil {
 		t.Fatal(err)
@@ -93,5 +93,89 @@ func TestCheckDirTakesWhatIsOurs(t *testing.T) {
 		if err := checkDir(dir); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func createSymlink(t *testing.T, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestResolveDir(t *testing.T) {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(path string) string { return filepath.Join(base, path) }
+	writeTestFile(t, base, "real/file")
+	createSymlink(t, in("real"), in("link"))
+	createSymlink(t, "link", in("relative"))
+	createSymlink(t, in("later"), in("dangling"))
+	createSymlink(t, "dangling", in("twice"))
+	createSymlink(t, in("circle"), in("circle"))
+	for path, want := range map[string]string{
+		"real": "real", "link": "real", "relative": "real",
+		"new": "new", "new/below": "new/below", "link/new/below": "real/new/below",
+		"dangling": "later", "twice": "later", "twice/below": "later/below",
+	} {
+		if got, err := resolveDir(in(path)); err != nil || got != in(want) {
+			t.Errorf("%s: %s, %v; want %s", path, got, err, in(want))
+		}
+	}
+	for _, path := range []string{"circle", "circle/below", "real/file/below"} {
+		if got, err := resolveDir(in(path)); err == nil {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
+// What is behind a link is removed, and the link stays: it was a person who made
+// it. A start through it makes what it points to.
+func TestClusterBehindSymlink(t *testing.T) {
+	dir := fakeCluster(t)
+	path := filepath.Join(t.TempDir(), "link")
+	createSymlink(t, dir, path)
+	if !Exists(path) {
+		t.Error("it does not exist")
+	}
+	lock, err := lockFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, err := Holder(path); err != nil || pid != os.Getpid() {
+		t.Errorf("its holder is %d, %v", pid, err)
+	}
+	if err := Reap(path); err == nil {
+		t.Error("Reap while it is held")
+	}
+	if err := lock.close(true); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing behind it any more
+		if err := Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := entryNames(t, dir); left != nil {
+		t.Errorf("left behind the link: %v", left)
+	}
+	if _, err := os.Readlink(path); err != nil {
+		t.Errorf("the link: %v", err)
+	}
+	options, err := Options{Dir: path}.validate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := openFolder(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !Exists(dir) || !Exists(path) {
+		t.Error("nothing was made behind the link")
+	}
+	if err := f.close(false); err != nil {
+		t.Error(err)
 	}
 }

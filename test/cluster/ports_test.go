@@ -10,15 +10,17 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"sluice.dev/test/cluster/process"
 )
 
-// late is a component that finds its port taken until its nth start.
-func late(t *testing.T, works int) (component func() (process.Spec, error), starts *int) {
+// listenLater is a component that finds its port taken until its nth start.
+func listenLater(t *testing.T, works int) (component func() (process.Spec, error), starts *int) {
 	marker := filepath.Join(t.TempDir(), "serving")
 	starts = new(int)
 	return func() (process.Spec, error) {
@@ -32,7 +34,7 @@ func late(t *testing.T, works int) (component func() (process.Spec, error), star
 	}, starts
 }
 
-func TestTakenPortIsReplaced(t *testing.T) {
+func TestStartReplacesTakenPort(t *testing.T) {
 	tests := []struct {
 		name       string
 		works      int // at which start
@@ -47,10 +49,10 @@ func TestTakenPortIsReplaced(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := &plane{
+			p := &controlPlaneSetup{
 				options:  Options{Progress: io.Discard},
 				programs: map[string]string{Etcd: "/bin/sh"},
-				reserved: new(reservations),
+				reserved: new(portReservations),
 			}
 			t.Cleanup(p.reserved.release)
 			slot := &p.ports.Etcd
@@ -59,8 +61,8 @@ func TestTakenPortIsReplaced(t *testing.T) {
 				slot, p.options.Port = &p.ports.APIServer, p.ports.APIServer
 			}
 			group := newTestGroup(t)
-			component, starts := late(t, tt.works)
-			err := p.startOn(t.Context(), group, component, slot)
+			component, starts := listenLater(t, tt.works)
+			err := p.startWithPorts(t.Context(), group, component, slot)
 			if tt.wantErr == "" && err != nil || tt.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tt.wantErr)) {
 				t.Errorf("got %v, want %q", err, tt.wantErr)
 			}
@@ -71,7 +73,7 @@ func TestTakenPortIsReplaced(t *testing.T) {
 	}
 }
 
-func TestOnlyATakenPortIsWorthAnotherTry(t *testing.T) {
+func TestStartRetriesOnlyOnTakenPort(t *testing.T) {
 	for tail, want := range map[string]bool{
 		"listen tcp 127.0.0.1:2379: bind: address already in use": true,
 		"unknown flag: --nonsense":                                false,
@@ -110,4 +112,164 @@ func newTestGroup(t *testing.T) *process.Group {
 	}
 	t.Cleanup(func() { group.Stop(context.Background()) })
 	return group
+}
+
+// freePort is a port that nobody listens on, for the length of the test.
+func freePort(t *testing.T) int {
+	t.Helper()
+	free, release, err := FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return free[0]
+}
+
+func (p *ports) slots() []*int {
+	return []*int{&p.APIServer, &p.Etcd, &p.EtcdPeer, &p.ControllerManager, &p.Scheduler}
+}
+
+func newReservations(t *testing.T) *portReservations {
+	t.Helper()
+	r := new(portReservations)
+	t.Cleanup(r.release)
+	return r
+}
+
+func TestReserveAllPorts(t *testing.T) {
+	listener, err := net.Listen("tcp", address(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	taken := listener.Addr().(*net.TCPAddr).Port
+
+	r := newReservations(t)
+	var first ports
+	if err := r.reserveAll(first.slots()...); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for _, port := range first.slots() {
+		if *port < lowestPort || *port >= highestPort || seen[*port] {
+			t.Errorf("port %d of %+v", *port, first)
+		}
+		seen[*port] = true
+	}
+	second := first
+	second.Etcd = taken
+	if err := r.reserveAll(second.slots()...); err != nil {
+		t.Fatal(err)
+	}
+	if second.Etcd == taken || second.Etcd == 0 {
+		t.Errorf("port %d, which is taken, became %d", taken, second.Etcd)
+	}
+	if second.Etcd = first.Etcd; second != first {
+		t.Errorf("free ports were not kept: %+v, then %+v", first, second)
+	}
+}
+
+// A folder's mark that names one port twice must not give two components one port.
+func TestReservedPortsAreDistinct(t *testing.T) {
+	port := freePort(t)
+	slots := [2]int{port, port}
+	if err := newReservations(t).reserveAll(&slots[0], &slots[1]); err != nil {
+		t.Fatal(err)
+	}
+	if slots[0] == slots[1] {
+		t.Errorf("both slots have port %d", slots[0])
+	}
+}
+
+// Clusters that start at the same moment are several choosers, each of which
+// finds all ports free of listeners. That many draw the same number many times.
+func TestConcurrentReservationsAreDistinct(t *testing.T) {
+	const choosers, each = 20, 50
+	chosen := make([][each]int, choosers)
+	begin := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range chosen {
+		r := newReservations(t)
+		all.Go(func() {
+			<-begin
+			for at := range chosen[i] {
+				if err := r.reserveAll(&chosen[i][at]); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	close(begin)
+	all.Wait()
+	owner := map[int]int{}
+	for i, ports := range chosen {
+		for _, port := range ports {
+			if other, twice := owner[port]; twice {
+				t.Errorf("choosers %d and %d both have port %d", other, i, port)
+			}
+			owner[port] = i
+		}
+	}
+}
+
+func TestReservedPortIsHeldUntilRelease(t *testing.T) {
+	first, second := newReservations(t), newReservations(t)
+	var port int
+	if err := first.reserveAll(&port); err != nil {
+		t.Fatal(err)
+	}
+	wanted := port
+	if err := second.reserveAll(&wanted); err != nil {
+		t.Fatal(err)
+	}
+	if wanted == port {
+		t.Fatalf("port %d is reserved twice", port)
+	}
+	if err := portFree(port); err != nil {
+		t.Errorf("the component that it is for cannot listen: %v", err)
+	}
+	first.release()
+	wanted = port
+	if err := second.reserveAll(&wanted); err != nil {
+		t.Fatal(err)
+	}
+	if wanted != port {
+		t.Errorf("port %d was released, and yet %d is chosen", port, wanted)
+	}
+}
+
+func TestRequestedPortIsReserved(t *testing.T) {
+	port := freePort(t) // reserved by somebody else, and free
+	r := newReservations(t)
+	r.reserveRequested(port)
+	if err := portFree(port); err != nil {
+		t.Error(err)
+	}
+	asked, release, err := FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	r.reserveRequested(asked[0])
+	wanted := asked[0]
+	if err := newReservations(t).reserveAll(&wanted); err != nil {
+		t.Fatal(err)
+	}
+	if wanted == asked[0] {
+		t.Errorf("port %d went to another", wanted)
+	}
+}
+
+func TestFreePorts(t *testing.T) {
+	free, release, err := FreePorts(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	release() // a second time is harmless
+	slices.Sort(free)
+	if len(slices.Compact(free)) != 7 {
+		t.Errorf("%v", free)
+	}
 }

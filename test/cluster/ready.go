@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	askPodsEvery = 50 * time.Millisecond
-	// mostAnswer is as much of a component's "not ready" as a person may want.
-	mostAnswer = 2000
+	podPollInterval = 50 * time.Millisecond
+	// maxResponseSize is as much of a component's "not ready" as a person may want.
+	maxResponseSize = 2000
 )
 
-// probe returns a question to a component's health endpoint: nil means ready.
-func probe(url string, ca *pki.CA, client pki.Pair) (func(context.Context) error, error) {
+// newHealthProbe returns a question to a component's health endpoint: nil means ready.
+func newHealthProbe(url string, ca *pki.CA, client pki.Pair) (func(context.Context) error, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.CertPEM())
 	certificate, err := tls.X509KeyPair(client.Cert, client.Key)
@@ -40,17 +40,17 @@ func probe(url string, ca *pki.CA, client pki.Pair) (func(context.Context) error
 		// A connection that is kept would be one more to drain at the stop.
 		DisableKeepAlives: true,
 	}}
-	return func(ctx context.Context) error { return ready(ctx, asker, url) }, nil
+	return func(ctx context.Context) error { return checkReady(ctx, asker, url) }, nil
 }
 
 // Readyz returns a question to a component that says at /readyz, without TLS,
 // whether it is ready: nil means that it is. The address is a host and a port.
 func Readyz(address string) func(context.Context) error {
 	asker := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	return func(ctx context.Context) error { return ready(ctx, asker, "http://"+address+"/readyz") }
+	return func(ctx context.Context) error { return checkReady(ctx, asker, "http://"+address+"/readyz") }
 }
 
-func ready(ctx context.Context, asker *http.Client, url string) error {
+func checkReady(ctx context.Context, asker *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func ready(ctx context.Context, asker *http.Client, url string) error {
 		return err
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxResponseSize))
 	if err != nil {
 		return err
 	}
@@ -70,16 +70,16 @@ func ready(ctx context.Context, asker *http.Client, url string) error {
 	return nil
 }
 
-// awaitPods waits until pods can be made in namespace default: for that its
+// waitForPodCreation waits until pods can be made in namespace default: for that its
 // service account has to be there, which the controllers make.
-func awaitPods(ctx context.Context, config *rest.Config) error {
+func waitForPodCreation(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not there after a minute"))
 	defer cancel()
-	tick := time.NewTicker(askPodsEvery)
+	tick := time.NewTicker(podPollInterval)
 	defer tick.Stop()
 	for {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})

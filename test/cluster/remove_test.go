@@ -29,11 +29,11 @@ func fakeCluster(t *testing.T, further ...string) string {
 		"etcd/member/snap/db", "pki/ca.key", "logs/etcd.log", "run/etcd.json.new", "nodes/dgx-1/checkpoint", "components/kwok/config.yaml", "mail/1.eml",
 		"kubeconfigs/anna.token", "flexvolumes/x",
 	}
-	put(t, dir, append(own, further...)...)
+	writeTestFile(t, dir, append(own, further...)...)
 	return dir
 }
 
-func put(t *testing.T, dir string, files ...string) {
+func writeTestFile(t *testing.T, dir string, files ...string) {
 	t.Helper()
 	for _, file := range files {
 		path := filepath.Join(dir, file)
@@ -46,8 +46,8 @@ func put(t *testing.T, dir string, files ...string) {
 	}
 }
 
-// names returns what lies in dir; nil where dir is gone.
-func names(t *testing.T, dir string) []string {
+// entryNames returns what lies in dir; nil where dir is gone.
+func entryNames(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -60,7 +60,7 @@ func names(t *testing.T, dir string) []string {
 	return names
 }
 
-func TestRemoveTakesTheClusterAlone(t *testing.T) {
+func TestRemoveKeepsOtherFiles(t *testing.T) {
 	tests := []struct {
 		name    string
 		further []string
@@ -88,7 +88,7 @@ func TestRemoveTakesTheClusterAlone(t *testing.T) {
 			} else if err != nil || tt.left != nil {
 				t.Errorf("got %v", err)
 			}
-			if diff := cmp.Diff(tt.left, names(t, dir)); diff != "" {
+			if diff := cmp.Diff(tt.left, entryNames(t, dir)); diff != "" {
 				t.Errorf("what is left (-want +got):\n%s", diff)
 			}
 			if Exists(dir) {
@@ -98,7 +98,7 @@ func TestRemoveTakesTheClusterAlone(t *testing.T) {
 	}
 }
 
-func TestLeftErrorNamesTheFirst(t *testing.T) {
+func TestLeftErrorListsFirstNames(t *testing.T) {
 	err := &LeftError{Dir: "/x", Names: []string{"a", "b", "c", "d", "e", "f", "g"}}
 	if want := "(a, b, c, d, e and 2 more)"; !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
@@ -106,7 +106,7 @@ func TestLeftErrorNamesTheFirst(t *testing.T) {
 }
 
 // A folder with somebody else's cluster.json is theirs, whatever is done.
-func TestAnothersFolderIsLeftAlone(t *testing.T) {
+func TestRemoveRejectsForeignDir(t *testing.T) {
 	ours := `"apiVersion": "sim.sluice.dev/v1alpha1", "kind": "EmbeddedCluster"`
 	for name, mark := range map[string]string{
 		"another program's":    `{"mine":"precious"}`,
@@ -118,12 +118,12 @@ func TestAnothersFolderIsLeftAlone(t *testing.T) {
 		"something behind":     `{` + ours + `} {}`,
 		"no JSON":              `mine = precious`,
 		"empty":                ``,
-		"far too long a file":  `{` + ours + `}` + strings.Repeat(" ", longestMark),
+		"far too long a file":  `{` + ours + `}` + strings.Repeat(" ", maxMarkSize),
 		"a list and no object": `[{` + ours + `}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			put(t, dir, "etcd/member", "logs/a", "thesis.tex", stateFile)
+			writeTestFile(t, dir, "etcd/member", "logs/a", "thesis.tex", stateFile)
 			if err := os.WriteFile(filepath.Join(dir, stateFile), []byte(mark), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -137,21 +137,21 @@ func TestAnothersFolderIsLeftAlone(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if diff := cmp.Diff([]string{stateFile, "etcd", "logs", "thesis.tex"}, names(t, dir)); diff != "" {
+			if diff := cmp.Diff([]string{stateFile, "etcd", "logs", "thesis.tex"}, entryNames(t, dir)); diff != "" {
 				t.Errorf("what is left (-want +got):\n%s", diff)
 			}
 		})
 	}
 	t.Run("a folder of the mark's name", func(t *testing.T) {
 		dir := t.TempDir()
-		put(t, dir, filepath.Join(stateFile, "x"))
+		writeTestFile(t, dir, filepath.Join(stateFile, "x"))
 		if err := Remove(dir); err == nil || Exists(dir) {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-func TestMarkAndLockAreRemovedLast(t *testing.T) {
+func TestRemovalOrder(t *testing.T) {
 	dir := fakeCluster(t, "a-first", "z-last")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -186,13 +186,13 @@ func TestRemoveCanBeRepeated(t *testing.T) {
 		if err := Remove(dir); err != nil {
 			t.Errorf("with %v gone: %v", order[:n], err)
 		}
-		if left := names(t, dir); left != nil {
+		if left := entryNames(t, dir); left != nil {
 			t.Errorf("with %v gone: %v left", order[:n], left)
 		}
 	}
 }
 
-func TestALoneLockThatIsNotOursStays(t *testing.T) {
+func TestRemoveKeepsForeignLock(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, lockFile), []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func TestALoneLockThatIsNotOursStays(t *testing.T) {
 	if err := Remove(dir); err == nil || !strings.Contains(err.Error(), "is no cluster's") {
 		t.Errorf("got %v", err)
 	}
-	if diff := cmp.Diff([]string{lockFile}, names(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{lockFile}, entryNames(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-func startIn(t *testing.T, dir string, keep bool) *Cluster {
+func startCluster(t *testing.T, dir string, keep bool) *Cluster {
 	t.Helper()
 	begin := time.Now()
 	c, err := Start(t.Context(), Options{Dir: dir, KeepData: keep, Progress: os.Stderr})
@@ -52,7 +52,7 @@ func client(t *testing.T, kubeconfig string) kubernetes.Interface {
 	return api
 }
 
-func component(t *testing.T, c *Cluster, name string) process.Status {
+func componentStatus(t *testing.T, c *Cluster, name string) process.Status {
 	t.Helper()
 	for _, s := range c.Processes().List() {
 		if s.Name == name {
@@ -78,7 +78,7 @@ func eventually(t *testing.T, condition func() error) {
 	}
 }
 
-func contents(t *testing.T, path string) string {
+func readFiles(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -87,26 +87,26 @@ func contents(t *testing.T, path string) string {
 	return string(content)
 }
 
-// footprint is what a running cluster has of processes and ports.
-type footprint struct {
+// resourceUsage is what a running cluster has of processes and ports.
+type resourceUsage struct {
 	pids  map[string]int
 	ports ports
 }
 
-func traces(t *testing.T, c *Cluster) footprint {
+func usageOf(t *testing.T, c *Cluster) resourceUsage {
 	t.Helper()
-	f := footprint{pids: map[string]int{}, ports: c.folder.state.Ports}
+	f := resourceUsage{pids: map[string]int{}, ports: c.folder.state.Ports}
 	for _, s := range c.Processes().List() {
 		f.pids[s.Name] = s.PID
 	}
-	if len(f.pids) < len(controlPlane) {
+	if len(f.pids) < len(controlPlaneComponents) {
 		t.Fatalf("processes %v", f.pids)
 	}
 	return f
 }
 
-// check fails the test where something of it is left.
-func (f footprint) check(t *testing.T) {
+// assertReleased fails the test where something of it is left.
+func (f resourceUsage) assertReleased(t *testing.T) {
 	t.Helper()
 	for name, pid := range f.pids {
 		left, err := os.FindProcess(pid)

@@ -15,19 +15,19 @@ import (
 
 const (
 	temporaryPrefix = "sluice-"
-	// settled is the age from which a folder whose lock nobody holds is a
+	// minSweepAge is the age from which a folder whose lock nobody holds is a
 	// leftover, and not one that is just being made.
-	settled = time.Minute
-	// longestBase keeps the paths in a temporary folder short: a unix socket's
+	minSweepAge = time.Minute
+	// maxTemporaryBase keeps the paths in a temporary folder short: a unix socket's
 	// may have about a hundred characters.
-	longestBase = 32
+	maxTemporaryBase = 32
 )
 
 // temporaryFolder makes a locked folder that goes away with this process, and
 // sweeps up those of earlier processes.
 func temporaryFolder() (*folder, error) {
 	base := temporaryBase()
-	sweep(base)
+	removeAbandoned(base)
 	dir, err := os.MkdirTemp(base, temporaryPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("make the cluster's temporary folder: %w (set TMPDIR to a folder that you may write)", err)
@@ -38,7 +38,7 @@ func temporaryFolder() (*folder, error) {
 		err = f.writeState()
 	}
 	if err == nil {
-		f.guard, err = watchOver(dir)
+		f.guard, err = startGuard(dir)
 	}
 	if err != nil {
 		os.RemoveAll(dir)
@@ -49,21 +49,21 @@ func temporaryFolder() (*folder, error) {
 
 func temporaryBase() string {
 	base := os.TempDir()
-	if runtime.GOOS != "windows" && len(base) > longestBase {
+	if runtime.GOOS != "windows" && len(base) > maxTemporaryBase {
 		return "/tmp"
 	}
 	return base
 }
 
-// sweep removes the folders of clusters that ended without a word and whose
+// removeAbandoned removes the folders of clusters that ended without a word and whose
 // guard was killed as well. What it cannot remove is another user's, or another
 // sweep's business.
-func sweep(base string) {
+func removeAbandoned(base string) {
 	marks, _ := filepath.Glob(filepath.Join(base, temporaryPrefix+"*", stateFile))
 	for _, mark := range marks {
 		dir := filepath.Dir(mark)
 		info, err := os.Stat(mark)
-		if err != nil || time.Since(info.ModTime()) < settled {
+		if err != nil || time.Since(info.ModTime()) < minSweepAge {
 			continue
 		}
 		// A folder that a person has named is theirs, whatever its name.

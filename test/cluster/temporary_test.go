@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestTemporaryFolderGoesAway(t *testing.T) {
+func TestTemporaryFolderIsRemoved(t *testing.T) {
 	f, err := temporaryFolder()
 	if err != nil {
 		t.Fatal(err)
@@ -31,9 +31,9 @@ func TestTemporaryFolderGoesAway(t *testing.T) {
 	}
 }
 
-func TestSweep(t *testing.T) {
+func TestRemoveAbandoned(t *testing.T) {
 	base := t.TempDir()
-	old := time.Now().Add(-2 * settled)
+	old := time.Now().Add(-2 * minSweepAge)
 	folder := func(name, mark string, age time.Time) string {
 		dir := filepath.Join(base, name)
 		if err := os.MkdirAll(filepath.Join(dir, "etcd"), 0o700); err != nil {
@@ -67,7 +67,7 @@ func TestSweep(t *testing.T) {
 	}
 	defer inUse.lock.Unlock()
 
-	sweep(base)
+	removeAbandoned(base)
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("the leftover is still there: %v", err)
 	}

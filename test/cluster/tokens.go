@@ -17,43 +17,43 @@ import (
 )
 
 const (
-	tokenLife = 24 * time.Hour
-	// renewCheck is how often the tokens' ages are looked at. A timer for the
+	tokenLifetime = 24 * time.Hour
+	// renewalCheckInterval is how often the tokens' ages are looked at. A timer for the
 	// day would stand still while a laptop sleeps; the wall clock does not.
-	renewCheck  = time.Minute
-	tokenAsking = 10 * time.Second
+	renewalCheckInterval = time.Minute
+	tokenRequestTimeout  = 10 * time.Second
 )
 
-// tokens keeps the token files of service accounts fresh.
-type tokens struct {
+// tokenRenewer keeps the token files of service accounts fresh.
+type tokenRenewer struct {
 	client kubernetes.Interface
 
 	mu       sync.Mutex
-	accounts map[string]*account // by token file
+	accounts map[string]*boundAccount // by token file
 
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-type account struct {
+type boundAccount struct {
 	namespace, name string
 	node            string    // to which its tokens are bound; empty for none
 	renewAt         time.Time // wall clock
 }
 
-func newTokens(c *Cluster) (*tokens, error) {
+func newTokenRenewer(c *Cluster) (*tokenRenewer, error) {
 	client, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
 		return nil, fmt.Errorf("client for service account tokens: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &tokens{client: client, accounts: map[string]*account{}, cancel: cancel, done: make(chan struct{})}
+	t := &tokenRenewer{client: client, accounts: map[string]*boundAccount{}, cancel: cancel, done: make(chan struct{})}
 	go t.renewAll(ctx)
 	return t, nil
 }
 
 // stop does nothing on nil tokens: a cluster whose start failed has none.
-func (t *tokens) stop() {
+func (t *tokenRenewer) stop() {
 	if t != nil {
 		t.cancel()
 		<-t.done
@@ -65,7 +65,7 @@ func (t *tokens) stop() {
 // 24 hours and renewed after twelve, until Stop; clients that read the file anew,
 // as client-go does, never notice.
 func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
-	path, err := c.writeServiceAccount(ctx, account{namespace: namespace, name: name})
+	path, err := c.writeServiceAccount(ctx, boundAccount{namespace: namespace, name: name})
 	if err != nil {
 		return "", fmt.Errorf("kubeconfig of service account %s/%s: %w", namespace, name, err)
 	}
@@ -76,19 +76,19 @@ func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name 
 // token names the node, as authentication.kubernetes.io/node-name, and is refused
 // once that Node is gone.
 func (c *Cluster) NodeBoundKubeconfig(ctx context.Context, namespace, name, node string) (string, error) {
-	path, err := c.writeServiceAccount(ctx, account{namespace: namespace, name: name, node: node})
+	path, err := c.writeServiceAccount(ctx, boundAccount{namespace: namespace, name: name, node: node})
 	if err != nil {
 		return "", fmt.Errorf("kubeconfig of service account %s/%s on node %s: %w", namespace, name, node, err)
 	}
 	return path, nil
 }
 
-func (c *Cluster) writeServiceAccount(ctx context.Context, a account) (string, error) {
-	dir, err := c.folder.makeSub("kubeconfigs")
+func (c *Cluster) writeServiceAccount(ctx context.Context, a boundAccount) (string, error) {
+	dir, err := c.folder.makeDir("kubeconfigs")
 	if err != nil {
 		return "", err
 	}
-	cluster, _, err := c.administrator()
+	cluster, _, err := c.adminKubeconfig()
 	if err != nil {
 		return "", err
 	}
@@ -97,16 +97,16 @@ func (c *Cluster) writeServiceAccount(ctx context.Context, a account) (string, e
 	if a.node != "" {
 		base = filepath.Join(dir, fileName(user+"@"+a.node, nil))
 	}
-	if err := c.tokens.keep(ctx, base+".token", &a); err != nil {
+	if err := c.tokens.addToken(ctx, base+".token", &a); err != nil {
 		return "", err
 	}
 	path := base + ".kubeconfig"
-	return path, writeKubeconfig(path, cluster, user, byTokenFile(base+".token"), a.namespace)
+	return path, writeKubeconfig(path, cluster, user, tokenFileAuthInfo(base+".token"), a.namespace)
 }
 
-// keep asks for a first token, writes it, and sees to it that it stays fresh.
-func (t *tokens) keep(ctx context.Context, file string, next *account) error {
-	if err := t.renew(ctx, file, next); err != nil {
+// addToken asks for a first token, writes it, and sees to it that it stays fresh.
+func (t *tokenRenewer) addToken(ctx context.Context, file string, next *boundAccount) error {
+	if err := t.renewToken(ctx, file, next); err != nil {
 		return err
 	}
 	t.mu.Lock()
@@ -115,11 +115,11 @@ func (t *tokens) keep(ctx context.Context, file string, next *account) error {
 	return nil
 }
 
-func (t *tokens) renew(ctx context.Context, file string, a *account) error {
-	ctx, cancel := context.WithTimeout(ctx, tokenAsking)
+func (t *tokenRenewer) renewToken(ctx context.Context, file string, a *boundAccount) error {
+	ctx, cancel := context.WithTimeout(ctx, tokenRequestTimeout)
 	defer cancel()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: ptr.To(int64(tokenLife / time.Second)),
+		ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second)),
 	}}
 	if a.node != "" {
 		// Without a UID it is the Node that has the name now.
@@ -139,9 +139,9 @@ func (t *tokens) renew(ctx context.Context, file string, a *account) error {
 	return nil
 }
 
-func (t *tokens) renewAll(ctx context.Context) {
+func (t *tokenRenewer) renewAll(ctx context.Context) {
 	defer close(t.done)
-	tick := time.NewTicker(renewCheck)
+	tick := time.NewTicker(renewalCheckInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -155,12 +155,12 @@ func (t *tokens) renewAll(ctx context.Context) {
 
 // renewDue renews the tokens that are past half of their life. One that cannot be
 // renewed now is tried again the next time: there are hours left.
-func (t *tokens) renewDue(ctx context.Context, now time.Time) {
+func (t *tokenRenewer) renewDue(ctx context.Context, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for file, a := range t.accounts {
 		if now.After(a.renewAt) {
-			_ = t.renew(ctx, file, a)
+			_ = t.renewToken(ctx, file, a)
 		}
 	}
 }

@@ -26,9 +26,9 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// asking is a project whose department grants two extensions of a day by itself;
+// extensionTest is a project whose department grants two extensions of a day by itself;
 // its editor and the department's administrator decide on the rest. Two Jobs run.
-type asking struct {
+type extensionTest struct {
 	ns                string
 	ada, editor, dean client.Client
 }
@@ -38,54 +38,54 @@ const (
 	dean   = "dean@example.org"
 )
 
-func newAsking(t *testing.T) *asking {
+func newExtensionTest(t *testing.T) *extensionTest {
 	t.Helper()
-	a := &asking{ns: "asking"}
+	a := &extensionTest{ns: "asking"}
 	create(t, &v1alpha1.Department{
 		ObjectMeta: metav1.ObjectMeta{Name: a.ns},
 		Spec: v1alpha1.DepartmentSpec{
-			NodePools: []v1alpha1.PoolQuota{quota("dgx", "2", "4")},
+			NodePools: []v1alpha1.PoolQuota{newPoolQuota("dgx", "2", "4")},
 			Contacts:  []v1alpha1.Contact{{Name: "Desk", Email: "desk@example.org"}},
 			Members:   []v1alpha1.Member{{Kind: v1alpha1.MemberUser, Name: dean, Role: v1alpha1.RoleDepartmentAdministrator}},
 			Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{"*": {MaxRuntime: ptr.To(period.MustParseDuration("48h"))}},
 			Extensions: v1alpha1.ExtensionTerms{
-				SelfService: 2, Each: ptr.To(period.MustParseDuration("24h")), Window: ptr.To(period.MustParseDuration("30d")),
+				SelfService: 2, MaxDuration: ptr.To(period.MustParseDuration("24h")), Window: ptr.To(period.MustParseDuration("30d")),
 				Approvers: []v1alpha1.ApproverRole{"department-administrator", "editor"},
 			},
 		},
 	})
-	shared.governed(t, a.ns, a.ns, quota("dgx", "2", "2"))
+	sharedCluster.createGovernedProject(t, a.ns, a.ns, newPoolQuota("dgx", "2", "2"))
 	eventually(t, func() error {
 		p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: a.ns}}
-		if err := get(t, p); err != nil {
+		if err := refresh(t, p); err != nil {
 			return err
 		}
 		p.Spec.Members = []v1alpha1.Member{
 			{Kind: v1alpha1.MemberUser, Name: ada, Role: v1alpha1.RoleL2Researcher},
 			{Kind: v1alpha1.MemberUser, Name: editor, Role: v1alpha1.RoleEditor},
 		}
-		return shared.admin.Update(t.Context(), p)
+		return sharedCluster.adminClient.Update(t.Context(), p)
 	})
 	users := []string{ada, editor, dean}
 	clients := map[string]client.Client{}
-	mayAsk(t, a.ns, users...)
+	grantExtensionAccess(t, a.ns, users...)
 	for _, user := range users {
-		clients[user] = clientFor(t, actingAs(t, user, a.ns))
+		clients[user] = clientFor(t, impersonatedConfig(t, user, a.ns))
 	}
 	a.ada, a.editor, a.dean = clients[ada], clients[editor], clients[dean]
 	for _, name := range []string{"training", "folding"} {
-		job := jobOf(a.ns, name, withGPU)
+		job := newGPUJob(a.ns, name, withGPU)
 		// The quotas are counted anew for the project as it is now.
-		eventually(t, func() error { return shared.admin.Create(t.Context(), job) })
-		t.Cleanup(func() { removeJob(t, job) })
-		a.limit(t, name, "48h")
+		eventually(t, func() error { return sharedCluster.adminClient.Create(t.Context(), job) })
+		t.Cleanup(func() { deleteJob(t, job) })
+		a.waitForLimit(t, name, "48h")
 	}
 	return a
 }
 
-// mayAsk gives the users a right to all of a namespace's Extensions, so that
+// grantExtensionAccess gives the users a right to all of a namespace's Extensions, so that
 // nothing but admission stands in anybody's way.
-func mayAsk(t *testing.T, ns string, users ...string) {
+func grantExtensionAccess(t *testing.T, ns string, users ...string) {
 	t.Helper()
 	create(t, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "asking"},
@@ -104,23 +104,23 @@ func mayAsk(t *testing.T, ns string, users ...string) {
 	create(t, binding)
 }
 
-// limit waits until the Job may run for as long.
-func (a *asking) limit(t *testing.T, job, want string) {
+// waitForLimit waits until the Job may run for as long.
+func (a *extensionTest) waitForLimit(t *testing.T, job, want string) {
 	t.Helper()
 	eventually(t, func() error {
 		c := &v1alpha1.WorkloadClock{ObjectMeta: metav1.ObjectMeta{Namespace: a.ns, Name: v1alpha1.WorkloadClockName("batch", "Job", job)}}
-		if err := get(t, c); err != nil {
+		if err := refresh(t, c); err != nil {
 			return err
 		}
 		if c.Status.Limit == nil || c.Status.Limit.InForce.String() != want && c.Status.Limit.InForce.Length() != period.MustParseDuration(want).Length() {
-			return errNotYet("Job "+job+" may run for "+want, c.Status.Limit)
+			return unexpectedState("Job "+job+" may run for "+want, c.Status.Limit)
 		}
 		return nil
 	})
 }
 
-// wish is an Extension for a Job.
-func (a *asking) wish(name, job, by string) *v1alpha1.Extension {
+// newExtension is an Extension for a Job.
+func (a *extensionTest) newExtension(name, job, by string) *v1alpha1.Extension {
 	return &v1alpha1.Extension{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.ns, Name: name},
 		Spec: v1alpha1.ExtensionSpec{
@@ -130,34 +130,34 @@ func (a *asking) wish(name, job, by string) *v1alpha1.Extension {
 	}
 }
 
-// ask makes one, in ada's name.
-func (a *asking) ask(t *testing.T, e *v1alpha1.Extension) *v1alpha1.Extension {
+// createExtension makes one, in ada's name.
+func (a *extensionTest) createExtension(t *testing.T, e *v1alpha1.Extension) *v1alpha1.Extension {
 	t.Helper()
 	if err := a.ada.Create(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { remove(t, e) })
+	t.Cleanup(func() { deleteAndWait(t, e) })
 	return e
 }
 
-// answered waits until that was decided, and people were told; with "" until
+// waitForDecision waits until that was decided, and people were told; with "" until
 // somebody was asked to decide.
-func (a *asking) answered(t *testing.T, e *v1alpha1.Extension, want v1alpha1.ExtensionDecision) {
+func (a *extensionTest) waitForDecision(t *testing.T, e *v1alpha1.Extension, want v1alpha1.ExtensionDecision) {
 	t.Helper()
 	eventually(t, func() error {
-		if err := get(t, e); err != nil {
+		if err := refresh(t, e); err != nil {
 			return err
 		}
 		told := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAnnounced)
 		if e.Status.Decision != want || told == nil || (want == "") != (told.Reason == v1alpha1.ReasonRequested) {
-			return errNotYet(fmt.Sprintf("%s is decided: %q", e.Name, want), e.Status)
+			return unexpectedState(fmt.Sprintf("%s is decided: %q", e.Name, want), e.Status)
 		}
 		return nil
 	})
 }
 
-// decide writes a status as that user, who reads it first.
-func decide(t *testing.T, as client.Client, e *v1alpha1.Extension, change func(*v1alpha1.ExtensionStatus)) error {
+// updateExtensionStatus writes a status as that user, who reads it first.
+func updateExtensionStatus(t *testing.T, as client.Client, e *v1alpha1.Extension, change func(*v1alpha1.ExtensionStatus)) error {
 	t.Helper()
 	var err error
 	eventually(t, func() error {
@@ -174,38 +174,38 @@ func decide(t *testing.T, as client.Client, e *v1alpha1.Extension, change func(*
 	return err
 }
 
-func approves(s *v1alpha1.ExtensionStatus) { s.Decision = v1alpha1.ExtensionApproved }
+func setApproved(s *v1alpha1.ExtensionStatus) { s.Decision = v1alpha1.ExtensionApproved }
 
 // A department grants what it does by itself, and those whom it names decide on
 // the rest, each under their own name.
 func TestExtensions(t *testing.T) {
-	a := newAsking(t)
-	t.Run("the department grants some by itself", a.selfService)
-	t.Run("and no more when many ask at once", a.manyAtOnce)
-	t.Run("people decide on the rest", a.people)
-	t.Run("what makes no sense is refused", a.refused)
-	t.Run("nobody is flooded", a.flood)
+	a := newExtensionTest(t)
+	t.Run("the department grants some by itself", a.testAutomaticApproval)
+	t.Run("and no more when many ask at once", a.testConcurrentExtensions)
+	t.Run("people decide on the rest", a.testManualDecision)
+	t.Run("what makes no sense is refused", a.testRejectedExtensions)
+	t.Run("nobody is flooded", a.testRateLimit)
 }
 
-func (a *asking) selfService(t *testing.T) {
-	forged := a.wish("first", "training", "24h")
+func (a *extensionTest) testAutomaticApproval(t *testing.T) {
+	forged := a.newExtension("first", "training", "24h")
 	forged.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: dean}
-	first := a.ask(t, forged)
-	a.answered(t, first, v1alpha1.ExtensionApproved)
-	a.limit(t, "training", "72h")
+	first := a.createExtension(t, forged)
+	a.waitForDecision(t, first, v1alpha1.ExtensionApproved)
+	a.waitForLimit(t, "training", "72h")
 	if s := first.Status; s.DecidedBy != "" || s.DecidedAt == nil || s.NewEnd == nil || s.Message != "granted by the department's self-service: 1 of 2 within 30d" {
 		t.Errorf("the first: %+v", s)
 	}
-	second := a.ask(t, a.wish("second", "training", "1d"))
-	a.answered(t, second, v1alpha1.ExtensionApproved)
-	a.limit(t, "training", "96h")
-	third := a.ask(t, a.wish("third", "training", "24h"))
-	a.answered(t, third, "")
+	second := a.createExtension(t, a.newExtension("second", "training", "1d"))
+	a.waitForDecision(t, second, v1alpha1.ExtensionApproved)
+	a.waitForLimit(t, "training", "96h")
+	third := a.createExtension(t, a.newExtension("third", "training", "24h"))
+	a.waitForDecision(t, third, "")
 	if c := meta.FindStatusCondition(third.Status.Conditions, v1alpha1.ConditionApplied); c == nil || c.Reason != v1alpha1.ReasonAwaitingDecision ||
 		!strings.Contains(c.Message, "2 were: department-administrator or editor decides") {
 		t.Errorf("the third: %+v", c)
 	}
-	a.limit(t, "training", "96h")
+	a.waitForLimit(t, "training", "96h")
 	for _, e := range []*v1alpha1.Extension{first, second, third} {
 		if by := e.Annotations[v1alpha1.AnnotationCreatedBy]; by != ada {
 			t.Errorf("%s was asked for by %q", e.Name, by)
@@ -219,22 +219,22 @@ func (a *asking) selfService(t *testing.T) {
 	if by, note := first.Annotations[v1alpha1.AnnotationCreatedBy], first.Annotations["note"]; by != ada || note != "mine" {
 		t.Errorf("it was asked for by %q, with note %q", by, note)
 	}
-	a.told(t, "ExtensionDecided first owner@example.org", "ExtensionDecided second owner@example.org", "ExtensionRequested third desk@example.org")
+	a.waitForNotices(t, "ExtensionDecided first owner@example.org", "ExtensionDecided second owner@example.org", "ExtensionRequested third desk@example.org")
 	eventually(t, func() error {
-		return a.hasEvent(t, "training", "ExtensionRequested", "ada@example.org asks for 24h more")
+		return a.checkEvent(t, "training", "ExtensionRequested", "ada@example.org asks for 24h more")
 	})
-	eventually(t, func() error { return a.hasEvent(t, "training", "ExtensionApproved", "the department's self-service") })
-	out, err := exec.CommandContext(t.Context(), shared.sluice, "extensions", "-n", a.ns, "--kubeconfig", filepath.Join(shared.dir, "kubeconfig")).CombinedOutput()
+	eventually(t, func() error { return a.checkEvent(t, "training", "ExtensionApproved", "the department's self-service") })
+	out, err := exec.CommandContext(t.Context(), sharedCluster.binary, "extensions", "-n", a.ns, "--kubeconfig", filepath.Join(sharedCluster.dir, "kubeconfig")).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "ASKED BY") || !strings.Contains(string(out), ada) || strings.Contains(string(out), "first") {
 		t.Errorf("sluice extensions: %v\n%s", err, out)
 	}
 }
 
-func (a *asking) manyAtOnce(t *testing.T) {
+func (a *extensionTest) testConcurrentExtensions(t *testing.T) {
 	var asked []*v1alpha1.Extension
 	var group sync.WaitGroup
 	for i := range 8 {
-		e := a.wish(fmt.Sprint("at-once-", i), "folding", "24h")
+		e := a.newExtension(fmt.Sprint("at-once-", i), "folding", "24h")
 		asked = append(asked, e)
 		group.Go(func() {
 			if err := a.ada.Create(t.Context(), e); err != nil {
@@ -245,13 +245,13 @@ func (a *asking) manyAtOnce(t *testing.T) {
 	group.Wait()
 	granted := 0
 	for _, e := range asked {
-		t.Cleanup(func() { remove(t, e) })
+		t.Cleanup(func() { deleteAndWait(t, e) })
 		eventually(t, func() error {
-			if err := get(t, e); err != nil {
+			if err := refresh(t, e); err != nil {
 				return err
 			}
 			if meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAnnounced) == nil {
-				return errNotYet(e.Name+" is answered", e.Status)
+				return unexpectedState(e.Name+" is answered", e.Status)
 			}
 			return nil
 		})
@@ -262,92 +262,92 @@ func (a *asking) manyAtOnce(t *testing.T) {
 	if granted != 2 {
 		t.Errorf("%d of 8 were granted, want 2", granted)
 	}
-	a.limit(t, "folding", "96h")
+	a.waitForLimit(t, "folding", "96h")
 }
 
-func (a *asking) people(t *testing.T) {
-	e := a.ask(t, a.wish("long", "training", "48h"))
-	a.answered(t, e, "")
-	err := decide(t, a.ada, e, approves)
+func (a *extensionTest) testManualDecision(t *testing.T) {
+	e := a.createExtension(t, a.newExtension("long", "training", "48h"))
+	a.waitForDecision(t, e, "")
+	err := updateExtensionStatus(t, a.ada, e, setApproved)
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ada@example.org does not decide on it: whoever has the role department-administrator or editor in department asking or project asking does") {
 		t.Errorf("ada approves it: %v", err)
 	}
-	if err := decide(t, a.editor, e, func(s *v1alpha1.ExtensionStatus) {
-		approves(s)
+	if err := updateExtensionStatus(t, a.editor, e, func(s *v1alpha1.ExtensionStatus) {
+		setApproved(s)
 		s.NewEnd = ptr.To(metav1.Now())
 	}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the rest is Sluice's") {
 		t.Errorf("the editor says when it ends: %v", err)
 	}
 	forged := metav1.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
-	if err := decide(t, a.editor, e, func(s *v1alpha1.ExtensionStatus) {
-		approves(s)
+	if err := updateExtensionStatus(t, a.editor, e, func(s *v1alpha1.ExtensionStatus) {
+		setApproved(s)
 		s.DecidedBy, s.DecidedAt, s.Message = dean, &forged, "see you on Monday"
 	}); err != nil {
 		t.Fatal(err)
 	}
-	a.answered(t, e, v1alpha1.ExtensionApproved)
+	a.waitForDecision(t, e, v1alpha1.ExtensionApproved)
 	if s := e.Status; s.DecidedBy != editor || s.DecidedAt.Year() < 2026 || s.Message != "see you on Monday" || s.NewEnd == nil {
 		t.Errorf("it was decided by %q at %v: %q, new end %v", s.DecidedBy, s.DecidedAt, s.Message, s.NewEnd)
 	}
-	a.limit(t, "training", "144h")
-	err = decide(t, a.dean, e, func(s *v1alpha1.ExtensionStatus) { s.DecidedBy, s.Message = dean, "it was me" })
+	a.waitForLimit(t, "training", "144h")
+	err = updateExtensionStatus(t, a.dean, e, func(s *v1alpha1.ExtensionStatus) { s.DecidedBy, s.Message = dean, "it was me" })
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a decision stands") {
 		t.Errorf("another word after the decision: %v", err)
 	}
 
-	refused := a.ask(t, a.wish("longer", "training", "10d"))
-	a.answered(t, refused, "")
-	if err := decide(t, a.dean, refused, func(s *v1alpha1.ExtensionStatus) { s.Decision = v1alpha1.ExtensionRefused }); err != nil {
+	refused := a.createExtension(t, a.newExtension("longer", "training", "10d"))
+	a.waitForDecision(t, refused, "")
+	if err := updateExtensionStatus(t, a.dean, refused, func(s *v1alpha1.ExtensionStatus) { s.Decision = v1alpha1.ExtensionDenied }); err != nil {
 		t.Fatal(err)
 	}
-	a.answered(t, refused, v1alpha1.ExtensionRefused)
-	if err := hasCondition(refused.Status.Conditions, v1alpha1.ConditionApplied, metav1.ConditionFalse, v1alpha1.ReasonRefused); err != nil || refused.Status.DecidedBy != dean {
+	a.waitForDecision(t, refused, v1alpha1.ExtensionDenied)
+	if err := checkCondition(refused.Status.Conditions, v1alpha1.ConditionApplied, metav1.ConditionFalse, v1alpha1.ReasonDenied); err != nil || refused.Status.DecidedBy != dean {
 		t.Errorf("refused by %q: %v", refused.Status.DecidedBy, err)
 	}
 	// Whoever may administer the department by the right to is no member of it.
-	own := a.ask(t, a.wish("longest", "training", "20d"))
-	a.answered(t, own, "")
-	if err := decide(t, shared.admin, own, approves); err != nil {
+	own := a.createExtension(t, a.newExtension("longest", "training", "20d"))
+	a.waitForDecision(t, own, "")
+	if err := updateExtensionStatus(t, sharedCluster.adminClient, own, setApproved); err != nil {
 		t.Fatal(err)
 	}
-	a.answered(t, own, v1alpha1.ExtensionApproved)
-	a.told(t, "ExtensionDecided long owner@example.org", "ExtensionDecided longer owner@example.org")
+	a.waitForDecision(t, own, v1alpha1.ExtensionApproved)
+	a.waitForNotices(t, "ExtensionDecided long owner@example.org", "ExtensionDecided longer owner@example.org")
 }
 
-func (a *asking) refused(t *testing.T) {
+func (a *extensionTest) testRejectedExtensions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wish *v1alpha1.Extension
 		want string
 	}{
-		"what never ran":      {a.wish("x", "nothing", "24h"), "no GPU pod of such a workload has run here"},
-		"a name that is used": {a.wish("first", "training", "24h"), "was given an extension of this name"},
+		"what never ran":      {a.newExtension("x", "nothing", "24h"), "no GPU pod of such a workload has run here"},
+		"a name that is used": {a.newExtension("first", "training", "24h"), "was given an extension of this name"},
 	} {
 		err := a.ada.Create(t.Context(), tc.wish)
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
-	elsewhere := a.wish("x", "training", "24h")
+	elsewhere := a.newExtension("x", "training", "24h")
 	elsewhere.Namespace = metav1.NamespaceDefault
-	if err := shared.admin.Create(t.Context(), elsewhere); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no project has namespace default") {
+	if err := sharedCluster.adminClient.Create(t.Context(), elsewhere); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no project has namespace default") {
 		t.Errorf("in nobody's namespace: %v", err)
 	}
 }
 
-func (a *asking) flood(t *testing.T) {
+func (a *extensionTest) testRateLimit(t *testing.T) {
 	var last error
 	for i := range 20 {
-		e := a.wish(fmt.Sprint("flood-", i), "training", "25h")
+		e := a.newExtension(fmt.Sprint("flood-", i), "training", "25h")
 		if last = a.ada.Create(t.Context(), e); last != nil {
 			break
 		}
-		t.Cleanup(func() { remove(t, e) })
+		t.Cleanup(func() { deleteAndWait(t, e) })
 	}
 	if !apierrors.IsForbidden(last) || !strings.Contains(last.Error(), "more than 10 are not taken") {
 		t.Errorf("after many: %v", last)
 	}
 	var all v1alpha1.ExtensionList
-	if err := shared.admin.List(t.Context(), &all, client.InNamespace(a.ns)); err != nil {
+	if err := sharedCluster.adminClient.List(t.Context(), &all, client.InNamespace(a.ns)); err != nil {
 		t.Fatal(err)
 	}
 	open := 0
@@ -361,12 +361,12 @@ func (a *asking) flood(t *testing.T) {
 	}
 }
 
-// told waits until Notices, by kind, Extension and recipient, are there.
-func (a *asking) told(t *testing.T, want ...string) {
+// waitForNotices waits until Notices, by kind, Extension and recipient, are there.
+func (a *extensionTest) waitForNotices(t *testing.T, want ...string) {
 	t.Helper()
 	eventually(t, func() error {
 		var all v1alpha1.NoticeList
-		if err := shared.admin.List(t.Context(), &all); err != nil {
+		if err := sharedCluster.adminClient.List(t.Context(), &all); err != nil {
 			return err
 		}
 		there := map[string]bool{}
@@ -377,17 +377,17 @@ func (a *asking) told(t *testing.T, want ...string) {
 		}
 		for _, notice := range want {
 			if !there[notice] {
-				return errNotYet(notice+" is there", slices.Sorted(maps.Keys(there)))
+				return unexpectedState(notice+" is there", slices.Sorted(maps.Keys(there)))
 			}
 		}
 		return nil
 	})
 }
 
-// hasEvent tells whether one on the object says so.
-func (a *asking) hasEvent(t *testing.T, about, reason, text string) error {
+// checkEvent tells whether one on the object says so.
+func (a *extensionTest) checkEvent(t *testing.T, about, reason, text string) error {
 	var events corev1.EventList
-	if err := shared.admin.List(t.Context(), &events, client.InNamespace(a.ns)); err != nil {
+	if err := sharedCluster.adminClient.List(t.Context(), &events, client.InNamespace(a.ns)); err != nil {
 		return err
 	}
 	for i := range events.Items {

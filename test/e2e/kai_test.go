@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"sluice.dev/api/scheme"
+	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/kaigroup"
 )
@@ -37,19 +37,19 @@ const (
 // next node pool where there is no room.
 func TestKAI(t *testing.T) {
 	installKAI(t)
-	openLab(t)
+	createKAILab(t)
 	grouper, user := kaiClient(t, podGrouper), kaiClient(t, eve)
 
 	t.Run("a tree of queues for each pool", func(t *testing.T) {
 		for name, want := range map[string]map[string]any{
-			"department.kai-faculty.kai-a": queueOf("kai-faculty", "", 2, 4),
-			"department.kai-faculty.kai-b": queueOf("kai-faculty", "", 2, 4),
-			"kai-lab.kai-a":                queueOf(kaiLab, "department.kai-faculty.kai-a", 1, 2),
-			"kai-lab.kai-b":                queueOf(kaiLab, "department.kai-faculty.kai-b", 1, 2),
+			"department.kai-faculty.kai-a": queueSpec("kai-faculty", "", 2, 4),
+			"department.kai-faculty.kai-b": queueSpec("kai-faculty", "", 2, 4),
+			"kai-lab.kai-a":                queueSpec(kaiLab, "department.kai-faculty.kai-a", 1, 2),
+			"kai-lab.kai-b":                queueSpec(kaiLab, "department.kai-faculty.kai-b", 1, 2),
 		} {
 			eventually(t, func() error {
-				queue := kai("Queue", "v2")
-				if err := shared.admin.Get(t.Context(), types.NamespacedName{Name: name}, queue); err != nil {
+				queue := newKAIObject("Queue", "v2")
+				if err := sharedCluster.adminClient.Get(t.Context(), types.NamespacedName{Name: name}, queue); err != nil {
 					return err
 				}
 				if diff := cmp.Diff(want, queue.Object["spec"]); diff != "" {
@@ -64,7 +64,7 @@ func TestKAI(t *testing.T) {
 	if err := user.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { remove(t, pod) })
+	t.Cleanup(func() { deleteAndWait(t, pod) })
 	t.Run("pods are told what KAI reads", func(t *testing.T) {
 		want := map[string]string{
 			"kai.scheduler/queue": "kai-lab.kai-a", "kai.scheduler/node-pool": "kai-a", "kai.scheduler/preemptibility": "preemptible",
@@ -86,50 +86,50 @@ func TestKAI(t *testing.T) {
 		}
 	})
 	t.Run("a group is in the project's queue", func(t *testing.T) {
-		if diff := cmp.Diff(groupNow{"kai-lab.kai-a", "kai-a", "sluice-inference", "non-preemptible"}, nowOf(group)); diff != "" {
+		if diff := cmp.Diff(podGroupState{"kai-lab.kai-a", "kai-a", "sluice-inference", "non-preemptible"}, podGroupStateOf(group)); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
 	})
-	put(t, grouper, pod, `{"metadata":{"annotations":{"pod-group-name":"pg-train-1"}}}`)
+	applyJSON(t, grouper, pod, `{"metadata":{"annotations":{"pod-group-name":"pg-train-1"}}}`)
 
-	t.Run("nobody goes round", func(t *testing.T) { waysRoundKAI(t, user, pod, group) })
+	t.Run("nobody goes round", func(t *testing.T) { testKAIBypassAttempts(t, user, pod, group) })
 
 	t.Run("a group is no more than its pods are", func(t *testing.T) {
 		// The scheduler hears of the pod, and writes.
-		putStatus(t, grouper, group, `{"status":{"schedulingConditions":[]}}`)
-		awaitGroup(t, group, groupNow{"kai-lab.kai-a", "kai-a", "sluice-train", "preemptible"})
+		applyStatusJSON(t, grouper, group, `{"status":{"schedulingConditions":[]}}`)
+		waitForPodGroup(t, group, podGroupState{"kai-lab.kai-a", "kai-a", "sluice-train", "preemptible"})
 		// The podgrouper writes what it finds on the owner, again and again.
-		put(t, grouper, group, `{"spec":{"priorityClassName":"inference","preemptibility":"non-preemptible"}}`)
-		awaitGroup(t, group, groupNow{"kai-lab.kai-a", "kai-a", "sluice-train", "preemptible"})
+		applyJSON(t, grouper, group, `{"spec":{"priorityClassName":"inference","preemptibility":"non-preemptible"}}`)
+		waitForPodGroup(t, group, podGroupState{"kai-lab.kai-a", "kai-a", "sluice-train", "preemptible"})
 	})
 
 	t.Run("where there is no room the next pool is tried", func(t *testing.T) {
-		putStatus(t, grouper, group, `{"status":{"schedulingConditions":[{"type":"UnschedulableOnNodePool","nodePool":"kai-a","status":"True","transitionID":"1"}]}}`)
-		awaitGroup(t, group, groupNow{"kai-lab.kai-b", "kai-b", "sluice-train", "preemptible"})
-		if err := get(t, pod); err != nil {
+		applyStatusJSON(t, grouper, group, `{"status":{"schedulingConditions":[{"type":"UnschedulableOnNodePool","nodePool":"kai-a","status":"True","transitionID":"1"}]}}`)
+		waitForPodGroup(t, group, podGroupState{"kai-lab.kai-b", "kai-b", "sluice-train", "preemptible"})
+		if err := refresh(t, pod); err != nil {
 			t.Fatal(err)
 		}
 		if pod.Labels[v1alpha1.LabelNodePool] != "kai-b" || pod.Labels["kai.scheduler/queue"] != "kai-lab.kai-b" {
 			t.Errorf("the pod's labels are %v", pod.Labels)
 		}
 		// The podgrouper keeps the queue that it finds.
-		put(t, grouper, group, `{"spec":{"minMember":1},"metadata":{"labels":{"kai.scheduler/node-pool":"kai-b"}}}`)
-		awaitGroup(t, group, groupNow{"kai-lab.kai-b", "kai-b", "sluice-train", "preemptible"})
+		applyJSON(t, grouper, group, `{"spec":{"minMember":1},"metadata":{"labels":{"kai.scheduler/node-pool":"kai-b"}}}`)
+		waitForPodGroup(t, group, podGroupState{"kai-lab.kai-b", "kai-b", "sluice-train", "preemptible"})
 	})
 
 	t.Run("queues are made by one, never by two", func(t *testing.T) {
-		ns := namespace(kaiLab)
-		put(t, shared.admin, ns, `{"metadata":{"labels":{"kai/project":"kai-lab"}}}`)
+		ns := newNamespace(kaiLab)
+		applyJSON(t, sharedCluster.adminClient, ns, `{"metadata":{"labels":{"kai/project":"kai-lab"}}}`)
 		eventually(t, func() error {
-			return refused(user.Create(t.Context(), kaiPod("both", nil), client.DryRunAll), "is kai-resource-management's")
+			return expectRefused(user.Create(t.Context(), kaiPod("both", nil), client.DryRunAll), "is kai-resource-management's")
 		})
-		put(t, shared.admin, ns, `{"metadata":{"labels":{"kai/project":null}}}`)
+		applyJSON(t, sharedCluster.adminClient, ns, `{"metadata":{"labels":{"kai/project":null}}}`)
 		eventually(t, func() error { return user.Create(t.Context(), kaiPod("one", nil), client.DryRunAll) })
 	})
 }
 
-// waysRoundKAI are tried by somebody with all rights in the namespace.
-func waysRoundKAI(t *testing.T, user client.Client, pod *corev1.Pod, group *unstructured.Unstructured) {
+// testKAIBypassAttempts are tried by somebody with all rights in the namespace.
+func testKAIBypassAttempts(t *testing.T, user client.Client, pod *corev1.Pod, group *unstructured.Unstructured) {
 	patch := func(object client.Object, body string, subresource ...string) func() error {
 		object, _ = object.DeepCopyObject().(client.Object)
 		raw := client.RawPatch(types.MergePatchType, []byte(body))
@@ -154,7 +154,7 @@ func waysRoundKAI(t *testing.T, user client.Client, pod *corev1.Pod, group *unst
 		"a hand-made group":              {made(podGroup("pg-mine", "kai-lab.kai-a", "inference", "non-preemptible", nil)), "PodGroups are written by KAI-Scheduler alone"},
 		"a group in another queue":       {patch(group, `{"spec":{"queue":"department.kai-faculty.kai-b"}}`), "PodGroups are written by KAI-Scheduler alone"},
 		"more in the queue": {func() error {
-			queue := kai("Queue", "v2")
+			queue := newKAIObject("Queue", "v2")
 			queue.SetName("kai-lab.kai-a")
 			return user.Patch(t.Context(), queue, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"resources":{"gpu":{"limit":-1}}}}`)), client.DryRunAll)
 		}, "neither written nor deleted by others"},
@@ -169,7 +169,7 @@ func waysRoundKAI(t *testing.T, user client.Client, pod *corev1.Pod, group *unst
 		})), "keep one of the two"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := refused(tc.try(), tc.says); err != nil {
+			if err := expectRefused(tc.try(), tc.says); err != nil {
 				t.Error(err)
 			}
 		})
@@ -211,27 +211,27 @@ func installKAI(t *testing.T) {
 		"apiVersion": "kai.scheduler/v1", "kind": "Config", "metadata": map[string]any{"name": "kai-config"},
 		"spec": map[string]any{"admission": map[string]any{"gpuSharing": true, "mutatingWebhookConfigurationName": "zz-kai-admission"}},
 	}}
-	eventually(t, func() error { return shared.admin.Create(t.Context(), config.DeepCopy()) })
+	eventually(t, func() error { return sharedCluster.adminClient.Create(t.Context(), config.DeepCopy()) })
 }
 
-// openLab makes two node pools of KAI's, a department and a project with both, and
+// createKAILab makes two node pools of KAI's, a department and a project with both, and
 // the rights of those who write there.
-func openLab(t *testing.T) {
+func createKAILab(t *testing.T) {
 	t.Helper()
 	quota := func(guaranteed, limit string) []v1alpha1.PoolQuota {
 		gpu := v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}
 		return []v1alpha1.PoolQuota{{Name: "kai-a", GPU: gpu}, {Name: "kai-b", GPU: gpu}}
 	}
 	for _, name := range []string{"kai-a", "kai-b"} {
-		p := pool(name)
+		p := newNodePool(name)
 		p.Spec.Scheduler, p.Spec.Sharing = v1alpha1.SchedulerKAI, v1alpha1.SharingKAI
 		p.Spec.NodeSelector = map[string]string{"kai.scheduler/node-pool": name}
 		create(t, p)
 		eventually(t, func() error {
-			if err := get(t, p); err != nil {
+			if err := refresh(t, p); err != nil {
 				return err
 			}
-			return hasCondition(p.Status.Conditions, v1alpha1.ConditionRequirementsMet, metav1.ConditionTrue, "")
+			return checkCondition(p.Status.Conditions, v1alpha1.ConditionRequirementsMet, metav1.ConditionTrue, "")
 		})
 	}
 	create(t, &v1alpha1.Department{
@@ -241,16 +241,16 @@ func openLab(t *testing.T) {
 			NodePools: quota("2", "4"),
 		},
 	})
-	create(t, project(kaiLab, func(p *v1alpha1.Project) {
+	create(t, newProject(kaiLab, func(p *v1alpha1.Project) {
 		p.Spec.Department, p.Spec.NodePools = "kai-faculty", quota("1", "2")
 	}))
 	eventually(t, func() error {
-		n := namespace(kaiLab)
-		if err := get(t, n); err != nil {
+		n := newNamespace(kaiLab)
+		if err := refresh(t, n); err != nil {
 			return err
 		}
 		if n.Labels[v1alpha1.LabelProject] != kaiLab {
-			return errNotYet("the namespace is governed", n.Labels)
+			return unexpectedState("the namespace is governed", n.Labels)
 		}
 		return nil
 	})
@@ -270,9 +270,9 @@ func openLab(t *testing.T) {
 // kaiClient is the way to the cluster as somebody, once the rights have come through.
 func kaiClient(t *testing.T, user string) client.Client {
 	t.Helper()
-	config := rest.CopyConfig(shared.config)
+	config := rest.CopyConfig(sharedCluster.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	kinds, err := scheme.New()
+	kinds, err := api.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func kaiClient(t *testing.T, user string) client.Client {
 
 // kaiPod has half a GPU. Labels are pairs; an empty key is none.
 func kaiPod(name string, annotations map[string]string, more ...any) *corev1.Pod {
-	return podIn(kaiLab, name, func(p *corev1.Pod) {
+	return newPod(kaiLab, name, func(p *corev1.Pod) {
 		p.Annotations["gpu-fraction"] = "0.5"
 		for key, value := range annotations {
 			p.Annotations[key] = value
@@ -310,7 +310,7 @@ func kaiPod(name string, annotations map[string]string, more ...any) *corev1.Pod
 }
 
 func podGroup(name, queue, class, preemptibility string, labels map[string]string) *unstructured.Unstructured {
-	group := kai("PodGroup", "v2alpha2")
+	group := newKAIObject("PodGroup", "v2alpha2")
 	group.SetNamespace(kaiLab)
 	group.SetName(name)
 	group.SetLabels(labels)
@@ -321,15 +321,15 @@ func podGroup(name, queue, class, preemptibility string, labels map[string]strin
 	return group
 }
 
-func kai(kind, version string) *unstructured.Unstructured {
+func newKAIObject(kind, version string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetAPIVersion("scheduling.run.ai/" + version)
 	object.SetKind(kind)
 	return object
 }
 
-// queueOf is what a queue says, with so many GPUs.
-func queueOf(owner, parent string, quota, limit int64) map[string]any {
+// queueSpec is what a queue says, with so many GPUs.
+func queueSpec(owner, parent string, quota, limit int64) map[string]any {
 	unlimited := func() map[string]any {
 		return map[string]any{"quota": int64(-1), "limit": int64(-1), "overQuotaWeight": int64(1)}
 	}
@@ -342,38 +342,38 @@ func queueOf(owner, parent string, quota, limit int64) map[string]any {
 	return spec
 }
 
-// groupNow is what of a group decides where it runs, and when it ends.
-type groupNow struct{ Queue, Shard, Class, Preemptibility string }
+// podGroupState is what of a group decides where it runs, and when it ends.
+type podGroupState struct{ Queue, Shard, Class, Preemptibility string }
 
-func nowOf(group *unstructured.Unstructured) groupNow {
+func podGroupStateOf(group *unstructured.Unstructured) podGroupState {
 	text := func(field string) string {
 		found, _, _ := unstructured.NestedString(group.Object, "spec", field)
 		return found
 	}
-	return groupNow{text("queue"), group.GetLabels()["kai.scheduler/node-pool"], text("priorityClassName"), text("preemptibility")}
+	return podGroupState{text("queue"), group.GetLabels()["kai.scheduler/node-pool"], text("priorityClassName"), text("preemptibility")}
 }
 
-func awaitGroup(t *testing.T, group *unstructured.Unstructured, want groupNow) {
+func waitForPodGroup(t *testing.T, group *unstructured.Unstructured, want podGroupState) {
 	t.Helper()
 	eventually(t, func() error {
-		if err := get(t, group); err != nil {
+		if err := refresh(t, group); err != nil {
 			return err
 		}
-		if diff := cmp.Diff(want, nowOf(group)); diff != "" {
+		if diff := cmp.Diff(want, podGroupStateOf(group)); diff != "" {
 			return fmt.Errorf("the group (-want +got)\n%s", diff)
 		}
 		return nil
 	})
 }
 
-func put(t *testing.T, by client.Client, object client.Object, body string) {
+func applyJSON(t *testing.T, by client.Client, object client.Object, body string) {
 	t.Helper()
 	if err := by.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func putStatus(t *testing.T, by client.Client, object client.Object, body string) {
+func applyStatusJSON(t *testing.T, by client.Client, object client.Object, body string) {
 	t.Helper()
 	if err := by.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
 		t.Fatal(err)

@@ -4,39 +4,46 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/emersion/go-message"
+	"github.com/emersion/go-message/mail"
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster/mailsink"
 )
 
-// mailed is a mail as `sluice mail show --output json` has it.
-type mailed struct {
+// sinkMail is a mail as `sluice mail show --output json` has it.
+type sinkMail struct {
 	Number                             int
 	To, Subject, MessageID, Text, HTML string
 	Problem                            string
 	Attachments                        []struct{ Name, Type string }
 }
 
-// mailsTo are those that a person got, in the order in which they came.
-func (c *timed) mailsTo(t *testing.T, address string) (list []mailed) {
+// listMailsTo are those that a person got, in the order in which they came.
+func (c *policyTimeCluster) listMailsTo(t *testing.T, address string) (list []sinkMail) {
 	t.Helper()
-	var said struct{ Mails []mailed }
-	out := c.run(t, "mail", "--to", address, "--output", "json")
+	var said struct{ Mails []sinkMail }
+	out := c.runSluice(t, "mail", "--to", address, "--output", "json")
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, m := range said.Mails {
-		out := c.run(t, "mail", "show", strconv.Itoa(m.Number), "--output", "json")
+		out := c.runSluice(t, "mail", "show", strconv.Itoa(m.Number), "--output", "json")
 		if err := json.Unmarshal([]byte(out), &m); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -45,12 +52,12 @@ func (c *timed) mailsTo(t *testing.T, address string) (list []mailed) {
 	return list
 }
 
-// awaitMails waits until a person got so many.
-func (c *timed) awaitMails(t *testing.T, address string, n int) (list []mailed) {
+// waitForMails waits until a person got so many.
+func (c *policyTimeCluster) waitForMails(t *testing.T, address string, n int) (list []sinkMail) {
 	t.Helper()
-	c.await(t, func() error {
-		if list = c.mailsTo(t, address); len(list) < n {
-			return errNotYet(fmt.Sprintf("%s got %d mails", address, n), len(list))
+	c.eventuallyAfterStep(t, func() error {
+		if list = c.listMailsTo(t, address); len(list) < n {
+			return unexpectedState(fmt.Sprintf("%s got %d mails", address, n), len(list))
 		}
 		return nil
 	})
@@ -59,58 +66,58 @@ func (c *timed) awaitMails(t *testing.T, address string, n int) (list []mailed) 
 
 // A student's workload: its owner gets every mail of its life, once and in order, each
 // with the end that holds then.
-func TestMail(t *testing.T) {
+func TestWorkloadMail(t *testing.T) {
 	const ns, owner = "written-to", "owner@example.org"
-	c := newTimed(t)
-	c.governed(t, "h2-students", ns, quota("dgx-mig", "500m", "1"))
-	job := aJob(ns, "training", slice)
-	c.begin(t, job)
+	c := newPolicyTimeCluster(t)
+	c.createGovernedProject(t, "h2-students", ns, newPoolQuota("dgx-mig", "500m", "1"))
+	job := newJobWorkload(ns, "training", migDevice)
+	c.startWorkloads(t, job)
 
-	first := c.end(t, job)
-	c.stepTo(t, first.Add(-24*time.Hour))
-	c.awaitMails(t, owner, 1)
-	c.stepTo(t, first.Add(-4*time.Hour))
-	c.awaitMails(t, owner, 2)
-	c.run(t, "extend", "job/training", "-n", ns, "--by", "24h", "--reason", "two epochs are left")
-	c.awaitMails(t, owner, 3)
-	moved := c.awaitClock(t, job, "its end has moved", func(s *v1alpha1.WorkloadClockStatus) bool {
+	first := c.deadline(t, job)
+	c.advanceTimeTo(t, first.Add(-24*time.Hour))
+	c.waitForMails(t, owner, 1)
+	c.advanceTimeTo(t, first.Add(-4*time.Hour))
+	c.waitForMails(t, owner, 2)
+	c.runSluice(t, "extend", "job/training", "-n", ns, "--by", "24h", "--reason", "two epochs are left")
+	c.waitForMails(t, owner, 3)
+	moved := c.waitForClock(t, job, "its end has moved", func(s *v1alpha1.WorkloadClockStatus) bool {
 		return s.Deadline != nil && s.Deadline.At.After(first)
 	}).Deadline.At.Time
-	for i, lead := range leads {
-		c.stepTo(t, moved.Add(-lead))
-		c.awaitMails(t, owner, 4+i)
+	for i, lead := range universityLeads {
+		c.advanceTimeTo(t, moved.Add(-lead))
+		c.waitForMails(t, owner, 4+i)
 	}
-	c.stepTo(t, moved)
-	c.ended(t, v1alpha1.EndMaxRuntime, 72*time.Hour, job)
-	mails := c.awaitMails(t, owner, 7)
+	c.advanceTimeTo(t, moved)
+	c.assertStopped(t, v1alpha1.EndMaxRuntime, 72*time.Hour, job)
+	mails := c.waitForMails(t, owner, 7)
 
-	c.tellInOrder(t, mails, first, moved)
-	c.areOneAppointment(t, owner, first, moved)
-	c.areTheNotices(t, ns, mails)
+	c.assertMailOrder(t, mails, first, moved)
+	c.assertSingleAppointment(t, owner, first, moved)
+	c.assertMailsMatchNotices(t, ns, mails)
 }
 
-// areOneAppointment checks that the warnings are one appointment, which moves with the
+// assertSingleAppointment checks that the warnings are one appointment, which moves with the
 // end, in one thread with the mail that tells the end.
-func (c *timed) areOneAppointment(t *testing.T, owner string, first, moved time.Time) {
+func (c *policyTimeCluster) assertSingleAppointment(t *testing.T, owner string, first, moved time.Time) {
 	t.Helper()
-	var got []event
+	var got []calendarEvent
 	threads := map[string]int{}
-	for _, l := range c.lettersTo(t, owner) {
+	for _, l := range c.readLettersTo(t, owner) {
 		got = append(got, l.events...)
 		threads[l.references]++
 	}
 	if len(got) == 0 {
 		t.Fatal("no mail has an appointment")
 	}
-	var want []event
+	var want []calendarEvent
 	for i, end := range []time.Time{first, first, moved, moved, moved} {
 		sequence := "0"
 		if i >= 2 {
 			sequence = "1"
 		}
-		want = append(want, event{uid: got[0].uid, sequence: sequence, ends: end.UTC().Format(calendarTime), status: "CONFIRMED"})
+		want = append(want, calendarEvent{uid: got[0].uid, sequence: sequence, ends: end.UTC().Format(calendarTime), status: "CONFIRMED"})
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(event{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(calendarEvent{})); diff != "" {
 		t.Errorf("the appointments in the mails differ (-want +got)\n%s", diff)
 	}
 	if sizes := slices.Sorted(maps.Values(threads)); !slices.Equal(sizes, []int{1, 6}) {
@@ -118,12 +125,12 @@ func (c *timed) areOneAppointment(t *testing.T, owner string, first, moved time.
 	}
 }
 
-// tellInOrder compares what the mails say, in words.
-func (c *timed) tellInOrder(t *testing.T, mails []mailed, first, moved time.Time) {
+// assertMailOrder compares what the mails say, in words.
+func (c *policyTimeCluster) assertMailOrder(t *testing.T, mails []sinkMail, first, moved time.Time) {
 	t.Helper()
 	students := &v1alpha1.Department{}
 	students.Name = "h2-students"
-	if err := c.admin.Get(t.Context(), client.ObjectKeyFromObject(students), students); err != nil {
+	if err := c.adminClient.Get(t.Context(), client.ObjectKeyFromObject(students), students); err != nil {
 		t.Fatal(err)
 	}
 	zone, err := time.LoadLocation(students.Spec.Notices.TimeZone)
@@ -157,7 +164,7 @@ func (c *timed) tellInOrder(t *testing.T, mails []mailed, first, moved time.Time
 			if !strings.Contains(m.Subject, clockTime) || !strings.Contains(m.Text, clockTime+" Uhr") || !strings.Contains(m.Text, day) {
 				t.Errorf("mail %d does not tell %s:\n%s\n%s", i+1, end.In(zone), m.Subject, m.Text)
 			}
-			raw := c.run(t, "mail", "show", strconv.Itoa(m.Number), "--raw")
+			raw := c.runSluice(t, "mail", "show", strconv.Itoa(m.Number), "--raw")
 			if warns := strings.HasPrefix(want[i].subject, "in "); warns && !strings.Contains(raw, "DTEND:"+end.UTC().Format("20060102T150405Z")) {
 				t.Errorf("mail %d has no appointment at %s:\n%s", i+1, end.UTC(), raw)
 			}
@@ -165,23 +172,23 @@ func (c *timed) tellInOrder(t *testing.T, mails []mailed, first, moved time.Time
 	}
 }
 
-// areTheNotices checks that each Notice about the namespace is one mail, which was not
+// assertMailsMatchNotices checks that each Notice about the namespace is one mail, which was not
 // sent before it was due.
-func (c *timed) areTheNotices(t *testing.T, ns string, mails []mailed) {
+func (c *policyTimeCluster) assertMailsMatchNotices(t *testing.T, ns string, mails []sinkMail) {
 	t.Helper()
 	sent, wanted := map[string]int{}, map[string]int{}
 	for _, m := range mails {
 		sent[m.MessageID]++
 	}
-	c.await(t, func() error {
-		for _, n := range c.told(t, ns) {
+	c.eventuallyAfterStep(t, func() error {
+		for _, n := range c.listNotices(t, ns) {
 			if n.Status.Phase != v1alpha1.NoticeSent {
-				return errNotYet(n.Name+" is sent", n.Status.Phase)
+				return unexpectedState(n.Name+" is sent", n.Status.Phase)
 			}
 		}
 		return nil
 	})
-	for _, n := range c.told(t, ns) {
+	for _, n := range c.listNotices(t, ns) {
 		if n.Spec.Recipient.Email != "owner@example.org" {
 			continue
 		}
@@ -195,5 +202,120 @@ func (c *timed) areTheNotices(t *testing.T, ns string, mails []mailed) {
 	}
 	if diff := cmp.Diff(wanted, sent); diff != "" {
 		t.Errorf("mails and notices differ (-notices +mails)\n%s", diff)
+	}
+}
+
+// mailMessage is a mail as its recipient's program reads it.
+type mailMessage struct {
+	subject, messageID, language, text, html string
+	// references are the mails that it answers, with their angle brackets.
+	references string
+	// method is its calendar's; empty for none.
+	method string
+	events []calendarEvent
+}
+
+// calendarTime is the form of an instant in a calendar.
+const calendarTime = "20060102T150405Z"
+
+// calendarEvent is an appointment in a mail.
+type calendarEvent struct{ uid, sequence, ends, status string }
+
+// readLettersTo are the mails in the sink's files that a person got, in their order.
+func (c *policyTimeCluster) readLettersTo(t *testing.T, address string) (list []mailMessage) {
+	t.Helper()
+	dir := filepath.Join(c.dir, "mail")
+	headers, err := mailsink.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range headers {
+		if h.To != address {
+			continue
+		}
+		m, err := mailsink.Read(dir, h.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, parseMail(t, m.Raw))
+	}
+	return list
+}
+
+func parseMail(t *testing.T, raw []byte) (l mailMessage) {
+	t.Helper()
+	whole, err := message.Read(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, raw)
+	}
+	h := mail.Header{Header: whole.Header}
+	l.messageID, l.references, l.language = h.Get("Message-ID"), h.Get("References"), h.Get("Content-Language")
+	if l.subject, err = h.Subject(); err != nil {
+		t.Errorf("%v:\n%s", err, raw)
+	}
+	if err := l.parsePart(whole); err != nil {
+		t.Errorf("%v:\n%s", err, raw)
+	}
+	return l
+}
+
+// parsePart finds the texts and the calendar in a part.
+func (l *mailMessage) parsePart(part *message.Entity) error {
+	if several := part.MultipartReader(); several != nil {
+		for {
+			next, err := several.NextPart()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if err := l.parsePart(next); err != nil {
+				return err
+			}
+		}
+	}
+	body, err := io.ReadAll(part.Body)
+	if err != nil {
+		return err
+	}
+	text := strings.ReplaceAll(string(body), "\r\n", "\n")
+	kind, _, err := part.Header.ContentType()
+	switch kind {
+	case "text/plain":
+		l.text = text
+	case "text/html":
+		l.html = text
+	case "text/calendar":
+		l.parseCalendar(strings.ReplaceAll(text, "\n ", ""))
+	}
+	return err
+}
+
+// parseCalendar reads the appointments, line by line.
+func (l *mailMessage) parseCalendar(text string) {
+	for line := range strings.Lines(text) {
+		property, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if property == "BEGIN" && value == "VEVENT" {
+			l.events = append(l.events, calendarEvent{})
+			continue
+		}
+		if property == "METHOD" {
+			l.method = value
+		}
+		if len(l.events) == 0 {
+			continue
+		}
+		now := &l.events[len(l.events)-1]
+		switch property {
+		case "UID":
+			now.uid = value
+		case "SEQUENCE":
+			now.sequence = value
+		case "DTEND":
+			now.ends = value
+		case "STATUS":
+			now.status = value
+		}
 	}
 }

@@ -19,47 +19,47 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-func pool(name string) *v1alpha1.NodePool {
+func newNodePool(name string) *v1alpha1.NodePool {
 	return &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-func TestNodePoolTellsWhatItHas(t *testing.T) {
+func TestNodePoolStatus(t *testing.T) {
 	// All that the board can be cut into, as its agent says: nothing of it is cut yet.
 	profiles := []v1alpha1.MIGProfile{"1g.10gb", "1g.5gb", "1g.5gb+me", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
-	want := map[string]v1alpha1.Board{
+	want := map[string]v1alpha1.GPUModel{
 		"dgx":     {Product: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles},
 		"dgx-mig": {Product: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles},
 	}
 	for name, board := range want {
 		eventually(t, func() error {
-			p := pool(name)
-			if err := get(t, p); err != nil {
+			p := newNodePool(name)
+			if err := refresh(t, p); err != nil {
 				return err
 			}
 			if p.Status.Nodes != 1 || p.Status.GPUs != 8 {
 				return fmt.Errorf("%s has %d nodes, %d GPUs", name, p.Status.Nodes, p.Status.GPUs)
 			}
-			if diff := cmp.Diff([]v1alpha1.Board{board}, p.Status.Boards); diff != "" {
+			if diff := cmp.Diff([]v1alpha1.GPUModel{board}, p.Status.GPUModels); diff != "" {
 				return fmt.Errorf("boards of %s (-want +got)\n%s", name, diff)
 			}
-			return hasCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+			return checkCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 		})
 	}
 }
 
 // A node that two pools select belongs to neither, and both say so.
-func TestTwoPoolsOverOneNode(t *testing.T) {
-	rival := pool("rival")
+func TestNodeSelectedByTwoNodePools(t *testing.T) {
+	rival := newNodePool("rival")
 	rival.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "dgx-1"}
 	rival.Spec.Scheduler = v1alpha1.SchedulerKube
 	create(t, rival)
 	for name, other := range map[string]string{"dgx": "rival", "rival": "dgx"} {
 		eventually(t, func() error {
-			p := pool(name)
-			if err := get(t, p); err != nil {
+			p := newNodePool(name)
+			if err := refresh(t, p); err != nil {
 				return err
 			}
-			if err := hasCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodesShared); err != nil {
+			if err := checkCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeSelectorConflict); err != nil {
 				return err
 			}
 			message := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady).Message
@@ -69,29 +69,29 @@ func TestTwoPoolsOverOneNode(t *testing.T) {
 			return nil
 		})
 	}
-	eventually(t, func() error { return currency(t, "dgx-1", "") })
-	remove(t, rival)
-	eventually(t, func() error { return currency(t, "dgx-1", "sluice.dev/gpu-milli.dgx") })
+	eventually(t, func() error { return checkGPUCapacity(t, "dgx-1", "") })
+	deleteAndWait(t, rival)
+	eventually(t, func() error { return checkGPUCapacity(t, "dgx-1", "sluice.dev/gpu-milli.dgx") })
 }
 
 // The currency is there again after it was taken away, zeroed or doubled.
-func TestCurrencyIsKept(t *testing.T) {
+func TestGPUCapacityIsRestored(t *testing.T) {
 	const name = "sluice.dev/gpu-milli.dgx-mig"
 	for _, damage := range []string{`null`, `"0"`, `"16k"`} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dgx-2"}}
 		patch := []byte(`{"status":{"capacity":{"` + name + `":` + damage + `},"allocatable":{"` + name + `":` + damage + `}}}`)
-		if err := shared.admin.Status().Patch(t.Context(), node, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		if err := sharedCluster.adminClient.Status().Patch(t.Context(), node, client.RawPatch(types.MergePatchType, patch)); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() error { return currency(t, "dgx-2", name) })
+		eventually(t, func() error { return checkGPUCapacity(t, "dgx-2", name) })
 	}
 }
 
-// currency tells whether the node has 8000 of the resource and of none of
+// checkGPUCapacity tells whether the node has 8000 of the resource and of none of
 // Sluice's others, in capacity and allocatable; want is empty for none at all.
-func currency(t *testing.T, nodeName string, want corev1.ResourceName) error {
+func checkGPUCapacity(t *testing.T, nodeName string, want corev1.ResourceName) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
-	if err := shared.admin.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+	if err := sharedCluster.adminClient.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
 		return err
 	}
 	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {

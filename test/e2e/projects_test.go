@@ -5,9 +5,11 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -17,32 +19,32 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-func TestProjectGetsItsNamespaceAndTakesItAway(t *testing.T) {
-	p := create(t, project("made"))
-	awaitReady(t, p)
-	ns := namespace("made")
-	if err := get(t, ns); err != nil {
+func TestProjectNamespaceLifecycle(t *testing.T) {
+	p := create(t, newProject("made"))
+	waitForProjectReady(t, p)
+	ns := newNamespace("made")
+	if err := refresh(t, ns); err != nil {
 		t.Fatal(err)
 	}
 	if ns.Labels[v1alpha1.LabelProject] != "made" || ns.Labels[v1alpha1.LabelDepartment] != "h2-students" {
 		t.Errorf("labels = %v", ns.Labels)
 	}
-	want := &v1alpha1.ProjectNamespace{Name: "made", UID: ns.UID, Origin: v1alpha1.NamespaceMade}
+	want := &v1alpha1.ProjectNamespace{Name: "made", UID: ns.UID, Origin: v1alpha1.NamespaceCreated}
 	if got := p.Status.Namespace; got == nil || *got != *want || p.Status.Phase != v1alpha1.ProjectActive {
 		t.Errorf("status = %+v, want %+v and Active", p.Status, want)
 	}
-	remove(t, p)
-	if err := gone(t.Context(), ns); err != nil {
+	deleteAndWait(t, p)
+	if err := checkDeleted(t.Context(), ns); err != nil {
 		t.Errorf("after the project went: %v", err)
 	}
 }
 
-// asLifecycle acts in lifecycle's name, with its rights.
-func asLifecycle(t *testing.T) client.Client {
+// lifecycleClient acts in lifecycle's name, with its rights.
+func lifecycleClient(t *testing.T) client.Client {
 	t.Helper()
-	config := rest.CopyConfig(shared.config)
+	config := rest.CopyConfig(sharedCluster.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:sluice-system:lifecycle"}
-	lifecycle, err := client.New(config, client.Options{Scheme: shared.admin.Scheme()})
+	lifecycle, err := client.New(config, client.Options{Scheme: sharedCluster.adminClient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,17 +53,17 @@ func asLifecycle(t *testing.T) client.Client {
 
 // Labels that are lost or wrong come back as they were. The doors let nobody but
 // lifecycle change them, so it is lifecycle's name in which they are lost here.
-func TestLabelsOfAProjectsNamespaceAreKept(t *testing.T) {
-	awaitReady(t, create(t, project("kept")))
-	lifecycle := asLifecycle(t)
+func TestProjectNamespaceLabelsRestored(t *testing.T) {
+	waitForProjectReady(t, create(t, newProject("kept")))
+	lifecycle := lifecycleClient(t)
 	for _, forged := range []string{`null`, `"thesis-mueller"`} {
-		ns := namespace("kept")
+		ns := newNamespace("kept")
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"sluice.dev/project":`+forged+`}}}`))
 		if err := lifecycle.Patch(t.Context(), ns, patch); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, func() error {
-			if err := get(t, ns); err != nil {
+			if err := refresh(t, ns); err != nil {
 				return err
 			}
 			if got := ns.Labels[v1alpha1.LabelProject]; got != "kept" {
@@ -73,14 +75,14 @@ func TestLabelsOfAProjectsNamespaceAreKept(t *testing.T) {
 }
 
 func TestAdoptedNamespaceOutlivesItsProject(t *testing.T) {
-	ns := create(t, namespace("lab", v1alpha1.AnnotationAdoptBy, "adopter"))
-	p := create(t, project("adopter", in("lab")))
-	awaitReady(t, p)
+	ns := create(t, newNamespace("lab", v1alpha1.AnnotationAdoptBy, "adopter"))
+	p := create(t, newProject("adopter", inNamespace("lab")))
+	waitForProjectReady(t, p)
 	if got := p.Status.Namespace; got == nil || got.Origin != v1alpha1.NamespaceAdopted || got.UID != ns.UID {
 		t.Errorf("status.namespace = %+v", got)
 	}
-	remove(t, p)
-	if err := get(t, ns); err != nil {
+	deleteAndWait(t, p)
+	if err := refresh(t, ns); err != nil {
 		t.Fatalf("the adopted namespace: %v", err)
 	}
 	for _, left := range []string{ns.Labels[v1alpha1.LabelProject], ns.Labels[v1alpha1.LabelDepartment], ns.Annotations[v1alpha1.AnnotationAdoptBy]} {
@@ -93,9 +95,9 @@ func TestAdoptedNamespaceOutlivesItsProject(t *testing.T) {
 	}
 }
 
-func TestNamespaceWithVolumesStays(t *testing.T) {
-	p := create(t, project("volumes"))
-	awaitReady(t, p)
+func TestNamespaceWithVolumesKept(t *testing.T) {
+	p := create(t, newProject("volumes"))
+	waitForProjectReady(t, p)
 	claim := create(t, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "volumes"},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -103,21 +105,21 @@ func TestNamespaceWithVolumesStays(t *testing.T) {
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	})
-	remove(t, p)
-	ns := namespace("volumes")
-	t.Cleanup(func() { remove(t, ns) })
-	if err := get(t, claim); err != nil {
+	deleteAndWait(t, p)
+	ns := newNamespace("volumes")
+	t.Cleanup(func() { deleteAndWait(t, ns) })
+	if err := refresh(t, claim); err != nil {
 		t.Fatalf("the volume claim: %v", err)
 	}
-	if err := get(t, ns); err != nil || !ns.DeletionTimestamp.IsZero() || ns.Labels[v1alpha1.LabelProject] != "" {
+	if err := refresh(t, ns); err != nil || !ns.DeletionTimestamp.IsZero() || ns.Labels[v1alpha1.LabelProject] != "" {
 		t.Errorf("namespace = %+v, %v; want it to stay without a label", ns.ObjectMeta, err)
 	}
-	eventually(t, func() error { return hasEvent(t, "volumes", "NamespaceKept") })
+	eventually(t, func() error { return checkEvent(t, "volumes", "NamespaceKept") })
 }
 
-func hasEvent(t *testing.T, about, reason string) error {
+func checkEvent(t *testing.T, about, reason string) error {
 	var events corev1.EventList
-	if err := shared.admin.List(t.Context(), &events); err != nil {
+	if err := sharedCluster.adminClient.List(t.Context(), &events); err != nil {
 		return err
 	}
 	for i := range events.Items {
@@ -129,7 +131,7 @@ func hasEvent(t *testing.T, about, reason string) error {
 }
 
 // Two that name one namespace at the same instant: one has it, the other is told.
-func TestOneNamespaceHasOneProject(t *testing.T) {
+func TestNamespaceHasOneProject(t *testing.T) {
 	type outcome struct {
 		project *v1alpha1.Project
 		err     error
@@ -137,26 +139,26 @@ func TestOneNamespaceHasOneProject(t *testing.T) {
 	outcomes := make(chan outcome)
 	for _, name := range []string{"rival-a", "rival-b", "rival-c"} {
 		go func() {
-			p := project(name, in("contested"))
-			outcomes <- outcome{p, shared.admin.Create(t.Context(), p)}
+			p := newProject(name, inNamespace("contested"))
+			outcomes <- outcome{p, sharedCluster.adminClient.Create(t.Context(), p)}
 		}()
 	}
 	var made []*v1alpha1.Project
 	for range 3 {
 		if o := <-outcomes; o.err == nil {
 			made = append(made, o.project)
-			t.Cleanup(func() { remove(t, o.project) })
+			t.Cleanup(func() { deleteAndWait(t, o.project) })
 		}
 	}
 	eventually(t, func() error {
 		ready := 0
 		for _, p := range made {
-			if err := get(t, p); err != nil {
+			if err := refresh(t, p); err != nil {
 				return err
 			}
-			if hasCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "") == nil {
+			if checkCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "") == nil {
 				ready++
-			} else if err := hasCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, tenancy.ReasonNamespaceTaken); err != nil {
+			} else if err := checkCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, tenancy.ReasonNamespaceTaken); err != nil {
 				return err
 			}
 		}
@@ -172,7 +174,7 @@ func TestDepartmentCountsItsProjects(t *testing.T) {
 	counts := func(want int32) {
 		t.Helper()
 		eventually(t, func() error {
-			if err := get(t, department); err != nil {
+			if err := refresh(t, department); err != nil {
 				return err
 			}
 			if got := department.Status.Projects; got != want {
@@ -182,17 +184,17 @@ func TestDepartmentCountsItsProjects(t *testing.T) {
 		})
 	}
 	counts(1)
-	p := create(t, project("moved"))
-	awaitReady(t, p)
+	p := create(t, newProject("moved"))
+	waitForProjectReady(t, p)
 	before := p.DeepCopy()
 	p.Spec.Department, p.Spec.NodePools[0].Name = "h2-research", "dgx"
-	if err := shared.admin.Patch(t.Context(), p, client.MergeFrom(before)); err != nil {
+	if err := sharedCluster.adminClient.Patch(t.Context(), p, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	counts(2)
 	eventually(t, func() error {
-		ns := namespace("moved")
-		if err := get(t, ns); err != nil {
+		ns := newNamespace("moved")
+		if err := refresh(t, ns); err != nil {
 			return err
 		}
 		if got := ns.Labels[v1alpha1.LabelDepartment]; got != "h2-research" {
@@ -200,6 +202,95 @@ func TestDepartmentCountsItsProjects(t *testing.T) {
 		}
 		return nil
 	})
-	remove(t, p)
+	deleteAndWait(t, p)
 	counts(1)
+}
+
+// namespaceWithRunningPod is a namespace to be adopted by a project of its name, in which a pod
+// runs that has that part of a GPU of pool dgx-mig.
+func namespaceWithRunningPod(t *testing.T, name, fraction string) (*corev1.Namespace, *corev1.Pod) {
+	t.Helper()
+	ns := create(t, newNamespace(name, v1alpha1.AnnotationAdoptBy, name))
+	pod := newPod(ns.Name, "before", func(p *corev1.Pod) {
+		p.Spec.NodeSelector = map[string]string{v1alpha1.LabelNodePool: "dgx-mig"}
+		p.Spec.Tolerations = []corev1.Toleration{{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists}}
+	})
+	// A new namespace takes pods once its service account is there.
+	eventually(t, func() error {
+		return client.IgnoreAlreadyExists(sharedCluster.adminClient.Create(t.Context(), pod.DeepCopy()))
+	})
+	t.Cleanup(func() { deleteAndWait(t, pod) })
+	sharedCluster.waitForBinding(t, pod, "dgx-mig", true)
+	// Nobody may make such a pod here; one that was there already looks like this.
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"gpu-fraction":"`+fraction+`"}}}`))
+	if err := sharedCluster.adminClient.Patch(t.Context(), pod, patch); err != nil {
+		t.Fatal(err)
+	}
+	return ns, pod
+}
+
+// What runs there already is taken off the limit, and given back when it ends.
+func TestAdoptionCountsRunningPods(t *testing.T) {
+	createLargeDepartment(t)
+	ns, pod := namespaceWithRunningPod(t, "adopted-part", "0.25")
+	p := create(t, newProject(ns.Name, withQuota("500m", "1")))
+	waitForProjectReady(t, p)
+	waitForQuotas(t, ns.Name, "250", "750")
+	eventually(t, func() error {
+		if err := refresh(t, p); err != nil {
+			return err
+		}
+		if use := p.Status.NodePools; len(use) != 1 || use[0].Uncounted.String() != "250m" || use[0].Limit.String() != "1" {
+			return unexpectedState("250m of a limit of 1 are uncounted", use)
+		}
+		return checkCondition(p.Status.Conditions, v1alpha1.ConditionUncounted, metav1.ConditionTrue, v1alpha1.ReasonPodsUncounted)
+	})
+	says := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionUncounted).Message
+	if want := "lower by what they hold, 0.25 of a GPU of node pool dgx-mig"; !strings.Contains(says, want) {
+		t.Errorf("Uncounted says %q, want %q", says, want)
+	}
+
+	deleteAndWait(t, pod)
+	eventuallyLong(t, func() error {
+		if err := refresh(t, p); err != nil {
+			return err
+		}
+		return checkCondition(p.Status.Conditions, v1alpha1.ConditionUncounted, metav1.ConditionFalse, "AllCounted")
+	})
+	waitForQuotas(t, ns.Name, "500", "1000")
+	waitForQuotaApplied(t, p)
+}
+
+// Where more runs than the project may have, its namespace is not governed, and
+// is by itself once there is room.
+func TestAdoptionWaitsForQuota(t *testing.T) {
+	createLargeDepartment(t)
+	ns, pod := namespaceWithRunningPod(t, "adopted-full", "0.75")
+	p := create(t, newProject(ns.Name, withQuota("0", "500m")))
+	eventually(t, func() error {
+		if err := refresh(t, p); err != nil {
+			return err
+		}
+		return checkCondition(p.Status.Conditions, v1alpha1.ConditionQuotaApplied, metav1.ConditionFalse, v1alpha1.ReasonUncountedPodsExceedLimit)
+	})
+	says := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionQuotaApplied).Message
+	if want := "before: they hold 0.75 of a GPU of node pool dgx-mig, and the project may have 0.5 of a GPU there"; !strings.Contains(says, want) {
+		t.Errorf("QuotaApplied says %q, want %q", says, want)
+	}
+	if err := refresh(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != "" {
+		t.Errorf("the namespace is governed: %v, %v", ns.Labels, err)
+	}
+
+	deleteAndWait(t, pod)
+	eventuallyLong(t, func() error {
+		if err := refresh(t, p); err != nil {
+			return err
+		}
+		return checkCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
+	})
+	waitForQuotaApplied(t, p)
+	waitForQuotas(t, ns.Name, "0", "500")
+	if err := refresh(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != p.Name {
+		t.Errorf("the namespace is not governed: %v, %v", ns.Labels, err)
+	}
 }

@@ -19,28 +19,28 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// roomy is a department that has more to promise than the sample's.
-const roomy = "roomy"
+// largeDepartment is a department that has more to promise than the sample's.
+const largeDepartment = "roomy"
 
-func makeRoom(t *testing.T) {
+func createLargeDepartment(t *testing.T) {
 	t.Helper()
-	shared.department(t, roomy, quota("dgx-mig", "4", "8"))
+	sharedCluster.createDepartment(t, largeDepartment, newPoolQuota("dgx-mig", "4", "8"))
 }
 
-// having is a quota in the department roomy.
-func having(guaranteed, limit string) func(*v1alpha1.Project) {
+// withQuota is a quota in the department roomy.
+func withQuota(guaranteed, limit string) func(*v1alpha1.Project) {
 	return func(p *v1alpha1.Project) {
-		p.Spec.Department = roomy
+		p.Spec.Department = largeDepartment
 		p.Spec.NodePools[0].GPU = v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}
 	}
 }
 
-func quotaOf(namespace, name string) *corev1.ResourceQuota {
+func getResourceQuota(namespace, name string) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// milliOf is what the quota holds the pool dgx-mig to, counted; "" while it is not.
-func milliOf(quota *corev1.ResourceQuota) string {
+// enforcedGPUQuota is what the quota holds the pool dgx-mig to, counted; "" while it is not.
+func enforcedGPUQuota(quota *corev1.ResourceQuota) string {
 	if !equality.Semantic.DeepEqual(quota.Spec.Hard, quota.Status.Hard) {
 		return ""
 	}
@@ -48,29 +48,29 @@ func milliOf(quota *corev1.ResourceQuota) string {
 	return strconv.FormatInt(hard.Value(), 10)
 }
 
-// awaitQuotas waits until both quotas are counted with these numbers.
-func awaitQuotas(t *testing.T, namespace, guaranteed, limit string) {
+// waitForQuotas waits until both quotas are counted with these numbers.
+func waitForQuotas(t *testing.T, namespace, guaranteed, limit string) {
 	t.Helper()
 	eventually(t, func() error {
 		for name, want := range map[string]string{"sluice-dgx-mig": limit, "sluice-dgx-mig.guaranteed": guaranteed} {
-			quota := quotaOf(namespace, name)
-			if err := get(t, quota); err != nil {
+			quota := getResourceQuota(namespace, name)
+			if err := refresh(t, quota); err != nil {
 				return err
 			}
-			if got := milliOf(quota); got != want {
-				return errNotYet(name+" is "+want, quota)
+			if got := enforcedGPUQuota(quota); got != want {
+				return unexpectedState(name+" is "+want, quota)
 			}
 		}
 		return nil
 	})
 }
 
-// awaitApplied waits until the project's quotas are said to be in force for its
+// waitForQuotaApplied waits until the project's quotas are said to be in force for its
 // present generation.
-func awaitApplied(t *testing.T, p *v1alpha1.Project) {
+func waitForQuotaApplied(t *testing.T, p *v1alpha1.Project) {
 	t.Helper()
 	eventually(t, func() error {
-		if err := get(t, p); err != nil {
+		if err := refresh(t, p); err != nil {
 			return err
 		}
 		for _, c := range p.Status.Conditions {
@@ -78,19 +78,19 @@ func awaitApplied(t *testing.T, p *v1alpha1.Project) {
 				return nil
 			}
 		}
-		return errNotYet("QuotaApplied is true", p.Status.Conditions)
+		return unexpectedState("QuotaApplied is true", p.Status.Conditions)
 	})
 }
 
-func TestProjectGetsItsQuotasAndLosesThem(t *testing.T) {
-	makeRoom(t)
-	ns := create(t, namespace("quota-lab", v1alpha1.AnnotationAdoptBy, "quota"))
-	own := create(t, quotaOf(ns.Name, "own")) // somebody else's
-	p := create(t, project("quota", in(ns.Name), having("500m", "1")))
-	awaitReady(t, p)
-	awaitApplied(t, p)
-	awaitQuotas(t, ns.Name, "500", "1000")
-	if err := get(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != "quota" {
+func TestProjectQuotaLifecycle(t *testing.T) {
+	createLargeDepartment(t)
+	ns := create(t, newNamespace("quota-lab", v1alpha1.AnnotationAdoptBy, "quota"))
+	own := create(t, getResourceQuota(ns.Name, "own")) // somebody else's
+	p := create(t, newProject("quota", inNamespace(ns.Name), withQuota("500m", "1")))
+	waitForProjectReady(t, p)
+	waitForQuotaApplied(t, p)
+	waitForQuotas(t, ns.Name, "500", "1000")
+	if err := refresh(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != "quota" {
 		t.Errorf("labels = %v, %v", ns.Labels, err)
 	}
 	use := p.Status.GPU
@@ -100,29 +100,29 @@ func TestProjectGetsItsQuotasAndLosesThem(t *testing.T) {
 
 	// A patch of the spec alone: lifecycle may write the status meanwhile.
 	before := p.DeepCopy()
-	having("1", "1500m")(p)
-	if err := shared.admin.Patch(t.Context(), p, client.MergeFrom(before)); err != nil {
+	withQuota("1", "1500m")(p)
+	if err := sharedCluster.adminClient.Patch(t.Context(), p, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	awaitApplied(t, p)
-	awaitQuotas(t, ns.Name, "1000", "1500")
+	waitForQuotaApplied(t, p)
+	waitForQuotas(t, ns.Name, "1000", "1500")
 
-	remove(t, p)
+	deleteAndWait(t, p)
 	for _, name := range []string{"sluice-dgx-mig", "sluice-dgx-mig.guaranteed"} {
-		if err := gone(t.Context(), quotaOf(ns.Name, name)); err != nil {
+		if err := checkDeleted(t.Context(), getResourceQuota(ns.Name, name)); err != nil {
 			t.Errorf("after the project went: %v", err)
 		}
 	}
-	if err := get(t, own); err != nil {
+	if err := refresh(t, own); err != nil {
 		t.Errorf("somebody else's quota: %v", err)
 	}
 }
 
 // The order is what holds the limit: governed pods are let in by the label, so
 // there must be no instant at which the label is there and the quota is not.
-func TestQuotaCountsBeforeTheNamespaceIsGoverned(t *testing.T) {
-	makeRoom(t)
-	watching, err := client.NewWithWatch(shared.config, client.Options{Scheme: shared.admin.Scheme()})
+func TestQuotaEnforcedBeforeNamespaceGoverned(t *testing.T) {
+	createLargeDepartment(t)
+	watching, err := client.NewWithWatch(sharedCluster.config, client.Options{Scheme: sharedCluster.adminClient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestQuotaCountsBeforeTheNamespaceIsGoverned(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer events.Stop()
-	create(t, project("quota-first", having("500m", "1")))
+	create(t, newProject("quota-first", withQuota("500m", "1")))
 	for event := range events.ResultChan() {
 		ns, ok := event.Object.(*corev1.Namespace)
 		if !ok || event.Type == watch.Deleted {
@@ -141,8 +141,8 @@ func TestQuotaCountsBeforeTheNamespaceIsGoverned(t *testing.T) {
 			continue
 		}
 		for name, want := range map[string]string{"sluice-dgx-mig": "1000", "sluice-dgx-mig.guaranteed": "500"} {
-			quota := quotaOf("quota-first", name)
-			if err := get(t, quota); err != nil || milliOf(quota) != want {
+			quota := getResourceQuota("quota-first", name)
+			if err := refresh(t, quota); err != nil || enforcedGPUQuota(quota) != want {
 				t.Errorf("the namespace is governed, and %s is %+v, %v", name, quota, err)
 			}
 		}
@@ -153,11 +153,11 @@ func TestQuotaCountsBeforeTheNamespaceIsGoverned(t *testing.T) {
 
 // What is changed comes back as it was. The doors let nobody but lifecycle change
 // it, so it is lifecycle's name in which it is changed here.
-func TestQuotasAreKept(t *testing.T) {
-	makeRoom(t)
-	lifecycle := asLifecycle(t)
-	awaitReady(t, create(t, project("quota-kept", having("500m", "1"))))
-	awaitQuotas(t, "quota-kept", "500", "1000")
+func TestQuotasRestored(t *testing.T) {
+	createLargeDepartment(t)
+	lifecycle := lifecycleClient(t)
+	waitForProjectReady(t, create(t, newProject("quota-kept", withQuota("500m", "1"))))
+	waitForQuotas(t, "quota-kept", "500", "1000")
 	tests := map[string]string{
 		"raised":             `{"spec":{"hard":{"requests.sluice.dev/gpu-milli.dgx-mig":"8k"}}}`,
 		"taken out":          `{"spec":{"hard":{"requests.sluice.dev/gpu-milli.dgx-mig":null}}}`,
@@ -166,62 +166,62 @@ func TestQuotasAreKept(t *testing.T) {
 	}
 	for name, patch := range tests {
 		t.Run(name, func(t *testing.T) {
-			quota := quotaOf("quota-kept", "sluice-dgx-mig")
+			quota := getResourceQuota("quota-kept", "sluice-dgx-mig")
 			if err := lifecycle.Patch(t.Context(), quota, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, func() error {
-				if err := get(t, quota); err != nil {
+				if err := refresh(t, quota); err != nil {
 					return err
 				}
-				if milliOf(quota) != "1000" || quota.Labels[v1alpha1.LabelProject] != "quota-kept" || quota.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBySluice {
-					return errNotYet("the quota is as it was rendered", quota)
+				if enforcedGPUQuota(quota) != "1000" || quota.Labels[v1alpha1.LabelProject] != "quota-kept" || quota.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBySluice {
+					return unexpectedState("the quota is as it was rendered", quota)
 				}
 				return nil
 			})
 		})
 	}
 	t.Run("deleted", func(t *testing.T) {
-		if err := lifecycle.Delete(t.Context(), quotaOf("quota-kept", "sluice-dgx-mig.guaranteed")); err != nil {
+		if err := lifecycle.Delete(t.Context(), getResourceQuota("quota-kept", "sluice-dgx-mig.guaranteed")); err != nil {
 			t.Fatal(err)
 		}
-		awaitQuotas(t, "quota-kept", "500", "1000")
+		waitForQuotas(t, "quota-kept", "500", "1000")
 	})
 }
 
 // Somebody else's object of a quota's name is left alone and reported; without
 // it all is well.
-func TestQuotaOfSomebodyElseIsNotTakenOver(t *testing.T) {
-	makeRoom(t)
-	ns := create(t, namespace("quota-foreign", v1alpha1.AnnotationAdoptBy, "quota-foreign"))
-	theirs := quotaOf(ns.Name, "sluice-dgx-mig")
+func TestForeignQuotaNotAdopted(t *testing.T) {
+	createLargeDepartment(t)
+	ns := create(t, newNamespace("quota-foreign", v1alpha1.AnnotationAdoptBy, "quota-foreign"))
+	theirs := getResourceQuota(ns.Name, "sluice-dgx-mig")
 	theirs.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("7")}
 	create(t, theirs)
-	p := create(t, project("quota-foreign", having("500m", "1")))
+	p := create(t, newProject("quota-foreign", withQuota("500m", "1")))
 	eventually(t, func() error {
-		if err := get(t, p); err != nil {
+		if err := refresh(t, p); err != nil {
 			return err
 		}
-		return hasCondition(p.Status.Conditions, v1alpha1.ConditionQuotaApplied, metav1.ConditionFalse, "ObjectsRefused")
+		return checkCondition(p.Status.Conditions, v1alpha1.ConditionQuotaApplied, metav1.ConditionFalse, "ObjectsRefused")
 	})
-	if err := get(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != "" {
+	if err := refresh(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != "" {
 		t.Errorf("the namespace is governed without its quota: %v, %v", ns.Labels, err)
 	}
-	if err := get(t, theirs); err != nil || len(theirs.Spec.Hard) != 1 || len(theirs.Labels) != 0 {
+	if err := refresh(t, theirs); err != nil || len(theirs.Spec.Hard) != 1 || len(theirs.Labels) != 0 {
 		t.Errorf("their quota = %+v, %v", theirs, err)
 	}
-	remove(t, theirs)
+	deleteAndWait(t, theirs)
 	// Anything that changes the project has it tried again at once.
-	if err := shared.admin.Patch(t.Context(), p, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"touched":"yes"}}}`))); err != nil {
+	if err := sharedCluster.adminClient.Patch(t.Context(), p, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"touched":"yes"}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	awaitReady(t, p)
-	awaitQuotas(t, ns.Name, "500", "1000")
+	waitForProjectReady(t, p)
+	waitForQuotas(t, ns.Name, "500", "1000")
 }
 
 // Pods that held GPUs before the namespace was adopted are named until they go.
-func TestPodsBeforeTheQuotaAreReported(t *testing.T) {
-	ns := create(t, namespace("quota-before", v1alpha1.AnnotationAdoptBy, "quota-before"))
+func TestPodsBeforeQuotaReported(t *testing.T) {
+	ns := create(t, newNamespace("quota-before", v1alpha1.AnnotationAdoptBy, "quota-before"))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "before", Namespace: ns.Name},
 		Spec: corev1.PodSpec{
@@ -230,56 +230,58 @@ func TestPodsBeforeTheQuotaAreReported(t *testing.T) {
 		},
 	}
 	// A new namespace takes pods once its service account is there.
-	eventually(t, func() error { return client.IgnoreAlreadyExists(shared.admin.Create(t.Context(), pod.DeepCopy())) })
-	t.Cleanup(func() { remove(t, pod) })
+	eventually(t, func() error {
+		return client.IgnoreAlreadyExists(sharedCluster.adminClient.Create(t.Context(), pod.DeepCopy()))
+	})
+	t.Cleanup(func() { deleteAndWait(t, pod) })
 	// Nobody may make such a pod here; one that was there already looks like this.
-	if err := shared.admin.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"gpu-fraction":"0.5"}}}`))); err != nil {
+	if err := sharedCluster.adminClient.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"gpu-fraction":"0.5"}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	p := create(t, project("quota-before"))
+	p := create(t, newProject("quota-before"))
 	eventually(t, func() error {
-		if err := get(t, p); err != nil {
+		if err := refresh(t, p); err != nil {
 			return err
 		}
-		return hasCondition(p.Status.Conditions, v1alpha1.ConditionUncounted, metav1.ConditionTrue, v1alpha1.ReasonPodsUncounted)
+		return checkCondition(p.Status.Conditions, v1alpha1.ConditionUncounted, metav1.ConditionTrue, v1alpha1.ReasonPodsUncounted)
 	})
 }
 
 // A pool that is not there yet keeps no other pool's quota back.
 func TestQuotaOfAMissingNodePool(t *testing.T) {
-	makeRoom(t)
-	d := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: roomy}}
-	if err := get(t, d); err != nil {
+	createLargeDepartment(t)
+	d := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: largeDepartment}}
+	if err := refresh(t, d); err != nil {
 		t.Fatal(err)
 	}
 	before := d.DeepCopy()
 	d.Spec.NodePools = append(d.Spec.NodePools, v1alpha1.PoolQuota{Name: "later", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse("2")}})
-	if err := shared.admin.Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
+	if err := sharedCluster.adminClient.Patch(t.Context(), d, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		without := client.RawPatch("application/json-patch+json", fmt.Appendf(nil, `[{"op":"remove","path":"/spec/nodePools/%d"}]`, len(d.Spec.NodePools)-1))
-		if err := shared.admin.Patch(context.Background(), d, without); err != nil {
+		if err := sharedCluster.adminClient.Patch(context.Background(), d, without); err != nil {
 			t.Error(err)
 		}
 	})
-	p := create(t, project("quota-later", having("500m", "1"), func(p *v1alpha1.Project) {
+	p := create(t, newProject("quota-later", withQuota("500m", "1"), func(p *v1alpha1.Project) {
 		p.Spec.NodePools = append(p.Spec.NodePools, v1alpha1.PoolQuota{Name: "later", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse("2")}})
 	}))
 	eventually(t, func() error {
-		if err := get(t, p); err != nil {
+		if err := refresh(t, p); err != nil {
 			return err
 		}
-		return hasCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodePoolMissing)
+		return checkCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodePoolNotFound)
 	})
-	awaitQuotas(t, "quota-later", "500", "1000")
+	waitForQuotas(t, "quota-later", "500", "1000")
 	create(t, &v1alpha1.NodePool{
 		ObjectMeta: metav1.ObjectMeta{Name: "later"},
 		Spec:       v1alpha1.NodePoolSpec{NodeSelector: map[string]string{"later": "yes"}, Scheduler: v1alpha1.SchedulerKube},
 	})
-	awaitReady(t, p)
-	quota := quotaOf("quota-later", "sluice-later")
-	if err := get(t, quota); err != nil {
+	waitForProjectReady(t, p)
+	quota := getResourceQuota("quota-later", "sluice-later")
+	if err := refresh(t, quota); err != nil {
 		t.Fatal(err)
 	}
 	if hard := quota.Status.Hard["requests.sluice.dev/gpu-milli.later"]; hard.Value() != 2000 {

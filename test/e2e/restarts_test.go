@@ -23,43 +23,43 @@ import (
 // Everything by which somebody may start again what Sluice stopped is refused, or
 // what came of it is stopped again; and when the time is over, or there is more of
 // it, all goes on.
-func TestWhatWasStoppedIsNotStartedAgain(t *testing.T) {
-	s := newStopped(t)
-	train, longer, slips := s.jobOf("train", "train"), s.jobOf("longer", "longer"), s.jobOf("slips", "slips")
-	serve, db, notebook := s.deploymentOf("serve", "serve", 2), s.setOf("db", "db", 1), s.podOf("notebook", "notebook")
+func TestStoppedWorkloadsNotRestarted(t *testing.T) {
+	s := newRestartTest(t)
+	train, longer, slips := s.newJob("train", "train"), s.newJob("longer", "longer"), s.newJob("slips", "slips")
+	serve, db, notebook := s.newDeployment("serve", "serve", 2), s.newStatefulSet("db", "db", 1), s.newWorkloadPod("notebook", "notebook")
 	all := []client.Object{train, longer, slips, serve, db, notebook}
 	for _, object := range all {
-		s.make(t, object)
+		s.createForTest(t, object)
 	}
-	s.awaitRunning(t, s.ns, 7)
+	s.waitForRunningPods(t, s.ns, 7)
 	for _, object := range all {
-		s.awaitRuns(t, object)
+		s.waitUntilRunning(t, object)
 	}
 	for i, by := range []time.Duration{24*time.Hour + time.Minute, 20 * time.Hour, 3*time.Hour + 30*time.Minute} {
-		s.step(t, by)
+		s.advanceTime(t, by)
 		for _, object := range all {
-			s.awaitClock(t, s.of(t, object), fmt.Sprintf("warning %d is given", i+1), func(c *v1alpha1.WorkloadClockStatus) bool {
+			s.waitForClock(t, s.asWorkload(t, object), fmt.Sprintf("warning %d is given", i+1), func(c *v1alpha1.WorkloadClockStatus) bool {
 				return len(c.Leads) == i+1 && c.State == v1alpha1.ClockStateRunning
 			})
 		}
 	}
-	s.step(t, 30*time.Minute)
+	s.advanceTime(t, 30*time.Minute)
 	for _, object := range all {
-		s.awaitStopped(t, object, 1)
+		s.waitUntilStopped(t, object, 1)
 	}
-	s.awaitRunning(t, s.ns, 0)
+	s.waitForRunningPods(t, s.ns, 0)
 
-	t.Run("refused", func(t *testing.T) { s.tryAllWays(t, train, serve, db) })
-	t.Run("in order", func(t *testing.T) { s.tryWhatStarts(t, train, serve) })
-	t.Run("stopped again", func(t *testing.T) { s.slipThrough(t, slips, serve) })
-	t.Run("with more time", func(t *testing.T) { s.extend(t, longer, serve) })
-	t.Run("when it is over", func(t *testing.T) { s.startWhenOver(t, train, db) })
-	s.conditionsHeld(t)
+	t.Run("refused", func(t *testing.T) { s.testRestartsRejected(t, train, serve, db) })
+	t.Run("in order", func(t *testing.T) { s.testAllowedStarts(t, train, serve) })
+	t.Run("stopped again", func(t *testing.T) { s.testBypassedRestartsStopped(t, slips, serve) })
+	t.Run("with more time", func(t *testing.T) { s.testExtensionAllowsRestart(t, longer, serve) })
+	t.Run("when it is over", func(t *testing.T) { s.testRestartAfterCooldown(t, train, db) })
+	s.assertMatchConditionsEvaluated(t)
 }
 
-// tryAllWays tries what admission refuses, and leaves db made anew, with nothing
+// testRestartsRejected tries what admission refuses, and leaves db made anew, with nothing
 // that runs.
-func (s *stopped) tryAllWays(t *testing.T, train *batchv1.Job, serve *appsv1.Deployment, db *appsv1.StatefulSet) {
+func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, serve *appsv1.Deployment, db *appsv1.StatefulSet) {
 	const over = " was stopped by Sluice when it had run for 48h, as long as it may, and may be started again at "
 	jobs, deployments, pods := s.ada.BatchV1().Jobs(s.ns), s.ada.AppsV1().Deployments(s.ns), s.ada.CoreV1().Pods(s.ns)
 	patch := metav1.PatchOptions{DryRun: dryRun}
@@ -69,93 +69,93 @@ func (s *stopped) tryAllWays(t *testing.T, train *batchv1.Job, serve *appsv1.Dep
 		try  func(context.Context) error
 		says []string
 	}{
-		"a Job resumed": {func(ctx context.Context) error { return s.resume(ctx, train.Name) }, []string{"Job train" + over, " CE", "wait until then, or ask for more time: sluice extend job/train -n stopped --by 24h"}},
+		"a Job resumed": {func(ctx context.Context) error { return s.resumeJob(ctx, train.Name) }, []string{"Job train" + over, " CE", "wait until then, or ask for more time: sluice extend job/train -n stopped --by 24h"}},
 		"a Job resumed by an administrator": {func(ctx context.Context) error {
-			kind, body := patched(`{"spec":{"suspend":null}}`)
-			_, err := s.native.BatchV1().Jobs(s.ns).Patch(ctx, train.Name, kind, body, patch)
+			kind, body := mergePatch(`{"spec":{"suspend":null}}`)
+			_, err := s.clientset.BatchV1().Jobs(s.ns).Patch(ctx, train.Name, kind, body, patch)
 			return err
 		}, []string{"Job train" + over}},
 		"a Job resumed and its mark taken off": {func(ctx context.Context) error {
-			kind, body := patched(`{"metadata":{"annotations":{"sluice.dev/stopped-until":null}},"spec":{"suspend":false}}`)
+			kind, body := mergePatch(`{"metadata":{"annotations":{"sluice.dev/stopped-until":null}},"spec":{"suspend":false}}`)
 			_, err := jobs.Patch(ctx, train.Name, kind, body, patch)
 			return err
 		}, []string{"is written by Sluice alone"}}, // whoever of the two answers first
 		"the mark taken off": {func(ctx context.Context) error {
-			kind, body := patched(`{"metadata":{"annotations":{"sluice.dev/stopped-until":null}}}`)
+			kind, body := mergePatch(`{"metadata":{"annotations":{"sluice.dev/stopped-until":null}}}`)
 			_, err := jobs.Patch(ctx, train.Name, kind, body, patch)
 			return err
 		}, []string{"is written by Sluice alone"}},
 		"a Deployment's replicas by patch": {func(ctx context.Context) error {
-			kind, body := patched(`{"spec":{"replicas":2}}`)
+			kind, body := mergePatch(`{"spec":{"replicas":2}}`)
 			_, err := deployments.Patch(ctx, serve.Name, kind, body, patch)
 			return err
 		}, []string{"Deployment serve" + over}},
 		"a Deployment's replicas left out": {func(ctx context.Context) error {
-			kind, body := patched(`{"spec":{"replicas":null}}`)
+			kind, body := mergePatch(`{"spec":{"replicas":null}}`)
 			_, err := deployments.Patch(ctx, serve.Name, kind, body, patch)
 			return err
 		}, []string{"Deployment serve" + over}},
 		"kubectl scale": {func(context.Context) error {
-			return s.try(t, "scale", "deployments.apps/serve", "--replicas=2")
+			return s.kubectlAsUser(t, "scale", "deployments.apps/serve", "--replicas=2")
 		}, []string{"Deployment serve" + over}},
 		"kubectl scale of a StatefulSet": {func(context.Context) error {
-			return s.try(t, "scale", "statefulsets.apps/db", "--replicas=1")
+			return s.kubectlAsUser(t, "scale", "statefulsets.apps/db", "--replicas=1")
 		}, []string{"StatefulSet db" + over}},
 		"an autoscaler": {func(ctx context.Context) error {
-			_, err := s.asRobots[autoscaler].AppsV1().Deployments(s.ns).UpdateScale(ctx, serve.Name, one, metav1.UpdateOptions{DryRun: dryRun})
+			_, err := s.automationClients[autoscaler].AppsV1().Deployments(s.ns).UpdateScale(ctx, serve.Name, one, metav1.UpdateOptions{DryRun: dryRun})
 			return err
 		}, []string{"Deployment serve" + over}},
 		"a pod made again": {func(ctx context.Context) error {
-			_, err := pods.Create(ctx, s.podOf("notebook", "notebook"), create)
+			_, err := pods.Create(ctx, s.newWorkloadPod("notebook", "notebook"), create)
 			return err
 		}, []string{"Pod notebook" + over, "sluice extend pod/notebook"}},
 		"a pod made again with another program": {func(ctx context.Context) error {
-			_, err := pods.Create(ctx, s.podOf("notebook", "another"), create)
+			_, err := pods.Create(ctx, s.newWorkloadPod("notebook", "another"), create)
 			return err
 		}, []string{"Pod notebook" + over}},
 		"a copy of a Job": {func(ctx context.Context) error {
-			_, err := jobs.Create(ctx, s.jobOf("copy", "train"), create)
+			_, err := jobs.Create(ctx, s.newJob("copy", "train"), create)
 			return err
 		}, []string{"Job copy runs the same as Job train, which" + over, "sluice extend job/train"}},
 		"a copy under a generated name": {func(ctx context.Context) error {
-			copied := s.jobOf("", "train")
+			copied := s.newJob("", "train")
 			copied.GenerateName = "copy-"
 			_, err := jobs.Create(ctx, copied, create)
 			return err
 		}, []string{"runs the same as Job train"}},
 		"a copy of another kind": {func(ctx context.Context) error {
-			_, err := deployments.Create(ctx, s.deploymentOf("copy", "db", 1), create)
+			_, err := deployments.Create(ctx, s.newDeployment("copy", "db", 1), create)
 			return err
 		}, []string{"Deployment copy runs the same as StatefulSet db"}},
 		"a copy by a robot": {func(ctx context.Context) error {
-			_, err := s.asRobots[ciAccount].BatchV1().Jobs(s.ns).Create(ctx, s.jobOf("copy", "train"), create)
+			_, err := s.automationClients[ciAccount].BatchV1().Jobs(s.ns).Create(ctx, s.newJob("copy", "train"), create)
 			return err
 		}, []string{"Job copy runs the same as Job train"}},
 		"the next run of a schedule": {func(ctx context.Context) error {
-			run := s.jobOf("run", "train")
+			run := s.newJob("run", "train")
 			run.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "nightly", UID: "1", Controller: ptr.To(true)}}
-			_, err := s.asRobots[scheduler].BatchV1().Jobs(s.ns).Create(ctx, run, create)
+			_, err := s.automationClients[scheduler].BatchV1().Jobs(s.ns).Create(ctx, run, create)
 			return err
 		}, []string{"Job run runs the same as Job train"}},
 		"a copy that claims a controller": {func(ctx context.Context) error {
-			copied := s.jobOf("copy", "train")
+			copied := s.newJob("copy", "train")
 			copied.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(serve, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
-			_, err := s.native.BatchV1().Jobs(s.ns).Create(ctx, copied, create)
+			_, err := s.clientset.BatchV1().Jobs(s.ns).Create(ctx, copied, create)
 			return err
 		}, []string{"Job copy runs the same as Job train"}},
 		"a bare pod as a copy": {func(ctx context.Context) error {
-			_, err := pods.Create(ctx, s.podOf("copy", "train"), create)
+			_, err := pods.Create(ctx, s.newWorkloadPod("copy", "train"), create)
 			return err
 		}, []string{"Pod copy runs the same as Job train"}},
 		"a bare pod of another root": {func(ctx context.Context) error {
 			owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: serve.Name, UID: serve.UID}
-			_, err := pods.Create(ctx, s.podOf("copy", "train", owner), create)
+			_, err := pods.Create(ctx, s.newWorkloadPod("copy", "train", owner), create)
 			return err
 		}, []string{"Pod copy runs the same as Job train"}},
 		"a pod that claims another root as its controller": {func(ctx context.Context) error {
 			owner := *metav1.NewControllerRef(serve, appsv1.SchemeGroupVersion.WithKind("Deployment"))
 			owner.BlockOwnerDeletion = nil
-			_, err := pods.Create(ctx, s.podOf("copy", "train", owner), create)
+			_, err := pods.Create(ctx, s.newWorkloadPod("copy", "train", owner), create)
 			return err
 		}, []string{"ownerReferences"}},
 	}
@@ -163,47 +163,47 @@ func (s *stopped) tryAllWays(t *testing.T, train *batchv1.Job, serve *appsv1.Dep
 		t.Run(name, func(t *testing.T) {
 			err := way.try(t.Context())
 			for _, says := range way.says {
-				expect(t, err, says)
+				expectError(t, err, says)
 			}
 		})
 	}
 	t.Run("made again with nothing to run, and started", func(t *testing.T) {
 		uid := db.UID
-		if err := s.admin.Delete(t.Context(), db.DeepCopy()); err != nil {
+		if err := s.adminClient.Delete(t.Context(), db.DeepCopy()); err != nil {
 			t.Fatal(err)
 		}
-		again := s.setOf("db", "db", 1)
+		again := s.newStatefulSet("db", "db", 1)
 		eventually(t, func() error {
-			if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(db), db); err == nil && db.UID == uid {
-				return errNotYet("it is gone", db.UID)
+			if err := s.adminClient.Get(t.Context(), client.ObjectKeyFromObject(db), db); err == nil && db.UID == uid {
+				return unexpectedState("it is gone", db.UID)
 			}
 			return nil
 		})
 		_, err := s.ada.AppsV1().StatefulSets(s.ns).Create(t.Context(), again, metav1.CreateOptions{})
-		expect(t, err, "StatefulSet db"+over)
-		s.make(t, s.setOf("db", "db", 0))
-		expect(t, s.try(t, "scale", "statefulsets.apps/db", "--replicas=1"), "StatefulSet db"+over)
-		kind, body := patched(`{"spec":{"replicas":1}}`)
+		expectError(t, err, "StatefulSet db"+over)
+		s.createForTest(t, s.newStatefulSet("db", "db", 0))
+		expectError(t, s.kubectlAsUser(t, "scale", "statefulsets.apps/db", "--replicas=1"), "StatefulSet db"+over)
+		kind, body := mergePatch(`{"spec":{"replicas":1}}`)
 		_, err = s.ada.AppsV1().StatefulSets(s.ns).Patch(t.Context(), "db", kind, body, metav1.PatchOptions{})
-		expect(t, err, "StatefulSet db"+over)
+		expectError(t, err, "StatefulSet db"+over)
 	})
 	t.Run("a copy made to start later, and started", func(t *testing.T) {
-		later := s.jobOf("later", "train")
+		later := s.newJob("later", "train")
 		later.Spec.Suspend = ptr.To(true)
-		s.make(t, later)
-		expect(t, s.resume(t.Context(), later.Name), "Job later runs the same as Job train")
+		s.createForTest(t, later)
+		expectError(t, s.resumeJob(t.Context(), later.Name), "Job later runs the same as Job train")
 	})
 }
 
-// tryWhatStarts tries what must not be held up.
-func (s *stopped) tryWhatStarts(t *testing.T, train *batchv1.Job, serve *appsv1.Deployment) {
-	cpu := s.jobOf("cpu", "train")
+// testAllowedStarts tries what must not be held up.
+func (s *restartTest) testAllowedStarts(t *testing.T, train *batchv1.Job, serve *appsv1.Deployment) {
+	cpu := s.newJob("cpu", "train")
 	cpu.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	none := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: serve.Name}}
 	body := func(object client.Object, to string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			kind, raw := patched(to)
-			return s.admin.Patch(ctx, object, client.RawPatch(kind, raw), client.DryRunAll)
+			kind, raw := mergePatch(to)
+			return s.adminClient.Patch(ctx, object, client.RawPatch(kind, raw), client.DryRunAll)
 		}
 	}
 	for name, try := range map[string]func(context.Context) error{
@@ -211,95 +211,95 @@ func (s *stopped) tryWhatStarts(t *testing.T, train *batchv1.Job, serve *appsv1.
 		"a finalizer":                body(train.DeepCopy(), `{"metadata":{"finalizers":["example.org/mine"]}}`),
 		"suspended once more":        body(train.DeepCopy(), `{"spec":{"suspend":true}}`),
 		"a new version, not started": body(serve.DeepCopy(), `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`),
-		"the same without a GPU":     func(ctx context.Context) error { return s.admin.Create(ctx, cpu, client.DryRunAll) },
+		"the same without a GPU":     func(ctx context.Context) error { return s.adminClient.Create(ctx, cpu, client.DryRunAll) },
 		"another program": func(ctx context.Context) error {
-			return s.admin.Create(ctx, s.jobOf("other", "other"), client.DryRunAll)
+			return s.adminClient.Create(ctx, s.newJob("other", "other"), client.DryRunAll)
 		},
 		"a copy without replicas": func(ctx context.Context) error {
-			return s.admin.Create(ctx, s.deploymentOf("copy", "serve", 0), client.DryRunAll)
+			return s.adminClient.Create(ctx, s.newDeployment("copy", "serve", 0), client.DryRunAll)
 		},
 		"a new version of another Deployment": func(ctx context.Context) error {
-			like := s.deploymentOf("other", "train", 1)
+			like := s.newDeployment("other", "train", 1)
 			version := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 				Namespace: s.ns, Name: "other-1",
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "other", UID: "1", Controller: ptr.To(true)}},
 			}, Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To(int32(1)), Selector: like.Spec.Selector, Template: like.Spec.Template}}
-			_, err := s.asRobots[rollouts].AppsV1().ReplicaSets(s.ns).Create(ctx, version, metav1.CreateOptions{DryRun: dryRun})
+			_, err := s.automationClients[rollouts].AppsV1().ReplicaSets(s.ns).Create(ctx, version, metav1.CreateOptions{DryRun: dryRun})
 			return err
 		},
-		"deletion": func(ctx context.Context) error { return s.admin.Delete(ctx, train.DeepCopy(), client.DryRunAll) },
+		"deletion": func(ctx context.Context) error { return s.adminClient.Delete(ctx, train.DeepCopy(), client.DryRunAll) },
 		"scaled to nothing": func(ctx context.Context) error {
 			_, err := s.ada.AppsV1().Deployments(s.ns).UpdateScale(ctx, serve.Name, none, metav1.UpdateOptions{DryRun: dryRun})
 			return err
 		},
 	} {
-		t.Run(name, func(t *testing.T) { expect(t, try(t.Context()), "") })
+		t.Run(name, func(t *testing.T) { expectError(t, try(t.Context()), "") })
 	}
 }
 
-// slipThrough starts what nobody refuses, first with the webhook and then without
+// testBypassedRestartsStopped starts what nobody refuses, first with the webhook and then without
 // it, and sees it stopped again.
-func (s *stopped) slipThrough(t *testing.T, slips *batchv1.Job, serve *appsv1.Deployment) {
+func (s *restartTest) testBypassedRestartsStopped(t *testing.T, slips *batchv1.Job, serve *appsv1.Deployment) {
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "owner"}}
-	s.make(t, owner)
-	robots := s.jobOf("robots", "train")
+	s.createForTest(t, owner)
+	robots := s.newJob("robots", "train")
 	robots.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: ptr.To(true)}}
-	robots, err := s.asRobots[ciAccount].BatchV1().Jobs(s.ns).Create(t.Context(), robots, metav1.CreateOptions{})
-	expect(t, err, "")
-	scaled := s.deploymentOf("scaled", "train", 0)
-	s.make(t, scaled)
-	expect(t, s.try(t, "scale", "deployments.apps/scaled", "--replicas=1"), "")
+	robots, err := s.automationClients[ciAccount].BatchV1().Jobs(s.ns).Create(t.Context(), robots, metav1.CreateOptions{})
+	expectError(t, err, "")
+	scaled := s.newDeployment("scaled", "train", 0)
+	s.createForTest(t, scaled)
+	expectError(t, s.kubectlAsUser(t, "scale", "deployments.apps/scaled", "--replicas=1"), "")
 
-	s.restartsAsked(t, false)
-	expect(t, s.resume(t.Context(), slips.Name), "")
-	expect(t, s.try(t, "scale", "deployments.apps/serve", "--replicas=1"), "")
-	copied, err := s.ada.BatchV1().Jobs(s.ns).Create(t.Context(), s.jobOf("unseen", "slips"), metav1.CreateOptions{})
-	expect(t, err, "")
-	bare, err := s.ada.CoreV1().Pods(s.ns).Create(t.Context(), s.podOf("unseen", "slips"), metav1.CreateOptions{})
-	expect(t, err, "")
+	s.setRestartWebhook(t, false)
+	expectError(t, s.resumeJob(t.Context(), slips.Name), "")
+	expectError(t, s.kubectlAsUser(t, "scale", "deployments.apps/serve", "--replicas=1"), "")
+	copied, err := s.ada.BatchV1().Jobs(s.ns).Create(t.Context(), s.newJob("unseen", "slips"), metav1.CreateOptions{})
+	expectError(t, err, "")
+	bare, err := s.ada.CoreV1().Pods(s.ns).Create(t.Context(), s.newWorkloadPod("unseen", "slips"), metav1.CreateOptions{})
+	expectError(t, err, "")
 	for _, object := range []client.Object{robots, scaled, copied, bare} {
-		s.awaitStopped(t, object, 1)
+		s.waitUntilStopped(t, object, 1)
 	}
-	s.awaitStopped(t, slips, 2)
-	s.awaitStopped(t, serve, 2)
-	s.awaitRunning(t, s.ns, 0)
-	s.restartsAsked(t, true)
+	s.waitUntilStopped(t, slips, 2)
+	s.waitUntilStopped(t, serve, 2)
+	s.waitForRunningPods(t, s.ns, 0)
+	s.setRestartWebhook(t, true)
 }
 
-// extend gives workloads more time, with which they may be started at once.
-func (s *stopped) extend(t *testing.T, longer *batchv1.Job, serve *appsv1.Deployment) {
+// testExtensionAllowsRestart gives workloads more time, with which they may be started at once.
+func (s *restartTest) testExtensionAllowsRestart(t *testing.T, longer *batchv1.Job, serve *appsv1.Deployment) {
 	starts := map[client.Object]func() error{
-		longer: func() error { return s.resume(t.Context(), longer.Name) },
-		serve:  func() error { return s.try(t, "scale", "deployments.apps/serve", "--replicas=2") },
+		longer: func() error { return s.resumeJob(t.Context(), longer.Name) },
+		serve:  func() error { return s.kubectlAsUser(t, "scale", "deployments.apps/serve", "--replicas=2") },
 	}
 	for object, start := range starts {
-		s.approve(t, object)
-		s.await(t, start)
-		s.awaitClock(t, s.of(t, object), "its time goes on, up to 72h", func(c *v1alpha1.WorkloadClockStatus) bool {
+		s.approveExtension(t, object)
+		s.eventuallyAfterStep(t, start)
+		s.waitForClock(t, s.asWorkload(t, object), "its time goes on, up to 72h", func(c *v1alpha1.WorkloadClockStatus) bool {
 			return c.State == v1alpha1.ClockStateRunning && c.AccumulatedSeconds >= int64(48*time.Hour/time.Second) &&
 				c.Limit != nil && c.Limit.InForce.Length() == 72*time.Hour
 		})
 	}
-	s.awaitRunning(t, s.ns, 3)
+	s.waitForRunningPods(t, s.ns, 3)
 }
 
-// startWhenOver starts what was stopped when its time begins anew.
-func (s *stopped) startWhenOver(t *testing.T, train *batchv1.Job, db *appsv1.StatefulSet) {
-	s.step(t, 2*time.Hour)
-	expect(t, s.resume(t.Context(), train.Name), "")
-	expect(t, s.try(t, "scale", "statefulsets.apps/db", "--replicas=1"), "")
-	notebook := s.pod(t, s.podOf("notebook", "notebook"))
+// testRestartAfterCooldown starts what was stopped when its time begins anew.
+func (s *restartTest) testRestartAfterCooldown(t *testing.T, train *batchv1.Job, db *appsv1.StatefulSet) {
+	s.advanceTime(t, 2*time.Hour)
+	expectError(t, s.resumeJob(t.Context(), train.Name), "")
+	expectError(t, s.kubectlAsUser(t, "scale", "statefulsets.apps/db", "--replicas=1"), "")
+	notebook := s.createPod(t, s.newWorkloadPod("notebook", "notebook"))
 	for _, object := range []client.Object{train, db, notebook} {
-		s.awaitClock(t, s.of(t, object), "its time began anew", func(c *v1alpha1.WorkloadClockStatus) bool {
+		s.waitForClock(t, s.asWorkload(t, object), "its time began anew", func(c *v1alpha1.WorkloadClockStatus) bool {
 			return c.State == v1alpha1.ClockStateRunning && c.AccumulatedSeconds == 0 && c.Stopped == nil
 		})
 	}
-	s.await(t, func() error {
-		if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(train), train); err != nil {
+	s.eventuallyAfterStep(t, func() error {
+		if err := s.adminClient.Get(t.Context(), client.ObjectKeyFromObject(train), train); err != nil {
 			return err
 		}
 		if mark, marked := train.Annotations[v1alpha1.AnnotationStoppedUntil]; marked {
-			return errNotYet("the mark is off", mark)
+			return unexpectedState("the mark is off", mark)
 		}
 		return nil
 	})

@@ -31,77 +31,77 @@ import (
 // auditor (its viewer) and the head (its research manager) are the department's
 // members, the others are the lab's. Beside it there is an institute with people of its own.
 const (
-	faculty, institute         = "faculty", "institute"
-	lab, seminar, elsewhere    = "lab", "seminar", "workshop"
-	theDean, theAuditor        = "the-dean", "the-auditor"
-	theHead                    = "the-head"
-	theL1, theL2, anotherL2    = "the-l1", "the-l2", "another-l2"
-	theEditor, theEngineer     = "the-editor", "the-engineer"
-	theViewer, theManager      = "the-viewer", "the-manager"
-	theOwner, theSystem, aUser = "the-owner", "the-system-administrator", "a-user"
+	faculty, institute                  = "faculty", "institute"
+	lab, seminar, elsewhere             = "lab", "seminar", "workshop"
+	deanUser, auditorUser               = "the-dean", "the-auditor"
+	headUser                            = "the-head"
+	l1User, l2User, secondL2User        = "the-l1", "the-l2", "another-l2"
+	editorUser, engineerUser            = "the-editor", "the-engineer"
+	viewerUser, managerUser             = "the-viewer", "the-manager"
+	ownerUser, systemUser, ordinaryUser = "the-owner", "the-system-administrator", "a-user"
 )
 
-// memberOf is a member of that name with that role.
-func memberOf(name string, role v1alpha1.Role) v1alpha1.Member {
+// newMember is a member of that name with that role.
+func newMember(name string, role v1alpha1.Role) v1alpha1.Member {
 	return v1alpha1.Member{Kind: v1alpha1.MemberUser, Name: name, Role: role}
 }
 
-// university makes all of that, and waits until people have their rights.
-func university(t *testing.T) {
+// createUniversity makes all of that, and waits until people have their rights.
+func createUniversity(t *testing.T) {
 	t.Helper()
 	for department, people := range map[string][]v1alpha1.Member{
-		faculty:   {memberOf(theDean, v1alpha1.RoleDepartmentAdministrator), memberOf(theAuditor, v1alpha1.RoleDepartmentViewer), memberOf(theHead, v1alpha1.RoleResearchManager)},
-		institute: {memberOf("the-director", v1alpha1.RoleDepartmentAdministrator)},
+		faculty:   {newMember(deanUser, v1alpha1.RoleDepartmentAdministrator), newMember(auditorUser, v1alpha1.RoleDepartmentViewer), newMember(headUser, v1alpha1.RoleResearchManager)},
+		institute: {newMember("the-director", v1alpha1.RoleDepartmentAdministrator)},
 	} {
 		create(t, &v1alpha1.Department{
 			ObjectMeta: metav1.ObjectMeta{Name: department},
-			Spec:       v1alpha1.DepartmentSpec{NodePools: []v1alpha1.PoolQuota{quota("dgx", "2", "4")}, Members: people},
+			Spec:       v1alpha1.DepartmentSpec{NodePools: []v1alpha1.PoolQuota{newPoolQuota("dgx", "2", "4")}, Members: people},
 		})
 	}
 	for name, department := range map[string]string{lab: faculty, seminar: faculty, elsewhere: institute} {
-		shared.governed(t, department, name, quota("dgx", "0", "1"))
+		sharedCluster.createGovernedProject(t, department, name, newPoolQuota("dgx", "0", "1"))
 	}
-	changed(t, lab, func(p *v1alpha1.Project) {
-		p.Spec.Owners[0].User = theOwner
+	updateProjectWithRetry(t, lab, func(p *v1alpha1.Project) {
+		p.Spec.Owners[0].User = ownerUser
 		p.Spec.Members = []v1alpha1.Member{
-			memberOf(theEditor, v1alpha1.RoleEditor), memberOf(theManager, v1alpha1.RoleResearchManager),
-			memberOf(theL1, v1alpha1.RoleL1Researcher), memberOf(theL2, v1alpha1.RoleL2Researcher), memberOf(anotherL2, v1alpha1.RoleL2Researcher),
-			memberOf(theEngineer, v1alpha1.RoleMLEngineer), memberOf(theViewer, v1alpha1.RoleViewer),
+			newMember(editorUser, v1alpha1.RoleEditor), newMember(managerUser, v1alpha1.RoleResearchManager),
+			newMember(l1User, v1alpha1.RoleL1Researcher), newMember(l2User, v1alpha1.RoleL2Researcher), newMember(secondL2User, v1alpha1.RoleL2Researcher),
+			newMember(engineerUser, v1alpha1.RoleMLEngineer), newMember(viewerUser, v1alpha1.RoleViewer),
 		}
 	})
 	create(t, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: theSystem},
+		ObjectMeta: metav1.ObjectMeta{Name: systemUser},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sluice:system-administrator"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: theSystem}},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: systemUser}},
 	})
-	for _, who := range []string{theDean, theAuditor, theHead, theL1, theL2, anotherL2, theEditor, theEngineer, theViewer, theManager, theOwner, theSystem} {
-		awaitMay(t, who, "list pods", true)
+	for _, who := range []string{deanUser, auditorUser, headUser, l1User, l2User, secondL2User, editorUser, engineerUser, viewerUser, managerUser, ownerUser, systemUser} {
+		waitForAccess(t, who, "list pods", true)
 	}
 }
 
-// changed changes a project, whoever else writes it at the time.
-func changed(t *testing.T, name string, change func(*v1alpha1.Project)) {
+// updateProjectWithRetry changes a project, whoever else writes it at the time.
+func updateProjectWithRetry(t *testing.T, name string, change func(*v1alpha1.Project)) {
 	t.Helper()
 	eventually(t, func() error {
 		p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := get(t, p); err != nil {
+		if err := refresh(t, p); err != nil {
 			return err
 		}
 		change(p)
-		return shared.admin.Update(t.Context(), p)
+		return sharedCluster.adminClient.Update(t.Context(), p)
 	})
 }
 
-// clusterWide are the kinds here that are in no namespace.
-var clusterWide = []string{
+// clusterScopedKinds are the kinds here that are in no namespace.
+var clusterScopedKinds = []string{
 	"projects.sluice.dev", "projects/status.sluice.dev", "departments.sluice.dev", "departments/projects.sluice.dev", "departments/status.sluice.dev",
 	"nodepools.sluice.dev", "policies.sluice.dev", "gpunodes.sluice.dev", "usagerecords.sluice.dev", "notices.sluice.dev", "nodes", "clusterroles.rbac.authorization.k8s.io",
 	"clusterqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "queues.scheduling.run.ai", "validatingadmissionpolicies.admissionregistration.k8s.io",
 }
 
-// may asks the API server, as that person: "create jobs.batch" is in the lab, "get
+// canI asks the API server, as that person: "create jobs.batch" is in the lab, "get
 // pods in workshop" elsewhere, "get projects.sluice.dev lab" about one name.
-func may(ctx context.Context, who, what string) (bool, error) {
+func canI(ctx context.Context, who, what string) (bool, error) {
 	words := strings.Fields(what)
 	kind, group, _ := strings.Cut(words[1], ".")
 	resource, subresource, _ := strings.Cut(kind, "/")
@@ -114,10 +114,10 @@ func may(ctx context.Context, who, what string) (bool, error) {
 	case len(rest) > 0:
 		return false, fmt.Errorf("%q is no question", what)
 	}
-	if slices.Contains(clusterWide, words[1]) {
+	if slices.Contains(clusterScopedKinds, words[1]) {
 		asked.Namespace = ""
 	}
-	review, err := kubernetes.NewForConfigOrDie(as(who)).AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+	review, err := kubernetes.NewForConfigOrDie(userConfig(who)).AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
@@ -125,31 +125,31 @@ func may(ctx context.Context, who, what string) (bool, error) {
 	return review.Status.Allowed, nil
 }
 
-func as(who string) *rest.Config {
-	config := rest.CopyConfig(shared.config)
+func userConfig(who string) *rest.Config {
+	config := rest.CopyConfig(sharedCluster.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: who, Groups: []string{"system:authenticated"}}
 	config.WarningHandler = rest.NoWarnings{}
 	return config
 }
 
-func awaitMay(t *testing.T, who, what string, want bool) {
+func waitForAccess(t *testing.T, who, what string, want bool) {
 	t.Helper()
 	eventually(t, func() error {
-		got, err := may(t.Context(), who, what)
+		got, err := canI(t.Context(), who, what)
 		if err == nil && got != want {
-			err = errNotYet(fmt.Sprintf("%s may %s: %v", who, what, want), got)
+			err = unexpectedState(fmt.Sprintf("%s may %s: %v", who, what, want), got)
 		}
 		return err
 	})
 }
 
 // What each role may and may not, as docs/roles.md has it.
-var whoMay = []struct {
+var accessTable = []struct {
 	who         string
 	may, mayNot []string
 }{
 	{
-		theViewer,
+		viewerUser,
 		[]string{
 			"get pods", "list jobs.batch", "watch deployments.apps", "get pods/log", "list events", "list configmaps", "list persistentvolumeclaims",
 			"list resourcequotas", "list networkpolicies.networking.k8s.io", "list localqueues.kueue.x-k8s.io", "list workloads.kueue.x-k8s.io",
@@ -161,7 +161,7 @@ var whoMay = []struct {
 		},
 	},
 	{
-		theAuditor, // sees the same, in all of the department
+		auditorUser, // sees the same, in all of the department
 		[]string{"list pods", "list pods in seminar", "get pods/log", "get departments.sluice.dev faculty", "get projects.sluice.dev lab", "get projects.sluice.dev seminar"},
 		[]string{
 			"list projects.sluice.dev", "list departments.sluice.dev", "get departments.sluice.dev institute", "get projects.sluice.dev workshop", "list pods in workshop",
@@ -169,12 +169,12 @@ var whoMay = []struct {
 		},
 	},
 	{
-		theOwner,
+		ownerUser,
 		[]string{"list pods", "get pods/log", "get projects.sluice.dev lab", "create extensions.sluice.dev"},
 		[]string{"create pods", "delete pods", "update projects.sluice.dev lab", "update extensions/status.sluice.dev", "get secrets", "list pods in seminar"},
 	},
 	{
-		theL2, // whose a workload is, RBAC does not say: see TestL2ResearchersKeepToTheirOwn
+		l2User, // whose a workload is, RBAC does not say: see TestL2ResearchersKeepToTheirOwn
 		[]string{
 			"create pods", "create jobs.batch", "create deployments.apps", "create notebooks.kubeflow.org", "create pytorchjobs.kubeflow.org", "create rayjobs.ray.io",
 			"patch pods", "delete pods", "update jobs.batch", "delete jobs.batch", "delete deployments.apps", "list configmaps", "create extensions.sluice.dev", "get projects.sluice.dev lab",
@@ -186,7 +186,7 @@ var whoMay = []struct {
 		},
 	},
 	{
-		theL1,
+		l1User,
 		[]string{
 			"create pods", "delete pods", "deletecollection pods", "create pods/exec", "get pods/exec", "create pods/portforward", "create jobs.batch", "patch jobs.batch", "patch deployments/scale.apps",
 			"create services", "create ingresses.networking.k8s.io", "create configmaps", "create persistentvolumeclaims", "create podtemplates", "create extensions.sluice.dev",
@@ -194,12 +194,12 @@ var whoMay = []struct {
 		[]string{"get secrets", "create secrets", "create daemonsets.apps", "update extensions/status.sluice.dev", "create pods in seminar", "update projects.sluice.dev lab", "get departments.sluice.dev faculty"},
 	},
 	{
-		theEditor,
+		editorUser,
 		[]string{"create pods", "deletecollection jobs.batch", "create pods/exec", "get secrets", "create secrets", "delete persistentvolumeclaims", "update extensions/status.sluice.dev"},
 		[]string{"update projects.sluice.dev lab", "create pods in seminar", "get secrets in seminar", "administer departments/projects.sluice.dev faculty", "manage projects.sluice.dev lab"},
 	},
 	{
-		theEngineer,
+		engineerUser,
 		[]string{
 			"create deployments.apps", "delete deployments.apps", "patch deployments/scale.apps", "create inferenceservices.serving.kserve.io", "patch rayservices.ray.io",
 			"create services", "create ingresses.networking.k8s.io", "create horizontalpodautoscalers.autoscaling", "get pods/log", "create extensions.sluice.dev",
@@ -210,7 +210,7 @@ var whoMay = []struct {
 		},
 	},
 	{
-		theManager,
+		managerUser,
 		[]string{
 			"list pods", "get projects.sluice.dev lab", "update projects.sluice.dev lab", "patch projects.sluice.dev lab", "manage projects.sluice.dev lab",
 			"create extensions.sluice.dev", "update extensions/status.sluice.dev",
@@ -222,7 +222,7 @@ var whoMay = []struct {
 		},
 	},
 	{
-		theHead, // the same, of each project of the department
+		headUser, // the same, of each project of the department
 		[]string{
 			"list pods", "list pods in seminar", "get departments.sluice.dev faculty", "update projects.sluice.dev lab", "patch projects.sluice.dev seminar",
 			"manage projects.sluice.dev lab", "manage projects.sluice.dev seminar",
@@ -234,7 +234,7 @@ var whoMay = []struct {
 		},
 	},
 	{
-		theDean, // whose the projects are, RBAC does not say: admission does
+		deanUser, // whose the projects are, RBAC does not say: admission does
 		[]string{
 			"list pods", "list pods in seminar", "delete pods", "delete jobs.batch in seminar", "update extensions/status.sluice.dev", "create extensions.sluice.dev",
 			"get departments.sluice.dev faculty", "get projects.sluice.dev lab", "get projects.sluice.dev seminar", "administer departments/projects.sluice.dev faculty",
@@ -247,7 +247,7 @@ var whoMay = []struct {
 		},
 	},
 	{
-		theSystem,
+		systemUser,
 		[]string{
 			"create departments.sluice.dev", "delete projects.sluice.dev", "list projects.sluice.dev", "create nodepools.sluice.dev", "create policies.sluice.dev", "list nodes",
 			"administer departments/projects.sluice.dev", "administer departments/projects.sluice.dev faculty", "list usagerecords.sluice.dev", "list notices.sluice.dev",
@@ -256,7 +256,7 @@ var whoMay = []struct {
 		[]string{"create pods", "delete pods", "create pods/exec", "get secrets", "update nodes", "patch namespaces", "update extensions.sluice.dev", "delete workloadclocks.sluice.dev"},
 	},
 	{
-		aUser, // who is no member of anything
+		ordinaryUser, // who is no member of anything
 		nil,
 		[]string{"list pods", "get projects.sluice.dev lab", "list projects.sluice.dev", "get departments.sluice.dev faculty", "create extensions.sluice.dev", "create projects.sluice.dev"},
 	},
@@ -264,7 +264,7 @@ var whoMay = []struct {
 
 // What Sluice and the engines own, and by what a pod would slip out, is written by
 // nobody, whatever the role.
-func nobodyMay() (all []string) {
+func forbiddenToAll() (all []string) {
 	for _, kind := range []string{
 		"resourcequotas", "limitranges", "networkpolicies.networking.k8s.io", "localqueues.kueue.x-k8s.io", "workloads.kueue.x-k8s.io", "podgroups.scheduling.run.ai",
 		"clusterqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "queues.scheduling.run.ai", "workloadclocks.sluice.dev", "notices.sluice.dev", "usagerecords.sluice.dev", "gpunodes.sluice.dev",
@@ -280,26 +280,26 @@ func nobodyMay() (all []string) {
 }
 
 func TestRoles(t *testing.T) {
-	university(t)
-	t.Run("may and may not", rolesMay)
-	t.Run("L2 researchers keep to their own", rolesOwn)
-	t.Run("what Sluice owns is refused", rolesRefused)
-	t.Run("projects by the administrators of their department", rolesProjects)
-	t.Run("people and quotas by research managers", rolesManaged)
-	t.Run("rights follow the members", rolesFollow)
-	t.Run("what is bound is kept", rolesKept)
-	t.Run("the namespace is secured", rolesSecured)
+	createUniversity(t)
+	t.Run("may and may not", testRoleAccess)
+	t.Run("L2 researchers keep to their own", testWorkloadRoles)
+	t.Run("what Sluice owns is refused", testRolesRejected)
+	t.Run("projects by the administrators of their department", testProjectRoles)
+	t.Run("people and quotas by research managers", testManagerRoles)
+	t.Run("rights follow the members", testRoleUpdates)
+	t.Run("what is bound is kept", testRolesRestored)
+	t.Run("the namespace is secured", testRolesPodSecurity)
 }
 
-func rolesMay(t *testing.T) {
-	for _, row := range whoMay {
+func testRoleAccess(t *testing.T) {
+	for _, row := range accessTable {
 		t.Run(row.who, func(t *testing.T) {
 			t.Parallel()
 			for _, what := range row.may {
-				awaitMay(t, row.who, what, true)
+				waitForAccess(t, row.who, what, true)
 			}
-			for _, what := range append(nobodyMay(), row.mayNot...) {
-				if allowed, err := may(t.Context(), row.who, what); allowed || err != nil {
+			for _, what := range append(forbiddenToAll(), row.mayNot...) {
+				if allowed, err := canI(t.Context(), row.who, what); allowed || err != nil {
 					t.Errorf("%s may %s: %v, %v", row.who, what, allowed, err)
 				}
 			}
@@ -307,21 +307,21 @@ func rolesMay(t *testing.T) {
 	}
 }
 
-// rolesOwn: each of the kinds that Kubernetes itself has, as people really use them.
-func rolesOwn(t *testing.T) {
+// testWorkloadRoles: each of the kinds that Kubernetes itself has, as people really use them.
+func testWorkloadRoles(t *testing.T) {
 	people := map[string]client.Client{}
-	for _, who := range []string{theL1, theL2, anotherL2, theEngineer, theDean} {
-		people[who] = clientFor(t, as(who))
+	for _, who := range []string{l1User, l2User, secondL2User, engineerUser, deanUser} {
+		people[who] = clientFor(t, userConfig(who))
 	}
 	workloadsBy := func(who, name string) []client.Object {
-		pod := podIn(lab, name)
-		job := startsLater(jobOf(lab, name))
-		deployment := serviceOf(lab, name, 0)
+		pod := newPod(lab, name)
+		job := suspended(newGPUJob(lab, name))
+		deployment := newServiceDeployment(lab, name, 0)
 		for _, object := range []client.Object{pod, job, deployment} {
 			if err := people[who].Create(t.Context(), object); err != nil {
 				t.Fatalf("%s: %v", who, err)
 			}
-			t.Cleanup(func() { remove(t, object) })
+			t.Cleanup(func() { deleteAndWait(t, object) })
 		}
 		return []client.Object{pod, job, deployment}
 	}
@@ -332,43 +332,43 @@ func rolesOwn(t *testing.T) {
 	end := func(who string, object client.Object) error {
 		return people[who].Delete(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
 	}
-	for _, object := range workloadsBy(theL2, "by-l2") {
+	for _, object := range workloadsBy(l2User, "by-l2") {
 		name := fmt.Sprintf("%T", object)
 		for what, try := range map[string]func(string, client.Object) error{"change": change, "delete": end} {
-			for _, who := range []string{theL2, theL1} {
+			for _, who := range []string{l2User, l1User} {
 				if err := try(who, object); err != nil {
-					t.Errorf("%s cannot %s a %s of %s: %v", who, what, name, theL2, err)
+					t.Errorf("%s cannot %s a %s of %s: %v", who, what, name, l2User, err)
 				}
 			}
-			err := refused(try(anotherL2, object), "was made by "+theL2)
-			if err != nil || !apierrors.IsForbidden(try(anotherL2, object)) {
+			err := expectRefused(try(secondL2User, object), "was made by "+l2User)
+			if err != nil || !apierrors.IsForbidden(try(secondL2User, object)) {
 				t.Errorf("another L2 researcher: %s a %s: %v", what, name, err)
 			}
 		}
 		// Those who stop what is in the way, and those who serve, change what is theirs
 		// to change by RBAC alone.
-		if err := end(theDean, object); err != nil {
+		if err := end(deanUser, object); err != nil {
 			t.Errorf("the dean cannot delete a %s: %v", name, err)
 		}
 	}
-	for _, object := range workloadsBy(theL1, "by-l1") {
-		if err := refused(change(theL2, object), "was made by "+theL1); err != nil {
+	for _, object := range workloadsBy(l1User, "by-l1") {
+		if err := expectRefused(change(l2User, object), "was made by "+l1User); err != nil {
 			t.Errorf("an L2 researcher changes a %T of an L1 researcher: %v", object, err)
 		}
 	}
-	old := podIn(lab, "by-the-cluster")
+	old := newPod(lab, "by-the-cluster")
 	create(t, old)
-	if err := refused(end(theL2, old), "the own"); err != nil {
+	if err := expectRefused(end(l2User, old), "the own"); err != nil {
 		t.Error(err)
 	}
 	// Nobody takes over what is another's, and what is one's own really goes: with
 	// its pods, by Kubernetes' controllers.
-	mine := serviceOf(lab, "going", 1)
-	if err := people[theL2].Create(t.Context(), mine); err != nil {
+	mine := newServiceDeployment(lab, "going", 1)
+	if err := people[l2User].Create(t.Context(), mine); err != nil {
 		t.Fatal(err)
 	}
 	pods := func() int {
-		list, err := shared.native.CoreV1().Pods(lab).List(t.Context(), metav1.ListOptions{LabelSelector: "app=going"})
+		list, err := sharedCluster.clientset.CoreV1().Pods(lab).List(t.Context(), metav1.ListOptions{LabelSelector: "app=going"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -376,49 +376,49 @@ func rolesOwn(t *testing.T) {
 	}
 	eventually(t, func() error {
 		if n := pods(); n != 1 {
-			return errNotYet("it has a pod", n)
+			return unexpectedState("it has a pod", n)
 		}
 		return nil
 	})
-	if err := people[theL2].Patch(t.Context(), mine, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`))); err != nil {
+	if err := people[l2User].Patch(t.Context(), mine, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`))); err != nil {
 		t.Errorf("the own number of replicas: %v", err)
 	}
-	if err := people[theL2].Delete(t.Context(), mine, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+	if err := people[l2User].Delete(t.Context(), mine, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
 		if n := pods(); n > 0 {
-			return errNotYet("its pods are gone", n)
+			return unexpectedState("its pods are gone", n)
 		}
-		return gone(t.Context(), mine)
+		return checkDeleted(t.Context(), mine)
 	})
 }
 
-// serviceOf is a Deployment of so many pods.
-func serviceOf(namespace, name string, replicas int32) *appsv1.Deployment {
-	template := labelled(name)
+// newServiceDeployment is a Deployment of so many pods.
+func newServiceDeployment(namespace, name string, replicas int32) *appsv1.Deployment {
+	template := labeledTemplate(name)
 	return &appsv1.Deployment{
 		ObjectMeta: workloadMeta(namespace, name),
 		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
 	}
 }
 
-// rolesRefused: what the table says is tried once for real, by whoever may most.
-func rolesRefused(t *testing.T) {
-	editor := clientFor(t, as(theEditor))
+// testRolesRejected: what the table says is tried once for real, by whoever may most.
+func testRolesRejected(t *testing.T) {
+	editor := clientFor(t, userConfig(editorUser))
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: "open"}}
 	role := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: "more"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: theEditor}},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: editorUser}},
 	}
 	for what, err := range map[string]error{
-		"a quota taken away":      editor.Delete(t.Context(), quotaOf(lab, "sluice-dgx"), client.DryRunAll),
-		"a quota of one's own":    editor.Create(t.Context(), quotaOf(lab, "own"), client.DryRunAll),
+		"a quota taken away":      editor.Delete(t.Context(), getResourceQuota(lab, "sluice-dgx"), client.DryRunAll),
+		"a quota of one's own":    editor.Create(t.Context(), getResourceQuota(lab, "own"), client.DryRunAll),
 		"a network policy":        editor.Create(t.Context(), policy, client.DryRunAll),
 		"a right":                 editor.Create(t.Context(), role, client.DryRunAll),
-		"the project":             editor.Patch(t.Context(), project(lab), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"members":[]}}`)), client.DryRunAll),
-		"the namespace":           editor.Patch(t.Context(), namespace(lab), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll),
-		"a pod's status":          editor.Status().Patch(t.Context(), podIn(lab, "any"), client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed"}}`))),
+		"the project":             editor.Patch(t.Context(), newProject(lab), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"members":[]}}`)), client.DryRunAll),
+		"the namespace":           editor.Patch(t.Context(), newNamespace(lab), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll),
+		"a pod's status":          editor.Status().Patch(t.Context(), newPod(lab, "any"), client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed"}}`))),
 		"a service account":       editor.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: "robot"}}, client.DryRunAll),
 		"the projects of all":     editor.List(t.Context(), &v1alpha1.ProjectList{}),
 		"the records of use":      editor.List(t.Context(), &v1alpha1.UsageRecordList{}),
@@ -430,10 +430,10 @@ func rolesRefused(t *testing.T) {
 	}
 }
 
-func rolesProjects(t *testing.T) {
-	dean := clientFor(t, as(theDean))
+func testProjectRoles(t *testing.T) {
+	dean := clientFor(t, userConfig(deanUser))
 	of := func(name, department string) *v1alpha1.Project {
-		return project(name, func(p *v1alpha1.Project) { p.Spec.Department, p.Spec.NodePools = department, nil })
+		return newProject(name, func(p *v1alpha1.Project) { p.Spec.Department, p.Spec.NodePools = department, nil })
 	}
 	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`))
 	if err := dean.Create(t.Context(), of("new", faculty), client.DryRunAll); err != nil {
@@ -453,85 +453,89 @@ func rolesProjects(t *testing.T) {
 	}
 }
 
-// rolesManaged: what those write who look after people and quotas.
-func rolesManaged(t *testing.T) {
-	awaitMay(t, theManager, "manage projects.sluice.dev "+lab, true)
-	awaitMay(t, theHead, "manage projects.sluice.dev "+seminar, true)
+// testManagerRoles: what those write who look after people and quotas.
+func testManagerRoles(t *testing.T) {
+	waitForAccess(t, managerUser, "manage projects.sluice.dev "+lab, true)
+	waitForAccess(t, headUser, "manage projects.sluice.dev "+seminar, true)
 	try := func(who, name, change string) error {
 		kind := "application/merge-patch+json"
 		if strings.HasPrefix(change, "[") {
 			kind = "application/json-patch+json"
 		}
-		return clientFor(t, as(who)).Patch(t.Context(), project(name), client.RawPatch(types.PatchType(kind), []byte(change)), client.DryRunAll)
+		return clientFor(t, userConfig(who)).Patch(t.Context(), newProject(name), client.RawPatch(types.PatchType(kind), []byte(change)), client.DryRunAll)
 	}
 	joins := func(role v1alpha1.Role) string {
 		return fmt.Sprintf(`[{"op": "add", "path": "/spec/members/-", "value": {"kind": "User", "namespace": "", "name": "a-guest", "role": %q}}]`, role)
 	}
 	const first = `{"spec": {"members": [{"kind": "User", "namespace": "", "name": "a-guest", "role": "l2-researcher"}]}}`
 	for what, err := range map[string]error{
-		"a viewer":            try(theManager, lab, joins(v1alpha1.RoleViewer)),
-		"a researcher":        try(theManager, lab, joins(v1alpha1.RoleL1Researcher)),
-		"a researcher, first": try(theHead, seminar, first),
-		"a quota of CPU":      try(theManager, lab, `{"spec": {"resources": {"cpu": "4"}}}`),
-		"a quota of GPUs":     try(theHead, lab, `{"spec": {"nodePools": [{"name": "dgx", "gpu": {"guaranteed": "500m", "limit": "2"}}]}}`),
-		"a limit":             try(theManager, lab, `{"spec": {"workloads": {"train": {"maxRuntime": "6h"}}}}`),
+		"a viewer":            try(managerUser, lab, joins(v1alpha1.RoleViewer)),
+		"a researcher":        try(managerUser, lab, joins(v1alpha1.RoleL1Researcher)),
+		"a researcher, first": try(headUser, seminar, first),
+		"a quota of CPU":      try(managerUser, lab, `{"spec": {"resources": {"cpu": "4"}}}`),
+		"a quota of GPUs":     try(headUser, lab, `{"spec": {"nodePools": [{"name": "dgx", "gpu": {"guaranteed": "500m", "limit": "2"}}]}}`),
+		"a limit":             try(managerUser, lab, `{"spec": {"workloads": {"train": {"maxRuntime": "6h"}}}}`),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	wantRefused(t, try(theManager, lab, joins(v1alpha1.RoleEditor)), apierrors.IsInvalid, "more than you may grant", "l1-researcher, l2-researcher, ml-engineer, viewer")
-	wantRefused(t, try(theManager, lab, `{"spec": {"members": null}}`), apierrors.IsInvalid, "takes the role editor", "takes the role research-manager")
-	wantRefused(t, try(theHead, seminar, `{"spec": {"hold": {"reason": "mine"}}}`), apierrors.IsForbidden, "spec.hold", "department-administrator")
-	wantRefused(t, try(theHead, seminar, `{"metadata": {"labels": {"a": "b"}}}`), apierrors.IsForbidden, "metadata.labels")
-	wantRefused(t, try(theHead, seminar, `{"metadata": {"finalizers": ["example.org/mine"]}}`), apierrors.IsForbidden, "metadata.finalizers")
-	wantRefused(t, try(theManager, seminar, first), apierrors.IsForbidden, "cannot patch resource")
+	expectRejection(t, try(managerUser, lab, joins(v1alpha1.RoleEditor)), apierrors.IsInvalid, "more than you may grant", "l1-researcher, l2-researcher, ml-engineer, viewer")
+	expectRejection(t, try(managerUser, lab, `{"spec": {"members": null}}`), apierrors.IsInvalid, "takes the role editor", "takes the role research-manager")
+	expectRejection(t, try(headUser, seminar, `{"spec": {"hold": {"reason": "mine"}}}`), apierrors.IsForbidden, "spec.hold", "department-administrator")
+	expectRejection(t, try(headUser, seminar, `{"metadata": {"labels": {"a": "b"}}}`), apierrors.IsForbidden, "metadata.labels")
+	expectRejection(t, try(headUser, seminar, `{"metadata": {"finalizers": ["example.org/mine"]}}`), apierrors.IsForbidden, "metadata.finalizers")
+	expectRejection(t, try(managerUser, seminar, first), apierrors.IsForbidden, "cannot patch resource")
 }
 
-func rolesFollow(t *testing.T) {
-	shared.governed(t, faculty, "guests", quota("dgx", "0", "1"))
-	may := func(who string, want bool) { awaitMay(t, who, "list pods in guests", want) }
-	may(theDean, true)
-	may(aUser, false)
-	changed(t, "guests", func(p *v1alpha1.Project) { p.Spec.Members = []v1alpha1.Member{memberOf(aUser, v1alpha1.RoleViewer)} })
-	may(aUser, true)
-	awaitMay(t, aUser, "get projects.sluice.dev guests", true)
+func testRoleUpdates(t *testing.T) {
+	sharedCluster.createGovernedProject(t, faculty, "guests", newPoolQuota("dgx", "0", "1"))
+	may := func(who string, want bool) { waitForAccess(t, who, "list pods in guests", want) }
+	may(deanUser, true)
+	may(ordinaryUser, false)
+	updateProjectWithRetry(t, "guests", func(p *v1alpha1.Project) {
+		p.Spec.Members = []v1alpha1.Member{newMember(ordinaryUser, v1alpha1.RoleViewer)}
+	})
+	may(ordinaryUser, true)
+	waitForAccess(t, ordinaryUser, "get projects.sluice.dev guests", true)
 
 	for _, role := range []v1alpha1.Role{v1alpha1.RoleResearchManager, v1alpha1.RoleViewer} {
-		changed(t, "guests", func(p *v1alpha1.Project) { p.Spec.Members = []v1alpha1.Member{memberOf(aUser, role)} })
-		awaitMay(t, aUser, "manage projects.sluice.dev guests", role == v1alpha1.RoleResearchManager)
+		updateProjectWithRetry(t, "guests", func(p *v1alpha1.Project) { p.Spec.Members = []v1alpha1.Member{newMember(ordinaryUser, role)} })
+		waitForAccess(t, ordinaryUser, "manage projects.sluice.dev guests", role == v1alpha1.RoleResearchManager)
 	}
-	awaitMay(t, theHead, "manage projects.sluice.dev guests", true)
+	waitForAccess(t, headUser, "manage projects.sluice.dev guests", true)
 
 	// A move: the one department's people lose their rights, the other's gain them.
-	changed(t, "guests", func(p *v1alpha1.Project) { p.Spec.Department = institute })
+	updateProjectWithRetry(t, "guests", func(p *v1alpha1.Project) { p.Spec.Department = institute })
 	may("the-director", true)
-	may(theDean, false)
-	awaitMay(t, theDean, "get projects.sluice.dev guests", false)
-	awaitMay(t, theHead, "manage projects.sluice.dev guests", false)
-	may(aUser, true)
+	may(deanUser, false)
+	waitForAccess(t, deanUser, "get projects.sluice.dev guests", false)
+	waitForAccess(t, headUser, "manage projects.sluice.dev guests", false)
+	may(ordinaryUser, true)
 
-	changed(t, "guests", func(p *v1alpha1.Project) { p.Spec.Members = nil })
-	may(aUser, false)
-	awaitMay(t, aUser, "get projects.sluice.dev guests", false)
+	updateProjectWithRetry(t, "guests", func(p *v1alpha1.Project) { p.Spec.Members = nil })
+	may(ordinaryUser, false)
+	waitForAccess(t, ordinaryUser, "get projects.sluice.dev guests", false)
 
 	// With a project all of its rights go, while its namespace stays for its volumes.
-	changed(t, "guests", func(p *v1alpha1.Project) { p.Spec.Members = []v1alpha1.Member{memberOf(aUser, v1alpha1.RoleViewer)} })
-	may(aUser, true)
+	updateProjectWithRetry(t, "guests", func(p *v1alpha1.Project) {
+		p.Spec.Members = []v1alpha1.Member{newMember(ordinaryUser, v1alpha1.RoleViewer)}
+	})
+	may(ordinaryUser, true)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "guests", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}}
 	create(t, claim)
-	remove(t, project("guests"))
-	t.Cleanup(func() { remove(t, namespace("guests")) })
-	may(aUser, false)
-	ns := namespace("guests")
-	if err := get(t, ns); err != nil || len(ns.Labels[v1alpha1.LabelPodSecurityEnforce]) > 0 {
+	deleteAndWait(t, newProject("guests"))
+	t.Cleanup(func() { deleteAndWait(t, newNamespace("guests")) })
+	may(ordinaryUser, false)
+	ns := newNamespace("guests")
+	if err := refresh(t, ns); err != nil || len(ns.Labels[v1alpha1.LabelPodSecurityEnforce]) > 0 {
 		t.Errorf("what stays is %v, %v", ns, err)
 	}
 	for _, list := range []client.ObjectList{&rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}, &rbacv1.ClusterRoleList{}} {
-		if err := shared.admin.List(t.Context(), list, client.MatchingLabels{v1alpha1.LabelProject: "guests"}); err != nil {
+		if err := sharedCluster.adminClient.List(t.Context(), list, client.MatchingLabels{v1alpha1.LabelProject: "guests"}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(fmt.Sprintf("%+v", list), "Items:[]") {
@@ -540,24 +544,24 @@ func rolesFollow(t *testing.T) {
 	}
 }
 
-func rolesKept(t *testing.T) {
+func testRolesRestored(t *testing.T) {
 	binding := func() *rbacv1.RoleBinding {
 		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: "sluice:viewer"}}
 	}
 	b := binding()
 	eventually(t, func() error {
-		if err := get(t, b); err != nil {
+		if err := refresh(t, b); err != nil {
 			return err
 		}
-		b.Subjects = append(b.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: aUser})
-		return shared.admin.Update(t.Context(), b)
+		b.Subjects = append(b.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ordinaryUser})
+		return sharedCluster.adminClient.Update(t.Context(), b)
 	})
-	awaitMay(t, aUser, "list pods", false)
-	if err := shared.admin.Delete(t.Context(), binding()); err != nil {
+	waitForAccess(t, ordinaryUser, "list pods", false)
+	if err := sharedCluster.adminClient.Delete(t.Context(), binding()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { return get(t, binding()) })
-	awaitMay(t, theViewer, "list pods", true)
+	eventually(t, func() error { return refresh(t, binding()) })
+	waitForAccess(t, viewerUser, "list pods", true)
 
 	// One of that name that somebody made before is left alone, and shown.
 	theirs := &rbacv1.RoleBinding{
@@ -565,70 +569,74 @@ func rolesKept(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 	}
 	create(t, theirs)
-	changed(t, seminar, func(p *v1alpha1.Project) { p.Spec.Members = []v1alpha1.Member{memberOf(aUser, v1alpha1.RoleViewer)} })
+	updateProjectWithRetry(t, seminar, func(p *v1alpha1.Project) {
+		p.Spec.Members = []v1alpha1.Member{newMember(ordinaryUser, v1alpha1.RoleViewer)}
+	})
 	eventually(t, func() error {
-		p := project(seminar)
-		if err := get(t, p); err != nil {
+		p := newProject(seminar)
+		if err := refresh(t, p); err != nil {
 			return err
 		}
-		return hasCondition(p.Status.Conditions, v1alpha1.ConditionMembersBound, metav1.ConditionFalse, v1alpha1.ReasonBindingRefused)
+		return checkCondition(p.Status.Conditions, v1alpha1.ConditionMembersBound, metav1.ConditionFalse, v1alpha1.ReasonRoleBindingFailed)
 	})
-	if err := get(t, theirs); err != nil || theirs.RoleRef.Name != "view" || len(theirs.Subjects) > 0 {
+	if err := refresh(t, theirs); err != nil || theirs.RoleRef.Name != "view" || len(theirs.Subjects) > 0 {
 		t.Errorf("somebody else's binding is %v, %v", theirs, err)
 	}
 }
 
-// rolesSecured: Pod Security, the network and the quota of CPU and memory.
-func rolesSecured(t *testing.T) {
+// testRolesPodSecurity: Pod Security, the network and the quota of CPU and memory.
+func testRolesPodSecurity(t *testing.T) {
 	level := func(want string) {
 		t.Helper()
 		eventually(t, func() error {
-			ns := namespace(seminar)
-			if err := get(t, ns); err != nil {
+			ns := newNamespace(seminar)
+			if err := refresh(t, ns); err != nil {
 				return err
 			}
 			if got := ns.Labels[v1alpha1.LabelPodSecurityEnforce]; got != want {
-				return errNotYet("the namespace is held to "+want, got)
+				return unexpectedState("the namespace is held to "+want, got)
 			}
 			return nil
 		})
 	}
 	level("baseline")
-	privileged := podIn(seminar, "privileged", func(p *corev1.Pod) { p.Spec.HostNetwork = true })
-	if err := refused(shared.admin.Create(t.Context(), privileged, client.DryRunAll), "PodSecurity"); err != nil {
+	privileged := newPod(seminar, "privileged", func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	if err := expectRefused(sharedCluster.adminClient.Create(t.Context(), privileged, client.DryRunAll), "PodSecurity"); err != nil {
 		t.Error(err)
 	}
 	loosen := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`))
-	if err := refused(shared.admin.Patch(t.Context(), namespace(seminar), loosen), "spec.podSecurity"); err != nil {
+	if err := expectRefused(sharedCluster.adminClient.Patch(t.Context(), newNamespace(seminar), loosen), "spec.podSecurity"); err != nil {
 		t.Error(err)
 	}
-	changed(t, seminar, func(p *v1alpha1.Project) {
+	updateProjectWithRetry(t, seminar, func(p *v1alpha1.Project) {
 		p.Spec.PodSecurity = v1alpha1.PodSecurityRestricted
 		p.Spec.Resources = v1alpha1.ResourceQuota{CPU: ptr.To(resource.MustParse("2")), Memory: ptr.To(resource.MustParse("4Gi"))}
 	})
 	level("restricted")
-	changed(t, seminar, func(p *v1alpha1.Project) { p.Spec.PodSecurity = "" })
+	updateProjectWithRetry(t, seminar, func(p *v1alpha1.Project) { p.Spec.PodSecurity = "" })
 	level("baseline")
 
 	eventually(t, func() error {
-		return get(t, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: seminar, Name: "sluice-ingress"}})
+		return refresh(t, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: seminar, Name: "sluice-ingress"}})
 	})
 	eventually(t, func() error {
-		q := quotaOf(seminar, "sluice-resources")
-		if err := get(t, q); err != nil {
+		q := getResourceQuota(seminar, "sluice-resources")
+		if err := refresh(t, q); err != nil {
 			return err
 		}
 		if got := q.Status.Hard["requests.cpu"]; got.String() != "2" {
-			return errNotYet("2 CPUs are counted", q.Status.Hard)
+			return unexpectedState("2 CPUs are counted", q.Status.Hard)
 		}
 		return nil
 	})
 	// A pod that says nothing of CPU and memory comes in, and counts.
-	eventually(t, func() error { return shared.admin.Create(t.Context(), podIn(seminar, "plain"), client.DryRunAll) })
-	greedy := podIn(seminar, "greedy", func(p *corev1.Pod) {
+	eventually(t, func() error {
+		return sharedCluster.adminClient.Create(t.Context(), newPod(seminar, "plain"), client.DryRunAll)
+	})
+	greedy := newPod(seminar, "greedy", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
 	})
-	if err := refused(shared.admin.Create(t.Context(), greedy, client.DryRunAll), "sluice-resources"); err != nil {
+	if err := expectRefused(sharedCluster.adminClient.Create(t.Context(), greedy, client.DryRunAll), "sluice-resources"); err != nil {
 		t.Error(err)
 	}
 }

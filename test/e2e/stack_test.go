@@ -21,29 +21,29 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"sluice.dev/api/scheme"
+	"sluice.dev/api"
 	"sluice.dev/test/cluster/build"
 	"sluice.dev/test/cluster/clustertest"
 	"sluice.dev/test/cluster/process"
 )
 
-// shared is the cluster of all tests that do no harm to it.
-var shared *stack
+// sharedCluster is the cluster of all tests that do no harm to it.
+var sharedCluster *sluiceCluster
 
-// stack is one `sluice up` in the foreground, a child of this process: whatever
+// sluiceCluster is one `sluice up` in the foreground, a child of this process: whatever
 // becomes of the test, it does not outlive it.
-type stack struct {
-	sluice string // path of the program
-	dir    string // the cluster's folder
-	group  *process.Group
-	config *rest.Config
-	admin  client.Client
-	native kubernetes.Interface
+type sluiceCluster struct {
+	binary      string // path of the program
+	dir         string // the cluster's folder
+	group       *process.Group
+	config      *rest.Config
+	adminClient client.Client
+	clientset   kubernetes.Interface
 }
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
-func run(m *testing.M) (code int) {
+func runTests(m *testing.M) (code int) {
 	ctrl.SetLogger(logr.Discard())
 	base, err := os.MkdirTemp("/tmp", "sluice-e2e-") // short: sockets lie below
 	if err != nil {
@@ -54,16 +54,16 @@ func run(m *testing.M) (code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	bin := filepath.Join(base, "bin")
-	if err := buildAll(ctx, bin); err != nil {
+	if err := buildPrograms(ctx, bin); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if shared, err = start(ctx, bin, filepath.Join(base, "shared")); err != nil {
+	if sharedCluster, err = startSluice(ctx, bin, filepath.Join(base, "shared")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() {
-		if err := shared.stop(); err != nil {
+		if err := sharedCluster.stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
 		}
@@ -71,9 +71,9 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// buildAll builds Sluice from this tree, and what the cluster consists of where
+// buildPrograms builds Sluice from this tree, and what the cluster consists of where
 // that was not done before.
-func buildAll(ctx context.Context, bin string) error {
+func buildPrograms(ctx context.Context, bin string) error {
 	root, err := build.Root()
 	if err != nil {
 		return err
@@ -85,9 +85,9 @@ func buildAll(ctx context.Context, bin string) error {
 	return err
 }
 
-// start runs `sluice up` on dir and returns when it says that all is ready.
-func start(ctx context.Context, bin, dir string, flags ...string) (*stack, error) {
-	s := &stack{sluice: filepath.Join(bin, "sluice"), dir: dir}
+// startSluice runs `sluice up` on dir and returns when it says that all is ready.
+func startSluice(ctx context.Context, bin, dir string, flags ...string) (*sluiceCluster, error) {
+	s := &sluiceCluster{binary: filepath.Join(bin, "sluice"), dir: dir}
 	logs := dir + ".up"
 	if err := os.MkdirAll(logs, 0o700); err != nil {
 		return nil, err
@@ -98,14 +98,14 @@ func start(ctx context.Context, bin, dir string, flags ...string) (*stack, error
 	}
 	err = s.group.Start(ctx, process.Spec{
 		Name:         "sluice-up",
-		Path:         s.sluice,
+		Path:         s.binary,
 		Args:         append([]string{"up", "--dir", dir}, flags...),
-		Ready:        func(ctx context.Context) error { _, err := s.report(ctx); return err },
+		Ready:        func(ctx context.Context) error { _, err := s.readReport(ctx); return err },
 		ReadyTimeout: 2 * time.Minute,
 		StopTimeout:  time.Minute,
 	})
 	if err == nil {
-		err = s.connect()
+		err = s.newClients()
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.stop())
@@ -113,24 +113,24 @@ func start(ctx context.Context, bin, dir string, flags ...string) (*stack, error
 	return s, nil
 }
 
-func (s *stack) connect() (err error) {
+func (s *sluiceCluster) newClients() (err error) {
 	if s.config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(s.dir, "kubeconfig")); err != nil {
 		return err
 	}
 	s.config.QPS = -1
-	kinds, err := scheme.New()
+	kinds, err := api.NewScheme()
 	if err != nil {
 		return err
 	}
-	if s.admin, err = client.New(s.config, client.Options{Scheme: kinds}); err != nil {
+	if s.adminClient, err = client.New(s.config, client.Options{Scheme: kinds}); err != nil {
 		return err
 	}
-	s.native, err = kubernetes.NewForConfig(s.config)
+	s.clientset, err = kubernetes.NewForConfig(s.config)
 	return err
 }
 
 // stop ends `sluice up` and everything with it, but leaves the folder.
-func (s *stack) stop() error { return s.group.Stop(context.Background()) }
+func (s *sluiceCluster) stop() error { return s.group.Stop(context.Background()) }
 
 // report is what `sluice status --output json` says.
 type report struct {
@@ -143,9 +143,9 @@ type report struct {
 	}
 }
 
-func (s *stack) report(ctx context.Context) (report, error) {
+func (s *sluiceCluster) readReport(ctx context.Context) (report, error) {
 	var r report
-	out, err := exec.CommandContext(ctx, s.sluice, "status", "--dir", s.dir, "--output", "json").Output()
+	out, err := exec.CommandContext(ctx, s.binary, "status", "--dir", s.dir, "--output", "json").Output()
 	if err != nil {
 		return r, fmt.Errorf("sluice status: %w: %s", err, out)
 	}

@@ -17,8 +17,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// usage is what `sluice report --output json` says of who used how much.
-type usage struct {
+// usageReport is what `sluice report --output json` says of who used how much.
+type usageReport struct {
 	Rows []struct {
 		Department, Project, User, Type string
 		GPUMilliSeconds                 int64
@@ -26,11 +26,11 @@ type usage struct {
 	GPUMilliSeconds int64
 }
 
-// usedBy is a user's use in a month, in GPU-milli-seconds.
-func (c *timed) usedBy(t *testing.T, month, user string) (used int64) {
+// gpuUsageOf is a user's use in a month, in GPU-milli-seconds.
+func (c *policyTimeCluster) gpuUsageOf(t *testing.T, month, user string) (used int64) {
 	t.Helper()
-	var said usage
-	out := c.run(t, "report", "--month", month, "--project", "usage-lab", "--output", "json")
+	var said usageReport
+	out := c.runSluice(t, "report", "--month", month, "--project", "usage-lab", "--output", "json")
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -44,37 +44,37 @@ func (c *timed) usedBy(t *testing.T, month, user string) (used int64) {
 
 // Two people's pods run for days, over the end of a month and a crash of lifecycle:
 // the report has their hours, in the department's months, neither less nor more.
-func TestUsageIsReported(t *testing.T) {
+func TestUsageReport(t *testing.T) {
 	const ns, anna, ben = "usage-lab", "anna@example.org", "ben@example.org"
-	c := newTimed(t)
+	c := newPolicyTimeCluster(t)
 	zone, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.make(t, &v1alpha1.Department{ // in which nothing ends
+	c.createForTest(t, &v1alpha1.Department{ // in which nothing ends
 		ObjectMeta: metav1.ObjectMeta{Name: "usage"},
 		Spec: v1alpha1.DepartmentSpec{
-			NodePools: []v1alpha1.PoolQuota{quota("dgx-mig", "1", "2")},
+			NodePools: []v1alpha1.PoolQuota{newPoolQuota("dgx-mig", "1", "2")},
 			Notices:   v1alpha1.NoticeTerms{TimeZone: zone.String()},
 		},
 	})
-	c.governed(t, "usage", ns, quota("dgx-mig", "1", "2"))
-	c.mayMakePods(t, "usage", anna, ben)
+	c.createGovernedProject(t, "usage", ns, newPoolQuota("dgx-mig", "1", "2"))
+	c.grantPodAccess(t, "usage", anna, ben)
 
-	now := c.time.Now().In(zone)
+	now := c.clockFile.Now().In(zone)
 	begin := time.Date(now.Year(), now.Month()+1, 2, 0, 0, 0, 0, zone)
 	end := time.Date(now.Year(), now.Month()+2, 1, 0, 0, 0, 0, zone)
 	first, second := begin.Format("2006-01"), end.Format("2006-01")
-	c.stepTo(t, begin)
-	c.wholeSecond(t) // and what comes after it, as after
+	c.advanceTimeTo(t, begin)
+	c.waitForNextSecond(t) // and what comes after it, as after
 	for user, name := range map[string]string{anna: "folding", ben: "training"} {
-		template := half(name)
+		template := halfGPUTemplate(name)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec}
-		if _, err := c.as(t, user, rest.NoWarnings{}).CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		if _, err := c.impersonate(t, user, rest.NoWarnings{}).CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.awaitRunning(t, ns, 2)
+	c.waitForRunningPods(t, ns, 2)
 
 	// about is half a GPU for so many hours: a pod that is accounted for is late by
 	// what this machine takes to start it and to end it, and no more.
@@ -82,48 +82,48 @@ func TestUsageIsReported(t *testing.T) {
 	about := func(month, user string, hours float64) func() error {
 		return func() error {
 			want := int64(hours * 3600 * 500)
-			if got := c.usedBy(t, month, user); got < want-slack || got > want+slack {
-				return errNotYet(fmt.Sprintf("%s used %d GPU-milli-seconds in %s", user, want, month), got)
+			if got := c.gpuUsageOf(t, month, user); got < want-slack || got > want+slack {
+				return unexpectedState(fmt.Sprintf("%s used %d GPU-milli-seconds in %s", user, want, month), got)
 			}
 			return nil
 		}
 	}
-	c.step(t, 100*time.Hour)
-	c.await(t, about(first, ben, 100)) // while it runs, a minute later at most
-	c.restart(t, func() {})
-	if err := c.admin.Delete(t.Context(), podIn(ns, "training")); err != nil {
+	c.advanceTime(t, 100*time.Hour)
+	c.eventuallyAfterStep(t, about(first, ben, 100)) // while it runs, a minute later at most
+	c.restartLifecycle(t, func() {})
+	if err := c.adminClient.Delete(t.Context(), newPod(ns, "training")); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitRunning(t, ns, 1)
-	c.stepTo(t, end.Add(10*time.Hour))
-	c.await(t, about(second, anna, 10))
-	if err := c.admin.Delete(t.Context(), podIn(ns, "folding")); err != nil {
+	c.waitForRunningPods(t, ns, 1)
+	c.advanceTimeTo(t, end.Add(10*time.Hour))
+	c.eventuallyAfterStep(t, about(second, anna, 10))
+	if err := c.adminClient.Delete(t.Context(), newPod(ns, "folding")); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitRunning(t, ns, 0)
+	c.waitForRunningPods(t, ns, 0)
 	ran := end.Sub(begin).Hours()
 	for _, condition := range []func() error{about(first, anna, ran), about(first, ben, 100), about(second, anna, 10)} {
-		c.await(t, condition)
+		c.eventuallyAfterStep(t, condition)
 	}
-	if used := c.usedBy(t, second, ben); used != 0 {
+	if used := c.gpuUsageOf(t, second, ben); used != 0 {
 		t.Errorf("what ended in %s used %d GPU-milli-seconds in %s", first, used, second)
 	}
 
-	table := c.run(t, "report", "--month", first, "--project", ns)
-	csv := c.run(t, "report", "--month", first, "--project", ns, "--output", "csv")
+	table := c.runSluice(t, "report", "--month", first, "--project", ns)
+	csv := c.runSluice(t, "report", "--month", first, "--project", ns, "--output", "csv")
 	for user, hours := range map[string]float64{anna: ran / 2, ben: 50} {
-		if line := fmt.Sprintf("%.1f", hours); !hasLine(table, user, line) {
+		if line := fmt.Sprintf("%.1f", hours); !containsLineWith(table, user, line) {
 			t.Errorf("the table does not have %s h of %s:\n%s", line, user, table)
 		}
-		exact := fmt.Sprintf(",%d", c.usedBy(t, first, user))
-		if !hasLine(csv, first+",usage,"+ns+","+user+",train,", exact) {
+		exact := fmt.Sprintf(",%d", c.gpuUsageOf(t, first, user))
+		if !containsLineWith(csv, first+",usage,"+ns+","+user+",train,", exact) {
 			t.Errorf("the CSV does not have %s of %s:\n%s", exact, user, csv)
 		}
 	}
 }
 
-// hasLine tells whether a line of a text has both.
-func hasLine(text, one, other string) bool {
+// containsLineWith tells whether a line of a text has both.
+func containsLineWith(text, one, other string) bool {
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, one) && strings.Contains(line, other) {
 			return true

@@ -26,27 +26,27 @@ import (
 // ada is whom [researcher] makes.
 const ada = "ada@example.org"
 
-// labelled are the pods of a workload of that name.
-func labelled(name string, change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
-	p := podIn("", "", change...)
+// labeledTemplate are the pods of a workload of that name.
+func labeledTemplate(name string, change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
+	p := newPod("", "", change...)
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}}, Spec: p.Spec}
 }
 
 func neverRestarted(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 
-// jobOf is a Job of one such pod.
-func jobOf(namespace, name string, change ...func(*corev1.Pod)) *batchv1.Job {
-	template := labelled(name, append([]func(*corev1.Pod){neverRestarted}, change...)...)
+// newGPUJob is a Job of one such pod.
+func newGPUJob(namespace, name string, change ...func(*corev1.Pod)) *batchv1.Job {
+	template := labeledTemplate(name, append([]func(*corev1.Pod){neverRestarted}, change...)...)
 	return &batchv1.Job{ObjectMeta: workloadMeta(namespace, name), Spec: batchv1.JobSpec{Template: template}}
 }
 
-func startsLater(j *batchv1.Job) *batchv1.Job {
+func suspended(j *batchv1.Job) *batchv1.Job {
 	j.Spec.Suspend = ptr.To(true)
 	return j
 }
 
-// signatures are the maker's names on an object and its templates, where they are.
-func signatures(object client.Object) []string {
+// creatorAnnotations are the maker's names on an object and its templates, where they are.
+func creatorAnnotations(object client.Object) []string {
 	var found []string
 	add := func(annotations map[string]string) {
 		if name, ok := annotations[v1alpha1.AnnotationCreatedBy]; ok {
@@ -69,17 +69,17 @@ func signatures(object client.Object) []string {
 // Whatever a person writes of who made a workload, it is that person's own name
 // that stands there, also in the templates; and what controllers make of it is
 // theirs, but for what they hand on.
-func TestWorkloadsNameTheirMaker(t *testing.T) {
+func TestWorkloadsRecordCreator(t *testing.T) {
 	const ns, by, other = "workloads-makers", v1alpha1.AnnotationCreatedBy, "somebody@example.org"
-	shared.department(t, "workloads-makers", quota("dgx", "2", "4"))
-	shared.governed(t, "workloads-makers", ns, quota("dgx", "1", "2"))
-	person := clientFor(t, researcher(t, ns))
-	forged, job := workloadMeta(ns, "forged", by, other), jobOf(ns, "forged")
+	sharedCluster.createDepartment(t, "workloads-makers", newPoolQuota("dgx", "2", "4"))
+	sharedCluster.createGovernedProject(t, "workloads-makers", ns, newPoolQuota("dgx", "1", "2"))
+	person := clientFor(t, researcherConfig(t, ns))
+	forged, job := workloadMeta(ns, "forged", by, other), newGPUJob(ns, "forged")
 	inTemplate := func(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 		t.Annotations = map[string]string{by: other}
 		return t
 	}
-	pods, found := labelled("forged"), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "forged"}}
+	pods, found := labeledTemplate("forged"), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "forged"}}
 	tests := map[string]struct {
 		object client.Object
 		want   []string
@@ -102,7 +102,7 @@ func TestWorkloadsNameTheirMaker(t *testing.T) {
 			if err := person.Create(t.Context(), made, client.DryRunAll); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, signatures(made)); diff != "" {
+			if diff := cmp.Diff(tc.want, creatorAnnotations(made)); diff != "" {
 				t.Errorf("makers (-want +got):\n%s", diff)
 			}
 		})
@@ -112,28 +112,28 @@ func TestWorkloadsNameTheirMaker(t *testing.T) {
 		if err := person.Create(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { remove(t, d) })
+		t.Cleanup(func() { deleteAndWait(t, d) })
 		var sets appsv1.ReplicaSetList
 		eventually(t, func() error {
-			err := shared.admin.List(t.Context(), &sets, client.InNamespace(ns))
+			err := sharedCluster.adminClient.List(t.Context(), &sets, client.InNamespace(ns))
 			if err == nil && len(sets.Items) != 1 {
-				err = errNotYet("it has a ReplicaSet", len(sets.Items))
+				err = unexpectedState("it has a ReplicaSet", len(sets.Items))
 			}
 			return err
 		})
 		// From the start: nobody had to correct it.
-		if diff := cmp.Diff([]string{ada}, signatures(&sets.Items[0])); diff != "" || sets.Items[0].Generation != 1 {
+		if diff := cmp.Diff([]string{ada}, creatorAnnotations(&sets.Items[0])); diff != "" || sets.Items[0].Generation != 1 {
 			t.Errorf("generation %d, makers (-want +got):\n%s", sets.Items[0].Generation, diff)
 		}
 	})
 	t.Run("a CronJob's Job", func(t *testing.T) {
 		const controller = "system:serviceaccount:kube-system:cronjob-controller"
-		made := jobOf(ns, "scheduled")
+		made := newGPUJob(ns, "scheduled")
 		made.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "cron", UID: "u", Controller: ptr.To(true)}}
-		if err := clientFor(t, actingAs(t, controller, ns)).Create(t.Context(), made, client.DryRunAll); err != nil {
+		if err := clientFor(t, impersonatedConfig(t, controller, ns)).Create(t.Context(), made, client.DryRunAll); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{controller}, signatures(made)); diff != "" {
+		if diff := cmp.Diff([]string{controller}, creatorAnnotations(made)); diff != "" {
 			t.Errorf("makers (-want +got):\n%s", diff)
 		}
 	})
@@ -141,29 +141,29 @@ func TestWorkloadsNameTheirMaker(t *testing.T) {
 
 // The author of a ReplicationController, too, hears at once what its pods would
 // meet.
-func TestTemplateOfAReplicationControllerIsJudged(t *testing.T) {
+func TestReplicationControllerTemplateValidated(t *testing.T) {
 	const ns = "workloads-replicas"
-	shared.department(t, "workloads-replicas", quota("dgx", "2", "4"))
-	shared.governed(t, "workloads-replicas", ns, quota("dgx", "1", "2"))
-	person := clientFor(t, researcher(t, ns))
+	sharedCluster.createDepartment(t, "workloads-replicas", newPoolQuota("dgx", "2", "4"))
+	sharedCluster.createGovernedProject(t, "workloads-replicas", ns, newPoolQuota("dgx", "1", "2"))
+	person := clientFor(t, researcherConfig(t, ns))
 	of := func(template corev1.PodTemplateSpec) *corev1.ReplicationController {
 		return &corev1.ReplicationController{ObjectMeta: workloadMeta(ns, "old"), Spec: corev1.ReplicationControllerSpec{
 			Selector: map[string]string{"app": "old"}, Template: &template,
 		}}
 	}
-	half := labelled("old")
+	half := labeledTemplate("old")
 	half.Annotations = map[string]string{v1alpha1.AnnotationGPUFraction: "0.5"}
-	expect(t, person.Create(t.Context(), of(half), client.DryRunAll), "spec.template: the pod asks for 0.5 of a GPU; node pool dgx gives whole GPUs only")
-	expect(t, person.Create(t.Context(), of(labelled("old", withGPU)), client.DryRunAll), "")
+	expectError(t, person.Create(t.Context(), of(half), client.DryRunAll), "spec.template: the pod asks for 0.5 of a GPU; node pool dgx gives whole GPUs only")
+	expectError(t, person.Create(t.Context(), of(labeledTemplate("old", withGPU)), client.DryRunAll), "")
 }
 
 // A Job with GPUs comes in with what keeps a preempted pod from being a failure;
 // all other Jobs come in as they were written.
-func TestJobsAsTheyComeIn(t *testing.T) {
+func TestJobMutation(t *testing.T) {
 	const ns = "workloads-jobs"
-	shared.department(t, "workloads-jobs", quota("dgx", "2", "4"))
-	shared.governed(t, "workloads-jobs", ns, quota("dgx", "1", "2"))
-	researcher(t, ns)
+	sharedCluster.createDepartment(t, "workloads-jobs", newPoolQuota("dgx", "2", "4"))
+	sharedCluster.createGovernedProject(t, "workloads-jobs", ns, newPoolQuota("dgx", "1", "2"))
+	researcherConfig(t, ns)
 	ignored := []batchv1.PodFailurePolicyRule{{
 		Action:          batchv1.PodFailurePolicyActionIgnore,
 		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
@@ -187,21 +187,21 @@ func TestJobsAsTheyComeIn(t *testing.T) {
 		job  *batchv1.Job
 		want outcome
 	}{
-		"with a GPU": {jobOf(ns, "a", withGPU), given},
-		"of several, by their index": {with(jobOf(ns, "a", withGPU), func(s *batchv1.JobSpec) {
+		"with a GPU": {newGPUJob(ns, "a", withGPU), given},
+		"of several, by their index": {with(newGPUJob(ns, "a", withGPU), func(s *batchv1.JobSpec) {
 			s.Completions, s.Parallelism, s.CompletionMode, s.BackoffLimitPerIndex = ptr.To(int32(3)), ptr.To(int32(2)), ptr.To(batchv1.IndexedCompletion), ptr.To(int32(1))
 		}), given},
-		"restarted in place":         {jobOf(ns, "a", withGPU, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }), outcome{nil, batchv1.TerminatingOrFailed, nil}},
-		"without GPUs":               {jobOf(ns, "a"), outcome{nil, batchv1.TerminatingOrFailed, nil}},
-		"with a policy of its own":   {with(jobOf(ns, "a", withGPU), func(s *batchv1.JobSpec) { s.PodFailurePolicy = own }), outcome{own, batchv1.Failed, []string{warned}}},
-		"with just this policy":      {with(jobOf(ns, "a", withGPU), func(s *batchv1.JobSpec) { s.PodFailurePolicy = given.Policy }), given},
-		"with one, and without GPUs": {with(jobOf(ns, "a"), func(s *batchv1.JobSpec) { s.PodFailurePolicy = own }), outcome{own, batchv1.Failed, nil}},
-		"that does not start yet":    {startsLater(jobOf(ns, "a", withGPU)), given},
+		"restarted in place":         {newGPUJob(ns, "a", withGPU, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }), outcome{nil, batchv1.TerminatingOrFailed, nil}},
+		"without GPUs":               {newGPUJob(ns, "a"), outcome{nil, batchv1.TerminatingOrFailed, nil}},
+		"with a policy of its own":   {with(newGPUJob(ns, "a", withGPU), func(s *batchv1.JobSpec) { s.PodFailurePolicy = own }), outcome{own, batchv1.Failed, []string{warned}}},
+		"with just this policy":      {with(newGPUJob(ns, "a", withGPU), func(s *batchv1.JobSpec) { s.PodFailurePolicy = given.Policy }), given},
+		"with one, and without GPUs": {with(newGPUJob(ns, "a"), func(s *batchv1.JobSpec) { s.PodFailurePolicy = own }), outcome{own, batchv1.Failed, nil}},
+		"that does not start yet":    {suspended(newGPUJob(ns, "a", withGPU)), given},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			heard := &warnings{}
-			made, err := shared.as(t, ada, heard).BatchV1().Jobs(ns).Create(t.Context(), tc.job, metav1.CreateOptions{DryRun: dryRun})
+			made, err := sharedCluster.impersonate(t, ada, heard).BatchV1().Jobs(ns).Create(t.Context(), tc.job, metav1.CreateOptions{DryRun: dryRun})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -217,13 +217,13 @@ func TestJobsAsTheyComeIn(t *testing.T) {
 		})
 	}
 	t.Run("later it is as it was", func(t *testing.T) {
-		jobs := shared.as(t, ada, &warnings{}).BatchV1().Jobs(ns)
-		made, err := jobs.Create(t.Context(), startsLater(jobOf(ns, "later")), metav1.CreateOptions{})
+		jobs := sharedCluster.impersonate(t, ada, &warnings{}).BatchV1().Jobs(ns)
+		made, err := jobs.Create(t.Context(), suspended(newGPUJob(ns, "later")), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { remove(t, made) })
-		asked := shared.askedBy(t, workloadsWebhook)
+		t.Cleanup(func() { deleteAndWait(t, made) })
+		asked := sharedCluster.webhookRequests(t, workloadsWebhook)
 		after, err := jobs.Patch(t.Context(), made.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"mine":"yes"}},"spec":{"parallelism":2}}`), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -231,27 +231,27 @@ func TestJobsAsTheyComeIn(t *testing.T) {
 		if after.Annotations[v1alpha1.AnnotationCreatedBy] != ada || after.Spec.PodFailurePolicy != nil {
 			t.Errorf("it became %v, %v", after.Annotations, after.Spec)
 		}
-		if now := shared.askedBy(t, workloadsWebhook); now != asked {
+		if now := sharedCluster.webhookRequests(t, workloadsWebhook); now != asked {
 			t.Errorf("the webhook was asked about a change: %d times, then %d", asked, now)
 		}
 	})
 	t.Run("outside of projects", func(t *testing.T) {
-		asked := shared.askedBy(t, workloadsWebhook)
-		job := startsLater(jobOf(metav1.NamespaceDefault, "outside"))
+		asked := sharedCluster.webhookRequests(t, workloadsWebhook)
+		job := suspended(newGPUJob(metav1.NamespaceDefault, "outside"))
 		job.Annotations[v1alpha1.AnnotationCreatedBy] = "somebody@example.org"
 		create(t, job)
 		if job.Annotations[v1alpha1.AnnotationCreatedBy] != "somebody@example.org" || job.Spec.PodFailurePolicy != nil {
 			t.Errorf("it became %v, %v", job.Annotations, job.Spec)
 		}
-		if now := shared.askedBy(t, workloadsWebhook); now != asked {
+		if now := sharedCluster.webhookRequests(t, workloadsWebhook); now != asked {
 			t.Errorf("the webhook was asked: %d times, then %d", asked, now)
 		}
 	})
 	t.Run("each is in the log", func(t *testing.T) {
-		if err := logged("webhook", `"msg":"decided","logger":"admission","webhook":"workloads"`); err != nil {
+		if err := checkLogContains("webhook", `"msg":"decided","logger":"admission","webhook":"workloads"`); err != nil {
 			t.Error(err)
 		}
-		if err := logged("webhook", `"decisions":{"changed-by":"core.jobs"}`); err != nil {
+		if err := checkLogContains("webhook", `"decisions":{"changed-by":"core.jobs"}`); err != nil {
 			t.Error(err)
 		}
 	})
@@ -260,12 +260,12 @@ func TestJobsAsTheyComeIn(t *testing.T) {
 // What is evicted is tried again at nobody's cost: of two Jobs that may not fail
 // once, the one with GPUs goes on, and the other, which Sluice leaves as it is, has
 // failed.
-func TestEvictedPodOfAGPUJobIsNoFailure(t *testing.T) {
+func TestEvictedGPUJobPodNotCountedAsFailure(t *testing.T) {
 	const ns = "workloads-evicted"
-	shared.department(t, "workloads-evicted", quota("dgx", "2", "4"))
-	shared.governed(t, "workloads-evicted", ns, quota("dgx", "1", "2"))
-	researcher(t, ns)
-	native := shared.as(t, ada, &warnings{})
+	sharedCluster.createDepartment(t, "workloads-evicted", newPoolQuota("dgx", "2", "4"))
+	sharedCluster.createGovernedProject(t, "workloads-evicted", ns, newPoolQuota("dgx", "1", "2"))
+	researcherConfig(t, ns)
+	native := sharedCluster.impersonate(t, ada, &warnings{})
 	for name, tc := range map[string]struct {
 		change []func(*corev1.Pod)
 		done   func(*batchv1.Job, []corev1.Pod) bool
@@ -279,18 +279,18 @@ func TestEvictedPodOfAGPUJobIsNoFailure(t *testing.T) {
 			}
 			return j.Status.Failed == 0 && len(j.Status.Conditions) == 0 && running == 1 && ptr.Deref(j.Status.Terminating, 0) == 0
 		}},
-		"without": {nil, func(j *batchv1.Job, _ []corev1.Pod) bool { return failed(j) }},
+		"without": {nil, func(j *batchv1.Job, _ []corev1.Pod) bool { return jobFailed(j) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := jobOf(ns, name, tc.change...)
+			job := newGPUJob(ns, name, tc.change...)
 			job.Spec.BackoffLimit = ptr.To(int32(0))
 			job, err := native.BatchV1().Jobs(ns).Create(t.Context(), job, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { removeJob(t, job) })
-			first := awaitRunningPod(t, native, job)
-			err = shared.native.PolicyV1().Evictions(ns).Evict(t.Context(), &policyv1.Eviction{
+			t.Cleanup(func() { deleteJob(t, job) })
+			first := waitForRunningPod(t, native, job)
+			err = sharedCluster.clientset.PolicyV1().Evictions(ns).Evict(t.Context(), &policyv1.Eviction{
 				ObjectMeta:    metav1.ObjectMeta{Namespace: ns, Name: first.Name},
 				DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))},
 			})
@@ -302,17 +302,17 @@ func TestEvictedPodOfAGPUJobIsNoFailure(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				pods := podsOfJob(t, native, job)
+				pods := listJobPods(t, native, job)
 				for i := range pods {
 					if pods[i].UID == first.UID && pods[i].Status.Phase == corev1.PodRunning {
-						return errNotYet("the evicted pod has ended", pods[i].Status)
+						return unexpectedState("the evicted pod has ended", pods[i].Status)
 					}
 				}
-				if failed(now) && name == "with-gpu" {
+				if jobFailed(now) && name == "with-gpu" {
 					t.Fatalf("the Job has failed: %+v", now.Status)
 				}
 				if !tc.done(now, pods) {
-					return errNotYet("the Job has seen it", now.Status)
+					return unexpectedState("the Job has seen it", now.Status)
 				}
 				return nil
 			})
@@ -320,7 +320,7 @@ func TestEvictedPodOfAGPUJobIsNoFailure(t *testing.T) {
 	}
 }
 
-func failed(j *batchv1.Job) bool {
+func jobFailed(j *batchv1.Job) bool {
 	for _, c := range j.Status.Conditions {
 		if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
 			return true
@@ -329,7 +329,7 @@ func failed(j *batchv1.Job) bool {
 	return false
 }
 
-func podsOfJob(t *testing.T, native kubernetes.Interface, job *batchv1.Job) []corev1.Pod {
+func listJobPods(t *testing.T, native kubernetes.Interface, job *batchv1.Job) []corev1.Pod {
 	t.Helper()
 	pods, err := native.CoreV1().Pods(job.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
 	if err != nil {
@@ -338,12 +338,12 @@ func podsOfJob(t *testing.T, native kubernetes.Interface, job *batchv1.Job) []co
 	return pods.Items
 }
 
-func awaitRunningPod(t *testing.T, native kubernetes.Interface, job *batchv1.Job) (running corev1.Pod) {
+func waitForRunningPod(t *testing.T, native kubernetes.Interface, job *batchv1.Job) (running corev1.Pod) {
 	t.Helper()
 	eventually(t, func() error {
-		pods := podsOfJob(t, native, job)
+		pods := listJobPods(t, native, job)
 		if len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
-			return errNotYet("the Job's pod runs", len(pods))
+			return unexpectedState("the Job's pod runs", len(pods))
 		}
 		running = pods[0]
 		return nil
@@ -351,11 +351,11 @@ func awaitRunningPod(t *testing.T, native kubernetes.Interface, job *batchv1.Job
 	return running
 }
 
-// removeJob deletes a Job with its pods, which do not take their time.
-func removeJob(t *testing.T, job *batchv1.Job) {
+// deleteJob deletes a Job with its pods, which do not take their time.
+func deleteJob(t *testing.T, job *batchv1.Job) {
 	t.Helper()
-	remove(t, job)
-	if err := shared.admin.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(job.Namespace),
+	deleteAndWait(t, job)
+	if err := sharedCluster.adminClient.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(job.Namespace),
 		client.MatchingLabels{batchv1.JobNameLabel: job.Name}, client.GracePeriodSeconds(0)); err != nil {
 		t.Error(err)
 	}
@@ -363,68 +363,68 @@ func removeJob(t *testing.T, job *batchv1.Job) {
 
 // The pod is the gate: with a webhook that hangs Jobs come in as they were written,
 // and still nobody makes one in another's name.
-func TestJobsComeInWithoutTheWebhook(t *testing.T) {
+func TestJobsAdmittedDuringWebhookOutage(t *testing.T) {
 	const ns, by = "workloads-alone", v1alpha1.AnnotationCreatedBy
-	s := own(t)
-	s.department(t, "workloads-alone", quota("dgx", "2", "4"))
-	s.governed(t, "workloads-alone", ns, quota("dgx", "1", "2"))
-	jobs := s.native.BatchV1().Jobs(ns)
-	s.pause(t, "webhook")
-	made, err := jobs.Create(t.Context(), startsLater(jobOf(ns, "plain", withGPU)), metav1.CreateOptions{})
+	s := newDedicatedCluster(t)
+	s.createDepartment(t, "workloads-alone", newPoolQuota("dgx", "2", "4"))
+	s.createGovernedProject(t, "workloads-alone", ns, newPoolQuota("dgx", "1", "2"))
+	jobs := s.clientset.BatchV1().Jobs(ns)
+	s.suspendComponent(t, "webhook")
+	made, err := jobs.Create(t.Context(), suspended(newGPUJob(ns, "plain", withGPU)), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if name, ok := made.Annotations[by]; ok || made.Spec.PodFailurePolicy != nil {
 		t.Errorf("made by %q, with %v: the webhook was asked", name, made.Spec.PodFailurePolicy)
 	}
-	forged := startsLater(jobOf(ns, "forged", withGPU))
+	forged := suspended(newGPUJob(ns, "forged", withGPU))
 	forged.Annotations[by] = "somebody@example.org"
 	_, err = jobs.Create(t.Context(), forged, metav1.CreateOptions{})
-	expect(t, err, "says who makes this, and that is ")
+	expectError(t, err, "says who makes this, and that is ")
 }
 
 // workloadsWebhook is the name under which the API server asks about workloads.
 const workloadsWebhook = "workloads.sluice.dev"
 
-// unasked sees to it that the API server does not ask this mutating webhook, until
+// disableMutatingWebhook sees to it that the API server does not ask this mutating webhook, until
 // the test ends: for what must hold without it.
-func unasked(t *testing.T, webhook string) {
+func disableMutatingWebhook(t *testing.T, webhook string) {
 	t.Helper()
 	set := func(selector *metav1.LabelSelector) {
 		eventually(t, func() error {
 			var configuration admissionv1.MutatingWebhookConfiguration
 			ctx := context.Background()
-			if err := shared.admin.Get(ctx, client.ObjectKey{Name: "sluice"}, &configuration); err != nil {
+			if err := sharedCluster.adminClient.Get(ctx, client.ObjectKey{Name: "sluice"}, &configuration); err != nil {
 				return err
 			}
 			for i := range configuration.Webhooks {
 				if configuration.Webhooks[i].Name == webhook {
 					configuration.Webhooks[i].NamespaceSelector = selector
-					return shared.admin.Update(ctx, &configuration)
+					return sharedCluster.adminClient.Update(ctx, &configuration)
 				}
 			}
-			return errNotYet("there is a webhook "+webhook, len(configuration.Webhooks))
+			return unexpectedState("there is a webhook "+webhook, len(configuration.Webhooks))
 		})
 	}
 	project := metav1.LabelSelectorRequirement{Key: v1alpha1.LabelProject, Operator: metav1.LabelSelectorOpExists}
 	t.Cleanup(func() {
 		set(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{project}})
-		awaitAsked(t, true)
+		waitForWebhookState(t, true)
 	})
 	set(&metav1.LabelSelector{MatchLabels: map[string]string{"nobody": "has-this"}})
-	awaitAsked(t, false)
+	waitForWebhookState(t, false)
 }
 
-// awaitAsked waits until the API server knows whether it is to ask about workloads.
-func awaitAsked(t *testing.T, want bool) {
+// waitForWebhookState waits until the API server knows whether it is to ask about workloads.
+func waitForWebhookState(t *testing.T, want bool) {
 	t.Helper()
 	eventually(t, func() error {
-		job := jobOf("course-ml", "probe")
-		if err := shared.admin.Create(context.Background(), job, client.DryRunAll); err != nil {
+		job := newGPUJob("course-ml", "probe")
+		if err := sharedCluster.adminClient.Create(context.Background(), job, client.DryRunAll); err != nil {
 			return err
 		}
 		if _, is := job.Annotations[v1alpha1.AnnotationCreatedBy]; is != want {
-			return errNotYet("the webhook is asked", is)
+			return unexpectedState("the webhook is asked", is)
 		}
 		return nil
 	})

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// mayImport says which parts of the house each part may import, itself aside.
+// allowedImports says which parts of the house each part may import, itself aside.
 // A part that is not listed here may import nothing of ours.
-var mayImport = map[string][]string{
+var allowedImports = map[string][]string{
 	"api":       {},
 	"manifests": {"api"},
 	"policies":  {"api"},
@@ -21,52 +21,52 @@ var mayImport = map[string][]string{
 	"test":      {"api", "policies", "webhook", "lifecycle", "gpuagent", "manifests"},
 }
 
-// pure are the packages that do no I/O, and what would be I/O.
+// ioFreePackages are the packages that do no I/O, and what would be I/O.
 var (
-	pure = []string{"api/workload", "gpuagent/mig", "api/period"}
-	io   = []string{"net", "os", "io/fs", "syscall", "golang.org/x/sys", "k8s.io/client-go", "sigs.k8s.io/controller-runtime/pkg/client", "github.com/NVIDIA"}
+	ioFreePackages = []string{"api/workload", "gpuagent/mig", "api/period"}
+	ioPackages     = []string{"net", "os", "io/fs", "syscall", "golang.org/x/sys", "k8s.io/client-go", "sigs.k8s.io/controller-runtime/pkg/client", "github.com/NVIDIA"}
 )
 
-// allowed tells whether a file in folder may import the package at path, both
+// importAllowed tells whether a file in folder may import the package at path, both
 // relative to the module; and if not, why.
-func allowed(folder, imported string, test bool) (bool, string) {
+func importAllowed(folder, imported string, test bool) (bool, string) {
 	part, _, _ := strings.Cut(folder, "/")
 	target, _, _ := strings.Cut(imported, "/")
 	switch {
-	case target == "cmd" && !below(folder, strings.Join(first(imported, 2), "/")):
+	case target == "cmd" && !isBelow(folder, strings.Join(firstElements(imported, 2), "/")):
 		return false, "nothing imports cmd"
 	case part == target:
 		return true, ""
-	case below(imported, "test/cluster"):
-		return test || below(folder, "cmd/sluice"), "only cmd/sluice and tests import test/cluster"
+	case isBelow(imported, "test/cluster"):
+		return test || isBelow(folder, "cmd/sluice"), "only cmd/sluice and tests import test/cluster"
 	case test && part != "api" && target == "test":
 		return true, ""
 	case test && target == "manifests":
 		return true, ""
 	}
-	for _, may := range mayImport[part] {
-		if below(imported, may) {
+	for _, may := range allowedImports[part] {
+		if isBelow(imported, may) {
 			return true, ""
 		}
 	}
-	return false, part + " may import only " + strings.Join(append([]string{part}, mayImport[part]...), ", ")
+	return false, part + " may import only " + strings.Join(append([]string{part}, allowedImports[part]...), ", ")
 }
 
-func below(path, folder string) bool {
+func isBelow(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+"/")
 }
 
-func first(path string, n int) []string {
+func firstElements(path string, n int) []string {
 	parts := strings.Split(path, "/")
 	return parts[:min(n, len(parts))]
 }
 
 func TestImports(t *testing.T) {
-	for _, f := range source(t) {
+	for _, f := range loadSource(t) {
 		for _, imported := range f.imports {
 			ours, isOurs := strings.CutPrefix(imported, module+"/")
 			if isOurs {
-				if ok, why := allowed(f.folder, ours, f.isTest()); !ok {
+				if ok, why := importAllowed(f.folder, ours, f.isTest()); !ok {
 					t.Errorf("%s/%s imports %s: %s", f.folder, f.name, imported, why)
 				}
 				continue
@@ -74,9 +74,9 @@ func TestImports(t *testing.T) {
 			if f.isTest() {
 				continue
 			}
-			for _, folder := range pure {
-				for _, forbidden := range io {
-					if below(f.folder, folder) && below(imported, forbidden) {
+			for _, folder := range ioFreePackages {
+				for _, forbidden := range ioPackages {
+					if isBelow(f.folder, folder) && isBelow(imported, forbidden) {
 						t.Errorf("%s/%s imports %s: %s does no I/O", f.folder, f.name, imported, folder)
 					}
 				}
@@ -86,7 +86,7 @@ func TestImports(t *testing.T) {
 }
 
 // The rules themselves, tried on imports that must be refused.
-func TestImportRulesRefuse(t *testing.T) {
+func TestImportRulesReject(t *testing.T) {
 	tests := []struct {
 		folder, imported string
 		test, want       bool
@@ -94,24 +94,24 @@ func TestImportRulesRefuse(t *testing.T) {
 		{"webhook", "api/v1alpha1", false, true},
 		{"webhook", "lifecycle", false, false},
 		{"webhook", "gpuagent/mig", false, false},
-		{"lifecycle/planner", "gpuagent/mig", false, true},
-		{"lifecycle/planner", "gpuagent/nvml", false, false},
-		{"lifecycle/planner", "gpuagent/migration", false, false},
+		{"lifecycle/migplan/planner", "gpuagent/mig", false, true},
+		{"lifecycle/migplan/planner", "gpuagent/nvml", false, false},
+		{"lifecycle/migplan/planner", "gpuagent/migration", false, false},
 		{"gpuagent", "lifecycle", false, false},
-		{"api/clock", "policies", false, false},
-		{"api/clock", "api/period", false, true},
+		{"api/policytime", "policies", false, false},
+		{"api/policytime", "api/period", false, true},
 		{"cmd/webhook", "test/cluster", false, false},
-		{"cmd/sluice/command", "test/cluster/process", false, true},
-		{"cmd/sluice", "cmd/sluice/command", false, true},
-		{"cmd/webhook", "cmd/sluice/command", false, false},
-		{"test/e2e", "cmd/sluice/command", true, false},
-		{"lifecycle/project", "test/cluster", true, true},
-		{"lifecycle/project", "test/cluster", false, false},
+		{"cmd/sluice/commands", "test/cluster/process", false, true},
+		{"cmd/sluice", "cmd/sluice/commands", false, true},
+		{"cmd/webhook", "cmd/sluice/commands", false, false},
+		{"test/e2e", "cmd/sluice/commands", true, false},
+		{"lifecycle/tenancy/project", "test/cluster", true, true},
+		{"lifecycle/tenancy/project", "test/cluster", false, false},
 		{"test/cluster/fakekubelet", "api/v1alpha1", false, true},
 		{"elsewhere", "api", false, false},
 	}
 	for _, tc := range tests {
-		if got, why := allowed(tc.folder, tc.imported, tc.test); got != tc.want {
+		if got, why := importAllowed(tc.folder, tc.imported, tc.test); got != tc.want {
 			t.Errorf("%s importing %s (test %v): allowed = %v (%s), want %v", tc.folder, tc.imported, tc.test, got, why, tc.want)
 		}
 	}

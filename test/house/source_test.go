@@ -18,8 +18,8 @@ import (
 
 const module = "sluice.dev"
 
-// file is one Go file of the product's module, seen from outside.
-type file struct {
+// sourceFile is one Go file of the product's module, seen from outside.
+type sourceFile struct {
 	// folder relative to the repository, "" at the top.
 	folder, name string
 	imports      []string
@@ -27,13 +27,13 @@ type file struct {
 	lines        int
 }
 
-func (f file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
+func (f sourceFile) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
-// source parses the whole tree, without the modules that are only built.
-func source(t *testing.T) []file {
+// loadSource parses the whole tree, without the modules that are only built.
+func loadSource(t *testing.T) []sourceFile {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	var files []file
+	var files []sourceFile
 	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -50,7 +50,7 @@ func source(t *testing.T) []file {
 		if !strings.HasSuffix(entry.Name(), ".go") {
 			return nil
 		}
-		files = append(files, parse(t, at, filepath.ToSlash(folder)))
+		files = append(files, parseSource(t, at, filepath.ToSlash(folder)))
 		return nil
 	})
 	if err != nil {
@@ -62,7 +62,7 @@ func source(t *testing.T) []file {
 	return files
 }
 
-func parse(t *testing.T, at, relative string) file {
+func parseSource(t *testing.T, at, relative string) sourceFile {
 	t.Helper()
 	raw, err := os.ReadFile(at)
 	if err != nil {
@@ -72,7 +72,7 @@ func parse(t *testing.T, at, relative string) file {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := file{folder: path.Dir(relative), name: path.Base(relative), syntax: syntax, lines: strings.Count(string(raw), "\n")}
+	f := sourceFile{folder: path.Dir(relative), name: path.Base(relative), syntax: syntax, lines: strings.Count(string(raw), "\n")}
 	for _, spec := range syntax.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
@@ -81,4 +81,52 @@ func parse(t *testing.T, at, relative string) file {
 		f.imports = append(f.imports, imported)
 	}
 	return f
+}
+
+func TestPackagesHaveDocumentation(t *testing.T) {
+	said := map[string]string{}
+	for _, f := range loadSource(t) {
+		if f.isTest() {
+			continue
+		}
+		if _, seen := said[f.folder]; !seen {
+			said[f.folder] = ""
+		}
+		if f.syntax.Name.Name == "main" {
+			said[f.folder] = "a command says what it is in its help: enters, leaves, never"
+		}
+		if f.name == "doc.go" {
+			said[f.folder] = strings.ToLower(f.syntax.Doc.Text())
+		}
+	}
+	for folder, text := range said {
+		for _, word := range []string{"enters", "leaves", "never"} {
+			if !strings.Contains(text, word) {
+				t.Errorf("%s/doc.go does not say what %s (what enters, what leaves, what it never does)", folder, word)
+				break
+			}
+		}
+	}
+}
+
+func TestMainsAreShort(t *testing.T) {
+	const most = 50
+	mains := 0
+	for _, f := range loadSource(t) {
+		if f.syntax.Name.Name != "main" || f.isTest() {
+			continue
+		}
+		mains++
+		if f.lines >= most {
+			t.Errorf("%s/%s has %d lines; a main has fewer than %d", f.folder, f.name, f.lines, most)
+		}
+		for _, declared := range f.syntax.Decls {
+			if fn, ok := declared.(*ast.FuncDecl); ok && fn.Name.Name != "main" && fn.Recv == nil && fn.Name.IsExported() {
+				t.Errorf("%s/%s exports %s from a main package", f.folder, f.name, fn.Name.Name)
+			}
+		}
+	}
+	if mains == 0 {
+		t.Error("found no main package: the test looks in the wrong place")
+	}
 }

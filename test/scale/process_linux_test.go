@@ -4,11 +4,13 @@
 package scale
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,17 +25,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-var built = flag.String("lifecycle", "", "the lifecycle controller's binary; built where this is empty")
+var binaryFlag = flag.String("lifecycle", "", "the lifecycle controller's binary; built where this is empty")
 
-// folder is where the binary is built.
-var folder string
+// buildDir is where the binary is built.
+var buildDir string
 
-// binary is the lifecycle controller, built once for all that is measured.
-var binary = sync.OnceValues(func() (string, error) {
-	if *built != "" {
-		return *built, nil
+// lifecycleBinary is the lifecycle controller, built once for all that is measured.
+var lifecycleBinary = sync.OnceValues(func() (string, error) {
+	if *binaryFlag != "" {
+		return *binaryFlag, nil
 	}
-	file := filepath.Join(folder, "lifecycle")
+	file := filepath.Join(buildDir, "lifecycle")
 	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "sluice.dev/cmd/lifecycle")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -45,11 +47,11 @@ var binary = sync.OnceValues(func() (string, error) {
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	var err error
-	if folder, err = os.MkdirTemp("", "sluice-scale-"); err != nil {
+	if buildDir, err = os.MkdirTemp("", "sluice-scale-"); err != nil {
 		panic(err)
 	}
 	code := m.Run()
-	os.RemoveAll(folder)
+	os.RemoveAll(buildDir)
 	os.Exit(code)
 }
 
@@ -62,25 +64,25 @@ type process struct {
 	once    sync.Once
 }
 
-// run starts one, with more lines of its configuration; it ends with the test at the
+// startLifecycle starts one, with more lines of its configuration; it ends with the test at the
 // latest.
-func run(tb testing.TB, kubeconfig, clockFile string, brakePercent int, more ...string) *process {
+func startLifecycle(tb testing.TB, kubeconfig, clockFile string, brakePercent int, more ...string) *process {
 	tb.Helper()
-	program, err := binary()
-	check(tb, err)
+	program, err := lifecycleBinary()
+	mustSucceed(tb, err)
 	p := &process{metrics: freeAddress(tb)}
 	dir := tb.TempDir()
 	file := filepath.Join(dir, "lifecycle.yaml")
 	text := fmt.Sprintf("apiVersion: config.sluice.dev/v1alpha1\nkind: LifecycleConfig\nkubeconfig: %s\nclockFile: %s\nmetrics: %s\nhealth: 127.0.0.1:0\nstopping: {brake: {percent: %d}}\n",
 		kubeconfig, clockFile, p.metrics, brakePercent) + strings.Join(more, "")
-	check(tb, os.WriteFile(file, []byte(text), 0o600))
+	mustSucceed(tb, os.WriteFile(file, []byte(text), 0o600))
 	p.log, err = os.Create(filepath.Join(dir, "lifecycle.log"))
-	check(tb, err)
+	mustSucceed(tb, err)
 	p.command = exec.CommandContext(context.Background(), program, "--config", file)
 	p.command.Stdout, p.command.Stderr = p.log, p.log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.started = time.Now()
-	check(tb, p.command.Start())
+	mustSucceed(tb, p.command.Start())
 	tb.Cleanup(func() { p.stop(tb) })
 	return p
 }
@@ -100,36 +102,36 @@ func (p *process) stop(tb testing.TB) {
 	})
 }
 
-// resident reads a line of the process's status, VmRSS or VmHWM, in MiB.
-func (p *process) resident(tb testing.TB, line string) float64 {
-	raw := p.proc(tb, "status")
+// memoryMiB reads a line of the process's status, VmRSS or VmHWM, in MiB.
+func (p *process) memoryMiB(tb testing.TB, line string) float64 {
+	raw := p.readProcFile(tb, "status")
 	_, after, _ := bytes.Cut(raw, []byte(line+":"))
 	fields := bytes.Fields(after)
 	if len(fields) == 0 {
 		tb.Fatalf("%s is not in the status of process %d", line, p.command.Process.Pid)
 	}
 	kilobytes, err := strconv.ParseInt(string(fields[0]), 10, 64)
-	check(tb, err)
+	mustSucceed(tb, err)
 	return float64(kilobytes) / 1024
 }
 
-// computed is how much CPU time the process has had.
-func (p *process) computed(tb testing.TB) time.Duration {
-	raw := p.proc(tb, "stat")
+// cpuTime is how much CPU time the process has had.
+func (p *process) cpuTime(tb testing.TB) time.Duration {
+	raw := p.readProcFile(tb, "stat")
 	fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:]) // a name may have spaces
 	var ticks int64
 	for _, field := range fields[11:13] {
 		n, err := strconv.ParseInt(string(field), 10, 64)
-		check(tb, err)
+		mustSucceed(tb, err)
 		ticks += n
 	}
 	return time.Duration(ticks) * (time.Second / 100) // USER_HZ is 100 everywhere
 }
 
-func (p *process) proc(tb testing.TB, file string) []byte {
+func (p *process) readProcFile(tb testing.TB, file string) []byte {
 	tb.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.command.Process.Pid, file))
-	check(tb, err)
+	mustSucceed(tb, err)
 	return raw
 }
 
@@ -137,14 +139,58 @@ func (p *process) proc(tb testing.TB, file string) []byte {
 func freeAddress(tb testing.TB) string {
 	var config net.ListenConfig
 	listener, err := config.Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	check(tb, err)
+	mustSucceed(tb, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }
 
-func check(tb testing.TB, err error) {
+func mustSucceed(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// controllersIdle tells whether the controller of clocks has looked at that many at least, and
+// none of all controllers has anything left to look at.
+func (p *process) controllersIdle(tb testing.TB, clocks int) bool {
+	looked, left := 0.0, 0.0
+	for line, value := range p.scrapeMetrics(tb) {
+		switch {
+		case strings.HasPrefix(line, `controller_runtime_reconcile_total{controller="clock"`):
+			looked += value
+		case strings.HasPrefix(line, "workqueue_depth{"), strings.HasPrefix(line, "controller_runtime_active_workers{"):
+			left += value
+		}
+	}
+	return looked >= float64(clocks) && left == 0
+}
+
+// apiRequests is how many the process asked of the API server.
+func (p *process) apiRequests(tb testing.TB) (n float64) {
+	for line, value := range p.scrapeMetrics(tb) {
+		if strings.HasPrefix(line, "rest_client_requests_total{") {
+			n += value
+		}
+	}
+	return n
+}
+
+// scrapeMetrics are what the process tells Prometheus; nil while it does not yet.
+func (p *process) scrapeMetrics(tb testing.TB) map[string]float64 {
+	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, "http://"+p.metrics+"/metrics", nil)
+	mustSucceed(tb, err)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil
+	}
+	defer answer.Body.Close()
+	m := map[string]float64{}
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), "} ")
+		if number, err := strconv.ParseFloat(value, 64); err == nil {
+			m[name+"}"] = number
+		}
+	}
+	return m
 }

@@ -1,6 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package status is the command `gpuagent status`, which shows a node's GPUs.
+//
+// Enters: flags. Leaves: a picture on the terminal, or JSON, from the agent that runs
+// on the node, or where none does from the driver itself.
+//
+// It never changes anything, and writes colors to terminals only.
 package status
 
 import (
@@ -18,9 +24,8 @@ import (
 
 	base "sluice.dev/api/config"
 	"sluice.dev/cmd/gpuagent/library"
-	"sluice.dev/gpuagent"
-	"sluice.dev/gpuagent/config"
-	"sluice.dev/gpuagent/picture"
+	"sluice.dev/gpuagent/agent"
+	"sluice.dev/gpuagent/status"
 )
 
 // Main is the command's main function; what it returns is the exit status: 0, or 1
@@ -31,7 +36,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	path := flags.String("config", "/etc/sluice/gpuagent.yaml", "the agent's configuration `file`; where it is missing the defaults hold")
 	output := flags.String("output", "", "json for a machine")
-	plain := flags.Bool("no-colour", false, "no colours, on a terminal too; so does the variable NO_COLOR")
+	plain := flags.Bool("no-color", false, "no colors, on a terminal too; so does the variable NO_COLOR")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -44,14 +49,14 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "gpuagent status: --output %q: want json, or nothing for a picture\n", *output)
 		return 2
 	}
-	cfg, err := load(*path)
+	cfg, err := loadConfig(*path)
 	if err != nil {
 		fmt.Fprintf(stderr, "gpuagent status: %v\n", err)
 		return 2
 	}
-	node, err := see(ctx, cfg, stderr)
+	node, err := readNode(ctx, cfg, stderr)
 	if err == nil {
-		err = write(stdout, node, *output == "json", !*plain && colourful(stdout))
+		err = writeNode(stdout, node, *output == "json", !*plain && colorEnabled(stdout))
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "gpuagent status: %v\n", err)
@@ -60,9 +65,9 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// load is the agent's configuration; a file that is not there stands for the defaults.
-func load(path string) (*config.Config, error) {
-	var cfg config.Config
+// loadConfig is the agent's configuration; a file that is not there stands for the defaults.
+func loadConfig(path string) (*agent.Config, error) {
+	var cfg agent.Config
 	err := base.Load(path, &cfg)
 	if errors.Is(err, fs.ErrNotExist) {
 		cfg.Default()
@@ -71,13 +76,13 @@ func load(path string) (*config.Config, error) {
 	return &cfg, err
 }
 
-// see asks the agent, and where none answers the driver.
-func see(ctx context.Context, cfg *config.Config, stderr io.Writer) (picture.Node, error) {
-	node, asked := gpuagent.Ask(ctx, cfg.Socket())
+// readNode asks the agent, and where none answers the driver.
+func readNode(ctx context.Context, cfg *agent.Config, stderr io.Writer) (status.Node, error) {
+	node, asked := agent.FetchStatus(ctx, cfg.Socket())
 	if asked == nil {
 		return node, nil
 	}
-	node, err := gpuagent.Look(ctx, cfg, library.Choose(cfg.Driver))
+	node, err := agent.ObserveDirect(ctx, cfg, library.New(cfg.Driver))
 	if err != nil {
 		return node, errors.Join(asked, err)
 	}
@@ -85,18 +90,18 @@ func see(ctx context.Context, cfg *config.Config, stderr io.Writer) (picture.Nod
 	return node, nil
 }
 
-func write(stdout io.Writer, node picture.Node, asJSON, colours bool) error {
+func writeNode(stdout io.Writer, node status.Node, asJSON, colors bool) error {
 	if asJSON {
 		encoder := json.NewEncoder(stdout)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(node)
 	}
-	_, err := io.WriteString(stdout, picture.Draw(node, colours))
+	_, err := io.WriteString(stdout, status.Render(node, colors))
 	return err
 }
 
-// colourful tells whether colours are for this output; see no-color.org.
-func colourful(stdout io.Writer) bool {
+// colorEnabled tells whether colors are for this output; see no-color.org.
+func colorEnabled(stdout io.Writer) bool {
 	file, ok := stdout.(*os.File)
 	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd()))
 }

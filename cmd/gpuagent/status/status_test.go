@@ -17,19 +17,19 @@ import (
 
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/gpuagent/nvml/simulator/served"
-	"sluice.dev/gpuagent/picture"
+	"sluice.dev/gpuagent/nvml/simulator/socket"
+	"sluice.dev/gpuagent/status"
 )
 
-// node is a folder with a simulated driver's socket, and the configuration of an agent.
-func node(t *testing.T) (dir, file string) {
+// newNode is a folder with a simulated driver's socket, and the configuration of an agent.
+func newNode(t *testing.T) (dir, file string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "status") // short enough for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	gpus, err := simulator.New(simulator.Config{Seed: "status", GPUs: []simulator.GPU{{Board: "A100-40GB", Mode: nvml.Enabled}, {Board: "A30"}}})
+	gpus, err := simulator.New(simulator.Config{Seed: "status", GPUs: []simulator.GPU{{Model: "A100-40GB", Mode: nvml.Enabled}, {Model: "A30"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func node(t *testing.T) (dir, file string) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
-	group.Go(func() { _ = served.Serve(ctx, listener, gpus) })
+	group.Go(func() { _ = socket.Serve(ctx, listener, gpus) })
 	t.Cleanup(func() { cancel(); group.Wait() })
 	file = filepath.Join(dir, "gpuagent.yaml")
 	text := strings.ReplaceAll("apiVersion: config.sluice.dev/v1alpha1\nkind: GPUAgentConfig\nnodeName: dgx-01\n"+
@@ -50,16 +50,16 @@ func node(t *testing.T) (dir, file string) {
 	return dir, file
 }
 
-func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+func runStatus(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
 	code = Main(t.Context(), args, &out, &err)
 	return code, out.String(), err.String()
 }
 
-func TestWithoutAnAgentTheDriverIsAsked(t *testing.T) {
-	_, file := node(t)
-	code, out, said := run(t, "--config", file)
+func TestStatusFallsBackToDriver(t *testing.T) {
+	_, file := newNode(t)
+	code, out, said := runStatus(t, "--config", file)
 	if code != 0 || !strings.Contains(out, "dgx-01   2 GPUs") || !strings.Contains(out, "|........|") || !strings.Contains(out, "whole") {
 		t.Errorf("%d, %s\n%s", code, said, out)
 	}
@@ -67,30 +67,30 @@ func TestWithoutAnAgentTheDriverIsAsked(t *testing.T) {
 		t.Errorf("it does not say what is missing: %s\n%s", said, out)
 	}
 	if strings.Contains(out, "\x1b") {
-		t.Error("colours, and no terminal")
+		t.Error("colors, and no terminal")
 	}
 }
 
-func TestAgentIsAsked(t *testing.T) {
-	dir, file := node(t)
+func TestStatusFromAgent(t *testing.T) {
+	dir, file := newNode(t)
 	listener, err := net.Listen("unix", filepath.Join(dir, "agent.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(picture.Node{Name: "by-the-agent", GPUs: []picture.GPU{}, Processes: []picture.Process{}})
+		_ = json.NewEncoder(w).Encode(status.Node{Name: "by-the-agent", GPUs: []status.GPU{}, Processes: []status.Process{}})
 	})}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
-	code, out, said := run(t, "--config", file, "--output", "json")
-	var got picture.Node
+	code, out, said := runStatus(t, "--config", file, "--output", "json")
+	var got status.Node
 	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Name != "by-the-agent" || said != "" {
 		t.Errorf("%d, %v, %s\n%s", code, err, said, out)
 	}
 }
 
-func TestRefused(t *testing.T) {
-	_, file := node(t)
+func TestStatusRejectsInvalidArguments(t *testing.T) {
+	_, file := newNode(t)
 	broken := filepath.Join(t.TempDir(), "broken.yaml")
 	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -104,11 +104,11 @@ func TestRefused(t *testing.T) {
 		"an argument":    {[]string{"gpus"}, 2, "no arguments"},
 		"a flag":         {[]string{"--gpus"}, 2, "gpus"},
 		"broken file":    {[]string{"--config", broken}, 2, "configuration"},
-		"help":           {[]string{"--help"}, 0, "no-colour"},
+		"help":           {[]string{"--help"}, 0, "no-color"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			code, _, said := run(t, tc.args...)
+			code, _, said := runStatus(t, tc.args...)
 			if code != tc.code || !strings.Contains(said, tc.want) {
 				t.Errorf("%d, %s; want %d and something about %s", code, said, tc.code, tc.want)
 			}
@@ -116,22 +116,22 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestNothingThere(t *testing.T) {
+func TestStatusWithoutAgentAndDriver(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "gpuagent.yaml")
 	text := "apiVersion: config.sluice.dev/v1alpha1\nkind: GPUAgentConfig\nnodeName: dgx-01\ndriver: {library: " + dir + "/none.so}\nstateDir: /none\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, _, said := run(t, "--config", file)
+	code, _, said := runStatus(t, "--config", file)
 	if code != 1 || !strings.Contains(said, "/none/agent.sock") || !strings.Contains(said, "install NVIDIA's driver") {
 		t.Errorf("%d, %s", code, said)
 	}
 }
 
 // A file that is not there stands for the defaults.
-func TestDefaults(t *testing.T) {
-	cfg, err := load(filepath.Join(t.TempDir(), "none.yaml"))
+func TestStatusUsesDefaultsWithoutConfig(t *testing.T) {
+	cfg, err := loadConfig(filepath.Join(t.TempDir(), "none.yaml"))
 	if err != nil || cfg.Socket() != "/var/lib/sluice/gpuagent/agent.sock" {
 		t.Errorf("%+v, %v", cfg, err)
 	}

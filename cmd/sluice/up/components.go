@@ -34,39 +34,39 @@ type component struct {
 	// ports is how many ports on loopback it is given.
 	ports int
 	// command makes its program, arguments and configuration file.
-	command func(setting) (process.Spec, error)
-	// with is the scheduler of the clusters that have it; empty for all.
-	with string
+	command func(componentContext) (process.Spec, error)
+	// onlyWithScheduler is the scheduler of the clusters that have it; empty for all.
+	onlyWithScheduler string
 }
 
-// registry has all components in the order of the screen. Those of a cluster are
+// componentRegistry has all components in the order of the screen. Those of a cluster are
 // started together, and stopped before Kubernetes is.
-var registry = []component{
+var componentRegistry = []component{
 	{name: "kwok", namespace: simulationNamespace, account: "kwok", command: kwokCommand},
 	{name: "fakekubelet", namespace: simulationNamespace, account: "fakekubelet", command: fakekubeletCommand},
 	{name: mailsinkName, ports: 1, command: mailsinkCommand},
 	{name: "lifecycle", namespace: v1alpha1.SystemNamespace, account: "lifecycle", ports: 2, command: lifecycleCommand},
 	{name: "webhook", namespace: v1alpha1.SystemNamespace, account: "webhook", ports: 3, command: webhookCommand},
-	{name: build.Kueue, namespace: kueue.Namespace, account: kueue.Account, ports: 3, command: kueueCommand, with: schedulerKueue},
+	{name: build.Kueue, namespace: kueue.Namespace, account: kueue.Account, ports: 3, command: kueueCommand, onlyWithScheduler: schedulerKueue},
 }
 
-// agent is the program that each node has one of, after all others on the screen.
-const agent = "gpuagent"
+// agentProgram is the program that each node has one of, after all others on the screen.
+const agentProgram = "gpuagent"
 
 // components are those of a cluster.
 func (o Options) components() []component {
-	list := slices.DeleteFunc(slices.Clone(registry), func(c component) bool { return c.with != "" && c.with != o.Scheduler })
+	list := slices.DeleteFunc(slices.Clone(componentRegistry), func(c component) bool { return c.onlyWithScheduler != "" && c.onlyWithScheduler != o.Scheduler })
 	for _, node := range o.nodes() {
 		list = append(list, component{
-			name: agent + "-" + node.Name, node: node.Name,
-			namespace: v1alpha1.SystemNamespace, account: agent, ports: 2, command: agentCommand,
+			name: agentProgram + "-" + node.Name, node: node.Name,
+			namespace: v1alpha1.SystemNamespace, account: agentProgram, ports: 2, command: agentCommand,
 		})
 	}
 	return list
 }
 
-// setting is what a component is told of the cluster it belongs to.
-type setting struct {
+// componentContext is what a component is told of the cluster it belongs to.
+type componentContext struct {
 	cluster *cluster.Cluster
 	// programs are the paths of the built ones by name.
 	programs map[string]string
@@ -87,27 +87,29 @@ type setting struct {
 	mail mailAccess
 }
 
-// of is the setting of one component.
-func (s setting) of(c component, ports map[string][]int) setting {
+// forComponent is the setting of one component.
+func (s componentContext) forComponent(c component, ports map[string][]int) componentContext {
 	s.node = c.node
 	s.ports = ports[c.name]
 	s.dir = filepath.Join(s.cluster.Dir(), "components", c.name)
 	return s
 }
 
-func (s setting) address(i int) string { return "127.0.0.1:" + strconv.Itoa(s.ports[i]) }
+func (s componentContext) loopbackAddress(i int) string {
+	return "127.0.0.1:" + strconv.Itoa(s.ports[i])
+}
 
 // startComponents starts all of them at once and returns when all are ready.
-func startComponents(ctx context.Context, common setting, list []component, ports map[string][]int) error {
+func startComponents(ctx context.Context, common componentContext, list []component, ports map[string][]int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range list {
 		group.Go(func() error {
-			own := common.of(c, ports)
+			own := common.forComponent(c, ports)
 			err := os.MkdirAll(own.dir, 0o700)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			if own.kubeconfig, err = c.login(ctx, common.cluster); err != nil {
+			if own.kubeconfig, err = c.componentKubeconfig(ctx, common.cluster); err != nil {
 				return err
 			}
 			spec, err := c.command(own)
@@ -121,25 +123,25 @@ func startComponents(ctx context.Context, common setting, list []component, port
 	return group.Wait()
 }
 
-// login is the kubeconfig of the component's account; empty where it has none. The Node
+// componentKubeconfig is the kubeconfig of the component's account; empty where it has none. The Node
 // of one that runs on a node is made by another component: its token waits for it.
-func (c component) login(ctx context.Context, in *cluster.Cluster) (kubeconfig string, err error) {
+func (c component) componentKubeconfig(ctx context.Context, in *cluster.Cluster) (kubeconfig string, err error) {
 	switch {
 	case c.account == "":
 		return "", nil
 	case c.node == "":
 		return in.ServiceAccountKubeconfig(ctx, c.namespace, c.account)
 	}
-	err = await(ctx, "a token for "+c.name, func(ctx context.Context) (bool, error) {
+	err = waitFor(ctx, "a token for "+c.name, func(ctx context.Context) (bool, error) {
 		kubeconfig, err = in.NodeBoundKubeconfig(ctx, c.namespace, c.account, c.node)
 		return err == nil, err
 	})
 	return kubeconfig, err
 }
 
-// choosePorts gives every component the ports that it asks for, which no other
+// reservePorts gives every component the ports that it asks for, which no other
 // cluster is given until release is called.
-func choosePorts(list []component) (ports map[string][]int, release func(), err error) {
+func reservePorts(list []component) (ports map[string][]int, release func(), err error) {
 	total := 0
 	for _, c := range list {
 		total += c.ports
@@ -155,25 +157,25 @@ func choosePorts(list []component) (ports map[string][]int, release func(), err 
 	return ports, release, nil
 }
 
-// complete tells whether Sluice's own programs are there: better now than when
+// checkPrograms tells whether Sluice's own programs are there: better now than when
 // Kubernetes runs already.
-func complete() error {
-	programs := []string{agent}
-	for _, c := range registry {
+func checkPrograms() error {
+	programs := []string{agentProgram}
+	for _, c := range componentRegistry {
 		if c.namespace == v1alpha1.SystemNamespace {
 			programs = append(programs, c.name)
 		}
 	}
 	for _, name := range programs {
-		if _, err := beside(name); err != nil {
+		if _, err := siblingProgram(name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// beside is the path of another of Sluice's programs, which lies beside this one.
-func beside(name string) (string, error) {
+// siblingProgram is the path of another of Sluice's programs, which lies beside this one.
+func siblingProgram(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err

@@ -22,14 +22,14 @@ import (
 // kueueGroup is the group of Kueue's kinds.
 const kueueGroup = "kueue.x-k8s.io"
 
-// kueueFolder is where its files lie below the folder of its cluster.
-func kueueFolder(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "components", build.Kueue) }
+// kueueDir is where its files lie below the folder of its cluster.
+func kueueDir(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "components", build.Kueue) }
 
 // installKueue applies Kueue's objects, and writes what its process is started
 // with: the certificates that a node would mount for its pod, and the text that
 // stands in its ConfigMap.
-func installKueue(ctx context.Context, admin client.Client, s setting) error {
-	dir := kueueFolder(s.cluster)
+func installKueue(ctx context.Context, admin client.Client, s componentContext) error {
+	dir := kueueDir(s.cluster)
 	certificates, err := kueue.Issue()
 	if err != nil {
 		return err
@@ -38,8 +38,8 @@ func installKueue(ctx context.Context, admin client.Client, s setting) error {
 		return err
 	}
 	configuration, err := kueue.Configuration(kueue.Settings{
-		Health:       s.address(healthPort),
-		Metrics:      s.address(metricsPort),
+		Health:       s.loopbackAddress(healthPort),
+		Metrics:      s.loopbackAddress(metricsPort),
 		WebhookPort:  s.ports[webhookPort],
 		Certificates: filepath.Join(dir, "certificates"),
 	})
@@ -50,19 +50,19 @@ func installKueue(ctx context.Context, admin client.Client, s setting) error {
 		return fmt.Errorf("kueue's configuration: %w", err)
 	}
 	files := os.DirFS(build.Manifests(s.programs[build.Kueue]))
-	objects, err := kueue.Objects(files, "https://"+s.address(webhookPort), certificates, configuration)
+	objects, err := kueue.Objects(files, "https://"+s.loopbackAddress(webhookPort), certificates, configuration)
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, admin, objects); err != nil {
+	if err := applyObjects(ctx, admin, objects); err != nil {
 		return err
 	}
-	return await(ctx, "Kueue's kinds to be served", func(ctx context.Context) (bool, error) {
-		return served(ctx, admin, kueueGroup)
+	return waitFor(ctx, "Kueue's kinds to be served", func(ctx context.Context) (bool, error) {
+		return groupServed(ctx, admin, kueueGroup)
 	})
 }
 
-func kueueCommand(s setting) (process.Spec, error) {
+func kueueCommand(s componentContext) (process.Spec, error) {
 	return process.Spec{
 		Path: s.programs[build.Kueue],
 		Args: []string{
@@ -72,7 +72,7 @@ func kueueCommand(s setting) (process.Spec, error) {
 		},
 		// What its own manifests give to its pod.
 		Env:   []string{"GOMEMLIMIT=512MiB"},
-		Ready: cluster.Readyz(s.address(healthPort)),
+		Ready: cluster.Readyz(s.loopbackAddress(healthPort)),
 		// It looks for its certificates with growing pauses first.
 		ReadyTimeout: 2 * time.Minute,
 	}, nil

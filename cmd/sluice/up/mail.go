@@ -75,7 +75,7 @@ func installMail(ctx context.Context, c client.Client, ports []int) (mailAccess,
 
 // mailConfig has lifecycle send all mail to the mail sink. There is no limit to how
 // much: where policy time is stepped, months of mail come at once.
-func (s setting) mailConfig() *lifecycleconfig.Mail {
+func (s componentContext) mailConfig() *lifecycleconfig.Mail {
 	return &lifecycleconfig.Mail{
 		Server:            s.mail.server,
 		TLS:               lifecycleconfig.MailStartTLS,
@@ -88,7 +88,7 @@ func (s setting) mailConfig() *lifecycleconfig.Mail {
 	}
 }
 
-func mailsinkCommand(s setting) (process.Spec, error) {
+func mailsinkCommand(s componentContext) (process.Spec, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return process.Spec{}, err
@@ -102,5 +102,5 @@ func mailsinkCommand(s setting) (process.Spec, error) {
 		Listen: s.mail.server, Dir: MailDir(s.cluster.Dir()), Certificates: certificates,
 		Username: s.mail.username, Password: s.mail.password,
 	})
-	return process.Spec{Path: self, Args: []string{"simulate", "mail", "--config", path}, Ready: mailsink.Serves(s.mail.server)}, err
+	return process.Spec{Path: self, Args: []string{"simulate", "mail", "--config", path}, Ready: mailsink.Ready(s.mail.server)}, err
 }

@@ -16,7 +16,7 @@ import (
 	lifecycleconfig "sluice.dev/lifecycle/config"
 )
 
-func TestMailSecretIsMadeOnce(t *testing.T) {
+func TestInstallMailCreatesSecretOnce(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	first, err := installMail(t.Context(), c, []int{2525})
 	if err != nil {
@@ -35,7 +35,7 @@ func TestMailSecretIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestMailSecretThatWasDamaged(t *testing.T) {
+func TestInstallMailRejectsIncompleteSecret(t *testing.T) {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: mailSecret},
 		Data:       map[string][]byte{"username": []byte("lifecycle")},
@@ -48,7 +48,7 @@ func TestMailSecretThatWasDamaged(t *testing.T) {
 
 // What lifecycle is told is a configuration that it takes.
 func TestMailConfig(t *testing.T) {
-	s := setting{mail: mailAccess{server: "127.0.0.1:2525", authority: "/ca.crt", username: "u", password: "secret"}}
+	s := componentContext{mail: mailAccess{server: "127.0.0.1:2525", authority: "/ca.crt", username: "u", password: "secret"}}
 	c := lifecycleconfig.Config{
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: lifecycleconfig.Kind},
 		Common:   config.Common{Kubeconfig: "/kubeconfig", Health: "127.0.0.1:1", Metrics: "127.0.0.1:2"},

@@ -6,11 +6,18 @@ package up
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/manifests"
 )
 
-func TestOptionsValidated(t *testing.T) {
+func TestOptionsValidate(t *testing.T) {
 	fit := func(bytes int) string { return "/" + strings.Repeat("d", bytes-1) }
 	tests := map[string]struct {
 		options Options
@@ -27,14 +34,14 @@ func TestOptionsValidated(t *testing.T) {
 		"policy time at its pace":  {Options{Dir: "d", Nodes: 1, TimeScale: 3600}, nil},
 		"no folder":                {Options{Nodes: 1}, []string{"--dir"}},
 		"an unknown scheduler":     {Options{Dir: "d", Nodes: 1, Scheduler: "slurm"}, []string{"--scheduler slurm", "kube-scheduler or kueue"}},
-		"no number that is asked":  {Options{Dir: "d", AnyNodes: true, Scheduler: "kueue"}, nil},
+		"no number that is asked":  {Options{Dir: "d", NodesUnset: true, Scheduler: "kueue"}, nil},
 		"as long as it may be":     {Options{Dir: fit(68), Nodes: 9}, nil},
 		"a byte too long":          {Options{Dir: fit(69), Nodes: 9}, []string{"--dir /ddd", "69 bytes", "at most 68"}},
 		"too long for the longest": {Options{Dir: fit(68), Nodes: 10}, []string{"68 bytes", "at most 67 with 10 nodes"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := tc.options.validated()
+			got, err := tc.options.validate()
 			if err == nil {
 				if len(tc.want) > 0 {
 					t.Fatal("accepted")
@@ -56,17 +63,17 @@ func TestOptionsValidated(t *testing.T) {
 	}
 }
 
-func TestNodesWhereNobodySaysHowMany(t *testing.T) {
+func TestOptionsDefaultNodes(t *testing.T) {
 	for scheduler, want := range map[string]int{"": DefaultNodes, schedulerKube: DefaultNodes, schedulerKueue: DefaultNodesKueue} {
-		got, err := Options{Dir: "/none", AnyNodes: true, Nodes: 7, Scheduler: scheduler}.validated()
+		got, err := Options{Dir: "/none", NodesUnset: true, Nodes: 7, Scheduler: scheduler}.validate()
 		if err != nil || got.Nodes != want {
 			t.Errorf("with scheduler %q: %d nodes, %v; want %d", scheduler, got.Nodes, err, want)
 		}
 	}
 }
 
-func TestFollowed(t *testing.T) {
-	base := followed(t.TempDir())
+func TestResolveSymlinks(t *testing.T) {
+	base := resolveSymlinks(t.TempDir())
 	link := filepath.Join(base, "link")
 	if err := os.Symlink(filepath.Join(base, "target"), link); err != nil {
 		t.Fatal(err)
@@ -80,8 +87,163 @@ func TestFollowed(t *testing.T) {
 		"/":                            "/",
 		"/not/there":                   "/not/there",
 	} {
-		if got := followed(path); got != want {
+		if got := resolveSymlinks(path); got != want {
 			t.Errorf("followed(%s) = %s, want %s", path, got, want)
+		}
+	}
+}
+
+// newClusterDir makes a cluster's folder as a start leaves it, with further files.
+func newClusterDir(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if files == nil {
+		return dir
+	}
+	files["cluster.json"] = `{"apiVersion": "sim.sluice.dev/v1alpha1", "kind": "EmbeddedCluster", "ports": {}}`
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestChooseSchedulerKeepsExisting(t *testing.T) {
+	tests := map[string]struct {
+		files       map[string]string // nil for no cluster
+		asked, want string
+		wantErr     []string
+	}{
+		"a new one, by default":           {nil, "", "kube-scheduler", nil},
+		"a new one, asked for":            {nil, "kueue", "kueue", nil},
+		"unknown":                         {nil, "kai", "", []string{"--scheduler kai", "kube-scheduler or kueue"}},
+		"kept":                            {map[string]string{"scheduler": "kueue\n"}, "", "kueue", nil},
+		"the same again":                  {map[string]string{"scheduler": "kueue\n"}, "kueue", "kueue", nil},
+		"another":                         {map[string]string{"scheduler": "kueue\n"}, "kube-scheduler", "", []string{"has kueue, and keeps it", "down --dir"}},
+		"its first start was cut short":   {map[string]string{}, "kueue", "kueue", nil},
+		"from before there was a choice":  {map[string]string{"report.json": "{}"}, "", "kube-scheduler", nil},
+		"that one does not change either": {map[string]string{"report.json": "{}"}, "kueue", "", []string{"has kube-scheduler"}},
+		"what nobody can have written":    {map[string]string{"scheduler": "slurm"}, "", "", []string{`says "slurm"`, "kube-scheduler or kueue"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := chooseScheduler(newClusterDir(t, tc.files), tc.asked)
+			if (err != nil) != (tc.wantErr != nil) || got != tc.want {
+				t.Fatalf("%q, %v; want %q, %q in the error", got, err, tc.want, tc.wantErr)
+			}
+			for _, want := range tc.wantErr {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestSaveScheduler(t *testing.T) {
+	dir := newClusterDir(t, map[string]string{})
+	if err := (Options{Dir: dir, Scheduler: schedulerKueue}).saveScheduler(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readScheduler(dir); got != schedulerKueue || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// The sample's pools are those of its machines, and of its scheduler.
+func TestSampleNodePoolsMatchNodes(t *testing.T) {
+	for _, scheduler := range Schedulers {
+		t.Run(scheduler, func(t *testing.T) {
+			s := sampleSpecs[scheduler]
+			want := map[string]v1alpha1.Sharing{}
+			for _, node := range s.nodes(s.defaultNodes) {
+				want[node.Pool] = v1alpha1.SharingNone
+				if len(node.Machine.MIG) > 0 {
+					want[node.Pool] = v1alpha1.SharingMIG
+				}
+			}
+			objects, err := manifests.Build(s.folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]v1alpha1.Sharing{}
+			for _, object := range objects {
+				if object.GetKind() != "NodePool" {
+					continue
+				}
+				var pool v1alpha1.NodePool
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &pool, true); err != nil {
+					t.Fatal(err)
+				}
+				got[pool.Name] = pool.Spec.Sharing
+				if string(pool.Spec.Scheduler) != scheduler {
+					t.Errorf("pool %s has scheduler %s", pool.Name, pool.Spec.Scheduler)
+				}
+				if diff := cmp.Diff(map[string]string{v1alpha1.LabelNodePool: pool.Name}, pool.Spec.NodeSelector); diff != "" {
+					t.Errorf("pool %s (-want +got)\n%s", pool.Name, diff)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-machines +sample)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFairnessSampleNodes(t *testing.T) {
+	var got []string
+	for _, node := range sampleSpecs[schedulerKueue].nodes(4) {
+		got = append(got, node.Name+" "+node.Pool)
+	}
+	if diff := cmp.Diff([]string{"dgx-1 whole", "dgx-2 whole", "dgx-3 cut", "dgx-4 whole"}, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestKueueRunsOnlyWhenRequested(t *testing.T) {
+	for scheduler, want := range map[string]bool{schedulerKube: false, schedulerKueue: true} {
+		has := slices.ContainsFunc(Options{Scheduler: scheduler}.components(), func(c component) bool { return c.name == "kueue" })
+		if has != want || (len(sampleSpecs[scheduler].programs) > 0) != want {
+			t.Errorf("with %s: it runs: %v, it is built: %v", scheduler, has, sampleSpecs[scheduler].programs)
+		}
+	}
+}
+
+func TestComponentsIncludeAgentPerNode(t *testing.T) {
+	var got []string
+	for _, c := range (Options{Scheduler: schedulerKube, Nodes: 3}).components() {
+		if c.node != "" {
+			got = append(got, c.name+" on "+c.node+" as "+c.namespace+"/"+c.account)
+		}
+	}
+	want := []string{
+		"gpuagent-dgx-1 on dgx-1 as sluice-system/gpuagent",
+		"gpuagent-dgx-2 on dgx-2 as sluice-system/gpuagent",
+		"gpuagent-dgx-3 on dgx-3 as sluice-system/gpuagent",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestReservePortsAreDistinct(t *testing.T) {
+	list := Options{Scheduler: schedulerKueue, Nodes: 3}.components()
+	ports, release, err := reservePorts(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	seen := map[int]string{}
+	for _, c := range list {
+		if len(ports[c.name]) != c.ports {
+			t.Errorf("%s has %d ports, wants %d", c.name, len(ports[c.name]), c.ports)
+		}
+		for _, port := range ports[c.name] {
+			if other, taken := seen[port]; taken {
+				t.Errorf("%s and %s both have port %d", c.name, other, port)
+			}
+			seen[port] = c.name
 		}
 	}
 }

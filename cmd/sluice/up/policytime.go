@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"sluice.dev/api/clock"
-	"sluice.dev/cmd/sluice/show"
+	"sluice.dev/api/policytime"
+	"sluice.dev/cmd/sluice/printer"
 	"sluice.dev/test/cluster"
 )
 
@@ -31,19 +31,19 @@ type PolicyTime struct {
 // policy time is real time.
 var ErrNoCluster = errors.New("no embedded cluster")
 
-// Clock is the policy time of the cluster in dir, whether it runs or not. It
+// OpenClock is the policy time of the cluster in dir, whether it runs or not. It
 // wraps [ErrNoCluster] where dir is no cluster's.
-func Clock(dir string) (*clock.File, error) {
+func OpenClock(dir string) (*policytime.File, error) {
 	if !cluster.Exists(dir) {
-		who := theCaller()
+		who := currentCaller()
 		return nil, fmt.Errorf("%w in %s: name its folder with --dir, or start one with `%s up --dir %[2]s`; on every other cluster policy time is real time, which cannot be stepped",
-			ErrNoCluster, who.path(dir), who.program)
+			ErrNoCluster, who.shellPath(dir), who.program)
 	}
-	return clock.OpenFile(filepath.Join(dir, clock.FileName), nil)
+	return policytime.OpenFile(filepath.Join(dir, policytime.FileName), nil)
 }
 
-// TimeOf is where policy time stands by a clock's file.
-func TimeOf(file *clock.File) PolicyTime {
+// PolicyTimeOf is where policy time stands by a clock's file.
+func PolicyTimeOf(file *policytime.File) PolicyTime {
 	line, here := file.Timeline(), time.Now()
 	now := line.At(here)
 	return PolicyTime{
@@ -52,12 +52,12 @@ func TimeOf(file *clock.File) PolicyTime {
 	}
 }
 
-// Phrase is where policy time stands, in a line: the instant in zone, how far it
+// Summary is where policy time stands, in a line: the instant in zone, how far it
 // is ahead, and its pace.
-func (p PolicyTime) Phrase(zone *time.Location) string {
-	text := show.Second(p.Now, zone)
+func (p PolicyTime) Summary(zone *time.Location) string {
+	text := printer.FormatSecond(p.Now, zone)
 	if p.AheadSeconds != 0 {
-		text += ", " + show.Span(time.Duration(p.AheadSeconds)*time.Second) + " ahead of real time"
+		text += ", " + printer.FormatDuration(time.Duration(p.AheadSeconds)*time.Second) + " ahead of real time"
 	}
 	if p.Scale != 1 {
 		text += ", and runs " + formatScale(p.Scale) + " times as fast"
@@ -68,40 +68,40 @@ func (p PolicyTime) Phrase(zone *time.Location) string {
 // ScaleText is the pace as people write it: 1, 60 or 1.5.
 func (p PolicyTime) ScaleText() string { return formatScale(p.Scale) }
 
-// CheckScale says what is wrong with a pace of policy time. The message begins
+// ValidateScale says what is wrong with a pace of policy time. The message begins
 // with the value.
-func CheckScale(scale float64) error {
-	if !(scale >= 1 && scale <= clock.MaxScale) { // also refuses NaN
-		return fmt.Errorf("%s: want a number from 1 to %d: how many times as fast as real time policy time runs", formatScale(scale), clock.MaxScale)
+func ValidateScale(scale float64) error {
+	if !(scale >= 1 && scale <= policytime.MaxScale) { // also refuses NaN
+		return fmt.Errorf("%s: want a number from 1 to %d: how many times as fast as real time policy time runs", formatScale(scale), policytime.MaxScale)
 	}
 	return nil
 }
 
-// startClock makes policy time run at the pace that is asked for. Where it runs
+// applyTimeScale makes policy time run at the pace that is asked for. Where it runs
 // so already, nothing is written.
-func (o Options) startClock() error {
-	file, err := Clock(o.Dir)
-	if err != nil || o.TimeScale == 0 || TimeOf(file).Scale == o.TimeScale {
+func (o Options) applyTimeScale() error {
+	file, err := OpenClock(o.Dir)
+	if err != nil || o.TimeScale == 0 || PolicyTimeOf(file).Scale == o.TimeScale {
 		return err
 	}
 	return file.SetScale(o.TimeScale)
 }
 
-// timed is the report with policy time as it is now, where that is not real time.
-func (r Report) timed() (Report, error) {
-	file, err := Clock(r.Dir)
+// withPolicyTime is the report with policy time as it is now, where that is not real time.
+func (r Report) withPolicyTime() (Report, error) {
+	file, err := OpenClock(r.Dir)
 	if err != nil {
 		return r, err
 	}
 	r.PolicyTime = nil
-	if now := TimeOf(file); now.AheadSeconds != 0 || now.Scale != 1 {
+	if now := PolicyTimeOf(file); now.AheadSeconds != 0 || now.Scale != 1 {
 		r.PolicyTime = &now
 	}
 	return r, nil
 }
 
-// runsAt reports whether policy time runs at scale.
-func (r Report) runsAt(scale float64) bool {
+// hasTimeScale reports whether policy time runs at scale.
+func (r Report) hasTimeScale(scale float64) bool {
 	if r.PolicyTime == nil {
 		return scale == 1
 	}

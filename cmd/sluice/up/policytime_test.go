@@ -11,26 +11,26 @@ import (
 	"testing"
 	"time"
 
-	"sluice.dev/api/clock"
+	"sluice.dev/api/policytime"
 )
 
-func TestCheckScale(t *testing.T) {
+func TestValidateScale(t *testing.T) {
 	for scale, ok := range map[float64]bool{
 		1: true, 1.5: true, 3600: true,
 		0: false, 0.5: false, -60: false, 3600.5: false, math.Inf(1): false,
 	} {
-		if err := CheckScale(scale); (err == nil) != ok {
+		if err := ValidateScale(scale); (err == nil) != ok {
 			t.Errorf("CheckScale(%v) = %v", scale, err)
 		} else if err != nil && !strings.Contains(err.Error(), "from 1 to 3600") {
 			t.Errorf("%q does not say what is allowed", err)
 		}
 	}
-	if CheckScale(math.NaN()) == nil {
+	if ValidateScale(math.NaN()) == nil {
 		t.Error("NaN is accepted")
 	}
 }
 
-func TestPolicyTimePhrase(t *testing.T) {
+func TestPolicyTimeSummary(t *testing.T) {
 	at := time.Date(2026, 11, 21, 15, 4, 5, 0, time.UTC)
 	for want, p := range map[string]PolicyTime{
 		"2026-11-21 15:04:05 UTC":                                                     {Now: at, Scale: 1},
@@ -38,32 +38,32 @@ func TestPolicyTimePhrase(t *testing.T) {
 		"2026-11-21 15:04:05 UTC, and runs 60 times as fast":                          {Now: at, Scale: 60},
 		"2026-11-21 15:04:05 UTC, 36h ahead of real time, and runs 1.5 times as fast": {Now: at, Scale: 1.5, AheadSeconds: 36 * 3600},
 	} {
-		if got := p.Phrase(time.UTC); got != want {
+		if got := p.Summary(time.UTC); got != want {
 			t.Errorf("Phrase = %q, want %q", got, want)
 		}
 	}
 }
 
-func TestTimeOfTellsPaceAndLead(t *testing.T) {
-	file, err := clock.OpenFile(filepath.Join(t.TempDir(), clock.FileName), nil)
+func TestPolicyTimeOf(t *testing.T) {
+	file, err := policytime.OpenFile(filepath.Join(t.TempDir(), policytime.FileName), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now := TimeOf(file); now.AheadSeconds != 0 || now.Scale != 1 {
+	if now := PolicyTimeOf(file); now.AheadSeconds != 0 || now.Scale != 1 {
 		t.Errorf("without a file policy time is %+v, want real time", now)
 	}
 	if err := errors.Join(file.SetScale(2), file.Advance(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	now := TimeOf(file)
+	now := PolicyTimeOf(file)
 	if now.AheadSeconds < 3600 || now.AheadSeconds > 3630 || now.Scale != 2 {
 		t.Errorf("policy time is %+v, want an hour ahead and twice as fast", now)
 	}
 }
 
-func TestClockOfNoClusterSaysWhereItIsReal(t *testing.T) {
+func TestOpenClockWithoutCluster(t *testing.T) {
 	dir := t.TempDir()
-	_, err := Clock(dir)
+	_, err := OpenClock(dir)
 	if !errors.Is(err, ErrNoCluster) {
 		t.Fatalf("err = %v, want ErrNoCluster", err)
 	}
@@ -74,7 +74,7 @@ func TestClockOfNoClusterSaysWhereItIsReal(t *testing.T) {
 	}
 }
 
-func TestAgainstAnotherScale(t *testing.T) {
+func TestOptionsConflictWithTimeScale(t *testing.T) {
 	fast := Report{Dir: "/srv/c", Server: "https://127.0.0.1:1", PolicyTime: &PolicyTime{Scale: 60}}
 	slow := Report{Dir: "/srv/c", Server: "https://127.0.0.1:1"}
 	for _, tc := range []struct {
@@ -89,7 +89,7 @@ func TestAgainstAnotherScale(t *testing.T) {
 		{slow, 60, "clock scale 60"},
 		{fast, 1, "clock scale 1"},
 	} {
-		got, instead := Options{AnyNodes: true, Detach: true, TimeScale: tc.scale}.against(tc.report)
+		got, instead := Options{NodesUnset: true, Detach: true, TimeScale: tc.scale}.conflictWith(tc.report)
 		if (got == "") != (tc.want == "") || instead.command != tc.want {
 			t.Errorf("against(%v) with --time-scale %v = %q, %q; want %q", tc.report.PolicyTime, tc.scale, got, instead.command, tc.want)
 		}

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -81,13 +83,13 @@ func newReport(c *cluster.Cluster, o Options) Report {
 		Mail:       Mail{Dir: MailDir(c.Dir())},
 	}
 	for _, node := range o.nodes() {
-		report.Nodes = append(report.Nodes, Node{Name: node.Name, Pool: node.Pool, GPUs: gpus(node.Machine)})
+		report.Nodes = append(report.Nodes, Node{Name: node.Name, Pool: node.Pool, GPUs: describeGPUs(node.Machine)})
 	}
 	return report
 }
 
-// with is the report with the components as they are now.
-func (r Report) with(list []process.Status) Report {
+// withComponents is the report with the components as they are now.
+func (r Report) withComponents(list []process.Status) Report {
 	r.Components = make([]Component, 0, len(list))
 	for _, s := range list {
 		r.Components = append(r.Components, Component{
@@ -96,17 +98,17 @@ func (r Report) with(list []process.Status) Report {
 		})
 	}
 	slices.SortStableFunc(r.Components, func(a, b Component) int {
-		return cmp.Or(place(a.Name)-place(b.Name), natural(a.Name, b.Name))
+		return cmp.Or(displayOrder(a.Name)-displayOrder(b.Name), compareNatural(a.Name, b.Name))
 	})
 	return r
 }
 
-// place orders the screen: those of Kubernetes as they depend on each other,
+// displayOrder orders the screen: those of Kubernetes as they depend on each other,
 // then those that are added to it, in the order of their registry, and the nodes'
 // agents. They start side by side, and so in any order.
-func place(name string) int {
+func displayOrder(name string) int {
 	names := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler}
-	for _, c := range registry {
+	for _, c := range componentRegistry {
 		names = append(names, c.name)
 	}
 	if isAgent(name) {
@@ -115,14 +117,14 @@ func place(name string) int {
 	return slices.Index(names, name)
 }
 
-func isAgent(component string) bool { return strings.HasPrefix(component, agent+"-") }
+func isAgent(component string) bool { return strings.HasPrefix(component, agentProgram+"-") }
 
-// natural orders names that end in a number by that: dgx-2 before dgx-10.
-func natural(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) }
+// compareNatural orders names that end in a number by that: dgx-2 before dgx-10.
+func compareNatural(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) }
 
-// write leaves the report in the cluster's folder, whole.
-func (r Report) write(list []process.Status) error {
-	raw, err := json.MarshalIndent(r.with(list), "", "  ")
+// save leaves the report in the cluster's folder, whole.
+func (r Report) save(list []process.Status) error {
+	raw, err := json.MarshalIndent(r.withComponents(list), "", "  ")
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
@@ -145,8 +147,8 @@ func Status(dir string) (Report, error) {
 		return report, err
 	}
 	if pid == 0 {
-		who := theCaller()
-		return report, fmt.Errorf("%w: no cluster in %s; start one with `%s up --dir %s`", ErrNotRunning, who.path(dir), who.program, who.path(dir))
+		who := currentCaller()
+		return report, fmt.Errorf("%w: no cluster in %s; start one with `%s up --dir %s`", ErrNotRunning, who.shellPath(dir), who.program, who.shellPath(dir))
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, reportFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -158,18 +160,82 @@ func Status(dir string) (Report, error) {
 		}
 	}
 	if report.PID != pid { // none yet, or an earlier run's
-		return report, fmt.Errorf("process %d is bringing the cluster in %s up, or down; ask again in a moment", pid, theCaller().path(dir))
+		return report, fmt.Errorf("process %d is bringing the cluster in %s up, or down; ask again in a moment", pid, currentCaller().shellPath(dir))
 	}
-	return report.current()
+	return report.refresh()
 }
 
-// current is the report with what changes by itself: policy time, and how many mails
+// refresh is the report with what changes by itself: policy time, and how many mails
 // there are.
-func (r Report) current() (Report, error) {
-	r, err := r.timed()
+func (r Report) refresh() (Report, error) {
+	r, err := r.withPolicyTime()
 	if err != nil {
 		return r, err
 	}
 	r.Mail.Count, err = mailsink.Count(r.Mail.Dir)
 	return r, err
+}
+
+// CheckRunning reports whether a cluster runs in options.Dir. One that options, with
+// Detach, are content with is shown on options.Output; any other is an error,
+// which says how to stop it, and so are options that no cluster could have.
+func CheckRunning(options Options) (bool, error) {
+	options, err := options.validate()
+	if err != nil {
+		return false, err
+	}
+	report, err := Status(options.Dir)
+	switch {
+	case errors.Is(err, ErrNotRunning):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	who := currentCaller()
+	if against, instead := options.conflictWith(report); against != "" {
+		return true, fmt.Errorf("it runs already, %s: %s; %s`%s %s --dir %s`",
+			report.describe(), against, instead.words, who.program, instead.command, who.shellPath(report.Dir))
+	}
+	fmt.Fprint(options.Output, "it runs already\n\n")
+	return true, WriteReport(options.Output, report)
+}
+
+// suggestion is what to do when the options are against a cluster that runs.
+type suggestion struct{ words, command string }
+
+// conflictWith says what the options want and a cluster that runs does not have, and
+// what to do instead; empty where they are content with it.
+func (o Options) conflictWith(report Report) (string, suggestion) {
+	stop := suggestion{"stop it first, with ", "down --keep"}
+	switch {
+	case !o.NodesUnset && o.Nodes != len(report.Nodes):
+		return fmt.Sprintf("--nodes %d does not change it", o.Nodes), stop
+	case o.Port != 0 && strconv.Itoa(o.Port) != report.apiServerPort():
+		return fmt.Sprintf("--port %d does not change it", o.Port), stop
+	case o.TimeScale != 0 && !report.hasTimeScale(o.TimeScale):
+		scale := formatScale(o.TimeScale)
+		return fmt.Sprintf("--time-scale %s does not change it", scale), suggestion{"but this does: ", "clock scale " + scale}
+	case !o.Detach:
+		return fmt.Sprintf("process %d watches over it", report.PID), stop
+	default:
+		return "", suggestion{}
+	}
+}
+
+// describe says in a few words which cluster this is.
+func (r Report) describe() string {
+	nodes := "1 node"
+	if n := len(r.Nodes); n != 1 {
+		nodes = fmt.Sprintf("%d nodes", n)
+	}
+	return "with " + nodes + " on port " + r.apiServerPort()
+}
+
+// apiServerPort is the API server's.
+func (r Report) apiServerPort() string {
+	server, err := url.Parse(r.Server)
+	if err != nil {
+		return "" // not written by a run: no port is equal to it
+	}
+	return server.Port()
 }

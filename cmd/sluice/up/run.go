@@ -14,10 +14,11 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"sluice.dev/api/clock"
-	"sluice.dev/api/scheme"
+	"sluice.dev/api"
+	"sluice.dev/api/policytime"
 	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/build"
 )
@@ -32,10 +33,10 @@ func Prepare(ctx context.Context, output io.Writer, scheduler string) (map[strin
 	if scheduler == "" {
 		scheduler = Schedulers[0]
 	}
-	if err := checkScheduler(scheduler); err != nil {
+	if err := validateScheduler(scheduler); err != nil {
 		return nil, err
 	}
-	programs, err := build.Programs(ctx, output, slices.Concat(build.Names(), samples[scheduler].programs)...)
+	programs, err := build.Programs(ctx, output, slices.Concat(build.Names(), sampleSpecs[scheduler].programs)...)
 	if err != nil && ctx.Err() != nil {
 		return nil, errStopped
 	}
@@ -46,66 +47,66 @@ func Prepare(ctx context.Context, output io.Writer, scheduler string) (map[strin
 // ends; then it stops everything and leaves the folder for a later run. It is no
 // error if ctx ends on the way up; it is one if somebody removes the folder.
 func Run(ctx context.Context, options Options, ready func() error) (err error) {
-	options, err = options.validated()
+	options, err = options.validate()
 	if err != nil {
 		return err
 	}
-	if err := complete(); err != nil {
+	if err := checkPrograms(); err != nil {
 		return err
 	}
 	begin := time.Now()
 	programs, err := Prepare(ctx, options.Output, options.Scheduler)
 	if err != nil {
-		return onTheWayUp(ctx, options.Output, err)
+		return startupError(ctx, options.Output, err)
 	}
 	c, err := cluster.Start(ctx, cluster.Options{Dir: options.Dir, Port: options.Port, KeepData: true, Progress: options.Output})
 	if err != nil {
-		return onTheWayUp(ctx, options.Output, err)
+		return startupError(ctx, options.Output, err)
 	}
 	defer func() {
 		err = errors.Join(err, c.Stop())
 		if !cluster.Exists(options.Dir) {
-			prune(options.Dir)
+			removeEmptyDirs(options.Dir)
 		}
 	}()
 
-	if err := options.keepScheduler(); err != nil {
+	if err := options.saveScheduler(); err != nil {
 		return err
 	}
-	if err := options.startClock(); err != nil {
+	if err := options.applyTimeScale(); err != nil {
 		return err
 	}
-	ports, release, err := choosePorts(options.components())
+	ports, release, err := reservePorts(options.components())
 	if err != nil {
 		return err
 	}
 	defer release() // not before the components have ended, below
-	if err := bringUp(ctx, c, options, programs, ports); err != nil {
-		return onTheWayUp(ctx, options.Output, err)
+	if err := installAndStart(ctx, c, options, programs, ports); err != nil {
+		return startupError(ctx, options.Output, err)
 	}
 	report := newReport(c, options)
-	if err := report.write(c.Processes().List()); err != nil {
+	if err := report.save(c.Processes().List()); err != nil {
 		return err
 	}
 	fmt.Fprintf(options.Output, "everything is ready, after %s\n\n", time.Since(begin).Round(100*time.Millisecond))
-	now, err := report.with(c.Processes().List()).current()
+	now, err := report.withComponents(c.Processes().List()).refresh()
 	if err != nil {
 		return err
 	}
-	if err := Show(options.Output, now); err != nil {
+	if err := WriteReport(options.Output, now); err != nil {
 		return err
 	}
 	if err := ready(); err != nil {
 		return err
 	}
-	err = watch(ctx, c, report, options.Output)
+	err = watchComponents(ctx, c, report, options.Output)
 	fmt.Fprintln(options.Output, "stopping")
 	return err
 }
 
-// onTheWayUp is the outcome of a start that failed with err. Where ctx has ended
+// startupError is the outcome of a start that failed with err. Where ctx has ended
 // there are as many reasons as components, and none that matters.
-func onTheWayUp(ctx context.Context, output io.Writer, err error) error {
+func startupError(ctx context.Context, output io.Writer, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
@@ -115,8 +116,8 @@ func onTheWayUp(ctx context.Context, output io.Writer, err error) error {
 	return nil
 }
 
-func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs map[string]string, ports map[string][]int) error {
-	kinds, err := scheme.New()
+func installAndStart(ctx context.Context, c *cluster.Cluster, options Options, programs map[string]string, ports map[string][]int) error {
+	kinds, err := api.NewScheme()
 	if err != nil {
 		return err
 	}
@@ -137,21 +138,21 @@ func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs 
 	}
 	access.authority = c.CA().CertFile()
 	list := options.nodes()
-	common := setting{
+	common := componentContext{
 		cluster:   c,
 		programs:  programs,
-		clockFile: filepath.Join(c.Dir(), clock.FileName),
+		clockFile: filepath.Join(c.Dir(), policytime.FileName),
 		nodes:     list,
 		scheduler: options.Scheduler,
 		mail:      access,
 	}
 	if options.Scheduler == schedulerKueue {
 		fmt.Fprintln(options.Output, "installing Kueue's objects")
-		if err := installKueue(ctx, admin, common.of(component{name: build.Kueue}, ports)); err != nil {
+		if err := installKueue(ctx, admin, common.forComponent(component{name: build.Kueue}, ports)); err != nil {
 			return err
 		}
 	}
-	if err := retireNodes(ctx, admin, list); err != nil {
+	if err := removeStaleNodes(ctx, admin, list); err != nil {
 		return err
 	}
 	fmt.Fprintln(options.Output, "starting Sluice's components and the simulated nodes")
@@ -162,11 +163,33 @@ func bringUp(ctx context.Context, c *cluster.Cluster, options Options, programs 
 	if err := installSample(ctx, admin, options.sample()); err != nil {
 		return err
 	}
-	if err := awaitDoors(ctx, admin); err != nil {
+	if err := waitForAdmissionPolicies(ctx, admin); err != nil {
 		return err
 	}
-	if err := awaitAll(ctx, admin, list, c.Processes().List); err != nil {
+	if err := waitForNodesAndComponents(ctx, admin, list, c.Processes().List); err != nil {
 		return err
 	}
-	return awaitBoards(ctx, admin, list)
+	return waitForGPUModels(ctx, admin, list)
+}
+
+const (
+	// pollInterval is how often a condition that is waited for is looked at.
+	pollInterval = 100 * time.Millisecond
+	// waitTimeout is how long anything that is waited for may take.
+	waitTimeout = time.Minute
+)
+
+// waitFor waits for a condition, and says which one it was where it does not come.
+// An error of the condition is only the reason for the next look.
+func waitFor(ctx context.Context, what string, condition wait.ConditionWithContextFunc) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, waitTimeout, true, func(ctx context.Context) (bool, error) {
+		done, err := condition(ctx)
+		last = err
+		return done && err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", what, errors.Join(err, last))
+	}
+	return nil
 }

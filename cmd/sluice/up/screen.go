@@ -6,6 +6,8 @@ package up
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -17,49 +19,49 @@ import (
 )
 
 var (
-	strong = lipgloss.NewStyle().Bold(true)
-	faint  = lipgloss.NewStyle().Faint(true)
-	good   = lipgloss.NewStyle().Foreground(lipgloss.Green)
-	bad    = lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true)
+	boldStyle  = lipgloss.NewStyle().Bold(true)
+	faintStyle = lipgloss.NewStyle().Faint(true)
+	okStyle    = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	errorStyle = lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true)
 )
 
-// Show prints the one screen that says what runs and how to use it. Colours are
+// WriteReport prints the one screen that says what runs and how to use it. Colors are
 // left out where output is no terminal.
-func Show(output io.Writer, report Report) error {
-	_, err := lipgloss.Fprint(output, screen(report, theCaller(), time.Local))
+func WriteReport(output io.Writer, report Report) error {
+	_, err := lipgloss.Fprint(output, renderReport(report, currentCaller(), time.Local))
 	return err
 }
 
-// try is a command for the person at the screen, and what it shows.
-type try struct{ command, what string }
+// exampleCommand is a command for the person at the screen, and what it shows.
+type exampleCommand struct{ command, description string }
 
-func screen(report Report, who caller, zone *time.Location) string {
+func renderReport(report Report, who caller, zone *time.Location) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s\n\n", strong.Render("Sluice runs on Kubernetes at"), report.Server)
+	fmt.Fprintf(&text, "%s %s\n\n", boldStyle.Render("Sluice runs on Kubernetes at"), report.Server)
 	if report.PolicyTime != nil {
-		fmt.Fprintf(&text, "%s %s\n\n", strong.Render("Policy time is"), report.PolicyTime.Phrase(zone))
+		fmt.Fprintf(&text, "%s %s\n\n", boldStyle.Render("Policy time is"), report.PolicyTime.Summary(zone))
 	}
 	fmt.Fprintln(&text, componentTable(report.Components, who))
 	fmt.Fprintln(&text)
 	fmt.Fprintln(&text, nodeTable(report.Nodes))
-	fmt.Fprintf(&text, "\n%s %d in %s; to read it: %s mail --dir %s\n", strong.Render("Mail:"), report.Mail.Count, who.path(report.Mail.Dir), who.program, who.path(report.Dir))
-	fmt.Fprintf(&text, "\n%s\n  export KUBECONFIG=%s\n", strong.Render("To use it:"), who.lasting(report.Kubeconfig))
-	fmt.Fprintf(&text, "\n%s\n", strong.Render("To try:"))
+	fmt.Fprintf(&text, "\n%s %d in %s; to read it: %s mail --dir %s\n", boldStyle.Render("Mail:"), report.Mail.Count, who.shellPath(report.Mail.Dir), who.program, who.shellPath(report.Dir))
+	fmt.Fprintf(&text, "\n%s\n  export KUBECONFIG=%s\n", boldStyle.Render("To use it:"), who.persistentPath(report.Kubeconfig))
+	fmt.Fprintf(&text, "\n%s\n", boldStyle.Render("To try:"))
 	// They work from any folder.
-	tries := []try{
+	tries := []exampleCommand{
 		{"kubectl get slpool,sldept,slproj", "pools, departments and projects"},
 		{"kubectl get nodes -L sluice.dev/node-pool", fmt.Sprintf("%d simulated DGX A100", len(report.Nodes))},
 	}
 	if len(report.Nodes) > 0 {
-		tries = append(tries, try{"kubectl describe slpool " + report.Nodes[0].Pool, "a pool, its nodes and its GPUs"})
+		tries = append(tries, exampleCommand{"kubectl describe slpool " + report.Nodes[0].Pool, "a pool, its nodes and its GPUs"})
 	}
 	if report.Scheduler == schedulerKueue {
-		tries = append(tries, try{"kubectl get clusterqueues,workloads -A", "Kueue's queues, and what waits in them"})
+		tries = append(tries, exampleCommand{"kubectl get clusterqueues,workloads -A", "Kueue's queues, and what waits in them"})
 	}
 	for _, each := range tries {
-		fmt.Fprintf(&text, "  %-44s %s\n", each.command, faint.Render("# "+each.what))
+		fmt.Fprintf(&text, "  %-44s %s\n", each.command, faintStyle.Render("# "+each.description))
 	}
-	fmt.Fprintf(&text, "\n%s\n  %s down --dir %s\n", strong.Render("To stop and remove it:"), who.program, who.path(report.Dir))
+	fmt.Fprintf(&text, "\n%s\n  %s down --dir %s\n", boldStyle.Render("To stop and remove it:"), who.program, who.shellPath(report.Dir))
 	return text.String()
 }
 
@@ -74,18 +76,18 @@ func componentTable(components []Component, who caller) string {
 				continue
 			}
 		}
-		state := good.Render(c.State)
+		state := okStyle.Render(c.State)
 		if c.State != "Running" {
-			state = bad.Render(c.State)
+			state = errorStyle.Render(c.State)
 		}
 		pid := strconv.Itoa(c.PID)
 		if c.PID == 0 {
 			pid = "-"
 		}
-		rows.Row(c.Name, state, pid, strconv.Itoa(c.Restarts), who.path(c.Log))
+		rows.Row(c.Name, state, pid, strconv.Itoa(c.Restarts), who.shellPath(c.Log))
 	}
 	if left > 0 {
-		rows.Row(fmt.Sprintf("and %d more agents", left), good.Render("Running"), "", "", "")
+		rows.Row(fmt.Sprintf("and %d more agents", left), okStyle.Render("Running"), "", "", "")
 	}
 	return rows.Render()
 }
@@ -116,11 +118,67 @@ func newTable(headers ...string) *table.Table {
 		})
 }
 
-// gpus says in a few words what a machine has when it is new.
-func gpus(m machine.Machine) string {
+// describeGPUs says in a few words what a machine has when it is new.
+func describeGPUs(m machine.Machine) string {
 	text := fmt.Sprintf("%d x %s", m.GPUs, m.Product())
 	if len(m.MIG) == 0 {
 		return text
 	}
 	return text + " in MIG mode, cut as pods ask"
+}
+
+// caller is the person at the shell. What they may copy from the screen has to
+// work where they stand and by the name under which they found the program.
+type caller struct {
+	// program is how the program was called.
+	program string
+	// dir is the working directory; empty where that is not known.
+	dir string
+}
+
+func currentCaller() caller {
+	who := caller{program: programName(os.Args[0])}
+	// Without it paths are absolute. A cluster's own have no links.
+	if dir, err := os.Getwd(); err == nil {
+		who.dir = resolveSymlinks(dir)
+	}
+	return who
+}
+
+// programName is what to type to call the program that was called as arg0.
+func programName(arg0 string) string {
+	if filepath.Base(arg0) == "kubectl-sluice" {
+		return "kubectl sluice"
+	}
+	return shellQuote(arg0)
+}
+
+// shellPath is a path as the caller may write it, short where it lies below them.
+func (c caller) shellPath(path string) string { return shellQuote(c.relativePath(path)) }
+
+// persistentPath is a path that stays right when the caller goes elsewhere; only the
+// shell's own variable for the working directory keeps it short.
+func (c caller) persistentPath(path string) string {
+	short := c.relativePath(path)
+	if filepath.IsAbs(short) {
+		return shellQuote(short)
+	}
+	return `"$PWD"/` + shellQuote(short)
+}
+
+func (c caller) relativePath(path string) string {
+	short, err := filepath.Rel(c.dir, resolveSymlinks(path))
+	if err != nil || !filepath.IsLocal(short) {
+		return path
+	}
+	return short
+}
+
+// shellQuote is text as one word of a shell's command line.
+func shellQuote(text string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,17 +22,17 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-var update = flag.Bool("update", false, "write the screen into testdata anew")
+var updateFiles = flag.Bool("update", false, "write the screen into testdata anew")
 
-func TestScreen(t *testing.T) {
+func TestRenderReport(t *testing.T) {
 	report := Report{
 		Server: "https://127.0.0.1:26256", Kubeconfig: "/lab/a/my room/.sluice/kubeconfig", Dir: "/lab/a/my room/.sluice", PID: 42,
 		Mail: Mail{Dir: "/lab/a/my room/.sluice/mail", Count: 3},
 	}
-	for _, node := range samples[schedulerKube].nodes(10) {
-		report.Nodes = append(report.Nodes, Node{Name: node.Name, Pool: node.Pool, GPUs: gpus(node.Machine)})
+	for _, node := range sampleSpecs[schedulerKube].nodes(10) {
+		report.Nodes = append(report.Nodes, Node{Name: node.Name, Pool: node.Pool, GPUs: describeGPUs(node.Machine)})
 	}
-	report = report.with([]process.Status{
+	report = report.withComponents([]process.Status{
 		{Name: "webhook", State: process.Running, PID: 103, LogPath: "/lab/a/my room/.sluice/logs/webhook.log"},
 		{Name: "kwok", State: process.BackOff, Restarts: 3, LastExit: "exit status 1", LogPath: "/lab/a/my room/.sluice/logs/kwok.log"},
 		{Name: "gpuagent-dgx-10", State: process.Running, PID: 105, LogPath: "/lab/a/my room/.sluice/logs/gpuagent-dgx-10.log"},
@@ -48,13 +49,13 @@ func TestScreen(t *testing.T) {
 		"ahead.txt":     {caller{program: "sluice", dir: "/srv"}, ahead},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got bytes.Buffer // no terminal: without colours
+			var got bytes.Buffer // no terminal: without colors
 			report.PolicyTime = tc.time
-			if _, err := lipgloss.Fprint(&got, screen(report, tc.who, time.UTC)); err != nil {
+			if _, err := lipgloss.Fprint(&got, renderReport(report, tc.who, time.UTC)); err != nil {
 				t.Fatal(err)
 			}
 			golden := filepath.Join("testdata", name)
-			if *update {
+			if *updateFiles {
 				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -70,7 +71,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-func TestGPUs(t *testing.T) {
+func TestDescribeGPUs(t *testing.T) {
 	tests := map[string]struct {
 		machine machine.Machine
 		want    string
@@ -80,7 +81,7 @@ func TestGPUs(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := gpus(tc.machine); got != tc.want {
+			if got := describeGPUs(tc.machine); got != tc.want {
 				t.Errorf("gpus = %q, want %q", got, tc.want)
 			}
 		})
@@ -88,7 +89,7 @@ func TestGPUs(t *testing.T) {
 }
 
 // As many agents as there are nodes would hide the rest; one that does not run is seen.
-func TestScreenOfManyAgents(t *testing.T) {
+func TestRenderReportWithManyAgents(t *testing.T) {
 	var list []Component
 	for i := range 20 {
 		list = append(list, Component{Name: fmt.Sprintf("gpuagent-dgx-%d", i+1), State: "Running", PID: 100 + i})
@@ -102,11 +103,70 @@ func TestScreenOfManyAgents(t *testing.T) {
 	}
 }
 
-func TestPlaceIsTheOrderOfDependence(t *testing.T) {
+func TestDisplayOrderFollowsDependencies(t *testing.T) {
 	order := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, "kwok", "fakekubelet", "mailsink", "lifecycle", "webhook", "kueue", "gpuagent-dgx-1"}
 	for i, name := range order {
-		if got := place(name); got != i {
+		if got := displayOrder(name); got != i {
 			t.Errorf("place(%s) = %d, want %d", name, got, i)
+		}
+	}
+}
+
+func TestShellQuote(t *testing.T) {
+	tests := map[string]string{
+		"/tmp/a-b_c.d":  "/tmp/a-b_c.d",
+		"":              "''",
+		"it's me":       `'it'\''s me'`,
+		"~/x":           "'~/x'",
+		"a$(touch b);c": "'a$(touch b);c'",
+		"two\nlines":    "'two\nlines'",
+	}
+	for text, want := range tests {
+		if got := shellQuote(text); got != want {
+			t.Errorf("quoted(%q) = %s, want %s", text, got, want)
+		}
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+shellQuote(text)).Output()
+		if err != nil || string(out) != text {
+			t.Errorf("the shell reads quoted(%q) as %q, %v", text, out, err)
+		}
+	}
+}
+
+func TestCallerPaths(t *testing.T) {
+	tests := map[string]struct {
+		dir, path, want, lasting string
+	}{
+		"below":             {"/lab/a", "/lab/a/.sluice/kubeconfig", ".sluice/kubeconfig", `"$PWD"/.sluice/kubeconfig`},
+		"below, odd":        {"/lab/a", "/lab/a/b c/k", "'b c/k'", `"$PWD"/'b c/k'`},
+		"here":              {"/lab/a", "/lab/a", ".", `"$PWD"/.`},
+		"beside":            {"/lab/a", "/lab/ab/k", "/lab/ab/k", "/lab/ab/k"},
+		"above":             {"/lab/a", "/lab/k", "/lab/k", "/lab/k"},
+		"a name with dots":  {"/lab/a", "/lab/a/..b/k", "..b/k", `"$PWD"/..b/k`},
+		"elsewhere, odd":    {"/lab/a", "/shelf/b c", "'/shelf/b c'", "'/shelf/b c'"},
+		"nobody knows here": {"", "/shelf/k", "/shelf/k", "/shelf/k"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			who := caller{dir: tc.dir}
+			if got := who.shellPath(tc.path); got != tc.want {
+				t.Errorf("path = %s, want %s", got, tc.want)
+			}
+			if got := who.persistentPath(tc.path); got != tc.lasting {
+				t.Errorf("lasting = %s, want %s", got, tc.lasting)
+			}
+		})
+	}
+}
+
+func TestProgramName(t *testing.T) {
+	for arg0, want := range map[string]string{
+		"sluice":                        "sluice",
+		"bin/sluice":                    "bin/sluice",
+		"/opt/my tools/sluice":          "'/opt/my tools/sluice'",
+		"/usr/local/bin/kubectl-sluice": "kubectl sluice",
+	} {
+		if got := programName(arg0); got != want {
+			t.Errorf("programOf(%q) = %s, want %s", arg0, got, want)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-func TestChange(t *testing.T) {
+func TestDescribeTransition(t *testing.T) {
 	running := process.Status{Name: "kwok", State: process.Running, PID: 7, LogPath: "/a b/kwok.log"}
 	crashed, again := running, running
 	crashed.State, crashed.PID, crashed.LastExit = process.BackOff, 0, "signal: killed"
@@ -33,14 +33,14 @@ func TestChange(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := change(tc.was, tc.now); got != tc.want {
+			if got := describeTransition(tc.was, tc.now); got != tc.want {
 				t.Errorf("change = %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestReportInPlace(t *testing.T) {
+func TestReportOwnsDir(t *testing.T) {
 	tests := map[string]struct {
 		disturb func(t *testing.T, dir string)
 		want    bool
@@ -63,29 +63,29 @@ func TestReportInPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 			writeFile("cluster.json", `{"apiVersion": "sim.sluice.dev/v1alpha1", "kind": "EmbeddedCluster"}`)(t, report.Dir)
-			if err := report.write(nil); err != nil {
+			if err := report.save(nil); err != nil {
 				t.Fatal(err)
 			}
 			tc.disturb(t, report.Dir)
-			if got := report.inPlace(); got != tc.want {
+			if got := report.ownsDir(); got != tc.want {
 				t.Errorf("inPlace = %v, want %v", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestPruneLeavesFiles(t *testing.T) {
+func TestRemoveEmptyDirsKeepsFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	if err := os.MkdirAll(filepath.Join(dir, "empty", "below"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	writeFile("mine", "text")(t, dir)
-	prune(dir)
+	removeEmptyDirs(dir)
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != "mine" {
 		t.Errorf("left: %v, %v; want only the file", entries, err)
 	}
 	removeFile("mine")(t, dir)
-	prune(dir)
+	removeEmptyDirs(dir)
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("an empty folder stays: %v", err)
 	}

@@ -9,30 +9,30 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-var modes = []promise{
-	{"the mode reads the same twice", []Feature{cutting}, modeReads},
-	{"a mode is in force, or pending until a reset", []Feature{cutting, changing}, modeIsTaken},
-	{"there are no instances while MIG mode is off", []Feature{cutting, changing}, nothingWhileOff},
-	{"no instance is made while MIG mode is off", []Feature{cutting, changing, ModeGuards}, refusedWhileOff},
-	{"instances are gone when the mode is", []Feature{cutting, changing, ModeGuards}, goneWithMode},
+var modeCases = []testCase{
+	{"the mode reads the same twice", []Feature{supportsMIG}, modeIsStable},
+	{"a mode is in force, or pending until a reset", []Feature{supportsMIG, writable}, setMode},
+	{"there are no instances while MIG mode is off", []Feature{supportsMIG, writable}, noInstancesWithoutMIG},
+	{"no instance is made while MIG mode is off", []Feature{supportsMIG, writable, ModeGuards}, changesRefusedWithoutMIG},
+	{"instances are gone when the mode is", []Feature{supportsMIG, writable, ModeGuards}, instancesRemovedWithMode},
 }
 
-func modeReads(b *bench) {
+func modeIsStable(b *fixture) {
 	current, pending, err := b.MIGMode(b.gpu.UUID)
-	b.must(err)
+	b.requireNoError(err)
 	againCurrent, againPending, err := b.MIGMode(b.gpu.UUID)
-	b.must(err)
+	b.requireNoError(err)
 	if current != againCurrent || pending != againPending {
 		b.Errorf("first %v, pending %v, then %v, pending %v", current, pending, againCurrent, againPending)
 	}
 }
 
-func modeIsTaken(b *bench) {
+func setMode(b *fixture) {
 	for _, mode := range []nvml.Mode{nvml.Enabled, nvml.Disabled, nvml.Enabled} {
 		activation, err := b.SetMIGMode(b.gpu.UUID, mode)
-		b.must(err)
+		b.requireNoError(err)
 		current, pending, err := b.MIGMode(b.gpu.UUID)
-		b.must(err)
+		b.requireNoError(err)
 		if pending != mode {
 			b.Errorf("%v was asked for, %v is pending", mode, pending)
 		}
@@ -42,31 +42,58 @@ func modeIsTaken(b *bench) {
 		if activation != nil && !errors.Is(activation, nvml.ErrResetRequired) {
 			b.Errorf("nobody has the GPU, and what became of the mode is %v", activation)
 		}
-		b.into(mode)
+		b.enterMode(mode)
 	}
-	b.layout()
+	b.requireLayout()
 }
 
-func nothingWhileOff(b *bench) {
-	b.into(nvml.Disabled)
+func noInstancesWithoutMIG(b *fixture) {
+	b.enterMode(nvml.Disabled)
 	_, err := b.Instances(b.gpu.UUID)
-	b.refused("Instances", err, nvml.ErrNotSupported)
+	b.requireError("Instances", err, nvml.ErrNotSupported)
 }
 
-func refusedWhileOff(b *bench) {
-	small := b.smallest(b.cut())
-	b.into(nvml.Disabled)
+func changesRefusedWithoutMIG(b *fixture) {
+	small := b.smallestPlacement(b.enableMIG())
+	b.enterMode(nvml.Disabled)
 	_, err := b.CreateInstance(b.gpu.UUID, small.profile.ID, small.at)
-	b.refused("CreateInstance", err, nvml.ErrNotSupported)
+	b.requireError("CreateInstance", err, nvml.ErrNotSupported)
 	_, err = b.CreateComputeInstance(b.gpu.UUID, 0)
-	b.refused("CreateComputeInstance", err, nvml.ErrNotSupported)
-	b.refused("DestroyInstance", b.DestroyInstance(b.gpu.UUID, 0), nvml.ErrNotSupported)
-	b.refused("DestroyComputeInstance", b.DestroyComputeInstance(b.gpu.UUID, 0, 0), nvml.ErrNotSupported)
+	b.requireError("CreateComputeInstance", err, nvml.ErrNotSupported)
+	b.requireError("DestroyInstance", b.DestroyInstance(b.gpu.UUID, 0), nvml.ErrNotSupported)
+	b.requireError("DestroyComputeInstance", b.DestroyComputeInstance(b.gpu.UUID, 0, 0), nvml.ErrNotSupported)
 }
 
-func goneWithMode(b *bench) {
-	b.device(b.smallest(b.cut()))
-	b.into(nvml.Disabled)
-	b.into(nvml.Enabled)
-	b.layout()
+func instancesRemovedWithMode(b *fixture) {
+	b.createDevice(b.smallestPlacement(b.enableMIG()))
+	b.enterMode(nvml.Disabled)
+	b.enterMode(nvml.Enabled)
+	b.requireLayout()
+}
+
+var resetCases = []testCase{
+	{"a reset takes the instances and leaves the mode", []Feature{supportsMIG, writable, Reset, ModeGuards}, resetRemovesInstances},
+	{"a reset is refused where a process has the GPU", []Feature{supportsMIG, writable, Reset, Processes}, resetRefusedInUse},
+}
+
+func resetRemovesInstances(b *fixture) {
+	b.createDevice(b.smallestPlacement(b.enableMIG()))
+	b.requireNoError(b.Reset(b.gpu.UUID))
+	current, pending, err := b.MIGMode(b.gpu.UUID)
+	b.requireNoError(err)
+	if current != nvml.Enabled || pending != nvml.Enabled {
+		b.Errorf("after a reset the mode is %v, pending %v", current, pending)
+	}
+	b.requireLayout()
+	b.createDevice(b.smallestPlacement(b.listProfiles()))
+}
+
+func resetRefusedInUse(b *fixture) {
+	made, compute := b.createDevice(b.smallestPlacement(b.enableMIG()))
+	b.requireNoError(b.attach(testPID, compute.UUID, 100))
+	b.requireError("Reset", b.Reset(b.gpu.UUID), nvml.ErrInUse)
+	b.requireLayout(made)
+	b.detach(testPID)
+	b.requireNoError(b.Reset(b.gpu.UUID))
+	b.requireLayout()
 }

@@ -4,6 +4,8 @@
 package conformance
 
 import (
+	"regexp"
+	"strings"
 	"time"
 
 	"sluice.dev/gpuagent/nvml"
@@ -19,10 +21,10 @@ type call struct {
 // calls are all methods that ask for something of a GPU.
 var calls = []call{
 	{"Memory", false, func(l nvml.Library, gpu string) error { _, err := l.Memory(gpu); return err }},
-	{"Utilisation", false, func(l nvml.Library, gpu string) error { _, err := l.Utilisation(gpu); return err }},
+	{"Utilization", false, func(l nvml.Library, gpu string) error { _, err := l.Utilization(gpu); return err }},
 	{"Processes", false, func(l nvml.Library, gpu string) error { _, err := l.Processes(gpu); return err }},
-	{"ProcessUtilisation", false, func(l nvml.Library, gpu string) error {
-		_, err := l.ProcessUtilisation(gpu, time.Time{})
+	{"ProcessUtilization", false, func(l nvml.Library, gpu string) error {
+		_, err := l.ProcessUtilization(gpu, time.Time{})
 		return err
 	}},
 	{"MIGMode", false, func(l nvml.Library, gpu string) error { _, _, err := l.MIGMode(gpu); return err }},
@@ -45,41 +47,123 @@ var calls = []call{
 	{"DestroyComputeInstance", true, func(l nvml.Library, gpu string) error { return l.DestroyComputeInstance(gpu, 0, 0) }},
 }
 
-var sessions = []promise{
-	{"no method but Init may be called after Shutdown", nil, closedAfterShutdown},
-	{"Init may be called again after Shutdown", nil, initAgain},
+var sessionCases = []testCase{
+	{"no method but Init may be called after Shutdown", nil, callsAfterShutdown},
+	{"Init may be called again after Shutdown", nil, reinitialize},
 	{"a GPU that is not there is not found", nil, unknownGPU},
 }
 
-func closedAfterShutdown(b *bench) {
-	b.must(b.Shutdown())
-	b.refused("Shutdown", b.Shutdown(), nvml.ErrUninitialized)
+func callsAfterShutdown(b *fixture) {
+	b.requireNoError(b.Shutdown())
+	b.requireError("Shutdown", b.Shutdown(), nvml.ErrUninitialized)
 	_, err := b.DriverVersion()
-	b.refused("DriverVersion", err, nvml.ErrUninitialized)
+	b.requireError("DriverVersion", err, nvml.ErrUninitialized)
 	_, err = b.GPUs()
-	b.refused("GPUs", err, nvml.ErrUninitialized)
+	b.requireError("GPUs", err, nvml.ErrUninitialized)
 	for _, c := range calls {
 		if !c.changes || !b.readOnly {
-			b.refused(c.method, c.err(b, b.gpu.UUID), nvml.ErrUninitialized)
+			b.requireError(c.method, c.err(b, b.gpu.UUID), nvml.ErrUninitialized)
 		}
 	}
 }
 
-func initAgain(b *bench) {
-	b.must(b.Shutdown())
-	b.must(b.Init())
+func reinitialize(b *fixture) {
+	b.requireNoError(b.Shutdown())
+	b.requireNoError(b.Init())
 	again, err := b.GPUs()
-	b.must(err)
-	b.equal("GPUs", again, b.gpus)
+	b.requireNoError(err)
+	b.requireEqual("GPUs", again, b.gpus)
 }
 
-func unknownGPU(b *bench) {
+func unknownGPU(b *fixture) {
 	for _, uuid := range []string{
 		"", "0", "GPU-00000000-0000-0000-0000-000000000000", "MIG-00000000-0000-0000-0000-000000000000",
 	} {
 		for _, c := range calls {
 			if !c.changes || !b.readOnly {
-				b.refused(c.method+" of "+uuid, c.err(b, uuid), nvml.ErrNotFound, nvml.ErrInvalidArgument)
+				b.requireError(c.method+" of "+uuid, c.err(b, uuid), nvml.ErrNotFound, nvml.ErrInvalidArgument)
+			}
+		}
+	}
+}
+
+var inventoryCases = []testCase{
+	{"the driver has a version", nil, driverVersion},
+	{"each GPU is described, by index", nil, gpusAreDescribed},
+	{"memory is within the GPU", nil, memoryWithinGPU},
+	{"a GPU in no mode is busy by some percent", []Feature{Utilization}, utilizationPercent},
+	{"a GPU that cannot be cut says so", nil, gpuWithoutMIG},
+}
+
+var driverVersionPattern = regexp.MustCompile(`^[0-9]+(\.[0-9]+){1,2}$`)
+
+func driverVersion(b *fixture) {
+	got, err := b.DriverVersion()
+	b.requireNoError(err)
+	if !driverVersionPattern.MatchString(got) {
+		b.Errorf("the driver's version is %q", got)
+	}
+}
+
+func gpusAreDescribed(b *fixture) {
+	uuids := map[string]bool{}
+	for i, gpu := range b.gpus {
+		if gpu.Err != nil {
+			b.Errorf("GPU %d does not answer: %v", gpu.Index, gpu.Err)
+			continue
+		}
+		if !strings.HasPrefix(gpu.UUID, "GPU-") || uuids[gpu.UUID] {
+			b.Errorf("GPU %d has the UUID %q, which is none or another's", gpu.Index, gpu.UUID)
+		}
+		uuids[gpu.UUID] = true
+		if gpu.Name == "" || gpu.MemoryMiB < 1024 || gpu.PCIDevice&0xffff != 0x10de {
+			b.Errorf("GPU %d is not fully described: %+v", gpu.Index, gpu)
+		}
+		if i > 0 && gpu.Index <= b.gpus[i-1].Index {
+			b.Errorf("GPU %d comes after GPU %d", gpu.Index, b.gpus[i-1].Index)
+		}
+	}
+	again, err := b.GPUs()
+	b.requireNoError(err)
+	b.requireEqual("the GPUs, read again", again, b.gpus)
+}
+
+func memoryWithinGPU(b *fixture) {
+	for _, gpu := range b.gpus {
+		got, err := b.Memory(gpu.UUID)
+		b.requireNoError(err)
+		if got.TotalMiB != gpu.MemoryMiB || got.UsedMiB < 0 || got.UsedMiB > got.TotalMiB {
+			b.Errorf("GPU %d of %d MiB has %+v", gpu.Index, gpu.MemoryMiB, got)
+		}
+	}
+}
+
+func utilizationPercent(b *fixture) {
+	mode, _, _ := b.MIGMode(b.gpu.UUID)
+	busy, err := b.Utilization(b.gpu.UUID)
+	if mode == nvml.Enabled {
+		b.requireError("Utilization in MIG mode", err, nvml.ErrNotSupported)
+		return
+	}
+	b.requireNoError(err)
+	if busy < 0 || busy > 100 {
+		b.Errorf("it is busy by %d %%", busy)
+	}
+}
+
+func gpuWithoutMIG(b *fixture) {
+	for _, gpu := range b.gpus {
+		if _, _, err := b.MIGMode(gpu.UUID); err == nil {
+			continue
+		}
+		for _, c := range calls {
+			switch c.method {
+			case "MIGMode", "Instances", "ComputeInstances":
+				b.requireError(c.method, c.err(b, gpu.UUID), nvml.ErrNotSupported)
+			case "SetMIGMode", "CreateComputeInstance", "DestroyInstance", "DestroyComputeInstance":
+				if !b.readOnly {
+					b.requireError(c.method, c.err(b, gpu.UUID), nvml.ErrNotSupported)
+				}
 			}
 		}
 	}

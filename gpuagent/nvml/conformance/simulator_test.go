@@ -13,15 +13,15 @@ import (
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/conformance"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/gpuagent/nvml/simulator/served"
+	socketpkg "sluice.dev/gpuagent/nvml/simulator/socket"
 )
 
-// node is a simulated node of two GPUs of a board and one that cannot be cut.
-func node(t *testing.T, board string, change func(*simulator.Config)) *simulator.Node {
+// newNode is a simulated node of two GPUs of a board and one that cannot be cut.
+func newNode(t *testing.T, board string, change func(*simulator.Config)) *simulator.Node {
 	t.Helper()
 	config := simulator.Config{
 		Seed: t.Name(),
-		GPUs: []simulator.GPU{{Board: board}, {Board: board}, {Board: "T4"}},
+		GPUs: []simulator.GPU{{Model: board}, {Model: board}, {Model: "T4"}},
 	}
 	if change != nil {
 		change(&config)
@@ -33,7 +33,7 @@ func node(t *testing.T, board string, change func(*simulator.Config)) *simulator
 	return n
 }
 
-func under(library nvml.Library, n *simulator.Node) conformance.Node {
+func nodeUnderTest(library nvml.Library, n *simulator.Node) conformance.Node {
 	return conformance.Node{
 		Library: library,
 		Attach:  func(pid uint32, device string, memoryMiB int64) error { return n.Attach(pid, device, memoryMiB, 50) },
@@ -41,21 +41,21 @@ func under(library nvml.Library, n *simulator.Node) conformance.Node {
 	}
 }
 
-// complete holds a target to every promise, none left out.
-func complete(t *testing.T, target conformance.Target) {
+// requireComplete holds a target to every promise, none left out.
+func requireComplete(t *testing.T, target conformance.Target) {
 	t.Helper()
-	if tally := conformance.Run(t, target); tally.LeftOut > 0 || tally.Kept == 0 {
+	if tally := conformance.Run(t, target); tally.Skipped > 0 || tally.Passed == 0 {
 		t.Errorf("%s: %+v; want all kept and none left out", target.Name, tally)
 	}
 }
 
 func TestSimulator(t *testing.T) {
-	for _, board := range mig.Boards() {
-		complete(t, conformance.Target{
+	for _, board := range mig.Models() {
+		requireComplete(t, conformance.Target{
 			Name: board.Name,
 			New: func(t *testing.T) conformance.Node {
-				n := node(t, board.Name, nil)
-				return under(n, n)
+				n := newNode(t, board.Name, nil)
+				return nodeUnderTest(n, n)
 			},
 		})
 	}
@@ -65,16 +65,16 @@ func TestSimulator(t *testing.T) {
 // itself.
 func TestSimulatorModes(t *testing.T) {
 	for name, activation := range map[string]simulator.Activation{
-		"at once": simulator.AtOnce, "at reset": simulator.AtReset, "at reset, unsaid": simulator.AtResetUnsaid,
+		"at once": simulator.AtOnce, "at reset": simulator.AtReset, "at reset, unsaid": simulator.AtResetSilently,
 	} {
 		for _, board := range []string{"A100-40GB", "H100-80GB"} {
-			complete(t, conformance.Target{
+			requireComplete(t, conformance.Target{
 				Name: board + " " + name,
 				New: func(t *testing.T) conformance.Node {
-					n := node(t, board, func(c *simulator.Config) {
+					n := newNode(t, board, func(c *simulator.Config) {
 						c.GPUs[0].Activation, c.GPUs[1].Activation = activation, activation
 					})
-					return under(n, n)
+					return nodeUnderTest(n, n)
 				},
 			})
 		}
@@ -83,11 +83,11 @@ func TestSimulatorModes(t *testing.T) {
 
 // TestSimulatorOldDriver knows no profiles while MIG mode is off.
 func TestSimulatorOldDriver(t *testing.T) {
-	complete(t, conformance.Target{
+	requireComplete(t, conformance.Target{
 		Name: "A100-40GB, driver 535",
 		New: func(t *testing.T) conformance.Node {
-			n := node(t, "A100-40GB", func(c *simulator.Config) { c.DriverVersion = "535.183.06" })
-			return under(n, n)
+			n := newNode(t, "A100-40GB", func(c *simulator.Config) { c.DriverVersion = "535.183.06" })
+			return nodeUnderTest(n, n)
 		},
 	})
 }
@@ -96,46 +96,46 @@ func TestSimulatorSameUUIDs(t *testing.T) {
 	tally := conformance.Run(t, conformance.Target{
 		Name: "A30, UUIDs again",
 		New: func(t *testing.T) conformance.Node {
-			n := node(t, "A30", func(c *simulator.Config) { c.SameUUIDs = true })
-			return under(n, n)
+			n := newNode(t, "A30", func(c *simulator.Config) { c.ReuseUUIDs = true })
+			return nodeUnderTest(n, n)
 		},
 		Lacks: map[conformance.Feature]string{conformance.FreshUUIDs: "it is told to make them of the identifiers"},
 	})
-	if tally.LeftOut != 1 {
+	if tally.Skipped != 1 {
 		t.Errorf("%+v; want one left out", tally)
 	}
 }
 
-// TestSimulatorThatCannotBeCut has only what every GPU has.
-func TestSimulatorThatCannotBeCut(t *testing.T) {
+// TestSimulatorWithoutMIG has only what every GPU has.
+func TestSimulatorWithoutMIG(t *testing.T) {
 	tally := conformance.Run(t, conformance.Target{
 		Name: "L4",
 		New: func(t *testing.T) conformance.Node {
-			n := node(t, "L4", nil)
-			return under(n, n)
+			n := newNode(t, "L4", nil)
+			return nodeUnderTest(n, n)
 		},
 	})
-	if tally.Broken > 0 || tally.Kept < 10 {
+	if tally.Failed > 0 || tally.Passed < 10 {
 		t.Errorf("%+v; want at least ten kept", tally)
 	}
 }
 
-// TestServed holds the simulator to the same through its socket.
-func TestServed(t *testing.T) {
-	for _, board := range mig.Boards() {
-		complete(t, conformance.Target{
+// TestSimulatorOverSocket holds the simulator to the same through its socket.
+func TestSimulatorOverSocket(t *testing.T) {
+	for _, board := range mig.Models() {
+		requireComplete(t, conformance.Target{
 			Name: board.Name,
 			New: func(t *testing.T) conformance.Node {
-				n := node(t, board.Name, nil)
-				socket := serve(t, n)
-				return under(served.Dial(socket), n)
+				n := newNode(t, board.Name, nil)
+				socket := serveNode(t, n)
+				return nodeUnderTest(socketpkg.Dial(socket), n)
 			},
 		})
 	}
 }
 
-// serve serves a node until the test ends, on a path that is short enough for a socket.
-func serve(t *testing.T, n *simulator.Node) string {
+// serveNode serves a node until the test ends, on a path that is short enough for a socket.
+func serveNode(t *testing.T, n *simulator.Node) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nvml")
 	if err != nil {
@@ -143,13 +143,13 @@ func serve(t *testing.T, n *simulator.Node) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "nvml.sock")
-	listener, err := served.Listen(t.Context(), socket)
+	listener, err := socketpkg.Listen(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- served.Serve(ctx, listener, n) }()
+	go func() { ended <- socketpkg.Serve(ctx, listener, n) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -13,13 +13,13 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-const standIn = "SLUICE_TEST_NVML_LIBRARY"
+const libraryPathVariable = "SLUICE_TEST_NVML_LIBRARY"
 
-// TestBinding tries the real binding on an old library of C, in a process of its own: what
+// TestRealBinding tries the real binding on an old library of C, in a process of its own: what
 // goes wrong under the binding ends the process, and a library that was used stays loaded.
-func TestBinding(t *testing.T) {
-	if path := os.Getenv(standIn); path != "" {
-		onOldLibrary(t, path)
+func TestRealBinding(t *testing.T) {
+	if path := os.Getenv(libraryPathVariable); path != "" {
+		testOldLibrary(t, path)
 		return
 	}
 	compiler, err := exec.LookPath("cc")
@@ -31,13 +31,13 @@ func TestBinding(t *testing.T) {
 		t.Fatalf("compiling: %v\n%s", err, out)
 	}
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBinding$", "-test.v") //nolint:gosec // this test itself
-	child.Env = append(os.Environ(), standIn+"="+path)
+	child.Env = append(os.Environ(), libraryPathVariable+"="+path)
 	if out, err := child.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-func onOldLibrary(t *testing.T, path string) {
+func testOldLibrary(t *testing.T, path string) {
 	l := New(Config{Path: path})
 	if _, err := l.GPUs(); err == nil { // and the process is still there
 		t.Error("GPUs before Init")
@@ -46,17 +46,17 @@ func onOldLibrary(t *testing.T, path string) {
 		if err := l.Init(); err != nil {
 			t.Fatal(err)
 		}
-		read(t, l)
-		lacking(t, l)
+		testReads(t, l)
+		testMissingFunctions(t, l)
 		if err := l.Shutdown(); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-const a30 = "GPU-a30"
+const a30UUID = "GPU-a30"
 
-func read(t *testing.T, l nvml.Library) {
+func testReads(t *testing.T, l nvml.Library) {
 	t.Helper()
 	check := func(want any) func(got any, err error) {
 		return func(got any, err error) {
@@ -64,53 +64,53 @@ func read(t *testing.T, l nvml.Library) {
 			if err != nil {
 				t.Error(err)
 			}
-			same(t, got, want)
+			requireEqual(t, got, want)
 		}
 	}
 	version, err := l.DriverVersion()
 	check("470.57.02")(version, err)
 	gpus, err := l.GPUs()
-	check([]nvml.GPU{{UUID: a30, Name: "NVIDIA A30", PCIDevice: 0x20b710de, MemoryMiB: 24576}})(gpus, err)
-	memory, err := l.Memory(a30)
+	check([]nvml.GPU{{UUID: a30UUID, Name: "NVIDIA A30", PCIDevice: 0x20b710de, MemoryMiB: 24576}})(gpus, err)
+	memory, err := l.Memory(a30UUID)
 	check(nvml.Memory{TotalMiB: 24576, UsedMiB: 1024})(memory, err)
-	profiles, err := l.Profiles(a30)
+	profiles, err := l.Profiles(a30UUID)
 	check([]nvml.Profile{
 		{ID: 14, Compute: 1, Memory: 1, Max: 4, MemoryMiB: 5952, Multiprocessors: 14},
 		{ID: 0, Compute: 4, Memory: 4, Max: 1, MemoryMiB: 24125, Multiprocessors: 56},
 	})(profiles, err)
-	instances, err := l.Instances(a30)
+	instances, err := l.Instances(a30UUID)
 	check([]nvml.Instance{
 		{ID: 1, Profile: 14, Placement: nvml.Placement{Start: 1, Size: 1}},
 		{ID: 2, Profile: 14, Placement: nvml.Placement{Start: 2, Size: 1}},
 		{ID: 3, Profile: 14, Placement: nvml.Placement{Start: 3, Size: 1}},
 	})(instances, err)
-	compute, err := l.ComputeInstances(a30, 2)
+	compute, err := l.ComputeInstances(a30UUID, 2)
 	check([]nvml.ComputeInstance{{UUID: "MIG-2", Slices: 1}})(compute, err)
-	processes, err := l.Processes(a30)
+	processes, err := l.Processes(a30UUID)
 	check([]nvml.Process{
 		{PID: 100, MemoryMiB: 0, Instance: 3},
 		{PID: 101, MemoryMiB: 1024, Instance: 2},
 		{PID: 102, MemoryMiB: nvml.UnknownMiB, Instance: 1},
 	})(processes, err)
 	since := time.UnixMicro(1_000_000)
-	samples, err := l.ProcessUtilisation(a30, since)
+	samples, err := l.ProcessUtilization(a30UUID, since)
 	check([]nvml.ProcessSample{{PID: 100, At: since.Add(time.Millisecond), SM: 42}})(samples, err)
 }
 
-// lacking calls what the library has not. Without the look-up before it, each of these
+// testMissingFunctions calls what the library has not. Without the look-up before it, each of these
 // would end the process.
-func lacking(t *testing.T, l nvml.Library) {
+func testMissingFunctions(t *testing.T, l nvml.Library) {
 	t.Helper()
-	_, err := l.Utilisation(a30)
-	is(t, err, nvml.ErrNotSupported)
-	_, err = l.RemainingCapacity(a30, 14)
-	is(t, err, nvml.ErrNotSupported)
-	_, err = l.CreateInstance(a30, 14, nvml.Placement{Start: 0, Size: 1})
-	is(t, err, nvml.ErrNotSupported)
-	is(t, l.DestroyInstance(a30, 1), nvml.ErrNotSupported)
-	_, err = l.SetMIGMode(a30, nvml.Disabled)
-	is(t, err, nvml.ErrNotSupported)
-	is(t, l.DestroyInstance(a30, 9), nvml.ErrNotFound)
+	_, err := l.Utilization(a30UUID)
+	requireError(t, err, nvml.ErrNotSupported)
+	_, err = l.RemainingCapacity(a30UUID, 14)
+	requireError(t, err, nvml.ErrNotSupported)
+	_, err = l.CreateInstance(a30UUID, 14, nvml.Placement{Start: 0, Size: 1})
+	requireError(t, err, nvml.ErrNotSupported)
+	requireError(t, l.DestroyInstance(a30UUID, 1), nvml.ErrNotSupported)
+	_, err = l.SetMIGMode(a30UUID, nvml.Disabled)
+	requireError(t, err, nvml.ErrNotSupported)
+	requireError(t, l.DestroyInstance(a30UUID, 9), nvml.ErrNotFound)
 	_, err = l.Memory("GPU-other")
-	is(t, err, nvml.ErrNotFound)
+	requireError(t, err, nvml.ErrNotFound)
 }

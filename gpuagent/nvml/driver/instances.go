@@ -14,37 +14,37 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// roomInLists is how many instances the binding is given room for: it takes the count
+// minListCapacity is how many instances the binding is given room for: it takes the count
 // that the driver gives, which is wrong on some boards, and panics where that is none.
-const roomInLists = 16
+const minListCapacity = 16
 
 // Instances implements nvml.Library.
 func (l *library) Instances(gpu string) ([]nvml.Instance, error) {
-	return on(l, gpu, func(dev *device) ([]nvml.Instance, error) {
+	return withGPU(l, gpu, func(dev *device) ([]nvml.Instance, error) {
 		// An older driver has no profiles while the mode is off, and so no instances
 		// either, and no error.
-		modes, err := l.modes(dev)
+		modes, err := l.readMode(dev)
 		if err != nil {
 			return nil, err
 		}
 		if modes.current != nvml.Enabled {
 			return nil, fmt.Errorf("MIG mode is off: %w", nvml.ErrNotSupported)
 		}
-		all, err := l.profiles(dev)
+		all, err := l.cachedProfiles(dev)
 		if err != nil {
 			return nil, err
 		}
-		return l.instances(dev, all)
+		return l.listInstances(dev, all)
 	})
 }
 
-func (l *library) instances(dev *device, all []profile) ([]nvml.Instance, error) {
+func (l *library) listInstances(dev *device, all []driverProfile) ([]nvml.Instance, error) {
 	instances := []nvml.Instance{}
 	var refusal error
 	answered := false
 	for _, p := range all {
-		p.info.InstanceCount = max(p.info.InstanceCount, roomInLists)
-		found, err := ask(l, "nvmlDeviceGetGpuInstances", func() ([]gonvml.GpuInstance, gonvml.Return) {
+		p.info.InstanceCount = max(p.info.InstanceCount, minListCapacity)
+		found, err := callValue(l, "nvmlDeviceGetGpuInstances", func() ([]gonvml.GpuInstance, gonvml.Return) {
 			return dev.GetGpuInstances(&p.info)
 		})
 		if errors.Is(err, nvml.ErrNotSupported) {
@@ -56,7 +56,7 @@ func (l *library) instances(dev *device, all []profile) ([]nvml.Instance, error)
 		}
 		answered = true
 		for _, handle := range found {
-			it, err := l.instance(handle)
+			it, err := l.readInstance(handle)
 			switch {
 			case errors.Is(err, nvml.ErrNotFound): // gone since
 			case err != nil:
@@ -75,8 +75,8 @@ func (l *library) instances(dev *device, all []profile) ([]nvml.Instance, error)
 	return instances, nil
 }
 
-func (l *library) instance(handle gonvml.GpuInstance) (nvml.Instance, error) {
-	info, err := ask(l, "nvmlGpuInstanceGetInfo", handle.GetInfo)
+func (l *library) readInstance(handle gonvml.GpuInstance) (nvml.Instance, error) {
+	info, err := callValue(l, "nvmlGpuInstanceGetInfo", handle.GetInfo)
 	return nvml.Instance{
 		ID:        info.Id,
 		Profile:   nvml.ProfileID(info.ProfileId),
@@ -86,22 +86,22 @@ func (l *library) instance(handle gonvml.GpuInstance) (nvml.Instance, error) {
 
 // CreateInstance implements nvml.Library.
 func (l *library) CreateInstance(gpu string, id nvml.ProfileID, at nvml.Placement) (nvml.Instance, error) {
-	return on(l, gpu, func(dev *device) (nvml.Instance, error) {
-		p, err := l.profile(dev, id)
+	return withGPU(l, gpu, func(dev *device) (nvml.Instance, error) {
+		p, err := l.profileByID(dev, id)
 		if err != nil {
 			return nvml.Instance{}, err
 		}
-		if !slices.Contains(p.places, at) {
+		if !slices.Contains(p.placements, at) {
 			return nvml.Instance{}, fmt.Errorf("profile %d cannot lie at %d with %d slices, but at %v: %w",
-				id, at.Start, at.Size, p.places, nvml.ErrInvalidArgument)
+				id, at.Start, at.Size, p.placements, nvml.ErrInvalidArgument)
 		}
-		handle, err := ask(l, "nvmlDeviceCreateGpuInstanceWithPlacement", func() (gonvml.GpuInstance, gonvml.Return) {
+		handle, err := callValue(l, "nvmlDeviceCreateGpuInstanceWithPlacement", func() (gonvml.GpuInstance, gonvml.Return) {
 			return dev.CreateGpuInstanceWithPlacement(&p.info, &gonvml.GpuInstancePlacement{Start: uint32(at.Start), Size: uint32(at.Size)})
 		})
 		if err != nil {
 			return nvml.Instance{}, err
 		}
-		it, err := l.instance(handle)
+		it, err := l.readInstance(handle)
 		if err != nil {
 			return nvml.Instance{}, fmt.Errorf("an instance of profile %d was created at %d, but cannot be read: %w", id, at.Start, err)
 		}
@@ -111,12 +111,12 @@ func (l *library) CreateInstance(gpu string, id nvml.ProfileID, at nvml.Placemen
 
 // DestroyInstance implements nvml.Library.
 func (l *library) DestroyInstance(gpu string, instance uint32) error {
-	_, err := on(l, gpu, func(dev *device) (struct{}, error) {
+	_, err := withGPU(l, gpu, func(dev *device) (struct{}, error) {
 		handle, err := l.instanceHandle(dev, instance)
 		if err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, l.tell("nvmlGpuInstanceDestroy", handle.Destroy)
+		return struct{}{}, l.call("nvmlGpuInstanceDestroy", handle.Destroy)
 	})
 	return err
 }
@@ -124,7 +124,7 @@ func (l *library) DestroyInstance(gpu string, instance uint32) error {
 // instanceHandle is found anew for each call: the handles are those of identifiers, which
 // the driver gives again.
 func (l *library) instanceHandle(dev *device, instance uint32) (gonvml.GpuInstance, error) {
-	handle, err := ask(l, "nvmlDeviceGetGpuInstanceById", func() (gonvml.GpuInstance, gonvml.Return) {
+	handle, err := callValue(l, "nvmlDeviceGetGpuInstanceById", func() (gonvml.GpuInstance, gonvml.Return) {
 		return dev.GetGpuInstanceById(int(instance))
 	})
 	if err != nil {

@@ -4,6 +4,15 @@
 package driver
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"sluice.dev/gpuagent/nvml"
@@ -11,16 +20,16 @@ import (
 
 // MIGMode implements nvml.Library.
 func (l *library) MIGMode(gpu string) (current, pending nvml.Mode, err error) {
-	modes, err := on(l, gpu, l.modes)
+	modes, err := withGPU(l, gpu, l.readMode)
 	return modes.current, modes.pending, err
 }
 
-type modes struct{ current, pending nvml.Mode }
+type migModes struct{ current, pending nvml.Mode }
 
-func (l *library) modes(dev *device) (modes, error) {
-	return ask(l, "nvmlDeviceGetMigMode", func() (modes, gonvml.Return) {
+func (l *library) readMode(dev *device) (migModes, error) {
+	return callValue(l, "nvmlDeviceGetMigMode", func() (migModes, gonvml.Return) {
 		current, pending, ret := dev.GetMigMode()
-		return modes{current == gonvml.DEVICE_MIG_ENABLE, pending == gonvml.DEVICE_MIG_ENABLE}, ret
+		return migModes{current == gonvml.DEVICE_MIG_ENABLE, pending == gonvml.DEVICE_MIG_ENABLE}, ret
 	})
 }
 
@@ -31,14 +40,103 @@ func (l *library) SetMIGMode(gpu string, mode nvml.Mode) (activation, err error)
 		asked = gonvml.DEVICE_MIG_ENABLE
 	}
 	const function = "nvmlDeviceSetMigMode"
-	activation, err = on(l, gpu, func(dev *device) (error, error) {
-		became, err := ask(l, function, func() (gonvml.Return, gonvml.Return) { return dev.SetMigMode(asked) })
+	activation, err = withGPU(l, gpu, func(dev *device) (error, error) {
+		became, err := callValue(l, function, func() (gonvml.Return, gonvml.Return) { return dev.SetMigMode(asked) })
 		if err != nil {
 			return nil, err
 		}
-		return answer(function, became), nil
+		return toError(function, became), nil
 	})
 	// The driver may have unbound or reset the GPU; handles and indices are new.
-	l.handles.forget()
+	l.handles.invalidate()
 	return activation, err
+}
+
+// Reset implements nvml.Library. The library has no call for it: nvidia-smi does it. The
+// library is disconnected meanwhile, since it keeps the GPU open itself; other calls
+// wait. The rights to reset are root's.
+func (l *library) Reset(gpu string) error {
+	_, err := withGPU(l, gpu, l.readMode)
+	for _, wrong := range []nvml.Error{nvml.ErrUninitialized, nvml.ErrInvalidArgument, nvml.ErrNotFound} {
+		if errors.Is(err, wrong) { // of other errors a reset may be the cure
+			return err
+		}
+	}
+	release, err := l.gate.acquireExclusive(idleTimeout)
+	if err != nil {
+		return fmt.Errorf("GPU %s: resetting: %w", gpu, err)
+	}
+	defer release()
+	if !l.gate.open {
+		return nvml.ErrUninitialized
+	}
+	if err := l.disconnect(); err != nil {
+		return fmt.Errorf("GPU %s: resetting: %w", gpu, err)
+	}
+	err = runReset(l.config, gpu)
+	if again := l.connect(); again != nil {
+		return errors.Join(err, fmt.Errorf("connecting to the driver after a reset of GPU %s: %w", gpu, again))
+	}
+	return err
+}
+
+func runReset(config Config, gpu string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), config.ResetTimeout)
+	defer cancel()
+	var output bytes.Buffer
+	command := exec.CommandContext(ctx, config.ResetCommand, "--gpu-reset", "-i", gpu) // #nosec G204 -- the operator's own
+	command.Env = append(os.Environ(), "LC_ALL=C")
+	command.Stdout, command.Stderr = &output, &output
+	command.WaitDelay = 5 * time.Second
+	err := command.Run()
+	text := strings.Join(strings.Fields(output.String()), " ")
+	if ctx.Err() != nil {
+		return fmt.Errorf("GPU %s: %s did not end within %s: %q: %w", gpu, config.ResetCommand, config.ResetTimeout, text, nvml.ErrTimeout)
+	}
+	var ended *exec.ExitError
+	switch {
+	case err == nil && !strings.Contains(text, "could not be reset"):
+		return nil
+	case err != nil && !errors.As(err, &ended):
+		return fmt.Errorf("GPU %s cannot be reset from here: %w: %w", gpu, err, nvml.ErrNotSupported)
+	}
+	status := 0
+	if ended != nil {
+		status = ended.ExitCode()
+	}
+	return fmt.Errorf("GPU %s: %s ended with %d: %q: %w", gpu, config.ResetCommand, status, text, parseResetError(text, status))
+}
+
+// parseResetError is what nvidia-smi's output means, or else its exit status, in which only some of
+// the library's numbers mean the same.
+func parseResetError(text string, status int) nvml.Error {
+	text = strings.ToLower(text)
+	for _, known := range []struct {
+		words string
+		code  nvml.Error
+	}{
+		{"in use", nvml.ErrInUse},
+		{"being used", nvml.ErrInUse},
+		{"insufficient permissions", nvml.ErrNoPermission},
+		{"no devices were found", nvml.ErrNotFound},
+		{"is lost", nvml.ErrGPULost},
+		{"fallen off the bus", nvml.ErrGPULost},
+		{"couldn't communicate with the nvidia driver", nvml.ErrDriverNotLoaded},
+		{"version mismatch", nvml.ErrDriverNotLoaded},
+		{"not supported", nvml.ErrNotSupported},
+		{"primary gpu", nvml.ErrNotSupported},
+		{"nvlink", nvml.ErrNotSupported}, // with its peers only
+		{"together", nvml.ErrNotSupported},
+	} {
+		if strings.Contains(text, known.words) {
+			return known.code
+		}
+	}
+	switch code := nvml.Error(status); code { //nolint:gosec // an exit status is a byte
+	case nvml.ErrInvalidArgument, nvml.ErrNotSupported, nvml.ErrNoPermission, nvml.ErrNotFound,
+		nvml.ErrDriverNotLoaded, nvml.ErrLibraryNotFound, nvml.ErrGPULost, nvml.ErrInUse:
+		return code
+	default:
+		return nvml.ErrUnknown
+	}
 }

@@ -19,8 +19,8 @@ import (
 // Processes implements nvml.Library. Graphics and MPS may be unknown to a board or to a
 // library; what computes may not be.
 func (l *library) Processes(gpu string) ([]nvml.Process, error) {
-	return on(l, gpu, func(dev *device) ([]nvml.Process, error) {
-		found, err := ask(l, "nvmlDeviceGetComputeRunningProcesses", dev.GetComputeRunningProcesses)
+	return withGPU(l, gpu, func(dev *device) ([]nvml.Process, error) {
+		found, err := callValue(l, "nvmlDeviceGetComputeRunningProcesses", dev.GetComputeRunningProcesses)
 		if err != nil {
 			return nil, err
 		}
@@ -28,19 +28,19 @@ func (l *library) Processes(gpu string) ([]nvml.Process, error) {
 			"nvmlDeviceGetGraphicsRunningProcesses":   dev.GetGraphicsRunningProcesses,
 			"nvmlDeviceGetMPSComputeRunningProcesses": dev.GetMPSComputeRunningProcesses,
 		} {
-			more, err := ask(l, function, call)
+			more, err := callValue(l, function, call)
 			if err != nil && !errors.Is(err, nvml.ErrNotSupported) {
 				return nil, err
 			}
 			found = append(found, more...)
 		}
-		return processes(found), nil
+		return mergeProcesses(found), nil
 	})
 }
 
-// processes are those in the library's lists, each once per instance, sorted. One that is in
+// mergeProcesses are those in the library's lists, each once per instance, sorted. One that is in
 // two lists has the same memory in both, or is known in one only.
-func processes(found []gonvml.ProcessInfo) []nvml.Process {
+func mergeProcesses(found []gonvml.ProcessInfo) []nvml.Process {
 	type place struct{ pid, instance, compute uint32 }
 	merged := map[place]nvml.Process{}
 	for _, info := range found {
@@ -70,16 +70,16 @@ const (
 	insufficientSize = nvml.Error(gonvml.ERROR_INSUFFICIENT_SIZE)
 )
 
-// ProcessUtilisation implements nvml.Library.
-func (l *library) ProcessUtilisation(gpu string, since time.Time) ([]nvml.ProcessSample, error) {
-	return on(l, gpu, func(dev *device) ([]nvml.ProcessSample, error) {
+// ProcessUtilization implements nvml.Library.
+func (l *library) ProcessUtilization(gpu string, since time.Time) ([]nvml.ProcessSample, error) {
+	return withGPU(l, gpu, func(dev *device) ([]nvml.ProcessSample, error) {
 		read := func() ([]gonvml.ProcessUtilizationSample, gonvml.Return) {
 			return dev.GetProcessUtilization(uint64(max(0, since.UnixMicro())))
 		}
 		const function = "nvmlDeviceGetProcessUtilization"
-		found, err := ask(l, function, read)
+		found, err := callValue(l, function, read)
 		if errors.Is(err, nvml.ErrUnknown) { // the list grew, and the binding panics
-			found, err = ask(l, function, read)
+			found, err = callValue(l, function, read)
 		}
 		switch {
 		case errors.Is(err, nvml.ErrNotFound), errors.Is(err, noData), errors.Is(err, insufficientSize):
@@ -87,13 +87,13 @@ func (l *library) ProcessUtilisation(gpu string, since time.Time) ([]nvml.Proces
 		case err != nil:
 			return nil, err
 		}
-		return samples(found, since), nil
+		return newestSamples(found, since), nil
 	})
 }
 
-// samples are the newest of each process. The library pads its list with entries of no
+// newestSamples are the newest of each process. The library pads its list with entries of no
 // process and has been seen to give shares of thousands of percent.
-func samples(found []gonvml.ProcessUtilizationSample, since time.Time) []nvml.ProcessSample {
+func newestSamples(found []gonvml.ProcessUtilizationSample, since time.Time) []nvml.ProcessSample {
 	newest := map[uint32]nvml.ProcessSample{}
 	for _, s := range found {
 		it := nvml.ProcessSample{PID: s.Pid, At: time.UnixMicro(int64(s.TimeStamp)), SM: int(s.SmUtil)}

@@ -15,40 +15,40 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// profile is one that a board has: what the library says of it, by the index at which it
+// driverProfile is one that a board has: what the library says of it, by the index at which it
 // was found, which is not its identifier.
-type profile struct {
-	index  int
-	info   gonvml.GpuInstanceProfileInfo
-	places []nvml.Placement
+type driverProfile struct {
+	index      int
+	info       gonvml.GpuInstanceProfileInfo
+	placements []nvml.Placement
 }
 
-// mostProfiles is where the search for profiles ends if no library ever says that there
+// maxProfileIndex is where the search for profiles ends if no library ever says that there
 // are no more.
-const mostProfiles = 64
+const maxProfileIndex = 64
 
-// profiles are all that a GPU has. They are kept with its handle once they are known.
-func (l *library) profiles(dev *device) ([]profile, error) {
+// cachedProfiles are all that a GPU has. They are kept with its handle once they are known.
+func (l *library) cachedProfiles(dev *device) ([]driverProfile, error) {
 	dev.mu.Lock()
 	defer dev.mu.Unlock()
 	if dev.profiles != nil {
 		return dev.profiles, nil
 	}
-	found, err := l.search(dev)
+	found, err := l.readProfiles(dev)
 	if err != nil {
 		return nil, err
 	}
-	complete := !slices.ContainsFunc(found, func(p profile) bool { return len(p.places) == 0 })
+	complete := !slices.ContainsFunc(found, func(p driverProfile) bool { return len(p.placements) == 0 })
 	if complete && len(found) > 0 { // an older driver knows more once MIG mode is on
 		dev.profiles = found
 	}
 	return found, nil
 }
 
-func (l *library) search(dev *device) ([]profile, error) {
-	var found []profile
-	for index := range mostProfiles {
-		info, err := ask(l, "nvmlDeviceGetGpuInstanceProfileInfo", func() (gonvml.GpuInstanceProfileInfo, gonvml.Return) {
+func (l *library) readProfiles(dev *device) ([]driverProfile, error) {
+	var found []driverProfile
+	for index := range maxProfileIndex {
+		info, err := callValue(l, "nvmlDeviceGetGpuInstanceProfileInfo", func() (gonvml.GpuInstanceProfileInfo, gonvml.Return) {
 			return dev.GetGpuInstanceProfileInfo(index)
 		})
 		switch {
@@ -58,11 +58,11 @@ func (l *library) search(dev *device) ([]profile, error) {
 			continue
 		case err != nil:
 			return nil, err
-		case slices.ContainsFunc(found, func(p profile) bool { return p.info.Id == info.Id }):
+		case slices.ContainsFunc(found, func(p driverProfile) bool { return p.info.Id == info.Id }):
 			continue
 		}
-		p := profile{index: index, info: info}
-		if p.places, err = l.places(dev, info); err != nil {
+		p := driverProfile{index: index, info: info}
+		if p.placements, err = l.readPlacements(dev, info); err != nil {
 			return nil, err
 		}
 		found = append(found, p)
@@ -70,10 +70,10 @@ func (l *library) search(dev *device) ([]profile, error) {
 	return found, nil
 }
 
-// places are where instances of a profile may lie, the lowest first; none where the driver
+// readPlacements are where instances of a profile may lie, the lowest first; none where the driver
 // does not know.
-func (l *library) places(dev *device, info gonvml.GpuInstanceProfileInfo) ([]nvml.Placement, error) {
-	found, err := ask(l, "nvmlDeviceGetGpuInstancePossiblePlacements", func() ([]gonvml.GpuInstancePlacement, gonvml.Return) {
+func (l *library) readPlacements(dev *device, info gonvml.GpuInstanceProfileInfo) ([]nvml.Placement, error) {
+	found, err := callValue(l, "nvmlDeviceGetGpuInstancePossiblePlacements", func() ([]gonvml.GpuInstancePlacement, gonvml.Return) {
 		return dev.GetGpuInstancePossiblePlacements(&info)
 	})
 	if err != nil {
@@ -90,37 +90,37 @@ func (l *library) places(dev *device, info gonvml.GpuInstanceProfileInfo) ([]nvm
 	return places, nil
 }
 
-// profile is one by its identifier; ErrInvalidArgument where the board has none such.
-func (l *library) profile(dev *device, id nvml.ProfileID) (profile, error) {
-	all, err := l.profiles(dev)
+// profileByID is one by its identifier; ErrInvalidArgument where the board has none such.
+func (l *library) profileByID(dev *device, id nvml.ProfileID) (driverProfile, error) {
+	all, err := l.cachedProfiles(dev)
 	if err != nil {
-		return profile{}, err
+		return driverProfile{}, err
 	}
 	for _, p := range all {
 		if p.info.Id == uint32(id) {
 			return p, nil
 		}
 	}
-	return profile{}, fmt.Errorf("it has no MIG profile %d: %w", id, nvml.ErrInvalidArgument)
+	return driverProfile{}, fmt.Errorf("it has no MIG profile %d: %w", id, nvml.ErrInvalidArgument)
 }
 
 // Profiles implements nvml.Library. A profile of which the driver does not know where its
 // instances may lie is left out: none can be made of it.
 func (l *library) Profiles(gpu string) ([]nvml.Profile, error) {
-	return on(l, gpu, func(dev *device) ([]nvml.Profile, error) {
-		all, err := l.profiles(dev)
+	return withGPU(l, gpu, func(dev *device) ([]nvml.Profile, error) {
+		all, err := l.cachedProfiles(dev)
 		if err != nil {
 			return nil, err
 		}
-		pci, err := ask(l, "nvmlDeviceGetPciInfo", dev.GetPciInfo)
+		pci, err := callValue(l, "nvmlDeviceGetPciInfo", dev.GetPciInfo)
 		if err != nil {
 			return nil, err
 		}
-		board, _ := mig.BoardOf(pci.PciDeviceId)
+		board, _ := mig.ModelByPCIDevice(pci.PciDeviceId)
 		var profiles []nvml.Profile
 		for _, p := range all {
-			if len(p.places) > 0 {
-				profiles = append(profiles, p.describe(board))
+			if len(p.placements) > 0 {
+				profiles = append(profiles, p.toProfile(board))
 			}
 		}
 		return profiles, nil
@@ -129,21 +129,85 @@ func (l *library) Profiles(gpu string) ([]nvml.Profile, error) {
 
 // Placements implements nvml.Library.
 func (l *library) Placements(gpu string, id nvml.ProfileID) ([]nvml.Placement, error) {
-	return on(l, gpu, func(dev *device) ([]nvml.Placement, error) {
-		p, err := l.profile(dev, id)
-		return slices.Clone(p.places), err
+	return withGPU(l, gpu, func(dev *device) ([]nvml.Placement, error) {
+		p, err := l.profileByID(dev, id)
+		return slices.Clone(p.placements), err
 	})
 }
 
 // RemainingCapacity implements nvml.Library.
 func (l *library) RemainingCapacity(gpu string, id nvml.ProfileID) (int, error) {
-	return on(l, gpu, func(dev *device) (int, error) {
-		p, err := l.profile(dev, id)
+	return withGPU(l, gpu, func(dev *device) (int, error) {
+		p, err := l.profileByID(dev, id)
 		if err != nil {
 			return 0, err
 		}
-		return ask(l, "nvmlDeviceGetGpuInstanceRemainingCapacity", func() (int, gonvml.Return) {
+		return callValue(l, "nvmlDeviceGetGpuInstanceRemainingCapacity", func() (int, gonvml.Return) {
 			return dev.GetGpuInstanceRemainingCapacity(&p.info)
 		})
 	})
+}
+
+// profileAttributes are what the profiles of an index of nvml.h have besides their slices.
+var profileAttributes = map[int]string{
+	gonvml.GPU_INSTANCE_PROFILE_1_SLICE:        "",
+	gonvml.GPU_INSTANCE_PROFILE_2_SLICE:        "",
+	gonvml.GPU_INSTANCE_PROFILE_3_SLICE:        "",
+	gonvml.GPU_INSTANCE_PROFILE_4_SLICE:        "",
+	gonvml.GPU_INSTANCE_PROFILE_6_SLICE:        "",
+	gonvml.GPU_INSTANCE_PROFILE_7_SLICE:        "",
+	gonvml.GPU_INSTANCE_PROFILE_8_SLICE:        "",
+	gonvml.GPU_INSTANCE_PROFILE_1_SLICE_REV1:   "+me",
+	gonvml.GPU_INSTANCE_PROFILE_2_SLICE_REV1:   "+me",
+	gonvml.GPU_INSTANCE_PROFILE_1_SLICE_REV2:   "", // twice the memory
+	gonvml.GPU_INSTANCE_PROFILE_1_SLICE_GFX:    "+gfx",
+	gonvml.GPU_INSTANCE_PROFILE_2_SLICE_GFX:    "+gfx",
+	gonvml.GPU_INSTANCE_PROFILE_4_SLICE_GFX:    "+gfx",
+	gonvml.GPU_INSTANCE_PROFILE_1_SLICE_NO_ME:  "-me",
+	gonvml.GPU_INSTANCE_PROFILE_2_SLICE_NO_ME:  "-me",
+	gonvml.GPU_INSTANCE_PROFILE_1_SLICE_ALL_ME: "+me.all",
+	gonvml.GPU_INSTANCE_PROFILE_2_SLICE_ALL_ME: "+me.all",
+}
+
+// toProfile is the profile in Sluice's terms. Its slices come from where it may lie and
+// what the driver says it computes on, never from a name, in which drivers round
+// differently.
+func (p *driverProfile) toProfile(board *mig.Model) nvml.Profile {
+	attribute, known := profileAttributes[p.index]
+	if !known { // of a driver that is newer than this: like none that is asked for
+		attribute = fmt.Sprintf("+unknown%d", p.index)
+	}
+	shape := mig.Shape{Compute: int(p.info.SliceCount), Memory: p.placements[0].Size, Attribute: attribute}
+	return nvml.Profile{
+		ID:              nvml.ProfileID(p.info.Id),
+		Compute:         shape.Compute,
+		Memory:          shape.Memory,
+		Attribute:       attribute,
+		Max:             p.maxInstances(board, shape),
+		MemoryMiB:       int64(p.info.MemorySizeMB),
+		Multiprocessors: int(p.info.MultiprocessorCount),
+	}
+}
+
+// maxInstances is how many instances an empty GPU has room for: as the board's table has it,
+// else as many as lie beside each other. The count that the driver gives is wrong on an
+// A30; it only limits profiles that there are few of for another reason than room.
+func (p *driverProfile) maxInstances(board *mig.Model, shape mig.Shape) int {
+	if board != nil {
+		for _, known := range board.Profiles {
+			if known.Shape == shape {
+				return known.Max
+			}
+		}
+	}
+	room, free := 0, 0
+	for _, place := range p.placements {
+		if place.Start >= free {
+			room, free = room+1, place.Start+place.Size
+		}
+	}
+	if shape.Attribute != "" && p.info.InstanceCount > 0 {
+		room = min(room, int(p.info.InstanceCount))
+	}
+	return room
 }

@@ -26,8 +26,8 @@ type Call struct {
 	Mode              nvml.Mode
 }
 
-// Changes tells whether the call is one that changes a GPU.
-func (c Call) Changes() bool {
+// IsWrite tells whether the call is one that changes a GPU.
+func (c Call) IsWrite() bool {
 	switch c.Method {
 	case "SetMIGMode", "Reset", "CreateInstance", "DestroyInstance", "CreateComputeInstance", "DestroyComputeInstance":
 		return true
@@ -62,21 +62,21 @@ func (n *Node) Hook(h Hooks) {
 	n.hooks = h
 }
 
-// refuse is an error of the driver with its reason.
-func refuse(as nvml.Error, format string, a ...any) error {
+// errorf is an error of the driver with its reason.
+func errorf(as nvml.Error, format string, a ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, a...), as)
 }
 
-// ask carries out one call: the hooks, the faults, the time it takes, and the work,
+// simulate carries out one call: the hooks, the faults, the time it takes, and the work,
 // which runs under the node's lock.
-func ask[T any](p *program, call Call, work func() (T, error)) (answer T, err error) {
+func simulate[T any](p *session, call Call, work func() (T, error)) (answer T, err error) {
 	n := p.node
-	call, hooks, life, takes := n.begin(call)
+	call, hooks, life, takes := n.beginCall(call)
 	if hooks.Before != nil {
 		hooks.Before(call)
 	}
 	n.clock.Sleep(takes / 2)
-	answer, changed, err := carryOut(p, call, life, work)
+	answer, changed, err := executeCall(p, call, life, work)
 	if changed && hooks.Changed != nil {
 		hooks.Changed()
 	}
@@ -84,8 +84,8 @@ func ask[T any](p *program, call Call, work func() (T, error)) (answer T, err er
 	if hooks.After != nil {
 		hooks.After(call, err)
 	}
-	if n.endedSince(life) {
-		err = refuse(nvml.ErrUnknown, "the driver went away during the call")
+	if n.hasRestartedSince(life) {
+		err = errorf(nvml.ErrUnknown, "the driver went away during the call")
 	}
 	if err != nil {
 		var none T
@@ -94,40 +94,93 @@ func ask[T any](p *program, call Call, work func() (T, error)) (answer T, err er
 	return answer, nil
 }
 
-func (n *Node) begin(call Call) (Call, Hooks, uint64, time.Duration) {
+func (n *Node) beginCall(call Call) (Call, Hooks, uint64, time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls++
 	call.N = n.calls
-	takes := n.latency.of(call.Method)
-	return call, n.hooks, n.lives, takes.Min + time.Duration(n.chance.Int64N(int64(max(0, takes.Max-takes.Min))+1))
+	takes := n.latency.forMethod(call.Method)
+	return call, n.hooks, n.generation, takes.Min + time.Duration(n.random.Int64N(int64(max(0, takes.Max-takes.Min))+1))
 }
 
-func (n *Node) endedSince(life uint64) bool {
+func (n *Node) hasRestartedSince(life uint64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.lives != life
+	return n.generation != life
 }
 
-func carryOut[T any](p *program, call Call, life uint64, work func() (T, error)) (answer T, changed bool, err error) {
+func executeCall[T any](p *session, call Call, life uint64, work func() (T, error)) (answer T, changed bool, err error) {
 	n := p.node
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.lives != life {
-		return answer, false, refuse(nvml.ErrUnknown, "the driver went away during the call")
+	if n.generation != life {
+		return answer, false, errorf(nvml.ErrUnknown, "the driver went away during the call")
 	}
-	if call.Method != "Init" && !p.ready() {
+	if call.Method != "Init" && !p.isReady() {
 		return answer, false, nvml.ErrUninitialized
 	}
-	fault := n.fault(call)
-	if fault != nil && !fault.Late {
-		return answer, false, refuse(fault.Err, "fault")
+	fault := n.nextFault(call)
+	if fault != nil && !fault.AfterEffect {
+		return answer, false, errorf(fault.Err, "fault")
 	}
 	before := n.changes
 	answer, err = work()
 	// A late fault is of a call that succeeded: nobody knows that it did.
 	if err == nil && fault != nil {
-		err = refuse(fault.Err, "fault after the effect")
+		err = errorf(fault.Err, "fault after the effect")
 	}
 	return answer, n.changes != before, err
+}
+
+// Fault is an error that calls meet. The zero value of each field but Err means any
+// or no.
+type Fault struct {
+	// Method and GPU are the calls it is for.
+	Method, GPU string
+	// Match narrows them further. It runs under the node's lock: it must not use the
+	// node.
+	Match func(Call) bool
+	// Skip is how many of them go well first: 2 makes the third fail.
+	Skip int
+	// Times is how many of them fail; 0 means all.
+	Times int
+	// AfterEffect lets the call have its effect and fail all the same. A call that
+	// is refused for another reason is refused for that.
+	AfterEffect bool
+	// Err is the driver's answer.
+	Err nvml.Error
+}
+
+type activeFault struct {
+	Fault
+	seen    int
+	removed bool
+}
+
+// Fail makes calls fail from now on, until over is called. Where several faults are
+// for a call, it meets the first; all of them count it.
+func (n *Node) Fail(f Fault) (over func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	it := &activeFault{Fault: f}
+	n.faults = append(n.faults, it)
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		it.removed = true
+	}
+}
+
+// nextFault is what the call meets, or nil.
+func (n *Node) nextFault(call Call) (met *activeFault) {
+	for _, f := range n.faults {
+		if f.removed || f.Method != "" && f.Method != call.Method || f.GPU != "" && f.GPU != call.GPU || f.Match != nil && !f.Match(call) {
+			continue
+		}
+		f.seen++
+		if f.seen > f.Skip && (f.Times == 0 || f.seen <= f.Skip+f.Times) && met == nil {
+			met = f
+		}
+	}
+	return met
 }

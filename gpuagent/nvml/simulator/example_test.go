@@ -15,7 +15,7 @@ import (
 func Example() {
 	node, err := simulator.New(simulator.Config{
 		Seed: "dgx-1",
-		GPUs: []simulator.GPU{{Board: "A100-40GB", UUID: "GPU-0", Mode: nvml.Enabled}},
+		GPUs: []simulator.GPU{{Model: "A100-40GB", UUID: "GPU-0", Mode: nvml.Enabled}},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -8,14 +8,14 @@ import (
 	"encoding/json"
 )
 
-// Resealed is a snapshot with the checksum of the state that it has.
-func Resealed(snapshot []byte) string {
-	var s sealed
+// WithValidChecksum is a snapshot with the checksum of the state that it has.
+func WithValidChecksum(snapshot []byte) string {
+	var s snapshotFile
 	var node bytes.Buffer
 	if json.Unmarshal(snapshot, &s) != nil || json.Compact(&node, s.Node) != nil {
 		return string(snapshot)
 	}
-	s.Node, s.SHA256 = node.Bytes(), sum(node.Bytes())
+	s.Node, s.SHA256 = node.Bytes(), checksum(node.Bytes())
 	out, err := json.Marshal(s)
 	if err != nil {
 		return string(snapshot)

@@ -3,12 +3,14 @@
 
 package simulator
 
-import "sluice.dev/gpuagent/nvml"
+import (
+	"sluice.dev/gpuagent/nvml"
+)
 
 // MIGMode implements [nvml.Library].
-func (p *program) MIGMode(gpu string) (current, pending nvml.Mode, err error) {
-	modes, err := ask(p, Call{Method: "MIGMode", GPU: gpu}, func() ([2]nvml.Mode, error) {
-		g, err := p.node.cuttable(gpu)
+func (p *session) MIGMode(gpu string) (current, pending nvml.Mode, err error) {
+	modes, err := simulate(p, Call{Method: "MIGMode", GPU: gpu}, func() ([2]nvml.Mode, error) {
+		g, err := p.node.migCapableGPU(gpu)
 		if err != nil {
 			return [2]nvml.Mode{}, err
 		}
@@ -18,25 +20,25 @@ func (p *program) MIGMode(gpu string) (current, pending nvml.Mode, err error) {
 }
 
 // SetMIGMode implements [nvml.Library].
-func (p *program) SetMIGMode(gpu string, mode nvml.Mode) (activation, err error) {
+func (p *session) SetMIGMode(gpu string, mode nvml.Mode) (activation, err error) {
 	n := p.node
-	return ask(p, Call{Method: "SetMIGMode", GPU: gpu, Mode: mode}, func() (activation, err error) {
-		g, err := n.cuttable(gpu)
+	return simulate(p, Call{Method: "SetMIGMode", GPU: gpu, Mode: mode}, func() (activation, err error) {
+		g, err := n.migCapableGPU(gpu)
 		if err != nil {
 			return nil, err
 		}
 		if n.denied {
-			return nil, refuse(nvml.ErrNoPermission, "only root may change the MIG mode")
+			return nil, errorf(nvml.ErrNoPermission, "only root may change the MIG mode")
 		}
 		n.changes++
 		g.pending = mode
 		switch {
 		case g.mode == mode:
 			return nil, nil
-		case g.inUse() != "":
-			return refuse(nvml.ErrInUse, "%s", g.inUse()), nil
+		case g.inUseReason() != "":
+			return errorf(nvml.ErrInUse, "%s", g.inUseReason()), nil
 		case g.activation == AtReset:
-			return refuse(nvml.ErrResetRequired, "the mode of %s is pending", gpu), nil
+			return errorf(nvml.ErrResetRequired, "the mode of %s is pending", gpu), nil
 		case g.activation == AtOnce:
 			g.mode, g.instances = mode, nil
 		}
@@ -45,47 +47,47 @@ func (p *program) SetMIGMode(gpu string, mode nvml.Mode) (activation, err error)
 }
 
 // Reset implements [nvml.Library].
-func (p *program) Reset(gpu string) error {
+func (p *session) Reset(gpu string) error {
 	n := p.node
-	_, err := ask(p, Call{Method: "Reset", GPU: gpu}, func() (nothing, error) {
-		g, err := n.gpu(gpu)
+	_, err := simulate(p, Call{Method: "Reset", GPU: gpu}, func() (noResult, error) {
+		g, err := n.gpuByUUID(gpu)
 		switch {
 		case err != nil:
-			return nothing{}, err
+			return noResult{}, err
 		case n.denied:
-			return nothing{}, refuse(nvml.ErrNoPermission, "only root may reset")
-		case g.stuck:
-			return nothing{}, refuse(nvml.ErrNotSupported, "%s can only be reset with others", gpu)
-		case g.inUse() != "":
-			return nothing{}, refuse(nvml.ErrInUse, "%s", g.inUse())
+			return noResult{}, errorf(nvml.ErrNoPermission, "only root may reset")
+		case g.resetsWithOthers:
+			return noResult{}, errorf(nvml.ErrNotSupported, "%s can only be reset with others", gpu)
+		case g.inUseReason() != "":
+			return noResult{}, errorf(nvml.ErrInUse, "%s", g.inUseReason())
 		}
 		n.changes++
-		g.reset()
-		n.reindex()
-		return nothing{}, nil
+		g.applyReset()
+		n.shuffleIndices()
+		return noResult{}, nil
 	})
 	return err
 }
 
-// reset takes the layout away and brings the pending mode into force.
-func (g *gpu) reset() {
-	g.mode, g.instances, g.processes, g.spoiled = g.pending, nil, nil, false
+// applyReset takes the layout away and brings the pending mode into force.
+func (g *gpu) applyReset() {
+	g.mode, g.instances, g.processes, g.needsReset = g.pending, nil, nil, false
 }
 
-// reindex gives the GPUs other indices.
-func (n *Node) reindex() {
-	if n.order == Steady {
+// shuffleIndices gives the GPUs other indices.
+func (n *Node) shuffleIndices() {
+	if n.order == StableOrder {
 		return
 	}
-	for i, index := range n.chance.Perm(len(n.gpus)) {
+	for i, index := range n.random.Perm(len(n.gpus)) {
 		n.gpus[i].index = index
 	}
 }
 
-// inUse is by what a GPU is kept from a reset, or "".
-func (g *gpu) inUse() string {
+// inUseReason is by what a GPU is kept from a reset, or "".
+func (g *gpu) inUseReason() string {
 	switch {
-	case len(g.everybody()) > 0:
+	case len(g.allProcesses()) > 0:
 		return "there are processes on " + g.uuid
 	case g.held:
 		return "somebody holds " + g.uuid

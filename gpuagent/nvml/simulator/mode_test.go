@@ -10,7 +10,7 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-func modes(t testing.TB, n nvml.Library, gpu string) (current, pending nvml.Mode) {
+func readModes(t testing.TB, n nvml.Library, gpu string) (current, pending nvml.Mode) {
 	t.Helper()
 	current, pending, err := n.MIGMode(gpu)
 	if err != nil {
@@ -34,84 +34,84 @@ func TestSetMIGMode(t *testing.T) {
 		afterwards  nvml.Mode
 		afterDetach nvml.Mode
 	}{
-		{"Hopper", uncut("H100-80GB", first), nil, 0, nvml.Enabled, 0, nvml.Enabled, nvml.Enabled},
-		{"Hopper with a process", uncut("H100-80GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled, nvml.Enabled},
-		{"Hopper with a daemon", uncut("H100-80GB", first), daemon, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled, nvml.Enabled},
-		{"Ampere", uncut("A100-40GB", first), nil, nvml.ErrResetRequired, nvml.Disabled, 0, nvml.Enabled, nvml.Enabled},
-		{"Ampere with a process", uncut("A100-40GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled, nvml.Enabled},
-		{"Ampere whose driver resets", simulator.GPU{Board: "A30", UUID: first, Activation: simulator.AtOnce}, nil, 0, nvml.Enabled, 0, nvml.Enabled, nvml.Enabled},
-		{"Ampere whose driver says nothing", simulator.GPU{Board: "A30", UUID: first, Activation: simulator.AtResetUnsaid}, nil, 0, nvml.Disabled, 0, nvml.Enabled, nvml.Enabled},
-		{"Ampere that is reset with others", simulator.GPU{Board: "A100-80GB", UUID: first, ResetsWithOthers: true}, nil, nvml.ErrResetRequired, nvml.Disabled, nvml.ErrNotSupported, nvml.Disabled, nvml.Disabled},
+		{"Hopper", wholeGPU("H100-80GB", first), nil, 0, nvml.Enabled, 0, nvml.Enabled, nvml.Enabled},
+		{"Hopper with a process", wholeGPU("H100-80GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled, nvml.Enabled},
+		{"Hopper with a daemon", wholeGPU("H100-80GB", first), daemon, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled, nvml.Enabled},
+		{"Ampere", wholeGPU("A100-40GB", first), nil, nvml.ErrResetRequired, nvml.Disabled, 0, nvml.Enabled, nvml.Enabled},
+		{"Ampere with a process", wholeGPU("A100-40GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled, nvml.Enabled},
+		{"Ampere whose driver resets", simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtOnce}, nil, 0, nvml.Enabled, 0, nvml.Enabled, nvml.Enabled},
+		{"Ampere whose driver says nothing", simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtResetSilently}, nil, 0, nvml.Disabled, 0, nvml.Enabled, nvml.Enabled},
+		{"Ampere that is reset with others", simulator.GPU{Model: "A100-80GB", UUID: first, ResetsWithOthers: true}, nil, nvml.ErrResetRequired, nvml.Disabled, nvml.ErrNotSupported, nvml.Disabled, nvml.Disabled},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := node(t, test.gpu)
+			n := newInitializedNode(t, test.gpu)
 			if test.there != nil {
 				if err := test.there(n); err != nil {
 					t.Fatal(err)
 				}
 			}
 			activation, err := n.SetMIGMode(first, nvml.Enabled)
-			is(t, "SetMIGMode", err, 0)
-			is(t, "activation", activation, test.activation)
-			if current, pending := modes(t, n, first); current != test.now || pending != nvml.Enabled {
+			requireError(t, "SetMIGMode", err, 0)
+			requireError(t, "activation", activation, test.activation)
+			if current, pending := readModes(t, n, first); current != test.now || pending != nvml.Enabled {
 				t.Errorf("MIGMode = %v, %v, want %v, %v", current, pending, test.now, nvml.Enabled)
 			}
-			is(t, "Reset", n.Reset(first), test.reset)
-			if current, _ := modes(t, n, first); current != test.afterwards {
+			requireError(t, "Reset", n.Reset(first), test.reset)
+			if current, _ := readModes(t, n, first); current != test.afterwards {
 				t.Errorf("MIGMode after the reset = %v, want %v", current, test.afterwards)
 			}
 			n.Detach(7)
 			n.Hold(first, false)
 			n.Reset(first)
-			if current, _ := modes(t, n, first); current != test.afterDetach {
+			if current, _ := readModes(t, n, first); current != test.afterDetach {
 				t.Errorf("MIGMode after a reset of the idle GPU = %v, want %v", current, test.afterDetach)
 			}
 		})
 	}
 }
 
-// TestDisableTakesInstances turns MIG mode off with instances there.
-func TestDisableTakesInstances(t *testing.T) {
-	n := node(t, board("H100-80GB", first), board("A100-80GB", second))
-	_, busy := instance(t, n, first, threeG, 0, 4)
-	instance(t, n, first, threeG, 4, 4)
-	instance(t, n, second, fourG, 0, 4)
+// TestDisableRemovesInstances turns MIG mode off with instances there.
+func TestDisableRemovesInstances(t *testing.T) {
+	n := newInitializedNode(t, migGPU("H100-80GB", first), migGPU("A100-80GB", second))
+	_, busy := createInstance(t, n, first, threeG, 0, 4)
+	createInstance(t, n, first, threeG, 4, 4)
+	createInstance(t, n, second, fourG, 0, 4)
 	if err := n.Attach(7, busy.UUID, 1, 1); err != nil {
 		t.Fatal(err)
 	}
 	activation, _ := n.SetMIGMode(first, nvml.Disabled)
-	is(t, "activation with a process on an instance", activation, nvml.ErrInUse)
-	is(t, "Reset with a process on an instance", n.Reset(first), nvml.ErrInUse)
-	if got := must(n.Instances(first))(t); len(got) != 2 {
+	requireError(t, "activation with a process on an instance", activation, nvml.ErrInUse)
+	requireError(t, "Reset with a process on an instance", n.Reset(first), nvml.ErrInUse)
+	if got := requireResult(n.Instances(first))(t); len(got) != 2 {
 		t.Errorf("%d instances are there, want the 2 that were", len(got))
 	}
 	n.Detach(7)
 	activation, _ = n.SetMIGMode(first, nvml.Disabled)
-	is(t, "activation", activation, 0)
+	requireError(t, "activation", activation, 0)
 	_, err := n.Instances(first)
-	is(t, "Instances", err, nvml.ErrNotSupported)
+	requireError(t, "Instances", err, nvml.ErrNotSupported)
 	n.SetMIGMode(first, nvml.Enabled)
-	if got := must(n.Instances(first))(t); len(got) != 0 {
+	if got := requireResult(n.Instances(first))(t); len(got) != 0 {
 		t.Errorf("%d instances outlived the mode", len(got))
 	}
 
 	activation, _ = n.SetMIGMode(second, nvml.Disabled)
-	is(t, "activation on Ampere", activation, nvml.ErrResetRequired)
-	if got := must(n.Instances(second))(t); len(got) != 1 {
+	requireError(t, "activation on Ampere", activation, nvml.ErrResetRequired)
+	if got := requireResult(n.Instances(second))(t); len(got) != 1 {
 		t.Errorf("%d instances while the mode is pending, want 1", len(got))
 	}
 	activation, _ = n.SetMIGMode(second, nvml.Enabled)
-	is(t, "activation of the mode that it has", activation, 0)
-	if _, pending := modes(t, n, second); pending != nvml.Enabled {
+	requireError(t, "activation of the mode that it has", activation, 0)
+	if _, pending := readModes(t, n, second); pending != nvml.Enabled {
 		t.Error("the mode is still pending after it was asked for as it is")
 	}
 }
 
-func TestSpoiledUntilReset(t *testing.T) {
-	n := node(t, board("A100-40GB", first))
-	n.Spoil(first)
+func TestResetRequiredUntilReset(t *testing.T) {
+	n := newInitializedNode(t, migGPU("A100-40GB", first))
+	n.RequireReset(first)
 	_, err := n.CreateInstance(first, oneG, nvml.Placement{Start: 0, Size: 1})
-	is(t, "CreateInstance", err, nvml.ErrResetRequired)
-	is(t, "Reset", n.Reset(first), 0)
-	instance(t, n, first, oneG, 0, 1)
+	requireError(t, "CreateInstance", err, nvml.ErrResetRequired)
+	requireError(t, "Reset", n.Reset(first), 0)
+	createInstance(t, n, first, oneG, 0, 1)
 }

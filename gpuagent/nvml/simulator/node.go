@@ -4,6 +4,8 @@
 package simulator
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -16,55 +18,55 @@ import (
 // program that made it; [Node.Open] gives the driver to other programs. It is safe for
 // concurrent use.
 type Node struct {
-	*program
+	*session
 
-	seed      string
-	version   string
-	clock     Clock
-	latency   Latency
-	order     Order
-	sameUUIDs bool
+	seed       string
+	version    string
+	clock      Clock
+	latency    Latency
+	order      Order
+	reuseUUIDs bool
 
 	mu      sync.Mutex
 	hooks   Hooks
-	faults  []*pending
-	chance  *rand.Rand
+	faults  []*activeFault
+	random  *rand.Rand
 	calls   uint64
 	changes uint64 // how often what Snapshot gives has changed
 	denied  bool
-	missing error // what Init answers where it fails
+	initErr error // what Init answers where it fails
 
-	lives  uint64 // of the driver: how often all programs have had to call Init
-	minted uint64 // how many MIG devices there have ever been
-	gpus   []*gpu // in the order of the configuration
+	generation     uint64 // of the driver: how often all programs have had to call Init
+	createdDevices uint64 // how many MIG devices there have ever been
+	gpus           []*gpu // in the order of the configuration
 }
 
 var _ nvml.Library = (*Node)(nil)
 
 // gpu is the state of one GPU.
 type gpu struct {
-	*model
-	uuid       string
-	activation Activation
-	stuck      bool // cannot be reset alone
+	*modelSpec
+	uuid             string
+	activation       Activation
+	resetsWithOthers bool // cannot be reset alone
 
-	index         int
-	mode, pending nvml.Mode
-	held          bool // by somebody who is not among the processes
-	spoiled       bool // has to be reset
-	lost, gone    bool
-	instances     []*instance
-	processes     []process // of the GPU while it is not cut
+	index          int
+	mode, pending  nvml.Mode
+	held           bool // by somebody who is not among the processes
+	needsReset     bool // has to be reset
+	lost, vanished bool
+	instances      []*instance
+	processes      []process // of the GPU while it is not cut
 }
 
 type instance struct {
-	id      uint32
-	profile *mig.Profile
-	start   int
-	compute *compute
+	id              uint32
+	profile         *mig.Profile
+	start           int
+	computeInstance *computeInstance
 }
 
-type compute struct {
+type computeInstance struct {
 	id        uint32
 	uuid      string
 	slices    int // fewer than the profile's where somebody else made it so
@@ -80,19 +82,19 @@ type process struct {
 // New is a node as it is after its first boot: nothing cut, nobody there. The error
 // says which field of the configuration is wrong.
 func New(c Config) (*Node, error) {
-	if err := c.check(); err != nil {
+	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("simulated node: %w", err)
 	}
 	n := &Node{
 		seed: c.Seed, version: c.DriverVersion, clock: c.Clock, latency: c.Latency, order: c.Order,
-		sameUUIDs: c.SameUUIDs, hooks: c.Hooks, chance: chance(c.Seed, "order"),
+		reuseUUIDs: c.ReuseUUIDs, hooks: c.Hooks, random: newRandom(c.Seed, "order"),
 	}
-	n.program = &program{node: n}
+	n.session = &session{node: n}
 	if n.version == "" {
 		n.version = "550.54.15"
 	}
 	if n.clock == nil {
-		n.clock = Wall()
+		n.clock = WallClock()
 	}
 	for i := range c.GPUs {
 		n.gpus = append(n.gpus, newGPU(c.Seed, i, &c.GPUs[i]))
@@ -101,34 +103,90 @@ func New(c Config) (*Node, error) {
 }
 
 func newGPU(seed string, index int, c *GPU) *gpu {
-	m, err := modelNamed(c.Board)
+	m, err := modelByName(c.Model)
 	if err != nil { // it was checked
 		panic(err)
 	}
-	g := &gpu{model: m, uuid: c.UUID, activation: c.Activation, stuck: c.ResetsWithOthers, index: index, mode: c.Mode, pending: c.Mode}
+	g := &gpu{modelSpec: m, uuid: c.UUID, activation: c.Activation, resetsWithOthers: c.ResetsWithOthers, index: index, mode: c.Mode, pending: c.Mode}
 	if g.uuid == "" {
-		g.uuid = "GPU-" + uuid(seed, "gpu", index)
+		g.uuid = "GPU-" + deriveUUID(seed, "gpu", index)
 	}
-	if g.activation == AsTheBoard {
+	if g.activation == ModelDefault {
 		g.activation = AtReset
-		if m.board != nil && m.board.ModeAtOnce {
+		if m.migModel != nil && m.migModel.ModeWithoutReset {
 			g.activation = AtOnce
 		}
 	}
 	return g
 }
 
-// program is one that uses the driver, with an Init of its own.
-type program struct {
-	node  *Node
-	inits int
-	life  uint64
+// session is one that uses the driver, with an Init of its own.
+type session struct {
+	node       *Node
+	inits      int
+	generation uint64
 }
 
 // Open is the driver for another program on the node: what it does not share with the
 // others is whether it has called Init.
-func (n *Node) Open() nvml.Library { return &program{node: n} }
+func (n *Node) Open() nvml.Library { return &session{node: n} }
 
-func (p *program) ready() bool {
-	return p.inits > 0 && p.life == p.node.lives && p.node.missing == nil
+func (p *session) isReady() bool {
+	return p.inits > 0 && p.generation == p.node.generation && p.node.initErr == nil
+}
+
+// noResult is the answer of calls that have none.
+type noResult struct{}
+
+// Init implements [nvml.Library]. Each Init needs a Shutdown.
+func (p *session) Init() error {
+	_, err := simulate(p, Call{Method: "Init"}, func() (noResult, error) {
+		if p.node.initErr != nil {
+			return noResult{}, p.node.initErr
+		}
+		if p.generation != p.node.generation {
+			p.inits, p.generation = 0, p.node.generation
+		}
+		p.inits++
+		return noResult{}, nil
+	})
+	return err
+}
+
+// Shutdown implements [nvml.Library].
+func (p *session) Shutdown() error {
+	_, err := simulate(p, Call{Method: "Shutdown"}, func() (noResult, error) {
+		p.inits--
+		return noResult{}, nil
+	})
+	return err
+}
+
+// DriverVersion implements [nvml.Library].
+func (p *session) DriverVersion() (string, error) {
+	return simulate(p, Call{Method: "DriverVersion"}, func() (string, error) { return p.node.version, nil })
+}
+
+var _ nvml.Library = (*session)(nil)
+
+// deriveUUID is the same for the same words, in the form of version 5, and another for
+// others.
+func deriveUUID(words ...any) string {
+	sum := digest(words...)
+	sum[6] = sum[6]&0x0f | 0x50
+	sum[8] = sum[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+}
+
+// newRandom is a source of what looks random, the same for the same words.
+func newRandom(words ...any) *rand.Rand {
+	sum := digest(words...)
+	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[0:8]), binary.LittleEndian.Uint64(sum[8:16])))
+}
+
+func digest(words ...any) [sha256.Size]byte { return sha256.Sum256(fmt.Appendf(nil, "%q", words)) }
+
+// shuffle puts a list into any order.
+func shuffle[T any](r *rand.Rand, list []T) {
+	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }

@@ -5,21 +5,24 @@ package simulator
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+
+	"sluice.dev/gpuagent/nvml"
 )
 
 const (
-	snapshotVersion = 1
-	snapshotLongest = 4 << 20 // bytes
+	snapshotVersion  = 1
+	maxSnapshotBytes = 4 << 20 // bytes
 )
 
-// sealed is a snapshot on disk.
-type sealed struct {
+// snapshotFile is a snapshot on disk.
+type snapshotFile struct {
 	Version int             `json:"version"`
 	SHA256  string          `json:"sha256"` // of the node, without white space
 	Node    json.RawMessage `json:"node"`
@@ -30,42 +33,42 @@ type sealed struct {
 // faults, and denied permissions are not in it.
 func (n *Node) Snapshot() ([]byte, error) {
 	n.mu.Lock()
-	image := n.image()
+	image := n.state()
 	n.mu.Unlock()
 	node, err := json.Marshal(image)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	return json.MarshalIndent(sealed{snapshotVersion, sum(node), node}, "", "  ")
+	return json.MarshalIndent(snapshotFile{snapshotVersion, checksum(node), node}, "", "  ")
 }
 
 // Restore gives the node the state of a snapshot of a node with the same GPUs. The
 // error says what is wrong with the snapshot; the node is as before then. Programs
 // that use the driver are not told.
 func (n *Node) Restore(snapshot []byte) error {
-	image, err := unseal(snapshot)
+	image, err := parseSnapshot(snapshot)
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	return n.happen(func() error {
-		gpus, err := n.restored(image)
+	return n.tryUpdate(func() error {
+		gpus, err := n.restoreGPUs(image)
 		if err == nil {
-			err = check(gpus)
+			err = validateGPUs(gpus)
 		}
 		if err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
-		n.gpus, n.minted = gpus, image.Minted
+		n.gpus, n.createdDevices = gpus, image.CreatedDevices
 		return nil
 	})
 }
 
-func unseal(snapshot []byte) (*nodeImage, error) {
-	if len(snapshot) > snapshotLongest {
-		return nil, fmt.Errorf("the snapshot has %d bytes; at most %d are read", len(snapshot), snapshotLongest)
+func parseSnapshot(snapshot []byte) (*nodeState, error) {
+	if len(snapshot) > maxSnapshotBytes {
+		return nil, fmt.Errorf("the snapshot has %d bytes; at most %d are read", len(snapshot), maxSnapshotBytes)
 	}
-	var s sealed
-	if err := strict(snapshot, &s); err != nil {
+	var s snapshotFile
+	if err := decodeStrict(snapshot, &s); err != nil {
 		return nil, fmt.Errorf("the snapshot is not one: %w", err)
 	}
 	if s.Version != snapshotVersion {
@@ -75,23 +78,23 @@ func unseal(snapshot []byte) (*nodeImage, error) {
 	if err := json.Compact(&node, s.Node); err != nil {
 		return nil, fmt.Errorf("the snapshot has no node: %w", err)
 	}
-	if got := sum(node.Bytes()); got != s.SHA256 {
+	if got := checksum(node.Bytes()); got != s.SHA256 {
 		return nil, fmt.Errorf("the snapshot is damaged: its checksum is %s and should be %q", got, s.SHA256)
 	}
-	var image nodeImage
-	if err := strict(node.Bytes(), &image); err != nil {
+	var image nodeState
+	if err := decodeStrict(node.Bytes(), &image); err != nil {
 		return nil, fmt.Errorf("the snapshot's node is not one: %w", err)
 	}
 	return &image, nil
 }
 
-func sum(of []byte) string {
+func checksum(of []byte) string {
 	sum := sha256.Sum256(of)
 	return hex.EncodeToString(sum[:])
 }
 
-// strict decodes exactly one value that has no fields but those asked for.
-func strict(from []byte, into any) error {
+// decodeStrict decodes exactly one value that has no fields but those asked for.
+func decodeStrict(from []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(from))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
@@ -101,4 +104,122 @@ func strict(from []byte, into any) error {
 		return errors.New("something follows it")
 	}
 	return nil
+}
+
+// nodeState is a node as a snapshot has it.
+type nodeState struct {
+	CreatedDevices uint64     `json:"minted"`
+	GPUs           []gpuState `json:"gpus"`
+}
+
+type gpuState struct {
+	UUID       string          `json:"uuid"`
+	Name       string          `json:"name"`
+	Index      int             `json:"index"`
+	Mode       nvml.Mode       `json:"mode,omitempty"`
+	Pending    nvml.Mode       `json:"pending,omitempty"`
+	Held       bool            `json:"held,omitempty"`
+	NeedsReset bool            `json:"spoiled,omitempty"`
+	Lost       bool            `json:"lost,omitempty"`
+	Vanished   bool            `json:"gone,omitempty"`
+	Instances  []instanceState `json:"instances,omitempty"`
+	Processes  []processState  `json:"processes,omitempty"`
+}
+
+type instanceState struct {
+	ID      uint32                `json:"id"`
+	Profile uint32                `json:"profile"`
+	Start   int                   `json:"start"`
+	Compute *computeInstanceState `json:"compute,omitempty"`
+}
+
+type computeInstanceState struct {
+	ID        uint32         `json:"id"`
+	UUID      string         `json:"uuid"`
+	Slices    int            `json:"slices,omitempty"` // where they are not the profile's
+	Processes []processState `json:"processes,omitempty"`
+}
+
+type processState struct {
+	PID       uint32 `json:"pid"`
+	MemoryMiB int64  `json:"memoryMiB"`
+	SM        int    `json:"sm"`
+}
+
+func (n *Node) state() *nodeState {
+	image := &nodeState{CreatedDevices: n.createdDevices}
+	for _, g := range n.gpus {
+		it := gpuState{
+			UUID: g.uuid, Name: g.name, Index: g.index, Mode: g.mode, Pending: g.pending,
+			Held: g.held, NeedsReset: g.needsReset, Lost: g.lost, Vanished: g.vanished, Processes: toProcessStates(g.processes),
+		}
+		for _, i := range g.instances {
+			shown := instanceState{ID: i.id, Profile: i.profile.ID, Start: i.start}
+			if i.computeInstance != nil {
+				shown.Compute = &computeInstanceState{ID: i.computeInstance.id, UUID: i.computeInstance.uuid, Processes: toProcessStates(i.computeInstance.processes)}
+				if i.computeInstance.slices != i.profile.Compute {
+					shown.Compute.Slices = i.computeInstance.slices
+				}
+			}
+			it.Instances = append(it.Instances, shown)
+		}
+		image.GPUs = append(image.GPUs, it)
+	}
+	return image
+}
+
+func toProcessStates(processes []process) []processState {
+	var images []processState
+	for _, p := range processes {
+		images = append(images, processState{p.pid, p.memoryMiB, p.sm})
+	}
+	return images
+}
+
+// restoreGPUs are the node's GPUs in the state of the image.
+func (n *Node) restoreGPUs(image *nodeState) ([]*gpu, error) {
+	if len(image.GPUs) != len(n.gpus) {
+		return nil, fmt.Errorf("the snapshot has %d GPUs and the node %d", len(image.GPUs), len(n.gpus))
+	}
+	var gpus []*gpu
+	for k := range image.GPUs {
+		g, err := n.gpus[k].restoreState(&image.GPUs[k])
+		if err != nil {
+			return nil, fmt.Errorf("gpus[%d]: %w", k, err)
+		}
+		gpus = append(gpus, g)
+	}
+	return gpus, nil
+}
+
+func (g *gpu) restoreState(image *gpuState) (*gpu, error) {
+	if image.UUID != g.uuid || image.Name != g.name {
+		return nil, fmt.Errorf("the snapshot is of another node: it has the %s %q where the node has the %s %s", image.Name, image.UUID, g.name, g.uuid)
+	}
+	r := *g
+	r.index, r.mode, r.pending = image.Index, image.Mode, image.Pending
+	r.held, r.needsReset, r.lost, r.vanished = image.Held, image.NeedsReset, image.Lost, image.Vanished
+	r.instances, r.processes = nil, fromProcessStates(image.Processes)
+	if len(image.Instances) > 0 && g.migModel == nil {
+		return nil, fmt.Errorf("instances on an %s, which cannot be cut", g.name)
+	}
+	for _, it := range image.Instances {
+		i := &instance{id: it.ID, profile: g.profileByNVMLID(it.Profile), start: it.Start}
+		if i.profile == nil {
+			return nil, fmt.Errorf("instance %d: %s has no profile %d", it.ID, g.migModel.Name, it.Profile)
+		}
+		if it.Compute != nil {
+			i.computeInstance = &computeInstance{it.Compute.ID, it.Compute.UUID, cmp.Or(it.Compute.Slices, i.profile.Compute), fromProcessStates(it.Compute.Processes)}
+		}
+		r.instances = append(r.instances, i)
+	}
+	return &r, nil
+}
+
+func fromProcessStates(images []processState) []process {
+	var processes []process
+	for _, p := range images {
+		processes = append(processes, process{p.PID, p.MemoryMiB, p.SM})
+	}
+	return processes
 }

@@ -14,12 +14,12 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// lived is a node to which something has happened.
-func lived(t testing.TB) *simulator.Node {
+// newUsedNode is a node to which something has happened.
+func newUsedNode(t testing.TB) *simulator.Node {
 	t.Helper()
-	n := node(t, board("A100-40GB", first), uncut("H100-80GB", second), uncut("T4", "GPU-third"))
-	_, c := instance(t, n, first, threeG, 4, 4)
-	must(n.CreateInstance(first, twoG, nvml.Placement{Start: 0, Size: 2}))(t)
+	n := newInitializedNode(t, migGPU("A100-40GB", first), wholeGPU("H100-80GB", second), wholeGPU("T4", "GPU-third"))
+	_, c := createInstance(t, n, first, threeG, 4, 4)
+	requireResult(n.CreateInstance(first, twoG, nvml.Placement{Start: 0, Size: 2}))(t)
 	for _, err := range []error{n.Attach(7, c.UUID, 100, 10), n.Attach(8, second, nvml.UnknownMiB, 90), n.Hold(second, true), n.Lose("GPU-third")} {
 		if err != nil {
 			t.Fatal(err)
@@ -30,22 +30,22 @@ func lived(t testing.TB) *simulator.Node {
 }
 
 func TestRestore(t *testing.T) {
-	before := lived(t)
-	after := node(t, board("A100-40GB", first), uncut("H100-80GB", second), uncut("T4", "GPU-third"))
-	if err := after.Restore(must(before.Snapshot())(t)); err != nil {
+	before := newUsedNode(t)
+	after := newInitializedNode(t, migGPU("A100-40GB", first), wholeGPU("H100-80GB", second), wholeGPU("T4", "GPU-third"))
+	if err := after.Restore(requireResult(before.Snapshot())(t)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(must(before.Snapshot())(t)), string(must(after.Snapshot())(t))); diff != "" {
+	if diff := cmp.Diff(string(requireResult(before.Snapshot())(t)), string(requireResult(after.Snapshot())(t))); diff != "" {
 		t.Errorf("the restored node is another (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(must(before.Instances(first))(t), must(after.Instances(first))(t)); diff != "" {
+	if diff := cmp.Diff(requireResult(before.Instances(first))(t), requireResult(after.Instances(first))(t)); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
 	}
-	old := must(before.ComputeInstances(first, 0))(t)
-	if diff := cmp.Diff(old, must(after.ComputeInstances(first, 0))(t)); diff != "" {
+	old := requireResult(before.ComputeInstances(first, 0))(t)
+	if diff := cmp.Diff(old, requireResult(after.ComputeInstances(first, 0))(t)); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}
-	if c := must(after.CreateComputeInstance(first, 1))(t); c.UUID == old[0].UUID {
+	if c := requireResult(after.CreateComputeInstance(first, 1))(t); c.UUID == old[0].UUID {
 		t.Errorf("a new device is called %s, as an old one is", c.UUID)
 	}
 }
@@ -53,13 +53,13 @@ func TestRestore(t *testing.T) {
 // TestRestoreRefuses has snapshots that are none, and what is said of them. Those
 // with a state of their own have the checksum of that state.
 func TestRestoreRefuses(t *testing.T) {
-	good := string(must(lived(t).Snapshot())(t))
+	good := string(requireResult(newUsedNode(t).Snapshot())(t))
 	node := func(old, now string) string {
 		changed := strings.Replace(good, old, now, 1)
 		if changed == good {
 			t.Fatalf("the snapshot has no %s:\n%s", old, good)
 		}
-		return simulator.Resealed([]byte(changed))
+		return simulator.WithValidChecksum([]byte(changed))
 	}
 	for _, test := range []struct{ name, snapshot, want string }{
 		{"nothing", "", "the snapshot is not one: EOF"},
@@ -68,10 +68,10 @@ func TestRestoreRefuses(t *testing.T) {
 		{"twice", good + good, "something follows it"},
 		{"too long", strings.Repeat(" ", 5<<20), "at most 4194304 are read"},
 		{"another version", strings.Replace(good, `"version": 1`, `"version": 2`, 1), "the snapshot is of version 2; this is version 1"},
-		{"a field of its own", strings.Replace(good, `"version": 1`, `"version": 1, "colour": "red"`, 1), `unknown field "colour"`},
+		{"a field of its own", strings.Replace(good, `"version": 1`, `"version": 1, "color": "red"`, 1), `unknown field "color"`},
 		{"no node", `{"version": 1}`, "the snapshot has no node"},
 		{"a changed digit", strings.Replace(good, `"start": 4`, `"start": 0`, 1), "the snapshot is damaged"},
-		{"a node with a field of its own", node(`"held"`, `"colour"`), `unknown field "colour"`},
+		{"a node with a field of its own", node(`"held"`, `"color"`), `unknown field "color"`},
 		{"another node's", node(first, "GPU-other"), `gpus[0]: the snapshot is of another node: it has the NVIDIA A100-SXM4-40GB "GPU-other"`},
 		{"an overlap", node(`"start": 0`, `"start": 4`), "GPU-first: instance 1: 2g.10gb at 4 overlaps instance 0"},
 		{"no place of the profile", node(`"start": 0`, `"start": 1`), "instance 1: 2g.10gb cannot lie at 1, but at [0 2 4]"},
@@ -86,13 +86,13 @@ func TestRestoreRefuses(t *testing.T) {
 		{"a GPU less", `{"version":1,"sha256":"","node":{"minted":0,"gpus":[]}}`, "damaged"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := lived(t)
-			before := must(n.Snapshot())(t)
+			n := newUsedNode(t)
+			before := requireResult(n.Snapshot())(t)
 			err := n.Restore([]byte(test.snapshot))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Restore = %v, want %s", err, test.want)
 			}
-			if diff := cmp.Diff(string(before), string(must(n.Snapshot())(t))); diff != "" {
+			if diff := cmp.Diff(string(before), string(requireResult(n.Snapshot())(t))); diff != "" {
 				t.Errorf("the node is changed (-want +got):\n%s", diff)
 			}
 		})
@@ -102,44 +102,44 @@ func TestRestoreRefuses(t *testing.T) {
 // FuzzRestore restores anything, with a checksum that is right so that the state
 // itself is read: the node is one that can be, whatever comes.
 func FuzzRestore(f *testing.F) {
-	f.Add(must(lived(f).Snapshot())(f))
+	f.Add(requireResult(newUsedNode(f).Snapshot())(f))
 	f.Add([]byte(`{"version":1,"sha256":"","node":{"gpus":[{},{},{}]}}`))
 	f.Fuzz(func(t *testing.T, snapshot []byte) {
-		n := lived(t) // which is checked in the end
+		n := newUsedNode(t) // which is checked in the end
 		n.Restore(snapshot)
-		if n.Restore([]byte(simulator.Resealed(snapshot))) == nil {
-			if err := n.Restore(must(n.Snapshot())(t)); err != nil {
+		if n.Restore([]byte(simulator.WithValidChecksum(snapshot))) == nil {
+			if err := n.Restore(requireResult(n.Snapshot())(t)); err != nil {
 				t.Errorf("a snapshot of what was restored is refused: %v", err)
 			}
 		}
 	})
 }
 
-// TestPart has a compute instance that does not fill its GPU instance, over a restart, too.
-func TestPart(t *testing.T) {
-	n := node(t, board("A100-40GB", first))
+// TestPartialComputeInstance has a compute instance that does not fill its GPU instance, over a restart, too.
+func TestPartialComputeInstance(t *testing.T) {
+	n := newInitializedNode(t, migGPU("A100-40GB", first))
 	n.SetMIGMode(first, nvml.Enabled)
 	n.Boot()
 	if err := n.Init(); err != nil {
 		t.Fatal(err)
 	}
-	made := must(n.CreateInstance(first, threeG, nvml.Placement{Start: 4, Size: 4}))(t)
+	made := requireResult(n.CreateInstance(first, threeG, nvml.Placement{Start: 4, Size: 4}))(t)
 	for _, slices := range []int{0, 3, -1} {
-		if _, err := n.Part(first, made.ID, slices); !errors.Is(err, nvml.ErrInvalidArgument) {
+		if _, err := n.CreatePartialComputeInstance(first, made.ID, slices); !errors.Is(err, nvml.ErrInvalidArgument) {
 			t.Errorf("%d slices: %v", slices, err)
 		}
 	}
-	device := must(n.Part(first, made.ID, 1))(t)
-	if _, err := n.Part(first, made.ID, 1); !errors.Is(err, nvml.ErrInsufficientResources) {
+	device := requireResult(n.CreatePartialComputeInstance(first, made.ID, 1))(t)
+	if _, err := n.CreatePartialComputeInstance(first, made.ID, 1); !errors.Is(err, nvml.ErrInsufficientResources) {
 		t.Errorf("twice: %v", err)
 	}
-	after := node(t, board("A100-40GB", first))
-	if err := after.Restore(must(n.Snapshot())(t)); err != nil {
+	after := newInitializedNode(t, migGPU("A100-40GB", first))
+	if err := after.Restore(requireResult(n.Snapshot())(t)); err != nil {
 		t.Fatal(err)
 	}
 	want := []nvml.ComputeInstance{{UUID: device, Slices: 1}}
 	for _, each := range []*simulator.Node{n, after} {
-		if diff := cmp.Diff(want, must(each.ComputeInstances(first, made.ID))(t)); diff != "" || each.Check() != nil {
+		if diff := cmp.Diff(want, requireResult(each.ComputeInstances(first, made.ID))(t)); diff != "" || each.Check() != nil {
 			t.Errorf("%s %v", diff, each.Check())
 		}
 	}

@@ -13,7 +13,7 @@ test_keys_are_the_usual_ones_unless_they_were_found_otherwise if {
 	kai.shard_key(renamed) == "kai.scheduler/node-pool"
 }
 
-test_a_shard_is_what_the_nodes_are_labelled if {
+test_a_shard_is_what_the_nodes_are_labeled if {
 	sharded := object.union(shared, {"nodeSelector": {"kai.scheduler/node-pool": "a100"}})
 	kai.shard_labels(sharded) == {"kai.scheduler/node-pool": "a100"}
 	kai.shard_name(sharded) == "a100"

@@ -33,15 +33,15 @@ test_several_that_are_alike if {
 	names == ["a", "b"] with input as fixtures.asked(fixtures.gpus(1), queued)
 }
 
-labelled(name, labels) := object.union(object.remove(fixtures.whole, ["nodeSelector"]), {"scheduler": "kueue", "name": name, "nodeSelector": labels})
+labeled(name, labels) := object.union(object.remove(fixtures.whole, ["nodeSelector"]), {"scheduler": "kueue", "name": name, "nodeSelector": labels})
 
 test_several_that_can_be_told_from_others_by_one_label if {
-	a := labelled("a", {"zone": "1", "disk": "fast"})
-	b := labelled("b", {"zone": "2", "disk": "fast"})
-	names == ["a", "b"] with input as fixtures.asked(fixtures.gpus(1), [a, b, labelled("c", {"zone": "2", "disk": "slow"})])
-	names == ["a"] with input as fixtures.asked(fixtures.gpus(1), [a, labelled("c", {"zone": "2", "disk": "slow"}), b])
-	names == ["a"] with input as fixtures.asked(fixtures.gpus(1), [a, labelled("c", {"rack": "1", "disk": "fast"})])
-	names == ["a", "b"] with input as fixtures.asked(fixtures.gpus(1), [a, b, labelled("c", {"disk": "fast"})])
+	a := labeled("a", {"zone": "1", "disk": "fast"})
+	b := labeled("b", {"zone": "2", "disk": "fast"})
+	names == ["a", "b"] with input as fixtures.asked(fixtures.gpus(1), [a, b, labeled("c", {"zone": "2", "disk": "slow"})])
+	names == ["a"] with input as fixtures.asked(fixtures.gpus(1), [a, labeled("c", {"zone": "2", "disk": "slow"}), b])
+	names == ["a"] with input as fixtures.asked(fixtures.gpus(1), [a, labeled("c", {"rack": "1", "disk": "fast"})])
+	names == ["a", "b"] with input as fixtures.asked(fixtures.gpus(1), [a, b, labeled("c", {"disk": "fast"})])
 }
 
 test_charge if {

@@ -20,8 +20,8 @@ import (
 	"sluice.dev/test/cluster/filelock"
 )
 
-// tree writes files, by path, below a new folder.
-func tree(t *testing.T, files map[string]string) string {
+// newSourceTree writes files, by path, below a new folder.
+func newSourceTree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, dir, files)
@@ -42,11 +42,11 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// fakePins is a pins module whose etcd and kwok are tiny programs in it, so that
+// newFakePins is a pins module whose etcd and kwok are tiny programs in it, so that
 // all but the size of the build is real. main is etcd's.
-func fakePins(t *testing.T, main string) string {
+func newFakePins(t *testing.T, main string) string {
 	t.Helper()
-	dir := tree(t, map[string]string{
+	dir := newSourceTree(t, map[string]string{
 		"go.mod": `module sluice.dev/test/cluster/pins
 
 go 1.24
@@ -75,8 +75,8 @@ replace sigs.k8s.io/kwok => ./kwok
 
 const hello = "package main\n\nfunc main() { print(\"hello\") }\n"
 
-func TestProgramsAreBuiltOnce(t *testing.T) {
-	fakePins(t, hello)
+func TestProgramsCached(t *testing.T) {
+	newFakePins(t, hello)
 	var said bytes.Buffer
 	first, err := Programs(t.Context(), &said, "etcd", "kwok")
 	if err != nil {
@@ -111,8 +111,8 @@ func TestProgramsAreBuiltOnce(t *testing.T) {
 	}
 }
 
-// fakeKueue pins a tiny Kueue beside what fakePins has pinned.
-func fakeKueue(t *testing.T, pins string) {
+// newFakeKueue pins a tiny Kueue beside what fakePins has pinned.
+func newFakeKueue(t *testing.T, pins string) {
 	t.Helper()
 	write(t, pins, map[string]string{
 		"kueue/go.mod": "module sluice.dev/test/cluster/pins/kueue\n\ngo 1.24\n\n" +
@@ -125,12 +125,12 @@ func fakeKueue(t *testing.T, pins string) {
 	})
 }
 
-func TestKueueIsBuiltApartAndWithItsManifests(t *testing.T) {
-	pins := fakePins(t, hello)
+func TestKueueBuiltSeparatelyWithManifests(t *testing.T) {
+	pins := newFakePins(t, hello)
 	if _, err := Programs(t.Context(), nil, "etcd"); err != nil {
 		t.Fatal(err)
 	}
-	fakeKueue(t, pins)
+	newFakeKueue(t, pins)
 	var said bytes.Buffer
 	paths, err := Programs(t.Context(), &said, "etcd", Kueue)
 	if err != nil {
@@ -158,18 +158,18 @@ func TestKueueIsBuiltApartAndWithItsManifests(t *testing.T) {
 	}
 }
 
-func TestKueueIsBuiltOnlyWhereAskedFor(t *testing.T) {
+func TestKueueBuiltOnlyWhenRequested(t *testing.T) {
 	if slices.Contains(Names(), Kueue) {
 		t.Errorf("%v: %s is none of the programs of every cluster", Names(), Kueue)
 	}
-	pins := fakePins(t, hello) // has none
+	pins := newFakePins(t, hello) // has none
 	_, err := Programs(t.Context(), nil, Kueue)
 	if want := "must be the folder of module " + pinsModule; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
-	fakeKueue(t, pins)
-	assets := tree(t, map[string]string{"kueue" + exe(): "#!/bin/sh\n"})
-	if err := os.Chmod(filepath.Join(assets, "kueue"+exe()), 0o755); err != nil {
+	newFakeKueue(t, pins)
+	assets := newSourceTree(t, map[string]string{"kueue" + executableSuffix(): "#!/bin/sh\n"})
+	if err := os.Chmod(filepath.Join(assets, "kueue"+executableSuffix()), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv(assetsVariable, assets)
@@ -188,8 +188,8 @@ func TestKueueIsBuiltOnlyWhereAskedFor(t *testing.T) {
 	}
 }
 
-func TestOneBuildForAll(t *testing.T) {
-	fakePins(t, hello)
+func TestConcurrentBuildsShareOneBuild(t *testing.T) {
+	newFakePins(t, hello)
 	var all sync.WaitGroup
 	outputs := make([]bytes.Buffer, 4)
 	for i := range outputs {
@@ -211,9 +211,9 @@ func TestOneBuildForAll(t *testing.T) {
 	}
 }
 
-func TestWaitingForAnotherBuildIsSaid(t *testing.T) {
-	pins := fakePins(t, hello)
-	lock, err := filelock.Try(filepath.Join(cacheOf(t, pins), "lock"))
+func TestWaitingForAnotherBuildIsReported(t *testing.T) {
+	pins := newFakePins(t, hello)
+	lock, err := filelock.Try(filepath.Join(cacheDirOf(t, pins), "lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestWaitingForAnotherBuildIsSaid(t *testing.T) {
 }
 
 func TestFailedBuild(t *testing.T) {
-	pins := fakePins(t, "package main\n\nfunc main() { undefinedName() }\n")
+	pins := newFakePins(t, "package main\n\nfunc main() { undefinedName() }\n")
 	var said bytes.Buffer
 	_, err := Programs(t.Context(), &said, "kwok", "etcd")
 	if err == nil {
@@ -245,7 +245,7 @@ func TestFailedBuild(t *testing.T) {
 	if !strings.Contains(said.String(), "failed") {
 		t.Errorf("progress:\n%s", &said)
 	}
-	cache := cacheOf(t, pins)
+	cache := cacheDirOf(t, pins)
 	entries, err := os.ReadDir(cache)
 	if err != nil {
 		t.Fatal(err)
@@ -254,14 +254,14 @@ func TestFailedBuild(t *testing.T) {
 	for _, entry := range entries {
 		names = append(names, entry.Name())
 	}
-	if diff := cmp.Diff([]string{"kwok" + exe(), "lock"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"kwok" + executableSuffix(), "lock"}, names); diff != "" {
 		t.Errorf("cache (-want +got):\n%s", diff)
 	}
 }
 
-func TestInterruptedBuildLeavesNoProgram(t *testing.T) {
-	pins := fakePins(t, hello)
-	cache := cacheOf(t, pins)
+func TestInterruptedBuildCleansUp(t *testing.T) {
+	pins := newFakePins(t, hello)
+	cache := cacheDirOf(t, pins)
 	left := filepath.Join(cache, "etcd"+unfinished) // by a build that was killed
 	if err := os.WriteFile(left, []byte("half"), 0o755); err != nil {
 		t.Fatal(err)
@@ -285,13 +285,13 @@ func TestInterruptedBuildLeavesNoProgram(t *testing.T) {
 func TestCacheKey(t *testing.T) {
 	key := func(t *testing.T, pins string) string {
 		t.Helper()
-		k, err := cacheKey(t.Context(), pins, pinnedIn(""))
+		k, err := cacheKey(t.Context(), pins, programsPinnedIn(""))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return k
 	}
-	pins := fakePins(t, hello)
+	pins := newFakePins(t, hello)
 	base := key(t, pins)
 	if again := key(t, pins); again != base {
 		t.Errorf("%s, then %s", base, again)
@@ -318,10 +318,10 @@ func TestCacheKey(t *testing.T) {
 	}
 }
 
-func TestAssetsComeFirst(t *testing.T) {
-	fakePins(t, hello)
-	assets := tree(t, map[string]string{"etcd" + exe(): "#!/bin/sh\n", "kube-scheduler" + exe(): "not executable"})
-	if err := os.Chmod(filepath.Join(assets, "etcd"+exe()), 0o755); err != nil {
+func TestAssetsTakePrecedence(t *testing.T) {
+	newFakePins(t, hello)
+	assets := newSourceTree(t, map[string]string{"etcd" + executableSuffix(): "#!/bin/sh\n", "kube-scheduler" + executableSuffix(): "not executable"})
+	if err := os.Chmod(filepath.Join(assets, "etcd"+executableSuffix()), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv(assetsVariable, assets)
@@ -330,7 +330,7 @@ func TestAssetsComeFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := filepath.Join(assets, "etcd"+exe()); paths["etcd"] != want {
+	if want := filepath.Join(assets, "etcd"+executableSuffix()); paths["etcd"] != want {
 		t.Errorf("etcd is %s, want %s", paths["etcd"], want)
 	}
 	if paths["kwok"] == "" || filepath.Dir(paths["kwok"]) == assets {
@@ -345,8 +345,8 @@ func TestAssetsComeFirst(t *testing.T) {
 }
 
 func TestAssetsNeedNoPins(t *testing.T) {
-	assets := tree(t, map[string]string{"etcd" + exe(): "#!/bin/sh\n"})
-	if err := os.Chmod(filepath.Join(assets, "etcd"+exe()), 0o755); err != nil {
+	assets := newSourceTree(t, map[string]string{"etcd" + executableSuffix(): "#!/bin/sh\n"})
+	if err := os.Chmod(filepath.Join(assets, "etcd"+executableSuffix()), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv(assetsVariable, assets)
@@ -377,7 +377,7 @@ func TestFindPins(t *testing.T) {
 		t.Errorf("found %s, of module %q", found, got)
 	}
 	// Below another module of ours the product's is still found.
-	root := tree(t, map[string]string{
+	root := newSourceTree(t, map[string]string{
 		"go.mod":                   "module sluice.dev\n",
 		"test/cluster/pins/go.mod": "// pins\nmodule sluice.dev/test/cluster/pins\n",
 		"test/bench/peers/main.go": "package main\n",
@@ -393,9 +393,9 @@ func TestFindPins(t *testing.T) {
 	}
 }
 
-func TestStamps(t *testing.T) {
+func TestVersionFlags(t *testing.T) {
 	when := time.Date(2026, 7, 22, 20, 7, 38, 0, time.FixedZone("CEST", 7200))
-	got := kubernetesStamps(moduleInfo{Version: "v1.36.3", Time: &when})
+	got := kubernetesVersionFlags(moduleInfo{Version: "v1.36.3", Time: &when})
 	want := map[string]string{"gitVersion": "v1.36.3", "gitMajor": "1", "gitMinor": "36", "gitCommit": "", "gitTreeState": "archive", "buildDate": "2026-07-22T18:07:38Z"}
 	for name, value := range want {
 		for _, pkg := range []string{"k8s.io/component-base/version.", "k8s.io/client-go/pkg/version."} {
@@ -406,7 +406,7 @@ func TestStamps(t *testing.T) {
 	}
 }
 
-func TestAdvice(t *testing.T) {
+func TestSuggestFix(t *testing.T) {
 	tests := []struct{ said, want string }{
 		{"link: writing out: no space left on device", "make room on the disk"},
 		{`Get "https://proxy.golang.org/...": dial tcp: lookup proxy.golang.org: no such host`, "Go module proxy"},
@@ -415,14 +415,14 @@ func TestAdvice(t *testing.T) {
 		{"undefined: x", "run again"},
 	}
 	for _, tt := range tests {
-		if got := advice(tt.said); !strings.Contains(got, tt.want) {
+		if got := suggestFix(tt.said); !strings.Contains(got, tt.want) {
 			t.Errorf("%q: %q", tt.said, got)
 		}
 	}
 }
 
 func TestProduct(t *testing.T) {
-	root := tree(t, map[string]string{
+	root := newSourceTree(t, map[string]string{
 		"go.mod":                "module sluice.dev\n\ngo 1.24\n",
 		"cmd/webhook/main.go":   "package main\n\nfunc main() { print(\"webhook\") }\n",
 		"cmd/lifecycle/main.go": "package main\n\nfunc main() { print(\"lifecycle\") }\n",
@@ -442,11 +442,11 @@ func TestProduct(t *testing.T) {
 	}
 }
 
-func TestProgressRemindsWhereNothingIsRedrawn(t *testing.T) {
+func TestProgressRemindersWithoutTerminal(t *testing.T) {
 	var said syncBuffer
-	s := newSpeaker(&said)
+	s := newProgressWriter(&said)
 	s.every = 10 * time.Millisecond
-	done := s.step("building %s", "etcd")
+	done := s.startStep("building %s", "etcd")
 	for strings.Count(said.String(), "building etcd: 0s, so far\n") < 2 {
 		time.Sleep(time.Millisecond)
 	}

@@ -4,11 +4,14 @@
 package build
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -28,7 +31,7 @@ func cacheKey(ctx context.Context, pins string, pinned []program) (string, error
 	// The stamps' values follow from go.mod; their names must show in the key.
 	placeholder := moduleInfo{Version: "v1.0.0"}
 	for _, p := range pinned {
-		fmt.Fprintln(hash, p.pkg, strings.Join(flags(p, placeholder), " "))
+		fmt.Fprintln(hash, p.pkg, strings.Join(buildFlags(p, placeholder), " "))
 	}
 	fmt.Fprintln(hash, toolchain)
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -60,4 +63,112 @@ func cacheFolder(key string) (string, error) {
 		return "", fmt.Errorf("make the cache for the cluster's programs: %w (set %s to a folder that you may write)", err, cacheVariable)
 	}
 	return dir, nil
+}
+
+const (
+	productModule = "sluice.dev"
+	pinsModule    = "sluice.dev/test/cluster/pins"
+	// pinsVariable names the pins folder where it cannot be found otherwise.
+	pinsVariable = "SLUICE_PINS"
+	pinsFolder   = "test/cluster/pins"
+)
+
+// Root returns the folder of the product's go.mod: the nearest one above the
+// working directory, or else above the running program.
+func Root() (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the folder of module %s: %w", productModule, err)
+	}
+	starts := []string{wd}
+	if self, err := os.Executable(); err == nil {
+		if target, err := filepath.EvalSymlinks(self); err == nil {
+			starts = append(starts, filepath.Dir(target))
+		}
+	}
+	for _, start := range starts {
+		for dir := start; ; dir = filepath.Dir(dir) {
+			if moduleOf(dir) == productModule {
+				return dir, nil
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return "", fmt.Errorf("no go.mod of module %s above %s: run inside Sluice's source tree",
+		productModule, strings.Join(starts, " or "))
+}
+
+// findPins returns the folder of the pins module, or of one below it.
+func findPins(below string) (string, error) {
+	module := path.Join(pinsModule, below)
+	if dir := os.Getenv(pinsVariable); dir != "" {
+		dir := filepath.Join(dir, below)
+		if got := moduleOf(dir); got != module {
+			return "", fmt.Errorf("%s=%s: must be the folder of module %s (found %q in %s)", pinsVariable, os.Getenv(pinsVariable), pinsModule, got, dir)
+		}
+		return filepath.Abs(dir)
+	}
+	root, err := Root()
+	if err != nil {
+		return "", fmt.Errorf("%w, or set %s to its folder %s, or %s to a folder with the programs %s",
+			err, pinsVariable, pinsFolder, assetsVariable, strings.Join(namesOf(programsPinnedIn(below)), ", "))
+	}
+	dir := filepath.Join(root, filepath.FromSlash(pinsFolder), below)
+	if moduleOf(dir) != module {
+		return "", fmt.Errorf("%s: no go.mod of module %s there; set %s to the folder of module %s", dir, module, pinsVariable, pinsModule)
+	}
+	return dir, nil
+}
+
+// moduleOf returns the module path in dir/go.mod, "" where there is none.
+func moduleOf(dir string) string {
+	file, err := os.Open(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(lines.Text()), "module "); ok {
+			return strings.Trim(strings.TrimSpace(path), `"`)
+		}
+	}
+	return ""
+}
+
+// Manifests returns the folder of the manifests that the module of a program has,
+// from the path at which Programs has it; only Kueue has such a folder.
+func Manifests(path string) string {
+	return strings.TrimSuffix(path, executableSuffix()) + ".manifests"
+}
+
+// copyManifests copies the manifests of the program's module to where the program
+// at path has them, which comes last: where it is, they are.
+func copyManifests(ctx context.Context, pins, path string, p program) error {
+	dir, err := goOutput(ctx, pins, hostEnv(), "list", "-m", "-f", "{{.Dir}}", p.module)
+	if err != nil {
+		return err
+	}
+	kept := Manifests(path)
+	aside := kept + unfinished
+	if err := errors.Join(os.RemoveAll(aside), os.RemoveAll(kept)); err != nil {
+		return err
+	}
+	if err := os.CopyFS(aside, os.DirFS(filepath.Join(strings.TrimSpace(dir), p.manifests))); err != nil {
+		return err
+	}
+	return os.Rename(aside, kept)
+}
+
+// existsAt reports whether the program is there, with its manifests where it has some.
+func (p program) existsAt(path string) bool {
+	if !isProgram(path) {
+		return false
+	}
+	if p.manifests == "" {
+		return true
+	}
+	info, err := os.Stat(Manifests(path))
+	return err == nil && info.IsDir()
 }

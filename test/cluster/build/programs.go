@@ -30,9 +30,9 @@ const Kueue = "kueue"
 
 // program is one that a pins module can build.
 type program struct {
-	name, pkg string
-	module    string // whose version and time are stamped into it
-	stamps    func(moduleInfo) map[string]string
+	name, pkg    string
+	module       string // whose version and time are stamped into it
+	versionFlags func(moduleInfo) map[string]string
 	// pins is the pins module's folder below the first one. What is pinned apart
 	// is built, and built anew, apart.
 	pins string
@@ -44,15 +44,15 @@ type program struct {
 // full disk or a missing module fails early.
 var programs = []program{
 	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3"},
-	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes", stamps: kubernetesStamps},
-	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes", stamps: kubernetesStamps},
-	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes", stamps: kubernetesStamps},
-	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok", stamps: kwokStamps},
-	{name: Kueue, pkg: "sigs.k8s.io/kueue/cmd/kueue", module: "sigs.k8s.io/kueue", stamps: kueueStamps, pins: "kueue", manifests: "config"},
+	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes", versionFlags: kubernetesVersionFlags},
+	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes", versionFlags: kubernetesVersionFlags},
+	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes", versionFlags: kubernetesVersionFlags},
+	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok", versionFlags: kwokVersionFlags},
+	{name: Kueue, pkg: "sigs.k8s.io/kueue/cmd/kueue", module: "sigs.k8s.io/kueue", versionFlags: kueueVersionFlags, pins: "kueue", manifests: "config"},
 }
 
 // Names returns the programs that every embedded cluster consists of.
-func Names() []string { return namesOf(pinnedIn("")) }
+func Names() []string { return namesOf(programsPinnedIn("")) }
 
 func namesOf(list []program) []string {
 	names := make([]string, 0, len(list))
@@ -62,8 +62,8 @@ func namesOf(list []program) []string {
 	return names
 }
 
-// pinnedIn returns the programs of one pins module.
-func pinnedIn(pins string) []program {
+// programsPinnedIn returns the programs of one pins module.
+func programsPinnedIn(pins string) []program {
 	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.pins != pins })
 }
 
@@ -72,15 +72,15 @@ func pinnedIn(pins string) []program {
 // silence) what it builds, for whom it waits, and whose programs it uses. The
 // first build takes minutes; a failed one keeps what it has.
 func Programs(ctx context.Context, progress io.Writer, names ...string) (map[string]string, error) {
-	say := newSpeaker(progress)
-	paths, missing, err := fromAssets(say, names)
+	say := newProgressWriter(progress)
+	paths, missing, err := findInAssets(say, names)
 	if err != nil || len(missing) == 0 {
 		return paths, err
 	}
 	for len(missing) > 0 {
 		pins := missing[0].pins
 		apart := func(p program) bool { return p.pins != pins }
-		if err := fromCache(ctx, say, pins, slices.DeleteFunc(slices.Clone(missing), apart), paths); err != nil {
+		if err := addFromCache(ctx, say, pins, slices.DeleteFunc(slices.Clone(missing), apart), paths); err != nil {
 			return nil, err
 		}
 		missing = slices.DeleteFunc(missing, func(p program) bool { return !apart(p) })
@@ -88,14 +88,14 @@ func Programs(ctx context.Context, progress io.Writer, names ...string) (map[str
 	return paths, nil
 }
 
-// fromCache adds the paths of programs of one pins module, and builds those that
+// addFromCache adds the paths of programs of one pins module, and builds those that
 // are not in the cache.
-func fromCache(ctx context.Context, say *speaker, below string, wanted []program, paths map[string]string) error {
+func addFromCache(ctx context.Context, say *progressWriter, below string, wanted []program, paths map[string]string) error {
 	pins, err := findPins(below)
 	if err != nil {
 		return err
 	}
-	key, err := cacheKey(ctx, pins, pinnedIn(below))
+	key, err := cacheKey(ctx, pins, programsPinnedIn(below))
 	if err != nil {
 		return err
 	}
@@ -104,24 +104,24 @@ func fromCache(ctx context.Context, say *speaker, below string, wanted []program
 		return err
 	}
 	for _, p := range wanted {
-		paths[p.name] = filepath.Join(cache, p.name+exe())
+		paths[p.name] = filepath.Join(cache, p.name+executableSuffix())
 	}
-	missing := notIn(cache, wanted)
+	missing := missingFrom(cache, wanted)
 	if len(missing) == 0 {
 		return nil
 	}
 	lock, err := filelock.Wait(ctx, filepath.Join(cache, "lock"), func(held *filelock.HeldError) {
-		say.line("waiting for process %d, which builds the cluster's programs", held.PID)
+		say.printf("waiting for process %d, which builds the cluster's programs", held.PID)
 	})
 	if err != nil {
 		return fmt.Errorf("build the cluster's programs: %w", err)
 	}
 	defer func() { _ = lock.Unlock() }() // its file stays; nothing is lost
-	return buildAll(ctx, say, pins, cache, notIn(cache, missing))
+	return buildPrograms(ctx, say, pins, cache, missingFrom(cache, missing))
 }
 
-// fromAssets looks the names up, and takes what KUBEBUILDER_ASSETS has of them.
-func fromAssets(say *speaker, names []string) (paths map[string]string, missing []program, err error) {
+// findInAssets looks the names up, and takes what KUBEBUILDER_ASSETS has of them.
+func findInAssets(say *progressWriter, names []string) (paths map[string]string, missing []program, err error) {
 	paths = make(map[string]string, len(names))
 	assets := os.Getenv(assetsVariable)
 	var used []string
@@ -131,8 +131,8 @@ func fromAssets(say *speaker, names []string) (paths map[string]string, missing 
 			return nil, nil, fmt.Errorf("build: no program %q; there are %s", name, strings.Join(namesOf(programs), ", "))
 		}
 		if assets != "" {
-			path := filepath.Join(assets, name+exe())
-			if programs[i].isAt(path) {
+			path := filepath.Join(assets, name+executableSuffix())
+			if programs[i].existsAt(path) {
 				paths[name] = path
 				used = append(used, name)
 				continue
@@ -141,46 +141,46 @@ func fromAssets(say *speaker, names []string) (paths map[string]string, missing 
 		missing = append(missing, programs[i])
 	}
 	if len(used) > 0 {
-		say.line("using %s from %s (%s)", strings.Join(used, ", "), assets, assetsVariable)
+		say.printf("using %s from %s (%s)", strings.Join(used, ", "), assets, assetsVariable)
 	}
 	return paths, missing, nil
 }
 
-// buildAll builds the programs into the cache folder, whose lock is held.
-func buildAll(ctx context.Context, say *speaker, pins, cache string, todo []program) error {
+// buildPrograms builds the programs into the cache folder, whose lock is held.
+func buildPrograms(ctx context.Context, say *progressWriter, pins, cache string, todo []program) error {
 	if len(todo) == 0 {
 		return nil // another process was quicker
 	}
-	sweep(cache)
+	removeUnfinished(cache)
 	modules, err := moduleInfos(ctx, pins, todo)
 	if err != nil {
 		return err
 	}
-	say.line("building the cluster's programs into %s (once; the first build takes minutes)", cache)
+	say.printf("building the cluster's programs into %s (once; the first build takes minutes)", cache)
 	begin := time.Now()
 	for i, p := range todo {
-		done := say.step("building %s %s (%d of %d)", p.name, modules[p.module].Version, i+1, len(todo))
-		err := buildOne(ctx, pins, filepath.Join(cache, p.name+exe()), p, modules[p.module])
+		done := say.startStep("building %s %s (%d of %d)", p.name, modules[p.module].Version, i+1, len(todo))
+		err := buildProgram(ctx, pins, filepath.Join(cache, p.name+executableSuffix()), p, modules[p.module])
 		done(err)
 		if err != nil {
 			return err
 		}
 	}
-	say.line("the cluster's programs are built, in %s", time.Since(begin).Round(time.Second))
+	say.printf("the cluster's programs are built, in %s", time.Since(begin).Round(time.Second))
 	return nil
 }
 
-// buildOne builds one program aside and renames it, so that the cache never
+// buildProgram builds one program aside and renames it, so that the cache never
 // holds half a program.
-func buildOne(ctx context.Context, pins, path string, p program, module moduleInfo) error {
+func buildProgram(ctx context.Context, pins, path string, p program, module moduleInfo) error {
 	aside := path + unfinished
 	defer os.Remove(aside)
-	args := append([]string{"build", "-o", aside}, flags(p, module)...)
+	args := append([]string{"build", "-o", aside}, buildFlags(p, module)...)
 	if err := goCommand(ctx, pins, hostEnv(), append(args, p.pkg)...); err != nil {
 		return fmt.Errorf("build %s: %w", p.name, err)
 	}
 	if p.manifests != "" {
-		if err := keepManifests(ctx, pins, path, p); err != nil {
+		if err := copyManifests(ctx, pins, path, p); err != nil {
 			return fmt.Errorf("build %s: its manifests: %w", p.name, err)
 		}
 	}
@@ -190,18 +190,18 @@ func buildOne(ctx context.Context, pins, path string, p program, module moduleIn
 	return nil
 }
 
-// sweep removes what a build that was killed has left; the lock is held, so none
+// removeUnfinished removes what a build that was killed has left; the lock is held, so none
 // is under way.
-func sweep(cache string) {
+func removeUnfinished(cache string) {
 	left, _ := filepath.Glob(filepath.Join(cache, "*"+unfinished))
 	for _, path := range left {
 		_ = os.RemoveAll(path)
 	}
 }
 
-func notIn(cache string, wanted []program) []program {
+func missingFrom(cache string, wanted []program) []program {
 	return slices.DeleteFunc(slices.Clone(wanted), func(p program) bool {
-		return p.isAt(filepath.Join(cache, p.name+exe()))
+		return p.existsAt(filepath.Join(cache, p.name+executableSuffix()))
 	})
 }
 
@@ -210,7 +210,7 @@ func isProgram(path string) bool {
 	return err == nil && info.Mode().IsRegular() && (runtime.GOOS == "windows" || info.Mode()&0o111 != 0)
 }
 
-func exe() string {
+func executableSuffix() string {
 	if runtime.GOOS == "windows" {
 		return ".exe"
 	}

@@ -13,44 +13,44 @@ import (
 )
 
 const (
-	redrawEvery = time.Second
-	// remindEvery is how often a log, where nothing can be redrawn, is told
+	redrawInterval = time.Second
+	// reminderInterval is how often a log, where nothing can be redrawn, is told
 	// that a step goes on.
-	remindEvery = 30 * time.Second
+	reminderInterval = 30 * time.Second
 )
 
-// speaker says what goes on: on a terminal in a line that is redrawn with the
+// progressWriter says what goes on: on a terminal in a line that is redrawn with the
 // time gone by, elsewhere in lines.
-type speaker struct {
+type progressWriter struct {
 	out      io.Writer
 	terminal bool
 	every    time.Duration
 }
 
-func newSpeaker(out io.Writer) *speaker {
+func newProgressWriter(out io.Writer) *progressWriter {
 	if out == nil {
 		out = io.Discard
 	}
-	s := &speaker{out: out, every: remindEvery}
+	s := &progressWriter{out: out, every: reminderInterval}
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		s.terminal, s.every = true, redrawEvery
+		s.terminal, s.every = true, redrawInterval
 	}
 	return s
 }
 
-func (s *speaker) line(format string, args ...any) {
+func (s *progressWriter) printf(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// step says that a step begins, and now and then that it goes on, until the
+// startStep says that a step begins, and now and then that it goes on, until the
 // function it returns is called with the step's outcome.
-func (s *speaker) step(format string, args ...any) (done func(error)) {
+func (s *progressWriter) startStep(format string, args ...any) (done func(error)) {
 	what, begin := fmt.Sprintf(format, args...), time.Now()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	if s.terminal {
 		fmt.Fprint(s.out, what)
 	} else {
-		s.line("%s", what)
+		s.printf("%s", what)
 	}
 	go func() {
 		defer close(stopped)
@@ -61,7 +61,7 @@ func (s *speaker) step(format string, args ...any) (done func(error)) {
 			case <-stop:
 				return
 			case <-tick.C:
-				s.show(what, begin, "so far")
+				s.printState(what, begin, "so far")
 			}
 		}
 	}()
@@ -72,18 +72,18 @@ func (s *speaker) step(format string, args ...any) (done func(error)) {
 		if err != nil {
 			outcome = "failed"
 		}
-		s.show(what, begin, outcome)
+		s.printState(what, begin, outcome)
 		if s.terminal {
 			fmt.Fprintln(s.out)
 		}
 	}
 }
 
-func (s *speaker) show(what string, begin time.Time, state string) {
+func (s *progressWriter) printState(what string, begin time.Time, state string) {
 	elapsed := time.Since(begin).Round(time.Second)
 	if s.terminal {
 		fmt.Fprintf(s.out, "\r\x1b[K%s: %s, %s", what, elapsed, state)
 		return
 	}
-	s.line("%s: %s, %s", what, elapsed, state)
+	s.printf("%s: %s, %s", what, elapsed, state)
 }

@@ -44,10 +44,10 @@ func sameFile(t *testing.T, a, b string) bool {
 	return os.SameFile(first, second)
 }
 
-// cacheOf returns, and makes, the cache folder of a pins module.
-func cacheOf(t *testing.T, pins string) string {
+// cacheDirOf returns, and makes, the cache folder of a pins module.
+func cacheDirOf(t *testing.T, pins string) string {
 	t.Helper()
-	key, err := cacheKey(t.Context(), pins, pinnedIn(""))
+	key, err := cacheKey(t.Context(), pins, programsPinnedIn(""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-func TestOneClusterForAll(t *testing.T) {
+func TestStartReturnsSharedCluster(t *testing.T) {
 	first, second := Start(t), Start(t)
 	if first != second {
 		t.Error("there are two")
@@ -45,7 +45,7 @@ func TestOneClusterForAll(t *testing.T) {
 	}
 }
 
-func TestNamespaceTakesPodsAtOnce(t *testing.T) {
+func TestNamespaceAcceptsPods(t *testing.T) {
 	c := Start(t)
 	var name string
 	t.Run("Für Anna/und Ben", func(t *testing.T) {
@@ -75,39 +75,39 @@ func TestNamespaceTakesPodsAtOnce(t *testing.T) {
 	})
 }
 
-func TestPrefix(t *testing.T) {
+func TestNamespacePrefix(t *testing.T) {
 	for test, want := range map[string]string{
 		"TestQuota":                       "testquota-",
 		"TestQuota/Für Anna/und Ben":      "testquota-f-r-anna-und-ben-",
 		"Test" + strings.Repeat("x", 100): "test" + strings.Repeat("x", 46) + "-",
 		"TestQuota/200 at once (of 10)":   "testquota-200-at-once-of-10-",
 	} {
-		if got := prefix(test); got != want {
+		if got := namespacePrefix(test); got != want {
 			t.Errorf("%s: got %s, want %s", test, got, want)
 		}
 	}
 }
 
-// recorder is a test whose end can be looked at.
-type recorder struct {
+// fakeTB is a test whose end can be looked at.
+type fakeTB struct {
 	testing.TB
 	failed   bool
-	said     strings.Builder
+	messages strings.Builder
 	cleanups []func()
 }
 
-func (r *recorder) Helper()                         {}
-func (r *recorder) Failed() bool                    { return r.failed }
-func (r *recorder) Cleanup(f func())                { r.cleanups = append(r.cleanups, f) }
-func (r *recorder) Logf(format string, args ...any) { fmt.Fprintf(&r.said, format+"\n", args...) }
-func (r *recorder) Fatalf(format string, args ...any) {
+func (r *fakeTB) Helper()                         {}
+func (r *fakeTB) Failed() bool                    { return r.failed }
+func (r *fakeTB) Cleanup(f func())                { r.cleanups = append(r.cleanups, f) }
+func (r *fakeTB) Logf(format string, args ...any) { fmt.Fprintf(&r.messages, format+"\n", args...) }
+func (r *fakeTB) Fatalf(format string, args ...any) {
 	r.Logf(format, args...)
 	r.failed = true
 	runtime.Goexit()
 }
 
-// in runs a test's body to its end or to its Fatalf.
-func (r *recorder) in(body func(testing.TB)) {
+// runIn runs a test's body to its end or to its Fatalf.
+func (r *fakeTB) runIn(body func(testing.TB)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -121,8 +121,8 @@ func (r *recorder) in(body func(testing.TB)) {
 
 func TestEventually(t *testing.T) {
 	asked := 0
-	r := &recorder{TB: t}
-	r.in(func(t testing.TB) {
+	r := &fakeTB{TB: t}
+	r.runIn(func(t testing.TB) {
 		Eventually(t, func() error {
 			if asked++; asked < 3 {
 				return errors.New("not yet")
@@ -131,23 +131,23 @@ func TestEventually(t *testing.T) {
 		})
 	})
 	if r.failed || asked != 3 {
-		t.Errorf("failed %v after %d questions: %s", r.failed, asked, r.said.String())
+		t.Errorf("failed %v after %d questions: %s", r.failed, asked, r.messages.String())
 	}
 
-	r = &recorder{TB: t}
-	r.in(func(t testing.TB) {
+	r = &fakeTB{TB: t}
+	r.runIn(func(t testing.TB) {
 		EventuallyWithin(t, 10*time.Millisecond, func() error { return errors.New("2 of 3 pods are bound") })
 	})
-	if want := "not within 10ms: 2 of 3 pods are bound\n"; !r.failed || r.said.String() != want {
-		t.Errorf("failed %v, said %q, want %q", r.failed, r.said.String(), want)
+	if want := "not within 10ms: 2 of 3 pods are bound\n"; !r.failed || r.messages.String() != want {
+		t.Errorf("failed %v, said %q, want %q", r.failed, r.messages.String(), want)
 	}
 }
 
-func TestFailedTestShowsWhatTheComponentsLogged(t *testing.T) {
+func TestFailedTestPrintsComponentLogs(t *testing.T) {
 	c := Start(t)
 	for _, failed := range []bool{false, true} {
-		r := &recorder{TB: t, failed: failed}
-		r.in(func(testing.TB) {
+		r := &fakeTB{TB: t, failed: failed}
+		r.runIn(func(testing.TB) {
 			showLogsOnFailure(r, c)
 			log, err := os.OpenFile(filepath.Join(c.Dir(), "logs", "webhook.log"), os.O_APPEND|os.O_WRONLY, 0)
 			if err != nil {
@@ -157,7 +157,7 @@ func TestFailedTestShowsWhatTheComponentsLogged(t *testing.T) {
 			defer log.Close()
 			fmt.Fprintln(log, "denied by policy core.quota")
 		})
-		said := r.said.String()
+		said := r.messages.String()
 		if got := strings.Contains(said, "webhook (Running) logged during this test:\n    denied by policy core.quota\n"); got != failed {
 			t.Errorf("failed %v, said:\n%s", failed, said)
 		}

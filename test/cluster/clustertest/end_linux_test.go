@@ -14,20 +14,20 @@ import (
 	"testing"
 )
 
-// endVariable makes TestNothingIsLeft go wrong in the way that it names.
-const endVariable = "SLUICE_TEST_END"
+// exitModeVariable makes TestNothingIsLeft go wrong in the way that it names.
+const exitModeVariable = "SLUICE_TEST_END"
 
 // However a test binary ends, its cluster is gone. The binary that goes wrong is
 // this one, run once more.
-func TestNothingIsLeft(t *testing.T) {
-	if how := os.Getenv(endVariable); how != "" {
-		goWrong(t, how)
+func TestClusterRemovedAfterExit(t *testing.T) {
+	if how := os.Getenv(exitModeVariable); how != "" {
+		exitAbnormally(t, how)
 	}
 	for _, how := range []string{"panic", "exit", "fail", "interrupt"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			binary := exec.Command(os.Args[0], "-test.run=^TestNothingIsLeft$")
-			binary.Env = append(os.Environ(), endVariable+"="+how)
+			binary.Env = append(os.Environ(), exitModeVariable+"="+how)
 			out, err := binary.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -57,7 +57,7 @@ func TestNothingIsLeft(t *testing.T) {
 				if _, err := os.Stat(dir); !os.IsNotExist(err) {
 					return fmt.Errorf("%s is left", dir)
 				}
-				if left := processesOf(t, dir); len(left) != 0 {
+				if left := processesIn(t, dir); len(left) != 0 {
 					return fmt.Errorf("processes are left: %v", left)
 				}
 				return nil
@@ -66,7 +66,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-func goWrong(t *testing.T, how string) {
+func exitAbnormally(t *testing.T, how string) {
 	c := Start(t)
 	fmt.Println("cluster in " + c.Dir())
 	switch how {
@@ -81,8 +81,8 @@ func goWrong(t *testing.T, how string) {
 	}
 }
 
-// processesOf returns the command lines that name the folder.
-func processesOf(t *testing.T, dir string) []string {
+// processesIn returns the command lines that name the folder.
+func processesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

@@ -4,20 +4,32 @@
 package clustertest
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"sluice.dev/test/cluster"
 )
 
 const (
-	patience = 30 * time.Second
-	askEvery = 50 * time.Millisecond
+	defaultTimeout = 30 * time.Second
+	pollInterval   = 50 * time.Millisecond
 )
 
 // Eventually waits until condition returns nil, and fails the test at once with
 // its last error if it does not within 30 seconds.
 func Eventually(t testing.TB, condition func() error) {
 	t.Helper()
-	EventuallyWithin(t, patience, condition)
+	EventuallyWithin(t, defaultTimeout, condition)
 }
 
 // EventuallyWithin is Eventually with another patience. The condition is asked at
@@ -26,7 +38,7 @@ func EventuallyWithin(t testing.TB, within time.Duration, condition func() error
 	t.Helper()
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
-	tick := time.NewTicker(askEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		err := condition()
@@ -39,4 +51,99 @@ func EventuallyWithin(t testing.TB, within time.Duration, condition func() error
 		case <-tick.C:
 		}
 	}
+}
+
+var invalidNameChars = regexp.MustCompile(`[^a-z0-9]+`)
+
+// Namespace makes a namespace for one test, named after it, in which pods can be
+// made at once, and deletes it when the test has ended.
+func Namespace(t testing.TB, c *cluster.Cluster) string {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix(t.Name())},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("make namespace for the test: %v", err)
+	}
+	t.Cleanup(func() {
+		// The test's own context has ended by now. What is in the namespace goes
+		// in the background.
+		err := client.CoreV1().Namespaces().Delete(context.Background(), made.Name, metav1.DeleteOptions{})
+		if err != nil {
+			t.Errorf("delete namespace of the test: %v", err)
+		}
+	})
+	Eventually(t, func() error {
+		_, err := client.CoreV1().ServiceAccounts(made.Name).Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	return made.Name
+}
+
+// namespacePrefix turns a test's name into the beginning of a namespace's.
+func namespacePrefix(test string) string {
+	name := strings.Trim(invalidNameChars.ReplaceAllString(strings.ToLower(test), "-"), "-")
+	return name[:min(len(name), 50)] + "-"
+}
+
+const (
+	// maxLogLines of each component's log are enough to see what it was busy with.
+	maxLogLines = 15
+	maxLogBytes = 64 << 10
+)
+
+// showLogsOnFailure makes the test, should it fail, show what the components of
+// the cluster logged in the meantime.
+func showLogsOnFailure(t testing.TB, c *cluster.Cluster) {
+	before := map[string]int64{}
+	for _, component := range c.Processes().List() {
+		if info, err := os.Stat(component.LogPath); err == nil {
+			before[component.LogPath] = info.Size()
+		}
+	}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, component := range c.Processes().List() {
+			state := string(component.State)
+			if component.LastExit != "" {
+				state += ", last ended with " + component.LastExit
+			}
+			tail, err := tailSince(component.LogPath, before[component.LogPath])
+			if err != nil {
+				tail = err.Error()
+			}
+			t.Logf("%s (%s) logged during this test:\n%s", component.Name, state, tail)
+		}
+	})
+}
+
+// tailSince returns the last lines of what a log has grown by.
+func tailSince(path string, offset int64) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	if info.Size() < offset { // cut or begun anew meanwhile
+		offset = 0
+	}
+	content, err := io.ReadAll(io.NewSectionReader(file, max(offset, info.Size()-maxLogBytes), maxLogBytes))
+	if err != nil {
+		return "", err
+	}
+	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
+	if left := len(lines) - maxLogLines; left > 0 {
+		lines = append([]string{fmt.Sprintf("... %d lines before", left)}, lines[left:]...)
+	}
+	return "    " + strings.Join(lines, "\n    "), nil
 }

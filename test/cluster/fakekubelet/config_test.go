@@ -15,7 +15,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-const written = `apiVersion: config.sluice.dev/v1alpha1
+const configYAML = `apiVersion: config.sluice.dev/v1alpha1
 kind: FakeKubeletConfig
 kubeconfig: api.kubeconfig
 dir: state
@@ -56,8 +56,8 @@ nodes:
     mig: [{}]
 `
 
-// inFolder writes a kubeconfig and a configuration into a folder.
-func inFolder(t *testing.T, content string) (dir, path string) {
+// writeConfigFile writes a kubeconfig and a configuration into a folder.
+func writeConfigFile(t *testing.T, content string) (dir, path string) {
 	t.Helper()
 	dir = t.TempDir()
 	kubeconfig := clientcmdapi.NewConfig()
@@ -75,7 +75,7 @@ func inFolder(t *testing.T, content string) (dir, path string) {
 }
 
 func TestLoadConfig(t *testing.T) {
-	dir, path := inFolder(t, written)
+	dir, path := writeConfigFile(t, configYAML)
 	got, err := LoadConfig(path)
 	if err != nil {
 		t.Fatal(err)
@@ -107,20 +107,20 @@ func TestLoadConfig(t *testing.T) {
 
 func TestLoadConfigRefuses(t *testing.T) {
 	for _, tc := range []struct{ name, old, new, want string }{
-		{"an unknown field", "dir: state", "dir: state\ncolour: red", `unknown field "colour"`},
+		{"an unknown field", "dir: state", "dir: state\ncolor: red", `unknown field "color"`},
 		{"a field twice", "dir: state", "dir: state\ndir: other", `key "dir" already set`},
 		{"another kind", "kind: FakeKubeletConfig", "kind: Pod", `apiVersion "config.sluice.dev/v1alpha1" and kind "Pod": must be`},
 		{"no folder", "dir: state", "dir: ''", "dir: is empty"},
 		{"no kubeconfig", "kubeconfig: api.kubeconfig", "", "kubeconfig: is empty"},
 		{"a kubeconfig that is not there", "api.kubeconfig", "other.kubeconfig", "other.kubeconfig"},
-		{"no nodes", written[strings.Index(written, "nodes:"):], "", "nodes: is empty"},
+		{"no nodes", configYAML[strings.Index(configYAML, "nodes:"):], "", "nodes: is empty"},
 		{"a node twice", "name: dgx-2", "name: dgx-1", `nodes[1].name "dgx-1": is nodes[0]'s already`},
 		{"a node's name", "name: dgx-2", "name: ../dgx", `nodes[1].name "../dgx"`},
 		{"a pool's name", "pool: dgx-mig", "pool: ''", `nodes[1].pool ""`},
 		{"a machine", "start: 4", "start: 3", "nodes[1].machine.mig[0].instances: 3g.20gb cannot start at 3 on A100-40GB"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, path := inFolder(t, strings.Replace(written, tc.old, tc.new, 1))
+			_, path := writeConfigFile(t, strings.Replace(configYAML, tc.old, tc.new, 1))
 			_, err := LoadConfig(path)
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("error %v, want one with the file's path and %q", err, tc.want)

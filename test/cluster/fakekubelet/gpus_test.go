@@ -19,19 +19,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/gpuagent/nvml"
-	"sluice.dev/gpuagent/nvml/simulator/served"
+	"sluice.dev/gpuagent/nvml/simulator/socket"
 	"sluice.dev/test/cluster/clustertest"
 	"sluice.dev/test/cluster/fakekubelet"
+	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
 	"sluice.dev/test/cluster/fakekubelet/machine"
-	"sluice.dev/test/cluster/fakekubelet/plugin"
 )
 
-const smallest nvml.ProfileID = 19 // 1g.5gb
+const smallestProfile nvml.ProfileID = 19 // 1g.5gb
 
-// driver is a node's driver in the eyes of its agent.
-func driver(t *testing.T, dir, node string) nvml.Library {
+// connectDriver is a node's driver in the eyes of its agent.
+func connectDriver(t *testing.T, dir, node string) nvml.Library {
 	t.Helper()
-	library := served.Dial(filepath.Join(dir, "nodes", node, "nvml.sock"))
+	library := socket.Dial(filepath.Join(dir, "nodes", node, "nvml.sock"))
 	if err := library.Init(); err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +39,10 @@ func driver(t *testing.T, dir, node string) nvml.Library {
 	return library
 }
 
-// look is what the device plugin of a node would see now.
-func (w *world) look(node string) []plugin.GPU {
+// readGPUs is what the device plugin of a node would see now.
+func (w *testEnv) readGPUs(node string) []deviceplugin.GPU {
 	w.t.Helper()
-	seen, err := plugin.Look(driver(w.t, w.cluster.Dir(), node))
+	seen, err := deviceplugin.ReadGPUs(connectDriver(w.t, w.cluster.Dir(), node))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func (w *world) look(node string) []plugin.GPU {
 // makeInstance cuts a slice, and returns it and its device.
 func makeInstance(t *testing.T, library nvml.Library, gpu string, start int) (uint32, string) {
 	t.Helper()
-	made, err := library.CreateInstance(gpu, smallest, nvml.Placement{Start: start, Size: 1})
+	made, err := library.CreateInstance(gpu, smallestProfile, nvml.Placement{Start: start, Size: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,9 +63,9 @@ func makeInstance(t *testing.T, library nvml.Library, gpu string, start int) (ui
 	return made.ID, device.UUID
 }
 
-// processes are the entries of a node's /proc that are processes: the simulated ones,
+// listProcesses are the entries of a node's /proc that are processes: the simulated ones,
 // and the real one that stands for the device plugin.
-func processes(t *testing.T, dir, node string) (simulated []int, plugin int) {
+func listProcesses(t *testing.T, dir, node string) (simulated []int, plugin int) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, "nodes", node, "proc"))
 	if err != nil {
@@ -86,9 +86,9 @@ func processes(t *testing.T, dir, node string) (simulated []int, plugin int) {
 	return simulated, plugin
 }
 
-func hangUp(t *testing.T, dir, node string) {
+func sendSIGHUP(t *testing.T, dir, node string) {
 	t.Helper()
-	_, pid := processes(t, dir, node)
+	_, pid := listProcesses(t, dir, node)
 	if pid == 0 {
 		t.Fatal("there is no device plugin")
 	}
@@ -97,8 +97,8 @@ func hangUp(t *testing.T, dir, node string) {
 	}
 }
 
-// offers waits until so many slices can be given.
-func (w *world) offers(node, resource string, want int64) {
+// waitForCapacity waits until so many slices can be given.
+func (w *testEnv) waitForCapacity(node, resource string, want int64) {
 	w.t.Helper()
 	clustertest.Eventually(w.t, func() error {
 		found, err := w.client.CoreV1().Nodes().Get(w.t.Context(), node, metav1.GetOptions{})
@@ -111,7 +111,7 @@ func (w *world) offers(node, resource string, want int64) {
 			count = "0"
 		}
 		if able.Value() != want || capacity.Value() != want || count != strconv.FormatInt(want, 10) {
-			return fmt.Errorf("node %s gives %s of %s %s, and is labelled with %q; want %d", node, able.String(), capacity.String(), resource, count, want)
+			return fmt.Errorf("node %s gives %s of %s %s, and is labeled with %q; want %d", node, able.String(), capacity.String(), resource, count, want)
 		}
 		return nil
 	})
@@ -119,20 +119,20 @@ func (w *world) offers(node, resource string, want int64) {
 
 // An agent cuts a GPU under a running node: a pod is given what was made, is seen on it,
 // and keeps it from being destroyed until its processes are gone.
-func TestCutWhileItRuns(t *testing.T) {
+func TestRepartitionWhileRunning(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.5gb"
-	w := newWorld(t)
+	w := newTestEnv(t)
 	dir := w.cluster.Dir()
-	agent, gpu := driver(t, dir, empty), machine.GPUID(empty, 5)
+	agent, gpu := connectDriver(t, dir, emptyMIGNode), machine.GPUID(emptyMIGNode, 5)
 	instance, device := makeInstance(t, agent, gpu, 6)
-	w.create(newPod("train").on(empty).asks(slice, "1").annotated(fakekubelet.ExitDelay, "2s"))
-	w.eventually("train", func(p *corev1.Pod) bool {
-		return condition(p, corev1.PodScheduled).Reason == corev1.PodReasonUnschedulable
+	w.create(newTestPod("train").onNode(emptyMIGNode).requesting(slice, "1").withAnnotation(fakekubelet.ExitDelay, "2s"))
+	w.waitForPod("train", func(p *corev1.Pod) bool {
+		return findCondition(p, corev1.PodScheduled).Reason == corev1.PodReasonUnschedulable
 	})
-	hangUp(t, dir, empty)
-	w.offers(empty, slice, 1)
-	train := w.reaches("train", corev1.PodRunning)
-	if diff := cmp.Diff(map[string][]string{"train/main": {device}}, w.holdings(empty)); diff != "" {
+	sendSIGHUP(t, dir, emptyMIGNode)
+	w.waitForCapacity(emptyMIGNode, slice, 1)
+	train := w.waitForPhase("train", corev1.PodRunning)
+	if diff := cmp.Diff(map[string][]string{"train/main": {device}}, w.deviceHolders(emptyMIGNode)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
@@ -140,12 +140,12 @@ func TestCutWhileItRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	simulated, _ := processes(t, dir, empty)
+	simulated, _ := listProcesses(t, dir, emptyMIGNode)
 	if len(found) != 1 || len(simulated) != 1 || int(found[0].PID) != simulated[0] || found[0].Instance != instance || found[0].MemoryMiB != 4864*9/10 {
 		t.Fatalf("the driver has the processes %+v and /proc %v, want one with nine tenths of the slice", found, simulated)
 	}
 	of := func(name string) string {
-		raw, err := os.ReadFile(filepath.Join(dir, "nodes", empty, "proc", strconv.Itoa(simulated[0]), name))
+		raw, err := os.ReadFile(filepath.Join(dir, "nodes", emptyMIGNode, "proc", strconv.Itoa(simulated[0]), name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,13 +162,13 @@ func TestCutWhileItRuns(t *testing.T) {
 		t.Errorf("under its feet: %v, want %v", err, nvml.ErrInUse)
 	}
 	w.delete("train", *metav1.NewDeleteOptions(0))
-	w.goes("train")
+	w.waitForDeletion("train")
 	if err := agent.DestroyComputeInstance(gpu, instance, 0); !errors.Is(err, nvml.ErrInUse) {
 		t.Errorf("before its processes are gone: %v, want %v", err, nvml.ErrInUse)
 	}
 	clustertest.Eventually(t, func() error { return agent.DestroyComputeInstance(gpu, instance, 0) })
 	clustertest.Eventually(t, func() error {
-		if simulated, _ := processes(t, dir, empty); len(simulated) > 0 {
+		if simulated, _ := listProcesses(t, dir, emptyMIGNode); len(simulated) > 0 {
 			return fmt.Errorf("processes %v are left", simulated)
 		}
 		return nil
@@ -176,28 +176,28 @@ func TestCutWhileItRuns(t *testing.T) {
 	if err := agent.DestroyInstance(gpu, instance); err != nil {
 		t.Fatal(err)
 	}
-	hangUp(t, dir, empty)
-	w.offers(empty, slice, 0)
+	sendSIGHUP(t, dir, emptyMIGNode)
+	w.waitForCapacity(emptyMIGNode, slice, 0)
 }
 
 // GPUs and processes are as they were when the process that plays them is killed.
-func TestGPUsOutliveTheProcess(t *testing.T) {
-	w := newWorld(t)
+func TestGPUsSurviveRestart(t *testing.T) {
+	w := newTestEnv(t)
 	dir := w.cluster.Dir()
-	w.runs(newPod("slice").on(cut).asks("nvidia.com/mig-3g.20gb", "2"))
-	w.runs(newPod("whole").on(whole).gpus(1).annotated(fakekubelet.Memory, "1000").annotated(fakekubelet.Utilisation, "37"))
+	w.createAndWaitRunning(newTestPod("slice").onNode(partitionedNode).requesting("nvidia.com/mig-3g.20gb", "2"))
+	w.createAndWaitRunning(newTestPod("whole").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation(fakekubelet.Memory, "1000").withAnnotation(fakekubelet.Utilization, "37"))
 	see := func() string {
 		var all strings.Builder
-		for _, node := range []string{whole, cut} {
-			library := driver(t, dir, node)
-			for _, gpu := range w.look(node) {
+		for _, node := range []string{wholeGPUNode, partitionedNode} {
+			library := connectDriver(t, dir, node)
+			for _, gpu := range w.readGPUs(node) {
 				running, err := library.Processes(gpu.UUID)
 				if err != nil {
 					t.Fatal(err)
 				}
 				fmt.Fprintln(&all, gpu, running)
 			}
-			simulated, _ := processes(t, dir, node)
+			simulated, _ := listProcesses(t, dir, node)
 			fmt.Fprintln(&all, simulated)
 		}
 		return all.String()
@@ -206,20 +206,20 @@ func TestGPUsOutliveTheProcess(t *testing.T) {
 	if !strings.Contains(before, " 1000 ") {
 		t.Errorf("nobody has the memory that was asked for:\n%s", before)
 	}
-	busy, err := driver(t, dir, whole).Utilisation(gpuOf(t, w, "whole"))
+	busy, err := connectDriver(t, dir, wholeGPUNode).Utilization(gpuOfPod(t, w, "whole"))
 	if err != nil || busy != 37 {
 		t.Errorf("the pod keeps its GPU %d %% busy (%v), want 37", busy, err)
 	}
-	w.kill("fakekubelet")
+	w.killComponent("fakekubelet")
 	if diff := cmp.Diff(before, see()); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
 }
 
-// gpuOf is the whole GPU that a pod holds.
-func gpuOf(t *testing.T, w *world, name string) string {
+// gpuOfPod is the whole GPU that a pod holds.
+func gpuOfPod(t *testing.T, w *testEnv, name string) string {
 	t.Helper()
-	held := w.holdings(whole)[name+"/main"]
+	held := w.deviceHolders(wholeGPUNode)[name+"/main"]
 	if len(held) != 1 {
 		t.Fatalf("pod %s holds %v", name, held)
 	}
@@ -228,10 +228,10 @@ func gpuOf(t *testing.T, w *world, name string) string {
 
 // A machine that boots keeps its MIG mode and nothing else; a process that was told
 // to stop leaves no device plugin behind.
-func TestABootTakesTheLayout(t *testing.T) {
-	w := newWorld(t)
+func TestBootResetsMIGLayout(t *testing.T) {
+	w := newTestEnv(t)
 	const name = "dgx-cold"
-	dir := w.ownNode(name)
+	dir := w.newNodeDir(name)
 	node := fakekubelet.DGXA100Balanced(name, "dgx")
 	bootID := func() string {
 		raw, err := os.ReadFile(filepath.Join(dir, "nodes", name, "proc", "sys", "kernel", "random", "boot_id"))
@@ -240,15 +240,15 @@ func TestABootTakesTheLayout(t *testing.T) {
 		}
 		return string(raw)
 	}
-	stop := w.runOne(dir, node)
-	w.offers(name, "nvidia.com/mig-1g.5gb", 16)
+	stop := w.runKubelet(dir, node)
+	w.waitForCapacity(name, "nvidia.com/mig-1g.5gb", 16)
 	stop()
-	if _, pid := processes(t, dir, name); pid != 0 {
+	if _, pid := listProcesses(t, dir, name); pid != 0 {
 		t.Errorf("process %d is left as the device plugin", pid)
 	}
 	first := bootID()
-	stop = w.runOne(dir, node)
-	w.offers(name, "nvidia.com/mig-1g.5gb", 16)
+	stop = w.runKubelet(dir, node)
+	w.waitForCapacity(name, "nvidia.com/mig-1g.5gb", 16)
 	if bootID() != first {
 		t.Error("a restart is taken for a boot")
 	}
@@ -257,13 +257,13 @@ func TestABootTakesTheLayout(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "nodes", name, "kubelet_internal_checkpoint")); err != nil {
 		t.Fatal(err)
 	}
-	defer w.runOne(dir, node)()
-	w.offers(name, "nvidia.com/mig-1g.5gb", 0)
-	seen, err := plugin.Look(driver(t, dir, name))
+	defer w.runKubelet(dir, node)()
+	w.waitForCapacity(name, "nvidia.com/mig-1g.5gb", 0)
+	seen, err := deviceplugin.ReadGPUs(connectDriver(t, dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.ContainsFunc(seen, func(g plugin.GPU) bool { return !g.Cut || len(g.Instances) > 0 }) || len(seen) != 8 {
+	if slices.ContainsFunc(seen, func(g deviceplugin.GPU) bool { return !g.Partitioned || len(g.Instances) > 0 }) || len(seen) != 8 {
 		t.Errorf("after a boot the GPUs are %+v, want them empty, in MIG mode", seen)
 	}
 	if bootID() == first {

@@ -19,15 +19,15 @@ import (
 
 	"sluice.dev/test/cluster/clustertest"
 	"sluice.dev/test/cluster/fakekubelet"
+	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
 	"sluice.dev/test/cluster/fakekubelet/machine"
-	"sluice.dev/test/cluster/fakekubelet/plugin"
 )
 
-func TestNodesAreUp(t *testing.T) {
-	w := newWorld(t)
+func TestNodesReady(t *testing.T) {
+	w := newTestEnv(t)
 	for name, want := range map[string]map[corev1.ResourceName]string{
-		whole: {"nvidia.com/gpu": "8", "cpu": "256"},
-		cut:   {"nvidia.com/mig-1g.5gb": "16", "nvidia.com/mig-2g.10gb": "8", "nvidia.com/mig-3g.20gb": "8"},
+		wholeGPUNode:    {"nvidia.com/gpu": "8", "cpu": "256"},
+		partitionedNode: {"nvidia.com/mig-1g.5gb": "16", "nvidia.com/mig-2g.10gb": "8", "nvidia.com/mig-3g.20gb": "8"},
 	} {
 		clustertest.Eventually(t, func() error {
 			node, err := w.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
@@ -47,7 +47,7 @@ func TestNodesAreUp(t *testing.T) {
 				}
 			}
 			if got := node.Labels["nvidia.com/gpu.product"]; got != "NVIDIA-A100-SXM4-40GB" {
-				return fmt.Errorf("node %s is labelled with product %q", name, got)
+				return fmt.Errorf("node %s is labeled with product %q", name, got)
 			}
 			_, err = w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), name, metav1.GetOptions{})
 			return err
@@ -55,24 +55,24 @@ func TestNodesAreUp(t *testing.T) {
 	}
 }
 
-func TestAPodGetsItsDevicesAndRuns(t *testing.T) {
-	w := newWorld(t)
+func TestPodGetsDevicesAndRuns(t *testing.T) {
+	w := newTestEnv(t)
 	always := corev1.ContainerRestartPolicyAlways
 	one := corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}
-	made := w.runs(newPod("train").on(whole).gpus(2).with(func(p *corev1.Pod) {
+	made := w.createAndWaitRunning(newTestPod("train").onNode(wholeGPUNode).requestingGPUs(2).with(func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{
 			{Name: "prepare", Image: "busybox", Resources: one},
 			{Name: "log", Image: "fluentbit", RestartPolicy: &always},
 		}
 	}))
-	if condition(made, corev1.PodReady).Status != corev1.ConditionTrue || made.Status.PodIP == "" || made.Status.StartTime == nil {
+	if findCondition(made, corev1.PodReady).Status != corev1.ConditionTrue || made.Status.PodIP == "" || made.Status.StartTime == nil {
 		t.Errorf("a running pod is not ready, or has no address or start time: %+v", made.Status)
 	}
-	want := map[string][]string{"train/main": {machine.GPUID(whole, 0), machine.GPUID(whole, 1)}}
-	if diff := cmp.Diff(want, w.holdings(whole)); diff != "" {
+	want := map[string][]string{"train/main": {machine.GPUID(wholeGPUNode, 0), machine.GPUID(wholeGPUNode, 1)}}
+	if diff := cmp.Diff(want, w.deviceHolders(wholeGPUNode)); diff != "" {
 		t.Errorf("List (-want +got):\n%s", diff)
 	}
-	if err := asking(socketOf(w.cluster.Dir(), whole), func(c podresourcesv1.PodResourcesListerClient) error {
+	if err := withPodResources(socketOf(w.cluster.Dir(), wholeGPUNode), func(c podresourcesv1.PodResourcesListerClient) error {
 		got, err := c.Get(t.Context(), &podresourcesv1.GetPodResourcesRequest{PodNamespace: w.namespace, PodName: "train"})
 		if err != nil {
 			return err
@@ -98,19 +98,19 @@ func TestAPodGetsItsDevicesAndRuns(t *testing.T) {
 	}
 }
 
-func TestTheNinthWaitsAndTheTenthIsRefused(t *testing.T) {
-	w := newWorld(t)
+func TestNinthPodWaitsAndTenthIsRejected(t *testing.T) {
+	w := newTestEnv(t)
 	for i := range 9 {
-		w.create(newPod(fmt.Sprintf("one-%d", i)).on(whole).gpus(1))
+		w.create(newTestPod(fmt.Sprintf("one-%d", i)).onNode(wholeGPUNode).requestingGPUs(1))
 	}
 	clustertest.Eventually(t, func() error {
-		if held := w.holdings(whole); len(held) != 8 {
+		if held := w.deviceHolders(wholeGPUNode); len(held) != 8 {
 			return fmt.Errorf("%d pods hold devices, want 8: %v", len(held), held)
 		}
 		return nil
 	})
 	var ids []string
-	for _, held := range w.holdings(whole) {
+	for _, held := range w.deviceHolders(wholeGPUNode) {
 		ids = append(ids, held...)
 	}
 	slices.Sort(ids)
@@ -127,7 +127,7 @@ func TestTheNinthWaitsAndTheTenthIsRefused(t *testing.T) {
 		for _, p := range pods.Items {
 			if p.Status.Phase == corev1.PodRunning {
 				running++
-			} else if condition(&p, corev1.PodScheduled).Reason == corev1.PodReasonUnschedulable {
+			} else if findCondition(&p, corev1.PodScheduled).Reason == corev1.PodReasonUnschedulable {
 				waiting = p.Name
 			}
 		}
@@ -137,8 +137,8 @@ func TestTheNinthWaitsAndTheTenthIsRefused(t *testing.T) {
 		return nil
 	})
 
-	w.create(newPod("tenth").bound(whole).gpus(1))
-	tenth := w.reaches("tenth", corev1.PodFailed)
+	w.create(newTestPod("tenth").boundTo(wholeGPUNode).requestingGPUs(1))
+	tenth := w.waitForPhase("tenth", corev1.PodFailed)
 	wantMessage := "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0, which is unexpected"
 	if tenth.Status.Reason != "UnexpectedAdmissionError" || tenth.Status.Message != wantMessage {
 		t.Errorf("the tenth failed with %s: %s", tenth.Status.Reason, tenth.Status.Message)
@@ -147,74 +147,74 @@ func TestTheNinthWaitsAndTheTenthIsRefused(t *testing.T) {
 	// The ninth gets the device of the first that goes; not before its
 	// processes are gone, and without being refused meanwhile.
 	var first string
-	for name := range w.holdings(whole) {
+	for name := range w.deviceHolders(wholeGPUNode) {
 		first, _, _ = strings.Cut(name, "/")
 		break
 	}
 	w.delete(first, metav1.DeleteOptions{})
-	w.reaches(waiting, corev1.PodRunning)
-	if got := w.reaches("tenth", corev1.PodFailed); len(got.Status.ContainerStatuses) > 0 {
+	w.waitForPhase(waiting, corev1.PodRunning)
+	if got := w.waitForPhase("tenth", corev1.PodFailed); len(got.Status.ContainerStatuses) > 0 {
 		t.Errorf("the refused pod was run: %+v", got.Status.ContainerStatuses)
 	}
 }
 
-func TestSlices(t *testing.T) {
-	w := newWorld(t)
-	w.runs(newPod("small").on(cut).asks("nvidia.com/mig-1g.5gb", "3").asks("nvidia.com/mig-3g.20gb", "1"))
+func TestMIGDevices(t *testing.T) {
+	w := newTestEnv(t)
+	w.createAndWaitRunning(newTestPod("small").onNode(partitionedNode).requesting("nvidia.com/mig-1g.5gb", "3").requesting("nvidia.com/mig-3g.20gb", "1"))
 	resources := map[string]string{}
-	for _, device := range plugin.Devices(w.look(cut)) {
+	for _, device := range deviceplugin.Devices(w.readGPUs(partitionedNode)) {
 		resources[device.ID] = device.Resource
 	}
 	held := map[string]int{}
-	for _, id := range w.holdings(cut)["small/main"] {
+	for _, id := range w.deviceHolders(partitionedNode)["small/main"] {
 		held[resources[id]]++
 	}
 	if diff := cmp.Diff(map[string]int{"nvidia.com/mig-1g.5gb": 3, "nvidia.com/mig-3g.20gb": 1}, held); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	w.create(newPod("whole").bound(cut).gpus(1))
-	if got := w.reaches("whole", corev1.PodFailed); got.Status.Reason != "UnexpectedAdmissionError" {
+	w.create(newTestPod("whole").boundTo(partitionedNode).requestingGPUs(1))
+	if got := w.waitForPhase("whole", corev1.PodFailed); got.Status.Reason != "UnexpectedAdmissionError" {
 		t.Errorf("a whole GPU on a cut node: %s: %s", got.Status.Reason, got.Status.Message)
 	}
 }
 
 func TestPodsOnOtherNodesAreIgnored(t *testing.T) {
-	w := newWorld(t)
-	w.create(newPod("elsewhere").bound("real-node").gpus(1))
-	w.runs(newPod("here").on(whole).gpus(1)) // which came later
-	if got := w.reaches("elsewhere", corev1.PodPending); condition(got, corev1.PodReadyToStartContainers).Status != "" {
+	w := newTestEnv(t)
+	w.create(newTestPod("elsewhere").boundTo("real-node").requestingGPUs(1))
+	w.createAndWaitRunning(newTestPod("here").onNode(wholeGPUNode).requestingGPUs(1)) // which came later
+	if got := w.waitForPhase("elsewhere", corev1.PodPending); findCondition(got, corev1.PodReadyToStartContainers).Status != "" {
 		t.Errorf("a pod on a node that is not ours was admitted: %+v", got.Status)
 	}
 }
 
-func TestProcessesHoldTheirDevices(t *testing.T) {
-	w := newWorld(t)
+func TestDevicesHeldUntilProcessesExit(t *testing.T) {
+	w := newTestEnv(t)
 	const delay = 4 * time.Second
-	w.runs(newPod("old").on(whole).gpus(8).annotated(fakekubelet.ExitDelay, delay.String()))
+	w.createAndWaitRunning(newTestPod("old").onNode(wholeGPUNode).requestingGPUs(8).withAnnotation(fakekubelet.ExitDelay, delay.String()))
 	deleted := time.Now()
 	w.delete("old", *metav1.NewDeleteOptions(0))
-	w.create(newPod("next").on(whole).gpus(8))
-	next := w.reaches("next", corev1.PodRunning)
+	w.create(newTestPod("next").onNode(wholeGPUNode).requestingGPUs(8))
+	next := w.waitForPhase("next", corev1.PodRunning)
 	if waited := time.Since(deleted); waited < delay {
 		t.Errorf("the next pod ran %s after the deletion, want at least %s", waited, delay)
 	}
-	if opened := condition(next, corev1.PodReadyToStartContainers).LastTransitionTime; opened.Add(time.Second).Before(deleted.Add(delay)) {
+	if opened := findCondition(next, corev1.PodReadyToStartContainers).LastTransitionTime; opened.Add(time.Second).Before(deleted.Add(delay)) {
 		t.Errorf("the gate was opened at %s, want %s after %s", opened, delay, deleted)
 	}
 }
 
-func TestOtherResourcesOfANode(t *testing.T) {
-	w := newWorld(t)
+func TestForeignNodeResourcesKept(t *testing.T) {
+	w := newTestEnv(t)
 	patch := func(status string) {
 		t.Helper()
-		if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), whole, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), wholeGPUNode, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	patch(`{"status":{"capacity":{"sluice.dev/gpu-milli":"8k"},"allocatable":{"sluice.dev/gpu-milli":"8k"}}}`)
-	w.runs(newPod("fits").bound(whole).asks("sluice.dev/gpu-milli", "7k"))
-	w.create(newPod("too-much").bound(whole).asks("sluice.dev/gpu-milli", "1500"))
-	got := w.reaches("too-much", corev1.PodFailed)
+	w.createAndWaitRunning(newTestPod("fits").boundTo(wholeGPUNode).requesting("sluice.dev/gpu-milli", "7k"))
+	w.create(newTestPod("too-much").boundTo(wholeGPUNode).requesting("sluice.dev/gpu-milli", "1500"))
+	got := w.waitForPhase("too-much", corev1.PodFailed)
 	want := "Pod was rejected: Node didn't have enough resource: sluice.dev/gpu-milli, requested: 1500, used: 7000, capacity: 8000"
 	if got.Status.Reason != "OutOfsluice.dev/gpu-milli" || got.Status.Message != want {
 		t.Errorf("refused with %s: %s", got.Status.Reason, got.Status.Message)
@@ -223,7 +223,7 @@ func TestOtherResourcesOfANode(t *testing.T) {
 	// Devices are put right, others' resources are left alone.
 	patch(`{"status":{"capacity":{"nvidia.com/gpu":"3","nvidia.com/mig-1g.5gb":"7"},"allocatable":{"nvidia.com/gpu":"3"}}}`)
 	clustertest.Eventually(t, func() error {
-		node, err := w.client.CoreV1().Nodes().Get(t.Context(), whole, metav1.GetOptions{})
+		node, err := w.client.CoreV1().Nodes().Get(t.Context(), wholeGPUNode, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -10,24 +10,108 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/gpuagent/nvml/simulator/served"
+	"sluice.dev/gpuagent/nvml/simulator/socket"
+	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
 	"sluice.dev/test/cluster/fakekubelet/devices"
-	"sluice.dev/test/cluster/fakekubelet/plugin"
 	"sluice.dev/test/cluster/fakekubelet/procfs"
 	"sluice.dev/test/cluster/filelock"
 )
+
+// Run plays the kubelets of all nodes in cfg until ctx ends, and then returns nil.
+// It waits for an API server that is away. It returns an error at once where cfg
+// is wrong, a node is played by another process, a checkpoint cannot be believed
+// or a socket cannot be opened; later where a node's Node is refused. Whenever it
+// ends, it may be started again with the same Dir: pods keep their devices. While it
+// runs SIGHUP makes the device plugins look again.
+func Run(ctx context.Context, cfg Config) error {
+	kubelets, err := newKubelets(cfg)
+	if err != nil {
+		return fmt.Errorf("fake kubelet: %w", err)
+	}
+	// From here on SIGHUP is for the device plugin, and no end of this process.
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	defer signal.Stop(hangUps)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-hangUps:
+				for _, k := range kubelets {
+					k.requestPluginRestart()
+				}
+			}
+		}
+	})
+	for _, k := range kubelets {
+		group.Go(func() error {
+			if err := k.run(ctx); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("fake kubelet of node %s: %w", k.node.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func newKubelets(cfg Config) ([]*kubelet, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.API == nil {
+		return nil, errors.New("Config.API is nil: say how the API server is reached")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("dir %q: %w", cfg.Dir, err)
+	}
+	api := rest.CopyConfig(cfg.API)
+	// One process is many kubelets: a client's limit would make them wait for
+	// each other. The server has its own.
+	api.QPS = -1
+	client, err := kubernetes.NewForConfig(api)
+	if err != nil {
+		return nil, fmt.Errorf("Config.API: %w", err)
+	}
+	var kubelets []*kubelet
+	for i, node := range cfg.Nodes {
+		socket, err := socketPath(dir, node.Name)
+		if err != nil {
+			return nil, err
+		}
+		kubelets = append(kubelets, &kubelet{
+			node:   node,
+			number: i,
+			dir:    nodeDir(dir, node.Name),
+			socket: socket,
+			client: client,
+			log:    cfg.Log.With("node", node.Name),
+			proc:   procfs.Tree{Root: filepath.Join(nodeDir(dir, node.Name), "proc")},
+			queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
+		})
+	}
+	return kubelets, nil
+}
 
 // kubelet plays one node. One goroutine decides, and is alone in writing the
 // fields below queue; the PodResources server reads the state.
@@ -51,17 +135,17 @@ type kubelet struct {
 	pods  cache.Store // the pods on this node
 	nodes cache.Store // this node
 
-	// decided has what was said of the pods that are not over. The watch may
+	// decisions has what was said of the pods that are not over. The watch may
 	// show one as it was before: it is not decided twice.
-	decided map[string]decision
+	decisions map[string]decision
 
 	// What the device plugin saw and reported when it last looked, and how much
 	// memory each device has; and when it is back, where it is away.
-	seen       []plugin.GPU
-	reported   []devices.Device
-	memory     map[string]int64
-	pluginBack time.Time
-	relabel    bool // the labels may be of what it saw before
+	seen          []deviceplugin.GPU
+	reported      []devices.Device
+	memory        map[string]int64
+	pluginReadyAt time.Time
+	relabel       bool // the labels may be of what it saw before
 
 	lastPID uint32 // of the processes on the node
 
@@ -91,12 +175,12 @@ func (k *kubelet) run(ctx context.Context) error {
 		return err
 	}
 	// The agent dials the driver: it answers while the API server is away.
-	driver, err := served.Listen(ctx, filepath.Join(k.dir, driverName))
+	driver, err := socket.Listen(ctx, filepath.Join(k.dir, driverName))
 	if err != nil {
 		return fmt.Errorf("the driver's socket: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return served.Serve(ctx, driver, k.gpus) })
+	group.Go(func() error { return socket.Serve(ctx, driver, k.gpus) })
 	group.Go(func() error { return k.runKubelet(ctx) })
 	return group.Wait()
 }
@@ -113,7 +197,7 @@ func (k *kubelet) runKubelet(ctx context.Context) error {
 	}
 	// From its first checkpoint on the node is one that has been up before.
 	k.booted = false
-	if err := k.keep(k.state); err != nil {
+	if err := k.saveState(k.state); err != nil {
 		return err
 	}
 	return k.serve(ctx, listener)
@@ -125,7 +209,7 @@ func (k *kubelet) restore() error {
 	if err != nil {
 		return err
 	}
-	if k.gpus, err = openGPUs(k.dir, k.node, booted, k.log); err != nil {
+	if k.gpus, err = restoreGPUs(k.dir, k.node, booted, k.log); err != nil {
 		return err
 	}
 	k.driver = k.gpus.Open()
@@ -134,13 +218,13 @@ func (k *kubelet) restore() error {
 	}
 	k.booted = booted
 	k.state = devices.New(nil, holders)
-	k.decided = map[string]decision{}
+	k.decisions = map[string]decision{}
 	for _, holder := range holders {
-		if holder.Lives() {
-			k.decided[keyOf(holder.Namespace, holder.Name)] = decision{types.UID(holder.UID), true}
+		if holder.Running() {
+			k.decisions[objectKey(holder.Namespace, holder.Name)] = decision{types.UID(holder.UID), true}
 		}
 	}
-	return errors.Join(k.enumerateFirst(), k.restoreProcesses())
+	return errors.Join(k.discoverDevices(), k.restoreProcesses())
 }
 
 // bootProc begins a boot in the node's /proc, where there is one.
@@ -169,24 +253,24 @@ func (k *kubelet) serve(ctx context.Context, listener net.Listener) error {
 		})
 	}
 	if cache.WaitForCacheSync(ctx.Done(), pods.HasSynced, nodes.HasSynced) {
-		server := &podResources{holdings: k.holdings}
+		server := &podResources{deviceHolders: k.deviceHolders}
 		group.Go(func() error { return server.serve(ctx, listener) })
 		group.Go(func() error {
 			k.log.Info("the node is up", "socket", k.socket)
-			k.admitInitial(ctx)
+			k.admitExistingPods(ctx)
 			// From here on it is worth while to signal the device plugin.
-			if err := k.proc.Link(os.Getpid()); err != nil {
+			if err := k.proc.LinkProcess(os.Getpid()); err != nil {
 				return fmt.Errorf("the node's /proc: %w", err)
 			}
-			k.work(ctx)
-			return k.proc.Unlink(os.Getpid())
+			k.processQueue(ctx)
+			return k.proc.UnlinkProcess(os.Getpid())
 		})
 	}
 	return group.Wait()
 }
 
-// keep makes next the node's state: on disk first.
-func (k *kubelet) keep(next devices.State) error {
+// saveState makes next the node's state: on disk first.
+func (k *kubelet) saveState(next devices.State) error {
 	if err := writeCheckpoint(k.dir, k.node.Name, next); err != nil {
 		return err
 	}

@@ -8,12 +8,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/fakekubelet/procfs"
+	"sluice.dev/test/cluster/kwok"
 )
 
 // defaultCommand is what a container runs that leaves it to its image.
@@ -30,11 +32,11 @@ func (k *kubelet) startProcesses(pod *corev1.Pod) error {
 	if err != nil || len(processes) == 0 {
 		return err
 	}
-	if err := k.keep(k.state.Start(holder.UID, processes)); err != nil {
+	if err := k.saveState(k.state.Start(holder.UID, processes)); err != nil {
 		return err
 	}
-	if err := k.attach(processes); err != nil {
-		return errors.Join(err, k.detach(processes), k.keep(k.state.Start(holder.UID, nil)))
+	if err := k.showProcesses(processes); err != nil {
+		return errors.Join(err, k.hideProcesses(processes), k.saveState(k.state.Start(holder.UID, nil)))
 	}
 	return nil
 }
@@ -42,7 +44,7 @@ func (k *kubelet) startProcesses(pod *corev1.Pod) error {
 // processesOf are those of a pod that is about to start: one for each container that
 // holds devices and lasts.
 func (k *kubelet) processesOf(pod *corev1.Pod, holder devices.Pod) ([]devices.Process, error) {
-	behaviour, err := behaviourOf(pod.Annotations)
+	behavior, err := parsePodBehavior(pod.Annotations)
 	if err != nil {
 		return nil, err // it was admitted with others
 	}
@@ -51,13 +53,13 @@ func (k *kubelet) processesOf(pod *corev1.Pod, holder devices.Pod) ([]devices.Pr
 		memory := map[string]int64{}
 		for _, ids := range grant.Devices {
 			for _, id := range ids {
-				memory[id] = behaviour.memoryOf(k.memory[id])
+				memory[id] = behavior.processMemory(k.memory[id])
 			}
 		}
 		granted[grant.Container] = memory
 	}
 	var processes []devices.Process
-	for _, container := range lasting(pod) {
+	for _, container := range longRunningContainers(pod) {
 		if len(granted[container.Name]) == 0 {
 			continue
 		}
@@ -71,16 +73,16 @@ func (k *kubelet) processesOf(pod *corev1.Pod, holder devices.Pod) ([]devices.Pr
 			PID:         k.lastPID,
 			Started:     time.Now().UTC().Round(0),
 			Command:     command,
-			Cgroup:      procfs.Cgroup(qosOf(pod), string(pod.UID), containerID(pod, container.Name)),
+			Cgroup:      procfs.Cgroup(qosClass(pod), string(pod.UID), containerID(pod, container.Name)),
 			MemoryMiB:   granted[container.Name],
-			Utilisation: behaviour.utilisation,
+			Utilization: behavior.utilization,
 		})
 	}
 	return processes, nil
 }
 
-// lasting are the containers that run as long as their pod.
-func lasting(pod *corev1.Pod) []corev1.Container {
+// longRunningContainers are the containers that run as long as their pod.
+func longRunningContainers(pod *corev1.Pod) []corev1.Container {
 	var containers []corev1.Container
 	for _, container := range pod.Spec.InitContainers {
 		if isSidecar(container) {
@@ -90,7 +92,7 @@ func lasting(pod *corev1.Pod) []corev1.Container {
 	return append(containers, pod.Spec.Containers...)
 }
 
-func qosOf(pod *corev1.Pod) procfs.QOS {
+func qosClass(pod *corev1.Pod) procfs.QOS {
 	switch pod.Status.QOSClass {
 	case corev1.PodQOSGuaranteed:
 		return procfs.Guaranteed
@@ -107,14 +109,14 @@ func containerID(pod *corev1.Pod, container string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// attach shows processes in /proc, and then to the driver.
-func (k *kubelet) attach(processes []devices.Process) error {
+// showProcesses shows processes in /proc, and then to the driver.
+func (k *kubelet) showProcesses(processes []devices.Process) error {
 	for _, p := range processes {
-		if err := k.proc.Show(procfs.Process{PID: p.PID, Command: p.Command, Cgroup: p.Cgroup, Started: p.Started}); err != nil {
+		if err := k.proc.AddProcess(procfs.Process{PID: p.PID, Command: p.Command, Cgroup: p.Cgroup, Started: p.Started}); err != nil {
 			return err
 		}
 		for id, memory := range p.MemoryMiB {
-			if err := k.gpus.Attach(p.PID, id, memory, p.Utilisation); err != nil {
+			if err := k.gpus.Attach(p.PID, id, memory, p.Utilization); err != nil {
 				return &startError{container: p.Container, device: id, err: err}
 			}
 		}
@@ -122,12 +124,12 @@ func (k *kubelet) attach(processes []devices.Process) error {
 	return nil
 }
 
-// detach is the end of processes.
-func (k *kubelet) detach(processes []devices.Process) error {
+// hideProcesses is the end of processes.
+func (k *kubelet) hideProcesses(processes []devices.Process) error {
 	var errs []error
 	for _, p := range processes {
 		k.gpus.Detach(p.PID)
-		errs = append(errs, k.proc.Hide(p.PID))
+		errs = append(errs, k.proc.RemoveProcess(p.PID))
 	}
 	return errors.Join(errs...)
 }
@@ -148,14 +150,14 @@ func (k *kubelet) restoreProcesses() error {
 			k.gpus.Detach(pid)
 		}
 	}
-	if err := k.proc.Keep(running); err != nil {
+	if err := k.proc.RetainProcesses(running); err != nil {
 		return fmt.Errorf("clear %s: %w", k.proc.Root, err)
 	}
 	for _, holder := range k.state.Pods() {
 		var cannot *startError
-		switch err := k.attach(holder.Processes); {
+		switch err := k.showProcesses(holder.Processes); {
 		case errors.As(err, &cannot):
-			k.log.Warn("a process's device is gone", "pod", keyOf(holder.Namespace, holder.Name), "error", err)
+			k.log.Warn("a process's device is gone", "pod", objectKey(holder.Namespace, holder.Name), "error", err)
 		case err != nil:
 			return err
 		}
@@ -173,4 +175,72 @@ type startError struct {
 // Error uses the container runtime's words.
 func (e *startError) Error() string {
 	return fmt.Sprintf("failed to start container %q: nvidia-container-cli: device error: %s: %v", e.container, e.device, e.err)
+}
+
+// What a pod's author may write on it about its processes. It is read when the pod is
+// admitted.
+const (
+	// ExitDelay says how long its processes outlive it: "30s", "1h30m".
+	ExitDelay = "sim.sluice.dev/exit-delay"
+	// Memory says how much memory each container's process takes of each of its
+	// devices, in MiB: "8192". By default it is nine tenths.
+	Memory = "sim.sluice.dev/memory"
+	// Utilization says how busy they keep each device, in percent: "0" to "100".
+	Utilization = "sim.sluice.dev/utilization"
+
+	defaultExitDelay   = time.Second
+	defaultUtilization = 80
+	// maxMemoryMiB, in MiB, is more than any GPU has.
+	maxMemoryMiB = 1 << 24
+)
+
+// podBehavior is what the annotations say, or leave to the defaults.
+type podBehavior struct {
+	exitDelay   time.Duration
+	memoryMiB   int64 // negative where nobody says
+	utilization int
+}
+
+// parsePodBehavior returns an error that says which of the annotations for the simulation
+// is wrong.
+func parsePodBehavior(annotations map[string]string) (podBehavior, error) {
+	b := podBehavior{defaultExitDelay, -1, defaultUtilization}
+	if value, set := annotations[ExitDelay]; set {
+		err := kwok.CheckDuration(ExitDelay, value)
+		if err == nil {
+			b.exitDelay, err = time.ParseDuration(value)
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+	if value, set := annotations[Memory]; set {
+		n, ok := parseNumber(value, maxMemoryMiB)
+		if !ok {
+			return b, fmt.Errorf("annotation %s: %q is not an amount of memory in MiB: write a number from 0 to %d", Memory, value, maxMemoryMiB)
+		}
+		b.memoryMiB = int64(n)
+	}
+	if value, set := annotations[Utilization]; set {
+		n, ok := parseNumber(value, 100)
+		if !ok {
+			return b, fmt.Errorf("annotation %s: %q is not a percentage: write a number from 0 to 100", Utilization, value)
+		}
+		b.utilization = n
+	}
+	return b, kwok.CheckAnnotations(annotations)
+}
+
+// parseNumber reads one from 0 to most, in the only way in which it can be written.
+func parseNumber(value string, most int) (int, bool) {
+	n, err := strconv.Atoi(value)
+	return n, err == nil && n >= 0 && n <= most && strconv.Itoa(n) == value
+}
+
+// processMemory is how much of a device with so much memory, in MiB, a process takes.
+func (b podBehavior) processMemory(deviceMiB int64) int64 {
+	if b.memoryMiB >= 0 {
+		return b.memoryMiB
+	}
+	return deviceMiB * 9 / 10
 }

@@ -7,8 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,11 +25,12 @@ import (
 
 	"sluice.dev/test/cluster/clustertest"
 	"sluice.dev/test/cluster/fakekubelet"
+	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/process"
 )
 
-// kill kills a component's process, and returns when it has been started again.
-func (w *world) kill(component string) {
+// killComponent kills a component's process, and returns when it has been started again.
+func (w *testEnv) killComponent(component string) {
 	w.t.Helper()
 	status := func() process.Status {
 		for _, s := range w.cluster.Processes().List() {
@@ -47,36 +53,36 @@ func (w *world) kill(component string) {
 	})
 }
 
-func TestKilledAndStartedAgain(t *testing.T) {
-	w := newWorld(t)
+func TestKubeletRestartAfterKill(t *testing.T) {
+	w := newTestEnv(t)
 	for i := range 3 {
-		w.runs(newPod(fmt.Sprintf("stays-%d", i)).on(whole).gpus(2))
+		w.createAndWaitRunning(newTestPod(fmt.Sprintf("stays-%d", i)).onNode(wholeGPUNode).requestingGPUs(2))
 	}
-	w.runs(newPod("goes").on(whole).gpus(1))
-	w.runs(newPod("slice").on(cut).asks("nvidia.com/mig-2g.10gb", "2"))
+	w.createAndWaitRunning(newTestPod("goes").onNode(wholeGPUNode).requestingGPUs(1))
+	w.createAndWaitRunning(newTestPod("slice").onNode(partitionedNode).requesting("nvidia.com/mig-2g.10gb", "2"))
 	// A hole before the others, so that a new assignment would differ.
 	w.delete("stays-0", *metav1.NewDeleteOptions(0))
 	clustertest.Eventually(t, func() error {
-		if held := w.holdings(whole); len(held) != 3 {
+		if held := w.deviceHolders(wholeGPUNode); len(held) != 3 {
 			return fmt.Errorf("the pods hold %v", held)
 		}
 		return nil
 	})
-	before, beforeCut := w.holdings(whole), w.holdings(cut)
+	before, beforeCut := w.deviceHolders(wholeGPUNode), w.deviceHolders(partitionedNode)
 
 	w.delete("goes", *metav1.NewDeleteOptions(0))
 	delete(before, "goes/main")
-	w.kill("fakekubelet")
-	if diff := cmp.Diff(before, w.holdings(whole)); diff != "" {
+	w.killComponent("fakekubelet")
+	if diff := cmp.Diff(before, w.deviceHolders(wholeGPUNode)); diff != "" {
 		t.Errorf("whole GPUs (-before +after):\n%s", diff)
 	}
-	if diff := cmp.Diff(beforeCut, w.holdings(cut)); diff != "" {
+	if diff := cmp.Diff(beforeCut, w.deviceHolders(partitionedNode)); diff != "" {
 		t.Errorf("slices (-before +after):\n%s", diff)
 	}
 	// What was freed meanwhile is given to the next, and nothing else is.
-	w.runs(newPod("next").on(whole).gpus(4))
+	w.createAndWaitRunning(newTestPod("next").onNode(wholeGPUNode).requestingGPUs(4))
 	held := map[string]string{}
-	for pod, ids := range w.holdings(whole) {
+	for pod, ids := range w.deviceHolders(wholeGPUNode) {
 		for _, id := range ids {
 			if other, twice := held[id]; twice {
 				t.Errorf("%s is held by %s and by %s", id, pod, other)
@@ -90,17 +96,17 @@ func TestKilledAndStartedAgain(t *testing.T) {
 }
 
 // Pods keep running while kwok is away, and are played on when it is back.
-func TestKwokKilledAndStartedAgain(t *testing.T) {
-	w := newWorld(t)
-	w.runs(newPod("ends").on(whole).gpus(1).annotated("sim.sluice.dev/run-for", "3s"))
-	w.kill("kwok")
-	w.reaches("ends", corev1.PodSucceeded)
-	w.runs(newPod("after").on(whole).gpus(1))
+func TestKwokRestartAfterKill(t *testing.T) {
+	w := newTestEnv(t)
+	w.createAndWaitRunning(newTestPod("ends").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation("sim.sluice.dev/run-for", "3s"))
+	w.killComponent("kwok")
+	w.waitForPhase("ends", corev1.PodSucceeded)
+	w.createAndWaitRunning(newTestPod("after").onNode(wholeGPUNode).requestingGPUs(1))
 }
 
-// runOne plays a node of its own in this process, and returns a function that
+// runKubelet plays a node of its own in this process, and returns a function that
 // stops it.
-func (w *world) runOne(dir string, node fakekubelet.Node) (stop func()) {
+func (w *testEnv) runKubelet(dir string, node fakekubelet.Node) (stop func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)
@@ -128,8 +134,8 @@ func (w *world) runOne(dir string, node fakekubelet.Node) (stop func()) {
 	}
 }
 
-// ownNode removes a Node at the test's end, and returns a folder for it.
-func (w *world) ownNode(name string) (dir string) {
+// newNodeDir removes a Node at the test's end, and returns a folder for it.
+func (w *testEnv) newNodeDir(name string) (dir string) {
 	w.t.Helper()
 	dir, err := os.MkdirTemp("", "kubelet-") // t.TempDir is too long for a socket
 	if err != nil {
@@ -144,7 +150,7 @@ func (w *world) ownNode(name string) (dir string) {
 	return dir
 }
 
-func (w *world) milli(node string) int64 {
+func (w *testEnv) gpuQuota(node string) int64 {
 	w.t.Helper()
 	got, err := w.client.CoreV1().Nodes().Get(w.t.Context(), node, metav1.GetOptions{})
 	if err != nil {
@@ -154,12 +160,12 @@ func (w *world) milli(node string) int64 {
 	return quantity.Value()
 }
 
-func TestAMachineThatBootsForgetsOthersResources(t *testing.T) {
-	w := newWorld(t)
+func TestBootResetsForeignResources(t *testing.T) {
+	w := newTestEnv(t)
 	const name = "dgx-boots"
-	dir := w.ownNode(name)
+	dir := w.newNodeDir(name)
 	node := fakekubelet.DGXA100(name, "dgx")
-	w.runOne(dir, node)()
+	w.runKubelet(dir, node)()
 	write := func() {
 		t.Helper()
 		status := []byte(`{"status":{"capacity":{"sluice.dev/gpu-milli":"8k"},"allocatable":{"sluice.dev/gpu-milli":"8k"}}}`)
@@ -168,40 +174,40 @@ func TestAMachineThatBootsForgetsOthersResources(t *testing.T) {
 		}
 	}
 	write()
-	w.runOne(dir, node)()
-	if got := w.milli(name); got != 8000 {
+	w.runKubelet(dir, node)()
+	if got := w.gpuQuota(name); got != 8000 {
 		t.Errorf("after a restart sluice.dev/gpu-milli is %d, want 8000", got)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "nodes")); err != nil {
 		t.Fatal(err)
 	}
-	w.runOne(dir, node)()
-	if got := w.milli(name); got != 0 {
+	w.runKubelet(dir, node)()
+	if got := w.gpuQuota(name); got != 0 {
 		t.Errorf("after a boot sluice.dev/gpu-milli is %d, want 0", got)
 	}
 }
 
 // Without a checkpoint nobody knows who held what. Pods that run are given
 // devices anew, the longest running first, and nobody is given another's.
-func TestALostCheckpoint(t *testing.T) {
-	w := newWorld(t)
+func TestMissingCheckpoint(t *testing.T) {
+	w := newTestEnv(t)
 	const name = "dgx-lost"
-	dir := w.ownNode(name)
+	dir := w.newNodeDir(name)
 	node := fakekubelet.DGXA100(name, "dgx")
-	stop := w.runOne(dir, node)
-	w.runs(newPod("a").bound(name).gpus(4))
-	w.runs(newPod("b").bound(name).gpus(4))
+	stop := w.runKubelet(dir, node)
+	w.createAndWaitRunning(newTestPod("a").boundTo(name).requestingGPUs(4))
+	w.createAndWaitRunning(newTestPod("b").boundTo(name).requestingGPUs(4))
 	stop()
 	if err := os.RemoveAll(filepath.Join(dir, "nodes")); err != nil {
 		t.Fatal(err)
 	}
-	w.create(newPod("c").bound(name).gpus(1))
-	defer w.runOne(dir, node)()
-	if got := w.reaches("c", corev1.PodFailed); got.Status.Reason != "UnexpectedAdmissionError" {
+	w.create(newTestPod("c").boundTo(name).requestingGPUs(1))
+	defer w.runKubelet(dir, node)()
+	if got := w.waitForPhase("c", corev1.PodFailed); got.Status.Reason != "UnexpectedAdmissionError" {
 		t.Errorf("a pod on a full node: %s: %s", got.Status.Reason, got.Status.Message)
 	}
 	for _, pod := range []string{"a", "b"} {
-		w.reaches(pod, corev1.PodRunning)
+		w.waitForPhase(pod, corev1.PodRunning)
 	}
 	listed, err := listPodResources(t.Context(), socketOf(dir, name))
 	if err != nil {
@@ -222,16 +228,119 @@ func TestALostCheckpoint(t *testing.T) {
 
 // A pod that was deleted by force may come back under its name before anybody
 // has seen it go.
-func TestTheSameNameAgain(t *testing.T) {
-	w := newWorld(t)
+func TestPodRecreatedWithSameName(t *testing.T) {
+	w := newTestEnv(t)
 	for range 5 {
-		made := w.runs(newPod("again").on(whole).gpus(3).grace(30))
+		made := w.createAndWaitRunning(newTestPod("again").onNode(wholeGPUNode).requestingGPUs(3).withGracePeriod(30))
 		w.delete("again", *metav1.NewDeleteOptions(0))
-		if held := w.holdings(whole)["again/main"]; len(held) != 0 && len(held) != 3 {
+		if held := w.deviceHolders(wholeGPUNode)["again/main"]; len(held) != 0 && len(held) != 3 {
 			t.Fatalf("pod %s holds %v, want three devices or none", made.UID, held)
 		}
 	}
 	start := time.Now()
-	w.runs(newPod("again").on(whole).gpus(8))
+	w.createAndWaitRunning(newTestPod("again").onNode(wholeGPUNode).requestingGPUs(8))
 	t.Logf("eight devices after %s", time.Since(start))
+}
+
+// A process that is killed between any two of its writes has promised nothing
+// that the next one does not keep.
+func TestKubeletKilledAtAnyWrite(t *testing.T) {
+	w := newTestEnv(t)
+	for _, arrives := range []bool{true, false} {
+		for writes := range int32(4) {
+			t.Run(fmt.Sprintf("after %d, the next one arrives: %t", writes, arrives), func(t *testing.T) {
+				w := &testEnv{t: t, cluster: w.cluster, client: w.client, namespace: w.namespace}
+				name := fmt.Sprintf("dgx-dies-%d-%t", writes, arrives)
+				dir := w.newNodeDir(name)
+				node := fakekubelet.DGXA100(name, "dgx")
+				t.Cleanup(w.deleteAllPods)
+				for _, pod := range []string{"a", "b", "c"} {
+					w.create(newTestPod(pod).boundTo(name).requestingGPUs(2))
+				}
+				dying := &crashingTransport{requestArrives: arrives, dead: make(chan struct{})}
+				dying.requestsLeft.Store(writes)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				api := w.cluster.Config()
+				api.Wrap(dying.wrapTransport)
+				go func() {
+					done <- fakekubelet.Run(ctx, fakekubelet.Config{API: api, Dir: dir, Nodes: []fakekubelet.Node{node}})
+				}()
+				if writes < 3 { // else there is nothing left to write
+					<-dying.dead
+				} else {
+					w.waitForPhase("c", corev1.PodRunning)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+				promised := readCheckpointHolders(t, dir, name)
+
+				defer w.runKubelet(dir, node)()
+				held := map[string]string{}
+				for _, pod := range []string{"a", "b", "c"} {
+					made := w.waitForPhase(pod, corev1.PodRunning)
+					now := readCheckpointHolders(t, dir, name)[string(made.UID)]
+					if before, ok := promised[string(made.UID)]; ok && !slices.Equal(before, now) {
+						t.Errorf("pod %s was promised %v and holds %v", pod, before, now)
+					}
+					for _, id := range now {
+						held[id] = pod
+					}
+				}
+				if len(held) != 6 {
+					t.Errorf("three pods of two devices hold %v", held)
+				}
+			})
+		}
+	}
+}
+
+// readCheckpointHolders returns the devices by pod UID in a node's checkpoint.
+func readCheckpointHolders(t *testing.T, dir, node string) map[string][]string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(dir, "nodes", node, "kubelet_internal_checkpoint"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := devices.Decode(node, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := map[string][]string{}
+	for _, pod := range pods {
+		held[pod.UID] = pod.Devices()
+	}
+	return held
+}
+
+// crashingTransport is a process's way to the API server that breaks at a pod's status:
+// after a number of writes none is answered any more, and the next one may still
+// arrive.
+type crashingTransport struct {
+	http.RoundTripper
+	requestsLeft   atomic.Int32
+	requestArrives bool
+	dead           chan struct{}
+	crash          sync.Once
+}
+
+func (m *crashingTransport) wrapTransport(next http.RoundTripper) http.RoundTripper {
+	m.RoundTripper = next
+	return m
+}
+
+func (m *crashingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	status := request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/pods/")
+	if !status || m.requestsLeft.Add(-1) >= 0 {
+		return m.RoundTripper.RoundTrip(request)
+	}
+	defer m.crash.Do(func() { close(m.dead) })
+	if m.requestArrives && m.requestsLeft.Load() == -1 {
+		if response, err := m.RoundTripper.RoundTrip(request); err == nil {
+			response.Body.Close()
+		}
+	}
+	return nil, errors.New("this process is dead")
 }

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// pollEvery is how often Wait looks again: the kernel's own waiting cannot be
+// pollInterval is how often Wait looks again: the kernel's own waiting cannot be
 // given up when a context ends.
-const pollEvery = 100 * time.Millisecond
+const pollInterval = 100 * time.Millisecond
 
 // errBusy is what the system's half of this package returns for a lock that
 // another open file holds.
@@ -52,13 +52,13 @@ func Try(path string) (*Lock, error) {
 		if err := lockFile(file); err != nil {
 			defer file.Close()
 			if errors.Is(err, errBusy) {
-				return nil, &HeldError{Path: path, PID: holder(path)}
+				return nil, &HeldError{Path: path, PID: readHolder(path)}
 			}
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		// The former holder may have removed the file between our open and our
 		// lock: then we hold a file that nobody else will ever find.
-		if !current(file, path) {
+		if !isCurrentFile(file, path) {
 			file.Close()
 			continue
 		}
@@ -74,7 +74,7 @@ func Try(path string) (*Lock, error) {
 // When it has to wait it calls waiting once with who holds it, if waiting is
 // not nil.
 func Wait(ctx context.Context, path string, waiting func(*HeldError)) (*Lock, error) {
-	tick := time.NewTicker(pollEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for said := false; ; said = true {
 		lock, err := Try(path)
@@ -106,7 +106,7 @@ func (l *Lock) Unlock() error {
 	return errors.Join(truncated, closed)
 }
 
-func current(file *os.File, path string) bool {
+func isCurrentFile(file *os.File, path string) bool {
 	ours, err := file.Stat()
 	if err != nil {
 		return false
@@ -125,7 +125,7 @@ func writeHolder(file *os.File) error {
 	return nil
 }
 
-func holder(path string) int {
+func readHolder(path string) int {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return 0

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-func lock(t *testing.T, path string) *Lock {
+func acquire(t *testing.T, path string) *Lock {
 	t.Helper()
 	l, err := Try(path)
 	if err != nil {
@@ -26,9 +26,9 @@ func lock(t *testing.T, path string) *Lock {
 	return l
 }
 
-func TestTryNamesTheHolder(t *testing.T) {
+func TestTryReportsHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	first := lock(t, path)
+	first := acquire(t, path)
 	_, err := Try(path)
 	var held *HeldError
 	if !errors.As(err, &held) || held.PID != os.Getpid() || held.Path != path {
@@ -40,27 +40,27 @@ func TestTryNamesTheHolder(t *testing.T) {
 	if err := first.Unlock(); err != nil {
 		t.Errorf("a second Unlock: %v", err)
 	}
-	lock(t, path)
+	acquire(t, path)
 }
 
-func TestTryWhereNoFileCanBe(t *testing.T) {
+func TestTryInvalidPath(t *testing.T) {
 	if _, err := Try(filepath.Join(t.TempDir(), "missing", "lock")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestLockOfARemovedFileIsNoLock(t *testing.T) {
+func TestLockOfRemovedFileIsInvalid(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	lock(t, path)
+	acquire(t, path)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	lock(t, path) // a new file, which nobody holds
+	acquire(t, path) // a new file, which nobody holds
 }
 
 func TestWait(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	first := lock(t, path)
+	first := acquire(t, path)
 	waiting := make(chan int, 10)
 	got := make(chan error, 1)
 	go func() {
@@ -85,9 +85,9 @@ func TestWait(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWithItsContext(t *testing.T) {
+func TestWaitCanceled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	lock(t, path)
+	acquire(t, path)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := Wait(ctx, path, nil)
@@ -98,7 +98,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 }
 
 // Whoever is named as holder may be sent a signal.
-func TestHolderIsAProcessThatCanBeMeant(t *testing.T) {
+func TestReadHolderRejectsInvalidPIDs(t *testing.T) {
 	for content, want := range map[string]int{
 		"4711\n": 4711, "2": 2, " 17 \n": 17,
 		"1\n": 0, "0": 0, "-1": 0, "-4711\n": 0, "": 0, "a": 0, "17 18": 0, "99999999999999999999": 0,
@@ -107,7 +107,7 @@ func TestHolderIsAProcessThatCanBeMeant(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := holder(path); got != want {
+		if got := readHolder(path); got != want {
 			t.Errorf("%q: %d, want %d", content, got, want)
 		}
 	}
@@ -131,7 +131,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestLockEndsWithItsProcess(t *testing.T) {
+func TestLockReleasedWhenProcessEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	holder := exec.Command(os.Args[0])
 	holder.Env = append(os.Environ(), holderVariable+"="+path)
@@ -158,5 +158,5 @@ func TestLockEndsWithItsProcess(t *testing.T) {
 	}
 	holder.Process.Kill()
 	holder.Wait()
-	lock(t, path)
+	acquire(t, path)
 }

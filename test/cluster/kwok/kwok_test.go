@@ -66,7 +66,7 @@ func TestWrite(t *testing.T) {
 
 // kwok itself overlooks fields that it does not know, a misspelt one too. The
 // schema of its CustomResourceDefinition does not.
-func TestStagesFollowKwoksSchema(t *testing.T) {
+func TestStagesMatchKwokSchema(t *testing.T) {
 	schema, validator := stageSchema(t)
 	paths, err := filepath.Glob("stages/*.yaml")
 	if err != nil || len(paths) == 0 {

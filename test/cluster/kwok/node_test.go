@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestANodeIsMadeReadyAndKeptSo(t *testing.T) {
-	l := startLab(t)
+func TestNodeReady(t *testing.T) {
+	l := startStageRunner(t)
 	node := &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: "dgx-1", UID: "11"},
@@ -26,7 +26,7 @@ func TestANodeIsMadeReadyAndKeptSo(t *testing.T) {
 			}},
 		},
 	}
-	first := l.next(node)
+	first := l.nextStage(node)
 	if diff := cmp.Diff([]string{"node-ready"}, first.Stages); diff != "" || first.Delay != 0 {
 		t.Fatalf("after %s (-want +got):\n%s", first.Delay, diff)
 	}
@@ -55,7 +55,7 @@ func TestANodeIsMadeReadyAndKeptSo(t *testing.T) {
 		ready.Status.Conditions[i].LastTransitionTime = since
 		ready.Status.Conditions[i].LastHeartbeatTime = since
 	}
-	beat := l.next(ready)
+	beat := l.nextStage(ready)
 	if diff := cmp.Diff([]string{"node-heartbeat"}, beat.Stages); diff != "" || beat.Delay != 5*time.Minute {
 		t.Fatalf("after %s (-want +got):\n%s", beat.Delay, diff)
 	}

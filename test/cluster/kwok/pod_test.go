@@ -15,11 +15,11 @@ import (
 	"sluice.dev/test/cluster/kwok"
 )
 
-// builder makes the pods of these tests: bound, pending, one container "main".
-type builder struct{ *corev1.Pod }
+// podBuilder makes the pods of these tests: bound, pending, one container "main".
+type podBuilder struct{ *corev1.Pod }
 
-func newPod() builder {
-	return builder{&corev1.Pod{
+func newPod() podBuilder {
+	return podBuilder{&corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "train", Namespace: "thesis", UID: "11", ResourceVersion: "41", Generation: 1,
@@ -33,56 +33,56 @@ func newPod() builder {
 	}}
 }
 
-func (b builder) with(change func(*corev1.Pod)) builder { change(b.Pod); return b }
+func (b podBuilder) with(change func(*corev1.Pod)) podBuilder { change(b.Pod); return b }
 
-func (b builder) restart(policy corev1.RestartPolicy) builder {
+func (b podBuilder) restart(policy corev1.RestartPolicy) podBuilder {
 	return b.with(func(p *corev1.Pod) { p.Spec.RestartPolicy = policy })
 }
 
-func (b builder) annotated(key, value string) builder {
+func (b podBuilder) withAnnotation(key, value string) podBuilder {
 	return b.with(func(p *corev1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value) })
 }
 
-func (b builder) initContainers(containers ...corev1.Container) builder {
+func (b podBuilder) initContainers(containers ...corev1.Container) podBuilder {
 	return b.with(func(p *corev1.Pod) { p.Spec.InitContainers = containers })
 }
 
-func (b builder) condition(kind corev1.PodConditionType, status corev1.ConditionStatus) builder {
+func (b podBuilder) condition(kind corev1.PodConditionType, status corev1.ConditionStatus) podBuilder {
 	return b.with(func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: kind, Status: status})
 	})
 }
 
-func (b builder) admitted() builder {
+func (b podBuilder) admitted() podBuilder {
 	return b.condition(corev1.PodReadyToStartContainers, corev1.ConditionTrue)
 }
 
-func (b builder) deleted(in time.Duration) builder {
+func (b podBuilder) withDeletion(in time.Duration) podBuilder {
 	return b.with(func(p *corev1.Pod) {
 		at := metav1.NewTime(time.Now().Add(in).Truncate(time.Second))
 		p.DeletionTimestamp = &at
 	})
 }
 
-// normal leaves out of a status what differs from run to run.
-var normal = cmp.Options{
+// compareOptions leaves out of a status what differs from run to run.
+var compareOptions = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmpopts.IgnoreTypes(metav1.Time{}, &metav1.Time{}),
 	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".ContainerID" },
 		cmp.Comparer(func(_, _ string) bool { return true })),
 }
 
-func TestAPodStartsOnlyOnceAdmitted(t *testing.T) {
-	l := startLab(t)
-	l.rests(newPod())
-	l.rests(newPod().condition(corev1.PodReadyToStartContainers, corev1.ConditionFalse))
-	l.rests(newPod().admitted().with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))
+func TestPodStartsOnlyAfterAdmission(t *testing.T) {
+	l := startStageRunner(t)
+	l.assertNoStage(newPod())
+	l.assertNoStage(newPod().condition(corev1.PodReadyToStartContainers, corev1.ConditionFalse))
+	l.assertNoStage(newPod().admitted().with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))
 
 	always := corev1.ContainerRestartPolicyAlways
 	pod := newPod().admitted().initContainers(
 		corev1.Container{Name: "1", Image: "busybox"},
 		corev1.Container{Name: "log", Image: "fluentbit", RestartPolicy: &always})
-	delay, after := l.play(pod.Pod, "pod-run")
+	delay, after := l.runStage(pod.Pod, "pod-run")
 	if delay != 0 {
 		t.Errorf("an admitted pod starts after %s, want at once", delay)
 	}
@@ -115,7 +115,7 @@ func TestAPodStartsOnlyOnceAdmitted(t *testing.T) {
 		}},
 	}
 	byType := cmpopts.SortSlices(func(a, b corev1.PodCondition) bool { return a.Type < b.Type })
-	if diff := cmp.Diff(want, after.Status, normal, byType); diff != "" {
+	if diff := cmp.Diff(want, after.Status, compareOptions, byType); diff != "" {
 		t.Errorf("a running pod (-want +got):\n%s", diff)
 	}
 	if after.Status.StartTime.IsZero() || after.Status.ContainerStatuses[0].State.Running.StartedAt.IsZero() {
@@ -124,25 +124,25 @@ func TestAPodStartsOnlyOnceAdmitted(t *testing.T) {
 	if id := after.Status.ContainerStatuses[0].ContainerID; len(id) != len("kwok://")+64 {
 		t.Errorf("container ID %q, want kwok:// and 64 hexadecimal digits", id)
 	}
-	l.rests(after)
+	l.assertNoStage(after)
 }
 
 // Every patch must fail on a pod of the same name that came later, and on one
 // that has changed meanwhile.
-func TestPatchesNameTheObject(t *testing.T) {
-	l := startLab(t)
-	_, running := l.play(newPod().admitted().Pod, "pod-run")
+func TestPatchesContainObjectUID(t *testing.T) {
+	l := startStageRunner(t)
+	_, running := l.runStage(newPod().admitted().Pod, "pod-run")
 	gates := []corev1.PodReadinessGate{{ConditionType: "lb"}}
 	for name, pod := range map[string]*corev1.Pod{
 		"pod-run":       newPod().admitted().Pod,
-		"pod-exit":      builder{running.DeepCopy()}.annotated(kwok.RunFor, "1s").Pod,
-		"pod-terminate": builder{running.DeepCopy()}.deleted(0).Pod,
-		"pod-restart":   crashed(l),
-		"pod-ready": gated(l, gates).condition("lb", corev1.ConditionTrue).
-			annotated(kwok.RunFor, "1s").Pod,
+		"pod-exit":      podBuilder{running.DeepCopy()}.withAnnotation(kwok.RunFor, "1s").Pod,
+		"pod-terminate": podBuilder{running.DeepCopy()}.withDeletion(0).Pod,
+		"pod-restart":   crashedPod(l),
+		"pod-ready": podWithGates(l, gates).condition("lb", corev1.ConditionTrue).
+			withAnnotation(kwok.RunFor, "1s").Pod,
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := l.next(pod)
+			a := l.nextStage(pod)
 			if diff := cmp.Diff([]string{name}, a.Stages); diff != "" {
 				t.Fatalf("stages (-want +got):\n%s", diff)
 			}
@@ -154,31 +154,218 @@ func TestPatchesNameTheObject(t *testing.T) {
 	}
 }
 
-func gated(l *lab, gates []corev1.PodReadinessGate) builder {
-	_, pod := l.play(newPod().admitted().with(func(p *corev1.Pod) { p.Spec.ReadinessGates = gates }).Pod, "pod-run")
-	return builder{pod}
+func podWithGates(l *stageRunner, gates []corev1.PodReadinessGate) podBuilder {
+	_, pod := l.runStage(newPod().admitted().with(func(p *corev1.Pod) { p.Spec.ReadinessGates = gates }).Pod, "pod-run")
+	return podBuilder{pod}
 }
 
-func TestReadinessGatesBelongToOthers(t *testing.T) {
-	l := startLab(t)
+func TestReadinessGatesUntouched(t *testing.T) {
+	l := startStageRunner(t)
 	gates := []corev1.PodReadinessGate{{ConditionType: "lb"}, {ConditionType: "dns"}}
-	pod := gated(l, gates)
-	if got := conditionOf(pod.Pod, corev1.PodReady); got != corev1.ConditionFalse {
+	pod := podWithGates(l, gates)
+	if got := conditionStatus(pod.Pod, corev1.PodReady); got != corev1.ConditionFalse {
 		t.Fatalf("Ready is %q before its gates are, want False", got)
 	}
-	l.rests(pod.condition("lb", corev1.ConditionTrue))
-	_, ready := l.play(pod.condition("dns", corev1.ConditionTrue).Pod, "pod-ready")
-	if got := conditionOf(ready, corev1.PodReady); got != corev1.ConditionTrue {
+	l.assertNoStage(pod.condition("lb", corev1.ConditionTrue))
+	_, ready := l.runStage(pod.condition("dns", corev1.ConditionTrue).Pod, "pod-ready")
+	if got := conditionStatus(ready, corev1.PodReady); got != corev1.ConditionTrue {
 		t.Errorf("Ready is %q once its gates are true, want True", got)
 	}
-	l.rests(ready)
+	l.assertNoStage(ready)
 }
 
-func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
+func conditionStatus(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == kind {
 			return c.Status
 		}
 	}
 	return ""
+}
+
+// assertDelay fails the test unless d lies between want and want plus two seconds:
+// the API's times are whole seconds, and a pod's time is never cut short.
+func assertDelay(t *testing.T, what string, d, want time.Duration) {
+	t.Helper()
+	const started = time.Second // since the pod was started in this test, at most
+	if d < want-started || d > want+2*time.Second {
+		t.Errorf("%s in %s, want in %s to %s", what, d, want-started, want+2*time.Second)
+	}
+}
+
+func TestPodCompletion(t *testing.T) {
+	type ending struct {
+		In      time.Duration
+		Phase   corev1.PodPhase
+		Exit    int32
+		Reason  string
+		Waiting string
+	}
+	l := startStageRunner(t)
+	for _, tc := range []struct {
+		name string
+		pod  podBuilder
+		want ending
+	}{
+		{
+			"after its time", newPod().withAnnotation(kwok.RunFor, "1m30s"),
+			ending{90 * time.Second, corev1.PodSucceeded, 0, "Completed", ""},
+		},
+		{
+			"after a fraction of a second", newPod().withAnnotation(kwok.RunFor, "1500ms"),
+			ending{2 * time.Second, corev1.PodSucceeded, 0, "Completed", ""},
+		},
+		{
+			"at once", newPod().withAnnotation(kwok.RunFor, "0s"),
+			ending{0, corev1.PodSucceeded, 0, "Completed", ""},
+		},
+		{
+			"on success, where only failures are repeated", newPod().restart(corev1.RestartPolicyOnFailure).withAnnotation(kwok.RunFor, "1h"),
+			ending{time.Hour, corev1.PodSucceeded, 0, "Completed", ""},
+		},
+		{
+			"by failing", newPod().withAnnotation(kwok.FailAfter, "10s"),
+			ending{10 * time.Second, corev1.PodFailed, 1, "Error", ""},
+		},
+		{
+			"by failing in its own way", newPod().withAnnotation(kwok.FailAfter, "10s").withAnnotation(kwok.ExitCode, "42"),
+			ending{10 * time.Second, corev1.PodFailed, 42, "Error", ""},
+		},
+		{
+			"by failing, whatever else it says", newPod().withAnnotation(kwok.FailAfter, "10s").withAnnotation(kwok.RunFor, "1s"),
+			ending{10 * time.Second, corev1.PodFailed, 1, "Error", ""},
+		},
+		{
+			"to be repeated after a failure", newPod().restart(corev1.RestartPolicyOnFailure).withAnnotation(kwok.FailAfter, "5s"),
+			ending{5 * time.Second, corev1.PodRunning, 1, "Error", "CrashLoopBackOff"},
+		},
+		{
+			"to be repeated always", newPod().restart(corev1.RestartPolicyAlways).withAnnotation(kwok.RunFor, "5s"),
+			ending{5 * time.Second, corev1.PodRunning, 0, "Completed", "CrashLoopBackOff"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, running := l.runStage(tc.pod.admitted().Pod, "pod-run")
+			delay, after := l.runStage(running, "pod-exit")
+			assertDelay(t, "the pod ends", delay, tc.want.In)
+			main := after.Status.ContainerStatuses[0]
+			got := ending{In: tc.want.In, Phase: after.Status.Phase}
+			terminated := main.State.Terminated
+			if main.State.Waiting != nil {
+				got.Waiting = main.State.Waiting.Reason
+				terminated = main.LastTerminationState.Terminated
+			}
+			if terminated == nil {
+				t.Fatalf("the container has not terminated: %+v", main)
+			}
+			got.Exit, got.Reason = terminated.ExitCode, terminated.Reason
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if conditionStatus(after, corev1.PodReady) != corev1.ConditionFalse {
+				t.Error("the pod is ready after its end")
+			}
+			if terminated.StartedAt.IsZero() || terminated.FinishedAt.IsZero() {
+				t.Error("the container's times are missing")
+			}
+			if tc.want.Waiting == "" {
+				l.assertNoStage(after)
+			}
+		})
+	}
+}
+
+func TestPodKeepsRunningWithInvalidAnnotations(t *testing.T) {
+	l := startStageRunner(t)
+	for _, value := range []string{"", "soon", "10", "-1s", "1e3s", "1d", "10s "} {
+		_, running := l.runStage(newPod().admitted().withAnnotation(kwok.RunFor, value).Pod, "pod-run")
+		l.assertNoStage(running)
+	}
+	// A Job's pod is no exception.
+	job := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train"}
+	_, running := l.runStage(newPod().admitted().with(func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{job}
+	}).Pod, "pod-run")
+	l.assertNoStage(running)
+}
+
+func TestSidecarsEndWithPod(t *testing.T) {
+	l := startStageRunner(t)
+	always := corev1.ContainerRestartPolicyAlways
+	pod := newPod().withAnnotation(kwok.RunFor, "1s").admitted().initContainers(
+		corev1.Container{Name: "1", Image: "busybox"},
+		corev1.Container{Name: "log", Image: "fluentbit", RestartPolicy: &always})
+	_, running := l.runStage(pod.Pod, "pod-run")
+	_, completed := l.runStage(running, "pod-exit")
+	_, deleted := l.runStage(podBuilder{running.DeepCopy()}.withDeletion(0).Pod, "pod-terminate")
+	for _, tc := range []struct {
+		pod  *corev1.Pod
+		exit int32
+	}{{completed, 0}, {deleted, 143}} {
+		prepare, log := tc.pod.Status.InitContainerStatuses[0], tc.pod.Status.InitContainerStatuses[1]
+		if prepare.State.Terminated == nil || prepare.State.Terminated.ExitCode != 0 {
+			t.Errorf("the init container is %+v, want completed", prepare.State)
+		}
+		if log.State.Terminated == nil || log.State.Terminated.ExitCode != tc.exit {
+			t.Errorf("the sidecar is %+v, want terminated with %d", log.State, tc.exit)
+		}
+	}
+}
+
+// crashedPod is a pod in its first back-off.
+func crashedPod(l *stageRunner) *corev1.Pod {
+	l.t.Helper()
+	pod := newPod().restart(corev1.RestartPolicyAlways).withAnnotation(kwok.FailAfter, "1s").admitted()
+	_, running := l.runStage(pod.Pod, "pod-run")
+	_, crashed := l.runStage(running, "pod-exit")
+	return crashed
+}
+
+func TestCrashLoop(t *testing.T) {
+	l := startStageRunner(t)
+	pod := crashedPod(l)
+	for restarts, backOff := range []int{10, 20, 40, 80, 160, 300, 300} {
+		delay, running := l.runStage(pod, "pod-restart")
+		assertDelay(t, "restarted", delay, time.Duration(backOff)*time.Second)
+		main := running.Status.ContainerStatuses[0]
+		if main.RestartCount != int32(restarts+1) || main.State.Running == nil || !main.Ready {
+			t.Fatalf("after restart %d the container is %+v", restarts+1, main)
+		}
+		if conditionStatus(running, corev1.PodReady) != corev1.ConditionTrue {
+			t.Fatalf("after restart %d the pod is not ready", restarts+1)
+		}
+		if main.LastTerminationState.Terminated == nil {
+			t.Fatal("the last termination is forgotten")
+		}
+		_, pod = l.runStage(running, "pod-exit")
+	}
+}
+
+func TestPodDeletion(t *testing.T) {
+	l := startStageRunner(t)
+	_, running := l.runStage(newPod().admitted().withAnnotation(kwok.RunFor, "1s").Pod, "pod-run")
+
+	delay, ended := l.runStage(podBuilder{running.DeepCopy()}.withDeletion(30*time.Second).Pod, "pod-terminate")
+	if delay < 30*time.Second || delay > 32*time.Second {
+		t.Errorf("the pod ends %s after its deletion, want its grace period of 30s and at most 2s more", delay)
+	}
+	state := ended.Status.ContainerStatuses[0].State.Terminated
+	if ended.Status.Phase != corev1.PodFailed || state == nil || state.ExitCode != 143 {
+		t.Errorf("the pod ends as %s with %+v, want Failed with exit code 143", ended.Status.Phase, state)
+	}
+	l.assertNoStage(ended)
+	l.assertNoStage(newPod().withDeletion(30 * time.Second))
+
+	delay, ended = l.runStage(podBuilder{crashedPod(l)}.withDeletion(30*time.Second).Pod, "pod-terminate")
+	if delay > 0 {
+		t.Errorf("a pod with nothing running ends %s after its deletion, want at once", delay)
+	}
+	if state := ended.Status.ContainerStatuses[0].State.Terminated; state == nil || state.ExitCode != 1 {
+		t.Errorf("its container is %+v, want terminated as it last was", state)
+	}
+
+	// By force: the API server removes it itself, unless a finalizer keeps it.
+	forced := podBuilder{running.DeepCopy()}.withDeletion(0).with(func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = new(int64(0)) })
+	l.assertNoStage(forced)
+	l.runStage(forced.with(func(p *corev1.Pod) { p.Finalizers = []string{"example.org/archive"} }).Pod, "pod-terminate")
 }

@@ -10,7 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,21 +24,21 @@ const MaxMails = 10_000
 // unfinished begins the name of a file that is being written.
 const unfinished = ".new-"
 
-// folder is where mails are kept. One process has it.
-type folder struct {
-	path string
-	most int
+// mailFolder is where mails are kept. One process has it.
+type mailFolder struct {
+	path     string
+	maxMails int
 
 	mu sync.Mutex
-	// kept are the names of the mails, the oldest first, and last is the number of the
+	// files are the names of the mails, the oldest first, and last is the number of the
 	// last one, also where that is gone.
-	kept []string
-	last int
+	files      []string
+	lastNumber int
 }
 
-// open makes the folder where it is missing, and removes what a killed sink left
+// openMailFolder makes the folder where it is missing, and removes what a killed sink left
 // unfinished.
-func open(path string) (*folder, error) {
+func openMailFolder(path string) (*mailFolder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
 	}
@@ -51,34 +53,34 @@ func open(path string) (*folder, error) {
 			}
 		}
 	}
-	f := &folder{path: path, most: MaxMails}
-	for _, n := range numbered(entries) {
-		f.kept, f.last = append(f.kept, n.name), n.number
+	f := &mailFolder{path: path, maxMails: MaxMails}
+	for _, n := range numberedFiles(entries) {
+		f.files, f.lastNumber = append(f.files, n.name), n.number
 	}
 	return f, nil
 }
 
-// put keeps a mail, and returns its file's name.
-func (f *folder) put(at time.Time, to string, mail []byte) (string, error) {
+// store keeps a mail, and returns its file's name.
+func (f *mailFolder) store(at time.Time, to string, mail []byte) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	name := fileName(at, to, f.last+1)
+	name := fileName(at, to, f.lastNumber+1)
 	if err := f.write(name, mail); err != nil {
 		return "", fmt.Errorf("keeping a mail: %w", err)
 	}
-	f.last++
-	f.kept = append(f.kept, name)
-	for len(f.kept) > f.most {
-		if err := os.Remove(filepath.Join(f.path, f.kept[0])); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	f.lastNumber++
+	f.files = append(f.files, name)
+	for len(f.files) > f.maxMails {
+		if err := os.Remove(filepath.Join(f.path, f.files[0])); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("removing the oldest mail: %w", err)
 		}
-		f.kept = f.kept[1:]
+		f.files = f.files[1:]
 	}
 	return name, nil
 }
 
 // write makes a file that is there whole or not at all.
-func (f *folder) write(name string, content []byte) (err error) {
+func (f *mailFolder) write(name string, content []byte) (err error) {
 	temporary, err := os.CreateTemp(f.path, unfinished+"*")
 	if err != nil {
 		return err
@@ -101,8 +103,8 @@ type numberedFile struct {
 	number int
 }
 
-// numbered are the mails among a folder's entries, in the order of their numbers.
-func numbered(entries []fs.DirEntry) (list []numberedFile) {
+// numberedFiles are the mails among a folder's entries, in the order of their numbers.
+func numberedFiles(entries []fs.DirEntry) (list []numberedFile) {
 	for _, entry := range entries {
 		if at, number, ok := parseName(entry.Name()); ok && entry.Type().IsRegular() {
 			list = append(list, numberedFile{entry.Name(), at, number})
@@ -112,4 +114,44 @@ func numbered(entries []fs.DirEntry) (list []numberedFile) {
 		return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.name, b.name))
 	})
 	return list
+}
+
+// maxRecipientInName is as much of an address as a file's name has.
+const maxRecipientInName = 100
+
+// nameFormat is that of a mail's file.
+var nameFormat = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)-(.{1,100})-([1-9]\d{0,17})\.eml$`)
+
+// fileName is that of a mail's file: no character in it means anything to a shell or
+// to a file system.
+func fileName(at time.Time, to string, number int) string {
+	return fmt.Sprintf("%s-%s-%d.eml", at.UTC().Format(time.RFC3339), sanitizeRecipient(to), number)
+}
+
+func sanitizeRecipient(to string) string {
+	to = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("@._+-", r):
+			return r
+		}
+		return '_'
+	}, to)
+	if to == "" {
+		return "nobody"
+	}
+	return to[:min(len(to), maxRecipientInName)]
+}
+
+// parseName takes a file's name apart; false where it is no mail's.
+func parseName(name string) (at time.Time, number int, ok bool) {
+	parts := nameFormat.FindStringSubmatch(name)
+	if parts == nil {
+		return time.Time{}, 0, false
+	}
+	at, err := time.Parse(time.RFC3339, parts[1])
+	if err != nil {
+		return time.Time{}, 0, false
+	}
+	number, err = strconv.Atoi(parts[3])
+	return at, number, err == nil
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var noon = time.Date(2026, 11, 22, 11, 14, 3, 0, time.UTC)
+var receivedAt = time.Date(2026, 11, 22, 11, 14, 3, 0, time.UTC)
 
-func names(t *testing.T, dir string) (list []string) {
+func fileNames(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -28,14 +28,14 @@ func names(t *testing.T, dir string) (list []string) {
 
 // Numbers go on over restarts, also past mails that a person removed; what was left
 // unfinished goes, and what is not the sink's stays.
-func TestFolderIsTakenUpAgain(t *testing.T) {
+func TestMailFolderReopened(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mail")
-	f, err := open(dir)
+	f, err := openMailFolder(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, to := range []string{"b@example.org", "a@example.org", ""} {
-		if _, err := f.put(noon, to, []byte("x")); err != nil {
+		if _, err := f.store(receivedAt, to, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,17 +47,17 @@ func TestFolderIsTakenUpAgain(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "2026-11-22T11:14:03Z-b@example.org-1.eml")); err != nil {
 		t.Fatal(err)
 	}
-	if f, err = open(dir); err != nil {
+	if f, err = openMailFolder(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.put(noon, "a@example.org", []byte("y")); err != nil {
+	if _, err := f.store(receivedAt, "a@example.org", []byte("y")); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
 		"2026-11-22T11:14:03Z-a@example.org-2.eml", "2026-11-22T11:14:03Z-a@example.org-4.eml",
 		"2026-11-22T11:14:03Z-nobody-3.eml", "notes.txt",
 	}
-	if diff := cmp.Diff(want, names(t, dir)); diff != "" {
+	if diff := cmp.Diff(want, fileNames(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 	if n, err := Count(dir); n != 3 || err != nil {
@@ -65,25 +65,25 @@ func TestFolderIsTakenUpAgain(t *testing.T) {
 	}
 }
 
-func TestTheOldestGo(t *testing.T) {
+func TestOldestMailsRemoved(t *testing.T) {
 	dir := t.TempDir()
-	f, err := open(dir)
+	f, err := openMailFolder(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.most = 2
+	f.maxMails = 2
 	for range 5 {
-		if _, err := f.put(noon, "a@example.org", []byte("x")); err != nil {
+		if _, err := f.store(receivedAt, "a@example.org", []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := []string{"2026-11-22T11:14:03Z-a@example.org-4.eml", "2026-11-22T11:14:03Z-a@example.org-5.eml"}
-	if diff := cmp.Diff(want, names(t, dir)); diff != "" {
+	if diff := cmp.Diff(want, fileNames(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestNoFolderIsNoMail(t *testing.T) {
+func TestListWithoutFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	list, err := List(dir)
 	n, countErr := Count(dir)

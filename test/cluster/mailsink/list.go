@@ -39,8 +39,8 @@ type Header struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// longestHeader is how many bytes of a mail are read in search of its header's end.
-const longestHeader = 64 << 10
+// maxHeaderBytes is how many bytes of a mail are read in search of its header's end.
+const maxHeaderBytes = 64 << 10
 
 // List reads the headers of the mails in dir, in the order in which they were taken.
 // It is no error where the folder is not there. A file that is no mail is listed, with
@@ -54,7 +54,7 @@ func List(dir string) ([]Header, error) {
 		return nil, fmt.Errorf("reading the mails: %w", err)
 	}
 	var list []Header
-	for _, file := range numbered(entries) {
+	for _, file := range numberedFiles(entries) {
 		h, err := readHeader(dir, file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it was the oldest
@@ -73,7 +73,7 @@ func Count(dir string) (int, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("counting the mails: %w", err)
 	}
-	return len(numbered(entries)), nil
+	return len(numberedFiles(entries)), nil
 }
 
 func readHeader(dir string, file numberedFile) (Header, error) {
@@ -86,23 +86,23 @@ func readHeader(dir string, file numberedFile) (Header, error) {
 	if err != nil {
 		return Header{}, err
 	}
-	start, err := io.ReadAll(io.LimitReader(opened, longestHeader))
+	start, err := io.ReadAll(io.LimitReader(opened, maxHeaderBytes))
 	if err != nil {
 		return Header{}, err
 	}
-	h := headerOf(start)
+	h := parseHeader(start)
 	h.Number, h.File, h.At, h.Size = file.number, file.name, file.at, info.Size()
 	return h, nil
 }
 
-// headerOf reads a header from the beginning of a mail.
-func headerOf(start []byte) Header {
+// parseHeader reads a header from the beginning of a mail.
+func parseHeader(start []byte) Header {
 	m, err := mail.ReadMessage(bufio.NewReader(bytes.NewReader(start)))
 	if err != nil {
 		return Header{Problem: "its header cannot be read: " + err.Error()}
 	}
 	h := Header{
-		From: decoded(m.Header.Get("From")), To: decoded(m.Header.Get("To")), Subject: decoded(m.Header.Get("Subject")),
+		From: decodeHeaderField(m.Header.Get("From")), To: decodeHeaderField(m.Header.Get("To")), Subject: decodeHeaderField(m.Header.Get("Subject")),
 		MessageID: strings.TrimSpace(m.Header.Get("Message-ID")),
 	}
 	if to, err := mail.ParseAddress(m.Header.Get("To")); err == nil {
@@ -115,9 +115,9 @@ func headerOf(start []byte) Header {
 	return h
 }
 
-// decoded is a field's text with its encoded words read; as it stands where they
+// decodeHeaderField is a field's text with its encoded words read; as it stands where they
 // cannot be.
-func decoded(field string) string {
+func decodeHeaderField(field string) string {
 	text, err := new(mime.WordDecoder).DecodeHeader(field)
 	if err != nil {
 		return field

@@ -38,15 +38,15 @@ type Attachment struct {
 
 // What is read of a mail, whoever put it there.
 const (
-	deepest   = 5
-	mostParts = 100
+	maxDepth = 5
+	maxParts = 100
 )
 
 var (
 	// ErrNoMail is that there is no such mail.
 	ErrNoMail = errors.New("there is no such mail")
 
-	errTooMany = fmt.Errorf("it has parts in more than %d levels, or more than %d parts", deepest, mostParts)
+	errTooMany = fmt.Errorf("it has parts in more than %d levels, or more than %d parts", maxDepth, maxParts)
 )
 
 // Read reads the mail whose file is so named in dir. It wraps [ErrNoMail] where there
@@ -71,7 +71,7 @@ func Read(dir, file string) (*Mail, error) {
 	if len(raw) > MaxSize {
 		return nil, fmt.Errorf("reading a mail: %s has more than %d bytes", file, MaxSize)
 	}
-	m := &Mail{Header: headerOf(raw[:min(len(raw), longestHeader)]), Raw: raw}
+	m := &Mail{Header: parseHeader(raw[:min(len(raw), maxHeaderBytes)]), Raw: raw}
 	m.Number, m.File, m.At, m.Size = number, file, at, int64(len(raw))
 	if m.Problem == "" {
 		m.parse()
@@ -93,7 +93,7 @@ func (m *Mail) parse() {
 }
 
 func (m *Mail) walk(e *message.Entity, depth int, parts *int) error {
-	if *parts++; depth > deepest || *parts > mostParts {
+	if *parts++; depth > maxDepth || *parts > maxParts {
 		return errTooMany
 	}
 	if several := e.MultipartReader(); several != nil {
@@ -121,15 +121,15 @@ func (m *Mail) walk(e *message.Entity, depth int, parts *int) error {
 	disposition, params, _ := e.Header.ContentDisposition()
 	switch {
 	case kind == "text/plain" && disposition != "attachment" && m.Text == "":
-		m.Text = unixLines(body)
+		m.Text = normalizeNewlines(body)
 	case kind == "text/html" && disposition != "attachment" && m.HTML == "":
-		m.HTML = unixLines(body)
+		m.HTML = normalizeNewlines(body)
 	default:
 		m.Attachments = append(m.Attachments, Attachment{Name: params["filename"], Type: kind, Size: len(body)})
 	}
 	return nil
 }
 
-func unixLines(body []byte) string {
+func normalizeNewlines(body []byte) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(string(body), "\ufffd"), "\r\n", "\n")
 }

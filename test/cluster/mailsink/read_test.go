@@ -14,14 +14,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice.dev/lifecycle/notices/message"
+	"sluice.dev/lifecycle/notification/mail"
 )
 
-// put writes a mail into a folder of its own, and reads it back.
-func put(t testing.TB, raw string) (*Mail, Header) {
+// storeMail writes a mail into a folder of its own, and reads it back.
+func storeMail(t testing.TB, raw string) (*Mail, Header) {
 	t.Helper()
 	dir := t.TempDir()
-	name := fileName(noon, "a@example.org", 1)
+	name := fileName(receivedAt, "a@example.org", 1)
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(raw), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +37,14 @@ func put(t testing.TB, raw string) (*Mail, Header) {
 }
 
 // Every mail that Sluice writes is read back as it was meant.
-func TestReadsWhatSluiceWrites(t *testing.T) {
-	for _, letter := range message.Examples() {
+func TestReadSluiceMail(t *testing.T) {
+	for _, letter := range mail.Examples() {
 		t.Run(letter.Notice.Name, func(t *testing.T) {
-			want, err := message.Compose(letter)
+			want, err := mail.Compose(letter)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, h := put(t, string(want.Bytes))
+			got, h := storeMail(t, string(want.Bytes))
 			if got.Problem != "" || h.Problem != "" {
 				t.Fatal(got.Problem, h.Problem)
 			}
@@ -60,7 +60,7 @@ func TestReadsWhatSluiceWrites(t *testing.T) {
 	}
 }
 
-func nested(levels int) string {
+func nestedMail(levels int) string {
 	var b strings.Builder
 	b.WriteString("Subject: deep\r\n")
 	for i := range levels {
@@ -69,13 +69,13 @@ func nested(levels int) string {
 	return b.String() + "\r\ntext\r\n"
 }
 
-func TestHostileMails(t *testing.T) {
+func TestReadHostileMails(t *testing.T) {
 	many := "Subject: many\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n" + strings.Repeat("--b\r\n\r\nx\r\n", 100_000)
 	tests := map[string]struct{ raw, subject, problem string }{
 		"nothing":               {"", "", "header cannot be read"},
 		"no mail":               {"\x00\x01\x02", "", "header cannot be read"},
 		"an endless header":     {"Subject: " + strings.Repeat("x", 1<<20), "", "header cannot be read"},
-		"deep":                  {nested(1000), "deep", "more than 5 levels"},
+		"deep":                  {nestedMail(1000), "deep", "more than 5 levels"},
 		"many parts":            {many, "many", "more than 100 parts"},
 		"a cut multipart":       {"Subject: cut\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx", "cut", "not all of it"},
 		"no boundary":           {"Subject: none\r\nContent-Type: multipart/mixed\r\n\r\nx", "none", "not all of it"},
@@ -87,7 +87,7 @@ func TestHostileMails(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()
-			m, h := put(t, tc.raw)
+			m, h := storeMail(t, tc.raw)
 			if tc.subject != "" && (m.Subject != tc.subject || h.Subject != tc.subject) {
 				t.Errorf("subject %q, %q", m.Subject, h.Subject)
 			}
@@ -101,14 +101,14 @@ func TestHostileMails(t *testing.T) {
 	}
 }
 
-func TestReadRefusesOtherFiles(t *testing.T) {
+func TestReadRejectsOtherFiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"", "x.eml", "../" + fileName(noon, "a", 1), "2026-13-22T11:14:03Z-a-1.eml", fileName(noon, "a", 1), "2026-11-22T11:14:03Z-a-99999999999999999999.eml"} {
+	for _, name := range []string{"", "x.eml", "../" + fileName(receivedAt, "a", 1), "2026-13-22T11:14:03Z-a-1.eml", fileName(receivedAt, "a", 1), "2026-11-22T11:14:03Z-a-99999999999999999999.eml"} {
 		if _, err := Read(dir, name); !errors.Is(err, ErrNoMail) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	large := filepath.Join(dir, fileName(noon, "a", 2))
+	large := filepath.Join(dir, fileName(receivedAt, "a", 2))
 	if err := os.WriteFile(large, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -121,17 +121,17 @@ func TestReadRefusesOtherFiles(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	for _, letter := range message.Examples()[:4] {
-		m, err := message.Compose(letter)
+	for _, letter := range mail.Examples()[:4] {
+		m, err := mail.Compose(letter)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(string(m.Bytes))
 	}
-	f.Add(nested(7))
+	f.Add(nestedMail(7))
 	f.Fuzz(func(t *testing.T, raw string) {
-		m := &Mail{Header: headerOf([]byte(raw)), Raw: []byte(raw)}
-		if m.parse(); len(m.Attachments) > mostParts {
+		m := &Mail{Header: parseHeader([]byte(raw)), Raw: []byte(raw)}
+		if m.parse(); len(m.Attachments) > maxParts {
 			t.Errorf("it has %d parts", len(m.Attachments))
 		}
 	})

@@ -5,24 +5,29 @@ package mailsink
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 )
 
 const (
 	// MaxSize is how many bytes a mail may have: 10 MiB.
 	MaxSize = 10 << 20
-	// idle is how long a client may say nothing.
-	idle = time.Minute
-	// lastMoment is how long a mail may take that is under way when the sink ends.
-	lastMoment = 3 * time.Second
+	// idleTimeout is how long a client may say nothing.
+	idleTimeout = time.Minute
+	// shutdownTimeout is how long a mail may take that is under way when the sink ends.
+	shutdownTimeout = 3 * time.Second
 )
 
 // Run takes mail until ctx ends, and then returns nil. It fails at once where the
@@ -35,7 +40,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("mail sink: certificates: %w", err)
 	}
-	folder, err := open(cfg.Dir)
+	folder, err := openMailFolder(cfg.Dir)
 	if err != nil {
 		return fmt.Errorf("mail sink: %w", err)
 	}
@@ -48,7 +53,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}
 	server.MaxMessageBytes = MaxSize
 	server.MaxRecipients = 1 // one file is one recipient's; a client sends to the next anew
-	server.ReadTimeout, server.WriteTimeout = idle, idle
+	server.ReadTimeout, server.WriteTimeout = idleTimeout, idleTimeout
 	server.EnableSMTPUTF8 = true
 	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	ended := make(chan error, 1)
@@ -59,10 +64,114 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 		return fmt.Errorf("mail sink: %w", err)
 	case <-ctx.Done():
 	}
-	graceful, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastMoment)
+	graceful, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(graceful); err != nil && !errors.Is(err, net.ErrClosed) {
 		_ = server.Close() // what is still open is cut: such a mail is not kept, and comes again
 	}
 	return nil
+}
+
+// backend makes sessions.
+type backend struct {
+	config Config
+	folder *mailFolder
+	log    *slog.Logger
+}
+
+// NewSession implements smtp.Backend.
+func (b *backend) NewSession(*smtp.Conn) (smtp.Session, error) { return &session{backend: b}, nil }
+
+// session is one client on one connection.
+type session struct {
+	*backend
+	authenticated bool
+	to            string
+}
+
+// AuthMechanisms implements smtp.AuthSession. The server offers them only under TLS.
+func (*session) AuthMechanisms() []string { return []string{sasl.Plain} }
+
+// Auth implements smtp.AuthSession.
+func (s *session) Auth(mechanism string) (sasl.Server, error) {
+	if mechanism != sasl.Plain {
+		return nil, smtp.ErrAuthUnknownMechanism
+	}
+	return sasl.NewPlainServer(func(_, username, password string) error {
+		if !constantTimeEqual(username, s.config.Username) || !constantTimeEqual(password, s.config.Password) {
+			return smtp.ErrAuthFailed
+		}
+		s.authenticated = true
+		return nil
+	}), nil
+}
+
+// constantTimeEqual compares in a time that tells nothing of either.
+func constantTimeEqual(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// Mail implements smtp.Session.
+func (s *session) Mail(string, *smtp.MailOptions) error {
+	if !s.authenticated {
+		return smtp.ErrAuthRequired
+	}
+	return nil
+}
+
+// Rcpt implements smtp.Session.
+func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.to = to
+	return nil
+}
+
+// Data implements smtp.Session. Nothing is written before all of the mail is there.
+func (s *session) Data(r io.Reader) error {
+	mail, err := io.ReadAll(r)
+	var said *smtp.SMTPError
+	switch {
+	case errors.As(err, &said):
+		return err
+	case err != nil:
+		return fmt.Errorf("reading the mail: %w", err)
+	}
+	name, err := s.folder.store(time.Now(), s.to, mail)
+	if err != nil {
+		s.log.Error("a mail was not kept", "error", err)
+		return &smtp.SMTPError{Code: 452, EnhancedCode: smtp.EnhancedCode{4, 3, 1}, Message: "The mail cannot be kept now"}
+	}
+	s.log.Info("kept", "file", name, "bytes", len(mail))
+	return nil
+}
+
+// Reset implements smtp.Session.
+func (s *session) Reset() { s.to = "" }
+
+// Logout implements smtp.Session.
+func (*session) Logout() error { return nil }
+
+// Ready returns a question to the sink at an address: nil means that it takes mail.
+func Ready(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		connection, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		defer connection.Close()
+		if until, ok := ctx.Deadline(); ok {
+			if err := connection.SetDeadline(until); err != nil {
+				return err
+			}
+		}
+		greeting := make([]byte, 128)
+		n, err := connection.Read(greeting)
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(string(greeting[:n]), "220 ") {
+			return fmt.Errorf("%s does not greet as a mail server does", address)
+		}
+		return nil
+	}
 }

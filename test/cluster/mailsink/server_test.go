@@ -24,13 +24,13 @@ import (
 	"sluice.dev/test/cluster/pki"
 )
 
-// sink is one that runs until the test ends.
-type sink struct {
+// testSink is one that runs until the test ends.
+type testSink struct {
 	Config
 	roots *x509.CertPool
 }
 
-func start(t *testing.T) *sink {
+func startSink(t *testing.T) *testSink {
 	t.Helper()
 	dir := t.TempDir()
 	ca, err := pki.OpenCA(dir, "ca")
@@ -49,7 +49,7 @@ func start(t *testing.T) *sink {
 		t.Fatal(err)
 	}
 	free.Close()
-	s := &sink{roots: x509.NewCertPool(), Config: Config{
+	s := &testSink{roots: x509.NewCertPool(), Config: Config{
 		Listen: free.Addr().String(), Dir: filepath.Join(dir, "mail"), Certificates: dir, Username: "lifecycle", Password: "se cret",
 	}}
 	s.roots.AppendCertsFromPEM(ca.CertPEM())
@@ -62,7 +62,7 @@ func start(t *testing.T) *sink {
 			t.Error(err)
 		}
 	})
-	for serves := Serves(s.Listen); ; {
+	for serves := Ready(s.Listen); ; {
 		asked, stop := context.WithTimeout(t.Context(), time.Second)
 		err := serves(asked)
 		stop()
@@ -80,7 +80,7 @@ func start(t *testing.T) *sink {
 	}
 }
 
-func (s *sink) client(t *testing.T) *smtp.Client {
+func (s *testSink) client(t *testing.T) *smtp.Client {
 	t.Helper()
 	c, err := smtp.DialStartTLS(s.Listen, &tls.Config{RootCAs: s.roots, ServerName: "127.0.0.1"})
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *sink) client(t *testing.T) *smtp.Client {
 	return c
 }
 
-func (s *sink) known(t *testing.T) *smtp.Client {
+func (s *testSink) authenticatedClient(t *testing.T) *smtp.Client {
 	t.Helper()
 	c := s.client(t)
 	if err := c.Auth(sasl.NewPlainClient("", s.Username, s.Password)); err != nil {
@@ -99,7 +99,7 @@ func (s *sink) known(t *testing.T) *smtp.Client {
 	return c
 }
 
-func subjects(t *testing.T, dir string) (list []string) {
+func mailSubjects(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	found, err := List(dir)
 	if err != nil {
@@ -111,20 +111,20 @@ func subjects(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-func letter(to, subject string) string {
+func newMessage(to, subject string) string {
 	return "From: Sluice <sluice@cluster.example>\r\nTo: <" + to + ">\r\nSubject: " + subject +
 		"\r\nDate: Sat, 21 Nov 2026 11:14:03 +0000\r\nMessage-ID: <1@cluster.example>\r\n\r\n.hello\r\n"
 }
 
-func TestMailIsKept(t *testing.T) {
-	s := start(t)
-	c := s.known(t)
+func TestServerStoresMail(t *testing.T) {
+	s := startSink(t)
+	c := s.authenticatedClient(t)
 	for _, subject := range []string{"one", "=?utf-8?q?zwei_=C3=9C?="} {
-		if err := c.SendMail("sluice@cluster.example", []string{"anna@example.org"}, strings.NewReader(letter("anna@example.org", subject))); err != nil {
+		if err := c.SendMail("sluice@cluster.example", []string{"anna@example.org"}, strings.NewReader(newMessage("anna@example.org", subject))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"1 anna@example.org one", "2 anna@example.org zwei Ü"}, subjects(t, s.Dir)); diff != "" {
+	if diff := cmp.Diff([]string{"1 anna@example.org one", "2 anna@example.org zwei Ü"}, mailSubjects(t, s.Dir)); diff != "" {
 		t.Fatal(diff)
 	}
 	list, err := List(s.Dir)
@@ -135,7 +135,7 @@ func TestMailIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(letter("anna@example.org", "=?utf-8?q?zwei_=C3=9C?="), string(read.Raw)); diff != "" {
+	if diff := cmp.Diff(newMessage("anna@example.org", "=?utf-8?q?zwei_=C3=9C?="), string(read.Raw)); diff != "" {
 		t.Errorf("the bytes differ: %s", diff)
 	}
 	if read.Text != ".hello\n" || !read.Date.Equal(time.Date(2026, 11, 21, 11, 14, 3, 0, time.UTC)) || read.MessageID != "<1@cluster.example>" {
@@ -146,8 +146,8 @@ func TestMailIsKept(t *testing.T) {
 	}
 }
 
-func TestOnlyFromWhomItIsTold(t *testing.T) {
-	s := start(t)
+func TestServerRequiresAuthentication(t *testing.T) {
+	s := startSink(t)
 	tests := map[string]func(c *smtp.Client) error{
 		"nobody in particular": func(c *smtp.Client) error { return c.Mail("x@example.org", nil) },
 		"a wrong password":     func(c *smtp.Client) error { return c.Auth(sasl.NewPlainClient("", s.Username, "secret")) },
@@ -176,15 +176,15 @@ func TestOnlyFromWhomItIsTold(t *testing.T) {
 			t.Error("it takes a password in the clear")
 		}
 	})
-	if list := subjects(t, s.Dir); list != nil {
+	if list := mailSubjects(t, s.Dir); list != nil {
 		t.Errorf("kept %q", list)
 	}
 }
 
 // What is cut short, or too large, leaves nothing.
-func TestNeverHalfAMail(t *testing.T) {
-	s := start(t)
-	c := s.known(t)
+func TestServerDiscardsIncompleteMail(t *testing.T) {
+	s := startSink(t)
+	c := s.authenticatedClient(t)
 	begin := func() io.WriteCloser {
 		if err := c.Mail("x@example.org", nil); err != nil {
 			t.Fatal(err)
@@ -208,15 +208,15 @@ func TestNeverHalfAMail(t *testing.T) {
 	if err := w.Close(); err == nil || !strings.Contains(err.Error(), "size") {
 		t.Errorf("too large: %v", err)
 	}
-	if _, err := io.WriteString(begin(), letter("anna@example.org", "half")); err != nil {
+	if _, err := io.WriteString(begin(), newMessage("anna@example.org", "half")); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
 	// The next mail is served after the end of the one that was cut.
-	if err := s.known(t).SendMail("x@example.org", []string{"../../etc/pass*wd@example.org"}, strings.NewReader(letter("anna@example.org", "whole"))); err != nil {
+	if err := s.authenticatedClient(t).SendMail("x@example.org", []string{"../../etc/pass*wd@example.org"}, strings.NewReader(newMessage("anna@example.org", "whole"))); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"1 anna@example.org whole"}, subjects(t, s.Dir)); diff != "" {
+	if diff := cmp.Diff([]string{"1 anna@example.org whole"}, mailSubjects(t, s.Dir)); diff != "" {
 		t.Error(diff)
 	}
 	entries, err := os.ReadDir(s.Dir)
@@ -225,7 +225,7 @@ func TestNeverHalfAMail(t *testing.T) {
 	}
 }
 
-func TestConfigIsStrict(t *testing.T) {
+func TestLoadConfigRejectsUnknownFields(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	good := Config{Listen: "127.0.0.1:1", Dir: "/mail", Certificates: "/certificates", Username: "u", Password: "p"}
 	if err := WriteConfig(path, good); err != nil {

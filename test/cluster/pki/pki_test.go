@@ -28,7 +28,7 @@ func openCA(t *testing.T, dir string) *CA {
 	return ca
 }
 
-func TestCALasts(t *testing.T) {
+func TestCAIsReused(t *testing.T) {
 	dir := t.TempDir()
 	first, second := openCA(t, dir), openCA(t, dir)
 	if diff := cmp.Diff(string(first.CertPEM()), string(second.CertPEM())); diff != "" {
@@ -39,7 +39,7 @@ func TestCALasts(t *testing.T) {
 		t.Fatal(err)
 	}
 	verify(t, second, pair, x509.ExtKeyUsageClientAuth)
-	onlyForOwner(t, dir)
+	assertOwnerOnly(t, dir)
 }
 
 func TestBrokenCAIsNotReplaced(t *testing.T) {
@@ -50,7 +50,7 @@ func TestBrokenCAIsNotReplaced(t *testing.T) {
 	}{
 		{"key is missing", func(t *testing.T, dir string) { remove(t, dir, "ca.key") }, "ca.key: no such file"},
 		{"certificate is missing", func(t *testing.T, dir string) { remove(t, dir, "ca.crt") }, "ca.crt: no such file"},
-		{"certificate is no PEM", func(t *testing.T, dir string) { put(t, dir, "ca.crt", "hello") }, "failed to find any PEM"},
+		{"certificate is no PEM", func(t *testing.T, dir string) { writeTestFile(t, dir, "ca.crt", "hello") }, "failed to find any PEM"},
 		{"key is another's", func(t *testing.T, dir string) {
 			other := t.TempDir()
 			openCA(t, other)
@@ -58,15 +58,15 @@ func TestBrokenCAIsNotReplaced(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			put(t, dir, "ca.key", string(key))
+			writeTestFile(t, dir, "ca.key", string(key))
 		}, "does not match"},
 		{"certificate is no CA's", func(t *testing.T, dir string) {
 			pair, err := openCA(t, t.TempDir()).Client("anna")
 			if err != nil {
 				t.Fatal(err)
 			}
-			put(t, dir, "ca.crt", string(pair.Cert))
-			put(t, dir, "ca.key", string(pair.Key))
+			writeTestFile(t, dir, "ca.crt", string(pair.Cert))
+			writeTestFile(t, dir, "ca.key", string(pair.Key))
 		}, "not a CA's"},
 	}
 	for _, tt := range tests {
@@ -125,7 +125,7 @@ func TestClient(t *testing.T) {
 
 func TestMutualTLS(t *testing.T) {
 	ca, stranger := openCA(t, t.TempDir()), openCA(t, t.TempDir())
-	server := must(t)(ca.Server())
+	server := mustSucceed(t)(ca.Server())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -151,18 +151,18 @@ func TestMutualTLS(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		return string(body), err
 	}
-	if got, err := ask(must(t)(ca.Client("anna"))); err != nil || got != "anna" {
+	if got, err := ask(mustSucceed(t)(ca.Client("anna"))); err != nil || got != "anna" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := ask(must(t)(ca.Peer("etcd"))); err != nil || got != "etcd" {
+	if got, err := ask(mustSucceed(t)(ca.Peer("etcd"))); err != nil || got != "etcd" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := ask(must(t)(stranger.Client("anna"))); err == nil {
+	if got, err := ask(mustSucceed(t)(stranger.Client("anna"))); err == nil {
 		t.Errorf("another authority's client was let in as %q", got)
 	}
 }
 
-func TestTokenKeyLasts(t *testing.T) {
+func TestTokenKeyIsReused(t *testing.T) {
 	dir := t.TempDir()
 	key, public := filepath.Join(dir, "sa.key"), filepath.Join(dir, "sa.pub")
 	var before []string
@@ -178,8 +178,8 @@ func TestTokenKeyLasts(t *testing.T) {
 		}
 		before = now
 	}
-	onlyForOwner(t, dir)
-	put(t, dir, "sa.key", "hello")
+	assertOwnerOnly(t, dir)
+	writeTestFile(t, dir, "sa.key", "hello")
 	if err := OpenTokenKey(key, public); err == nil || !strings.Contains(err.Error(), "sa.key: no PEM block") {
 		t.Errorf("a key that is none: %v", err)
 	}
@@ -200,7 +200,7 @@ func pool(ca *CA) *x509.CertPool {
 	return roots
 }
 
-func must(t *testing.T) func(Pair, error) Pair {
+func mustSucceed(t *testing.T) func(Pair, error) Pair {
 	return func(pair Pair, err error) Pair {
 		t.Helper()
 		if err != nil {
@@ -219,7 +219,7 @@ func keyPair(t *testing.T, pair Pair) tls.Certificate {
 	return both
 }
 
-func onlyForOwner(t *testing.T, dir string) {
+func assertOwnerOnly(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -244,7 +244,7 @@ func get(t *testing.T, path string) string {
 	return string(content)
 }
 
-func put(t *testing.T, dir, name, content string) {
+func writeTestFile(t *testing.T, dir, name, content string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 		t.Fatal(err)

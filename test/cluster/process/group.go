@@ -27,7 +27,7 @@ type Group struct {
 	watchers   map[chan []Status]struct{}
 	stopped    bool
 
-	endLogBound context.CancelFunc
+	stopLogRotation context.CancelFunc
 }
 
 // NewGroup returns an empty group that keeps its logs in dir/logs and the
@@ -40,8 +40,8 @@ func NewGroup(dir string) (*Group, error) {
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &Group{dir: dir, watchers: map[chan []Status]struct{}{}, endLogBound: cancel}
-	go g.boundLogs(ctx)
+	g := &Group{dir: dir, watchers: map[chan []Status]struct{}{}, stopLogRotation: cancel}
+	go g.limitLogs(ctx)
 	return g, nil
 }
 
@@ -59,20 +59,20 @@ func (g *Group) Start(ctx context.Context, spec Spec) error {
 		return err
 	}
 	if err := rotateLog(c.logPath); err != nil {
-		g.drop(c)
+		g.abandon(c)
 		return fmt.Errorf("start %s: %w", spec.Name, err)
 	}
-	in, failed := g.bringUp(ctx, c)
+	in, failed := g.launchAndWait(ctx, c)
 	if failed != nil {
-		g.drop(c)
+		g.abandon(c)
 		return failed
 	}
 	go g.supervise(c, in)
 	return nil
 }
 
-// drop takes out a component that never came up.
-func (g *Group) drop(c *component) {
+// abandon takes out a component that never came up.
+func (g *Group) abandon(c *component) {
 	g.remove(c)
 	close(c.done)
 }
@@ -106,7 +106,7 @@ func (g *Group) Remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	err = c.end(ctx)
+	err = c.stop(ctx)
 	g.remove(c)
 	return err
 }
@@ -120,12 +120,12 @@ func (g *Group) Stop(ctx context.Context) error {
 	g.stopped = true
 	order := slices.Clone(g.components)
 	g.mu.Unlock()
-	defer g.endLogBound()
+	defer g.stopLogRotation()
 
 	slices.Reverse(order)
 	var errs []error
 	for _, c := range order {
-		errs = append(errs, c.end(ctx))
+		errs = append(errs, c.stop(ctx))
 	}
 	return errors.Join(errs...)
 }

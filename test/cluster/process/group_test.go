@@ -18,13 +18,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// shell is a component whose program is a script.
-func shell(name, script string) Spec {
+// shellSpec is a component whose program is a script.
+func shellSpec(name, script string) Spec {
 	return Spec{Name: name, Path: "/bin/sh", Args: []string{"-c", script}, StopTimeout: 5 * time.Second}
 }
 
-// said is ready once the component's log has a line with the word.
-func said(g *Group, name, word string) func(context.Context) error {
+// readLog is ready once the component's log has a line with the word.
+func readLog(g *Group, name, word string) func(context.Context) error {
 	return func(context.Context) error {
 		log, err := os.ReadFile(filepath.Join(logsIn(g.dir), name+".log"))
 		if err == nil && !strings.Contains(string(log), word) {
@@ -66,8 +66,8 @@ func status(t *testing.T, g *Group, name string) Status {
 	return Status{}
 }
 
-// await returns the first status of a component that satisfies the condition.
-func await(t *testing.T, g *Group, name, what string, condition func(Status) bool) Status {
+// waitForState returns the first status of a component that satisfies the condition.
+func waitForState(t *testing.T, g *Group, name, what string, condition func(Status) bool) Status {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -97,9 +97,9 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-func alive(t *testing.T, pid int) bool {
+func isAlive(t *testing.T, pid int) bool {
 	t.Helper()
-	born, err := birth(pid)
+	born, err := startID(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,12 +119,12 @@ func kill(t *testing.T, pid int) {
 
 func TestStartReturnsWhenReady(t *testing.T) {
 	g := newGroup(t)
-	spec := shell("web", "echo warming up; echo serving; exec sleep 1000")
-	spec.Ready = said(g, "web", "serving")
+	spec := shellSpec("web", "echo warming up; echo serving; exec sleep 1000")
+	spec.Ready = readLog(g, "web", "serving")
 	start(t, g, spec)
 
 	s := status(t, g, "web")
-	if s.State != Running || !alive(t, s.PID) {
+	if s.State != Running || !isAlive(t, s.PID) {
 		t.Errorf("after Start: %+v", s)
 	}
 	if err := g.Start(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "already") {
@@ -181,22 +181,22 @@ func TestFailedStart(t *testing.T) {
 			if records, _ := filepath.Glob(filepath.Join(recordsIn(g.dir), "*")); len(records) != 0 {
 				t.Errorf("records left: %v", records)
 			}
-			start(t, g, shell("web", "exec sleep 1000")) // the name is free again
+			start(t, g, shellSpec("web", "exec sleep 1000")) // the name is free again
 		})
 	}
 }
 
-func TestStartEndsWithItsContext(t *testing.T) {
+func TestStartCanceled(t *testing.T) {
 	g := newGroup(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	spec := shell("web", "exec sleep 1000")
+	spec := shellSpec("web", "exec sleep 1000")
 	spec.Ready = func(context.Context) error { cancel(errors.New("had enough")); return errors.New("no") }
 	if err := g.Start(ctx, spec); err == nil || !strings.Contains(err.Error(), "had enough") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestSpecIsChecked(t *testing.T) {
+func TestSpecValidation(t *testing.T) {
 	run := func(context.Context) error { return nil }
 	tests := []struct {
 		name string
@@ -222,11 +222,11 @@ func TestSpecIsChecked(t *testing.T) {
 	}
 }
 
-func TestCrashedComponentStartsAgainAfterGrowingPauses(t *testing.T) {
+func TestCrashedComponentRestartsWithBackOff(t *testing.T) {
 	g := newGroup(t)
-	start(t, g, shell("web", "exit 7"))
+	start(t, g, shellSpec("web", "exit 7"))
 	for n, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond} {
-		s := await(t, g, "web", "in its next pause", func(s Status) bool { return s.State == BackOff && s.Restarts == n })
+		s := waitForState(t, g, "web", "in its next pause", func(s Status) bool { return s.State == BackOff && s.Restarts == n })
 		if got := s.NextStart.Sub(s.LastExitAt); got != want {
 			t.Errorf("pause %d is %s, want %s", n+1, got, want)
 		}
@@ -252,15 +252,15 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
-func TestKilledComponentIsReadyAgain(t *testing.T) {
+func TestKilledComponentRestarts(t *testing.T) {
 	g := newGroup(t)
-	spec := shell("web", "echo serving; exec sleep 1000")
-	spec.Ready = said(g, "web", "serving")
+	spec := shellSpec("web", "echo serving; exec sleep 1000")
+	spec.Ready = readLog(g, "web", "serving")
 	start(t, g, spec)
 	first := status(t, g, "web")
 	kill(t, first.PID)
-	second := await(t, g, "web", "running again", func(s Status) bool { return s.State == Running && s.Restarts == 1 })
-	if second.PID == first.PID || !alive(t, second.PID) || alive(t, first.PID) {
+	second := waitForState(t, g, "web", "running again", func(s Status) bool { return s.State == Running && s.Restarts == 1 })
+	if second.PID == first.PID || !isAlive(t, second.PID) || isAlive(t, first.PID) {
 		t.Errorf("process %d, then %d", first.PID, second.PID)
 	}
 	if second.LastExit != "signal: killed" {
@@ -268,7 +268,7 @@ func TestKilledComponentIsReadyAgain(t *testing.T) {
 	}
 }
 
-func TestFunctionStartsAgain(t *testing.T) {
+func TestFunctionRestarts(t *testing.T) {
 	g := newGroup(t)
 	n := 0
 	start(t, g, Spec{Name: "kubelet", Run: func(ctx context.Context) error {
@@ -283,11 +283,11 @@ func TestFunctionStartsAgain(t *testing.T) {
 		<-ctx.Done()
 		return nil
 	}})
-	s := await(t, g, "kubelet", "in its third run", func(s Status) bool { return s.State == Running && s.Restarts == 2 })
+	s := waitForState(t, g, "kubelet", "in its third run", func(s Status) bool { return s.State == Running && s.Restarts == 2 })
 	if s.LastExit != "lost the API server" || s.PID != 0 {
 		t.Errorf("status %+v", s)
 	}
-	eventually(t, "a line of the third run", func() bool { return said(g, "kubelet", "run 3\n")(t.Context()) == nil })
+	eventually(t, "a line of the third run", func() bool { return readLog(g, "kubelet", "run 3\n")(t.Context()) == nil })
 	log, err := os.ReadFile(s.LogPath)
 	for _, want := range []string{"run 1\n", "panic: nil map", "TestFunctionStartsAgain", "run 3\n", "started again in 200ms"} {
 		if !strings.Contains(string(log), want) {
@@ -320,12 +320,12 @@ func TestStopIsInReverseOrder(t *testing.T) {
 			t.Errorf("after Stop: %+v", s)
 		}
 	}
-	if err := g.Start(t.Context(), shell("late", "exec sleep 1000")); !errors.Is(err, ErrStopped) {
+	if err := g.Start(t.Context(), shellSpec("late", "exec sleep 1000")); !errors.Is(err, ErrStopped) {
 		t.Errorf("a start after Stop: %v", err)
 	}
 }
 
-func TestStopKillsWhoDoesNotListen(t *testing.T) {
+func TestStopKillsUnresponsiveComponent(t *testing.T) {
 	tests := []struct {
 		name     string
 		patience time.Duration // of the component's StopTimeout
@@ -337,8 +337,8 @@ func TestStopKillsWhoDoesNotListen(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGroup(t)
-			spec := shell("deaf", "trap '' TERM; echo deaf; exec sleep 1000")
-			spec.StopTimeout, spec.Ready = tt.patience, said(g, "deaf", "deaf")
+			spec := shellSpec("deaf", "trap '' TERM; echo deaf; exec sleep 1000")
+			spec.StopTimeout, spec.Ready = tt.patience, readLog(g, "deaf", "deaf")
 			start(t, g, spec)
 			pid := status(t, g, "deaf").PID
 			ctx, cancel := context.WithTimeout(t.Context(), tt.ctx)
@@ -350,7 +350,7 @@ func TestStopKillsWhoDoesNotListen(t *testing.T) {
 			if took := time.Since(begin); took > 10*time.Second {
 				t.Errorf("it took %s", took)
 			}
-			if alive(t, pid) {
+			if isAlive(t, pid) {
 				t.Errorf("process %d is alive", pid)
 			}
 			if s := status(t, g, "deaf"); s.State != Stopped || s.LastExit != "signal: killed" {
@@ -362,8 +362,8 @@ func TestStopKillsWhoDoesNotListen(t *testing.T) {
 
 func TestStopDuringBackOff(t *testing.T) {
 	g := newGroup(t)
-	start(t, g, shell("web", "exit 1"))
-	await(t, g, "web", "in a long pause", func(s Status) bool { return s.State == BackOff && s.Restarts >= 2 })
+	start(t, g, shellSpec("web", "exit 1"))
+	waitForState(t, g, "web", "in a long pause", func(s Status) bool { return s.State == BackOff && s.Restarts >= 2 })
 	begin := time.Now()
 	if err := g.Stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -373,7 +373,7 @@ func TestStopDuringBackOff(t *testing.T) {
 	}
 }
 
-func TestStopGivesUpOnAFunctionThatDoesNotEnd(t *testing.T) {
+func TestStopAbandonsUnresponsiveFunction(t *testing.T) {
 	g, err := NewGroup(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -388,7 +388,7 @@ func TestStopGivesUpOnAFunctionThatDoesNotEnd(t *testing.T) {
 
 func TestRestart(t *testing.T) {
 	g := newGroup(t)
-	start(t, g, shell("web", "exec sleep 1000"))
+	start(t, g, shellSpec("web", "exec sleep 1000"))
 	first := status(t, g, "web")
 	if err := g.Restart(t.Context(), "web"); err != nil {
 		t.Fatal(err)
@@ -402,10 +402,10 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func TestRestartReportsThatItIsNotReady(t *testing.T) {
+func TestRestartReportsNotReady(t *testing.T) {
 	g := newGroup(t)
 	broken := false
-	spec := shell("web", "exec sleep 1000")
+	spec := shellSpec("web", "exec sleep 1000")
 	spec.ReadyTimeout = 200 * time.Millisecond
 	spec.Ready = func(context.Context) error {
 		if broken {
@@ -422,24 +422,24 @@ func TestRestartReportsThatItIsNotReady(t *testing.T) {
 
 func TestRemove(t *testing.T) {
 	g := newGroup(t)
-	start(t, g, shell("one", "exec sleep 1000"))
-	start(t, g, shell("two", "exec sleep 1000"))
+	start(t, g, shellSpec("one", "exec sleep 1000"))
+	start(t, g, shellSpec("two", "exec sleep 1000"))
 	pid := status(t, g, "one").PID
 	if err := g.Remove(t.Context(), "one"); err != nil {
 		t.Fatal(err)
 	}
-	if list := g.List(); alive(t, pid) || len(list) != 1 || list[0].Name != "two" {
+	if list := g.List(); isAlive(t, pid) || len(list) != 1 || list[0].Name != "two" {
 		t.Errorf("after Remove: %+v", list)
 	}
-	start(t, g, shell("one", "exec sleep 1000"))
+	start(t, g, shellSpec("one", "exec sleep 1000"))
 }
 
-func TestWatchSendsTheNewest(t *testing.T) {
+func TestWatchSendsLatest(t *testing.T) {
 	g := newGroup(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	watch := g.Watch(ctx)
 	for i := range 5 {
-		start(t, g, shell("c"+strconv.Itoa(i), "exec sleep 1000"))
+		start(t, g, shellSpec("c"+strconv.Itoa(i), "exec sleep 1000"))
 	}
 	// Nobody has read meanwhile: one list waits, and it is the last one.
 	if list := <-watch; len(list) != 5 || list[4].State != Running {
@@ -450,11 +450,11 @@ func TestWatchSendsTheNewest(t *testing.T) {
 	}
 }
 
-func TestProgramsEnvironmentIsOurs(t *testing.T) {
+func TestProgramEnvironment(t *testing.T) {
 	t.Setenv("ETCD_DATA_DIR", "/elsewhere")
 	g := newGroup(t)
-	spec := shell("etcd", `echo "dir=$ETCD_DATA_DIR path=$PATH name=$NAME" ; echo done; exec sleep 1000`)
-	spec.Env, spec.Ready = []string{"NAME=sluice"}, said(g, "etcd", "done")
+	spec := shellSpec("etcd", `echo "dir=$ETCD_DATA_DIR path=$PATH name=$NAME" ; echo done; exec sleep 1000`)
+	spec.Env, spec.Ready = []string{"NAME=sluice"}, readLog(g, "etcd", "done")
 	start(t, g, spec)
 	got, err := Tail(status(t, g, "etcd").LogPath, 10)
 	if want := "dir= path=" + os.Getenv("PATH") + " name=sluice\ndone"; err != nil || got != want {
@@ -468,7 +468,7 @@ func TestConcurrentUse(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			name := "c" + strconv.Itoa(i)
-			if err := g.Start(t.Context(), shell(name, "exec sleep 1000")); err != nil {
+			if err := g.Start(t.Context(), shellSpec(name, "exec sleep 1000")); err != nil {
 				t.Error(err)
 			}
 			if err := g.Restart(t.Context(), name); err != nil {
@@ -483,10 +483,10 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-func TestStartThatIsOvertakenByStop(t *testing.T) {
+func TestStopDuringStart(t *testing.T) {
 	g := newGroup(t)
 	asked := make(chan struct{}, 1)
-	spec := shell("slow", "exec sleep 1000")
+	spec := shellSpec("slow", "exec sleep 1000")
 	spec.Ready = func(context.Context) error {
 		select {
 		case asked <- struct{}{}:

@@ -4,6 +4,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,7 @@ import (
 )
 
 func TestTail(t *testing.T) {
-	long := strings.Repeat("x", mostTailInBytes)
+	long := strings.Repeat("x", maxTailBytes)
 	tests := []struct{ name, content, want string }{
 		{"empty", "", ""},
 		{"short", "one\ntwo\n", "one\ntwo"},
@@ -31,11 +32,11 @@ func TestTail(t *testing.T) {
 	}
 }
 
-func TestLogOfTheRunBeforeIsKept(t *testing.T) {
+func TestPreviousLogKept(t *testing.T) {
 	g := newGroup(t)
 	for _, word := range []string{"first", "second"} {
-		spec := shell("web", "echo "+word+"; exec sleep 1000")
-		spec.Ready = said(g, "web", word)
+		spec := shellSpec("web", "echo "+word+"; exec sleep 1000")
+		spec.Ready = readLog(g, "web", word)
 		start(t, g, spec)
 		if err := g.Remove(t.Context(), "web"); err != nil {
 			t.Fatal(err)
@@ -47,7 +48,7 @@ func TestLogOfTheRunBeforeIsKept(t *testing.T) {
 	}
 }
 
-func TestBoundLog(t *testing.T) {
+func TestLimitLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	log, err := openLog(path)
 	if err != nil {
@@ -56,17 +57,17 @@ func TestBoundLog(t *testing.T) {
 	defer log.Close()
 	log.WriteString("0123456789")
 
-	if err := boundLog(path, 10); err != nil || read(t, path) != "0123456789" {
+	if err := limitLog(path, 10); err != nil || read(t, path) != "0123456789" {
 		t.Errorf("at its limit: %q, %v", read(t, path), err)
 	}
-	if err := boundLog(path, 9); err != nil {
+	if err := limitLog(path, 9); err != nil {
 		t.Fatal(err)
 	}
 	log.WriteString("more") // as the program does, which has the file open
 	if now, before := read(t, path), read(t, path+previousLog); now != "more" || before != "0123456789" {
 		t.Errorf("now %q, before %q", now, before)
 	}
-	if err := boundLog(filepath.Join(t.TempDir(), "none"), 1); err != nil {
+	if err := limitLog(filepath.Join(t.TempDir(), "none"), 1); err != nil {
 		t.Errorf("a log that is not there: %v", err)
 	}
 }
@@ -85,4 +86,64 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(content)
+}
+
+func TestReason(t *testing.T) {
+	const (
+		warning = `{"level":"warn","msg":"slow"}` + "\n"
+		first   = `{"level":"error","msg":"writeAt failed"}` + "\n"
+		second  = `{"level":"error","msg":"cannot open"}` + "\n"
+		full    = `{"level":"panic","msg":"failed to open database","error":"write db: no space left on device"`
+		goPanic = "panic: failed to open database\n\ngoroutine 130 [running]:\n"
+	)
+	tests := []struct{ name, content, want string }{
+		{"empty", "", ""},
+		{"nothing like it", warning + "listening\nno panic: all is well\n", ""},
+		{"the gravest and not the first", first + second + full + "}\n" + goPanic, full + "}"},
+		{"without its stack", full + `,"stacktrace":"a\n\tb"}` + "\n", full + "}"},
+		{"a plain panic", warning + goPanic, "panic: failed to open database"},
+		{"Go's own last word", "fatal error: all goroutines are asleep\n", "fatal error: all goroutines are asleep"},
+		{"klog", "I1121 11:45:39.1 main.go:1] up\nF1121 11:45:39.8 main.go:2] no certificate\n", "F1121 11:45:39.8 main.go:2] no certificate"},
+		{"the first error", warning + first + second, strings.TrimSpace(first)},
+		{"no line feed at the end", full + "}", full + "}"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log")
+			before := "panic: of the run before\n"
+			write(t, path, before+tt.content)
+			if got := findReason(path, int64(len(before))); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	if got := findReason(filepath.Join(t.TempDir(), "none"), 0); got != "" {
+		t.Errorf("of no log: %q", got)
+	}
+}
+
+// A program that dies with a long stack has its reason shown all the same.
+func TestStartErrorShowsReasonBeforeStack(t *testing.T) {
+	g := newGroup(t)
+	spec := shellSpec("etcd", `echo '{"level":"panic","error":"no space left on device"}'; echo 'panic: x'
+		for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do echo "frame $i"; echo "	file:$i"; done; exit 2`)
+	spec.Ready = readLog(g, "etcd", "never")
+	err := g.Start(t.Context(), spec)
+	var failed *StartError
+	if !errors.As(err, &failed) {
+		t.Fatalf("got %v", err)
+	}
+	if strings.Contains(failed.Tail, "no space left") {
+		t.Fatalf("the tail is long enough by itself:\n%s", failed.Tail)
+	}
+	if want := "it says: {\"level\":\"panic\",\"error\":\"no space left on device\"}\nthe end of "; !strings.Contains(err.Error(), want) {
+		t.Errorf("error lacks %q:\n%v", want, err)
+	}
+}
+
+func TestReasonNotRepeated(t *testing.T) {
+	err := &StartError{Name: "web", Err: errors.New("x"), LogPath: "log", Reason: "panic: x", Tail: "up\npanic: x"}
+	if text := err.Error(); strings.Count(text, "panic: x") != 1 {
+		t.Error(text)
+	}
 }

@@ -27,18 +27,18 @@ const supervisorVariable = "SLUICE_TEST_SUPERVISE"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(supervisorVariable); dir != "" {
-		supervise(dir)
+		runSupervisor(dir)
 	}
 	os.Exit(m.Run())
 }
 
-func supervise(dir string) {
+func runSupervisor(dir string) {
 	g, err := NewGroup(dir)
 	if err != nil {
 		panic(err)
 	}
 	for _, name := range []string{"one", "two"} {
-		if err := g.Start(context.Background(), shell(name, "trap '' TERM INT HUP; exec sleep 1000")); err != nil {
+		if err := g.Start(context.Background(), shellSpec(name, "trap '' TERM INT HUP; exec sleep 1000")); err != nil {
 			panic(err)
 		}
 	}
@@ -48,7 +48,7 @@ func supervise(dir string) {
 	select {}
 }
 
-func TestKilledSupervisorLeavesNoChild(t *testing.T) {
+func TestKilledSupervisorEndsChildren(t *testing.T) {
 	supervisor := exec.Command(os.Args[0])
 	supervisor.Env = append(os.Environ(), supervisorVariable+"="+t.TempDir())
 	out, err := supervisor.StdoutPipe()
@@ -68,7 +68,7 @@ func TestKilledSupervisorLeavesNoChild(t *testing.T) {
 		if _, err := fmt.Sscan(lines.Text(), &pid); err != nil {
 			t.Fatal(err)
 		}
-		if !alive(t, pid) {
+		if !isAlive(t, pid) {
 			t.Errorf("child %d is not alive", pid)
 		}
 		children = append(children, pid)
@@ -78,16 +78,16 @@ func TestKilledSupervisorLeavesNoChild(t *testing.T) {
 	}
 	kill(t, supervisor.Process.Pid)
 	for _, pid := range children {
-		eventually(t, "the end of the killed supervisor's child", func() bool { return !alive(t, pid) })
+		eventually(t, "the end of the killed supervisor's child", func() bool { return !isAlive(t, pid) })
 	}
 }
 
 // The kernel kills a child when the thread that forked it ends. Whoever calls
 // Start on a thread that ends must not lose the component.
-func TestChildOutlivesTheCallersThread(t *testing.T) {
+func TestChildOutlivesStartingThread(t *testing.T) {
 	g := newGroup(t)
-	thread := onThreadThatEnds(func() {
-		if err := g.Start(context.Background(), shell("web", "exec sleep 1000")); err != nil {
+	thread := startOnEndingThread(func() {
+		if err := g.Start(context.Background(), shellSpec("web", "exec sleep 1000")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -96,19 +96,19 @@ func TestChildOutlivesTheCallersThread(t *testing.T) {
 		_, err := os.Stat(task)
 		return os.IsNotExist(err)
 	})
-	if s := status(t, g, "web"); s.State != Running || s.Restarts != 0 || !alive(t, s.PID) {
+	if s := status(t, g, "web"); s.State != Running || s.Restarts != 0 || !isAlive(t, s.PID) {
 		t.Errorf("after the end of the thread: %+v", s)
 	}
 }
 
-// onThreadThatEnds calls do on a thread that ends soon after, and returns its id.
-func onThreadThatEnds(do func()) int {
+// startOnEndingThread calls do on a thread that ends soon after, and returns its id.
+func startOnEndingThread(do func()) int {
 	thread := make(chan int, 1)
 	go func() {
 		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 		if unix.Gettid() == os.Getpid() {
 			// The main thread never ends: keep it, and take another.
-			thread <- onThreadThatEnds(do)
+			thread <- startOnEndingThread(do)
 			runtime.UnlockOSThread()
 			return
 		}
@@ -118,17 +118,17 @@ func onThreadThatEnds(do func()) int {
 	return <-thread
 }
 
-func TestWhatAComponentStartedGoesWithIt(t *testing.T) {
+func TestDescendantsEndWithComponent(t *testing.T) {
 	g := newGroup(t)
-	spec := shell("web", "sleep 1000 & echo helper $!; wait")
-	spec.Ready = said(g, "web", "helper")
+	spec := shellSpec("web", "sleep 1000 & echo helper $!; wait")
+	spec.Ready = readLog(g, "web", "helper")
 	start(t, g, spec)
 	var pid int
 	if _, err := fmt.Sscanf(read(t, status(t, g, "web").LogPath), "helper %d", &pid); err != nil {
 		t.Fatal(err)
 	}
 	kill(t, status(t, g, "web").PID)
-	eventually(t, "the end of the component's own child", func() bool { return !alive(t, pid) })
+	eventually(t, "the end of the component's own child", func() bool { return !isAlive(t, pid) })
 }
 
 func TestReapLeftovers(t *testing.T) {
@@ -139,20 +139,20 @@ func TestReapLeftovers(t *testing.T) {
 	}
 	defer g.Stop(context.Background())
 
-	leftover := orphan(t, "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done")
-	deaf := orphan(t, "trap '' TERM; echo ready; exec sleep 1000")
-	stranger := orphan(t, "echo ready; exec sleep 1000")
+	leftover := startOrphan(t, "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+	deaf := startOrphan(t, "trap '' TERM; echo ready; exec sleep 1000")
+	stranger := startOrphan(t, "echo ready; exec sleep 1000")
 	for name, pid := range map[string]int{"etcd": leftover, "scheduler": deaf} {
-		if _, err := remember(dir, name, "/bin/sh", pid); err != nil {
+		if _, err := saveRecord(dir, name, "/bin/sh", pid); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// The same id, but born at another time, or on another boot.
 	for name, born := range map[string]string{"apiserver": "1", "kwok": "", "webhook": "f3b1/77"} {
-		content, _ := json.Marshal(Record{Name: name, PID: stranger, Birth: born})
+		content, _ := json.Marshal(Record{Name: name, PID: stranger, StartID: born})
 		write(t, filepath.Join(recordsIn(dir), name+recordSuffix), string(content))
 	}
-	gone, _ := json.Marshal(Record{Name: "gone", PID: 1 << 22, Birth: "x"})
+	gone, _ := json.Marshal(Record{Name: "gone", PID: 1 << 22, StartID: "x"})
 	write(t, filepath.Join(recordsIn(dir), "gone.json"), string(gone))
 
 	ended, err := ReapLeftovers(dir)
@@ -162,10 +162,10 @@ func TestReapLeftovers(t *testing.T) {
 	if len(ended) != 2 || ended[0].Name != "etcd" || ended[1].Name != "scheduler" {
 		t.Errorf("ended %+v, want etcd and scheduler", ended)
 	}
-	if alive(t, leftover) || alive(t, deaf) {
+	if isAlive(t, leftover) || isAlive(t, deaf) {
 		t.Error("a leftover is alive")
 	}
-	if !alive(t, stranger) {
+	if !isAlive(t, stranger) {
 		t.Error("a stranger was killed")
 	}
 	if records, _ := filepath.Glob(filepath.Join(recordsIn(dir), "*")); len(records) != 0 {
@@ -173,7 +173,7 @@ func TestReapLeftovers(t *testing.T) {
 	}
 }
 
-func TestReapLeftoversOfABrokenRecord(t *testing.T) {
+func TestReapLeftoversWithInvalidRecord(t *testing.T) {
 	dir := t.TempDir()
 	if ended, err := ReapLeftovers(dir); err != nil || len(ended) != 0 {
 		t.Errorf("of an empty folder: %v, %v", ended, err)
@@ -187,9 +187,9 @@ func TestReapLeftoversOfABrokenRecord(t *testing.T) {
 	}
 }
 
-// orphan starts a script that no group knows and returns its process id once it
+// startOrphan starts a script that no group knows and returns its process id once it
 // has said "ready".
-func orphan(t *testing.T, script string) int {
+func startOrphan(t *testing.T, script string) int {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -210,15 +210,15 @@ func orphan(t *testing.T, script string) int {
 	return cmd.Process.Pid
 }
 
-func TestBirthIsStable(t *testing.T) {
-	first, err := birth(os.Getpid())
+func TestStartIDIsStable(t *testing.T) {
+	first, err := startID(os.Getpid())
 	if err != nil || !strings.Contains(first, "/") {
 		t.Fatalf("got %q, %v", first, err)
 	}
-	if second, err := birth(os.Getpid()); err != nil || second != first {
+	if second, err := startID(os.Getpid()); err != nil || second != first {
 		t.Errorf("got %q, %v; want %q", second, err, first)
 	}
-	if none, err := birth(1 << 22); err != nil || none != "" {
+	if none, err := startID(1 << 22); err != nil || none != "" {
 		t.Errorf("of a process that is not there: %q, %v", none, err)
 	}
 }

@@ -16,10 +16,10 @@ import (
 
 const (
 	recordSuffix = ".json"
-	// reapTerm is how long a leftover may take to end by itself.
-	reapTerm = 3 * time.Second
-	reapKill = 5 * time.Second
-	reapPoll = 20 * time.Millisecond
+	// reapTermTimeout is how long a leftover may take to end by itself.
+	reapTermTimeout  = 3 * time.Second
+	reapKillTimeout  = 5 * time.Second
+	reapPollInterval = 20 * time.Millisecond
 )
 
 // Record is what <dir>/run/<name>.json says of a running program.
@@ -27,22 +27,22 @@ type Record struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
 	PID  int    `json:"pid"`
-	// Birth names the process's start: a process with this id and another
+	// StartID names the process's start: a process with this id and another
 	// birth is a stranger.
-	Birth string `json:"birth"`
+	StartID string `json:"birth"`
 }
 
 func recordsIn(dir string) string { return filepath.Join(dir, "run") }
 
-// remember writes the record of a program that was started; forget removes it.
-func remember(dir, name, path string, pid int) (forget func(), err error) {
+// saveRecord writes the record of a program that was started; forget removes it.
+func saveRecord(dir, name, path string, pid int) (forget func(), err error) {
 	file := filepath.Join(recordsIn(dir), name+recordSuffix)
 	forget = func() { _ = os.Remove(file) } // a record left behind is harmless
-	born, err := birth(pid)
+	born, err := startID(pid)
 	if err != nil {
 		return forget, fmt.Errorf("record %s: %w", name, err)
 	}
-	content, err := json.Marshal(Record{Name: name, Path: path, PID: pid, Birth: born})
+	content, err := json.Marshal(Record{Name: name, Path: path, PID: pid, StartID: born})
 	if err != nil {
 		return forget, fmt.Errorf("record %s: %w", name, err)
 	}
@@ -71,7 +71,7 @@ func ReapLeftovers(dir string) ([]Record, error) {
 		record, err := readRecord(file)
 		if err == nil {
 			var running bool
-			if running, err = record.end(); running {
+			if running, err = record.terminate(); running {
 				ended = append(ended, record)
 			}
 		}
@@ -98,20 +98,20 @@ func readRecord(file string) (Record, error) {
 	return record, nil
 }
 
-// runs reports whether the recorded process, and no stranger, is alive.
-func (r Record) runs() (bool, error) {
-	if r.PID <= 1 || r.Birth == "" {
+// isRunning reports whether the recorded process, and no stranger, is alive.
+func (r Record) isRunning() (bool, error) {
+	if r.PID <= 1 || r.StartID == "" {
 		return false, nil
 	}
-	now, err := birth(r.PID)
+	now, err := startID(r.PID)
 	if err != nil {
 		return false, fmt.Errorf("look for %s, process %d: %w", r.Name, r.PID, err)
 	}
-	return now == r.Birth, nil
+	return now == r.StartID, nil
 }
 
-// end ends the recorded process; running says whether there was one.
-func (r Record) end() (running bool, err error) {
+// terminate ends the recorded process; running says whether there was one.
+func (r Record) terminate() (running bool, err error) {
 	// On Linux the handle is a pidfd, so that the signal reaches the process
 	// that runs looks at after it or nobody. Asking in this order leaves no
 	// moment in which the id could change hands.
@@ -120,16 +120,16 @@ func (r Record) end() (running bool, err error) {
 		return false, nil // it is gone
 	}
 	defer func() { _ = handle.Release() }()
-	if alive, err := r.runs(); err != nil || !alive {
+	if alive, err := r.isRunning(); err != nil || !alive {
 		return false, err
 	}
 	for _, step := range []struct {
 		signal syscall.Signal
 		within time.Duration
-	}{{syscall.SIGTERM, reapTerm}, {syscall.SIGKILL, reapKill}} {
+	}{{syscall.SIGTERM, reapTermTimeout}, {syscall.SIGKILL, reapKillTimeout}} {
 		// An error means that it is gone, which the wait finds out.
 		_ = handle.Signal(step.signal)
-		if gone, err := r.awaitGone(step.within); gone || err != nil {
+		if gone, err := r.waitForExit(step.within); gone || err != nil {
 			return true, err
 		}
 	}
@@ -137,11 +137,11 @@ func (r Record) end() (running bool, err error) {
 		r.Name, r.PID, r.Path)
 }
 
-func (r Record) awaitGone(within time.Duration) (bool, error) {
-	tick := time.NewTicker(reapPoll)
+func (r Record) waitForExit(within time.Duration) (bool, error) {
+	tick := time.NewTicker(reapPollInterval)
 	defer tick.Stop()
 	for deadline := time.Now().Add(within); ; <-tick.C {
-		alive, err := r.runs()
+		alive, err := r.isRunning()
 		if err != nil || !alive {
 			return err == nil, err
 		}

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	askEvery   = 50 * time.Millisecond
-	askTimeout = 2 * time.Second
-	// steadyAfter is how long a component has to run until its next crash
+	readyPollInterval = 50 * time.Millisecond
+	readyTimeout      = 2 * time.Second
+	// stableAfter is how long a component has to run until its next crash
 	// counts as a first one.
-	steadyAfter = time.Minute
+	stableAfter = time.Minute
 )
 
 // component is one Spec and what has become of it.
@@ -25,12 +25,12 @@ type component struct {
 	crashes int    // in a row
 
 	restart chan chan error // one answer each
-	// halt ends with the first word to stop, hurry when the patience is over.
-	halt, hurry       context.Context
-	sayHalt, sayHurry context.CancelFunc
+	// stopCtx ends with the first word to stop, hurry when the patience is over.
+	stopCtx, killCtx         context.Context
+	requestStop, requestKill context.CancelFunc
 
-	done      chan struct{} // closed when nothing of it runs any more
-	lingering error         // what does not end; set before done is closed
+	done    chan struct{} // closed when nothing of it runs any more
+	stopErr error         // what does not end; set before done is closed
 }
 
 func newComponent(spec Spec, logPath string) *component {
@@ -41,23 +41,23 @@ func newComponent(spec Spec, logPath string) *component {
 		restart: make(chan chan error),
 		done:    make(chan struct{}),
 	}
-	c.halt, c.sayHalt = context.WithCancel(context.Background())
-	c.hurry, c.sayHurry = context.WithCancel(context.Background())
+	c.stopCtx, c.requestStop = context.WithCancel(context.Background())
+	c.killCtx, c.requestKill = context.WithCancel(context.Background())
 	return c
 }
 
-// end tells the component to stop and waits until it has.
-func (c *component) end(ctx context.Context) error {
-	c.sayHalt()
-	stopHurry := context.AfterFunc(ctx, c.sayHurry)
+// stop tells the component to stop and waits until it has.
+func (c *component) stop(ctx context.Context) error {
+	c.requestStop()
+	stopHurry := context.AfterFunc(ctx, c.requestKill)
 	defer stopHurry()
 	<-c.done
-	return c.lingering
+	return c.stopErr
 }
 
-// bringUp launches the component once and waits until it is ready. On an error
+// launchAndWait launches the component once and waits until it is ready. On an error
 // nothing of it runs any more.
-func (g *Group) bringUp(ctx context.Context, c *component) (instance, *StartError) {
+func (g *Group) launchAndWait(ctx context.Context, c *component) (instance, *StartError) {
 	logFrom := logSize(c.logPath)
 	in, err := g.launch(c.spec, c.logPath)
 	if err != nil {
@@ -67,7 +67,7 @@ func (g *Group) bringUp(ctx context.Context, c *component) (instance, *StartErro
 		if !s.StartedAt.IsZero() {
 			s.Restarts++
 		}
-		s.State, s.PID, s.StartedAt, s.NextStart = Starting, in.pid(), in.since(), time.Time{}
+		s.State, s.PID, s.StartedAt, s.NextStart = Starting, in.pid(), in.startTime(), time.Time{}
 	})
 	if err := c.awaitReady(ctx, in); err != nil {
 		if !isClosed(in.exited()) {
@@ -87,14 +87,14 @@ func (c *component) awaitReady(ctx context.Context, in instance) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.spec.ReadyTimeout,
 		fmt.Errorf("not ready after %s", c.spec.ReadyTimeout))
 	defer cancel()
-	tick := time.NewTicker(askEvery)
+	tick := time.NewTicker(readyPollInterval)
 	defer tick.Stop()
 	var answer error
 	for {
 		select {
 		case <-in.exited():
 			return fmt.Errorf("it ended before it was ready: %s", in.exit())
-		case <-c.halt.Done():
+		case <-c.stopCtx.Done():
 			return ErrStopped
 		case <-ctx.Done():
 			if answer != nil {
@@ -103,7 +103,7 @@ func (c *component) awaitReady(ctx context.Context, in instance) error {
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
-		ask, cancelAsk := context.WithTimeout(ctx, askTimeout)
+		ask, cancelAsk := context.WithTimeout(ctx, readyTimeout)
 		err := c.spec.Ready(ask)
 		cancelAsk()
 		if err == nil {
@@ -121,38 +121,38 @@ func (g *Group) supervise(c *component, in instance) {
 	for in != nil {
 		var answer chan error
 		select {
-		case <-c.halt.Done():
+		case <-c.stopCtx.Done():
 			c.terminate(in)
-			g.wound(c, in.exit())
+			g.markEnded(c, in.exit())
 			return
 		case answer = <-c.restart:
 			g.change(c, func(s *Status) { s.State = Stopping })
 			c.terminate(in)
 			c.crashes = 0
 		case <-in.exited():
-			if time.Since(in.since()) > steadyAfter {
+			if time.Since(in.startTime()) > stableAfter {
 				c.crashes = 0
 			}
 			c.crashes++
 		}
-		in = g.again(c, in.exit(), answer)
+		in = g.restartUntilReady(c, in.exit(), answer)
 	}
 }
 
-// again launches the component until it is ready or halted; then it returns nil.
+// restartUntilReady launches the component until it is ready or halted; then it returns nil.
 // The first attempt's outcome goes to answer, if there is one.
-func (g *Group) again(c *component, exit string, answer chan<- error) instance {
+func (g *Group) restartUntilReady(c *component, exit string, answer chan<- error) instance {
 	for {
-		if !g.pause(c, exit) {
+		if !g.waitBackOff(c, exit) {
 			if answer != nil {
 				answer <- fmt.Errorf("restart %s: %w", c.spec.Name, ErrStopped)
 			}
-			g.wound(c, exit)
+			g.markEnded(c, exit)
 			return nil
 		}
-		in, err := g.bringUp(c.halt, c)
+		in, err := g.launchAndWait(c.stopCtx, c)
 		if answer != nil {
-			answer <- asError(err)
+			answer <- errorOrNil(err)
 			answer = nil
 		}
 		if err == nil {
@@ -163,26 +163,26 @@ func (g *Group) again(c *component, exit string, answer chan<- error) instance {
 	}
 }
 
-// pause notes how the component ended and waits for the time of its next start;
+// waitBackOff notes how the component ended and waits for the time of its next start;
 // false means that it was halted meanwhile.
-func (g *Group) pause(c *component, exit string) bool {
+func (g *Group) waitBackOff(c *component, exit string) bool {
 	now, wait := time.Now(), backOff(c.crashes)
 	g.change(c, func(s *Status) {
 		s.State, s.PID, s.LastExit, s.LastExitAt, s.NextStart = BackOff, 0, exit, now, now.Add(wait)
 	})
-	noteLog(c.logPath, fmt.Sprintf("%s ended: %s; started again in %s", c.spec.Name, exit, wait))
+	appendToLog(c.logPath, fmt.Sprintf("%s ended: %s; started again in %s", c.spec.Name, exit, wait))
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return c.halt.Err() == nil
-	case <-c.halt.Done():
+		return c.stopCtx.Err() == nil
+	case <-c.stopCtx.Done():
 		return false
 	}
 }
 
-// wound notes that nothing of the component runs any more.
-func (g *Group) wound(c *component, exit string) {
+// markEnded notes that nothing of the component runs any more.
+func (g *Group) markEnded(c *component, exit string) {
 	g.change(c, func(s *Status) {
 		s.State, s.PID, s.NextStart = Stopped, 0, time.Time{}
 		s.LastExit, s.LastExitAt = exit, time.Now()
@@ -198,7 +198,7 @@ func (c *component) terminate(in instance) {
 	case <-in.exited():
 		return
 	case <-patience.C:
-	case <-c.hurry.Done():
+	case <-c.killCtx.Done():
 	}
 	c.kill(in)
 }
@@ -207,12 +207,12 @@ func (c *component) terminate(in instance) {
 // that ignores its context cannot be ended, and must not block us.
 func (c *component) kill(in instance) {
 	in.kill()
-	grace := time.NewTimer(askTimeout)
+	grace := time.NewTimer(readyTimeout)
 	defer grace.Stop()
 	select {
 	case <-in.exited():
 	case <-grace.C:
-		c.lingering = fmt.Errorf("%s does not end: %s", c.spec.Name, in.exit())
+		c.stopErr = fmt.Errorf("%s does not end: %s", c.spec.Name, in.exit())
 	}
 }
 

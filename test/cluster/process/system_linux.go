@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes puts a program into a process group of its own and makes the
+// processAttributes puts a program into a process group of its own and makes the
 // kernel kill it when the thread that forks it ends.
-func attributes() *syscall.SysProcAttr {
+func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitEnd returns when the child has ended, and leaves it to be waited for.
-func awaitEnd(pid int) {
+// waitForExitStatus returns when the child has ended, and leaves it to be waited for.
+func waitForExitStatus(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
@@ -37,10 +37,10 @@ func awaitEnd(pid int) {
 // usually nothing, and that is the error.
 func killGroup(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
 
-// birth names the start of a process: the boot and the clock ticks since. It is
+// startID names the start of a process: the boot and the clock ticks since. It is
 // empty for a process that does not exist, or that is a zombie without threads
 // and so holds no file and no port any more.
-func birth(pid int) (string, error) {
+func startID(pid int) (string, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return "", nil

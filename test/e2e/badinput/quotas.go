@@ -3,60 +3,63 @@
 
 package badinput
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // What a Department and a Project say alike: quotas, members, limits.
 
 const gpus = "at least 0 and less than 100000, in steps of a thousandth, such as 1, 500m or 0.5"
 
-func pools(entries string) string { return `{spec: {nodePools: [` + entries + `]}}` }
+func newPoolQuotas(entries string) string { return `{spec: {nodePools: [` + entries + `]}}` }
 
-func quota(entry string) string { return pools(`{name: a, gpu: {` + entry + `}}`) }
+func newQuota(entry string) string { return newPoolQuotas(`{name: a, gpu: {` + entry + `}}`) }
 
 var allowedQuotas = []edit{
 	{name: "no pools", patch: `{spec: {nodePools: null}}`},
-	{name: "only a limit", patch: quota(`limit: "1"`)},
-	{name: "whole GPUs as numbers", patch: quota(`guaranteed: 1, limit: 8`)},
-	{name: "a number and a text", patch: quota(`guaranteed: 2, limit: "2"`)},
-	{name: "a text and a number", patch: quota(`guaranteed: "2000m", limit: 2`)},
-	{name: "halves", patch: quota(`guaranteed: "0.5", limit: "500m"`)},
-	{name: "more than one and a half", patch: quota(`guaranteed: "1.5", limit: "1.501"`)},
-	{name: "a thousandth", patch: quota(`guaranteed: "0.001", limit: "1m"`)},
-	{name: "awkward thousandths", patch: quota(`guaranteed: "0.29", limit: "1.005"`)},
-	{name: "thousands, as Go writes them", patch: quota(`guaranteed: "1k", limit: "99k"`)},
-	{name: "nothing at all", patch: quota(`guaranteed: 0, limit: 0, overQuotaWeight: 0`)},
-	{name: "the most", patch: quota(`limit: "99999.999", overQuotaWeight: 1000`)},
+	{name: "only a limit", patch: newQuota(`limit: "1"`)},
+	{name: "whole GPUs as numbers", patch: newQuota(`guaranteed: 1, limit: 8`)},
+	{name: "a number and a text", patch: newQuota(`guaranteed: 2, limit: "2"`)},
+	{name: "a text and a number", patch: newQuota(`guaranteed: "2000m", limit: 2`)},
+	{name: "halves", patch: newQuota(`guaranteed: "0.5", limit: "500m"`)},
+	{name: "more than one and a half", patch: newQuota(`guaranteed: "1.5", limit: "1.501"`)},
+	{name: "a thousandth", patch: newQuota(`guaranteed: "0.001", limit: "1m"`)},
+	{name: "awkward thousandths", patch: newQuota(`guaranteed: "0.29", limit: "1.005"`)},
+	{name: "thousands, as Go writes them", patch: newQuota(`guaranteed: "1k", limit: "99k"`)},
+	{name: "nothing at all", patch: newQuota(`guaranteed: 0, limit: 0, overQuotaWeight: 0`)},
+	{name: "the most", patch: newQuota(`limit: "99999.999", overQuotaWeight: 1000`)},
 }
 
 var refusedQuotas = []edit{
 	{"pools that are no list", `{spec: {nodePools: a}}`, "spec.nodePools", "must be of type array"},
-	{"too many pools", pools(list(11, `{name: p%d, gpu: {limit: 1}}`)), "spec.nodePools", "at most 10 items"},
-	{"a pool twice", pools(`{name: a, gpu: {limit: 1}}, {name: a, gpu: {limit: 2}}`), "spec.nodePools[1]", "Duplicate value"},
-	{"a pool without a name", pools(`{gpu: {limit: 1}}`), "spec.nodePools[0].name", "Required value"},
-	{"a pool with a name that is none", pools(`{name: DGX, gpu: {limit: 1}}`), "spec.nodePools[0].name", "should match"},
-	{"a pool with a name that is too long", pools(`{name: ` + long(54) + `, gpu: {limit: 1}}`), "spec.nodePools[0].name", "may not be more than 53"},
-	{"a pool with an empty name", pools(`{name: "", gpu: {limit: 1}}`), "spec.nodePools[0].name", "at least 1 chars"},
-	{"a pool without a quota", pools(`{name: a}`), "spec.nodePools[0].gpu", "Required value"},
-	{"a quota with an unknown field", quota(`limit: 1, max: 2`), "spec.nodePools[0].gpu.max", "unknown field"},
-	{"no limit", quota(`guaranteed: 1`), "spec.nodePools[0].gpu.limit", "Required value"},
-	{"a limit below 0", quota(`limit: -1`), "spec.nodePools[0].gpu.limit", gpus},
-	{"a limit below 0, as text", quota(`limit: "-500m"`), "spec.nodePools[0].gpu.limit", gpus},
-	{"a limit beyond the most", quota(`limit: 100000`), "spec.nodePools[0].gpu.limit", gpus},
-	{"a limit beyond the most, as text", quota(`limit: "100k"`), "spec.nodePools[0].gpu.limit", gpus},
-	{"a limit that is too fine", quota(`limit: "0.0001"`), "spec.nodePools[0].gpu.limit", gpus},
-	{"a limit that is a bit too fine", quota(`limit: "1.0005"`), "spec.nodePools[0].gpu.limit", gpus},
-	{"a limit in an unknown unit", quota(`guaranteed: 0, limit: "1x"`), "spec.nodePools[0].gpu.limit", "should match"},
-	{"a limit that is long", quota(`limit: "00000000001"`), "spec.nodePools[0].gpu.limit", "may not be more than 10"},
-	{"a limit that is a bare fraction", quota(`limit: 0.5`), "spec.nodePools[0].gpu.limit", "must be of type integer,string"},
-	{"a guarantee that is long", quota(`guaranteed: "00000000001", limit: 1`), "spec.nodePools[0].gpu.guaranteed", "may not be more than 10"},
-	{"a guarantee below 0", quota(`guaranteed: -1, limit: 1`), "spec.nodePools[0].gpu.guaranteed", gpus},
-	{"a guarantee that is too fine", quota(`guaranteed: "0.0001", limit: 1`), "spec.nodePools[0].gpu.guaranteed", gpus},
-	{"a guarantee over the limit", quota(`guaranteed: 2, limit: 1`), "spec.nodePools[0].gpu.guaranteed", "must not be more than the limit"},
-	{"a guarantee over the limit, as text", quota(`guaranteed: "1.001", limit: "1"`), "spec.nodePools[0].gpu.guaranteed", "must not be more than the limit"},
-	{"a guarantee over the limit, mixed", quota(`guaranteed: 1, limit: "999m"`), "spec.nodePools[0].gpu.guaranteed", "must not be more than the limit"},
-	{"a weight below 0", quota(`limit: 1, overQuotaWeight: -1`), "spec.nodePools[0].gpu.overQuotaWeight", "greater than or equal to 0"},
-	{"a weight beyond the most", quota(`limit: 1, overQuotaWeight: 1001`), "spec.nodePools[0].gpu.overQuotaWeight", "less than or equal to 1000"},
-	{"a weight that is a fraction", quota(`limit: 1, overQuotaWeight: 0.5`), "spec.nodePools[0].gpu.overQuotaWeight", "must be of type integer"},
+	{"too many pools", newPoolQuotas(repeatItems(11, `{name: p%d, gpu: {limit: 1}}`)), "spec.nodePools", "at most 10 items"},
+	{"a pool twice", newPoolQuotas(`{name: a, gpu: {limit: 1}}, {name: a, gpu: {limit: 2}}`), "spec.nodePools[1]", "Duplicate value"},
+	{"a pool without a name", newPoolQuotas(`{gpu: {limit: 1}}`), "spec.nodePools[0].name", "Required value"},
+	{"a pool with a name that is none", newPoolQuotas(`{name: DGX, gpu: {limit: 1}}`), "spec.nodePools[0].name", "should match"},
+	{"a pool with a name that is too long", newPoolQuotas(`{name: ` + longText(54) + `, gpu: {limit: 1}}`), "spec.nodePools[0].name", "may not be more than 53"},
+	{"a pool with an empty name", newPoolQuotas(`{name: "", gpu: {limit: 1}}`), "spec.nodePools[0].name", "at least 1 chars"},
+	{"a pool without a quota", newPoolQuotas(`{name: a}`), "spec.nodePools[0].gpu", "Required value"},
+	{"a quota with an unknown field", newQuota(`limit: 1, max: 2`), "spec.nodePools[0].gpu.max", "unknown field"},
+	{"no limit", newQuota(`guaranteed: 1`), "spec.nodePools[0].gpu.limit", "Required value"},
+	{"a limit below 0", newQuota(`limit: -1`), "spec.nodePools[0].gpu.limit", gpus},
+	{"a limit below 0, as text", newQuota(`limit: "-500m"`), "spec.nodePools[0].gpu.limit", gpus},
+	{"a limit beyond the most", newQuota(`limit: 100000`), "spec.nodePools[0].gpu.limit", gpus},
+	{"a limit beyond the most, as text", newQuota(`limit: "100k"`), "spec.nodePools[0].gpu.limit", gpus},
+	{"a limit that is too fine", newQuota(`limit: "0.0001"`), "spec.nodePools[0].gpu.limit", gpus},
+	{"a limit that is a bit too fine", newQuota(`limit: "1.0005"`), "spec.nodePools[0].gpu.limit", gpus},
+	{"a limit in an unknown unit", newQuota(`guaranteed: 0, limit: "1x"`), "spec.nodePools[0].gpu.limit", "should match"},
+	{"a limit that is long", newQuota(`limit: "00000000001"`), "spec.nodePools[0].gpu.limit", "may not be more than 10"},
+	{"a limit that is a bare fraction", newQuota(`limit: 0.5`), "spec.nodePools[0].gpu.limit", "must be of type integer,string"},
+	{"a guarantee that is long", newQuota(`guaranteed: "00000000001", limit: 1`), "spec.nodePools[0].gpu.guaranteed", "may not be more than 10"},
+	{"a guarantee below 0", newQuota(`guaranteed: -1, limit: 1`), "spec.nodePools[0].gpu.guaranteed", gpus},
+	{"a guarantee that is too fine", newQuota(`guaranteed: "0.0001", limit: 1`), "spec.nodePools[0].gpu.guaranteed", gpus},
+	{"a guarantee over the limit", newQuota(`guaranteed: 2, limit: 1`), "spec.nodePools[0].gpu.guaranteed", "must not be more than the limit"},
+	{"a guarantee over the limit, as text", newQuota(`guaranteed: "1.001", limit: "1"`), "spec.nodePools[0].gpu.guaranteed", "must not be more than the limit"},
+	{"a guarantee over the limit, mixed", newQuota(`guaranteed: 1, limit: "999m"`), "spec.nodePools[0].gpu.guaranteed", "must not be more than the limit"},
+	{"a weight below 0", newQuota(`limit: 1, overQuotaWeight: -1`), "spec.nodePools[0].gpu.overQuotaWeight", "greater than or equal to 0"},
+	{"a weight beyond the most", newQuota(`limit: 1, overQuotaWeight: 1001`), "spec.nodePools[0].gpu.overQuotaWeight", "less than or equal to 1000"},
+	{"a weight that is a fraction", newQuota(`limit: 1, overQuotaWeight: 0.5`), "spec.nodePools[0].gpu.overQuotaWeight", "must be of type integer"},
 }
 
 func resources(fields string) string { return `{spec: {resources: {` + fields + `}}}` }
@@ -98,25 +101,25 @@ var refusedResources = []edit{
 	{"an empty level of Pod Security", `{spec: {podSecurity: ""}}`, "spec.podSecurity", "Unsupported value"},
 }
 
-func member(fields string) string { return `{spec: {members: [{` + fields + `}]}}` }
+func newMember(fields string) string { return `{spec: {members: [{` + fields + `}]}}` }
 
 var refusedMembers = []edit{
 	{"members that are no list", `{spec: {members: anna}}`, "spec.members", "must be of type array"},
 	{"a member twice", `{spec: {members: [{kind: User, name: a, role: viewer}, {kind: User, name: a, role: editor}]}}`, "spec.members[1]", "Duplicate value"},
-	{"too many members", `{spec: {members: [` + list(257, `{kind: User, name: u%d, role: viewer}`) + `]}}`, "spec.members", "at most 256 items"},
-	{"a member without a kind", member(`name: a, role: viewer`), "spec.members[0].kind", "Required value"},
-	{"a member of an unknown kind", member(`kind: Robot, name: a, role: viewer`), "spec.members[0].kind", `"User", "Group", "ServiceAccount"`},
-	{"a member without a name", member(`kind: User, role: viewer`), "spec.members[0].name", "Required value"},
-	{"a member with a line break in the name", member(`kind: User, name: "a\nb", role: viewer`), "spec.members[0].name", "should match"},
-	{"a member with a name that is too long", member(`kind: User, name: ` + long(255) + `, role: viewer`), "spec.members[0].name", "may not be more than 254"},
-	{"a member with an empty name", member(`kind: User, name: "", role: viewer`), "spec.members[0].name", "at least 1 chars"},
-	{"a member without a role", member(`kind: User, name: a`), "spec.members[0].role", "Required value"},
-	{"a member with an unknown role", member(`kind: User, name: a, role: admin`), "spec.members[0].role", `"department-administrator", "editor", "research-manager", "l1-researcher", "l2-researcher", "ml-engineer", "viewer", "department-viewer"`},
-	{"a member who would rule the system", member(`kind: User, name: a, role: system-administrator`), "spec.members[0].role", "Unsupported value"},
-	{"a service account without a namespace", member(`kind: ServiceAccount, name: a, role: viewer`), "spec.members[0].namespace", "must name the namespace of a ServiceAccount"},
-	{"a user with a namespace", member(`kind: User, namespace: b, name: a, role: viewer`), "spec.members[0].namespace", "be left out for a User or a Group"},
-	{"a service account of a namespace that is none", member(`kind: ServiceAccount, namespace: "B c", name: a, role: viewer`), "spec.members[0].namespace", "should match"},
-	{"a service account of a namespace that is too long", member(`kind: ServiceAccount, namespace: ` + long(64) + `, name: a, role: viewer`), "spec.members[0].namespace", "may not be more than 63"},
+	{"too many members", `{spec: {members: [` + repeatItems(257, `{kind: User, name: u%d, role: viewer}`) + `]}}`, "spec.members", "at most 256 items"},
+	{"a member without a kind", newMember(`name: a, role: viewer`), "spec.members[0].kind", "Required value"},
+	{"a member of an unknown kind", newMember(`kind: Robot, name: a, role: viewer`), "spec.members[0].kind", `"User", "Group", "ServiceAccount"`},
+	{"a member without a name", newMember(`kind: User, role: viewer`), "spec.members[0].name", "Required value"},
+	{"a member with a line break in the name", newMember(`kind: User, name: "a\nb", role: viewer`), "spec.members[0].name", "should match"},
+	{"a member with a name that is too long", newMember(`kind: User, name: ` + longText(255) + `, role: viewer`), "spec.members[0].name", "may not be more than 254"},
+	{"a member with an empty name", newMember(`kind: User, name: "", role: viewer`), "spec.members[0].name", "at least 1 chars"},
+	{"a member without a role", newMember(`kind: User, name: a`), "spec.members[0].role", "Required value"},
+	{"a member with an unknown role", newMember(`kind: User, name: a, role: admin`), "spec.members[0].role", `"department-administrator", "editor", "research-manager", "l1-researcher", "l2-researcher", "ml-engineer", "viewer", "department-viewer"`},
+	{"a member who would rule the system", newMember(`kind: User, name: a, role: system-administrator`), "spec.members[0].role", "Unsupported value"},
+	{"a service account without a namespace", newMember(`kind: ServiceAccount, name: a, role: viewer`), "spec.members[0].namespace", "must name the namespace of a ServiceAccount"},
+	{"a user with a namespace", newMember(`kind: User, namespace: b, name: a, role: viewer`), "spec.members[0].namespace", "be left out for a User or a Group"},
+	{"a service account of a namespace that is none", newMember(`kind: ServiceAccount, namespace: "B c", name: a, role: viewer`), "spec.members[0].namespace", "should match"},
+	{"a service account of a namespace that is too long", newMember(`kind: ServiceAccount, namespace: ` + longText(64) + `, name: a, role: viewer`), "spec.members[0].namespace", "may not be more than 63"},
 }
 
 const duration = "such as 30m, 48h, 10d or 1d12h (d = 24 h)"
@@ -145,3 +148,20 @@ var refusedLimits = []edit{
 	{"an unknown clock", limits("train", `clock: Wall`), "spec.workloads.train.clock", `"Running", "Active"`},
 	{"a dry run that is no truth", limits("train", `dryRun: "yes"`), "spec.workloads.train.dryRun", "must be of type boolean"},
 }
+
+// repeatItems is the format n times, with the numbers from 0 on.
+func repeatItems(n int, format string) string {
+	items := make([]string, n)
+	for i := range items {
+		items[i] = fmt.Sprintf(format, i)
+	}
+	return strings.Join(items, ", ")
+}
+
+// newCondition is a condition of a type.
+func newCondition(kind string) string {
+	return fmt.Sprintf(`{type: %s, status: "True", reason: R, message: m, lastTransitionTime: "2026-10-01T00:00:00Z"}`, kind)
+}
+
+// longText is a text of n letters.
+func longText(n int) string { return strings.Repeat("x", n) }

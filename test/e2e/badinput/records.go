@@ -3,7 +3,7 @@
 
 package badinput
 
-func workloadClocks() table {
+func workloadClockTable() table {
 	return table{
 		kind: "WorkloadClock",
 		refused: []edit{
@@ -12,14 +12,14 @@ func workloadClocks() table {
 			{"no root", `{spec: {root: null}}`, "spec.root", "Required value"},
 			{"a root without a version", `{spec: {root: {apiVersion: null}}}`, "spec.root.apiVersion", "Required value"},
 			{"a root without a kind", `{spec: {root: {kind: ""}}}`, "spec.root.kind", "at least 1 chars"},
-			{"a root with a name that is too long", `{spec: {root: {name: ` + long(254) + `}}}`, "spec.root.name", "may not be more than 253"},
-			{"a root of a version that is too long", `{spec: {root: {apiVersion: ` + long(318) + `}}}`, "spec.root.apiVersion", "may not be more than 317"},
-			{"a root of a kind that is too long", `{spec: {root: {kind: ` + long(64) + `}}}`, "spec.root.kind", "may not be more than 63"},
+			{"a root with a name that is too long", `{spec: {root: {name: ` + longText(254) + `}}}`, "spec.root.name", "may not be more than 253"},
+			{"a root of a version that is too long", `{spec: {root: {apiVersion: ` + longText(318) + `}}}`, "spec.root.apiVersion", "may not be more than 317"},
+			{"a root of a kind that is too long", `{spec: {root: {kind: ` + longText(64) + `}}}`, "spec.root.kind", "may not be more than 63"},
 			{"a root with an empty name", `{spec: {root: {name: ""}}}`, "spec.root.name", "at least 1 chars"},
 			{"a root of an empty version", `{spec: {root: {apiVersion: ""}}}`, "spec.root.apiVersion", "at least 1 chars"},
 		},
-		thawed: []edit{{name: "a label", patch: `{metadata: {labels: {a: b}}}`}},
-		frozen: []edit{
+		mutable: []edit{{name: "a label", patch: `{metadata: {labels: {a: b}}}`}},
+		immutable: []edit{
 			{"another root", `{spec: {root: {name: other}}}`, "spec", "another workload has another clock"},
 		},
 		status: []edit{
@@ -27,7 +27,7 @@ func workloadClocks() table {
 			{"an unknown state", `{status: {state: Idle}}`, "status.state", `"Waiting", "Running", "Paused", "Stopped"`},
 			{"less time than none", `{status: {accumulatedSeconds: -1}}`, "status.accumulatedSeconds", "greater than or equal to 0"},
 			{"an interval from no instant", `{status: {runningSince: yesterday}}`, "status.runningSince", "date-time"},
-			{"an end for an unknown reason", `{status: {deadline: {reason: Bored}}}`, "status.deadline.reason", `"MaxRuntime", "Idle", "ProjectSuspended", "OverShare", "Preempted"`},
+			{"an end for an unknown reason", `{status: {deadline: {reason: Bored}}}`, "status.deadline.reason", `"MaxRuntime", "Idle", "ProjectSuspended", "ShareExceeded", "Preempted"`},
 			{"an end at no time", `{status: {deadline: {at: null}}}`, "status.deadline.at", "Required value"},
 			{"a lead in an unknown unit", `{status: {leads: [{lead: 1w, reason: Idle, at: "2026-10-02T07:00:00Z"}]}}`, "status.leads[0].lead", duration},
 			{"an extension twice", `{status: {extensions: [{name: a, by: 1h, at: "2026-10-02T07:00:00Z"}, {name: a, by: 1h, at: "2026-10-02T07:00:00Z"}]}}`, "status.extensions[1]", "Duplicate value"},
@@ -35,9 +35,9 @@ func workloadClocks() table {
 	}
 }
 
-func recipient(fields string) string { return `{spec: {recipient: {` + fields + `}}}` }
+func newRecipient(fields string) string { return `{spec: {recipient: {` + fields + `}}}` }
 
-func notices() table {
+func noticeTable() table {
 	return table{
 		kind: "Notice",
 		allowed: []edit{
@@ -49,16 +49,16 @@ func notices() table {
 			{"no spec", `{spec: null}`, "spec", "Required value"},
 			{"an unknown field", `{spec: {text: hello}}`, "spec.text", "unknown field"},
 			{"no recipient", `{spec: {recipient: null}}`, "spec.recipient", "Required value"},
-			{"a recipient without a name", recipient(`name: null`), "spec.recipient.name", "Required value"},
-			{"a recipient with an empty name", recipient(`name: ""`), "spec.recipient.name", "at least 1 chars"},
-			{"a recipient with a name that is too long", recipient(`name: ` + long(201)), "spec.recipient.name", "may not be more than 200"},
-			{"a recipient with a header in the address", recipient(`email: "a@b.c\r\nBcc: d@e.f"`), "spec.recipient.email", address},
-			{"a recipient with a header in the name", recipient(`name: "a\r\nBcc: d@e.f"`), "spec.recipient.name", "should match"},
-			{"a recipient who mutes a test", recipient(`mute: [Test]`), "spec.recipient.mute[0]", `"QuotaThreshold"`},
-			{"a recipient who mutes a digest", recipient(`mute: [Digest]`), "spec.recipient.mute[0]", `"QuotaThreshold"`},
-			{"a recipient of an unknown language", recipient(`language: fr`), "spec.recipient.language", `"de", "en"`},
-			{"a recipient in no zone", recipient(`timeZone: "somewhere else"`), "spec.recipient.timeZone", zone},
-			{"a recipient in a zone that is too long", recipient(`timeZone: ` + long(65)), "spec.recipient.timeZone", "may not be more than 64"},
+			{"a recipient without a name", newRecipient(`name: null`), "spec.recipient.name", "Required value"},
+			{"a recipient with an empty name", newRecipient(`name: ""`), "spec.recipient.name", "at least 1 chars"},
+			{"a recipient with a name that is too long", newRecipient(`name: ` + longText(201)), "spec.recipient.name", "may not be more than 200"},
+			{"a recipient with a header in the address", newRecipient(`email: "a@b.c\r\nBcc: d@e.f"`), "spec.recipient.email", address},
+			{"a recipient with a header in the name", newRecipient(`name: "a\r\nBcc: d@e.f"`), "spec.recipient.name", "should match"},
+			{"a recipient who mutes a test", newRecipient(`mute: [Test]`), "spec.recipient.mute[0]", `"QuotaThreshold"`},
+			{"a recipient who mutes a digest", newRecipient(`mute: [Digest]`), "spec.recipient.mute[0]", `"QuotaThreshold"`},
+			{"a recipient of an unknown language", newRecipient(`language: fr`), "spec.recipient.language", `"de", "en"`},
+			{"a recipient in no zone", newRecipient(`timeZone: "somewhere else"`), "spec.recipient.timeZone", zone},
+			{"a recipient in a zone that is too long", newRecipient(`timeZone: ` + longText(65)), "spec.recipient.timeZone", "may not be more than 64"},
 			{"no kind", `{spec: {kind: null}}`, "spec.kind", "Required value"},
 			{"an unknown kind", `{spec: {kind: Greeting}}`, "spec.kind", `"ProjectExpiring"`},
 			{"no subject", `{spec: {subject: null}}`, "spec.subject", "is required, except for a Digest or a Test"},
@@ -75,10 +75,10 @@ func notices() table {
 			{"a subject of an empty version", `{spec: {subject: {apiVersion: ""}}}`, "spec.subject.apiVersion", "at least 1 chars"},
 			{"a subject of an empty kind", `{spec: {subject: {kind: ""}}}`, "spec.subject.kind", "at least 1 chars"},
 			{"a subject with an empty name", `{spec: {subject: {name: ""}}}`, "spec.subject.name", "at least 1 chars"},
-			{"a subject of a version that is too long", `{spec: {subject: {apiVersion: ` + long(318) + `}}}`, "spec.subject.apiVersion", "may not be more than 317"},
-			{"a subject of a kind that is too long", `{spec: {subject: {kind: ` + long(64) + `}}}`, "spec.subject.kind", "may not be more than 63"},
-			{"a subject with a name that is too long", `{spec: {subject: {name: ` + long(254) + `}}}`, "spec.subject.name", "may not be more than 253"},
-			{"a subject in a namespace that is too long", `{spec: {subject: {namespace: ` + long(64) + `}}}`, "spec.subject.namespace", "may not be more than 63"},
+			{"a subject of a version that is too long", `{spec: {subject: {apiVersion: ` + longText(318) + `}}}`, "spec.subject.apiVersion", "may not be more than 317"},
+			{"a subject of a kind that is too long", `{spec: {subject: {kind: ` + longText(64) + `}}}`, "spec.subject.kind", "may not be more than 63"},
+			{"a subject with a name that is too long", `{spec: {subject: {name: ` + longText(254) + `}}}`, "spec.subject.name", "may not be more than 253"},
+			{"a subject in a namespace that is too long", `{spec: {subject: {namespace: ` + longText(64) + `}}}`, "spec.subject.namespace", "may not be more than 63"},
 			{"a subject with a number for an identity", `{spec: {subject: {uid: 1}}}`, "spec.subject.uid", "must be of type string"},
 			{"due at no time", `{spec: {dueAt: null}}`, "spec.dueAt", "Required value"},
 			{"due at no instant", `{spec: {dueAt: 2027-03-03}}`, "spec.dueAt", "date-time"},
@@ -91,13 +91,13 @@ func notices() table {
 			{"a weekly summary within a digest", `{spec: {kind: WeeklySummary}}`, "spec.digest", "each is a mail of its own"},
 			{"a digest with a name that is none", `{spec: {digest: "No name"}}`, "spec.digest", "should match"},
 			{"a warning of no deadline", `{spec: {deadline: null}}`, "spec.deadline", "is required for a kind that warns of an end"},
-			{"a digest with a name that is too long", `{spec: {digest: ` + long(254) + `}}`, "spec.digest", "may not be more than 253"},
+			{"a digest with a name that is too long", `{spec: {digest: ` + longText(254) + `}}`, "spec.digest", "may not be more than 253"},
 			{"inputs that are no texts", `{spec: {inputs: {count: 1}}}`, "spec.inputs.count", "must be of type string"},
-			{"too many inputs", `{spec: {inputs: {` + list(65, `i%d: a`) + `}}}`, "spec.inputs", "at most 64"},
+			{"too many inputs", `{spec: {inputs: {` + repeatItems(65, `i%d: a`) + `}}}`, "spec.inputs", "at most 64"},
 		},
-		thawed: []edit{{name: "a label", patch: `{metadata: {labels: {a: b}}}`}},
-		frozen: []edit{
-			{"another recipient", recipient(`email: b@c.d`), "spec", "it says what was sent"},
+		mutable: []edit{{name: "a label", patch: `{metadata: {labels: {a: b}}}`}},
+		immutable: []edit{
+			{"another recipient", newRecipient(`email: b@c.d`), "spec", "it says what was sent"},
 			{"other inputs", `{spec: {inputs: {owner: b}}}`, "spec", "it says what was sent"},
 		},
 		status: []edit{
@@ -105,12 +105,12 @@ func notices() table {
 			{"fewer attempts than none", `{status: {attempts: -1}}`, "status.attempts", "greater than or equal to 0"},
 			{"a sequence below none", `{status: {sequence: -1}}`, "status.sequence", "greater than or equal to 0"},
 			{"sent at no instant", `{status: {sentAt: today}}`, "status.sentAt", "date-time"},
-			{"an endless error", `{status: {lastError: ` + long(1025) + `}}`, "status.lastError", "may not be more than 1024"},
+			{"an endless error", `{status: {lastError: ` + longText(1025) + `}}`, "status.lastError", "may not be more than 1024"},
 		},
 	}
 }
 
-func usageRecords() table {
+func usageRecordTable() table {
 	return table{
 		kind: "UsageRecord",
 		refused: []edit{
@@ -120,7 +120,7 @@ func usageRecords() table {
 			{"the name of another month", `{metadata: {name: thesis-mueller-2026-11}}`, "metadata.name", "must be <project>-<month>"},
 			{"no project", `{spec: {project: null}}`, "spec.project", "Required value"},
 			{"a project with capitals", `{spec: {project: Thesis}}`, "spec.project", "should match"},
-			{"a project with a name that is too long", `{spec: {project: ` + long(64) + `}}`, "spec.project", "may not be more than 63"},
+			{"a project with a name that is too long", `{spec: {project: ` + longText(64) + `}}`, "spec.project", "may not be more than 63"},
 			{"an empty project", `{spec: {project: ""}}`, "spec.project", "at least 1 chars"},
 			{"a project with a number for an identity", `{spec: {projectUID: 1}}`, "spec.projectUID", "must be of type string"},
 			{"no month", `{spec: {month: null}}`, "spec.month", "Required value"},
@@ -129,8 +129,8 @@ func usageRecords() table {
 			{"the month 0", `{metadata: {name: thesis-mueller-2026-00}, spec: {month: 2026-00}}`, "spec.month", "must be a month, YYYY-MM, such as 2026-10"},
 			{"a month of one digit", `{metadata: {name: thesis-mueller-2026-1}, spec: {month: 2026-1}}`, "spec.month", "must be a month, YYYY-MM, such as 2026-10"},
 		},
-		thawed: []edit{{name: "a label", patch: `{metadata: {labels: {a: b}}}`}},
-		frozen: []edit{
+		mutable: []edit{{name: "a label", patch: `{metadata: {labels: {a: b}}}`}},
+		immutable: []edit{
 			{"another project's", `{spec: {projectUID: other}}`, "spec", "another month has another record"},
 		},
 		status: []edit{
@@ -139,6 +139,116 @@ func usageRecords() table {
 			{"an entry of an unknown type", `{status: {entries: [{user: a, workloadType: batch, nodePool: b, gpuMilliSeconds: 1}]}}`, "status.entries[0].workloadType", `"train", "interactive", "inference"`},
 			{"an entry of less than nothing", `{status: {entries: [{user: a, workloadType: train, nodePool: b, gpuMilliSeconds: -1}]}}`, "status.entries[0].gpuMilliSeconds", "greater than or equal to 0"},
 			{"a workload accounted for twice", `{status: {accounted: [{clock: a, until: "2026-10-02T07:00:00Z"}, {clock: a, until: "2026-10-02T08:00:00Z"}]}}`, "status.accounted[1]", "Duplicate value"},
+		},
+	}
+}
+
+func extensionTable() table {
+	const (
+		project = `target: {apiVersion: sluice.dev/v1alpha1, kind: Project, name: thesis-mueller}`
+		target  = "must be a workload for the action Extend, and a Project of sluice.dev/v1alpha1 for Renew and Delete"
+	)
+	return table{
+		kind: "Extension",
+		allowed: []edit{
+			{name: "a renewal", patch: `{spec: {action: Renew, by: null, ` + project + `}}`},
+			{name: "a deletion", patch: `{spec: {action: Delete, by: null, ` + project + `}}`},
+			{name: "a workload of a kind called Project", patch: `{spec: {target: {apiVersion: example.org/v1, kind: Project}}}`},
+			{name: "a reason of several lines", patch: `{spec: {reason: "a\nb"}}`},
+		},
+		refused: []edit{
+			{"no spec", `{spec: null}`, "spec", "Required value"},
+			{"an unknown field", `{spec: {until: tomorrow}}`, "spec.until", "unknown field"},
+			{"no target", `{spec: {target: null}}`, "spec.target", "Required value"},
+			{"a target without a version", `{spec: {target: {apiVersion: null}}}`, "spec.target.apiVersion", "Required value"},
+			{"a target without a kind", `{spec: {target: {kind: null}}}`, "spec.target.kind", "Required value"},
+			{"a target without a name", `{spec: {target: {name: ""}}}`, "spec.target.name", "at least 1 chars"},
+			{"a target of an empty version", `{spec: {target: {apiVersion: ""}}}`, "spec.target.apiVersion", "at least 1 chars"},
+			{"a target of a version that is too long", `{spec: {target: {apiVersion: ` + longText(318) + `}}}`, "spec.target.apiVersion", "may not be more than 317"},
+			{"a target of an empty kind", `{spec: {target: {kind: ""}}}`, "spec.target.kind", "at least 1 chars"},
+			{"a target of a kind that is too long", `{spec: {target: {kind: ` + longText(64) + `}}}`, "spec.target.kind", "may not be more than 63"},
+			{"a target with a name that is too long", `{spec: {target: {name: ` + longText(254) + `}}}`, "spec.target.name", "may not be more than 253"},
+			{"more time for a project", `{spec: {` + project + `}}`, "spec.target", target},
+			{"the renewal of a workload", `{spec: {action: Renew, by: null}}`, "spec.target", target},
+			{"the deletion of a workload", `{spec: {action: Delete, by: null}}`, "spec.target", target},
+			{"no action", `{spec: {action: null}}`, "spec.action", "Required value"},
+			{"an unknown action", `{spec: {action: Stop}}`, "spec.action", `"Extend", "Renew", "Delete"`},
+			{"more time without saying how much", `{spec: {by: null}}`, "spec.by", "is required for the action Extend"},
+			{"a renewal by so much", `{spec: {action: Renew, ` + project + `}}`, "spec.by", "is for the action Extend only; it is Renew here"},
+			{"no more time", `{spec: {by: 0h}}`, "spec.by", "longer than zero"},
+			{"less time", `{spec: {by: -24h}}`, "spec.by", duration},
+			{"more time than a text holds", `{spec: {by: 0000000000000000000000001h}}`, "spec.by", "may not be more than 24"},
+			{"more time in months", `{spec: {by: P1M}}`, "spec.by", duration},
+			{"no reason", `{spec: {reason: null}}`, "spec.reason", "Required value"},
+			{"an empty reason", `{spec: {reason: "  "}}`, "spec.reason", "should match"},
+			{"too long a reason", `{spec: {reason: ` + longText(501) + `}}`, "spec.reason", "may not be more than 500"},
+		},
+		mutable: []edit{
+			{name: "a label", patch: `{metadata: {labels: {a: b}}}`},
+		},
+		immutable: []edit{
+			{"more time than was asked for", `{spec: {by: 240h}}`, "spec", "cannot be changed; make another Extension"},
+			{"another target", `{spec: {target: {name: other}}}`, "spec", "cannot be changed; make another Extension"},
+			{"another reason", `{spec: {reason: b}}`, "spec", "cannot be changed; make another Extension"},
+		},
+		status: []edit{
+			{"an unknown decision", `{status: {decision: Maybe}}`, "status.decision", `"Approved", "Denied"`},
+			{"another decision", `{status: {decision: Denied}}`, "status.decision", "a decision stands"},
+			{"no decision any more", `{status: {decision: null}}`, "status.decision", "a decision stands"},
+			{"the status taken away", `{status: null}`, "status", "a decision stands"},
+			{"too long a message", `{status: {message: ` + longText(501) + `}}`, "status.message", "may not be more than 500"},
+		},
+	}
+}
+
+func policyTable() table {
+	const builtIn = "the name of a built-in policy, such as core.gpu; core.project and core.quota cannot be replaced"
+	return table{
+		kind: "Policy",
+		allowed: []edit{
+			{name: "the least", patch: `{spec: {enforcement: null, match: null, parameters: null, replaces: null}}`},
+			{name: "no parameters", patch: `{spec: {parameters: {maxGPUs: null, nested: null}}}`},
+			{name: "the name of a built-in policy", patch: `{metadata: {name: core.nodepool}}`},
+			{name: "a long source", patch: `{spec: {rego: ` + longText(262144) + `}}`},
+		},
+		refused: []edit{
+			{"no spec", `{spec: null}`, "spec", "Required value"},
+			{"an unknown field", `{spec: {template: x}}`, "spec.template", "unknown field"},
+			{"an unknown enforcement", `{spec: {enforcement: deny}}`, "spec.enforcement", `"Deny", "Warn", "DryRun"`},
+			{"a match in a word", `{spec: {match: all}}`, "spec.match", "must be of type object"},
+			{"an unknown field to match", `{spec: {match: {namespaces: [a]}}}`, "spec.match.namespaces", "unknown field"},
+			{"a department in a word", `{spec: {match: {departments: h2}}}`, "spec.match.departments", "must be of type array"},
+			{"a department without a name", `{spec: {match: {departments: [""]}}}`, "spec.match.departments[0]", "at least 1 chars"},
+			{"a department with a name that is too long", `{spec: {match: {departments: [` + longText(64) + `]}}}`, "spec.match.departments[0]", "may not be more than 63"},
+			{"too many departments", `{spec: {match: {departments: [` + repeatItems(257, "d%d") + `]}}}`, "spec.match.departments", "at most 256 items"},
+			{"a department twice", `{spec: {match: {departments: [a, a]}}}`, "spec.match.departments[1]", "Duplicate value"},
+			{"a project with a name that is too long", `{spec: {match: {projects: [` + longText(64) + `]}}}`, "spec.match.projects[0]", "may not be more than 63"},
+			{"a project without a name", `{spec: {match: {projects: [""]}}}`, "spec.match.projects[0]", "at least 1 chars"},
+			{"too many projects", `{spec: {match: {projects: [` + repeatItems(1025, "p%d") + `]}}}`, "spec.match.projects", "at most 1024 items"},
+			{"a project twice", `{spec: {match: {projects: [a, a]}}}`, "spec.match.projects[1]", "Duplicate value"},
+			{"a kind as a resource", `{spec: {match: {kinds: [pods]}}}`, "spec.match.kinds[0]", "should match"},
+			{"a kind with a version", `{spec: {match: {kinds: [batch/v1.Job]}}}`, "spec.match.kinds[0]", "should match"},
+			{"a kind that is too long", `{spec: {match: {kinds: [K` + longText(317) + `]}}}`, "spec.match.kinds[0]", "may not be more than 317"},
+			{"too many kinds", `{spec: {match: {kinds: [` + repeatItems(65, "K%d") + `]}}}`, "spec.match.kinds", "at most 64 items"},
+			{"a kind twice", `{spec: {match: {kinds: [Pod, Pod]}}}`, "spec.match.kinds[1]", "Duplicate value"},
+			{"an unknown operation", `{spec: {match: {operations: [DELETE]}}}`, "spec.match.operations[0]", `"CREATE", "UPDATE"`},
+			{"an operation twice", `{spec: {match: {operations: [CREATE, CREATE]}}}`, "spec.match.operations[1]", "Duplicate value"},
+			{"parameters that are no object", `{spec: {parameters: [1]}}`, "spec.parameters", "must be of type object"},
+			{"in the place of a policy that must stay", `{spec: {replaces: core.quota}}`, "spec.replaces", builtIn},
+			{"in the place of another that must stay", `{spec: {replaces: core.project}}`, "spec.replaces", builtIn},
+			{"in the place of a team's", `{spec: {replaces: interactive-at-most-one-gpu}}`, "spec.replaces", builtIn},
+			{"in the place of nothing", `{spec: {replaces: ""}}`, "spec.replaces", builtIn},
+			{"in the place of a policy with a name that is too long", `{spec: {replaces: core.` + longText(60) + `}}`, "spec.replaces", "may not be more than 63"},
+			{"no source", `{spec: {rego: null}}`, "spec.rego", "Required value"},
+			{"an empty source", `{spec: {rego: ""}}`, "spec.rego", "at least 1 chars"},
+			{"a source that is too long", `{spec: {rego: ` + longText(262145) + `}}`, "spec.rego", "may not be more than 262144"},
+		},
+		mutable: []edit{
+			{name: "another source", patch: `{spec: {rego: package other}}`},
+		},
+		status: []edit{
+			{"fewer violations than none", `{status: {violations: -1}}`, "status.violations", "greater than or equal to 0"},
+			{"an error that says nothing", `{status: {errors: [{line: 1}]}}`, "status.errors[0].message", "Required value"},
 		},
 	}
 }

@@ -5,6 +5,9 @@ package badinput
 
 import (
 	"context"
+	"embed"
+	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -12,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 )
 
 // edit makes a valid object wrong, or different.
@@ -21,8 +25,8 @@ type edit struct {
 	patch string
 	// field is the path that the refusal must name.
 	field string
-	// want is what the refusal must say besides.
-	want string
+	// wantMessage is what the refusal must say besides.
+	wantMessage string
 }
 
 // table is what is tried with one kind.
@@ -32,18 +36,18 @@ type table struct {
 	allowed []edit
 	// refused are edits that are refused at its creation.
 	refused []edit
-	// frozen are edits that are refused once the object is there.
-	frozen []edit
-	// thawed are edits that are accepted then.
-	thawed []edit
+	// immutable are edits that are refused once the object is there.
+	immutable []edit
+	// mutable are edits that are accepted then.
+	mutable []edit
 	// status are edits of the status that are refused.
 	status []edit
 }
 
 func tables() []table {
 	return []table{
-		nodePools(), departments(), projects(), policies(), gpuNodes(),
-		workloadClocks(), extensions(), notices(), usageRecords(),
+		nodePoolTable(), departmentTable(), projectTable(), policyTable(), gpuNodeTable(),
+		workloadClockTable(), extensionTable(), noticeTable(), usageRecordTable(),
 	}
 }
 
@@ -64,7 +68,7 @@ func (k table) tryCreate(t *testing.T, c client.Client) {
 	create := func(ctx context.Context, object *unstructured.Unstructured) error {
 		return c.Create(ctx, object, client.DryRunAll)
 	}
-	valid := k.valid(t)
+	valid := k.loadValid(t)
 	expectAccepted(t, create, valid, edit{name: "as it is"})
 	for _, e := range k.allowed {
 		expectAccepted(t, create, valid, e)
@@ -75,7 +79,7 @@ func (k table) tryCreate(t *testing.T, c client.Client) {
 }
 
 func (k table) tryUpdate(t *testing.T, c client.Client) {
-	valid := k.valid(t)
+	valid := k.loadValid(t)
 	there := valid.DeepCopy()
 	if err := c.Create(t.Context(), there); err != nil {
 		t.Fatalf("create the valid object: %v", err)
@@ -89,10 +93,10 @@ func (k table) tryUpdate(t *testing.T, c client.Client) {
 	update := func(ctx context.Context, object *unstructured.Unstructured) error {
 		return c.Update(ctx, object, client.DryRunAll)
 	}
-	for _, e := range k.thawed {
+	for _, e := range k.mutable {
 		expectAccepted(t, update, there, e)
 	}
-	for _, e := range k.frozen {
+	for _, e := range k.immutable {
 		expectRefused(t, update, there, e)
 	}
 
@@ -111,19 +115,19 @@ func (k table) tryUpdate(t *testing.T, c client.Client) {
 	}
 }
 
-type write func(context.Context, *unstructured.Unstructured) error
+type writeFunc func(context.Context, *unstructured.Unstructured) error
 
-func expectAccepted(t *testing.T, write write, valid *unstructured.Unstructured, e edit) {
+func expectAccepted(t *testing.T, write writeFunc, valid *unstructured.Unstructured, e edit) {
 	t.Run("allowed: "+e.name, func(t *testing.T) {
-		if err := write(t.Context(), e.apply(t, valid)); err != nil {
+		if err := write(t.Context(), e.patchObject(t, valid)); err != nil {
 			t.Errorf("refused: %v", err)
 		}
 	})
 }
 
-func expectRefused(t *testing.T, write write, valid *unstructured.Unstructured, e edit) {
+func expectRefused(t *testing.T, write writeFunc, valid *unstructured.Unstructured, e edit) {
 	t.Run("refused: "+e.name, func(t *testing.T) {
-		err := write(t.Context(), e.apply(t, valid))
+		err := write(t.Context(), e.patchObject(t, valid))
 		switch {
 		case err == nil:
 			t.Fatal("accepted")
@@ -131,7 +135,7 @@ func expectRefused(t *testing.T, write write, valid *unstructured.Unstructured, 
 			t.Fatalf("failed for another reason: %v", err)
 		}
 		t.Log(err) // to be read with -v, as whoever made the mistake reads it
-		for _, part := range []string{e.field, e.want} {
+		for _, part := range []string{e.field, e.wantMessage} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("the refusal does not say %q: %v", part, err)
 			}
@@ -142,4 +146,71 @@ func expectRefused(t *testing.T, write write, valid *unstructured.Unstructured, 
 			t.Errorf("a rule failed instead of answering: %v", err)
 		}
 	})
+}
+
+// validFiles are one valid object of each kind, with every field set.
+//
+//go:embed valid
+var validFiles embed.FS
+
+// loadValid is a copy of the kind's valid object.
+func (k table) loadValid(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	raw, err := validFiles.ReadFile("valid/" + strings.ToLower(k.kind) + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: parse(t, string(raw))}
+}
+
+// patchObject is the valid object with the edit in it.
+func (e edit) patchObject(t *testing.T, valid *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	object := valid.DeepCopy()
+	if e.patch == "" {
+		return object
+	}
+	merge(object.Object, parse(t, e.patch))
+	if reflect.DeepEqual(object, valid) {
+		t.Fatal("the edit changes nothing")
+	}
+	return object
+}
+
+// merge applies a JSON merge patch.
+func merge(into, patch map[string]any) {
+	for key, value := range patch {
+		inner, isMap := value.(map[string]any)
+		present, wasMap := into[key].(map[string]any)
+		switch {
+		case value == nil:
+			delete(into, key)
+		case isMap && wasMap:
+			merge(present, inner)
+		default:
+			into[key] = value
+		}
+	}
+}
+
+func parse(t *testing.T, text string) map[string]any {
+	t.Helper()
+	raw, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	// Through unstructured's own decoder, whose integers are the ones it can copy.
+	object := unstructured.Unstructured{}
+	wrapped, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Wrapper", "content": json.RawMessage(raw)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := object.UnmarshalJSON(wrapped); err != nil {
+		t.Fatal(err)
+	}
+	content, ok := object.Object["content"].(map[string]any)
+	if !ok {
+		t.Fatalf("%s: want an object", text)
+	}
+	return content
 }

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// authorityName and serverName are those under which Kueue looks whether it
+	// caName and serverName are those under which Kueue looks whether it
 	// has to make others.
-	authorityName = "kueue-ca"
-	serverName    = "kueue-webhook-service." + Namespace + ".svc"
-	// validity is well above the 90 days before its end at which Kueue would make
+	caName     = "kueue-ca"
+	serverName = "kueue-webhook-service." + Namespace + ".svc"
+	// certificateValidity is well above the 90 days before its end at which Kueue would make
 	// others; each start issues anew.
-	validity = 365 * 24 * time.Hour
-	// backdate allows for clocks that differ a little.
-	backdate = 5 * time.Minute
-	keyBits  = 2048
+	certificateValidity = 365 * 24 * time.Hour
+	// clockSkewTolerance allows for clocks that differ a little.
+	clockSkewTolerance = 5 * time.Minute
+	rsaKeyBits         = 2048
 )
 
 // Certificates are those of Kueue's webhooks, as PEM, by their names in its
@@ -38,10 +38,10 @@ type Certificates map[string][]byte
 
 // The files of [Certificates].
 const (
-	authorityCert = "ca.crt"
-	authorityKey  = "ca.key"
-	serverCert    = "tls.crt"
-	serverKey     = "tls.key"
+	caCertFile     = "ca.crt"
+	caKeyFile      = "ca.key"
+	serverCertFile = "tls.crt"
+	serverKeyFile  = "tls.key"
 )
 
 // Issue makes new certificates, valid for a year.
@@ -49,9 +49,9 @@ func Issue() (Certificates, error) {
 	now := time.Now()
 	authority := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: authorityName, Organization: []string{"kueue"}},
-		DNSNames:     []string{authorityName},
-		NotBefore:    now.Add(-backdate), NotAfter: now.Add(validity),
+		Subject:      pkix.Name{CommonName: caName, Organization: []string{"kueue"}},
+		DNSNames:     []string{caName},
+		NotBefore:    now.Add(-clockSkewTolerance), NotAfter: now.Add(certificateValidity),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		BasicConstraintsValid: true, IsCA: true,
 	}
@@ -60,14 +60,14 @@ func Issue() (Certificates, error) {
 		Subject:      pkix.Name{CommonName: serverName},
 		DNSNames:     []string{serverName, "localhost"},
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore:    now.Add(-backdate), NotAfter: now.Add(validity),
+		NotBefore:    now.Add(-clockSkewTolerance), NotAfter: now.Add(certificateValidity),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	files := Certificates{}
-	signer, err := files.add(authorityCert, authorityKey, authority, authority, nil)
+	signer, err := files.add(caCertFile, caKeyFile, authority, authority, nil)
 	if err == nil {
-		_, err = files.add(serverCert, serverKey, server, authority, signer)
+		_, err = files.add(serverCertFile, serverKeyFile, server, authority, signer)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("kueue's certificates: %w", err)
@@ -77,7 +77,7 @@ func Issue() (Certificates, error) {
 
 // add makes a key and its certificate; one without a signer signs itself.
 func (c Certificates) add(cert, key string, template, parent *x509.Certificate, signer *rsa.PrivateKey) (*rsa.PrivateKey, error) {
-	private, err := rsa.GenerateKey(rand.Reader, keyBits)
+	private, err := rsa.GenerateKey(rand.Reader, rsaKeyBits)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (c Certificates) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("kueue's certificates: %w", err)
 	}
-	for _, name := range []string{serverCert, serverKey} {
+	for _, name := range []string{serverCertFile, serverKeyFile} {
 		if err := os.WriteFile(filepath.Join(dir, name), c[name], 0o600); err != nil {
 			return fmt.Errorf("kueue's certificates: %w", err)
 		}

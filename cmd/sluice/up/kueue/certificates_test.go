@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func parsed(t *testing.T, raw []byte) *x509.Certificate {
+func parseCertificate(t *testing.T, raw []byte) *x509.Certificate {
 	t.Helper()
 	block, _ := pem.Decode(raw)
 	if block == nil {
@@ -29,12 +29,12 @@ func parsed(t *testing.T, raw []byte) *x509.Certificate {
 
 // Kueue makes others where one of these is not so, and what the API server was
 // told of would be void.
-func TestKueueKeepsTheCertificates(t *testing.T) {
+func TestIssuedCertificatesAreKeptByKueue(t *testing.T) {
 	files, err := Issue()
 	if err != nil {
 		t.Fatal(err)
 	}
-	authority, server := parsed(t, files[authorityCert]), parsed(t, files[serverCert])
+	authority, server := parseCertificate(t, files[caCertFile]), parseCertificate(t, files[serverCertFile])
 	roots := x509.NewCertPool()
 	roots.AddCert(authority)
 	const lookahead = 90 * 24 * time.Hour
@@ -54,19 +54,19 @@ func TestKueueKeepsTheCertificates(t *testing.T) {
 			t.Errorf("as %s: %v", tc.name, err)
 		}
 	}
-	for cert, key := range map[string]string{authorityCert: authorityKey, serverCert: serverKey} {
+	for cert, key := range map[string]string{caCertFile: caKeyFile, serverCertFile: serverKeyFile} {
 		if _, err := tls.X509KeyPair(files[cert], files[key]); err != nil {
 			t.Errorf("%s and %s: %v", cert, key, err)
 		}
 	}
-	block, _ := pem.Decode(files[authorityKey])
+	block, _ := pem.Decode(files[caKeyFile])
 	if _, err := x509.ParsePKCS1PrivateKey(block.Bytes); err != nil {
 		t.Errorf("the authority's key: %v", err)
 	}
 }
 
-func TestOnlyTheServersPairIsMounted(t *testing.T) {
-	files := Certificates{authorityCert: []byte("a"), authorityKey: []byte("b"), serverCert: []byte("c"), serverKey: []byte("d")}
+func TestWriteOnlyServerPair(t *testing.T) {
+	files := Certificates{caCertFile: []byte("a"), caKeyFile: []byte("b"), serverCertFile: []byte("c"), serverKeyFile: []byte("d")}
 	dir := filepath.Join(t.TempDir(), "certificates")
 	if err := files.Write(dir); err != nil {
 		t.Fatal(err)

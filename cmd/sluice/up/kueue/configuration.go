@@ -36,9 +36,9 @@ type Settings struct {
 	Certificates string
 }
 
-// frameworks are what Kueue queues. For those whose kinds the cluster
+// integrationFrameworks are what Kueue queues. For those whose kinds the cluster
 // does not have, it waits until it has.
-var frameworks = []string{
+var integrationFrameworks = []string{
 	"batch/job", "pod", "deployment", "statefulset",
 	"jobset.x-k8s.io/jobset", "leaderworkerset.x-k8s.io/leaderworkerset",
 	"ray.io/rayjob", "ray.io/raycluster", "workload.codeflare.dev/appwrapper",
@@ -49,7 +49,7 @@ var frameworks = []string{
 // projectLabel is on the namespaces whose workloads Kueue sees.
 const projectLabel = v1alpha1.LabelProject
 
-var text = template.Must(template.New("configuration").Parse(`apiVersion: config.kueue.x-k8s.io/v1beta2
+var configurationTemplate = template.Must(template.New("configuration").Parse(`apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 namespace: {{.Namespace}}
 health:
@@ -99,16 +99,16 @@ featureGates:
 // Configuration is the text of Kueue's configuration file.
 func Configuration(s Settings) ([]byte, error) {
 	var out bytes.Buffer
-	err := text.Execute(&out, struct {
+	err := configurationTemplate.Execute(&out, struct {
 		Settings
 		Namespace, Currency, ProjectLabel, Quoted string
 		Frameworks                                []string
-	}{s, Namespace, string(v1alpha1.ResourceGPUMilli), projectLabel, quoted(s.Certificates), frameworks})
+	}{s, Namespace, string(v1alpha1.ResourceGPUMilli), projectLabel, yamlQuote(s.Certificates), integrationFrameworks})
 	if err != nil {
 		return nil, fmt.Errorf("kueue's configuration: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
-// quoted is a path as a YAML string, whatever characters it has.
-func quoted(path string) string { return "'" + strings.ReplaceAll(path, "'", "''") + "'" }
+// yamlQuote is a path as a YAML string, whatever characters it has.
+func yamlQuote(path string) string { return "'" + strings.ReplaceAll(path, "'", "''") + "'" }

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// module has of each kind in Kueue's manifests what is changed, and what is not.
-var module = fstest.MapFS{
+// moduleFiles has of each kind in Kueue's manifests what is changed, and what is not.
+var moduleFiles = fstest.MapFS{
 	"default/kustomization.yaml": {Data: []byte("resources: [all.yaml]\n")},
 	"default/all.yaml": {Data: []byte(`
 apiVersion: apiextensions.k8s.io/v1
@@ -75,7 +75,7 @@ webhooks:
 
 func TestObjects(t *testing.T) {
 	certificates := Certificates{"ca.crt": []byte("authority"), "tls.key": []byte("key")}
-	objects, err := Objects(module, "https://127.0.0.1:1", certificates, []byte("ours"))
+	objects, err := Objects(moduleFiles, "https://127.0.0.1:1", certificates, []byte("ours"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,15 +91,15 @@ func TestObjects(t *testing.T) {
 		"CustomResourceDefinition plain": `{group: kueue.x-k8s.io}`,
 	} {
 		kind, own, _ := strings.Cut(name, " ")
-		want[name] = map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": own}, "spec": decoded(t, text)}
+		want[name] = map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": own}, "spec": decodeYAML(t, text)}
 	}
-	want["ClusterRole kueue-manager-role"] = decoded(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: kueue-manager-role},
+	want["ClusterRole kueue-manager-role"] = decodeYAML(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: kueue-manager-role},
 		rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`)
-	want["ConfigMap kueue-manager-config"] = decoded(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: kueue-manager-config, namespace: kueue-system},
+	want["ConfigMap kueue-manager-config"] = decodeYAML(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: kueue-manager-config, namespace: kueue-system},
 		data: {controller_manager_config.yaml: ours}}`)
-	want["Secret kueue-webhook-server-cert"] = decoded(t, `{apiVersion: v1, kind: Secret, metadata: {name: kueue-webhook-server-cert, namespace: kueue-system},
+	want["Secret kueue-webhook-server-cert"] = decodeYAML(t, `{apiVersion: v1, kind: Secret, metadata: {name: kueue-webhook-server-cert, namespace: kueue-system},
 		data: {ca.crt: `+encoded([]byte("authority"))+`, tls.key: `+encoded([]byte("key"))+`}}`)
-	want["MutatingWebhookConfiguration kueue-mutating-webhook-configuration"] = decoded(t, `
+	want["MutatingWebhookConfiguration kueue-mutating-webhook-configuration"] = decodeYAML(t, `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
 metadata: {name: kueue-mutating-webhook-configuration}
@@ -118,7 +118,7 @@ webhooks:
 	}
 }
 
-func TestManifestsOfAnotherShapeAreAnError(t *testing.T) {
+func TestObjectsRejectsUnexpectedManifests(t *testing.T) {
 	tests := map[string]struct{ object, want string }{
 		"no path":     {"{kind: MutatingWebhookConfiguration, metadata: {name: a}, webhooks: [{clientConfig: {}}]}", "webhooks[0]: clientConfig.service.path is not there"},
 		"no object":   {"{kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: [7]}", "webhooks[0] is no object"},
@@ -128,7 +128,7 @@ func TestManifestsOfAnotherShapeAreAnError(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := fit(&unstructured.Unstructured{Object: decoded(t, tc.object)}, "https://127.0.0.1:1", Certificates{}, nil)
+			err := adaptObject(&unstructured.Unstructured{Object: decodeYAML(t, tc.object)}, "https://127.0.0.1:1", Certificates{}, nil)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
@@ -136,7 +136,7 @@ func TestManifestsOfAnotherShapeAreAnError(t *testing.T) {
 	}
 }
 
-func decoded(t *testing.T, text string) map[string]any {
+func decodeYAML(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var object map[string]any
 	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "\t", " ")), &object); err != nil {

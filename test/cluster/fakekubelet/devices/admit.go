@@ -16,8 +16,8 @@ const (
 	// Init runs to its end before the containers after it: they are given its
 	// devices again.
 	Init Kind = iota
-	// Lasting runs as long as the pod: a regular container or a sidecar.
-	Lasting
+	// LongRunning runs as long as the pod: a regular container or a sidecar.
+	LongRunning
 )
 
 // Demand is what one container asks for.
@@ -74,11 +74,11 @@ func (s State) Admit(pod Pod, demands []Demand) (State, error) {
 			if amount <= 0 {
 				continue
 			}
-			ids, err := a.take(resource, amount, demand.Kind)
+			ids, err := a.allocate(resource, amount, demand.Kind)
 			if err != nil {
 				return s, err
 			}
-			grant.Devices[resource] = s.inOrder(ids)
+			grant.Devices[resource] = s.sortedFree(ids)
 		}
 		if len(grant.Devices) > 0 {
 			pod.Grants = append(pod.Grants, grant)
@@ -87,7 +87,7 @@ func (s State) Admit(pod Pod, demands []Demand) (State, error) {
 	if len(pod.Grants) == 0 {
 		return s, nil
 	}
-	return s.with(pod), nil
+	return s.withPods(pod), nil
 }
 
 // free returns by resource the devices that no living pod holds: first those
@@ -97,8 +97,8 @@ func (s State) free() map[string][]string {
 	living, lingering := map[string]bool{}, map[string]bool{}
 	for _, pod := range s.pods {
 		for _, id := range pod.Devices() {
-			living[id] = living[id] || pod.Lives()
-			lingering[id] = lingering[id] || !pod.Lives()
+			living[id] = living[id] || pod.Running()
+			lingering[id] = lingering[id] || !pod.Running()
 		}
 	}
 	free := map[string][]string{}
@@ -114,7 +114,7 @@ func (s State) free() map[string][]string {
 	return free
 }
 
-func (s State) inOrder(ids []string) []string {
+func (s State) sortedFree(ids []string) []string {
 	wanted := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		wanted[id] = true
@@ -135,7 +135,7 @@ type allocation struct {
 	spare      map[string][]string // of the pod's own init containers
 }
 
-func (a *allocation) take(resource string, amount int64, kind Kind) ([]string, error) {
+func (a *allocation) allocate(resource string, amount int64, kind Kind) ([]string, error) {
 	free, healthy := a.free[resource]
 	if !a.registered[resource] {
 		return nil, &UnregisteredError{Resource: resource}

@@ -33,12 +33,12 @@ func Encode(node string, s State) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint: %w", err)
 	}
-	return seal(inner), nil
+	return encodeEnvelope(inner), nil
 }
 
-// seal is no json.Marshal, which may write the content in other bytes than
+// encodeEnvelope is no json.Marshal, which may write the content in other bytes than
 // those that the checksum is of.
-func seal(inner []byte) []byte {
+func encodeEnvelope(inner []byte) []byte {
 	return fmt.Appendf(nil, `{"checksum":%q,"content":%s}`, checksum(inner), inner)
 }
 
@@ -47,14 +47,14 @@ func seal(inner []byte) []byte {
 // living pods: with any of these nobody could say who holds what.
 func Decode(node string, raw []byte) ([]Pod, error) {
 	var outer envelope
-	if err := strictly(raw, &outer); err != nil {
+	if err := decodeStrict(raw, &outer); err != nil {
 		return nil, err
 	}
 	if sum := checksum(outer.Content); sum != outer.Checksum {
 		return nil, fmt.Errorf("its checksum is %q, its content's is %q", outer.Checksum, sum)
 	}
 	var inner content
-	if err := strictly(outer.Content, &inner); err != nil {
+	if err := decodeStrict(outer.Content, &inner); err != nil {
 		return nil, err
 	}
 	if inner.Version != version {
@@ -63,10 +63,10 @@ func Decode(node string, raw []byte) ([]Pod, error) {
 	if inner.Node != node {
 		return nil, fmt.Errorf("it is node %q's, not %q's", inner.Node, node)
 	}
-	return inner.Pods, consistent(inner.Pods)
+	return inner.Pods, validate(inner.Pods)
 }
 
-func consistent(pods []Pod) error {
+func validate(pods []Pod) error {
 	holder, seen := map[string]string{}, map[string]bool{}
 	for _, pod := range pods {
 		if pod.UID == "" || pod.Namespace == "" || pod.Name == "" || seen[pod.UID] {
@@ -76,7 +76,7 @@ func consistent(pods []Pod) error {
 		if pod.ExitDelay < 0 {
 			return fmt.Errorf("pod %s has a negative exit delay", pod.UID)
 		}
-		if !pod.Lives() {
+		if !pod.Running() {
 			continue
 		}
 		for _, id := range pod.Devices() {
@@ -94,7 +94,7 @@ func checksum(inner []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func strictly(raw []byte, into any) error {
+func decodeStrict(raw []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {

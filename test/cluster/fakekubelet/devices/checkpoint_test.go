@@ -13,22 +13,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func holders() []Pod {
+func deviceHolders() []Pod {
 	return []Pod{
 		{
 			UID: "a", Namespace: "thesis", Name: "train", ExitDelay: time.Second,
-			Grants: grants(grant("main", gpu, "GPU-0", "GPU-1")),
+			Grants: newGrants(newGrant("main", gpu, "GPU-0", "GPU-1")),
 		},
 		{
 			UID: "b", Namespace: "thesis", Name: "done", ExitDelay: time.Minute,
-			Grants:    grants(grant("main", gpu, "GPU-2")),
+			Grants:    newGrants(newGrant("main", gpu, "GPU-2")),
 			ReleaseAt: time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC),
 		},
 	}
 }
 
 func TestCheckpoint(t *testing.T) {
-	raw, err := Encode("dgx-1", New(inventory, holders()))
+	raw, err := Encode("dgx-1", New(inventory, deviceHolders()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,13 +36,13 @@ func TestCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(holders(), got); diff != "" {
+	if diff := cmp.Diff(deviceHolders(), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
-	valid, err := Encode("dgx-1", New(inventory, holders()))
+func TestDecodeRejectsInvalid(t *testing.T) {
+	valid, err := Encode("dgx-1", New(inventory, deviceHolders()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,12 +57,12 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a changed one", bytes.Replace(valid, []byte("GPU-0"), []byte("GPU-3"), 1), "its checksum is"},
 		{"two in one", append(bytes.Clone(valid), valid...), "something follows"},
 		{"another program's", []byte(`{"Data":{},"Checksum":1}`), "unknown field"},
-		{"a later version's", seal([]byte(`{"version":2,"node":"dgx-1","pods":[]}`)), "version is 2"},
-		{"unknown fields", seal([]byte(`{"version":1,"node":"dgx-1","pods":[],"x":1}`)), "unknown field"},
-		{"another node's", seal([]byte(`{"version":1,"node":"dgx-2","pods":[]}`)), `node "dgx-2"'s, not "dgx-1"'s`},
-		{"a pod without name", seal([]byte(`{"version":1,"node":"dgx-1","pods":[{"uid":"a"}]}`)), "no UID of its own"},
+		{"a later version's", encodeEnvelope([]byte(`{"version":2,"node":"dgx-1","pods":[]}`)), "version is 2"},
+		{"unknown fields", encodeEnvelope([]byte(`{"version":1,"node":"dgx-1","pods":[],"x":1}`)), "unknown field"},
+		{"another node's", encodeEnvelope([]byte(`{"version":1,"node":"dgx-2","pods":[]}`)), `node "dgx-2"'s, not "dgx-1"'s`},
+		{"a pod without name", encodeEnvelope([]byte(`{"version":1,"node":"dgx-1","pods":[{"uid":"a"}]}`)), "no UID of its own"},
 		{
-			"a device twice", seal([]byte(`{"version":1,"node":"dgx-1","pods":[
+			"a device twice", encodeEnvelope([]byte(`{"version":1,"node":"dgx-1","pods":[
 			{"uid":"a","namespace":"n","name":"a","grants":[{"container":"c","devices":{"nvidia.com/gpu":["GPU-0"]}}]},
 			{"uid":"b","namespace":"n","name":"b","grants":[{"container":"c","devices":{"nvidia.com/gpu":["GPU-0"]}}]}]}`)),
 			"device GPU-0 is held by pod a and by pod b",
@@ -80,7 +80,7 @@ func TestDecodeRefuses(t *testing.T) {
 // Whatever lies in the file, reading it ends; what is accepted means the same
 // once written and read again, and never has a device twice.
 func FuzzDecode(f *testing.F) {
-	valid, err := Encode("dgx-1", New(inventory, holders()))
+	valid, err := Encode("dgx-1", New(inventory, deviceHolders()))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, sealed bool) {
 		if sealed && json.Valid(raw) {
 			// Past the checksum, where a mutation alone would hardly ever come.
-			raw = seal(raw)
+			raw = encodeEnvelope(raw)
 		}
 		pods, err := Decode("dgx-1", raw)
 		if err != nil {
@@ -104,7 +104,7 @@ func FuzzDecode(f *testing.F) {
 		if _, err := Decode("dgx-1", again); err != nil {
 			t.Fatalf("what was written is refused: %v", err)
 		}
-		if _, err := s.Admit(Pod{UID: "new"}, []Demand{demand("main", Lasting, gpu, 1)}); err != nil {
+		if _, err := s.Admit(Pod{UID: "new"}, []Demand{newDemand("main", LongRunning, gpu, 1)}); err != nil {
 			t.Logf("no room: %v", err)
 		}
 	})

@@ -14,29 +14,29 @@ import (
 	"pgregory.net/rapid"
 )
 
-// counted is what the API server counts for a pod, written down independently:
+// countedDevices is what the API server counts for a pod, written down independently:
 // the most that is in use at any time.
-func counted(demands []Demand, resource string) int64 {
+func countedDevices(demands []Demand, resource string) int64 {
 	var lasting, most int64
 	for _, d := range demands {
 		n := d.Amounts[resource]
 		most = max(most, lasting+n)
-		if d.Kind == Lasting {
+		if d.Kind == LongRunning {
 			lasting += n
 		}
 	}
 	return most
 }
 
-func drawDemands(t *rapid.T) []Demand {
+func randomDemands(t *rapid.T) []Demand {
 	var demands []Demand
 	for i := range rapid.IntRange(1, 5).Draw(t, "containers") {
 		demands = append(demands, Demand{
 			Container: fmt.Sprintf("c%d", i),
-			Kind:      rapid.SampledFrom([]Kind{Init, Lasting}).Draw(t, "kind"),
+			Kind:      rapid.SampledFrom([]Kind{Init, LongRunning}).Draw(t, "kind"),
 			Amounts: map[string]int64{
-				gpu:   rapid.Int64Range(0, 3).Draw(t, gpu),
-				slice: rapid.Int64Range(0, 2).Draw(t, slice),
+				gpu:       rapid.Int64Range(0, 3).Draw(t, gpu),
+				migDevice: rapid.Int64Range(0, 2).Draw(t, migDevice),
 			},
 		})
 	}
@@ -45,7 +45,7 @@ func drawDemands(t *rapid.T) []Demand {
 
 // A node lives through any sequence of pods; at every step nobody holds what is
 // another's, everybody holds what was asked for, and nothing is lost.
-func TestNoDeviceTwice(t *testing.T) {
+func TestNoDeviceAllocatedTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := New(inventory, nil)
 		demanded := map[string][]Demand{}
@@ -53,10 +53,10 @@ func TestNoDeviceTwice(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"admit": func(t *rapid.T) {
 				uid := fmt.Sprintf("pod-%d", len(demanded))
-				demands := drawDemands(t)
+				demands := randomDemands(t)
 				room := true
 				for resource, free := range s.free() {
-					room = room && counted(demands, resource) <= int64(len(free))
+					room = room && countedDevices(demands, resource) <= int64(len(free))
 				}
 				next, err := s.Admit(Pod{UID: uid, Namespace: "n", Name: uid}, demands)
 				if (err == nil) != room {
@@ -67,15 +67,15 @@ func TestNoDeviceTwice(t *testing.T) {
 				}
 				s = next
 			},
-			"end":     func(t *rapid.T) { s = s.End(someUID(t, s), now) },
-			"release": func(t *rapid.T) { s = releaseOne(t, s) },
-			"restart": func(t *rapid.T) { s = restart(t, s) },
-			"":        func(t *rapid.T) { check(t, s, demanded) },
+			"end":     func(t *rapid.T) { s = s.End(randomUID(t, s), now) },
+			"release": func(t *rapid.T) { s = releaseRandomPod(t, s) },
+			"restart": func(t *rapid.T) { s = restartState(t, s) },
+			"":        func(t *rapid.T) { checkInvariants(t, s, demanded) },
 		})
 	})
 }
 
-func someUID(t *rapid.T, s State) string {
+func randomUID(t *rapid.T, s State) string {
 	uids := []string{"nobody"}
 	for _, pod := range s.Pods() {
 		uids = append(uids, pod.UID)
@@ -83,17 +83,17 @@ func someUID(t *rapid.T, s State) string {
 	return rapid.SampledFrom(uids).Draw(t, "uid")
 }
 
-// releaseOne lets the processes of a pod that is over be gone.
-func releaseOne(t *rapid.T, s State) State {
-	over := slices.DeleteFunc(s.Pods(), Pod.Lives)
+// releaseRandomPod lets the processes of a pod that is over be gone.
+func releaseRandomPod(t *rapid.T, s State) State {
+	over := slices.DeleteFunc(s.Pods(), Pod.Running)
 	if len(over) == 0 {
 		t.Skip("no pod is over")
 	}
 	return s.Release(rapid.SampledFrom(over).Draw(t, "over").UID)
 }
 
-// restart writes the checkpoint and reads it again.
-func restart(t *rapid.T, s State) State {
+// restartState writes the checkpoint and reads it again.
+func restartState(t *rapid.T, s State) State {
 	raw, err := Encode("dgx-1", s)
 	if err != nil {
 		t.Fatal(err)
@@ -108,11 +108,11 @@ func restart(t *rapid.T, s State) State {
 	return New(inventory, pods)
 }
 
-func check(t *rapid.T, s State, demanded map[string][]Demand) {
+func checkInvariants(t *rapid.T, s State, demanded map[string][]Demand) {
 	living, processes := map[string]string{}, map[string]string{}
 	for _, pod := range s.Pods() {
 		holders := living
-		if !pod.Lives() {
+		if !pod.Running() {
 			holders = processes
 		}
 		for _, id := range pod.Devices() {
@@ -124,7 +124,7 @@ func check(t *rapid.T, s State, demanded map[string][]Demand) {
 		checkGrants(t, pod, demanded[pod.UID])
 	}
 	for id, uid := range living {
-		if other, shared := processes[id]; shared && !slices.Contains(s.Blockers(uid), other) {
+		if other, shared := processes[id]; shared && !slices.Contains(s.BlockingPods(uid), other) {
 			t.Fatalf("pod %s may start on device %s, where processes of %s are", uid, id, other)
 		}
 	}
@@ -142,7 +142,7 @@ func checkGrants(t *rapid.T, pod Pod, demands []Demand) {
 	for _, g := range pod.Grants {
 		given[g.Container] = g.Devices
 	}
-	lasting, all := map[string]bool{}, map[string]map[string]bool{gpu: {}, slice: {}}
+	lasting, all := map[string]bool{}, map[string]map[string]bool{gpu: {}, migDevice: {}}
 	for _, d := range demands {
 		for resource, n := range d.Amounts {
 			ids := given[d.Container][resource]
@@ -159,7 +159,7 @@ func checkGrants(t *rapid.T, pod Pod, demands []Demand) {
 				all[resource][id] = true
 			}
 		}
-		if d.Kind == Lasting {
+		if d.Kind == LongRunning {
 			for _, ids := range given[d.Container] {
 				for _, id := range ids {
 					lasting[id] = true
@@ -168,7 +168,7 @@ func checkGrants(t *rapid.T, pod Pod, demands []Demand) {
 		}
 	}
 	for resource, ids := range all {
-		if want := counted(demands, resource); int64(len(ids)) != want {
+		if want := countedDevices(demands, resource); int64(len(ids)) != want {
 			t.Fatalf("pod %s holds %v of %s, the API server counts %d", pod.UID, slices.Sorted(maps.Keys(ids)), resource, want)
 		}
 	}

@@ -57,12 +57,12 @@ type Process struct {
 	Cgroup string `json:"cgroup"`
 	// MemoryMiB is what it takes of each of the container's devices, by ID.
 	MemoryMiB map[string]int64 `json:"memoryMiB"`
-	// Utilisation is how busy it keeps each device, in percent.
-	Utilisation int `json:"utilisation"`
+	// Utilization is how busy it keeps each device, in percent.
+	Utilization int `json:"utilization"`
 }
 
-// Lives reports whether the pod is not over.
-func (p Pod) Lives() bool { return p.ReleaseAt.IsZero() }
+// Running reports whether the pod is not over.
+func (p Pod) Running() bool { return p.ReleaseAt.IsZero() }
 
 // Devices returns the IDs that the pod holds, each once, sorted.
 func (p Pod) Devices() []string {
@@ -92,12 +92,12 @@ func New(inventory []Device, pods []Pod) State {
 	for _, pod := range pods {
 		s.pods[pod.UID] = pod
 	}
-	return s.With(inventory)
+	return s.WithInventory(inventory)
 }
 
-// With is the State after the device plugin has reported these devices, and no
+// WithInventory is the State after the device plugin has reported these devices, and no
 // others. What is held stays held, of a device that is gone too.
-func (s State) With(inventory []Device) State {
+func (s State) WithInventory(inventory []Device) State {
 	registered := maps.Clone(s.registered)
 	if registered == nil {
 		registered = map[string]bool{}
@@ -131,16 +131,16 @@ func (s State) Pod(uid string) (Pod, bool) {
 	return pod, ok
 }
 
-// Blockers returns the UIDs of the pods that are over and whose processes are
+// BlockingPods returns the UIDs of the pods that are over and whose processes are
 // still on devices of this one, sorted. It must not start before they are gone.
-func (s State) Blockers(uid string) []string {
-	return s.overlapping(uid, func(other Pod) bool { return !other.Lives() })
+func (s State) BlockingPods(uid string) []string {
+	return s.overlapping(uid, func(other Pod) bool { return !other.Running() })
 }
 
-// Waiting returns the UIDs of the living pods that hold devices of this one,
+// IsBlocked returns the UIDs of the living pods that hold devices of this one,
 // which is over; sorted.
-func (s State) Waiting(uid string) []string {
-	return s.overlapping(uid, Pod.Lives)
+func (s State) IsBlocked(uid string) []string {
+	return s.overlapping(uid, Pod.Running)
 }
 
 func (s State) overlapping(uid string, which func(Pod) bool) []string {
@@ -163,14 +163,14 @@ func (s State) overlapping(uid string, which func(Pod) bool) []string {
 // once. Of a pod that is over already the first time counts.
 func (s State) End(uid string, gone time.Time) State {
 	pod, ok := s.pods[uid]
-	if !ok || !pod.Lives() {
+	if !ok || !pod.Running() {
 		return s
 	}
-	if len(s.Blockers(uid)) > 0 {
+	if len(s.BlockingPods(uid)) > 0 {
 		return s.Release(uid)
 	}
 	pod.ReleaseAt = gone
-	return s.with(pod)
+	return s.withPods(pod)
 }
 
 // Release says that a pod's processes are gone, and frees its devices.
@@ -187,10 +187,10 @@ func (s State) Start(uid string, processes []Process) State {
 		return s
 	}
 	pod.Processes = processes
-	return s.with(pod)
+	return s.withPods(pod)
 }
 
-func (s State) with(pod Pod) State {
+func (s State) withPods(pod Pod) State {
 	pods := maps.Clone(s.pods)
 	if pods == nil {
 		pods = map[string]Pod{}

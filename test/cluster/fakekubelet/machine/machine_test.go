@@ -39,7 +39,7 @@ func TestCapacity(t *testing.T) {
 }
 
 // Agents and users write these down: they must not change between versions.
-func TestGPUsHaveTheSameNamesForEver(t *testing.T) {
+func TestGPUIDsAreStable(t *testing.T) {
 	if got, want := GPUID("dgx-1", 0), "GPU-fe17984b-2759-5e17-b335-c5d6d69071e7"; got != want {
 		t.Errorf("the first GPU of dgx-1 is %s, want %s", got, want)
 	}
@@ -54,9 +54,9 @@ func TestGPUsHaveTheSameNamesForEver(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
+func TestPartition(t *testing.T) {
 	partly := DGXA100()
-	partly.MIG = []Cut{{Devices: []int{1}, Instances: []Instance{{"7g.40gb", 0}}}, {Devices: []int{7}}}
+	partly.MIG = []MIGLayout{{Devices: []int{1}, Instances: []Instance{{"7g.40gb", 0}}}, {Devices: []int{7}}}
 	for name, tc := range map[string]struct {
 		machine Machine
 		want    map[int]string // the layout of the GPUs that are in MIG mode
@@ -64,7 +64,7 @@ func TestCut(t *testing.T) {
 		"whole":    {DGXA100(), map[int]string{}},
 		"in part":  {partly, map[int]string{1: "7g.40gb@0", 7: ""}},
 		"empty":    {DGXA100MIG(), map[int]string{0: "", 1: "", 2: "", 3: "", 4: "", 5: "", 6: "", 7: ""}},
-		"balanced": {DGXA100Balanced(), balanced()},
+		"balanced": {DGXA100Balanced(), balancedMachine()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := tc.machine.Validate(); err != nil {
@@ -74,17 +74,17 @@ func TestCut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(driver.Init(), tc.machine.Cut("dgx-1", driver)); err != nil {
+			if err := errors.Join(driver.Init(), tc.machine.Partition("dgx-1", driver)); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, layouts(t, driver)); diff != "" {
+			if diff := cmp.Diff(tc.want, migLayouts(t, driver)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func balanced() map[int]string {
+func balancedMachine() map[int]string {
 	all := map[int]string{}
 	for i := range 8 {
 		all[i] = "2g.10gb@0 1g.5gb@2 1g.5gb@3 3g.20gb@4"
@@ -92,7 +92,7 @@ func balanced() map[int]string {
 	return all
 }
 
-func layouts(t *testing.T, driver nvml.Library) map[int]string {
+func migLayouts(t *testing.T, driver nvml.Library) map[int]string {
 	t.Helper()
 	gpus, err := driver.GPUs()
 	if err != nil {
@@ -107,8 +107,8 @@ func layouts(t *testing.T, driver nvml.Library) map[int]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		board, _ := mig.BoardOf(gpu.PCIDevice)
-		cut := mig.GPU{Board: board}
+		board, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
+		cut := mig.GPU{Model: board}
 		for _, instance := range instances {
 			for i := range board.Profiles {
 				if nvml.ProfileID(board.Profiles[i].ID) == instance.Profile {
@@ -123,9 +123,9 @@ func layouts(t *testing.T, driver nvml.Library) map[int]string {
 
 func TestValidate(t *testing.T) {
 	cut := func(instances ...Instance) func(*Machine) {
-		return func(m *Machine) { m.MIG = []Cut{{Instances: instances}} }
+		return func(m *Machine) { m.MIG = []MIGLayout{{Instances: instances}} }
 	}
-	h100 := func(m *Machine) { m.Board = "h100-80gb" }
+	h100 := func(m *Machine) { m.GPUModel = "h100-80gb" }
 	for _, tc := range []struct {
 		name   string
 		change func(*Machine)
@@ -138,9 +138,9 @@ func TestValidate(t *testing.T) {
 		{"double memory", cut(Instance{"1g.10gb", 6}, Instance{"4g.20gb", 0}), ""},
 		{"an H100", func(m *Machine) { h100(m); cut(Instance{"3g.40gb", 4}, Instance{"1g.10gb", 0})(m) }, ""},
 		{"in MIG mode and empty", cut(), ""},
-		{"no board", func(m *Machine) { m.Board = "" }, `board "": must be one of A100-40GB`},
+		{"no board", func(m *Machine) { m.GPUModel = "" }, `board "": must be one of A100-40GB`},
 		{"a model with blanks", func(m *Machine) { m.Model = "DGX A100" }, `model "DGX A100": must be a label value`},
-		{"a board that cannot be cut", func(m *Machine) { *m = DGXA100MIG(); m.Board = "L4" }, "mig: board L4 cannot be cut"},
+		{"a board that cannot be cut", func(m *Machine) { *m = DGXA100MIG(); m.GPUModel = "L4" }, "mig: board L4 cannot be cut"},
 		{"no model", func(m *Machine) { m.Model = "" }, `model "": must be a label value`},
 		{"no GPUs", func(m *Machine) { m.GPUs = 0 }, "gpus 0: must be 1 to 16"},
 		{"no CPUs", func(m *Machine) { m.CPUs = -1 }, "cpus -1: must be 1 to"},
@@ -150,8 +150,8 @@ func TestValidate(t *testing.T) {
 		{"outside of the GPU", cut(Instance{"1g.5gb", 7}), "mig[0].instances: 1g.5gb cannot start at 7"},
 		{"an overlap", cut(Instance{"2g.10gb", 0}, Instance{"1g.5gb", 1}), "mig[0].instances: 1g.5gb at 1 overlaps another instance"},
 		{"media extensions twice", cut(Instance{"1g.5gb+me", 0}, Instance{"1g.5gb+me", 1}), "mig[0].instances: 2 instances of 1g.5gb+me; A100-40GB has at most 1"},
-		{"no such GPU", func(m *Machine) { m.MIG = []Cut{{Devices: []int{8}}} }, "mig[0].devices: there is no GPU 8; the indices are 0 to 7"},
-		{"cut twice", func(m *Machine) { m.MIG = []Cut{{Devices: []int{3}}, {}} }, "mig[1].devices: GPU 3 is cut twice"},
+		{"no such GPU", func(m *Machine) { m.MIG = []MIGLayout{{Devices: []int{8}}} }, "mig[0].devices: there is no GPU 8; the indices are 0 to 7"},
+		{"cut twice", func(m *Machine) { m.MIG = []MIGLayout{{Devices: []int{3}}, {}} }, "mig[1].devices: GPU 3 is cut twice"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := DGXA100()

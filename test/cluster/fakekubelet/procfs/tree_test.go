@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func contents(t *testing.T, path ...string) string {
+func readFiles(t *testing.T, path ...string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(path...))
 	if err != nil {
@@ -24,7 +24,7 @@ func contents(t *testing.T, path ...string) string {
 	return string(raw)
 }
 
-func entries(t *testing.T, dir string) (names []string) {
+func listEntries(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -36,7 +36,7 @@ func entries(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-func TestAProcessAsTheKernelShowsIt(t *testing.T) {
+func TestAddProcess(t *testing.T) {
 	tree := Tree{t.TempDir()}
 	booted := time.Now().Add(-time.Hour)
 	if err := errors.Join(tree.Boot(), os.Chtimes(tree.bootIDPath(), booted, booted)); err != nil {
@@ -48,13 +48,13 @@ func TestAProcessAsTheKernelShowsIt(t *testing.T) {
 		Started: booted.Add(90*time.Second + 20*time.Millisecond),
 	}
 	for range 2 { // the second time in place of the first
-		if err := tree.Show(p); err != nil {
+		if err := tree.AddProcess(p); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := map[string]string{}
-	for _, name := range entries(t, filepath.Join(tree.Root, "5000001")) {
-		got[name] = contents(t, tree.Root, "5000001", name)
+	for _, name := range listEntries(t, filepath.Join(tree.Root, "5000001")) {
+		got[name] = readFiles(t, tree.Root, "5000001", name)
 	}
 	want := map[string]string{
 		"cgroup": "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0f4c3f0e_7a4e_4f0e_9a39_0a6f2f6f8c01.slice/cri-containerd-" +
@@ -82,7 +82,7 @@ func TestCgroups(t *testing.T) {
 	}
 }
 
-func TestProcessesComeAndGo(t *testing.T) {
+func TestAddAndRemoveProcesses(t *testing.T) {
 	tree := Tree{filepath.Join(t.TempDir(), "proc")}
 	if id, err := tree.BootID(); id != "" || err != nil {
 		t.Errorf("before the first boot the identity is %q (%v)", id, err)
@@ -95,7 +95,7 @@ func TestProcessesComeAndGo(t *testing.T) {
 		t.Fatalf("boot identity %q (%v), want a UUID", first, err)
 	}
 	for pid := FirstPID; pid < FirstPID+3; pid++ {
-		if err := tree.Show(Process{PID: pid, Command: []string{"python"}}); err != nil {
+		if err := tree.AddProcess(Process{PID: pid, Command: []string{"python"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,26 +103,26 @@ func TestProcessesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := tree.Hide(FirstPID); err != nil {
+		if err := tree.RemoveProcess(FirstPID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := tree.Keep(map[uint32]bool{FirstPID + 1: true}); err != nil {
+	if err := tree.RetainProcesses(map[uint32]bool{FirstPID + 1: true}); err != nil {
 		t.Fatal(err)
 	}
-	if got := entries(t, tree.Root); !slices.Equal(got, []string{"5000002", "sys"}) {
+	if got := listEntries(t, tree.Root); !slices.Equal(got, []string{"5000002", "sys"}) {
 		t.Errorf("there are %v, want the one that is kept", got)
 	}
 	for range 2 {
-		if err := tree.Link(os.Getpid()); err != nil {
+		if err := tree.LinkProcess(os.Getpid()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if comm, err := os.ReadFile(filepath.Join(tree.link(os.Getpid()), "comm")); err != nil || len(comm) == 0 {
+	if comm, err := os.ReadFile(filepath.Join(tree.linkPath(os.Getpid()), "comm")); err != nil || len(comm) == 0 {
 		t.Errorf("the real process shows %q (%v)", comm, err)
 	}
 	for range 2 {
-		if err := tree.Unlink(os.Getpid()); err != nil {
+		if err := tree.UnlinkProcess(os.Getpid()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,7 +132,7 @@ func TestProcessesComeAndGo(t *testing.T) {
 	if second, err := tree.BootID(); err != nil || second == first {
 		t.Errorf("after another boot the identity is %q (%v), as before", second, err)
 	}
-	if got := entries(t, tree.Root); !slices.Equal(got, []string{"sys"}) {
+	if got := listEntries(t, tree.Root); !slices.Equal(got, []string{"sys"}) {
 		t.Errorf("after a boot there are %v", got)
 	}
 }

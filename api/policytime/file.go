@@ -1,0 +1,273 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policytime
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// FileName is what an embedded cluster calls its clock's file.
+const FileName = "clock.json"
+
+// maxFileSize is far above what [MaxSegments] segments need, in bytes.
+const maxFileSize = 4 << 20
+
+// File is the policy time that the processes of one embedded cluster share
+// through a file. Where the file does not exist, it is real time. Every
+// reading looks whether the file has changed, so a step is seen by all
+// processes at once; a file that cannot be read or is damaged leaves the last
+// good timeline in force (see [File.Err]).
+type File struct {
+	path string
+	// report is told each new reason why the file cannot be used.
+	report func(error)
+
+	mu       sync.Mutex
+	version  fileVersion
+	timeline Timeline
+	err      error
+	// lastNow is the last instant that Now told.
+	lastNow time.Time
+}
+
+var _ Clock = (*File)(nil)
+
+// fileVersion tells two versions of a file apart. Each version is a file of its own,
+// renamed into place, so the inode alone nearly does.
+type fileVersion struct {
+	inode    uint64
+	modified time.Time
+	size     int64
+}
+
+// OpenFile opens the clock in the file at path, which need not exist yet. It
+// fails where the file is there and cannot be used. Should it become unusable
+// later, report is told why, once for each reason; report may be nil.
+func OpenFile(path string, report func(error)) (*File, error) {
+	f := &File{path: path}
+	defer func() { f.report = report }() // this first look's error is returned
+	f.current()
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f, nil
+}
+
+// Now implements [Clock]. It never tells an instant before one that it told: when
+// the pace slows down, the last one may have been told by the faster.
+func (f *File) Now() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refreshLocked()
+	if now := f.timeline.At(time.Now()); now.After(f.lastNow) {
+		f.lastNow = now
+	}
+	return f.lastNow
+}
+
+// FromReal implements [Clock].
+func (f *File) FromReal(t time.Time) time.Time { return f.current().At(t) }
+
+// RealUntil implements [Clock].
+func (f *File) RealUntil(t time.Time) time.Duration { return f.current().RealUntil(t, time.Now()) }
+
+// Timeline is the mapping in force.
+func (f *File) Timeline() Timeline { return f.current() }
+
+// Err is why the file could not be used when it was last looked at; nil when
+// it could. The timeline before that stays in force.
+func (f *File) Err() error {
+	f.current()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// Advance steps policy time forward by d for every process that reads the file.
+func (f *File) Advance(d time.Duration) error {
+	return f.update(func(l Timeline) (Timeline, error) { return l.WithStep(d, time.Now()) })
+}
+
+// AdvanceTo steps policy time forward to t for every process that reads the file.
+// Where it has got there by itself, it does nothing. It fails where t is more than
+// [MaxStep] away.
+func (f *File) AdvanceTo(t time.Time) error {
+	return f.update(func(l Timeline) (Timeline, error) {
+		now := time.Now()
+		step := t.Sub(l.At(now))
+		if step <= 0 {
+			return l, nil
+		}
+		return l.WithStep(step, now)
+	})
+}
+
+// SetScale makes policy time run scale times as fast as real time from now on.
+func (f *File) SetScale(scale float64) error {
+	return f.update(func(l Timeline) (Timeline, error) { return l.WithScale(scale, time.Now()) })
+}
+
+func (f *File) current() Timeline {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refreshLocked()
+	return f.timeline
+}
+
+// refreshLocked takes what the file has now, if it has changed. Its caller holds the lock.
+func (f *File) refreshLocked() {
+	before := f.err
+	defer func() {
+		if f.err != nil && f.report != nil && (before == nil || before.Error() != f.err.Error()) {
+			f.report(f.err)
+		}
+	}()
+	now, err := statFile(f.path)
+	switch {
+	case err != nil:
+		f.err = err
+	case now == f.version:
+	case now == fileVersion{}:
+		// The file went away with the cluster it belonged to; policy time
+		// must not fall back to real time under a process that still runs.
+		f.err = fmt.Errorf("policy time: %s is gone; keeping the last one read", f.path)
+	default:
+		f.version = now
+		f.setTimelineLocked(readTimeline(f.path))
+	}
+}
+
+// setTimelineLocked puts a timeline in force that was read, unless it would set policy time
+// back under a process that has acted by the one before. One that goes on from
+// there cannot, even if it is slower now: it is as it was up to the change.
+func (f *File) setTimelineLocked(l Timeline, err error) {
+	if err == nil && !l.hasPrefix(f.timeline) {
+		instant := time.Now()
+		if is, was := l.At(instant), f.timeline.At(instant); is.Before(was) {
+			err = fmt.Errorf("%w: %s would set policy time back by %v; keeping the last one read", ErrInvalid, f.path, was.Sub(is))
+		}
+	}
+	if f.err = err; err == nil {
+		f.timeline = l
+	}
+}
+
+// update reads, changes and replaces the file under a lock that all processes
+// respect, so that no step is lost.
+func (f *File) update(with func(Timeline) (Timeline, error)) error {
+	lock, err := os.OpenFile(f.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("policy time: %w", err)
+	}
+	defer lock.Close() // and releases the lock
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("policy time: locking %s: %w", lock.Name(), err)
+	}
+	before, err := readTimeline(f.path)
+	if err != nil {
+		return err
+	}
+	after, err := with(before)
+	if err != nil || len(after.Segments) == len(before.Segments) {
+		return err // every change is one segment more
+	}
+	return writeTimeline(f.path, after)
+}
+
+func statFile(path string) (fileVersion, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fileVersion{}, nil
+	}
+	if err != nil {
+		return fileVersion{}, fmt.Errorf("policy time: %w", err)
+	}
+	return fileVersion{inode: inodeNumber(info), modified: info.ModTime(), size: info.Size()}, nil
+}
+
+func readTimeline(path string) (Timeline, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Timeline{}, nil
+	}
+	if err != nil {
+		return Timeline{}, fmt.Errorf("policy time: %w", err)
+	}
+	l, err := ParseTimeline(raw)
+	if err != nil {
+		return Timeline{}, fmt.Errorf("policy time: %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// ParseTimeline reads a timeline from the JSON form its file has. Unknown fields,
+// anything after the object, and contents that [Timeline.Validate] refuses are
+// errors that wrap [ErrInvalid].
+func ParseTimeline(raw []byte) (Timeline, error) {
+	if len(raw) > maxFileSize {
+		return Timeline{}, fmt.Errorf("%w: %d bytes; at most %d are allowed", ErrInvalid, len(raw), maxFileSize)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	var form struct {
+		Segments *[]Segment `json:"segments"`
+	}
+	if err := decoder.Decode(&form); err != nil {
+		return Timeline{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return Timeline{}, fmt.Errorf("%w: something follows the object", ErrInvalid)
+	}
+	if form.Segments == nil {
+		return Timeline{}, fmt.Errorf("%w: segments: required", ErrInvalid)
+	}
+	l := Timeline{Segments: *form.Segments}
+	return l, l.Validate()
+}
+
+// writeTimeline replaces the file whole: a reader sees the old or the new one, also
+// after a crash.
+func writeTimeline(path string, l Timeline) (err error) {
+	raw, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return fmt.Errorf("policy time: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("policy time: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+		}
+	}()
+	_, err = tmp.Write(append(raw, '\n'))
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return fmt.Errorf("policy time: writing %s: %w", tmp.Name(), err)
+	}
+	if err = os.Rename(tmp.Name(), path); err != nil {
+		return fmt.Errorf("policy time: %w", err)
+	}
+	return nil
+}
+
+// inodeNumber is the file's number; zero where the file system has none.
+func inodeNumber(info fs.FileInfo) uint64 {
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		return sys.Ino
+	}
+	return 0
+}

@@ -1,0 +1,271 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// annotation is one annotation; set tells an empty one from none.
+type annotation struct {
+	key, value string
+	isSet      bool
+}
+
+// path is the annotation's field.
+func (n annotation) path() string { return "metadata.annotations[" + n.key + "]" }
+
+// requestAnnotations are the annotations that say something of what a pod asks for.
+type requestAnnotations struct {
+	gpu, fraction, memory                      annotation // how much
+	devices, container                         annotation // of how many GPUs, for whom
+	memoryLimit, memoryLimitKAI, fractionLimit annotation // up to what
+	nodePools, maxRuntime                      annotation
+	kaiContainers                              []annotation
+}
+
+// collectAnnotations picks them out in one pass, which costs less than a look-up for each.
+func collectAnnotations(annotations map[string]string) requestAnnotations {
+	var n requestAnnotations
+	for key, value := range annotations {
+		here := annotation{key, value, true}
+		switch key {
+		case v1alpha1.AnnotationGPU:
+			n.gpu = here
+		case v1alpha1.AnnotationGPUFraction:
+			n.fraction = here
+		case v1alpha1.AnnotationGPUMemory:
+			n.memory = here
+		case v1alpha1.AnnotationGPUFractionDevices:
+			n.devices = here
+		case v1alpha1.AnnotationGPUFractionContainer:
+			n.container = here
+		case v1alpha1.AnnotationGPUMemoryLimit:
+			n.memoryLimit = here
+		case v1alpha1.AnnotationGPUMemoryLimitKAI:
+			n.memoryLimitKAI = here
+		case v1alpha1.AnnotationGPUFractionLimitKAI:
+			n.fractionLimit = here
+		case v1alpha1.AnnotationNodePools:
+			n.nodePools = here
+		case v1alpha1.AnnotationMaxRuntime:
+			n.maxRuntime = here
+		default:
+			if strings.HasPrefix(key, annotationKAIContainerPrefix) {
+				n.kaiContainers = append(n.kaiContainers, here)
+			}
+		}
+	}
+	slices.SortFunc(n.kaiContainers, func(a, b annotation) int { return strings.Compare(a.key, b.key) })
+	return n
+}
+
+// parseAmounts reads the annotations that say how much, ours first.
+func (r *parser) parseAmounts() []annotatedAmount {
+	if !r.annotations.hasAmount() {
+		return nil
+	}
+	said := make([]annotatedAmount, 0, 3)
+	if n := r.annotations.gpu; n.isSet {
+		if a, wrong := parseGPUAmount(n); wrong == "" {
+			said = append(said, a)
+		} else {
+			r.addInvalid(n.path(), n.value, wrong)
+		}
+	}
+	if n := r.annotations.fraction; n.isSet {
+		if share, wrong := parseShare(n.value, oneGPU-1); wrong == "" {
+			said = append(said, annotatedAmount{annotation: n, share: share})
+		} else {
+			r.addInvalid(n.path(), n.value, wrong+"; whole GPUs are asked for as "+string(v1alpha1.ResourceNVIDIAGPU)+" in a container's limits")
+		}
+	}
+	if n := r.annotations.memory; n.isSet {
+		if memory, ok := parseWholeNumber(n.value, maxMemoryMiB); ok && memory > 0 {
+			said = append(said, annotatedAmount{annotation: n, memoryMiB: memory})
+		} else {
+			r.addInvalid(n.path(), n.value, "must be MiB of one GPU's memory, a whole number from 1 to "+strconv.Itoa(maxMemoryMiB)+", such as 8192")
+		}
+	}
+	return said
+}
+
+// parseShare reads a part of one GPU, up to most. GPUs are counted in thousandths; more
+// decimals are refused, since rounding them would charge what nobody wrote.
+func parseShare(text string, most Milli) (share Milli, wrong string) {
+	share, exact, ok := parseDecimal(text)
+	switch {
+	case ok && exact && share > 0 && share <= most:
+		return share, ""
+	case ok && !exact && share < most:
+		return 0, "has more than three decimals; write for example " + (share + 1).String()
+	}
+	return 0, "must be a decimal from " + Milli(1).String() + " to " + most.String() + " with at most three decimals, such as 0.5"
+}
+
+// hasAmount reports whether any annotation says how much.
+func (n *requestAnnotations) hasAmount() bool {
+	return n.gpu.isSet || n.fraction.isSet || n.memory.isSet
+}
+
+// parseGPUAmount reads our own annotation, a quantity in steps of a thousandth as
+// quotas are. A part lies on one GPU, so above one there are whole GPUs only.
+func parseGPUAmount(n annotation) (a annotatedAmount, wrong string) {
+	value, exact, ok := parseDecimal(n.value)
+	if thousandths, cut := strings.CutSuffix(n.value, "m"); cut {
+		var count int64
+		count, ok = parseWholeNumber(thousandths, maxDevices*int64(oneGPU))
+		value, exact = Milli(count), true
+	}
+	switch {
+	case !ok || !exact || value == 0 || value > Milli(maxDevices)*oneGPU:
+		return a, describeInvalidAmount(n.value)
+	case value < oneGPU:
+		return annotatedAmount{annotation: n, share: value}, ""
+	case value%oneGPU == 0:
+		return annotatedAmount{annotation: n, wholeGPUs: int64(value / oneGPU)}, ""
+	}
+	devices := int64(value/oneGPU) + 1
+	each := (int64(value) + devices - 1) / devices
+	return a, fmt.Sprintf("must be less than one GPU or whole GPUs, since a part lies on one GPU; ask for %d, or for %dm with %s: %q",
+		devices, each, v1alpha1.AnnotationGPUFractionDevices, strconv.FormatInt(devices, 10))
+}
+
+// describeInvalidAmount is the refusal of a text that is no amount of GPUs. Profiles are
+// what people write there most.
+func describeInvalidAmount(text string) string {
+	if refusal := validateNotComputeInstance(text); refusal != "" {
+		return refusal
+	}
+	if isMIGProfile(text) {
+		return "is a MIG profile, which is asked for in a container's limits: " + string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(text)))
+	}
+	return "must be a part of one GPU in thousandths such as 500m or 0.5, or whole GPUs such as 2"
+}
+
+// annotatedAmount is what one annotation says: whole GPUs, or a share or some memory of
+// each GPU.
+type annotatedAmount struct {
+	annotation
+	wholeGPUs int64
+	share     Milli
+	memoryMiB int64
+}
+
+// applyAnnotations fills in what the pod's annotations ask for. They stand for the
+// whole pod, so nothing is added up.
+func (r *parser) applyAnnotations(request *Request) {
+	granted := request.RequestsGPU()
+	if granted && r.admitted {
+		return
+	}
+	said := r.parseAmounts()
+	if granted {
+		r.rejectShareBesideResource()
+		return
+	}
+	devices := r.parseDevices(said)
+	if len(said) == 0 {
+		return
+	}
+	first := said[0]
+	for _, second := range said[1:] {
+		same := second.wholeGPUs == first.wholeGPUs && second.share == first.share && second.memoryMiB == first.memoryMiB
+		r.rejectDuplicate(second.path(), second.value, first.path(), first.value, same)
+	}
+	request.Devices = devices
+	switch {
+	case first.wholeGPUs > 0:
+		request.Form, request.Share, request.Devices = FormWhole, oneGPU, first.wholeGPUs
+	case first.share > 0:
+		request.Form, request.Share = FormShare, first.share
+	default:
+		request.Form, request.MemoryMiB = FormMemory, first.memoryMiB
+	}
+	request.countGPUs()
+	if c := r.shareContainer(); c != nil {
+		request.Container = c.Name
+	} else if n := r.annotations.container; n.isSet {
+		r.addInvalid(n.path(), n.value, "must be the name of one of the pod's containers or init containers")
+	}
+}
+
+// rejectDuplicate refuses a second annotation for what first says already. In a pod that
+// was admitted an engine's word may stand beside its author's, if they agree.
+func (r *parser) rejectDuplicate(path, value, first, firstValue string, same bool) {
+	says := "says the same again as "
+	switch {
+	case !same:
+		says = "says otherwise than "
+	case r.admitted:
+		return
+	}
+	r.addInvalid(path, value, says+first+", "+strconv.Quote(truncateValue(firstValue))+"; keep one of the two")
+}
+
+// rejectShareBesideResource refuses annotations for shares beside GPUs in a container's limits.
+func (r *parser) rejectShareBesideResource() {
+	resource := &r.gpuTally.entries[0]
+	for _, n := range [...]annotation{r.annotations.gpu, r.annotations.fraction, r.annotations.memory, r.annotations.devices} {
+		if n.isSet {
+			r.addInvalid(n.path(), n.value, "cannot go with "+resource.fieldPath()+", "+strconv.Quote(strconv.FormatInt(resource.total(), 10))+
+				"; a pod asks for GPUs by a resource or by an annotation, keep one of the two")
+		}
+	}
+}
+
+// parseDevices is on how many GPUs a share is wanted.
+func (r *parser) parseDevices(said []annotatedAmount) int64 {
+	n := r.annotations.devices
+	if !n.isSet {
+		return 1
+	}
+	count, ok := parseWholeNumber(n.value, maxDevices)
+	switch {
+	case !ok || count == 0:
+		r.addInvalid(n.path(), n.value, "must be a number of GPUs from 1 to "+strconv.Itoa(maxDevices))
+	case !r.annotations.hasAmount():
+		r.addInvalid(n.path(), n.value, "says on how many GPUs a share lies; say the share too, by "+
+			v1alpha1.AnnotationGPUFraction+", "+v1alpha1.AnnotationGPUMemory+" or "+v1alpha1.AnnotationGPU)
+	case len(said) > 0 && said[0].wholeGPUs > 0:
+		r.addInvalid(n.path(), n.value, "is for shares, and "+said[0].path()+" asks for whole GPUs, "+
+			strconv.Quote(said[0].value)+"; take it out, or ask for less than one GPU there")
+	}
+	return count
+}
+
+// shareContainer is the container that gets the share: the one that the author named,
+// else the first.
+func (r *parser) shareContainer() *corev1.Container {
+	if n := r.annotations.container; n.isSet {
+		_, c := r.containerByName(n.value)
+		return c
+	}
+	if len(r.spec.Containers) == 0 {
+		return nil // the API server refuses the pod
+	}
+	return &r.spec.Containers[0]
+}
+
+// containerByName is the regular or init container of that name, nil where there is none.
+func (r *parser) containerByName(name string) (containerPath, *corev1.Container) {
+	for i := range r.spec.Containers {
+		if r.spec.Containers[i].Name == name {
+			return containerPath{regularContainers, i}, &r.spec.Containers[i]
+		}
+	}
+	for i := range r.spec.InitContainers {
+		if r.spec.InitContainers[i].Name == name {
+			return containerPath{initContainers, i}, &r.spec.InitContainers[i]
+		}
+	}
+	return containerPath{}, nil
+}

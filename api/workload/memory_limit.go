@@ -1,0 +1,181 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// memoryLimit is how far one key lets each device's memory go: so many MiB, or a part
+// of the GPU.
+type memoryLimit struct {
+	path, value string
+	memoryMiB   int64
+	share       Milli
+}
+
+// parseMemoryLimits fills in how far the memory may go above what is asked for.
+func (r *parser) parseMemoryLimits(request *Request) {
+	shared := request.Form == FormShare || request.Form == FormMemory
+	var found [4]memoryLimit
+	said := r.parseLimitAnnotations(found[:0])
+	if !shared {
+		r.rejectLimitsWithoutShare(request, said)
+		return
+	}
+	said = r.parseLimitVariable(request, said)
+	if len(said) == 0 {
+		return
+	}
+	first := said[0]
+	for _, second := range said[1:] {
+		r.rejectDuplicate(second.path, second.value, first.path, first.value, second.memoryMiB == first.memoryMiB && second.share == first.share)
+	}
+	switch {
+	case first.memoryMiB > 0 && first.memoryMiB < request.MemoryMiB:
+		r.addInvalid(first.path, first.value, "must not be below the "+strconv.FormatInt(request.MemoryMiB, 10)+" MiB that are asked for")
+	case first.share > 0 && first.share < request.Share:
+		r.addInvalid(first.path, first.value, "must not be below the "+request.Share.String()+" of a GPU that is asked for")
+	}
+	request.MemoryLimitMiB, request.ShareLimit = first.memoryMiB, first.share
+}
+
+// rejectLimitsWithoutShare refuses limits of what has none: a whole GPU or a slice cannot
+// burst. In a pod that was admitted they are what its author had said before it
+// was granted one; where the share itself is malformed, that is fault enough.
+func (r *parser) rejectLimitsWithoutShare(request *Request, said []memoryLimit) {
+	if (r.admitted && request.RequestsGPU()) || (r.annotations.hasAmount() && !request.RequestsGPU()) {
+		return
+	}
+	for _, l := range said {
+		r.addInvalid(l.path, l.value, "limits the memory of a share of a GPU; ask for one, by "+
+			v1alpha1.AnnotationGPUFraction+", "+v1alpha1.AnnotationGPUMemory+" or "+v1alpha1.AnnotationGPU+", or take the limit out")
+	}
+}
+
+// parseLimitAnnotations reads the three annotations, ours first.
+func (r *parser) parseLimitAnnotations(said []memoryLimit) []memoryLimit {
+	if n := r.annotations.memoryLimit; n.isSet {
+		if memory, ok := parseWholeNumber(n.value, maxMemoryMiB); ok && memory > 0 {
+			said = append(said, memoryLimit{path: n.path(), value: n.value, memoryMiB: memory})
+		} else {
+			r.addInvalid(n.path(), n.value, "must be MiB of one GPU's memory, a whole number from 1 to "+strconv.Itoa(maxMemoryMiB)+", such as 16384")
+		}
+	}
+	if n := r.annotations.memoryLimitKAI; n.isSet {
+		if memory, ok := parseMebibytesOrNumber(n.value); ok {
+			said = append(said, memoryLimit{path: n.path(), value: n.value, memoryMiB: memory})
+		} else {
+			r.addInvalid(n.path(), n.value, "must be MiB of one GPU's memory such as 16384, or a quantity with its unit such as 16Gi, at most 16Ti")
+		}
+	}
+	if n := r.annotations.fractionLimit; n.isSet {
+		if share, wrong := parseShare(n.value, oneGPU); wrong == "" {
+			said = append(said, memoryLimit{path: n.path(), value: n.value, share: share})
+		} else {
+			r.addInvalid(n.path(), n.value, wrong)
+		}
+	}
+	return said
+}
+
+// parseLimitVariable reads the variable by which Run:ai's users say it, in the
+// container that has the share: of a fraction a part of the GPU, of memory a
+// quantity of bytes. Of two variables of one name a container gets the last.
+// Elsewhere it means nothing, and many set it everywhere.
+func (r *parser) parseLimitVariable(request *Request, said []memoryLimit) []memoryLimit {
+	at, c := r.containerByName(request.Container)
+	if c == nil {
+		return said
+	}
+	last := -1
+	for i := range c.Env {
+		if c.Env[i].Name == v1alpha1.EnvRunAIGPUMemoryLimit {
+			last = i
+		}
+	}
+	if last < 0 {
+		return said
+	}
+	variable := &c.Env[last]
+	l := memoryLimit{path: at.String() + ".env[" + strconv.Itoa(last) + "].value", value: variable.Value}
+	if wrong := l.parseVariable(request.Form, variable); wrong != "" {
+		r.addInvalid(l.path, l.value, v1alpha1.EnvRunAIGPUMemoryLimit+" "+wrong)
+		return said
+	}
+	return append(said, l)
+}
+
+func (l *memoryLimit) parseVariable(form Form, variable *corev1.EnvVar) (wrong string) {
+	if variable.ValueFrom != nil {
+		return "must be written out, not taken from elsewhere by valueFrom"
+	}
+	if form == FormShare {
+		l.share, wrong = parseShare(l.value, oneGPU)
+		return wrong
+	}
+	var ok bool
+	if l.memoryMiB, ok = parseMebibytes(l.value); !ok {
+		return "must be, of memory, a quantity of bytes from 1Mi to 16Ti, such as 16Gi"
+	}
+	return ""
+}
+
+// parseMebibytesOrNumber reads a plain number as MiB, all else as [mebibytes] does.
+func parseMebibytesOrNumber(text string) (int64, bool) {
+	if memory, ok := parseWholeNumber(text, maxMemoryMiB); ok {
+		return memory, memory > 0
+	}
+	return parseMebibytes(text)
+}
+
+// parseMebibytes reads a quantity of bytes as whole MiB, the rest cut off; false for
+// what is no quantity, less than one MiB or too much.
+func parseMebibytes(text string) (int64, bool) {
+	if len(text) > maxValueBytes {
+		return 0, false
+	}
+	quantity, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, false
+	}
+	memory := quantity.Value() >> 20
+	return memory, memory > 0 && memory <= maxMemoryMiB
+}
+
+// validateKAIContainers looks at the annotations into which later versions of
+// KAI-Scheduler translate gpu-memory, container by container, and which it then
+// prefers to every other. Its webhook comes after ours, so they may be on a pod
+// that was admitted, if they say no more than what the pod was charged for. An
+// author's own are refused: nobody would have counted them.
+func (r *parser) validateKAIContainers() {
+	for _, n := range r.annotations.kaiContainers {
+		switch {
+		case strings.HasSuffix(n.key, annotationKAIContainerRequest):
+			r.validateKAITranslation(n, v1alpha1.AnnotationGPUMemory, r.annotations.memory)
+		case strings.HasSuffix(n.key, annotationKAIContainerLimit):
+			r.validateKAITranslation(n, v1alpha1.AnnotationGPUMemoryLimitKAI, r.annotations.memoryLimitKAI)
+		}
+	}
+}
+
+func (r *parser) validateKAITranslation(n annotation, key string, original annotation) {
+	want, _ := parseMebibytesOrNumber(original.value)
+	memory, ok := parseMebibytes(n.value)
+	same := n.value == original.value || (ok && memory == want)
+	switch {
+	case !original.isSet:
+		r.addInvalid(n.path(), n.value, "is for KAI-Scheduler to write; say it by "+key+" instead")
+	case !r.admitted:
+		r.addInvalid(n.path(), n.value, "is for KAI-Scheduler to write; take it out, "+original.path()+" says it")
+	case !same:
+		r.addInvalid(n.path(), n.value, "must say what "+original.path()+" says, "+strconv.Quote(truncateValue(original.value)))
+	}
+}

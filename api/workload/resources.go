@@ -1,0 +1,271 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// applyResources fills in what the containers' resources ask for.
+func (r *parser) applyResources(request *Request) {
+	request.Resources = r.gpuTally.amounts(0)
+	if len(r.gpuTally.entries) == 0 {
+		return
+	}
+	asked := &r.gpuTally.entries[0]
+	total := asked.total()
+	for i := range r.gpuTally.entries[1:] {
+		second := &r.gpuTally.entries[1+i]
+		r.addInvalid(second.fieldPath(), strconv.FormatInt(second.total(), 10), second.describeConflict(asked))
+	}
+	if total > asked.unit.maxAmount() {
+		r.addInvalid(asked.fieldPath(), strconv.FormatInt(total, 10), "is the sum over the containers, and "+asked.unit.describeRange())
+	}
+	request.Container = asked.containerName
+	request.Devices = total
+	switch asked.unit {
+	case UnitReplica:
+		request.Form = FormReplica
+	case unitMIG:
+		request.Form = FormMIG
+		request.MIGProfile, _ = v1alpha1.MIGProfileOf(asked.name)
+	case UnitPercent:
+		r.applyPercent(request, asked)
+	default:
+		request.applySize(asked.size)
+	}
+	request.countGPUs()
+}
+
+// applyPercent reads hundredths of a GPU.
+func (r *parser) applyPercent(request *Request, asked *tallyEntry) {
+	switch total := asked.total(); {
+	case total < 100:
+		request.Form, request.Devices, request.Share = FormShare, 1, Milli(total)*10
+	case total%100 == 0:
+		request.Form, request.Devices, request.Share = FormWhole, total/100, oneGPU
+	default:
+		r.addInvalid(asked.fieldPath(), strconv.FormatInt(total, 10),
+			"is hundredths of a GPU, and must be less than 100 or whole hundreds: a part lies on one GPU")
+	}
+}
+
+// applySize fills in how large each device is.
+func (request *Request) applySize(z deviceSize) {
+	request.ComputeShare = Milli(z.computePercent) * 10
+	switch {
+	case z.memoryMiB > 0:
+		request.Form, request.MemoryMiB = FormMemory, z.memoryMiB
+	case z.memoryPercent > 0 && z.memoryPercent < 100:
+		request.Form, request.Share = FormShare, Milli(z.memoryPercent)*10
+	default:
+		request.Form, request.Share = FormWhole, oneGPU
+	}
+}
+
+// countGPUs adds up physical GPUs, as far as the pod can tell.
+func (request *Request) countGPUs() {
+	each := oneGPU
+	if request.Form == FormShare {
+		each = request.Share
+	}
+	request.GPUs = Milli(request.Devices) * each
+}
+
+// describeConflict is the refusal of a second GPU resource.
+func (e *tallyEntry) describeConflict(first *tallyEntry) string {
+	if e.unit == unitMIG && first.unit == unitMIG {
+		return "is a second MIG profile beside " + first.fieldPath() +
+			"; the slices of a pod are of one profile, put the others into pods of their own"
+	}
+	return "is a second kind of GPU beside " + first.fieldPath() + "; a pod asks for one kind, keep one of the two"
+}
+
+// amounts are the totals by name, without the first cut bytes of each name.
+func (t *resourceTally) amounts(cut int) Amounts {
+	if len(t.entries) == 0 {
+		return Amounts{}
+	}
+	slices.SortFunc(t.entries, func(a, b tallyEntry) int { return strings.Compare(string(a.name), string(b.name)) })
+	totals := make(Amounts, len(t.entries))
+	for i := range t.entries {
+		totals[i] = Amount{Name: string(t.entries[i].name)[cut:], Count: t.entries[i].total()}
+	}
+	return totals
+}
+
+// deviceSize is what a container says of each of its devices; all zero for nothing.
+// Unlike what is counted, it is not added up: it holds for every device.
+type deviceSize struct{ memoryMiB, memoryPercent, computePercent int64 }
+
+// maxMemoryMiB is the most memory of one GPU that can be asked for: 16 TiB, far
+// beyond any board, so that what is larger was written in another unit.
+const maxMemoryMiB = 16 << 20
+
+func (u Unit) isSize() bool { return u >= UnitMemoryMiB && u <= UnitComputePercent }
+
+// maxAmount is the largest amount of a resource of this unit in one container.
+func (u Unit) maxAmount() int64 {
+	switch u {
+	case UnitMemoryMiB:
+		return maxMemoryMiB
+	case UnitMemoryPercent, UnitComputePercent:
+		return 100
+	case UnitPercent:
+		return 100 * maxDevices
+	default:
+		return maxDevices
+	}
+}
+
+// describeRange says which amounts of a resource of this unit there are.
+func (u Unit) describeRange() string {
+	from := "0"
+	if u.isSize() {
+		from = "1"
+	}
+	return "must be a whole number from " + from + " to " + strconv.FormatInt(u.maxAmount(), 10)
+}
+
+// parseSizes puts together what a container says of the size of its devices, and
+// compares it with the containers before it: one pod has one share.
+func (r *parser) parseSizes(c *containerRequest) {
+	for _, s := range c.sizes {
+		if !slices.ContainsFunc(c.devices, s.isSizeOf) {
+			r.addInvalid(c.resourcePath(limits, s.name), strconv.FormatInt(s.amount, 10),
+				"says how large each GPU is; the same container must say how many, as "+string(r.units.countingResource(s.name)))
+		}
+	}
+	for _, device := range c.devices {
+		var own deviceSize
+		for _, s := range c.sizes {
+			if s.isSizeOf(device) {
+				own.setDimension(s)
+			}
+		}
+		if own.memoryMiB > 0 && own.memoryPercent > 0 {
+			r.addInvalid(c.resourcePath(limits, device.name), strconv.FormatInt(device.amount, 10),
+				"has its memory both in MiB and in percent; keep one of the two")
+			own.memoryPercent = 0
+		}
+		e := r.gpuTally.entryFor(device.name, device.unit)
+		switch {
+		case e.firstContainer == c.containerPath:
+			e.size = own
+		case e.size != own:
+			r.addInvalid(c.resourcePath(limits, device.name), strconv.FormatInt(device.amount, 10),
+				"is for "+own.String()+", in "+e.firstContainer.String()+" for "+e.size.String()+
+					"; all containers of a pod ask for the same, or go into pods of their own")
+		}
+	}
+}
+
+// isSizeOf reports whether s says how large device is.
+func (s resourceAmount) isSizeOf(device resourceAmount) bool {
+	return device.unit == UnitGPU && resourceDomain(device.name) == resourceDomain(s.name)
+}
+
+func (z *deviceSize) setDimension(s resourceAmount) {
+	switch s.unit {
+	case UnitMemoryMiB:
+		z.memoryMiB = max(z.memoryMiB, s.amount)
+	case UnitMemoryPercent:
+		z.memoryPercent = max(z.memoryPercent, s.amount)
+	case UnitComputePercent:
+		z.computePercent = max(z.computePercent, s.amount)
+	}
+}
+
+// String is for messages: "8000 MiB of each GPU".
+func (z deviceSize) String() string {
+	text := "whole GPUs"
+	switch {
+	case z.memoryMiB > 0:
+		text = strconv.FormatInt(z.memoryMiB, 10) + " MiB of each GPU"
+	case z.memoryPercent > 0:
+		text = strconv.FormatInt(z.memoryPercent, 10) + " % of each GPU's memory"
+	}
+	if z.computePercent > 0 {
+		text += " with " + strconv.FormatInt(z.computePercent, 10) + " % of its compute"
+	}
+	return text
+}
+
+// countingResource is the resource that counts the devices of which size says how large
+// they are; of several the first by name.
+func (n ResourceUnits) countingResource(size corev1.ResourceName) corev1.ResourceName {
+	found := corev1.ResourceName("")
+	for name, unit := range n {
+		if unit == UnitGPU && resourceDomain(name) == resourceDomain(size) && (found == "" || strings.Compare(string(name), string(found)) < 0) {
+			found = name
+		}
+	}
+	if found == "" {
+		return v1alpha1.ResourceNVIDIAGPU
+	}
+	return found
+}
+
+// Amount is so many of something that has a name.
+type Amount struct {
+	// Name is what is counted.
+	Name string
+	// Count is how many, more than 0.
+	Count int64
+}
+
+// Amounts are sorted by name, each name once. In JSON they are one object:
+// {"nvidia.com/gpu": 2}.
+type Amounts []Amount
+
+// Get is how many there are of name; 0 where it is not among them.
+func (a Amounts) Get(name string) int64 {
+	for i := range a {
+		if a[i].Name == name {
+			return a[i].Count
+		}
+	}
+	return 0
+}
+
+// MarshalJSON writes one object; an empty one for none.
+func (a Amounts) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for i := range a {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		name, err := json.Marshal(a[i].Name)
+		if err != nil {
+			return nil, fmt.Errorf("writing the name %q: %w", a[i].Name, err)
+		}
+		out = append(append(out, name...), ':')
+		out = strconv.AppendInt(out, a[i].Count, 10)
+	}
+	return append(out, '}'), nil
+}
+
+// UnmarshalJSON reads one object of whole numbers.
+func (a *Amounts) UnmarshalJSON(raw []byte) error {
+	var object map[string]int64
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	if err := decoder.Decode(&object); err != nil {
+		return fmt.Errorf("amounts %s: want an object of whole numbers: %w", raw, err)
+	}
+	*a = make(Amounts, 0, len(object))
+	for name, count := range object {
+		*a = append(*a, Amount{Name: name, Count: count})
+	}
+	slices.SortFunc(*a, func(x, y Amount) int { return strings.Compare(x.Name, y.Name) })
+	return nil
+}

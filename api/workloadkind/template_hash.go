@@ -1,0 +1,108 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workloadkind
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TemplateHash is the same for two workloads that run the same: a copy under
+// another name is recognized by it. Of the pod templates only the program
+// counts: images, commands, environment, and what is mounted by name. Labels,
+// resources and placement do not, since admission changes them and a copy's
+// author would first. A kind without pod templates is hashed by its spec. It has
+// 32 characters, and is empty where there is nothing to hash.
+func TemplateHash(kind schema.GroupKind, object map[string]any) string {
+	var programs []any
+	for _, template := range Templates(kind, object) {
+		programs = append(programs, containerPrograms(asMap(template.Body["spec"]))...)
+	}
+	if len(programs) > 0 {
+		return hashJSON(programs)
+	}
+	if len(byKind[kind].Templates) > 0 {
+		return ""
+	}
+	spec := maps.Clone(asMap(object["spec"]))
+	verb := byKind[kind].StopAction
+	if verb.Method == "" {
+		verb = suspendAction
+	}
+	if len(verb.Path) == 2 && verb.Path[0] == "spec" {
+		delete(spec, verb.Path[1]) // stopped or not, it is the same
+	}
+	if len(spec) == 0 {
+		return ""
+	}
+	return hashJSON([]any{kind.Group, kind.Kind, spec})
+}
+
+// containerPrograms is what a pod's containers run.
+func containerPrograms(spec map[string]any) []any {
+	var all []any
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, element := range asSlice(spec[list]) {
+			container := asMap(element)
+			all = append(all, []any{
+				container["image"], container["command"], container["args"], container["workingDir"],
+				filterEnvironment(container["env"]), container["envFrom"],
+			})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return append(all, mountedSources(spec["volumes"]))
+}
+
+// filterEnvironment is a container's, without what admission sets to keep it from
+// other people's GPUs.
+func filterEnvironment(list any) []any {
+	var kept []any
+	for _, element := range asSlice(list) {
+		name, _ := asMap(element)["name"].(string)
+		if !strings.HasPrefix(name, "NVIDIA_") && !strings.HasPrefix(name, "CUDA_") {
+			kept = append(kept, element)
+		}
+	}
+	return kept
+}
+
+// volumeSources are, of the kinds of volumes that can hold a program or its input,
+// the names of what is mounted.
+var volumeSources = []struct{ kind, name string }{
+	{"persistentVolumeClaim", "claimName"},
+	{"configMap", "name"},
+	{"secret", "secretName"},
+	{"nfs", "path"},
+	{"hostPath", "path"},
+}
+
+func mountedSources(volumes any) []any {
+	var names []any
+	for _, element := range asSlice(volumes) {
+		volume := asMap(element)
+		for _, source := range volumeSources {
+			if name, _ := asMap(volume[source.kind])[source.name].(string); name != "" {
+				names = append(names, source.kind+"/"+name)
+			}
+		}
+	}
+	return names
+}
+
+func hashJSON(v any) string {
+	raw, err := json.Marshal(v) // the keys of objects are sorted
+	if err != nil {
+		return "" // what is no JSON cannot be stored either
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,142 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workloadkind
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// wildcard stands for all elements of a list, or all entries of an object.
+const wildcard = "*"
+
+// MaxTemplates is how many templates of one object are looked at: more than any
+// real object has.
+const MaxTemplates = 64
+
+// Template is one pod template of an object.
+type Template struct {
+	// Path is where it stands: spec.template; empty for a pod, which is its own.
+	Path string
+	// Body is its metadata and spec.
+	Body map[string]any
+}
+
+// Templates are the pod templates of an object of that kind, in a fixed order
+// and at most 64; none where the kind is not known or has none.
+func Templates(kind schema.GroupKind, object map[string]any) []Template {
+	var found []Template
+	for _, path := range byKind[kind].Templates {
+		found = collectTemplates(found, object, path, "")
+	}
+	return found[:min(len(found), MaxTemplates)]
+}
+
+func collectTemplates(found []Template, at any, path []string, place string) []Template {
+	if len(found) >= MaxTemplates {
+		return found
+	}
+	if len(path) == 0 {
+		if body := asMap(at); body != nil {
+			found = append(found, Template{place, body})
+		}
+		return found
+	}
+	if path[0] != wildcard {
+		return collectTemplates(found, asMap(at)[path[0]], path[1:], childPath(place, path[0]))
+	}
+	for i, element := range asSlice(at) {
+		found = collectTemplates(found, element, path[1:], indexPath(place, i))
+	}
+	named := asMap(at)
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		found = collectTemplates(found, named[name], path[1:], indexPath(place, name))
+	}
+	return found
+}
+
+// childPath and index are the places below a place.
+func childPath(place, name string) string {
+	if place == "" {
+		return name
+	}
+	return place + "." + name
+}
+
+func indexPath(place string, at any) string { return fmt.Sprintf("%s[%v]", place, at) }
+
+// asMap is the object, and nil for all else.
+func asMap(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+// asSlice is the list, and nil for all else.
+func asSlice(v any) []any {
+	l, _ := v.([]any)
+	return l
+}
+
+// valueAt is what stands at a path, and nil where nothing does.
+func valueAt(object map[string]any, path []string) (any, bool) {
+	var v any = object
+	for _, key := range path {
+		next, ok := asMap(v)[key]
+		if !ok {
+			return nil, false
+		}
+		v = next
+	}
+	return v, true
+}
+
+// WithTemplates is a copy of an object of that kind in which other pod templates
+// stand in the places of some, by [Template.Place]. It shares all else with the
+// object, which is not changed; a place where the object has no template is passed
+// over.
+func WithTemplates(kind schema.GroupKind, object map[string]any, bodies map[string]map[string]any) map[string]any {
+	var after any = object
+	for _, path := range byKind[kind].Templates {
+		after = replaceTemplates(after, path, "", bodies)
+	}
+	return asMap(after)
+}
+
+// replaceTemplates goes the same way as descend.
+func replaceTemplates(at any, path []string, place string, bodies map[string]map[string]any) any {
+	if len(path) == 0 {
+		if body, ok := bodies[place]; ok && asMap(at) != nil {
+			return body
+		}
+		return at
+	}
+	if path[0] != wildcard {
+		object := asMap(at)
+		next, ok := object[path[0]]
+		if !ok {
+			return at
+		}
+		with := maps.Clone(object)
+		with[path[0]] = replaceTemplates(next, path[1:], childPath(place, path[0]), bodies)
+		return with
+	}
+	if list := asSlice(at); list != nil {
+		with := slices.Clone(list)
+		for i, element := range list {
+			with[i] = replaceTemplates(element, path[1:], indexPath(place, i), bodies)
+		}
+		return with
+	}
+	if named := asMap(at); named != nil {
+		with := maps.Clone(named)
+		for name, entry := range named {
+			with[name] = replaceTemplates(entry, path[1:], indexPath(place, name), bodies)
+		}
+		return with
+	}
+	return at
+}

@@ -1,0 +1,389 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"sluice.dev/api"
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+)
+
+var (
+	extensionDay = period.MustParseDuration("24h")
+	extensionEnd = time.Date(2026, 11, 23, 15, 5, 0, 0, time.UTC)
+)
+
+func jobTarget(name string) ResolvedTarget {
+	return ResolvedTarget{Namespace: "thesis", ExtensionTarget: v1alpha1.ExtensionTarget{APIVersion: "batch/v1", Kind: "Job", Name: name}}
+}
+
+func projectTarget(name string) ResolvedTarget {
+	return ResolvedTarget{Namespace: "thesis", ExtensionTarget: v1alpha1.ExtensionTarget{APIVersion: "sluice.dev/v1alpha1", Kind: "Project", Name: name}}
+}
+
+func newExtensionClient(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	kinds, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	controlled := true
+	objects = append(
+		objects,
+		&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "training"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "training-abcde", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "batch/v1", Kind: "Job", Name: "training", UID: "1", Controller: &controlled},
+		}}},
+		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis-mueller"}, Spec: v1alpha1.ProjectSpec{Namespace: "thesis"}},
+	)
+	return fake.NewClientBuilder().WithScheme(kinds).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(kinds)).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Extension{}).Build()
+}
+
+func TestResolveExtensionTarget(t *testing.T) {
+	c := newExtensionClient(t)
+	tests := map[string]struct {
+		want ResolvedTarget
+		err  string
+	}{
+		"job/training":           {want: jobTarget("training")},
+		"jobs/training":          {want: jobTarget("training")},
+		"Job/training":           {want: jobTarget("training")},
+		"jobs.batch/training":    {want: jobTarget("training")},
+		"jobs.v1.batch/training": {want: jobTarget("training")},
+		"project/thesis-mueller": {want: projectTarget("thesis-mueller")},
+		"job/none":               {err: "there is no Job none in namespace thesis"},
+		"project/none":           {err: "project none"},
+		"pod/training-abcde":     {err: "extend job/training"},
+		"spoon/training":         {err: `kind "spoon"`},
+		"training":               {err: "want KIND/NAME"},
+		"job/":                   {err: "want KIND/NAME"},
+		"/training":              {err: "want KIND/NAME"},
+		"job/training/x":         {err: "want KIND/NAME"},
+	}
+	for text, tc := range tests {
+		t.Run(text, func(t *testing.T) {
+			got, err := ResolveExtensionTarget(t.Context(), c, "thesis", text)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Fatalf("err = %v, want it to say %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("the target differs (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestResolveExtensionTargetWithoutReadAccess(t *testing.T) {
+	c := interceptor.NewClient(newExtensionClient(t), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, "training", nil)
+		},
+	})
+	if got, err := ResolveExtensionTarget(t.Context(), c, "thesis", "job/training"); err != nil || got != jobTarget("training") {
+		t.Errorf("Find = %v, %v", got, err)
+	}
+}
+
+func FuzzParseTarget(f *testing.F) {
+	for _, text := range []string{"job/training", "jobs.v1.batch/x", "/", "a//b", ""} {
+		f.Add(text)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	f.Fuzz(func(t *testing.T, text string) {
+		resource, name, err := parseTarget(text)
+		if err != nil {
+			return
+		}
+		if resource == "" || name == "" || strings.Contains(name, "/") {
+			t.Fatalf("parse(%q) = %q, %q", text, resource, name)
+		}
+		if _, err := resolveKind(mapper, resource); err == nil {
+			t.Fatalf("%q is found among no kinds", resource)
+		}
+	})
+}
+
+func TestNewExtension(t *testing.T) {
+	tests := map[string]struct {
+		target ResolvedTarget
+		by     period.Duration
+		reason string
+		action v1alpha1.ExtensionAction
+		err    string
+	}{
+		"a workload":            {target: jobTarget("x"), by: extensionDay, reason: "nearly done", action: v1alpha1.ActionExtend},
+		"a project":             {target: projectTarget("p"), reason: "the defense is in June", action: v1alpha1.ActionRenew},
+		"a long reason":         {target: jobTarget("x"), by: extensionDay, reason: strings.Repeat("ü", 500), action: v1alpha1.ActionExtend},
+		"no reason":             {target: jobTarget("x"), by: extensionDay, err: "--reason"},
+		"a blank reason":        {target: jobTarget("x"), by: extensionDay, reason: " \n", err: "--reason"},
+		"too long a reason":     {target: jobTarget("x"), by: extensionDay, reason: strings.Repeat("ü", 501), err: "at most 500"},
+		"a workload without by": {target: jobTarget("x"), reason: "r", err: "--by"},
+		"a project with by":     {target: projectTarget("p"), by: extensionDay, reason: "r", err: "leave --by out"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := NewExtension(tc.target, tc.by, tc.reason)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Fatalf("err = %v, want it to say %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Spec.Action != tc.action || got.Namespace != "thesis" || (got.Spec.By != nil) != (tc.action == v1alpha1.ActionExtend) {
+				t.Errorf("it asks for %+v in %s", got.Spec, got.Namespace)
+			}
+		})
+	}
+}
+
+// clientWithDecision is a cluster in which an Extension is decided on when it is looked at
+// for the second time, and carried out at the third.
+func clientWithDecision(t *testing.T, decision v1alpha1.ExtensionDecision) client.WithWatch {
+	looks := 0
+	return interceptor.NewClient(newExtensionClient(t), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if err := c.Get(ctx, key, object, options...); err != nil {
+				return err
+			}
+			extension, is := object.(*v1alpha1.Extension)
+			if !is {
+				return nil
+			}
+			if looks++; looks >= 2 {
+				extension.Status.Decision = decision
+			}
+			if looks >= 3 {
+				at := metav1.NewTime(extensionEnd)
+				extension.Status.NewEnd = &at
+			}
+			return nil
+		},
+	})
+}
+
+func createTestExtension(t *testing.T, c client.Client, patience WaitOptions) *v1alpha1.Extension {
+	t.Helper()
+	extension, err := NewExtension(jobTarget("training"), extensionDay, "nearly done")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := CreateExtension(t.Context(), c, extension, patience); err != nil {
+		t.Fatal(err)
+	}
+	return extension
+}
+
+func TestCreateExtensionWaitsForDecision(t *testing.T) {
+	patience := WaitOptions{Timeout: time.Minute, PollInterval: time.Millisecond}
+	for decision, want := range map[v1alpha1.ExtensionDecision]string{
+		v1alpha1.ExtensionApproved: "approved; Job training ends 2026-11-23 15:05 UTC",
+		v1alpha1.ExtensionDenied:   "refused",
+	} {
+		extension := createTestExtension(t, clientWithDecision(t, decision), patience)
+		if got := DescribeExtensionOutcome(extension, time.UTC); got != want {
+			t.Errorf("the outcome is %q, want %q", got, want)
+		}
+	}
+}
+
+// What was left to people is not carried out by their approval alone.
+func TestCreateExtensionWaitsUntilApplied(t *testing.T) {
+	extension := &v1alpha1.Extension{Status: v1alpha1.ExtensionStatus{
+		Decision:   v1alpha1.ExtensionApproved,
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAwaitingDecision}},
+	}}
+	if extensionCompleted(extension) {
+		t.Error("it is settled before the workload has more time")
+	}
+	extension.Status.Conditions[0].Reason = v1alpha1.ReasonTargetNotFound
+	if !extensionCompleted(extension) {
+		t.Error("it is not settled although the workload is gone")
+	}
+}
+
+func TestCreateExtensionTimesOut(t *testing.T) {
+	for _, within := range []time.Duration{0, 20 * time.Millisecond} {
+		extension := createTestExtension(t, newExtensionClient(t), WaitOptions{Timeout: within, PollInterval: time.Millisecond})
+		if got := DescribeExtensionOutcome(extension, time.UTC); got != "not decided yet" || extension.Name == "" {
+			t.Errorf("within %v: extension %q is %q", within, extension.Name, got)
+		}
+	}
+}
+
+func TestWaitForExtensionReportsErrors(t *testing.T) {
+	gone := &v1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "gone"}}
+	patience := WaitOptions{Timeout: time.Minute, PollInterval: time.Millisecond}
+	if err := WaitForExtension(t.Context(), newExtensionClient(t), gone, patience); !apierrors.IsNotFound(err) {
+		t.Errorf("err = %v, want not found", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := newExtensionClient(t)
+	waits := createTestExtension(t, c, WaitOptions{})
+	if err := WaitForExtension(ctx, c, waits, patience); !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v, want that it was canceled", err)
+	}
+}
+
+func TestDecideExtension(t *testing.T) {
+	c := newExtensionClient(t)
+	asked := createTestExtension(t, c, WaitOptions{})
+	key := client.ObjectKeyFromObject(asked)
+	if _, err := DecideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, strings.Repeat("x", 501)); err == nil {
+		t.Error("a message of 501 characters is accepted")
+	}
+	if _, err := DecideExtension(t.Context(), c, key, v1alpha1.ExtensionDenied, "others wait"); err != nil {
+		t.Fatal(err)
+	}
+	var now v1alpha1.Extension
+	if err := c.Get(t.Context(), key, &now); err != nil {
+		t.Fatal(err)
+	}
+	if want := (v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied, Message: "others wait"}); !cmp.Equal(want, now.Status) {
+		t.Errorf("the status is %+v, want %+v and nothing that only the cluster knows", now.Status, want)
+	}
+	_, err := DecideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, "")
+	if err == nil || !strings.Contains(err.Error(), "decided already") {
+		t.Errorf("err = %v, want that a decision stands", err)
+	}
+	none := types.NamespacedName{Namespace: "thesis", Name: "none"}
+	if _, err := DecideExtension(t.Context(), c, none, v1alpha1.ExtensionApproved, ""); !apierrors.IsNotFound(err) {
+		t.Errorf("err = %v, want not found", err)
+	}
+}
+
+// Of two who decide at once the second is told so, not overruled in silence.
+func TestDecideExtensionConflict(t *testing.T) {
+	base := newExtensionClient(t)
+	asked := createTestExtension(t, base, WaitOptions{})
+	key := client.ObjectKeyFromObject(asked)
+	first := true
+	c := interceptor.NewClient(base, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if first {
+				first = false
+				if _, err := DecideExtension(ctx, base, key, v1alpha1.ExtensionDenied, ""); err != nil {
+					t.Error(err)
+				}
+			}
+			return c.SubResource(name).Patch(ctx, object, patch, options...)
+		},
+	})
+	_, err := DecideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, "")
+	if err == nil || !strings.Contains(err.Error(), "decided already") {
+		t.Errorf("err = %v, want that another has decided", err)
+	}
+}
+
+func TestListExtensionsAndWriteTable(t *testing.T) {
+	now := extensionEnd
+	made := func(ago time.Duration) metav1.Time { return metav1.NewTime(now.Add(-ago)) }
+	c := newExtensionClient(t,
+		&v1alpha1.Extension{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "later", CreationTimestamp: made(5 * time.Minute)},
+			Spec:       v1alpha1.ExtensionSpec{Target: projectTarget("p").ExtensionTarget, Action: v1alpha1.ActionRenew, Reason: "line\nand \x1b[31mred"},
+		},
+		&v1alpha1.Extension{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "lab", Name: "first", CreationTimestamp: made(3 * time.Hour),
+				Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "anna"},
+			},
+			Spec: v1alpha1.ExtensionSpec{Target: jobTarget("training").ExtensionTarget, Action: v1alpha1.ActionExtend, By: &extensionDay, Reason: "nearly done"},
+		},
+		&v1alpha1.Extension{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "done", CreationTimestamp: made(time.Hour)},
+			Spec:       v1alpha1.ExtensionSpec{Target: jobTarget("training").ExtensionTarget, Action: v1alpha1.ActionExtend, By: &extensionDay, Reason: "again"},
+			Status:     v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied},
+		},
+	)
+	table := func(namespace string, decided bool) string {
+		t.Helper()
+		rows, err := ListExtensions(t.Context(), c, namespace, decided)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := WriteExtensionTable(&out, rows, namespace == "", decided, now); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	want := `NAMESPACE   NAME    ACTION   TARGET         BY    ASKED BY   AGE   REASON
+lab         first   Extend   Job/training   24h   anna       3h    nearly done
+thesis      later   Renew    Project/p      -     -          5m    line\nand \x1b[31mred
+`
+	if diff := cmp.Diff(want, table("", false)); diff != "" {
+		t.Errorf("what waits differs (-want +got)\n%s", diff)
+	}
+	want = `NAME    ACTION   TARGET         BY    ASKED BY   AGE   DECISION   REASON
+first   Extend   Job/training   24h   anna       3h    -          nearly done
+done    Extend   Job/training   24h   -          1h    Refused    again
+`
+	if diff := cmp.Diff(want, table("lab", true)); diff != "" {
+		t.Errorf("what was asked differs (-want +got)\n%s", diff)
+	}
+}
+
+func TestDescribeExtension(t *testing.T) {
+	at := metav1.NewTime(extensionEnd)
+	extension := &v1alpha1.Extension{Spec: v1alpha1.ExtensionSpec{Target: jobTarget("training").ExtensionTarget, By: &extensionDay}}
+	waits := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAwaitingDecision, Message: "editor decides"}
+	for want, status := range map[string]v1alpha1.ExtensionStatus{
+		"not decided yet":                 {},
+		"not decided yet: editor decides": {Conditions: []metav1.Condition{waits}},
+		"approved by c":                   {Decision: v1alpha1.ExtensionApproved, DecidedBy: "c", Conditions: []metav1.Condition{waits}},
+		`refused by b\x1b[1m: no`: {
+			Decision: v1alpha1.ExtensionDenied, DecidedBy: "b\x1b[1m", Message: "no",
+		},
+		"approved; Job training ends 2026-11-23 15:05 UTC": {Decision: v1alpha1.ExtensionApproved, NewEnd: &at},
+		"approved by b; the Job is gone": {
+			Decision: v1alpha1.ExtensionApproved, DecidedBy: "b",
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Message: "the Job is gone"}},
+		},
+	} {
+		extension.Status = status
+		if got := DescribeExtensionOutcome(extension, time.UTC); got != want {
+			t.Errorf("Outcome = %q, want %q", got, want)
+		}
+	}
+	renewal, deletion := extension.DeepCopy(), extension.DeepCopy()
+	renewal.Spec = v1alpha1.ExtensionSpec{Target: projectTarget("p").ExtensionTarget, Action: v1alpha1.ActionRenew}
+	deletion.Spec = v1alpha1.ExtensionSpec{Target: projectTarget("p").ExtensionTarget, Action: v1alpha1.ActionDelete}
+	for want, e := range map[string]*v1alpha1.Extension{
+		"24h more for Job training": extension, "the renewal of Project p": renewal, "the deletion of Project p": deletion,
+	} {
+		if got := DescribeExtensionRequest(e); got != want {
+			t.Errorf("Wish = %q, want %q", got, want)
+		}
+	}
+}

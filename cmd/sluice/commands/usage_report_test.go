@@ -1,0 +1,268 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"sluice.dev/api"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/cmd/sluice/printer"
+)
+
+// Update makes the tests write their golden files.
+var Update = flag.Bool("update", false, "write the golden files in testdata")
+
+const gpuHour = 3600 * 1000 // of one GPU
+
+func usageRecord(department, project, month string, entries ...v1alpha1.UsageEntry) v1alpha1.UsageRecord {
+	return v1alpha1.UsageRecord{
+		ObjectMeta: metav1.ObjectMeta{Name: project + "-" + month},
+		Spec:       v1alpha1.UsageRecordSpec{Project: project, Month: month},
+		Status:     v1alpha1.UsageRecordStatus{Department: department, Entries: entries},
+	}
+}
+
+func usageEntry(user string, t v1alpha1.WorkloadType, pool string, used int64) v1alpha1.UsageEntry {
+	return v1alpha1.UsageEntry{User: user, WorkloadType: t, NodePool: pool, GPUMilliSeconds: used}
+}
+
+// octoberRecords has names of every kind that people have thought of.
+func octoberRecords() []v1alpha1.UsageRecord {
+	return []v1alpha1.UsageRecord{
+		usageRecord("h2-students", "thesis-mueller", "2026-10",
+			usageEntry("anna.müller@example.org", v1alpha1.WorkloadInteractive, "dgx-mig", gpuHour/2),
+			usageEntry("anna.müller@example.org", v1alpha1.WorkloadTrain, "dgx", 3*gpuHour),
+			usageEntry("anna.müller@example.org", v1alpha1.WorkloadTrain, "dgx-mig", gpuHour/20), // 0.05 h
+		),
+		usageRecord("h2-research", "protein-folding", "2026-10",
+			usageEntry("anna.müller@example.org", v1alpha1.WorkloadTrain, "dgx", 1200*gpuHour+1799),
+			usageEntry(`=HYPERLINK("http://x","a")`, v1alpha1.WorkloadTrain, "dgx", 1),
+			usageEntry("@SUM(A1),b", v1alpha1.WorkloadTrain, "dgx", 1),
+			usageEntry(" +1", v1alpha1.WorkloadTrain, "dgx", 1),
+			usageEntry("－2", v1alpha1.WorkloadTrain, "dgx", 1),
+			usageEntry("two\nlines\t\r", v1alpha1.WorkloadTrain, "dgx", 1),
+			usageEntry("\x1b]0;title\x07\x1b[31m\u009b5m\u202e", v1alpha1.WorkloadTrain, "dgx", 1),
+			usageEntry(`say "hi", you`, v1alpha1.WorkloadTrain, "dgx", 1),
+			usageEntry("", v1alpha1.WorkloadTrain, "dgx", 1),
+		),
+	}
+}
+
+func TestUsageReportOutput(t *testing.T) {
+	for _, by := range []UsageGrouping{GroupByAll, GroupByProject, GroupByUser, GroupByType, GroupByPool} {
+		report, err := NewUsageReport("2026-10", by, octoberRecords())
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := string(by)
+		if by == GroupByAll {
+			name = "all"
+		}
+		compareUsageGolden(t, name+".txt", func(b *bytes.Buffer) error { return WriteUsageTable(b, report) })
+		compareUsageGolden(t, name+".csv", func(b *bytes.Buffer) error { return WriteUsageCSV(b, report) })
+		compareUsageGolden(t, name+".json", func(b *bytes.Buffer) error { return printer.WriteJSON(b, report) })
+	}
+	none, err := NewUsageReport("2026-02", GroupByAll, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareUsageGolden(t, "none.txt", func(b *bytes.Buffer) error { return WriteUsageTable(b, none) })
+	compareUsageGolden(t, "none.json", func(b *bytes.Buffer) error { return printer.WriteJSON(b, none) })
+}
+
+func compareUsageGolden(t *testing.T, name string, write func(*bytes.Buffer) error) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		var got bytes.Buffer
+		if err := write(&got); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join("testdata", "usage", name)
+		if *Update {
+			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got.String()); diff != "" {
+			t.Errorf("%s differs (-want +got; -update writes it anew)\n%s", path, diff)
+		}
+	})
+}
+
+func TestUsageReportSumIsExact(t *testing.T) {
+	for _, by := range []UsageGrouping{GroupByAll, GroupByProject, GroupByUser, GroupByType, GroupByPool} {
+		report, err := NewUsageReport("2026-10", by, octoberRecords())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum int64
+		for _, row := range report.Rows {
+			sum += row.GPUMilliSeconds
+		}
+		if want := int64(1200*gpuHour + 1799 + 8 + 3*gpuHour + gpuHour/2 + gpuHour/20); sum != want || report.GPUMilliSeconds != want {
+			t.Errorf("by %q: rows sum up to %d, the total is %d, want %d", by, sum, report.GPUMilliSeconds, want)
+		}
+	}
+}
+
+func TestUsageReportRejectsInvalidRecords(t *testing.T) {
+	most := usageEntry("a", v1alpha1.WorkloadTrain, "dgx", math.MaxInt64)
+	for name, entries := range map[string][]v1alpha1.UsageEntry{
+		"too much": {most, usageEntry("b", v1alpha1.WorkloadTrain, "dgx", 1)},
+		"negative": {usageEntry("a", v1alpha1.WorkloadTrain, "dgx", -1)},
+	} {
+		_, err := NewUsageReport("2026-10", GroupByAll, []v1alpha1.UsageRecord{usageRecord("d", "p", "2026-10", entries...)})
+		if err == nil || !strings.Contains(err.Error(), "p-2026-10") {
+			t.Errorf("%s: err = %v, want it to name the record", name, err)
+		}
+	}
+	if _, err := NewUsageReport("2026-10", GroupByAll, []v1alpha1.UsageRecord{usageRecord("d", "p", "2026-10", most)}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFormatGPUHours(t *testing.T) {
+	for used, want := range map[int64][2]string{
+		0:              {"0.0", "0.000"},
+		1799:           {"0.0", "0.000"},
+		1800:           {"0.0", "0.001"},
+		gpuHour/20 - 1: {"0.0", "0.050"},
+		gpuHour / 20:   {"0.1", "0.050"},
+		gpuHour - 1:    {"1.0", "1.000"},
+		10 * gpuHour:   {"10.0", "10.000"},
+		math.MaxInt64:  {"2562047788015.2", "2562047788015.216"},
+	} {
+		if got := [2]string{formatTenthHours(used), formatGPUHours(used)}; got != want {
+			t.Errorf("%d = %v, want %v", used, got, want)
+		}
+	}
+}
+
+func FuzzWriteUsageCSV(f *testing.F) {
+	f.Add("=1+1", "a,b")
+	f.Add("\x1b[31m", "\"\r\n")
+	f.Fuzz(func(t *testing.T, user, pool string) {
+		records := []v1alpha1.UsageRecord{usageRecord("d", "p", "2026-10", usageEntry(user, v1alpha1.WorkloadTrain, pool, 1))}
+		for _, by := range []UsageGrouping{GroupByUser, GroupByPool} {
+			report, err := NewUsageReport("2026-10", by, records)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			if err := WriteUsageCSV(&out, report); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range out.String() {
+				if r != '\r' && r != '\n' && !strconv.IsGraphic(r) {
+					t.Fatalf("the CSV has %q", r)
+				}
+			}
+			lines, err := csv.NewReader(&out).ReadAll()
+			if err != nil || len(lines) != 2 || len(lines[1]) != 4 {
+				t.Fatalf("it reads back as %q: %v", lines, err)
+			}
+			if cell := lines[1][1]; cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+				t.Fatalf("the cell %q begins as a formula does", cell)
+			}
+		}
+	})
+}
+
+func TestParseMonth(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"2026-10": true, "0001-01": true,
+		"": false, "2026-13": false, "2026-00": false, "2026-1": false, "26-10": false, "2026-10-01": false, " 2026-10": false, "10-2026": false,
+	} {
+		if got, err := ParseMonth(text); (err == nil) != ok || ok && got != text {
+			t.Errorf("ParseMonth(%q) = %q, %v", text, got, err)
+		}
+	}
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := time.Date(2026, 10, 31, 23, 30, 0, 0, time.UTC)
+	if got := FormatMonth(last, berlin); got != "2026-11" {
+		t.Errorf("the month is %s, want 2026-11: it has begun in Berlin", got)
+	}
+}
+
+func TestParseUsageGrouping(t *testing.T) {
+	for text, ok := range map[string]bool{"": true, "user": true, "type": true, "pool": true, "project": true, "User": false, "all": false} {
+		if _, err := ParseUsageGrouping(text); (err == nil) != ok {
+			t.Errorf("ParseBy(%q) = %v", text, err)
+		}
+	}
+}
+
+func TestListUsageRecords(t *testing.T) {
+	kinds, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(kinds)
+	for _, r := range append(octoberRecords(), usageRecord("h2-students", "thesis-mueller", "2026-09")) {
+		builder.WithObjects(&r)
+	}
+	c := builder.Build()
+	tests := map[string]struct {
+		month, department, project string
+		want                       []string
+	}{
+		"all":                    {"2026-10", "", "", []string{"protein-folding-2026-10", "thesis-mueller-2026-10"}},
+		"a department":           {"2026-10", "h2-students", "", []string{"thesis-mueller-2026-10"}},
+		"a project":              {"2026-10", "", "protein-folding", []string{"protein-folding-2026-10"}},
+		"a project of another":   {"2026-10", "h2-students", "protein-folding", nil},
+		"another month":          {"2026-09", "", "", []string{"thesis-mueller-2026-09"}},
+		"a month without any":    {"2025-01", "", "", nil},
+		"a project without any":  {"2026-09", "", "protein-folding", nil},
+		"a department of no one": {"2026-10", "nobody", "", nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			records, err := ListUsageRecords(t.Context(), c, tc.month, tc.department, tc.project)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for i := range records {
+				got = append(got, records[i].Name)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("records differ (-want +got)\n%s", diff)
+			}
+		})
+	}
+	forbidding := interceptor.NewClient(c, interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Group: v1alpha1.Group, Resource: "usagerecords"}, "", nil)
+		},
+	})
+	if _, err := ListUsageRecords(t.Context(), forbidding, "2026-10", "", ""); err == nil || !strings.Contains(err.Error(), "for administrators") {
+		t.Errorf("err = %v, want it to say who may read them", err)
+	}
+}

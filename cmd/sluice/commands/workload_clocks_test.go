@@ -1,0 +1,213 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"sluice.dev/api"
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/cmd/sluice/commands"
+	"sluice.dev/cmd/sluice/printer"
+)
+
+var clocksNow = time.Date(2026, 10, 24, 22, 0, 0, 0, time.UTC)
+
+func clockTime(length time.Duration) *metav1.Time {
+	t := metav1.NewTime(clocksNow.Add(length))
+	return &t
+}
+
+func newClock(namespace, kind, name string, status v1alpha1.WorkloadClockStatus) v1alpha1.WorkloadClock {
+	return v1alpha1.WorkloadClock{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: strings.ToLower(kind) + "-" + name},
+		Spec:       v1alpha1.WorkloadClockSpec{Root: v1alpha1.WorkloadReference{APIVersion: "v1", Kind: kind, Name: name}},
+		Status:     status,
+	}
+}
+
+// runtimeLimit is one that nothing but its configuration made.
+func runtimeLimit(text string) *v1alpha1.ClockLimit {
+	length := period.MustParseDuration(text)
+	return &v1alpha1.ClockLimit{Configured: length, InForce: length}
+}
+
+// sampleClocks has a workload of each sort.
+func sampleClocks() []v1alpha1.WorkloadClock {
+	end := func(after time.Duration, reason v1alpha1.EndReason, limit time.Duration) *v1alpha1.ClockDeadline {
+		return &v1alpha1.ClockDeadline{At: *clockTime(after), Reason: reason, LimitSeconds: int64(limit / time.Second)}
+	}
+	return []v1alpha1.WorkloadClock{
+		newClock("campus-assistant", "Deployment", "chat", v1alpha1.WorkloadClockStatus{
+			WorkloadType: v1alpha1.WorkloadInference, State: v1alpha1.ClockStateRunning,
+			AccumulatedSeconds: 86400 * 100, RunningSince: clockTime(-30 * time.Minute),
+		}),
+		newClock("protein-folding", "Job", "folding", v1alpha1.WorkloadClockStatus{
+			WorkloadType: v1alpha1.WorkloadTrain, State: v1alpha1.ClockStateRunning,
+			AccumulatedSeconds: 3600, RunningSince: clockTime(-24 * time.Hour),
+			Limit: runtimeLimit("10d"), Deadline: end(215*time.Hour, v1alpha1.EndMaxRuntime, 240*time.Hour),
+		}),
+		newClock("lab", "Job", "late", v1alpha1.WorkloadClockStatus{
+			WorkloadType: v1alpha1.WorkloadTrain, State: v1alpha1.ClockStateRunning,
+			RunningSince: clockTime(-50 * time.Hour),
+			Limit:        runtimeLimit("48h"), Deadline: end(-2*time.Hour, v1alpha1.EndMaxRuntime, 48*time.Hour),
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionDryRun, Status: metav1.ConditionTrue}},
+		}),
+		newClock("thesis", "Pod", "notebook", v1alpha1.WorkloadClockStatus{
+			WorkloadType: v1alpha1.WorkloadInteractive, State: v1alpha1.ClockStateRunning,
+			RunningSince: clockTime(-3 * time.Hour), IdleSince: clockTime(-90*time.Minute - 12*time.Second),
+			// In the hour that Europe/Berlin has twice.
+			Deadline: end(2*time.Hour+30*time.Minute, v1alpha1.EndIdle, 0),
+		}),
+		newClock("thesis", "StatefulSet", "paused", v1alpha1.WorkloadClockStatus{
+			WorkloadType: v1alpha1.WorkloadTrain, State: v1alpha1.ClockStatePaused,
+			AccumulatedSeconds: 47 * 3600, PausedSince: clockTime(-time.Minute),
+			Limit: runtimeLimit("48h"),
+		}),
+		newClock("thesis", "Job", "blind", v1alpha1.WorkloadClockStatus{
+			WorkloadType: v1alpha1.WorkloadTrain, State: v1alpha1.ClockStateRunning,
+			RunningSince: clockTime(-time.Hour), IdleSince: clockTime(-time.Hour),
+			Limit: runtimeLimit("48h"), Deadline: end(47*time.Hour, v1alpha1.EndMaxRuntime, 48*time.Hour),
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionIdleUnknown, Status: metav1.ConditionTrue}},
+		}),
+		newClock("thesis", "Job", "over", v1alpha1.WorkloadClockStatus{
+			WorkloadType: v1alpha1.WorkloadTrain, State: v1alpha1.ClockStateStopped, AccumulatedSeconds: 172800,
+			Limit:   runtimeLimit("48h"),
+			Stopped: &v1alpha1.ClockStop{At: *clockTime(-2 * time.Hour), Reason: v1alpha1.EndMaxRuntime, Until: clockTime(-time.Hour)},
+		}),
+		newClock("lab", "Job", "waits", v1alpha1.WorkloadClockStatus{State: v1alpha1.ClockStatePending}),
+		// What nothing of the API keeps out, a terminal is still kept from.
+		newClock("lab", "Ev\x1b[2Jil", "a\nb", v1alpha1.WorkloadClockStatus{
+			State: v1alpha1.ClockStateRunning, RunningSince: clockTime(time.Hour), AccumulatedSeconds: 1<<63 - 1, CreatedBy: "\u202e\u009b31m",
+		}),
+	}
+}
+
+var sampleProjects = map[string]string{"thesis": "thesis-mueller", "protein-folding": "protein-folding", "campus-assistant": "campus-assistant"}
+
+func TestClockOutput(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := commands.NewClockRows(sampleClocks(), sampleProjects, clocksNow)
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"all.txt": func(b *bytes.Buffer) error { return commands.WriteClockTable(b, rows, true, berlin) },
+		"one.txt": func(b *bytes.Buffer) error { return commands.WriteClockTable(b, rows[:2], false, time.UTC) },
+		"all.json": func(b *bytes.Buffer) error {
+			return printer.WriteJSON(b, commands.ClockDocument{Now: clocksNow, Clocks: rows})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := write(&got); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", "clocks", name)
+			if *commands.Update {
+				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("what is shown differs (-want +got; -update writes it anew)\n%s", diff)
+			}
+		})
+	}
+}
+
+func newClientBuilder(t *testing.T) *fake.ClientBuilder {
+	t.Helper()
+	kinds, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := fake.NewClientBuilder().WithScheme(kinds)
+	for _, clock := range sampleClocks()[:7] {
+		b.WithObjects(&clock)
+	}
+	for namespace, project := range sampleProjects {
+		b.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{v1alpha1.LabelProject: project}}})
+	}
+	return b.WithObjects(&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis-mueller"}, Spec: v1alpha1.ProjectSpec{Namespace: "thesis"}})
+}
+
+// asProjectMember is what a person may read who has rights in the namespace thesis only.
+func asProjectMember(c client.WithWatch) client.Client {
+	forbidden := func(name string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, name, nil)
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if _, isProject := object.(*v1alpha1.Project); isProject {
+				return c.Get(ctx, key, object, options...)
+			}
+			return forbidden(key.Name)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			asked := client.ListOptions{}
+			if asked.ApplyOptions(options); asked.Namespace != "thesis" {
+				return forbidden("")
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+}
+
+func TestListClocks(t *testing.T) {
+	admin := newClientBuilder(t).Build()
+	tests := map[string]struct {
+		reader             client.Client
+		namespace, project string
+		clocks             int
+		ofThesis           string
+		err                string
+	}{
+		"everywhere":                 {admin, "", "", 7, "thesis-mueller", ""},
+		"a namespace":                {admin, "thesis", "", 4, "thesis-mueller", ""},
+		"a project":                  {admin, "", "thesis-mueller", 4, "thesis-mueller", ""},
+		"an empty namespace":         {admin, "none", "", 0, "", ""},
+		"a project that is none":     {admin, "", "none", 0, "", `reading project none`},
+		"a member's namespace":       {asProjectMember(admin), "thesis", "", 4, "", ""},
+		"a member's project":         {asProjectMember(admin), "", "thesis-mueller", 4, "thesis-mueller", ""},
+		"a member asks for too much": {asProjectMember(admin), "", "", 0, "", "name a namespace with -n"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			found, err := commands.ListClocks(t.Context(), tc.reader, tc.namespace, tc.project)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Fatalf("err = %v, want it to say %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(found.Clocks) != tc.clocks || found.Projects["thesis"] != tc.ofThesis {
+				t.Errorf("%d clocks and project %q, want %d and %q", len(found.Clocks), found.Projects["thesis"], tc.clocks, tc.ofThesis)
+			}
+		})
+	}
+}

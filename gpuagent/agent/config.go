@@ -1,0 +1,198 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config is the configuration file of the GPU agent.
+//
+// Enters: YAML of kind GPUAgentConfig, and the name of the node from the environment
+// where the file leaves it open: one file serves all nodes. Leaves: a defaulted and
+// validated [Config]. It never holds a secret.
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"sluice.dev/api/config"
+)
+
+// ConfigKind is the kind of the file.
+const ConfigKind = "GPUAgentConfig"
+
+// NodeNameVariable is the variable of the environment that names the node where the
+// file does not.
+const NodeNameVariable = "NODE_NAME"
+
+// maxSocketPath is as long, in bytes, as the path of a Unix socket may be.
+const maxSocketPath = 107
+
+// Config is the configuration of a node's agent.
+type Config struct {
+	metav1.TypeMeta `json:",inline"`
+	config.Common   `json:",inline"`
+
+	// NodeName is the node on which the agent runs. Default: the variable NODE_NAME of
+	// the environment.
+	NodeName string `json:"nodeName,omitempty"`
+	// Driver is the driver of the node's GPUs.
+	Driver Driver `json:"driver,omitempty"`
+	// Proc is the root of the host's procfs. Default "/proc", which is the host's in a
+	// pod with hostPID.
+	Proc string `json:"proc,omitempty"`
+	// PodResources is the socket on which the kubelet says which pod has which device.
+	// Default "/var/lib/kubelet/pod-resources/kubelet.sock".
+	PodResources string `json:"podResources,omitempty"`
+	// StateDir is the folder in which the agent keeps its journal and its own socket.
+	// It has to survive the agent, and belongs to it alone. Default
+	// "/var/lib/sluice/gpuagent".
+	StateDir string `json:"stateDir,omitempty"`
+	// DevicePlugin is how the NVIDIA device plugin is found, which has to look again
+	// after each change.
+	DevicePlugin DevicePlugin `json:"devicePlugin,omitempty"`
+	// Intervals say how often what is looked at.
+	Intervals Intervals `json:"intervals,omitempty"`
+}
+
+// Driver is the driver of the node's GPUs: NVIDIA's library, or a simulator.
+type Driver struct {
+	// Library is the path of libnvidia-ml.so.1. Default: where the system's linker
+	// finds it.
+	Library string `json:"library,omitempty"`
+	// Simulator is the socket of a simulated driver, in place of the library. Default
+	// none.
+	Simulator string `json:"simulator,omitempty"`
+}
+
+// DevicePlugin is how the NVIDIA device plugin is found among the node's processes.
+type DevicePlugin struct {
+	// Command is how its command line begins, the program without its folder:
+	// "nvidia-device-plugin", which is the default, or "sluice fakekubelet".
+	Command string `json:"command,omitempty"`
+}
+
+var _ config.File = (*Config)(nil)
+
+// Kind implements config.File.
+func (c *Config) Kind() string { return ConfigKind }
+
+// Type implements config.File.
+func (c *Config) Type() metav1.TypeMeta { return c.TypeMeta }
+
+// Default implements config.File.
+func (c *Config) Default() {
+	c.Common.Default()
+	for at, value := range map[*string]string{
+		&c.NodeName:             os.Getenv(NodeNameVariable),
+		&c.Proc:                 "/proc",
+		&c.PodResources:         "/var/lib/kubelet/pod-resources/kubelet.sock",
+		&c.StateDir:             "/var/lib/sluice/gpuagent",
+		&c.DevicePlugin.Command: "nvidia-device-plugin",
+	} {
+		if *at == "" {
+			*at = value
+		}
+	}
+	c.Intervals.setDefaults()
+}
+
+// Socket is where the agent tells what it sees, to read only.
+func (c *Config) Socket() string { return filepath.Join(c.StateDir, "agent.sock") }
+
+// Journal is the folder of the agent's journal.
+func (c *Config) Journal() string { return filepath.Join(c.StateDir, "journal") }
+
+// Validate implements config.File.
+func (c *Config) Validate() field.ErrorList {
+	errs := c.Common.Validate(nil)
+	name := field.NewPath("nodeName")
+	if c.NodeName == "" {
+		errs = append(errs, field.Required(name, "want the node's name, here or in the environment as "+NodeNameVariable))
+	} else {
+		for _, problem := range validation.IsDNS1123Subdomain(c.NodeName) {
+			errs = append(errs, field.Invalid(name, c.NodeName, problem))
+		}
+	}
+	for path, value := range map[*field.Path]string{
+		field.NewPath("proc"):                c.Proc,
+		field.NewPath("podResources"):        c.PodResources,
+		field.NewPath("stateDir"):            c.StateDir,
+		field.NewPath("driver", "library"):   c.Driver.Library,
+		field.NewPath("driver", "simulator"): c.Driver.Simulator,
+	} {
+		if value != "" && !filepath.IsAbs(value) {
+			errs = append(errs, field.Invalid(path, value, "want an absolute path"))
+		}
+	}
+	for path, socket := range map[*field.Path]string{
+		field.NewPath("podResources"):        c.PodResources,
+		field.NewPath("stateDir"):            c.Socket(),
+		field.NewPath("driver", "simulator"): c.Driver.Simulator,
+	} {
+		if len(socket) > maxSocketPath {
+			errs = append(errs, field.TooLong(path, socket, maxSocketPath))
+		}
+	}
+	if c.Driver.Library != "" && c.Driver.Simulator != "" {
+		errs = append(errs, field.Invalid(field.NewPath("driver"), c.Driver, "want a library or a simulator, not both"))
+	}
+	if words := strings.Fields(c.DevicePlugin.Command); len(words) == 0 || strings.Contains(words[0], "/") {
+		errs = append(errs, field.Invalid(field.NewPath("devicePlugin", "command"), c.DevicePlugin.Command,
+			"want how a command line begins, the program without its folder, such as nvidia-device-plugin"))
+	}
+	return append(errs, c.Intervals.validate(field.NewPath("intervals"))...)
+}
+
+// Intervals say how often what is looked at, in machine time.
+type Intervals struct {
+	// Observe is how often the GPUs, their processes and the kubelet are asked, 200ms to
+	// 1m. What changes in the cluster is acted on at once. Default 2s.
+	Observe metav1.Duration `json:"look,omitempty"`
+	// Retry is the longest wait before something is tried again that failed: a driver
+	// that is not there, a layout that is in use. The first is a second. 1s to 10m;
+	// default 30s.
+	Retry metav1.Duration `json:"retry,omitempty"`
+	// CallTimeout is after how long a call of the driver that has not returned makes the
+	// agent unhealthy, so that it is started again. 10s to 30m; default 2m.
+	CallTimeout metav1.Duration `json:"stuck,omitempty"`
+}
+
+// The intervals where nobody sets them.
+const (
+	defaultObserveInterval = 2 * time.Second
+	defaultRetryInterval   = 30 * time.Second
+	defaultCallTimeout     = 2 * time.Minute
+)
+
+func (i *Intervals) setDefaults() {
+	for at, value := range map[*metav1.Duration]time.Duration{
+		&i.Observe:     defaultObserveInterval,
+		&i.Retry:       defaultRetryInterval,
+		&i.CallTimeout: defaultCallTimeout,
+	} {
+		if at.Duration == 0 {
+			at.Duration = value
+		}
+	}
+}
+
+func (i *Intervals) validate(path *field.Path) (errs field.ErrorList) {
+	for _, each := range []struct {
+		name        string
+		value       metav1.Duration
+		least, most time.Duration
+	}{
+		{"look", i.Observe, 200 * time.Millisecond, time.Minute},
+		{"retry", i.Retry, time.Second, 10 * time.Minute},
+		{"stuck", i.CallTimeout, 10 * time.Second, 30 * time.Minute},
+	} {
+		if each.value.Duration < each.least || each.value.Duration > each.most {
+			errs = append(errs, field.Invalid(path.Child(each.name), each.value.Duration.String(), "want "+each.least.String()+" to "+each.most.String()))
+		}
+	}
+	return errs
+}

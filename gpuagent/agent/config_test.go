@@ -1,0 +1,81 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/config"
+)
+
+const configHeader = "apiVersion: config.sluice.dev/v1alpha1\nkind: GPUAgentConfig\n"
+
+func TestConfigDefaults(t *testing.T) {
+	t.Setenv(NodeNameVariable, "dgx-01")
+	var got Config
+	if err := config.Parse([]byte(configHeader), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: ConfigKind},
+		Common:   config.Common{Metrics: ":8080", Health: ":8081", Logging: config.Logging{Level: "info", Format: "json"}},
+		NodeName: "dgx-01", Proc: "/proc",
+		PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
+		StateDir:     "/var/lib/sluice/gpuagent",
+		DevicePlugin: DevicePlugin{Command: "nvidia-device-plugin"},
+		Intervals: Intervals{
+			Observe:     metav1.Duration{Duration: 2 * time.Second},
+			Retry:       metav1.Duration{Duration: 30 * time.Second},
+			CallTimeout: metav1.Duration{Duration: 2 * time.Minute},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got.Socket() != "/var/lib/sluice/gpuagent/agent.sock" {
+		t.Errorf("socket %s", got.Socket())
+	}
+}
+
+// The file comes before the environment.
+func TestConfigNodeNameOverridesEnvironment(t *testing.T) {
+	t.Setenv(NodeNameVariable, "dgx-01")
+	var got Config
+	if err := config.Parse([]byte(configHeader+"nodeName: dgx-02\ndriver: {simulator: /tmp/n.sock}\nintervals: {look: 500ms}\n"), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.NodeName != "dgx-02" || got.Driver.Simulator != "/tmp/n.sock" || got.Intervals.Observe.Duration != 500*time.Millisecond {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestConfigValidation(t *testing.T) {
+	const node = "nodeName: dgx-01\n"
+	tests := map[string]struct{ text, want string }{
+		"no node":          {"", "NODE_NAME"},
+		"no node's name":   {"nodeName: Not_A_Node", "nodeName"},
+		"two drivers":      {node + "driver: {library: /a, simulator: /b}", "not both"},
+		"relative":         {node + "proc: proc", "proc"},
+		"relative library": {node + "driver: {library: libnvidia-ml.so.1}", "driver.library"},
+		"long socket":      {node + "stateDir: /" + strings.Repeat("x", 100), "stateDir"},
+		"folder of plugin": {node + "devicePlugin: {command: /usr/bin/nvidia-device-plugin --x}", "devicePlugin.command"},
+		"hurry":            {node + "intervals: {look: 1ms}", "200ms to 1m0s"},
+		"backwards":        {node + "intervals: {stuck: -1s}", "intervals.stuck"},
+		"unknown":          {node + "gpus: 8", "gpus"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(NodeNameVariable, "")
+			err := config.Parse([]byte(configHeader+tc.text+"\n"), &Config{})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v; want something about %s", err, tc.want)
+			}
+		})
+	}
+}

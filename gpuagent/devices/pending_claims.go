@@ -1,0 +1,110 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+)
+
+// PendingClaim is a pod that is bound to the node and that the kubelet has not given all that
+// it asks for.
+type PendingClaim struct {
+	Pod      v1alpha1.PodReference
+	Resource corev1.ResourceName
+}
+
+// pendingClaims are those of the node's pods. The pods are read after the holdings: a pod that
+// is given its device in between then claims one, and is not overlooked.
+func pendingClaims(pods []corev1.Pod, held Assignments) (list []PendingClaim) {
+	for i := range pods {
+		pod := &pods[i]
+		if workload.IsPodTerminal(pod) {
+			continue
+		}
+		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+		unclear := slices.Contains(held.Ambiguous, name)
+		for resource, wanted := range requestedDevices(pod) {
+			if !isGPU(resource) && !held.hasResource(resource) {
+				continue
+			}
+			if unclear || isUnknownToKubelet(pod) || held.Counts[name][resource] < wanted {
+				list = append(list, PendingClaim{Pod: podReference(pod), Resource: resource})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b PendingClaim) int {
+		return strings.Compare(string(a.Pod.UID)+string(a.Resource), string(b.Pod.UID)+string(b.Resource))
+	})
+	return list
+}
+
+// podsWithUnknownDRA are pods that were given something by dynamic resource allocation, and of which
+// the kubelet does not tell what: it may be GPUs.
+func podsWithUnknownDRA(pods []corev1.Pod, held Assignments) (names []types.NamespacedName) {
+	for i := range pods {
+		pod := &pods[i]
+		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+		if !workload.IsPodTerminal(pod) && hasResourceClaims(pod) && (isUnknownToKubelet(pod) || !held.Dynamic[name]) {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, compareNames)
+	return names
+}
+
+func hasResourceClaims(pod *corev1.Pod) bool {
+	some := func(c corev1.Container) bool { return len(c.Resources.Claims) > 0 }
+	return slices.ContainsFunc(pod.Spec.Containers, some) || !isInitialized(pod) && slices.ContainsFunc(pod.Spec.InitContainers, some)
+}
+
+// isUnknownToKubelet tells that the kubelet has not said yet that it knows the pod: what it holds
+// under this name may be that of a former pod, of which this one gets nothing.
+func isUnknownToKubelet(pod *corev1.Pod) bool { return pod.Status.StartTime == nil }
+
+// requestedDevices is how many devices of each kind the kubelet will show that the pod has. It
+// does not show those of an init container, unless that is a sidecar: while the pod
+// is not initialized it claims them.
+func requestedDevices(pod *corev1.Pod) map[corev1.ResourceName]int {
+	wanted := map[corev1.ResourceName]int{}
+	add := func(c *corev1.Container) {
+		for resource, quantity := range c.Resources.Limits {
+			if strings.Contains(string(resource), "/") {
+				wanted[resource] += int(quantity.Value())
+			}
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		if sidecar || !isInitialized(pod) {
+			add(c)
+		}
+	}
+	for resource, count := range wanted {
+		if count <= 0 {
+			delete(wanted, resource)
+		}
+	}
+	return wanted
+}
+
+func isInitialized(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodInitialized && c.Status == corev1.ConditionTrue
+	})
+}
+
+func podReference(pod *corev1.Pod) v1alpha1.PodReference {
+	return v1alpha1.PodReference{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}
+}

@@ -1,0 +1,204 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mig
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// placed is an instance of a plain profile of a board, at its start.
+type placed struct{ profile, start int }
+
+// allLayouts are all that a board can be cut into by its plain profiles.
+func allLayouts(b *Model) [][]placed {
+	var all [][]placed
+	var extend func(taken Mask, from int, now []placed)
+	places := []placed{}
+	for i := range b.Profiles {
+		if b.isScored(&b.Profiles[i]) {
+			for _, start := range b.Profiles[i].Starts {
+				places = append(places, placed{i, start})
+			}
+		}
+	}
+	extend = func(taken Mask, from int, now []placed) {
+		all = append(all, slices.Clone(now))
+		for i := from; i < len(places); i++ {
+			if mask := b.Profiles[places[i].profile].Mask(places[i].start); mask&taken == 0 {
+				extend(taken|mask, i+1, append(now, places[i]))
+			}
+		}
+	}
+	extend(0, 0, nil)
+	return all
+}
+
+// The state space of a board with seven slices was counted elsewhere by exhaustive
+// search: 298 layouts, 19 of them maximal, 38 multisets of profiles, 144 masks.
+func TestSevenSliceLayouts(t *testing.T) {
+	b, _ := ModelByName("H100-80GB")
+	maximal, multisets, masks := 0, map[string]bool{}, map[Mask]bool{}
+	all := allLayouts(b)
+	for _, layout := range all {
+		var taken Mask
+		counts := make([]byte, len(b.Profiles))
+		for _, it := range layout {
+			taken |= b.Profiles[it.profile].Mask(it.start)
+			counts[it.profile]++
+		}
+		masks[taken], multisets[string(counts)] = true, true
+		if !slices.ContainsFunc(b.Profiles, func(p Profile) bool { return b.isScored(&p) && b.CanFit(taken, &p) }) {
+			maximal++
+		}
+	}
+	got := map[string]int{"layouts": len(all), "maximal": maximal, "multisets": len(multisets), "masks": len(masks)}
+	if diff := cmp.Diff(map[string]int{"layouts": 298, "maximal": 19, "multisets": 38, "masks": 144}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Known truths of NVIDIA's placements: 3g belongs at 4, where it leaves room for 4g;
+// small ones go high, where they are in nobody's way.
+func TestBestPlacement(t *testing.T) {
+	b, _ := ModelByName("A100-40GB")
+	tests := map[string]struct {
+		taken   Mask
+		profile v1alpha1.MIGProfile
+		start   int
+		none    bool
+	}{
+		"1g on an empty board":  {0, "1g.5gb", 6, false},
+		"3g on an empty board":  {0, "3g.20gb", 4, false},
+		"4g beside 3g":          {0b11110000, "4g.20gb", 0, false},
+		"3g beside 4g":          {0b00001111, "3g.20gb", 4, false},
+		"4g beside 1g at 6":     {0b01000000, "4g.20gb", 0, false},
+		"7g beside anything":    {0b00000001, "7g.40gb", 0, true},
+		"2g where only 4 is":    {0b11001111, "2g.10gb", 4, false},
+		"1g double at the end":  {0b00111111, "1g.10gb", 6, false},
+		"nothing is left":       {0b01111111, "1g.5gb", 0, true},
+		"media engines as 1g":   {0, "1g.5gb+me", 6, false},
+		"a name by other names": {0, "3g.19gb", 4, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p, err := b.Profile(tc.profile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start, _, ok := b.BestPlacement(tc.taken, p)
+			if ok == tc.none || ok && start != tc.start {
+				t.Errorf("start %d, %v; want %d, %v", start, ok, tc.start, !tc.none)
+			}
+			if fits := b.CanFit(tc.taken, p); fits == tc.none {
+				t.Errorf("CanFit = %v", fits)
+			}
+		})
+	}
+}
+
+// On every board each profile stands within its slices, and as often as NVML says.
+func TestModelsAreConsistent(t *testing.T) {
+	names, devices := map[string]bool{}, map[uint16]bool{}
+	for _, b := range Models() {
+		if names[b.Name] {
+			t.Errorf("%s is there twice", b.Name)
+		}
+		names[b.Name] = true
+		for _, device := range b.Devices {
+			if devices[device] {
+				t.Errorf("%s: device %#x is another board's too", b.Name, device)
+			}
+			devices[device] = true
+			if got, ok := ModelByPCIDevice(uint32(device)<<16 | 0x10de); !ok || got != b {
+				t.Errorf("%s is not found by %#x", b.Name, device)
+			}
+		}
+		ids := map[uint32]bool{}
+		for i := range b.Profiles {
+			p := &b.Profiles[i]
+			if ids[p.ID] {
+				t.Errorf("%s: two profiles have id %d", b.Name, p.ID)
+			}
+			ids[p.ID] = true
+			var taken Mask
+			n := 0
+			for _, start := range p.Starts {
+				if p.Mask(start)&^b.allSlices() != 0 {
+					t.Errorf("%s: %s at %d is beyond the board", b.Name, p.Name, start)
+				}
+				if p.Mask(start)&taken == 0 {
+					taken |= p.Mask(start)
+					n++
+				}
+			}
+			if p.Attribute == "" && n != p.Max {
+				t.Errorf("%s: %d instances of %s fit, and at most %d are allowed", b.Name, n, p.Name, p.Max)
+			}
+		}
+	}
+}
+
+func TestProfileNames(t *testing.T) {
+	want := map[string][]v1alpha1.MIGProfile{
+		"A100-40GB":     {"1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"},
+		"A30":           {"1g.6gb", "1g.6gb+me", "2g.12gb", "2g.12gb+me", "4g.24gb"},
+		"H100-NVL-94GB": {"1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"},
+		"H200-141GB":    {"1g.18gb", "1g.18gb+me", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"},
+		"B200-180GB":    {"1g.23gb", "1g.23gb+me", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"},
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		b, ok := ModelByName(strings.ToLower(name))
+		if !ok {
+			t.Fatalf("there is no %s", name)
+		}
+		if diff := cmp.Diff(want[name], b.profileNames()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	b, _ := ModelByName("H100-80GB")
+	for _, name := range []v1alpha1.MIGProfile{"", "3g", "3g.40gb+gfx", "1c.3g.40gb", "3g.80gb", "9g.10gb", "1g.99999gb", "3g.40gb "} {
+		if p, err := b.Profile(name); err == nil {
+			t.Errorf("%q is %s", name, p.Name)
+		} else if !strings.Contains(err.Error(), "7g.80gb") {
+			t.Errorf("%q: %v; it does not say which there are", name, err)
+		}
+	}
+}
+
+func FuzzProfile(f *testing.F) {
+	f.Add("3g.39gb")
+	f.Add("1g.0gb+me.all")
+	f.Fuzz(func(t *testing.T, name string) {
+		for _, b := range Models() {
+			if p, err := b.Profile(v1alpha1.MIGProfile(name)); err == nil && p.index >= len(b.Profiles) {
+				t.Fatal(p)
+			}
+		}
+	})
+}
+
+// An A30 has two profiles with the media engines, and these once.
+func TestMediaEnginesAreExclusive(t *testing.T) {
+	b, _ := ModelByName("A30")
+	small, _ := b.Profile("1g.6gb+me")
+	large, _ := b.Profile("2g.12gb+me")
+	one := GPU{Model: b, Instances: []Instance{{Profile: large, Start: 0}}}
+	if err := one.Check(); err != nil {
+		t.Errorf("one instance with the media engines: %v", err)
+	}
+	both := GPU{Model: b, Instances: append(one.Instances, Instance{Profile: small, Start: 3})}
+	if err := both.Check(); err == nil || !strings.Contains(err.Error(), "media engines") {
+		t.Errorf("two instances with the media engines: %v, want to be told that a GPU has them once", err)
+	}
+	if change := Plan([]GPU{{Model: b, Instances: []Instance{{Profile: large, Start: 0, Use: InUse}}}}, []v1alpha1.MIGProfile{"1g.6gb+me"}); len(change.Unmet) != 1 {
+		t.Errorf("planned beside one in use: %+v, want no room", change)
+	}
+}

@@ -1,0 +1,231 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"sync"
+
+	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"sluice.dev/gpuagent/nvml"
+)
+
+const mebibyte = 1 << 20
+
+// GPUs implements nvml.Library.
+func (l *library) GPUs() ([]nvml.GPU, error) {
+	leave, err := l.gate.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	epoch := l.handles.currentEpoch()
+	count, err := callValue(l, "nvmlDeviceGetCount", l.api.DeviceGetCount)
+	if err != nil {
+		return nil, err
+	}
+	gpus := make([]nvml.GPU, count)
+	for i := range gpus {
+		gpus[i] = l.describeGPU(i, epoch)
+	}
+	l.handles.fillUUIDs(gpus)
+	return gpus, nil
+}
+
+// describeGPU is the GPU of an index. What it does not tell is empty, with the reason in Err.
+func (l *library) describeGPU(index, epoch int) nvml.GPU {
+	gpu := nvml.GPU{Index: index}
+	handle, err := callValue(l, "nvmlDeviceGetHandleByIndex", func() (gonvml.Device, gonvml.Return) {
+		return l.api.DeviceGetHandleByIndex(index)
+	})
+	if err != nil {
+		gpu.Err = err
+		return gpu
+	}
+	if gpu.UUID, gpu.Err = callValue(l, "nvmlDeviceGetUUID", handle.GetUUID); gpu.Err != nil {
+		return gpu
+	}
+	l.handles.store(gpu.UUID, handle, epoch)
+	if gpu.Name, gpu.Err = callValue(l, "nvmlDeviceGetName", handle.GetName); gpu.Err != nil {
+		return gpu
+	}
+	pci, err := callValue(l, "nvmlDeviceGetPciInfo", handle.GetPciInfo)
+	if err != nil {
+		gpu.Err = err
+		return gpu
+	}
+	gpu.PCIDevice = pci.PciDeviceId
+	memory, err := callValue(l, "nvmlDeviceGetMemoryInfo", handle.GetMemoryInfo)
+	if err != nil && !errors.Is(err, nvml.ErrNotSupported) { // a GPU that has none of its own
+		gpu.Err = err
+		return gpu
+	}
+	gpu.MemoryMiB = int64(memory.Total / mebibyte)
+	return gpu
+}
+
+// fillUUIDs gives GPUs that do not tell their UUIDs the ones that they had when they last did,
+// where no other has it now; and remembers them all.
+func (h *handleCache) fillUUIDs(gpus []nvml.GPU) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	places := map[int]string{}
+	for _, gpu := range gpus {
+		if gpu.UUID != "" {
+			places[gpu.Index] = gpu.UUID
+		}
+	}
+	told := slices.Collect(maps.Values(places))
+	for i := range gpus {
+		last, known := h.uuidByIndex[gpus[i].Index]
+		if gpus[i].UUID == "" && known && !slices.Contains(told, last) {
+			gpus[i].UUID, places[gpus[i].Index] = last, last
+		}
+	}
+	h.uuidByIndex = places
+}
+
+// Memory implements nvml.Library. What the driver keeps for itself does not count as
+// used where the library tells it apart.
+func (l *library) Memory(gpu string) (nvml.Memory, error) {
+	return withGPU(l, gpu, func(dev *device) (nvml.Memory, error) {
+		if m, err := callValue(l, "nvmlDeviceGetMemoryInfo_v2", dev.GetMemoryInfo_v2); err == nil {
+			return nvml.Memory{TotalMiB: int64(m.Total / mebibyte), UsedMiB: int64(m.Used / mebibyte)}, nil
+		}
+		m, err := callValue(l, "nvmlDeviceGetMemoryInfo", dev.GetMemoryInfo)
+		return nvml.Memory{TotalMiB: int64(m.Total / mebibyte), UsedMiB: int64(m.Used / mebibyte)}, err
+	})
+}
+
+// Utilization implements nvml.Library.
+func (l *library) Utilization(gpu string) (int, error) {
+	return withGPU(l, gpu, func(dev *device) (int, error) {
+		rates, err := callValue(l, "nvmlDeviceGetUtilizationRates", dev.GetUtilizationRates)
+		return int(rates.Gpu), err
+	})
+}
+
+// device is a GPU's handle, and what of it never changes while the handle is good.
+type device struct {
+	gonvml.Device
+	uuid string
+
+	mu       sync.Mutex
+	profiles []driverProfile
+}
+
+// handleCache keeps the GPUs' handles: finding one by its UUID may take the driver seconds.
+type handleCache struct {
+	mu     sync.Mutex
+	byUUID map[string]*device
+	// epoch counts how often all were forgotten: what was found before is not kept
+	// after.
+	epoch int
+	// uuidByIndex are the UUIDs by index as they were found last, for GPUs that no longer
+	// tell theirs.
+	uuidByIndex map[int]string
+}
+
+// invalidate throws all handles away: after a reset one may be another GPU's.
+func (h *handleCache) invalidate() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.byUUID = nil
+	h.epoch++
+}
+
+// remove throws one away.
+func (h *handleCache) remove(dev *device) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.byUUID[dev.uuid] == dev {
+		delete(h.byUUID, dev.uuid)
+	}
+}
+
+func (h *handleCache) currentEpoch() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.epoch
+}
+
+func (h *handleCache) get(uuid string) *device {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.byUUID[uuid]
+}
+
+// store remembers a handle that was found in an epoch, and gives back the device to use:
+// the one that is known already, where the handle is the same.
+func (h *handleCache) store(uuid string, handle gonvml.Device, epoch int) *device {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if dev := h.byUUID[uuid]; dev != nil && dev.Device == handle {
+		return dev
+	}
+	dev := &device{Device: handle, uuid: uuid}
+	if epoch == h.epoch {
+		if h.byUUID == nil {
+			h.byUUID = map[string]*device{}
+		}
+		h.byUUID[uuid] = dev
+	}
+	return dev
+}
+
+// gpuUUIDPattern keeps MIG devices' UUIDs out, which the library would take for GPUs'.
+var gpuUUIDPattern = regexp.MustCompile(`^GPU-[0-9A-Za-z-]+$`)
+
+// findGPU is a GPU by its UUID. The gate has been entered.
+func (l *library) findGPU(gpu string) (*device, error) {
+	if !gpuUUIDPattern.MatchString(gpu) {
+		return nil, fmt.Errorf("%q is not a GPU's UUID, which begins with GPU-: %w", gpu, nvml.ErrInvalidArgument)
+	}
+	if dev := l.handles.get(gpu); dev != nil {
+		return dev, nil
+	}
+	epoch := l.handles.currentEpoch()
+	handle, err := callValue(l, "nvmlDeviceGetHandleByUUID", func() (gonvml.Device, gonvml.Return) {
+		return l.api.DeviceGetHandleByUUID(gpu)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.handles.store(gpu, handle, epoch), nil
+}
+
+// staleHandleErrors are the errors after which a handle is found anew.
+var staleHandleErrors = []nvml.Error{
+	nvml.ErrGPULost, nvml.ErrResetRequired, nvml.ErrUninitialized,
+	nvml.ErrInvalidState, nvml.ErrNotReady, nvml.ErrUnknown,
+}
+
+// withGPU does something with a GPU. Errors name it.
+func withGPU[T any](l *library, gpu string, do func(*device) (T, error)) (T, error) {
+	var none T
+	leave, err := l.gate.enter()
+	if err != nil {
+		return none, err
+	}
+	defer leave()
+	dev, err := l.findGPU(gpu)
+	if err != nil {
+		return none, fmt.Errorf("GPU %s: %w", gpu, err)
+	}
+	value, err := do(dev)
+	if err != nil {
+		for _, code := range staleHandleErrors {
+			if errors.Is(err, code) {
+				l.handles.remove(dev)
+			}
+		}
+		return none, fmt.Errorf("GPU %s: %w", gpu, err)
+	}
+	return value, nil
+}

@@ -1,0 +1,211 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"slices"
+
+	"sluice.dev/gpuagent/nvml"
+)
+
+// Attach puts a process onto a device: a GPU that is not cut, or a MIG device, by its
+// UUID. It has so much memory there, in MiB ([nvml.UnknownMiB] where the driver
+// is not to know), and keeps it so busy, in percent; again for the same process and device, it
+// replaces both. ErrNotFound where there is no such device, ErrInvalidArgument where
+// the GPU is cut or a figure is wrong, ErrInsufficientResources where the memory is
+// not there, ErrGPULost.
+func (n *Node) Attach(pid uint32, device string, memoryMiB int64, smPercent int) error {
+	if memoryMiB < nvml.UnknownMiB || smPercent < 0 || smPercent > 100 {
+		return errorf(nvml.ErrInvalidArgument, "attach %d: %d MiB and %d %% are not what a process has", pid, memoryMiB, smPercent)
+	}
+	return n.tryUpdate(func() error {
+		processes, room, err := n.deviceProcesses(device)
+		if err != nil {
+			return err
+		}
+		others := slices.DeleteFunc(slices.Clone(*processes), func(p process) bool { return p.pid == pid })
+		for _, p := range others {
+			room -= max(0, p.memoryMiB)
+		}
+		if memoryMiB > room {
+			return errorf(nvml.ErrInsufficientResources, "attach %d: %d MiB on %s, which has %d MiB left", pid, memoryMiB, device, room)
+		}
+		*processes = append(others, process{pid, memoryMiB, smPercent})
+		return nil
+	})
+}
+
+// Detach takes a process off all devices; it need not be on one.
+func (n *Node) Detach(pid uint32) {
+	n.update(func() {
+		for processes := range n.allProcessLists {
+			*processes = slices.DeleteFunc(*processes, func(p process) bool { return p.pid == pid })
+		}
+	})
+}
+
+// PIDs are the processes that are attached, the lowest first.
+func (n *Node) PIDs() []uint32 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var pids []uint32
+	for processes := range n.allProcessLists {
+		for _, p := range *processes {
+			pids = append(pids, p.pid)
+		}
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids)
+}
+
+// CreatePartialComputeInstance makes a compute instance of fewer slices than its GPU instance has, as somebody
+// else would, and returns its device: 1c.3g.20gb. The GPU instance has none yet.
+func (n *Node) CreatePartialComputeInstance(uuid string, id uint32, slices int) (device string, err error) {
+	err = n.tryUpdate(func() error {
+		g, err := n.writableGPU(uuid)
+		if err != nil {
+			return err
+		}
+		i, err := g.instanceByID(id)
+		switch {
+		case err != nil:
+			return err
+		case i.computeInstance != nil:
+			return errorf(nvml.ErrInsufficientResources, "instance %d of %s has its compute instance", id, uuid)
+		case slices < 1 || slices >= i.profile.Compute:
+			return errorf(nvml.ErrInvalidArgument, "%d compute slices are no part of a %s", slices, i.profile.Name)
+		}
+		device = n.newDeviceUUID(g, i)
+		i.computeInstance = &computeInstance{uuid: device, slices: slices}
+		return nil
+	})
+	return device, err
+}
+
+// Hold says whether somebody who is not among its processes has a GPU open, as a
+// monitoring daemon does: its MIG mode does not change then, nor can it be reset.
+func (n *Node) Hold(uuid string, held bool) error {
+	return n.updateGPU(uuid, func(g *gpu) { g.held = held })
+}
+
+// RequireReset makes a GPU one that has to be reset: its instances cannot be changed before.
+func (n *Node) RequireReset(uuid string) error {
+	return n.updateGPU(uuid, func(g *gpu) { g.needsReset = true })
+}
+
+// Lose makes a GPU one that the driver counts and cannot reach, until the next boot.
+func (n *Node) Lose(uuid string) error { return n.updateGPU(uuid, func(g *gpu) { g.lost = true }) }
+
+// Vanish makes a GPU one that the driver does not count any more, until the next boot.
+func (n *Node) Vanish(uuid string) error {
+	return n.updateGPU(uuid, func(g *gpu) { g.vanished = true })
+}
+
+// Deny says whether programs lack the permission to see and change instances.
+func (n *Node) Deny(denied bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.denied = denied
+}
+
+// Unload takes the driver away: Init fails so ([nvml.ErrDriverNotLoaded],
+// [nvml.ErrLibraryNotFound]), and every other call with ErrUninitialized, until
+// [Node.Load]. The layout stays.
+func (n *Node) Unload(as nvml.Error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.initErr = as
+	n.generation++
+}
+
+// Load brings the driver back. Programs have to call Init again.
+func (n *Node) Load() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.initErr = nil
+}
+
+// Boot boots the node. All layouts, processes and holds are gone, lost GPUs are back,
+// indices may differ, and every program has to call Init again. The MIG mode is
+// what was pending, except that from Hopper on no mode outlives a boot: it is off.
+func (n *Node) Boot() {
+	n.update(func() {
+		n.generation++
+		for _, g := range n.gpus {
+			g.applyReset()
+			g.held, g.lost, g.vanished = false, false, false
+			if g.migModel != nil && g.migModel.ModeWithoutReset {
+				g.mode, g.pending = nvml.Disabled, nvml.Disabled
+			}
+		}
+		n.shuffleIndices()
+	})
+}
+
+// updateGPU changes one GPU, in whatever state it is.
+func (n *Node) updateGPU(uuid string, change func(*gpu)) error {
+	return n.tryUpdate(func() error {
+		for _, g := range n.gpus {
+			if g.uuid == uuid {
+				change(g)
+				return nil
+			}
+		}
+		return errorf(nvml.ErrNotFound, "no GPU %q", uuid)
+	})
+}
+
+func (n *Node) update(change func()) { _ = n.tryUpdate(func() error { change(); return nil }) }
+
+// tryUpdate carries out what happens to the node, and tells of it.
+func (n *Node) tryUpdate(what func() error) error {
+	n.mu.Lock()
+	changed := n.hooks.Changed
+	err := what()
+	if err == nil {
+		n.changes++
+	}
+	n.mu.Unlock()
+	if err == nil && changed != nil {
+		changed()
+	}
+	return err
+}
+
+// deviceProcesses are the processes of a device, and how much memory it has.
+func (n *Node) deviceProcesses(uuid string) (*[]process, int64, error) {
+	for _, g := range n.gpus {
+		if g.uuid == uuid {
+			it, err := n.gpuByUUID(uuid)
+			if err != nil {
+				return nil, 0, err
+			}
+			if it.mode == nvml.Enabled {
+				return nil, 0, errorf(nvml.ErrInvalidArgument, "%s is in MIG mode: processes are on its MIG devices", uuid)
+			}
+			return &g.processes, g.memoryMiB, nil
+		}
+		for _, i := range g.instances {
+			if i.computeInstance != nil && i.computeInstance.uuid == uuid {
+				_, err := n.gpuByUUID(g.uuid)
+				return &i.computeInstance.processes, g.instanceMemory(i.profile), err
+			}
+		}
+	}
+	return nil, 0, errorf(nvml.ErrNotFound, "no device %q", uuid)
+}
+
+// allProcessLists are the processes of each device.
+func (n *Node) allProcessLists(yield func(*[]process) bool) {
+	for _, g := range n.gpus {
+		if !yield(&g.processes) {
+			return
+		}
+		for _, i := range g.instances {
+			if i.computeInstance != nil && !yield(&i.computeInstance.processes) {
+				return
+			}
+		}
+	}
+}

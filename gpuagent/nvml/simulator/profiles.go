@@ -1,0 +1,219 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sluice.dev/gpuagent/mig"
+	"sluice.dev/gpuagent/nvml"
+)
+
+// Profiles implements [nvml.Library]: ErrNotSupported where the board cannot be cut.
+func (p *session) Profiles(gpu string) ([]nvml.Profile, error) {
+	n := p.node
+	return simulate(p, Call{Method: "Profiles", GPU: gpu}, func() ([]nvml.Profile, error) {
+		g, err := n.migCapableGPU(gpu)
+		if err != nil || !n.hasProfiles(g) {
+			return nil, err
+		}
+		var list []nvml.Profile
+		for i := range g.migModel.Profiles {
+			it := &g.migModel.Profiles[i]
+			list = append(list, nvml.Profile{
+				ID: nvml.ProfileID(it.ID), Compute: it.Compute, Memory: it.Memory, Attribute: it.Attribute, Max: it.Max,
+				MemoryMiB: g.instanceMemory(it), Multiprocessors: g.multiprocessors(it),
+			})
+		}
+		return unordered(n, list), nil
+	})
+}
+
+// Placements implements [nvml.Library].
+func (p *session) Placements(gpu string, profile nvml.ProfileID) ([]nvml.Placement, error) {
+	n := p.node
+	return simulate(p, Call{Method: "Placements", GPU: gpu, Profile: profile}, func() ([]nvml.Placement, error) {
+		g, err := n.migCapableGPU(gpu)
+		if err != nil {
+			return nil, err
+		}
+		if n.denied {
+			return nil, errorf(nvml.ErrNoPermission, "no access to mig/config")
+		}
+		it, err := n.profileByID(g, profile)
+		if err != nil {
+			return nil, err
+		}
+		var list []nvml.Placement
+		for _, start := range it.Starts {
+			list = append(list, nvml.Placement{Start: start, Size: it.Memory})
+		}
+		return unordered(n, list), nil
+	})
+}
+
+// RemainingCapacity implements [nvml.Library].
+func (p *session) RemainingCapacity(gpu string, profile nvml.ProfileID) (int, error) {
+	n := p.node
+	return simulate(p, Call{Method: "RemainingCapacity", GPU: gpu, Profile: profile}, func() (int, error) {
+		g, err := n.migEnabledGPU(gpu)
+		if err != nil {
+			return 0, err
+		}
+		it, err := n.profileByID(g, profile)
+		if err != nil {
+			return 0, err
+		}
+		return g.remainingCapacity(it), nil
+	})
+}
+
+// hasProfiles tells whether the driver knows what a GPU can be cut into.
+func (n *Node) hasProfiles(g *gpu) bool {
+	major, _, _ := strings.Cut(n.version, ".")
+	release, err := strconv.Atoi(major)
+	return g.mode == nvml.Enabled || err != nil || release >= 550
+}
+
+// profileByID is the one that the driver calls so.
+func (n *Node) profileByID(g *gpu, id nvml.ProfileID) (*mig.Profile, error) {
+	if !n.hasProfiles(g) {
+		return nil, errorf(nvml.ErrNotSupported, "driver %s knows no profiles of %s while MIG mode is off", n.version, g.uuid)
+	}
+	if it := g.profileByNVMLID(uint32(id)); it != nil {
+		return it, nil
+	}
+	return nil, errorf(nvml.ErrInvalidArgument, "%s has no profile %d", g.migModel.Name, id)
+}
+
+// remainingCapacity is how many more instances of a profile there can be. Its places never
+// overlap each other, so each that is free is one.
+func (g *gpu) remainingCapacity(p *mig.Profile) int {
+	free, most := 0, g.remainingAllowed(p)
+	for _, start := range p.Starts {
+		if g.instanceAt(start, p.Memory) == nil {
+			free++
+		}
+	}
+	return max(0, min(free, most))
+}
+
+// remainingAllowed is how many more instances of a profile the board allows, wherever. Of the
+// media engines there is one set, whatever the profile that has it.
+func (g *gpu) remainingAllowed(p *mig.Profile) int {
+	most := p.Max
+	for _, i := range g.instances {
+		if i.profile == p || p.Attribute != "" && i.profile.Attribute == p.Attribute {
+			most--
+		}
+	}
+	return most
+}
+
+// instanceAt is an instance that has one of the slices, or nil.
+func (g *gpu) instanceAt(start, size int) *instance {
+	k := slices.IndexFunc(g.instances, func(i *instance) bool {
+		return i.start < start+size && start < i.start+i.profile.Memory
+	})
+	if k < 0 {
+		return nil
+	}
+	return g.instances[k]
+}
+
+// modelSpec is a kind of GPU as the driver shows it.
+type modelSpec struct {
+	migModel                *mig.Model // nil where it cannot be cut
+	name                    string     // what the driver calls it
+	device                  uint16     // its PCI device identifier
+	memoryMiB               int64
+	multiprocessorsPerSlice int           // multiprocessors of a compute slice
+	wholeMultiprocessors    int           // multiprocessors of an instance that is the whole GPU
+	memory                  map[int]int64 // MiB of an instance by its memory slices; else the board's
+}
+
+// migModels are the boards of package mig by their names. Memory is what the driver reports
+// for the board; that of the GH200-144GB and the multiprocessors of Blackwell are
+// estimates. The identifiers of Blackwell's profiles are Sluice's own (see
+// [mig.Model.IDsUnpublished]).
+var migModels = map[string]modelSpec{
+	"A100-40GB":     {name: "NVIDIA A100-SXM4-40GB", memoryMiB: 40960, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98, memory: map[int]int64{1: 4864, 2: 9856, 4: 19968, 8: 40192}},
+	"A100-80GB":     {name: "NVIDIA A100-SXM4-80GB", memoryMiB: 81920, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98, memory: map[int]int64{1: 9856, 2: 19968, 4: 40192, 8: 80384}},
+	"A30":           {name: "NVIDIA A30", memoryMiB: 24576, multiprocessorsPerSlice: 14, wholeMultiprocessors: 56},
+	"H100-80GB":     {name: "NVIDIA H100 80GB HBM3", device: 0x2330, memoryMiB: 81559, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
+	"H100-NVL-94GB": {name: "NVIDIA H100 NVL", memoryMiB: 95830, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
+	"H100-96GB":     {name: "NVIDIA H100 96GB HBM3", memoryMiB: 97871, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
+	"GH200-96GB":    {name: "NVIDIA GH200 480GB", memoryMiB: 97871, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
+	"GH200-144GB":   {name: "NVIDIA GH200 144G HBM3e", memoryMiB: 147456, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
+	"H200-141GB":    {name: "NVIDIA H200", memoryMiB: 143771, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
+	"B200-180GB":    {name: "NVIDIA B200", memoryMiB: 183359, multiprocessorsPerSlice: 18, wholeMultiprocessors: 148},
+}
+
+// modelsWithoutMIG are boards that cannot be cut.
+var modelsWithoutMIG = map[string]modelSpec{
+	"L4":   {name: "NVIDIA L4", device: 0x27b8, memoryMiB: 23034},
+	"L40S": {name: "NVIDIA L40S", device: 0x26b9, memoryMiB: 46068},
+	"T4":   {name: "Tesla T4", device: 0x1eb8, memoryMiB: 15360},
+	"V100": {name: "Tesla V100-SXM2-32GB", device: 0x1db5, memoryMiB: 32768},
+}
+
+// modelByName is the board of that name, in any case.
+func modelByName(name string) (*modelSpec, error) {
+	if board, ok := mig.ModelByName(name); ok {
+		if m, ok := migModels[board.Name]; ok {
+			m.migModel = board
+			if m.device == 0 {
+				m.device = board.Devices[0]
+			}
+			return &m, nil
+		}
+	}
+	for known, m := range modelsWithoutMIG {
+		if strings.EqualFold(known, name) {
+			return &m, nil
+		}
+	}
+	return nil, fmt.Errorf("no board is called %q; there are %s", name, strings.Join(Models(), ", "))
+}
+
+// Models are the names that [GPU] can have for its board: first those that can be
+// cut, as package mig calls them, then those that cannot.
+func Models() []string {
+	var names []string
+	for _, board := range mig.Models() {
+		if _, ok := migModels[board.Name]; ok {
+			names = append(names, board.Name)
+		}
+	}
+	return append(names, "L4", "L40S", "T4", "V100")
+}
+
+// instanceMemory is the memory of an instance of a profile.
+func (m *modelSpec) instanceMemory(p *mig.Profile) int64 {
+	if memory, ok := m.memory[p.Memory]; ok {
+		return memory
+	}
+	return min(p.MemoryMiB, m.memoryMiB*int64(p.Memory)/int64(m.migModel.Slices))
+}
+
+// multiprocessors are how many of them an instance of a profile has.
+func (m *modelSpec) multiprocessors(p *mig.Profile) int {
+	if p.Memory == m.migModel.Slices {
+		return m.wholeMultiprocessors
+	}
+	return m.multiprocessorsPerSlice * p.Compute
+}
+
+// profileByNVMLID is the profile of that identifier, or nil.
+func (m *modelSpec) profileByNVMLID(id uint32) *mig.Profile {
+	for i := range m.migModel.Profiles {
+		if m.migModel.Profiles[i].ID == id {
+			return &m.migModel.Profiles[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package socket
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/simulator"
+)
+
+// maxConnections is how many connections a server has at once; further ones wait.
+const maxConnections = 128
+
+// Serve answers calls on a node until the context ends, and returns nil then, when
+// the calls that were under way have ended; or why nothing more can be
+// accepted. It closes the listener. Each connection is a program of its own: what it
+// has initialized is not initialized for others.
+func Serve(ctx context.Context, listener net.Listener, node *simulator.Node) error {
+	var connections sync.WaitGroup
+	defer connections.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer listener.Close()
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	slots := make(chan struct{}, maxConnections)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		connection, err := listener.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				connection.Close()
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		connections.Go(func() {
+			defer func() { <-slots }()
+			handleConnection(ctx, connection, node.Open())
+		})
+	}
+}
+
+// handleConnection answers the calls of one connection until it ends.
+func handleConnection(ctx context.Context, connection net.Conn, library nvml.Library) {
+	defer connection.Close()
+	stop := context.AfterFunc(ctx, func() { connection.Close() })
+	defer stop()
+	lines := bufio.NewReader(connection)
+	for {
+		var r request
+		err := readLine(lines, &r)
+		var closed *net.OpError
+		if errors.Is(err, io.EOF) || errors.As(err, &closed) {
+			return
+		}
+		answer := response{Error: toDriverError(err)}
+		if err == nil {
+			answer = executeRequest(library, &r)
+		}
+		if deadline := connection.SetWriteDeadline(time.Now().Add(10 * time.Second)); deadline != nil {
+			return
+		}
+		// After a line that is no call nothing tells where the next one begins.
+		if writeLine(connection, answer) != nil || err != nil {
+			return
+		}
+	}
+}
+
+func executeRequest(library nvml.Library, r *request) response {
+	answer, err := dispatchCall(library, r)
+	if err != nil {
+		return response{Error: toDriverError(err)}
+	}
+	raw, err := json.Marshal(answer)
+	if err != nil {
+		return response{Error: toDriverError(err)}
+	}
+	return response{Result: raw}
+}
+
+// dispatchCall calls the method that is asked for.
+func dispatchCall(library nvml.Library, r *request) (any, error) {
+	switch r.Method {
+	case "Init":
+		return nil, library.Init()
+	case "Shutdown":
+		return nil, library.Shutdown()
+	case "DriverVersion":
+		return library.DriverVersion()
+	case "GPUs":
+		return listGPUs(library)
+	case "Memory":
+		return library.Memory(r.GPU)
+	case "Utilization":
+		return library.Utilization(r.GPU)
+	case "Processes":
+		return library.Processes(r.GPU)
+	case "ProcessUtilization":
+		return library.ProcessUtilization(r.GPU, r.sinceTime())
+	case "MIGMode":
+		current, pending, err := library.MIGMode(r.GPU)
+		return modeResult{current, pending}, err
+	case "SetMIGMode":
+		activation, err := library.SetMIGMode(r.GPU, r.Mode)
+		return toDriverError(activation), err
+	case "Reset":
+		return nil, library.Reset(r.GPU)
+	case "Profiles":
+		return library.Profiles(r.GPU)
+	case "Placements":
+		return library.Placements(r.GPU, r.Profile)
+	case "RemainingCapacity":
+		return library.RemainingCapacity(r.GPU, r.Profile)
+	case "Instances":
+		return library.Instances(r.GPU)
+	case "CreateInstance":
+		return library.CreateInstance(r.GPU, r.Profile, r.placement())
+	case "DestroyInstance":
+		return nil, library.DestroyInstance(r.GPU, r.Instance)
+	case "ComputeInstances":
+		return library.ComputeInstances(r.GPU, r.Instance)
+	case "CreateComputeInstance":
+		return library.CreateComputeInstance(r.GPU, r.Instance)
+	case "DestroyComputeInstance":
+		return nil, library.DestroyComputeInstance(r.GPU, r.Instance, r.Compute)
+	default:
+		return nil, fmt.Errorf("no method %q: %w", r.Method, nvml.ErrInvalidArgument)
+	}
+}
+
+func listGPUs(library nvml.Library) ([]gpuResult, error) {
+	found, err := library.GPUs()
+	list := make([]gpuResult, len(found))
+	for i, it := range found {
+		list[i] = gpuResult{GPU: it, Err: toDriverError(it.Err)}
+		list[i].GPU.Err = nil
+	}
+	return list, err
+}
+
+func (r *request) sinceTime() time.Time {
+	if r.Since == nil {
+		return time.Time{}
+	}
+	return *r.Since
+}
+
+func (r *request) placement() nvml.Placement {
+	if r.At == nil {
+		return nvml.Placement{}
+	}
+	return *r.At
+}
+
+// maxSocketPath is how long the path of a socket may be, in bytes: the kernel's limit.
+const maxSocketPath = 107
+
+// Listen makes the socket at a path, for its owner alone. One that a server left
+// behind is replaced; the error says where another server is on it, or where
+// something else lies there.
+func Listen(ctx context.Context, path string) (net.Listener, error) {
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("listen on %s: the path has %d bytes, and a socket's at most %d; choose a shorter one", path, len(path), maxSocketPath)
+	}
+	if err := removeStale(ctx, path); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		// Before bind: there is no moment at which others could connect.
+		if inner := raw.Control(func(fd uintptr) { err = syscall.Fchmod(int(fd), 0o600) }); inner != nil {
+			return inner
+		}
+		return err
+	}}
+	return config.Listen(ctx, "unix", path)
+}
+
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return errors.New("something that is not a socket lies there; choose another path or remove it")
+	}
+	dialer := net.Dialer{Timeout: time.Second}
+	connection, err := dialer.DialContext(ctx, "unix", path)
+	if err == nil {
+		connection.Close()
+		return errors.New("another server is on it; stop it first")
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(path)
+}

@@ -1,0 +1,151 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package partition
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/mig"
+)
+
+// desiredLayout is how one GPU shall be cut.
+type desiredLayout struct {
+	migEnabled bool
+	mayReset   bool
+	slots      []slot
+	// infeasible is why the board cannot be cut so.
+	infeasible error
+	// modeRequested tells that the driver took the request for the mode already, reset that the
+	// GPU was reset for it.
+	modeRequested, resetDone bool
+}
+
+// errUnknownModel says that nothing is known about what a GPU can be cut into.
+var errUnknownModel = errors.New("this version of Sluice does not know the board, so it is left as it is")
+
+// resolveLayout finds the board's profiles, by their shape, and checks that the board can be
+// cut so.
+func resolveLayout(board *mig.Model, want v1alpha1.DesiredGPU) desiredLayout {
+	t := desiredLayout{migEnabled: want.MIGEnabled, mayReset: want.MayReset}
+	if t.slots, t.infeasible = resolveSlots(board, want); t.infeasible != nil {
+		t.slots = nil // nothing is adopted for the sake of a layout that cannot be
+	}
+	return t
+}
+
+// resolveSlots are the places of what is asked for, the lowest first. Its errors are for the
+// author of the layout.
+func resolveSlots(board *mig.Model, want v1alpha1.DesiredGPU) ([]slot, error) {
+	switch {
+	case !want.MIGEnabled && len(want.Instances) > 0:
+		return nil, errors.New("instances are asked for without MIG mode; set migEnabled or leave them out")
+	case !want.MIGEnabled:
+		return nil, nil
+	case board == nil:
+		return nil, errUnknownModel
+	}
+	var found []slot
+	check := mig.GPU{Model: board}
+	for _, it := range want.Instances {
+		profile, err := board.Profile(it.Profile)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, slot{profile, int(it.Start)})
+		check.Instances = append(check.Instances, mig.Instance{Profile: profile, Start: int(it.Start)})
+	}
+	slices.SortFunc(found, func(a, b slot) int { return cmp.Compare(a.start, b.start) })
+	return found, cmp.Or(check.Check(), checkExclusive(found))
+}
+
+// checkExclusive is about what a board has only one of, such as the media engines, and more
+// than one profile can have.
+func checkExclusive(slots []slot) error {
+	for i, s := range slots {
+		for _, other := range slots[:i] {
+			if areExclusive(s.profile, other.profile) {
+				return fmt.Errorf("%s and %s cannot both have what %q stands for: the board has it once", other.placement(), s.placement(), s.profile.Attribute)
+			}
+		}
+	}
+	return nil
+}
+
+func areExclusive(a, b *mig.Profile) bool {
+	return a.Attribute != "" && a.Attribute == b.Attribute && a.Max == 1 && b.Max == 1
+}
+
+// layout is the target as the journal keeps it.
+func (t *desiredLayout) layout() Layout {
+	l := Layout{MIG: t.migEnabled}
+	for _, s := range t.slots {
+		l.Instances = append(l.Instances, s.placement())
+	}
+	return l
+}
+
+func (t *desiredLayout) contains(i *instance) bool {
+	return slices.ContainsFunc(t.slots, func(s slot) bool { return s.matches(i) })
+}
+
+// toDesiredGPU is a layout of the journal as if it were asked for.
+func toDesiredGPU(gpu string, l Layout) v1alpha1.DesiredGPU {
+	d := v1alpha1.DesiredGPU{UUID: v1alpha1.GPUUUID(gpu), MIGEnabled: l.MIG}
+	for _, p := range l.Instances {
+		d.Instances = append(d.Instances, v1alpha1.DesiredInstance{Profile: p.Profile, Start: int32(p.Start)})
+	}
+	return d
+}
+
+// slotsOfPlacements are a journal's placements on the board; those which it does not have are
+// left out, as nothing could be made there.
+func slotsOfPlacements(board *mig.Model, placements []Placement) []slot {
+	if board == nil {
+		return nil
+	}
+	var found []slot
+	for _, p := range placements {
+		if profile, err := board.Profile(p.Profile); err == nil && slices.Contains(profile.Starts, p.Start) {
+			found = append(found, slot{profile, p.Start})
+		}
+	}
+	return found
+}
+
+// checkForeign says which instance that is not Sluice's keeps the target from being cut.
+func (t *desiredLayout) checkForeign(p *observedGPU) error {
+	for _, s := range t.slots {
+		others := 0
+		for i := range p.instances {
+			it := &p.instances[i]
+			if it.owned {
+				continue
+			}
+			if it.mask()&s.mask() != 0 {
+				return fmt.Errorf("%s@%d would lie over %s, which is not Sluice's and is left alone", s.profile.Name, s.start, it.displayName())
+			}
+			if it.profile == s.profile {
+				others++
+			} else if it.profile != nil && areExclusive(it.profile, s.profile) {
+				return fmt.Errorf("%s has what %q stands for, of which the board has one, and is not Sluice's", it.displayName(), s.profile.Attribute)
+			}
+		}
+		if others == 0 {
+			continue
+		}
+		for _, other := range t.slots {
+			if other.profile == s.profile {
+				others++
+			}
+		}
+		if others > s.profile.Max {
+			return fmt.Errorf("%d instances of %s, counting those that are not Sluice's; %s has at most %d", others, s.profile.Name, p.model.Name, s.profile.Max)
+		}
+	}
+	return nil
+}

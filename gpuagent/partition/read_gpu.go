@@ -1,0 +1,195 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package partition
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/mig"
+	"sluice.dev/gpuagent/nvml"
+)
+
+// readGPU reads one GPU afresh, and last of all who has what of it. The error is of the
+// driver.
+func (e *Engine) readGPU(ctx context.Context, gpu nvml.GPU, inUse InUse) (*observedGPU, error) {
+	if gpu.Err != nil {
+		return nil, gpu.Err
+	}
+	p := &observedGPU{gpu: gpu}
+	p.model, _ = mig.ModelByPCIDevice(gpu.PCIDevice)
+	if err := e.readMode(p); err != nil {
+		return nil, readError("MIG mode", err)
+	}
+	if p.migCapable && p.current == nvml.Enabled {
+		if err := e.readInstances(p); err != nil {
+			return nil, readError("instances", err)
+		}
+	}
+	return p, e.readHolders(ctx, p, inUse)
+}
+
+// readError keeps the driver's error where it says what is to be done. Others only say that
+// the GPU could not be read: of an instance that is gone in the middle of a look it must
+// not be believed that it was the one to be destroyed.
+func readError(what string, err error) error {
+	switch classify(err) {
+	case classLost, classHung, classDenied:
+		return fmt.Errorf("read the %s: %w", what, err)
+	}
+	if errors.Is(err, nvml.ErrUninitialized) {
+		return fmt.Errorf("read the %s: %w", what, err)
+	}
+	return fmt.Errorf("%w: read the %s: %v", errUnreadable, what, err) //nolint:errorlint // see above
+}
+
+func (e *Engine) readMode(p *observedGPU) error {
+	type modes struct{ current, pending nvml.Mode }
+	m, err := callDriver(e, p.gpu.UUID, func() (m modes, err error) {
+		m.current, m.pending, err = e.Library.MIGMode(p.gpu.UUID)
+		return m, err
+	})
+	if errors.Is(err, nvml.ErrNotSupported) {
+		return nil
+	}
+	p.migCapable, p.current, p.pending = err == nil, m.current, m.pending
+	return err
+}
+
+func (e *Engine) readInstances(p *observedGPU) error {
+	gpu := p.gpu.UUID
+	var err error
+	if p.profiles, err = callDriver(e, gpu, func() ([]nvml.Profile, error) { return e.Library.Profiles(gpu) }); err != nil {
+		return err
+	}
+	found, err := callDriver(e, gpu, func() ([]nvml.Instance, error) { return e.Library.Instances(gpu) })
+	if err != nil {
+		return err
+	}
+	for _, it := range found {
+		computes, err := callDriver(e, gpu, func() ([]nvml.ComputeInstance, error) { return e.Library.ComputeInstances(gpu, it.ID) })
+		if err != nil {
+			return err
+		}
+		p.instances = append(p.instances, instance{
+			id: it.ID, driverProfile: it.Profile, profile: p.modelProfile(it.Profile), start: it.Placement.Start, size: it.Placement.Size, computes: computes,
+		})
+	}
+	slices.SortFunc(p.instances, func(a, b instance) int { return cmp.Compare(a.start, b.start) })
+	return nil
+}
+
+// readHolders notes who has what. Where that cannot be read, or makes no sense, it notes
+// that all of it may be in use. The error is of a driver that does not answer at all.
+func (e *Engine) readHolders(ctx context.Context, p *observedGPU, inUse InUse) error {
+	gpu := p.gpu.UUID
+	processes, err := callDriver(e, gpu, func() ([]nvml.Process, error) { return e.Library.Processes(gpu) })
+	if k := classify(err); k == classLost || k == classHung {
+		return readError("processes", err)
+	}
+	if err != nil {
+		p.processesUnknown = fmt.Errorf("read the processes: %w", err)
+	}
+	for _, process := range processes {
+		p.noteProcess(process)
+	}
+	p.holdersUnknown = p.processesUnknown
+	if inUse == nil {
+		p.holdersUnknown = errors.Join(p.holdersUnknown, errors.New("nobody was named who knows the pods' devices"))
+		return nil
+	}
+	// Who is asked may ask others that hang; that is no answer, so all is in use.
+	limit, cancel := context.WithTimeout(ctx, e.callTimeout())
+	defer cancel()
+	holders, err := callDriver(e, "the use of "+gpu, func() (map[string]Holder, error) { return inUse(limit, gpu) })
+	if err != nil {
+		p.holdersUnknown = errors.Join(p.holdersUnknown, err)
+	}
+	for device, holder := range holders {
+		// A device that is shared in time has replicas: MIG-...::2.
+		device, _, _ = strings.Cut(device, "::")
+		if device == gpu {
+			p.wholeHolder = &holder
+		}
+		for i := range p.instances {
+			if p.instances[i].hasDevice(device) {
+				p.instances[i].holder = &holder
+			}
+		}
+	}
+	return nil
+}
+
+// noteProcess notes a process where it is. One on an instance that was not there a moment ago
+// says that the picture is not of one moment.
+func (p *observedGPU) noteProcess(process nvml.Process) {
+	holder := &Holder{PID: process.PID, Why: "a process is on it"}
+	if process.Instance == nvml.NoInstance {
+		p.wholeHolder = holder
+		return
+	}
+	for i := range p.instances {
+		if p.instances[i].id == process.Instance {
+			p.instances[i].holder = holder
+			return
+		}
+	}
+	p.processesUnknown = fmt.Errorf("process %d is on instance %d, which came or went just now", process.PID, process.Instance)
+}
+
+// hasDevice tells whether the device is one of the instance's.
+func (i *instance) hasDevice(device string) bool {
+	for _, c := range i.computes {
+		if c.UUID == device {
+			return true
+		}
+	}
+	return false
+}
+
+// Holder is who has a device.
+type Holder struct {
+	// Pod is the pod that has it; nil where it is no pod, or nobody knows which.
+	Pod *v1alpha1.PodReference
+	// PID is the process on it, by its identifier on the host; 0 where none is known.
+	PID uint32
+	// Why says how it is known, for people: "the kubelet gave it to the pod".
+	Why string
+}
+
+// String is the holder as messages name it.
+func (h Holder) String() string {
+	switch {
+	case h.Pod != nil && h.PID != 0:
+		return fmt.Sprintf("pod %s/%s (process %d)", h.Pod.Namespace, h.Pod.Name, h.PID)
+	case h.Pod != nil:
+		return fmt.Sprintf("pod %s/%s", h.Pod.Namespace, h.Pod.Name)
+	case h.PID != 0:
+		return fmt.Sprintf("process %d", h.PID)
+	case h.Why != "":
+		return h.Why
+	default:
+		return "somebody"
+	}
+}
+
+// InUse tells who has what of a GPU right now: the holders by the UUID of their MIG
+// device, and under the UUID of the GPU itself who has it whole. An error counts as
+// all of it being in use.
+//
+// It is asked afresh immediately before each instance is destroyed, each mode is set
+// and each reset, so it must not answer from a cache, and should take milliseconds.
+// It answers for what the kubelet and the API server know: pods that hold a device, and
+// pods bound to the node that still wait for one. Which device such a pod will be
+// given only the kubelet decides, so all of the profile that nobody has are held by
+// it. Processes on the GPU the Engine asks the driver for by itself.
+//
+// It may be called for several GPUs at once. Where it takes longer than CallTimeout all
+// is in use.
+type InUse func(ctx context.Context, gpu string) (map[string]Holder, error)

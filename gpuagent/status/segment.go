@@ -1,0 +1,119 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// segment is what is drawn of one instance, of one free slice, or of a GPU that is whole.
+type segment struct {
+	width      int
+	instance   *Instance // nil where there is none
+	isWholeGPU bool
+	pods       []string
+	style      style
+}
+
+// segments are a GPU's, from its first slice to its last. What lies over another, or
+// beyond the board, is left out rather than drawn over the edge.
+func (g *GPU) segments() (list []segment) {
+	if g.Mode.Current != v1alpha1.MIGModeEnabled || g.Slices < 1 {
+		style := styleFaint
+		if len(g.Pods) > 0 {
+			style = styleGood
+		}
+		return []segment{{width: gpuColumns - 1, isWholeGPU: true, pods: g.Pods, style: style}}
+	}
+	slot := gpuColumns / g.Slices
+	for at := 0; at < g.Slices; {
+		size := 1
+		c := segment{style: styleFaint}
+		for i := range g.Instances {
+			if each := &g.Instances[i]; each.Start == at && each.Size > 0 && at+each.Size <= g.Slices {
+				c.instance, size, c.style = each, each.Size, instanceStyle(each)
+			}
+		}
+		c.width = size*slot - 1
+		list = append(list, c)
+		at += size
+	}
+	return list
+}
+
+func instanceStyle(i *Instance) style {
+	switch {
+	case i.State == v1alpha1.InstanceError:
+		return styleError
+	case i.Foreign || i.State == v1alpha1.InstanceReclaiming:
+		return styleWarning
+	case i.State == v1alpha1.InstanceActive:
+		return styleGood
+	}
+	return styleFaint
+}
+
+// label is what the cell is.
+func (c segment) label() string {
+	switch {
+	case c.isWholeGPU:
+		return "whole"
+	case c.instance == nil:
+		return strings.Repeat(".", c.width)
+	}
+	name := sanitize(string(c.instance.Profile))
+	if c.instance.Foreign {
+		name = "*" + name
+	}
+	if len(name) > c.width {
+		// What tells profiles apart on one board: 1g+me.
+		compute, rest, _ := strings.Cut(name, ".")
+		if _, attribute, ok := strings.Cut(rest, "+"); ok {
+			compute += "+" + attribute
+		}
+		name = compute
+	}
+	return truncate(name, c.width)
+}
+
+// holderLabel is who has the cell, or why nobody can, as far as there is room.
+func (c segment) holderLabel() string {
+	switch {
+	case c.isWholeGPU && len(c.pods) == 0:
+		return "idle"
+	case c.isWholeGPU:
+		return truncate(sanitize(strings.Join(c.pods, ", ")), c.width)
+	case c.instance == nil:
+		return ""
+	case c.instance.Pod != "":
+		return c.podLabel()
+	case c.instance.State == v1alpha1.InstanceActive:
+		return truncate("in use", c.width)
+	case c.instance.Foreign:
+		return truncate("foreign", c.width)
+	}
+	return truncate(strings.ToLower(string(c.instance.State)), c.width)
+}
+
+// podLabel is the longest form that fits: h2/train-0 91%, h2/train-0, train-0.
+func (c segment) podLabel() string {
+	pod := sanitize(c.instance.Pod)
+	_, name, found := strings.Cut(pod, "/")
+	if !found {
+		name = pod
+	}
+	if c.instance.MemoryMiB > 0 && c.instance.UsedMiB > 0 {
+		with := fmt.Sprintf("%s %d%%", pod, 100*c.instance.UsedMiB/c.instance.MemoryMiB)
+		if len([]rune(with)) <= c.width {
+			return with
+		}
+	}
+	if len([]rune(pod)) <= c.width {
+		return pod
+	}
+	return truncate(name, c.width)
+}

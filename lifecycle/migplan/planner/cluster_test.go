@@ -1,0 +1,416 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package planner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"sluice.dev/api"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/migplan/gpunode"
+	"sluice.dev/lifecycle/migplan/planner"
+	"sluice.dev/lifecycle/quota/capacity"
+	"sluice.dev/lifecycle/rendering/admissionpolicy"
+	"sluice.dev/manifests"
+	"sluice.dev/test/cluster/clustertest"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	clustertest.Main(m, clustertest.InstallKinds)
+}
+
+const lifecycleUser = "system:serviceaccount:sluice-system:lifecycle"
+
+// testCluster is a cluster in which lifecycle has its rights, and no more.
+type testCluster struct {
+	testing.TB
+	client.Client // the administrator's
+
+	stop func()
+}
+
+func newTestCluster(t testing.TB) *testCluster {
+	l := &testCluster{TB: t, Client: clustertest.Admin(t)}
+	objects, err := manifests.Build("base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		switch {
+		case object.GetKind() == "Namespace",
+			object.GetKind() == "ClusterRole" && strings.HasPrefix(object.GetName(), "sluice-lifecycle"),
+			object.GetKind() == "ClusterRoleBinding" && strings.HasPrefix(object.GetName(), "sluice-lifecycle"):
+			if err := client.IgnoreAlreadyExists(l.Create(t.Context(), object)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	shut, err := admissionpolicy.Render(admissionpolicy.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range shut {
+		if err := client.IgnoreAlreadyExists(l.Create(t.Context(), object)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// startControllers runs what lifecycle runs here, until the test or stop ends it.
+func (l *testCluster) startControllers() {
+	l.Helper()
+	kinds, err := api.NewScheme()
+	if err != nil {
+		l.Fatal(err)
+	}
+	often := true
+	mgr, err := ctrl.NewManager(l.lifecycleConfig(), ctrl.Options{
+		Scheme: kinds, Logger: logr.Discard(), Controller: config.Controller{SkipNameValidation: &often},
+		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+	})
+	if err != nil {
+		l.Fatal(err)
+	}
+	if err := errors.Join(
+		(&gpunode.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr),
+		(&capacity.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr),
+		(&planner.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("test")}).SetupWithManager(mgr),
+	); err != nil {
+		l.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	l.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			l.Error(err)
+		}
+	})
+	l.Cleanup(l.stop)
+}
+
+func (l *testCluster) lifecycleConfig() *rest.Config {
+	as := rest.CopyConfig(clustertest.Start(l).Config())
+	as.Impersonate = rest.ImpersonationConfig{UserName: lifecycleUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	return as
+}
+
+// createNode is a node with two A100s in MIG mode, for as long as the node controller believes it.
+func (l *testCluster) createNode(name string) {
+	l.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"cut": "yes", v1alpha1.LabelGPUCount: "2"}}}
+	if err := l.Create(l.Context(), node); err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() { _ = l.Delete(context.Background(), node) })
+	l.publishDevices(name, corev1.ResourceList{})
+}
+
+// publishDevices is a kubelet's and a device plugin's word.
+func (l *testCluster) publishDevices(name string, devices corev1.ResourceList) {
+	l.Helper()
+	clustertest.Eventually(l, func() error { return l.tryPublishDevices(l.Context(), name, devices) })
+}
+
+func (l *testCluster) tryPublishDevices(ctx context.Context, name string, devices corev1.ResourceList) error {
+	var node corev1.Node
+	if err := l.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		return err
+	}
+	for key := range node.Status.Allocatable {
+		if strings.HasPrefix(string(key), v1alpha1.ResourceNVIDIAMIGPrefix) {
+			delete(node.Status.Allocatable, key)
+			delete(node.Status.Capacity, key)
+		}
+	}
+	if node.Status.Allocatable == nil {
+		node.Status.Allocatable, node.Status.Capacity = corev1.ResourceList{}, corev1.ResourceList{}
+	}
+	for _, list := range []corev1.ResourceList{node.Status.Allocatable, node.Status.Capacity} {
+		list[corev1.ResourceCPU], list[corev1.ResourceMemory], list[corev1.ResourcePods] = resource.MustParse("8"), resource.MustParse("8Gi"), resource.MustParse("100")
+		for key, amount := range devices {
+			list[key] = amount
+		}
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+	}}
+	return l.Status().Update(ctx, &node)
+}
+
+// cacheCopier stands where the agents and the device plugins would be: it copies the spec of
+// every GPUNode into its status, and what is there into the node's allocatable. It knows
+// nothing of GPUs and checks nothing.
+type cacheCopier struct {
+	*testCluster
+	paused atomic.Bool
+}
+
+func (l *testCluster) newCacheCopier() *cacheCopier {
+	c := &cacheCopier{testCluster: l}
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for ctx.Err() == nil {
+			if !c.paused.Load() {
+				c.copyAll(ctx)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond): // the copier's own pace
+			}
+		}
+	})
+	l.Cleanup(func() { cancel(); ended.Wait() })
+	return c
+}
+
+func (c *cacheCopier) copyAll(ctx context.Context) {
+	var all v1alpha1.GPUNodeList
+	if c.List(ctx, &all) != nil {
+		return
+	}
+	for i := range all.Items {
+		node := &all.Items[i]
+		if len(node.Status.GPUs) > 0 && node.Status.ObservedGeneration == node.Generation {
+			continue
+		}
+		devices := corev1.ResourceList{}
+		node.Status.GPUs = nil
+		for index := range 2 {
+			g := v1alpha1.ObservedGPU{
+				UUID: v1alpha1.GPUUUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", index)), Index: int32(index), //nolint:gosec // small
+				DeviceID: "0x20B010DE", Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40960, Health: v1alpha1.GPUHealthy,
+				MIG:         v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled, Pending: v1alpha1.MIGModeEnabled},
+				MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"},
+			}
+			for _, desired := range node.Spec.GPUs {
+				for _, it := range desired.Instances {
+					if desired.UUID != g.UUID {
+						continue
+					}
+					g.Instances = append(g.Instances, v1alpha1.ObservedInstance{
+						Profile: it.Profile, Start: it.Start, State: v1alpha1.InstanceIdle, UUID: fmt.Sprintf("MIG-%d-%d", index, it.Start),
+					})
+					amount := devices[v1alpha1.ResourceMIG(it.Profile)]
+					amount.Add(resource.MustParse("1"))
+					devices[v1alpha1.ResourceMIG(it.Profile)] = amount
+				}
+			}
+			node.Status.GPUs = append(node.Status.GPUs, g)
+		}
+		node.Status.ObservedGeneration = node.Generation
+		if c.Status().Update(ctx, node) == nil {
+			for c.tryPublishDevices(ctx, node.Name, devices) != nil && ctx.Err() == nil {
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
+	}
+}
+
+func (l *testCluster) createPod(namespace, name, profile string) *corev1.Pod {
+	l.Helper()
+	amount := corev1.ResourceList{corev1.ResourceName("nvidia.com/mig-" + profile): resource.MustParse("1")}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	pod.Spec.Containers = []corev1.Container{{Name: "a", Image: "example.org/a", Resources: corev1.ResourceRequirements{Limits: amount}}}
+	if err := l.Create(l.Context(), pod); err != nil {
+		l.Fatal(err)
+	}
+	return pod
+}
+
+// waitForBinding waits until a pod has a node.
+func (l *testCluster) waitForBinding(pod *corev1.Pod) {
+	l.Helper()
+	clustertest.Eventually(l, func() error {
+		if err := l.Get(l.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if pod.Spec.NodeName == "" {
+			return fmt.Errorf("%s has no node: %v", pod.Name, pod.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// waitForTaint waits until the node has the taint, or has it no more.
+func (l *testCluster) waitForTaint(name string, want bool) {
+	l.Helper()
+	clustertest.Eventually(l, func() error {
+		var node corev1.Node
+		if err := l.Get(l.Context(), types.NamespacedName{Name: name}, &node); err != nil {
+			return err
+		}
+		for _, taint := range node.Spec.Taints {
+			if taint.Key == v1alpha1.TaintRepartitioning {
+				if !want {
+					return fmt.Errorf("%s is tainted: %s", name, taint.Value)
+				}
+				return nil
+			}
+		}
+		if want {
+			return fmt.Errorf("%s is not tainted", name)
+		}
+		return nil
+	})
+}
+
+// waitForCondition waits until the pool's condition says so.
+func (l *testCluster) waitForCondition(pool string, status metav1.ConditionStatus, reason, part string) {
+	l.Helper()
+	clustertest.Eventually(l, func() error {
+		var p v1alpha1.NodePool
+		if err := l.Get(l.Context(), types.NamespacedName{Name: pool}, &p); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionPlanned)
+		if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, part) {
+			return fmt.Errorf("it says %+v", c)
+		}
+		return nil
+	})
+}
+
+// A pod that wants an instance gets one, by a real scheduler and with lifecycle's own
+// rights; also where lifecycle begins anew in the middle. What cannot be is said. Where
+// nothing changes nothing is written.
+func TestInstancesAreCreatedForPods(t *testing.T) {
+	l := newTestCluster(t)
+	namespace := clustertest.Namespace(t, clustertest.Start(t))
+	copier := l.newCacheCopier()
+	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "cut"}, Spec: v1alpha1.NodePoolSpec{
+		NodeSelector: map[string]string{"cut": "yes"}, Scheduler: v1alpha1.SchedulerKube, Sharing: v1alpha1.SharingMIG, Compute: v1alpha1.ComputeFair,
+	}}
+	if err := l.Create(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	l.createNode("cut-1")
+	l.startControllers()
+	l.waitForCondition("cut", metav1.ConditionTrue, planner.ReasonPlanned, "no pod waits")
+
+	first := l.createPod(namespace, "first", "3g.20gb")
+	l.waitForBinding(first)
+	l.waitForTaint("cut-1", false)
+
+	// Lifecycle goes while the node is tainted, and another comes.
+	copier.paused.Store(true)
+	second := l.createPod(namespace, "second", "7g.40gb")
+	l.waitForTaint("cut-1", true)
+	l.stop()
+	l.startControllers()
+	copier.paused.Store(false)
+	l.waitForBinding(second)
+	l.waitForTaint("cut-1", false)
+
+	l.createPod(namespace, "third", "7g.40gb")
+	l.waitForCondition("cut", metav1.ConditionFalse, planner.ReasonInsufficientCapacity, "third asks for 7g.40gb: every place for it is in use")
+	l.createPod(namespace, "fourth", "5g.20gb")
+	l.waitForCondition("cut", metav1.ConditionFalse, planner.ReasonInsufficientCapacity, "fourth asks for 5g.20gb: no board of this pool has profile 5g.20gb; they have 1g.5gb, 2g.10gb")
+	l.requireNoWrites()
+	l.requireForbidden()
+
+	// It leaves the pool, and its GPUNode goes.
+	if err := l.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cut-1"}}, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"cut":null}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, func() error {
+		err := l.Get(t.Context(), types.NamespacedName{Name: "cut-1"}, &v1alpha1.GPUNode{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("the GPUNode is there (%w)", err)
+	})
+}
+
+// requireNoWrites fails where something is written though nothing changes.
+func (l *testCluster) requireNoWrites() {
+	l.Helper()
+	versions := func() string {
+		var node corev1.Node
+		var gpuNode v1alpha1.GPUNode
+		var pool v1alpha1.NodePool
+		for name, object := range map[string]client.Object{"cut-1": &node, "cut": &pool} {
+			if err := l.Get(l.Context(), types.NamespacedName{Name: name}, object); err != nil {
+				l.Fatal(err)
+			}
+		}
+		if err := l.Get(l.Context(), types.NamespacedName{Name: "cut-1"}, &gpuNode); err != nil {
+			l.Fatal(err)
+		}
+		return node.ResourceVersion + " " + gpuNode.ResourceVersion + " " + pool.ResourceVersion
+	}
+	var before string
+	clustertest.Eventually(l, func() error { // it may still be about to say something
+		now := versions()
+		if now != before {
+			before = now
+			return errors.New("it is still writing")
+		}
+		return nil
+	})
+	// Longer than any pause between two decisions that something is waited for.
+	deadline := time.NewTimer(3 * time.Second)
+	defer deadline.Stop()
+	<-deadline.C
+	if after := versions(); after != before {
+		l.Errorf("versions were %s and are %s", before, after)
+	}
+}
+
+// requireForbidden: lifecycle's token changes nothing of a node but the taint and the currency.
+func (l *testCluster) requireForbidden() {
+	l.Helper()
+	as, err := client.New(l.lifecycleConfig(), client.Options{Scheme: l.Scheme()})
+	if err != nil {
+		l.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cut-1"}}
+	for what, patch := range map[string]string{
+		"another taint": `{"spec":{"taints":[{"key":"a","effect":"NoExecute"}]}}`,
+		"a cordon":      `{"spec":{"unschedulable":true}}`,
+		"a label":       `{"metadata":{"labels":{"a":"b"}}}`,
+		"an annotation": `{"metadata":{"annotations":{"a":"b"}}}`,
+	} {
+		if err := as.Patch(l.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); !apierrors.IsForbidden(err) {
+			l.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, patch := range map[string]string{
+		"other resources": `{"status":{"allocatable":{"nvidia.com/gpu":"8"}}}`,
+		"conditions":      `{"status":{"conditions":[]}}`,
+	} {
+		if err := as.Status().Patch(l.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); !apierrors.IsForbidden(err) {
+			l.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := as.Status().Patch(l.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"allocatable":{"sluice.dev/gpu-milli":"2k"}}}`))); err != nil {
+		l.Errorf("the currency: %v", err)
+	}
+}

@@ -1,0 +1,125 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package planner
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// It is said of whom who waits waits for, and what would help.
+func TestConditions(t *testing.T) {
+	preemptibleAre := func(names ...string) preemptibleFunc {
+		return func(pod v1alpha1.PodReference) bool {
+			for _, name := range names {
+				if pod.Name == name {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	tests := map[string]struct {
+		scene *testSnapshot
+		may   preemptibleFunc
+		want  string
+	}{
+		"nobody waits": {scene: newTestSnapshot(t, []string{"a100:"}), want: "True Planned no pod waits for an instance that is not there"},
+		"it is made":   {scene: newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb"), want: "True Cutting GPUs are cut anew on n1"},
+		"no such profile": {
+			scene: newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.40gb"),
+			want:  "False NoSuchProfile ns/p asks for 3g.40gb: no board of this pool has profile 3g.40gb; they have 1g.10gb, 1g.5gb, 1g.5gb+me, 2g.10gb, 3g.20gb, 4g.20gb, 7g.40gb",
+		},
+		"no GPUs": {
+			scene: newTestSnapshot(t, nil).withPendingPod("p", "3g.40gb"),
+			want:  "False NoRoom ns/p asks for 3g.40gb: no agent of a node where it may be has reported GPUs that can be cut",
+		},
+		"preemption would help": {
+			scene: newTestSnapshot(t, []string{"a100: 3g.20gb@4!a 2g.10gb@0!b 1g.5gb@3"}).withPendingPod("p", "4g.20gb"), may: preemptibleAre("a", "b"),
+			want: "False NoRoom ns/p asks for 4g.20gb: it fits on node n1 after preempting 1 preemptible pods (ns/b)",
+		},
+		"it would not": {
+			scene: newTestSnapshot(t, []string{"a100: 7g.40gb@0!a"}).withPendingPod("p", "4g.20gb").withPendingPod("q", "1g.5gb"), may: preemptibleAre(),
+			want: "False NoRoom ns/p asks for 4g.20gb: every place for it is in use by pods that are not preempted; it fits when enough of them have ended; " +
+				"ns/q asks for 1g.5gb: every place for it is in use by pods that are not preempted; it fits when enough of them have ended",
+		},
+		"a reset would help": {
+			scene: newTestSnapshot(t, []string{"a100 off"}).withPendingPod("p", "4g.20gb"),
+			want: "False ResetRequired ns/p asks for 4g.20gb: GPU 0 of node n1 is not in MIG mode, which only a reset changes: " +
+				"enable it (nvidia-smi -i 0 -mig 1) and reset the GPU, or set spec.mig.resets to WhenIdle or Drain",
+		},
+		"a reset is waited for": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100 off"}).withWholeGPUHeld().withPendingPod("p", "3g.20gb").withTaint("n1", time.Hour, 1)
+				s.pools[0].resets = v1alpha1.MIGResetsDrain
+				return s
+			}(),
+			want: "True Cutting GPUs are cut anew on n1 (once the pods have ended that have a GPU which is to be reset)",
+		},
+		"the scheduler misses something else": {
+			scene: newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "4g.20gb", func(w *podRequest) { w.missesOtherResource = true }),
+			want:  "False MissesOther ns/p asks for 4g.20gb: its scheduler misses something else; see the pod's events",
+		},
+		"an agent that does not answer": {
+			scene: withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100:").updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.ObservedGeneration = 1 }),
+			want:  "False AgentFailed the agent of node n1 has not carried out the last layout; is it running there?",
+		},
+		"an agent that could not": {
+			scene: withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100:").updateGPUNode("n1", setLayoutNotApplied),
+			want:  "False AgentFailed node n1 could not be cut as asked: DriverError: create: insufficient resources",
+		},
+		"the plugin promises what is gone": {
+			scene: func() *testSnapshot {
+				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").withTaint("n1", time.Hour, 1)
+				s.nodes[0].allocatable = deviceCounts{"nvidia.com/mig-7g.40gb": 1}
+				return s
+			}(),
+			want: "False AgentFailed node n1 takes no pods, for its allocatable still has instances that are gone; restart the device plugin there",
+		},
+		"another strategy": {
+			scene: func() *testSnapshot {
+				s := newTestSnapshot(t, []string{"a100:"})
+				s.nodes[0].unsuitableReason = unsuitableReason(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"nvidia.com/mig.strategy": "single"}}})
+				return s
+			}(),
+			want: `False NodesUnfit node n1: its device plugin has the MIG strategy "single"; it must be mixed, for with another a pod cannot ask for a profile`,
+		},
+		"too many to name": {
+			scene: newTestSnapshot(t, []string{"a100: 7g.40gb@0!"}).
+				withPendingPod("p", "9g.1gb").withPendingPod("q", "9g.1gb").withPendingPod("r", "9g.1gb").withPendingPod("s", "9g.1gb").withPendingPod("t", "9g.1gb").withPendingPod("u", "9g.1gb").withSingleProfile(),
+			want: "False NoSuchProfile ns/p asks for 9g.1gb: no board of this pool has profile 9g.1gb; they have 7g.40gb; " +
+				"ns/q asks for 9g.1gb: no board of this pool has profile 9g.1gb; they have 7g.40gb; " +
+				"ns/r asks for 9g.1gb: no board of this pool has profile 9g.1gb; they have 7g.40gb; " +
+				"ns/s asks for 9g.1gb: no board of this pool has profile 9g.1gb; they have 7g.40gb; and 2 more",
+		},
+		"a static pool": {
+			scene: newTestSnapshot(t, []string{"a100: 7g.40gb@0"}).withStaticLayout(layoutOf(map[v1alpha1.MIGProfile]int32{"7g.40gb": 1})),
+			want:  "True Planned the GPUs are cut as spec.mig.layout says",
+		},
+		"a static pool that cannot be": {
+			scene: newTestSnapshot(t, []string{"a100:"}).withStaticLayout(layoutOf(map[v1alpha1.MIGProfile]int32{"7g.40gb": 2})),
+			want:  "False LayoutImpossible GPU 0 of node n1 (A100-40GB) cannot be cut into 7g.40gb: 2: there is no room for 7g.40gb",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := decide(&tt.scene.snapshot, startTime)
+			c := d.conditions(tt.may)[0]
+			if diff := cmp.Diff(tt.want, string(c.Status)+" "+c.Reason+" "+c.Message); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// withSingleProfile has the driver know one profile only.
+func (s *testSnapshot) withSingleProfile() *testSnapshot {
+	return s.updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.GPUs[0].MIGProfiles = []v1alpha1.MIGProfile{"7g.40gb"} })
+}

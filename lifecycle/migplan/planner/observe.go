@@ -1,0 +1,217 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package planner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+	"sluice.dev/lifecycle/inventory"
+)
+
+// observedState are the objects that a snapshot was made from.
+type observedState struct {
+	snapshot
+	nodePools   []*v1alpha1.NodePool
+	nodeObjects map[string]*corev1.Node
+	gpuNodes    map[string]*v1alpha1.GPUNode
+	// orphanedNodes are tainted nodes of no pool that is cut.
+	orphanedNodes []*corev1.Node
+	// formerlyPlannedPools are pools that are not cut, and say that they are planned.
+	formerlyPlannedPools []*v1alpha1.NodePool
+}
+
+// observe reads all that a decision needs.
+func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState, error) {
+	var pools v1alpha1.NodePoolList
+	var nodes corev1.NodeList
+	var gpuNodes v1alpha1.GPUNodeList
+	for what, into := range map[string]client.ObjectList{"node pools": &pools, "nodes": &nodes, "GPU nodes": &gpuNodes} {
+		// The cache's own objects, of which there are thousands; they are only read.
+		if err := r.Client.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing %s: %w", what, err)
+		}
+	}
+	s := &observedState{nodeObjects: map[string]*corev1.Node{}, gpuNodes: map[string]*v1alpha1.GPUNode{}}
+	s.previousState = r.state
+	byName := map[string]int{}
+	for i := range pools.Items {
+		if p := &pools.Items[i]; p.Spec.Sharing == v1alpha1.SharingMIG && p.DeletionTimestamp == nil {
+			byName[p.Name] = len(s.pools)
+			s.pools, s.nodePools = append(s.pools, newPool(p)), append(s.nodePools, p)
+		} else if hasPlannedCondition(p) {
+			s.formerlyPlannedPools = append(s.formerlyPlannedPools, p)
+		}
+	}
+	for i := range gpuNodes.Items {
+		s.gpuNodes[gpuNodes.Items[i].Name] = &gpuNodes.Items[i]
+	}
+	r.observedNodes.prune(s.gpuNodes)
+	for i := range nodes.Items {
+		object := &nodes.Items[i]
+		names := inventory.PoolsForNode(object, pools.Items)
+		at, cut := 0, false
+		if len(names) == 1 {
+			at, cut = byName[names[0]], true
+			if _, known := byName[names[0]]; !known {
+				cut = false
+			}
+		}
+		if !cut {
+			if repartitioningTaint(object) != nil {
+				s.orphanedNodes = append(s.orphanedNodes, object)
+			}
+			continue
+		}
+		s.nodeObjects[object.Name] = object
+		n := node{name: object.Name, pool: at, taint: repartitioningTaint(object), allocatable: allocatableDevices(object), unsuitableReason: unsuitableReason(object)}
+		if gpuNode := s.gpuNodes[object.Name]; gpuNode != nil && gpuNode.DeletionTimestamp == nil {
+			n.observed = r.observedNodes.observe(gpuNode)
+		}
+		s.nodes = append(s.nodes, n)
+	}
+	slices.SortFunc(s.nodes, func(a, b node) int { return strings.Compare(a.name, b.name) })
+	if err := r.listBoundPods(ctx, s, now); err != nil {
+		return nil, err
+	}
+	return s, r.collectRequests(ctx, s)
+}
+
+func newPool(p *v1alpha1.NodePool) pool {
+	of := pool{name: p.Name}
+	if p.Spec.MIG != nil {
+		of.resets = p.Spec.MIG.Resets
+		if p.Spec.MIG.Planning == v1alpha1.MIGPlanningStatic {
+			of.layout = append([]v1alpha1.MIGLayout{}, p.Spec.MIG.Layout...)
+		}
+	}
+	return of
+}
+
+// listBoundPods reads the pods of the nodes whose spec may be written, from the API server
+// itself: no cache may be behind here.
+func (r *Reconciler) listBoundPods(ctx context.Context, s *observedState, now time.Time) error {
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		if n.taint == nil || n.observed == nil || n.taint.generation != n.observed.generation {
+			continue
+		}
+		if _, settled := n.settledAt(now); !settled {
+			continue
+		}
+		var pods corev1.PodList
+		if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": n.name}); err != nil {
+			return fmt.Errorf("listing the pods of node %s: %w", n.name, err)
+		}
+		for k := range pods.Items {
+			if pod := &pods.Items[k]; !workload.IsPodTerminal(pod) {
+				n.boundPods = append(n.boundPods, newBoundPod(pod))
+			}
+		}
+		n.podsListed = true
+	}
+	return nil
+}
+
+// collectRequests finds who waits for what, and where each may be.
+func (r *Reconciler) collectRequests(ctx context.Context, s *observedState) error {
+	places := map[string][]bool{}
+	for _, w := range r.pendingPods.list() {
+		held, err := r.isHeldByQueue(ctx, w)
+		if err != nil {
+			return err
+		}
+		if held {
+			continue
+		}
+		raw, err := json.Marshal([]any{w.constraints.selector, w.constraints.affinity, w.constraints.tolerations})
+		if err != nil {
+			return fmt.Errorf("pod %s: %w", w.displayName(), err)
+		}
+		where, known := places[string(raw)]
+		if !known {
+			where = s.feasibleNodes(ctx, &w.constraints)
+			places[string(raw)] = where
+		}
+		one := w.podRequest
+		one.feasible = where
+		if one.poolOrder = s.orderPools(w.preferredPools, where); len(one.poolOrder) > 0 {
+			s.requests = append(s.requests, one)
+		}
+	}
+	slices.SortFunc(s.requests, func(a, b podRequest) int { return compareUrgency(&a, &b) })
+	return nil
+}
+
+func hasPlannedCondition(p *v1alpha1.NodePool) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionPlanned })
+}
+
+// feasibleNodes tells of each node whether a pod may be there, were it not being changed.
+func (s *observedState) feasibleNodes(ctx context.Context, p *podConstraints) []bool {
+	required := nodeaffinity.NewRequiredNodeAffinity(p.selector, p.affinity)
+	where := make([]bool, len(s.nodes))
+	for i := range s.nodes {
+		object := s.nodeObjects[s.nodes[i].name]
+		fits, err := required.Match(object)
+		where[i] = fits && err == nil && !object.Spec.Unschedulable && toleratesTaints(ctx, p.tolerations, object.Spec.Taints)
+	}
+	return where
+}
+
+// toleratesTaints tells whether taints keep a pod out that was not there before.
+func toleratesTaints(ctx context.Context, tolerations []corev1.Toleration, taints []corev1.Taint) bool {
+	for i := range taints {
+		taint := &taints[i]
+		if taint.Key == v1alpha1.TaintRepartitioning || taint.Effect == corev1.TaintEffectPreferNoSchedule {
+			continue
+		}
+		if !slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+			return t.ToleratesTaint(klog.FromContext(ctx), taint, true)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// orderPools are the pools in which a pod has a place: those it likes in its order, then
+// the others by name.
+func (s *observedState) orderPools(likes []string, where []bool) []int {
+	has := make([]bool, len(s.pools))
+	for i := range s.nodes {
+		has[s.nodes[i].pool] = has[s.nodes[i].pool] || where[i]
+	}
+	var order []int
+	for i := range s.pools {
+		if has[i] {
+			order = append(order, i)
+		}
+	}
+	rank := func(i int) int {
+		if at := slices.Index(likes, s.pools[i].name); at >= 0 {
+			return at
+		}
+		return len(likes)
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		if c := rank(a) - rank(b); c != 0 {
+			return c
+		}
+		return strings.Compare(s.pools[a].name, s.pools[b].name)
+	})
+	return order
+}

@@ -1,0 +1,218 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/policies/kaigroup"
+)
+
+// Reconciler plans all pools that are cut, in one pass: a pod may use several.
+type Reconciler struct {
+	// Client reads from the manager's cache.
+	Client client.Client
+	// Live reads the pods of a node that is about to be changed: no cache may be
+	// behind there.
+	Live client.Reader
+	// Events tells people what is made for whom.
+	Events events.EventRecorder
+
+	pendingPods   *pendingPods
+	observedNodes observedNodes
+	state         planState
+	// preemptibleCache remembers of pods that have instances whether they may be preempted.
+	preemptibleCache map[types.UID]bool
+	now              func() time.Time
+}
+
+// conflictRequeue is after how long what changed meanwhile is looked at again, in machine time.
+const conflictRequeue = 100 * time.Millisecond
+
+// maxPreemptibleLookups is of how many pods is asked in one pass whether they may be preempted.
+const maxPreemptibleLookups = 64
+
+// Reconcile implements reconcile.Reconciler, for all pools.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	now := r.now()
+	s, err := r.observe(ctx, now)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := r.untaintOrphans(ctx, s.orphanedNodes); err != nil {
+		return reconcile.Result{}, err
+	}
+	d := decide(&s.snapshot, now)
+	recordMetrics(&d)
+	if err := r.applyActions(ctx, s, &d, now); err != nil {
+		if errors.Is(err, errConflict) || apierrors.IsNotFound(err) {
+			log.FromContext(ctx).V(1).Info("looking again", "reason", err.Error())
+			return reconcile.Result{RequeueAfter: conflictRequeue}, nil
+		}
+		return reconcile.Result{}, err
+	}
+	r.state = d.nextState
+	if err := r.updateConditions(ctx, s, &d, now); err != nil {
+		return reconcile.Result{}, err
+	}
+	if d.nextDecisionAt.IsZero() {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: max(d.nextDecisionAt.Sub(now), conflictRequeue)}, nil
+}
+
+// updateConditions writes the condition of each pool where it changed.
+func (r *Reconciler) updateConditions(ctx context.Context, s *observedState, d *decision, now time.Time) error {
+	asked := 0
+	conditions := d.conditions(func(pod v1alpha1.PodReference) bool { return r.isPreemptible(ctx, pod, &asked) })
+	for i, pool := range s.nodePools {
+		c := conditions[i]
+		c.Message = apply.TruncateMessage(c.Message)
+		c.ObservedGeneration, c.LastTransitionTime = pool.Generation, metav1.NewTime(now)
+		after := pool.DeepCopy()
+		meta.SetStatusCondition(&after.Status.Conditions, c)
+		if err := r.updateStatus(ctx, pool, after); err != nil {
+			return err
+		}
+	}
+	for _, pool := range s.formerlyPlannedPools {
+		after := pool.DeepCopy()
+		meta.RemoveStatusCondition(&after.Status.Conditions, v1alpha1.ConditionPlanned)
+		if err := r.updateStatus(ctx, pool, after); err != nil {
+			return err
+		}
+	}
+	if len(d.unmet) == 0 {
+		clear(r.preemptibleCache)
+	}
+	return nil
+}
+
+// updateStatus writes a status that differs from what was read, with the resource version
+// that was read: others write it, too.
+func (r *Reconciler) updateStatus(ctx context.Context, before, after *v1alpha1.NodePool) error {
+	if equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Update(ctx, after); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of node pool %s: %w", after.Name, err)
+	}
+	return nil
+}
+
+// isPreemptible tells whether a pod that has an instance is one of Sluice's that may be
+// preempted. It is only said, so that what cannot be read cannot be.
+func (r *Reconciler) isPreemptible(ctx context.Context, reference v1alpha1.PodReference, asked *int) bool {
+	if known, ok := r.preemptibleCache[reference.UID]; ok {
+		return known
+	}
+	if *asked++; *asked > maxPreemptibleLookups {
+		return false
+	}
+	var pod corev1.Pod
+	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}, &pod); err != nil || pod.UID != reference.UID {
+		return false
+	}
+	name := pod.Spec.PriorityClassName
+	r.preemptibleCache[reference.UID] = kaigroup.IsSluiceClass(name) && kaigroup.ParseClass(name).Preemptible()
+	return r.preemptibleCache[reference.UID]
+}
+
+func (r *Reconciler) initialize() {
+	r.observedNodes, r.preemptibleCache = observedNodes{}, map[types.UID]bool{}
+	if r.now == nil {
+		r.now = policytime.MachineNow
+	}
+}
+
+// planRequest is the one request that there is.
+var planRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: "plan"}}
+
+// SetupWithManager makes the manager run r, on the replica that has the turn.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.initialize()
+	var err error
+	if r.pendingPods, err = newPendingPods(mgr.GetConfig(), mgr.GetLogger().WithName("planner")); err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("planner").
+		Watches(&v1alpha1.NodePool{}, enqueueBatched, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, enqueueBatched, builder.WithPredicates(nodeChangedPredicate)).
+		Watches(&v1alpha1.GPUNode{}, enqueueBatched, builder.WithPredicates(gpuNodeChangedPredicate)).
+		WatchesRawSource(r.pendingPods).
+		Complete(conflict.WithRetry(r))
+	if err != nil {
+		return fmt.Errorf("planning MIG instances: %w", err)
+	}
+	return nil
+}
+
+type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// enqueueBatched asks for a decision about all, a little later: news come in swarms.
+var enqueueBatched = handler.Funcs{
+	CreateFunc: func(_ context.Context, _ event.CreateEvent, q requestQueue) { q.AddAfter(planRequest, batchDelay) },
+	UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q requestQueue) { q.AddAfter(planRequest, batchDelay) },
+	DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q requestQueue) { q.AddAfter(planRequest, batchDelay) },
+}
+
+// nodeChangedPredicate passes what can change who may be on a node, and what is there.
+var nodeChangedPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.Node)
+	after, ok2 := e.ObjectNew.(*corev1.Node)
+	return !ok || !ok2 ||
+		!maps.Equal(before.Labels, after.Labels) ||
+		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+		before.Spec.Unschedulable != after.Spec.Unschedulable ||
+		!equality.Semantic.DeepEqual(allocatableDevices(before), allocatableDevices(after))
+}}
+
+// gpuNodeChangedPredicate passes what can change a plan, and keeps out the figures of use.
+var gpuNodeChangedPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*v1alpha1.GPUNode)
+	after, ok2 := e.ObjectNew.(*v1alpha1.GPUNode)
+	return !ok || !ok2 ||
+		before.Generation != after.Generation ||
+		before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
+		!equality.Semantic.DeepEqual(before.Status.GPUs, after.Status.GPUs) ||
+		!equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
+		!equality.Semantic.DeepEqual(countDeviceHolders(before), countDeviceHolders(after))
+}}
+
+// countDeviceHolders are who has which.
+func countDeviceHolders(node *v1alpha1.GPUNode) map[string]int {
+	of := map[string]int{}
+	for i := range node.Status.Pods {
+		for _, device := range node.Status.Pods[i].Devices {
+			of[device]++
+		}
+	}
+	return of
+}

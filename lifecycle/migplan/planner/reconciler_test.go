@@ -1,0 +1,223 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package planner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"sluice.dev/api"
+	"sluice.dev/api/v1alpha1"
+)
+
+// fakeCluster is a cluster in memory, what is written there, and a clock.
+type fakeCluster struct {
+	*Reconciler
+	testing.TB
+	client client.Client
+	wrote  []string
+	events *events.FakeRecorder
+	time   time.Time
+}
+
+func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
+	t.Helper()
+	kinds, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &fakeCluster{TB: t, events: events.NewFakeRecorder(100), time: startTime}
+	note := func(verb string, object client.Object) {
+		g.wrote = append(g.wrote, fmt.Sprintf("%s %T %s", verb, object, object.GetName()))
+	}
+	g.client = fake.NewClientBuilder().WithScheme(kinds).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.NodePool{}, &v1alpha1.GPUNode{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }). //nolint:forcetypeassert // of pods
+		WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				note("patch", o)
+				return c.Patch(ctx, o, patch, opts...)
+			},
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+				note("update "+sub, o)
+				return c.SubResource(sub).Update(ctx, o, opts...)
+			},
+		}).Build()
+	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Events: g.events, now: func() time.Time { return g.time }}
+	g.initialize()
+	g.pendingPods = &pendingPods{logger: logr.Discard(), byUID: map[types.UID]*pendingPod{}, synced: make(chan struct{}), enqueue: func() {}}
+	return g
+}
+
+// reconcileAfter is one pass later, and what it wrote.
+func (g *fakeCluster) reconcileAfter(later time.Duration) []string {
+	g.Helper()
+	g.time = g.time.Add(later)
+	g.wrote = nil
+	if _, err := g.Reconcile(g.Context(), planRequest); err != nil {
+		g.Fatal(err)
+	}
+	slices.Sort(g.wrote)
+	return g.wrote
+}
+
+func (g *fakeCluster) expectWrites(what string, got []string, want ...string) {
+	g.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		g.Errorf("%s: -want +got\n%s", what, diff)
+	}
+}
+
+func newMIGPool() *v1alpha1.NodePool {
+	return &v1alpha1.NodePool{
+		ObjectMeta: metav1.ObjectMeta{Name: "cut"},
+		Spec:       v1alpha1.NodePoolSpec{NodeSelector: map[string]string{"cut": "yes"}, Sharing: v1alpha1.SharingMIG},
+	}
+}
+
+func newMIGNode(change ...func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1", Labels: map[string]string{"cut": "yes"}}}
+	node.Spec.Taints = []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
+	for _, c := range change {
+		c(node)
+	}
+	return node
+}
+
+func withRepartitioningTaint(value string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
+			Key: v1alpha1.TaintRepartitioning, Value: value, Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: startTime},
+		})
+	}
+}
+
+func (g *fakeCluster) createPendingPod(profile string) {
+	g.Helper()
+	pod := newPendingPodObject(func(p *corev1.Pod) {
+		addLimit(&p.Spec.Containers[0], corev1.ResourceName("nvidia.com/mig-"+profile), 1)
+		p.Status.Conditions[0].Message = ""
+		p.Spec.Tolerations = []corev1.Toleration{{Key: "theirs", Operator: corev1.TolerationOpExists}}
+	})
+	if err := g.pendingPods.Add(pod); err != nil {
+		g.Fatal(err)
+	}
+}
+
+func (g *fakeCluster) getObject(into client.Object, name string) {
+	g.Helper()
+	if err := g.client.Get(g.Context(), types.NamespacedName{Name: name}, into); err != nil {
+		g.Fatal(err)
+	}
+}
+
+// The whole way of a change, each write once, and nothing else of the node is touched.
+func TestRepartitionWorkflow(t *testing.T) {
+	gpuNode := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1", Generation: 1}}
+	gpuNode.Status.ObservedGeneration = 1
+	gpuNode.Status.GPUs = []v1alpha1.ObservedGPU{newObservedGPU(t, "n1", 0, "a100:")}
+	g := newFakeCluster(t, newMIGPool(), newMIGNode(), gpuNode)
+	const status = "update status *v1alpha1.NodePool cut"
+	g.expectWrites("nobody waits", g.reconcileAfter(0), status)
+	g.expectWrites("still", g.reconcileAfter(time.Second))
+	g.createPendingPod("3g.20gb")
+	g.expectWrites("somebody waits", g.reconcileAfter(unschedulableGracePeriod+apiTimeResolution), "patch *v1.Node n1", status)
+	g.expectWrites("it settles", g.reconcileAfter(time.Second))
+	g.expectWrites("it has settled", g.reconcileAfter(bindSettleTime+apiTimeResolution), "patch *v1alpha1.GPUNode n1")
+	g.getObject(gpuNode, "n1")
+	want := []v1alpha1.DesiredGPU{{UUID: gpuUUID("n1", 0), MIGEnabled: true, Instances: []v1alpha1.DesiredInstance{{Profile: "3g.20gb", Start: 4}}}}
+	if diff := cmp.Diff(want, gpuNode.Spec.GPUs); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	gpuNode.Generation = 2 // an API server counts
+	if err := g.client.Update(t.Context(), gpuNode); err != nil {
+		t.Fatal(err)
+	}
+	g.expectWrites("the agent is at work", g.reconcileAfter(time.Second))
+	g.getObject(gpuNode, "n1")
+	gpuNode.Status.ObservedGeneration = 2
+	gpuNode.Status.GPUs = []v1alpha1.ObservedGPU{newObservedGPU(t, "n1", 0, "a100: 3g.20gb@4")}
+	if err := g.client.Status().Update(t.Context(), gpuNode); err != nil {
+		t.Fatal(err)
+	}
+	g.expectWrites("the plugin is at work", g.reconcileAfter(time.Second))
+	node := &corev1.Node{}
+	g.getObject(node, "n1")
+	node.Status.Allocatable = corev1.ResourceList{"nvidia.com/mig-3g.20gb": resource.MustParse("1")}
+	if err := g.client.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	g.expectWrites("all is done", g.reconcileAfter(time.Second), "patch *v1.Node n1")
+	g.expectWrites("and said", g.reconcileAfter(time.Second), status)
+	g.expectWrites("the pod's scheduler has its turn", g.reconcileAfter(time.Second))
+	g.getObject(node, "n1")
+	if diff := cmp.Diff(newMIGNode().Spec.Taints, node.Spec.Taints); diff != "" {
+		t.Errorf("taints: -want +got\n%s", diff)
+	}
+	close(g.events.Events)
+	var said []string
+	for text := range g.events.Events {
+		said = append(said, text)
+	}
+	want2 := []string{
+		"Normal Repartitioning its GPUs are to be cut anew; no new pods until then", "Normal Repartitioning its GPUs are to be cut anew; no new pods until then",
+		"Normal CuttingGPU 3g.20gb is being made on node n1",
+		"Normal Repartitioned its GPUs are cut as planned, after 9s", "Normal Repartitioned its GPUs are cut as planned, after 9s",
+	}
+	if diff := cmp.Diff(want2, said); diff != "" {
+		t.Errorf("events: -want +got\n%s", diff)
+	}
+}
+
+// A taint goes where nobody changes the node any more, and a pool that is not cut says
+// nothing of plans.
+func TestOrphanedTaintsAndConditionsAreRemoved(t *testing.T) {
+	pool := newMIGPool()
+	pool.Spec.Sharing = v1alpha1.SharingNone
+	pool.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPlanned}, {Type: v1alpha1.ConditionReady}}
+	g := newFakeCluster(t, pool, newMIGNode(withRepartitioningTaint("1")))
+	g.expectWrites("left behind", g.reconcileAfter(0), "patch *v1.Node n1", "update status *v1alpha1.NodePool cut")
+	g.getObject(pool, "cut")
+	if meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionPlanned) != nil || len(pool.Status.Conditions) != 1 {
+		t.Errorf("conditions: %v", pool.Status.Conditions)
+	}
+	g.expectWrites("and nothing more", g.reconcileAfter(time.Second))
+}
+
+// What a cache says of a GPUNode that is further by now brings no taint off.
+func TestTaintStaysWhenCacheIsStale(t *testing.T) {
+	gpuNode := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1", Generation: 1}}
+	gpuNode.Status.ObservedGeneration = 1
+	gpuNode.Status.GPUs = []v1alpha1.ObservedGPU{newObservedGPU(t, "n1", 0, "a100:")}
+	g := newFakeCluster(t, newMIGPool(), newMIGNode(withRepartitioningTaint("1")), gpuNode)
+	further := gpuNode.DeepCopy()
+	further.Generation = 2
+	g.Live = interceptor.NewClient(g.client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the fake has it
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			if object, ok := into.(*v1alpha1.GPUNode); ok {
+				further.DeepCopyInto(object)
+				return nil
+			}
+			return c.Get(ctx, key, into, opts...)
+		},
+	})
+	g.expectWrites("a cache that is behind", g.reconcileAfter(time.Second))
+	g.Live = g.client
+	g.expectWrites("one that is not", g.reconcileAfter(time.Second), "patch *v1.Node n1", "update status *v1alpha1.NodePool cut")
+}

@@ -1,0 +1,115 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/config"
+	"sluice.dev/lifecycle/notification/outbox"
+)
+
+// The keys of the Secrets, as Kubernetes' own types of Secrets have them.
+const (
+	usernameKey    = corev1.BasicAuthUsernameKey
+	passwordKey    = corev1.BasicAuthPasswordKey
+	dkimPrivateKey = corev1.TLSPrivateKeyKey
+)
+
+// secretReader reads what the configuration of mail names, by name and each time.
+type secretReader struct {
+	live client.Reader
+	mail *config.Mail
+}
+
+// readSecret is a Secret with something under each key.
+func (s *secretReader) readSecret(ctx context.Context, field string, ref config.SecretReference, keys ...string) (*corev1.Secret, error) {
+	var secret corev1.Secret
+	if err := s.live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &secret); err != nil {
+		return nil, readFailure(err, fmt.Errorf("mail.%s: reading the Secret: %w", field, err))
+	}
+	for _, key := range keys {
+		if len(secret.Data[key]) == 0 {
+			return nil, &outbox.Failure{
+				Kind: outbox.ConfigurationFailure,
+				Err:  fmt.Errorf("mail.%s: Secret %s in namespace %s has nothing under %s", field, ref.Name, ref.Namespace, key),
+			}
+		}
+	}
+	return &secret, nil
+}
+
+// credentials are those for the mail server.
+func (s *secretReader) credentials(ctx context.Context) (user, password string, err error) {
+	secret, err := s.readSecret(ctx, "credentialsSecret", *s.mail.CredentialsSecret, usernameKey, passwordKey)
+	if err != nil {
+		return "", "", err
+	}
+	return string(secret.Data[usernameKey]), string(secret.Data[passwordKey]), nil
+}
+
+// readFailure is a failure to read: whether the API server is away, or what is read is not
+// there or not to be read.
+func readFailure(err, said error) error {
+	fault := outbox.ServerFailure
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		fault = outbox.ConfigurationFailure
+	}
+	return &outbox.Failure{Kind: fault, Err: said}
+}
+
+// fingerprint tells one configuration of mail from another: the file's section, the
+// certificates, and the versions of the Secrets and of the texts. It gives nothing of
+// them away.
+func (s *secretReader) fingerprint(ctx context.Context) (string, error) {
+	section, err := json.Marshal(s.mail)
+	if err != nil {
+		return "", fmt.Errorf("mail: %w", err)
+	}
+	hash := sha256.New()
+	hash.Write(section)
+	if s.mail.CAFile != "" {
+		// One that cannot be read is another than one that can.
+		ca, _ := os.ReadFile(s.mail.CAFile)
+		fmt.Fprintf(hash, "\x00%x", sha256.Sum256(ca))
+	}
+	version := func(object client.Object, namespace, name string) error {
+		err := s.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+		switch {
+		case err == nil:
+			fmt.Fprintf(hash, "\x00%s %s", object.GetUID(), object.GetResourceVersion())
+		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+			fmt.Fprint(hash, "\x00none")
+		default:
+			return fmt.Errorf("mail: reading %s: %w", name, err)
+		}
+		return nil
+	}
+	if ref := s.mail.CredentialsSecret; ref != nil {
+		if err := version(&corev1.Secret{}, ref.Namespace, ref.Name); err != nil {
+			return "", err
+		}
+	}
+	if s.mail.DKIM != nil {
+		if err := version(&corev1.Secret{}, s.mail.DKIM.KeySecret.Namespace, s.mail.DKIM.KeySecret.Name); err != nil {
+			return "", err
+		}
+	}
+	if s.mail.Templates != "" {
+		if err := version(&corev1.ConfigMap{}, v1alpha1.SystemNamespace, s.mail.Templates); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16]), nil
+}

@@ -1,0 +1,239 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/config"
+	noticemail "sluice.dev/lifecycle/notification/mail"
+	"sluice.dev/lifecycle/notification/outbox"
+	"sluice.dev/lifecycle/notification/smtp"
+)
+
+func newClient(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+func newMailConfig(t *testing.T, change func(*config.Mail)) *config.Mail {
+	t.Helper()
+	c := &config.Config{Mail: &config.Mail{
+		Server: "mail.example.org:587", From: "GPU cluster <gpu@example.org>", CredentialsSecret: &config.SecretReference{Name: "sluice-mail"},
+	}}
+	change(c.Mail)
+	c.Default()
+	return c.Mail
+}
+
+func newSecret(user, password string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-mail"},
+		Data:       map[string][]byte{"username": []byte(user), "password": []byte(password)},
+	}
+}
+
+// A Secret that changes is another configuration, and is used at once; nothing of it
+// is in the fingerprint, nor in any error.
+func TestSecretRotation(t *testing.T) {
+	c := newClient(t)
+	s, err := NewSender(newMailConfig(t, func(*config.Mail) {}), Dependencies{Client: c, Live: c, Clock: policytime.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	carrier := s.Transport.(*transport)
+	var seen []string
+	fingerprint := func() {
+		t.Helper()
+		now, err := s.Fingerprint(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, now)
+	}
+	credentials := func(want string) {
+		t.Helper()
+		user, password, err := carrier.credentials(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := user + ":" + password; got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+		fingerprint()
+	}
+	fingerprint()
+	var failure *outbox.Failure
+	if _, _, err := carrier.credentials(t.Context()); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
+		t.Errorf("without a Secret: %v", err)
+	}
+	kept := newSecret("gpu", "hunter2")
+	if err := c.Create(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	credentials("gpu:hunter2")
+	kept.Data["password"] = []byte("hunter3")
+	if err := c.Update(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	credentials("gpu:hunter3")
+	kept.Data["password"] = nil
+	if err := c.Update(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = carrier.credentials(t.Context())
+	if !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure || strings.Contains(err.Error(), "hunter") || !strings.Contains(err.Error(), "password") {
+		t.Errorf("without a password: %v", err)
+	}
+	if len(seen) != 3 || seen[0] == seen[1] || seen[1] == seen[2] {
+		t.Errorf("fingerprints: %v", seen)
+	}
+}
+
+// The real texts make of what the outbox gives a mail that carries all of a digest.
+func TestComposeDigest(t *testing.T) {
+	c := newClient(t)
+	s, err := NewSender(newMailConfig(t, func(*config.Mail) {}), Dependencies{Client: c, Live: c, Clock: policytime.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range noticemail.Examples() {
+		notice := l.Notice.DeepCopy()
+		if notice.Spec.Kind == v1alpha1.NoticeDigest {
+			notice.Spec.Inputs = map[string]string{outbox.InputCarriedNotices: "a,b"}
+		}
+		mail, err := s.Composer.Compose(t.Context(), outbox.ComposeRequest{Notice: notice, Carried: l.Carried})
+		if err != nil {
+			t.Errorf("%s: %v", notice.Name, err)
+			continue
+		}
+		if mail.MessageID != noticemail.MessageID(notice, "example.org") || !bytes.Contains(mail.Bytes, []byte("Message-ID: "+mail.MessageID)) {
+			t.Errorf("%s: Message-ID %s", notice.Name, mail.MessageID)
+		}
+	}
+}
+
+// Texts that are wrong pause mail; with right ones it goes on.
+func TestInvalidTemplatesPauseMail(t *testing.T) {
+	texts := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-mail-templates"}, Data: map[string]string{"Nothing.en.txt": "x"},
+	}
+	c := newClient(t, texts)
+	s, err := NewSender(newMailConfig(t, func(m *config.Mail) { m.Templates = texts.Name }), Dependencies{Client: c, Live: c, Clock: policytime.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	letter := outbox.ComposeRequest{Notice: noticemail.Examples()[0].Notice}
+	var failure *outbox.Failure
+	if _, err := s.Composer.Compose(t.Context(), letter); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
+		t.Errorf("%v", err)
+	}
+	texts.Data = nil
+	if err := c.Update(t.Context(), texts); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Composer.Compose(t.Context(), letter); err != nil {
+		t.Error(err)
+	}
+}
+
+// A text that fails on what no example has gives way to the one built in.
+func TestFailingTemplateFallsBackToBuiltin(t *testing.T) {
+	texts := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-mail-templates"},
+		Data:       map[string]string{"ProjectDeleted.en.txt": "deleted {{.At.deletedAt.Local}}"},
+	}
+	c := newClient(t, texts)
+	s, err := NewSender(newMailConfig(t, func(m *config.Mail) { m.Templates = texts.Name }), Dependencies{Client: c, Live: c, Clock: policytime.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range noticemail.Examples() {
+		if l.Notice.Name != "projectdeleted-deleted.en" {
+			continue
+		}
+		for deletedAt, want := range map[string]string{l.Notice.Spec.Inputs[noticemail.InputDeletedAt]: "\r\ndeleted Sunday", "": "Hello Anna"} {
+			l.Notice.Spec.Inputs[noticemail.InputDeletedAt] = deletedAt
+			mail, err := s.Composer.Compose(t.Context(), outbox.ComposeRequest{Notice: l.Notice})
+			if err != nil || !bytes.Contains(mail.Bytes, []byte(want)) {
+				t.Errorf("%q: %v; want %q in\n%s", deletedAt, err, want, mail.Bytes)
+			}
+		}
+	}
+}
+
+// What each Notice of a digest has for a SEQUENCE comes to its appointment.
+func TestComposeDigestSequences(t *testing.T) {
+	c := newClient(t)
+	s, err := NewSender(newMailConfig(t, func(*config.Mail) {}), Dependencies{Client: c, Live: c, Clock: policytime.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range noticemail.Examples() {
+		if l.Notice.Name != "digest-two.en" {
+			continue
+		}
+		sequences := map[string]int{l.Carried[0].Name: 11, l.Carried[1].Name: 4}
+		mail, err := s.Composer.Compose(t.Context(), outbox.ComposeRequest{Notice: l.Notice, Carried: l.Carried, Sequences: sequences})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"SEQUENCE:11\r\n", "SEQUENCE:4\r\n"} {
+			if !bytes.Contains(mail.Bytes, []byte(want)) {
+				t.Errorf("no %q in\n%s", want, mail.Bytes)
+			}
+		}
+	}
+}
+
+func TestOutboxFailureKind(t *testing.T) {
+	tests := map[string]struct {
+		failure smtp.Failure
+		want    outbox.FailureKind
+	}{
+		"nobody there":        {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageDial}, outbox.ServerFailure},
+		"closed":              {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageGreeting, Code: 421}, outbox.ServerFailure},
+		"closes at EHLO":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageHello, Code: 421}, outbox.ServerFailure},
+		"closes at STARTTLS":  {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageStartTLS, Code: 421}, outbox.ServerFailure},
+		"closes at AUTH":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageAuth, Code: 421}, outbox.ServerFailure},
+		"closes at MAIL":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageMail, Code: 421, Enhanced: "4.7.0"}, outbox.ServerFailure},
+		"closes at RCPT":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 421, Enhanced: "4.7.0"}, outbox.ServerFailure},
+		"closes at DATA":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageData, Code: 421}, outbox.ServerFailure},
+		"closes in the mail":  {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageBody, Code: 421}, outbox.ServerFailure},
+		"closes at the end":   {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageFinal, Code: 421, Enhanced: "4.2.1"}, outbox.ServerFailure},
+		"busy at the end":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageFinal, Code: 451}, outbox.TemporaryFailure},
+		"full":                {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageMail, Code: 452}, outbox.ServerFailure},
+		"full, said late":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 452, Enhanced: "4.3.1"}, outbox.ServerFailure},
+		"greylisted":          {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 451, Enhanced: "4.7.1"}, outbox.TemporaryFailure},
+		"hung up in the mail": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageBody}, outbox.TemporaryFailure},
+		"no such user":        {smtp.Failure{Kind: smtp.RecipientFailure, Stage: smtp.StageRcpt, Code: 550}, outbox.RecipientFailure},
+		"wrong password":      {smtp.Failure{Kind: smtp.ConfigurationFailure, Stage: smtp.StageAuth, Code: 535}, outbox.ConfigurationFailure},
+		"no last answer":      {smtp.Failure{Kind: smtp.UnknownOutcome, Stage: smtp.StageFinal}, outbox.UnknownOutcome},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, outboxFailureKind(&tc.failure)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mail
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// calendarTimeLayout is RFC 5545's form of one in UTC. Without local times no description of a
+// time zone is needed, and none can be wrong.
+const calendarTimeLayout = "20060102T150405Z"
+
+// appointmentLength is how long before the deadline an appointment begins.
+const appointmentLength = 15 * time.Minute
+
+func calendarMethod(l ComposeRequest) string {
+	if l.Canceled {
+		return "CANCEL"
+	}
+	return "PUBLISH"
+}
+
+// renderCalendar is the calendar object of a letter; nil where there is nothing to note.
+func (l ComposeRequest) renderCalendar(p *TemplateData) []byte {
+	noted := []*v1alpha1.Notice{l.Notice}
+	if l.Notice.Spec.Kind == v1alpha1.NoticeDigest {
+		noted = l.Carried
+	}
+	var b strings.Builder
+	line := func(property, value string) { b.WriteString(foldContentLine(property + ":" + value)) }
+	line("BEGIN", "VCALENDAR")
+	line("VERSION", "2.0")
+	line("PRODID", "-//sluice.dev//Sluice//"+strings.ToUpper(p.Language))
+	line("CALSCALE", "GREGORIAN")
+	line("METHOD", calendarMethod(l))
+	seen := map[string]bool{}
+	for i, n := range noted {
+		if n.Spec.Subject == nil || n.Spec.Deadline == nil && !l.Canceled || seen[eventUID(n, l.Domain)] {
+			continue
+		}
+		seen[eventUID(n, l.Domain)] = true
+		title, text := p.Title, append([]string{p.First}, stepLines(p.How)...)
+		if l.Notice.Spec.Kind == v1alpha1.NoticeDigest {
+			title, text = p.Items[i].Title, []string{p.Items[i].Text, p.Items[i].Command}
+		}
+		l.renderEvent(line, n, title, strings.TrimSpace(strings.Join(text, "\n")))
+	}
+	line("END", "VCALENDAR")
+	if len(seen) == 0 {
+		return nil
+	}
+	return []byte(b.String())
+}
+
+func (l ComposeRequest) renderEvent(line func(property, value string), n *v1alpha1.Notice, title, text string) {
+	line("BEGIN", "VEVENT")
+	line("UID", eventUID(n, l.Domain))
+	sequence, ok := l.Sequences[n.Name]
+	if !ok {
+		sequence = l.Sequence
+	}
+	line("SEQUENCE", strconv.Itoa(max(0, sequence)))
+	line("DTSTAMP", recordedAt(l.Notice).UTC().Format(calendarTimeLayout))
+	line("ORGANIZER", "mailto:"+l.contactAddress())
+	if n.Spec.Deadline != nil {
+		// It ends then, so that a project's last day has it; and is long enough to be
+		// seen in a week's view.
+		line("DTSTART", n.Spec.Deadline.Add(-appointmentLength).UTC().Format(calendarTimeLayout))
+		line("DTEND", n.Spec.Deadline.UTC().Format(calendarTimeLayout))
+	}
+	line("SUMMARY", escapeText(title))
+	line("DESCRIPTION", escapeText(text))
+	line("CLASS", "PUBLIC")
+	line("TRANSP", "TRANSPARENT") // its owner is not busy then
+	status := "CONFIRMED"
+	if l.Canceled {
+		status = "CANCELLED"
+	}
+	line("STATUS", status)
+	line("END", "VEVENT")
+}
+
+// stepLines are the ways to go on, a line each.
+func stepLines(how []Step) (lines []string) {
+	for _, s := range how {
+		lines = append(lines, s.Text+s.Command)
+	}
+	return lines
+}
+
+var textEscaper = strings.NewReplacer(`\`, `\\`, ";", `\;`, ",", `\,`, "\r\n", `\n`, "\n", `\n`, "\r", `\n`)
+
+// escapeText is a value of the type TEXT.
+func escapeText(s string) string {
+	s = textEscaper.Replace(strings.ToValidUTF8(s, "\ufffd"))
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// maxCalendarLineOctets is how long a line of a calendar may be, without its end.
+const maxCalendarLineOctets = 75
+
+// foldContentLine folds a line, never within a character, and ends it.
+func foldContentLine(s string) string {
+	var b strings.Builder
+	column := 0
+	for _, r := range s {
+		size := utf8.RuneLen(r)
+		if column+size > maxCalendarLineOctets {
+			b.WriteString("\r\n ")
+			column = 1
+		}
+		b.WriteRune(r)
+		column += size
+	}
+	return b.String() + "\r\n"
+}

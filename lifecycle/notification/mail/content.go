@@ -1,0 +1,183 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mail
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"text/template"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// texts has a file for each kind and language, with the blocks subject, title, first,
+// why and how; and the two layouts.
+//
+//go:embed texts
+var texts embed.FS
+
+type contentKey struct {
+	kind     v1alpha1.NoticeKind
+	language v1alpha1.Language
+}
+
+// content is what one kind says in one language. It is text: the HTML layout escapes it.
+type content struct{ blocks *template.Template }
+
+// noticeContents are all of them. They are part of the program, so what is wrong with one
+// is found by its tests.
+var noticeContents = sync.OnceValue(func() map[contentKey]*content {
+	all := map[contentKey]*content{}
+	for _, language := range []v1alpha1.Language{v1alpha1.LanguageGerman, v1alpha1.LanguageEnglish} {
+		folder := path.Join("texts", string(language))
+		files, _ := texts.ReadDir(folder) // embedded: it is there
+		for _, file := range files {
+			raw, _ := texts.ReadFile(path.Join(folder, file.Name()))
+			kind := strings.TrimSuffix(file.Name(), ".tmpl")
+			blocks := template.Must(template.New(file.Name()).Option("missingkey=zero").Parse(string(raw)))
+			all[contentKey{v1alpha1.NoticeKind(kind), language}] = &content{blocks: blocks}
+		}
+	}
+	return all
+})
+
+// renderBlock is what one block says.
+func (c *content) renderBlock(name string, p *TemplateData) (string, error) {
+	var b bytes.Buffer
+	if err := c.blocks.ExecuteTemplate(&b, name, p); err != nil {
+		return "", fmt.Errorf("the text of %s in %q: %w", p.Kind, p.Language, err)
+	}
+	return strings.TrimSpace(b.String()), nil
+}
+
+// renderSentences writes the page's sentences.
+func (c *content) renderSentences(p *TemplateData) error {
+	said := map[string]string{}
+	for _, name := range []string{"title", "first", "why", "how"} {
+		var err error
+		if said[name], err = c.renderBlock(name, p); err != nil {
+			return err
+		}
+	}
+	p.Title, p.First = singleLine(said["title"]), sanitize(said["first"])
+	p.Why, p.How = nil, nil
+	for line := range strings.Lines(said["why"]) {
+		if line = sanitize(line); line != "" {
+			p.Why = append(p.Why, line)
+		}
+	}
+	for line := range strings.Lines(said["how"]) {
+		command, isCommand := strings.CutPrefix(strings.TrimSpace(line), "$ ")
+		switch {
+		case isCommand:
+			p.How = append(p.How, Step{Command: command, Words: strings.Fields(command)})
+		case sanitize(line) != "":
+			p.How = append(p.How, Step{Text: sanitize(line)})
+		}
+	}
+	p.Greeting = strings.TrimSpace(p.Words.Hello+" "+p.Recipient) + ","
+	p.Audience = audienceNote(p)
+	return nil
+}
+
+// audienceNote says who gets the mail, and how one comes not to.
+func audienceNote(p *TemplateData) string {
+	kind := v1alpha1.NoticeKind(p.Kind)
+	says := p.Words.AudienceOwners
+	switch kind {
+	case v1alpha1.NoticeExtensionRequested:
+		says = p.Words.AudienceContacts
+	case v1alpha1.NoticeWeeklySummary:
+		says = p.Words.AudienceAdministrators
+	case v1alpha1.NoticeDigest:
+		says = p.Words.AudienceDigest
+	case v1alpha1.NoticeTest:
+		says = p.Words.AudienceTest
+	}
+	says = strings.NewReplacer("PROJECT", p.Project, "DEPARTMENT", p.Department).Replace(says)
+	if optionalKinds[kind] {
+		says += " " + strings.ReplaceAll(p.Words.Optional, "KIND", p.Kind)
+	}
+	return says
+}
+
+// Phrases are those that stand around what a mail says.
+type Phrases struct {
+	// Hello is put before the recipient's name, Next and Facts are headings, Questions
+	// stands before the address for questions.
+	Hello, Next, Facts, Questions string
+	// Anchors say of each kind what its instant is.
+	Anchors map[v1alpha1.NoticeKind]string
+	// Withdrawn says that the appointment is taken out of the calendar.
+	Withdrawn string
+	// Sender says who writes.
+	Sender string
+	// Until says up to when something is counted.
+	Until string
+	// WeekColumns head the table of a WeeklySummary, HoursIn the second column where the
+	// hours are a month's; More counts what the table leaves out.
+	WeekColumns []string
+	HoursIn     string
+	More        string
+	// AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest and
+	// AudienceTest say who gets a mail; Optional how it is left out. PROJECT, DEPARTMENT and KIND stand for these.
+	AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest, AudienceTest, Optional string
+}
+
+var phrasesByLanguage = map[v1alpha1.Language]Phrases{
+	v1alpha1.LanguageGerman: {
+		Hello: "Guten Tag", Next: "So geht es weiter", Facts: "Auf einen Blick", Questions: "Fragen beantwortet",
+		Anchors: map[v1alpha1.NoticeKind]string{
+			v1alpha1.NoticeWorkloadEnding: "Wird gestoppt", v1alpha1.NoticeWorkloadIdle: "Wird gestoppt, wenn es dabei bleibt",
+			v1alpha1.NoticeWorkloadStopped: "Darf wieder starten ab", v1alpha1.NoticeShareExceeded: "Wird gestoppt, wenn es dabei bleibt",
+			v1alpha1.NoticePreemption: "Macht Platz", v1alpha1.NoticeExtensionDecided: "Neues Ende",
+			v1alpha1.NoticeProjectExpiring: "Gültig bis", v1alpha1.NoticeProjectExpired: "Laufendes wird gestoppt",
+			v1alpha1.NoticeProjectSuspending: "Laufendes wird gestoppt", v1alpha1.NoticeProjectSuspended: "Löschung möglich ab",
+			v1alpha1.NoticeProjectDeletion: "Löschung möglich ab", v1alpha1.NoticeProjectConfirm: "Antwort erbeten bis",
+			v1alpha1.NoticeProjectRenewed: "Gültig bis", v1alpha1.NoticeDigest: "Erster Termin",
+		},
+		Withdrawn:   "Der bisherige Termin entfällt; der Anhang nimmt ihn aus Ihrem Kalender.",
+		Until:       "bis %s",
+		Sender:      "Diese Mail schreibt Sluice, die Verwaltung des GPU-Clusters, von selbst.",
+		WeekColumns: []string{"Projekt", "GPU-Stunden", "Gestoppt", "Gültig bis"},
+		HoursIn:     "GPU-Stunden im %s",
+		More:        "Und %d weitere Projekte.",
+
+		AudienceOwners:         "Sie geht an die Eigentümer des Projekts PROJECT oder, wenn es keine hat, an die Ansprechpartner der Abteilung DEPARTMENT.",
+		AudienceContacts:       "Sie geht an die Ansprechpartner der Abteilung DEPARTMENT, weil dort entschieden wird.",
+		AudienceAdministrators: "Sie geht jede Woche an die Verwalter der Abteilung DEPARTMENT.",
+		AudienceDigest:         "Sie geht an die Eigentümer der genannten Projekte und, wo ein Projekt keine hat, an die Ansprechpartner der Abteilung; sie fasst zusammen, was sonst je eine Mail wäre.",
+		AudienceTest:           "Sie geht an diese Adresse allein.",
+		Optional:               "Mails dieser Art können Sie abbestellen: Antworten Sie mit dem Wort „abbestellen“, oder lassen Sie KIND unter „mute“ bei Ihrer Adresse eintragen.",
+	},
+	v1alpha1.LanguageEnglish: {
+		Hello: "Hello", Next: "What you can do", Facts: "At a glance", Questions: "Questions are answered by",
+		Anchors: map[v1alpha1.NoticeKind]string{
+			v1alpha1.NoticeWorkloadEnding: "Will be stopped", v1alpha1.NoticeWorkloadIdle: "Will be stopped unless it is used",
+			v1alpha1.NoticeWorkloadStopped: "May start again from", v1alpha1.NoticeShareExceeded: "Will be stopped unless it gives back",
+			v1alpha1.NoticePreemption: "Makes room", v1alpha1.NoticeExtensionDecided: "New end",
+			v1alpha1.NoticeProjectExpiring: "Valid until", v1alpha1.NoticeProjectExpired: "Running work will be stopped",
+			v1alpha1.NoticeProjectSuspending: "Running work will be stopped", v1alpha1.NoticeProjectSuspended: "Deletion may follow from",
+			v1alpha1.NoticeProjectDeletion: "Deletion may follow from", v1alpha1.NoticeProjectConfirm: "Please answer by",
+			v1alpha1.NoticeProjectRenewed: "Valid until", v1alpha1.NoticeDigest: "The first date",
+		},
+		Withdrawn:   "The appointment made before is off; the attachment takes it out of your calendar.",
+		Until:       "up to %s",
+		Sender:      "Sluice, which looks after the GPU cluster, wrote this mail by itself.",
+		WeekColumns: []string{"Project", "GPU hours", "Stopped", "Valid until"},
+		HoursIn:     "GPU hours in %s",
+		More:        "And %d more projects.",
+
+		AudienceOwners:         "It goes to the owners of project PROJECT or, where it has none, to the contacts of department DEPARTMENT.",
+		AudienceContacts:       "It goes to the contacts of department DEPARTMENT, since that is where it is decided.",
+		AudienceAdministrators: "It goes to the administrators of department DEPARTMENT every week.",
+		AudienceDigest:         "It goes to the owners of the projects named, or, where one has none, to the contacts of its department, and says at once what would else be a mail each.",
+		AudienceTest:           "It goes to this address alone.",
+		Optional:               "You need not get mail of this kind: answer with the word \"unsubscribe\", or have KIND added to \"mute\" beside your address.",
+	},
+}

@@ -1,0 +1,187 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mail
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// factRow is a line of the table of facts: its labels, and its value, empty where the
+// mail has none.
+type factRow struct {
+	german, english string
+	value           func(*TemplateData) string
+}
+
+// factRows are the lines, in their order.
+var factRows = []factRow{
+	{"Projekt", "Project", func(p *TemplateData) string { return p.Project }},
+	{"Abteilung", "Department", func(p *TemplateData) string { return p.Department }},
+	{"Namespace", "Namespace", func(p *TemplateData) string {
+		if p.Namespace == p.Project {
+			return ""
+		}
+		return p.Namespace
+	}},
+	{"Workload", "Workload", func(p *TemplateData) string {
+		if p.Renewal || strings.HasPrefix(p.Workload, "Project ") || strings.HasPrefix(p.Workload, "Department ") {
+			return ""
+		}
+		return p.Workload
+	}},
+	textRow("Typ", "Type", InputType),
+	textRow("Gestartet von", "Started by", InputCreatedBy),
+	textRow("Beantragt von", "Asked by", InputRequestedBy),
+	durationRow("Beantragte Zeit", "Time asked for", InputExtendBy),
+	textRow("Begründung", "Reason given", InputReason),
+	textRow("Entschieden von", "Decided by", InputDecidedBy),
+	textRow("Nachricht dazu", "Their message", InputMessage),
+	{"Zeitlimit", "Time limit", func(p *TemplateData) string {
+		if l := p.Long[InputLimit]; l != nil {
+			return l.Text
+		}
+		return ""
+	}},
+	durationRow("Bisher gelaufen", "Has run for", InputAccumulatedSeconds),
+	durationRow("Stopp bei Leerlauf nach", "Stopped when idle for", InputIdleTimeout),
+	textRow("GPUs", "GPUs", InputGPUs),
+	textRow("Knotengruppe", "Node pool", InputNodePool),
+	textRow("Knoten", "Node", InputNode),
+	textRow("GPU", "GPU", InputGPU),
+	memoryRow("Belegter GPU-Speicher", "GPU memory in use", InputMemoryMiB),
+	memoryRow("Zustehender GPU-Speicher", "GPU memory allowed", InputShareMiB),
+	{"GPUs belegt", "GPUs in use", func(p *TemplateData) string {
+		if p.In[InputAllocated] == "" || p.In[InputLimit] == "" {
+			return ""
+		}
+		return fmt.Sprintf("%s / %s", p.In[InputAllocated], p.In[InputLimit])
+	}},
+	timeRow("Wieder möglich ab", "May start again from", InputUntil),
+	timeRow("Neues Ende", "New end", InputNewEnd),
+	timeRow("Abgelaufen seit", "Expired since", InputExpiredAt),
+	timeRow("Laufendes wird gestoppt", "Running work stops", InputSuspendAt),
+	timeRow("Löschung steht an ab", "Deletion may follow from", InputDeleteAt),
+	textRow("Laufende Workloads", "Workloads running", InputRunning),
+	textRow("Gestoppte Workloads", "Workloads stopped", InputStopped),
+	textRow("Davon wegen Leerlaufs", "Of these for idleness", InputStoppedIdle),
+	textRow("Verlängert von", "Renewed by", InputRenewedBy),
+	timeRow("Gelöscht", "Deleted", InputDeletedAt),
+	textRow("Genehmigt von", "Approved by", InputApprovedBy),
+	textRow("Entfernt", "Taken away", InputRemoved),
+	textRow("Erhalten geblieben", "Left in place", InputKept),
+	textRow("Offene Anträge", "Extensions to decide", InputPendingExtensions),
+	{"GPU-Stunden", "GPU hours", func(p *TemplateData) string {
+		switch until := p.At[InputMonthUntil]; {
+		case p.Month == "" || p.Hours == "":
+			return p.Hours
+		case until == nil:
+			return fmt.Sprintf("%s (%s)", p.Hours, p.Month)
+		default:
+			return fmt.Sprintf("%s (%s, %s)", p.Hours, p.Month, fmt.Sprintf(p.Words.Until, until.Local))
+		}
+	}},
+	{"GPU-Stunden der Vorwoche", "GPU hours the week before", func(p *TemplateData) string {
+		if p.Month != "" {
+			return ""
+		}
+		return p.formatHours(p.In[InputGPUHoursBefore])
+	}},
+	{"GPU-Stunden im Monat davor", "GPU hours the month before", func(p *TemplateData) string {
+		if p.Month == "" {
+			return ""
+		}
+		return p.formatHours(p.In[InputGPUHoursBefore])
+	}},
+}
+
+func textRow(german, english, key string) factRow {
+	return factRow{german, english, func(p *TemplateData) string { return p.In[key] }}
+}
+
+func durationRow(german, english, key string) factRow {
+	return factRow{german, english, func(p *TemplateData) string {
+		if l := p.Long[key]; l != nil {
+			return l.Text
+		}
+		return ""
+	}}
+}
+
+func timeRow(german, english, key string) factRow {
+	return factRow{german, english, func(p *TemplateData) string {
+		if m := p.At[key]; m != nil {
+			return m.Local
+		}
+		return ""
+	}}
+}
+
+func memoryRow(german, english, key string) factRow {
+	return factRow{german, english, func(p *TemplateData) string { return p.formatGibibytes(key) }}
+}
+
+// formatGibibytes is an amount of memory as people compare it.
+func (p *TemplateData) formatGibibytes(key string) string {
+	mib, err := strconv.ParseFloat(p.In[key], 64)
+	if err != nil || !decimalPattern.MatchString(p.In[key]) { // NaN and 1e300 are numbers, too
+		return p.In[key]
+	}
+	return p.localizeDecimal(strconv.FormatFloat(mib/1024, 'f', 1, 64)) + " GiB"
+}
+
+// milliQuantityPattern are how a quantity counts parts of a GPU.
+var milliQuantityPattern = regexp.MustCompile(`^[0-9]{1,9}m$`)
+
+// isGPUQuantity tells the inputs that are quantities of GPUs.
+func (p *TemplateData) isGPUQuantity(key string) bool {
+	return key == InputGPUs || key == InputAllocated || key == InputLimit && p.Kind == string(v1alpha1.NoticeQuotaThreshold)
+}
+
+// formatGPUQuantity is a quantity of GPUs as people count: 3600m are 3.6. Other texts stay as
+// they are.
+func (p *TemplateData) formatGPUQuantity(s string) string {
+	if !milliQuantityPattern.MatchString(s) {
+		return s
+	}
+	n, err := strconv.ParseInt(s[:len(s)-1], 10, 64)
+	if err != nil {
+		return s
+	}
+	return p.localizeDecimal(strconv.FormatFloat(float64(n)/1000, 'f', -1, 64))
+}
+
+// localizeDecimal has the language's mark.
+func (p *TemplateData) localizeDecimal(s string) string {
+	if p.Language == string(v1alpha1.LanguageGerman) {
+		return strings.Replace(s, ".", ",", 1)
+	}
+	return s
+}
+
+// renderFacts are the lines that have a value.
+func renderFacts(p *TemplateData) (all []Fact) {
+	widest := 0
+	for _, f := range factRows {
+		value := f.value(p)
+		if value == "" {
+			continue
+		}
+		label := f.english
+		if p.Language == string(v1alpha1.LanguageGerman) {
+			label = f.german
+		}
+		all = append(all, Fact{Label: label, Value: value})
+		widest = max(widest, utf8.RuneCountInString(label))
+	}
+	for i := range all {
+		all[i].Padded = all[i].Label + ":" + strings.Repeat(" ", widest-utf8.RuneCountInString(all[i].Label))
+	}
+	return all
+}

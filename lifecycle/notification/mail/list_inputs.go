@@ -1,0 +1,151 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mail
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// Count is so many objects of one kind.
+type Count struct {
+	// Kind is theirs, as Kubernetes writes it: Job.
+	Kind string
+	// N is how many there are: 1 to 999999999.
+	N int
+}
+
+// maxCounts is how many kinds a list may have.
+const maxCounts = 64
+
+var countPattern = regexp.MustCompile(`^([A-Z][A-Za-z0-9]{0,62})=([1-9][0-9]{0,8})$`)
+
+// FormatCounts is the value of the inputs removed and kept: "Job=3,RoleBinding=2". It leaves
+// out what there is none of.
+func FormatCounts(counts []Count) string {
+	var parts []string
+	for _, c := range counts {
+		if c.N > 0 {
+			parts = append(parts, c.Kind+"="+strconv.Itoa(c.N))
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// ParseCounts reads what [Counts] writes. An error says what is wrong with which part.
+func ParseCounts(text string) (counts []Count, err error) {
+	parts := strings.Split(text, ",")
+	if len(parts) > maxCounts {
+		return nil, fmt.Errorf("%d kinds are listed; at most %d are allowed", len(parts), maxCounts)
+	}
+	for _, part := range parts {
+		m := countPattern.FindStringSubmatch(part)
+		if m == nil {
+			return nil, fmt.Errorf("%q is not of the form Job=3", truncate(sanitize(part), maxNameRunes))
+		}
+		if slices.ContainsFunc(counts, func(c Count) bool { return c.Kind == m[1] }) {
+			return nil, fmt.Errorf("%s is listed twice", m[1])
+		}
+		n, err := strconv.Atoi(m[2])
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", part, err)
+		}
+		counts = append(counts, Count{Kind: m[1], N: n})
+	}
+	return counts, nil
+}
+
+// localizeCounts is such a list as people read it.
+func (p *TemplateData) localizeCounts(counts []Count) string {
+	var words []string
+	for _, c := range counts {
+		words = append(words, strconv.Itoa(c.N)+" "+p.kindNoun(c))
+	}
+	return strings.Join(words, ", ")
+}
+
+// kindNoun is what so many objects of a kind are called. People know volumes by another
+// name than Kubernetes does.
+func (p *TemplateData) kindNoun(c Count) string {
+	word := c.Kind
+	if word == "PersistentVolumeClaim" {
+		word = "volume"
+		if p.Language == string(v1alpha1.LanguageGerman) {
+			word = "Volume"
+		}
+	}
+	switch {
+	case c.N == 1:
+		return word
+	case strings.HasSuffix(word, "y") && !strings.HasSuffix(word, "ay"):
+		return strings.TrimSuffix(word, "y") + "ies"
+	case strings.HasSuffix(word, "ss"), strings.HasSuffix(word, "x"), strings.HasSuffix(word, "ch"):
+		return word + "es"
+	case strings.HasSuffix(word, "s"): // Endpoints
+		return word
+	}
+	return word + "s"
+}
+
+// maxSummaryRows is how many projects a WeeklySummary shows.
+const maxSummaryRows = 20
+
+// decimalPattern is how a figure is recorded that is measured.
+var decimalPattern = regexp.MustCompile(`^[0-9]{1,12}([.][0-9]{1,3})?$`)
+
+// formatHours is an amount of use; empty for what is no number.
+func (p *TemplateData) formatHours(s string) string {
+	if !decimalPattern.MatchString(s) {
+		return ""
+	}
+	return p.localizeDecimal(s)
+}
+
+// setMonth takes in the month that a WeeklySummary's GPU hours are of, 2026-11.
+func (p *TemplateData) setMonth(tell timeFormatter, text string) {
+	of, err := time.Parse("2006-01", text)
+	if err != nil {
+		return
+	}
+	called := of.Month().String()
+	if tell.language == v1alpha1.LanguageGerman {
+		called = germanMonths[of.Month()-1]
+	}
+	p.Month = called + " " + strconv.Itoa(of.Year())
+}
+
+// setProjectRows takes in the table of a WeeklySummary.
+func (p *TemplateData) setProjectRows(tell timeFormatter, raw string) error {
+	if raw == "" {
+		return nil
+	}
+	var rows []ProjectWeek
+	if err := json.Unmarshal([]byte(raw), &rows); err != nil {
+		return fmt.Errorf("spec.inputs.%s is not what Weeks writes: %w", InputProjects, err)
+	}
+	p.Columns = slices.Clone(p.Words.WeekColumns)
+	if p.Month != "" {
+		p.Columns[1] = fmt.Sprintf(p.Words.HoursIn, p.Month)
+	}
+	for i, row := range rows {
+		if i == maxSummaryRows {
+			p.More = fmt.Sprintf(p.Words.More, len(rows)-maxSummaryRows)
+			break
+		}
+		end := unknownPlaceholder
+		if at, err := time.Parse(time.RFC3339, row.ExpiresAt); err == nil {
+			end = tell.formatTime(at, true).Day
+		}
+		p.Rows = append(p.Rows, []string{displayName(row.Project), cmp.Or(p.formatHours(row.GPUHours), unknownPlaceholder), strconv.Itoa(row.Stopped), end})
+	}
+	return nil
+}

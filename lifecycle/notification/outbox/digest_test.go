@@ -1,0 +1,265 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package outbox
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/notification"
+)
+
+// recordExpiring is a project's warning, for the last digest by a lead before its end.
+func (w *testEnv) recordExpiring(name, project string, digests *notification.DigestSchedule, lead string, deadline time.Time, address v1alpha1.EmailAddress) {
+	w.t.Helper()
+	length := period.MustParseDuration(lead)
+	due, on, found := digests.LastRun(deadline.Add(-length.Length()))
+	if !found {
+		w.t.Fatal("no digest")
+	}
+	w.recordNotice(name, asWarning(project, lead, due, deadline), func(n *v1alpha1.Notice) {
+		n.Spec.Kind, n.Spec.Digest, n.Spec.Recipient.Email = v1alpha1.NoticeProjectExpiring, notification.DigestName(address, on), address
+	})
+}
+
+func newDigestSchedule(t testing.TB, schedule string) *notification.DigestSchedule {
+	t.Helper()
+	d, err := notification.ParseDigestSchedule(v1alpha1.NoticeTerms{Digest: schedule, TimeZone: "Europe/Berlin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func parseLocalTime(t testing.TB, text string) time.Time {
+	t.Helper()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := time.ParseInLocation("2006-01-02 15:04", text, zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// What several departments have to say to one person on one day is one mail.
+func TestOneDigestPerRecipientAndDay(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		w.clock.line = policytime.Timeline{Segments: []policytime.Segment{{Real: time.Now().Add(-time.Hour), Policy: parseLocalTime(t, "2026-03-02 05:00"), Scale: 1}}}
+		w.advance(time.Minute)
+		eight := newDigestSchedule(t, "0 8 * * *")
+		for _, project := range []string{"p1", "p2"} {
+			w.recordExpiring(project, project, eight, "7d", parseLocalTime(t, "2026-03-09 12:00"), "anna@example.org")
+		}
+		w.recordExpiring("of-ben", "p1", eight, "7d", parseLocalTime(t, "2026-03-09 12:00"), "ben@example.org")
+		w.advance(90 * time.Minute)
+		if len(w.mails) != 0 {
+			t.Fatalf("before eight: %v", w.mails)
+		}
+		w.advance(2 * time.Hour)
+		day := period.MustParseDate("2026-03-02")
+		annas, bens := notification.DigestName("anna@example.org", day), notification.DigestName("ben@example.org", day)
+		if diff := cmp.Diff(map[string]int{annas: 1, bens: 1}, w.sentCounts()); diff != "" {
+			t.Fatal(diff)
+		}
+		for _, m := range w.mails {
+			if m.to == "anna@example.org" && (!strings.Contains(m.body, "carries p1 text of p1") || !strings.Contains(m.body, "carries p2 text of p2")) {
+				t.Errorf("anna's: %s", m.body)
+			}
+		}
+		digest, member := w.getNotice(annas), w.getNotice("p1")
+		if diff := cmp.Diff(day, *digest.Spec.Date); diff != "" {
+			t.Error(diff)
+		}
+		want := v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSent, MessageID: digest.Status.MessageID, SentAt: digest.Status.SentAt}
+		if diff := cmp.Diff(want, member.Status); diff != "" {
+			t.Error(diff)
+		}
+		w.recordExpiring("too-late", "p3", eight, "7d", parseLocalTime(t, "2026-03-09 12:00"), "anna@example.org")
+		w.advance(time.Hour)
+		if diff := cmp.Diff(map[string]int{annas: 1, bens: 1, "too-late": 1}, w.sentCounts()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A digest that nobody takes ends what it carries: somebody is to see that.
+func TestFailedDigestFailsCarriedNotices(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		w.respond = func(string, int) (error, bool) { return newFailure(RecipientFailure, "550 no such user"), false }
+		now := w.clock.Now()
+		w.recordNotice("p1", asWarning("p1", "7d", now, now.Add(7*24*time.Hour)), func(n *v1alpha1.Notice) { n.Spec.Digest = "digest" })
+		w.advance(time.Hour)
+		want := map[string]string{"p1": "Failed: 550 no such user", "digest": "Failed: 550 no such user"}
+		if diff := cmp.Diff(want, w.phases()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// Invariants 5 and 6 through years: with summer time, steps of policy time and
+// restarts each warning is sent or set aside for a later one, each day has one digest
+// at most, and none is sent before it is due.
+func TestDigestInvariantsOverYears(t *testing.T) {
+	for _, schedule := range []string{"0 8 * * *", "30 2 * * *", "0 9 * * 1-5"} {
+		t.Run(schedule, func(t *testing.T) {
+			inTestEnv(t, func(w *testEnv) {
+				w.clock.line = policytime.Timeline{Segments: []policytime.Segment{{Real: time.Now().Add(-time.Hour), Policy: parseLocalTime(t, "2026-03-20 00:00"), Scale: 1}}}
+				w.advance(time.Minute)
+				digests := newDigestSchedule(t, schedule)
+				until := parseLocalTime(t, "2027-04-05 00:00")
+				var past []v1alpha1.Notice
+				for i := 0; w.clock.Now().Before(until); i++ {
+					// Now and then lifecycle is away for days, and begins anew.
+					step := 19 * time.Hour
+					switch {
+					case i%60 == 59:
+						step = 9 * 24 * time.Hour
+						w.restart()
+					case i%7 == 6:
+						step = 50 * time.Hour
+					}
+					if i%10 == 9 {
+						past = append(past, w.deleteExpired()...)
+					}
+					deadline := w.clock.Now().Add(8 * 24 * time.Hour).Truncate(time.Hour)
+					for _, lead := range []string{"7d", "1d"} {
+						name := fmt.Sprintf("p%03d-%s", i, lead)
+						w.recordExpiring(name, fmt.Sprintf("p%03d", i), digests, lead, deadline, "anna@example.org")
+					}
+					w.advance(time.Minute)
+					var err error
+					if w.clock.line, err = w.clock.line.WithStep(step, time.Now()); err != nil {
+						t.Fatal(err)
+					}
+					w.advance(time.Minute)
+				}
+				w.clock.line, _ = w.clock.line.WithStep(30*24*time.Hour, time.Now())
+				w.advance(10 * time.Minute)
+				w.checkInvariants(t, append(past, w.listNotices()...))
+			})
+		})
+	}
+}
+
+// deleteExpired takes away what ended, so that years do not take hours.
+func (w *testEnv) deleteExpired() (gone []v1alpha1.Notice) {
+	w.t.Helper()
+	for _, n := range w.listNotices() {
+		if !isFinished(&n) || !n.Spec.DueAt.Time.Before(w.clock.Now().AddDate(0, 0, -3)) {
+			continue
+		}
+		gone = append(gone, n)
+		if err := w.raw.Delete(w.t.Context(), &n); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return gone
+}
+
+// checkInvariants looks at what became of warnings and digests.
+func (w *testEnv) checkInvariants(t *testing.T, all []v1alpha1.Notice) {
+	t.Helper()
+	days, sent := map[string]int{}, w.sentCounts()
+	newest := map[warningKey]time.Time{}
+	for i := range all {
+		if key, warns := warningKeyOf(&all[i]); warns && all[i].Status.Phase == v1alpha1.NoticeSent && all[i].Spec.DueAt.After(newest[key]) {
+			newest[key] = all[i].Spec.DueAt.Time
+		}
+	}
+	for i := range all {
+		n := &all[i]
+		switch {
+		case n.Spec.Kind == v1alpha1.NoticeDigest:
+			days[n.Spec.Date.String()]++
+			if sent[n.Name] != 1 {
+				t.Errorf("%s was sent %d times", n.Name, sent[n.Name])
+			}
+		case n.Status.Phase == v1alpha1.NoticeSuperseded:
+			key, _ := warningKeyOf(n)
+			if !n.Spec.DueAt.Time.Before(newest[key]) {
+				t.Errorf("%s was set aside, and nothing sent in its place", n.Name)
+			}
+		case n.Status.Phase != v1alpha1.NoticeSent:
+			t.Errorf("%s: %s %s", n.Name, n.Status.Phase, n.Status.LastError)
+		}
+		if n.Status.SentAt != nil && n.Status.SentAt.Before(&n.Spec.DueAt) {
+			t.Errorf("%s was due at %v and sent at %v", n.Name, n.Spec.DueAt, n.Status.SentAt)
+		}
+	}
+	if len(days) < 100 {
+		t.Errorf("only %d digests", len(days))
+	}
+	for on, digests := range days {
+		if digests != 1 {
+			t.Errorf("%d digests on %s", digests, on)
+		}
+	}
+}
+
+// A calendar that skips an hour skips that day's digest; one that has it twice has one
+// digest.
+func TestDigestScheduleDaylightSaving(t *testing.T) {
+	half := newDigestSchedule(t, "30 2 * * *")
+	if run, ok := half.RunOn(period.MustParseDate("2026-03-29")); ok {
+		t.Errorf("29 March has no 02:30; found %v", run)
+	}
+	run, ok := half.RunOn(period.MustParseDate("2026-10-25"))
+	if want := parseLocalTime(t, "2026-10-25 00:00").Add(150 * time.Minute); !ok || !run.Equal(want) {
+		t.Errorf("25 October has it at %v; found %v", want, run)
+	}
+	last, on, found := half.LastRun(parseLocalTime(t, "2026-03-29 12:00"))
+	if want := parseLocalTime(t, "2026-03-28 02:30"); !found || !last.Equal(want) || on != period.MustParseDate("2026-03-28") {
+		t.Errorf("the last by the 29th: %v (%v); want %v", last, on, want)
+	}
+	if _, _, found := newDigestSchedule(t, "0 8 30 2 *").LastRun(parseLocalTime(t, "2026-03-29 12:00")); found {
+		t.Error("30 February was found")
+	}
+	if last, _, found := newDigestSchedule(t, "0 8 29 2 *").LastRun(parseLocalTime(t, "2027-03-29 12:00")); !found || !last.Equal(parseLocalTime(t, "2024-02-29 08:00")) {
+		t.Errorf("the last 29 February: %v", last)
+	}
+}
+
+// What came to its end 13 months ago is taken away, in policy time and in batches;
+// what waits is not, however old it is.
+func TestRetentionDeletesExpiredNotices(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		for i := range 450 {
+			w.recordNotice(fmt.Sprintf("n%03d", i))
+		}
+		w.advance(2 * time.Hour)
+		w.recordNotice("waits")
+		r := &Retention{Client: w.processes[0].Client, Clock: w.clock}
+		sweep := func() (left int) {
+			for more := true; more; {
+				before := len(w.listNotices())
+				var err error
+				if more, err = r.deleteExpired(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if gone := before - len(w.listNotices()); gone > retentionBatchSize {
+					t.Errorf("%d at once", gone)
+				}
+			}
+			return len(w.listNotices())
+		}
+		w.clock.line, _ = w.clock.line.WithStep(394*24*time.Hour, time.Now()) // 13 months have 395 to 398 days
+		if left := sweep(); left != 451 {
+			t.Errorf("%d left", left)
+		}
+		w.clock.line, _ = w.clock.line.WithStep(5*24*time.Hour, time.Now())
+		if left := sweep(); left != 1 {
+			t.Errorf("%d left", left)
+		}
+	})
+}

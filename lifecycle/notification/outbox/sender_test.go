@@ -1,0 +1,417 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+func newFailure(fault FailureKind, text string) error {
+	return &Failure{Kind: fault, Err: errors.New(text)}
+}
+
+// Nothing is written when nothing is due; what is due is sent, once.
+func TestSendsDueNoticesOnce(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		w.advance(time.Hour)
+		w.recordNotice("stopped")
+		w.recordNotice("tomorrow", func(n *v1alpha1.Notice) { n.Spec.DueAt = metav1.NewTime(time.Now().Add(24 * time.Hour)) })
+		w.advance(time.Hour)
+		if diff := cmp.Diff(map[string]int{"stopped": 1}, w.sentCounts()); diff != "" {
+			t.Error(diff)
+		}
+		n := w.getNotice("stopped")
+		want := v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSent, Attempts: 1, MessageID: "<stopped@example.org>", ClaimedAt: n.Status.ClaimedAt, SentAt: n.Status.SentAt}
+		if diff := cmp.Diff(want, n.Status); diff != "" {
+			t.Error(diff)
+		}
+		if n.Status.SentAt == nil || n.Status.SentAt.Sub(n.Spec.DueAt.Time) > 10*time.Second {
+			t.Errorf("due at %v, sent at %v", n.Spec.DueAt, n.Status.SentAt)
+		}
+		w.writes = 0
+		w.advance(22 * time.Hour)
+		if w.writes != 0 {
+			t.Errorf("%d writes while nothing was due", w.writes)
+		}
+		w.advance(2 * time.Hour)
+		if diff := cmp.Diff(map[string]int{"stopped": 1, "tomorrow": 1}, w.sentCounts()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// Invariants 6 and 8: a crash before or after any write, and before or after any
+// answer of the mail server, loses no message and repeats at most one, under the same
+// Message-ID.
+func TestCrashAtEveryPoint(t *testing.T) {
+	scene := func(w *testEnv) {
+		now := w.clock.Now()
+		w.recordNotice("stopped")
+		w.recordNotice("24h", asWarning("train", "24h", now.Add(-23*time.Hour), now.Add(time.Hour)))
+		w.recordNotice("4h", asWarning("train", "4h", now.Add(-3*time.Hour), now.Add(time.Hour)))
+		w.recordNotice("to-ben", toRecipient("ben@example.org"))
+		for _, project := range []string{"p1", "p2"} {
+			w.recordNotice(project, asWarning(project, "7d", now, now.Add(7*24*time.Hour)), func(n *v1alpha1.Notice) {
+				n.Spec.Kind, n.Spec.Digest = v1alpha1.NoticeProjectExpiring, "digest-of-today"
+			})
+		}
+		// The first is greylisted, the second gone in the dark.
+		w.respond = func(_ string, n int) (error, bool) {
+			switch n {
+			case 0:
+				return newFailure(TemporaryFailure, "451 try again"), false
+			case 1:
+				return newFailure(UnknownOutcome, "no answer"), false
+			}
+			return nil, true
+		}
+		w.advance(12 * time.Hour)
+	}
+	want := map[string]string{
+		"stopped": "Sent", "24h": "Superseded: a later warning says all that it would have said", "4h": "Sent", "to-ben": "Sent",
+		"p1": "Sent", "p2": "Sent", "digest-of-today": "Sent",
+	}
+	points := 0
+	inTestEnv(t, func(w *testEnv) { scene(w); points = w.points })
+	if points < 15 {
+		t.Fatalf("only %d points: the scene is not what it is meant to be", points)
+	}
+	for crashAt := 1; crashAt <= points; crashAt++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d after=%v", crashAt, after), func(t *testing.T) {
+				inTestEnv(t, func(w *testEnv) {
+					w.crashAt, w.after = crashAt, after
+					scene(w)
+					if !w.crashed {
+						t.Fatal("it did not crash")
+					}
+					if diff := cmp.Diff(want, w.phases()); diff != "" {
+						t.Error(diff)
+					}
+					repeated := 0
+					for id, times := range w.sentCounts() {
+						repeated += times - 1
+						if w.getNotice(id).Status.MessageID != "<"+id+"@example.org>" {
+							t.Errorf("%s was sent under another Message-ID", id)
+						}
+					}
+					if repeated > 1 || len(w.sentCounts()) != 4 {
+						t.Errorf("sent: %v", w.sentCounts())
+					}
+				})
+			})
+		}
+	}
+}
+
+// Invariant 6: two that both believe they lead send each message once.
+func TestTwoLeaders(t *testing.T) {
+	for _, slow := range []time.Duration{0, time.Millisecond, 700 * time.Millisecond} {
+		t.Run(slow.String(), func(t *testing.T) {
+			inTestEnv(t, func(w *testEnv) {
+				w.apiLatency = slow
+				w.start()
+				want := map[string]int{}
+				for i := range 20 {
+					name := fmt.Sprintf("n%02d", i)
+					w.recordNotice(name)
+					want[name] = 1
+				}
+				w.advance(time.Hour)
+				if diff := cmp.Diff(want, w.sentCounts()); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// Invariant 6: that the API server was away after the mail was taken repeats nothing
+// while the process lives.
+func TestUnwrittenStatusRetried(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		w.recordNotice("stopped")
+		p := w.processes[0]
+		p.Transport = &hookTransport{p.Transport, func() { w.apiUnavailable = true }}
+		w.advance(30 * time.Minute) // longer than a claim lasts
+		w.apiUnavailable = false
+		w.advance(time.Hour)
+		if diff := cmp.Diff(map[string]int{"stopped": 1}, w.sentCounts()); diff != "" {
+			t.Error(diff)
+		}
+		if got := w.getNotice("stopped").Status.Phase; got != v1alpha1.NoticeSent {
+			t.Error(got)
+		}
+	})
+}
+
+// Two recipients, of whom one cannot be reached for ever: the other does not notice.
+func TestFailingRecipientDoesNotBlockOthers(t *testing.T) {
+	tests := map[string]struct {
+		err   error
+		took  bool
+		tries int32
+		mails int
+		says  string
+	}{
+		"no such mailbox":     {newFailure(RecipientFailure, "550 5.1.1 no such user"), false, 1, 0, "Failed: 550 5.1.1 no such user"},
+		"greylisted always":   {newFailure(TemporaryFailure, "451 later"), false, 35, 0, "Failed: 451 later"},
+		"any other error":     {errors.New("what?"), false, 35, 0, "Failed: what?"},
+		"taken, no answer":    {newFailure(UnknownOutcome, "i/o timeout"), true, 2, 2, "Failed: may have arrived: i/o timeout"},
+		"a secret is no line": {newFailure(RecipientFailure, "550 no\r\nX: y\x00"), false, 1, 0, "Failed: 550 no  X: y "},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			inTestEnv(t, func(w *testEnv) {
+				w.respond = func(to string, _ int) (error, bool) {
+					if to == "ben@example.org" {
+						return tc.err, tc.took
+					}
+					return nil, true
+				}
+				w.recordNotice("to-ben", toRecipient("ben@example.org"))
+				for day := range 7 {
+					w.recordNotice(fmt.Sprint("day", day))
+					w.advance(24 * time.Hour)
+				}
+				sent := w.sentCounts()
+				for day := range 7 {
+					if sent[fmt.Sprint("day", day)] != 1 {
+						t.Errorf("day %d: %v", day, sent)
+					}
+				}
+				n := w.getNotice("to-ben")
+				if got := w.phases()["to-ben"]; got != tc.says || n.Status.Attempts != tc.tries || sent["to-ben"] != tc.mails {
+					t.Errorf("%q after %d attempts, %d mails; want %q after %d, %d", got, n.Status.Attempts, sent["to-ben"], tc.says, tc.tries, tc.mails)
+				}
+			})
+		})
+	}
+}
+
+// Invariant 6: a mail server that is away or full for days loses nothing, and is
+// spoken to now and then only.
+func TestServerUnavailableForDays(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		back := time.Now().Add(9 * 24 * time.Hour)
+		tries := 0
+		w.respond = func(string, int) (error, bool) {
+			if time.Now().Before(back) {
+				tries++
+				return newFailure(ServerFailure, "452 4.3.1 insufficient system storage"), false
+			}
+			return nil, true
+		}
+		want := map[string]int{}
+		for i := range 30 {
+			name := fmt.Sprintf("n%02d", i)
+			w.recordNotice(name)
+			want[name] = 1
+		}
+		w.advance(5 * time.Minute)
+		w.restart() // what is known of the server is forgotten, and found out again
+		w.advance(9*24*time.Hour + time.Hour)
+		if diff := cmp.Diff(want, w.sentCounts()); diff != "" {
+			t.Error(diff)
+		}
+		if most := 9*24*7 + 40; tries > most {
+			t.Errorf("%d tries in nine days; want at most %d", tries, most)
+		}
+		for name, phase := range w.phases() {
+			if phase != "Sent" {
+				t.Errorf("%s: %s", name, phase)
+			}
+		}
+	})
+}
+
+// Mail pauses by itself where its configuration does not work, burns no attempt, and
+// goes on by itself when the configuration or a Secret has changed.
+func TestPausedUntilConfigurationChanges(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		w.respond = func(string, int) (error, bool) {
+			if w.fingerprint == "first" {
+				return newFailure(ConfigurationFailure, "535 5.7.8 wrong password"), false
+			}
+			return nil, true
+		}
+		for i := range 10 {
+			w.recordNotice(fmt.Sprint("n", i))
+		}
+		w.advance(48 * time.Hour)
+		if w.tries > maxConcurrentSends || len(w.sentCounts()) != 0 {
+			t.Fatalf("%d tries, sent %v", w.tries, w.sentCounts())
+		}
+		state := ParseMailState(w.stateConfigMap())
+		if !state.Paused || state.Reason != "535 5.7.8 wrong password" || state.FailedConfiguration != "first" {
+			t.Fatalf("%+v", state)
+		}
+		if event := <-w.processes[0].events.Events; !strings.Contains(event, "MailPaused") || !strings.Contains(event, "535 5.7.8") {
+			t.Error(event)
+		}
+		w.restart()
+		w.advance(time.Hour)
+		if w.tries > maxConcurrentSends {
+			t.Error("a restart forgot that mail is paused")
+		}
+		w.fingerprint = "second"
+		w.advance(10 * time.Minute)
+		if len(w.sentCounts()) != 10 || ParseMailState(w.stateConfigMap()).Paused {
+			t.Errorf("sent %v; %v", w.sentCounts(), w.stateConfigMap().Data)
+		}
+		for _, n := range w.listNotices() {
+			if n.Status.Attempts != 1 {
+				t.Errorf("%s: %d attempts", n.Name, n.Status.Attempts)
+			}
+		}
+	})
+}
+
+// A person's pause is for a person to end: no change of the configuration does.
+func TestManualPause(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		w.advance(time.Minute)
+		set := func(paused string) {
+			object := w.stateConfigMap()
+			object.Data[MailStatePausedKey], object.Data[MailStateReasonKey] = paused, "moving house"
+			if err := w.raw.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set("true")
+		w.recordNotice("stopped")
+		w.advance(time.Hour)
+		w.fingerprint = "second"
+		w.advance(time.Hour)
+		if len(w.sentCounts()) != 0 {
+			t.Fatalf("sent %v", w.sentCounts())
+		}
+		set("false")
+		w.advance(time.Minute)
+		if diff := cmp.Diff(map[string]int{"stopped": 1}, w.sentCounts()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// No restart and no number of Notices makes one address' day longer, and all is sent
+// in the end.
+func TestRateLimits(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		w.rates = Rates{PerMinute: 8, PerRecipientPerDay: 5}
+		w.restart()
+		for i := range 12 {
+			w.recordNotice(fmt.Sprintf("anna%02d", i))
+		}
+		for i := range 40 {
+			w.recordNotice(fmt.Sprintf("other%02d", i), toRecipient(v1alpha1.EmailAddress(fmt.Sprintf("u%d@example.org", i))))
+		}
+		w.advance(10 * time.Minute)
+		if got := len(w.mails); got != 45 {
+			t.Errorf("%d mails on the first day; want 5 + 40", got)
+		}
+		w.restart()
+		w.advance(3 * 24 * time.Hour)
+		var anna []time.Time
+		for i, m := range w.mails {
+			if m.to == "anna@example.org" {
+				anna = append(anna, m.at)
+			}
+			if i >= 10 && m.at.Sub(w.mails[i-10].at) < time.Minute {
+				t.Errorf("more than 10 mails within a minute, up to %v", m.at)
+			}
+		}
+		for i := 5; i < len(anna); i++ {
+			if anna[i].Sub(anna[i-5]) < 24*time.Hour-time.Second {
+				t.Errorf("more than 5 mails within a day, up to %v", anna[i])
+			}
+		}
+		if len(anna) != 12 {
+			t.Errorf("anna got %d", len(anna))
+		}
+	})
+}
+
+// The day of a recipient is one of machine time, though what was sent is recorded in
+// policy time.
+func TestRecipientRateUsesMachineTime(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		w.rates = Rates{PerRecipientPerDay: 1}
+		w.restart()
+		w.recordNotice("first")
+		w.advance(time.Minute)
+		w.clock.line, _ = w.clock.line.WithStep(365*24*time.Hour, time.Now())
+		w.recordNotice("second")
+		w.advance(time.Hour)
+		if diff := cmp.Diff(map[string]int{"first": 1}, w.sentCounts()); diff != "" {
+			t.Error(diff)
+		}
+		w.advance(24 * time.Hour)
+		if diff := cmp.Diff(map[string]int{"first": 1, "second": 1}, w.sentCounts()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// What somebody wants again is sent again, once for each wish; what was sent stays
+// sent, since then, whatever becomes of it.
+func TestResend(t *testing.T) {
+	inTestEnv(t, func(w *testEnv) {
+		w.recordNotice("stopped")
+		w.advance(time.Hour)
+		first := w.getNotice("stopped").Status.SentAt
+		want := func(wanted int) {
+			t.Helper()
+			n := w.getNotice("stopped")
+			n.Annotations = map[string]string{v1alpha1.AnnotationResend: time.Now().UTC().Format(time.RFC3339)}
+			if err := w.raw.Update(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			w.advance(time.Hour)
+			if diff := cmp.Diff(map[string]int{"stopped": wanted}, w.sentCounts()); diff != "" {
+				t.Error(diff)
+			}
+			if n := w.getNotice("stopped"); n.Status.Phase != v1alpha1.NoticeSent || !n.Status.SentAt.Equal(first) {
+				t.Errorf("%+v", n.Status)
+			}
+		}
+		want(2)
+		want(3)
+		w.respond = func(string, int) (error, bool) { return newFailure(RecipientFailure, "550 gone"), false }
+		want(3)
+	})
+}
+
+// Thousands that wait are no matter, and the most urgent comes first.
+func TestTenThousandPendingNotices(t *testing.T) {
+	now := Instant{Machine: noon, Policy: noon}
+	all := make([]v1alpha1.Notice, 0, 10_001)
+	for i := range 10_000 {
+		all = append(all, *newNotice(func(n *v1alpha1.Notice) {
+			n.Name, n.Spec.Recipient.Email = fmt.Sprintf("n%05d", i), v1alpha1.EmailAddress(fmt.Sprintf("u%d@example.org", i%500))
+			n.Spec.DueAt, n.Spec.Kind = *atOffset(-time.Hour), v1alpha1.NoticeProjectExpired
+		}))
+	}
+	urgent := *newNotice(func(n *v1alpha1.Notice) {
+		n.Name, n.Spec.DueAt, n.Spec.Deadline = "urgent", *atOffset(-time.Minute), atOffset(29*time.Minute)
+	})
+	all = append(all, urgent)
+	began := time.Now()
+	p := newPlan(now, all, time.Time{}, DefaultLimits())
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("a look at them took %v", took)
+	}
+	if len(p.toSend) != 10_001 || p.toSend[0].Name != "urgent" {
+		t.Errorf("%d to send, first %s", len(p.toSend), p.toSend[0].Name)
+	}
+}

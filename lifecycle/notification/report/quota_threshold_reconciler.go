@@ -1,0 +1,153 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package threshold records that a project uses most of what it may have.
+//
+// Enters: Projects, whose status has their limits and what is allocated. Leaves: a
+// condition that tells it, and with it a Notice to the project's people: once, until
+// the use has fallen well below the threshold again.
+//
+// It never sends anything and bounds nothing.
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/notification"
+	"sluice.dev/lifecycle/notification/mail"
+	"sluice.dev/lifecycle/rendering/conflict"
+)
+
+// QuotaThresholdReconciler looks at each project.
+type QuotaThresholdReconciler struct {
+	// Client reads Projects and Departments from the cache, and writes the condition.
+	Client client.Client
+	// Notices records what people are told.
+	Notices notification.Recorder
+	// Clock is policy time.
+	Clock policytime.Clock
+}
+
+// SetupWithManager makes the manager run r.
+func (r *QuotaThresholdReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("quota-threshold").
+		For(&v1alpha1.Project{}).
+		Complete(conflict.WithRetry(r))
+}
+
+// Reconcile looks at one project.
+func (r *QuotaThresholdReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var project v1alpha1.Project
+	if err := r.Client.Get(ctx, request.NamespacedName, &project); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	before := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionQuotaNearlyUsed)
+	was := before != nil && before.Status == metav1.ConditionTrue
+	full := poolsNearLimit(&project.Status, was)
+	if is := len(full) > 0; is == was || !project.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, nil // and before the first time there is nothing to say
+	}
+	if len(full) > 0 {
+		// The Notice comes first: after a crash in between it is recorded again, under
+		// the same name.
+		if err := r.recordNotice(ctx, &project, before, full[0]); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	meta.SetStatusCondition(&project.Status.Conditions, nearlyUsedCondition(full, project.Generation, metav1.NewTime(policytime.MachineNow())))
+	if err := r.Client.Status().Update(ctx, &project); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("writing the status of project %s: %w", project.Name, err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// recordNotice records it for the project's people. Since when there was room tells this time
+// from others.
+func (r *QuotaThresholdReconciler) recordNotice(ctx context.Context, project *v1alpha1.Project, before *metav1.Condition, fullest poolUse) error {
+	var department v1alpha1.Department
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: project.Spec.Department}, &department); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil // a project without one has nothing
+		}
+		return fmt.Errorf("reading department %s: %w", project.Spec.Department, err)
+	}
+	since := "first"
+	if before != nil {
+		since = strconv.FormatInt(before.LastTransitionTime.Unix(), 10)
+	}
+	_, err := r.Notices.Record(ctx, notification.Announcement{
+		Kind: v1alpha1.NoticeQuotaThreshold, Threshold: string(project.UID) + " " + since, DueAt: r.Clock.Now(),
+		Subject: v1alpha1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Project", Name: project.Name, UID: project.UID},
+		Inputs: map[string]string{
+			mail.InputProject: project.Name, mail.InputDepartment: department.Name, mail.InputNodePool: fullest.pool,
+			mail.InputPercent: strconv.FormatInt(fullest.percent, 10), mail.InputAllocated: fullest.allocated, mail.InputLimit: fullest.limit,
+		},
+	}, notification.ProjectRecipients(project, &department))
+	return err
+}
+
+// Percentages of a limit at which the condition becomes true, and below which it is
+// false again.
+const (
+	warnPercent  = 90
+	resetPercent = 80
+)
+
+// poolUse is one node pool that is nearly used up.
+type poolUse struct {
+	pool             string
+	percent          int64
+	allocated, limit string
+}
+
+// poolsNearLimit are the pools that are nearly used up, the fullest first. One that was stays
+// so until its use has fallen far.
+func poolsNearLimit(status *v1alpha1.ProjectStatus, was bool) (full []poolUse) {
+	threshold := int64(warnPercent)
+	if was {
+		threshold = resetPercent
+	}
+	for _, pool := range status.NodePools {
+		limit, allocated := pool.Limit.MilliValue(), pool.Allocated.MilliValue()
+		if limit <= 0 {
+			continue
+		}
+		if percent := allocated * 100 / limit; percent >= threshold {
+			full = append(full, poolUse{pool: pool.Name, percent: percent, allocated: pool.Allocated.String(), limit: pool.Limit.String()})
+		}
+	}
+	slices.SortStableFunc(full, func(a, b poolUse) int { return cmp.Compare(b.percent, a.percent) })
+	return full
+}
+
+// nearlyUsedCondition says it in words.
+func nearlyUsedCondition(full []poolUse, generation int64, now metav1.Time) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionQuotaNearlyUsed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWithinLimit, Message: "each node pool has room",
+		ObservedGeneration: generation, LastTransitionTime: now,
+	}
+	if len(full) == 0 {
+		return c
+	}
+	var pools []string
+	for _, u := range full {
+		pools = append(pools, fmt.Sprintf("%s of %s GPUs in %s", u.allocated, u.limit, u.pool))
+	}
+	c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonNearlyUsed
+	c.Message = "in use: " + strings.Join(pools, ", ")
+	return c
+}

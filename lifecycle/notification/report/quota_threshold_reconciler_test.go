@@ -1,0 +1,101 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/notification"
+)
+
+// It is told once, until the use has fallen well below; and a crash between what is
+// told and that it was tells nobody twice.
+func TestQuotaThresholdRecordedOnce(t *testing.T) {
+	steps := []struct {
+		allocated string
+		nearly    bool
+		told      int
+	}{
+		{"8900m", false, 0},
+		{"9", true, 1},
+		{"10", true, 1},
+		{"8", true, 1},
+		{"9500m", true, 1},
+		{"7999m", false, 1},
+		{"8500m", false, 1},
+		{"9", true, 2},
+		{"0", false, 2},
+		{"10", true, 3},
+	}
+	for _, crash := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			if err := v1alpha1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			project := &v1alpha1.Project{
+				ObjectMeta: metav1.ObjectMeta{Name: "lab", UID: "first"},
+				Spec: v1alpha1.ProjectSpec{
+					Department: "students", Owners: []v1alpha1.Owner{{Contact: v1alpha1.Contact{Name: "Anna", Email: "anna@example.org"}}},
+				},
+			}
+			raw := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Project{}, &v1alpha1.Notice{}).
+				WithObjects(project, &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students"}}).Build()
+			dies := false
+			c := interceptor.NewClient(raw, interceptor.Funcs{
+				SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+					if dies = !dies; crash && dies {
+						return errors.New("the process died here")
+					}
+					return c.SubResource(sub).Update(ctx, o, opts...)
+				},
+			})
+			r := &QuotaThresholdReconciler{Client: c, Notices: notification.Recorder{Client: c, Live: c}, Clock: policytime.System()}
+			for i, step := range steps {
+				time.Sleep(time.Minute)
+				if err := raw.Get(t.Context(), client.ObjectKeyFromObject(project), project); err != nil {
+					t.Fatal(err)
+				}
+				project.Status.NodePools = []v1alpha1.PoolUsage{
+					{Name: "empty"},
+					{Name: "dgx", GPUUsage: v1alpha1.GPUUsage{Limit: resource.MustParse("10"), Allocated: resource.MustParse(step.allocated)}},
+				}
+				if err := raw.Status().Update(t.Context(), project); err != nil {
+					t.Fatal(err)
+				}
+				for range 3 {
+					_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(project)})
+					if err != nil && !crash {
+						t.Fatal(err)
+					}
+				}
+				if err := raw.Get(t.Context(), client.ObjectKeyFromObject(project), project); err != nil {
+					t.Fatal(err)
+				}
+				var told v1alpha1.NoticeList
+				if err := raw.List(t.Context(), &told); err != nil {
+					t.Fatal(err)
+				}
+				if got := meta.IsStatusConditionTrue(project.Status.Conditions, v1alpha1.ConditionQuotaNearlyUsed); got != step.nearly || len(told.Items) != step.told {
+					t.Fatalf("step %d (%s): nearly used up %v, told %d times; want %v, %d", i, step.allocated, got, len(told.Items), step.nearly, step.told)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,117 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podcache
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+)
+
+func TestReadSelectsGPUPodsByRequest(t *testing.T) {
+	const charge = "sluice.dev/gpu-milli.dgx"
+	sidecar := corev1.Container{Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}
+	sidecar.Resources.Requests = corev1.ResourceList{charge: resource.MustParse("500")}
+	first := corev1.Container{Name: "i"}
+	first.Resources.Requests = corev1.ResourceList{charge: resource.MustParse("2k")}
+	tests := map[string]struct {
+		pod        podBuilder
+		is         bool
+		milli      workload.Milli
+		unreadable bool
+	}{
+		"nothing":                               {pod: newPod("p")},
+		"cpu":                                   {pod: newPod("p").withRequest("cpu", "4")},
+		"labeled as one":                       {pod: newPod("p").withLabel("sluice.dev/project", "lab").withLabel("sluice.dev/node-pool", "dgx")},
+		"a GPU":                                 {pod: newGPUPod("p"), is: true, milli: 1000},
+		"two in two containers":                 {pod: newGPUPod("p").withRequest("nvidia.com/gpu", "1"), is: true, milli: 2000},
+		"a slice":                               {pod: newPod("p").withRequest("nvidia.com/mig-1g.10gb", "1"), is: true, milli: 1000},
+		"half of one":                           {pod: newPod("p").withAnnotation("gpu-fraction", "0.5"), is: true, milli: 500},
+		"charged":                               {pod: newPod("p").withLabel("sluice.dev/project", "lab").withRequest("nvidia.com/mig-1g.10gb", "1").withRequest(charge, "143"), is: true, milli: 143},
+		"charged, by a name without pool":       {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest("sluice.dev/gpu-milli", "500"), is: true, milli: 500},
+		"charged by itself":                     {pod: newGPUPod("p").withRequest(charge, "1"), is: true, milli: 1000},
+		"charged beside what runs before":       {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "1k").withChange(func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{sidecar, first} }), is: true, milli: 2500},
+		"not to be read":                        {pod: newPod("p").withAnnotation("gpu-fraction", "much"), is: true, unreadable: true},
+		"to be read, but for a wish":            {pod: newGPUPod("p").withAnnotation("sluice.dev/max-runtime", "forever"), is: true, milli: 1000},
+		"none, and a wish that cannot be read":  {pod: newPod("p").withAnnotation("sluice.dev/max-runtime", "forever").withLabel("sluice.dev/workload-type", "?")},
+		"another's GPU":                         {pod: newPod("p").withRequest("amd.com/gpu", "2"), is: true, milli: 2000},
+		"a class of GPUs, as if a resource":     {pod: newPod("p").withRequest("deviceclass.resource.kubernetes.io/gpus", "1"), is: true},
+		"another class":                         {pod: newPod("p").withRequest("deviceclass.resource.kubernetes.io/disks", "1")},
+		"ended well":                            {pod: newGPUPod("p").withPhase(corev1.PodSucceeded)},
+		"ended badly":                           {pod: newGPUPod("p").withPhase(corev1.PodFailed)},
+		"charged more than there are numbers":   {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "9E").withRequest(charge, "9E"), is: true, milli: 9223372036854775807},
+		"a phase that nobody knows":             {pod: newGPUPod("p").withPhase("Odd"), is: true, milli: 1000},
+		"on a node that nobody can reach":       {pod: newGPUPod("p").withPhase(corev1.PodUnknown), is: true, milli: 1000},
+		"charged negatively, in no real server": {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "-5"), is: true, milli: 1000},
+	}
+	names := workload.DefaultResourceUnits()
+	names["amd.com/gpu"] = workload.UnitGPU
+	r := podReader{gpuNames: names, deviceClasses: []string{"gpus"}}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			f, is := r.read(tc.pod.Pod)
+			if is != tc.is {
+				t.Fatalf("is one: %v, want %v", is, tc.is)
+			}
+			if !is {
+				return
+			}
+			if got := f.toPod(); got.Milli != tc.milli || got.Unreadable != tc.unreadable {
+				t.Errorf("%d thousandths, unreadable %v; want %d, %v", int64(got.Milli), got.Unreadable, int64(tc.milli), tc.unreadable)
+			}
+		})
+	}
+}
+
+func TestReadFields(t *testing.T) {
+	at := func(minute int) metav1.Time { return metav1.NewTime(time.Date(2026, 3, 1, 9, minute, 0, 0, time.UTC)) }
+	p := newGPUPod("p").controlledBy("Job", "train").onNode("dgx-1").withPhase(corev1.PodRunning).
+		withLabel("sluice.dev/project", "thesis").withLabel("sluice.dev/node-pool", "dgx").withLabel("sluice.dev/workload-type", "train").
+		withLabel(LabelPodGroup, "g").
+		withAnnotation("sluice.dev/created-by", "anna").withAnnotation("sluice.dev/max-runtime", "1d12h").
+		withChange(func(p *corev1.Pod) {
+			deleted, started := at(9), at(1)
+			p.CreationTimestamp, p.DeletionTimestamp, p.Status.StartTime = at(0), &deleted, &started
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{RestartCount: 3, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(2)}}},
+				{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(4)}}},
+				{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: at(3)}}},
+			}
+		})
+	f, _ := (&podReader{gpuNames: workload.DefaultResourceUnits()}).read(p.Pod)
+	want := &Pod{
+		Namespace: "lab", Name: "p", UID: "uid-p", Node: "dgx-1", Group: "g",
+		Controller: Owner{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "uid-train"},
+		Running:    true, Deleting: true, CreatedAt: at(0).Time, StartedAt: at(3).Time,
+		Milli: 1000, Pool: "dgx", WorkloadType: "train", Project: "thesis", CreatedBy: "anna", MaxRuntime: period.MustParseDuration("1d12h"),
+	}
+	if diff := cmp.Diff(want, f.toPod(), cmp.Comparer(func(a, b period.Duration) bool { return a == b })); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+
+	waits := newGPUPod("p").withChange(func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "another"}} })
+	for _, want := range []bool{false, true} {
+		if f, _ := (&podReader{gpuNames: workload.DefaultResourceUnits()}).read(waits.Pod); f.toPod().Queued != want {
+			t.Errorf("queued %v with %v", !want, waits.Spec.SchedulingGates)
+		}
+		waits.Spec.SchedulingGates = append(waits.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: v1alpha1.GateKueue})
+	}
+
+	p.Status.ContainerStatuses = p.Status.ContainerStatuses[:1]
+	if f, _ := (&podReader{gpuNames: workload.DefaultResourceUnits()}).read(p.Pod); !f.toPod().StartedAt.Equal(at(1).Time) {
+		t.Errorf("where all containers restarted, started at %s, want %s", f.toPod().StartedAt, at(1))
+	}
+	p.Status.StartTime, p.Status.ContainerStatuses = nil, nil
+	if f, _ := (&podReader{gpuNames: workload.DefaultResourceUnits()}).read(p.Pod); !f.toPod().StartedAt.IsZero() {
+		t.Errorf("where nothing is known, started at %s", f.toPod().StartedAt)
+	}
+}

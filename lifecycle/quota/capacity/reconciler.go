@@ -1,0 +1,161 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package currency writes on each node how many thousandths of GPUs it has, the
+// one unit in which quotas count whole GPUs, MIG slices and fractions.
+//
+// Enters: Nodes, their GPUNodes and the NodePools. Leaves: the extended
+// resource sluice.dev/gpu-milli, or sluice.dev/gpu-milli.<pool> where the
+// pool's engine cannot tell pools apart, in each node's capacity and
+// allocatable; again whenever it is missing or zeroed, as after a node's
+// restart. No other component writes it.
+//
+// It never touches another resource, and never lowers what a node had because
+// nobody can say at the moment what it has.
+package capacity
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/policies/input"
+)
+
+// Reconciler keeps the currency on every node right.
+type Reconciler struct {
+	// Client reads from the manager's cache.
+	Client client.Client
+}
+
+// SetupWithManager makes the manager run r.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("currency").
+		For(&corev1.Node{}, builder.WithPredicates(inventory.NodeChanged)).
+		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allRequests), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.GPUNode{}, &handler.EnqueueRequestForObject{}).
+		Complete(conflict.WithRetry(r))
+}
+
+// Reconcile implements reconcile.Reconciler for the node of the request's name.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var node corev1.Node
+	if err := r.Client.Get(ctx, req.NamespacedName, &node); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	var pools v1alpha1.NodePoolList
+	if err := r.Client.List(ctx, &pools); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing node pools: %w", err)
+	}
+	observed, err := inventory.GetGPUNode(ctx, r.Client, node.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	want, err := Desired(&node, observed, pools.Items)
+	if err != nil {
+		// The pool's status tells people. What the node had stays: running pods
+		// are counted in it.
+		log.FromContext(ctx).Info("keeping the currency as it is", "reason", err.Error())
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, r.patchCapacity(ctx, &node, want)
+}
+
+func (r *Reconciler) patchCapacity(ctx context.Context, node *corev1.Node, want corev1.ResourceList) error {
+	status := map[string]any{}
+	for field, have := range map[string]corev1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
+		if patch := Patch(have, want); len(patch) > 0 {
+			status[field] = patch
+		}
+	}
+	if len(status) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	err = r.Client.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, raw))
+	if apierrors.IsNotFound(err) {
+		return nil // the node has gone, and its currency with it
+	}
+	if err != nil {
+		return fmt.Errorf("writing the currency of node %s: %w", node.Name, err)
+	}
+	log.FromContext(ctx).Info("wrote the currency", "resources", want)
+	return nil
+}
+
+func (r *Reconciler) allRequests(ctx context.Context, _ client.Object) []reconcile.Request {
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes); err != nil {
+		log.FromContext(ctx).Error(err, "listing nodes for a changed pool")
+		return nil
+	}
+	return inventory.Requests(&nodes)
+}
+
+// MilliPerGPU is what one physical GPU is worth.
+const MilliPerGPU = 1000
+
+// Desired is which of Sluice's resources the node should have, and how much: none
+// where no pool, or more than one, selects it. It fails where the node belongs
+// to a pool and its GPUs cannot be told.
+func Desired(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.NodePool) (corev1.ResourceList, error) {
+	names := inventory.PoolsForNode(node, pools)
+	if len(names) != 1 {
+		return nil, nil
+	}
+	machine, err := inventory.SummarizeNode(node, observed)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pools {
+		if pools[i].Name == names[0] && machine.GPUs > 0 {
+			return corev1.ResourceList{
+				input.QuotaResource(&pools[i]): *resource.NewQuantity(int64(machine.GPUs)*MilliPerGPU, resource.DecimalSI),
+			}, nil
+		}
+	}
+	return nil, nil
+}
+
+// Patch is the change that makes have what is wanted: a value for each resource
+// to set, nil for each to take away. It is empty where nothing is to be done.
+// Only Sluice's own resources are looked at.
+func Patch(have, want corev1.ResourceList) map[corev1.ResourceName]any {
+	patch := map[corev1.ResourceName]any{}
+	for name := range have {
+		if _, wanted := want[name]; !wanted && isQuotaResource(name) {
+			patch[name] = nil
+		}
+	}
+	for name, quantity := range want {
+		if present, ok := have[name]; !ok || present.Cmp(quantity) != 0 {
+			patch[name] = quantity.String()
+		}
+	}
+	return patch
+}
+
+func isQuotaResource(name corev1.ResourceName) bool {
+	return name == v1alpha1.ResourceGPUMilli ||
+		strings.HasPrefix(string(name), string(v1alpha1.ResourceGPUMilli)+".")
+}

@@ -1,0 +1,86 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kaifallback
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/kaigroup"
+)
+
+// moveGroup puts the pods under the place's queue, and then their group: by what is
+// left to do of a move that did not come to its end, the same place comes next.
+func (r *Reconciler) moveGroup(ctx context.Context, group *unstructured.Unstructured, pods []corev1.Pod, to kaigroup.Placement) error {
+	labels := labelPatch(to.Labels())
+	labels[v1alpha1.LabelNodePool] = to.Pool
+	var errs []error
+	for i := range pods {
+		if err := r.patchObject(ctx, &pods[i], map[string]any{"metadata": map[string]any{"labels": labels}}); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("moving pod %s to node pool %s: %w", client.ObjectKeyFromObject(&pods[i]), to.Pool, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return r.patchObject(ctx, group, map[string]any{
+		"metadata": map[string]any{"labels": labelPatch(to.Labels())},
+		"spec":     map[string]any{"queue": to.Queue},
+	})
+}
+
+// labelPatch are labels for a patch; null takes one off.
+func labelPatch(labels map[string]string) map[string]any {
+	written := make(map[string]any, len(labels))
+	for key, text := range labels {
+		if written[key] = nil; text != "" {
+			written[key] = text
+		}
+	}
+	return written
+}
+
+// setSchedulingBackoff says how often the group is tried where it is: once, or on and on.
+func (r *Reconciler) setSchedulingBackoff(ctx context.Context, group *unstructured.Unstructured, once bool) error {
+	times := int64(-1)
+	if once {
+		times = 1
+	}
+	return r.patchObject(ctx, group, map[string]any{"spec": map[string]any{"schedulingBackoff": times}})
+}
+
+func (r *Reconciler) demoteGroup(ctx context.Context, group *unstructured.Unstructured, class kaigroup.Class) error {
+	of := kaigroup.Group(group.Object).WithClass(class)
+	spec, _ := of["spec"].(map[string]any)
+	return r.patchObject(ctx, group, map[string]any{"spec": map[string]any{
+		"priorityClassName": spec["priorityClassName"], "preemptibility": spec["preemptibility"],
+	}})
+}
+
+// patchObject writes these fields of the very object that was looked at, as it was.
+func (r *Reconciler) patchObject(ctx context.Context, object client.Object, fields map[string]any) error {
+	metadata, _ := fields["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+		fields["metadata"] = metadata
+	}
+	with := map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()}
+	for key, value := range metadata {
+		with[key] = value
+	}
+	fields["metadata"] = with
+	body, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("writing the patch: %w", err)
+	}
+	return r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, body), client.FieldOwner(v1alpha1.FieldManagerLifecycle))
+}

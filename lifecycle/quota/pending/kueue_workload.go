@@ -1,0 +1,197 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pending
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+)
+
+// kueueGroupVersion is what Kueue's Workloads are served as.
+var kueueGroupVersion = schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
+
+// The conditions of a Workload that are read.
+const (
+	kueueQuotaReserved = "QuotaReserved"
+	kueueAdmitted      = "Admitted"
+	kueueEvicted       = "Evicted"
+	kueuePreempted     = "Preempted" // and the reason why it is evicted then
+	kueueFinished      = "Finished"
+)
+
+// What is read of one is bounded: anybody may have written it. maxKueueMessage is in
+// bytes, maxKueueShare in thousandths of a GPU, and far more than there are.
+const (
+	maxKueueMessage = 2048
+	maxPodSets      = 64
+	maxKueueCharge  = 1 << 40
+)
+
+// ownerKindPod is the kind of the owner of a Workload that stands for pods.
+const ownerKindPod = "Pod"
+
+// kueueWorkload is as much of a Workload as is read of it: nothing else of one is
+// ever in memory.
+type kueueWorkload struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		QueueName string        `json:"queueName"`
+		Active    *bool         `json:"active"`
+		PodSets   []kueuePodSet `json:"podSets"`
+	} `json:"spec"`
+	Status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	} `json:"status"`
+
+	// pods is how many it asks for, share what they are charged in all, and pool
+	// where; empty where they say different pools, or none.
+	pods   int32
+	charge workload.Milli
+	pool   string
+}
+
+type kueuePodSet struct {
+	Count    int32 `json:"count"`
+	Template struct {
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
+		Spec struct {
+			InitContainers []kueueContainer `json:"initContainers"`
+			Containers     []kueueContainer `json:"containers"`
+		} `json:"spec"`
+	} `json:"template"`
+}
+
+type kueueContainer struct {
+	Resources struct {
+		Requests map[corev1.ResourceName]lenientMilli `json:"requests"`
+	} `json:"resources"`
+}
+
+// lenientMilli is an amount of the currency; 0 for what cannot be read as one.
+type lenientMilli int64
+
+// UnmarshalJSON implements json.Unmarshaler. It has no errors: one odd object must
+// not keep all others from being read.
+func (l *lenientMilli) UnmarshalJSON(raw []byte) error {
+	*l = 0
+	if q, err := resource.ParseQuantity(strings.Trim(string(raw), `"`)); err == nil && q.Sign() > 0 {
+		*l = lenientMilli(min(q.Value(), maxKueueCharge))
+	}
+	return nil
+}
+
+// trimKueueWorkload reckons up what a Workload asks for, and forgets how it does.
+func trimKueueWorkload(object any) (any, error) {
+	w, ok := object.(*kueueWorkload)
+	if !ok {
+		return object, nil
+	}
+	w.ManagedFields, w.Annotations, w.Labels, w.Finalizers = nil, nil, nil, nil
+	w.computeCharge()
+	w.Spec.PodSets = nil
+	w.Status.Conditions = slices.DeleteFunc(w.Status.Conditions, func(c metav1.Condition) bool {
+		return !slices.Contains([]string{kueueQuotaReserved, kueueAdmitted, kueueEvicted, kueuePreempted, kueueFinished}, c.Type)
+	})
+	for i := range w.Status.Conditions {
+		c := &w.Status.Conditions[i]
+		c.Message = strings.Clone(c.Message[:min(len(c.Message), maxKueueMessage)])
+	}
+	return w, nil
+}
+
+// computeCharge adds up the pods. An object that was reckoned before has none any more.
+func (w *kueueWorkload) computeCharge() {
+	for i := range w.Spec.PodSets[:min(len(w.Spec.PodSets), maxPodSets)] {
+		set := &w.Spec.PodSets[i]
+		var each int64
+		for _, c := range set.Template.Spec.Containers {
+			each = min(each+c.gpuMilli(), maxKueueCharge)
+		}
+		for _, c := range set.Template.Spec.InitContainers {
+			each = max(each, c.gpuMilli())
+		}
+		if each <= 0 || set.Count <= 0 {
+			continue
+		}
+		pool := strings.Clone(set.Template.Metadata.Labels[v1alpha1.LabelNodePool])
+		if w.pods > 0 && pool != w.pool {
+			pool = ""
+		}
+		w.pool = pool
+		w.pods = min(w.pods, math.MaxInt32-set.Count) + set.Count
+		if each > maxKueueCharge/int64(set.Count) {
+			each = maxKueueCharge / int64(set.Count)
+		}
+		w.charge = min(w.charge+workload.Milli(each*int64(set.Count)), maxKueueCharge)
+	}
+}
+
+func (c *kueueContainer) gpuMilli() (sum int64) {
+	for name, amount := range c.Resources.Requests {
+		if isGPUQuotaResource(string(name)) {
+			sum = min(sum+int64(amount), maxKueueCharge)
+		}
+	}
+	return sum
+}
+
+// hasCondition tells whether a condition holds.
+func (w *kueueWorkload) hasCondition(condition string) bool {
+	return meta.IsStatusConditionTrue(w.Status.Conditions, condition)
+}
+
+// isPending tells whether it asks for GPUs, may have them, and was not let in.
+func (w *kueueWorkload) isPending() bool {
+	active := w.Spec.Active == nil || *w.Spec.Active
+	return w.charge > 0 && active && w.DeletionTimestamp.IsZero() && !w.hasCondition(kueueAdmitted) && !w.hasCondition(kueueFinished)
+}
+
+// DeepCopyObject implements runtime.Object. What is in the cache has no pod sets.
+func (w *kueueWorkload) DeepCopyObject() runtime.Object {
+	c := *w
+	w.DeepCopyInto(&c.ObjectMeta)
+	c.Spec.PodSets = slices.Clone(w.Spec.PodSets)
+	c.Status.Conditions = slices.Clone(w.Status.Conditions)
+	return &c
+}
+
+// kueueWorkloadList is a list of them.
+type kueueWorkloadList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []kueueWorkload `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *kueueWorkloadList) DeepCopyObject() runtime.Object {
+	c := *l
+	c.Items = slices.Clone(l.Items)
+	for i := range c.Items {
+		c.Items[i] = *l.Items[i].DeepCopyObject().(*kueueWorkload) //nolint:forcetypeassert // it is one
+	}
+	return &c
+}
+
+// newKueueScheme knows them, and nothing else.
+func newKueueScheme() *runtime.Scheme {
+	kinds := runtime.NewScheme()
+	kinds.AddKnownTypeWithName(kueueGroupVersion.WithKind("Workload"), &kueueWorkload{})
+	kinds.AddKnownTypeWithName(kueueGroupVersion.WithKind("WorkloadList"), &kueueWorkloadList{})
+	metav1.AddToGroupVersion(kinds, kueueGroupVersion)
+	return kinds
+}

@@ -1,0 +1,218 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pending
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// kueueDiscoveryInterval is how often it is asked whether Kueue is there, in machine time,
+// until it is.
+const kueueDiscoveryInterval = 30 * time.Second
+
+// kueueReader reads Kueue's Workloads, once there are any.
+type kueueReader struct{ reader atomic.Pointer[client.Reader] }
+
+// listWorkloads are the Workloads of a namespace.
+func (q *kueueReader) listWorkloads(ctx context.Context, namespace string) ([]kueueWorkload, error) {
+	reader := q.reader.Load()
+	if reader == nil {
+		return nil, nil
+	}
+	var list kueueWorkloadList
+	if err := (*reader).List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the workloads of Kueue in namespace %s: %w", namespace, err)
+	}
+	return list.Items, nil
+}
+
+// watchKueueWorkloads watches Kueue's Workloads as soon as they are served.
+func (r *Reconciler) watchKueueWorkloads(mgr ctrl.Manager, c controller.Controller) error {
+	kinds := newKueueScheme()
+	look := func(ctx context.Context) (bool, error) {
+		_, err := mgr.GetRESTMapper().RESTMapping(kueueGroupVersion.WithKind("Workload").GroupKind(), kueueGroupVersion.Version)
+		if meta.IsNoMatchError(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("asking for Kueue's Workloads: %w", err)
+		}
+		watched, err := cache.New(mgr.GetConfig(), cache.Options{
+			HTTPClient: mgr.GetHTTPClient(), Scheme: kinds, Mapper: mgr.GetRESTMapper(), DefaultTransform: trimKueueWorkload,
+			DefaultWatchErrorHandler: ignoreNotFoundWatchError,
+		})
+		if err != nil {
+			return false, fmt.Errorf("watching Kueue's Workloads: %w", err)
+		}
+		if err := c.Watch(source.Kind[client.Object](watched, &kueueWorkload{}, enqueueSettled(r.requestsForNamespace))); err != nil {
+			return false, fmt.Errorf("watching Kueue's Workloads: %w", err)
+		}
+		go func() { _ = watched.Start(ctx) }() // it ends with ctx, and has no other error
+		if !watched.WaitForCacheSync(ctx) {
+			return false, ctx.Err()
+		}
+		var reader client.Reader = watched
+		r.kueue.reader.Store(&reader)
+		return true, nil
+	}
+	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		_ = wait.PollUntilContextCancel(ctx, kueueDiscoveryInterval, true, func(ctx context.Context) (bool, error) {
+			found, err := look(ctx)
+			if err != nil && ctx.Err() == nil {
+				log.FromContext(ctx).Error(err, "looking for the queues of Kueue")
+			}
+			return found, nil
+		}) // it ends with ctx, or once it has found them
+		return nil
+	}))
+	if err != nil {
+		return fmt.Errorf("watching Kueue's Workloads: %w", err)
+	}
+	return nil
+}
+
+// ignoreNotFoundWatchError says nothing of a kind that has gone: Kueue was taken away.
+func ignoreNotFoundWatchError(ctx context.Context, r *toolscache.Reflector, err error) {
+	if !apierrors.IsNotFound(err) {
+		toolscache.DefaultWatchErrorHandler(ctx, r, err)
+	}
+}
+
+// reconcileQueued are the project's workloads that wait in queues. Who is new there, or waits
+// for another reason, is told, and so is who was ended for others.
+func (r *Reconciler) reconcileQueued(ctx context.Context, project *v1alpha1.Project) ([]QueuedWorkload, error) {
+	all, err := r.kueue.listWorkloads(ctx, project.NamespaceName())
+	if err != nil {
+		return nil, err
+	}
+	queued := ListQueued(all, r.Pods.ByUID)
+	before, now := r.announced[project.Name], announcements{}
+	if err := r.announceQueued(ctx, project, queued, before, now); err != nil {
+		return nil, err
+	}
+	if err := r.announceEvicted(ctx, project, listEvictions(all, r.Pods.ByUID), before, now); err != nil {
+		return nil, err
+	}
+	if r.announced[project.Name] = now; len(now) == 0 {
+		delete(r.announced, project.Name)
+	}
+	return queued, nil
+}
+
+// Reasons of the events on what waits in a queue.
+const (
+	reasonQueued  = "WaitingInQueue"
+	reasonEvicted = "EndedForOthers"
+)
+
+// maxAnnouncedQueued is how many of what waits in a project's queues are told, and named in
+// the status, the oldest ones.
+const maxAnnouncedQueued = 100
+
+// announcements are what was told to whom, by the UID of the owner, or of the Workload
+// that was evicted.
+type announcements map[types.UID]announcement
+
+type announcement struct {
+	root corev1.ObjectReference
+	// summary is the last reason, and said are all that were told while it waits: of
+	// reasons that take turns each is told once.
+	summary          string
+	announcedReasons []string
+	// evictedAt is when it was ended last, as far as that was told.
+	evictedAt time.Time
+}
+
+// leaderOverlap is how long before this process had the turn another may have told, in
+// machine time.
+const leaderOverlap = time.Minute
+
+// announceQueued finds out by which name people know what waits, and tells its authors
+// what is new. What was so before this process came was told by another.
+func (r *Reconciler) announceQueued(ctx context.Context, project *v1alpha1.Project, queued []QueuedWorkload, before, now announcements) error {
+	for i := range queued[:min(len(queued), maxAnnouncedQueued)] {
+		q := &queued[i]
+		last, known := before[q.Owner.UID]
+		if !known {
+			root, err := r.rootOwner(ctx, q.Owner)
+			if err != nil {
+				return err
+			}
+			last.root = root
+		}
+		q.Root = last.root
+		if q.Reason.Transient && last.summary != "" {
+			q.Reason.Summary = last.summary
+		}
+		last.summary = q.Reason.Summary
+		if !q.Reason.Transient && !slices.Contains(last.announcedReasons, q.Reason.Summary) && len(last.announcedReasons) < maxNamedWorkloads {
+			if known || q.Since.After(r.leadingSince.Add(-leaderOverlap)) {
+				r.Events.Eventf(&q.Root, nil, corev1.EventTypeWarning, reasonQueued, "Wait", "%s", describeQueued(q, project.Name, project.Spec.Department))
+			}
+			last.announcedReasons = append(slices.Clone(last.announcedReasons), q.Reason.Summary)
+		}
+		now[q.Owner.UID] = last
+	}
+	return nil
+}
+
+// announceEvicted tells the authors of what was ended for others.
+func (r *Reconciler) announceEvicted(ctx context.Context, project *v1alpha1.Project, evictions []eviction, before, now announcements) error {
+	for _, e := range evictions[:min(len(evictions), maxAnnouncedQueued)] {
+		if e.at.After(r.leadingSince.Add(-leaderOverlap)) && e.at.After(before[e.uid].evictedAt) {
+			root, err := r.rootOwner(ctx, e.owner)
+			if err != nil {
+				return err
+			}
+			r.Events.Eventf(&root, nil, corev1.EventTypeWarning, reasonEvicted, "End",
+				"it was ended %s; it waits in the queue of project %s and starts again by itself when there is room", e.reason, project.Name)
+		}
+		next := now[e.uid]
+		next.evictedAt = e.at
+		now[e.uid] = next
+	}
+	return nil
+}
+
+// rootOwner is what people know an owner by: of a ReplicaSet its Deployment.
+func (r *Reconciler) rootOwner(ctx context.Context, owner corev1.ObjectReference) (corev1.ObjectReference, error) {
+	set := workloadKinds["ReplicaSet"]
+	if owner.Kind != set.Kind || owner.APIVersion != set.GroupVersion().String() {
+		return owner, nil
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(set.GroupVersionKind)
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}, object)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && object.UID != owner.UID:
+		return owner, nil
+	case err != nil:
+		return owner, fmt.Errorf("reading ReplicaSet %s/%s: %w", owner.Namespace, owner.Name, err)
+	}
+	if by := metav1.GetControllerOf(object); by != nil {
+		owner.APIVersion, owner.Kind, owner.Name, owner.UID = by.APIVersion, by.Kind, by.Name, by.UID
+	}
+	return owner, nil
+}

@@ -1,0 +1,123 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pending
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api"
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+)
+
+// testEnv is a project whose ReplicaSet web-1 waits, and what was written there.
+type testEnv struct {
+	*Reconciler
+	client   client.Client
+	writes   []string
+	recorder *events.FakeRecorder
+	pods     fakePods
+}
+
+func newTestEnv(t *testing.T, used int64) *testEnv {
+	t.Helper()
+	types, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.NewTime(policytime.MachineNow())
+	p := newThesisProject()
+	p.Status.Namespace = &v1alpha1.ProjectNamespace{Name: "thesis"}
+	quota := newQuotas(1000, used, 0, 0)[0]
+	quota.Namespace, quota.Labels = "thesis", map[string]string{v1alpha1.LabelProject: "thesis"}
+	told := newRejectionEvent("ReplicaSet", "web-1", overQuotaMessage, 0, 0)
+	told.ObjectMeta = metav1.ObjectMeta{Namespace: "thesis", Name: "told"}
+	told.InvolvedObject.Namespace, told.FirstTimestamp, told.LastTimestamp = "thesis", now, now
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "web-1", UID: told.InvolvedObject.UID}}
+	g := &testEnv{recorder: events.NewFakeRecorder(10)}
+	g.client = fake.NewClientBuilder().WithScheme(types).
+		WithObjects(p, &quota, &told, set).WithStatusSubresource(p).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				g.writes = append(g.writes, "patch "+o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName())
+				return c.Patch(ctx, o, patch, opts...)
+			},
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+				g.writes = append(g.writes, "update "+sub+" "+o.GetName())
+				return c.SubResource(sub).Update(ctx, o, opts...)
+			},
+		}).Build()
+	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Pods: &g.pods, Events: g.recorder}
+	g.initState()
+	return g
+}
+
+// reconcileOnce is one pass, and what it wrote.
+func (g *testEnv) reconcileOnce(t *testing.T) ([]string, reconcile.Result) {
+	t.Helper()
+	g.writes = nil
+	result, err := g.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "thesis"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(g.writes)
+	return g.writes, result
+}
+
+func TestRejectedAnnouncedOnceAndStatusStable(t *testing.T) {
+	g := newTestEnv(t, 1000)
+	wrote, result := g.reconcileOnce(t)
+	if diff := cmp.Diff([]string{"update status thesis"}, wrote); diff != "" || result.RequeueAfter != pendingRequeueAfter {
+		t.Errorf("%s\nagain after %v", diff, result.RequeueAfter)
+	}
+	if said := <-g.recorder.Events; !strings.Contains(said, "WaitingForQuota 1 pod waits for GPU quota, 0.5 of a GPU of node pool dgx: project thesis holds 1 GPU") {
+		t.Errorf("it is told %q", said)
+	}
+	if wrote, _ := g.reconcileOnce(t); len(wrote) > 0 {
+		t.Errorf("nothing changed, and it wrote %v", wrote)
+	}
+	if len(g.recorder.Events) > 0 {
+		t.Errorf("it is told again: %q", <-g.recorder.Events)
+	}
+}
+
+func TestFittingWorkloadWokenOnce(t *testing.T) {
+	g := newTestEnv(t, 500)
+	wrote, result := g.reconcileOnce(t)
+	if diff := cmp.Diff([]string{"patch ReplicaSet web-1", "update status thesis"}, wrote); diff != "" || result.RequeueAfter != wakeGracePeriod {
+		t.Errorf("%s\nagain after %v", diff, result.RequeueAfter)
+	}
+	set := &appsv1.ReplicaSet{}
+	if err := g.client.Get(t.Context(), types.NamespacedName{Namespace: "thesis", Name: "web-1"}, set); err != nil || set.Annotations[v1alpha1.AnnotationRetriedAt] == "" {
+		t.Errorf("annotations = %v, %v", set.Annotations, err)
+	}
+	if wrote, _ := g.reconcileOnce(t); len(wrote) > 0 {
+		t.Errorf("it is at it, and was woken again: %v", wrote)
+	}
+}
+
+// A project that is gone, or has no namespace yet, has nothing that waits.
+func TestProjectWithoutNamespace(t *testing.T) {
+	g := newTestEnv(t, 1000)
+	g.reconcileOnce(t)
+	if err := g.client.Delete(t.Context(), newThesisProject()); err != nil {
+		t.Fatal(err)
+	}
+	if wrote, result := g.reconcileOnce(t); len(wrote) > 0 || result.RequeueAfter != 0 || len(g.pendingSince) != 0 {
+		t.Errorf("wrote %v, again after %v, remembers %v", wrote, result.RequeueAfter, g.pendingSince)
+	}
+}

@@ -1,0 +1,166 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pending
+
+import (
+	"cmp"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+)
+
+// Workload is one that waits.
+type Workload struct {
+	RejectedObject
+	// Root is what people know it by: the Deployment of a ReplicaSet, or the object
+	// itself.
+	Root corev1.ObjectReference
+	// MissingPods is how many are missing, more than 0.
+	MissingPods int32
+	// Since is when it began to wait.
+	Since time.Time
+	// WokenAt is when it was woken last; zero where it never was.
+	WokenAt time.Time
+}
+
+// PendingCharge is what the missing pods would be charged.
+func (w *Workload) PendingCharge() workload.Milli { return workload.Milli(w.MissingPods) * w.Charge }
+
+// statusSettleDelay is how long after a refusal the object's own status has it, too.
+const statusSettleDelay = 10 * time.Second
+
+// ObserveWorkload is the workload as its object says it waits; false where it does not.
+func ObserveWorkload(refused RejectedObject, object client.Object, now time.Time) (Workload, bool) {
+	w := Workload{RejectedObject: refused, Since: refused.First, Root: rootOfObject(refused, object)}
+	if object.GetUID() != refused.UID || !object.GetDeletionTimestamp().IsZero() {
+		return w, false
+	}
+	if w.MissingPods = workloadKinds[refused.Kind].missingPods(object); w.MissingPods == 0 {
+		return w, false
+	}
+	if since, says, known := replicaFailureSince(object); says {
+		w.Since = since
+	} else if known && now.Sub(refused.Last) > statusSettleDelay {
+		return w, false
+	}
+	// What cannot be read or lies ahead was not written here.
+	if woken, err := time.Parse(time.RFC3339Nano, object.GetAnnotations()[v1alpha1.AnnotationRetriedAt]); err == nil && !woken.After(now) {
+		w.WokenAt = woken
+	}
+	return w, true
+}
+
+// rootOfObject is the object's controller, but for a CronJob, whose Jobs are known by
+// their own names.
+func rootOfObject(refused RejectedObject, object client.Object) corev1.ObjectReference {
+	root := corev1.ObjectReference{
+		APIVersion: workloadKinds[refused.Kind].GroupVersion().String(), Kind: refused.Kind,
+		Namespace: refused.Namespace, Name: refused.Name, UID: refused.UID,
+	}
+	if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind != "CronJob" {
+		root.APIVersion, root.Kind, root.Name, root.UID = owner.APIVersion, owner.Kind, owner.Name, owner.UID
+	}
+	return root
+}
+
+// compareAge orders by who waits longest.
+func compareAge(a, b Workload) int {
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Root.Kind, b.Root.Kind),
+		cmp.Compare(a.Root.Name, b.Root.Name), cmp.Compare(a.Name, b.Name))
+}
+
+// pendingTimes is what is remembered of those that wait, so that an event which the API
+// server forgot makes nobody younger, and nobody is told twice.
+type pendingTimes map[types.UID]time.Time
+
+// workloadKind is one whose controller makes pods, says when it cannot, and tries again
+// at once when the object changes (a Job's a second later), whatever its
+// back-off. A DaemonSet's pods have no GPUs.
+type workloadKind struct {
+	schema.GroupVersionKind
+	newObject func() client.Object
+	// missingPods is how many pods the object still wants.
+	missingPods func(client.Object) int32
+}
+
+// workloadKinds are all of them, by their names in events.
+var workloadKinds = map[string]workloadKind{
+	"Job":                   {batchv1.SchemeGroupVersion.WithKind("Job"), func() client.Object { return &batchv1.Job{} }, missingJobPods},
+	"ReplicaSet":            {appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), func() client.Object { return &appsv1.ReplicaSet{} }, missingReplicas},
+	"ReplicationController": {corev1.SchemeGroupVersion.WithKind("ReplicationController"), func() client.Object { return &corev1.ReplicationController{} }, missingReplicas},
+	"StatefulSet":           {appsv1.SchemeGroupVersion.WithKind("StatefulSet"), func() client.Object { return &appsv1.StatefulSet{} }, missingReplicas},
+}
+
+func missingReplicas(object client.Object) int32 {
+	var wanted *int32
+	var there int32
+	switch set := object.(type) {
+	case *appsv1.ReplicaSet:
+		wanted, there = set.Spec.Replicas, set.Status.Replicas
+	case *appsv1.StatefulSet:
+		wanted, there = set.Spec.Replicas, set.Status.Replicas
+	case *corev1.ReplicationController:
+		wanted, there = set.Spec.Replicas, set.Status.Replicas
+	}
+	return max(0, valueOr(wanted, 1)-there)
+}
+
+// missingJobPods is as the Job controller counts: what may run at once, as far as
+// it is needed, less what runs.
+func missingJobPods(object client.Object) int32 {
+	job, ok := object.(*batchv1.Job)
+	if !ok || job.Spec.Suspend != nil && *job.Spec.Suspend || isJobFinished(job) {
+		return 0
+	}
+	wanted := valueOr(job.Spec.Parallelism, 1)
+	switch {
+	case job.Spec.Completions != nil:
+		wanted = min(wanted, *job.Spec.Completions-job.Status.Succeeded)
+	case job.Status.Succeeded > 0:
+		return 0 // of a work queue no new pods are made once one succeeded
+	}
+	return max(0, wanted-job.Status.Active)
+}
+
+func isJobFinished(job *batchv1.Job) bool {
+	for _, c := range job.Status.Conditions {
+		over := c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed ||
+			c.Type == batchv1.JobSuccessCriteriaMet || c.Type == batchv1.JobFailureTarget
+		if over && c.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+func valueOr(value *int32, otherwise int32) int32 {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}
+
+// replicaFailureSince is since when a ReplicaSet says that it cannot make its pods; false
+// where it does not say so. Of the other kinds only events tell.
+func replicaFailureSince(object client.Object) (since time.Time, says, known bool) {
+	set, ok := object.(*appsv1.ReplicaSet)
+	if !ok {
+		return time.Time{}, false, false
+	}
+	for _, c := range set.Status.Conditions {
+		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time, true, true
+		}
+	}
+	return time.Time{}, false, true
+}

@@ -1,0 +1,175 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// monthlyUse is what a stretch adds to one month.
+type monthlyUse struct {
+	Use
+	interval *usageInterval
+}
+
+// addUsage adds to the records what a ledger has, month by month from the first on: were
+// it to end between two, the rest would be added later.
+func (r *Reconciler) addUsage(ctx context.Context, l *pendingUsage) error {
+	months := l.usesByMonth()
+	inOrder := slices.SortedFunc(maps.Keys(months), func(a, b month) int {
+		if a.before(b) {
+			return -1
+		}
+		return 1
+	})
+	if err := r.observeUnreadRecords(ctx, l.recordState, inOrder); err != nil {
+		return err
+	}
+	for _, m := range inOrder {
+		record, err := r.getOrCreateRecord(ctx, l.recordState, m)
+		if err != nil {
+			return err
+		}
+		cursors := l.nextCursors(record, m)
+		if err := r.writeRecord(ctx, l.recordState, m, record, l.newWrite(record, months[m], cursors)); err != nil {
+			return err
+		}
+		if err := r.clearOldCursors(ctx, l, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// observeUnreadRecords reads the records of several months that were never read, before any of them
+// is written: what they say is new here once, not once for each.
+func (r *Reconciler) observeUnreadRecords(ctx context.Context, b *recordState, months []month) error {
+	if len(months) < 2 {
+		return nil
+	}
+	moved := false
+	for _, m := range months {
+		if b.resourceVersions[b.owner.recordName(m)] != "" {
+			continue
+		}
+		_, news, err := r.readRecord(ctx, b, m)
+		if err != nil {
+			return err
+		}
+		moved = moved || news
+	}
+	if moved {
+		return errRecordChanged
+	}
+	return nil
+}
+
+// usesByMonth are what there is to add to each month.
+func (l *pendingUsage) usesByMonth() map[month][]monthlyUse {
+	months := map[month][]monthlyUse{}
+	for _, s := range l.intervals {
+		if s.user == "" {
+			continue
+		}
+		use := Use{User: s.user, Type: s.workloadType, NodePool: nodePoolOf(s.usageInterval), Milli: s.milli, From: l.accountedFrom(s.usageInterval), To: l.accountableUntil(s)}
+		for m, use := range use.splitByMonth(l.owner.zone) {
+			months[m] = append(months[m], monthlyUse{use, s.usageInterval})
+		}
+	}
+	return months
+}
+
+// newWrite is a record's next status.
+func (l *pendingUsage) newWrite(record *v1alpha1.UsageRecord, parts []monthlyUse, cursors map[string]time.Time) *recordWrite {
+	a := &recordWrite{accountedUntil: map[*usageInterval]time.Time{}, sumsByType: map[v1alpha1.WorkloadType]int64{}}
+	addition := Addition{Department: l.owner.department, At: l.toPolicyTime(l.now), Cursors: cursors}
+	for _, p := range parts {
+		addition.Uses = append(addition.Uses, p.Use)
+		a.accountedUntil[p.interval] = p.To
+		a.sumsByType[p.Type] = saturatingAdd(a.sumsByType[p.Type], p.MilliSeconds())
+	}
+	a.status = AddToStatus(record.Status, addition)
+	return a
+}
+
+// nextCursors say up to when each workload that runs is in the records once this month
+// is written. No cursor goes back, and while it is not known what runs none goes.
+func (l *pendingUsage) nextCursors(record *v1alpha1.UsageRecord, m month) map[string]time.Time {
+	was, next := map[string]time.Time{}, map[string]time.Time{}
+	for _, cursor := range record.Status.Accounted {
+		was[cursor.Clock] = cursor.Until.UTC()
+	}
+	until := earlierTime(l.runningUntil, m.end(l.owner.zone))
+	waiting := map[string]time.Time{}
+	for _, s := range l.intervals {
+		switch from := l.accountedFrom(s.usageInterval); {
+		case !s.to.IsZero() || s.clock == "" || !l.startOf(s.usageInterval).Before(until):
+		case s.user != "":
+			next[s.clock] = laterTime(until, laterTime(was[s.clock], l.cursorFloor(s.clock)))
+		case waiting[s.clock].IsZero() || from.Before(waiting[s.clock]):
+			waiting[s.clock] = from
+		}
+	}
+	for name, from := range waiting { // nothing of it is in a record
+		if next[name].IsZero() {
+			next[name] = laterTime(from, was[name])
+		}
+	}
+	if !l.isComplete {
+		for name, at := range was {
+			next[name] = laterTime(next[name], at)
+		}
+	}
+	return next
+}
+
+// clearOldCursors takes away the cursors of other months, where those of this one say it
+// all.
+func (r *Reconciler) clearOldCursors(ctx context.Context, l *pendingUsage, latest month) error {
+	if !l.isComplete || !l.runningUntil.Before(latest.end(l.owner.zone)) {
+		return nil
+	}
+	for m, has := range maps.Clone(l.monthsWithCursors) {
+		if m == latest || !has {
+			continue
+		}
+		record, news, err := r.readRecord(ctx, l.recordState, m)
+		switch {
+		case err != nil:
+			return err
+		case news:
+			return errRecordChanged
+		case record == nil:
+			continue
+		}
+		status := *record.Status.DeepCopy()
+		status.Accounted = nil
+		if err := r.writeRecord(ctx, l.recordState, m, record, &recordWrite{status: status}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var gpuSecondsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "sluice_usage_gpu_seconds_total",
+	Help: "Use of GPUs that was added to the usage records, in GPUs times seconds of policy time, by department and type of workload.",
+}, []string{"department", "type"})
+
+func init() { metrics.Registry.MustRegister(gpuSecondsTotal) } //nolint:gochecknoinits // how controller-runtime's registry is filled
+
+// recordGPUSeconds counts what was added, in thousandths.
+func recordGPUSeconds(department string, sums map[v1alpha1.WorkloadType]int64) {
+	for kind, milliSeconds := range sums {
+		gpuSecondsTotal.WithLabelValues(department, string(kind)).Add(float64(milliSeconds) / 1000)
+	}
+}

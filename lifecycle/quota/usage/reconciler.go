@@ -1,0 +1,194 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/rendering/conflict"
+)
+
+// Reconciler keeps one UsageRecord for each project and month in which it used
+// GPUs. A request's name is a namespace's.
+type Reconciler struct {
+	// Client reads from the manager's cache: projects, departments and clocks.
+	Client client.Client
+	// Live reads records from the API server. They are not cached: those of three
+	// years are many, and one is looked at when it is written.
+	Live client.Reader
+	// ClockResolver knows to which workload a pod belongs.
+	ClockResolver ClockResolver
+	// Clock is policy time.
+	Clock policytime.Clock
+
+	tracker podTracker
+}
+
+// ClockResolver finds the workloads of pods: a controller.WorkloadIndex.
+type ClockResolver interface {
+	// ClockOf is the clock of a pod's workload; false while that is not known.
+	ClockOf(pod *podcache.Pod) (types.NamespacedName, bool)
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	result, err := r.reconcileNamespace(ctx, req.Name, false)
+	if errors.Is(err, errRecordChanged) {
+		ctrl.LoggerFrom(ctx).V(1).Info("a usage record has changed; reckoning anew")
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+	}
+	return result, err
+}
+
+// reconcileNamespace looks at what runs in a namespace, and adds it to the records when that
+// is due, or, where it is pressed, whatever has ended.
+func (r *Reconciler) reconcileNamespace(ctx context.Context, namespace string, pressed bool) (reconcile.Result, error) {
+	a, _ := r.tracker.snapshot(namespace)
+	if a == nil {
+		return reconcile.Result{}, nil
+	}
+	a.reconcileMu.Lock()
+	defer a.reconcileMu.Unlock()
+	owner, err := r.recordOwnerOf(ctx, namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if a.owner != nil && !a.owner.isSame(owner) {
+		if err := r.finishPreviousOwner(ctx, namespace, a); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if a.owner = owner; owner == nil {
+		r.tracker.dropEnded(a, func(*usageInterval) bool { return true })
+		return r.requeueIdle(namespace, a), nil
+	}
+	l, err := r.computePending(ctx, namespace, a, pressed)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	due := l.timeUntilWrite()
+	switch {
+	case due == 0, pressed && l.hasEnded():
+		if err := r.addUsage(ctx, l); err != nil {
+			return reconcile.Result{}, err
+		}
+		due = minWriteInterval
+	case l.isIdle():
+		return r.requeueIdle(namespace, a), nil
+	}
+	return reconcile.Result{RequeueAfter: due}, nil
+}
+
+// requeueIdle lets a namespace be where nothing runs: it is forgotten a while later.
+func (r *Reconciler) requeueIdle(namespace string, a *namespaceUsage) reconcile.Result {
+	if policytime.MachineNow().Sub(a.lastWrite) > maxRequeueAfter && r.tracker.removeIfIdle(namespace) {
+		return reconcile.Result{}
+	}
+	return reconcile.Result{RequeueAfter: maxRequeueAfter}
+}
+
+// finishPreviousOwner ends, for the project that had a namespace, what runs there.
+func (r *Reconciler) finishPreviousOwner(ctx context.Context, namespace string, a *namespaceUsage) error {
+	r.tracker.mu.Lock()
+	a.splitIntervals(policytime.MachineNow())
+	r.tracker.mu.Unlock()
+	l, err := r.computePending(ctx, namespace, a, true)
+	if err == nil {
+		err = r.addUsage(ctx, l)
+	}
+	if err != nil {
+		return err
+	}
+	a.reset()
+	return nil
+}
+
+// maxConcurrentReconciles is how many namespaces are looked at at a time.
+const maxConcurrentReconciles = 2
+
+// SetupWithManager makes the manager run r on the changes of pods.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("usage").
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
+		WatchesRawSource(podcache.Source(pods, r.tracker.handleChange)).
+		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(requestsForProject), builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+		})).
+		Complete(conflict.WithRetry(r))
+}
+
+// requestsForProject is the project's namespace.
+func requestsForProject(_ context.Context, object client.Object) []reconcile.Request {
+	project, ok := object.(*v1alpha1.Project)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: project.NamespaceName()}}}
+}
+
+// recordOwner is whose a namespace is.
+type recordOwner struct {
+	project    string
+	uid        types.UID
+	department string
+	zone       *time.Location
+	// createdAt is since when, in policy time.
+	createdAt time.Time
+}
+
+// isSame tells whether both are the same project.
+func (o *recordOwner) isSame(other *recordOwner) bool { return other != nil && o.uid == other.uid }
+
+// recordName is the name of the project's record of a month.
+func (o *recordOwner) recordName(m month) string { return o.project + "-" + m.String() }
+
+// recordOwnerOf is whose a namespace is; nil where it is nobody's.
+func (r *Reconciler) recordOwnerOf(ctx context.Context, namespace string) (*recordOwner, error) {
+	project, err := inventory.ProjectForNamespace(ctx, r.Client, namespace)
+	if project == nil || err != nil {
+		return nil, err
+	}
+	zone, err := r.timeZoneOf(ctx, project.Spec.Department)
+	if err != nil {
+		return nil, err
+	}
+	return &recordOwner{
+		project: project.Name, uid: project.UID, department: project.Spec.Department, zone: zone,
+		createdAt: truncateToSecond(r.Clock.FromReal(project.CreationTimestamp.Time)),
+	}, nil
+}
+
+// timeZoneOf is the department's time zone; UTC where it has none.
+func (r *Reconciler) timeZoneOf(ctx context.Context, name string) (*time.Location, error) {
+	department := &v1alpha1.Department{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, department); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return time.UTC, nil
+		}
+		return nil, fmt.Errorf("reading department %s: %w", name, err)
+	}
+	zone, err := time.LoadLocation(department.Spec.Notices.TimeZone)
+	if err != nil {
+		return time.UTC, nil //nolint:nilerr // admission checks it; an older object may have another
+	}
+	return zone, nil
+}

@@ -1,0 +1,201 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+)
+
+// recordState is what is known of the records of a namespace's project. Whoever has the
+// turn reads and writes it.
+type recordState struct {
+	reconcileMu sync.Mutex
+	// owner is whose the records are.
+	owner *recordOwner
+	// watchedSince is since when the namespace is watched, and wrote when a record was last
+	// written, both in machine time.
+	watchedSince, lastWrite time.Time
+	// loaded is whether the records were read that may say what was accounted before.
+	loaded bool
+	// cursorFloors are up to when another process accounted for each clock, and latest is
+	// the latest of them. It holds for what has no cursor of its own: each process
+	// accounts at once for all that runs, so that this has begun since, or had another
+	// name.
+	cursorFloors map[string]time.Time
+	latestFloor  time.Time
+	// resourceVersions are those in which records were last seen, by name.
+	resourceVersions map[string]string
+	// pendingWrites are the writes of which nobody knows whether they were done, by the
+	// record's name.
+	pendingWrites map[string][]*recordWrite
+	// monthsWithCursors are the records that have cursors, by month.
+	monthsWithCursors map[month]bool
+}
+
+func newRecordState() *recordState {
+	b := &recordState{watchedSince: policytime.MachineNow()}
+	b.reset()
+	return b
+}
+
+// reset makes it nobody's.
+func (b *recordState) reset() {
+	b.owner, b.loaded, b.latestFloor = nil, false, time.Time{}
+	b.cursorFloors, b.resourceVersions = map[string]time.Time{}, map[string]string{}
+	b.pendingWrites, b.monthsWithCursors = map[string][]*recordWrite{}, map[month]bool{}
+}
+
+// recordWrite is a record's write, and what holds once it is done.
+type recordWrite struct {
+	status         v1alpha1.UsageRecordStatus
+	accountedUntil map[*usageInterval]time.Time
+	sumsByType     map[v1alpha1.WorkloadType]int64
+}
+
+// cursorFloor is up to when another process accounted for a clock, empty for one that is
+// not known; zero for not at all.
+func (b *recordState) cursorFloor(clock string) time.Time {
+	if at, own := b.cursorFloors[clock]; own {
+		return at
+	}
+	return b.latestFloor
+}
+
+// observeRecord takes note of a record as it is read, and tells whether anything in it is
+// new here: a write of ours that was done though nobody said so, or another's.
+func (b *recordState) observeRecord(record *v1alpha1.UsageRecord, m month) bool {
+	b.monthsWithCursors[m] = len(record.Status.Accounted) > 0
+	if version, known := b.resourceVersions[record.Name]; known && version == record.ResourceVersion {
+		return false
+	}
+	for _, a := range b.pendingWrites[record.Name] {
+		if equality.Semantic.DeepEqual(a.status, record.Status) {
+			b.confirmWrite(record, a)
+			return true
+		}
+	}
+	b.resourceVersions[record.Name] = record.ResourceVersion
+	delete(b.pendingWrites, record.Name)
+	for _, cursor := range record.Status.Accounted {
+		b.cursorFloors[cursor.Clock] = laterTime(b.cursorFloors[cursor.Clock], cursor.Until.UTC())
+		b.latestFloor = laterTime(b.latestFloor, cursor.Until.UTC())
+	}
+	return true
+}
+
+// confirmWrite takes note of a write that was done.
+func (b *recordState) confirmWrite(record *v1alpha1.UsageRecord, a *recordWrite) {
+	b.resourceVersions[record.Name] = record.ResourceVersion
+	delete(b.pendingWrites, record.Name)
+	for s, until := range a.accountedUntil {
+		s.accountedUntil = laterTime(s.accountedUntil, until)
+	}
+	recordGPUSeconds(a.status.Department, a.sumsByType)
+}
+
+// errRecordChanged says that a record has changed since what is to be added was reckoned.
+var errRecordChanged = errors.New("the usage record is another than before")
+
+// loadRecords reads the records that may say what another process accounted for: those
+// of all months since the first of what runs now began, in any time zone.
+func (r *Reconciler) loadRecords(ctx context.Context, b *recordState, all []observedInterval) error {
+	now := r.Clock.Now()
+	oldest := now
+	for _, s := range all {
+		oldest = earlierTime(oldest, r.Clock.FromReal(s.from))
+	}
+	oldest = laterTime(laterTime(oldest, b.owner.createdAt), now.AddDate(0, -retentionMonths, 0))
+	last := monthOf(now.Add(maxZoneDifference), b.owner.zone)
+	for m := monthOf(oldest.Add(-maxZoneDifference), b.owner.zone); !last.before(m); m = m.addMonths(1) {
+		if _, _, err := r.readRecord(ctx, b, m); err != nil {
+			return err
+		}
+	}
+	b.loaded = true
+	return nil
+}
+
+// resolvePendingWrites finds out what became of the writes whose answer was lost.
+func (r *Reconciler) resolvePendingWrites(ctx context.Context, b *recordState) error {
+	for m := range b.monthsWithCursors {
+		if len(b.pendingWrites[b.owner.recordName(m)]) == 0 {
+			continue
+		}
+		if _, _, err := r.readRecord(ctx, b, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readRecord is the record of a month as it is now, nil where there is none, and whether
+// anything in it is new here.
+func (r *Reconciler) readRecord(ctx context.Context, b *recordState, m month) (*v1alpha1.UsageRecord, bool, error) {
+	name := b.owner.recordName(m)
+	record := &v1alpha1.UsageRecord{}
+	err := r.Live.Get(ctx, types.NamespacedName{Name: name}, record)
+	switch {
+	case apierrors.IsNotFound(err):
+		delete(b.pendingWrites, name)
+		delete(b.resourceVersions, name)
+		delete(b.monthsWithCursors, m)
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("reading usage record %s: %w", name, err)
+	}
+	return record, b.observeRecord(record, m), nil
+}
+
+// getOrCreateRecord is the record of a month, a new one if need be. The error is errMoved where
+// what it says is new here.
+func (r *Reconciler) getOrCreateRecord(ctx context.Context, b *recordState, m month) (*v1alpha1.UsageRecord, error) {
+	record, news, err := r.readRecord(ctx, b, m)
+	switch {
+	case err != nil:
+		return nil, err
+	case news:
+		return nil, errRecordChanged
+	case record != nil:
+		return record, nil
+	}
+	record = &v1alpha1.UsageRecord{
+		ObjectMeta: metav1.ObjectMeta{Name: b.owner.recordName(m)},
+		Spec:       v1alpha1.UsageRecordSpec{Project: b.owner.project, ProjectUID: b.owner.uid, Month: m.String()},
+	}
+	if err := r.Client.Create(ctx, record); err != nil {
+		return nil, fmt.Errorf("making usage record %s: %w", record.Name, err)
+	}
+	b.resourceVersions[record.Name] = record.ResourceVersion
+	return record, nil
+}
+
+// writeRecord writes a record's status, if nobody was quicker.
+func (r *Reconciler) writeRecord(ctx context.Context, b *recordState, m month, record *v1alpha1.UsageRecord, a *recordWrite) error {
+	next := record.DeepCopy()
+	next.Status = a.status
+	b.pendingWrites[record.Name] = append(b.pendingWrites[record.Name], a)
+	b.monthsWithCursors[m] = b.monthsWithCursors[m] || len(a.status.Accounted) > 0
+	b.lastWrite = policytime.MachineNow()
+	if err := r.Client.Status().Update(ctx, next); err != nil {
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err) {
+			b.pendingWrites[record.Name] = b.pendingWrites[record.Name][:len(b.pendingWrites[record.Name])-1] // it was not done
+		}
+		return fmt.Errorf("writing usage record %s: %w", record.Name, err)
+	}
+	b.monthsWithCursors[m] = len(a.status.Accounted) > 0
+	b.confirmWrite(next, a)
+	return nil
+}

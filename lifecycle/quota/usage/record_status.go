@@ -1,0 +1,195 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// Names that stand for no single user, node pool or clock. Nobody has such a name.
+const (
+	// UnknownName is the user of what nobody can be said to have made, and the node pool
+	// of a pod that admission has not seen.
+	UnknownName = "(unknown)"
+	// OthersName is what was too many to be told apart.
+	OthersName = "(others)"
+)
+
+// Addition is what comes to a record at once.
+type Addition struct {
+	// Department is the department to which the project belongs.
+	Department string
+	// At is now, in policy time.
+	At time.Time
+	// Uses are those of the record's month.
+	Uses []Use
+	// Cursors say up to when each workload that runs is accounted for with this. They
+	// take the place of those that were there.
+	Cursors map[string]time.Time
+}
+
+// AddToStatus is a record's status with an addition. The sum of its entries grows by
+// that of the uses, exactly, in whatever parts and order they come; what are too
+// many entries or cursors are told together, and never lost.
+func AddToStatus(was v1alpha1.UsageRecordStatus, add Addition) v1alpha1.UsageRecordStatus {
+	sums := entrySums{}
+	for _, e := range was.Entries {
+		sums.add(entryKey{e.User, e.WorkloadType, e.NodePool}, e.GPUMilliSeconds)
+	}
+	for _, use := range add.Uses {
+		sums.add(entryKey{use.User, use.Type, use.NodePool}, use.MilliSeconds())
+	}
+	sums.mergeSmallest()
+	at := truncateToSecond(add.At)
+	if last := was.UpdatedAt; last != nil && at.Before(last.Time) {
+		at = last.UTC()
+	}
+	return v1alpha1.UsageRecordStatus{
+		Department:    add.Department,
+		GPUMilliHours: sums.total() / milliSecondsPerMilliHour,
+		Entries:       sums.entries(),
+		Accounted:     boundedCursors(add.Cursors),
+		UpdatedAt:     &metav1.Time{Time: at},
+	}
+}
+
+const milliSecondsPerMilliHour = 3600
+
+// entryKey is what an entry is for.
+type entryKey struct {
+	user string
+	kind v1alpha1.WorkloadType
+	pool string
+}
+
+func (k entryKey) compare(other entryKey) int {
+	return cmp.Or(cmp.Compare(k.user, other.user), cmp.Compare(k.kind, other.kind), cmp.Compare(k.pool, other.pool))
+}
+
+// entrySums are sums by entry, in thousandths of a GPU times seconds.
+type entrySums map[entryKey]int64
+
+func (t entrySums) add(key entryKey, milliSeconds int64) {
+	if milliSeconds > 0 {
+		t[key] = saturatingAdd(t[key], milliSeconds)
+	}
+}
+
+func (t entrySums) total() (sum int64) {
+	for _, milliSeconds := range t {
+		sum = saturatingAdd(sum, milliSeconds)
+	}
+	return sum
+}
+
+func (t entrySums) entries() []v1alpha1.UsageEntry {
+	entries := make([]v1alpha1.UsageEntry, 0, len(t))
+	for key, sum := range t {
+		entries = append(entries, v1alpha1.UsageEntry{User: key.user, WorkloadType: key.kind, NodePool: key.pool, GPUMilliSeconds: sum})
+	}
+	slices.SortFunc(entries, func(a, b v1alpha1.UsageEntry) int {
+		return entryKey{a.User, a.WorkloadType, a.NodePool}.compare(entryKey{b.User, b.WorkloadType, b.NodePool})
+	})
+	return entries
+}
+
+// truncateToSecond is an instant as it can be recorded.
+func truncateToSecond(at time.Time) time.Time { return at.UTC().Truncate(time.Second) }
+
+func laterTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlierTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// A record holds so many entries and cursors, and so many bytes of each: what an
+// object may weigh in all is a megabyte and a half, most of it what the API server
+// notes about who manages which part.
+const (
+	maxEntries, maxEntryBytes  = 4096, 768 << 10
+	maxCursors, maxCursorBytes = 4096, 384 << 10
+	entryBytes, cursorBytes    = 260, 105 // beside what their names weigh, twice
+)
+
+// estimatedBytes is about how many bytes an entry adds to its object.
+func (k entryKey) estimatedBytes() int { return entryBytes + 2*(len(k.user)+len(k.pool)) }
+
+// mergeSmallest tells the smallest entries together until the record can hold them: as those
+// of other users first, then of other pools too. Sums by type are kept in any case,
+// and sums by pool wherever that is possible.
+func (t entrySums) mergeSmallest() {
+	bytes := 0
+	for key := range t {
+		bytes += key.estimatedBytes()
+	}
+	fits := func() bool { return len(t) <= maxEntries && bytes <= maxEntryBytes }
+	for _, into := range []func(entryKey) entryKey{
+		func(k entryKey) entryKey { return entryKey{OthersName, k.kind, k.pool} },
+		func(k entryKey) entryKey { return entryKey{OthersName, k.kind, OthersName} },
+	} {
+		if fits() {
+			return
+		}
+		for _, key := range t.sortedAscending() {
+			if fits() {
+				return
+			}
+			to := into(key)
+			if to == key {
+				continue
+			}
+			sum := t[key]
+			delete(t, key)
+			bytes -= key.estimatedBytes()
+			if _, there := t[to]; !there {
+				bytes += to.estimatedBytes()
+			}
+			t.add(to, sum)
+		}
+	}
+}
+
+// sortedAscending are the entries, the smallest first.
+func (t entrySums) sortedAscending() []entryKey {
+	return slices.SortedFunc(maps.Keys(t), func(a, b entryKey) int {
+		return cmp.Or(cmp.Compare(t[a], t[b]), a.compare(b))
+	})
+}
+
+// boundedCursors are cursors as a record has them. Those beyond what it can hold are one,
+// that of the latest among them: it holds for each workload without its own.
+func boundedCursors(cursors map[string]time.Time) []v1alpha1.UsageCursor {
+	var list []v1alpha1.UsageCursor
+	others, bytes := cursors[OthersName], 0
+	for _, clock := range slices.Sorted(maps.Keys(cursors)) {
+		if clock == OthersName {
+			continue
+		}
+		bytes += cursorBytes + 2*len(clock)
+		if len(list) >= maxCursors-1 || bytes > maxCursorBytes {
+			others = laterTime(others, cursors[clock])
+			continue
+		}
+		list = append(list, v1alpha1.UsageCursor{Clock: clock, Until: metav1.NewTime(truncateToSecond(cursors[clock]))})
+	}
+	if !others.IsZero() {
+		list = append([]v1alpha1.UsageCursor{{Clock: OthersName, Until: metav1.NewTime(truncateToSecond(others))}}, list...)
+	}
+	return list
+}

@@ -1,0 +1,113 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+)
+
+// Use is what ran evenly between two instants of policy time, in whole seconds.
+type Use struct {
+	// User is who made the workload.
+	User string
+	// Type is the workload's type.
+	Type v1alpha1.WorkloadType
+	// NodePool is where it ran.
+	NodePool string
+	// Milli is how much of GPUs it had.
+	Milli workload.Milli
+	// From and To are when; nothing is used where To is not after From.
+	From, To time.Time
+}
+
+// MilliSeconds is the use in thousandths of a GPU times seconds; at most what a
+// number can hold, and at least 0.
+func (u Use) MilliSeconds() int64 {
+	seconds := int64(u.To.Sub(u.From) / time.Second)
+	if u.Milli <= 0 || seconds <= 0 {
+		return 0
+	}
+	high, low := bits.Mul64(uint64(u.Milli), uint64(seconds))
+	if high != 0 || low > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(low)
+}
+
+// splitByMonth is the use by month. Its parts are the whole: nothing between them is lost.
+func (u Use) splitByMonth(zone *time.Location) map[month]Use {
+	parts := map[month]Use{}
+	for m := monthOf(u.From, zone); u.From.Before(u.To); m = m.addMonths(1) {
+		part := u
+		if end := m.end(zone); end.Before(u.To) {
+			part.To = end
+		}
+		parts[m] = part
+		u.From = part.To
+	}
+	return parts
+}
+
+// saturatingAdd adds two amounts of at least 0, and stops at the most that there can be.
+func saturatingAdd(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// month is a month of a calendar, in some time zone.
+type month struct {
+	year  int
+	month time.Month
+}
+
+// monthLayout is how a month is written.
+const monthLayout = "2006-01"
+
+// monthOf is the month in which an instant lies in zone.
+func monthOf(at time.Time, zone *time.Location) month {
+	local := at.In(zone)
+	m := month{local.Year(), local.Month()}
+	// Where the clocks are set back over midnight, the end of a month occurs twice.
+	switch {
+	case at.Before(m.start(zone)):
+		return m.addMonths(-1)
+	case !at.Before(m.end(zone)):
+		return m.addMonths(1)
+	}
+	return m
+}
+
+// addMonths is the month that many months later.
+func (m month) addMonths(months int) month {
+	at := time.Date(m.year, m.month+time.Month(months), 1, 0, 0, 0, 0, time.UTC)
+	return month{at.Year(), at.Month()}
+}
+
+// start is the first instant of the month.
+func (m month) start(zone *time.Location) time.Time {
+	at := time.Date(m.year, m.month, 1, 0, 0, 0, 0, zone)
+	if at.Day() != 1 { // there is no such midnight: the month begins after the gap
+		_, at = at.ZoneBounds()
+	}
+	return at.UTC()
+}
+
+// end is the first instant after the month.
+func (m month) end(zone *time.Location) time.Time { return m.addMonths(1).start(zone) }
+
+func (m month) before(other month) bool {
+	return m.year < other.year || m.year == other.year && m.month < other.month
+}
+
+// String is YYYY-MM.
+func (m month) String() string {
+	return time.Date(m.year, m.month, 1, 0, 0, 0, 0, time.UTC).Format(monthLayout)
+}

@@ -1,0 +1,138 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+// A quota that somebody prepared in the namespace, to be taken for Sluice's and
+// to count nothing, is made anew.
+func TestQuotaWithWrongScopeIsRecreated(t *testing.T) {
+	place := Target{Kind: SubjectProject, Name: "thesis", Namespace: "thesis-ns"}
+	limit := map[string]any{"hard": map[string]any{"requests.sluice.dev/gpu-milli.dgx": "1000"}}
+	guarantee := map[string]any{"hard": limit["hard"], "scopeSelector": map[string]any{"matchExpressions": []any{
+		map[string]any{"scopeName": "PriorityClass", "operator": "In", "values": []any{"sluice-interactive"}},
+	}}}
+	prepared := func(scopes ...corev1.ResourceQuotaScope) *corev1.ResourceQuota {
+		q := newQuota("sluice-dgx", "1000", "1000", "0")
+		q.Namespace, q.Labels, q.UID, q.Spec.Scopes = place.Namespace, ManagedLabels(), "prepared", scopes
+		return &q
+	}
+	refusing := interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+		return apierrors.NewInvalid(quotaKind.GroupKind(), "sluice-dgx", nil) // scopes cannot be changed
+	}}
+	tests := map[string]struct {
+		there  *corev1.ResourceQuota
+		with   interceptor.Funcs
+		spec   map[string]any
+		faults string
+		anew   bool
+	}{
+		"none there":             {nil, interceptor.Funcs{}, limit, "", false},
+		"as it should be":        {prepared(), interceptor.Funcs{}, limit, "", false},
+		"of other pods":          {prepared(corev1.ResourceQuotaScopeTerminating), interceptor.Funcs{}, limit, "it is made anew", true},
+		"of all pods":            {prepared(), refusing, guarantee, "it is made anew", true},
+		"refused for the amount": {prepared(), refusing, limit, "the API server refuses", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			builder := fake.NewClientBuilder().WithInterceptorFuncs(tc.with)
+			if tc.there != nil {
+				builder = builder.WithObjects(tc.there)
+			}
+			cluster := builder.Build()
+			object := &unstructured.Unstructured{Object: map[string]any{"spec": tc.spec}}
+			object.SetGroupVersionKind(quotaKind)
+			object.SetName("sluice-dgx")
+			object.SetNamespace(place.Namespace)
+			object.SetLabels(place.labels())
+			applied, err := (&Applier{Client: cluster, Live: cluster, Queues: noQueueKinds{}}).Apply(t.Context(), place, Desired{Objects: []*unstructured.Unstructured{object}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var faults []string
+			for _, fault := range applied.Failures {
+				faults = append(faults, fault.String())
+				if !fault.AffectsQuota {
+					t.Errorf("%s: GPU pods would be let in meanwhile", fault)
+				}
+			}
+			if said := strings.Join(faults, "; "); !strings.Contains(said, tc.faults) || (tc.faults == "") != (said == "") {
+				t.Errorf("faults %q, want %q", said, tc.faults)
+			}
+			err = cluster.Get(t.Context(), client.ObjectKeyFromObject(object), &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"}})
+			if diff := cmp.Diff(tc.anew, apierrors.IsNotFound(err)); diff != "" {
+				t.Errorf("deleted (-want +got)\n%s%v", diff, err)
+			}
+		})
+	}
+}
+
+// noQueueKinds: no engine is there.
+type noQueueKinds struct{}
+
+func (noQueueKinds) IsWatched(schema.GroupVersionKind) bool { return false }
+func (noQueueKinds) IsAbsent(schema.GroupVersionKind) bool  { return true }
+func (noQueueKinds) List(schema.GroupVersionKind, SubjectKind, string) []*metav1.PartialObjectMetadata {
+	return nil
+}
+
+// Nothing of somebody else's is taken over, unless they handed it over.
+func TestOwnershipConflict(t *testing.T) {
+	place := ClusterTarget(SubjectProject, "thesis")
+	type labels = map[string]string
+	applied := metav1.ManagedFieldsEntry{Manager: v1alpha1.FieldManagerLifecycle, Operation: metav1.ManagedFieldsOperationApply}
+	updated := metav1.ManagedFieldsEntry{Manager: v1alpha1.FieldManagerLifecycle, Operation: metav1.ManagedFieldsOperationUpdate}
+	tests := map[string]struct {
+		labels      labels
+		annotations map[string]string
+		fields      []metav1.ManagedFieldsEntry
+		says        []string // none where it may be taken
+	}{
+		"its own":                     {labels: place.labels(), fields: []metav1.ManagedFieldsEntry{applied}},
+		"Sluice's, of nobody yet":     {labels: ManagedLabels()},
+		"its own, the labels off":     {fields: []metav1.ManagedFieldsEntry{applied}},
+		"somebody else's":             {says: []string{"ClusterQueue thesis is there and is not Sluice's", "kubectl annotate clusterqueue.kueue.x-k8s.io thesis sluice.dev/adopt-by=thesis"}},
+		"another tool's":              {labels: labels{v1alpha1.LabelManagedBy: "helm"}, says: []string{"is not Sluice's"}},
+		"one that looks like its own": {labels: labels{v1alpha1.LabelProject: "thesis"}, says: []string{"is not Sluice's"}},
+		"updated in our name":         {fields: []metav1.ManagedFieldsEntry{updated}, says: []string{"is not Sluice's"}},
+		"another's, by its label":     {labels: ClusterTarget(SubjectProject, "other").labels(), says: []string{"is there for project other"}},
+		"its own, the label changed":  {labels: ClusterTarget(SubjectProject, "other").labels(), fields: []metav1.ManagedFieldsEntry{applied}},
+		"a pool's of the same name":   {labels: ClusterTarget(SubjectNodePool, "thesis").labels(), fields: []metav1.ManagedFieldsEntry{applied}, says: []string{"is there for node pool thesis"}},
+		"handed over":                 {annotations: map[string]string{v1alpha1.AnnotationAdoptBy: "thesis"}},
+		"handed over by another":      {labels: ClusterTarget(SubjectDepartment, "thesis").labels(), annotations: map[string]string{v1alpha1.AnnotationAdoptBy: "thesis"}},
+		"handed over to another":      {annotations: map[string]string{v1alpha1.AnnotationAdoptBy: "other"}, says: []string{"is not Sluice's"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			there := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "thesis", Labels: tc.labels, Annotations: tc.annotations, ManagedFields: tc.fields}}
+			there.SetGroupVersionKind(kueueVersion.WithKind("ClusterQueue"))
+			err := ownershipConflict(there, place)
+			if (err == nil) != (len(tc.says) == 0) {
+				t.Fatalf("foreign: %v", err)
+			}
+			for _, says := range tc.says {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("%q does not say %q", err, says)
+				}
+			}
+		})
+	}
+}

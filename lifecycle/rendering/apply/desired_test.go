@@ -1,0 +1,243 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine"
+)
+
+var testTarget = Target{Kind: SubjectProject, Name: "thesis", Namespace: "thesis-ns"}
+
+type fields = map[string]any
+
+func newFields(apiVersion, kind string, metadata, spec fields) fields {
+	return fields{"apiVersion": apiVersion, "kind": kind, "metadata": metadata, "spec": spec}
+}
+
+func newQuotaFields(name string, hard string) fields {
+	return newFields("v1", "ResourceQuota", fields{"name": name}, fields{"hard": fields{"requests.sluice.dev/gpu-milli.dgx": hard}})
+}
+
+func withField(o fields, key string, value any) fields {
+	o[key] = value
+	return o
+}
+
+func newRendering(objects ...engine.Object) engine.Rendering {
+	return engine.Rendering{Objects: objects}
+}
+
+func renderedBy(policy string, value fields) engine.Object {
+	return engine.Object{Policy: policy, Value: value}
+}
+
+func TestValidateCompletesObjects(t *testing.T) {
+	given := newQuotaFields("b", "500")
+	given["metadata"] = fields{
+		"name": "b", "namespace": "thesis-ns", "annotations": fields{"why": "so"},
+		"labels": fields{"team": "x", v1alpha1.LabelProject: "another", v1alpha1.LabelNodePool: "dgx", v1alpha1.LabelManagedBy: "helm"},
+	}
+	wanted := Validate(newRendering(renderedBy("p", given), renderedBy("p", newQuotaFields("a", "1000")), renderedBy("q", newQuotaFields("a", "1000"))), testTarget)
+	if len(wanted.Failures) > 0 || len(wanted.Objects) != 2 {
+		t.Fatalf("wanted = %+v", wanted)
+	}
+	want := fields{
+		"apiVersion": "v1", "kind": "ResourceQuota",
+		"metadata": fields{
+			"name": "b", "namespace": "thesis-ns", "annotations": fields{"why": "so"},
+			"labels": fields{"team": "x", v1alpha1.LabelProject: "thesis", v1alpha1.LabelManagedBy: "sluice"},
+		},
+		"spec": fields{"hard": fields{"requests.sluice.dev/gpu-milli.dgx": "500"}},
+	}
+	if diff := cmp.Diff(want, wanted.Objects[1].Object); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if first := wanted.Objects[0]; first.GetName() != "a" || first.GetNamespace() != "thesis-ns" {
+		t.Errorf("the first is %v", first.Object)
+	}
+}
+
+func TestValidateRejects(t *testing.T) {
+	tests := map[string]struct {
+		value fields
+		quota bool
+		says  []string
+	}{
+		"a role binding": {
+			newFields("rbac.authorization.k8s.io/v1", "RoleBinding", fields{"name": "admin"}, nil), false,
+			[]string{"policy p", "rbac.authorization.k8s.io/v1 RoleBinding admin", "v1 ResourceQuota", "v1 LimitRange", "networking.k8s.io/v1 NetworkPolicy"},
+		},
+		"a secret":                {newFields("v1", "Secret", fields{"name": "s"}, nil), false, []string{"v1 Secret s"}},
+		"a quota of another API":  {newFields("quota.example.org/v1", "ResourceQuota", fields{"name": "s"}, nil), true, []string{"quota.example.org/v1 ResourceQuota s"}},
+		"of another namespace":    {newFields("v1", "ResourceQuota", fields{"name": "s", "namespace": "kube-system"}, fields{}), true, []string{"kube-system", "thesis-ns", "leave metadata.namespace out"}},
+		"with an owner":           {newFields("v1", "LimitRange", fields{"name": "s", "ownerReferences": []any{}, "finalizers": []any{}}, fields{}), false, []string{"metadata.ownerReferences", "metadata.finalizers", "metadata.name, metadata.namespace"}},
+		"with a status":           {withField(newQuotaFields("s", "1"), "status", fields{"hard": fields{}}), true, []string{"ResourceQuota s", "status is not"}},
+		"with an unknown field":   {newFields("v1", "ResourceQuota", fields{"name": "s"}, fields{"hrad": fields{}}), true, []string{"hrad"}},
+		"with what is no number":  {newQuotaFields("s", "many"), true, []string{"ResourceQuota s"}},
+		"with labels of no value": {newFields("v1", "LimitRange", fields{"name": "s", "labels": fields{"a": true}}, fields{}), false, []string{"LimitRange s"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			wanted := Validate(newRendering(renderedBy("p", tc.value)), testTarget)
+			if len(wanted.Objects) != 0 || len(wanted.Failures) != 1 || wanted.Failures[0].AffectsQuota != tc.quota {
+				t.Fatalf("wanted = %+v", wanted)
+			}
+			for _, says := range append(tc.says, "policy p: ") {
+				if got := wanted.Failures[0].String(); !strings.Contains(got, strings.TrimSuffix(says, ": ")) {
+					t.Errorf("fault %q does not say %q", got, says)
+				}
+			}
+		})
+	}
+}
+
+func TestValidateRejectsConflictingObjects(t *testing.T) {
+	wanted := Validate(newRendering(renderedBy("p", newQuotaFields("a", "1")), renderedBy("q", newQuotaFields("a", "2")), renderedBy("q", newQuotaFields("b", "2"))), testTarget)
+	if len(wanted.Objects) != 1 || wanted.Objects[0].GetName() != "b" {
+		t.Errorf("objects = %+v", wanted.Objects)
+	}
+	if len(wanted.Failures) != 1 || !wanted.Failures[0].AffectsQuota || !strings.Contains(wanted.Failures[0].String(), "policy q: ResourceQuota a is rendered by policy p too") {
+		t.Errorf("faults = %v", wanted.Failures)
+	}
+}
+
+func TestValidateReportsFailedPolicies(t *testing.T) {
+	r := newRendering(renderedBy("p", newQuotaFields("a", "1")))
+	r.Failures = []engine.Failure{
+		{Policy: "slow", Enforcement: v1alpha1.EnforcementDeny, Err: errors.New("too slow")},
+		{Policy: "trial", Enforcement: v1alpha1.EnforcementDryRun, Err: errors.New("wrong")},
+	}
+	wanted := Validate(r, testTarget)
+	if len(wanted.Objects) != 1 || len(wanted.Failures) != 1 || !wanted.Failures[0].AffectsQuota || wanted.Failures[0].String() != "policy slow: too slow" {
+		t.Errorf("wanted = %+v", wanted)
+	}
+}
+
+// Of cluster-wide objects a policy may render those under the subject's own name.
+func TestAllowedNamesOfClusterScopedObjects(t *testing.T) {
+	var (
+		project    = ClusterTarget(SubjectProject, "thesis")
+		department = ClusterTarget(SubjectDepartment, "thesis")
+		pool       = ClusterTarget(SubjectNodePool, "thesis")
+	)
+	tests := map[string]struct {
+		place   Target
+		allowed bool
+	}{
+		"thesis":              {project, true},
+		"thesis.dgx":          {project, true},
+		"project.thesis":      {project, true},
+		"project.thesis.dgx":  {project, true},
+		"department.thesis":   {department, true},
+		"nodepool.thesis.a-b": {pool, true},
+		"":                    {project, false},
+		"other":               {project, false},
+		"thesis2":             {project, false},
+		"thesis.":             {project, false},
+		"thesis.dgx.x":        {project, false},
+		"project.thesis.":     {project, false},
+		"project.thesis.x.y":  {project, false},
+		"project.other":       {project, false},
+		"other.thesis":        {project, false},
+		"nodepool.thesis":     {department, false},
+		"department.thesis.x": {pool, false},
+		".thesis":             {project, false},
+	}
+	for name, tc := range tests {
+		if got := tc.place.allowsName(name); got != tc.allowed {
+			t.Errorf("%s may have an object called %q: %v, want %v", tc.place, name, got, tc.allowed)
+		}
+	}
+}
+
+// Whatever subjects are called, no name is open to two of different kinds but the
+// bare one, and its suffixes, where their names are the same.
+func TestNamesThatBeginWithASubjectKind(t *testing.T) {
+	for name, place := range map[string]Target{
+		"nodepool.dgx":       ClusterTarget(SubjectProject, "nodepool"),
+		"department.x":       ClusterTarget(SubjectProject, "department"),
+		"project.x":          ClusterTarget(SubjectProject, "project"),
+		"project.department": ClusterTarget(SubjectDepartment, "department"),
+	} {
+		if place.allowsName(name) {
+			t.Errorf("%s may squat on %s", place, name)
+		}
+	}
+	if place := ClusterTarget(SubjectProject, "nodepool"); !place.allowsName("nodepool") || !place.allowsName("project.nodepool.x") {
+		t.Errorf("%s has no names left", place)
+	}
+}
+
+func TestValidateBySubjectKind(t *testing.T) {
+	queue := func(kind string, metadata fields) fields {
+		return newFields("kueue.x-k8s.io/v1beta2", kind, metadata, fields{"whatever": "the schema says"})
+	}
+	tests := map[string]struct {
+		place Target
+		value fields
+		says  string // empty where it is allowed
+	}{
+		"a project's queue":               {testTarget, queue("ClusterQueue", fields{"name": "thesis"}), ""},
+		"a project's local queue":         {testTarget, queue("LocalQueue", fields{"name": "default"}), ""},
+		"a department's cohort":           {ClusterTarget(SubjectDepartment, "cs"), queue("Cohort", fields{"name": "cs"}), ""},
+		"a pool's flavor":                 {ClusterTarget(SubjectNodePool, "dgx"), queue("ResourceFlavor", fields{"name": "dgx"}), ""},
+		"a pool's KAI queue":              {ClusterTarget(SubjectNodePool, "dgx"), newFields("scheduling.run.ai/v2", "Queue", fields{"name": "nodepool.dgx"}, fields{}), ""},
+		"a department's quota":            {ClusterTarget(SubjectDepartment, "cs"), newQuotaFields("q", "1"), "v1 ResourceQuota q is not a kind that policies may render for a Department; allowed are kueue.x-k8s.io/v1beta2 ResourceFlavor"},
+		"a pool's local queue":            {ClusterTarget(SubjectNodePool, "dgx"), queue("LocalQueue", fields{"name": "default"}), "for a NodePool"},
+		"another version":                 {testTarget, newFields("kueue.x-k8s.io/v1beta1", "ClusterQueue", fields{"name": "thesis"}, nil), "kueue.x-k8s.io/v1beta1 ClusterQueue thesis"},
+		"another's name":                  {testTarget, queue("ClusterQueue", fields{"name": "other"}), "metadata.name: a cluster-wide object of project thesis has one of the names thesis, thesis.<suffix>, project.thesis, project.thesis.<suffix>"},
+		"cluster-wide with a namespace":   {testTarget, queue("ClusterQueue", fields{"name": "thesis", "namespace": "thesis-ns"}), "is cluster-wide"},
+		"a local queue of another's":      {testTarget, queue("LocalQueue", fields{"name": "default", "namespace": "kube-system"}), "kube-system"},
+		"a queue with a status":           {testTarget, withField(queue("ClusterQueue", fields{"name": "thesis"}), "status", fields{}), "status is not"},
+		"a queue with an owner":           {testTarget, queue("ClusterQueue", fields{"name": "thesis", "ownerReferences": []any{}}), "metadata.ownerReferences"},
+		"a queue with labels of no value": {testTarget, queue("ClusterQueue", fields{"name": "thesis", "labels": fields{"a": true}}), "labels"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			wanted := Validate(newRendering(renderedBy("p", tc.value)), tc.place)
+			if tc.says == "" {
+				if len(wanted.Failures) > 0 || len(wanted.Objects) != 1 {
+					t.Fatalf("wanted = %+v", wanted)
+				}
+				got := wanted.Objects[0]
+				if got.GetLabels()[tc.place.Kind.Label()] != tc.place.Name || got.GetLabels()["app.kubernetes.io/managed-by"] != "sluice" || len(got.GetLabels()) != 2 {
+					t.Errorf("labels = %v", got.GetLabels())
+				}
+				if in := got.GetNamespace(); in != "" && in != tc.place.Namespace || (in == "") == (got.GetKind() == "LocalQueue") {
+					t.Errorf("%s is in namespace %q", got.GetKind(), in)
+				}
+				return
+			}
+			if len(wanted.Objects) != 0 || len(wanted.Failures) != 1 || !strings.Contains(wanted.Failures[0].String(), tc.says) {
+				t.Fatalf("wanted = %+v", wanted)
+			}
+			if quota := tc.value["kind"] == "ResourceQuota"; wanted.Failures[0].AffectsQuota != quota || wanted.Failures[0].AffectsQueue == quota {
+				t.Errorf("of a quota: %v, of a queue: %v", wanted.Failures[0].AffectsQuota, wanted.Failures[0].AffectsQueue)
+			}
+		})
+	}
+}
+
+// What holds the limit is applied before what lets in.
+func TestQuotasComeFirst(t *testing.T) {
+	wanted := Validate(newRendering(
+		renderedBy("p", newFields("kueue.x-k8s.io/v1beta2", "LocalQueue", fields{"name": "default"}, fields{})),
+		renderedBy("p", newFields("kueue.x-k8s.io/v1beta2", "ClusterQueue", fields{"name": "thesis"}, fields{})),
+		renderedBy("p", newQuotaFields("b", "1")), renderedBy("p", newQuotaFields("a", "1")),
+	), testTarget)
+	var got []string
+	for _, object := range wanted.Objects {
+		got = append(got, object.GetKind()+" "+object.GetName())
+	}
+	if said := strings.Join(got, ", "); said != "ResourceQuota a, ResourceQuota b, ClusterQueue thesis, LocalQueue default" {
+		t.Errorf("in this order: %s", said)
+	}
+}

@@ -1,0 +1,105 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata/metadatainformer"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// queueInformer watches one kind.
+type queueInformer struct {
+	toolscache.SharedIndexInformer
+
+	// registration tells whether the handlers heard of all that there was at first.
+	registration toolscache.ResourceEventHandlerRegistration
+	// synced is set once that is so, under the lock of the Watch.
+	synced bool
+	// stop ends it, and returns when it has ended.
+	stop func()
+}
+
+// subjectIndex is the index of the objects by whose they are.
+const subjectIndex = "subject"
+
+// startInformer begins to watch a kind.
+func (w *QueueWatcher) startInformer(ctx context.Context, resource schema.GroupVersionResource) *queueInformer {
+	ours := labels.SelectorFromSet(ManagedLabels()).String()
+	shared := metadatainformer.NewFilteredMetadataInformer(w.metadata, resource, metav1.NamespaceAll, 0,
+		toolscache.Indexers{subjectIndex: subjectIndexKeys},
+		func(options *metav1.ListOptions) { options.LabelSelector = ours },
+	).Informer()
+	_ = shared.SetTransform(stripManagedFields) // these two fail only once it was started
+	_ = shared.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
+		// A kind that goes is no error: the next look finds that out.
+		if ctx.Err() == nil && !apierrors.IsNotFound(err) {
+			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+		}
+	})
+	watched := &queueInformer{SharedIndexInformer: shared}
+	watched.registration, _ = shared.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(object any, _ bool) { w.handleChange(nil, objectMetadata(object)) },
+		UpdateFunc: func(before, after any) { w.handleChange(objectMetadata(before), objectMetadata(after)) },
+		DeleteFunc: func(object any) { w.handleChange(objectMetadata(object), nil) },
+	})
+	inner, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); shared.RunWithContext(inner) }()
+	watched.stop = func() { cancel(); <-ended }
+	return watched
+}
+
+func (i *queueInformer) list(subject SubjectKind, name string) []*metav1.PartialObjectMetadata {
+	found, err := i.GetIndexer().ByIndex(subjectIndex, subjectIndexKey(subject, name))
+	if err != nil {
+		return nil // the index is there from the start
+	}
+	objects := make([]*metav1.PartialObjectMetadata, 0, len(found))
+	for _, object := range found {
+		objects = append(objects, objectMetadata(object))
+	}
+	return objects
+}
+
+// subjectKinds are the kinds of subjects that an object may have been rendered for.
+var subjectKinds = []SubjectKind{SubjectProject, SubjectDepartment, SubjectNodePool}
+
+func subjectIndexKeys(object any) ([]string, error) {
+	var keys []string
+	for _, subject := range subjectKinds {
+		if name := objectMetadata(object).Labels[subject.Label()]; name != "" {
+			keys = append(keys, subjectIndexKey(subject, name))
+		}
+	}
+	return keys, nil
+}
+
+func subjectIndexKey(subject SubjectKind, name string) string { return string(subject) + "/" + name }
+
+// objectMetadata is the object of an event; of one that was missed, the last that was
+// known.
+func objectMetadata(object any) *metav1.PartialObjectMetadata {
+	if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = missed.Obj
+	}
+	if known, ok := object.(*metav1.PartialObjectMetadata); ok {
+		return known
+	}
+	return &metav1.PartialObjectMetadata{}
+}
+
+// stripManagedFields saves the memory of what is asked anew where it is needed.
+func stripManagedFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}

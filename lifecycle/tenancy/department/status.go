@@ -1,0 +1,182 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package department
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/tenancy"
+	"sluice.dev/api/v1alpha1"
+)
+
+// BuildStatus is the department's status with these projects, and with the node pools
+// that there are. Transition times are kept where a condition did not
+// change.
+func BuildStatus(department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time) v1alpha1.DepartmentStatus {
+	status := *department.Status.DeepCopy()
+	status.ObservedGeneration = department.Generation
+	status.Projects = int32(len(projects))
+	status.GPU, status.NodePools = ComputeUsage(department, projects)
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
+		Message:            "the node pools that it names are there",
+		ObservedGeneration: department.Generation, LastTransitionTime: now,
+	}
+	if missing := missingNodePools(department, pools); len(missing) > 0 {
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonNodePoolNotFound
+		ready.Message = fmt.Sprintf("spec.nodePools: there is no node pool %s; create it, or take it out", strings.Join(missing, ", "))
+	}
+	meta.SetStatusCondition(&status.Conditions, ready)
+	meta.SetStatusCondition(&status.Conditions, OversubscribedCondition(department, projects, now))
+	meta.SetStatusCondition(&status.Conditions, UnsupportedCondition(department, projects, pools, now))
+	return status
+}
+
+func missingNodePools(department *v1alpha1.Department, pools []v1alpha1.NodePool) []string {
+	var names []string
+	for _, quota := range department.Spec.NodePools {
+		if !slices.ContainsFunc(pools, func(pool v1alpha1.NodePool) bool { return pool.Name == quota.Name }) {
+			names = append(names, quota.Name)
+		}
+	}
+	return names
+}
+
+// OversubscribedCondition tells whether the department's projects, which are among projects,
+// were promised more than it has, and of what. Admission refuses that where it sees
+// it coming; of two projects that are made at the same instant it does not.
+func OversubscribedCondition(department *v1alpha1.Department, projects []v1alpha1.Project, now metav1.Time) metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionOversubscribed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWithinQuota,
+		Message:            "what its projects were promised is there",
+		ObservedGeneration: department.Generation, LastTransitionTime: now,
+	}
+	excess := tenancy.DescribeOversubscription(tenancy.Subscriptions(department, projects, ""))
+	switch {
+	case excess == "":
+	case department.Spec.Oversubscription == v1alpha1.OversubscriptionAllow:
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonAllowed
+		condition.Message = "as spec.oversubscription allows, not all of its projects can have what they were promised at once: " + excess
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonGuaranteesExceedQuota
+		condition.Message = excess + "; lower what its projects were promised, or set spec.oversubscription to Allow"
+	}
+	return condition
+}
+
+// UnsupportedCondition tells what the department asks for and the engines of its node pools
+// cannot do. Kubernetes' own scheduler has no queue and knows no departments: the
+// API server counts each project alone, and nobody gets back what training holds.
+func UnsupportedCondition(department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time) metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported,
+		Message:            "the engines of its node pools can do all that it asks for",
+		ObservedGeneration: department.Generation, LastTransitionTime: now,
+	}
+	var limits, guarantees []string
+	for _, quota := range department.Spec.NodePools {
+		if schedulerOfPool(quota.Name, pools) != v1alpha1.SchedulerKube {
+			continue
+		}
+		if most := sumProjectLimits(projects, quota.Name); most.Cmp(quota.GPU.Limit) > 0 {
+			limits = append(limits, fmt.Sprintf("the limits of its projects in node pool %s add up to %s, and its own of %s is not held: each project is counted alone",
+				quota.Name, most.String(), quota.GPU.Limit.String()))
+		}
+		if !quota.GPU.Guaranteed.IsZero() {
+			guarantees = append(guarantees, quota.Name)
+		}
+	}
+	reasons := limits
+	if len(limits) > 0 {
+		condition.Reason = v1alpha1.ReasonDepartmentLimitUnsupported
+	}
+	if len(guarantees) > 0 {
+		condition.Reason = v1alpha1.ReasonTrainingGuaranteeUnsupported
+		reasons = append(reasons, fmt.Sprintf("what is guaranteed in node pool %s is so for interactive work and inference; training has it as far as there is room",
+			strings.Join(guarantees, ", ")))
+	}
+	if len(reasons) == 0 {
+		return condition
+	}
+	if len(limits) > 0 && len(guarantees) > 0 {
+		condition.Reason = v1alpha1.ReasonMultipleReasons
+	}
+	condition.Status = metav1.ConditionTrue
+	condition.Message = "with kube-scheduler " + strings.Join(reasons, "; ") + ". Kueue and KAI can do both: see spec.scheduler of the node pool"
+	return condition
+}
+
+func schedulerOfPool(name string, pools []v1alpha1.NodePool) v1alpha1.Scheduler {
+	for i := range pools {
+		if pools[i].Name == name {
+			return pools[i].Spec.Scheduler
+		}
+	}
+	return ""
+}
+
+// sumProjectLimits is what the projects may have of a pool together.
+func sumProjectLimits(projects []v1alpha1.Project, pool string) (sum resource.Quantity) {
+	for i := range projects {
+		for _, quota := range projects[i].Spec.NodePools {
+			if quota.Name == pool {
+				sum.Add(quota.GPU.MaxInUse())
+			}
+		}
+	}
+	return normalizeQuantity(sum)
+}
+
+// ComputeUsage is what the department may have, over all pools and in each of its own,
+// with what its projects have of that and wait for. Where the projects' use is
+// not told pool by pool it is in the sum alone.
+func ComputeUsage(department *v1alpha1.Department, projects []v1alpha1.Project) (v1alpha1.GPUUsage, []v1alpha1.PoolUsage) {
+	var all v1alpha1.GPUUsage
+	in := map[string]*v1alpha1.PoolUsage{}
+	each := make([]v1alpha1.PoolUsage, len(department.Spec.NodePools))
+	for i := range department.Spec.NodePools {
+		quota := &department.Spec.NodePools[i]
+		each[i] = v1alpha1.PoolUsage{Name: quota.Name}
+		each[i].Guaranteed, each[i].Limit = quota.GPU.Guaranteed, quota.GPU.MaxInUse()
+		in[quota.Name] = &each[i]
+		all.Guaranteed.Add(quota.GPU.Guaranteed)
+		all.Limit.Add(quota.GPU.MaxInUse())
+	}
+	for i := range projects {
+		status := &projects[i].Status
+		all.Allocated.Add(status.GPU.Allocated)
+		all.Pending.Add(status.GPU.Pending)
+		for j := range status.NodePools {
+			// A pool that was taken from the department may still be in use.
+			if use, known := &status.NodePools[j], in[status.NodePools[j].Name]; known != nil {
+				known.Allocated.Add(use.Allocated)
+				known.Pending.Add(use.Pending)
+				known.Uncounted.Add(use.Uncounted)
+			}
+		}
+	}
+	normalizeUsage(&all)
+	v1alpha1.SetOverQuota(&all, each)
+	for i := range each {
+		normalizeUsage(&each[i].GPUUsage)
+		each[i].Uncounted = normalizeQuantity(each[i].Uncounted)
+	}
+	return all, each
+}
+
+func normalizeUsage(use *v1alpha1.GPUUsage) {
+	use.Guaranteed, use.Limit = normalizeQuantity(use.Guaranteed), normalizeQuantity(use.Limit)
+	use.Allocated, use.Pending = normalizeQuantity(use.Allocated), normalizeQuantity(use.Pending)
+}
+
+// normalizeQuantity is the quantity as people write GPUs: 500m, 1, 1500m.
+func normalizeQuantity(q resource.Quantity) resource.Quantity {
+	return *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)
+}

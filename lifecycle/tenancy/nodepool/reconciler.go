@@ -1,0 +1,143 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodepool tells people what their node pools really are.
+//
+// Enters: NodePools, Nodes and GPUNodes, the policies in force, and what those
+// require of the cluster. Leaves: each NodePool's status, which has its nodes, GPUs
+// and boards, the settings of its engine that policies want to know, and conditions
+// that say what is wrong and what to do.
+//
+// It never writes anything but that status.
+package nodepool
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/requirements"
+	"sluice.dev/policies/engine"
+)
+
+// Reconciler keeps the status of every NodePool right.
+type Reconciler struct {
+	// Client reads from the manager's cache.
+	Client client.Client
+	// Live reads what policies require from the API server: no cache shall have it.
+	Live client.Reader
+	// Policies are those in force.
+	Policies *engine.Engine
+	// PolicyChanges tells when other policies are in force.
+	PolicyChanges apply.PolicyChanges
+
+	// checker is the look at the cluster that still holds, since when it does.
+	checker        *requirements.Checker
+	checkerCreated time.Time
+}
+
+// After how long a pool is looked at again, in machine time: nobody tells when an
+// engine is installed or configured.
+const (
+	requirementsRequeue = time.Minute
+	// missingRequirementRequeue is for where something is missing, of which somebody may be about to see
+	// to it.
+	missingRequirementRequeue = 10 * time.Second
+)
+
+// SetupWithManager makes the manager run r, once policies are loaded.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	// Whether a node belongs to a pool depends on all pools, so any change of
+	// a node or a pool may change every pool's status.
+	everyPool := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return r.allRequests(ctx) })
+	// Policies read labels and annotations too.
+	declared := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("nodepool").
+		Watches(&v1alpha1.NodePool{}, everyPool, builder.WithPredicates(declared)).
+		Watches(&corev1.Node{}, everyPool, builder.WithPredicates(inventory.NodeChanged)).
+		Watches(&v1alpha1.GPUNode{}, everyPool).
+		WatchesRawSource(apply.PolicyChangeSource(r.PolicyChanges, r.allRequests)).
+		Complete(conflict.WithRetry(r))
+}
+
+// Reconcile implements reconcile.Reconciler for the pool of the request's name.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var pool v1alpha1.NodePool
+	if err := r.Client.Get(ctx, req.NamespacedName, &pool); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	seen, err := r.observe(ctx, &pool)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	service, err := r.observeScheduler(ctx, &pool)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	status := BuildStatus(&pool, seen, service, metav1.NewTime(policytime.MachineNow()))
+	if !equality.Semantic.DeepEqual(status, pool.Status) {
+		pool.Status = status
+		// An update with the resource version that was read: should the pool have
+		// changed meanwhile, the next event brings it here again.
+		if err := r.Client.Status().Update(ctx, &pool); client.IgnoreNotFound(err) != nil {
+			return reconcile.Result{}, fmt.Errorf("writing the status of node pool %s: %w", pool.Name, err)
+		}
+	}
+	return service.requeue(), service.CheckErr
+}
+
+// requeue is when a pool is looked at again.
+func (s SchedulerSupport) requeue() reconcile.Result {
+	switch {
+	case s.CheckErr != nil:
+		return reconcile.Result{} // as soon as errors are retried
+	case len(s.Findings.Missing) > 0, len(s.Failures) > 0:
+		return reconcile.Result{RequeueAfter: missingRequirementRequeue}
+	case s.RequirementCount > 0:
+		return reconcile.Result{RequeueAfter: requirementsRequeue}
+	}
+	return reconcile.Result{}
+}
+
+func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.NodePool) (Observation, error) {
+	var pools v1alpha1.NodePoolList
+	var nodes corev1.NodeList
+	var gpuNodes v1alpha1.GPUNodeList
+	for what, into := range map[string]client.ObjectList{"node pools": &pools, "nodes": &nodes, "GPU nodes": &gpuNodes} {
+		// The cache's own objects, since thousands of nodes change in turn; they are only read.
+		if err := r.Client.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
+			return Observation{}, fmt.Errorf("listing %s: %w", what, err)
+		}
+	}
+	byNode := make(map[string]*v1alpha1.GPUNode, len(gpuNodes.Items))
+	for i := range gpuNodes.Items {
+		byNode[gpuNodes.Items[i].Name] = &gpuNodes.Items[i]
+	}
+	return Observe(pool, pools.Items, nodes.Items, byNode), nil
+}
+
+func (r *Reconciler) allRequests(ctx context.Context) []reconcile.Request {
+	var pools v1alpha1.NodePoolList
+	if err := r.Client.List(ctx, &pools); err != nil {
+		log.FromContext(ctx).Error(err, "listing node pools")
+		return nil
+	}
+	return inventory.Requests(&pools)
+}

@@ -1,0 +1,205 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/tenancy"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/policies/input"
+)
+
+// Reasons on a Project, beside those of the API and of a refusal.
+const (
+	// ReasonDeleting: the project is being deleted.
+	ReasonDeleting = "Deleting"
+	// ReasonObjectsRefused: something that a policy renders cannot be had; the
+	// message says what, and whose it is to change that.
+	ReasonObjectsRefused = apply.ReasonObjectsRefused
+)
+
+// Outcome is what a pass over a project came to. After a refusal nothing else of
+// it is known.
+type Outcome struct {
+	// ClaimError is why the project cannot have its namespace; nil where it can.
+	ClaimError *tenancy.ClaimError
+	// Pools are the project's node pools that exist, MissingPools the names of those
+	// that do not; both in the project's order.
+	Pools        []input.NodePool
+	MissingPools []string
+	// Quotas are the project's, as they are now.
+	Quotas []corev1.ResourceQuota
+	// Queues name the objects of engines that are there for it.
+	Queues []string
+	// Failures are what policies render and the project cannot have.
+	Failures []apply.Failure
+	// Uncounted are the GPU pods that no quota counts; known where Looked is true.
+	Uncounted         []UncountedPod
+	UncountedObserved bool
+	// ExceedsLimit tells that they hold more than the limits, so that the namespace is not
+	// governed yet.
+	ExceedsLimit bool
+}
+
+// After how long the project is looked at again, in machine time: nobody tells
+// when somebody else's object or pod goes, or a policy is quick again.
+const (
+	failureRequeue          = time.Minute
+	transientFailureRequeue = 5 * time.Second
+	uncountedPodRequeue     = 10 * time.Second
+)
+
+func (o Outcome) requeue() reconcile.Result {
+	switch {
+	case slices.ContainsFunc(o.Failures, func(f apply.Failure) bool { return f.Transient }):
+		return reconcile.Result{RequeueAfter: transientFailureRequeue}
+	case len(o.Uncounted) > 0:
+		return reconcile.Result{RequeueAfter: uncountedPodRequeue}
+	case len(o.Failures) > 0:
+		return reconcile.Result{RequeueAfter: failureRequeue}
+	default:
+		return reconcile.Result{}
+	}
+}
+
+// isQuotaApplied tells whether the project's quotas are all there and in force.
+func (o Outcome) isQuotaApplied() bool { return o.quotaProblem() == nil }
+
+// problem is why a condition is not true.
+type problem struct{ reason, message string }
+
+// quotaProblem is why quotas are not in force; nil where all are.
+func (o Outcome) quotaProblem() *problem {
+	if o.ClaimError != nil {
+		return &problem{o.ClaimError.Reason, o.ClaimError.Message}
+	}
+	if o.ExceedsLimit {
+		return exceededLimits(o.Pools, o.Uncounted)
+	}
+	if faults := apply.JoinFailures(o.Failures, func(f apply.Failure) bool { return f.AffectsQuota }); faults != "" {
+		return &problem{ReasonObjectsRefused, faults}
+	}
+	if names := apply.UncountedQuotas(o.Quotas); len(names) > 0 {
+		return &problem{
+			v1alpha1.ReasonQuotaNotCounted,
+			"waiting until the quota controller has counted " + strings.Join(names, ", ") + "; GPU pods are refused until then",
+		}
+	}
+	return nil
+}
+
+// problems are all that keeps the project from being as its spec asks, the
+// gravest first.
+func (o Outcome) problems() []problem {
+	var all []problem
+	if quota := o.quotaProblem(); quota != nil {
+		all = append(all, *quota)
+	}
+	if faults := apply.JoinFailures(o.Failures, func(f apply.Failure) bool { return !f.AffectsQuota }); faults != "" {
+		all = append(all, problem{ReasonObjectsRefused, faults})
+	}
+	if len(o.MissingPools) > 0 {
+		all = append(all, problem{v1alpha1.ReasonNodePoolNotFound, fmt.Sprintf(
+			"spec.nodePools: there is no node pool %s; create it, or take it out", strings.Join(o.MissingPools, ", "))})
+	}
+	return all
+}
+
+// queueCondition is the condition of the project's queues.
+func (o Outcome) queueCondition() metav1.Condition {
+	if o.ExceedsLimit {
+		return newCondition(v1alpha1.ConditionQueueApplied, "", "", *exceededLimits(o.Pools, o.Uncounted))
+	}
+	return apply.QueueAppliedCondition(o.Queues, o.Failures)
+}
+
+// newCondition is true with the reason and message given, or false for the
+// problems.
+func newCondition(kind, reason, message string, problems ...problem) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+	if len(problems) == 0 {
+		return c
+	}
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, problems[0].reason, problems[0].message
+	for _, p := range problems[1:] {
+		if p.reason != c.Reason {
+			c.Reason = v1alpha1.ReasonMultipleReasons
+		}
+		c.Message += "; " + p.message
+	}
+	return c
+}
+
+// conditions are those of a project that is not being deleted.
+func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
+	if o.ClaimError != nil {
+		// Of the quotas nothing new is known, so that what was said of them stays,
+		// for the generation of which it was said.
+		return []metav1.Condition{newCondition(v1alpha1.ConditionReady, "", "", *o.quotaProblem())}
+	}
+	var quota []problem
+	if p := o.quotaProblem(); p != nil {
+		quota = append(quota, *p)
+	}
+	conditions := []metav1.Condition{
+		newCondition(v1alpha1.ConditionReady, v1alpha1.ReasonReady,
+			fmt.Sprintf("namespace %s is governed", project.NamespaceName()), o.problems()...),
+		newCondition(v1alpha1.ConditionQuotaApplied, v1alpha1.ReasonApplied,
+			fmt.Sprintf("%d quotas are counted", len(o.Quotas)), quota...),
+		o.queueCondition(),
+	}
+	if o.UncountedObserved {
+		conditions = append(conditions, uncountedCondition(o.Pools, o.Uncounted))
+	}
+	return conditions
+}
+
+// ComputeUsage is the project's quota in GPUs, over all pools and for each, as the spec says
+// it. A pool is in the list once its quota is counted. What strays hold of it is
+// told beside. What is allocated and pending is not known here and stays as it was.
+func ComputeUsage(project *v1alpha1.Project, pools []input.NodePool, quotas []corev1.ResourceQuota, strays []UncountedPod) (v1alpha1.GPUUsage, []v1alpha1.PoolUsage) {
+	was := &project.Status
+	all := v1alpha1.GPUUsage{Allocated: was.GPU.Allocated, Pending: was.GPU.Pending}
+	for _, quota := range project.Spec.NodePools {
+		all.Guaranteed.Add(quota.GPU.Guaranteed)
+		all.Limit.Add(quota.GPU.MaxInUse())
+	}
+	all.Guaranteed, all.Limit = normalizeQuantity(all.Guaranteed), normalizeQuantity(all.Limit)
+
+	uncounted := sumUncountedByPool(strays)
+	var each []v1alpha1.PoolUsage
+	for i := range pools {
+		pool := &pools[i]
+		if _, _, counted := apply.EnforcedLimit(quotas, pool.QuotaResource); !counted {
+			continue
+		}
+		use := v1alpha1.PoolUsage{Name: pool.Name}
+		if at := slices.IndexFunc(was.NodePools, func(use v1alpha1.PoolUsage) bool { return use.Name == pool.Name }); at >= 0 {
+			use.Allocated, use.Pending = was.NodePools[at].Allocated, was.NodePools[at].Pending
+		}
+		use.Guaranteed, use.Limit = gpuQuantity(int64(pool.Guaranteed)), gpuQuantity(int64(pool.Limit))
+		use.Uncounted = gpuQuantity(int64(uncounted[pool.Name]))
+		each = append(each, use)
+	}
+	v1alpha1.SetOverQuota(&all, each)
+	return all, each
+}
+
+// gpuQuantity is a number of thousandths as people write GPUs: 500m, 1, 1500m.
+func gpuQuantity(milli int64) resource.Quantity {
+	return *resource.NewMilliQuantity(milli, resource.DecimalSI)
+}
+
+// normalizeQuantity is the same quantity, written as the others are.
+func normalizeQuantity(q resource.Quantity) resource.Quantity { return gpuQuantity(q.MilliValue()) }

@@ -1,0 +1,297 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/tenancy"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/policies/input"
+)
+
+var (
+	testTime  = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	phaseTime = metav1.NewTime(testTime.AddDate(0, 6, 0))
+)
+
+func newQuota(name, hard, counted, used string) corev1.ResourceQuota {
+	list := func(value string) corev1.ResourceList {
+		return corev1.ResourceList{"requests.sluice.dev/gpu-milli." + corev1.ResourceName(name): resource.MustParse(value)}
+	}
+	return corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ResourceQuotaSpec{Hard: list(hard)},
+		Status:     corev1.ResourceQuotaStatus{Hard: list(counted), Used: list(used)},
+	}
+}
+
+func TestBuildStatus(t *testing.T) {
+	deleted := v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: testTime}}}
+	counted := newQuota("dgx", "1000", "1000", "0")
+	fault := func(ofQuota bool) []apply.Failure {
+		return []apply.Failure{{Policy: "p", AffectsQuota: ofQuota, Err: errors.New("cannot be had")}}
+	}
+	tests := map[string]struct {
+		project v1alpha1.Project
+		outcome Outcome
+		phase   v1alpha1.ProjectPhase
+		ready   string // reason; True where it is Ready
+		quota   string // reason; True where it is Applied, no condition where it is empty
+		says    string
+	}{
+		"governed": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}},
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonReady, quota: v1alpha1.ReasonApplied, says: "is governed",
+		},
+		"refused": {
+			outcome: Outcome{ClaimError: &tenancy.ClaimError{Reason: tenancy.ReasonNamespaceTaken, Message: "taken"}},
+			phase:   v1alpha1.ProjectActive, ready: tenancy.ReasonNamespaceTaken, says: "taken",
+		},
+		"deleted": {
+			project: deleted, phase: v1alpha1.ProjectDeleting, ready: ReasonDeleting, says: "to go",
+		},
+		"not counted": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted, newQuota("old", "2000", "1000", "0")}},
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonQuotaNotCounted, quota: v1alpha1.ReasonQuotaNotCounted, says: "counted old;",
+		},
+		"no room for what runs there": {
+			outcome: Outcome{
+				Pools: []input.NodePool{{Name: "dgx", Limit: 1000}}, ExceedsLimit: true, UncountedObserved: true,
+				Uncounted: []UncountedPod{{Pod: "a", Pool: "dgx", Uncharged: 1000}, {Pod: "b", Pool: "dgx", Uncharged: 500}},
+			},
+			phase: v1alpha1.ProjectActive, ready: v1alpha1.ReasonUncountedPodsExceedLimit, quota: v1alpha1.ReasonUncountedPodsExceedLimit,
+			says: "GPU pods in it, a, b: they hold 1.5 GPUs of node pool dgx, and the project may have 1 GPU there;",
+		},
+		"a quota that cannot be had": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, Failures: fault(true)},
+			phase:   v1alpha1.ProjectActive, ready: ReasonObjectsRefused, quota: ReasonObjectsRefused, says: "policy p: cannot be had",
+		},
+		"another object that cannot be had": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, Failures: fault(false)},
+			phase:   v1alpha1.ProjectActive, ready: ReasonObjectsRefused, quota: v1alpha1.ReasonApplied, says: "policy p: cannot be had",
+		},
+		"a pool that is missing": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted}, MissingPools: []string{"h200", "a100"}},
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonNodePoolNotFound, quota: v1alpha1.ReasonApplied, says: "no node pool h200, a100;",
+		},
+		"several": {
+			outcome: Outcome{Quotas: []corev1.ResourceQuota{newQuota("dgx", "1", "2", "0")}, MissingPools: []string{"h200"}},
+			phase:   v1alpha1.ProjectActive, ready: v1alpha1.ReasonMultipleReasons, quota: v1alpha1.ReasonQuotaNotCounted, says: "no node pool h200;",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			tc.project.Generation = 7
+			got := BuildStatus(&tc.project, tc.outcome, phaseTime, metav1.NewTime(testTime))
+			if got.Phase != tc.phase || !got.PhaseSince.Equal(&phaseTime) || got.ObservedGeneration != 7 {
+				t.Errorf("phase %s since %v, generation %d", got.Phase, got.PhaseSince, got.ObservedGeneration)
+			}
+			assertCondition(t, got.Conditions, v1alpha1.ConditionReady, tc.ready, v1alpha1.ReasonReady)
+			assertCondition(t, got.Conditions, v1alpha1.ConditionQuotaApplied, tc.quota, v1alpha1.ReasonApplied)
+			if ready := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady); ready != nil && !strings.Contains(ready.Message, tc.says) {
+				t.Errorf("Ready says %q, want %q", ready.Message, tc.says)
+			}
+			tc.project.Status = got
+			if again := BuildStatus(&tc.project, tc.outcome, metav1.Now(), metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
+				t.Errorf("the second pass says something else: %+v", again)
+			}
+		})
+	}
+}
+
+// assertCondition checks that the condition has the reason, is true for one reason alone,
+// and speaks of this generation in machine time.
+func assertCondition(t *testing.T, conditions []metav1.Condition, kind, reason, reasonIfTrue string) {
+	t.Helper()
+	got := meta.FindStatusCondition(conditions, kind)
+	if (got == nil) != (reason == "") {
+		t.Fatalf("%s = %+v, want the reason %q", kind, got, reason)
+	}
+	if got == nil {
+		return
+	}
+	status := metav1.ConditionFalse
+	if reason == reasonIfTrue {
+		status = metav1.ConditionTrue
+	}
+	if got.Status != status || got.Reason != reason || got.ObservedGeneration != 7 || !got.LastTransitionTime.Time.Equal(testTime) {
+		t.Errorf("%s = %+v, want %s %s of generation 7, at machine time", kind, got, status, reason)
+	}
+}
+
+// A refusal says nothing of the quotas: what was said of an earlier generation
+// stays, and does not hold for this one.
+func TestClaimErrorPreservesQuotaStatus(t *testing.T) {
+	p := &v1alpha1.Project{}
+	p.Generation = 7
+	p.Status = BuildStatus(p, Outcome{}, phaseTime, phaseTime)
+	p.Generation = 8
+	got := BuildStatus(p, Outcome{ClaimError: &tenancy.ClaimError{Reason: v1alpha1.ReasonDepartmentNotFound, Message: "gone"}}, phaseTime, phaseTime)
+	if c := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionQuotaApplied); c == nil || c.ObservedGeneration != 7 {
+		t.Errorf("QuotaApplied = %+v, want that of generation 7", c)
+	}
+}
+
+func TestLongMessagesAreTruncated(t *testing.T) {
+	long := strings.Repeat("ü", 40000)
+	outcome := Outcome{Failures: []apply.Failure{{Err: errors.New(long)}}}
+	got := BuildStatus(&v1alpha1.Project{}, outcome, phaseTime, phaseTime).Conditions[0].Message
+	if len(got) > 32768 || !utf8.ValidString(got) || !strings.HasSuffix(got, "ü ...") {
+		t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-10:])
+	}
+}
+
+func TestHasPrecedence(t *testing.T) {
+	at := func(name string, created time.Time, holds bool) *v1alpha1.Project {
+		p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(created)}}
+		if holds {
+			p.Status.Namespace = &v1alpha1.ProjectNamespace{}
+		}
+		return p
+	}
+	tests := map[string]struct{ first, second *v1alpha1.Project }{
+		"who has it, though younger": {at("b", testTime.Add(time.Hour), true), at("a", testTime, false)},
+		"the older":                  {at("b", testTime, false), at("a", testTime.Add(time.Hour), false)},
+		"else by name":               {at("a", testTime, false), at("b", testTime, false)},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if !hasPrecedence(tc.first, tc.second) || hasPrecedence(tc.second, tc.first) {
+				t.Errorf("%s does not come before %s, or both come first", tc.first.Name, tc.second.Name)
+			}
+		})
+	}
+}
+
+// formatUsage is a GPUUse in words, as it is printed.
+func formatUsage(u v1alpha1.GPUUsage) string {
+	return fmt.Sprintf("%s of %s, %s guaranteed, %s beyond, %s pending", &u.Allocated, &u.Limit, &u.Guaranteed, &u.OverQuota, &u.Pending)
+}
+
+func TestComputeUsage(t *testing.T) {
+	schedulers := map[string]v1alpha1.Scheduler{
+		"dgx": v1alpha1.SchedulerKube, "old": v1alpha1.SchedulerKube, "kai-a": v1alpha1.SchedulerKAI, "kai-b": v1alpha1.SchedulerKAI,
+	}
+	has := func(pool, guaranteed, limit string) v1alpha1.PoolQuota {
+		return v1alpha1.PoolQuota{Name: pool, GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}}
+	}
+	shared := newQuota("dgx", "3000", "3000", "2000")
+	shared.Status.Hard["requests.sluice.dev/gpu-milli"] = resource.MustParse("3000")
+	shared.Status.Used["requests.sluice.dev/gpu-milli"] = resource.MustParse("700")
+	tests := map[string]struct {
+		pools  []v1alpha1.PoolQuota
+		quotas []corev1.ResourceQuota
+		all    string
+		each   map[string]string
+	}{
+		"nothing": {all: "2 of 0, 0 guaranteed, 2 beyond, 250m pending"},
+		"not counted yet": {
+			pools: []v1alpha1.PoolQuota{has("dgx", "500m", "1")},
+			all:   "2 of 1, 500m guaranteed, 1500m beyond, 250m pending",
+		},
+		"two pools, of which one is counted": {
+			pools:  []v1alpha1.PoolQuota{has("dgx", "500m", "1"), has("old", "0.25", "2.5")},
+			quotas: []corev1.ResourceQuota{newQuota("dgx", "1000", "1000", "125")},
+			all:    "2 of 3500m, 750m guaranteed, 1250m beyond, 250m pending",
+			each:   map[string]string{"dgx": "1 of 1, 500m guaranteed, 500m beyond, 250m pending"},
+		},
+		"one that is missing counts in the quota alone": {
+			pools: []v1alpha1.PoolQuota{has("gone", "1", "2")},
+			all:   "2 of 2, 1 guaranteed, 1 beyond, 250m pending",
+		},
+		"two that are counted together": {
+			pools:  []v1alpha1.PoolQuota{has("dgx", "0", "3"), has("kai-a", "0", "1"), has("kai-b", "0", "2")},
+			quotas: []corev1.ResourceQuota{shared},
+			all:    "2 of 6, 0 guaranteed, 2 beyond, 250m pending",
+			each: map[string]string{
+				"dgx":   "1 of 3, 0 guaranteed, 1 beyond, 250m pending",
+				"kai-a": "0 of 1, 0 guaranteed, 0 beyond, 0 pending", "kai-b": "1 of 2, 0 guaranteed, 1 beyond, 0 pending",
+			},
+		},
+		"what nobody guarantees in one pool is beyond, whatever is free in another": {
+			pools:  []v1alpha1.PoolQuota{has("dgx", "0", "3"), has("old", "5", "5")},
+			quotas: []corev1.ResourceQuota{newQuota("dgx", "3000", "3000", "1000"), newQuota("old", "5000", "5000", "0")},
+			all:    "2 of 8, 5 guaranteed, 1 beyond, 250m pending",
+			each: map[string]string{
+				"dgx": "1 of 3, 0 guaranteed, 1 beyond, 250m pending", "old": "0 of 5, 5 guaranteed, 0 beyond, 0 pending",
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{NodePools: tc.pools}}
+			p.Status.GPU = v1alpha1.GPUUsage{Allocated: resource.MustParse("2"), Pending: resource.MustParse("250m")}
+			p.Status.NodePools = []v1alpha1.PoolUsage{
+				{Name: "dgx", GPUUsage: v1alpha1.GPUUsage{Allocated: resource.MustParse("1"), Pending: resource.MustParse("250m")}},
+				{Name: "kai-b", GPUUsage: v1alpha1.GPUUsage{Allocated: resource.MustParse("1")}},
+			}
+			pools := input.NewProjectPools(p, func(name string) *v1alpha1.NodePool {
+				if schedulers[name] == "" {
+					return nil
+				}
+				return &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NodePoolSpec{Scheduler: schedulers[name]}}
+			})
+			all, each := ComputeUsage(p, pools, tc.quotas, []UncountedPod{{Pool: "dgx", Uncharged: 250}, {Pool: "dgx", Uncharged: 500}, {}})
+			if got := formatUsage(all); got != tc.all {
+				t.Errorf("all = %s, want %s", got, tc.all)
+			}
+			var got map[string]string
+			for _, use := range each {
+				if got == nil {
+					got = map[string]string{}
+				}
+				got[use.Name] = formatUsage(use.GPUUsage)
+				if want := map[string]int64{"dgx": 750}[use.Name]; use.Uncounted.MilliValue() != want {
+					t.Errorf("%s: %s uncounted, want %dm", use.Name, &use.Uncounted, want)
+				}
+			}
+			if diff := cmp.Diff(tc.each, got); diff != "" {
+				t.Errorf("each (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOnlyUsageChanged(t *testing.T) {
+	before := newQuota("dgx", "1000", "1000", "0")
+	change := func(f func(*corev1.ResourceQuota)) *corev1.ResourceQuota {
+		q := before.DeepCopy()
+		f(q)
+		return q
+	}
+	more := corev1.ResourceList{"requests.sluice.dev/gpu-milli.dgx": resource.MustParse("2000")}
+	tests := map[string]struct {
+		after *corev1.ResourceQuota
+		want  bool
+	}{
+		"used":    {change(func(q *corev1.ResourceQuota) { q.Status.Used, q.ResourceVersion = more, "2" }), true},
+		"spec":    {change(func(q *corev1.ResourceQuota) { q.Spec.Hard = more }), false},
+		"counted": {change(func(q *corev1.ResourceQuota) { q.Status.Hard = more }), false},
+		"labels":  {change(func(q *corev1.ResourceQuota) { q.Labels = map[string]string{"a": "b"} }), false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := onlyUsageChanged(&before, tc.after); got != tc.want {
+				t.Errorf("usedAlone = %v, want %v", got, tc.want)
+			}
+		})
+	}
+	if onlyUsageChanged(&corev1.LimitRange{}, &corev1.LimitRange{}) {
+		t.Error("another kind has no use")
+	}
+}

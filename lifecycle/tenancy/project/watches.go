@@ -1,0 +1,193 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/policies/input"
+)
+
+func (r *Reconciler) namespaceHandler() handler.EventHandler {
+	return r.indexHandler(inventory.ProjectsByNamespace, client.Object.GetName)
+}
+
+func (r *Reconciler) departmentHandler() handler.EventHandler {
+	return r.indexHandler(inventory.ProjectsByDepartment, client.Object.GetName)
+}
+
+func (r *Reconciler) nodePoolHandler() handler.EventHandler {
+	return r.indexHandler(inventory.ProjectsByNodePool, client.Object.GetName)
+}
+
+// namespaceConflictHandler are the projects that name the same namespace as the one that changed.
+func (r *Reconciler) namespaceConflictHandler() handler.EventHandler {
+	return r.indexHandler(inventory.ProjectsByNamespace, func(object client.Object) string {
+		if project, ok := object.(*v1alpha1.Project); ok {
+			return project.NamespaceName()
+		}
+		return object.GetName()
+	})
+}
+
+func (r *Reconciler) indexHandler(index string, key func(client.Object) string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		var projects v1alpha1.ProjectList
+		if err := r.Client.List(ctx, &projects, client.MatchingFields{index: key(object)}); err != nil {
+			log.FromContext(ctx).Error(err, "listing projects", "index", index)
+			return nil
+		}
+		return inventory.Requests(&projects)
+	})
+}
+
+// allRequests are all projects.
+func (r *Reconciler) allRequests(ctx context.Context) []reconcile.Request {
+	var projects v1alpha1.ProjectList
+	if err := r.Client.List(ctx, &projects); err != nil {
+		log.FromContext(ctx).Error(err, "listing projects")
+		return nil
+	}
+	return inventory.Requests(&projects)
+}
+
+// specOrDeletionChanged passes what the reconciler did not write itself.
+var specOrDeletionChanged = predicate.Or[client.Object](
+	predicate.GenerationChangedPredicate{},
+	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() ||
+			len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
+	}},
+)
+
+// projectDeleted passes the deletion of a project, which may let a rival in.
+var projectDeleted = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return true },
+}
+
+// namespaceCreatedExternally keeps out the making of a namespace by lifecycle itself, which goes
+// on with it.
+var namespaceCreatedExternally = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool {
+		return e.IsInInitialList || e.Object.GetAnnotations()[v1alpha1.AnnotationCreatedFor] == ""
+	},
+}
+
+// nodePoolResizeDelay is for how long changes of a pool's size alone are gathered, in machine
+// time: it changes with every node that comes or goes.
+const nodePoolResizeDelay = 10 * time.Second
+
+// nodePoolResizeHandler brings back those of a pool, a little later.
+func (r *Reconciler) nodePoolResizeHandler() handler.EventHandler {
+	return handler.Funcs{UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q apply.RequestQueue) {
+		var projects v1alpha1.ProjectList
+		if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNodePool: e.ObjectNew.GetName()}); err != nil {
+			log.FromContext(ctx).Error(err, "listing projects", "pool", e.ObjectNew.GetName())
+			return
+		}
+		for i := range projects.Items {
+			apply.EnqueueAfter(q, projects.Items[i].Name, nodePoolResizeDelay)
+		}
+	}}
+}
+
+// nodePoolResized passes a node pool that has another number of GPUs.
+var nodePoolResized = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.NodePool)
+		after, ok2 := e.ObjectNew.(*v1alpha1.NodePool)
+		return ok && ok2 && before.Status.GPUs != after.Status.GPUs
+	},
+}
+
+// nodePoolInputChanged passes what changes of a node pool in the eyes of policies, and
+// keeps out its size and its count of nodes.
+var nodePoolInputChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.NodePool)
+		after, ok2 := e.ObjectNew.(*v1alpha1.NodePool)
+		return !ok || !ok2 || !equality.Semantic.DeepEqual(nodePoolInput(before), nodePoolInput(after))
+	},
+}
+
+func nodePoolInput(pool *v1alpha1.NodePool) []input.NodePool {
+	anybody := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{NodePools: []v1alpha1.PoolQuota{{Name: pool.Name}}}}
+	told := input.NewProjectPools(anybody, func(string) *v1alpha1.NodePool { return pool })
+	for i := range told {
+		told[i].GPUs = 0
+	}
+	return told
+}
+
+const (
+	// createdObjectDelay is for how long objects that come are gathered, in machine time: lifecycle
+	// made them itself.
+	createdObjectDelay = time.Second
+	// changedObjectDelay is for how long others are: the quotas of a project are counted one after
+	// the other.
+	changedObjectDelay = 50 * time.Millisecond
+)
+
+// renderedObjectHandler brings back the project for which an object was rendered: to put
+// right what somebody changed, and to see what is counted.
+type renderedObjectHandler struct{}
+
+var _ handler.EventHandler = renderedObjectHandler{}
+
+// Create implements handler.EventHandler.
+func (renderedObjectHandler) Create(_ context.Context, e event.CreateEvent, q apply.RequestQueue) {
+	enqueueProject(q, e.Object, createdObjectDelay)
+}
+
+// Delete implements handler.EventHandler.
+func (renderedObjectHandler) Delete(_ context.Context, e event.DeleteEvent, q apply.RequestQueue) {
+	enqueueProject(q, e.Object, changedObjectDelay)
+}
+
+// Generic implements handler.EventHandler.
+func (renderedObjectHandler) Generic(_ context.Context, e event.GenericEvent, q apply.RequestQueue) {
+	enqueueProject(q, e.Object, changedObjectDelay)
+}
+
+// Update implements handler.EventHandler.
+func (renderedObjectHandler) Update(_ context.Context, e event.UpdateEvent, q apply.RequestQueue) {
+	if onlyUsageChanged(e.ObjectOld, e.ObjectNew) {
+		return // every pod changes that, and nothing here goes by it
+	}
+	enqueueProject(q, e.ObjectOld, changedObjectDelay)
+	enqueueProject(q, e.ObjectNew, changedObjectDelay)
+}
+
+// onlyUsageChanged tells whether nothing of a quota changed but what is used of it.
+func onlyUsageChanged(before, after client.Object) bool {
+	old, ok := before.(*corev1.ResourceQuota)
+	now, ok2 := after.(*corev1.ResourceQuota)
+	return ok && ok2 &&
+		equality.Semantic.DeepEqual(old.Labels, now.Labels) &&
+		equality.Semantic.DeepEqual(old.Annotations, now.Annotations) &&
+		equality.Semantic.DeepEqual(old.Spec, now.Spec) &&
+		equality.Semantic.DeepEqual(old.Status.Hard, now.Status.Hard)
+}
+
+// enqueueProject brings the project of an object back, after those that are new.
+func enqueueProject(q apply.RequestQueue, object client.Object, after time.Duration) {
+	apply.EnqueueAfter(q, object.GetLabels()[v1alpha1.LabelProject], after)
+}

@@ -1,0 +1,107 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+)
+
+// It guards that nobody is told what follows from a clock that is not the latest:
+// with a limit that is cut twice, a cache that lags would announce both.
+func TestStaleCacheRecordsNoNotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(t, newJob("train"))
+		start := waitForWholeSecond()
+		c.startPod("train", "-1")
+		c.advance(10 * time.Hour)
+		old := c.listClocks()[0]
+		var department v1alpha1.Department
+		if err := c.rawClient.Get(t.Context(), client.ObjectKey{Name: "students"}, &department); err != nil {
+			t.Fatal(err)
+		}
+		limits := department.Spec.Workloads[v1alpha1.AnyWorkload]
+		limits.MaxRuntime = ptr.To(period.MustParseDuration("12h"))
+		department.Spec.Workloads[v1alpha1.AnyWorkload] = limits
+		if err := c.rawClient.Update(t.Context(), &department); err != nil {
+			t.Fatal(err)
+		}
+		c.advance(0)
+		told, calls := c.noticeTexts(start), c.calls
+		time.Sleep(time.Second)
+		c.reconciler.Client = interceptor.NewClient(c.rawClient, interceptor.Funcs{
+			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if clock, ok := o.(*v1alpha1.WorkloadClock); ok {
+					old.DeepCopyInto(clock)
+					return nil
+				}
+				return w.Get(ctx, key, o, opts...)
+			},
+		})
+		_, err := c.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&old)})
+		if !apierrors.IsConflict(err) {
+			t.Errorf("with an old cache: %v, want a conflict", err)
+		}
+		if again := c.noticeTexts(start); len(again) != len(told) || c.calls != calls {
+			t.Errorf("told was %v, and now %v", told, again)
+		}
+	})
+}
+
+// What runs in a namespace that is nobody's is let alone; its time stands still,
+// and goes on when somebody has the namespace again.
+func TestClockPausesWithoutProject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster(t, newJob("train"))
+		waitForWholeSecond()
+		c.startPod("train", "-1")
+		c.advance(40 * time.Hour)
+		var project v1alpha1.Project
+		if err := c.rawClient.Get(t.Context(), client.ObjectKey{Name: testNamespace}, &project); err != nil {
+			t.Fatal(err)
+		}
+		has := project.Status.Namespace
+		project.Status.Namespace = nil
+		if err := c.rawClient.Update(t.Context(), &project); err != nil {
+			t.Fatal(err)
+		}
+		c.advance(30 * time.Minute)
+		s := c.listClocks()[0].Status
+		if s.State != v1alpha1.ClockStatePaused || s.RunningSince != nil || s.Deadline != nil || s.AccumulatedSeconds != 40*60*60 {
+			t.Errorf("while it is nobody's: %s, %d s, %v", s.State, s.AccumulatedSeconds, s.Deadline)
+		}
+		if due, running, err := c.reconciler.StopLimiter.countStops(t.Context(), time.Now()); due+running > 0 || err != nil {
+			t.Errorf("the brake counts %d of %d, %v", due, running, err)
+		}
+		writes := c.calls
+		c.advance(20 * time.Minute)
+		if c.calls != writes {
+			t.Errorf("%d writes while it is nobody's", c.calls-writes)
+		}
+		project.Status.Namespace, project.CreationTimestamp = has, metav1.Now() // another project
+		if err := c.rawClient.Update(t.Context(), &project); err != nil {
+			t.Fatal(err)
+		}
+		c.advance(8*time.Hour - time.Second)
+		if ptr.Deref(c.getJob("train").Spec.Suspend, false) {
+			t.Error("it was stopped too early: its time had stood still")
+		}
+		c.advance(2 * time.Second)
+		if !ptr.Deref(c.getJob("train").Spec.Suspend, false) {
+			t.Error("it runs on")
+		}
+	})
+}

@@ -1,0 +1,298 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/notification"
+	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/timelimit/owner"
+	"sluice.dev/lifecycle/timelimit/suspend"
+)
+
+const testNamespace = "lab"
+
+// errCrash is what a call answers at which the process dies.
+var errCrash = errors.New("the process died here")
+
+// fakeCluster is a namespace with a project, and the clocks' controller; time is that
+// of the bubble it runs in.
+type fakeCluster struct {
+	t testing.TB
+	// client is the controller's; what is done by raw is nobody's call.
+	client    client.Client
+	rawClient client.WithWatch
+	mapper    *meta.DefaultRESTMapper
+	pods      fakePods
+	// calls counts the calls that write; crashAt is the one that fails, and did
+	// whether what it was to write is written all the same.
+	calls, crashAt  int
+	crashAfterWrite bool
+	// onWrite is told what was written; sample is called before each look, and each
+	// after it.
+	onWrite                         func(client.Object)
+	beforeReconcile, afterReconcile func()
+	// maxSleep is how long it sleeps at most between two looks.
+	maxSleep time.Duration
+
+	reconciler *Reconciler
+	workloads  *WorkloadIndex
+}
+
+// fakePods are GPU pods as the store has them.
+type fakePods map[types.UID]*podcache.Pod
+
+func (p fakePods) ByUID(uid types.UID) (*podcache.Pod, bool) { pod, ok := p[uid]; return pod, ok }
+
+func (p fakePods) ControlledBy(uid types.UID) iter.Seq[*podcache.Pod] {
+	return p.filter(func(pod *podcache.Pod) bool { return pod.Controller.UID == uid })
+}
+
+func (p fakePods) OnNode(node string) iter.Seq[*podcache.Pod] {
+	return p.filter(func(pod *podcache.Pod) bool { return pod.Node == node })
+}
+
+func (p fakePods) filter(is func(*podcache.Pod) bool) iter.Seq[*podcache.Pod] {
+	return func(yield func(*podcache.Pod) bool) {
+		for _, uid := range slices.Sorted(maps.Keys(p)) {
+			if is(p[uid]) && !yield(p[uid]) {
+				return
+			}
+		}
+	}
+}
+
+// newFakeCluster is a cluster of a department whose workloads end after two days.
+func newFakeCluster(t testing.TB, objects ...client.Object) *fakeCluster {
+	t.Helper()
+	scheme := runtime.NewScheme() // with few kinds: the fake client walks through all of them at each write
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, batchv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit, reset := period.MustParseDuration("48h"), period.MustParseDuration("1h")
+	department := &v1alpha1.Department{
+		ObjectMeta: metav1.ObjectMeta{Name: "students"},
+		Spec: v1alpha1.DepartmentSpec{
+			Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.AnyWorkload: {MaxRuntime: &limit, ResetAfter: &reset}},
+			Notices:   v1alpha1.NoticeTerms{TimeZone: "Europe/Berlin"},
+		},
+	}
+	project := &v1alpha1.Project{
+		ObjectMeta: metav1.ObjectMeta{Name: testNamespace},
+		Spec: v1alpha1.ProjectSpec{
+			Department: department.Name,
+			Owners:     []v1alpha1.Owner{{Contact: v1alpha1.Contact{Name: "Anna", Email: "anna@example.org"}}},
+		},
+		Status: v1alpha1.ProjectStatus{Namespace: &v1alpha1.ProjectNamespace{Name: testNamespace}},
+	}
+	c := &fakeCluster{t: t, pods: fakePods{}, mapper: meta.NewDefaultRESTMapper(nil)}
+	c.mapper.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)
+	c.rawClient = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(c.mapper).
+		WithObjects(append(objects, department, project)...).
+		WithStatusSubresource(&v1alpha1.WorkloadClock{}, &v1alpha1.Notice{}, &v1alpha1.Extension{}, &v1alpha1.GPUNode{}).
+		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByNamespace, func(o client.Object) []string { return []string{o.GetName()} }).
+		WithIndex(&v1alpha1.Project{}, inventory.ProjectsByDepartment, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.Project).Spec.Department}
+		}).Build()
+	c.client = interceptor.NewClient(c.rawClient, interceptor.Funcs{
+		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return c.interceptWrite(o, func() error {
+				o.SetUID(types.UID(o.GetNamespace() + "/" + o.GetName())) // as an API server would
+				return w.Create(ctx, o, opts...)
+			})
+		},
+		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return c.interceptWrite(o, func() error { return w.Patch(ctx, o, p, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, w client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return c.interceptWrite(o, func() error { return w.SubResource(sub).Update(ctx, o, opts...) })
+		},
+	})
+	c.onWrite, c.beforeReconcile, c.afterReconcile, c.maxSleep = func(client.Object) {}, func() {}, func() {}, maxRequeueInterval
+	c.restart()
+	return c
+}
+
+// interceptWrite makes a call that writes, unless it is the one at which the process dies.
+func (c *fakeCluster) interceptWrite(o client.Object, do func() error) error {
+	c.calls++
+	if c.calls == c.crashAt && !c.crashAfterWrite {
+		return errCrash
+	}
+	err := do()
+	if err == nil {
+		c.onWrite(o)
+	}
+	if c.calls == c.crashAt {
+		return errCrash
+	}
+	return err
+}
+
+// restart begins with nothing in memory.
+func (c *fakeCluster) restart() {
+	c.workloads = NewWorkloadIndex(c.pods, owner.NewResolver(c.client, c.mapper))
+	c.reconciler = &Reconciler{
+		Client: c.client, Live: c.client, Workloads: c.workloads,
+		Stopper:     &suspend.Stopper{Client: c.client},
+		Notices:     notification.Recorder{Client: c.client, Live: c.client},
+		StopLimiter: &StopLimiter{Client: c.client, Live: c.client, MaxShare: 0.3, MaxCount: 50},
+		Events:      events.NewFakeRecorder(1000),
+		Clock:       policytime.System(),
+	}
+}
+
+// newJob is a Job that runs.
+func newJob(name string) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, UID: types.UID(name + "-uid")},
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "main", Image: "registry.example.org/" + name}},
+		}}},
+	}
+}
+
+// startPod has a pod of the Job run from now on.
+func (c *fakeCluster) startPod(job, uid string) {
+	c.pods[types.UID(job+uid)] = &podcache.Pod{
+		Namespace: testNamespace, Name: job + uid, UID: types.UID(job + uid), Node: "dgx-1", Running: true,
+		CreatedAt: time.Now(), StartedAt: time.Now(), WorkloadType: v1alpha1.WorkloadTrain, Milli: 1000,
+		Controller: podcache.Owner{APIVersion: "batch/v1", Kind: "Job", Name: job, UID: types.UID(job + "-uid")},
+	}
+}
+
+// advance lets real time of the bubble pass, as the controller wants to be asked.
+// Pods of a Job that is suspended end; a call that fails is a crash.
+func (c *fakeCluster) advance(span time.Duration) {
+	c.t.Helper()
+	ctx, end := c.t.Context(), time.Now().Add(span)
+	for {
+		next := c.maxSleep
+		c.beforeReconcile()
+		for _, request := range c.reconcileRequests(ctx) {
+			result, err := conflict.WithRetry(c.reconciler).Reconcile(ctx, request)
+			switch {
+			case errors.Is(err, errCrash):
+				c.restart()
+				next = time.Second
+			case err != nil:
+				c.t.Fatal(err)
+			case result.RequeueAfter > 0:
+				next = min(next, result.RequeueAfter)
+			}
+		}
+		c.runJobController(ctx)
+		c.afterReconcile()
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		time.Sleep(min(next, left))
+	}
+}
+
+// reconcileRequests groups all pods, and returns the clocks to look at.
+func (c *fakeCluster) reconcileRequests(ctx context.Context) []reconcile.Request {
+	for _, pod := range c.pods {
+		if _, err := c.workloads.reconcileRoot(ctx, directOwnerOf(pod)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for p := range maps.Clone(c.workloads.roots) {
+		if c.workloads.anyPod(p) == nil {
+			c.workloads.removeOwner(p)
+		}
+	}
+	keys := map[types.NamespacedName]bool{}
+	for key := range c.workloads.owners {
+		keys[key] = true
+	}
+	for _, one := range c.listClocks() {
+		keys[client.ObjectKeyFromObject(&one)] = true
+	}
+	var requests []reconcile.Request
+	for key := range keys {
+		requests = append(requests, reconcile.Request{NamespacedName: key})
+	}
+	return requests
+}
+
+// runJobController is the Job controller: what is suspended has no pods.
+func (c *fakeCluster) runJobController(ctx context.Context) {
+	var jobs batchv1.JobList
+	if err := c.client.List(ctx, &jobs); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, j := range jobs.Items {
+		if !ptr.Deref(j.Spec.Suspend, false) {
+			continue
+		}
+		for pod := range c.pods.ControlledBy(j.UID) {
+			delete(c.pods, pod.UID)
+		}
+	}
+}
+
+func (c *fakeCluster) listClocks() []v1alpha1.WorkloadClock {
+	c.t.Helper()
+	var list v1alpha1.WorkloadClockList
+	if err := c.client.List(c.t.Context(), &list); err != nil {
+		c.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// noticeTexts are the Notices, in words, with when they were recorded at the earliest.
+func (c *fakeCluster) noticeTexts(start time.Time) (told []string) {
+	c.t.Helper()
+	var list v1alpha1.NoticeList
+	if err := c.client.List(c.t.Context(), &list); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, n := range list.Items {
+		text := string(n.Spec.Kind) + " " + n.Spec.DueAt.Sub(start).String()
+		if n.Status.Phase == v1alpha1.NoticeSuperseded {
+			text += " superseded"
+		}
+		told = append(told, text)
+	}
+	slices.Sort(told)
+	return told
+}
+
+func (c *fakeCluster) getJob(name string) *batchv1.Job {
+	c.t.Helper()
+	var j batchv1.Job
+	if err := c.client.Get(c.t.Context(), client.ObjectKey{Namespace: testNamespace, Name: name}, &j); err != nil {
+		c.t.Fatal(err)
+	}
+	return &j
+}

@@ -1,0 +1,185 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package timelimit_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/timelimit"
+)
+
+// runRandomEvents has something happen to a workload, and checks after each event what
+// must always hold.
+func runRandomEvents(t *rapid.T, w *simulation) {
+	check := func() { checkDecision(t, w) }
+	events := map[string]func(*rapid.T){
+		"time":  func(t *rapid.T) { w.now = w.now.Add(drawMinutes(t, 1, 60*60)); check() },
+		"run":   func(t *rapid.T) { w.advance(drawMinutes(t, 1, 60*60)); check() },
+		"start": func(*rapid.T) { w.observed.Running, w.observed.RunningSince = true, w.now; check() },
+		"end":   func(*rapid.T) { w.observed = timelimit.Observation{}; check() },
+		"limit": func(t *rapid.T) { changeLimit(t, w); check() },
+		"spare": func(t *rapid.T) { w.limits.Exempt = rapid.Bool().Draw(t, "spared"); check() },
+		"dry":   func(t *rapid.T) { w.limits.DryRun = rapid.Bool().Draw(t, "dry run"); check() },
+		"sample": func(t *rapid.T) {
+			known := rapid.Bool().Draw(t, "known")
+			w.observed.Utilization = timelimit.Utilization{Known: known, LastActive: w.now.Add(-drawMinutes(t, 0, 300)), SampledAt: w.now}
+			check()
+		},
+		"extend": func(t *rapid.T) { grantExtension(t, w); check() },
+	}
+	t.Repeat(events)
+}
+
+// checkDecision decides, and checks the answer alone and against all before.
+func checkDecision(t *rapid.T, w *simulation) {
+	stopsBefore := len(w.stops)
+	d := w.decide()
+	if again := timelimit.Decide(w.now, d.Status, w.observed, w.limits); len(again.Warnings) > 0 || again.Stopped || !cmp.Equal(again.Status, d.Status) {
+		t.Fatalf("asked again it answers otherwise: %s", cmp.Diff(d.Status, again.Status))
+	}
+	if !d.NextDecision.IsZero() && !d.NextDecision.After(w.now) {
+		t.Fatalf("asks to be asked at %v, and it is %v", d.NextDecision, w.now)
+	}
+	if d.Status.Deadline != nil && d.Status.Deadline.Reason == v1alpha1.EndMaxRuntime && d.NextDecision.IsZero() {
+		t.Fatal("there is a deadline, and nobody will look")
+	}
+	if (w.limits.Exempt || w.limits.DryRun) && (len(d.Warnings) > 0 || d.Stopped) {
+		t.Fatalf("spared or in a dry run, and: %+v", d)
+	}
+	if len(w.stops) > stopsBefore && w.stops[len(w.stops)-1].Reason == v1alpha1.EndMaxRuntime {
+		checkStopAnnounced(t, w)
+	}
+	checkNoDuplicateWarnings(t, w)
+	if d.Status.AccumulatedSeconds < 0 || d.Status.RunningSince != nil && d.Status.RunningSince.After(w.now) {
+		t.Fatalf("accumulated %d, running since %v", d.Status.AccumulatedSeconds, d.Status.RunningSince)
+	}
+	if len(d.Status.Leads) > 64 {
+		t.Fatalf("%d warnings are kept", len(d.Status.Leads))
+	}
+}
+
+// checkStopAnnounced: no end at the limit before a warning of that end, or of an
+// earlier one, stood for the shortest lead.
+func checkStopAnnounced(t *rapid.T, w *simulation) {
+	shortest := slices.Min(w.limits.Leads)
+	if !slices.ContainsFunc(w.warnings, func(s timedWarning) bool {
+		return !s.Superseded && s.Reason == v1alpha1.EndMaxRuntime && !s.Deadline.After(w.now) && !s.at.Add(shortest).After(w.now)
+	}) {
+		t.Fatalf("stopped at %v unannounced; warnings were %v", w.now, w.warnings)
+	}
+}
+
+// checkNoDuplicateWarnings: no two warnings of one reason, lead, limit and end.
+func checkNoDuplicateWarnings(t *rapid.T, w *simulation) {
+	seen := map[string]bool{}
+	for _, s := range w.warnings {
+		key := fmt.Sprint(s.Reason, s.Lead, s.DueAt, s.Deadline, s.LimitSeconds)
+		if seen[key] {
+			t.Fatalf("warned twice: %+v", s)
+		}
+		seen[key] = true
+	}
+}
+
+// changeLimit changes the limit, and checks what is left.
+func changeLimit(t *rapid.T, w *simulation) {
+	before := w.decide()
+	left := remainingTime(before.Status, w.now)
+	w.limits.MaxRuntime = period.Duration{}
+	if n := rapid.IntRange(0, 200).Draw(t, "limit in hours"); n > 0 {
+		w.limits.MaxRuntime = period.MustParseDuration(strconv.Itoa(n) + "h")
+	}
+	after := w.decide()
+	if before.Status.RunningSince == nil || after.Status.Deadline == nil || before.Status.AccumulatedSeconds == 0 && left == 0 {
+		return
+	}
+	floor := slices.Max(w.limits.Leads)
+	if before.Status.Limit != nil {
+		floor = min(floor, left)
+	}
+	if got := remainingTime(after.Status, w.now); after.Status.Limit != nil && got < floor {
+		t.Fatalf("a changed limit leaves %v of %v; at least %v", got, left, floor)
+	}
+}
+
+func remainingTime(s v1alpha1.WorkloadClockStatus, now time.Time) time.Duration {
+	if s.Limit == nil {
+		return 0
+	}
+	ran := time.Duration(s.AccumulatedSeconds) * time.Second
+	if s.RunningSince != nil {
+		ran += now.Sub(s.RunningSince.Time)
+	}
+	return s.Limit.InForce.Length() - ran
+}
+
+// grantExtension grants more time, and checks that the end does not come sooner.
+func grantExtension(t *rapid.T, w *simulation) {
+	before := w.decide()
+	name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "extension")
+	w.limits.GrantedExtensions = []v1alpha1.ClockExtension{{Name: name, By: period.MustParseDuration("5h")}}
+	after := w.decide()
+	if before.Status.Limit != nil && after.Status.Limit != nil && !after.Reset &&
+		after.Status.Limit.InForce.Length() < before.Status.Limit.InForce.Length() {
+		t.Fatalf("an extension took %v to %v", before.Status.Limit.InForce, after.Status.Limit.InForce)
+	}
+}
+
+func drawMinutes(t *rapid.T, least, most int) time.Duration {
+	return time.Duration(rapid.IntRange(least, most).Draw(t, "minutes")) * time.Minute
+}
+
+// It guards that no workload ends at its limit unannounced, and that a crash
+// before a record repeats nothing.
+func TestDecideInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newSimulation()
+		if rapid.Bool().Draw(t, "idle limit") {
+			w.limits.IdleTimeout = period.MustParseDuration("2h")
+		}
+		if rapid.Bool().Draw(t, "active") {
+			w.limits.Clock = v1alpha1.ClockActive
+		}
+		runRandomEvents(t, w)
+	})
+}
+
+// However often it is asked while nothing happens, the outcome is the same.
+func TestDecideIsIndependentOfCallFrequency(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seldom, often := newSimulation(), newSimulation()
+		for range rapid.IntRange(1, 12).Draw(t, "events") {
+			span := drawMinutes(t, 1, 40*60)
+			start := rapid.Bool().Draw(t, "start")
+			for _, w := range []*simulation{seldom, often} {
+				switch {
+				case start == w.observed.Running:
+				case start:
+					w.startPods()
+				default:
+					w.endPods()
+				}
+			}
+			seldom.advance(span)
+			for end := often.now.Add(span); often.now.Before(end); {
+				often.advance(min(end.Sub(often.now), drawMinutes(t, 1, 10*60)))
+			}
+		}
+		if diff := cmp.Diff(seldom.status, often.status); diff != "" {
+			t.Fatalf("(-seldom +often):\n%s", diff)
+		}
+		if diff := cmp.Diff(len(seldom.warnings), len(often.warnings)); diff != "" {
+			t.Fatalf("warnings (-seldom +often):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,388 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package timelimit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/timelimit"
+)
+
+const hour = time.Hour
+
+func TestDecideStopsAtRuntimeLimit(t *testing.T) {
+	tests := map[string]struct {
+		live            func(w *simulation)
+		warnings, stops []string
+	}{
+		"at its limit, warned three times": {
+			live:     func(w *simulation) { w.startPods(); w.advance(72 * hour) },
+			warnings: []string{"24h0m0s", "44h0m0s", "47h30m0s"}, stops: []string{"48h0m0s"},
+		},
+		"never, where nothing limits it": {
+			live: func(w *simulation) { w.limits.MaxRuntime = period.Duration{}; w.startPods(); w.advance(1000 * hour) },
+		},
+		"never, while its project is exempt or held": {
+			live: func(w *simulation) { w.limits.Exempt = true; w.startPods(); w.advance(1000 * hour) },
+		},
+		"never in a dry run": {
+			live: func(w *simulation) { w.limits.DryRun = true; w.startPods(); w.advance(1000 * hour) },
+		},
+		"later by the time in which it did not run": {
+			live: func(w *simulation) {
+				w.startPods()
+				w.advance(30 * hour)
+				w.endPods()
+				w.advance(30 * time.Minute)
+				w.startPods()
+				w.advance(72 * hour)
+			},
+			warnings: []string{"24h0m0s", "44h30m0s", "48h0m0s"}, stops: []string{"48h30m0s"},
+		},
+		"afresh after the reset time": {
+			live: func(w *simulation) {
+				w.startPods()
+				w.advance(30 * hour)
+				w.endPods()
+				w.advance(hour)
+				w.startPods()
+				w.advance(47 * hour)
+			},
+			warnings: []string{"24h0m0s", "55h0m0s", "75h0m0s"},
+		},
+		"announced once more after a week away, and not before the shortest lead is over": {
+			live:     func(w *simulation) { w.startPods(); w.advance(hour); w.now = w.now.Add(7 * 24 * hour); w.advance(hour) },
+			warnings: []string{"169h0m0s superseded", "169h0m0s superseded", "169h0m0s"}, stops: []string{"169h30m0s"},
+		},
+		"as its pods say, where that is tighter": {
+			live: func(w *simulation) {
+				w.limits.MaxRuntime = period.MustParseDuration("6h")
+				w.startPods()
+				w.advance(24 * hour)
+			},
+			warnings: []string{"2h0m0s", "5h30m0s"}, stops: []string{"6h0m0s"},
+		},
+		"never unannounced, however short its limit": {
+			live: func(w *simulation) {
+				w.limits.MaxRuntime = period.MustParseDuration("10m")
+				w.startPods()
+				w.advance(24 * hour)
+			},
+			warnings: []string{"0s"}, stops: []string{"30m0s"},
+		},
+		"with the longest lead left, where the limit is cut": {
+			live: func(w *simulation) {
+				w.startPods()
+				w.advance(10 * hour)
+				w.limits.MaxRuntime = period.MustParseDuration("12h")
+				w.advance(72 * hour)
+			},
+			warnings: []string{"10h0m0s", "30h0m0s", "33h30m0s"}, stops: []string{"34h0m0s"},
+		},
+		"with what was left, where that is less than the longest lead": {
+			live: func(w *simulation) {
+				w.startPods()
+				w.advance(40 * hour)
+				w.limits.MaxRuntime = period.MustParseDuration("12h")
+				w.advance(72 * hour)
+			},
+			warnings: []string{"24h0m0s", "44h0m0s", "47h30m0s"}, stops: []string{"48h0m0s"},
+		},
+		"with the longest lead left, where a limit comes": {
+			live: func(w *simulation) {
+				limit := w.limits.MaxRuntime
+				w.limits.MaxRuntime = period.Duration{}
+				w.startPods()
+				w.advance(100 * hour)
+				w.limits.MaxRuntime = limit
+				w.advance(72 * hour)
+			},
+			warnings: []string{"100h0m0s", "120h0m0s", "123h30m0s"}, stops: []string{"124h0m0s"},
+		},
+		"with the longest lead left, where a dry run ends": {
+			live: func(w *simulation) {
+				w.limits.DryRun = true
+				w.startPods()
+				w.advance(100 * hour)
+				w.limits.DryRun = false
+				w.advance(72 * hour)
+			},
+			warnings: []string{"100h0m0s", "120h0m0s", "123h30m0s"}, stops: []string{"124h0m0s"},
+		},
+		"later by an extension, and warned anew": {
+			live: func(w *simulation) {
+				w.startPods()
+				w.advance(46 * hour)
+				w.limits.GrantedExtensions = []v1alpha1.ClockExtension{{Name: "more", By: period.MustParseDuration("1d")}}
+				w.advance(72 * hour)
+			},
+			warnings: []string{"24h0m0s", "44h0m0s", "48h0m0s", "68h0m0s", "71h30m0s"}, stops: []string{"72h0m0s"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newSimulation()
+			tc.live(w)
+			if diff := cmp.Diff(tc.warnings, formatTimes(t, w.warnings)); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.stops, formatTimes(t, w.stops)); diff != "" {
+				t.Errorf("stops (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecideAfterStop(t *testing.T) {
+	stopped := func() *simulation {
+		w := newSimulation()
+		w.startPods()
+		w.advance(48 * hour)
+		return w
+	}
+	t.Run("is stopped as long as it runs, and counted once", func(t *testing.T) {
+		w := stopped()
+		w.advance(30 * hour)
+		if !w.lastDecision.Stop || len(w.stops) != 1 || w.status.Stopped.Times != 1 {
+			t.Errorf("stop %v, %d stops, %d times; want it stopped on, once", w.lastDecision.Stop, len(w.stops), w.status.Stopped.Times)
+		}
+	})
+	t.Run("is stopped again when somebody starts it", func(t *testing.T) {
+		w := stopped()
+		w.endPods()
+		w.advance(10 * time.Minute)
+		w.startPods()
+		if !w.lastDecision.Stop || w.status.Stopped.Times != 2 || w.status.State != v1alpha1.ClockStateStopped {
+			t.Errorf("stop %v, %d times, %s", w.lastDecision.Stop, w.status.Stopped.Times, w.status.State)
+		}
+	})
+	t.Run("begins anew after the reset time", func(t *testing.T) {
+		w := stopped()
+		w.endPods()
+		w.advance(hour)
+		if w.status.State != v1alpha1.ClockStatePending || w.status.AccumulatedSeconds != 0 || !w.lastDecision.Released && len(w.status.Leads) > 0 {
+			t.Errorf("state %s, %d s, leads %v", w.status.State, w.status.AccumulatedSeconds, w.status.Leads)
+		}
+		w.startPods()
+		w.advance(47 * hour)
+		if w.lastDecision.Stop || w.status.State != v1alpha1.ClockStateRunning {
+			t.Errorf("stop %v, state %s, want it to run", w.lastDecision.Stop, w.status.State)
+		}
+	})
+	t.Run("may go on after an extension", func(t *testing.T) {
+		w := stopped()
+		w.endPods()
+		w.limits.GrantedExtensions = []v1alpha1.ClockExtension{{Name: "more", By: period.MustParseDuration("1d")}}
+		if d := w.decide(); !d.Released || d.Status.Stopped != nil {
+			t.Errorf("released %v, stopped %v", d.Released, d.Status.Stopped)
+		}
+		w.advance(10 * time.Minute)
+		w.startPods()
+		w.advance(72 * hour)
+		if got := formatTimes(t, w.stops); len(got) != 2 || got[1] != "72h10m0s" {
+			t.Errorf("stops at %v, want the second at 72h10m", got)
+		}
+	})
+	t.Run("goes on where the limit is taken away", func(t *testing.T) {
+		w := stopped()
+		w.endPods()
+		w.limits.MaxRuntime = period.Duration{}
+		if d := w.decide(); !d.Released || d.Status.State != v1alpha1.ClockStatePaused {
+			t.Errorf("released %v, state %s", d.Released, d.Status.State)
+		}
+	})
+}
+
+func TestDecideIdleTimeout(t *testing.T) {
+	idle := func() *simulation {
+		w := newSimulation()
+		w.limits.IdleTimeout = period.MustParseDuration("2h")
+		w.startPods()
+		return w
+	}
+	// sampled lets time pass with a sample every minute.
+	sampled := func(w *simulation, span time.Duration, active func(now time.Time) time.Time) {
+		for end := w.now.Add(span); w.now.Before(end); w.now = w.now.Add(time.Minute) {
+			w.recordSample(active(w.now))
+		}
+	}
+	never := func(time.Time) time.Time { return noon }
+	tests := map[string]struct {
+		live            func(w *simulation)
+		warnings, stops []string
+	}{
+		"ends early, warned at half the time-out": {
+			live:     func(w *simulation) { sampled(w, 3*hour, never) },
+			warnings: []string{"1h0m0s"}, stops: []string{"2h0m0s"},
+		},
+		"does not end while it is used": {
+			live: func(w *simulation) { sampled(w, 10*hour, func(now time.Time) time.Time { return now }) },
+		},
+		"does not end where nobody can tell": {
+			live: func(w *simulation) { w.observed.Utilization = unknownUtilization; w.advance(10 * hour) },
+		},
+		"does not end by what is not sampled": {
+			live:     func(w *simulation) { sampled(w, 90*time.Minute, never); w.advance(10 * hour) },
+			warnings: []string{"1h0m0s"},
+		},
+		"stands still while nobody can tell": {
+			live: func(w *simulation) {
+				sampled(w, 90*time.Minute, never)
+				w.observed.Utilization = unknownUtilization
+				w.advance(10 * hour)
+				sampled(w, hour, never)
+			},
+			warnings: []string{"1h0m0s"}, stops: []string{"12h0m0s"},
+		},
+		"is warned again after it was used": {
+			live: func(w *simulation) {
+				sampled(w, 90*time.Minute, never)
+				used := w.now
+				sampled(w, 90*time.Minute, func(time.Time) time.Time { return used })
+			},
+			warnings: []string{"1h0m0s", "2h30m0s"},
+		},
+		"is given half the time-out where the warning comes late": {
+			live: func(w *simulation) {
+				w.now = w.now.Add(5 * hour)
+				sampled(w, 2*hour, never)
+			},
+			warnings: []string{"5h0m0s"}, stops: []string{"6h0m0s"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := idle()
+			tc.live(w)
+			if diff := cmp.Diff(tc.warnings, formatTimes(t, w.warnings)); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.stops, formatTimes(t, w.stops)); diff != "" {
+				t.Errorf("stops (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("may be started again at once, and its time goes on", func(t *testing.T) {
+		w := idle()
+		sampled(w, 2*hour+time.Minute, never)
+		w.endPods()
+		w.startPods()
+		if w.status.State != v1alpha1.ClockStateRunning || w.status.AccumulatedSeconds == 0 || w.lastDecision.Stop {
+			t.Errorf("state %s, %d s, stop %v", w.status.State, w.status.AccumulatedSeconds, w.lastDecision.Stop)
+		}
+	})
+}
+
+func TestActiveClockCountsUtilizationOnly(t *testing.T) {
+	w := newSimulation()
+	w.limits.Clock = v1alpha1.ClockActive
+	w.startPods()
+	for i := range 10 * 60 {
+		w.now = noon.Add(time.Duration(i) * time.Minute)
+		w.recordSample(laterOf(noon, earlierOf(w.now, noon.Add(2*hour))))
+	}
+	if got := w.status.AccumulatedSeconds; got != 2*60*60 || w.status.RunningSince != nil {
+		t.Errorf("accumulated %d s, running since %v; want the two hours of use", got, w.status.RunningSince)
+	}
+}
+
+var noon = time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
+
+// simulation is a workload whose decisions are carried out at once.
+type simulation struct {
+	now      time.Time
+	status   v1alpha1.WorkloadClockStatus
+	observed timelimit.Observation
+	limits   timelimit.EffectiveLimits
+
+	warnings     []timedWarning
+	stops        []timedWarning
+	lastDecision timelimit.Decision
+}
+
+// timedWarning is a warning or a stop, and when it was recorded.
+type timedWarning struct {
+	timelimit.Warning
+	at time.Time
+}
+
+func newSimulation() *simulation {
+	return &simulation{now: noon, limits: timelimit.EffectiveLimits{
+		Limits: v1alpha1.Limits{MaxRuntime: period.MustParseDuration("48h"), Clock: v1alpha1.ClockRunning, ResetAfter: period.MustParseDuration("1h")},
+		Leads:  []time.Duration{24 * time.Hour, 4 * time.Hour, 30 * time.Minute},
+	}}
+}
+
+// decide asks once, and records the answer.
+func (w *simulation) decide() timelimit.Decision {
+	d := timelimit.Decide(w.now, w.status, w.observed, w.limits)
+	w.status, w.lastDecision = d.Status, d
+	w.limits.GrantedExtensions = nil
+	for _, warning := range d.Warnings {
+		w.warnings = append(w.warnings, timedWarning{warning, w.now})
+	}
+	if d.Stopped {
+		w.stops = append(w.stops, timedWarning{timelimit.Warning{Reason: d.Status.Stopped.Reason}, w.now})
+	}
+	return d
+}
+
+// advance lets time pass, asking whenever the last decision wanted to be asked.
+func (w *simulation) advance(span time.Duration) {
+	end := w.now.Add(span)
+	for d := w.decide(); !d.NextDecision.IsZero() && !d.NextDecision.After(end); d = w.decide() {
+		w.now = d.NextDecision
+	}
+	w.now = end
+	w.decide()
+}
+
+// startPods has pods run from now on, and stops has them end.
+func (w *simulation) startPods() {
+	w.observed.Running, w.observed.RunningSince = true, w.now
+	w.decide()
+}
+
+func (w *simulation) endPods() {
+	w.observed = timelimit.Observation{}
+	w.decide()
+}
+
+func (w *simulation) recordSample(lastActive time.Time) {
+	w.observed.Utilization = timelimit.Utilization{Known: true, LastActive: lastActive, SampledAt: w.now}
+	w.decide()
+}
+
+func formatTimes(t *testing.T, list []timedWarning) (at []string) {
+	t.Helper()
+	for _, one := range list {
+		text := one.at.Sub(noon).String()
+		if one.Superseded {
+			text += " superseded"
+		}
+		at = append(at, text)
+	}
+	return at
+}
+
+var unknownUtilization = timelimit.Utilization{}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlierOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,237 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extension
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+)
+
+func appliedCondition(e *v1alpha1.Extension) *metav1.Condition {
+	return meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionApplied)
+}
+
+func markApplied(s *v1alpha1.ExtensionStatus) {
+	s.NewEnd = &metav1.Time{Time: testTime.Add(24 * time.Hour)}
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: "Extended"})
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func TestSelfServiceGrantsWithinLimits(t *testing.T) {
+	w := newFixture(t, newJobClock("training"), newExtension("a"))
+	w.reconcileAll()
+	e := w.listExtensions()["a"]
+	want := v1alpha1.ExtensionStatus{
+		Decision: v1alpha1.ExtensionApproved, DecidedAt: e.Status.DecidedAt,
+		Message: "granted by the department's self-service: 1 of 2 within 30d",
+	}
+	if diff := cmp.Diff(want, e.Status); diff != "" || !e.Status.DecidedAt.Time.Equal(testTime) {
+		t.Errorf("at %v, status (-want +got):\n%s", e.Status.DecidedAt, diff)
+	}
+	if told := w.listNotices(v1alpha1.NoticeExtensionDecided); len(told) > 0 {
+		t.Errorf("told before the workload has the time: %v", sortedKeys(told))
+	}
+	w.updateExtension("a", markApplied)
+	w.reconcileAll()
+	told := w.listNotices(v1alpha1.NoticeExtensionDecided)
+	if diff := cmp.Diff([]string{"anna@example.org a"}, sortedKeys(told)); diff != "" {
+		t.Fatalf("told (-want +got):\n%s", diff)
+	}
+	inputs := map[string]string{
+		"project": testNamespace, "department": "students", "targetKind": "Job", "targetName": "training", "by": "24h", "reason": "nearly done",
+		"askedBy": "kim@example.org", "decision": "Approved", "decidedBy": "", "newEnd": "2026-11-22T16:00:00Z",
+		"used": "1", "allowed": "2", "window": "30d",
+	}
+	if diff := cmp.Diff(inputs, told["anna@example.org a"].Spec.Inputs); diff != "" {
+		t.Errorf("inputs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"Normal ExtensionApproved 24h more: approved by the department's self-service: granted by the department's self-service: 1 of 2 within 30d"}, w.recordedEvents()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	before := w.calls
+	if w.reconcileAll(); w.calls != before {
+		t.Errorf("%d writes when nothing changes", w.calls-before)
+	}
+}
+
+func TestDecisionIsRequestedBeyondLimits(t *testing.T) {
+	w := newFixture(t, newJobClock("training"), newExtension("a"), newExtension("b"), newExtension("c"), newExtension("d", withLength("48h")))
+	w.reconcileAll()
+	got := w.listExtensions()
+	for name, want := range map[string]v1alpha1.ExtensionDecision{"a": v1alpha1.ExtensionApproved, "b": v1alpha1.ExtensionApproved, "c": "", "d": ""} {
+		if got[name].Status.Decision != want {
+			t.Errorf("%s is %q, want %q", name, got[name].Status.Decision, want)
+		}
+	}
+	open := appliedCondition(got["c"])
+	if open == nil || open.Reason != v1alpha1.ReasonAwaitingDecision ||
+		open.Message != "the department grants 2 within 30d by itself, and 2 were: department-administrator or editor decides" {
+		t.Errorf("c says %+v", open)
+	}
+	want := []string{"dean@example.org c", "dean@example.org d", "desk@example.org c", "desk@example.org d"}
+	if diff := cmp.Diff(want, sortedKeys(w.listNotices(v1alpha1.NoticeExtensionRequested))); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	said := strings.Join(w.recordedEvents(), "\n")
+	if !strings.Contains(said, "kim@example.org asks for 48h more; the department grants at most 24h at once by itself: department-administrator or editor decides (sluice approve d -n lab)") {
+		t.Errorf("events: %s", said)
+	}
+	// Time goes by, and two more would be granted: what people were asked stays theirs.
+	w.reconciler.Clock = fixedClock(testTime.Add(2 * month))
+	w.reconcileAll()
+	if e := w.listExtensions()["c"]; e.Status.Decision != "" {
+		t.Errorf("c is %s behind people's backs", e.Status.Decision)
+	}
+	// They decide: one way, and the other.
+	w.updateExtension("c", func(s *v1alpha1.ExtensionStatus) {
+		s.Decision, s.DecidedBy, s.Message = v1alpha1.ExtensionDenied, "dean", "others wait"
+	})
+	w.updateExtension("d", func(s *v1alpha1.ExtensionStatus) { s.Decision, s.DecidedBy = v1alpha1.ExtensionApproved, "dean" })
+	w.reconcileAll()
+	w.updateExtension("d", markApplied)
+	w.reconcileAll()
+	if c := appliedCondition(w.listExtensions()["c"]); c.Reason != v1alpha1.ReasonDenied || c.Status != metav1.ConditionFalse {
+		t.Errorf("c says %+v", c)
+	}
+	if diff := cmp.Diff([]string{"anna@example.org c", "anna@example.org d"}, sortedKeys(w.listNotices(v1alpha1.NoticeExtensionDecided))); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	wantSaid := []string{"Normal ExtensionRefused 24h more: refused by dean: others wait", "Normal ExtensionApproved 48h more: approved by dean"}
+	if diff := cmp.Diff(wantSaid, w.recordedEvents()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestExtensionOfGoneWorkloadIsRefused(t *testing.T) {
+	gone := newJobClock("training")
+	gone.Status.MissingSince = timeAgo(time.Hour)
+	full := newJobClock("training")
+	for i := range v1alpha1.MaxClockExtensions {
+		full.Status.Extensions = append(full.Status.Extensions, newClockExtension(fmt.Sprint("e", i), 2*month, false))
+	}
+	tests := map[string]struct {
+		clock []client.Object
+		asked *v1alpha1.Extension
+		want  string
+	}{
+		"no clock":                         {nil, newExtension("a"), "there is no such workload any more"},
+		"its workload is gone":             {[]client.Object{gone}, newExtension("a"), "there is no such workload any more"},
+		"it goes while somebody is to say": {[]client.Object{gone}, newExtension("a", withDecisionRequested), "there is no such workload any more"},
+		"it can have no more":              {[]client.Object{full}, newExtension("a"), "it was extended 128 times already, which is the most"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t, append(tc.clock, tc.asked)...)
+			w.reconcileAll()
+			e := w.listExtensions()["a"]
+			if e.Status.Decision != v1alpha1.ExtensionDenied || e.Status.Message != tc.want || e.Status.DecidedBy != "" || e.Status.DecidedAt == nil {
+				t.Errorf("status %+v", e.Status)
+			}
+			if !isDecisionAnnounced(e) || len(w.listNotices(v1alpha1.NoticeExtensionDecided)) != 1 {
+				t.Error("nobody was told")
+			}
+		})
+	}
+}
+
+func TestApprovedExtensionOfGoneWorkload(t *testing.T) {
+	w := newFixture(t, newExtension("a", approvedBy("dean"), withDecisionRequested))
+	w.reconcileAll()
+	e := w.listExtensions()["a"]
+	if c := appliedCondition(e); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonTargetNotFound || !isDecisionAnnounced(e) {
+		t.Errorf("status %+v", e.Status)
+	}
+}
+
+func TestOtherExtensionsAreIgnored(t *testing.T) {
+	renewal := newExtension("a", func(e *v1alpha1.Extension) {
+		e.Spec.Action, e.Spec.By = v1alpha1.ActionRenew, nil
+		e.Spec.Target = v1alpha1.ExtensionTarget{APIVersion: "sluice.dev/v1alpha1", Kind: "Project", Name: testNamespace}
+	})
+	nobodys := newExtension("b", func(e *v1alpha1.Extension) { e.Namespace = "nobodys" })
+	w := newFixture(t, renewal, nobodys)
+	w.reconcileAll()
+	if w.calls > 0 {
+		t.Errorf("%d writes", w.calls)
+	}
+}
+
+// Wherever the process dies, and whether or not its last write came through: no
+// more is granted than the terms say, and everybody is told once.
+func TestReconcileAfterCrashAtEveryWrite(t *testing.T) {
+	for _, written := range []bool{false, true} {
+		for crashAt := 1; ; crashAt++ {
+			w := newFixture(t, newJobClock("training"), newExtension("a"), newExtension("b"), newExtension("c"))
+			w.crashAt, w.crashAfterWrite = crashAt, written
+			w.reconcileAll()
+			for name, e := range w.listExtensions() {
+				if e.Status.Decision == v1alpha1.ExtensionApproved {
+					w.updateExtension(name, markApplied)
+				}
+			}
+			w.reconcileAll()
+			var approved []string
+			for name, e := range w.listExtensions() {
+				if e.Status.Decision == v1alpha1.ExtensionApproved {
+					approved = append(approved, name)
+				}
+			}
+			slices.Sort(approved)
+			if diff := cmp.Diff([]string{"a", "b"}, approved); diff != "" {
+				t.Errorf("crash at %d: granted (-want +got):\n%s", crashAt, diff)
+			}
+			if n := len(w.listNotices(v1alpha1.NoticeExtensionRequested)); n != 2 {
+				t.Errorf("crash at %d: %d notices ask for a decision, want 2", crashAt, n)
+			}
+			if n := len(w.listNotices(v1alpha1.NoticeExtensionDecided)); n != 2 {
+				t.Errorf("crash at %d: %d notices tell of one, want 2", crashAt, n)
+			}
+			if w.calls < crashAt {
+				break
+			}
+		}
+	}
+}
+
+// Two processes that act at once, each with its own order, grant no more.
+func TestConcurrentReconcilersGrantOnce(t *testing.T) {
+	w := newFixture(t, newJobClock("training"), newExtension("a"), newExtension("b"), newExtension("c"), newExtension("d"))
+	key := func(name string) client.ObjectKey { return client.ObjectKey{Namespace: testNamespace, Name: name} }
+	// The other has read everything before the first writes anything.
+	var others []*request
+	for _, name := range []string{"d", "c", "b", "a"} {
+		asked, err := w.reconciler.observe(t.Context(), key(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, asked)
+	}
+	w.reconcileAll()
+	for _, asked := range others {
+		if err := w.reconciler.evaluateSelfService(t.Context(), asked); err == nil {
+			t.Errorf("%s was written by who read it before the other wrote", asked.Name)
+		}
+	}
+	n := 0
+	for _, e := range w.listExtensions() {
+		if e.Status.Decision == v1alpha1.ExtensionApproved {
+			n++
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d were granted, want 2", n)
+	}
+}

@@ -1,0 +1,213 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extension
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/notification/mail"
+)
+
+var testTime = time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
+
+func timeAgo(ago time.Duration) *metav1.Time { return &metav1.Time{Time: testTime.Add(-ago)} }
+
+const month = 30 * 24 * time.Hour
+
+// newExtension is an Extension by a day for the Job training, asked for an hour ago.
+func newExtension(name string, change ...func(*v1alpha1.Extension)) *v1alpha1.Extension {
+	e := &v1alpha1.Extension{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: testNamespace, Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: *timeAgo(time.Hour),
+			Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "kim@example.org"},
+		},
+		Spec: v1alpha1.ExtensionSpec{
+			Target: v1alpha1.ExtensionTarget{APIVersion: "batch/v1", Kind: "Job", Name: "training"},
+			Action: v1alpha1.ActionExtend, By: ptr.To(period.MustParseDuration("24h")), Reason: "nearly done",
+		},
+	}
+	for _, c := range change {
+		c(e)
+	}
+	return e
+}
+
+func withLength(text string) func(*v1alpha1.Extension) {
+	return func(e *v1alpha1.Extension) { e.Spec.By = ptr.To(period.MustParseDuration(text)) }
+}
+
+func requestedAgo(ago time.Duration) func(*v1alpha1.Extension) {
+	return func(e *v1alpha1.Extension) { e.CreationTimestamp = *timeAgo(ago) }
+}
+
+func grantedAgo(ago time.Duration) func(*v1alpha1.Extension) {
+	return func(e *v1alpha1.Extension) {
+		e.Status.Decision, e.Status.DecidedAt = v1alpha1.ExtensionApproved, timeAgo(ago)
+	}
+}
+
+func approvedBy(who string) func(*v1alpha1.Extension) {
+	return func(e *v1alpha1.Extension) {
+		e.Status.Decision, e.Status.DecidedBy, e.Status.DecidedAt = v1alpha1.ExtensionApproved, who, timeAgo(0)
+	}
+}
+
+func withRefusal(e *v1alpha1.Extension) { e.Status.Decision = v1alpha1.ExtensionDenied }
+
+func withDecisionRequested(e *v1alpha1.Extension) {
+	e.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAnnounced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRequested}}
+}
+
+func withOtherTarget(e *v1alpha1.Extension) { e.Spec.Target.Name = "other" }
+
+func newClockExtension(name string, ago time.Duration, selfService bool) v1alpha1.ClockExtension {
+	return v1alpha1.ClockExtension{Name: name, By: period.MustParseDuration("24h"), At: *timeAgo(ago), SelfService: selfService}
+}
+
+func TestSelfServiceEvaluate(t *testing.T) {
+	two := selfServiceLimits{count: 2, maxLength: period.MustParseDuration("24h"), window: period.MustParseDuration("30d")}
+	tests := map[string]struct {
+		terms  selfServiceLimits
+		asked  *v1alpha1.Extension
+		clock  []v1alpha1.ClockExtension
+		others []*v1alpha1.Extension
+		want   string // the end of why; of a grant where it says n of m
+	}{
+		"the first":                     {terms: two, want: "1 of 2 within 30d"},
+		"none by itself":                {terms: selfServiceLimits{maxLength: two.maxLength, window: two.window}, want: "nothing by itself"},
+		"too long":                      {terms: two, asked: newExtension("e", withLength("24h1s")), want: "at most 24h at once by itself"},
+		"as long in other words":        {terms: two, asked: newExtension("e", withLength("1d")), want: "1 of 2 within 30d"},
+		"one is in the clock":           {terms: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, want: "2 of 2 within 30d"},
+		"two are":                       {terms: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true), newClockExtension("b", time.Hour, true)}, want: "2 were"},
+		"one of the two by an approver": {terms: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true), newClockExtension("b", time.Hour, false)}, want: "2 of 2 within 30d"},
+		"one of the two long ago":       {terms: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", month, true), newClockExtension("b", month-time.Second, true)}, want: "2 of 2 within 30d"},
+		"granted, not in the clock yet": {terms: two, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(0)), newExtension("b", grantedAgo(time.Hour))}, want: "2 were"},
+		"granted, and in the clock":     {terms: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(time.Hour))}, want: "2 of 2 within 30d"},
+		"granted before a reset":        {terms: two, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(10*24*time.Hour)), newExtension("b", grantedAgo(month))}, want: "2 of 2 within 30d"},
+		"of a name that was used":       {terms: two, asked: newExtension("a"), clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, want: "2 of 2 within 30d"},
+		"others that do not count": {terms: two, others: []*v1alpha1.Extension{
+			newExtension("a", withRefusal), newExtension("b", approvedBy("dean")), newExtension("c", grantedAgo(0), withOtherTarget), newExtension("d", withOtherTarget, requestedAgo(2*time.Hour)),
+			newExtension("f", requestedAgo(2*time.Hour), withLength("48h")), newExtension("g", requestedAgo(2*time.Hour), withDecisionRequested),
+		}, want: "1 of 2 within 30d"},
+		"two were asked for before": {terms: two, others: []*v1alpha1.Extension{newExtension("y", requestedAgo(2*time.Hour)), newExtension("z", requestedAgo(3*time.Hour))}, want: "2 were"},
+		"two in the same second":    {terms: two, others: []*v1alpha1.Extension{newExtension("d"), newExtension("f")}, want: "2 of 2 within 30d"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			clock := newJobClock("training")
+			clock.Status.Extensions = tc.clock
+			asked := tc.asked
+			if asked == nil {
+				asked = newExtension("e")
+			}
+			all := []v1alpha1.Extension{*asked}
+			for _, other := range tc.others {
+				all = append(all, *other)
+			}
+			got := tc.terms.evaluate(asked, all, clock, testTime)
+			if !strings.HasSuffix(got.explanation.String(), tc.want) || got.granted != strings.Contains(tc.want, " of ") {
+				t.Errorf("granted = %v: %q, want it to end in %q", got.granted, got.explanation, tc.want)
+			}
+		})
+	}
+}
+
+func TestDefaultSelfServiceLimits(t *testing.T) {
+	want := selfServiceLimits{maxLength: period.MustParseDuration("24h"), window: period.MustParseDuration("30d")}
+	if got := selfServiceLimitsOf(&v1alpha1.Department{}); got != want {
+		t.Errorf("terms = %+v, want %+v", got, want)
+	}
+}
+
+// What is written into a status is read back as it was.
+func TestParseExplanation(t *testing.T) {
+	day, month := period.MustParseDuration("24h"), period.MustParseDuration("30d")
+	for _, want := range []explanation{
+		{code: mail.CauseNoSelfService},
+		{code: mail.CauseExtensionTooLong, maxLength: day},
+		{code: mail.CauseSelfServiceLimitReached, used: 3, allowed: 2, window: month},
+		{code: mail.CauseWorkloadNotFound},
+		{code: mail.CauseExtensionLimitReached, used: 64},
+		{code: codeSelfService, used: 1, allowed: 2, window: month},
+	} {
+		got, ok := parseExplanation(want.String())
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(explanation{})); diff != "" || !ok {
+			t.Errorf("%q is read as (-want +got)\n%s", want, diff)
+		}
+	}
+	for _, sentence := range []string{
+		"", "see you on Monday", "the department grants at most P1D at once by itself",
+		"granted by the department's self-service: 99999999999999999999 of 2 within 30d",
+		"granted by the department's self-service: 01 of 2 within 30d", "there is no such workload any more\n",
+		"x\nthere is no such workload any more",
+	} {
+		if got, ok := parseExplanation(sentence); ok {
+			t.Errorf("%q is read as %+v", sentence, got)
+		}
+	}
+}
+
+// Notices have codes and figures of what Sluice says, and the very words of people.
+func TestExplanationNoticeInputs(t *testing.T) {
+	tests := map[string]struct {
+		objects []client.Object
+		kind    v1alpha1.NoticeKind
+		change  func(*v1alpha1.ExtensionStatus)
+		want    map[string]string
+	}{
+		"too long": {
+			[]client.Object{newJobClock("training"), newExtension("a", withLength("48h"))},
+			v1alpha1.NoticeExtensionRequested, nil,
+			map[string]string{"because": "TooLong", "each": "24h"},
+		},
+		"gone": {
+			[]client.Object{newExtension("a")},
+			v1alpha1.NoticeExtensionDecided, nil,
+			map[string]string{"decision": "Denied", "decidedBy": "", "because": "WorkloadGone"},
+		},
+		"refused by a person in Sluice's words": {
+			[]client.Object{newJobClock("training"), newExtension("a", withLength("48h"))},
+			v1alpha1.NoticeExtensionDecided,
+			func(s *v1alpha1.ExtensionStatus) {
+				s.Decision, s.DecidedBy, s.Message = v1alpha1.ExtensionDenied, "dean", "there is no such workload any more"
+			},
+			map[string]string{"decision": "Denied", "decidedBy": "dean", "message": "there is no such workload any more"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t, tc.objects...)
+			w.reconcileAll()
+			if tc.change != nil {
+				w.updateExtension("a", tc.change)
+				w.reconcileAll()
+			}
+			told := w.listNotices(tc.kind)
+			if len(told) == 0 {
+				t.Fatal("nobody is told")
+			}
+			for _, n := range told {
+				got := map[string]string{}
+				for _, key := range []string{"because", "used", "allowed", "each", "window", "decision", "decidedBy", "message"} {
+					if value, ok := n.Spec.Inputs[key]; ok {
+						got[key] = value
+					}
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("inputs of %s (-want +got)\n%s", n.Name, diff)
+				}
+			}
+		})
+	}
+}

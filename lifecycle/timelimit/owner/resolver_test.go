@@ -1,0 +1,305 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package owner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/timelimit/owner"
+)
+
+// newRESTMapper are the kinds that the tests' server has.
+func newRESTMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "apps", Version: "v1"}, {Group: "kueue.x-k8s.io", Version: "v1beta2"}})
+	for _, kind := range []string{
+		"v1/Pod", "batch/v1/Job", "batch/v1/CronJob", "apps/v1/ReplicaSet", "apps/v1/Deployment", "apps/v1/StatefulSet",
+		"jobset.x-k8s.io/v1alpha2/JobSet", "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "kubeflow.org/v1/MPIJob",
+		"ray.io/v1/RayCluster", "ray.io/v1/RayJob", "sparkoperator.k8s.io/v1beta2/SparkApplication",
+		"kueue.x-k8s.io/v1beta2/Workload", "forbidden.io/v1/Thing", "broken.io/v1/Thing",
+	} {
+		mapper.Add(parseGVK(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(parseGVK("v1/Node"), meta.RESTScopeRoot)
+	mapper.Add(parseGVK("cluster.io/v1/Everything"), meta.RESTScopeRoot)
+	return mapper
+}
+
+// parseGVK reads v1/Pod and batch/v1/Job.
+func parseGVK(kind string) schema.GroupVersionKind {
+	at := strings.LastIndexByte(kind, '/')
+	version, err := schema.ParseGroupVersion(kind[:at])
+	if err != nil {
+		panic(err)
+	}
+	return version.WithKind(kind[at+1:])
+}
+
+// fakeReader has objects by kind, name and UID: "batch/v1/Job train#1 < ..." reads: a
+// Job train of UID 1, controlled by what is after the sign.
+type fakeReader struct {
+	objects map[string]*metav1.PartialObjectMetadata
+	reads   int
+}
+
+func (s *fakeReader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.reads++
+	kind := into.GetObjectKind().GroupVersionKind()
+	resource := schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind) + "s"}
+	switch kind.Group {
+	case "forbidden.io":
+		return apierrors.NewForbidden(resource, key.Name, errors.New("no rule"))
+	case "broken.io":
+		return apierrors.NewServiceUnavailable("try later")
+	}
+	object, ok := s.objects[key.Namespace+"/"+kind.GroupKind().String()+"/"+key.Name]
+	if !ok {
+		return apierrors.NewNotFound(resource, key.Name)
+	}
+	object.DeepCopyInto(into.(*metav1.PartialObjectMetadata))
+	return nil
+}
+
+func (s *fakeReader) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("nothing is listed to find a root")
+}
+
+// parseOwner reads "batch/v1/Job train#1".
+func parseOwner(text string) podcache.Owner {
+	kind, rest, _ := strings.Cut(text, " ")
+	name, uid, _ := strings.Cut(rest, "#")
+	version, of := parseGVK(kind).ToAPIVersionAndKind()
+	return podcache.Owner{APIVersion: version, Kind: of, Name: name, UID: types.UID(uid)}
+}
+
+func parseOwnerReference(text string) metav1.OwnerReference {
+	o := parseOwner(text)
+	return metav1.OwnerReference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID}
+}
+
+// newFakeReader is a server with these objects in the namespace lab.
+func newFakeReader(objects ...string) *fakeReader {
+	s := &fakeReader{objects: map[string]*metav1.PartialObjectMetadata{}}
+	for _, text := range objects {
+		itself, above, controlled := strings.Cut(text, " < ")
+		o := parseOwner(itself)
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: o.Name, UID: o.UID}}
+		if controlled {
+			ref := parseOwnerReference(above)
+			ref.Controller = new(true)
+			object.OwnerReferences = append(object.OwnerReferences, ref)
+		}
+		kind := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
+		s.objects["lab/"+kind.GroupKind().String()+"/"+o.Name] = object
+	}
+	return s
+}
+
+func (s *fakeReader) addOwners(of string, owners ...string) *fakeReader {
+	for _, text := range owners {
+		s.objects[of].OwnerReferences = append(s.objects[of].OwnerReferences, parseOwnerReference(text))
+	}
+	return s
+}
+
+// newPod is pod p, UID p, in the namespace lab.
+func newPod(controller string) *podcache.Pod {
+	p := &podcache.Pod{Namespace: "lab", Name: "p", UID: "p"}
+	if controller != "" {
+		p.Controller = parseOwner(controller)
+	}
+	return p
+}
+
+func newGroupedPod(group string) *podcache.Pod {
+	p := newPod("")
+	p.Group = group
+	return p
+}
+
+func formatRoot(root owner.Root) string {
+	version, kind := root.ToAPIVersionAndKind()
+	return fmt.Sprintf("%s/%s %s#%s", version, kind, root.Name, root.UID)
+}
+
+const podRoot = "v1/Pod p#p"
+
+func TestResolve(t *testing.T) {
+	const job = "batch/v1/Job train#1"
+	group := func() *fakeReader {
+		return newFakeReader("kueue.x-k8s.io/v1beta2/Workload g#7").addOwners("lab/Workload.kueue.x-k8s.io/g", "v1/Pod other#o", podRoot)
+	}
+	tests := map[string]struct {
+		server *fakeReader
+		pod    *podcache.Pod
+		want   string
+		ending owner.Outcome
+	}{
+		"a bare pod": {newFakeReader(), newPod(""), podRoot, owner.OutcomeTop},
+		"a job":      {newFakeReader(job), newPod(job), job, owner.OutcomeTop},
+		"a deployment": {
+			newFakeReader("apps/v1/ReplicaSet r#2 < apps/v1/Deployment d#1", "apps/v1/Deployment d#1"),
+			newPod("apps/v1/ReplicaSet r#2"), "apps/v1/Deployment d#1", owner.OutcomeTop,
+		},
+		"a worker of a leader, whose pod is in between": {
+			newFakeReader("apps/v1/StatefulSet w#5 < v1/Pod leader#4", "v1/Pod leader#4 < apps/v1/StatefulSet l#3",
+				"apps/v1/StatefulSet l#3 < leaderworkerset.x-k8s.io/v1/LeaderWorkerSet lws#1", "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet lws#1"),
+			newPod("apps/v1/StatefulSet w#5"), "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet lws#1", owner.OutcomeTop,
+		},
+		"an executor of spark": {
+			newFakeReader("v1/Pod driver#2 < sparkoperator.k8s.io/v1beta2/SparkApplication s#1", "sparkoperator.k8s.io/v1beta2/SparkApplication s#1"),
+			newPod("v1/Pod driver#2"), "sparkoperator.k8s.io/v1beta2/SparkApplication s#1", owner.OutcomeTop,
+		},
+		"a launcher of MPI": {
+			newFakeReader("batch/v1/Job launcher#2 < kubeflow.org/v1/MPIJob m#1", "kubeflow.org/v1/MPIJob m#1"),
+			newPod("batch/v1/Job launcher#2"), "kubeflow.org/v1/MPIJob m#1", owner.OutcomeTop,
+		},
+		"a worker of ray": {
+			newFakeReader("ray.io/v1/RayCluster c#2 < ray.io/v1/RayJob j#1", "ray.io/v1/RayJob j#1"),
+			newPod("ray.io/v1/RayCluster c#2"), "ray.io/v1/RayJob j#1", owner.OutcomeTop,
+		},
+		"a run of a schedule": {
+			newFakeReader("batch/v1/Job run#2 < batch/v1/CronJob nightly#1", "batch/v1/CronJob nightly#1"),
+			newPod("batch/v1/Job run#2"), "batch/v1/Job run#2", owner.OutcomeOwnerNotWorkload,
+		},
+		"a mirror pod":             {newFakeReader(), newPod("v1/Node n#9"), podRoot, owner.OutcomeOwnerNotWorkload},
+		"of an object of sluice's": {newFakeReader(), newPod("sluice.dev/v1alpha1/Project p#9"), podRoot, owner.OutcomeOwnerNotWorkload},
+		"an owner that is gone":    {newFakeReader(), newPod(job), podRoot, owner.OutcomeOwnerNotFound},
+		"an owner that is forged":  {newFakeReader("batch/v1/Job train#2"), newPod(job), podRoot, owner.OutcomeOwnerReplaced},
+		"an owner's owner was made anew": {
+			newFakeReader("apps/v1/ReplicaSet r#2 < apps/v1/Deployment d#1", "apps/v1/Deployment d#8"),
+			newPod("apps/v1/ReplicaSet r#2"), "apps/v1/ReplicaSet r#2", owner.OutcomeOwnerReplaced,
+		},
+		"an owner that is forbidden": {newFakeReader("batch/v1/Job train#1 < forbidden.io/v1/Thing t#0"), newPod(job), job, owner.OutcomeOwnerForbidden},
+		"an owner of no known kind":  {newFakeReader("batch/v1/Job train#1 < nobody.io/v1/Thing t#0"), newPod(job), job, owner.OutcomeOwnerKindUnknown},
+		"an owner of no kind at all": {newFakeReader(), &podcache.Pod{Namespace: "lab", Name: "p", UID: "p", Controller: podcache.Owner{APIVersion: "a/b/c", Kind: "../Job", Name: "x", UID: "1"}}, podRoot, owner.OutcomeOwnerKindUnknown},
+		"an owner in no namespace":   {newFakeReader("batch/v1/Job train#1 < cluster.io/v1/Everything e#0"), newPod(job), job, owner.OutcomeOwnerClusterScoped},
+		"an owner in an old version": {newFakeReader("apps/v1/ReplicaSet r#2"), newPod("apps/v1beta1/ReplicaSet r#2"), "apps/v1/ReplicaSet r#2", owner.OutcomeTop},
+		"an owner that is the pod":   {newFakeReader(), newPod(podRoot), podRoot, owner.OutcomeCycle},
+		"owners of each other": {
+			newFakeReader("batch/v1/Job train#1 < batch/v1/Job other#2", "batch/v1/Job other#2 < batch/v1/Job train#1"),
+			newPod(job), "batch/v1/Job other#2", owner.OutcomeCycle,
+		},
+		"a group":                               {group(), newGroupedPod("g"), "kueue.x-k8s.io/v1beta2/Workload g#7", owner.OutcomePodGroup},
+		"a group that Kueue has not made":       {newFakeReader(), newGroupedPod("g"), podRoot, owner.OutcomeTop},
+		"a group that the pod only pretends of": {newFakeReader("kueue.x-k8s.io/v1beta2/Workload g#7"), newGroupedPod("g"), podRoot, owner.OutcomeTop},
+		"a group and a controller": {
+			newFakeReader(job), &podcache.Pod{Namespace: "lab", Name: "p", UID: "p", Group: "g", Controller: parseOwner(job)}, job, owner.OutcomeTop,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			root, ending, err := owner.NewResolver(tc.server, newRESTMapper()).Resolve(t.Context(), tc.pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{tc.want, string(tc.ending), "lab"}, []string{formatRoot(root), string(ending), root.Namespace}); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// newOwnerChain is a server with jobs of which each is controlled by the next.
+func newOwnerChain(length int) *fakeReader {
+	var objects []string
+	for i := 1; i < length; i++ {
+		objects = append(objects, fmt.Sprintf("batch/v1/Job j%d#%d < batch/v1/Job j%d#%d", i, i, i+1, i+1))
+	}
+	return newFakeReader(append(objects, fmt.Sprintf("batch/v1/Job j%d#%d", length, length))...)
+}
+
+func TestResolveStopsAtMaxDepth(t *testing.T) {
+	for length, want := range map[int]owner.Outcome{8: owner.OutcomeTop, 9: owner.OutcomeMaxDepth, 30: owner.OutcomeMaxDepth} {
+		root, ending, err := owner.NewResolver(newOwnerChain(length), newRESTMapper()).Resolve(t.Context(), newPod("batch/v1/Job j1#1"))
+		if err != nil || ending != want || root.Name != "j8" {
+			t.Errorf("a chain of %d: %s, %s, %v; want j8, %s", length, root.Name, ending, err, want)
+		}
+	}
+}
+
+func TestResolveReturnsServerErrors(t *testing.T) {
+	s := newFakeReader("batch/v1/Job train#1 < broken.io/v1/Thing t#0")
+	finder := owner.NewResolver(s, newRESTMapper())
+	for range 2 { // it is not remembered either
+		before := s.reads
+		root, ending, err := finder.Resolve(t.Context(), newPod("batch/v1/Job train#1"))
+		if !apierrors.IsServiceUnavailable(err) || root != (owner.Root{}) || ending != "" {
+			t.Errorf("got %v, %q, %v; want the server's error and nothing beside it", root, ending, err)
+		}
+		if s.reads == before {
+			t.Error("the server was not asked")
+		}
+	}
+}
+
+// failingMapper fails as a mapper does whose server cannot be reached.
+type failingMapper struct{ meta.RESTMapper }
+
+func (failingMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	return nil, errors.New("no route to host")
+}
+
+func TestResolveReturnsDiscoveryErrors(t *testing.T) {
+	for name, p := range map[string]*podcache.Pod{"owner": newPod("batch/v1/Job train#1"), "group": newGroupedPod("g")} {
+		root, _, err := owner.NewResolver(newFakeReader(), failingMapper{}).Resolve(t.Context(), p)
+		if err == nil || root != (owner.Root{}) || !strings.Contains(err.Error(), "lab/p") {
+			t.Errorf("%s: got %v, %v; want an error that names the pod", name, root, err)
+		}
+	}
+}
+
+func TestResolveCachesOwners(t *testing.T) {
+	s := newFakeReader("apps/v1/ReplicaSet r#2 < apps/v1/Deployment d#1", "apps/v1/Deployment d#1")
+	finder := owner.NewResolver(s, newRESTMapper())
+	var root owner.Root
+	for i := range 5 {
+		p := newPod("apps/v1/ReplicaSet r#2")
+		p.Name, p.UID = fmt.Sprint("p", i), types.UID(fmt.Sprint("p", i))
+		var err error
+		if root, _, err = finder.Resolve(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.reads != 2 {
+		t.Errorf("five pods took %d reads, want 2", s.reads)
+	}
+	delete(s.objects, "lab/Deployment.apps/d")
+	finder.Forget(root)
+	got, ending, err := finder.Resolve(t.Context(), newPod("apps/v1/ReplicaSet r#2"))
+	if err != nil || ending != owner.OutcomeOwnerNotFound || got.Name != "r" {
+		t.Errorf("after its root was forgotten: %v, %s, %v", got, ending, err)
+	}
+}
+
+// What one reference says falsely is not believed of another that is true.
+func TestForgedReferenceIsNotCachedForOthers(t *testing.T) {
+	finder := owner.NewResolver(newFakeReader("batch/v1/Job train#1"), newRESTMapper())
+	for _, text := range []string{"batch/v1/Job none#1", "batch/v1/CronJob train#1", "nobody.io/v1/Job train#1"} {
+		if _, ending, err := finder.Resolve(t.Context(), newPod(text)); err != nil || ending == owner.OutcomeTop {
+			t.Fatalf("%s: %s, %v", text, ending, err)
+		}
+	}
+	root, ending, err := finder.Resolve(t.Context(), newPod("batch/v1/Job train#1"))
+	if err != nil || ending != owner.OutcomeTop || formatRoot(root) != "batch/v1/Job train#1" {
+		t.Errorf("got %v, %s, %v", root, ending, err)
+	}
+	elsewhere := newPod("batch/v1/Job train#1")
+	elsewhere.Namespace = "other"
+	if root, ending, _ := finder.Resolve(t.Context(), elsewhere); ending != owner.OutcomeOwnerNotFound || root.Name != "p" {
+		t.Errorf("a pod of another namespace has the root %v, %s", root, ending)
+	}
+}

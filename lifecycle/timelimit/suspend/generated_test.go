@@ -1,0 +1,178 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package suspend_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"sluice.dev/api/workloadkind"
+	"sluice.dev/lifecycle/timelimit/suspend"
+	"sluice.dev/manifests"
+)
+
+// update is what `make generate` runs the tests of this file with.
+var update = flag.Bool("update", false, "write the rights and the table of the documentation anew")
+
+const (
+	roleFile             = "../../../manifests/base/rbac/stopping.yaml"
+	docFile              = "../../../docs/stopping.md"
+	tableBegin, tableEnd = "<!-- The table is written by `make generate`. -->\n", "<!-- end of the table -->\n"
+)
+
+// The rights that are installed are those that the table needs.
+func TestGeneratedRole(t *testing.T) {
+	compareFile(t, roleFile, func(string) string { return roleYAML(suspend.PolicyRules()) })
+}
+
+// And read back, as they are installed, they are.
+func TestInstalledRoleMatchesRules(t *testing.T) {
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if object.GetKind() != "ClusterRole" || object.GetName() != roleName {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &role, true); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(suspend.PolicyRules(), role.Rules); diff != "" {
+			t.Errorf("(-table +manifests)\n%s", diff)
+		}
+		return
+	}
+	t.Errorf("there is no ClusterRole %s in %s", roleName, manifests.Base)
+}
+
+// No more than to read and to patch, and to delete pods.
+func TestRoleIsMinimal(t *testing.T) {
+	for _, rule := range suspend.PolicyRules() {
+		for _, verb := range rule.Verbs {
+			switch verb {
+			case "get", "patch":
+			case "list":
+				if !slices.Equal(rule.Resources, []string{"workloads"}) && !slices.Equal(rule.Resources, []string{"pods"}) {
+					t.Errorf("list %v", rule.Resources)
+				}
+			case "delete":
+				if !slices.Equal(rule.Resources, []string{"pods"}) {
+					t.Errorf("delete %v", rule.Resources)
+				}
+			default:
+				t.Errorf("%s %v", verb, rule.Resources)
+			}
+		}
+		for _, resource := range rule.Resources {
+			if slices.Contains(rule.Verbs, "patch") && (resource == "daemonsets" || resource == "pods" || resource == "customresourcedefinitions") {
+				t.Errorf("patch %s", resource)
+			}
+		}
+	}
+}
+
+// The documentation has the table.
+func TestGeneratedTable(t *testing.T) {
+	compareFile(t, docFile, func(now string) string {
+		before, rest, ok := strings.Cut(now, tableBegin)
+		_, after, closed := strings.Cut(rest, tableEnd)
+		if !ok || !closed {
+			t.Fatalf("%s does not have the two comments between which the table goes", docFile)
+		}
+		return before + tableBegin + renderTable() + tableEnd + after
+	})
+}
+
+func compareFile(t *testing.T, path string, want func(now string) string) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	text := want(string(raw))
+	if *update {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(text, string(raw)); diff != "" {
+		t.Errorf("%s is not what the table of package kinds says; run `make generate` (-table +file)\n%s", path, diff)
+	}
+}
+
+const roleName = "sluice-lifecycle-stopping"
+
+func roleYAML(rules []rbacv1.PolicyRule) string {
+	var b strings.Builder
+	b.WriteString(`# What lifecycle needs to stop root workloads: to read and patch the object at the
+# top, whichever kind it is; to delete pods that have none, and those by which a
+# StatefulSet at 0 is held up. Kinds that a cluster does not have cost nothing. Written by ` + "`make generate`" + ` from api/workload/kinds.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: ` + roleName + `
+rules:
+`)
+	for _, rule := range rules {
+		fmt.Fprintf(&b, "  - apiGroups: [%s]\n", strings.Join(quoteAll(rule.APIGroups), ", "))
+		fmt.Fprintf(&b, "    resources: [%s]\n", strings.Join(rule.Resources, ", "))
+		fmt.Fprintf(&b, "    verbs: [%s]\n", strings.Join(rule.Verbs, ", "))
+	}
+	b.WriteString(`---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: ` + roleName + `
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: ` + roleName + `
+subjects:
+  - kind: ServiceAccount
+    name: lifecycle
+    namespace: sluice-system
+`)
+	return b.String()
+}
+
+func quoteAll(groups []string) []string {
+	list := slices.Clone(groups)
+	for i, group := range list {
+		if group == "" {
+			list[i] = `""`
+		}
+	}
+	return list
+}
+
+// renderTable is the one of the documentation, in Markdown.
+func renderTable() string {
+	var b strings.Builder
+	b.WriteString("\n| kind | how it is stopped | how it is started again |\n|---|---|---|\n")
+	for _, kind := range workloadkind.All() {
+		name := kind.Kind
+		if kind.Group != "" {
+			name += " (`" + kind.Group + "`)"
+		}
+		start := "make it anew"
+		if command := kind.StartCommand("NAMESPACE", "NAME", 1); command != "" {
+			start = "`" + strings.Replace(command, "--replicas=1", "--replicas=N", 1) + "`"
+		} else if kind.StopAction.Method == workloadkind.StopNever {
+			start = ""
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, kind.DescribeStop(), start)
+	}
+	return b.String() + "\n"
+}

@@ -1,0 +1,557 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package suspend_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/workloadkind"
+	"sluice.dev/lifecycle/timelimit/suspend"
+	"sluice.dev/manifests"
+	"sluice.dev/test/cluster"
+	"sluice.dev/test/cluster/clustertest"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	clustertest.Main(m, installManifests)
+}
+
+// installManifests makes the API server know the operators' kinds, and lifecycle's rights.
+func installManifests(ctx context.Context, c *cluster.Cluster) error {
+	admin, err := client.New(c.Config(), client.Options{})
+	if err != nil {
+		return err
+	}
+	raw, err := os.ReadFile("testdata/definitions.yaml")
+	if err != nil {
+		return err
+	}
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
+	for {
+		definition := &unstructured.Unstructured{}
+		if err := decoder.Decode(&definition.Object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		if err := admin.Create(ctx, definition); err != nil {
+			return err
+		}
+	}
+	installed, err := manifests.Build(manifests.Base)
+	if err != nil {
+		return err
+	}
+	for _, object := range installed {
+		if object.GetName() == roleName {
+			if err := admin.Create(ctx, object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// testCluster is a namespace of a real cluster.
+type testCluster struct {
+	*testing.T
+	client.Client
+	namespace string
+	// stopper acts with the rights that are installed, and no others.
+	stopper *suspend.Stopper
+}
+
+func newTestCluster(t *testing.T) testCluster {
+	t.Helper()
+	c := clustertest.Start(t)
+	return testCluster{t, newClient(t, c.Config()), clustertest.Namespace(t, c), newStopperAs(t, c.Config(), "system:serviceaccount:sluice-system:lifecycle")}
+}
+
+func newClient(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	made, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func newStopperAs(t *testing.T, config *rest.Config, user string) *suspend.Stopper {
+	t.Helper()
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	return &suspend.Stopper{Client: newClient(t, config)}
+}
+
+// create makes an object called x. A kind is served a moment after its definition.
+func (p testCluster) create(text string) *unstructured.Unstructured {
+	p.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		p.Fatal(err)
+	}
+	object.SetNamespace(p.namespace)
+	if object.GetName() == "" {
+		object.SetName("x")
+	}
+	clustertest.Eventually(p.T, func() error { return p.Create(p.Context(), object) })
+	return object
+}
+
+func (p testCluster) get(of *unstructured.Unstructured) *unstructured.Unstructured {
+	p.Helper()
+	object := of.DeepCopy()
+	if err := p.Get(p.Context(), client.ObjectKeyFromObject(of), object); err != nil {
+		p.Fatal(err)
+	}
+	return object
+}
+
+func (p testCluster) patchObject(of *unstructured.Unstructured, patch string) *unstructured.Unstructured {
+	p.Helper()
+	object := of.DeepCopy()
+	if err := p.Patch(p.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		p.Fatal(err)
+	}
+	return object
+}
+
+func (p testCluster) waitForState(object *unstructured.Unstructured, want suspend.State) {
+	p.Helper()
+	clustertest.Eventually(p.T, func() error {
+		got, err := p.stopper.ObserveState(p.Context(), targetOf(object))
+		if err != nil || got != want {
+			return fmt.Errorf("%s is %s (%w), want %s", object.GetKind(), got, err, want)
+		}
+		return nil
+	})
+}
+
+const podTemplateYAML = `template: {metadata: {labels: {app: x}}, spec: {restartPolicy: RESTART, containers: [{name: main, image: torch}]}}`
+
+func podTemplate(restart corev1.RestartPolicy) string {
+	return strings.Replace(podTemplateYAML, "RESTART", string(restart), 1)
+}
+
+// The whole life of each kind against the API server and its controllers, with
+// lifecycle's own rights: stopped, seen to be, let go, started with the command
+// that its owner is told, and that start seen.
+func TestStopAndReleaseInCluster(t *testing.T) {
+	workload := func(version, kind, spec string) string {
+		return "{apiVersion: " + version + ", kind: " + kind + ", spec: {" + spec + "}}"
+	}
+	scaled := "replicas: 3, selector: {matchLabels: {app: x}}, " + podTemplate(corev1.RestartPolicyAlways)
+	tests := []struct {
+		text, start string // start: the patch that the command means
+	}{
+		{workload("batch/v1", "Job", podTemplate(corev1.RestartPolicyNever)), `{"spec":{"suspend":false}}`},
+		{workload("batch/v1", "CronJob", "schedule: 0 0 1 1 *, jobTemplate: {spec: {"+podTemplate(corev1.RestartPolicyNever)+"}}"), `{"spec":{"suspend":false}}`},
+		{workload("apps/v1", "Deployment", scaled), `{"spec":{"replicas":3}}`},
+		{workload("apps/v1", "StatefulSet", "serviceName: x, "+scaled), `{"spec":{"replicas":3}}`},
+		{workload("apps/v1", "ReplicaSet", scaled), `{"spec":{"replicas":3}}`},
+		{workload("v1", "ReplicationController", "replicas: 3, selector: {app: x}, "+podTemplate(corev1.RestartPolicyAlways)), `{"spec":{"replicas":3}}`},
+		{workload("jobset.x-k8s.io/v1alpha2", "JobSet", ""), `{"spec":{"suspend":false}}`},
+		{workload("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", ""), `{"spec":{"replicas":1}}`},
+		{workload("kubeflow.org/v1", "Notebook", ""), `{"metadata":{"annotations":{"kubeflow-resource-stopped":null}}}`},
+		{workload("kubeflow.org/v1", "PyTorchJob", ""), `{"spec":{"runPolicy":{"suspend":false}}}`},
+		{workload("ray.io/v1", "RayCluster", ""), `{"spec":{"suspend":null}}`},
+		{workload("kueue.x-k8s.io/v1beta1", "Workload", ""), `{"spec":{"active":true}}`},
+		{workload("serving.kserve.io/v1beta1", "InferenceService", ""), `{"metadata":{"annotations":{"serving.kserve.io/stop":null}}}`},
+	}
+	for _, tc := range tests {
+		kind := strings.Fields(strings.SplitAfter(tc.text, "kind: ")[1])[0]
+		t.Run(strings.TrimSuffix(kind, ","), func(t *testing.T) {
+			p := newTestCluster(t)
+			object := p.create(tc.text)
+			p.waitForState(object, suspend.StateRunning)
+			if err := p.stopper.Stop(t.Context(), targetOf(object), stopUntil, "48h are over"); err != nil {
+				t.Fatal(err)
+			}
+			stopped := p.get(object)
+			if at, is := workloadkind.ParseStoppedUntil(stopped); workloadkind.RequestsPods(stopped) || !is || !at.Equal(stopUntil) {
+				t.Fatalf("stopped: %v", stopped.Object)
+			}
+			p.waitForState(object, suspend.StateStopped)
+			quiet := &suspend.Stopper{Client: &racingClient{Client: p.stopper.Client, beforeWrite: func() { t.Error("stopped twice, it is written twice") }}}
+			if err := quiet.Stop(t.Context(), targetOf(object), stopUntil, "48h are over"); err != nil {
+				t.Error(err)
+			}
+			if commands, err := p.stopper.StartCommands(t.Context(), targetOf(object)); err != nil || len(commands) != 1 {
+				t.Errorf("started by %q (%v)", commands, err)
+			}
+			if err := p.stopper.Release(t.Context(), targetOf(object)); err != nil {
+				t.Fatal(err)
+			}
+			released := p.get(object)
+			if _, is := workloadkind.ParseStoppedUntil(released); is || workloadkind.RequestsPods(released) {
+				t.Fatalf("released: %v", released.Object)
+			}
+			if started := p.patchObject(object, tc.start); !workloadkind.StartsWorkload(released, started) {
+				t.Errorf("its start is not seen: %v", started.Object)
+			}
+		})
+	}
+}
+
+// A pod without a controller says why it goes.
+func TestStopPodInCluster(t *testing.T) {
+	p := newTestCluster(t)
+	pod := p.create(`{apiVersion: v1, kind: Pod, metadata: {finalizers: [test.sluice.dev/look]}, spec: {containers: [{name: main, image: torch}]}}`)
+	if err := p.stopper.Stop(t.Context(), targetOf(pod), stopUntil, "48h are over"); err != nil {
+		t.Fatal(err)
+	}
+	// One that no node runs yet goes at once, but for the finalizer.
+	going := p.get(pod)
+	if going.GetDeletionTimestamp() == nil {
+		t.Fatal("it is not being deleted")
+	}
+	conditions, _, _ := unstructured.NestedSlice(going.Object, "status", "conditions")
+	said := false
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		said = said || condition["type"] == string(corev1.DisruptionTarget) && condition["message"] == "48h are over" && condition["reason"] == suspend.ReasonStopped
+	}
+	if !said {
+		t.Errorf("the conditions are %v", conditions)
+	}
+	if err := p.stopper.Stop(t.Context(), targetOf(pod), stopUntil, ""); err != nil {
+		t.Errorf("stopped while it goes: %v", err)
+	}
+	p.patchObject(pod, `{"metadata":{"finalizers":null}}`)
+	p.waitForState(pod, suspend.StateGone)
+}
+
+// A pod that took the name is another pod.
+func TestRecreatedPodIsNotStoppedInCluster(t *testing.T) {
+	const job = `{apiVersion: ray.io/v1, kind: RayCluster, spec: {}}`
+	const pod = `{apiVersion: v1, kind: Pod, spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: torch}]}}`
+	for _, text := range []string{job, pod} {
+		p := newTestCluster(t)
+		first := p.create(text)
+		if err := p.Delete(t.Context(), first.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		p.waitForState(first, suspend.StateGone)
+		second := p.create(text)
+		if err := p.stopper.Stop(t.Context(), targetOf(first), stopUntil, ""); !errors.Is(err, suspend.ErrGone) {
+			t.Errorf("%v", err)
+		}
+		if !workloadkind.RequestsPods(p.get(second)) {
+			t.Errorf("the new %s was stopped", second.GetKind())
+		}
+	}
+}
+
+// racingClient lets something happen between the reading and the writing.
+type racingClient struct {
+	client.Client
+	beforeWrite func()
+}
+
+func (r *racingClient) runBeforeWrite() {
+	if between := r.beforeWrite; between != nil {
+		r.beforeWrite = nil
+		between()
+	}
+}
+
+func (r *racingClient) Patch(ctx context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	r.runBeforeWrite()
+	return r.Client.Patch(ctx, object, patch, opts...)
+}
+
+func (r *racingClient) Delete(ctx context.Context, object client.Object, opts ...client.DeleteOption) error {
+	r.runBeforeWrite()
+	return r.Client.Delete(ctx, object, opts...)
+}
+
+// Between the reading and the writing it was changed, or made anew.
+func TestConcurrentChangesInCluster(t *testing.T) {
+	const cluster = `{apiVersion: ray.io/v1, kind: RayCluster, spec: {}}`
+	const pod = `{apiVersion: v1, kind: Pod, spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: torch}]}}`
+	t.Run("changed", func(t *testing.T) {
+		p := newTestCluster(t)
+		object := p.create(cluster)
+		r := &racingClient{Client: p.stopper.Client, beforeWrite: func() { p.patchObject(object, `{"spec":{"size":7}}`) }}
+		if err := (&suspend.Stopper{Client: r}).Stop(t.Context(), targetOf(object), stopUntil, ""); err != nil {
+			t.Fatal(err)
+		}
+		size, _, _ := unstructured.NestedInt64(p.get(object).Object, "spec", "size")
+		if size != 7 || workloadkind.RequestsPods(p.get(object)) {
+			t.Errorf("%v", p.get(object).Object)
+		}
+	})
+	t.Run("changed three times, then made anew", func(t *testing.T) {
+		p := newTestCluster(t)
+		first := p.create(cluster)
+		var second *unstructured.Unstructured
+		r := &racingClient{Client: p.stopper.Client}
+		changes := 0
+		var change func()
+		change = func() {
+			if changes++; changes < 4 {
+				p.patchObject(first, fmt.Sprintf(`{"spec":{"size":%d}}`, changes))
+				r.beforeWrite = change
+				return
+			}
+			if err := p.Delete(t.Context(), first.DeepCopy()); err != nil {
+				t.Error(err)
+			}
+			p.waitForState(first, suspend.StateGone)
+			second = p.create(cluster)
+		}
+		r.beforeWrite = change
+		if err := (&suspend.Stopper{Client: r}).Stop(t.Context(), targetOf(first), stopUntil, ""); !errors.Is(err, suspend.ErrGone) {
+			t.Errorf("%v", err)
+		}
+		if second == nil || !workloadkind.RequestsPods(p.get(second)) {
+			t.Error("the new one was stopped")
+		}
+	})
+	for _, text := range []string{cluster, pod} {
+		t.Run("made anew", func(t *testing.T) {
+			p := newTestCluster(t)
+			first := p.create(text)
+			var second *unstructured.Unstructured
+			r := &racingClient{Client: p.stopper.Client, beforeWrite: func() {
+				if err := p.Delete(t.Context(), first.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+				p.waitForState(first, suspend.StateGone)
+				second = p.create(text)
+			}}
+			if err := (&suspend.Stopper{Client: r}).Stop(t.Context(), targetOf(first), stopUntil, ""); !errors.Is(err, suspend.ErrGone) {
+				t.Errorf("%v", err)
+			}
+			if !workloadkind.RequestsPods(p.get(second)) {
+				t.Error("the new one was stopped")
+			}
+		})
+	}
+}
+
+// A Workload of Kueue's is found by what it holds.
+func TestStopQueuedJobInCluster(t *testing.T) {
+	p := newTestCluster(t)
+	job := p.create(`{apiVersion: batch/v1, kind: Job, spec: {` + podTemplate(corev1.RestartPolicyNever) + `}}`)
+	workload := p.create(`{apiVersion: kueue.x-k8s.io/v1beta1, kind: Workload, metadata: {name: job-x, labels: {kueue.x-k8s.io/job-uid: ` + string(job.GetUID()) + `}}, spec: {}}`)
+	if err := p.stopper.Stop(t.Context(), targetOf(job), stopUntil, ""); err != nil {
+		t.Fatal(err)
+	}
+	if workloadkind.RequestsPods(p.get(job)) || workloadkind.RequestsPods(p.get(workload)) {
+		t.Error("one of the two asks to run")
+	}
+	commands, err := p.stopper.StartCommands(t.Context(), targetOf(job))
+	if err != nil || len(commands) != 1 || !strings.Contains(commands[0], "workloads.kueue.x-k8s.io/job-x") {
+		t.Errorf("started by %q (%v)", commands, err)
+	}
+}
+
+// What lifecycle has no right to, or nobody knows how to stop, it leaves and says
+// so.
+func TestUnsupportedKindsInCluster(t *testing.T) {
+	p := newTestCluster(t)
+	c := clustertest.Start(t)
+	owned := func(kind string) string {
+		return "{apiVersion: example.org/v1, kind: " + kind + ", spec: {suspend: false, workers: {count: 4}}}"
+	}
+	farm, ranch, meadow := p.create(owned("Farm")), p.create(owned("Ranch")), p.create(owned("Meadow"))
+	for _, object := range []*unstructured.Unstructured{farm, ranch, meadow} {
+		if err := p.stopper.Stop(t.Context(), targetOf(object), stopUntil, ""); !errors.Is(err, suspend.ErrForbidden) || !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", object.GetKind(), err)
+		}
+	}
+	node := suspend.Target{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Node"}, Name: "dgx-01", UID: "u"}
+	if err := p.stopper.Stop(t.Context(), node, stopUntil, ""); !errors.Is(err, suspend.ErrUnsupported) {
+		t.Errorf("%v", err)
+	}
+	lease := p.create(`{apiVersion: coordination.k8s.io/v1, kind: Lease, spec: {}}`)
+	if err := newStopperAs(t, c.Config(), "admin").Stop(t.Context(), targetOf(lease), stopUntil, ""); err == nil {
+		t.Error("a Lease was stopped")
+	}
+
+	grantPermissions(t, p, "farms", "ranches", "meadows")
+	for _, object := range []*unstructured.Unstructured{farm, ranch} {
+		clustertest.Eventually(t, func() error { return p.stopper.Stop(t.Context(), targetOf(object), stopUntil, "") })
+		p.waitForState(object, suspend.StateStopped)
+	}
+	if count, _, _ := unstructured.NestedInt64(p.get(farm).Object, "spec", "workers", "count"); count != 0 {
+		t.Errorf("%d workers", count)
+	}
+	if err := p.stopper.Stop(t.Context(), targetOf(meadow), stopUntil, ""); !errors.Is(err, suspend.ErrUnsupported) {
+		t.Errorf("%v", err)
+	}
+	deleting := &suspend.Stopper{Client: p.stopper.Client, DeleteUnknownKinds: true}
+	if err := deleting.Stop(t.Context(), targetOf(meadow), stopUntil, ""); err != nil {
+		t.Error(err)
+	}
+	// The garbage collector takes half a minute to hear of a new kind.
+	var going unstructured.Unstructured
+	going.SetGroupVersionKind(meadow.GroupVersionKind())
+	err := p.Get(t.Context(), client.ObjectKeyFromObject(meadow), &going)
+	if err == nil && (going.GetDeletionTimestamp() == nil || !slices.Contains(going.GetFinalizers(), metav1.FinalizerDeleteDependents)) {
+		t.Errorf("it is not being deleted, its pods first: %v", going.Object)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+}
+
+// grantPermissions gives lifecycle rights to kinds that it does not know, until the test ends.
+func grantPermissions(t *testing.T, p testCluster, resources ...string) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"example.org"}, Resources: resources, Verbs: []string{"get", "patch", "delete"}},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: p.namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: p.namespace},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "sluice-system", Name: "lifecycle"}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		if err := p.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := p.Delete(context.Background(), object); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Annotations have a limit, and its author may have used it up.
+func TestStopWithFullAnnotationsInCluster(t *testing.T) {
+	p := newTestCluster(t)
+	const limit, key = 256 << 10, "mine"
+	object := p.create(`{apiVersion: ray.io/v1, kind: RayCluster, metadata: {annotations: {` + key + `: ` + strings.Repeat("x", limit-len(key)) + `}}, spec: {}}`)
+	if err := p.stopper.Stop(t.Context(), targetOf(object), stopUntil, ""); err != nil {
+		t.Fatal(err)
+	}
+	stopped := p.get(object)
+	if _, marked := workloadkind.ParseStoppedUntil(stopped); marked || workloadkind.RequestsPods(stopped) {
+		t.Errorf("marked: %v, asks to run: %v", marked, workloadkind.RequestsPods(stopped))
+	}
+}
+
+// Many who write the object at once do not keep it from being stopped.
+func TestStopDuringConcurrentWrites(t *testing.T) {
+	p := newTestCluster(t)
+	object := p.create(`{apiVersion: ray.io/v1, kind: RayCluster, spec: {}}`)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ctx.Err() == nil; i++ {
+			_ = p.Status().Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"beat":%d}}`, i)))
+		}
+	}()
+	clustertest.Eventually(t, func() error {
+		err := p.stopper.Stop(t.Context(), targetOf(object), stopUntil, "")
+		if err != nil && !errors.Is(err, suspend.ErrConflict) {
+			t.Errorf("%v", err)
+		}
+		return err
+	})
+	cancel()
+	<-done
+	if workloadkind.RequestsPods(p.get(object)) {
+		t.Error("it asks to run")
+	}
+}
+
+// A StatefulSet whose pods are not ready, or held by a finalizer, would keep its
+// other pods for ever.
+func TestStopBlockedStatefulSet(t *testing.T) {
+	const ready, unready = `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`, `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"False"}]}}`
+	const finalizer = `{"metadata":{"finalizers":["test.sluice.dev/hold"]}}`
+	tests := map[string]struct {
+		hold func(p testCluster, pods []*unstructured.Unstructured)
+		// held is how many of its pods are left in the end.
+		held int
+	}{
+		"never ready": {hold: func(p testCluster, pods []*unstructured.Unstructured) {
+			for _, pod := range pods {
+				p.patchStatus(pod, unready)
+			}
+		}},
+		"a finalizer": {held: 1, hold: func(p testCluster, pods []*unstructured.Unstructured) { p.patchObject(pods[2], finalizer) }},
+		"nothing":     {hold: func(testCluster, []*unstructured.Unstructured) {}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := newTestCluster(t)
+			set := p.create(`{apiVersion: apps/v1, kind: StatefulSet, spec: {serviceName: x, replicas: 3, selector: {matchLabels: {app: x}}, ` + podTemplate(corev1.RestartPolicyAlways) + `}}`)
+			var pods []*unstructured.Unstructured
+			for i := range 3 {
+				pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+				pod.SetNamespace(p.namespace)
+				pod.SetName(fmt.Sprintf("x-%d", i))
+				clustertest.Eventually(t, func() error { return p.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) })
+				p.patchStatus(pod, ready)
+				pods = append(pods, pod)
+			}
+			tc.hold(p, pods)
+			t.Cleanup(func() {
+				for _, pod := range pods {
+					_ = p.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+				}
+			})
+			clustertest.Eventually(t, func() error {
+				if err := p.stopper.Stop(t.Context(), targetOf(set), stopUntil, ""); err != nil {
+					t.Errorf("%v", err)
+				}
+				left, running := 0, []string{}
+				for _, pod := range pods {
+					now := pod.DeepCopy()
+					err := p.Get(t.Context(), client.ObjectKeyFromObject(pod), now)
+					if client.IgnoreNotFound(err) != nil {
+						return err
+					}
+					if err == nil {
+						left++
+					}
+					if err == nil && now.GetDeletionTimestamp() == nil {
+						running = append(running, now.GetName())
+					}
+				}
+				if len(running) > 0 || left != tc.held {
+					return fmt.Errorf("%d pods are left, of which run: %v", left, running)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func (p testCluster) patchStatus(of *unstructured.Unstructured, patch string) {
+	p.Helper()
+	if err := p.Status().Patch(p.Context(), of.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		p.Fatal(err)
+	}
+}

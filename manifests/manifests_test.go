@@ -1,0 +1,153 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/manifests"
+)
+
+// What is installed is what the code says of the classes.
+func TestPriorityClassesMatchAPI(t *testing.T) {
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int32{}
+	for _, object := range objects {
+		if object.GetKind() != "PriorityClass" {
+			continue
+		}
+		var class schedulingv1.PriorityClass
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &class, true); err != nil {
+			t.Fatal(err)
+		}
+		got[class.Name] = class.Value
+		if class.GlobalDefault {
+			t.Errorf("%s is the default of all pods", class.Name)
+		}
+		const autoscalerCutOff = -10
+		if class.Value > 0 || class.Value <= autoscalerCutOff {
+			t.Errorf("%s has the value %d; want more than %d, and nothing above other people's pods", class.Name, class.Value, autoscalerCutOff)
+		}
+	}
+	want := map[string]int32{
+		v1alpha1.PriorityClassTrain:                  v1alpha1.PriorityTrain,
+		v1alpha1.PriorityClassInteractivePreemptible: v1alpha1.PriorityInteractivePreemptible,
+		v1alpha1.PriorityClassInteractive:            v1alpha1.PriorityInteractive,
+		v1alpha1.PriorityClassInference:              v1alpha1.PriorityInference,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-api +manifests)\n%s", diff)
+	}
+}
+
+// findObject fills in the object of that kind and name, strictly.
+func findObject(t *testing.T, objects []*unstructured.Unstructured, kind, name string, into any) {
+	t.Helper()
+	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
+	if at < 0 {
+		t.Fatalf("there is no %s %s", kind, name)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[at].Object, into, true); err != nil {
+		t.Fatalf("%s %s: %v", kind, name, err)
+	}
+}
+
+// The agent's DaemonSet fits what else is installed: its account, its folders, and a
+// namespace that takes it.
+func TestAgent(t *testing.T) {
+	objects, err := manifests.Build(manifests.Agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set appsv1.DaemonSet
+	var account corev1.ServiceAccount
+	var files corev1.ConfigMap
+	var namespace corev1.Namespace
+	findObject(t, objects, "DaemonSet", "gpuagent", &set)
+	findObject(t, objects, "ServiceAccount", "gpuagent", &account)
+	findObject(t, objects, "ConfigMap", "gpuagent", &files)
+	findObject(t, objects, "Namespace", v1alpha1.SystemNamespace, &namespace)
+
+	pod := set.Spec.Template.Spec
+	if set.Namespace != account.Namespace || pod.ServiceAccountName != account.Name {
+		t.Errorf("it runs as %s in %s, and the account is %s in %s", pod.ServiceAccountName, set.Namespace, account.Name, account.Namespace)
+	}
+	if namespace.Labels[v1alpha1.LabelPodSecurityEnforce] != "privileged" {
+		t.Errorf("its namespace refuses it: %v", namespace.Labels)
+	}
+	if !pod.HostPID || pod.HostNetwork || pod.HostIPC {
+		t.Errorf("hostPID %v, hostNetwork %v, hostIPC %v", pod.HostPID, pod.HostNetwork, pod.HostIPC)
+	}
+	for key, value := range set.Spec.Selector.MatchLabels {
+		if set.Spec.Template.Labels[key] != value {
+			t.Errorf("its selector does not select it: %s", key)
+		}
+	}
+	if files.Data["gpuagent.yaml"] == "" {
+		t.Error("its configuration is empty")
+	}
+	c := pod.Containers[0]
+	if !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool {
+		return v.Name == "NODE_NAME" && v.ValueFrom.FieldRef.FieldPath == "spec.nodeName"
+	}) {
+		t.Error("nobody tells it on which node it is")
+	}
+	for _, mount := range c.VolumeMounts {
+		if mount.Name != "state" && !mount.ReadOnly {
+			t.Errorf("it may write to %s", mount.MountPath)
+		}
+		if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name }) {
+			t.Errorf("there is no volume %s", mount.Name)
+		}
+	}
+	if c.LivenessProbe == nil || c.ReadinessProbe == nil || c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
+		t.Error("it has no probes, or no bounds")
+	}
+}
+
+// Rights of the agent: no Node, no spec, nothing of other nodes that admission does not
+// look at.
+func TestAgentRBAC(t *testing.T) {
+	objects, err := manifests.Build(manifests.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.ClusterRole
+	var policy admissionv1.ValidatingAdmissionPolicy
+	var binding admissionv1.ValidatingAdmissionPolicyBinding
+	findObject(t, objects, "ClusterRole", "sluice-gpuagent", &role)
+	findObject(t, objects, "ValidatingAdmissionPolicy", "sluice-gpuagent", &policy)
+	findObject(t, objects, "ValidatingAdmissionPolicyBinding", "sluice-gpuagent", &binding)
+	reads := []string{"get", "list", "watch"}
+	for _, rule := range role.Rules {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				write := !slices.Contains(reads, verb)
+				if write && resource != "gpunodes/status" && resource != "events" {
+					t.Errorf("it may %s %s", verb, resource)
+				}
+			}
+			if resource == "nodes" || resource == "secrets" {
+				t.Errorf("it may read %s", resource)
+			}
+		}
+	}
+	if binding.Spec.PolicyName != policy.Name || policy.Spec.FailurePolicy == nil || *policy.Spec.FailurePolicy != admissionv1.Fail {
+		t.Errorf("its policy is not in force: %+v", binding.Spec)
+	}
+}

@@ -1,0 +1,145 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"sluice.dev/policies/merge"
+)
+
+const (
+	// maxFindings is how many complaints of one rule are passed on.
+	maxFindings = 100
+	// maxMessageBytes is how many bytes a message may have; what is beyond is cut off.
+	maxMessageBytes = 2048
+)
+
+// parseFindings reads the value of deny and warn: strings or {"msg", "field", "fix"}.
+func parseFindings(policy string, value ast.Value) ([]merge.Finding, error) {
+	return parseFindingSet(policy, value, func(element ast.Value) (merge.Finding, error) {
+		if text, ok := element.(ast.String); ok {
+			return newFinding(string(text), "", "")
+		}
+		fields, err := stringFields(element, "msg", "field", "fix")
+		if err != nil {
+			return merge.Finding{}, err
+		}
+		return newFinding(fields["msg"], fields["field"], fields["fix"])
+	})
+}
+
+// parseViolations reads the value of violation, as Gatekeeper does: {"msg"}, beside
+// which anything may stand.
+func parseViolations(policy string, value ast.Value) ([]merge.Finding, error) {
+	return parseFindingSet(policy, value, func(element ast.Value) (merge.Finding, error) {
+		object, ok := element.(ast.Object)
+		if !ok {
+			return merge.Finding{}, newValueError(`must be {"msg": …, "details": …}, and is %s`, ast.ValueName(element))
+		}
+		msg := object.Get(ast.StringTerm("msg"))
+		if msg == nil {
+			return merge.Finding{}, newValueError("has no msg")
+		}
+		text, ok := msg.Value.(ast.String)
+		if !ok {
+			return merge.Finding{}, newValueError("msg must be a string, and is %s", ast.ValueName(msg.Value))
+		}
+		return newFinding(string(text), "", "")
+	})
+}
+
+func parseFindingSet(policy string, value ast.Value, read func(ast.Value) (merge.Finding, error)) ([]merge.Finding, error) {
+	elements, err := setElements(value)
+	if err != nil {
+		return nil, err
+	}
+	more := max(0, len(elements)-maxFindings)
+	var all []merge.Finding
+	for _, element := range elements[:len(elements)-more] {
+		complaint, err := read(element.Value)
+		if err != nil {
+			return nil, err
+		}
+		complaint.Policy = policy
+		all = append(all, complaint)
+	}
+	if more > 0 {
+		all = append(all, merge.Finding{Policy: policy, Message: fmt.Sprintf("and %d more of the same policy", more)})
+	}
+	return all, nil
+}
+
+func newFinding(message, field, fix string) (merge.Finding, error) {
+	if strings.TrimSpace(message) == "" {
+		return merge.Finding{}, newValueError("the message is empty")
+	}
+	return merge.Finding{Message: singleLine(message), Field: singleLine(field), Fix: singleLine(fix)}, nil
+}
+
+// setElements returns the elements of a set in Rego's order.
+func setElements(value ast.Value) ([]*ast.Term, error) {
+	set, ok := value.(ast.Set)
+	if !ok {
+		return nil, newValueError("must be a set, and is %s", ast.ValueName(value))
+	}
+	return set.Slice(), nil
+}
+
+// stringFields reads an object of which only some fields are allowed, all strings.
+func stringFields(value ast.Value, allowed ...string) (map[string]string, error) {
+	object, ok := value.(ast.Object)
+	if !ok {
+		return nil, newValueError("must be a string or {%s}, and is %s", strings.Join(allowed, ", "), ast.ValueName(value))
+	}
+	fields := make(map[string]string, object.Len())
+	keys := object.KeysIterator()
+	for key, more := keys.Next(); more; key, more = keys.Next() {
+		name, ok := key.Value.(ast.String)
+		if !ok || !slices.Contains(allowed, string(name)) {
+			return nil, newValueError("has the field %s; %s are allowed", key, strings.Join(allowed, ", "))
+		}
+		text, ok := object.Get(key).Value.(ast.String)
+		if !ok {
+			return nil, newValueError("%s must be a string, and is %s", string(name), ast.ValueName(object.Get(key).Value))
+		}
+		fields[string(name)] = string(text)
+	}
+	return fields, nil
+}
+
+// singleLine makes one line of text that policies composed, maybe of what users wrote:
+// no control characters, and no more than fits in an answer.
+func singleLine(text string) string {
+	clean := strings.IndexFunc(text, unicode.IsControl) < 0 && utf8.ValidString(text)
+	if !clean {
+		text = strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return ' '
+			}
+			return r
+		}, strings.ToValidUTF8(text, "\uFFFD"))
+	}
+	return truncateText(text, maxMessageBytes)
+}
+
+// truncateText cuts a text off after so many bytes, between two characters, and shows
+// that it did.
+func truncateText(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	const more = " …"
+	cut := limit - len(more)
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + more
+}

@@ -1,0 +1,245 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/metrics"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/merge"
+)
+
+// policyResult is what one policy says about one object.
+type policyResult struct {
+	// workloadType is the workload's type; empty where the policy says none, and where
+	// it was not asked for it.
+	workloadType          v1alpha1.WorkloadType
+	changes               merge.DesiredChanges
+	deny, violation, warn []merge.Finding
+}
+
+// hasChanges tells whether the policy wants anything of the object.
+func (a *policyResult) hasChanges() bool {
+	i := &a.changes
+	return i.Defaults != nil || i.Overrides != nil || i.Nodes != nil || i.Append != nil || i.Remove != nil
+}
+
+// evaluate asks a policy about an object, or for its type.
+func (p *policy) evaluate(ctx context.Context, asked requestKind, input ast.Value, cancel topdown.Cancel) (policyResult, error) {
+	values, err := p.runQuery(ctx, p.module.queries[asked], input, cancel)
+	if err != nil {
+		return policyResult{}, err
+	}
+	given := policyResult{changes: merge.DesiredChanges{Policy: p.source.Name}}
+	n := &converter{remaining: maxValues}
+	for rule := range ruleCount {
+		value := values.value(rule)
+		if value == nil {
+			continue
+		}
+		if err := given.parseRule(n, rule, value); err != nil {
+			return policyResult{}, shapeError(rule, err)
+		}
+	}
+	return given, nil
+}
+
+func (a *policyResult) parseRule(n *converter, rule ruleName, value ast.Value) (err error) {
+	name := a.changes.Policy
+	switch rule {
+	case ruleDefaults:
+		a.changes.Defaults, err = n.parsePartialObject(value)
+	case ruleOverrides:
+		a.changes.Overrides, err = n.parsePartialObject(value)
+	case ruleNodes:
+		a.changes.Nodes, err = n.parseNodeRequirements(value)
+	case ruleAppend:
+		a.changes.Append, err = n.parseAdditions(value)
+	case ruleRemove:
+		a.changes.Remove, err = n.parsePaths(value)
+	case ruleDeny:
+		a.deny, err = parseFindings(name, value)
+	case ruleViolation:
+		a.violation, err = parseViolations(name, value)
+	case ruleWarn:
+		a.warn, err = parseFindings(name, value)
+	case ruleType:
+		a.workloadType, err = parseWorkloadType(value)
+	}
+	return err
+}
+
+// shapeError says of which rule a value is not what it must be.
+func shapeError(rule ruleName, err error) error {
+	return fmt.Errorf("%w: %w", ErrShape, prefixPath(ruleDefinitions[rule].name, err))
+}
+
+// bindings are what a query gave, by the names of the rules.
+type bindings rego.Vars
+
+func (b bindings) value(rule ruleName) ast.Value {
+	if term, ok := b[ruleDefinitions[rule].name].(*ast.Term); ok {
+		return term.Value
+	}
+	return nil
+}
+
+// runQuery evaluates a policy's query. Everything that can go wrong in it comes back
+// as an error.
+func (p *policy) runQuery(ctx context.Context, query *rego.PreparedEvalQuery, input ast.Value, cancel topdown.Cancel) (values bindings, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			values, err = nil, fmt.Errorf("the evaluation failed: %v", fault)
+		}
+	}()
+	results, err := query.Eval(ctx,
+		rego.EvalParsedInput(input),
+		rego.EvalExternalCancel(cancel),
+		rego.EvalInterQueryBuiltinValueCache(patternCache),
+		rego.EvalMetrics(metrics.NoOp()),
+		rego.EvalTransaction(emptyTransaction{}),
+	)
+	if err != nil {
+		return nil, evaluationError(err)
+	}
+	if len(results) != 1 {
+		return nil, fmt.Errorf("the query has %d results", len(results))
+	}
+	return bindings(results[0].Bindings), nil
+}
+
+// evaluationError says where in the policy an evaluation went wrong.
+func evaluationError(err error) error {
+	if topdown.IsCancel(err) {
+		return ErrDeadline
+	}
+	var fault *topdown.Error
+	if !errors.As(err, &fault) {
+		return err
+	}
+	if fault.Location == nil {
+		return errors.New(fault.Message)
+	}
+	return problemAt(fault.Location, "%s", fault.Message)
+}
+
+// maxValues is how many values the answers of one policy may hold, all told.
+const maxValues = 1 << 16
+
+// valueError is a value of Rego that is not what a rule must give.
+type valueError struct {
+	// path leads to the value: overrides.spec.containers[0].
+	path    string
+	message string
+}
+
+func (m *valueError) Error() string { return m.path + ": " + m.message }
+
+// prefixPath puts a step before the path of a misfit, on the way out of it.
+func prefixPath(step string, err error) error {
+	var m *valueError
+	if errors.As(err, &m) {
+		m.path = step + m.path
+	}
+	return err
+}
+
+func newValueError(format string, args ...any) error {
+	return &valueError{message: fmt.Sprintf(format, args...)}
+}
+
+// converter turns values of Rego into what encoding/json decodes into, with int64
+// for integers.
+type converter struct {
+	// remaining is how many more values may come.
+	remaining int
+}
+
+func (n *converter) value(value ast.Value, depth int) (any, error) {
+	if n.remaining--; n.remaining < 0 {
+		return nil, newValueError("the answer is too large: more than %d values", maxValues)
+	}
+	if depth > maxDepth {
+		return nil, newValueError("the value nests more than %d deep", maxDepth)
+	}
+	switch value := value.(type) {
+	case ast.Null:
+		return nil, nil
+	case ast.Boolean:
+		return bool(value), nil
+	case ast.String:
+		return string(value), nil
+	case ast.Number:
+		return convertNumber(string(value))
+	case *ast.Array:
+		return n.array(value, depth)
+	case ast.Object:
+		return n.object(value, depth)
+	case ast.Set:
+		return nil, newValueError("a set has no JSON form: write an array, [x | some x in …]")
+	}
+	return nil, newValueError("%s has no JSON form", ast.ValueName(value))
+}
+
+func (n *converter) array(array *ast.Array, depth int) ([]any, error) {
+	list := make([]any, array.Len())
+	for i := range list {
+		element, err := n.value(array.Elem(i).Value, depth+1)
+		if err != nil {
+			return nil, prefixPath(fmt.Sprintf("[%d]", i), err)
+		}
+		list[i] = element
+	}
+	return list, nil
+}
+
+func (n *converter) object(object ast.Object, depth int) (map[string]any, error) {
+	fields := make(map[string]any, object.Len())
+	// In the order of the keys, so that the same fault is reported each time.
+	keys := object.KeysIterator()
+	for key, more := keys.Next(); more; key, more = keys.Next() {
+		name, ok := key.Value.(ast.String)
+		if !ok {
+			return nil, newValueError("the key %s is no string", key)
+		}
+		value, err := n.value(object.Get(key).Value, depth+1)
+		if err != nil {
+			return nil, prefixPath("."+string(name), err)
+		}
+		fields[string(name)] = value
+	}
+	return fields, nil
+}
+
+// convertNumber returns an int64 where the number is integral, else a float64. It
+// rounds away the noise of arithmetic on fractions, and never a whole number.
+func convertNumber(text string) (any, error) {
+	if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return whole, nil
+	}
+	float, err := parseFinite(text)
+	if err != nil {
+		return nil, newValueError("%v", err)
+	}
+	if float != math.Trunc(float) {
+		return float, nil
+	}
+	if math.Abs(float) < 1<<53 {
+		return int64(float), nil
+	}
+	if exact, ok := new(big.Rat).SetString(text); ok && exact.IsInt() && exact.Num().IsInt64() {
+		return exact.Num().Int64(), nil
+	}
+	return nil, newValueError("the number %s does not fit in 64 bits", text)
+}

@@ -1,0 +1,220 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+	"sluice.dev/policies/engine"
+	"sluice.dev/policies/input"
+	"sluice.dev/policies/merge"
+	"sluice.dev/policies/merge/defaulted"
+)
+
+var testProject = input.Project{
+	Name: "thesis", Namespace: "thesis", Department: "students", Phase: v1alpha1.ProjectActive, QuotaApplied: true,
+	Labels: map[string]string{}, Annotations: map[string]string{},
+	Limits: map[v1alpha1.WorkloadType]input.Limits{
+		v1alpha1.WorkloadTrain:       {MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600},
+		v1alpha1.WorkloadInteractive: {MaxRuntime: "8h", MaxRuntimeSeconds: 8 * 3600},
+		v1alpha1.WorkloadInference:   {},
+	},
+}
+
+// testPool has two GPUs for the project, one of them guaranteed.
+func testPool(name string, sharing v1alpha1.Sharing, boards ...input.GPUModel) input.NodePool {
+	return input.NodePool{
+		Name: name, Scheduler: v1alpha1.SchedulerKube, Sharing: sharing, Compute: v1alpha1.ComputeFair,
+		NodeSelector:  map[string]string{"pool": name},
+		Tolerations:   []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
+		QuotaResource: v1alpha1.ResourceGPUMilliFor(name), Guaranteed: 1000, Limit: 2000, Weight: 1,
+		GPUModels: boards,
+	}
+}
+
+// kueuePool is a pool as another, that Kueue serves.
+func kueuePool(name string, as input.NodePool) input.NodePool {
+	p := testPool(name, as.Sharing, as.GPUModels...)
+	p.Scheduler, p.QuotaResource, p.GPUs = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli, 8
+	return p
+}
+
+func migProfile(name v1alpha1.MIGProfile, gb int64, price workload.Milli) input.MIGProfile {
+	return input.MIGProfile{Name: name, Resource: v1alpha1.ResourceMIG(name), Compute: int64(name[0] - '0'), MemoryMiB: gb * 1024, QuotaCharge: price, Plain: !strings.Contains(string(name), "+")}
+}
+
+var (
+	wholeGPUPool = testPool("whole", v1alpha1.SharingNone, input.GPUModel{Product: "H100", MemoryMiB: 81559})
+	migPool      = testPool("cut", v1alpha1.SharingMIG, input.GPUModel{Product: "A100", MemoryMiB: 40960, Profiles: []input.MIGProfile{
+		migProfile("1g.5gb", 5, 125), migProfile("1g.5gb+me", 5, 125), migProfile("2g.10gb", 10, 250), migProfile("3g.20gb", 20, 500), migProfile("7g.40gb", 40, 1000),
+	}})
+	kueuePoolA     = kueuePool("queue", wholeGPUPool)
+	kueuePoolB     = kueuePool("other", wholeGPUPool)
+	timeSlicedPool = testPool("taken", v1alpha1.SharingTimeSlicing, input.GPUModel{Product: "T4", MemoryMiB: 15360, Replicas: 4, ReplicaResource: "nvidia.com/gpu.shared"})
+	mpsPool        = testPool("named", v1alpha1.SharingMPS, input.GPUModel{Product: "L4", MemoryMiB: 24000, Replicas: 3, ReplicaResource: "nvidia.com/gpu"})
+)
+
+// admissionResult is one pod, asked about and changed.
+type admissionResult struct {
+	pod      map[string]any
+	outcome  engine.Outcome
+	warnings []string
+	patch    string
+	// changedPaths are the paths that each policy changed.
+	changedPaths map[string][]string
+	// applyError is why what the policies want cannot be done; empty where it was.
+	applyError string
+}
+
+// rejection is why the pod does not come in; empty where it does.
+func (a admissionResult) rejection() string { return a.denials() + a.applyError }
+
+// admitPod asks the policies about a pod and does what they want of it.
+func admitPod(t *testing.T, set *engine.Set, project input.Project, pools []input.NodePool, pod map[string]any) admissionResult {
+	t.Helper()
+	request, err := workload.ParsePod(toPod(t, pod))
+	if err != nil {
+		t.Fatalf("the pod is malformed: %v", err)
+	}
+	in := engine.Input{
+		Subject: engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod", Department: project.Department, Project: project.Name},
+		Review:  newDocument(t, map[string]any{"operation": "CREATE", "userInfo": map[string]any{"username": "anna"}}),
+		Object:  newDocument(t, pod), Workload: newDocument(t, request), Project: newDocument(t, project), NodePools: newDocument(t, pools),
+		Now: time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC),
+	}
+	if request.Type == "" {
+		if request.Type, err = set.WorkloadType(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		in.Workload = newDocument(t, request)
+	}
+	outcome, err := set.Evaluate(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, failure := range outcome.Failures {
+		t.Errorf("%s failed: %v", failure.Policy, failure.Err)
+	}
+	a := admissionResult{pod: pod, outcome: outcome}
+	if len(outcome.Denials) > 0 {
+		return a
+	}
+	merged, err := merge.Apply(pod, outcome.Changes, defaulted.Cluster{})
+	if err != nil {
+		a.applyError = err.Error()
+		return a
+	}
+	patch, err := merged.Patch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.pod, a.patch, a.changedPaths = merged.Object, string(patch), merged.ChangedPaths
+	for _, warning := range outcome.Warnings {
+		a.warnings = append(a.warnings, warning.Message)
+	}
+	for _, warning := range merged.Warnings {
+		a.warnings = append(a.warnings, warning.String())
+	}
+	return a
+}
+
+// denials are what the pod's author is told, with the names of the policies.
+func (a admissionResult) denials() string {
+	var all []string
+	for _, denial := range a.outcome.Denials {
+		text := denial.Policy + ": " + denial.Message
+		if denial.Fix != "" {
+			text += " (" + denial.Fix + ")"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// summary is what became of a pod, in lines.
+func (a admissionResult) summary(t *testing.T) string {
+	t.Helper()
+	pod := toPod(t, a.pod)
+	var lines []string
+	say := func(what, value string) {
+		if value != "" {
+			lines = append(lines, what+" "+value)
+		}
+	}
+	say("type", pod.Labels[v1alpha1.LabelWorkloadType])
+	say("pool", pod.Labels[v1alpha1.LabelNodePool])
+	say("class", pod.Spec.PriorityClassName)
+	say("limit", pod.Annotations[v1alpha1.AnnotationTimeLimit])
+	if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
+		say("grace", strconv.FormatInt(*grace, 10))
+	}
+	if affinity := pod.Spec.Affinity; affinity != nil {
+		say("nodes", fmt.Sprint(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms))
+	}
+	// The pool's toleration alone is nothing to speak of.
+	if own := pod.Spec.Tolerations; len(own) > 1 {
+		for _, toleration := range own {
+			lines = append(lines, "tolerates "+toleration.Key)
+		}
+	}
+	for _, container := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		var words []string
+		for name, quantity := range container.Resources.Limits {
+			// An absent one the API server fills in from the limit.
+			if request, ok := container.Resources.Requests[name]; ok && request.Cmp(quantity) != 0 {
+				t.Errorf("%s: the request of %s is %s, the limit %s", container.Name, name, &request, &quantity)
+			}
+			words = append(words, fmt.Sprintf("%s=%s", name, &quantity))
+		}
+		for _, variable := range container.Env {
+			words = append(words, variable.Name+"="+variable.Value)
+		}
+		slices.Sort(words)
+		say(container.Name, strings.Join(words, " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func newDocument(t *testing.T, value any) engine.Document {
+	t.Helper()
+	d, err := engine.DocumentFromGo(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func toPod(t *testing.T, object map[string]any) *corev1.Pod {
+	t.Helper()
+	raw, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := json.Unmarshal(raw, &pod); err != nil {
+		t.Fatal(err)
+	}
+	return &pod
+}
+
+// decodeYAML is a pod in YAML, as it is decoded from JSON.
+func decodeYAML(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return object
+}

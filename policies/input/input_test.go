@@ -1,0 +1,234 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package input_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+	"sluice.dev/policies/input"
+)
+
+func TestNewProjectLimitsAndQuotaApplied(t *testing.T) {
+	long, short := period.MustParseDuration("48h"), period.MustParseDuration("24h")
+	project := &v1alpha1.Project{
+		ObjectMeta: metav1.ObjectMeta{Name: "thesis", Generation: 2, Annotations: map[string]string{
+			"kubectl.kubernetes.io/last-applied-configuration": "{}", "team": "vision",
+		}},
+		Spec: v1alpha1.ProjectSpec{
+			Department: "students",
+			Workloads:  map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.WorkloadInteractive: {MaxRuntime: &short}},
+		},
+	}
+	department := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{
+		Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.AnyWorkload: {MaxRuntime: &long}},
+	}}
+	want := input.Project{
+		Name: "thesis", Namespace: "thesis", Department: "students",
+		Labels: map[string]string{}, Annotations: map[string]string{"team": "vision"},
+		Phase: v1alpha1.ProjectActive,
+		Limits: map[v1alpha1.WorkloadType]input.Limits{
+			"train":       {MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600},
+			"interactive": {MaxRuntime: "24h", MaxRuntimeSeconds: 24 * 3600},
+			"inference":   {MaxRuntime: "48h", MaxRuntimeSeconds: 48 * 3600},
+		},
+		PodSecurity: v1alpha1.PodSecurityBaseline,
+	}
+	if diff := cmp.Diff(want, input.NewProject(project, department)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for generation, counted := range map[int64]bool{1: false, 2: true} {
+		project.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaApplied, Status: metav1.ConditionTrue, ObservedGeneration: generation}}
+		if got := input.NewProject(project, nil).QuotaApplied; got != counted {
+			t.Errorf("quota counted at generation %d of 2: %v, want %v", generation, got, counted)
+		}
+	}
+}
+
+func TestNewProjectPoolsKeepOrder(t *testing.T) {
+	pools := map[string]*v1alpha1.NodePool{
+		"cut": {
+			ObjectMeta: metav1.ObjectMeta{Name: "cut"},
+			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube, Sharing: v1alpha1.SharingMIG, NodeSelector: map[string]string{"pool": "cut"}},
+			Status: v1alpha1.NodePoolStatus{GPUModels: []v1alpha1.GPUModel{{
+				Product: "A100", MemoryMiB: 40960, MIGProfiles: []v1alpha1.MIGProfile{"3g.20gb", "1g.5gb+me", "1g.5gb", "broken"},
+			}}},
+		},
+		"kai": {
+			ObjectMeta: metav1.ObjectMeta{Name: "kai"},
+			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKAI},
+			Status: v1alpha1.NodePoolStatus{GPUs: 16, Settings: map[string]string{"queueLabelKey": "team"}, Conditions: []metav1.Condition{{
+				Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionTrue, Message: "not yet",
+			}}},
+		},
+	}
+	project := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{NodePools: []v1alpha1.PoolQuota{
+		{Name: "kai", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse("2")}},
+		{Name: "gone"},
+		{Name: "cut", GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse("500m"), Limit: resource.MustParse("1.5"), OverQuotaWeight: new(int32)}},
+	}}}
+	got, err := json.Marshal(input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `[` +
+		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","nodeSelector":{},"tolerations":[],"unsupported":"not yet",` +
+		`"settings":{"queueLabelKey":"team"},"gpus":16,"currency":"sluice.dev/gpu-milli","guaranteed":0,"limit":2,"weight":1,"promised":0,"boards":[]},` +
+		`{"name":"cut","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","nodeSelector":{"pool":"cut"},"tolerations":[],"unsupported":"",` +
+		`"settings":{},"gpus":0,"currency":"sluice.dev/gpu-milli.cut","guaranteed":0.5,"limit":0.5,"weight":0,"promised":0,"boards":[{"product":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
+		`{"name":"1g.5gb","resource":"nvidia.com/mig-1g.5gb","compute":1,"memoryMiB":5120,"price":0.125,"plain":true},` +
+		`{"name":"1g.5gb+me","resource":"nvidia.com/mig-1g.5gb.me","compute":1,"memoryMiB":5120,"price":0.125,"plain":false},` +
+		`{"name":"3g.20gb","resource":"nvidia.com/mig-3g.20gb","compute":3,"memoryMiB":20480,"price":0.5,"plain":true}]}]}]`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The boards' memory is what NVML reports of them, in MiB.
+func TestProfileChargeIsShareOfMemorySlices(t *testing.T) {
+	boards := map[string]struct {
+		memoryMiB int64
+		prices    map[v1alpha1.MIGProfile]workload.Milli
+	}{
+		"A100 40 GB": {40960, map[v1alpha1.MIGProfile]workload.Milli{"1g.5gb": 125, "1g.5gb+me": 125, "1g.10gb": 250, "2g.10gb": 250, "3g.20gb": 500, "4g.20gb": 500, "7g.40gb": 1000}},
+		"H100 80 GB": {81559, map[v1alpha1.MIGProfile]workload.Milli{"1g.10gb": 125, "1g.10gb-me": 125, "1g.20gb": 250, "2g.20gb": 250, "3g.40gb": 500, "4g.40gb": 500, "7g.80gb": 1000}},
+		"H100 NVL":   {95830, map[v1alpha1.MIGProfile]workload.Milli{"1g.12gb": 125, "1g.24gb": 250, "2g.24gb": 250, "3g.47gb": 500, "4g.47gb": 500, "7g.94gb": 1000}},
+		"H200":       {143771, map[v1alpha1.MIGProfile]workload.Milli{"1g.18gb": 125, "1g.35gb": 250, "2g.35gb": 250, "3g.71gb": 500, "4g.71gb": 500, "7g.141gb": 1000}},
+		"B200":       {183359, map[v1alpha1.MIGProfile]workload.Milli{"1g.23gb": 125, "1g.45gb": 250, "2g.45gb": 250, "3g.90gb": 500, "4g.90gb": 500, "7g.180gb": 1000}},
+		"A30":        {24576, map[v1alpha1.MIGProfile]workload.Milli{"1g.6gb": 250, "2g.12gb": 500, "4g.24gb": 1000}},
+		"not known":  {0, map[v1alpha1.MIGProfile]workload.Milli{"1g.5gb": 1000}},
+		"nonsense":   {1, map[v1alpha1.MIGProfile]workload.Milli{"1g.9999gb": 1000, "no profile": 1000, "": 1000}},
+		"enormous":   {1 << 60, map[v1alpha1.MIGProfile]workload.Milli{"1g.5gb": 125}},
+	}
+	for name, board := range boards {
+		for profile, want := range board.prices {
+			if got := input.ProfileCharge(profile, board.memoryMiB); got != want {
+				t.Errorf("%s: a slice %s costs %s of a GPU, want %s", name, profile, got, want)
+			}
+		}
+	}
+}
+
+// poolQuotas are quotas by pool: "dgx=4/8" is 4 guaranteed and 8 at most.
+func poolQuotas(texts ...string) []v1alpha1.PoolQuota {
+	var all []v1alpha1.PoolQuota
+	for _, text := range texts {
+		name, figures, _ := strings.Cut(text, "=")
+		guaranteed, limit, _ := strings.Cut(figures, "/")
+		all = append(all, v1alpha1.PoolQuota{Name: name, GPU: v1alpha1.GPUQuota{
+			Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit),
+		}})
+	}
+	return all
+}
+
+func projectIn(department string, pools ...string) v1alpha1.Project {
+	return v1alpha1.Project{Spec: v1alpha1.ProjectSpec{Department: department, NodePools: poolQuotas(pools...)}}
+}
+
+func TestNewDepartmentPoolsCommitted(t *testing.T) {
+	department := &v1alpha1.Department{
+		ObjectMeta: metav1.ObjectMeta{Name: "students"},
+		Spec:       v1alpha1.DepartmentSpec{NodePools: poolQuotas("dgx=8/16", "gone=1/1", "mig=2/2")},
+	}
+	projects := []v1alpha1.Project{
+		projectIn("students", "dgx=4/8", "other=9/9"), projectIn("students", "dgx=500m/8", "mig=3/3"), projectIn("chemistry", "dgx=7/8"), projectIn("students"),
+	}
+	pools := map[string]*v1alpha1.NodePool{
+		"dgx": {ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Status: v1alpha1.NodePoolStatus{GPUs: 16}},
+		"mig": {ObjectMeta: metav1.ObjectMeta{Name: "mig"}},
+	}
+	type figures struct {
+		Name                        string
+		Guaranteed, Limit, Promised workload.Milli
+		GPUs, Weight                int32
+	}
+	var got []figures
+	for _, p := range input.NewDepartmentPools(department, projects, func(name string) *v1alpha1.NodePool { return pools[name] }) {
+		got = append(got, figures{p.Name, p.Guaranteed, p.Limit, p.Subscribed, p.GPUs, p.Weight})
+	}
+	want := []figures{{"dgx", 8000, 16000, 4500, 16, 1}, {"mig", 2000, 2000, 3000, 0, 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("a department's pools (-want +got):\n%s", diff)
+	}
+	other := v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{NodePools: poolQuotas("mig=1/1", "dgx=2500m/4")}}
+	p := input.NewNodePool(pools["dgx"], []v1alpha1.Department{*department, other}, nil)
+	if diff := cmp.Diff(figures{"dgx", 0, 0, 10500, 16, 0}, figures{p.Name, p.Guaranteed, p.Limit, p.Subscribed, p.GPUs, p.Weight}); diff != "" {
+		t.Errorf("the node pool (-want +got):\n%s", diff)
+	}
+}
+
+func TestPoolWithUnmetSchedulerRequirementsIsUnsupported(t *testing.T) {
+	condition := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: reason + "!"}
+	}
+	supported := condition(v1alpha1.ConditionUnsupported, metav1.ConditionFalse, v1alpha1.ReasonSupported)
+	unsupported := condition(v1alpha1.ConditionUnsupported, metav1.ConditionTrue, "SchedulerMissing")
+	missing := condition(v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonRequirementsMissing)
+	for name, tt := range map[string]struct {
+		conditions []metav1.Condition
+		want       string
+	}{
+		"nothing said yet":         {nil, ""},
+		"all is there":             {[]metav1.Condition{supported, condition(v1alpha1.ConditionRequirementsMet, metav1.ConditionTrue, "RequirementsMet")}, ""},
+		"unsupported":              {[]metav1.Condition{unsupported}, "SchedulerMissing!"},
+		"requirements are missing": {[]metav1.Condition{supported, missing}, "RequirementsMissing!"},
+		"both":                     {[]metav1.Condition{missing, unsupported}, "SchedulerMissing!"},
+		"GPUs are not known":       {[]metav1.Condition{condition(v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonGPUCountUnknown)}, ""},
+		"nobody can tell":          {[]metav1.Condition{condition(v1alpha1.ConditionRequirementsMet, metav1.ConditionUnknown, v1alpha1.ReasonRequirementsMissing)}, ""},
+	} {
+		pool := &v1alpha1.NodePool{Status: v1alpha1.NodePoolStatus{Conditions: tt.conditions}}
+		if got := input.NewNodePool(pool, nil, nil).Unsupported; got != tt.want {
+			t.Errorf("%s: unsupported %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func TestEffectivePodSecurityIsTheStricter(t *testing.T) {
+	for _, tt := range []struct{ project, department, want v1alpha1.PodSecurity }{
+		{"", "", "baseline"},
+		{"privileged", "", "baseline"},
+		{"restricted", "", "restricted"},
+		{"", "privileged", "privileged"},
+		{"privileged", "privileged", "privileged"},
+		{"baseline", "privileged", "baseline"},
+		{"", "restricted", "restricted"},
+		{"baseline", "restricted", "restricted"},
+		{"nonsense", "nonsense", "baseline"},
+	} {
+		project := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{PodSecurity: tt.project}}
+		department := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{PodSecurity: tt.department}}
+		if got := input.EffectivePodSecurity(project, department); got != tt.want {
+			t.Errorf("project %q in department %q: %s, want %s", tt.project, tt.department, got, tt.want)
+		}
+	}
+	if got := input.EffectivePodSecurity(&v1alpha1.Project{Spec: v1alpha1.ProjectSpec{PodSecurity: "privileged"}}, nil); got != v1alpha1.PodSecurityBaseline {
+		t.Errorf("without a department: %s", got)
+	}
+}
+
+func TestResourceQuotasAreQuantitiesOrOmitted(t *testing.T) {
+	cpu, memory := resource.MustParse("1500m"), resource.MustParse("512Gi")
+	department := &v1alpha1.Department{Spec: v1alpha1.DepartmentSpec{Resources: v1alpha1.ResourceQuota{CPU: &cpu, Memory: &memory}}}
+	told := input.NewDepartment(department)
+	for want, resources := range map[string]input.Resources{
+		`{"cpu":"1500m","memory":"512Gi"}`: told.Resources,
+		`{}`:                               input.NewProject(&v1alpha1.Project{}, department).Resources,
+	} {
+		if got, err := json.Marshal(resources); err != nil || string(got) != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
+	}
+	if told.Oversubscription != v1alpha1.OversubscriptionDeny {
+		t.Errorf("oversubscription is %q where nothing is said, want Refuse", told.Oversubscription)
+	}
+}

@@ -1,0 +1,110 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package merge
+
+import (
+	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
+)
+
+// comparer of values as Kubernetes would read them: quantities by amount, and a
+// field that is left out like one with what the API server fills in. Without that
+// no override of such a value would ever be done with.
+type comparer struct{ cluster defaulted.Cluster }
+
+// noLocation is the place of values that are in no object yet.
+var noLocation defaulted.Location
+
+func (c comparer) equal(t *schema.Type, a, b any, at defaulted.Location) bool {
+	switch t.Kind {
+	case schema.KindQuantity:
+		return schema.EqualQuantities(a, b)
+	case schema.KindStruct:
+		m, ok := a.(map[string]any)
+		o, also := b.(map[string]any)
+		if ok && also {
+			return c.equalStructs(t, m, o, at)
+		}
+	case schema.KindMap:
+		m, ok := a.(map[string]any)
+		o, also := b.(map[string]any)
+		if ok && also {
+			return c.equalMaps(t, m, o, at)
+		}
+	case schema.KindList:
+		l, ok := a.([]any)
+		o, also := b.([]any)
+		if ok && also {
+			return c.equalLists(t, l, o, at)
+		}
+	}
+	return schema.Equal(a, b)
+}
+
+func (c comparer) equalStructs(t *schema.Type, a, b map[string]any, at defaulted.Location) bool {
+	for name, v := range a {
+		if !c.equalFields(t.Field(name), name, a, b, v, b[name], at) {
+			return false
+		}
+	}
+	for name, v := range b {
+		if _, seen := a[name]; !seen && !c.equalFields(t.Field(name), name, a, b, nil, v, at) {
+			return false
+		}
+	}
+	return true
+}
+
+// equalFields compares one field of the structs in and other.
+func (c comparer) equalFields(f *schema.Field, name string, in, other map[string]any, a, b any, at defaulted.Location) bool {
+	if f == nil { // newer than our schema
+		_, ok := in[name]
+		_, also := other[name]
+		return ok == also && schema.Equal(a, b)
+	}
+	switch absent, also := defaulted.IsAbsent(f, a), defaulted.IsAbsent(f, b); {
+	case absent && also:
+		return true
+	case absent:
+		return c.cluster.IsDefaulted(f, at.AtStruct(other), b)
+	case also:
+		return c.cluster.IsDefaulted(f, at.AtStruct(in), a)
+	}
+	return c.equal(f.Type, a, b, at)
+}
+
+func (c comparer) equalMaps(t *schema.Type, a, b map[string]any, at defaulted.Location) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for key, v := range a {
+		w, ok := b[key]
+		if !ok || !c.equal(t.Elem, v, w, at) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c comparer) equalLists(t *schema.Type, a, b []any, at defaulted.Location) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !c.equal(t.Elem, a[i], b[i], at) {
+			return false
+		}
+	}
+	return true
+}
+
+// index is where in the list an element equal to v stands, and -1 if nowhere.
+func (c comparer) index(t *schema.Type, list []any, v any, at defaulted.Location) int {
+	for i := range list {
+		if c.equal(t.Elem, list[i], v, at) {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,182 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package merge
+
+import (
+	"slices"
+
+	"sluice.dev/policies/merge/defaulted"
+	"sluice.dev/policies/merge/schema"
+)
+
+// detectConflicts finds the conflicts within the plan: different values at one path, and a
+// removal where something is written. removed are who want to remove a part that
+// n is in.
+func (b *planBuilder) detectConflicts(n *node, removed []string) {
+	if len(n.overrides) > 1 {
+		b.addLeafConflict(n, n.overrides)
+	}
+	if len(n.defaults) > 1 && len(n.overrides) == 0 && removed == nil { // else the override wins
+		b.addLeafConflict(n, n.defaults)
+	}
+	if removed == nil && n.isRemoved() {
+		removed = n.removers()
+		if writers := n.innerWriters(); len(writers) > 0 {
+			b.addConflict(n.path(), DesiredValue{Policies: removed}, DesiredValue{Policies: writers, Nested: true})
+		}
+	}
+	for _, kid := range n.children {
+		b.detectConflicts(kid, removed)
+	}
+}
+
+// addLeafConflict notes a conflict of a leaf.
+func (b *planBuilder) addLeafConflict(n *node, wants []leafValue) {
+	var all []DesiredValue
+	for _, w := range wants {
+		all = append(all, DesiredValue{Policies: w.policies, Value: w.value})
+	}
+	b.addConflict(n.path(), all...)
+}
+
+// writers are who write n, or parts of it.
+func (n *node) writers() []string {
+	writers := n.innerWriters()
+	for _, w := range n.overrides {
+		if w.value != nil {
+			writers = append(writers, w.policies...)
+		}
+	}
+	slices.Sort(writers)
+	return slices.Compact(writers)
+}
+
+// innerWriters are who write parts of n, or add to it.
+func (n *node) innerWriters() []string {
+	writers := slices.Clone(n.overridePresence.policies)
+	for _, a := range n.appends {
+		writers = append(writers, a.policy)
+	}
+	for _, r := range n.requirements {
+		writers = append(writers, r.policies...)
+	}
+	for _, kid := range n.children {
+		writers = append(writers, kid.writers()...)
+	}
+	slices.Sort(writers)
+	return slices.Compact(writers)
+}
+
+// walk calls f for a node and all below.
+func (n *node) walk(f func(*node)) {
+	f(n)
+	for _, kid := range n.children {
+		kid.walk(f)
+	}
+}
+
+// composeList makes an override of a whole list say what becomes of it once elements
+// are appended and requirements are added, so that it is done with when it is.
+func composeList(n *node) {
+	if len(n.overrides) == 1 && n.overrides[0].value != nil {
+		w := &n.overrides[0]
+		if len(n.appends) > 0 {
+			list, _ := w.value.([]any)
+			w.value, _ = appendMissing(comparer{}, n, list, noLocation)
+		}
+		if len(n.requirements) > 0 {
+			w.value, _ = withRequirements(w.value, n.requirements)
+		}
+	}
+	for _, kid := range n.children {
+		composeList(kid)
+	}
+}
+
+// removeMatch decides about one match of a removal, and records it. Where a policy wrote
+// what is to go there is a conflict, unless it was only a default: that goes.
+func (t *remover) removeMatch(s planPosition, v any) bool {
+	var writers []string
+	if t.stage >= stageAfterOverrides {
+		writers = s.overriders()
+	}
+	if t.stage >= stageAfterAppends && len(writers) == 0 {
+		writers = s.appenders(t.compare, v)
+	}
+	if len(writers) > 0 {
+		t.addConflict(t.path(), DesiredValue{Policies: t.policies}, DesiredValue{Policies: writers, Value: v})
+		return false
+	}
+	if t.defaultsOnly = t.stage >= stageAfterDefaults && t.suppressDefaults(s); t.defaultsOnly {
+		return true
+	}
+	path := t.path()
+	if t.removedBy == nil {
+		t.removedBy = map[string][]string{}
+	}
+	t.removedBy[path] = t.policies
+	t.recordChange(nil, t.policies, path)
+	t.warnings = append(t.warnings, Warning{t.policies, path, v, nil})
+	return true
+}
+
+// overriders are the policies whose overrides wrote what is at the spot.
+func (s planPosition) overriders() []string {
+	switch {
+	case s.node != nil:
+		return s.node.overriders()
+	case s.leaf != nil:
+		return s.leaf.overriders()
+	}
+	return nil
+}
+
+// suppressDefaults keeps the defaults that wrote what is at the spot from being filled in
+// again, and tells whether there are any.
+func (r *applier) suppressDefaults(s planPosition) bool {
+	found := false
+	switch {
+	case s.node != nil:
+		s.node.walk(func(n *node) {
+			if n.phases&defaultPhase != 0 {
+				n.suppressed, n.reverted, found = true, true, true
+			}
+		})
+	case s.leaf != nil && len(s.leaf.defaults) > 0:
+		s.leaf.suppressed, found = true, true
+		r.partlyRemoved = append(r.partlyRemoved, s.leaf)
+	}
+	return found
+}
+
+// revertDefaults finds the defaults of which parts were taken out, and then nothing was
+// left to differ.
+func (r *applier) revertDefaults(original map[string]any) {
+	for _, n := range r.partlyRemoved {
+		was, is := valueAt(original, n), valueAt(r.object, n)
+		n.reverted = schema.Equal(was, is) || defaulted.IsAbsent(n.field, was) && defaulted.IsAbsent(n.field, is)
+	}
+}
+
+// appenders are the policies that appended what is at the spot, or require it of
+// nodes.
+func (s planPosition) appenders(c comparer, v any) []string {
+	if s.node != nil {
+		return s.node.writers()
+	}
+	if s.leaf == nil {
+		return nil
+	}
+	var exactly []string
+	for _, a := range s.leaf.appends {
+		if c.equal(s.leaf.typ.Elem, a.value, v, noLocation) {
+			exactly = append(exactly, a.policy)
+		}
+	}
+	if len(exactly) > 0 {
+		slices.Sort(exactly)
+		return slices.Compact(exactly)
+	}
+	return s.leaf.writers()
+}

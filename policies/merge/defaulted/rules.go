@@ -1,0 +1,262 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package defaulted
+
+import (
+	"math"
+	"strings"
+
+	"github.com/distribution/reference"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-helpers/resource"
+
+	"sluice.dev/policies/merge/schema"
+)
+
+// rule tells whether the API server fills in this value at this place.
+type rule func(c Cluster, at Location, v any) bool
+
+// podRules is by field; of a dict the rule is about its entries. What a Job has
+// besides a pod is in jobs.
+var podRules = map[string]rule{
+	"PodSpec.dnsPolicy":                     equals("ClusterFirst"),
+	"PodSpec.enableServiceLinks":            equals(true),
+	"PodSpec.overhead":                      overhead,
+	"PodSpec.preemptionPolicy":              preemptionPolicy,
+	"PodSpec.priority":                      priority,
+	"PodSpec.priorityClassName":             priorityClassName,
+	"PodSpec.restartPolicy":                 equals("Always"),
+	"PodSpec.schedulerName":                 equals("default-scheduler"),
+	"PodSpec.serviceAccount":                serviceAccountAlias,
+	"PodSpec.serviceAccountName":            equals("default"),
+	"PodSpec.terminationGracePeriodSeconds": equals(30),
+	"PodSpec.tolerations":                   tolerations,
+
+	"Container.imagePullPolicy":                         pullPolicyRule("image"),
+	"Container.terminationMessagePath":                  equals("/dev/termination-log"),
+	"Container.terminationMessagePolicy":                equals("File"),
+	"EphemeralContainerCommon.imagePullPolicy":          pullPolicyRule("image"),
+	"EphemeralContainerCommon.terminationMessagePath":   equals("/dev/termination-log"),
+	"EphemeralContainerCommon.terminationMessagePolicy": equals("File"),
+	"ContainerPort.hostPort":                            hostPort,
+	"ContainerPort.protocol":                            equals("TCP"),
+	"FileKeySelector.optional":                          equals(false),
+	"ObjectFieldSelector.apiVersion":                    equals("v1"),
+	"VolumeMount.mountPath":                             tokenMount,
+	"VolumeMount.name":                                  tokenMount,
+	"VolumeMount.readOnly":                              tokenMount,
+
+	"Probe.failureThreshold": equals(3),
+	"Probe.periodSeconds":    equals(10),
+	"Probe.successThreshold": equals(1),
+	"Probe.timeoutSeconds":   equals(1),
+	"GRPCAction.service":     equals(""),
+	"HTTPGetAction.path":     equals("/"),
+	"HTTPGetAction.scheme":   equals("HTTP"),
+
+	"ResourceRequirements.limits":   limits,
+	"ResourceRequirements.requests": requests,
+	"ObjectMeta.annotations":        isLimitRangerAnnotation,
+
+	"Volume.name":                                     tokenVolumeName,
+	"VolumeSource.emptyDir":                           defaultVolumeSource,
+	"VolumeSource.projected":                          tokenVolumeSource,
+	"AzureDiskVolumeSource.cachingMode":               equals("ReadWrite"),
+	"AzureDiskVolumeSource.fsType":                    equals("ext4"),
+	"AzureDiskVolumeSource.kind":                      equals("Shared"),
+	"AzureDiskVolumeSource.readOnly":                  equals(false),
+	"ConfigMapVolumeSource.defaultMode":               equals(0o644),
+	"DownwardAPIVolumeSource.defaultMode":             equals(0o644),
+	"HostPathVolumeSource.type":                       equals(""),
+	"ImageVolumeSource.pullPolicy":                    pullPolicyRule("reference"),
+	"ISCSIVolumeSource.iscsiInterface":                equals("default"),
+	"PersistentVolumeClaimSpec.volumeMode":            equals("Filesystem"),
+	"ProjectedVolumeSource.defaultMode":               equals(0o644),
+	"RBDVolumeSource.keyring":                         equals("/etc/ceph/keyring"),
+	"RBDVolumeSource.pool":                            equals("rbd"),
+	"RBDVolumeSource.user":                            equals("admin"),
+	"ScaleIOVolumeSource.fsType":                      equals("xfs"),
+	"ScaleIOVolumeSource.storageMode":                 equals("ThinProvisioned"),
+	"SecretVolumeSource.defaultMode":                  equals(0o644),
+	"ServiceAccountTokenProjection.expirationSeconds": equals(3600),
+}
+
+func equals(want any) rule {
+	return func(_ Cluster, _ Location, v any) bool { return schema.Equal(v, want) }
+}
+
+// rulesByField are the tables, by field of the schema.
+var rulesByField = indexRules(jobRules, schema.Job(), map[*schema.Type]bool{},
+	indexRules(podRules, schema.Pod(), map[*schema.Type]bool{}, map[*schema.Field]rule{}))
+
+func indexRules(table map[string]rule, t *schema.Type, seen map[*schema.Type]bool, into map[*schema.Field]rule) map[*schema.Field]rule {
+	if t == nil || seen[t] {
+		return into
+	}
+	seen[t] = true
+	indexRules(table, t.Elem, seen, into)
+	for _, name := range t.Fields() {
+		field := t.Field(name)
+		if rule, ok := table[field.ID()]; ok {
+			into[field] = rule
+		}
+		indexRules(table, field.Type, seen, into)
+	}
+	return into
+}
+
+// A port of a pod on the node's network is the node's port of the same number.
+func hostPort(_ Cluster, at Location, v any) bool {
+	return schema.Equal(at.spec()["hostNetwork"], true) && schema.Equal(v, at.Parent["containerPort"])
+}
+
+// RuntimeClass sets the overhead, and refuses a pod that says another.
+func overhead(_ Cluster, at Location, _ any) bool {
+	return schema.AsString(at.spec()["runtimeClassName"]) != ""
+}
+
+// A volume without any source is an empty directory.
+func defaultVolumeSource(_ Cluster, _ Location, v any) bool {
+	m, ok := v.(map[string]any)
+	return ok && len(m) == 0
+}
+
+// jobRules are what the API server fills in on a Job, around its template.
+var jobRules = map[string]rule{
+	"JobSpec.backoffLimit":         backoffLimit,
+	"JobSpec.completionMode":       equals(string(batchv1.NonIndexedCompletion)),
+	"JobSpec.completions":          completions,
+	"JobSpec.manualSelector":       equals(false),
+	"JobSpec.parallelism":          equals(1),
+	"JobSpec.podReplacementPolicy": podReplacementPolicy,
+	"JobSpec.suspend":              equals(false),
+	"ObjectMeta.labels":            templateLabel,
+
+	"PodFailurePolicyOnPodConditionsPattern.status": equals(string(corev1.ConditionTrue)),
+}
+
+// Where each index has a limit of its own there is none for all together.
+func backoffLimit(_ Cluster, at Location, v any) bool {
+	if at.Parent["backoffLimitPerIndex"] != nil {
+		return schema.Equal(v, math.MaxInt32)
+	}
+	return schema.Equal(v, 6)
+}
+
+// Completions are filled in together with the parallelism only.
+func completions(_ Cluster, at Location, v any) bool {
+	return schema.Equal(v, 1) && schema.Equal(at.Parent["parallelism"], 1)
+}
+
+// A pod failure policy is about pods that have failed, so with one only these are
+// replaced.
+func podReplacementPolicy(_ Cluster, at Location, v any) bool {
+	if at.Parent["podFailurePolicy"] != nil {
+		return schema.Equal(v, string(batchv1.Failed))
+	}
+	return schema.Equal(v, string(batchv1.TerminatingOrFailed))
+}
+
+// A Job without labels has those of its template, all of them.
+func templateLabel(_ Cluster, at Location, _ any) bool {
+	template := schema.AsMap(schema.AsMap(at.Object["spec"])["template"])
+	return template != nil && schema.IsSameInstance(at.Parent, at.Object["metadata"]) &&
+		schema.Equal(at.Parent["labels"], schema.AsMap(template["metadata"])["labels"])
+}
+
+// pullPolicyRule is the rule for an image that the field beside it names: Always for
+// the tag latest, which an image has that says neither tag nor digest.
+func pullPolicyRule(field string) rule {
+	return func(_ Cluster, at Location, v any) bool {
+		want := "IfNotPresent"
+		if hasLatestTag(schema.AsString(at.Parent[field])) {
+			want = "Always"
+		}
+		return schema.AsString(v) == want
+	}
+}
+
+// hasLatestTag reads as the API server does: what is no image's name has no tag.
+func hasLatestTag(image string) bool {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return false
+	}
+	if tagged, ok := named.(reference.Tagged); ok {
+		return tagged.Tag() == "latest"
+	}
+	_, digested := named.(reference.Digested)
+	return !digested
+}
+
+// requests of a container are its limits where it has none; a LimitRange may
+// give others.
+func requests(_ Cluster, at Location, v any) bool {
+	limit, limited := schema.AsMap(at.Parent["limits"])[at.Entry]
+	switch {
+	case at.Container == nil:
+		return podRequest(at, limit, limited, v)
+	case limited && schema.EqualQuantities(limit, v):
+		return at.List != "ephemeralContainers"
+	}
+	return isFromLimitRange(at, "request")
+}
+
+func limits(_ Cluster, at Location, v any) bool {
+	if at.Container == nil {
+		return podLimit(at, v)
+	}
+	return isFromLimitRange(at, "limit")
+}
+
+// podRequest is about the pod's own resources: what its containers ask for
+// together, else the pod's limit.
+func podRequest(at Location, limit any, limited bool, v any) bool {
+	name := corev1.ResourceName(at.Entry)
+	if len(schema.AsMap(at.Parent["limits"])) == 0 || !resource.IsSupportedPodLevelResource(name) {
+		return false
+	}
+	total, asked := resource.AggregateContainerRequests(podWithResources(at), resource.PodResourcesOptions{})[name]
+	if asked && !isHugePages(at.Entry) {
+		return schema.EqualQuantities(total.String(), v)
+	}
+	return limited && schema.EqualQuantities(limit, v)
+}
+
+// podLimit of huge pages is what the pod's containers may use together.
+func podLimit(at Location, v any) bool {
+	if !isHugePages(at.Entry) {
+		return false
+	}
+	total, limited := resource.AggregateContainerLimits(podWithResources(at), resource.PodResourcesOptions{})[corev1.ResourceName(at.Entry)]
+	return limited && schema.EqualQuantities(total.String(), v)
+}
+
+func isHugePages(name string) bool { return strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) }
+
+// podWithResources is a pod with as much as its resources are summed from, and an
+// empty one where that cannot be read.
+func podWithResources(at Location) *corev1.Pod {
+	spec := map[string]any{}
+	for _, list := range []string{"containers", "initContainers"} {
+		var reduced []any
+		for _, container := range schema.AsList(at.spec()[list]) {
+			part := map[string]any{}
+			for _, name := range []string{"name", "resources", "restartPolicy"} {
+				if v, ok := schema.AsMap(container)[name]; ok {
+					part[name] = v
+				}
+			}
+			reduced = append(reduced, part)
+		}
+		spec[list] = reduced
+	}
+	var pod corev1.Pod
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"spec": spec}, &pod); err != nil {
+		return &corev1.Pod{}
+	}
+	return &pod
+}

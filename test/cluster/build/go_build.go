@@ -1,0 +1,198 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// hostEnv makes the go command build for this machine from the pins alone: no
+// C compiler, no workspace around, no flags of a person's own.
+func hostEnv() []string {
+	return []string{
+		"CGO_ENABLED=0", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH,
+		"GOWORK=off", "GOFLAGS=-mod=readonly",
+	}
+}
+
+// Product builds the product's programs cmd/<name>, from the source tree at
+// root, into outDir, and returns their paths by name. They are built each time:
+// the go command knows what has changed.
+func Product(ctx context.Context, root, outDir string, names ...string) (map[string]string, error) {
+	outDir, err := filepath.Abs(outDir)
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w", strings.Join(names, ", "), err)
+	}
+	paths := make(map[string]string, len(names))
+	// The separator at the end makes the go command take it for a folder.
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", outDir + string(filepath.Separator)}
+	for _, name := range names {
+		pkg := filepath.Join(root, "cmd", name)
+		if _, err := os.Stat(pkg); err != nil {
+			return nil, fmt.Errorf("build %s: %w", name, err)
+		}
+		paths[name] = filepath.Join(outDir, name+executableSuffix())
+		args = append(args, "./cmd/"+name)
+	}
+	if len(names) == 0 {
+		return paths, nil
+	}
+	if err := goCommand(ctx, root, nil, args...); err != nil {
+		return nil, fmt.Errorf("build %s: %w", strings.Join(names, ", "), err)
+	}
+	return paths, nil
+}
+
+func goCommand(ctx context.Context, dir string, env []string, args ...string) error {
+	_, err := goOutput(ctx, dir, env, args...)
+	return err
+}
+
+// goOutput runs the go command and returns what it printed. Its error shows what
+// the go command said and what to do about it.
+func goOutput(ctx context.Context, dir string, env []string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	// An interrupted go command removes its temporary folder, a killed one leaves it.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err == nil {
+		return out.String(), nil
+	}
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("%w: install Go (https://go.dev/dl) or set %s to a folder with the programs", err, assetsVariable)
+	}
+	said := lastLines(errs.String(), 40)
+	return "", fmt.Errorf("go %s in %s: %w\n%s\n%s", args[0], dir, err, said, suggestFix(said))
+}
+
+// suggestFix says what to do about what the go command said.
+func suggestFix(said string) string {
+	for _, known := range []struct{ sign, do string }{
+		{"no space left on device", "make room on the disk (about 3 GB for the build cache of the first build, 400 MB for the programs) and run again"},
+		{"signal: killed", "the compiler was killed, likely for memory: free some (2 GB are enough) and run again"},
+		{"dial tcp", "the first build needs a Go module proxy: check the network and `go env GOPROXY`, and run again"},
+		{"module lookup disabled", "the first build needs a Go module proxy: set GOPROXY, and run again"},
+		{"missing go.sum entry", "go.sum of the pins is not complete: run `go mod tidy` in that folder"},
+		{"toolchain not available", "install the Go version that go.mod names, or set GOTOOLCHAIN=auto"},
+	} {
+		if strings.Contains(said, known.sign) {
+			return known.do
+		}
+	}
+	return "what was built before is kept: correct the cause above and run again"
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(len(lines)-n, 0):], "\n")
+}
+
+// moduleInfo is what the go command knows of a pinned module.
+type moduleInfo struct {
+	Path, Version string
+	Time          *time.Time
+	Origin        *struct{ Hash string }
+}
+
+// moduleInfos asks the pins for the modules of the programs, by path.
+func moduleInfos(ctx context.Context, pins string, of []program) (map[string]moduleInfo, error) {
+	args := []string{"list", "-m", "-json"}
+	for _, p := range of {
+		if !slices.Contains(args, p.module) {
+			args = append(args, p.module)
+		}
+	}
+	out, err := goOutput(ctx, pins, hostEnv(), args...)
+	if err != nil {
+		return nil, fmt.Errorf("read the pinned versions: %w", err)
+	}
+	modules := map[string]moduleInfo{}
+	for decoder := json.NewDecoder(strings.NewReader(out)); ; {
+		var module moduleInfo
+		if err := decoder.Decode(&module); errors.Is(err, io.EOF) {
+			return modules, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the pinned versions: %w", err)
+		}
+		modules[module.Path] = module
+	}
+}
+
+// buildFlags of the build; what the stamps add follows from the pins' go.mod.
+func buildFlags(p program, module moduleInfo) []string {
+	ld := []string{"-s", "-w"}
+	if p.versionFlags != nil {
+		stamps := p.versionFlags(module)
+		for _, name := range slices.Sorted(maps.Keys(stamps)) {
+			ld = append(ld, "-X", name+"="+stamps[name])
+		}
+	}
+	return []string{"-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ld, " ")}
+}
+
+// kubernetesVersionFlags are what Kubernetes' own release build sets. Without them its
+// programs call themselves v0.0.0-master, and clients that compare versions
+// (Helm charts, skew checks) turn away.
+func kubernetesVersionFlags(module moduleInfo) map[string]string {
+	major, rest, _ := strings.Cut(strings.TrimPrefix(module.Version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	values := map[string]string{
+		"gitVersion":   module.Version,
+		"gitMajor":     major,
+		"gitMinor":     minor,
+		"gitCommit":    "",
+		"gitTreeState": "archive", // a module is a tree without its repository
+	}
+	if module.Origin != nil {
+		values["gitCommit"] = module.Origin.Hash
+	}
+	if module.Time != nil {
+		values["buildDate"] = module.Time.UTC().Format(time.RFC3339)
+	}
+	stamps := map[string]string{}
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		for name, value := range values {
+			stamps[pkg+"."+name] = value
+		}
+	}
+	return stamps
+}
+
+func kwokVersionFlags(module moduleInfo) map[string]string {
+	return map[string]string{"sigs.k8s.io/kwok/pkg/consts.Version": strings.TrimPrefix(module.Version, "v")}
+}
+
+// kueueVersionFlags name Kueue in its log and in the user agent of its requests.
+func kueueVersionFlags(module moduleInfo) map[string]string {
+	const pkg = "sigs.k8s.io/kueue/pkg/version"
+	stamps := map[string]string{pkg + ".GitVersion": module.Version, pkg + ".GitCommit": ""}
+	if module.Origin != nil {
+		stamps[pkg+".GitCommit"] = module.Origin.Hash
+	}
+	if module.Time != nil {
+		stamps[pkg+".BuildDate"] = module.Time.UTC().Format(time.RFC3339)
+	}
+	return stamps
+}

@@ -1,0 +1,183 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package clustertest gives the tests of a package one embedded cluster to share.
+//
+// Enters: a test binary's TestMain. Leaves: a cluster, and nothing of it
+// afterwards.
+//
+// The cluster is started by the first test that asks for it and is gone when the
+// test binary ends, also after a panic, a time-out or an interrupt. A test that
+// fails shows what the cluster's components logged meanwhile. With
+// SLUICE_KUBECONFIG set the tests run against that cluster instead.
+//
+//	func TestMain(m *testing.M) { clustertest.Main(m, installCRDs) }
+//
+//	func TestQuota(t *testing.T) {
+//		c := clustertest.Start(t)
+//		namespace := clustertest.Namespace(t, c)
+//		...
+//		clustertest.Eventually(t, func() error { ... })
+//	}
+//
+// The package never starts a second cluster in one test binary; a test that needs
+// one of its own, to kill or to misconfigure it, uses package cluster.
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/manifests"
+	"sluice.dev/test/cluster"
+)
+
+// Setup prepares the shared cluster once, before the first test has it: CRDs,
+// webhooks, nodes. What it starts in c.Processes() ends with the cluster.
+type Setup func(ctx context.Context, c *cluster.Cluster) error
+
+// sharedState is the test binary's cluster.
+var sharedState struct {
+	sync.Mutex
+	ctx     context.Context // of the start; nil without Main
+	setups  []Setup
+	cluster *cluster.Cluster
+	err     error
+}
+
+// errStopped is what Start reports once the cluster was stopped.
+var errStopped = errors.New("the tests are over")
+
+// Main runs a package's tests, stops the shared cluster, and exits. It belongs in
+// TestMain, and is needed only for setups and for an orderly end: a package
+// without it may call Start as well.
+func Main(m *testing.M, setups ...Setup) { os.Exit(runTests(m, setups)) }
+
+func runTests(m *testing.M, setups []Setup) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	sharedState.Lock()
+	sharedState.ctx, sharedState.setups = ctx, setups
+	sharedState.Unlock()
+
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupts
+		fmt.Fprintln(os.Stderr, "interrupted: stopping the cluster")
+		cancel() // a start that is under way gives up, and lets stop have its turn
+		if err := stopShared(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(130)
+	}()
+
+	code := m.Run()
+	if err := stopShared(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// Start returns the test binary's cluster, and starts it if no test has yet. The
+// test fails where that is not possible.
+func Start(t testing.TB) *cluster.Cluster {
+	t.Helper()
+	c, err := sharedCluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	showLogsOnFailure(t, c)
+	return c
+}
+
+func sharedCluster() (*cluster.Cluster, error) {
+	sharedState.Lock()
+	defer sharedState.Unlock()
+	if sharedState.cluster == nil && sharedState.err == nil {
+		sharedState.cluster, sharedState.err = startShared()
+	}
+	return sharedState.cluster, sharedState.err
+}
+
+func startShared() (*cluster.Cluster, error) {
+	ctx := sharedState.ctx
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	c, err := startOrAttach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, setup := range sharedState.setups {
+		if err := setup(ctx, c); err != nil {
+			return nil, errors.Join(fmt.Errorf("set up the cluster: %w", err), c.Stop())
+		}
+	}
+	return c, nil
+}
+
+func startOrAttach(ctx context.Context) (*cluster.Cluster, error) {
+	if os.Getenv(cluster.AttachVariable) != "" {
+		return cluster.Attach(ctx, "")
+	}
+	return cluster.Start(ctx, cluster.Options{Progress: os.Stderr})
+}
+
+func stopShared() error {
+	sharedState.Lock()
+	defer sharedState.Unlock()
+	c := sharedState.cluster
+	sharedState.cluster, sharedState.err = nil, errStopped
+	if c == nil {
+		return nil
+	}
+	return c.Stop()
+}
+
+// InstallKinds is a [Setup] that makes the API server know Sluice's kinds. Those
+// that it knows already, in a person's own cluster, stay as they are.
+func InstallKinds(ctx context.Context, c *cluster.Cluster) error {
+	kinds, err := manifests.Build("crds")
+	if err != nil {
+		return err
+	}
+	admin, err := client.New(c.Config(), client.Options{})
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		if err := client.IgnoreAlreadyExists(admin.Create(ctx, kind)); err != nil {
+			return fmt.Errorf("install %s: %w", kind.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// Admin returns the administrator's client of the shared cluster, for Kubernetes'
+// kinds and Sluice's, once these are served. The package's Main needs the setup
+// [InstallKinds].
+func Admin(t testing.TB) client.Client {
+	t.Helper()
+	kinds, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.New(Start(t).Config(), client.Options{Scheme: kinds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, func() error { return admin.List(t.Context(), &v1alpha1.PolicyList{}) })
+	return admin
+}

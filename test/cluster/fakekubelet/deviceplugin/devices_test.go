@@ -1,0 +1,154 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin_test
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/simulator"
+	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
+	"sluice.dev/test/cluster/fakekubelet/devices"
+	"sluice.dev/test/cluster/fakekubelet/machine"
+)
+
+// newSimulatedNode is a new machine's driver.
+func newSimulatedNode(t *testing.T, m machine.Machine) *simulator.Node {
+	t.Helper()
+	driver, err := simulator.New(m.Simulator("dgx-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(driver.Init(), m.Partition("dgx-1", driver)); err != nil {
+		t.Fatal(err)
+	}
+	return driver
+}
+
+func readGPUs(t *testing.T, driver nvml.Library) []deviceplugin.GPU {
+	t.Helper()
+	gpus, err := deviceplugin.ReadGPUs(driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gpus
+}
+
+func TestDevices(t *testing.T) {
+	for i, device := range deviceplugin.Devices(readGPUs(t, newSimulatedNode(t, machine.DGXA100()))) {
+		if want := (devices.Device{ID: machine.GPUID("dgx-1", i), Resource: "nvidia.com/gpu"}); device != want {
+			t.Errorf("device %d is %v, want %v", i, device, want)
+		}
+	}
+	gpus := readGPUs(t, newSimulatedNode(t, machine.DGXA100Balanced()))
+	cut := deviceplugin.Devices(gpus)
+	var resources []string
+	seen, memory := map[string]bool{}, deviceplugin.MemoryMiB(gpus)
+	for _, device := range cut {
+		resources = append(resources, device.Resource)
+		if !strings.HasPrefix(device.ID, "MIG-") || seen[device.ID] || memory[device.ID] == 0 {
+			t.Errorf("%q with %d MiB is no MIG device of its own", device.ID, memory[device.ID])
+		}
+		seen[device.ID] = true
+	}
+	first := []string{"nvidia.com/mig-2g.10gb", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"}
+	if diff := cmp.Diff(first, resources[:4]); diff != "" || len(cut) != 32 {
+		t.Errorf("%d devices; of the first GPU (-want +got):\n%s", len(cut), diff)
+	}
+	if got := deviceplugin.Devices(readGPUs(t, newSimulatedNode(t, machine.DGXA100MIG()))); len(got) != 0 {
+		t.Errorf("empty GPUs in MIG mode are %v", got)
+	}
+}
+
+func TestUnallocatableDevicesOmitted(t *testing.T) {
+	driver := newSimulatedNode(t, machine.DGXA100Balanced())
+	one, other := machine.GPUID("dgx-1", 0), machine.GPUID("dgx-1", 1)
+	instances, err := driver.Instances(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(driver.DestroyComputeInstance(one, instances[0].ID, 0), driver.Lose(other)); err != nil {
+		t.Fatal(err)
+	}
+	if got := deviceplugin.Devices(readGPUs(t, driver)); len(got) != 32-1-4 {
+		t.Errorf("%d devices, want those with a compute instance, on the GPUs that there are: 27", len(got))
+	}
+	driver.Deny(true)
+	if _, err := deviceplugin.ReadGPUs(driver); !errors.Is(err, nvml.ErrNoPermission) {
+		t.Errorf("without permission: %v, want %v", err, nvml.ErrNoPermission)
+	}
+}
+
+func TestLabels(t *testing.T) {
+	whole := map[string]string{
+		"nvidia.com/gpu.machine":          "DGXA100-920-23687-2530-000",
+		"nvidia.com/gpu.product":          "NVIDIA-A100-SXM4-40GB",
+		"nvidia.com/gpu.family":           "ampere",
+		"nvidia.com/gpu.compute.major":    "8",
+		"nvidia.com/gpu.compute.minor":    "0",
+		"nvidia.com/gpu.count":            "8",
+		"nvidia.com/gpu.memory":           "40960",
+		"nvidia.com/gpu.mode":             "compute",
+		"nvidia.com/gpu.replicas":         "1",
+		"nvidia.com/gpu.sharing-strategy": "none",
+		"nvidia.com/mig.capable":          "true",
+		"nvidia.com/mig.strategy":         "mixed",
+		"nvidia.com/mps.capable":          "false",
+	}
+	labels := func(m machine.Machine) map[string]string {
+		return deviceplugin.Labels(m.Model, readGPUs(t, newSimulatedNode(t, m)))
+	}
+	if diff := cmp.Diff(whole, labels(machine.DGXA100())); diff != "" {
+		t.Errorf("whole GPUs (-want +got):\n%s", diff)
+	}
+
+	cut := maps.Clone(whole)
+	cut["nvidia.com/gpu.replicas"] = "0"
+	if diff := cmp.Diff(cut, labels(machine.DGXA100MIG())); diff != "" {
+		t.Errorf("empty GPUs in MIG mode (-want +got):\n%s", diff)
+	}
+	for profile, attributes := range map[string][6]string{
+		// count, memory, multiprocessors, slices, copy engines, decoders
+		"1g.5gb":  {"16", "4864", "14", "1", "1", "0"},
+		"2g.10gb": {"8", "9856", "28", "2", "2", "1"},
+		"3g.20gb": {"8", "19968", "42", "3", "3", "2"},
+	} {
+		prefix := "nvidia.com/mig-" + profile + "."
+		cut[prefix+"product"] = "NVIDIA-A100-SXM4-40GB-MIG-" + profile
+		cut[prefix+"replicas"] = "1"
+		cut[prefix+"count"] = attributes[0]
+		cut[prefix+"memory"] = attributes[1]
+		cut[prefix+"multiprocessors"] = attributes[2]
+		cut[prefix+"slices.gi"] = attributes[3]
+		cut[prefix+"slices.ci"] = attributes[3]
+		cut[prefix+"engines.copy"] = attributes[4]
+		cut[prefix+"engines.decoder"] = attributes[5]
+		cut[prefix+"engines.encoder"] = "0"
+		cut[prefix+"engines.jpeg"] = "0"
+		cut[prefix+"engines.ofa"] = "0"
+	}
+	if diff := cmp.Diff(cut, labels(machine.DGXA100Balanced())); diff != "" {
+		t.Errorf("cut GPUs (-want +got):\n%s", diff)
+	}
+
+	media := machine.DGXA100()
+	media.MIG = []machine.MIGLayout{{Instances: []machine.Instance{{Profile: "1g.5gb+me", Start: 6}}}}
+	for key, value := range labels(media) {
+		if errs := validation.IsQualifiedName(key); len(errs) > 0 {
+			t.Errorf("label key %s: %v", key, errs)
+		}
+		if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
+			t.Errorf("label %s: %q: %v", key, value, errs)
+		}
+	}
+	if got := labels(media)["nvidia.com/mig-1g.5gb.me.engines.jpeg"]; got != "1" {
+		t.Errorf("the media extensions' JPEG engines are %q, want 1", got)
+	}
+}

@@ -1,0 +1,117 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/mig"
+)
+
+// architecture is what GPU feature discovery says of an architecture.
+type architecture struct {
+	mark         string // in the product's name
+	name         string
+	major, minor string
+}
+
+var architectures = []architecture{
+	{"A100", "ampere", "8", "0"},
+	{"A30", "ampere", "8", "0"},
+	{"H100", "hopper", "9", "0"},
+	{"GH200", "hopper", "9", "0"},
+	{"H200", "hopper", "9", "0"},
+	{"B200", "blackwell", "10", "0"},
+}
+
+// Product is how feature discovery writes the driver's name of a GPU.
+func Product(name string) string { return strings.ReplaceAll(name, " ", "-") }
+
+// IsInstanceLabel reports whether feature discovery writes this label for a MIG
+// profile, and takes it away when no instance of it is left.
+func IsInstanceLabel(key string) bool {
+	return strings.HasPrefix(key, v1alpha1.ResourceNVIDIAMIGPrefix)
+}
+
+// Labels returns what feature discovery would write on a server of this model: how
+// many GPUs and of what kind, whole or cut, and the instances by profile. Driver and
+// CUDA versions are not among them, since there is no driver; nor are the engines
+// of instances on other boards than the A100. The GPUs are all alike.
+func Labels(model string, gpus []GPU) map[string]string {
+	labels := map[string]string{
+		"nvidia.com/gpu.machine":         model,
+		v1alpha1.LabelGPUCount:           strconv.Itoa(len(gpus)),
+		v1alpha1.LabelGPUSharingStrategy: "none",
+		v1alpha1.LabelMIGStrategy:        "mixed",
+		"nvidia.com/mps.capable":         "false",
+	}
+	whole := 0
+	for _, gpu := range gpus {
+		_, cuttable := mig.ModelByPCIDevice(gpu.PCIDevice)
+		product := Product(gpu.Name)
+		maps.Copy(labels, map[string]string{
+			v1alpha1.LabelGPUProduct:  product,
+			v1alpha1.LabelGPUMemory:   strconv.FormatInt(gpu.MemoryMiB, 10),
+			v1alpha1.LabelMIGCapable:  strconv.FormatBool(cuttable),
+			"nvidia.com/gpu.mode":     "compute",
+			v1alpha1.LabelGPUReplicas: "0",
+		})
+		for _, f := range architectures {
+			if strings.Contains(product, f.mark) {
+				labels["nvidia.com/gpu.family"] = f.name
+				labels["nvidia.com/gpu.compute.major"] = f.major
+				labels["nvidia.com/gpu.compute.minor"] = f.minor
+			}
+		}
+		if !gpu.Partitioned {
+			whole++
+		}
+		for _, instance := range gpu.Instances {
+			instance.count(labels, product)
+		}
+	}
+	// A GPU in MIG mode is counted, but cannot be shared out.
+	if whole > 0 {
+		labels[v1alpha1.LabelGPUReplicas] = "1"
+	}
+	return labels
+}
+
+// count adds an instance, and describes its profile.
+func (i Instance) count(labels map[string]string, product string) {
+	prefix := i.resource() + "."
+	before, _ := strconv.Atoi(labels[prefix+"count"]) // "" for the first: 0
+	labels[prefix+"count"] = strconv.Itoa(before + 1)
+	labels[prefix+"replicas"] = "1"
+	labels[prefix+"product"] = product + "-MIG-" + strings.ReplaceAll(string(i.Name), "+", ".")
+	labels[prefix+"slices.gi"] = strconv.Itoa(i.Profile.Compute)
+	labels[prefix+"slices.ci"] = strconv.Itoa(i.Profile.Compute)
+	labels[prefix+"memory"] = strconv.FormatInt(i.Profile.MemoryMiB, 10)
+	labels[prefix+"multiprocessors"] = strconv.Itoa(i.Profile.Multiprocessors)
+	if strings.Contains(product, "A100") {
+		for suffix, n := range i.enginesOnA100() {
+			labels[prefix+"engines."+suffix] = strconv.Itoa(n)
+		}
+	}
+}
+
+// enginesOnA100 are what NVML reports of an instance on an A100.
+func (i Instance) enginesOnA100() map[string]int {
+	const wholeBoard = 8
+	engines := map[string]int{
+		"copy":    i.Profile.Compute,
+		"decoder": map[int]int{1: 0, 2: 1, 4: 2, wholeBoard: 5}[i.Profile.Memory],
+		"encoder": 0, "jpeg": 0, "ofa": 0,
+	}
+	if i.Profile.Attribute != "" || i.Profile.Memory == wholeBoard {
+		engines["jpeg"], engines["ofa"] = 1, 1
+	}
+	if i.Profile.Attribute != "" {
+		engines["decoder"] = 1
+	}
+	return engines
+}

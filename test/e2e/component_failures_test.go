@@ -1,0 +1,175 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster/clustertest"
+)
+
+// Every process is killed in turn; it comes back, and the whole works. Guards
+// invariant 8 of the design: the next start completes what was begun.
+func TestComponentsRecoverFromKill(t *testing.T) {
+	s := newDedicatedCluster(t)
+	before, err := s.readReport(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(before.Components) != 11 { // two of them nodes' agents
+		t.Fatalf("%d components run, want 11: %+v", len(before.Components), before.Components)
+	}
+	for _, victim := range before.Components {
+		t.Run(victim.Name, func(t *testing.T) {
+			if err := syscall.Kill(victim.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			clustertest.EventuallyWithin(t, restartTimeout, func() error { return s.restarted(t.Context(), victim.Name, victim.PID) })
+			p := newProject("after-" + victim.Name)
+			clustertest.EventuallyWithin(t, restartTimeout, func() error {
+				return client.IgnoreAlreadyExists(s.adminClient.Create(t.Context(), p.DeepCopy()))
+			})
+			clustertest.EventuallyWithin(t, restartTimeout, func() error {
+				if err := s.adminClient.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+					return err
+				}
+				return checkCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
+			})
+		})
+	}
+}
+
+// Down leaves no process, no port and no file, after an orderly life and after
+// the process that watches over all the others was killed.
+func TestDownRemovesEverything(t *testing.T) {
+	for name, kill := range map[string]bool{"after an orderly life": false, "after the watching process was killed": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newDedicatedCluster(t)
+			r, err := s.readReport(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kill {
+				if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The test's own supervisor would start it again.
+			if err := s.stop(); err != nil && !kill {
+				t.Fatal(err)
+			}
+			if out, err := exec.CommandContext(t.Context(), s.binary, "down", "--dir", s.dir).CombinedOutput(); err != nil {
+				t.Fatalf("sluice down: %v\n%s", err, out)
+			}
+			if _, err := os.Stat(s.dir); !os.IsNotExist(err) {
+				t.Errorf("the folder is still there: %v", err)
+			}
+			for _, c := range r.Components {
+				clustertest.Eventually(t, func() error { return processUnrelated(c.PID, s.dir) })
+			}
+			server, err := url.Parse(r.Server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var dialer net.Dialer
+			if connection, err := dialer.DialContext(t.Context(), "tcp", server.Host); err == nil {
+				connection.Close()
+				t.Errorf("something still listens on %s", server.Host)
+			}
+		})
+	}
+}
+
+// A second `up` on a kept folder finds what was there.
+func TestUpResumesExistingCluster(t *testing.T) {
+	s := newDedicatedCluster(t)
+	if err := s.adminClient.Create(t.Context(), newProject("remembered")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := startSluice(t.Context(), filepath.Dir(s.binary), s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.teardown(t) })
+	p := newProject("remembered")
+	if err := again.adminClient.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+		t.Errorf("after the second start: %v", err)
+	}
+}
+
+// restartTimeout covers the pause before a component is started again, its
+// start, and the growing pauses after which the others find it: half a minute and
+// more where the API server was away. Nobody elects a leader here, so no Lease has
+// to run out.
+const restartTimeout = 90 * time.Second
+
+// newDedicatedCluster is a cluster of the test's own, which it may harm: of two nodes, if the flags
+// do not say otherwise.
+func newDedicatedCluster(t *testing.T, flags ...string) *sluiceCluster {
+	t.Helper()
+	t.Parallel() // it waits for conditions most of the time
+	if len(flags) == 0 {
+		flags = []string{"--nodes", "2"}
+	}
+	dir, err := os.MkdirTemp("/tmp", "sluice-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s, err := startSluice(t.Context(), filepath.Dir(sharedCluster.binary), filepath.Join(dir, "own"), flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.teardown(t) })
+	return s
+}
+
+// teardown stops what may still run; a test may have stopped it already.
+func (s *sluiceCluster) teardown(t *testing.T) {
+	if err := s.stop(); err != nil {
+		t.Log(err)
+	}
+}
+
+func (s *sluiceCluster) restarted(ctx context.Context, name string, former int) error {
+	r, err := s.readReport(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range r.Components {
+		if c.Name == name {
+			if c.State == "Running" && c.PID != former && c.PID != 0 {
+				return nil
+			}
+			return fmt.Errorf("%s is %s, process %d (was %d)", name, c.State, c.PID, former)
+		}
+	}
+	return fmt.Errorf("%s is not in the report", name)
+}
+
+// processUnrelated tells whether no process of that number has to do with dir any more.
+func processUnrelated(pid int, dir string) error {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err == nil && strings.Contains(string(raw), dir) {
+		return fmt.Errorf("process %d still runs: %s", pid, strings.ReplaceAll(string(raw), "\x00", " "))
+	}
+	return nil
+}

@@ -1,0 +1,270 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster/clustertest"
+)
+
+// halfGPUTemplate is a pod's template that has half a GPU, as training: up to the limit.
+func halfGPUTemplate(name string) corev1.PodTemplateSpec {
+	p := newPod("", name, func(p *corev1.Pod) {
+		p.Labels["app"] = name
+		p.Labels[v1alpha1.LabelWorkloadType] = "train"
+		p.Annotations[v1alpha1.AnnotationGPU] = "500m"
+	})
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}, Spec: p.Spec}
+}
+
+// createQuotaHolder is a pod of that template, by itself.
+func createQuotaHolder(t *testing.T, ns, name string) *corev1.Pod {
+	t.Helper()
+	template := halfGPUTemplate(name)
+	return sharedCluster.createPod(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec})
+}
+
+// deletePodNow ends a pod at once.
+func deletePodNow(t *testing.T, p *corev1.Pod) {
+	t.Helper()
+	if err := sharedCluster.adminClient.Delete(t.Context(), p, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+}
+
+// deleteAllPods ends all pods of a namespace, and those which controllers that are about
+// to go still make.
+func deleteAllPods(t *testing.T, ns string) {
+	ctx := context.Background() // a clean-up's test context has ended
+	eventuallyLong(t, func() error {
+		pods, err := sharedCluster.clientset.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+		if err != nil || len(pods.Items) == 0 {
+			return err
+		}
+		now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+		if err := sharedCluster.clientset.CoreV1().Pods(ns).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+			return err
+		}
+		return unexpectedState("no pods are left", len(pods.Items))
+	})
+}
+
+// waitForRejections waits until pods of the object of that kind were refused so often.
+func waitForRejections(t *testing.T, ns, kind string, want int32) {
+	t.Helper()
+	eventuallyLong(t, func() error {
+		var told corev1.EventList
+		if err := sharedCluster.adminClient.List(t.Context(), &told, client.InNamespace(ns)); err != nil {
+			return err
+		}
+		n := int32(0)
+		for i := range told.Items {
+			if e := &told.Items[i]; e.Reason == "FailedCreate" && e.InvolvedObject.Kind == kind {
+				n += e.Count
+			}
+		}
+		if n < want {
+			return fmt.Errorf("%d refusals of a %s, want %d", n, kind, want)
+		}
+		return nil
+	})
+}
+
+// kubectl is what it prints.
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "kubectl", append([]string{"--kubeconfig", filepath.Join(sharedCluster.dir, "kubeconfig")}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// waitForPending waits until the project and its department are said to wait for
+// so much, for workloads that the condition names.
+func waitForPending(t *testing.T, ns, pending string, names ...string) *v1alpha1.Project {
+	t.Helper()
+	p, d := newProject(ns), &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "waiting"}}
+	eventuallyLong(t, func() error {
+		if err := refresh(t, p); err != nil {
+			return err
+		}
+		status, reason := metav1.ConditionFalse, v1alpha1.ReasonNoPendingWorkloads
+		if len(names) > 0 {
+			status, reason = metav1.ConditionTrue, v1alpha1.ReasonQuotaExceeded
+		}
+		if err := checkCondition(p.Status.Conditions, v1alpha1.ConditionPending, status, reason); err != nil {
+			return err
+		}
+		if got := p.Status.GPU.Pending.String(); got != pending {
+			return unexpectedState(pending+" are pending", got)
+		}
+		for _, c := range p.Status.Conditions {
+			for _, name := range names {
+				if c.Type == v1alpha1.ConditionPending && !strings.Contains(c.Message, name) {
+					return unexpectedState(name+" is named", c.Message)
+				}
+			}
+		}
+		if err := refresh(t, d); err != nil {
+			return err
+		}
+		if got := d.Status.GPU.Pending.String(); got != pending {
+			return unexpectedState(pending+" are pending in the department", got)
+		}
+		return nil
+	})
+	return p
+}
+
+// A Deployment for which there is no quota says so to its people, and has its pod
+// seconds after there is room, however long its controller would have waited.
+func TestPendingWorkloadReportedAndRetried(t *testing.T) {
+	const ns = "waiting-a"
+	sharedCluster.createDepartment(t, "waiting", newPoolQuota("dgx-mig", "500m", "1"))
+	sharedCluster.createGovernedProject(t, "waiting", ns, newPoolQuota("dgx-mig", "500m", "1"))
+	t.Cleanup(func() { deleteAllPods(t, ns) })
+	first, second := createQuotaHolder(t, ns, "first"), createQuotaHolder(t, ns, "second")
+
+	labels := map[string]string{"app": "web"}
+	web := create(t, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: halfGPUTemplate("web")},
+	})
+	waitForPending(t, ns, "500m", "Deployment web (1 pod of 0.5 of a GPU of node pool dgx-mig, since ")
+	eventually(t, func() error { return checkEvent(t, web.Name, "WaitingForQuota") })
+	shown := map[string][]string{
+		kubectl(t, "describe", "slproj", ns):                  {"Waiting", "Deployment web (1 pod of 0.5 of a GPU", "QuotaExceeded"},
+		kubectl(t, "describe", "deployment", "web", "-n", ns): {"WaitingForQuota", "project " + ns + " holds 1 GPU and may hold 1 GPU at once"},
+	}
+	eventually(t, func() error {
+		columns := strings.Fields(kubectl(t, "get", "sldept", "waiting", "--no-headers"))
+		if got := strings.Join(columns[:min(len(columns), 7)], " "); got != "waiting True 1 500m 1 1 500m" {
+			return unexpectedState("the department shows what its project has and waits for", got)
+		}
+		return nil
+	})
+	for printed, wants := range shown {
+		for _, want := range wants {
+			if !strings.Contains(printed, want) {
+				t.Errorf("kubectl does not show %q:\n%s", want, printed)
+			}
+		}
+	}
+
+	// By then each next try is further away than the pod may take here.
+	waitForRejections(t, ns, "ReplicaSet", 13)
+	deletePodNow(t, first)
+	clustertest.EventuallyWithin(t, 10*time.Second, func() error {
+		if err := refresh(t, web); err != nil {
+			return err
+		}
+		if web.Status.Replicas != 1 {
+			return unexpectedState("it has its pod", web.Status)
+		}
+		return nil
+	})
+	waitForPending(t, ns, "0")
+	eventually(t, func() error { return checkEvent(t, web.Name, "QuotaAvailable") })
+
+	train := halfGPUTemplate("train")
+	train.Spec.RestartPolicy = corev1.RestartPolicyNever
+	others := map[string]struct {
+		object client.Object
+		tries  int32 // after which the next one is ten seconds away, or more
+	}{
+		"StatefulSet": {&appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "db"},
+			Spec:       appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, Template: halfGPUTemplate("db")},
+		}, 13},
+		"Job": {&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "train"}, Spec: batchv1.JobSpec{Template: train}}, 5},
+	}
+	for kind, other := range others {
+		object := create(t, other.object)
+		waitForPending(t, ns, "500m", kind+" "+object.GetName())
+		waitForRejections(t, ns, kind, other.tries)
+		deletePodNow(t, second)
+		eventuallyLong(t, func() error {
+			if err := refresh(t, object); err != nil {
+				return err
+			}
+			if object.GetAnnotations()[v1alpha1.AnnotationRetriedAt] == "" {
+				return unexpectedState("the "+kind+" is woken", object.GetAnnotations())
+			}
+			return sharedCluster.checkQuotaUsed(t.Context(), ns, 1000)
+		})
+		waitForPending(t, ns, "0")
+		deleteAndWait(t, object)
+		for _, p := range sharedCluster.listPods(t, ns) {
+			if p.Labels["app"] == object.GetName() {
+				deletePodNow(t, &p)
+			}
+		}
+		eventuallyLong(t, func() error { return sharedCluster.checkQuotaUsed(t.Context(), ns, 500) })
+		second = createQuotaHolder(t, ns, "second")
+	}
+}
+
+// Whoever applies a Deployment that fits, but whose next version never could,
+// hears of it at once.
+func TestRollingUpdateOverQuotaWarns(t *testing.T) {
+	const ns = "waiting-rolling"
+	sharedCluster.createDepartment(t, "rolling", newPoolQuota("dgx-mig", "500m", "1"))
+	sharedCluster.createGovernedProject(t, "rolling", ns, newPoolQuota("dgx-mig", "500m", "1"))
+	deployment := func(name, workloadType string, replicas int32, strategy appsv1.DeploymentStrategy) *appsv1.Deployment {
+		template := halfGPUTemplate(name)
+		template.Labels[v1alpha1.LabelWorkloadType] = workloadType
+		return &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: &replicas, Strategy: strategy,
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template,
+			},
+		}
+	}
+	recreate := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	tests := map[string]struct {
+		deployment *appsv1.Deployment
+		says       string // nothing where it is empty
+	}{
+		"serving within the guarantee": {deployment("serve", "inference", 1, appsv1.DeploymentStrategy{}), "spec.strategy: a rolling update of this Deployment would never end: it begins with a pod more than its 1 of 0.5 of a GPU, and project " + ns + " may have 0.5 of a GPU of node pool dgx-mig for pods that cannot be preempted; set rollingUpdate to maxSurge: 0 and maxUnavailable: 1"},
+		"more than fits":               {deployment("many", "train", 3, appsv1.DeploymentStrategy{}), "spec.replicas: 3 pods of 0.5 of a GPU would count as 1.5 GPUs"},
+		"room for one more":            {deployment("roomy", "train", 1, appsv1.DeploymentStrategy{}), ""},
+		"all old ones go first":        {deployment("recreated", "inference", 1, recreate), ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			heard := &warnings{}
+			config := rest.CopyConfig(sharedCluster.config)
+			config.WarningHandler = heard
+			native, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := native.AppsV1().Deployments(ns).Create(t.Context(), tc.deployment, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(heard.sorted(), "\n")
+			if tc.says == "" && strings.Contains(got, "spec.strategy") || !strings.Contains(got, tc.says) {
+				t.Errorf("warnings\n%s\nwant %q", got, tc.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,355 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster/clustertest"
+)
+
+// policyTimeCluster is a cluster whose policy time the tests step.
+type policyTimeCluster struct {
+	*sluiceCluster
+	clockFile *policytime.File
+}
+
+// migDevice is a GPU's slice on the node dgx-2 of the pool dgx-mig.
+const migDevice corev1.ResourceName = "nvidia.com/mig-1g.5gb"
+
+// timeStepTimeout covers what follows from a step of policy time, a graceful end
+// of pods among it, on a machine that is busy.
+const timeStepTimeout = 2 * time.Minute
+
+func newPolicyTimeCluster(t *testing.T) *policyTimeCluster {
+	t.Helper()
+	c := &policyTimeCluster{sluiceCluster: newDedicatedCluster(t)}
+	var err error
+	if c.clockFile, err = policytime.OpenFile(filepath.Join(c.dir, policytime.FileName), nil); err != nil {
+		t.Fatal(err)
+	}
+	// The sample's department has room for one project's interactive work only.
+	students := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "h2-students"}}
+	c.eventuallyAfterStep(t, func() error {
+		if err := c.adminClient.Get(t.Context(), client.ObjectKeyFromObject(students), students); err != nil {
+			return err
+		}
+		students.Spec.NodePools = []v1alpha1.PoolQuota{newPoolQuota("dgx-mig", "6", "6")}
+		return c.adminClient.Update(t.Context(), students)
+	})
+	return c
+}
+
+// eventuallyAfterStep waits for what follows from a step.
+func (c *policyTimeCluster) eventuallyAfterStep(t *testing.T, condition func() error) {
+	t.Helper()
+	clustertest.EventuallyWithin(t, timeStepTimeout, condition)
+}
+
+func (c *policyTimeCluster) advanceTime(t *testing.T, by time.Duration) {
+	t.Helper()
+	c.waitForNextSecond(t)
+	if err := c.clockFile.Advance(by); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *policyTimeCluster) advanceTimeTo(t *testing.T, at time.Time) {
+	t.Helper()
+	c.waitForNextSecond(t)
+	if err := c.clockFile.AdvanceTo(at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitForNextSecond waits until the present second of machine time is over: Kubernetes
+// keeps instants to the second, and what was before a step is to be seen as before.
+func (c *policyTimeCluster) waitForNextSecond(t *testing.T) {
+	t.Helper()
+	now := time.Now().Unix()
+	c.eventuallyAfterStep(t, func() error {
+		if time.Now().Unix() == now {
+			return unexpectedState("another second has begun", now)
+		}
+		return nil
+	})
+}
+
+// runSluice is what Sluice's command line prints.
+func (c *policyTimeCluster) runSluice(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), c.binary, append(args, "--dir", c.dir)...).Output()
+	if err != nil {
+		t.Fatalf("sluice %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// advanceToNextEvent steps to what comes next, and tells what that is.
+func (c *policyTimeCluster) advanceToNextEvent(t *testing.T) (kinds []string) {
+	t.Helper()
+	c.waitForNextSecond(t)
+	return c.nextEventKinds(t)
+}
+
+// nextEventKinds is what comes next; with --dry-run it is not stepped to.
+func (c *policyTimeCluster) nextEventKinds(t *testing.T, flags ...string) (kinds []string) {
+	t.Helper()
+	kinds, _ = c.nextEventsWithTime(t, flags...)
+	return kinds
+}
+
+// nextEventsWithTime is nextEvents, and when that is, in policy time.
+func (c *policyTimeCluster) nextEventsWithTime(t *testing.T, flags ...string) (kinds []string, at time.Time) {
+	t.Helper()
+	var said struct {
+		Next []struct {
+			Kind string
+			At   time.Time
+		}
+	}
+	out := c.runSluice(t, append([]string{"clock", "next", "--output", "json"}, flags...)...)
+	if err := json.Unmarshal([]byte(out), &said); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, event := range said.Next {
+		kinds, at = append(kinds, event.Kind), event.At
+	}
+	return kinds, at
+}
+
+// runKubectl is what it prints.
+func (c *policyTimeCluster) runKubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "kubectl", append([]string{"--kubeconfig", filepath.Join(c.dir, "kubeconfig")}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// restartLifecycle makes lifecycle begin anew; what happens while it is away happens
+// without it.
+func (c *policyTimeCluster) restartLifecycle(t *testing.T, away func()) {
+	t.Helper()
+	r, err := c.readReport(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, component := range r.Components {
+		if component.Name != "lifecycle" {
+			continue
+		}
+		for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+			if err := syscall.Kill(component.PID, signal); err != nil {
+				t.Fatal(err)
+			}
+			if signal == syscall.SIGSTOP {
+				c.eventuallyAfterStep(t, func() error { return processStopped(component.PID) })
+				away()
+			}
+		}
+		c.eventuallyAfterStep(t, func() error { return c.restarted(t.Context(), "lifecycle", component.PID) })
+		return
+	}
+	t.Fatal("lifecycle is not in the report")
+}
+
+// workload is a workload of the tests.
+type workload struct {
+	client.Object
+	group, kind string
+}
+
+// podTemplateFor is a pod's template that has the device for itself, and runs until it is
+// ended.
+func podTemplateFor(name string, device corev1.ResourceName, change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
+	p := newPod("", name, change...)
+	p.Labels["app"] = name
+	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(30)) // the least that is allowed
+	p.Spec.Containers[0].Image = "any/" + name               // no two workloads have the same template
+	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{device: resource.MustParse("1")}
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}, Spec: p.Spec}
+}
+
+func newPodWorkload(ns, name string, device corev1.ResourceName, change ...func(*corev1.Pod)) workload {
+	of := podTemplateFor(name, device, change...)
+	of.Namespace, of.Name = ns, name
+	return workload{&corev1.Pod{ObjectMeta: of.ObjectMeta, Spec: of.Spec}, "", "Pod"}
+}
+
+func newJobWorkload(ns, name string, device corev1.ResourceName, change ...func(*corev1.Pod)) workload {
+	of := podTemplateFor(name, device, change...)
+	of.Spec.RestartPolicy = corev1.RestartPolicyNever
+	return workload{&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: batchv1.JobSpec{Template: of}}, "batch", "Job"}
+}
+
+func newDeploymentWorkload(ns, name string, device corev1.ResourceName) workload {
+	of := podTemplateFor(name, device)
+	return workload{&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: of.Labels}, Template: of,
+	}}, "apps", "Deployment"}
+}
+
+func newStatefulSetWorkload(ns, name string, device corev1.ResourceName) workload {
+	of := podTemplateFor(name, device)
+	return workload{&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: appsv1.StatefulSetSpec{
+		ServiceName: name, Selector: &metav1.LabelSelector{MatchLabels: of.Labels}, Template: of,
+	}}, "apps", "StatefulSet"}
+}
+
+// withWorkloadType is a change that makes a pod one of a type.
+func withWorkloadType(kind v1alpha1.WorkloadType) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels[v1alpha1.LabelWorkloadType] = string(kind) }
+}
+
+// startWorkloads makes workloads, and returns when their time runs.
+func (c *policyTimeCluster) startWorkloads(t *testing.T, workloads ...workload) {
+	t.Helper()
+	for _, w := range workloads {
+		c.createForTest(t, w.Object)
+	}
+	for _, w := range workloads {
+		c.waitForClock(t, w, "its time runs", func(s *v1alpha1.WorkloadClockStatus) bool { return s.State == v1alpha1.ClockStateRunning })
+	}
+}
+
+// getClock is the workload's.
+func (c *policyTimeCluster) getClock(t *testing.T, w workload) (*v1alpha1.WorkloadClock, error) {
+	found := &v1alpha1.WorkloadClock{}
+	key := client.ObjectKey{Namespace: w.GetNamespace(), Name: v1alpha1.WorkloadClockName(w.group, w.kind, w.GetName())}
+	return found, c.adminClient.Get(t.Context(), key, found)
+}
+
+// clockStatus is what the workload's clock says now.
+func (c *policyTimeCluster) clockStatus(t *testing.T, w workload) v1alpha1.WorkloadClockStatus {
+	t.Helper()
+	found, err := c.getClock(t, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.Status
+}
+
+// waitForClock waits until the workload's clock says what is wanted.
+func (c *policyTimeCluster) waitForClock(t *testing.T, w workload, want string, is func(*v1alpha1.WorkloadClockStatus) bool) v1alpha1.WorkloadClockStatus {
+	t.Helper()
+	var found *v1alpha1.WorkloadClock
+	c.eventuallyAfterStep(t, func() (err error) {
+		if found, err = c.getClock(t, w); err == nil && !is(&found.Status) {
+			raw, _ := json.Marshal(found.Status)
+			err = unexpectedState(fmt.Sprintf("of %s %s %s", w.kind, w.GetName(), want), string(raw))
+		}
+		return err
+	})
+	return found.Status
+}
+
+// deadline is when the workload ends, as its clock says.
+func (c *policyTimeCluster) deadline(t *testing.T, w workload) time.Time {
+	t.Helper()
+	s := c.clockStatus(t, w)
+	if s.Deadline == nil {
+		t.Fatalf("%s %s has no end: %+v", w.kind, w.GetName(), s)
+	}
+	return s.Deadline.At.Time
+}
+
+// first and last are those of the workloads' ends.
+func (c *policyTimeCluster) deadlineRange(t *testing.T, workloads []workload) (first, last time.Time) {
+	t.Helper()
+	var ends []time.Time
+	for _, w := range workloads {
+		ends = append(ends, c.deadline(t, w))
+	}
+	return slices.MinFunc(ends, time.Time.Compare), slices.MaxFunc(ends, time.Time.Compare)
+}
+
+// isStopped tells whether the workload was told to stop, by what its object says.
+func (c *policyTimeCluster) isStopped(t *testing.T, w workload) (stops bool) {
+	t.Helper()
+	err := c.adminClient.Get(t.Context(), client.ObjectKeyFromObject(w), w.Object)
+	if pod, ok := w.Object.(*corev1.Pod); ok && (apierrors.IsNotFound(err) || pod.DeletionTimestamp != nil) {
+		return true
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch o := w.Object.(type) {
+	case *batchv1.Job:
+		return ptr.Deref(o.Spec.Suspend, false)
+	case *appsv1.Deployment:
+		return ptr.Deref(o.Spec.Replicas, 1) == 0
+	case *appsv1.StatefulSet:
+		return ptr.Deref(o.Spec.Replicas, 1) == 0
+	}
+	return false
+}
+
+// assertRunning fails the test unless the workloads run, and nothing has told them to stop.
+func (c *policyTimeCluster) assertRunning(t *testing.T, when string, workloads ...workload) {
+	t.Helper()
+	for _, w := range workloads {
+		if s := c.clockStatus(t, w); s.State != v1alpha1.ClockStateRunning || s.Stopped != nil || c.isStopped(t, w) {
+			t.Errorf("%s, %s %s is %s, stopped %+v; want it to run", when, w.kind, w.GetName(), s.State, s.Stopped)
+		}
+	}
+}
+
+// assertStopped waits until the workloads were stopped for a reason, and checks that none
+// was before its time.
+func (c *policyTimeCluster) assertStopped(t *testing.T, reason v1alpha1.EndReason, after time.Duration, workloads ...workload) {
+	t.Helper()
+	for _, w := range workloads {
+		s := c.waitForClock(t, w, "it is stopped", func(s *v1alpha1.WorkloadClockStatus) bool { return s.Stopped != nil })
+		c.eventuallyAfterStep(t, func() error {
+			if !c.isStopped(t, w) {
+				return unexpectedState("it is told to stop", w.GetName())
+			}
+			return nil
+		})
+		if s.Stopped.Reason != reason {
+			t.Errorf("%s %s was stopped because of %s, want %s", w.kind, w.GetName(), s.Stopped.Reason, reason)
+		}
+		if ran := s.Stopped.At.Sub(s.RunningSince.Time) + time.Duration(s.AccumulatedSeconds)*time.Second; ran < after {
+			t.Errorf("%s %s was stopped after %s, want %s", w.kind, w.GetName(), ran, after)
+		}
+	}
+}
+
+// listNotices are the notices about what is in a namespace, in words.
+func (c *policyTimeCluster) listNotices(t *testing.T, ns string) []v1alpha1.Notice {
+	t.Helper()
+	var list v1alpha1.NoticeList
+	if err := c.adminClient.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	about := slices.DeleteFunc(list.Items, func(n v1alpha1.Notice) bool {
+		return n.Spec.Subject == nil || n.Spec.Subject.Namespace != ns
+	})
+	slices.SortFunc(about, func(a, b v1alpha1.Notice) int {
+		return cmp.Or(cmp.Compare(a.Spec.Subject.Name, b.Spec.Subject.Name), a.Spec.DueAt.Compare(b.Spec.DueAt.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return about
+}

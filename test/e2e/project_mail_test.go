@@ -1,0 +1,348 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/notification"
+	"sluice.dev/lifecycle/notification/mail"
+)
+
+// The projects' people.
+var (
+	anna  = v1alpha1.Contact{Name: "Änne Müller-Groß", Email: "anna@example.org"}
+	oemer = v1alpha1.Contact{Name: "Ömer Faruk Şahin", Email: "oemer@example.org"}
+	ben   = v1alpha1.Contact{Name: "Ben", Email: "ben@example.org", Mute: []v1alpha1.OptionalNoticeKind{v1alpha1.OptionalNoticeKind(v1alpha1.NoticeProjectRenewed)}}
+)
+
+// projectWithMail is a project that people are written to about, and the terms of its
+// department's mail.
+type projectWithMail struct {
+	name       string
+	department *v1alpha1.Department
+	owners     []v1alpha1.Contact
+	digests    *notification.DigestSchedule
+}
+
+func (c *policyTimeCluster) newMailedProject(t *testing.T, department, name string, owners ...v1alpha1.Contact) *projectWithMail {
+	t.Helper()
+	p := &projectWithMail{name: name, department: &v1alpha1.Department{}, owners: owners}
+	if err := c.adminClient.Get(t.Context(), client.ObjectKey{Name: department}, p.department); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if p.digests, err = notification.ParseDigestSchedule(p.department.Spec.Notices); err != nil || p.digests == nil {
+		t.Fatalf("department %s has no digest: %v", department, err)
+	}
+	return p
+}
+
+// recipients are its owners, in their department's language and zone.
+func (p *projectWithMail) recipients() []v1alpha1.NoticeRecipient {
+	var project v1alpha1.Project
+	for _, owner := range p.owners {
+		project.Spec.Owners = append(project.Spec.Owners, v1alpha1.Owner{Contact: owner})
+	}
+	return notification.ProjectRecipients(&project, p.department)
+}
+
+// expectedAnnouncement is what its owners are told at an instant.
+func (p *projectWithMail) expectedAnnouncement(kind v1alpha1.NoticeKind, at, deadline time.Time, inputs ...string) notification.Announcement {
+	a := notification.Announcement{
+		Kind: kind, Threshold: at.UTC().Format(time.RFC3339), DueAt: at, Deadline: deadline,
+		Subject: v1alpha1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Project", Name: p.name, UID: types.UID("uid-of-" + p.name)},
+		Inputs:  map[string]string{mail.InputProject: p.name, mail.InputDepartment: p.department.Name},
+	}
+	for i := 0; i+1 < len(inputs); i += 2 {
+		a.Inputs[inputs[i]] = inputs[i+1]
+	}
+	return a
+}
+
+// expectedWarning is a warning that the last digest before the lead carries.
+func (p *projectWithMail) expectedWarning(t *testing.T, kind v1alpha1.NoticeKind, lead string, deadline time.Time, inputs ...string) notification.Announcement {
+	t.Helper()
+	length := period.MustParseDuration(lead)
+	run, day, found := p.digests.LastRun(deadline.Add(-length.Length()))
+	if !found {
+		t.Fatalf("there is no digest before %s", deadline)
+	}
+	a := p.expectedAnnouncement(kind, run, deadline, inputs...)
+	a.Lead, a.Digest = length, &day
+	return a
+}
+
+// announceProjects records, at the instant at which they are due, what is said of projects, and
+// waits until everybody was told.
+func (c *policyTimeCluster) announceProjects(t *testing.T, said map[*projectWithMail]notification.Announcement) {
+	t.Helper()
+	recorder := notification.Recorder{Client: c.adminClient, Live: c.adminClient}
+	var names []string
+	for p, a := range said {
+		if c.clockFile.Now().Before(a.DueAt) {
+			c.advanceTimeTo(t, a.DueAt)
+		}
+		if n, err := recorder.Record(t.Context(), a, p.recipients()); err != nil || n != len(p.owners) {
+			t.Fatalf("%d notices of %s: %v", n, a.Kind, err)
+		}
+		for _, to := range p.recipients() {
+			names = append(names, a.NoticeName(to))
+		}
+	}
+	c.eventuallyAfterStep(t, func() error {
+		for _, name := range names {
+			n := &v1alpha1.Notice{}
+			if err := c.adminClient.Get(t.Context(), client.ObjectKey{Name: name}, n); err != nil {
+				return err
+			}
+			if n.Status.Phase != v1alpha1.NoticeSent && n.Status.Phase != v1alpha1.NoticeSuperseded {
+				return unexpectedState(name+" has come to its end", n.Status)
+			}
+		}
+		return nil
+	})
+}
+
+// A project's owners get every mail of its life: the warnings of a day in one digest,
+// each end in local time as it is told in their language, in one thread for each
+// project and as one appointment that moves, and goes when the project has no end any
+// more.
+func TestProjectMail(t *testing.T) {
+	c := newPolicyTimeCluster(t)
+	thesis := c.newMailedProject(t, "h2-students", "thesis-gross", anna, oemer)
+	course := c.newMailedProject(t, "h2-students", "course-ml2", anna)
+	folding := c.newMailedProject(t, "h2-research", "folding-two", ben)
+
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	year := c.clockFile.Now().In(zone).Year() + 1
+	day := func(month time.Month, day int) time.Time { return time.Date(year, month, day, 24, 0, 0, 0, zone) }
+	// Clocks go forward between the two.
+	expiry, suspension, deletion := day(time.March, 20), day(time.April, 3), day(time.April, 19)
+	confirm, renewed := day(time.March, 24), day(time.April, 12)
+	was := []string{mail.InputExpiredAt, formatInput(expiry), mail.InputDeleteAt, formatInput(deletion)}
+	ahead := []string{mail.InputSuspendAt, formatInput(suspension), mail.InputDeleteAt, formatInput(deletion)}
+	type both = map[*projectWithMail]notification.Announcement
+
+	expiring := func(lead string) notification.Announcement {
+		return thesis.expectedWarning(t, v1alpha1.NoticeProjectExpiring, lead, expiry, ahead...)
+	}
+	first := expiring("30d")
+	asked := course.expectedWarning(t, v1alpha1.NoticeProjectConfirm, "30d", confirm)
+	asked.DueAt, asked.Digest = first.DueAt, first.Digest
+	c.announceProjects(t, both{thesis: first, course: asked, folding: folding.expectedWarning(t, v1alpha1.NoticeProjectExpiring, "30d", expiry)})
+	c.announceProjects(t, both{
+		course:  course.expectedAnnouncement(v1alpha1.NoticeProjectRenewed, first.DueAt.Add(48*time.Hour), renewed, mail.InputRenewedBy, string(anna.Email)),
+		folding: folding.expectedAnnouncement(v1alpha1.NoticeProjectRenewed, first.DueAt.Add(48*time.Hour), renewed),
+	})
+	second := expiring("7d")
+	later := course.expectedWarning(t, v1alpha1.NoticeProjectExpiring, "30d", renewed)
+	if !later.DueAt.Equal(second.DueAt) {
+		t.Fatalf("the two warnings are due at %s and %s, want one day", second.DueAt, later.DueAt)
+	}
+	c.announceProjects(t, both{thesis: second, course: later})
+	c.announceProjects(t, both{course: course.expectedAnnouncement(v1alpha1.NoticeProjectRenewed, second.DueAt.Add(48*time.Hour), time.Time{})})
+	c.announceProjects(t, both{thesis: expiring("1d")})
+	c.announceProjects(t, both{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectExpired, expiry, suspension, was...)})
+	c.announceProjects(t, both{thesis: thesis.expectedWarning(t, v1alpha1.NoticeProjectSuspending, "7d", suspension, append(was, mail.InputRunning, "3")...)})
+	c.announceProjects(t, both{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectSuspended, suspension, deletion, append(was, mail.InputStopped, "3")...)})
+	c.announceProjects(t, both{thesis: thesis.expectedWarning(t, v1alpha1.NoticeProjectDeletion, "7d", deletion, was...)})
+	c.announceProjects(t, both{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectDeletion, deletion, deletion, append(was, mail.InputExtension, "delete-thesis-gross")...)})
+	gone := deletion.Add(34 * time.Hour)
+	c.announceProjects(t, both{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectDeleted, gone, time.Time{},
+		mail.InputDeletedAt, formatInput(gone), mail.InputApprovedBy, "dept-admin@h2.example", mail.InputRemoved, "Job=3", mail.InputKept, "PersistentVolumeClaim=2")})
+
+	at := func(p, sequence string, ends time.Time) appointment {
+		return appointment{p, sequence, ends.UTC().Format(calendarTime), "CONFIRMED"}
+	}
+	off := func(p, sequence string) []appointment {
+		return []appointment{{p, sequence, "", "CANCELLED"}}
+	}
+	ofStudents := func(withCourse bool) []expectedMail {
+		mails := []expectedMail{
+			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "0", expiry)}, Phrases: []string{formatGermanDay(expiry), "thesis-gross läuft bald ab"}},
+			{About: "course-ml2", Method: "PUBLISH", Events: []appointment{at("course-ml2", "1", renewed)}, Phrases: []string{formatGermanDay(renewed), "Verlängert hat es"}},
+			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "0", expiry)}, Phrases: []string{formatGermanDay(expiry)}},
+			{About: "course-ml2", Method: "CANCEL", Events: off("course-ml2", "2"), Phrases: []string{"ohne Ende gültig"}},
+			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "0", expiry)}, Phrases: []string{formatGermanDay(expiry)}},
+			{About: "thesis-gross", Method: "PUBLISH", Events: []appointment{at("thesis-gross", "1", suspension)}, Phrases: []string{formatGermanDay(expiry), formatGermanDay(suspension), formatGermanDay(deletion)}},
+			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "1", suspension)}, Phrases: []string{formatGermanDay(suspension)}},
+			{About: "thesis-gross", Method: "PUBLISH", Events: []appointment{at("thesis-gross", "2", deletion)}, Phrases: []string{formatGermanDay(expiry), formatGermanDay(deletion)}},
+			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "2", deletion)}, Phrases: []string{formatGermanDay(deletion)}},
+			{About: "thesis-gross", Method: "PUBLISH", Events: []appointment{at("thesis-gross", "2", deletion)}, Phrases: []string{formatGermanDay(deletion), "sluice approve delete-thesis-gross"}},
+			{About: "thesis-gross", Method: "CANCEL", Events: off("thesis-gross", "3"), Phrases: []string{"10:00 Uhr MESZ", "dept-admin@h2.example"}},
+		}
+		if !withCourse {
+			return slices.DeleteFunc(mails, func(m expectedMail) bool { return m.About == course.name })
+		}
+		mails[0].Events = append(mails[0].Events, at("course-ml2", "0", confirm))
+		mails[0].Phrases = append(mails[0].Phrases, formatGermanDay(confirm), "Wird Projekt course-ml2 noch gebraucht?")
+		mails[2].Events = append(mails[2].Events, at("course-ml2", "1", renewed))
+		mails[2].Phrases = append(mails[2].Phrases, formatGermanDay(renewed), "Projekt course-ml2 läuft bald ab")
+		return mails
+	}
+	c.assertMails(t, anna, "de", ofStudents(true))
+	c.assertMails(t, oemer, "de", ofStudents(false))
+	c.assertMails(t, ben, "en", []expectedMail{
+		{Digest: true, Method: "PUBLISH", Events: []appointment{at("folding-two", "0", expiry)}, Phrases: []string{expiry.Add(-time.Hour).Format("Monday, 2 January 2006, ") + "24:00 CET"}},
+	})
+}
+
+// formatInput is an instant as an input has it.
+func formatInput(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// formatGermanDay is the end of a day as a German mail tells it.
+func formatGermanDay(midnight time.Time) string {
+	day := midnight.Add(-12 * time.Hour)
+	weekdays := []string{"Sonntag", "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag"}
+	months := map[time.Month]string{time.March: "März", time.April: "April"}
+	zone := "MEZ"
+	if midnight.IsDST() {
+		zone = "MESZ"
+	}
+	return fmt.Sprintf("%s, %d. %s %d, 24:00 Uhr %s", weekdays[day.Weekday()], day.Day(), months[day.Month()], day.Year(), zone)
+}
+
+// appointment is one in a mail, by the project that it is of.
+type appointment struct{ Project, Sequence, Ends, Status string }
+
+// expectedMail is what is to be in a mail: a digest, or about a project in whose thread it is.
+type expectedMail struct {
+	Digest bool
+	About  string
+	Method string
+	Events []appointment
+	// Phrases are in its text and in its HTML.
+	Phrases []string
+}
+
+// assertMails compares what a person got, in its order, with what is wanted; and each
+// mail with the Notices that it is.
+func (c *policyTimeCluster) assertMails(t *testing.T, who v1alpha1.Contact, language string, want []expectedMail) {
+	t.Helper()
+	var list v1alpha1.NoticeList
+	if err := c.adminClient.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	subjects, ofDigest := c.groupByMail(t, who, list.Items)
+	letters := c.readLettersTo(t, string(who.Email))
+	threads, uids := map[string]string{}, map[string]string{} // of projects
+	for i, l := range letters {
+		if i >= len(want) {
+			t.Errorf("%s got a mail that nobody wanted: %s", who.Email, l.subject)
+			continue
+		}
+		got := expectedMail{Digest: ofDigest[l.messageID], Method: l.method, Phrases: want[i].Phrases}
+		projects := subjects[l.messageID]
+		if !got.Digest {
+			got.About = strings.Join(projects, " ")
+		}
+		for _, e := range l.events {
+			project := uids[e.uid]
+			if project == "" { // the first of its project; the events are in the order of their ends
+				known := slices.Collect(maps.Values(uids))
+				if at := slices.IndexFunc(projects, func(p string) bool { return !slices.Contains(known, p) }); at >= 0 {
+					project = projects[at]
+				}
+				uids[e.uid] = project
+			}
+			got.Events = append(got.Events, appointment{project, e.sequence, e.ends, e.status})
+		}
+		if diff := cmp.Diff(want[i], got); diff != "" {
+			t.Errorf("mail %d to %s, %q (-want +got)\n%s", i+1, who.Email, l.subject, diff)
+		}
+		if was, known := threads[got.About]; known && was != l.references || (l.references == "") != got.Digest {
+			t.Errorf("mail %d to %s, %q, answers %q; that before it about the same, %q", i+1, who.Email, l.subject, l.references, was)
+		}
+		threads[got.About] = l.references
+		text, html := normalizeText(l.text), normalizeText(htmlTag.ReplaceAllString(l.html, " "))
+		for _, says := range want[i].Phrases {
+			if !strings.Contains(text, normalizeText(says)) || !strings.Contains(html, normalizeText(says)) {
+				t.Errorf("mail %d to %s, %q, does not say %q:\n%s", i+1, who.Email, l.subject, says, l.text)
+			}
+		}
+		if l.language != language || !strings.Contains(l.text, string(who.Name)) {
+			t.Errorf("mail %d to %s is in %q, and begins\n%s", i+1, who.Email, l.language, l.text[:min(80, len(l.text))])
+		}
+	}
+	if len(letters) != len(want) {
+		t.Errorf("%s got %d mails, want %d", who.Email, len(letters), len(want))
+	}
+}
+
+// htmlTag is one of HTML's.
+var htmlTag = regexp.MustCompile(`<[^>]*>`)
+
+// normalizeText are a text's without breaks of lines, or commas: these stand for breaks.
+func normalizeText(text string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(text, ",", " ")), " ")
+}
+
+// noticeDeadline is what a Notice warns of; what warns of nothing comes last.
+func noticeDeadline(n *v1alpha1.Notice) time.Time {
+	if n.Spec.Deadline == nil {
+		return n.Spec.DueAt.AddDate(100, 0, 0)
+	}
+	return n.Spec.Deadline.Time
+}
+
+// groupByMail are the projects that each mail to a person is about, by Message-ID,
+// the one that ends first first, and which are digests. Each Notice was sent when it
+// was due or later, and what a digest carries with the digest, which there is one of a
+// day.
+func (c *policyTimeCluster) groupByMail(t *testing.T, who v1alpha1.Contact, all []v1alpha1.Notice) (subjects map[string][]string, digests map[string]bool) {
+	t.Helper()
+	subjects, digests = map[string][]string{}, map[string]bool{}
+	slices.SortFunc(all, func(a, b v1alpha1.Notice) int { // in the order of what they warn of
+		return noticeDeadline(&a).Compare(noticeDeadline(&b))
+	})
+	byName, days := map[string]*v1alpha1.Notice{}, map[period.Date]bool{}
+	for i := range all {
+		byName[all[i].Name] = &all[i]
+	}
+	for i := range all {
+		n := &all[i]
+		if n.Spec.Recipient.Email != who.Email {
+			continue
+		}
+		muted := slices.Contains(who.Mute, v1alpha1.OptionalNoticeKind(n.Spec.Kind))
+		switch {
+		case muted:
+			if n.Status.Phase != v1alpha1.NoticeSuperseded || n.Status.Attempts != 0 {
+				t.Errorf("%s, which %s does not want, is %s after %d attempts", n.Name, who.Email, n.Status.Phase, n.Status.Attempts)
+			}
+			continue
+		case n.Status.Phase != v1alpha1.NoticeSent || n.Status.SentAt == nil || n.Status.SentAt.Before(&n.Spec.DueAt):
+			t.Errorf("%s, due at %s, is %+v", n.Name, n.Spec.DueAt, n.Status)
+		case n.Spec.Kind == v1alpha1.NoticeDigest:
+			if days[*n.Spec.Date] || n.Name != notification.DigestName(who.Email, *n.Spec.Date) {
+				t.Errorf("%s is not the digest of %s", n.Name, n.Spec.Date)
+			}
+			days[*n.Spec.Date], digests[n.Status.MessageID] = true, true
+			continue
+		case n.Spec.Digest != "":
+			digest := byName[n.Spec.Digest]
+			if digest == nil || digest.Status.MessageID != n.Status.MessageID || !digest.Status.SentAt.Equal(n.Status.SentAt) || n.Status.Attempts != 0 {
+				t.Errorf("%s was not sent with its digest: %+v", n.Name, n.Status)
+			}
+		}
+		subjects[n.Status.MessageID] = append(subjects[n.Status.MessageID], n.Spec.Subject.Name)
+	}
+	return subjects, digests
+}

@@ -1,0 +1,371 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/test/cluster"
+	"sluice.dev/test/cluster/process"
+	"sluice.dev/webhook"
+)
+
+const (
+	concurrentCreates = 200 // pods
+	gpuLimit          = 10  // GPUs
+)
+
+// No project runs more than its limit, whatever the concurrency. Guards invariant
+// 3 of the design: 200 creates at once against three webhook replicas and a limit
+// of 10 give exactly 10, also when a replica is killed meanwhile; and of two pods
+// that want the last GPU, one has it.
+func TestProjectLimitUnderConcurrency(t *testing.T) {
+	const ns = "race"
+	s := newDedicatedCluster(t)
+	b := s.startWebhookReplicas(t, 3)
+	s.createDepartment(t, "racers", newPoolQuota("dgx", "0", "20"))
+	s.createGovernedProject(t, "racers", ns, newPoolQuota("dgx", "0", strconv.Itoa(gpuLimit)))
+
+	t.Run("200 at once", func(t *testing.T) {
+		s.createConcurrently(t, ns, concurrentCreates, gpuLimit, func() {})
+		for i, n := range b.connectionCounts() {
+			if n == 0 {
+				t.Errorf("replica %d of the webhook was never asked", i)
+			}
+		}
+	})
+	t.Run("the last GPU", func(t *testing.T) {
+		for round := range 5 {
+			admitted := s.listPods(t, ns)
+			if len(admitted) != gpuLimit {
+				t.Fatalf("round %d begins with %d pods, want %d", round, len(admitted), gpuLimit)
+			}
+			s.deletePodsAndWait(t, ns, admitted[:1])
+			s.createConcurrently(t, ns, 2, 1, func() {})
+		}
+	})
+	t.Run("200 at once, and a replica is killed", func(t *testing.T) {
+		s.deletePodsAndWait(t, ns, s.listPods(t, ns))
+		s.createConcurrently(t, ns, concurrentCreates, gpuLimit, b.killOne)
+	})
+}
+
+// createConcurrently makes n pods with one GPU each at once, in the name of one who tries again
+// where the webhook did not answer, and wants exactly room of them admitted and
+// the others refused by the quota. After a tenth of them, meanwhile is called.
+func (s *sluiceCluster) createConcurrently(t *testing.T, ns string, n, room int, meanwhile func()) {
+	t.Helper()
+	before := len(s.listPods(t, ns))
+	var (
+		admitted, refused, unanswered atomic.Int64
+		answered                      atomic.Int64
+		midway                        sync.Once
+		begin                         = make(chan struct{})
+		all                           sync.WaitGroup
+	)
+	for i := range n {
+		all.Go(func() {
+			<-begin
+			pod := newTrainingPod(ns, i)
+			for {
+				_, err := s.clientset.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
+				switch {
+				case err == nil:
+					admitted.Add(1)
+				case isQuotaExceeded(err):
+					refused.Add(1)
+				case isWebhookTimeout(err) && t.Context().Err() == nil:
+					unanswered.Add(1)
+					continue
+				default:
+					t.Errorf("neither admitted nor refused by the quota: %v", err)
+				}
+				break
+			}
+			if answered.Add(1) >= int64(n/10) {
+				midway.Do(meanwhile)
+			}
+		})
+	}
+	started := time.Now()
+	close(begin)
+	all.Wait()
+	t.Logf("%d pods in %s: %d admitted, %d refused, %d times the webhook did not answer",
+		n, time.Since(started).Round(time.Millisecond), admitted.Load(), refused.Load(), unanswered.Load())
+	if admitted.Load() != int64(room) || refused.Load() != int64(n-room) {
+		t.Errorf("%d admitted and %d refused by the quota, want %d and %d", admitted.Load(), refused.Load(), room, n-room)
+	}
+	if got := len(s.listPods(t, ns)); got != before+room {
+		t.Errorf("%d pods are there, want %d", got, before+room)
+	}
+	eventually(t, func() error { return s.checkQuotaUsed(t.Context(), ns, int64(1000*(before+room))) })
+}
+
+// newTrainingPod is a training pod with one GPU.
+func newTrainingPod(ns string, i int) *corev1.Pod {
+	return newPod(ns, "", func(p *corev1.Pod) {
+		p.GenerateName = fmt.Sprintf("contender-%d-", i)
+		p.Labels[v1alpha1.LabelWorkloadType] = "train"
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{v1alpha1.ResourceNVIDIAGPU: resource.MustParse("1")}
+	})
+}
+
+// isQuotaExceeded tells whether a pod was refused because its project has no more room,
+// with the figures: by the ResourceQuota, which counts atomically.
+func isQuotaExceeded(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: ") && strings.Contains(err.Error(), "limited: ")
+}
+
+// isWebhookTimeout tells whether the API server refused because the webhook did not
+// answer. Controllers try again then.
+func isWebhookTimeout(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
+}
+
+func (s *sluiceCluster) listPods(t *testing.T, ns string) []corev1.Pod {
+	t.Helper()
+	list, err := s.clientset.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// deletePodsAndWait deletes pods at once, and waits until their share is free again.
+func (s *sluiceCluster) deletePodsAndWait(t *testing.T, ns string, pods []corev1.Pod) {
+	t.Helper()
+	left := len(s.listPods(t, ns)) - len(pods)
+	for i := range pods {
+		if err := s.clientset.CoreV1().Pods(ns).Delete(t.Context(), pods[i].Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// After a deletion Kubernetes' quota controller counts anew, from a cache that may lag:
+	// a pod that comes in meanwhile may be counted twice or not at all, until it counts
+	// once more. That is not what is tried here, so it is waited for.
+	steady := 0
+	eventually(t, func() error {
+		if err := s.checkQuotaUsed(t.Context(), ns, int64(1000*left)); err != nil {
+			steady = 0
+			return err
+		}
+		if steady++; steady < 20 {
+			return unexpectedState("the count is steady", steady)
+		}
+		return nil
+	})
+}
+
+// loadBalancer passes connections on to replicas of the webhook in turn, and past
+// those that do not listen, as a Service does.
+type loadBalancer struct {
+	replicas []string // addresses; the first is the one of `sluice up`
+	certPool *x509.CertPool
+	connects []atomic.Int64
+	next     atomic.Int64
+	// killOne ends the second replica; its supervisor starts it again after a pause.
+	killOne func()
+}
+
+func (b *loadBalancer) connectionCounts() []int64 {
+	counts := make([]int64, len(b.connects))
+	for i := range b.connects {
+		counts[i] = b.connects[i].Load()
+	}
+	return counts
+}
+
+// startWebhookReplicas has the API server ask n replicas of the webhook in turn: the one that
+// runs, and more with its configuration and certificates.
+func (s *sluiceCluster) startWebhookReplicas(t *testing.T, n int) *loadBalancer {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(s.dir, "components", "webhook", "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first webhook.Config
+	if err := yaml.UnmarshalStrict(raw, &first); err != nil {
+		t.Fatal(err)
+	}
+	b := &loadBalancer{replicas: []string{first.Listen}, connects: make([]atomic.Int64, n)}
+	for i := 1; i < n; i++ {
+		address, pid := s.startWebhookReplica(t, first, i)
+		b.replicas = append(b.replicas, address)
+		if i == 1 {
+			b.killOne = func() {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	// Over HTTP/2 the API server would ask all it has over one connection, and so
+	// one replica.
+	pair, err := tls.LoadX509KeyPair(filepath.Join(first.Certificates, "tls.crt"), filepath.Join(first.Certificates, "tls.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(first.Certificates, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.certPool = x509.NewCertPool()
+	b.certPool.AppendCertsFromPEM(ca)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go b.serve(t.Context(), listener)
+	s.setWebhookURL(t, first, listener.Addr().String())
+	return b
+}
+
+// startWebhookReplica starts one more webhook, and returns where it listens and its process.
+func (s *sluiceCluster) startWebhookReplica(t *testing.T, like webhook.Config, i int) (address string, pid int) {
+	t.Helper()
+	ports, release, err := cluster.FreePorts(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(ports[i]) }
+	like.Health, like.Metrics, like.Listen = at(0), at(1), at(2)
+	raw, err := yaml.Marshal(like)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	group, err := process.NewGroup(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := group.Stop(context.Background()); err != nil {
+			t.Log(err)
+		}
+	})
+	spec := process.Spec{
+		Name:  "webhook-" + strconv.Itoa(i),
+		Path:  filepath.Join(filepath.Dir(s.binary), "webhook"),
+		Args:  []string{"--config", file},
+		Ready: cluster.Readyz(like.Health),
+	}
+	if err := group.Start(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	return like.Listen, group.List()[0].PID
+}
+
+func (b *loadBalancer) serve(ctx context.Context, listener net.Listener) {
+	for {
+		from, err := listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		go b.forward(ctx, from)
+	}
+}
+
+// forward joins a connection with the next replica that listens.
+func (b *loadBalancer) forward(ctx context.Context, from net.Conn) {
+	defer from.Close()
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: b.certPool, NextProtos: []string{"http/1.1"}}}
+	for range b.replicas {
+		at := int(b.next.Add(1)) % len(b.replicas)
+		to, err := dialer.DialContext(ctx, "tcp", b.replicas[at])
+		if err != nil {
+			continue
+		}
+		b.connects[at].Add(1)
+		go func() {
+			defer to.Close()
+			_, _ = io.Copy(to, from) // either end may go away
+		}()
+		_, _ = io.Copy(from, to)
+		to.Close()
+		return
+	}
+}
+
+// setWebhookURL has the API server ask at another address.
+func (s *sluiceCluster) setWebhookURL(t *testing.T, like webhook.Config, address string) {
+	t.Helper()
+	like.Default()
+	moved := func(in *admissionv1.WebhookClientConfig) error {
+		u, err := url.Parse(ptr.Deref(in.URL, ""))
+		if err != nil {
+			return err
+		}
+		if u.Host != like.Listen {
+			return fmt.Errorf("a webhook is at %q, want it at %s", ptr.Deref(in.URL, ""), like.Listen)
+		}
+		u.Host = address
+		in.URL = ptr.To(u.String())
+		return nil
+	}
+	registration := s.clientset.AdmissionregistrationV1()
+	// The webhook itself writes these objects too.
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		mutating, err := registration.MutatingWebhookConfigurations().Get(t.Context(), like.Registration.Mutating, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range mutating.Webhooks {
+			err = errors.Join(err, moved(&mutating.Webhooks[i].ClientConfig))
+		}
+		if err == nil {
+			_, err = registration.MutatingWebhookConfigurations().Update(t.Context(), mutating, metav1.UpdateOptions{})
+		}
+		return err
+	})
+	if err == nil {
+		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			validating, err := registration.ValidatingWebhookConfigurations().Get(t.Context(), like.Registration.Validating, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for i := range validating.Webhooks {
+				err = errors.Join(err, moved(&validating.Webhooks[i].ClientConfig))
+			}
+			if err == nil {
+				_, err = registration.ValidatingWebhookConfigurations().Update(t.Context(), validating, metav1.UpdateOptions{})
+			}
+			return err
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

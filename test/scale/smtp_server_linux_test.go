@@ -1,0 +1,133 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/mail"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+
+	"sluice.dev/test/cluster"
+)
+
+// The account of the post office.
+const (
+	smtpUser     = "lifecycle"
+	smtpPassword = "not a secret"
+)
+
+// smtpServer is a mail server that takes all mail, over STARTTLS with a password, and
+// keeps of each what tells it from others.
+type smtpServer struct {
+	address string
+	// authority is the file with the certificate of who vouches for it.
+	authority string
+
+	mu       sync.Mutex
+	received map[string][]string // to whom, by Message-ID
+	count    int
+	// first and last are when the first and the last mail was taken.
+	first, last time.Time
+}
+
+// startSMTPServer serves until the test ends.
+func startSMTPServer(tb testing.TB, c *cluster.Cluster) *smtpServer {
+	tb.Helper()
+	dir := tb.TempDir()
+	mustSucceed(tb, c.IssueServing("localhost", dir))
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	mustSucceed(tb, err)
+	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	mustSucceed(tb, err)
+	p := &smtpServer{address: listener.Addr().String(), authority: filepath.Join(dir, "ca.crt")}
+	p.reset()
+	server := smtp.NewServer(p)
+	server.Domain = "localhost"
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}
+	server.ErrorLog = log.New(io.Discard, "", 0)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) }) // until it is closed
+	tb.Cleanup(func() {
+		_ = server.Close()
+		serving.Wait()
+	})
+	return p
+}
+
+// reset forgets all mail.
+func (p *smtpServer) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.received, p.count, p.first, p.last = map[string][]string{}, 0, time.Time{}, time.Time{}
+}
+
+// receivedCount is how many mails it has taken.
+func (p *smtpServer) receivedCount() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
+}
+
+// NewSession implements smtp.Backend.
+func (p *smtpServer) NewSession(*smtp.Conn) (smtp.Session, error) {
+	return &smtpSession{server: p}, nil
+}
+
+// smtpSession is one client on one connection.
+type smtpSession struct {
+	server *smtpServer
+	to     string
+}
+
+func (*smtpSession) AuthMechanisms() []string { return []string{sasl.Plain} }
+
+func (*smtpSession) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, password string) error {
+		if user != smtpUser || password != smtpPassword {
+			return smtp.ErrAuthFailed
+		}
+		return nil
+	}), nil
+}
+
+func (*smtpSession) Mail(string, *smtp.MailOptions) error { return nil }
+
+func (s *smtpSession) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.to = to
+	return nil
+}
+
+func (s *smtpSession) Data(r io.Reader) error {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	message, err := mail.ReadMessage(strings.NewReader(string(raw)))
+	if err != nil {
+		return err
+	}
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	id := message.Header.Get("Message-ID")
+	s.server.received[id] = append(s.server.received[id], s.to)
+	s.server.count++
+	s.server.last = time.Now()
+	if s.server.first.IsZero() {
+		s.server.first = s.server.last
+	}
+	return nil
+}
+
+func (s *smtpSession) Reset()      { s.to = "" }
+func (*smtpSession) Logout() error { return nil }

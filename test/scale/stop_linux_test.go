@@ -1,0 +1,106 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/timelimit/controller"
+)
+
+// What the benchmark measures, on a small fleet: a start that finds everything as it
+// was changes nothing; what was due meanwhile ends; what is due ends, once, and
+// nothing else does.
+func TestWorkloadsStopped(t *testing.T) {
+	fleet, away, many, end := newStaggeredFleet(100, 2*time.Second)
+	w := newBenchmarkCluster(t, fleet)
+	mustSucceed(t, fleet.FillWork(w.server))
+	p := startLifecycle(t, w.kubeconfig, w.clockFile, stopLimiterPercent)
+	w.waitUntilSettled(t, p, fleet.Roots)
+	limited := 0
+	for _, c := range w.listClocks(t) {
+		if d := c.Status.Deadline; d != nil && !d.At.Time.Before(end) {
+			limited++
+		}
+	}
+	if limited != fleet.Roots {
+		t.Fatalf("%d of %d workloads have a clock that says when they end", limited, fleet.Roots)
+	}
+
+	p.stop(t)
+	before := w.effectiveWrites()
+	p = startLifecycle(t, w.kubeconfig, w.clockFile, stopLimiterPercent)
+	w.waitUntilSettled(t, p, fleet.Roots)
+	if diff := cmp.Diff(writes{}, w.effectiveWrites().minus(before)); diff != "" {
+		t.Errorf("a start that finds everything as it was writes (-want +got):\n%s", diff)
+	}
+
+	for _, at := range []time.Duration{-3 * time.Hour, -10 * time.Minute} {
+		w.advanceTimeTo(t, end.Add(at))
+		w.waitUntilSettled(t, p, fleet.Roots)
+	}
+	p.stop(t)
+	w.advanceTimeTo(t, end.Add(time.Minute))
+	p = startLifecycle(t, w.kubeconfig, w.clockFile, stopLimiterPercent)
+	w.waitUntilSettled(t, p, fleet.Roots)
+	w.assertStopped(t, away)
+
+	for _, at := range []time.Duration{-10 * time.Minute, time.Minute} {
+		w.advanceTimeTo(t, end.Add(2*time.Hour+at))
+		w.waitUntilSettled(t, p, fleet.Roots)
+	}
+	w.assertStopped(t, away+many)
+}
+
+// assertStopped holds that the first jobs were stopped, each once, and no other.
+func (w *benchmarkCluster) assertStopped(tb testing.TB, first int) {
+	tb.Helper()
+	want := map[string]bool{}
+	for root := range first {
+		want[w.fleet.Namespace(root)+"/"+w.fleet.RootName(root)] = true
+	}
+	got := map[string]bool{}
+	for job := range w.suspendedJobs() {
+		got[job] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		tb.Errorf("stopped jobs (-want +got):\n%s", diff)
+	}
+	if w.suspensions != first {
+		tb.Errorf("jobs were stopped %d times, want %d", w.suspensions, first)
+	}
+}
+
+// Where very many would end at once none does, nothing is written about it again
+// and again, and they end when an administrator releases the brake.
+func TestStopLimiterBlocksMassStop(t *testing.T) {
+	fleet, _, _, end := newStaggeredFleet(100, 2*time.Second)
+	fleet.After = nil
+	w := newBenchmarkCluster(t, fleet)
+	mustSucceed(t, fleet.FillWork(w.server))
+	p := startLifecycle(t, w.kubeconfig, w.clockFile, stopLimiterPercent)
+	w.waitUntilSettled(t, p, fleet.Roots)
+	for _, at := range []time.Duration{-35 * time.Minute, -10 * time.Minute, time.Minute} {
+		w.advanceTimeTo(t, end.Add(at))
+		w.waitUntilSettled(t, p, fleet.Roots)
+	}
+	if n := len(w.suspendedJobs()); n != 0 {
+		t.Fatalf("%d workloads were stopped although the brake is to hold all of them", n)
+	}
+	var state corev1.ConfigMap
+	mustSucceed(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: controller.StopLimiterConfigMapName}, &state))
+	if got := controller.ParseStopLimiterState(&state); !got.IsEngaged() || got.Due != fleet.Roots || got.Running != fleet.Roots {
+		t.Errorf("the brake says %+v, want it engaged for all %d", got, fleet.Roots)
+	}
+	state.Data[controller.StopLimiterReleasedUntil] = end.Add(2 * time.Hour).UTC().Format(time.RFC3339)
+	mustSucceed(t, w.client.Update(t.Context(), &state))
+	w.advanceTimeTo(t, end.Add(2*time.Minute))
+	waitFor(t, "all stopped", func() bool { return len(w.suspendedJobs()) == fleet.Roots })
+}

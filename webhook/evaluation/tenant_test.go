@@ -1,0 +1,98 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evaluation_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"sluice.dev/api"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/webhook/evaluation"
+)
+
+func newTenantResolver(t *testing.T, objects ...client.Object) (*evaluation.TenantResolver, client.Client) {
+	t.Helper()
+	types, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).
+		WithIndex(&v1alpha1.Project{}, evaluation.ProjectNamespaceIndex, func(object client.Object) []string {
+			if p, ok := object.(*v1alpha1.Project); ok && p.Status.Namespace != nil {
+				return []string{p.Status.Namespace.Name}
+			}
+			return nil
+		}).Build()
+	return &evaluation.TenantResolver{Cache: c}, c
+}
+
+func tenantObjects() []client.Object {
+	return []client.Object{
+		&v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students"}, Spec: v1alpha1.DepartmentSpec{Notices: v1alpha1.NoticeTerms{TimeZone: "Europe/Berlin"}}},
+		&v1alpha1.Project{
+			ObjectMeta: metav1.ObjectMeta{Name: "thesis"},
+			Spec: v1alpha1.ProjectSpec{Department: "students", Namespace: "work", NodePools: []v1alpha1.PoolQuota{
+				{Name: "dgx", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse("2")}},
+				{Name: "gone", GPU: v1alpha1.GPUQuota{Limit: resource.MustParse("2")}},
+			}},
+			Status: v1alpha1.ProjectStatus{Namespace: &v1alpha1.ProjectNamespace{Name: "work"}},
+		},
+		// It names the namespace too, and came later: it has none.
+		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "rival"}, Spec: v1alpha1.ProjectSpec{Department: "students", Namespace: "work"}},
+		&v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}},
+	}
+}
+
+func TestResolveReturnsProjectOfNamespace(t *testing.T) {
+	d, c := newTenantResolver(t, tenantObjects()...)
+	got, err := d.Resolve(t.Context(), "work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Project != "thesis" || got.Department != "students" || got.TimeZone.String() != "Europe/Berlin" {
+		t.Errorf("%s of %s in %s", got.Project, got.Department, got.TimeZone)
+	}
+	var pools []struct{ Name string }
+	raw, err := json.Marshal(got.Documents.NodePools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &pools); err != nil || len(pools) != 1 || pools[0].Name != "dgx" {
+		t.Errorf("pools %s, %v", raw, err)
+	}
+	if again, _ := d.Resolve(t.Context(), "work"); again != got {
+		t.Error("nothing changed, and the documents were made again")
+	}
+	var pool v1alpha1.NodePool
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "dgx"}, &pool); err != nil {
+		t.Fatal(err)
+	}
+	pool.Spec.Sharing = v1alpha1.SharingMIG
+	if err := c.Update(t.Context(), &pool); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := d.Resolve(t.Context(), "work"); again == got || again.Version == got.Version {
+		t.Error("a pool changed, and the documents did not")
+	}
+}
+
+func TestResolveReturnsNilWithoutProject(t *testing.T) {
+	d, _ := newTenantResolver(t, tenantObjects()...)
+	if got, err := d.Resolve(t.Context(), "default"); got != nil || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestResolveFailsWithoutDepartment(t *testing.T) {
+	d, _ := newTenantResolver(t, tenantObjects()[1:]...)
+	if got, err := d.Resolve(t.Context(), "work"); got != nil || err == nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}

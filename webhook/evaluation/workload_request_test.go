@@ -1,0 +1,79 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package evaluation
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/workload"
+	"sluice.dev/policies/engine"
+)
+
+// What a pod asks for is read from a part of it, and is what it would be if all
+// were read.
+func TestWorkloadRequestMatchesFullParse(t *testing.T) {
+	files, err := filepath.Glob("../../test/testdata/pods/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d pods, %v", len(files), err)
+	}
+	pods := map[string]string{
+		"a variable that limits": `{"metadata": {"annotations": {"gpu-memory": "1000"}}, "spec": {"containers": [
+			{"name": "main", "image": "x", "env": [{"name": "A", "value": "1"}, {"name": "RUNAI_GPU_MEMORY_LIMIT", "value": "2Gi"}]}]}}`,
+		"a variable from elsewhere": `{"spec": {"containers": [{"name": "main", "env": [
+			{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "B"}, {"name": "C", "value": null}]}]}}`,
+		"no variables": `{"spec": {"containers": [{"name": "main", "env": null}, {"name": "b", "env": []}]}}`,
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := yaml.YAMLToJSON(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods[filepath.Base(file)] = string(raw)
+	}
+	for name, raw := range pods {
+		t.Run(name, func(t *testing.T) {
+			var pod corev1.Pod
+			if err := json.Unmarshal([]byte(raw), &pod); err != nil {
+				t.Fatal(err)
+			}
+			want, wantErr := workload.ParsePod(&pod)
+			object, err := engine.Decode([]byte(raw))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, gotErr := (&Request{}).workloadRequest(object.Object())
+			if diff := cmp.Diff(want, got); diff != "" || fmt.Sprint(wantErr) != fmt.Sprint(gotErr) {
+				t.Errorf("errors %v and %v (-all +read):\n%s", wantErr, gotErr, diff)
+			}
+		})
+	}
+}
+
+func TestWorkloadRequestRejectsInvalidPods(t *testing.T) {
+	for _, raw := range []string{
+		`{"metadata": 7}`, `{"metadata": {"labels": 7}}`, `{"spec": []}`, `{"spec": {"containers": {}}}`, `{"spec": {"containers": [7]}}`,
+		`{"spec": {"containers": [{"env": 7}]}}`, `{"spec": {"containers": [{"env": [7]}]}}`, `{"spec": {"containers": [{"env": [{"name": 7}]}]}}`,
+		`{"spec": {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}}`, `{"spec": {"initContainers": [{"env": {}}]}}`,
+	} {
+		object, err := engine.Decode([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := (&Request{}).workloadRequest(object.Object()); err == nil {
+			t.Errorf("%s asks for %+v", raw, got)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package access_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"sluice.dev/api"
+	"sluice.dev/webhook/validation/access"
+)
+
+// fakeDepartmentAuthorizer are the departments that somebody administers.
+type fakeDepartmentAuthorizer map[string]error
+
+func (h fakeDepartmentAuthorizer) Administers(_ context.Context, _ authenticationv1.UserInfo, department string) (bool, error) {
+	err, listed := h[department]
+	return listed && err == nil, err
+}
+
+func TestResolveAuthority(t *testing.T) {
+	down := errors.New("down")
+	tests := map[string]struct {
+		holds fakeDepartmentAuthorizer
+		want  access.Authority
+		err   error
+	}{
+		"nothing":             {fakeDepartmentAuthorizer{}, access.AuthorityNone, nil},
+		"another":             {fakeDepartmentAuthorizer{"research": nil}, access.AuthorityNone, nil},
+		"this one":            {fakeDepartmentAuthorizer{"students": nil}, access.AuthorityDepartment, nil},
+		"all":                 {fakeDepartmentAuthorizer{access.AllDepartments: nil}, access.AuthorityAll, nil},
+		"no answer":           {fakeDepartmentAuthorizer{access.AllDepartments: down}, access.AuthorityNone, down},
+		"no answer for one":   {fakeDepartmentAuthorizer{"students": down}, access.AuthorityNone, down},
+		"all need not be one": {fakeDepartmentAuthorizer{access.AllDepartments: nil, "students": down}, access.AuthorityAll, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := access.ResolveAuthority(t.Context(), tc.holds, authenticationv1.UserInfo{Username: "kim"}, "students")
+			if got != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("AuthorityOver = %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// fakeProjectAuthorizer are the departments that somebody administers, and the projects that the
+// same person manages.
+type fakeProjectAuthorizer struct {
+	fakeDepartmentAuthorizer
+	manages fakeDepartmentAuthorizer
+}
+
+func (w fakeProjectAuthorizer) Manages(ctx context.Context, user authenticationv1.UserInfo, project string) (bool, error) {
+	return w.manages.Administers(ctx, user, project)
+}
+
+func TestResolveProjectAuthority(t *testing.T) {
+	down := errors.New("down")
+	tests := map[string]struct {
+		administers, manages fakeDepartmentAuthorizer
+		want                 access.Authority
+		err                  error
+	}{
+		"nothing":                      {want: access.AuthorityNone},
+		"another project":              {manages: fakeDepartmentAuthorizer{"course": nil}, want: access.AuthorityNone},
+		"this one":                     {manages: fakeDepartmentAuthorizer{"thesis": nil}, want: access.AuthorityProject},
+		"its department":               {administers: fakeDepartmentAuthorizer{"students": nil}, want: access.AuthorityDepartment},
+		"both":                         {administers: fakeDepartmentAuthorizer{"students": nil}, manages: fakeDepartmentAuthorizer{"thesis": down}, want: access.AuthorityDepartment},
+		"all":                          {administers: fakeDepartmentAuthorizer{access.AllDepartments: nil}, want: access.AuthorityAll},
+		"a department of its name":     {administers: fakeDepartmentAuthorizer{"thesis": nil}, want: access.AuthorityNone},
+		"no answer for the project":    {manages: fakeDepartmentAuthorizer{"thesis": down}, want: access.AuthorityNone, err: down},
+		"no answer for the department": {administers: fakeDepartmentAuthorizer{"students": down}, manages: fakeDepartmentAuthorizer{"thesis": nil}, want: access.AuthorityNone, err: down},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := access.ResolveProjectAuthority(t.Context(), fakeProjectAuthorizer{tc.administers, tc.manages}, authenticationv1.UserInfo{Username: "rita"}, "students", "thesis")
+			if got != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("AuthorityOverProject = %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// newReviewer is an API server that says that of every question, and keeps the last.
+func newReviewer(t *testing.T, status authorizationv1.SubjectAccessReviewStatus, failure error) (access.Reviewer, *authorizationv1.SubjectAccessReviewSpec) {
+	t.Helper()
+	kinds, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := &authorizationv1.SubjectAccessReviewSpec{}
+	c := fake.NewClientBuilder().WithScheme(kinds).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+			review, ok := object.(*authorizationv1.SubjectAccessReview)
+			if !ok {
+				t.Fatalf("%T was made", object)
+			}
+			*asked, review.Status = review.Spec, status
+			return failure
+		},
+	}).Build()
+	return access.Reviewer{Client: c}, asked
+}
+
+func TestAdministersReviewsFullUserInfo(t *testing.T) {
+	reviewer, asked := newReviewer(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil)
+	user := authenticationv1.UserInfo{
+		Username: "kim@example.org", UID: "7", Groups: []string{"staff"},
+		Extra: map[string]authenticationv1.ExtraValue{"scopes": {"all"}},
+	}
+	if may, err := reviewer.Administers(t.Context(), user, "students"); !may || err != nil {
+		t.Errorf("Administers = %v, %v", may, err)
+	}
+	want := &authorizationv1.SubjectAccessReviewSpec{
+		User: "kim@example.org", UID: "7", Groups: []string{"staff"},
+		Extra: map[string]authorizationv1.ExtraValue{"scopes": {"all"}},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "administer", Group: "sluice.dev", Version: "v1alpha1", Resource: "departments", Subresource: "projects", Name: "students",
+		},
+	}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("the question (-want +got):\n%s", diff)
+	}
+}
+
+func TestAdministersRequiresAllowedReview(t *testing.T) {
+	for name, status := range map[string]authorizationv1.SubjectAccessReviewStatus{
+		"no opinion": {},
+		"denied":     {Denied: true},
+		"both":       {Allowed: true, Denied: true},
+	} {
+		reviewer, _ := newReviewer(t, status, nil)
+		if may, err := reviewer.Administers(t.Context(), authenticationv1.UserInfo{Username: "kim"}, access.AllDepartments); may || err != nil {
+			t.Errorf("%s: Administers = %v, %v", name, may, err)
+		}
+	}
+	down := errors.New("down")
+	reviewer, _ := newReviewer(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, down)
+	if may, err := reviewer.Administers(t.Context(), authenticationv1.UserInfo{Username: "kim"}, "students"); may || !errors.Is(err, down) || !strings.Contains(err.Error(), "students") {
+		t.Errorf("without an answer: Administers = %v, %v", may, err)
+	}
+}
+
+func TestManagesReviewsProjectByName(t *testing.T) {
+	reviewer, asked := newReviewer(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil)
+	if may, err := reviewer.Manages(t.Context(), authenticationv1.UserInfo{Username: "rita"}, "thesis"); !may || err != nil {
+		t.Errorf("Manages = %v, %v", may, err)
+	}
+	want := &authorizationv1.SubjectAccessReviewSpec{
+		User: "rita",
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "manage", Group: "sluice.dev", Version: "v1alpha1", Resource: "projects", Name: "thesis",
+		},
+	}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("the question (-want +got):\n%s", diff)
+	}
+	down := errors.New("down")
+	reviewer, _ = newReviewer(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, down)
+	if may, err := reviewer.Manages(t.Context(), authenticationv1.UserInfo{Username: "rita"}, "thesis"); may || !errors.Is(err, down) || !strings.Contains(err.Error(), "thesis") {
+		t.Errorf("without an answer: Manages = %v, %v", may, err)
+	}
+}

@@ -1,0 +1,79 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package access_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/webhook/validation/access"
+)
+
+func TestChangedFields(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.Project)
+		want   []access.Change
+		first  string // what the first is refused with
+	}{
+		"nothing":                    {change: func(*v1alpha1.Project) {}},
+		"what is empty":              {change: func(p *v1alpha1.Project) { p.Labels, p.Spec.Members = map[string]string{}, []v1alpha1.Member{} }},
+		"what kubectl keeps":         {change: func(p *v1alpha1.Project) { p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"} }},
+		"what the API server counts": {change: func(p *v1alpha1.Project) { p.Generation, p.ResourceVersion = 2, "9" }},
+		"the status":                 {change: func(p *v1alpha1.Project) { p.Status.Phase = v1alpha1.ProjectExpired }},
+		"a word": {
+			change: func(p *v1alpha1.Project) { p.Spec.Department = "research" },
+			want:   []access.Change{{Path: "spec.department", Value: "research"}},
+			first:  `spec.department: Invalid value: "research": no`,
+		},
+		"a word taken away": {
+			change: func(p *v1alpha1.Project) { p.Spec.PodSecurity = "" },
+			want:   []access.Change{{Path: "spec.podSecurity"}},
+			first:  "spec.podSecurity: Forbidden: no",
+		},
+		"a list": {
+			change: func(p *v1alpha1.Project) { p.Spec.Members = []v1alpha1.Member{userMember("kim", v1alpha1.RoleViewer)} },
+			want:   []access.Change{{Path: "spec.members"}},
+			first:  "spec.members: Forbidden: no",
+		},
+		"all metadata, and more": {
+			change: func(p *v1alpha1.Project) {
+				p.Labels, p.Annotations = map[string]string{"a": "b"}, map[string]string{"a": "b"}
+				p.OwnerReferences, p.Finalizers = []metav1.OwnerReference{{Name: "x"}}, nil
+				p.Spec.Hold = &v1alpha1.Exception{Reason: "mine"}
+			},
+			want: []access.Change{
+				{Path: "metadata.labels"},
+				{Path: "metadata.annotations"},
+				{Path: "metadata.ownerReferences"},
+				{Path: "metadata.finalizers"},
+				{Path: "spec.hold"},
+			},
+			first: "metadata.labels: Forbidden: no",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := &v1alpha1.Project{
+				ObjectMeta: metav1.ObjectMeta{Name: "thesis", Generation: 1, Finalizers: []string{v1alpha1.FinalizerProject}},
+				Spec:       v1alpha1.ProjectSpec{Department: "students", PodSecurity: v1alpha1.PodSecurityRestricted},
+			}
+			after := before.DeepCopy()
+			tc.change(after)
+			got, err := access.ChangedFields(before, after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if len(got) > 0 && got[0].Deny("no").Error() != tc.first {
+				t.Errorf("refused with %q, want %q", got[0].Deny("no"), tc.first)
+			}
+		})
+	}
+}

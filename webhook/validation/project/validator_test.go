@@ -1,0 +1,257 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"sluice.dev/api"
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+)
+
+// fakeAuthorizer says which departments somebody does; "" is all. "project thesis" is
+// a project that somebody manages.
+type fakeAuthorizer map[string][]string
+
+func (a fakeAuthorizer) Administers(_ context.Context, user authenticationv1.UserInfo, department string) (bool, error) {
+	if user.Username == "offline" {
+		return false, errors.New("down")
+	}
+	return slices.Contains(a[user.Username], department), nil
+}
+
+func (a fakeAuthorizer) Manages(ctx context.Context, user authenticationv1.UserInfo, project string) (bool, error) {
+	return a.Administers(ctx, user, "project "+project)
+}
+
+var testAuthorizer = fakeAuthorizer{
+	"root": {""}, "dean": {"students"}, "both": {"students", "research"},
+	"rita": {"project thesis"}, "rector": {"research", "project thesis"},
+}
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	s, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// newReader has these projects, and the departments of the tests.
+func newReader(t *testing.T, projects ...*v1alpha1.Project) client.Reader {
+	t.Helper()
+	w := newClusterState()
+	research := w.Department.DeepCopy()
+	research.Name = "research"
+	objects := []client.Object{w.Department, research}
+	for _, p := range projects {
+		objects = append(objects, p)
+	}
+	return fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).Build()
+}
+
+// handle is what the validator says to a request of that user; before is nil at a
+// creation.
+func handle(t *testing.T, v *Validator, user string, before, after *v1alpha1.Project) admission.Response {
+	t.Helper()
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Update, UserInfo: authenticationv1.UserInfo{Username: user},
+	}}
+	for _, part := range []struct {
+		project *v1alpha1.Project
+		into    *runtime.RawExtension
+	}{{before, &request.OldObject}, {after, &request.Object}} {
+		if part.project == nil {
+			request.Operation = admissionv1.Create
+			continue
+		}
+		p := part.project.DeepCopy()
+		p.TypeMeta = metav1.TypeMeta{APIVersion: "sluice.dev/v1alpha1", Kind: "Project"}
+		var err error
+		if part.into.Raw, err = json.Marshal(p); err != nil {
+			t.Fatal(err)
+		}
+		request.Name = p.Name
+	}
+	return v.Handler(newScheme(t)).Handle(t.Context(), request)
+}
+
+func withLabels(p *v1alpha1.Project) { p.Labels = map[string]string{"tier": "gold"} }
+
+func TestAuthorization(t *testing.T) {
+	plain := newProject()
+	tests := map[string]struct {
+		user          string
+		before, after *v1alpha1.Project
+		code          int32
+		says          string
+	}{
+		"a stranger makes one":                   {"eve", nil, plain, http.StatusForbidden, "eve does not administer department students, and only whoever does makes and deletes its projects: ask a member of it with the role department-administrator"},
+		"a stranger changes it":                  {"eve", plain, newProject(withMember("eve", v1alpha1.RoleEditor)), http.StatusForbidden, "eve does not administer department students, and does not manage the project either: ask"},
+		"a stranger labels it":                   {"eve", plain, newProject(withLabels), http.StatusForbidden, "eve does not administer"},
+		"its administrator makes it":             {"dean", nil, plain, http.StatusOK, ""},
+		"its administrator labels it":            {"dean", plain, newProject(withLabels), http.StatusOK, ""},
+		"its administrator appoints one":         {"dean", plain, newProject(withMember("kim", v1alpha1.RoleDepartmentAdministrator)), http.StatusOK, ""},
+		"one of another makes it":                {"dean", nil, newProject(withDepartment("research")), http.StatusForbidden, "dean does not administer department research"},
+		"one of another takes it":                {"dean", newProject(withDepartment("research")), plain, http.StatusForbidden, "moving a project from research to students takes both"},
+		"its administrator gives it away":        {"dean", plain, newProject(withDepartment("research")), http.StatusForbidden, "moving a project from students to research takes both"},
+		"somebody over both moves it":            {"both", plain, newProject(withDepartment("research")), http.StatusOK, ""},
+		"somebody over all moves it":             {"root", plain, newProject(withDepartment("research")), http.StatusOK, ""},
+		"nobody can say":                         {"offline", nil, plain, http.StatusForbidden, "down"},
+		"a department that is not":               {"root", nil, newProject(withDepartment("nobody")), http.StatusUnprocessableEntity, "no such department"},
+		"a department that is not, for a dean":   {"dean", nil, newProject(withDepartment("nobody")), http.StatusForbidden, "does not administer department nobody"},
+		"metadata of what is wrong all the same": {"dean", newProject(withPool("gone")), newProject(withPool("gone"), withLabels), http.StatusOK, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := newReader(t)
+			got := handle(t, &Validator{Cached: all, Live: all, Authorizer: testAuthorizer}, tc.user, tc.before, tc.after)
+			if got.Result == nil || got.Result.Code != tc.code || !strings.Contains(got.Result.Message, tc.says) {
+				t.Errorf("answer = %+v, want %d that says %q", got.Result, tc.code, tc.says)
+			}
+		})
+	}
+}
+
+// Nobody is refused for what went a moment ago and the cache still has.
+func TestDenialsUseLiveState(t *testing.T) {
+	stale, fresh := newReader(t, newProject(withName("course"), withQuota("3", "3"))), newReader(t)
+	wants := newProject(withQuota("2", "2"))
+	if got := handle(t, &Validator{Cached: stale, Live: fresh, Authorizer: testAuthorizer}, "dean", nil, wants); !got.Allowed {
+		t.Errorf("refused for what is gone: %v", got.Result)
+	}
+	if got := handle(t, &Validator{Cached: stale, Live: stale, Authorizer: testAuthorizer}, "dean", nil, wants); got.Allowed || !strings.Contains(got.Result.Message, "1 is left") {
+		t.Errorf("what is there: %v", got.Result)
+	}
+}
+
+// What rita, who only manages the thesis, may write of it, and who may where she may
+// not.
+func TestProjectManagerChanges(t *testing.T) {
+	owned := newProject(withQuota("500m", "4"), withOwner("anna"), withMaxRuntime("24h"), withMember("ed", v1alpha1.RoleEditor), withMember("rita", v1alpha1.RoleResearchManager), withMember("kim", v1alpha1.RoleL2Researcher))
+	changed := func(changes ...projectOption) *v1alpha1.Project {
+		p := owned.DeepCopy()
+		for _, c := range changes {
+			c(p)
+		}
+		return p
+	}
+	without := func(name string) projectOption {
+		return func(p *v1alpha1.Project) {
+			p.Spec.Members = slices.DeleteFunc(p.Spec.Members, func(m v1alpha1.Member) bool { return m.Name == name })
+		}
+	}
+	exception := &v1alpha1.Exception{Reason: "I say so"}
+	const (
+		only    = "whoever manages a project changes its spec.members, spec.nodePools, spec.resources and, to tighten them, spec.workloads, and nothing else: ask a member of department students with the role department-administrator"
+		tighter = "whoever manages a project tightens its limits and never loosens them; the project has 24h: ask a member of department students"
+	)
+	tests := map[string]struct {
+		after *v1alpha1.Project
+		code  int32
+		says  []string
+	}{
+		"nothing":              {changed(), http.StatusOK, nil},
+		"a researcher":         {changed(withMember("zoe", v1alpha1.RoleL1Researcher)), http.StatusOK, nil},
+		"one who goes":         {changed(without("kim")), http.StatusOK, nil},
+		"an editor":            {changed(withMember("zoe", v1alpha1.RoleEditor)), http.StatusUnprocessableEntity, []string{"spec.members[3].role", `"editor"`, "more than you may grant"}},
+		"an editor who goes":   {changed(without("ed")), http.StatusUnprocessableEntity, []string{"spec.members", "without User ed", "takes the role editor"}},
+		"itself":               {changed(without("rita")), http.StatusUnprocessableEntity, []string{"takes the role research-manager"}},
+		"more of what is left": {changed(withQuota("1", "6")), http.StatusOK, nil},
+		"more than is left":    {changed(withQuota("1500m", "6")), http.StatusUnprocessableEntity, []string{"spec.nodePools[0].gpu.guaranteed", "1 is left"}},
+		"more than the limit":  {changed(withQuota("1", "7")), http.StatusUnprocessableEntity, []string{"spec.nodePools[0].gpu.limit", "6 GPUs"}},
+		"a pool of the department": {changed(func(p *v1alpha1.Project) {
+			p.Spec.NodePools = append(p.Spec.NodePools, v1alpha1.PoolQuota{Name: "dgx-mig"})
+		}), http.StatusOK, nil},
+		"a pool of another's": {changed(withPool("h200")), http.StatusUnprocessableEntity, []string{"spec.nodePools[0].name"}},
+		"a quota of CPU":      {changed(func(p *v1alpha1.Project) { p.Spec.Resources.CPU = ptr.To(resource.MustParse("4")) }), http.StatusOK, nil},
+		"a tighter limit":     {changed(withMaxRuntime("12h")), http.StatusOK, nil},
+		"a further limit": {changed(func(p *v1alpha1.Project) {
+			p.Spec.Workloads[v1alpha1.WorkloadTrain] = v1alpha1.WorkloadLimits{MaxRuntime: ptr.To(period.MustParseDuration("3d"))}
+		}), http.StatusOK, nil},
+		"a larger part of what is idle": {changed(withOverQuotaWeight(2)), http.StatusForbidden, []string{"spec.nodePools[0].gpu.overQuotaWeight: Invalid value: 2", "does not raise its part in what is idle; it is 1"}},
+		"none of what is idle":          {changed(withOverQuotaWeight(0)), http.StatusOK, nil},
+		"a looser limit":                {changed(withMaxRuntime("36h")), http.StatusForbidden, []string{`spec.workloads[interactive].maxRuntime: Invalid value: "36h"`, tighter}},
+		"no limit":                      {changed(func(p *v1alpha1.Project) { p.Spec.Workloads = nil }), http.StatusForbidden, []string{"spec.workloads[interactive].maxRuntime: Required value", tighter}},
+		"another department":            {changed(withDepartment("research")), http.StatusForbidden, []string{`spec.department: Invalid value: "research"`, only}},
+		"another owner":                 {changed(withOwner("rita")), http.StatusForbidden, []string{"spec.owners: Forbidden", only}},
+		"a hold":                        {changed(func(p *v1alpha1.Project) { p.Spec.Hold = exception }), http.StatusForbidden, []string{"spec.hold: Forbidden", only}},
+		"an exemption":                  {changed(func(p *v1alpha1.Project) { p.Spec.Exempt = exception }), http.StatusForbidden, []string{"spec.exempt: Forbidden", only}},
+		"a looser Pod Security":         {changed(withPodSecurity("privileged")), http.StatusForbidden, []string{`spec.podSecurity: Invalid value: "privileged"`, only}},
+		"a stricter Pod Security":       {changed(withPodSecurity("restricted")), http.StatusForbidden, []string{"spec.podSecurity", only}},
+		"another beginning":             {changed(func(p *v1alpha1.Project) { p.Spec.ValidFrom = ptr.To(period.MustParseDate("2026-10-01")) }), http.StatusForbidden, []string{`spec.validFrom: Invalid value: "2026-10-01"`, only}},
+		"another namespace":             {changed(withNamespace("lab")), http.StatusForbidden, []string{`spec.namespace: Invalid value: "lab"`, only}},
+		"a label of Sluice's":           {changed(func(p *v1alpha1.Project) { p.Labels = map[string]string{v1alpha1.LabelDepartment: "research"} }), http.StatusForbidden, []string{"metadata.labels: Forbidden", only}},
+		"a label":                       {changed(withLabels), http.StatusForbidden, []string{"metadata.labels: Forbidden", only}},
+		"a note":                        {changed(func(p *v1alpha1.Project) { p.Annotations = map[string]string{"sluice.dev/note": "x"} }), http.StatusForbidden, []string{"metadata.annotations: Forbidden", only}},
+		"what kubectl keeps":            {changed(func(p *v1alpha1.Project) { p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"} }), http.StatusOK, nil},
+		"an owner in Kubernetes":        {changed(func(p *v1alpha1.Project) { p.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), http.StatusForbidden, []string{"metadata.ownerReferences: Forbidden", only}},
+		"a finalizer":                   {changed(func(p *v1alpha1.Project) { p.Finalizers = []string{"example.org/mine"} }), http.StatusForbidden, []string{"metadata.finalizers: Forbidden", only}},
+		"all at once":                   {changed(withDepartment("research"), withLabels, withMaxRuntime("36h")), http.StatusForbidden, []string{"metadata.labels", "spec.department", "spec.workloads[interactive].maxRuntime"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := newReader(t, newProject(withName("course"), withQuota("3", "3")))
+			got := handle(t, &Validator{Cached: all, Live: all, Authorizer: testAuthorizer}, "rita", owned, tc.after)
+			if got.Result == nil || got.Result.Code != tc.code {
+				t.Fatalf("answer = %+v, want %d that says %q", got.Result, tc.code, tc.says)
+			}
+			for _, want := range tc.says {
+				if !strings.Contains(got.Result.Message, want) {
+					t.Errorf("%q does not say %q", got.Result.Message, want)
+				}
+			}
+		})
+	}
+}
+
+// Managing is of one project that is there, and adds nothing to a department's.
+func TestProjectManagerIsLimitedToOneProject(t *testing.T) {
+	plain, member := newProject(), withMember("kim", v1alpha1.RoleL2Researcher)
+	tests := map[string]struct {
+		user          string
+		before, after *v1alpha1.Project
+		code          int32
+		says          string
+	}{
+		"made":                                   {"rita", nil, plain, http.StatusForbidden, "rita does not administer department students, and only whoever does makes"},
+		"another's member":                       {"rita", newProject(withName("course")), newProject(withName("course"), member), http.StatusForbidden, "does not manage the project either"},
+		"moved by who administers where it goes": {"rector", plain, newProject(withDepartment("research")), http.StatusForbidden, "spec.department"},
+		"its member, by the same":                {"rector", plain, newProject(member), http.StatusOK, ""},
+		"nobody can say":                         {"offline", plain, newProject(member), http.StatusForbidden, "down"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := newReader(t)
+			got := handle(t, &Validator{Cached: all, Live: all, Authorizer: testAuthorizer}, tc.user, tc.before, tc.after)
+			if got.Result == nil || got.Result.Code != tc.code || !strings.Contains(got.Result.Message, tc.says) {
+				t.Errorf("answer = %+v, want %d that says %q", got.Result, tc.code, tc.says)
+			}
+		})
+	}
+}
+
+// withOverQuotaWeight gives the project's first node pool another weight.
+func withOverQuotaWeight(weight int32) func(*v1alpha1.Project) {
+	return func(p *v1alpha1.Project) { p.Spec.NodePools[0].GPU.OverQuotaWeight = &weight }
+}

@@ -1,0 +1,110 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/input"
+	"sluice.dev/policies/merge"
+	"sluice.dev/webhook/workload"
+)
+
+func TestParseRolloutPlan(t *testing.T) {
+	tests := map[string]struct {
+		spec string
+		want workload.RolloutPlan
+	}{
+		"by default":              {`{}`, workload.RolloutPlan{Replicas: 1, Rolling: true, MaxSurge: 1}},
+		"a quarter of three":      {`{"replicas": 3}`, workload.RolloutPlan{Replicas: 3, Rolling: true, MaxSurge: 1}},
+		"a quarter of eight":      {`{"replicas": 8}`, workload.RolloutPlan{Replicas: 8, Rolling: true, MaxSurge: 2, MaxUnavailable: 2}},
+		"numbers":                 {`{"replicas": 8, "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 3}}}`, workload.RolloutPlan{Replicas: 8, Rolling: true, MaxUnavailable: 3}},
+		"neither more nor fewer":  {`{"replicas": 2, "strategy": {"rollingUpdate": {"maxSurge": "0%", "maxUnavailable": "10%"}}}`, workload.RolloutPlan{Replicas: 2, Rolling: true, MaxUnavailable: 1}},
+		"all at once":             {`{"replicas": 2, "strategy": {"type": "Recreate"}}`, workload.RolloutPlan{Replicas: 2}},
+		"nothing to be rolled at": {`{"replicas": 0}`, workload.RolloutPlan{Rolling: true, MaxUnavailable: 1}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := workload.ParseRolloutPlan([]byte(`{"spec": ` + tc.spec + `}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+	for _, broken := range []string{`7`, `{"spec": {"strategy": {"rollingUpdate": {"maxSurge": "many"}}}}`, `{"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": "many"}}}}`} {
+		if plan, err := workload.ParseRolloutPlan([]byte(broken)); err == nil {
+			t.Errorf("%s is read as %+v", broken, plan)
+		}
+	}
+}
+
+func podWithRequests(class string, requests map[string]any) map[string]any {
+	return map[string]any{"spec": map[string]any{
+		"priorityClassName": class,
+		"containers": []any{
+			map[string]any{"name": "sidecar"},
+			map[string]any{"name": "main", "resources": map[string]any{"requests": requests}},
+		},
+	}}
+}
+
+func TestWarnRollout(t *testing.T) {
+	const inference, train = v1alpha1.PriorityClassInference, v1alpha1.PriorityClassTrain
+	pools := []input.NodePool{
+		{Name: "dgx", QuotaResource: "sluice.dev/gpu-milli.dgx", Guaranteed: 1000, Limit: 2000},
+		{Name: "a", QuotaResource: "sluice.dev/gpu-milli", Guaranteed: 500, Limit: 1000},
+		{Name: "b", QuotaResource: "sluice.dev/gpu-milli", Guaranteed: 500, Limit: 1000},
+	}
+	half := map[string]any{"nvidia.com/mig-3g.20gb": "1", "sluice.dev/gpu-milli.dgx": "500"}
+	never := func(replicas, whose string) []merge.Finding {
+		return []merge.Finding{{
+			Field:   "spec.strategy",
+			Message: "a rolling update of this Deployment would never end: it begins with a pod more than its " + replicas + " of 0.5 of a GPU, and project thesis may have " + whose,
+			Fix:     "set rollingUpdate to maxSurge: 0 and maxUnavailable: 1, or type to Recreate",
+		}}
+	}
+	tests := map[string]struct {
+		plan workload.RolloutPlan
+		pod  map[string]any
+		want []merge.Finding
+	}{
+		"there is room for one more": {workload.RolloutPlan{Replicas: 1, Rolling: true, MaxSurge: 1}, podWithRequests(inference, half), nil},
+		"the guarantee is full": {
+			workload.RolloutPlan{Replicas: 2, Rolling: true, MaxSurge: 1},
+			podWithRequests(inference, half),
+			never("2", "1 GPU of node pool dgx for pods that cannot be preempted"),
+		},
+		"the limit is full":      {workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1}, podWithRequests(train, half), never("4", "2 GPUs of node pool dgx")},
+		"one goes first":         {workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1, MaxUnavailable: 1}, podWithRequests(train, half), nil},
+		"all go first":           {workload.RolloutPlan{Replicas: 4}, podWithRequests(train, half), nil},
+		"one fits of many extra": {workload.RolloutPlan{Replicas: 3, Rolling: true, MaxSurge: 3}, podWithRequests(train, half), nil},
+		"more replicas than fit": {workload.RolloutPlan{Replicas: 3}, podWithRequests(inference, half), []merge.Finding{{
+			Field:   "spec.replicas",
+			Message: "3 pods of 0.5 of a GPU would count as 1.5 GPUs; project thesis may have 1 GPU of node pool dgx for pods that cannot be preempted, so that no more than 2 can run",
+			Fix:     "set it to 2, or ask an administrator of the department for more",
+		}}},
+		"pools that are counted together": {
+			workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1},
+			podWithRequests(train, map[string]any{"sluice.dev/gpu-milli": "500"}),
+			never("4", "2 GPUs of node pool a and b"),
+		},
+		"a pod that is refused": {workload.RolloutPlan{Replicas: 2}, podWithRequests(inference, map[string]any{"sluice.dev/gpu-milli.dgx": "1500"}), nil},
+		"no GPUs":               {workload.RolloutPlan{Replicas: 9, Rolling: true, MaxSurge: 9}, podWithRequests("", map[string]any{"cpu": "1"}), nil},
+		"no replicas":           {workload.RolloutPlan{Rolling: true, MaxSurge: 1}, podWithRequests(inference, half), nil},
+		"nothing at all":        {workload.RolloutPlan{Replicas: 1}, nil, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, workload.WarnRollout(tc.plan, tc.pod, "thesis", pools)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}

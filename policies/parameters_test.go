@@ -46,7 +46,7 @@ func TestParametersMatchRego(t *testing.T) {
 
 // The documentation has each parameter, with its default and its meaning.
 func TestParametersAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/policies.md")
+	text, err := os.ReadFile("../docs/platform/policies.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestParametersAreDocumented(t *testing.T) {
 		for _, parameter := range policies.Parameters(policy) {
 			line := fmt.Sprintf("| `%s` | `%s` | %s | `%s` | %s |", policy, parameter.Name, parameter.Kind.Allowed, defaultJSON(parameter), parameter.Description)
 			if !strings.Contains(string(text), line+"\n") {
-				t.Errorf("docs/policies.md lacks the line\n%s", line)
+				t.Errorf("docs/platform/policies.md lacks the line\n%s", line)
 			}
 		}
 	}

@@ -143,7 +143,7 @@ func waitForAccess(t *testing.T, who, what string, want bool) {
 	})
 }
 
-// What each role may and may not, as docs/roles.md has it.
+// What each role may and may not, as docs/platform/roles.md has it.
 var accessTable = []struct {
 	who         string
 	may, mayNot []string

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the rights and the table of the d
 
 const (
 	roleFile             = "../../../manifests/base/rbac/stopping.yaml"
-	docFile              = "../../../docs/stopping.md"
+	docFile              = "../../../docs/researcher/stopping.md"
 	tableBegin, tableEnd = "<!-- The table is written by `make generate`. -->\n", "<!-- end of the table -->\n"
 )
 

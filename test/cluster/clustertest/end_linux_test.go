@@ -26,7 +26,7 @@ func TestClusterRemovedAfterExit(t *testing.T) {
 	for _, how := range []string{"panic", "exit", "fail", "interrupt"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			binary := exec.Command(os.Args[0], "-test.run=^TestNothingIsLeft$")
+			binary := exec.Command(os.Args[0], "-test.run=^TestClusterRemovedAfterExit$")
 			binary.Env = append(os.Environ(), exitModeVariable+"="+how)
 			out, err := binary.StdoutPipe()
 			if err != nil {

@@ -1,6 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package filelock lets one process at a time work in a folder.
+//
+// The lock is github.com/gofrs/flock's: the kernel drops it when its holder ends,
+// however it ends. This package adds the holder's process id to the file, for the
+// message to the process that comes second. It never removes the file, since the
+// next process needs the same one.
 package filelock
 
 import (
@@ -11,17 +17,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
-// pollInterval is how often Wait looks again: the kernel's own waiting cannot be
-// given up when a context ends.
+// pollInterval is how often Wait tries again.
 const pollInterval = 100 * time.Millisecond
 
-// errBusy is what the system's half of this package returns for a lock that
-// another open file holds.
-var errBusy = errors.New("locked")
-
-// HeldError says that another process holds the lock.
+// HeldError reports that another process holds the lock.
 type HeldError struct {
 	// Path of the lock file.
 	Path string
@@ -37,52 +40,47 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s is locked by process %d", e.Path, e.PID)
 }
 
-// Lock is a held lock. It is dropped by Unlock, or by the end of the process.
-type Lock struct{ file *os.File }
+// Lock is a held lock. Unlock drops it, and so does the end of the process.
+type Lock struct{ file *flock.Flock }
 
-// Try takes the lock at path, which is made (0600) where it does not exist.
-// Held by another, it returns a *HeldError at once. Two locks on one path
-// exclude each other within one process too.
+// Try acquires the lock at path, and creates the file (0600) where it does not
+// exist. If the lock is held, it returns a *HeldError at once. Two locks on one
+// path exclude each other within one process too.
 func Try(path string) (*Lock, error) {
 	for {
-		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("open lock file: %w", err)
-		}
-		if err := lockFile(file); err != nil {
-			defer file.Close()
-			if errors.Is(err, errBusy) {
-				return nil, &HeldError{Path: path, PID: readHolder(path)}
-			}
+		file := flock.New(path)
+		locked, err := file.TryLock()
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("lock %s: %w", path, err)
+		case !locked:
+			return nil, &HeldError{Path: path, PID: readHolder(path)}
 		}
-		// The former holder may have removed the file between our open and our
-		// lock: then we hold a file that nobody else will ever find.
+		// The former holder may have removed the file between open and lock. A lock
+		// on that file would exclude no other process.
 		if !isCurrentFile(file, path) {
-			file.Close()
+			_ = file.Unlock()
 			continue
 		}
-		if err := writeHolder(file); err != nil {
-			file.Close()
-			return nil, err
+		if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+			return nil, errors.Join(fmt.Errorf("write holder to lock file: %w", err), file.Unlock())
 		}
 		return &Lock{file: file}, nil
 	}
 }
 
-// Wait takes the lock at path like Try, and waits for it as long as ctx allows.
-// When it has to wait it calls waiting once with who holds it, if waiting is
-// not nil.
+// Wait acquires the lock at path like Try, and waits for it as long as ctx allows.
+// It calls waiting once with the holder, if it has to wait and waiting is not nil.
 func Wait(ctx context.Context, path string, waiting func(*HeldError)) (*Lock, error) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	for said := false; ; said = true {
+	for reported := false; ; reported = true {
 		lock, err := Try(path)
 		var held *HeldError
 		if !errors.As(err, &held) {
 			return lock, err
 		}
-		if !said && waiting != nil {
+		if !reported && waiting != nil {
 			waiting(held)
 		}
 		select {
@@ -98,31 +96,24 @@ func (l *Lock) Unlock() error {
 	if l == nil || l.file == nil {
 		return nil
 	}
-	// An empty file, not a removed one: whoever has it open already must find
-	// the same one as whoever opens it next.
-	truncated := l.file.Truncate(0)
-	closed := l.file.Close()
+	// The file is emptied and not removed: a process that has opened it must find
+	// the same file as one that opens it next.
+	var truncated error
+	if isCurrentFile(l.file, l.file.Path()) {
+		truncated = os.Truncate(l.file.Path(), 0)
+	}
+	unlocked := l.file.Unlock()
 	l.file = nil
-	return errors.Join(truncated, closed)
+	return errors.Join(truncated, unlocked)
 }
 
-func isCurrentFile(file *os.File, path string) bool {
-	ours, err := file.Stat()
+func isCurrentFile(file *flock.Flock, path string) bool {
+	locked, err := file.Stat()
 	if err != nil {
 		return false
 	}
-	now, err := os.Stat(path)
-	return err == nil && os.SameFile(ours, now)
-}
-
-func writeHolder(file *os.File) error {
-	if err := file.Truncate(0); err != nil {
-		return fmt.Errorf("write holder to lock file: %w", err)
-	}
-	if _, err := file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
-		return fmt.Errorf("write holder to lock file: %w", err)
-	}
-	return nil
+	current, err := os.Stat(path)
+	return err == nil && os.SameFile(locked, current)
 }
 
 func readHolder(path string) int {
@@ -131,8 +122,8 @@ func readHolder(path string) int {
 		return 0
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
-	// Who is told a holder may send it a signal, and 1, 0 and less than 0 are the
-	// system's first process, the caller's group and other groups.
+	// Callers may signal the process: 1, 0 and negative ids are the system's first
+	// process, the caller's group and other groups.
 	if err != nil || pid <= 1 {
 		return 0
 	}

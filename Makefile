@@ -1,14 +1,13 @@
-# Sluice. `make help` lists what can be made.
-# Needs Go, make, gcc and git; kubectl to look at what runs.
+# `make help` lists the targets. They need Go, make, gcc and git, and kubectl to use the cluster.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Where `make run` keeps its cluster, and what else `sluice up` is told.
+# The folder in which `make run` keeps its cluster, and further flags of `sluice up`.
 DIR ?= .sluice
 UP_FLAGS ?=
-# Packages to test, and flags for go test: make test PKG=./lifecycle/... ARGS=-v
+# Packages to test and flags of go test: make test PKG=./lifecycle/... ARGS=-v
 PKG ?= ./...
 ARGS ?=
 
@@ -18,11 +17,13 @@ LDFLAGS := -s -w -X sluice.dev/api.Version=$(VERSION)
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen
+CRD_REF_DOCS := bin/tools/crd-ref-docs
+GOTESTSUM := bin/tools/gotestsum
 
 ##@ Use
 
 .PHONY: help
-help: ## Say what can be made
+help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 .PHONY: run
@@ -38,13 +39,18 @@ stop: build ## Stop what `make run` started, and remove it
 .PHONY: build
 build: ## Build the binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(COMMANDS:%=./cmd/%)
-	@# NVIDIA's library is loaded through C, where there is one: no header and no driver is needed to build.
+	@# The agent loads NVIDIA's library through C at run time. The build needs neither header nor driver.
 	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gpuagent
 
+# -v in ARGS shows each test's output; else one line a package, and failures.
+TEST_FORMAT = $(if $(filter -v,$(ARGS)),standard-verbose,pkgname)
+
 .PHONY: test
-test: build ## Run all tests; those that need Kubernetes run on the embedded one
+test: build $(GOTESTSUM) ## Run all tests; those that need Kubernetes run on the embedded one
+	@.ci/announce-test '$(PKG)'
 	bin/sluice up --build-only --scheduler kueue
-	go test -timeout 45m $(ARGS) $(PKG)
+	@$(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json -- -timeout 60m $(ARGS) $(PKG); status=$$?; \
+	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --threshold 0s | head -n 10; exit $$status
 	go test -C test/bench -timeout 10m ./...
 
 .PHONY: bench
@@ -54,13 +60,14 @@ bench: build ## Run the benchmarks
 	go test -C test/bench -run '^$$' -bench . -benchtime 2s -timeout 30m $(ARGS)
 
 .PHONY: generate
-generate: generate-api ## Write anew what follows from the code: deep copies, CRDs, rights, tables
+generate: generate-api ## Generate deep copies, CRDs, reference pages, RBAC rules and tables
 	go test ./lifecycle/timelimit/suspend -count=1 -run '^TestGenerated' -update
 
 .PHONY: generate-api
-generate-api: $(CONTROLLER_GEN)
+generate-api: $(CONTROLLER_GEN) $(CRD_REF_DOCS)
 	$(CONTROLLER_GEN) object:headerFile=api/header.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=manifests/crds
+	$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api/v1alpha1 --config=.ci/reference/config.yaml --templates-dir=.ci/reference --renderer=markdown --output-path=docs/reference/api.md
 
 .PHONY: format
 format: $(LINT) ## Format the code
@@ -82,7 +89,7 @@ verify-tidy:
 	for module in test/cluster/pins test/cluster/pins/kueue test/bench .ci/tools .ci/lint; do (cd $$module && go mod tidy -diff && go mod verify >/dev/null); done
 
 .PHONY: verify-generated
-verify-generated: $(CONTROLLER_GEN)
+verify-generated: $(CONTROLLER_GEN) $(CRD_REF_DOCS)
 	.ci/verify-generated
 
 .PHONY: verify-imports
@@ -96,4 +103,12 @@ $(LINT): .ci/lint/go.mod .ci/lint/go.sum
 
 $(CONTROLLER_GEN): .ci/tools/go.mod .ci/tools/go.sum
 	go build -C .ci/tools -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+	@touch $@
+
+$(CRD_REF_DOCS): .ci/tools/go.mod .ci/tools/go.sum
+	go build -C .ci/tools -o ../../$@ github.com/elastic/crd-ref-docs
+	@touch $@
+
+$(GOTESTSUM): .ci/tools/go.mod .ci/tools/go.sum
+	go build -C .ci/tools -o ../../$@ gotest.tools/gotestsum
 	@touch $@

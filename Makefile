@@ -50,7 +50,7 @@ test: build $(GOTESTSUM) ## Run all tests; those that need Kubernetes run on the
 	@.ci/announce-test '$(PKG)'
 	bin/sluice up --build-only --scheduler kueue
 	@$(GOTESTSUM) --format $(TEST_FORMAT) --jsonfile bin/test.json -- -timeout 60m $(ARGS) $(PKG); status=$$?; \
-	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --threshold 0s | head -n 10; exit $$status
+	echo; echo "The ten slowest tests:"; $(GOTESTSUM) tool slowest --jsonfile bin/test.json --num 10; exit $$status
 	go test -C test/bench -timeout 10m ./...
 
 .PHONY: bench

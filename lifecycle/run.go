@@ -18,6 +18,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime/debug"
 
@@ -58,7 +59,7 @@ const leaderElectionID = "sluice-lifecycle"
 // Run runs the lifecycle controller until ctx ends. It returns nil when it
 // stopped because of that, and an error that says what to do when it cannot
 // start or loses its leadership.
-func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
+func Run(ctx context.Context, cfg *config.Config, manifests fs.FS, logger logr.Logger) error {
 	rest, err := cfg.RESTConfig()
 	if err != nil {
 		return err
@@ -129,11 +130,12 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerPlanner),
 		},
 		&department.Reconciler{Client: mgr.GetClient()},
-		&admissionpolicy.Reconciler{Client: mgr.GetClient(), Settings: admissionpolicy.Settings{
-			Identities:         admissionpolicy.Identities(cfg.Identities),
-			DeviceClasses:      cfg.DeviceClasses,
+		&admissionpolicy.Reconciler{
+			Client:             mgr.GetClient(),
+			Files:              manifests,
+			Parameters:         cfg.AdmissionParameters(),
 			DenyGPUPodsOutside: cfg.GPUPodsOutside == config.Deny,
-		}},
+		},
 		&policystatus.Reconciler{Client: mgr.GetClient(), BuiltIn: builtIn, Reports: keeper},
 		&project.Reconciler{
 			Client:        mgr.GetClient(),

@@ -37,11 +37,17 @@ func TestCRDNames(t *testing.T) {
 		"Extension":     {"extensions", "slext", "Namespaced"},
 		"Notice":        {"notices", "slnotice", "Cluster"},
 		"UsageRecord":   {"usagerecords", "sluse", "Cluster"},
+
+		"AdmissionParameters": {"admissionparameters", "sladm", "Cluster"},
 	}
 	got := map[string]names{}
 	for _, crd := range loadCRDs(t) {
 		if !slices.Contains(crd.Spec.Names.Categories, "sluice") || len(crd.Spec.Names.ShortNames) != 1 {
 			t.Errorf("%s: categories %v, short names %v", crd.Name, crd.Spec.Names.Categories, crd.Spec.Names.ShortNames)
+			continue
+		}
+		if crd.Spec.Names.Kind == "AdmissionParameters" { // configuration, which has no status
+			got[crd.Spec.Names.Kind] = names{crd.Spec.Names.Plural, crd.Spec.Names.ShortNames[0], crd.Spec.Scope}
 			continue
 		}
 		if crd.Spec.Versions[0].Subresources == nil || crd.Spec.Versions[0].Subresources.Status == nil {

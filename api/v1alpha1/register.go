@@ -38,6 +38,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Extension{}, &ExtensionList{},
 		&Notice{}, &NoticeList{},
 		&UsageRecord{}, &UsageRecordList{},
+		&AdmissionParameters{}, &AdmissionParametersList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

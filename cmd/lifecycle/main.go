@@ -14,10 +14,13 @@ import (
 	base "sluice.dev/api/config"
 	"sluice.dev/lifecycle"
 	"sluice.dev/lifecycle/config"
+	"sluice.dev/manifests"
 )
 
 func main() {
 	var cfg config.Config
 	os.Exit(base.Main(ctrl.SetupSignalHandler(), "lifecycle", os.Args[1:], os.Stderr, &cfg,
-		func(ctx context.Context, logger logr.Logger) error { return lifecycle.Run(ctx, &cfg, logger) }))
+		func(ctx context.Context, logger logr.Logger) error {
+			return lifecycle.Run(ctx, &cfg, manifests.Files, logger)
+		}))
 }

@@ -81,6 +81,25 @@ func (i Identities) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
+// AdmissionParameters returns the parameters of the admission policies that the file adds.
+func (c *Config) AdmissionParameters() v1alpha1.AdmissionParametersSpec {
+	return v1alpha1.AdmissionParametersSpec{
+		Binders:       userPatterns(c.Identities.Binders),
+		Controllers:   userPatterns(c.Identities.Controllers),
+		Queues:        userPatterns(c.Identities.Queues),
+		Managers:      userPatterns(c.Identities.Managers),
+		DeviceClasses: c.DeviceClasses,
+	}
+}
+
+func userPatterns(names []string) []v1alpha1.UserPattern {
+	patterns := make([]v1alpha1.UserPattern, len(names))
+	for i, name := range names {
+		patterns[i] = v1alpha1.UserPattern(name)
+	}
+	return patterns
+}
+
 // LeaderElection says whether replicas elect one that acts, and where.
 type LeaderElection struct {
 	// Disabled runs without election: for a single replica. Default false.

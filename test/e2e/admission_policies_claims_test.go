@@ -77,7 +77,7 @@ func TestAdmissionPolicyRejectsGPUClaims(t *testing.T) {
 			}
 		})
 	}
-	const inProjects, outside = "would not be counted for the project", "ask your department for a project"
+	const inProjects, outside = "would not be counted for the project", "request a project from your department"
 	tests := map[string]struct {
 		object client.Object
 		says   string

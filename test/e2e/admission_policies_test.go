@@ -150,7 +150,7 @@ func TestAdmissionPoliciesReject(t *testing.T) {
 				ObjectMeta:    metav1.ObjectMeta{Namespace: ns, Name: victim.Name},
 				DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(864000)), DryRun: dryRun},
 			})
-		}, "leave the time out"},
+		}, "omit gracePeriodSeconds"},
 		"a Binding": {func(ctx context.Context) error {
 			return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: victim.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "dgx-1"}}, metav1.CreateOptions{DryRun: dryRun})
 		}, "only a scheduler may bind"},
@@ -159,13 +159,13 @@ func TestAdmissionPoliciesReject(t *testing.T) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "u", Controller: ptr.To(true)}}
 		}), "only a controller may say"},
 		"a controller added later":           {patch("", `{"metadata":{"ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"j","uid":"u","controller":true}]}}`), "only a controller may say"},
-		"a changed type":                     {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":"inference"}}}`), "make the pod anew"},
-		"a label taken off":                  {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":null}}}`), "make the pod anew"},
-		"a label added":                      {patch("", `{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`), "make the pod anew"},
-		"a queue label":                      {patch("", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`), "make the pod anew"},
-		"a larger share":                     {patch("", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "make the pod anew"},
-		"another creator":                    {patch("", `{"metadata":{"annotations":{"sluice.dev/created-by":"somebody"}}}`), "make the pod anew"},
-		"a larger share, by the status":      {patch("status", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "make the pod anew"},
+		"a changed type":                     {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":"inference"}}}`), "create the pod again"},
+		"a label taken off":                  {patch("", `{"metadata":{"labels":{"sluice.dev/workload-type":null}}}`), "create the pod again"},
+		"a label added":                      {patch("", `{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`), "create the pod again"},
+		"a queue label":                      {patch("", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`), "create the pod again"},
+		"a larger share":                     {patch("", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "create the pod again"},
+		"another creator":                    {patch("", `{"metadata":{"annotations":{"sluice.dev/created-by":"somebody"}}}`), "create the pod again"},
+		"a larger share, by the status":      {patch("status", `{"metadata":{"annotations":{"gpu-fraction":"1"}}}`), "create the pod again"},
 		"a toleration more":                  {patch("", `{"spec":{"tolerations":[{"key":"sluice.dev/repartitioning","operator":"Exists"}]}}`), "spec.tolerations"},
 		"a debug container with all GPUs":    {debug(`"env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]`), "set it to void"},
 		"a debug container with all, twice":  {debug(`"env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"},{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]`), "set it to void"},
@@ -248,7 +248,7 @@ func TestAdmissionPoliciesAllow(t *testing.T) {
 		}
 	}
 	// Only of a pod that runs: any other ends at once.
-	if err := expectRefused(pods.Delete(t.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(864000)), DryRun: dryRun}), "leave the time out"); err != nil {
+	if err := expectRefused(pods.Delete(t.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(864000)), DryRun: dryRun}), "omit gracePeriodSeconds"); err != nil {
 		t.Errorf("a deletion with ten days: %v", err)
 	}
 	if _, err := eve.CoreV1().ResourceQuotas(ns).Create(t.Context(), &corev1.ResourceQuota{
@@ -277,7 +277,7 @@ func TestGPUPodsOutsideProjects(t *testing.T) {
 	inInit := func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "any", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}
 	}
-	const says = "ask your department for a project"
+	const says = "request a project from your department"
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		says string

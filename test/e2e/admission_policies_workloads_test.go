@@ -134,7 +134,7 @@ func TestAdmissionPolicyProtectsSuspendedJob(t *testing.T) {
 	inMain := func(resources string) string {
 		return `{"spec":{"template":{"spec":{"containers":[{"name":"main","resources":` + resources + `}]}}}}`
 	}
-	const count, anew = "how many GPUs a workload asks for", "make it anew"
+	const count, anew = "the GPUs that a workload requests", "create it again"
 	tests := map[string]struct{ patch, says string }{
 		"more GPUs":                      {inMain(`{"limits":{"nvidia.com/mig-1g.5gb":"8"},"requests":{"nvidia.com/mig-1g.5gb":"8"}}`), count},
 		"a GPU of another kind":          {inMain(`{"limits":{"nvidia.com/mig-3g.40gb":"1"},"requests":{"nvidia.com/mig-3g.40gb":"1"}}`), count},

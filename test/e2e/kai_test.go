@@ -160,9 +160,9 @@ func testKAIBypassAttempts(t *testing.T, user client.Client, pod *corev1.Pod, gr
 		}, "neither written nor deleted by others"},
 		"a group's status":                  {patch(group, `{"status":{"schedulingConditions":[]}}`, "status"), "PodGroups are written by KAI-Scheduler alone"},
 		"a group deleted":                   {func() error { return user.Delete(t.Context(), group.DeepCopy(), client.DryRunAll) }, "PodGroups are written by KAI-Scheduler alone"},
-		"a preemptibility, later":           {patch(pod, `{"metadata":{"labels":{"kai.scheduler/preemptibility":"non-preemptible"}}}`), "make the pod anew"},
-		"a class by its label, later":       {patch(pod, `{"metadata":{"labels":{"priorityClassName":"inference"}}}`), "make the pod anew"},
-		"a queue, later":                    {patch(pod, `{"metadata":{"labels":{"kai.scheduler/queue":"other"}}}`), "make the pod anew"},
+		"a preemptibility, later":           {patch(pod, `{"metadata":{"labels":{"kai.scheduler/preemptibility":"non-preemptible"}}}`), "create the pod again"},
+		"a class by its label, later":       {patch(pod, `{"metadata":{"labels":{"priorityClassName":"inference"}}}`), "create the pod again"},
+		"a queue, later":                    {patch(pod, `{"metadata":{"labels":{"kai.scheduler/queue":"other"}}}`), "create the pod again"},
 		"the ConfigMap that names the GPUs": {made(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kaiLab, Name: "train-abcdefg-shared-gpu-0"}}), "choose another name"},
 		"a share and a slice": {made(kaiPod("d", nil, "", "", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/mig-1g.5gb": resource.MustParse("1")}

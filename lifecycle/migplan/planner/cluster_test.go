@@ -68,11 +68,14 @@ func newTestCluster(t testing.TB) *testCluster {
 			}
 		}
 	}
-	shut, err := admissionpolicy.Render(admissionpolicy.Settings{})
+	if err := client.IgnoreAlreadyExists(l.Create(t.Context(), admissionpolicy.NewParameters(v1alpha1.AdmissionParametersSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	policies, err := admissionpolicy.LoadPolicies(manifests.Files, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, object := range shut {
+	for _, object := range policies {
 		if err := client.IgnoreAlreadyExists(l.Create(t.Context(), object)); err != nil {
 			t.Fatal(err)
 		}

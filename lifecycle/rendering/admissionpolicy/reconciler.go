@@ -1,30 +1,33 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doors shuts the ways round Sluice's governance that need no Rego.
+// Package admissionpolicy keeps Sluice's ValidatingAdmissionPolicies in force.
 //
-// Enters: the configured identities, DeviceClasses and settings. Leaves:
-// ValidatingAdmissionPolicies with their bindings, which the API server evaluates
-// itself, so that they hold while the webhook is down and stop nothing that is in
-// order.
-//
-// It never shuts out what Kubernetes itself does to a pod that was admitted:
-// binding, status, garbage collection, eviction. It sees one object at a time:
-// what a pod only names, it judges where that is made.
+// The policies are YAML in manifests/base/admission/policies. The API server itself evaluates
+// them, so they hold while the webhook is down. They never refuse what Kubernetes does to an
+// admitted pod: binding, status, garbage collection, eviction. Identities and names that differ
+// between clusters are in one AdmissionParameters object. The package applies the policies, their
+// bindings and that object, and restores them, and the kind of that object, when they are changed
+// or deleted. Of the policies it changes only whether those outside projects warn or deny.
 package admissionpolicy
 
 import (
 	"context"
 	"fmt"
+	"io/fs"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -32,116 +35,95 @@ import (
 	"sluice.dev/lifecycle/rendering/conflict"
 )
 
-// Reconciler keeps the doors shut: whatever is changed or taken away comes back.
+// Reconciler applies the admission policies and their parameters.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
-	// Settings are the platform team's.
-	Settings Settings
+	// Files are those of package manifests.
+	Files fs.FS
+	// Parameters are added to those of every cluster.
+	Parameters v1alpha1.AdmissionParametersSpec
+	// DenyGPUPodsOutside refuses pods and claims that request a GPU outside projects. Otherwise
+	// they get a warning.
+	DenyGPUPodsOutside bool
 }
 
-// allPoliciesRequest is the one request that there is: they are applied together.
-var allPoliciesRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: "doors"}}
+// parameterKindRequeue is how long to wait for the API server to serve the restored kind.
+const parameterKindRequeue = time.Second
 
-// SetupWithManager makes the manager run r.
+// allPoliciesRequest is the only request: all policies are applied together.
+var allPoliciesRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: "admission-policies"}}
+
+// SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	toAll := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{allPoliciesRequest}
 	})
-	ours := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
+	managed := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 		return object.GetLabels()[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBySluice
 	}))
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("doors").
-		Watches(&admissionv1.ValidatingAdmissionPolicy{}, toAll, ours).
-		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, toAll, ours).
-		// Its own namespace is there from the start, and so is this event: it is
-		// what shuts the doors the first time.
+		Named("admission-policies").
+		Watches(&admissionv1.ValidatingAdmissionPolicy{}, toAll, managed).
+		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, toAll, managed).
+		Watches(&v1alpha1.AdmissionParameters{}, toAll).
+		// Sluice's own namespace always exists, so its first event applies the policies at startup.
 		Watches(&corev1.Namespace{}, toAll, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			return object.GetName() == v1alpha1.SystemNamespace
 		}))).
 		Complete(conflict.WithRetry(r))
 }
 
-// Reconcile implements reconcile.Reconciler. Applying what is there already
-// writes nothing.
+// Reconcile applies the parameters, then the policies.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	objects, err := Render(r.Settings)
+	if result, err := r.reconcileParameters(ctx); err != nil || !result.IsZero() {
+		return result, err
+	}
+	return reconcile.Result{}, r.reconcilePolicies(ctx)
+}
+
+// reconcileParameters applies the parameter object. If the API server does not serve its kind, it
+// restores the CustomResourceDefinition and requeues.
+func (r *Reconciler) reconcileParameters(ctx context.Context) (reconcile.Result, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(NewParameters(r.Parameters))
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("render admission parameters: %w", err)
+	}
+	parameters := &unstructured.Unstructured{Object: content}
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	err = r.apply(ctx, parameters)
+	if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return reconcile.Result{}, err
+	}
+	log.FromContext(ctx).Info("Restoring the kind of the admission parameters", "error", err)
+	crd, err := loadParameterCRD(r.Files)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	for _, object := range objects {
-		err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object),
-			client.FieldOwner(v1alpha1.FieldManagerLifecycle), client.ForceOwnership)
-		if err != nil {
-			return reconcile.Result{}, fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+	if err := r.apply(ctx, crd); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: parameterKindRequeue}, nil
+}
+
+func (r *Reconciler) reconcilePolicies(ctx context.Context) error {
+	policies, err := LoadPolicies(r.Files, r.DenyGPUPodsOutside)
+	if err != nil {
+		return err
+	}
+	for _, policy := range policies {
+		if err := r.apply(ctx, policy); err != nil {
+			return err
 		}
 	}
-	return reconcile.Result{}, nil
+	return nil
 }
 
-// definitions are the doors, in the order in which they are shut.
-var definitions = []definition{
-	namespaceLabels,
-	podBindings, podNodeNames,
-	managedMetadata, controllerReferences,
-	ephemeralContainers,
-	workloadMetadata, queuedWorkloads,
-	queueNames, kueueObjects,
-	ownWorkloads, projectDeletions,
-	renderedObjects, gracePeriods,
-	kaiQueues, podGroups, podGroupMembership, sharedGPUConfigMaps, krmNamespaces,
-	deviceClasses, nodeChanges,
-	priorityClasses, gpuClaims,
-	gpuPods, // the last: where it is shut, all are
-}
-
-// Settings are what a platform team decides about the doors.
-type Settings struct {
-	// Identities are believed in addition to those that every cluster has.
-	Identities Identities
-	// DeviceClasses are those whose devices are GPUs, in addition to NVIDIA's own.
-	DeviceClasses []string
-	// DenyGPUPodsOutside refuses pods and claims that ask for a GPU outside of
-	// projects; else they are warned.
-	DenyGPUPodsOutside bool
-}
-
-// variables are what every door's CEL may speak of.
-func (s Settings) variables() []admissionv1.Variable {
-	return append(builtInIdentities.merge(s.Identities).variables(), gpuNameVariables(s.DeviceClasses)...)
-}
-
-// Names are those of all policies, and of their bindings.
-func Names() []string {
-	names := make([]string, 0, len(definitions))
-	for _, d := range definitions {
-		names = append(names, d.objectMeta().Name)
+func (r *Reconciler) apply(ctx context.Context, object *unstructured.Unstructured) error {
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object),
+		client.FieldOwner(v1alpha1.FieldManagerLifecycle), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
-	return names
-}
-
-// Render makes all objects, in the order in which they are to be applied.
-func Render(settings Settings) ([]*unstructured.Unstructured, error) {
-	common := settings.variables()
-	var objects []runtime.Object
-	for _, d := range definitions {
-		action := admissionv1.Deny
-		if d.mayWarn && !settings.DenyGPUPodsOutside {
-			action = admissionv1.Warn
-		}
-		objects = append(objects, d.policy(common), d.binding(action))
-	}
-	rendered := make([]*unstructured.Unstructured, 0, len(objects))
-	for _, object := range objects {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-		if err != nil {
-			return nil, fmt.Errorf("rendering %T: %w", object, err)
-		}
-		// Neither is ours to write.
-		unstructured.RemoveNestedField(content, "status")
-		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-		rendered = append(rendered, &unstructured.Unstructured{Object: content})
-	}
-	return rendered, nil
+	return nil
 }

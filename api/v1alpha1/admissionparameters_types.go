@@ -1,0 +1,110 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AdmissionParametersName is the name of the one AdmissionParameters object.
+const AdmissionParametersName = "sluice"
+
+// UserPattern is the name of a Kubernetes user, or the beginning of names followed by one
+// asterisk: system:serviceaccount:kube-system:*. A lone asterisk is not allowed.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=512
+// +kubebuilder:validation:Pattern=`^[^*\r\n]+\*?$`
+type UserPattern string
+
+// AdmissionParametersSpec lists the identities and names that Sluice's admission policies use.
+// Each list is a set, and its entries merge by server-side apply: lifecycle keeps the entries of
+// every cluster and of its own configuration, and other field managers add theirs.
+type AdmissionParametersSpec struct {
+	// Binders may bind pods of projects to nodes: the schedulers.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	Binders []UserPattern `json:"binders,omitempty"`
+
+	// Controllers may set controller references, for example the operators that create pods.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	Controllers []UserPattern `json:"controllers,omitempty"`
+
+	// Queues may hold pods and workloads back, admit them, and write queue objects: Kueue.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	Queues []UserPattern `json:"queues,omitempty"`
+
+	// Managers may change what Sluice manages: lifecycle, and tools of the platform team.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	Managers []UserPattern `json:"managers,omitempty"`
+
+	// DeviceClasses are the DeviceClasses whose devices are GPUs.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	DeviceClasses []string `json:"deviceClasses,omitempty"`
+
+	// GPUResources are the extended resources that are GPUs or shares of one. MIG slices and the
+	// GPU quota unit are known without an entry.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=317
+	GPUResources []string `json:"gpuResources,omitempty"`
+
+	// ExemptNamespaces are further namespaces, by name, in which pods may request GPUs without a
+	// project. The system namespaces of Kubernetes, NVIDIA and the schedulers are exempt always.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	ExemptNamespaces []string `json:"exemptNamespaces,omitempty"`
+}
+
+// AdmissionParameters is the parameter object of Sluice's ValidatingAdmissionPolicies. There is
+// one, named sluice, and lifecycle restores it. Without it, governed namespaces refuse what the
+// policies cover, and other namespaces are left alone.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=sladm,categories=sluice
+// +kubebuilder:printcolumn:name="Binders",type=string,JSONPath=`.spec.binders`
+// +kubebuilder:printcolumn:name="Managers",type=string,JSONPath=`.spec.managers`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'sluice'",message="must be named sluice: there is one"
+type AdmissionParameters struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec lists the identities and names that the policies use.
+	//
+	// +required
+	Spec AdmissionParametersSpec `json:"spec"`
+}
+
+// AdmissionParametersList is a list of AdmissionParameters.
+//
+// +kubebuilder:object:root=true
+type AdmissionParametersList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []AdmissionParameters `json:"items"`
+}

@@ -1,0 +1,147 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admissionpolicy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/workload"
+)
+
+// The files of package manifests that this package reads.
+const (
+	policyFiles   = "base/admission/policies/*.yaml"
+	parameterFile = "crds/sluice.dev_admissionparameters.yaml"
+)
+
+const (
+	policyKind  = "ValidatingAdmissionPolicy"
+	bindingKind = "ValidatingAdmissionPolicyBinding"
+)
+
+// LoadPolicies reads all policies and bindings, each policy before its binding. A binding whose
+// file says Warn gets the action Deny if denyOutside is set: those are the policies on namespaces
+// outside projects. Errors name the file.
+func LoadPolicies(files fs.FS, denyOutside bool) ([]*unstructured.Unstructured, error) {
+	names, err := fs.Glob(files, policyFiles)
+	if err != nil {
+		return nil, fmt.Errorf("list admission policies: %w", err)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("list admission policies: no files %s", policyFiles)
+	}
+	var objects []*unstructured.Unstructured
+	for _, name := range names {
+		read, err := readObjects(files, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range read {
+			switch kind := object.GroupVersionKind(); {
+			case kind == admissionv1.SchemeGroupVersion.WithKind(policyKind):
+			case kind == admissionv1.SchemeGroupVersion.WithKind(bindingKind):
+				if err := setAction(object, denyOutside); err != nil {
+					return nil, fmt.Errorf("read %s: %w", name, err)
+				}
+			default:
+				return nil, fmt.Errorf("read %s: %s %s is neither a policy nor a binding", name, kind.Kind, object.GetName())
+			}
+		}
+		objects = append(objects, read...)
+	}
+	return objects, nil
+}
+
+// loadParameterCRD reads the CustomResourceDefinition of AdmissionParameters.
+func loadParameterCRD(files fs.FS) (*unstructured.Unstructured, error) {
+	objects, err := readObjects(files, parameterFile)
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) != 1 || objects[0].GroupVersionKind() != apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
+		return nil, fmt.Errorf("read %s: want one CustomResourceDefinition", parameterFile)
+	}
+	return objects[0], nil
+}
+
+func readObjects(files fs.FS, name string) ([]*unstructured.Unstructured, error) {
+	content, err := fs.ReadFile(files, name)
+	if err != nil {
+		return nil, fmt.Errorf("read admission policies: %w", err)
+	}
+	var objects []*unstructured.Unstructured
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), len(content))
+	for {
+		object := &unstructured.Unstructured{}
+		if err := documents.Decode(object); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+func setAction(binding *unstructured.Unstructured, denyOutside bool) error {
+	actions, _, err := unstructured.NestedStringSlice(binding.Object, "spec", "validationActions")
+	if err != nil {
+		return fmt.Errorf("%s: spec.validationActions: %w", binding.GetName(), err)
+	}
+	if denyOutside && slices.Contains(actions, string(admissionv1.Warn)) {
+		return unstructured.SetNestedStringSlice(binding.Object, []string{string(admissionv1.Deny)}, "spec", "validationActions")
+	}
+	return nil
+}
+
+// lifecycleUser is the user of the lifecycle controller. Further managers may belong to people.
+const lifecycleUser = "system:serviceaccount:" + v1alpha1.SystemNamespace + ":lifecycle"
+
+// NewParameters returns the parameter object of every cluster with further parameters added, each
+// list sorted and without duplicates. The schedulers' identities lie in namespaces that no project
+// can have.
+func NewParameters(further v1alpha1.AdmissionParametersSpec) *v1alpha1.AdmissionParameters {
+	return &v1alpha1.AdmissionParameters{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AdmissionParameters"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   v1alpha1.AdmissionParametersName,
+			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice},
+		},
+		Spec: addDefaults(further),
+	}
+}
+
+func addDefaults(further v1alpha1.AdmissionParametersSpec) v1alpha1.AdmissionParametersSpec {
+	resources := []string{}
+	for name := range workload.DefaultResourceUnits() {
+		resources = append(resources, string(name))
+	}
+	return v1alpha1.AdmissionParametersSpec{
+		Binders:     union(further.Binders, "system:kube-scheduler", "system:serviceaccount:kai-scheduler:binder"),
+		Controllers: union(further.Controllers, "system:kube-controller-manager", "system:serviceaccount:kube-system:*"),
+		Queues:      union(further.Queues, "system:serviceaccount:kueue-system:kueue-controller-manager"),
+		Managers:    union(further.Managers, lifecycleUser),
+		// The other classes of NVIDIA's DRA driver (compute-domain-...) hold channels between nodes.
+		DeviceClasses:    union(further.DeviceClasses, "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
+		GPUResources:     union(further.GPUResources, resources...),
+		ExemptNamespaces: union(further.ExemptNamespaces),
+	}
+}
+
+func union[T ~string](further []T, all ...T) []T {
+	list := slices.Concat(all, further)
+	slices.Sort(list)
+	return slices.Compact(list)
+}

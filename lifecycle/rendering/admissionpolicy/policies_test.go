@@ -1,0 +1,230 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admissionpolicy_test
+
+import (
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"sluice.dev/api/tenancy"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/admissionpolicy"
+	"sluice.dev/manifests"
+	"sluice.dev/policies/kaigroup"
+)
+
+// policySet is the policies and their bindings by name.
+type policySet struct {
+	policies map[string]*admissionv1.ValidatingAdmissionPolicy
+	bindings map[string]*admissionv1.ValidatingAdmissionPolicyBinding
+}
+
+func loadSet(t *testing.T, denyOutside bool) policySet {
+	t.Helper()
+	objects, err := admissionpolicy.LoadPolicies(manifests.Files, denyOutside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := policySet{map[string]*admissionv1.ValidatingAdmissionPolicy{}, map[string]*admissionv1.ValidatingAdmissionPolicyBinding{}}
+	for _, object := range objects {
+		name := object.GetName()
+		convert := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation
+		if object.GetKind() == "ValidatingAdmissionPolicy" {
+			set.policies[name] = &admissionv1.ValidatingAdmissionPolicy{}
+			err = convert(object.Object, set.policies[name], true)
+		} else {
+			if set.policies[name] == nil {
+				t.Errorf("binding %s comes before its policy", name)
+			}
+			set.bindings[name] = &admissionv1.ValidatingAdmissionPolicyBinding{}
+			err = convert(object.Object, set.bindings[name], true)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(set.policies) < 24 || len(set.policies) != len(set.bindings) {
+		t.Fatalf("%d policies, %d bindings", len(set.policies), len(set.bindings))
+	}
+	return set
+}
+
+// A missing parameter must deny in governed namespaces and allow elsewhere, where a policy that
+// fails closed would refuse every pod of the cluster.
+func TestPoliciesFailClosedInGovernedNamespacesOnly(t *testing.T) {
+	set := loadSet(t, false)
+	governed := func(p *admissionv1.ValidatingAdmissionPolicy) bool {
+		selector := p.Spec.MatchConstraints.NamespaceSelector
+		if selector != nil && len(selector.MatchExpressions) > 0 && selector.MatchExpressions[0].Operator == "Exists" {
+			return true
+		}
+		object := p.Spec.MatchConstraints.ObjectSelector
+		return object != nil && (len(object.MatchLabels) == 1 || len(object.MatchExpressions) == 1 && object.MatchExpressions[0].Operator == "Exists")
+	}
+	for name, p := range set.policies {
+		b := set.bindings[name]
+		if b == nil || b.Spec.PolicyName != name {
+			t.Errorf("%s has no binding of its own", name)
+			continue
+		}
+		if (p.Spec.ParamKind == nil) != (b.Spec.ParamRef == nil) {
+			t.Errorf("%s: paramKind %v, paramRef %v", name, p.Spec.ParamKind, b.Spec.ParamRef)
+			continue
+		}
+		if p.Spec.ParamKind == nil {
+			if ptr.Deref(p.Spec.FailurePolicy, "") != admissionv1.Fail {
+				t.Errorf("%s: failurePolicy %s", name, *p.Spec.FailurePolicy)
+			}
+			continue
+		}
+		if b.Spec.ParamRef.Name != v1alpha1.AdmissionParametersName {
+			t.Errorf("%s: parameters %q", name, b.Spec.ParamRef.Name)
+		}
+		wantFailure, wantMissing := admissionv1.Ignore, admissionv1.AllowAction
+		if governed(p) {
+			wantFailure, wantMissing = admissionv1.Fail, admissionv1.DenyAction
+		}
+		if *p.Spec.FailurePolicy != wantFailure || *b.Spec.ParamRef.ParameterNotFoundAction != wantMissing {
+			t.Errorf("%s: failurePolicy %s, parameterNotFoundAction %s; want %s and %s",
+				name, *p.Spec.FailurePolicy, *b.Spec.ParamRef.ParameterNotFoundAction, wantFailure, wantMissing)
+		}
+	}
+}
+
+func TestOnlyPoliciesForGPUsOutsideProjectsMayWarn(t *testing.T) {
+	outside := []string{"sluice-bounded-pods", "sluice-gpu-claims", "sluice-gpu-pods"}
+	for deny, want := range map[bool]admissionv1.ValidationAction{true: admissionv1.Deny, false: admissionv1.Warn} {
+		for name, b := range loadSet(t, deny).bindings {
+			expected := []admissionv1.ValidationAction{admissionv1.Deny}
+			if slices.Contains(outside, name) {
+				expected[0] = want
+			}
+			if diff := cmp.Diff(expected, b.Spec.ValidationActions); diff != "" {
+				t.Errorf("%s with deny %v (-want +got)\n%s", name, deny, diff)
+			}
+		}
+	}
+}
+
+// The names that YAML repeats are those of the code.
+func TestPoliciesUseNamesOfTheCode(t *testing.T) {
+	exempt := tenancy.ExemptNamespaces()
+	slices.Sort(exempt)
+	for name, p := range loadSet(t, false).policies {
+		selector := p.Spec.MatchConstraints.NamespaceSelector
+		if selector == nil || len(selector.MatchExpressions) != 2 {
+			continue
+		}
+		got := slices.Clone(selector.MatchExpressions[1].Values)
+		slices.Sort(got)
+		if diff := cmp.Diff(exempt, got); diff != "" {
+			t.Errorf("%s: exempt namespaces (-want +got)\n%s", name, diff)
+		}
+	}
+	var text strings.Builder
+	files, err := fs.Glob(manifests.Files, "base/admission/policies/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := fs.ReadFile(manifests.Files, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(content)
+		for n, line := range strings.Split(string(content), "\n") {
+			if len(line) > 140 {
+				t.Errorf("%s:%d has %d columns, of at most 140", file, n+1, len(line))
+			}
+		}
+	}
+	for _, name := range []string{
+		v1alpha1.LabelProject, v1alpha1.LabelQueued, v1alpha1.LabelManagedBy, v1alpha1.LabelKueueQueue, v1alpha1.LabelPodSecurityEnforce,
+		v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationStoppedUntil, v1alpha1.AnnotationGPU, v1alpha1.AnnotationGPUFraction,
+		v1alpha1.TaintRepartitioning, string(v1alpha1.ResourceGPUMilli), v1alpha1.ResourceNVIDIAMIGPrefix,
+		kaigroup.AnnotationGroup, kaigroup.LabelKRMProject,
+	} {
+		if !strings.Contains(text.String(), name) {
+			t.Errorf("no policy names %s", name)
+		}
+	}
+}
+
+// Lifecycle may patch its own policies by name, and no others.
+func TestRightsNameEveryPolicy(t *testing.T) {
+	content, err := os.ReadFile("../../../manifests/base/rbac/lifecycle.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{}
+	for name := range loadSet(t, false).policies {
+		want = append(want, name)
+	}
+	slices.Sort(want)
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			if !slices.Contains(rule.Resources, "validatingadmissionpolicies") || len(rule.ResourceNames) == 0 {
+				continue
+			}
+			got := slices.Clone(rule.ResourceNames)
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-policies +rights)\n%s", diff)
+			}
+			return
+		}
+	}
+	t.Error("no rule names the policies")
+}
+
+func TestLoadPoliciesRefusesFiles(t *testing.T) {
+	const path = "base/admission/policies/a.yaml"
+	for name, tc := range map[string]struct{ content, want string }{
+		"another kind":      {"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n", "Secret a is neither a policy nor a binding"},
+		"no kind":           {"metadata: {name: a}\n", "Kind"},
+		"no YAML":           {"{", "read " + path},
+		"actions as a text": {"apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: a}\nspec: {validationActions: Warn}\n", "spec.validationActions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := admissionpolicy.LoadPolicies(fstest.MapFS{path: {Data: []byte(tc.content)}}, true)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error that contains %q", err, tc.want)
+			}
+		})
+	}
+	if _, err := admissionpolicy.LoadPolicies(fstest.MapFS{}, false); err == nil {
+		t.Error("no files are no error")
+	}
+}
+
+func TestNewParametersMergesLists(t *testing.T) {
+	got := admissionpolicy.NewParameters(v1alpha1.AdmissionParametersSpec{
+		Binders:       []v1alpha1.UserPattern{"kai", "system:kube-scheduler"},
+		DeviceClasses: []string{"mig.nvidia.com", "gpu.example.org"},
+	}).Spec
+	if diff := cmp.Diff([]v1alpha1.UserPattern{"kai", "system:kube-scheduler", "system:serviceaccount:kai-scheduler:binder"}, got.Binders); diff != "" {
+		t.Errorf("binders (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"gpu.example.org", "gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"}, got.DeviceClasses); diff != "" {
+		t.Errorf("device classes (-want +got)\n%s", diff)
+	}
+	if !slices.Contains(got.Managers, "system:serviceaccount:sluice-system:lifecycle") || !slices.Contains(got.GPUResources, "nvidia.com/gpu") {
+		t.Errorf("managers %v, GPU resources %v", got.Managers, got.GPUResources)
+	}
+}

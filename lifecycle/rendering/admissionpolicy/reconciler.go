@@ -13,6 +13,7 @@ package admissionpolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"time"
@@ -111,12 +112,11 @@ func (r *Reconciler) reconcilePolicies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, policy := range policies {
-		if err := r.apply(ctx, policy); err != nil {
-			return err
-		}
+		errs = append(errs, r.apply(ctx, policy)) // one that the API server refuses must not hold up the others
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (r *Reconciler) apply(ctx context.Context, object *unstructured.Unstructured) error {

@@ -174,6 +174,9 @@ func checkTypes(t *testing.T, admin client.Client) {
 		if err := admin.List(t.Context(), &policies, client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice}); err != nil {
 			return err
 		}
+		if want := len(loadSet(t, true).policies); len(policies.Items) != want {
+			return fmt.Errorf("%d policies of %d", len(policies.Items), want)
+		}
 		for _, p := range policies.Items {
 			if p.Status.ObservedGeneration != p.Generation {
 				return fmt.Errorf("%s is not checked yet", p.Name)

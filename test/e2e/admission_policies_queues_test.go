@@ -106,10 +106,10 @@ func TestAdmissionPoliciesForQueuedWorkloads(t *testing.T) {
 		patch  string
 		says   string
 	}{
-		"started":                     {eve, job, types.MergePatchType, started, "Kueue starts what is in its queue"},
-		"the gate taken off":          {eve, pod, types.JSONPatchType, gate, "leave its gate as it is"},
-		"another role in its group":   {eve, pod, types.MergePatchType, `{"metadata":{"annotations":{"kueue.x-k8s.io/role-hash":"other"}}}`, "kueue.x-k8s.io/ are not changed"},
-		"another queue of the pod":    {eve, pod, types.MergePatchType, `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "queue names are set when a pod is made"},
+		"started":                     {eve, job, types.MergePatchType, started, "Kueue starts a queued workload"},
+		"the gate taken off":          {eve, pod, types.JSONPatchType, gate, "leave the gate as it is"},
+		"another role in its group":   {eve, pod, types.MergePatchType, `{"metadata":{"annotations":{"kueue.x-k8s.io/role-hash":"other"}}}`, "kueue.x-k8s.io/ do not change"},
+		"another queue of the pod":    {eve, pod, types.MergePatchType, `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "queue names are set at creation"},
 		"in order: a gate of others'": {eve, pod, types.JSONPatchType, `[{"op":"remove","path":"/spec/schedulingGates/1"}]`, ""},
 		"in order: started by Kueue":  {kueue, job, types.MergePatchType, `{"spec":{"suspend":false,"template":{"metadata":{"labels":{"kueue.x-k8s.io/podset":"main"}},"spec":{"nodeSelector":{"zone":"a"}}}}}`, ""},
 		"in order: let go by Kueue":   {kueue, pod, types.JSONPatchType, `[{"op":"remove","path":"/spec/schedulingGates/0"},{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1podset","value":"main"},{"op":"add","path":"/spec/nodeSelector","value":{"zone":"a"}}]`, ""},
@@ -131,7 +131,7 @@ func TestAdmissionPoliciesForQueuedWorkloads(t *testing.T) {
 		object *batchv1.Job
 		says   string
 	}{
-		"in another queue": {another(func(j *batchv1.Job) { j.Labels[v1alpha1.LabelKueueQueue] = "other" }), "queue other is not that of the project"},
+		"in another queue": {another(func(j *batchv1.Job) { j.Labels[v1alpha1.LabelKueueQueue] = "other" }), "queue other is not the project's queue"},
 		"as a part of what was let go": {another(func(j *batchv1.Job) {
 			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: job.UID, Controller: ptr.To(true)}}
 		}), "only a controller may say that it controls a queued workload"},
@@ -157,7 +157,7 @@ func TestAdmissionPolicyForKueueObjects(t *testing.T) {
 	}
 	eventually(t, func() error { return kueue.Create(t.Context(), object("Workload", "w"), client.DryRunAll) })
 	eventually(t, func() error {
-		return expectRefused(eve.Create(t.Context(), object("LocalQueue", "mine"), client.DryRunAll), "is rendered by Sluice")
+		return expectRefused(eve.Create(t.Context(), object("LocalQueue", "mine"), client.DryRunAll), "Sluice renders the one queue")
 	})
 	expectError(t, eve.Create(t.Context(), object("Workload", "mine"), client.DryRunAll), "Kueue makes them of Jobs and pods")
 	if err := kueue.Create(t.Context(), object("Workload", "w")); err != nil {
@@ -180,7 +180,7 @@ func TestAdmissionPolicyForKueueObjects(t *testing.T) {
 	}
 	t.Cleanup(func() { deleteAndWait(t, object("LocalQueue", "former")) })
 	for name, tc := range map[string]struct{ patch, says string }{
-		"another's quota":       {`{"spec":{"queueName":"other"}}`, "is rendered by Sluice"},
+		"another's quota":       {`{"spec":{"queueName":"other"}}`, "Sluice renders the one queue"},
 		"in order: handed over": {`{"metadata":{"annotations":{"sluice.dev/adopt-by":"course-ml"}}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

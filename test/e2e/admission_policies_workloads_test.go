@@ -71,7 +71,7 @@ func TestAdmissionPolicyProtectsWorkloadCreator(t *testing.T) {
 		return &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: selector, Template: pods}}
 	}
 	plain, forged := workloadMeta(ns, "tried"), workloadMeta(ns, "tried", by, other)
-	const itself, inTemplate = "created-by] says who makes this, and that is ", "would name another as the creator"
+	const itself, inTemplate = "created-by] names the creator, and that is ", "names another creator"
 	tests := map[string]struct {
 		object client.Object
 		says   string
@@ -147,8 +147,8 @@ func TestAdmissionPolicyProtectsSuspendedJob(t *testing.T) {
 		"another queue":                  {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "metadata.labels"},
 		"no queue, and started":          {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}},"spec":{"suspend":false}}`, "metadata.labels"},
 		"another project":                {`{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`, "metadata.labels"},
-		"another creator":                {`{"metadata":{"annotations":{"sluice.dev/created-by":"somebody@example.org"}}}`, "neither changed nor taken off"},
-		"no creator":                     {`{"metadata":{"annotations":{"sluice.dev/created-by":null}}}`, "neither changed nor taken off"},
+		"another creator":                {`{"metadata":{"annotations":{"sluice.dev/created-by":"somebody@example.org"}}}`, "does not change afterwards"},
+		"no creator":                     {`{"metadata":{"annotations":{"sluice.dev/created-by":null}}}`, "does not change afterwards"},
 		"stopped":                        {`{"metadata":{"annotations":{"sluice.dev/stopped-until":"2026-01-01T00:00:00Z"}}}`, "written by Sluice alone"},
 		"in order: more CPU":             {inMain(`{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}`), ""},
 		"in order: the GPUs as they are": {inMain(`{"limits":{"nvidia.com/mig-1g.5gb":1,"sluice.dev/gpu-milli.dgx-mig":"1k"}}`), ""},
@@ -166,7 +166,7 @@ func TestAdmissionPolicyProtectsSuspendedJob(t *testing.T) {
 	}
 	for name, tc := range map[string]struct{ patch, says string }{
 		"another queue, by the status":   {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "metadata.labels"},
-		"another creator, by the status": {`{"metadata":{"annotations":{"sluice.dev/created-by":"somebody@example.org"}}}`, "neither changed nor taken off"},
+		"another creator, by the status": {`{"metadata":{"annotations":{"sluice.dev/created-by":"somebody@example.org"}}}`, "does not change afterwards"},
 	} {
 		t.Run("a namespace administrator/"+name, func(t *testing.T) {
 			patch := client.RawPatch(types.StrategicMergePatchType, []byte(tc.patch))
@@ -203,7 +203,7 @@ func TestAdmissionPoliciesAllowDeployment(t *testing.T) {
 	eventually(t, available(1))
 	expectError(t, ada.Patch(t.Context(), d.DeepCopy(), client.RawPatch(types.MergePatchType,
 		[]byte(`{"spec":{"template":{"metadata":{"annotations":{"sluice.dev/created-by":"somebody@example.org"}}}}}`)), client.DryRunAll),
-		"would name another as the creator")
+		"names another creator")
 	d.Spec.Template.Labels[v1alpha1.LabelWorkloadType] = "inference"
 	d.Spec.Template.Annotations["version"] = "2"
 	if err := ada.Update(t.Context(), d); err != nil {
@@ -259,7 +259,7 @@ func TestAdmissionPolicyForCustomQueuedKind(t *testing.T) {
 	create(t, jobSet())
 	for name, tc := range map[string]struct{ patch, says string }{
 		"another queue":     {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "metadata.labels"},
-		"a creator":         {`{"metadata":{"annotations":{"sluice.dev/created-by":"somebody@example.org"}}}`, "neither changed nor taken off"},
+		"a creator":         {`{"metadata":{"annotations":{"sluice.dev/created-by":"somebody@example.org"}}}`, "does not change afterwards"},
 		"in order: started": {`{"metadata":{"labels":{"mine":"yes"}},"spec":{"suspend":false}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

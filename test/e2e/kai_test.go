@@ -121,7 +121,7 @@ func TestKAI(t *testing.T) {
 		ns := newNamespace(kaiLab)
 		applyJSON(t, sharedCluster.adminClient, ns, `{"metadata":{"labels":{"kai/project":"kai-lab"}}}`)
 		eventually(t, func() error {
-			return expectRefused(user.Create(t.Context(), kaiPod("both", nil), client.DryRunAll), "is kai-resource-management's")
+			return expectRefused(user.Create(t.Context(), kaiPod("both", nil), client.DryRunAll), "is managed by kai-resource-management")
 		})
 		applyJSON(t, sharedCluster.adminClient, ns, `{"metadata":{"labels":{"kai/project":null}}}`)
 		eventually(t, func() error { return user.Create(t.Context(), kaiPod("one", nil), client.DryRunAll) })
@@ -147,10 +147,10 @@ func testKAIBypassAttempts(t *testing.T, user client.Client, pod *corev1.Pod, gr
 	}{
 		"another project's queue":        {made(kaiPod("a", nil, "kai.scheduler/queue", "thesis-mueller.dgx")), "is not that of project kai-lab"},
 		"no group":                       {made(kaiPod("b", map[string]string{"kai.scheduler/skip-podgrouper": "true"})), "is written by KAI-Scheduler alone"},
-		"no group, later":                {patch(pod, `{"metadata":{"annotations":{"kai.scheduler/skip-podgrouper":"true"}}}`), "KAI-Scheduler alone says"},
+		"no group, later":                {patch(pod, `{"metadata":{"annotations":{"kai.scheduler/skip-podgrouper":"true"}}}`), "only KAI-Scheduler sets"},
 		"another's group":                {made(kaiPod("c", map[string]string{kaigroup.AnnotationGroup: "pg-other"})), "is written by KAI-Scheduler alone"},
-		"another's group, later":         {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`), "KAI-Scheduler alone says"},
-		"another's group, by the status": {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`, "status"), "KAI-Scheduler alone says"},
+		"another's group, later":         {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`), "only KAI-Scheduler sets"},
+		"another's group, by the status": {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`, "status"), "only KAI-Scheduler sets"},
 		"a hand-made group":              {made(podGroup("pg-mine", "kai-lab.kai-a", "inference", "non-preemptible", nil)), "PodGroups are written by KAI-Scheduler alone"},
 		"a group in another queue":       {patch(group, `{"spec":{"queue":"department.kai-faculty.kai-b"}}`), "PodGroups are written by KAI-Scheduler alone"},
 		"more in the queue": {func() error {

@@ -91,7 +91,7 @@ func TestAdmissionPolicyRejectsGPUClaims(t *testing.T) {
 		"a claim of another device":       {newClaim(ns, deviceClaimSpec(nic)), ""},
 		"a template of another device's":  {newClaimTemplate(ns, firstAvailableClaimSpec(nic)), ""},
 		"the channels between nodes":      {newClaim(ns, deviceClaimSpec("compute-domain-default-channel.nvidia.com")), ""},
-		"outside: a claim":                {newClaim("default", deviceClaimSpec("gpu.nvidia.com")), "(DeviceClass gpu.nvidia.com), and namespace default is no project's; " + outside},
+		"outside: a claim":                {newClaim("default", deviceClaimSpec("gpu.nvidia.com")), "(DeviceClass gpu.nvidia.com), and namespace default is not a project's; " + outside},
 		"outside: alternatives":           {newClaim("default", firstAvailableClaimSpec("gpu.nvidia.com", "mig.nvidia.com")), "(DeviceClass gpu.nvidia.com, mig.nvidia.com)"},
 		"outside: a template":             {newClaimTemplate("default", deviceClaimSpec("mig.nvidia.com")), outside},
 		"outside: of another device":      {newClaim("default", deviceClaimSpec(nic)), ""},

@@ -159,14 +159,14 @@ func TestAdmissionPolicyForKueueObjects(t *testing.T) {
 	eventually(t, func() error {
 		return expectRefused(eve.Create(t.Context(), object("LocalQueue", "mine"), client.DryRunAll), "Sluice renders the one queue")
 	})
-	expectError(t, eve.Create(t.Context(), object("Workload", "mine"), client.DryRunAll), "Kueue makes them of Jobs and pods")
+	expectError(t, eve.Create(t.Context(), object("Workload", "mine"), client.DryRunAll), "Kueue creates them for Jobs and pods")
 	if err := kueue.Create(t.Context(), object("Workload", "w")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { deleteAndWait(t, object("Workload", "w")) })
 	for name, tc := range map[string]struct{ patch, says string }{
-		"another queue":     {`{"spec":{"queueName":"other"}}`, "only spec.active"},
-		"another's":         {`{"metadata":{"labels":{"kueue.x-k8s.io/job-uid":"u"}}}`, "only spec.active"},
+		"another queue":     {`{"spec":{"queueName":"other"}}`, "users change only spec.active"},
+		"another's":         {`{"metadata":{"labels":{"kueue.x-k8s.io/job-uid":"u"}}}`, "users change only spec.active"},
 		"in order: stopped": {`{"spec":{"active":false}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -157,7 +157,7 @@ func testKAIBypassAttempts(t *testing.T, user client.Client, pod *corev1.Pod, gr
 			queue := newKAIObject("Queue", "v2")
 			queue.SetName("kai-lab.kai-a")
 			return user.Patch(t.Context(), queue, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"resources":{"gpu":{"limit":-1}}}}`)), client.DryRunAll)
-		}, "neither written nor deleted by others"},
+		}, "only Sluice writes and deletes"},
 		"a group's status":                  {patch(group, `{"status":{"schedulingConditions":[]}}`, "status"), "PodGroups are written by KAI-Scheduler alone"},
 		"a group deleted":                   {func() error { return user.Delete(t.Context(), group.DeepCopy(), client.DryRunAll) }, "PodGroups are written by KAI-Scheduler alone"},
 		"a preemptibility, later":           {patch(pod, `{"metadata":{"labels":{"kai.scheduler/preemptibility":"non-preemptible"}}}`), "create the pod again"},

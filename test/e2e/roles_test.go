@@ -340,7 +340,7 @@ func testWorkloadRoles(t *testing.T) {
 					t.Errorf("%s cannot %s a %s of %s: %v", who, what, name, l2User, err)
 				}
 			}
-			err := expectRefused(try(secondL2User, object), "was made by "+l2User)
+			err := expectRefused(try(secondL2User, object), "was created by "+l2User)
 			if err != nil || !apierrors.IsForbidden(try(secondL2User, object)) {
 				t.Errorf("another L2 researcher: %s a %s: %v", what, name, err)
 			}
@@ -352,7 +352,7 @@ func testWorkloadRoles(t *testing.T) {
 		}
 	}
 	for _, object := range workloadsBy(l1User, "by-l1") {
-		if err := expectRefused(change(l2User, object), "was made by "+l1User); err != nil {
+		if err := expectRefused(change(l2User, object), "was created by "+l1User); err != nil {
 			t.Errorf("an L2 researcher changes a %T of an L1 researcher: %v", object, err)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage"
+
+	"sluice.dev/policies/engine/dependency"
 )
 
 // module is a policy's compiled Rego, without its match and parameters.
@@ -24,10 +26,10 @@ type module struct {
 	volatile ruleSet
 	// footprints is what the rules that answer each question read of input, by the names
 	// that are written out.
-	footprints [requestKindCount]footprint
+	footprints [requestKindCount]dependency.Footprint
 	// segments are the parts of input that an answer to each question follows from;
 	// nil where answers cannot be remembered by them.
-	segments [requestKindCount][]keySegment
+	segments [requestKindCount][]dependency.Segment
 	// warnings are what its author should look at.
 	warnings []Problem
 	// queries ask each question; nil where the module has no rule that answers it.
@@ -49,7 +51,7 @@ func newCompiler(libraries []Library) (*compiler, []Problem) {
 	c := &compiler{libraries: modules}
 	if compiled, problems := c.compileModules(modules, true); len(problems) > 0 {
 		return nil, problems
-	} else if problems := validateReads(compiled, nil, 0); len(problems) > 0 {
+	} else if problems := validateReferences(compiled); len(problems) > 0 {
 		return nil, sortProblems(problems)
 	}
 	return c, nil
@@ -75,6 +77,7 @@ func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
 	opa, wrong := c.compileModules(c.withLibraries(p.module), !p.gatekeeper)
 	problems = append(problems, wrong...)
 	if opa != nil {
+		problems = append(problems, validateReferences(opa)...)
 		problems = append(problems, validateReads(opa, p.module.Package.Path, p.rules)...)
 	}
 	if len(problems) > 0 || opa == nil {
@@ -85,18 +88,23 @@ func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
 		compiled.warnings = append(compiled.warnings, problemAt(p.module.Package.Loc(), "the policy defines no rule with a meaning, and does nothing"))
 	}
 	compiled.warnings = sortProblems(compiled.warnings)
-	compiled.volatile = volatileRules(opa, p.module.Package.Path, p.rules)
-	for asked := range requestKindCount {
-		query, err := prepareQuery(opa, p.module.Package.Path, p.rules, asked)
+	pkg := p.module.Package.Path
+	compiled.volatile = volatileRules(opa, pkg, p.rules)
+	for kind := range requestKindCount {
+		query, err := prepareQuery(opa, pkg, p.rules.ofKind(kind))
 		if err != nil {
 			return nil, problemsFromOPA(err)
 		}
-		compiled.queries[asked] = query
-		compiled.footprints[asked] = newFootprint(opa, p.module.Package.Path, p.rules, asked)
-		pieces, ok := readSegments(opa, p.module.Package.Path, p.rules, asked, compiled.footprints[asked])
-		// Answers that depend on the moment are not remembered.
-		if moment := asked == admissionRequest && compiled.volatile != 0; ok && !moment && len(pieces) <= maxKeySegments {
-			compiled.segments[asked] = slices.Clip(append([]keySegment{}, pieces...))
+		compiled.queries[kind] = query
+		var refs []ast.Ref
+		for rule := range p.rules.ofKind(kind).all() {
+			refs = append(refs, ruleRef(pkg, rule))
+		}
+		compiled.footprints[kind] = dependency.NewFootprint(opa, refs)
+		segments, ok := dependency.Segments(opa, refs)
+		// Results that depend on the time or the present use are not cached.
+		if volatile := kind == admissionRequest && compiled.volatile != 0; ok && !volatile && len(segments) <= maxKeySegments {
+			compiled.segments[kind] = append(make([]dependency.Segment, 0, len(segments)), segments...)
 		}
 	}
 	return compiled, nil
@@ -138,13 +146,10 @@ func (c *compiler) compileModules(modules map[string]*ast.Module, strict bool) (
 // prepareQuery makes one query of all known rules that answer a question. Each is bound to its
 // name; a rule that has one value is asked for in a comprehension, which is
 // there even where the rule is undefined.
-func prepareQuery(opa *ast.Compiler, pkg ast.Ref, rules ruleSet, asked requestKind) (*rego.PreparedEvalQuery, error) {
+func prepareQuery(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) (*rego.PreparedEvalQuery, error) {
 	var body ast.Body
-	for rule := range ruleCount {
-		if !rules.has(rule) || ruleDefinitions[rule].request != asked {
-			continue
-		}
-		value := ast.NewTerm(pkg.Append(ast.StringTerm(ruleDefinitions[rule].name)))
+	for rule := range rules.all() {
+		value := ast.NewTerm(ruleRef(pkg, rule))
 		if !ruleDefinitions[rule].isSet {
 			element := ast.VarTerm("value")
 			value = ast.ArrayComprehensionTerm(element, ast.NewBody(ast.Equality.Expr(element, value)))

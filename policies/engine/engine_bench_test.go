@@ -16,6 +16,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
 // typicalDeny is a policy as platform teams write them: it looks at the workload
@@ -73,7 +74,7 @@ func reviews(b *testing.B, different bool) [][]byte {
 
 // admitReview is what a webhook does with a body: decode it and ask.
 func admitReview(b *testing.B, e *engine.Engine, shared engine.Input, body []byte) {
-	document, err := engine.Decode(body)
+	document, err := document.Decode(body)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.SetBytes(int64(len(body)))
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := engine.Decode(body); err != nil {
+			if _, err := document.Decode(body); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -11,15 +11,16 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
 // requestTime is the time of all requests here.
 var requestTime = time.Date(2026, 10, 15, 12, 0, 0, 0, time.FixedZone("CEST", 2*60*60))
 
 // decodeDocument is a document of JSON text.
-func decodeDocument(tb testing.TB, text string) engine.Document {
+func decodeDocument(tb testing.TB, text string) document.Document {
 	tb.Helper()
-	document, err := engine.Decode([]byte(text))
+	document, err := document.Decode([]byte(text))
 	if err != nil {
 		tb.Fatalf("decode %s: %v", text, err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine/dependency"
+	"sluice.dev/policies/engine/document"
 )
 
 // ErrNoObject means that an admission question without an object cannot be asked.
@@ -61,23 +63,23 @@ type Input struct {
 	// Subject decides which policies are asked.
 	Subject Subject
 	// Review is the AdmissionRequest.
-	Review Document
+	Review document.Document
 	// Object is the object, in place of the one in Review; absent, that one.
 	// Policies see it as input.object and as input.review.object.
-	Object Document
+	Object document.Document
 	// OldObject is the object before an UPDATE, likewise.
-	OldObject Document
+	OldObject document.Document
 	// Workload is what the pod asks for.
-	Workload Document
+	Workload document.Document
 	// Project, Department and NodePools are whose the object is and where it may
 	// run. They are without status, which changes from moment to moment.
-	Project, Department, NodePools Document
+	Project, Department, NodePools document.Document
 	// NodePool is the node pool that the object is. Policies read it as
 	// input.nodePool, in objects and requires only.
-	NodePool Document
+	NodePool document.Document
 	// Usage is the project's present use. Policies read it as input.use, and for
 	// messages only: rules that change the object cannot.
-	Usage Document
+	Usage document.Document
 	// Now is the time of the request, in the department's zone. Policies read it as
 	// input.now: RFC 3339, to the second.
 	Now time.Time
@@ -94,18 +96,16 @@ const (
 	reviewField    = "review"
 	objectField    = "object"
 	oldObjectField = "oldObject"
-	// parametersField is the one field that is the policy's own.
-	parametersField = "parameters"
 )
 
-var parametersTerm = keyTerm(parametersField)
+var parametersTerm = document.KeyTerm(dependency.ParametersField)
 
 // boundInput is an Input with what follows from its parts, ready to be joined with each
 // policy's parameters.
 type boundInput struct {
 	input  *Input
 	names  [inputFieldCount]string
-	fields [inputFieldCount]Document
+	fields [inputFieldCount]document.Document
 	count  int
 	// terms are the fields as policies see them, once one is asked; plain is the
 	// input of the policies without parameters: most.
@@ -133,38 +133,38 @@ func (in *Input) bind() *boundInput {
 	b.add("project", in.Project)
 	b.add("department", in.Department)
 	b.add("nodePools", in.NodePools)
-	b.add(nodePoolField, in.NodePool)
-	b.add(usageField, in.Usage)
+	b.add(dependency.NodePoolField, in.NodePool)
+	b.add(dependency.UsageField, in.Usage)
 	if !in.Now.IsZero() {
-		b.add(nowField, newDocument(in.Now.Format(time.RFC3339)))
+		b.add(dependency.NowField, document.New(in.Now.Format(time.RFC3339)))
 	}
 	return b
 }
 
 // object is the object that the question is about.
-func (in *Input) object() Document {
+func (in *Input) object() document.Document {
 	if in.Object.IsAbsent() {
 		return in.Review.Field("object")
 	}
 	return in.Object
 }
 
-func (b *boundInput) add(name string, document Document) {
-	if document.IsAbsent() {
+func (b *boundInput) add(name string, value document.Document) {
+	if value.IsAbsent() {
 		return
 	}
-	b.names[b.count], b.fields[b.count] = name, document
+	b.names[b.count], b.fields[b.count] = name, value
 	b.count++
 }
 
 // field is a field of the input; absent where it is undefined.
-func (b *boundInput) field(name string) Document {
+func (b *boundInput) field(name string) document.Document {
 	for i := range b.count {
 		if b.names[i] == name {
 			return b.fields[i]
 		}
 	}
-	return Document{}
+	return document.Document{}
 }
 
 // withParameters returns the whole input of a policy with these parameters. It is called
@@ -194,11 +194,11 @@ func (b *boundInput) fieldTerms() [][2]*ast.Term {
 		case name == reviewField:
 			term = b.reviewTerm()
 		case name == objectField && !b.isObjectReplaced(name), name == oldObjectField && !b.isObjectReplaced(name):
-			term = b.input.Review.fieldTerm(name)
+			term = b.input.Review.FieldTerm(name)
 		default:
-			term = b.fields[i].term()
+			term = b.fields[i].Term()
 		}
-		terms = append(terms, [2]*ast.Term{keyTerm(b.names[i]), term})
+		terms = append(terms, [2]*ast.Term{document.KeyTerm(b.names[i]), term})
 	}
 	return slices.Clip(terms)
 }
@@ -213,7 +213,7 @@ func (b *boundInput) isObjectReplaced(name string) bool {
 
 // reviewTerm is the review with the objects in their places.
 func (b *boundInput) reviewTerm() *ast.Term {
-	term := b.input.Review.term()
+	term := b.input.Review.Term()
 	for _, name := range []string{objectField, oldObjectField} {
 		object, ok := term.Value.(ast.Object)
 		if !ok || !b.isObjectReplaced(name) {
@@ -225,18 +225,7 @@ func (b *boundInput) reviewTerm() *ast.Term {
 				pairs = append(pairs, [2]*ast.Term{key, old})
 			}
 		})
-		term = ast.NewTerm(ast.NewObject(append(pairs, [2]*ast.Term{keyTerm(name), b.field(name).term()})...))
+		term = ast.NewTerm(ast.NewObject(append(pairs, [2]*ast.Term{document.KeyTerm(name), b.field(name).Term()})...))
 	}
 	return term
-}
-
-// fieldTerm is a field of the document as policies see it; nil where there is none.
-func (d Document) fieldTerm(name string) *ast.Term {
-	if d.IsAbsent() {
-		return nil
-	}
-	if object, ok := d.term().Value.(ast.Object); ok {
-		return object.Get(keyTerm(name))
-	}
-	return nil
 }

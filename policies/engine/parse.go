@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"sluice.dev/policies/engine/dependency"
 )
 
 // maxNesting is how deep a module's expressions may nest, counted in the nodes
@@ -86,7 +88,7 @@ func forbiddenReferences(module *ast.Module) []Problem {
 	}
 	var problems []Problem
 	for _, rule := range module.Rules {
-		walkRefs(rule, func(ref ast.Ref, location *ast.Location) {
+		dependency.WalkRefs(rule, func(ref ast.Ref, location *ast.Location) {
 			name := ref.String()
 			if why, ok := forbiddenReason(name); ok && ast.BuiltinMap[name] != nil && !own[ref[0].Value] {
 				problems = append(problems, problemAt(location, "%s is not to be had in a policy: %s", name, why))

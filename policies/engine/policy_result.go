@@ -17,6 +17,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/merge"
 )
 
@@ -170,8 +171,8 @@ func (n *converter) value(value ast.Value, depth int) (any, error) {
 	if n.remaining--; n.remaining < 0 {
 		return nil, newValueError("the answer is too large: more than %d values", maxValues)
 	}
-	if depth > maxDepth {
-		return nil, newValueError("the value nests more than %d deep", maxDepth)
+	if depth > document.MaxDepth {
+		return nil, newValueError("the value nests more than %d deep", document.MaxDepth)
 	}
 	switch value := value.(type) {
 	case ast.Null:
@@ -228,7 +229,7 @@ func convertNumber(text string) (any, error) {
 	if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return whole, nil
 	}
-	float, err := parseFinite(text)
+	float, err := document.ParseFinite(text)
 	if err != nil {
 		return nil, newValueError("%v", err)
 	}

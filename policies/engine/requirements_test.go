@@ -14,6 +14,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
 // renderRule asks a policy with one rule for the objects of a node pool.
@@ -133,11 +134,11 @@ func FuzzRequirement(f *testing.F) {
 	patient := engine.Options{Limits: engine.Limits{Evaluation: time.Minute, Request: time.Minute}}
 	e := newEngineWithOptions(f, patient, engine.Source{Name: "it", Rego: "package it\nrequires contains input.object.wanted\n"})
 	f.Fuzz(func(t *testing.T, text string) {
-		wanted, err := engine.Decode([]byte(text))
+		wanted, err := document.Decode([]byte(text))
 		if err != nil || wanted.IsAbsent() {
 			t.Skip()
 		}
-		got, err := e.RenderObjects(t.Context(), engine.Input{Object: engine.DocumentFromObject(map[string]any{}).WithField("wanted", wanted)})
+		got, err := e.RenderObjects(t.Context(), engine.Input{Object: document.FromObject(map[string]any{}).WithField("wanted", wanted)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,11 +5,9 @@ package engine
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/json"
-	"slices"
 
 	"sluice.dev/policies/engine/cache"
+	"sluice.dev/policies/engine/dependency"
 	"sluice.dev/policies/merge"
 )
 
@@ -80,14 +78,14 @@ const maxKeySegments = 96
 // them.
 type keyBuilder struct {
 	input    *boundInput
-	segments []keySegment
+	segments []dependency.Segment
 	// encoded has each piece that was asked for.
 	encoded [][]byte
 	// buffer is a buffer.
 	buffer []byte
 }
 
-func (b *boundInput) newKeyBuilder(pieces []keySegment) *keyBuilder {
+func (b *boundInput) newKeyBuilder(pieces []dependency.Segment) *keyBuilder {
 	return &keyBuilder{input: b, segments: pieces, encoded: make([][]byte, len(pieces))}
 }
 
@@ -104,8 +102,8 @@ func (c *keyBuilder) appendKey(key []byte, places []int) []byte {
 
 // encodeSegment is the bytes of a piece, or, where they are many, a byte that none begins
 // with and their SHA-256.
-func (c *keyBuilder) encodeSegment(p *keySegment) []byte {
-	c.buffer = appendRead(c.buffer[:0], c.input.valueAt(p.path), p.reads)
+func (c *keyBuilder) encodeSegment(p *dependency.Segment) []byte {
+	c.buffer = p.AppendKey(c.buffer[:0], c.input.valueAt(p.Path))
 	if len(c.buffer) <= 2*sha256.Size {
 		return append([]byte(nil), c.buffer...)
 	}
@@ -113,113 +111,21 @@ func (c *keyBuilder) encodeSegment(p *keySegment) []byte {
 	return append([]byte{'#'}, sum[:]...)
 }
 
-// absentValue is what is not there.
-type absentValue struct{}
-
 // valueAt returns the value at a path.
-func (b *boundInput) valueAt(path inputPath) any {
+func (b *boundInput) valueAt(path dependency.Path) any {
 	field := b.field(path[0])
 	if field.IsAbsent() {
-		return absentValue{}
+		return dependency.Absent{}
 	}
-	value := field.value()
+	value := field.Value()
 	for _, step := range path[1:] {
 		object, ok := value.(map[string]any)
 		if !ok {
-			return absentValue{}
+			return dependency.Absent{}
 		}
 		if value, ok = object[step]; !ok {
-			return absentValue{}
+			return dependency.Absent{}
 		}
 	}
 	return value
-}
-
-// appendRead appends what is read of a value. From the bytes and the part follows
-// all that a reader of the part may see: each value begins with its kind, and
-// says how long it is.
-func appendRead(to []byte, value any, p *readSet) []byte {
-	switch value := value.(type) {
-	case absentValue:
-		return append(to, 'u')
-	case nil:
-		return append(to, '0')
-	case bool:
-		if value {
-			return append(to, 't')
-		}
-		return append(to, 'f')
-	case string:
-		return p.appendScalar(append(to, 's'), value)
-	case int64, json.Number, float64:
-		return p.appendScalar(append(to, 'n'), formatNumber(value))
-	case []any:
-		return appendArray(append(to, 'a'), value, p)
-	case map[string]any:
-		return appendObject(append(to, 'o'), value, p)
-	}
-	// Another of Go's types: what policies see of it tells it apart.
-	return appendText(append(to, '?'), newTerm(value).String())
-}
-
-// appendScalar appends a text or number where more of it is read than that it is
-// one: going through a text is to count its letters.
-func (p *readSet) appendScalar(to []byte, text string) []byte {
-	if p.elementReads() == nil {
-		return to
-	}
-	return appendText(to, text)
-}
-
-func appendArray(to []byte, array []any, p *readSet) []byte {
-	each := p.elementReads()
-	if each == nil {
-		return to
-	}
-	to = binary.AppendUvarint(to, uint64(len(array)))
-	for _, element := range array {
-		to = appendRead(to, element, each)
-	}
-	return to
-}
-
-func appendObject(to []byte, object map[string]any, p *readSet) []byte {
-	each := p.elementReads()
-	if each == nil {
-		for _, name := range p.names {
-			field, ok := object[name]
-			if !ok {
-				field = absentValue{}
-			}
-			to = appendRead(to, field, p.fields[name])
-		}
-		return to
-	}
-	to = binary.AppendUvarint(to, uint64(len(object)))
-	names := make([]string, 0, 16)
-	for name := range object {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		read := each
-		if named, ok := p.fields[name]; ok {
-			read = named
-		}
-		to = appendRead(appendText(to, name), object[name], read)
-	}
-	return to
-}
-
-// elementReads is what is read of every element or field; nil where they are not gone
-// through.
-func (p *readSet) elementReads() *readSet {
-	if p.whole {
-		return p
-	}
-	return p.elements
-}
-
-func appendText(to []byte, text string) []byte {
-	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -79,6 +80,28 @@ type ruleSet uint16
 func (s ruleSet) has(rule ruleName) bool { return s&(1<<rule) != 0 }
 
 func (s *ruleSet) add(rule ruleName) { *s |= 1 << rule }
+
+// all returns the rules of the set in their order.
+func (s ruleSet) all() iter.Seq[ruleName] {
+	return func(yield func(ruleName) bool) {
+		for rule := range ruleCount {
+			if s.has(rule) && !yield(rule) {
+				return
+			}
+		}
+	}
+}
+
+// ofKind returns the rules that serve one kind of request.
+func (s ruleSet) ofKind(kind requestKind) ruleSet {
+	var found ruleSet
+	for rule := range s.all() {
+		if ruleDefinitions[rule].request == kind {
+			found.add(rule)
+		}
+	}
+	return found
+}
 
 // mutatingRules are the rules that change the object.
 const mutatingRules = ruleSet(1<<ruleDefaults | 1<<ruleOverrides | 1<<ruleNodes | 1<<ruleAppend | 1<<ruleRemove)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine/dependency"
 )
 
 // Limits bound how long policies may take.
@@ -39,7 +40,7 @@ func (l Limits) withDefaults() Limits {
 type Set struct {
 	members []*member
 	// segments are what the policies read of input, each once.
-	segments  []keySegment
+	segments  []dependency.Segment
 	admission *matchIndex
 	rendering *matchIndex
 	digest    string
@@ -90,10 +91,10 @@ func (s *Set) match(subject Subject, asked requestKind) []*member {
 }
 
 // indexSegments finds pieces in the set's, or adds them.
-func (s *Set) indexSegments(pieces []keySegment, places map[string]int) []int {
+func (s *Set) indexSegments(pieces []dependency.Segment, places map[string]int) []int {
 	numbers := make([]int, 0, len(pieces))
 	for _, piece := range pieces {
-		name := piece.id()
+		name := piece.ID()
 		place, ok := places[name]
 		if !ok {
 			place = len(s.segments)
@@ -141,11 +142,8 @@ func (s *Set) MatchingPolicies(subject Subject) []string {
 // does, the answer is the same whatever stands there. The rule type counts, and
 // parameters do not.
 func (s *Set) Reads(subject Subject, path ...string) bool {
-	if len(path) > maxPathDepth {
-		path = path[:maxPathDepth]
-	}
 	return slices.ContainsFunc(s.admission.match(subject), func(m *member) bool {
-		return m.module.footprints[admissionRequest].overlaps(path) || m.module.footprints[typeRequest].overlaps(path)
+		return m.module.footprints[admissionRequest].Overlaps(path) || m.module.footprints[typeRequest].Overlaps(path)
 	})
 }
 

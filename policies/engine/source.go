@@ -18,6 +18,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine/document"
 )
 
 // maxSourceBytes is the largest module, in bytes; that of the Policy kind's schema.
@@ -115,13 +116,13 @@ func (s Source) validate() (*ast.Term, []Problem) {
 	if len(s.Parameters) == 0 {
 		return ast.InternedEmptyObject, problems
 	}
-	parameters, err := Decode(s.Parameters)
+	parameters, err := document.Decode(s.Parameters)
 	if err != nil {
 		complain("parameters: %v", err)
-	} else if _, ok := parameters.value().(map[string]any); !ok {
+	} else if _, ok := parameters.Value().(map[string]any); !ok {
 		complain("parameters must be a JSON object")
 	}
-	return parameters.term(), problems
+	return parameters.Term(), problems
 }
 
 // maxProblems is how many problems of one policy are reported.

@@ -14,6 +14,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine/document"
 )
 
 // ErrTypeConflict means that two policies want different types for a workload.
@@ -51,7 +52,7 @@ func (s *Set) WorkloadType(ctx context.Context, in Input) (v1alpha1.WorkloadType
 	if len(matched) == 0 {
 		return v1alpha1.WorkloadTrain, nil
 	}
-	in.Now, in.Usage = time.Time{}, Document{}
+	in.Now, in.Usage = time.Time{}, document.Document{}
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Request)
 	defer cancel()
 	replies := s.evaluateAll(ctx, typeRequest, matched, in.bind())

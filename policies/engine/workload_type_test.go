@@ -13,6 +13,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
 // typePolicy is a policy that says a type.
@@ -118,7 +119,7 @@ func TestWorkloadTypeNeedsAgreement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := podInput(t, `{"kind": "Pod"}`)
 			// It is asked without them.
-			in.Now, in.Usage = time.Time{}, engine.Document{}
+			in.Now, in.Usage = time.Time{}, document.Document{}
 			got, err := newEngine(t, tt.policies...).WorkloadType(t.Context(), in)
 			if got != tt.want {
 				t.Errorf("type %q, want %q", got, tt.want)

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package document
 
 import (
 	"encoding/json"
@@ -32,16 +32,16 @@ func (d *decoder) number() (any, error) {
 		}
 	}
 	if len(text) > 15 || strings.ContainsAny(text, "eE") {
-		if _, err := parseFinite(text); err != nil {
+		if _, err := ParseFinite(text); err != nil {
 			return nil, fmt.Errorf("invalid JSON at byte %d: %w", begin, err)
 		}
 	}
 	return json.Number(text), nil
 }
 
-// parseFinite returns a number as a float64, and refuses those that only serve to make
+// ParseFinite returns a number as a float64, and refuses those that only serve to make
 // arithmetic slow: what is no float64, by far, in either direction.
-func parseFinite(text string) (float64, error) {
+func ParseFinite(text string) (float64, error) {
 	if len(text) > maxNumberDigits {
 		return 0, fmt.Errorf("a number has %d digits; %d are allowed", len(text), maxNumberDigits)
 	}

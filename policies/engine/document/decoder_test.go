@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package document
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ func decodeStandard(text []byte) (ast.Value, bool) {
 // decodeStandardValue decodes one value and refuses keys that occur twice, which
 // encoding/json does not.
 func decodeStandardValue(decoder *json.Decoder, depth int) (any, error) {
-	if depth > maxDepth {
+	if depth > MaxDepth {
 		return nil, ErrTooDeep
 	}
 	token, err := decoder.Token()
@@ -44,7 +44,7 @@ func decodeStandardValue(decoder *json.Decoder, depth int) (any, error) {
 	}
 	switch token := token.(type) {
 	case json.Number:
-		_, err := parseFinite(token.String())
+		_, err := ParseFinite(token.String())
 		return token, err
 	case json.Delim:
 		if token == '[' {
@@ -118,8 +118,8 @@ func TestDecodeMatchesEncodingJSON(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.term().Value.Compare(want) != 0 {
-				t.Errorf("got  %v\nwant %v", got.term(), want)
+			if got.Term().Value.Compare(want) != 0 {
+				t.Errorf("got  %v\nwant %v", got.Term(), want)
 			}
 		})
 	}
@@ -179,22 +179,22 @@ func FuzzDecode(f *testing.F) {
 		if !ok {
 			return
 		}
-		if got.term().Value.Compare(want) != 0 {
-			t.Fatalf("got  %v\nwant %v", got.term(), want)
+		if got.Term().Value.Compare(want) != 0 {
+			t.Fatalf("got  %v\nwant %v", got.Term(), want)
 		}
 	})
 }
 
 func TestDocuments(t *testing.T) {
 	pod := map[string]any{"metadata": map[string]any{"name": "a", "managedFields": []any{1}}, "count": 3}
-	document, err := DocumentFromGo(pod)
+	document, err := FromGo(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := document.Field("metadata").Field("name"); !got.Equal(newDocument("a")) {
+	if got := document.Field("metadata").Field("name"); !got.Equal(New("a")) {
 		t.Errorf("metadata.name is %v", got)
 	}
-	for _, absent := range []Document{{}, document.Field("spec"), document.Field("count").Field("x"), newDocument(nil)} {
+	for _, absent := range []Document{{}, document.Field("spec"), document.Field("count").Field("x"), New(nil)} {
 		if !absent.IsAbsent() {
 			t.Errorf("%v is not absent", absent)
 		}
@@ -210,7 +210,7 @@ func TestDocuments(t *testing.T) {
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, err := DocumentFromGo(func() {}); err == nil || !strings.HasPrefix(err.Error(), "convert func() for policies: ") {
+	if _, err := FromGo(func() {}); err == nil || !strings.HasPrefix(err.Error(), "convert func() for policies: ") {
 		t.Errorf("a function converts: %v", err)
 	}
 }

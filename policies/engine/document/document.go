@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package document
 
 import (
 	"encoding/json"
@@ -28,11 +28,11 @@ type documentContents struct {
 	term  *ast.Term
 }
 
-func newDocument(value any) Document { return Document{&documentContents{value: value}} }
+func New(value any) Document { return Document{&documentContents{value: value}} }
 
-// DocumentFromGo returns the Document of a Go value that encoding/json can encode. As in
+// FromGo returns the Document of a Go value that encoding/json can encode. As in
 // [Decode], metadata.managedFields is left out.
-func DocumentFromGo(value any) (Document, error) {
+func FromGo(value any) (Document, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return Document{}, fmt.Errorf("convert %T for policies: %w", value, err)
@@ -40,23 +40,23 @@ func DocumentFromGo(value any) (Document, error) {
 	return Decode(raw)
 }
 
-// DocumentFromObject returns the Document of an object of [Document.Object]'s values. It
+// FromObject returns the Document of an object of [Document.Object]'s values. It
 // must not be changed any more, nor anything in it.
-func DocumentFromObject(object map[string]any) Document { return newDocument(object) }
+func FromObject(object map[string]any) Document { return New(object) }
 
 // Object is the document's object; nil where it is none. It is made of maps,
 // []any, strings, booleans and nil, with numbers as int64 or, where they are none
 // or not written as one, json.Number. It is the document itself: it must not be
 // changed, nor anything in it.
 func (d Document) Object() map[string]any {
-	object, _ := d.value().(map[string]any)
+	object, _ := d.Value().(map[string]any)
 	return object
 }
 
 // IsAbsent tells whether the document is missing or null.
-func (d Document) IsAbsent() bool { return d.value() == nil }
+func (d Document) IsAbsent() bool { return d.Value() == nil }
 
-func (d Document) value() any {
+func (d Document) Value() any {
 	if d.contents == nil {
 		return nil
 	}
@@ -64,13 +64,13 @@ func (d Document) value() any {
 }
 
 // term is the document as policies see it; nil where it is absent.
-func (d Document) term() *ast.Term {
+func (d Document) Term() *ast.Term {
 	if d.contents == nil {
 		return nil
 	}
 	d.contents.once.Do(func() {
 		if d.contents.term == nil {
-			d.contents.term = newTerm(d.contents.value)
+			d.contents.term = NewTerm(d.contents.value)
 		}
 	})
 	return d.contents.term
@@ -82,7 +82,7 @@ func (d Document) Field(name string) Document {
 	if !ok {
 		return Document{}
 	}
-	return newDocument(value)
+	return New(value)
 }
 
 // WithField returns the object with one field set, or, where value is absent,
@@ -101,7 +101,7 @@ func (d Document) WithField(name string, value Document) Document {
 	if object == nil {
 		object = map[string]any{}
 	}
-	return newDocument(object)
+	return New(object)
 }
 
 // Equal tells whether two documents hold the same JSON value.
@@ -109,30 +109,30 @@ func (d Document) Equal(other Document) bool {
 	if d.contents == nil || other.contents == nil {
 		return d.contents == other.contents
 	}
-	return d.term().Value.Compare(other.term().Value) == 0
+	return d.Term().Value.Compare(other.Term().Value) == 0
 }
 
 // MarshalJSON returns the document's JSON, null where it is absent.
-func (d Document) MarshalJSON() ([]byte, error) { return json.Marshal(d.value()) }
+func (d Document) MarshalJSON() ([]byte, error) { return json.Marshal(d.Value()) }
 
-// newTerm is a JSON value as policies see it.
-func newTerm(value any) *ast.Term {
+// NewTerm is a JSON value as policies see it.
+func NewTerm(value any) *ast.Term {
 	switch value := value.(type) {
 	case nil:
 		return ast.InternedNullTerm
 	case bool:
 		return ast.InternedTerm(value)
 	case string:
-		return keyTerm(value)
+		return KeyTerm(value)
 	case int64, float64, json.Number:
-		return numberTerm(formatNumber(value))
+		return numberTerm(FormatNumber(value))
 	case []any:
 		if len(value) == 0 {
 			return ast.InternedEmptyArray
 		}
 		elements := make([]*ast.Term, len(value))
 		for i, element := range value {
-			elements[i] = newTerm(element)
+			elements[i] = NewTerm(element)
 		}
 		return ast.NewTerm(ast.NewArray(elements...))
 	case map[string]any:
@@ -141,7 +141,7 @@ func newTerm(value any) *ast.Term {
 		}
 		pairs := make([][2]*ast.Term, 0, len(value))
 		for key, field := range value {
-			pairs = append(pairs, [2]*ast.Term{keyTerm(key), newTerm(field)})
+			pairs = append(pairs, [2]*ast.Term{KeyTerm(key), NewTerm(field)})
 		}
 		return ast.NewTerm(ast.NewObject(pairs...))
 	}
@@ -159,8 +159,8 @@ func numberTerm(text string) *ast.Term {
 	return ast.NewTerm(ast.Number(text))
 }
 
-// formatNumber is how a number is written; empty for all else.
-func formatNumber(value any) string {
+// FormatNumber is how a number is written; empty for all else.
+func FormatNumber(value any) string {
 	switch value := value.(type) {
 	case int64:
 		return strconv.FormatInt(value, 10)
@@ -217,10 +217,21 @@ var commonTerms = func() map[string]*ast.Term {
 	return terms
 }()
 
-// keyTerm is the term of a key, shared where it is common.
-func keyTerm(key string) *ast.Term {
+// KeyTerm is the term of a key, shared where it is common.
+func KeyTerm(key string) *ast.Term {
 	if known, ok := commonTerms[key]; ok {
 		return known
 	}
 	return ast.NewTerm(ast.String(key))
+}
+
+// fieldTerm is a field of the document as policies see it; nil where there is none.
+func (d Document) FieldTerm(name string) *ast.Term {
+	if d.IsAbsent() {
+		return nil
+	}
+	if object, ok := d.Term().Value.(ast.Object); ok {
+		return object.Get(KeyTerm(name))
+	}
+	return nil
 }

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package document
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ const (
 	// maxDocumentBytes is the largest document that is read: what the API server sends at
 	// most, two objects of 3 MiB and what stands around them.
 	maxDocumentBytes = 7 << 20
-	// maxDepth is how deep arrays and objects may nest in a document.
-	maxDepth = 256
+	// MaxDepth is how deep arrays and objects may nest in a document.
+	MaxDepth = 256
 
 	metadataField = "metadata"
 	managedFields = "managedFields"
@@ -47,7 +47,7 @@ func Decode(raw []byte) (Document, error) {
 	if d.offset < len(d.text) {
 		return Document{}, d.syntaxError("expected the end")
 	}
-	return newDocument(value), nil
+	return New(value), nil
 }
 
 // decoder builds the values of one text. fields and elements are stacks that all
@@ -122,7 +122,7 @@ func (d *decoder) literal(word string) error {
 }
 
 func (d *decoder) array(depth int) (any, error) {
-	if depth > maxDepth {
+	if depth > MaxDepth {
 		return nil, ErrTooDeep
 	}
 	d.offset++
@@ -155,7 +155,7 @@ func (d *decoder) array(depth int) (any, error) {
 }
 
 func (d *decoder) object(inMetadata bool, depth int) (any, error) {
-	if depth > maxDepth {
+	if depth > MaxDepth {
 		return nil, ErrTooDeep
 	}
 	d.offset++
@@ -243,7 +243,7 @@ func (d *decoder) skip(depth int) error {
 }
 
 func (d *decoder) skipNested(open byte, depth int) error {
-	if depth > maxDepth {
+	if depth > MaxDepth {
 		return ErrTooDeep
 	}
 	closing := byte(']')

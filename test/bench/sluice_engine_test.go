@@ -9,6 +9,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
 // sluice is Sluice's engine with these policies in force; it remembers as many
@@ -41,13 +42,13 @@ var now = time.Date(2026, 10, 15, 12, 0, 0, 0, time.UTC)
 
 // evaluateWith is what Sluice's webhook does with a body: decode it and ask.
 func evaluateWith(tb testing.TB, e *engine.Engine, body []byte) engine.Outcome {
-	document, err := engine.Decode(body)
+	decoded, err := document.Decode(body)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	outcome, err := e.Evaluate(tb.Context(), engine.Input{
 		Subject: engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod", Project: "thesis"},
-		Review:  document.Field("request"),
+		Review:  decoded.Field("request"),
 		Now:     now,
 	})
 	if err != nil {

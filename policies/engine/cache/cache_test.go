@@ -28,11 +28,11 @@ func TestCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	tests := map[string]struct {
 		entries, bytes, size, most int
 	}{
-		"by entries":         {entries: 4, bytes: 1 << 20, size: 1, most: 8},
-		"by bytes":           {entries: 1000, bytes: 40, size: 10, most: 8},
-		"too large for a generation":          {entries: 1000, bytes: 40, size: 11, most: 0},
-		"no entries":    {entries: 0, bytes: 40, size: 1, most: 0},
-		"no bytes": {entries: 4, bytes: 0, size: 1, most: 0},
+		"by entries":                 {entries: 4, bytes: 1 << 20, size: 1, most: 8},
+		"by bytes":                   {entries: 1000, bytes: 40, size: 10, most: 8},
+		"too large for a generation": {entries: 1000, bytes: 40, size: 11, most: 0},
+		"no entries":                 {entries: 0, bytes: 40, size: 1, most: 0},
+		"no bytes":                   {entries: 4, bytes: 0, size: 1, most: 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -11,28 +11,23 @@ import (
 	"sluice.dev/policies/merge"
 )
 
-// resultCache keeps a policy's latest answers to one question by the pieces of input
-// that they follow from.
-//
-// A policy has no clock, no chance and no data: the same pieces give the same
-// answer. Which pieces it reads is known when it is compiled. So pods that differ
-// in nothing that a policy reads are asked about once. What is remembered is
-// shared by all who are given it, and never changed.
+// resultCache caches a policy's results by the segments of input that decide them. A
+// policy has no clock, no randomness and no data, so equal segments give equal results.
+// Callers share cached results and must not change them.
 type resultCache = cache.Cache[[sha256.Size]byte, policyResult]
 
-// maxCacheBytes is how many bytes the answers of one generation of a memory take
-// at most, about.
+// maxCacheBytes limits the bytes of one generation of a cache.
 const maxCacheBytes = 1 << 20
 
 func newResultCache(entries int) *resultCache {
 	return cache.New[[sha256.Size]byte, policyResult](entries, maxCacheBytes)
 }
 
-// size is how many bytes an answer takes, about.
+// size estimates the bytes of a result.
 func (a *policyResult) size() int {
 	size := 256
-	for _, complaints := range [][]merge.Finding{a.deny, a.violation, a.warn} {
-		for _, c := range complaints {
+	for _, findings := range [][]merge.Finding{a.deny, a.violation, a.warn} {
+		for _, c := range findings {
 			size += 64 + len(c.Message) + len(c.Field) + len(c.Fix)
 		}
 	}
@@ -69,39 +64,36 @@ func valueSize(value any) int {
 	return size
 }
 
-// maxKeySegments is how many pieces of input an answer may follow from and still be
-// remembered by them.
+// maxKeySegments is the number of segments above which results are not cached.
 const maxKeySegments = 96
 
-// keyBuilder cuts one input into the pieces that policies read: each as bytes that
-// no input has that reads otherwise there. Policies that read the same share
-// them.
+// keyBuilder encodes the segments of one input as cache keys. Policies that read the same
+// segments share the encoding.
 type keyBuilder struct {
 	input    *boundInput
 	segments []dependency.Segment
-	// encoded has each piece that was asked for.
+	// encoded holds each segment once a policy needs it.
 	encoded [][]byte
-	// buffer is a buffer.
-	buffer []byte
+	buffer  []byte
 }
 
-func (b *boundInput) newKeyBuilder(pieces []dependency.Segment) *keyBuilder {
-	return &keyBuilder{input: b, segments: pieces, encoded: make([][]byte, len(pieces))}
+func (b *boundInput) newKeyBuilder(segments []dependency.Segment) *keyBuilder {
+	return &keyBuilder{input: b, segments: segments, encoded: make([][]byte, len(segments))}
 }
 
-// appendKey appends pieces to a key.
-func (c *keyBuilder) appendKey(key []byte, places []int) []byte {
-	for _, place := range places {
-		if c.encoded[place] == nil {
-			c.encoded[place] = c.encodeSegment(&c.segments[place])
+// appendKey appends segments to a key.
+func (c *keyBuilder) appendKey(key []byte, indexes []int) []byte {
+	for _, i := range indexes {
+		if c.encoded[i] == nil {
+			c.encoded[i] = c.encodeSegment(&c.segments[i])
 		}
-		key = append(key, c.encoded[place]...)
+		key = append(key, c.encoded[i]...)
 	}
 	return key
 }
 
-// encodeSegment is the bytes of a piece, or, where they are many, a byte that none begins
-// with and their SHA-256.
+// encodeSegment returns the bytes of a segment. A long segment becomes its SHA-256 after
+// a byte that starts no other encoding.
 func (c *keyBuilder) encodeSegment(p *dependency.Segment) []byte {
 	c.buffer = p.AppendKey(c.buffer[:0], c.input.valueAt(p.Path))
 	if len(c.buffer) <= 2*sha256.Size {

@@ -87,7 +87,7 @@ func (r *applier) applyUntilStable() {
 	}
 	last := r.changes[len(r.changes)-1]
 	for _, policy := range last.policies {
-		r.addInvalidChanges(policy, last.path, "never comes to an end: it is changed each time the policies are applied")
+		r.addInvalidChanges(policy, last.path, "never settles: the policies change it each time they are applied")
 	}
 }
 
@@ -161,7 +161,7 @@ func (r *applier) applyNode(n *node, have any, at defaulted.Location) (any, bool
 	}
 	object, ok := have.(map[string]any)
 	if !ok && have != nil {
-		r.addInvalidObject(n.path(), "is "+n.typ.Kind.String()+", not "+describeKind(have))
+		r.addInvalidObject(n.path(), "must be "+n.typ.Kind.String()+", not "+describeKind(have))
 		return have, false
 	}
 	return r.applyChildren(n, object, at)

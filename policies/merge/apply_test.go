@@ -135,8 +135,8 @@ tolerations:
 			name:     "null is an error",
 			object:   `{}`,
 			policies: []string{`defaults: {spec: {schedulerName: null, containers: {"*": null}}}`},
-			err: "policy a: spec.containers[*]: is null: use remove to take out a container\n" +
-				"policy a: spec.schedulerName: is null, which removes in overrides only; leave it out of defaults",
+			err: "policy a: spec.containers[*]: is null: use remove to remove a container\n" +
+				"policy a: spec.schedulerName: is null, which removes only in overrides; omit it from defaults",
 		},
 	})
 }

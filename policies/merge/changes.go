@@ -67,11 +67,11 @@ const (
 func validateSize(object map[string]any, intents []DesiredChanges) error {
 	left := maxValues
 	if !fitsWithin(object, maxDepth, &left) {
-		return &InvalidObjectError{"", fmt.Sprintf("is too large to judge: it may have %d levels and %d values", maxDepth, maxValues)}
+		return &InvalidObjectError{"", fmt.Sprintf("is too large to evaluate: it may have %d levels and %d values", maxDepth, maxValues)}
 	}
 	for i := range intents {
 		if problem := exceededLimit(&intents[i]); problem != "" {
-			return &InvalidChangesError{intents[i].Policy, "intent", "is too large: " + problem}
+			return &InvalidChangesError{intents[i].Policy, "result", "is too large: " + problem}
 		}
 	}
 	return nil
@@ -123,6 +123,6 @@ func fitsWithin(v any, levels int, left *int) bool {
 // addPlanTooLarge notes that the plan is full; once is enough.
 func (b *planBuilder) addPlanTooLarge() {
 	if b.invalidChanges == nil {
-		b.addInvalidChanges(b.policy, "intent", "is too large for this object: with %q counted for each container, all policies may speak of %d of its parts", allContainers, maxPlanNodes)
+		b.addInvalidChanges(b.policy, "result", "is too large for this object: with %q counted for each container, all policies may change %d of its parts", allContainers, maxPlanNodes)
 	}
 }

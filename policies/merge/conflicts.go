@@ -32,9 +32,9 @@ func (b *planBuilder) detectConflicts(n *node, removed []string) {
 }
 
 // addLeafConflict notes a conflict of a leaf.
-func (b *planBuilder) addLeafConflict(n *node, wants []leafValue) {
+func (b *planBuilder) addLeafConflict(n *node, values []leafValue) {
 	var all []DesiredValue
-	for _, w := range wants {
+	for _, w := range values {
 		all = append(all, DesiredValue{Policies: w.policies, Value: w.value})
 	}
 	b.addConflict(n.path(), all...)

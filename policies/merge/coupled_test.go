@@ -91,7 +91,7 @@ func TestCoupledFields(t *testing.T) {
 			name:     "and in conflict with another's request",
 			object:   gpus,
 			policies: []string{`overrides: {spec: {containers: {"*": {resources: {limits: {nvidia.com/gpu: 1}}}}}}`, `overrides: {spec: {containers: {main: {resources: {requests: {nvidia.com/gpu: 2}}}}}}`},
-			err:      `policies conflict: spec.containers[main].resources.requests[nvidia.com/gpu]: policy a wants 1, policy b wants 2`,
+			err:      `policies conflict: spec.containers[main].resources.requests[nvidia.com/gpu]: policy a sets 1, policy b sets 2`,
 		},
 		{
 			name:     "no conflict where it is the same",

@@ -58,7 +58,7 @@ func (b *planBuilder) addList(n *node, v any, m mode) {
 			b.addContainers(n, object, m)
 			return
 		}
-		b.addInvalidChanges(b.policy, n.path(), "is a list, not %s", describeKind(v))
+		b.addInvalidChanges(b.policy, n.path(), "must be a list, not %s", describeKind(v))
 		return
 	}
 	seen := map[string]bool{}
@@ -66,9 +66,9 @@ func (b *planBuilder) addList(n *node, v any, m mode) {
 		key, ok := elementKey(n.typ, element)
 		switch {
 		case !ok:
-			b.addInvalidChanges(b.policy, n.path(), "element %d does not say its %s", i, keyNames(n.typ))
+			b.addInvalidChanges(b.policy, n.path(), "element %d has no %s", i, keyNames(n.typ))
 		case seen[key]:
-			b.addInvalidChanges(b.policy, n.path()+formatStep(key, elementNode), "is there twice")
+			b.addInvalidChanges(b.policy, n.path()+formatStep(key, elementNode), "occurs twice")
 		default:
 			seen[key] = true
 			b.addElement(n, key, i, element, m)
@@ -164,7 +164,7 @@ const (
 func (b *planBuilder) addContainers(n *node, byName map[string]any, m mode) {
 	for name, v := range byName {
 		if v == nil {
-			b.addInvalidChanges(b.policy, n.path()+formatStep(name, elementNode), "is null: use remove to take out a container")
+			b.addInvalidChanges(b.policy, n.path()+formatStep(name, elementNode), "is null: use remove to remove a container")
 			continue
 		}
 		policy := b.policy

@@ -16,7 +16,7 @@ import (
 func (r *applier) applyList(n *node, have any, at defaulted.Location) (any, bool) {
 	given, ok := have.([]any)
 	if !ok && have != nil {
-		r.addInvalidObject(n.path(), "is a list, not "+describeKind(have))
+		r.addInvalidObject(n.path(), "must be a list, not "+describeKind(have))
 		return have, false
 	}
 	elements, where := indexElements(n.typ, given)
@@ -120,7 +120,7 @@ func (b *planBuilder) addAddition(position int, a Addition) {
 	list := steps[len(steps)-1].typ
 	switch {
 	case slices.ContainsFunc(steps, func(s pathStep) bool { return s.field != nil && s.field.ID() == "NodeSelector.nodeSelectorTerms" }):
-		b.addInvalidChanges(b.policy, path, "terms are ORed, so that one more would allow more nodes: use nodes")
+		b.addInvalidChanges(b.policy, path, "terms are ORed, so another one would allow more nodes: use nodes")
 		return
 	case list.Kind == schema.KindList && !list.Atomic:
 		b.addInvalidChanges(b.policy, path, "is merged by %s: use defaults or overrides", keyNames(list))
@@ -151,7 +151,7 @@ func (b *planBuilder) resolveSteps(path string, from []*node, steps []pathStep) 
 		for _, n := range from {
 			switch {
 			case n.typ.IsLeaf() || s.field != nil && s.list == nil && s.field.Union:
-				b.addInvalidChanges(b.policy, path, "leads into a part that is replaced whole: write all of it in overrides")
+				b.addInvalidChanges(b.policy, path, "leads into a part that is replaced as a whole: set all of it in overrides")
 				return nil
 			case s.list != nil:
 				to = append(to, b.matchingElements(n, s)...)
@@ -174,7 +174,7 @@ func (b *planBuilder) matchingElements(n *node, s pathStep) []*node {
 	}
 	key, ok := elementKey(n.typ, s.match)
 	if !ok || len(s.match) > len(n.typ.Keys) {
-		b.addInvalidChanges(b.policy, n.path(), "an element is chosen by its %s here, not by %s", keyNames(n.typ), formatValue(s.match))
+		b.addInvalidChanges(b.policy, n.path(), "an element is selected by its %s here, not by %s", keyNames(n.typ), formatValue(s.match))
 		return nil
 	}
 	return b.selectElement(n, key)
@@ -211,7 +211,7 @@ func (r *applier) applyAppends(n *node, have any, at defaulted.Location) (any, b
 		return made, true
 	}
 	if _, ok := have.([]any); !ok && have != nil {
-		r.addInvalidObject(n.path(), "is a list, not "+describeKind(have))
+		r.addInvalidObject(n.path(), "must be a list, not "+describeKind(have))
 		return have, false
 	}
 	longer, added := appendMissing(r.compare, n, schema.AsList(have), at)

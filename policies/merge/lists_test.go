@@ -77,11 +77,11 @@ containers: [{name: z, volumeMounts: [{mountPath: /b, name: b}, {mountPath: /a, 
 			name:     "without its key or twice is an error",
 			object:   `containers: [{name: main}]`,
 			policies: []string{`overrides: {spec: {volumes: [{emptyDir: {}}, {name: a}, {name: a}], hostAliases: {"*": {}}, containers: {main: {ports: [{protocol: TCP}, {containerPort: "80"}]}}}}`},
-			err: "policy a: spec.containers[main].ports: element 0 does not say its containerPort and protocol\n" +
-				"policy a: spec.containers[main].ports: element 1 does not say its containerPort and protocol\n" +
-				"policy a: spec.hostAliases: is a list, not an object\n" +
-				"policy a: spec.volumes: element 0 does not say its name\n" +
-				"policy a: spec.volumes[a]: is there twice",
+			err: "policy a: spec.containers[main].ports: element 0 has no containerPort and protocol\n" +
+				"policy a: spec.containers[main].ports: element 1 has no containerPort and protocol\n" +
+				"policy a: spec.hostAliases: must be a list, not an object\n" +
+				"policy a: spec.volumes: element 0 has no name\n" +
+				"policy a: spec.volumes[a]: occurs twice",
 		},
 	})
 }
@@ -219,7 +219,7 @@ func TestAppend(t *testing.T) {
 			name:     "never to terms, which are ORed",
 			object:   affinity(`[{matchExpressions: [{key: a, operator: Exists}]}]`),
 			policies: []string{`append: [{path: [spec, affinity, nodeAffinity, requiredDuringSchedulingIgnoredDuringExecution, nodeSelectorTerms], value: {}}]`},
-			err:      `policy a: append ["spec","affinity","nodeAffinity","requiredDuringSchedulingIgnoredDuringExecution","nodeSelectorTerms"]: terms are ORed, so that one more would allow more nodes: use nodes`,
+			err:      `policy a: append ["spec","affinity","nodeAffinity","requiredDuringSchedulingIgnoredDuringExecution","nodeSelectorTerms"]: terms are ORed, so another one would allow more nodes: use nodes`,
 		},
 		{
 			name:   "to what is no atomic list is an error",
@@ -239,13 +239,13 @@ append:
 - {path: [spec, 1], value: x}
 - {path: [spec, $patch], value: x}`},
 			err: `policy a: append ["metadata","finalizers"]: cannot be written by any policy
-policy a: append ["spec","$patch"]: $patch is a directive, of which there are none
+policy a: append ["spec","$patch"]: $patch is a merge directive, which policies do not support
 policy a: append ["spec","containers"]: is merged by name: use defaults or overrides
 policy a: append ["spec","hostname"]: is a string, not a list
 policy a: append ["spec","tolerance"]: a pod has no field tolerance there
 policy a: append ["spec","tolerations","*","key"]: is a string, not a list
 policy a: append ["spec","tolerations"]: the element.keys a pod has no such field
-policy a: append ["spec","volumes",{"name":"v"},"projected","sources"]: leads into a part that is replaced whole: write all of it in overrides
+policy a: append ["spec","volumes",{"name":"v"},"projected","sources"]: leads into a part that is replaced as a whole: set all of it in overrides
 policy a: append ["spec",1]: step 2, 1, does not lead into an object
 policy a: append ["status","conditions"]: cannot be written by any policy
 policy a: append []: cannot be written as a whole
@@ -335,7 +335,7 @@ func TestNodeRequirementsNarrowEveryTerm(t *testing.T) {
 			name:     "where another removes the affinity is a conflict",
 			object:   affinity(`[{matchExpressions: [{key: mine, operator: Exists}]}]`),
 			policies: []string{inPool, `overrides: {spec: {affinity: null}}`},
-			err:      `policies conflict: spec.affinity: policy a writes in it, policy b wants it removed`,
+			err:      `policies conflict: spec.affinity: policy a sets a part of it, policy b removes it`,
 		},
 	})
 }

@@ -48,7 +48,7 @@ func (b *planBuilder) resolvePath(rule string, path Path) ([]pathStep, bool) {
 		name, isName := part.(string)
 		switch {
 		case strings.HasPrefix(name, "$"):
-			return fault("%s is a directive, of which there are none", name)
+			return fault("%s is a merge directive, which policies do not support", name)
 		case t.Kind == schema.KindStruct && isName:
 			if !isWritable(steps, t, name) {
 				return fault("cannot be written by any policy")
@@ -107,14 +107,14 @@ func (s *pathStep) parseSelector(field *schema.Field, list *schema.Type, part an
 		case defaulted.IsContainerList(field):
 			s.name = part
 		case list.Elem.Kind == schema.KindStruct:
-			return fmt.Sprintf(`elements are chosen by "*" or by fields, as in {%q: "X"}, not by %s`, describeKeys(list), formatValue(part))
+			return fmt.Sprintf(`elements are selected by "*" or by fields, as in {%q: "X"}, not by %s`, describeKeys(list), formatValue(part))
 		default:
 			s.equal = part
 		}
 		return ""
 	case map[string]any:
 		if list.Elem.Kind != schema.KindStruct || len(part) == 0 {
-			return formatValue(part) + " chooses no element"
+			return formatValue(part) + " selects no element"
 		}
 		for _, name := range sortedKeys(part) {
 			f := list.Elem.Field(name)
@@ -134,7 +134,7 @@ func (s *pathStep) parseSelector(field *schema.Field, list *schema.Type, part an
 			return ""
 		}
 	}
-	return "elements are chosen by \"*\" or by fields, not by " + describeKind(part)
+	return "elements are selected by \"*\" or by fields, not by " + describeKind(part)
 }
 
 func describeKeys(list *schema.Type) string {
@@ -208,7 +208,7 @@ func (b *planBuilder) writableField(n *node, name string) (*schema.Field, bool) 
 func (b *planBuilder) addUnknownField(path string, t *schema.Type, name string) {
 	message := rootName(b.root.typ) + " has no such field"
 	if like := similarField(t, name); like != "" {
-		message += "; is " + like + " meant?"
+		message += "; did you mean " + like + "?"
 	}
 	b.addInvalidChanges(b.policy, strings.TrimPrefix(path+"."+name, "."), "%s", message)
 }
@@ -227,7 +227,7 @@ func similarField(t *schema.Type, name string) string {
 // begins so, and it would be strange to find them written into the object.
 func (b *planBuilder) rejectDirective(n *node, key string) bool {
 	if strings.HasPrefix(key, "$") {
-		b.addInvalidChanges(b.policy, strings.TrimPrefix(n.path()+"."+key, "."), "is a directive, of which there are none: use remove, append or null in overrides")
+		b.addInvalidChanges(b.policy, strings.TrimPrefix(n.path()+"."+key, "."), "is a merge directive, which policies do not support: use remove, append or null in overrides")
 		return true
 	}
 	return false

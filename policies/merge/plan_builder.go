@@ -121,7 +121,7 @@ func (b *planBuilder) addValue(n *node, v any, m mode) {
 		object, ok := v.(map[string]any)
 		switch {
 		case !ok:
-			b.addInvalidChanges(b.policy, n.path(), "is %s, not %s", n.typ.Kind, describeKind(v))
+			b.addInvalidChanges(b.policy, n.path(), "must be %s, not %s", n.typ.Kind, describeKind(v))
 		case n.typ.Kind == schema.KindMap:
 			b.addEntries(n, object, m)
 		default:
@@ -165,11 +165,11 @@ func (b *planBuilder) addEntries(n *node, object map[string]any, m mode) {
 func (b *planBuilder) addNull(n *node, m mode) {
 	switch {
 	case m == modeDefault:
-		b.addInvalidChanges(b.policy, n.path(), "is null, which removes in overrides only; leave it out of defaults")
+		b.addInvalidChanges(b.policy, n.path(), "is null, which removes only in overrides; omit it from defaults")
 	case n.parent == b.root:
 		b.addInvalidChanges(b.policy, n.path(), "cannot be removed")
 	case defaulted.IsContainerList(n.field) && n.kind == fieldNode:
-		b.addInvalidChanges(b.policy, n.path(), "is null: use remove to take out containers")
+		b.addInvalidChanges(b.policy, n.path(), "is null: use remove to remove containers")
 	default:
 		b.addLeafValue(n, m, nil, false)
 	}
@@ -222,7 +222,7 @@ func typeMismatch(t *schema.Type, v any) (where, problem string) {
 	case v == nil:
 		return "", "is null, which has nothing to remove here"
 	}
-	return "", fmt.Sprintf("is %s, not %s", t.Kind, describeKind(v))
+	return "", fmt.Sprintf("must be %s, not %s", t.Kind, describeKind(v))
 }
 
 func elementMismatch(t *schema.Type, list []any) (where, problem string) {
@@ -247,7 +247,7 @@ func fieldMismatch(t *schema.Type, object map[string]any) (where, problem string
 func namedFieldMismatch(t *schema.Type, name string, v any) (where, problem string) {
 	if t.Kind == schema.KindMap {
 		if strings.HasPrefix(name, "$") {
-			return "[" + name + "]", "is a directive, of which there are none"
+			return "[" + name + "]", "is a merge directive, which policies do not support"
 		}
 		where, problem = typeMismatch(t.Elem, v)
 		return "[" + name + "]" + where, problem

@@ -44,9 +44,9 @@ func (b *planBuilder) validateRemoval(path Path, steps []pathStep) bool {
 	last, before := steps[len(steps)-1], steps[len(steps)-2]
 	switch {
 	case last.list != nil && defaulted.IsContainerList(last.field) && last.name == firstContainer:
-		b.addInvalidChanges(b.policy, formatPath("remove", path), "would take out one main container after another: name the container")
+		b.addInvalidChanges(b.policy, formatPath("remove", path), "would remove one main container after another: name the container")
 	case last.list == nil && before.list != nil && before.list.IsKey(last.name):
-		b.addInvalidChanges(b.policy, formatPath("remove", path), "tells the elements of the list apart: remove the element")
+		b.addInvalidChanges(b.policy, formatPath("remove", path), "identifies the elements of the list: remove the element")
 	default:
 		return true
 	}

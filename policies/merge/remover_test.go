@@ -114,16 +114,16 @@ remove:
 - [spec, containers, 0]
 - [spec, hostname, x]`},
 			err: `policy a: remove ["metadata","name"]: cannot be written by any policy
-policy a: remove ["spec","containers","*","name"]: tells the elements of the list apart: remove the element
-policy a: remove ["spec","containers","*","ports","*","protocol"]: tells the elements of the list apart: remove the element
-policy a: remove ["spec","containers","0"]: would take out one main container after another: name the container
-policy a: remove ["spec","containers",0]: elements are chosen by "*" or by fields, not by the number 0
-policy a: remove ["spec","containers",{"name":1}]: name is a string, not the number 1
+policy a: remove ["spec","containers","*","name"]: identifies the elements of the list: remove the element
+policy a: remove ["spec","containers","*","ports","*","protocol"]: identifies the elements of the list: remove the element
+policy a: remove ["spec","containers","0"]: would remove one main container after another: name the container
+policy a: remove ["spec","containers",0]: elements are selected by "*" or by fields, not by the number 0
+policy a: remove ["spec","containers",{"name":1}]: name must be a string, not the number 1
 policy a: remove ["spec","containers",{"named":"x"}]: elements have no field named
-policy a: remove ["spec","containers",{}]: {} chooses no element
+policy a: remove ["spec","containers",{}]: {} selects no element
 policy a: remove ["spec","host"]: a pod has no field host there
 policy a: remove ["spec","hostname","x"]: step 3, "x", does not lead into a string
-policy a: remove ["spec","volumes","x"]: elements are chosen by "*" or by fields, as in {"name": "X"}, not by "x"
+policy a: remove ["spec","volumes","x"]: elements are selected by "*" or by fields, as in {"name": "X"}, not by "x"
 policy a: remove ["spec"]: cannot be written as a whole
 policy a: remove ["status","phase"]: cannot be written by any policy`,
 		},

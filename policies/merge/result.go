@@ -166,29 +166,29 @@ type DesiredValue struct {
 // Error names the policies, paths and values of the first few conflicts.
 func (e *ConflictError) Error() string {
 	const few = 4
-	var said []string
+	var clauses []string
 	for _, c := range e.Conflicts[:min(few, len(e.Conflicts))] {
-		var wants []string
-		for _, w := range c.Desired {
-			wants = append(wants, w.String())
+		var values []string
+		for _, v := range c.Desired {
+			values = append(values, v.String())
 		}
-		said = append(said, c.Path+": "+strings.Join(wants, ", "))
+		clauses = append(clauses, c.Path+": "+strings.Join(values, ", "))
 	}
 	if more := len(e.Conflicts) - few; more > 0 {
-		said = append(said, fmt.Sprintf("and %d more", more))
+		clauses = append(clauses, fmt.Sprintf("and %d more", more))
 	}
-	return "policies conflict: " + strings.Join(said, "; ")
+	return "policies conflict: " + strings.Join(clauses, "; ")
 }
 
-// String says who wants what: "policy core.gpu wants 2".
-func (w DesiredValue) String() string {
-	if w.Nested {
-		return policiesPhrase(w.Policies, "writes in it", "write in it")
+// String returns a clause: "policy core.gpu sets 2".
+func (v DesiredValue) String() string {
+	switch {
+	case v.Nested:
+		return policiesPhrase(v.Policies, "sets", "set") + " a part of it"
+	case v.Value == nil:
+		return policiesPhrase(v.Policies, "removes", "remove") + " it"
 	}
-	if w.Value == nil {
-		return policiesPhrase(w.Policies, "wants", "want") + " it removed"
-	}
-	return policiesPhrase(w.Policies, "wants", "want") + " " + formatValue(w.Value)
+	return policiesPhrase(v.Policies, "sets", "set") + " " + formatValue(v.Value)
 }
 
 // policiesPhrase begins a sentence: "policy a wants", "policies a and b want".

@@ -132,11 +132,11 @@ func (f *dataFlow) traceHead(s *scope, head *ast.Head, known *ruleFlow, several 
 		f.markWhole(s.readTerm(head.Key))
 	}
 	if head.Value != nil {
-		given := s.readTerm(head.Value)
+		result := s.readTerm(head.Value)
 		if several || s.repeated {
-			f.markWhole(given)
+			f.markWhole(result)
 		}
-		f.join(known.result, given)
+		f.join(known.result, result)
 	}
 }
 

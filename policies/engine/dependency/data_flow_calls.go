@@ -133,7 +133,7 @@ func constantKeys(term *ast.Term) (ast.Ref, bool) {
 // traceFunction follows operands into a function of a policy or library, and its result
 // out of it.
 func (s *scope) traceFunction(ref ast.Ref, operands []*ast.Term) {
-	given := make([]*valueSet, len(operands))
+	arguments := make([]*valueSet, len(operands))
 	rules := RulesAt(s.opa, ref)
 	if len(rules) == 0 {
 		s.untraceable()
@@ -145,7 +145,7 @@ func (s *scope) traceFunction(ref ast.Ref, operands []*ast.Term) {
 		return
 	}
 	for i := range arity {
-		given[i] = s.readTerm(operands[i])
+		arguments[i] = s.readTerm(operands[i])
 	}
 	result := &valueSet{}
 	for _, rule := range rules {
@@ -155,7 +155,7 @@ func (s *scope) traceFunction(ref ast.Ref, operands []*ast.Term) {
 		}
 		known := s.traceRule(rule)
 		for i := range arity {
-			s.join(known.arguments[i], given[i])
+			s.join(known.arguments[i], arguments[i])
 		}
 		addValues(result, known.result)
 	}

@@ -88,9 +88,9 @@ func (s *scope) traceTerm(term *ast.Term) *valueSet {
 		s.traceComprehension(value.Body, func() {
 			s.markWhole(s.readTerm(value.Key))
 			// Several values of one key are compared: they must be equal.
-			given := s.readTerm(value.Value)
-			s.markWhole(given)
-			s.setField(c, "", given)
+			field := s.readTerm(value.Value)
+			s.markWhole(field)
+			s.setField(c, "", field)
 		})
 		return compositeValues(c)
 	}

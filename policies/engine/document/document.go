@@ -13,25 +13,26 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Document is a JSON document that policies read. It never changes, so it may be
-// shared by any number of evaluations at once. The zero Document is absent: its
-// field is undefined.
+// Document is a JSON document that policies read. It never changes and is safe for
+// concurrent use. The zero Document is absent: its field is undefined.
 type Document struct {
 	contents *documentContents
 }
 
-// documentContents are a document's value, and what policies see of it: that is made when
-// the first policy is asked, since mostly all answers are remembered.
+// documentContents holds the value and its OPA term. The term is created when the first
+// policy needs it, since most results come from a cache.
 type documentContents struct {
 	value any
 	once  sync.Once
 	term  *ast.Term
 }
 
+// New returns the Document of a JSON value, as [Document.Object] describes it. The caller
+// must not change the value any more.
 func New(value any) Document { return Document{&documentContents{value: value}} }
 
-// FromGo returns the Document of a Go value that encoding/json can encode. As in
-// [Decode], metadata.managedFields is left out.
+// FromGo returns the Document of a Go value that encoding/json can encode. It omits
+// metadata.managedFields, as [Decode] does.
 func FromGo(value any) (Document, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -40,22 +41,22 @@ func FromGo(value any) (Document, error) {
 	return Decode(raw)
 }
 
-// FromObject returns the Document of an object of [Document.Object]'s values. It
-// must not be changed any more, nor anything in it.
+// FromObject returns the Document of an object. The caller must not change it any more.
 func FromObject(object map[string]any) Document { return New(object) }
 
-// Object is the document's object; nil where it is none. It is made of maps,
-// []any, strings, booleans and nil, with numbers as int64 or, where they are none
-// or not written as one, json.Number. It is the document itself: it must not be
-// changed, nor anything in it.
+// Object returns the document's object; nil if it is none. It consists of maps, []any,
+// strings, booleans and nil. Numbers are int64, or json.Number if they are not written as
+// an int64. It is not a copy: the caller must not change it.
 func (d Document) Object() map[string]any {
 	object, _ := d.Value().(map[string]any)
 	return object
 }
 
-// IsAbsent tells whether the document is missing or null.
+// IsAbsent reports whether the document is missing or null.
 func (d Document) IsAbsent() bool { return d.Value() == nil }
 
+// Value returns the document's JSON value; nil if it is absent. The caller must not
+// change it.
 func (d Document) Value() any {
 	if d.contents == nil {
 		return nil
@@ -63,7 +64,7 @@ func (d Document) Value() any {
 	return d.contents.value
 }
 
-// term is the document as policies see it; nil where it is absent.
+// Term returns the document as an OPA term; nil if it is absent.
 func (d Document) Term() *ast.Term {
 	if d.contents == nil {
 		return nil
@@ -76,7 +77,7 @@ func (d Document) Term() *ast.Term {
 	return d.contents.term
 }
 
-// Field returns a field of an object, absent where there is none.
+// Field returns a field of an object; absent if there is none.
 func (d Document) Field(name string) Document {
 	value, ok := d.Object()[name]
 	if !ok {
@@ -85,9 +86,8 @@ func (d Document) Field(name string) Document {
 	return New(value)
 }
 
-// WithField returns the object with one field set, or, where value is absent,
-// without it. The document itself stays as it is. On anything but an object it
-// returns an object of that one field.
+// WithField returns a copy of the object with one field set, or removed if value is
+// absent. A document that is not an object becomes an object of that one field.
 func (d Document) WithField(name string, value Document) Document {
 	object := maps.Clone(d.Object())
 	switch {
@@ -104,7 +104,7 @@ func (d Document) WithField(name string, value Document) Document {
 	return New(object)
 }
 
-// Equal tells whether two documents hold the same JSON value.
+// Equal reports whether two documents hold the same JSON value.
 func (d Document) Equal(other Document) bool {
 	if d.contents == nil || other.contents == nil {
 		return d.contents == other.contents
@@ -112,10 +112,10 @@ func (d Document) Equal(other Document) bool {
 	return d.Term().Value.Compare(other.Term().Value) == 0
 }
 
-// MarshalJSON returns the document's JSON, null where it is absent.
+// MarshalJSON returns the document's JSON; null if it is absent.
 func (d Document) MarshalJSON() ([]byte, error) { return json.Marshal(d.Value()) }
 
-// NewTerm is a JSON value as policies see it.
+// NewTerm converts a JSON value to an OPA term.
 func NewTerm(value any) *ast.Term {
 	switch value := value.(type) {
 	case nil:
@@ -145,7 +145,7 @@ func NewTerm(value any) *ast.Term {
 		}
 		return ast.NewTerm(ast.NewObject(pairs...))
 	}
-	// Whoever composed the object took another of Go's types.
+	// The caller composed the object of other Go types.
 	if other, err := ast.InterfaceToValue(value); err == nil {
 		return ast.NewTerm(other)
 	}
@@ -159,7 +159,7 @@ func numberTerm(text string) *ast.Term {
 	return ast.NewTerm(ast.Number(text))
 }
 
-// FormatNumber is how a number is written; empty for all else.
+// FormatNumber returns a number as text; empty for any other value.
 func FormatNumber(value any) string {
 	switch value := value.(type) {
 	case int64:
@@ -174,8 +174,8 @@ func FormatNumber(value any) string {
 	return ""
 }
 
-// commonTerms are the strings that nearly every pod has, converted once for all.
-// They are shared and must never be changed.
+// commonTerms are the terms of strings that occur in nearly every pod. They are shared
+// and must never be changed.
 var commonTerms = func() map[string]*ast.Term {
 	terms := make(map[string]*ast.Term)
 	for _, text := range []string{
@@ -209,7 +209,7 @@ var commonTerms = func() map[string]*ast.Term {
 		"secretName", "items", "defaultMode", "projected", "sources", "serviceAccountToken", "expirationSeconds",
 		"downwardAPI", "persistentVolumeClaim", "claimName", "runtimeClassName", "resourceClaims", "kube-root-ca.crt",
 		"ca.crt", "token", "phase", "Pending", "qosClass",
-		// What stands beside the object.
+		// The fields of input beside the object.
 		"review", "workload", "project", "department", "nodePools", "now", "use", "parameters", "",
 	} {
 		terms[text] = ast.NewTerm(ast.String(text))
@@ -217,7 +217,7 @@ var commonTerms = func() map[string]*ast.Term {
 	return terms
 }()
 
-// KeyTerm is the term of a key, shared where it is common.
+// KeyTerm returns the term of a string, shared if it is common.
 func KeyTerm(key string) *ast.Term {
 	if known, ok := commonTerms[key]; ok {
 		return known
@@ -225,7 +225,7 @@ func KeyTerm(key string) *ast.Term {
 	return ast.NewTerm(ast.String(key))
 }
 
-// fieldTerm is a field of the document as policies see it; nil where there is none.
+// FieldTerm returns a field of the document as an OPA term; nil if there is none.
 func (d Document) FieldTerm(name string) *ast.Term {
 	if d.IsAbsent() {
 		return nil

@@ -82,7 +82,8 @@ func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
 	}
 	compiled = &module{rules: p.rules, warnings: misspelledRules(p.module)}
 	if p.rules == 0 {
-		compiled.warnings = append(compiled.warnings, problemAt(p.module.Package.Loc(), "the policy defines no rule that Sluice evaluates, so it has no effect"))
+		compiled.warnings = append(compiled.warnings, problemAt(p.module.Package.Loc(),
+			"the policy defines no rule that Sluice evaluates, so it has no effect"))
 	}
 	compiled.warnings = sortProblems(compiled.warnings)
 	pkg := p.module.Package.Path

@@ -5,7 +5,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -40,7 +39,8 @@ type parsedModule struct {
 // parseModule parses a policy's module, and checks what needs no compiler.
 func parseModule(text string) (parsedModule, []Problem) {
 	if len(text) > maxSourceBytes {
-		return parsedModule{}, []Problem{{Message: fmt.Sprintf("the module has %d bytes; %d are allowed: split the policy", len(text), maxSourceBytes)}}
+		message := fmt.Sprintf("the module has %d bytes; %d are allowed: split the policy", len(text), maxSourceBytes)
+		return parsedModule{}, []Problem{{Message: message}}
 	}
 	if !utf8.ValidString(text) {
 		return parsedModule{}, []Problem{{Message: "the module is not UTF-8 text"}}
@@ -63,7 +63,8 @@ func parseModule(text string) (parsedModule, []Problem) {
 	p.module = module
 	var problems []Problem
 	if module.Package.Path.HasPrefix(sluiceRoot) {
-		problems = append(problems, problemAt(module.Package.Loc(), "the package %s is reserved for Sluice; choose another name", module.Package.Path))
+		problems = append(problems, problemAt(module.Package.Loc(),
+			"the package %s is reserved for Sluice; choose another name", module.Package.Path))
 	}
 	if problem, ok := findDeepNesting(module); ok {
 		return parsedModule{}, append(problems, problem)
@@ -134,7 +135,8 @@ func parseLibraries(libraries []Library) (map[string]*ast.Module, []Problem) {
 		case err != nil:
 			problems = append(problems, problemsFromOPA(err)...)
 		case !isLibraryRef(module.Package.Path):
-			problems = append(problems, problemAt(module.Package.Loc(), "the package %s is not %s, %s or below one of them", module.Package.Path, libraryRoot, gatekeeperRoot))
+			problems = append(problems, problemAt(module.Package.Loc(),
+				"the package %s is not %s, %s or below one of them", module.Package.Path, libraryRoot, gatekeeperRoot))
 		case library.Name == policyFile || modules[library.Name] != nil:
 			problems = append(problems, Problem{Library: library.Name, Message: "a library needs a unique name"})
 		default:
@@ -182,8 +184,10 @@ func similarRule(name string) (string, bool) {
 			continue
 		}
 		for _, known := range ruleDefinitions {
-			if slices.Contains([]string{known.name, strings.TrimSuffix(known.name, "s"), strings.TrimSuffix(known.name, "y"), strings.TrimSuffix(known.name, "e")}, stem) {
-				return known.name, true
+			for _, suffix := range []string{"", "s", "y", "e"} {
+				if stem == strings.TrimSuffix(known.name, suffix) {
+					return known.name, true
+				}
 			}
 		}
 	}

@@ -96,7 +96,9 @@ func (b bindings) value(rule ruleName) ast.Value {
 }
 
 // runQuery evaluates a query. Panics become errors.
-func (p *policy) runQuery(ctx context.Context, query *rego.PreparedEvalQuery, input ast.Value, cancel topdown.Cancel) (values bindings, err error) {
+func (p *policy) runQuery(
+	ctx context.Context, query *rego.PreparedEvalQuery, input ast.Value, cancel topdown.Cancel,
+) (values bindings, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			values, err = nil, fmt.Errorf("the evaluation panicked: %v", cause)

@@ -142,8 +142,11 @@ var (
 		regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?){1,8}$`),
 		"the name of a custom resource definition, such as queues.scheduling.run.ai",
 	}
-	versionFormat     = stringFormat{regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`), "a version, such as v1beta2"}
-	apiVersionFormat  = stringFormat{regexp.MustCompile(`^([a-z0-9][-.a-z0-9]{0,252}/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`), "an API version, such as v1 or kai.scheduler/v1"}
+	versionFormat    = stringFormat{regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`), "a version, such as v1beta2"}
+	apiVersionFormat = stringFormat{
+		regexp.MustCompile(`^([a-z0-9][-.a-z0-9]{0,252}/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`),
+		"an API version, such as v1 or kai.scheduler/v1",
+	}
 	kindFormat        = stringFormat{regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}$`), "a kind, such as ConfigMap"}
 	namespaceFormat   = stringFormat{regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`), "the name of a namespace"}
 	objectNameFormat  = stringFormat{regexp.MustCompile(`^[^\x00-\x1f]{1,253}$`), "the name of an object"}
@@ -239,7 +242,8 @@ func (f *fieldReader) setting(name string) *Setting {
 func (f *fieldReader) keyPath(name string) []string {
 	list, ok := f.fields[name].([]any)
 	if !ok || len(list) == 0 || len(list) > maxPathKeys {
-		f.fail(`%s must be an array of 1 to %d keys, as in ["data", "config.yaml", "fairSharing"], and is %s`, name, maxPathKeys, abbreviateJSON(f.fields[name]))
+		f.fail(`%s must be an array of 1 to %d keys, as in ["data", "config.yaml", "fairSharing"], and is %s`,
+			name, maxPathKeys, abbreviateJSON(f.fields[name]))
 		return nil
 	}
 	keys := make([]string, len(list))

@@ -71,8 +71,14 @@ var ruleDefinitions = [ruleCount]ruleDefinition{
 	ruleViolation: {name: "violation", isSet: true, volatile: true, example: `violation contains {"msg": msg} if { …; msg := "…" }`},
 	ruleWarn:      {name: "warn", isSet: true, volatile: true, example: `warn contains msg if { …; msg := "…" }`},
 	ruleObjects:   {name: "objects", isSet: true, request: renderRequest, example: `objects contains {"apiVersion": "v1", …} if { … }`},
-	ruleRequires:  {name: "requires", isSet: true, request: renderRequest, example: `requires contains {"crd": "…", "fix": "…"} if { … }`},
-	ruleType:      {name: "type", isString: true, request: typeRequest, example: `type := "interactive" if { … }, with train, interactive or inference`},
+	ruleRequires: {
+		name: "requires", isSet: true, request: renderRequest,
+		example: `requires contains {"crd": "…", "fix": "…"} if { … }`,
+	},
+	ruleType: {
+		name: "type", isString: true, request: typeRequest,
+		example: `type := "interactive" if { … }, with train, interactive or inference`,
+	},
 }
 
 // ruleSet is a set of known rules.

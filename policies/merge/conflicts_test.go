@@ -267,7 +267,7 @@ func TestLimits(t *testing.T) {
 		{
 			"much for many containers", spec(map[string]any{"containers": containers}),
 			DesiredChanges{Policy: "p", Overrides: spec(map[string]any{"containers": map[string]any{"*": map[string]any{"env": env}}})},
-			`policy p: result: is too large for this object: with "*" counted for each container, all policies may change 100000 of its parts`,
+			`policy p: result: is too large for this object: all policies together may change 100000 of its parts, with "*" counted for each container`,
 		},
 	}
 	for _, tt := range tests {

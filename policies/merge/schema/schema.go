@@ -41,7 +41,9 @@ const (
 	KindList
 )
 
-var kindNames = [...]string{"a string", "a boolean", "a whole number", "a quantity", "a whole number or a string", "any value", "an object", "an object", "a list"}
+var kindNames = [...]string{
+	"a string", "a boolean", "a whole number", "a quantity", "a whole number or a string", "any value", "an object", "an object", "a list",
+}
 
 // String names the kind for a sentence: "a string".
 func (k Kind) String() string { return kindNames[k] }

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// This test shows why Apply is not structured-merge-diff's Merge. Where a case fails, the
-// library has learned to do it, and may serve.
+// This test shows why Apply is not structured-merge-diff's Merge. A failing case means
+// that the library now supports it and may serve.
 func TestStructuredMergeDiffCannotReplaceApply(t *testing.T) {
 	pod, err := applyconfigurations.NewTypeConverter(scheme.Scheme).
 		ObjectToTyped(&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}})

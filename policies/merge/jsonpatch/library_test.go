@@ -11,8 +11,8 @@ import (
 	library "gomodules.xyz/jsonpatch/v2"
 )
 
-// These tests show why Diff is not gomodules.xyz/jsonpatch. Where one fails, the library
-// has learned to do it, and may serve.
+// This test shows why Diff is not gomodules.xyz/jsonpatch. A failing case means that the
+// library now supports it and may replace Diff.
 func TestLibraryCannotReplaceDiff(t *testing.T) {
 	diff := func(before, after string) []library.Operation {
 		t.Helper()

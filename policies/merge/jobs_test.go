@@ -35,10 +35,10 @@ func TestJobsAreMerged(t *testing.T) {
 		},
 		"defaults keep the author's fields": {
 			changes: `defaults: {spec: {template: {spec: {restartPolicy: OnFailure, containers: {"*": {image: other, tty: true}}}}}}`,
-			want: `{backoffLimit: 6, podReplacementPolicy: TerminatingOrFailed, template: {spec: {restartPolicy: Never, containers: [{name: main, image: x, tty: true}]}}}`,
+			want:    `{backoffLimit: 6, podReplacementPolicy: TerminatingOrFailed, template: {spec: {restartPolicy: Never, containers: [{name: main, image: x, tty: true}]}}}`,
 		},
 		"an override warns": {
-			changes:    `overrides: {spec: {template: {spec: {restartPolicy: OnFailure}}}}`,
+			changes: `overrides: {spec: {template: {spec: {restartPolicy: OnFailure}}}}`,
 			want:    `{backoffLimit: 6, podReplacementPolicy: TerminatingOrFailed, template: {spec: {restartPolicy: OnFailure, containers: [{name: main, image: x}]}}}`,
 			warning: `policy a replaced spec.template.spec.restartPolicy: "Never" is now "OnFailure"`,
 		},

@@ -127,16 +127,6 @@ func (s *Set) Provides(name string) bool {
 	})
 }
 
-// MatchingPolicies returns the sorted names of the policies that are evaluated for a
-// subject.
-func (s *Set) MatchingPolicies(subject Subject) []string {
-	var names []string
-	for _, m := range s.match(subject, admissionRequest) {
-		names = append(names, m.source.Name)
-	}
-	return names
-}
-
 // Reads reports whether a policy that matches a subject reads a path of input, such as
 // "object", "metadata", "name", or may read it. If none does, the result does not depend
 // on the value there. The rule type counts; parameters do not.

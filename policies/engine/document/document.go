@@ -1,6 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package document holds the JSON documents that policies read.
+//
+// It takes JSON text or Go values, and returns each document both as Go values and as the
+// term that OPA evaluates. Its decoder is stricter and faster than encoding/json, since
+// every admission request passes through it. The package knows nothing of Kubernetes but
+// metadata.managedFields, which it omits, and never changes a document.
 package document
 
 import (

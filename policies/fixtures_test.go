@@ -18,6 +18,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/input"
 	"sluice.dev/policies/merge"
 	"sluice.dev/policies/merge/defaulted"
@@ -187,9 +188,9 @@ func (a admissionResult) summary(t *testing.T) string {
 	return strings.Join(lines, "\n")
 }
 
-func newDocument(t *testing.T, value any) engine.Document {
+func newDocument(t *testing.T, value any) document.Document {
 	t.Helper()
-	d, err := engine.DocumentFromGo(value)
+	d, err := document.FromGo(value)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"sluice.dev/api/workload"
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/input"
 	"sluice.dev/policies/merge"
 	"sluice.dev/policies/merge/defaulted"
@@ -99,7 +100,7 @@ func (c *policyTester) evaluate(ctx context.Context, set *engine.Set, pod map[st
 		if request.Type, err = set.WorkloadType(ctx, in); err != nil {
 			return nil, err
 		}
-		if in.Workload, err = engine.DocumentFromGo(request); err != nil {
+		if in.Workload, err = document.FromGo(request); err != nil {
 			return nil, err
 		}
 	}
@@ -138,7 +139,7 @@ func (c *policyTester) input(pod map[string]any, request *workload.Request) (eng
 		Now:     time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC),
 	}
 	for _, part := range []struct {
-		document *engine.Document
+		document *document.Document
 		value    any
 	}{
 		{&in.Review, map[string]any{"operation": "CREATE", "userInfo": map[string]any{"username": user}}},
@@ -148,7 +149,7 @@ func (c *policyTester) input(pod map[string]any, request *workload.Request) (eng
 		{&in.NodePools, c.pools},
 	} {
 		var err error
-		if *part.document, err = engine.DocumentFromGo(part.value); err != nil {
+		if *part.document, err = document.FromGo(part.value); err != nil {
 			return in, err
 		}
 	}

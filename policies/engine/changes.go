@@ -14,7 +14,7 @@ import (
 	"sluice.dev/policies/merge"
 )
 
-// parsePartialObject reads the value of defaults and overrides: at most one object.
+// parsePartialObject parses the value of defaults and overrides: at most one object.
 func (n *converter) parsePartialObject(value ast.Value) (map[string]any, error) {
 	found, ok := value.(*ast.Array)
 	if !ok || found.Len() == 0 {
@@ -30,7 +30,7 @@ func (n *converter) parsePartialObject(value ast.Value) (map[string]any, error) 
 	return n.object(object, 0)
 }
 
-// parseNodeRequirements reads the value of nodes: {"key", "operator", "values"}.
+// parseNodeRequirements parses the value of nodes: {"key", "operator", "values"}.
 func (n *converter) parseNodeRequirements(value ast.Value) ([]corev1.NodeSelectorRequirement, error) {
 	elements, err := setElements(value)
 	if err != nil {
@@ -51,13 +51,13 @@ func (n *converter) parseNodeRequirements(value ast.Value) ([]corev1.NodeSelecto
 	return requirements, nil
 }
 
-// validateNodeRequirement checks what the API server would check, so that the policy is
-// named at fault and not the pod's author.
+// validateNodeRequirement checks what the API server would check, so that the error names
+// the policy and not the pod.
 func validateNodeRequirement(fields map[string]any) (corev1.NodeSelectorRequirement, error) {
 	none := corev1.NodeSelectorRequirement{}
 	key, _ := fields["key"].(string)
 	if wrong := content.IsLabelKey(key); len(wrong) > 0 {
-		return none, newValueError("key %q is no label key: %s", key, wrong[0])
+		return none, newValueError("key %q is not a label key: %s", key, wrong[0])
 	}
 	operator, _ := fields["operator"].(string)
 	requirement := corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOperator(operator)}
@@ -68,7 +68,7 @@ func validateNodeRequirement(fields map[string]any) (corev1.NodeSelectorRequirem
 	for _, value := range list {
 		text, ok := value.(string)
 		if !ok {
-			return none, newValueError("values of %s must be strings; %v is none", key, value)
+			return none, newValueError("values of %s must be strings; %v is not a string", key, value)
 		}
 		requirement.Values = append(requirement.Values, text)
 	}
@@ -79,7 +79,7 @@ func validateNodeRequirement(fields map[string]any) (corev1.NodeSelectorRequirem
 		}
 		for _, text := range requirement.Values {
 			if wrong := validation.IsValidLabelValue(text); len(wrong) > 0 {
-				return none, newValueError("value %q of %s is no label value: %s", text, key, wrong[0])
+				return none, newValueError("value %q of %s is not a label value: %s", text, key, wrong[0])
 			}
 		}
 	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
@@ -91,7 +91,7 @@ func validateNodeRequirement(fields map[string]any) (corev1.NodeSelectorRequirem
 			return none, newValueError("%s of %s takes one value", operator, key)
 		}
 		if _, err := strconv.ParseInt(requirement.Values[0], 10, 64); err != nil {
-			return none, newValueError("%s of %s takes an integer, as a string; %q is none", operator, key, requirement.Values[0])
+			return none, newValueError("%s of %s takes an integer, as a string; %q is not an integer", operator, key, requirement.Values[0])
 		}
 	default:
 		return none, newValueError("operator of %s is %q; In, NotIn, Exists, DoesNotExist, Gt and Lt are allowed", key, operator)
@@ -99,7 +99,7 @@ func validateNodeRequirement(fields map[string]any) (corev1.NodeSelectorRequirem
 	return requirement, nil
 }
 
-// parseAdditions reads the value of append: {"path", "value"}.
+// parseAdditions parses the value of append: {"path", "value"}.
 func (n *converter) parseAdditions(value ast.Value) ([]merge.Addition, error) {
 	elements, err := setElements(value)
 	if err != nil {
@@ -124,7 +124,7 @@ func (n *converter) parseAdditions(value ast.Value) ([]merge.Addition, error) {
 	return additions, nil
 }
 
-// parsePaths reads the value of remove: arrays of keys.
+// parsePaths parses the value of remove: arrays of keys.
 func (n *converter) parsePaths(value ast.Value) ([]merge.Path, error) {
 	elements, err := setElements(value)
 	if err != nil {
@@ -145,8 +145,8 @@ func (n *converter) parsePaths(value ast.Value) ([]merge.Path, error) {
 	return paths, nil
 }
 
-// parsePath checks that a path is made of field names, "*" and the identifying
-// fields of a list's elements.
+// parsePath parses a path of field names, "*" and the identifying fields of list
+// elements.
 func parsePath(value any) (merge.Path, error) {
 	steps, ok := value.([]any)
 	if !ok || len(steps) == 0 {
@@ -168,7 +168,7 @@ func parsePath(value any) (merge.Path, error) {
 	return steps, nil
 }
 
-// objectWithFields converts an object of which only some fields are allowed.
+// objectWithFields converts an object that may have only these fields.
 func (n *converter) objectWithFields(value ast.Value, allowed ...string) (map[string]any, error) {
 	object, ok := value.(ast.Object)
 	if !ok {

@@ -14,28 +14,29 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage"
+
+	"sluice.dev/policies/engine/dependency"
 )
 
 // module is a policy's compiled Rego, without its match and parameters.
 type module struct {
-	// rules are the known rules that it defines.
+	// rules are the known rules that the module defines.
 	rules ruleSet
-	// volatile are those of them that may read the time or the present use.
+	// volatile are the rules that may read the time or the present use.
 	volatile ruleSet
-	// footprints is what the rules that answer each question read of input, by the names
-	// that are written out.
-	footprints [requestKindCount]footprint
-	// segments are the parts of input that an answer to each question follows from;
-	// nil where answers cannot be remembered by them.
-	segments [requestKindCount][]keySegment
-	// warnings are what its author should look at.
+	// footprints are the paths in input that the rules for each kind of request name.
+	footprints [requestKindCount]dependency.Footprint
+	// segments are the parts of input that decide the result of each kind of request; nil
+	// if its results cannot be cached.
+	segments [requestKindCount][]dependency.Segment
+	// warnings are probable errors, for the author.
 	warnings []Problem
-	// queries ask each question; nil where the module has no rule that answers it.
+	// queries evaluate the rules for each kind of request; nil if there are none.
 	queries [requestKindCount]*rego.PreparedEvalQuery
 }
 
-// compiler compiles modules, each by itself: one big compiler would take time in
-// the square of their number, and let them see each other.
+// compiler compiles each module separately: the time for one large compiler grows with
+// the square of their number, and modules could see each other.
 type compiler struct {
 	libraries map[string]*ast.Module
 }
@@ -49,20 +50,18 @@ func newCompiler(libraries []Library) (*compiler, []Problem) {
 	c := &compiler{libraries: modules}
 	if compiled, problems := c.compileModules(modules, true); len(problems) > 0 {
 		return nil, problems
-	} else if problems := validateReads(compiled, nil, 0); len(problems) > 0 {
+	} else if problems := validateReferences(compiled); len(problems) > 0 {
 		return nil, sortProblems(problems)
 	}
 	return c, nil
 }
 
-// compile compiles one policy's text. It returns nil and every problem found
-// where there is one.
+// compile compiles one policy. It returns either a module or every problem found.
 func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
-	// Policies are written by hand and compiled by code that is not ours: whatever
-	// a text does to it must not end the process.
+	// A policy's text must never end the process, whatever it does to OPA's compiler.
 	defer func() {
-		if fault := recover(); fault != nil {
-			compiled, problems = nil, []Problem{{Message: fmt.Sprintf("the compiler failed: %v", fault)}}
+		if cause := recover(); cause != nil {
+			compiled, problems = nil, []Problem{{Message: fmt.Sprintf("the compiler panicked: %v", cause)}}
 		}
 		if compiled == nil && len(problems) == 0 {
 			problems = []Problem{{Message: "the module does not compile"}}
@@ -75,6 +74,7 @@ func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
 	opa, wrong := c.compileModules(c.withLibraries(p.module), !p.gatekeeper)
 	problems = append(problems, wrong...)
 	if opa != nil {
+		problems = append(problems, validateReferences(opa)...)
 		problems = append(problems, validateReads(opa, p.module.Package.Path, p.rules)...)
 	}
 	if len(problems) > 0 || opa == nil {
@@ -82,32 +82,38 @@ func (c *compiler) compile(text string) (compiled *module, problems []Problem) {
 	}
 	compiled = &module{rules: p.rules, warnings: misspelledRules(p.module)}
 	if p.rules == 0 {
-		compiled.warnings = append(compiled.warnings, problemAt(p.module.Package.Loc(), "the policy defines no rule with a meaning, and does nothing"))
+		compiled.warnings = append(compiled.warnings, problemAt(p.module.Package.Loc(),
+			"the policy defines no rule that Sluice evaluates, so it has no effect"))
 	}
 	compiled.warnings = sortProblems(compiled.warnings)
-	compiled.volatile = volatileRules(opa, p.module.Package.Path, p.rules)
-	for asked := range requestKindCount {
-		query, err := prepareQuery(opa, p.module.Package.Path, p.rules, asked)
+	pkg := p.module.Package.Path
+	compiled.volatile = volatileRules(opa, pkg, p.rules)
+	for kind := range requestKindCount {
+		query, err := prepareQuery(opa, pkg, p.rules.ofKind(kind))
 		if err != nil {
 			return nil, problemsFromOPA(err)
 		}
-		compiled.queries[asked] = query
-		compiled.footprints[asked] = newFootprint(opa, p.module.Package.Path, p.rules, asked)
-		pieces, ok := readSegments(opa, p.module.Package.Path, p.rules, asked, compiled.footprints[asked])
-		// Answers that depend on the moment are not remembered.
-		if moment := asked == admissionRequest && compiled.volatile != 0; ok && !moment && len(pieces) <= maxKeySegments {
-			compiled.segments[asked] = slices.Clip(append([]keySegment{}, pieces...))
+		compiled.queries[kind] = query
+		var refs []ast.Ref
+		for rule := range p.rules.ofKind(kind).all() {
+			refs = append(refs, ruleRef(pkg, rule))
+		}
+		compiled.footprints[kind] = dependency.NewFootprint(opa, refs)
+		segments, ok := dependency.Segments(opa, refs)
+		// Results that depend on the time or the present use are not cached.
+		if volatile := kind == admissionRequest && compiled.volatile != 0; ok && !volatile && len(segments) <= maxKeySegments {
+			compiled.segments[kind] = append(make([]dependency.Segment, 0, len(segments)), segments...)
 		}
 	}
 	return compiled, nil
 }
 
-// withLibraries returns the modules to compile: the policy's, and the libraries
-// where it speaks of them.
-func (c *compiler) withLibraries(own *ast.Module) map[string]*ast.Module {
-	modules := map[string]*ast.Module{policyFile: own}
+// withLibraries returns the modules to compile: the policy's, and the libraries if it
+// refers to one.
+func (c *compiler) withLibraries(module *ast.Module) map[string]*ast.Module {
+	modules := map[string]*ast.Module{policyFile: module}
 	needed := false
-	ast.WalkRefs(own, func(ref ast.Ref) bool {
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		needed = needed || isLibraryRef(ref)
 		return needed
 	})
@@ -118,12 +124,12 @@ func (c *compiler) withLibraries(own *ast.Module) map[string]*ast.Module {
 }
 
 func (c *compiler) compileModules(modules map[string]*ast.Module, strict bool) (*ast.Compiler, []Problem) {
-	with := capabilities
+	allowed := capabilities
 	if !strict {
-		with = capabilitiesV0
+		allowed = capabilitiesV0
 	}
 	opa := ast.NewCompiler().
-		WithCapabilities(with).
+		WithCapabilities(allowed).
 		WithDefaultRegoVersion(ast.RegoV1).
 		WithStrict(strict).
 		WithEnablePrintStatements(false).
@@ -135,22 +141,19 @@ func (c *compiler) compileModules(modules map[string]*ast.Module, strict bool) (
 	return opa, nil
 }
 
-// prepareQuery makes one query of all known rules that answer a question. Each is bound to its
-// name; a rule that has one value is asked for in a comprehension, which is
-// there even where the rule is undefined.
-func prepareQuery(opa *ast.Compiler, pkg ast.Ref, rules ruleSet, asked requestKind) (*rego.PreparedEvalQuery, error) {
+// prepareQuery prepares one query for these rules, which binds each to its name; nil if
+// there are none. A rule with a single value is wrapped in a comprehension, which is
+// defined even where the rule is not.
+func prepareQuery(opa *ast.Compiler, pkg ast.Ref, rules ruleSet) (*rego.PreparedEvalQuery, error) {
 	var body ast.Body
-	for rule := range ruleCount {
-		if !rules.has(rule) || ruleDefinitions[rule].request != asked {
-			continue
-		}
-		value := ast.NewTerm(pkg.Append(ast.StringTerm(ruleDefinitions[rule].name)))
+	for rule := range rules.all() {
+		value := ast.NewTerm(ruleRef(pkg, rule))
 		if !ruleDefinitions[rule].isSet {
 			element := ast.VarTerm("value")
 			value = ast.ArrayComprehensionTerm(element, ast.NewBody(ast.Equality.Expr(element, value)))
 		}
 		binding := ast.Equality.Expr(ast.VarTerm(ruleDefinitions[rule].name), value)
-		// Only its variable is asked for, not the expression.
+		// The query returns the variable only, not the expression.
 		binding.Generated = true
 		body.Append(binding)
 	}
@@ -170,22 +173,22 @@ func prepareQuery(opa *ast.Compiler, pkg ast.Ref, rules ruleSet, asked requestKi
 	return &query, nil
 }
 
-// forbiddenBuiltins are the built-in functions that policies do not have, each with the
-// reason that its author is told. A name that ends in a dot is a family.
+// forbiddenBuiltins are the built-in functions that policies do not have, with the reason
+// for the author. A name that ends in a dot is a whole family.
 var forbiddenBuiltins = map[string]string{
-	"http.send":                 "policies have no network; what they need is in input",
+	"http.send":                 "policies have no network; read input instead",
 	"net.":                      "policies have no network",
 	"time.now_ns":               "policies have no clock; the time of the request is input.now",
 	"rand.":                     "a policy must give the same answer twice",
 	"uuid.rfc4122":              "a policy must give the same answer twice",
-	"opa.runtime":               "policies know nothing of the host",
+	"opa.runtime":               "policies cannot read the host's environment",
 	"trace":                     "evaluations are not traced",
-	"rego.parse_module":         "a policy does not parse policies",
-	"io.jwt.":                   "a policy judges objects, not tokens",
-	"providers.":                "a policy signs no requests",
-	"crypto.x509.":              "a policy judges objects, not certificates",
-	"crypto.parse_private_keys": "a policy judges objects, not keys",
-	"graphql.":                  "a policy judges objects, not queries",
+	"rego.parse_module":         "policies cannot parse policies",
+	"io.jwt.":                   "policies evaluate objects, not tokens",
+	"providers.":                "policies cannot sign requests",
+	"crypto.x509.":              "policies evaluate objects, not certificates",
+	"crypto.parse_private_keys": "policies evaluate objects, not keys",
+	"graphql.":                  "policies evaluate objects, not queries",
 	"json.match_schema":         "a schema may be fetched from elsewhere; compare fields instead",
 	"json.verify_schema":        "a schema may be fetched from elsewhere; compare fields instead",
 	"graph.reachable_paths":     "it takes exponential time; use graph.reachable",
@@ -195,7 +198,7 @@ var forbiddenBuiltins = map[string]string{
 	"internal.test_case":        "it is for tests",
 }
 
-// forbiddenReason tells why a built-in function is not to be had.
+// forbiddenReason returns why policies do not have a built-in function.
 func forbiddenReason(name string) (string, bool) {
 	if why, ok := forbiddenBuiltins[name]; ok {
 		return why, true
@@ -208,7 +211,7 @@ func forbiddenReason(name string) (string, bool) {
 	return "", false
 }
 
-// capabilities are the functions and the language of policies; those of v0 are
+// capabilities are the functions and the language version of policies; those of v0 are
 // for Gatekeeper's templates.
 var (
 	capabilities   = newCapabilities(ast.RegoV1)
@@ -218,11 +221,10 @@ var (
 func newCapabilities(version ast.RegoVersion) *ast.Capabilities {
 	all := ast.CapabilitiesForThisVersion(ast.CapabilitiesRegoVersion(version))
 	all.Builtins = slices.DeleteFunc(all.Builtins, func(builtin *ast.Builtin) bool {
-		_, gone := forbiddenReason(builtin.Name)
-		return gone
+		_, forbidden := forbiddenReason(builtin.Name)
+		return forbidden
 	})
-	// Policies are Rego v1: what a later version means by the same text is not
-	// theirs to choose.
+	// Policies are Rego v1 and cannot opt in to later versions.
 	all.Features = slices.DeleteFunc(all.Features, func(feature string) bool {
 		return feature == ast.FeatureRegoV2 || feature == ast.FeatureRegoV2Import
 	})
@@ -230,15 +232,15 @@ func newCapabilities(version ast.RegoVersion) *ast.Capabilities {
 	return all
 }
 
-// emptyStore is a store without data: what policies see as data are their own rules
-// and the libraries. Having no state, it needs no locks and no transactions.
+// emptyStore is a store without data: policies see only their own rules and the libraries
+// as data. It has no state, so it needs no locks and no transactions.
 type emptyStore struct {
 	storage.WritesNotSupported
 	storage.PolicyNotSupported
 	storage.TriggersNotSupported
 }
 
-// emptyTransaction is the one transaction.
+// emptyTransaction is the only transaction.
 type emptyTransaction struct{}
 
 func (emptyTransaction) ID() uint64 { return 0 }
@@ -258,10 +260,10 @@ func (emptyStore) Commit(context.Context, storage.Transaction) error { return ni
 func (emptyStore) Abort(context.Context, storage.Transaction) {}
 
 func (emptyStore) Truncate(context.Context, storage.Transaction, storage.TransactionParams, storage.Iterator) error {
-	return errors.New("there is nothing to truncate")
+	return errors.New("the store is empty and cannot be truncated")
 }
 
-// ListPolicies returns none: OPA asks while it prepares a query.
+// ListPolicies returns none. OPA calls it when it prepares a query.
 func (emptyStore) ListPolicies(context.Context, storage.Transaction) ([]string, error) {
 	return nil, nil
 }

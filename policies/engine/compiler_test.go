@@ -14,7 +14,7 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// testLibrary is what policies of these tests may import.
+// testLibrary is a library for the policies of these tests.
 var testLibrary = engine.Library{Name: "time.rego", Rego: `package sluice.lib
 
 late if hour > 18
@@ -26,7 +26,7 @@ moment(whole) := whole.now
 team(labels) := object.get(labels, "team", "none")
 `}
 
-// compileProblems compiles one module and returns what is wrong with it.
+// compileProblems compiles one module and returns its problems.
 func compileProblems(tb testing.TB, rego string) []string {
 	tb.Helper()
 	_, reports, err := engine.Compile([]engine.Source{{Name: "it", Rego: rego}}, engine.Options{Libraries: []engine.Library{testLibrary}})
@@ -67,11 +67,11 @@ gpus := input.workload.gpus
 			rego: "package it\n\ndeny contains msg if {\n\tmsg := \n}\n",
 			want: []string{"it:5:1: unexpected } token"},
 		},
-		"text that ends too soon": {
+		"truncated text": {
 			rego: "package it\ndeny contains msg if {",
 			want: []string{"it:2:22: unexpected eof token"},
 		},
-		"no module at all": {
+		"no module": {
 			rego: "\x00\xff",
 			want: []string{"it: the module is not UTF-8 text"},
 		},
@@ -79,7 +79,7 @@ gpus := input.workload.gpus
 			rego: "",
 			want: []string{"it: empty module"},
 		},
-		"all functions out of reach and all fields that do not exist, at once": {
+		"all forbidden functions and undefined fields at once": {
 			rego: `package it
 deny contains "a" if http.send({"method": "get", "url": "http://example.org"}).status_code == 200
 deny contains "b" if { input.request.uid == "x" }
@@ -87,22 +87,22 @@ deny contains "c" if { time.now_ns() > 3; rand.intn("x", 3) == 2; net.cidr_conta
 deny contains "d" if opa.runtime().env.HOME == "/root"
 `,
 			want: []string{
-				"it:2:22: http.send is not to be had in a policy: policies have no network; what they need is in input",
+				"it:2:22: http.send is not available in policies: policies have no network; read input instead",
 				"it:3:24: input.request does not exist; input has review, object, oldObject, workload, project, department, nodePools, nodePool, now, use, parameters",
-				"it:4:24: time.now_ns is not to be had in a policy: policies have no clock; the time of the request is input.now",
-				"it:4:43: rand.intn is not to be had in a policy: a policy must give the same answer twice",
-				"it:4:67: net.cidr_contains is not to be had in a policy: policies have no network",
-				"it:5:22: opa.runtime is not to be had in a policy: policies know nothing of the host",
+				"it:4:24: time.now_ns is not available in policies: policies have no clock; the time of the request is input.now",
+				"it:4:43: rand.intn is not available in policies: a policy must give the same answer twice",
+				"it:4:67: net.cidr_contains is not available in policies: policies have no network",
+				"it:5:22: opa.runtime is not available in policies: policies cannot read the host's environment",
 			},
 		},
 		"a function of the policy's own may have any name": {
 			rego: "package it\ntrace(x) := x + 1\ndeny contains \"a\" if trace(input.workload.gpus) > 3\n",
 		},
-		"data that nobody has": {
+		"data that does not exist": {
 			rego: "package it\ndeny contains \"a\" if data.inventory.cluster[input.object.kind]\n",
 			want: []string{"it:2:22: data.inventory.cluster does not exist; policies see no data but their own rules and data.sluice.lib"},
 		},
-		"data read whole": {
+		"data as a whole": {
 			rego: "package it\ndeny contains \"a\" if { some name; data[name] }\n",
 			want: []string{"it:2:1: rule data.it.deny is recursive: data.it.deny -> data.it.deny"},
 		},
@@ -110,9 +110,9 @@ deny contains "d" if opa.runtime().env.HOME == "/root"
 			rego: "package it\nimport data.sluice.lib\ndeny contains \"a\" if lib.nothing\n",
 			want: []string{"it:3:22: data.sluice.lib.nothing does not exist; policies see no data but their own rules and data.sluice.lib"},
 		},
-		"a package of Sluice's": {
+		"a reserved package": {
 			rego: "package sluice.lib\nlate := false\n",
-			want: []string{"it:1:1: the package data.sluice.lib is Sluice's own; choose another name"},
+			want: []string{"it:1:1: the package data.sluice.lib is reserved for Sluice; choose another name"},
 		},
 		"rules of the wrong shape": {
 			rego: `package it
@@ -144,14 +144,14 @@ append contains {"path": ["a"], "value": 1}
 				"it:3:1: rule data.it.g is recursive: data.it.g -> data.it.f -> data.it.g",
 			},
 		},
-		"what strict mode finds": {
+		"an error of strict mode": {
 			rego: "package it\nimport data.sluice.lib\ndeny contains \"a\" if { x := 1; input.workload.gpus > 3 }\n",
 			want: []string{
 				"it:2:1: import data.sluice.lib unused",
 				"it:3:24: assigned var x unused",
 			},
 		},
-		"a type error, with what is wrong": {
+		"a type error with details": {
 			rego: "package it\ndeny contains \"a\" if { x := upper(3); x == \"b\" }\n",
 			want: []string{"it:2:29: upper: invalid argument(s); have: (number, ???); want: (x: string, y: string)"},
 		},
@@ -173,15 +173,15 @@ append contains {"path": ["a"], "value": 1}
 		},
 		"expressions that nest too deep": {
 			rego: "package it\nx := " + strings.Repeat("[", 3000) + strings.Repeat("]", 3000) + "\n",
-			want: []string{"it:2:1: the rule x nests too deep: split it into rules of their own"},
+			want: []string{"it:2:1: the rule x nests too deep: split it into several rules"},
 		},
 		"sums that nest too deep": {
 			rego: "package it\nx := 1" + strings.Repeat(" + 1", 60_000) + "\n",
-			want: []string{"it:2:1: the rule x nests too deep: split it into rules of their own"},
+			want: []string{"it:2:1: the rule x nests too deep: split it into several rules"},
 		},
-		"else branches without end": {
+		"an endless chain of else branches": {
 			rego: "package it\nf(x) := 1 if x == 1" + strings.Repeat(" else := 2 if x == 2", 3000) + "\n",
-			want: []string{"it:2:1: the rule f nests too deep: split it into rules of their own"},
+			want: []string{"it:2:1: the rule f nests too deep: split it into several rules"},
 		},
 	}
 	for name, tt := range tests {
@@ -193,7 +193,7 @@ append contains {"path": ["a"], "value": 1}
 	}
 }
 
-// moduleWithOverride is a module whose rule overrides is one line, after which others may
+// moduleWithOverride returns a module whose rule overrides is one line; other lines may
 // follow.
 func moduleWithOverride(line string) string {
 	return "package it\nimport data.sluice.lib\nuses_lib := lib.team({})\n" + line + "\n"
@@ -208,7 +208,7 @@ func TestMutatingRulesCannotReadTimeOrUsage(t *testing.T) {
 		"deny may read both": {
 			rego: moduleWithOverride(`deny contains "a" if { input.now > "2026"; input.use.gpus > 3 }`),
 		},
-		"violation and warn may, by way of input as a whole": {
+		"violation and warn may, through all of input": {
 			rego: moduleWithOverride("violation contains {\"msg\": \"a\"} if lib.moment(input) > \"2026\"\nwarn contains \"a\" if { some field; input[field] == 3 }"),
 		},
 		"overrides reads the time": {
@@ -246,34 +246,34 @@ func TestMutatingRulesCannotReadTimeOrUsage(t *testing.T) {
 		"through a function and a library's rule": {
 			rego: moduleWithOverride("overrides := {\"a\": f(1)}\nf(x) := x + lib.hour"),
 			want: []string{
-				"it (library time.rego):5:36: overrides must not depend on the time or the present use, and reads input whole, with now and use in it through data.it.f, then data.sluice.lib.hour" + only,
+				"it (library time.rego):5:36: overrides must not depend on the time or the present use, and reads all of input, which includes now and use through data.it.f, then data.sluice.lib.hour" + only,
 			},
 		},
 		"by an import": {
 			rego: "package it\nimport input.now\noverrides := {\"a\": now}\n",
 			want: []string{"it:3:20: overrides must not depend on the time or the present use, and reads input.now" + only},
 		},
-		"by a field that is not written out": {
+		"by a variable field": {
 			rego: moduleWithOverride(`overrides := {"a": input[field]} if { field := "now" }`),
-			want: []string{"it:4:20: overrides must not depend on the time or the present use, and reads input[…] with a key that is not written out, which may be now or use" + only},
+			want: []string{"it:4:20: overrides must not depend on the time or the present use, and reads input[…] with a variable key, which may be now or use" + only},
 		},
-		"by a name for input": {
+		"by an alias of input": {
 			rego: moduleWithOverride(`overrides := {"a": all.now} if { all := input }`),
-			want: []string{"it:4:41: overrides must not depend on the time or the present use, and reads input whole, with now and use in it" + only},
+			want: []string{"it:4:41: overrides must not depend on the time or the present use, and reads all of input, which includes now and use" + only},
 		},
 		"by walking all of input": {
 			rego: moduleWithOverride(`overrides := {"a": v} if { some v; walk(input, [["now"], v]) }`),
-			want: []string{"it:4:41: overrides must not depend on the time or the present use, and reads input whole, with now and use in it" + only},
+			want: []string{"it:4:41: overrides must not depend on the time or the present use, and reads all of input, which includes now and use" + only},
 		},
 		"by object.get": {
 			rego: moduleWithOverride(`overrides := {"a": object.get(input, "now", "")}`),
-			want: []string{"it:4:31: overrides must not depend on the time or the present use, and reads input whole, with now and use in it" + only},
+			want: []string{"it:4:31: overrides must not depend on the time or the present use, and reads all of input, which includes now and use" + only},
 		},
 		"by a helper chosen at run time": {
 			rego: moduleWithOverride("overrides := {\"a\": data.it.helpers[input.object.kind]}\nhelpers.a := input.now\nhelpers.b := 1"),
 			want: []string{"it:5:14: overrides must not depend on the time or the present use, and reads input.now through data.it.helpers.a" + only},
 		},
-		"by putting it in the place of a field": {
+		"by replacing a field": {
 			rego: moduleWithOverride("overrides := {\"a\": x} if { x := helper with input.object as input.now }\nhelper := input.object"),
 			want: []string{"it:4:61: overrides must not depend on the time or the present use, and reads input.now" + only},
 		},
@@ -285,10 +285,10 @@ func TestMutatingRulesCannotReadTimeOrUsage(t *testing.T) {
 			rego: moduleWithOverride(`requires contains {"crd": "a", "fix": "b"} if input.use.gpus > 3`),
 			want: []string{"it:4:47: requires must not depend on the time or the present use, and reads input.use" + only},
 		},
-		"everything else of input may be read": {
+		"all other fields of input are allowed": {
 			rego: moduleWithOverride(`overrides := {"a": [input.review, input.object, input.oldObject, input.workload, input.project, input.department, input.nodePools, input.parameters]}`),
 		},
-		"a helper that only deny uses may read it": {
+		"a helper of deny may read it": {
 			rego: moduleWithOverride("overrides := {\"a\": early}\nearly := 1\ndeny contains \"a\" if late > \"x\"\nlate := input.now"),
 		},
 	}
@@ -308,19 +308,19 @@ func TestCompileWarnsOfMisspelledRules(t *testing.T) {
 	}{
 		"denies": {
 			rego: "package it\ndeny contains \"a\" if input.workload.gpus > 1\ndenies contains \"b\" if input.workload.gpus > 2\n",
-			want: []string{"it:3:1: the rule denies is used nowhere and has no meaning of its own; was deny meant?"},
+			want: []string{"it:3:1: the rule denies is unused and has no meaning to Sluice; did you mean deny?"},
 		},
 		"override and warnings": {
 			rego: "package it\noverride := {\"a\": 1}\nwarnings contains \"b\"\ndney contains \"c\"\nremoved contains [\"a\"]\n",
 			want: []string{
-				"it:1:1: the policy defines no rule with a meaning, and does nothing",
-				"it:2:1: the rule override is used nowhere and has no meaning of its own; was overrides meant?",
-				"it:3:1: the rule warnings is used nowhere and has no meaning of its own; was warn meant?",
-				"it:4:1: the rule dney is used nowhere and has no meaning of its own; was deny meant?",
-				"it:5:1: the rule removed is used nowhere and has no meaning of its own; was remove meant?",
+				"it:1:1: the policy defines no rule that Sluice evaluates, so it has no effect",
+				"it:2:1: the rule override is unused and has no meaning to Sluice; did you mean overrides?",
+				"it:3:1: the rule warnings is unused and has no meaning to Sluice; did you mean warn?",
+				"it:4:1: the rule dney is unused and has no meaning to Sluice; did you mean deny?",
+				"it:5:1: the rule removed is unused and has no meaning to Sluice; did you mean remove?",
 			},
 		},
-		"helpers are anybody's": {
+		"names of helpers are free": {
 			rego: "package it\ndeny contains \"a\" if node == 1\nnode := input.workload.gpus\nlimit := 3\nobject(x) := x\n",
 		},
 	}
@@ -346,10 +346,10 @@ func TestLibrariesMustCompile(t *testing.T) {
 		libraries []engine.Library
 		want      string
 	}{
-		"one that is nowhere":      {[]engine.Library{{Name: "a.rego", Rego: "package other\n"}}, "libraries (library a.rego):1:1: the package data.other is not data.sluice.lib, data.lib or below one of them"},
+		"one of another package":   {[]engine.Library{{Name: "a.rego", Rego: "package other\n"}}, "libraries (library a.rego):1:1: the package data.other is not data.sluice.lib, data.lib or below one of them"},
 		"one that reads the clock": {[]engine.Library{{Name: "a.rego", Rego: "package sluice.lib\nx := time.now_ns()\n"}}, "libraries (library a.rego):2:6: undefined function time.now_ns"},
 		"one that reads data":      {[]engine.Library{{Name: "a.rego", Rego: "package sluice.lib\nx := data.y.z\n"}}, "libraries (library a.rego):2:6: data.y.z does not exist; policies see no data but their own rules and data.sluice.lib"},
-		"two of one name":          {[]engine.Library{testLibrary, testLibrary}, "libraries (library time.rego): a library needs a name of its own"},
+		"two with one name":        {[]engine.Library{testLibrary, testLibrary}, "libraries (library time.rego): a library needs a unique name"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -374,7 +374,7 @@ func TestCompileModuleOf256KiB(t *testing.T) {
 	t.Logf("%d bytes in %v", b.Len(), time.Since(began).Round(time.Millisecond))
 }
 
-// FuzzCompile gives the compiler any text: it may refuse it, but not fail.
+// The fuzz test: the compiler may reject any text, and never panics.
 func FuzzCompile(f *testing.F) {
 	for _, seed := range []string{
 		"", "package", "package it\ndeny contains msg if { msg := input.now }", "package a.b\nimport data.sluice.lib\noverrides.a[x] := y if { x := 1; y := lib.team({}) }",
@@ -392,7 +392,7 @@ func FuzzCompile(f *testing.F) {
 			t.Errorf("%d policies in force with the problems %v", got, reports[0].Problems)
 		}
 		for _, problem := range reports[0].Problems {
-			if strings.Contains(problem.Message, "the compiler failed") {
+			if strings.Contains(problem.Message, "the compiler panicked") {
 				t.Error(problem)
 			}
 		}

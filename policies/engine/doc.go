@@ -1,103 +1,96 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine compiles policies written in Rego and asks them about objects.
+// Package engine compiles policies written in Rego and evaluates them.
 //
-// Enters: the sources of all policies ([Source]), and for each question the
-// object, its project and what else policies read ([Input]). Leaves: what the
-// policies want of the object, what they refuse and what they warn of
-// ([Outcome]), or the objects that they render for a project ([Rendering]).
+// It takes the sources of all policies ([Source]), and for each request the object, its
+// project and the other fields that policies read ([Input]). It returns the changes,
+// denials and warnings of all policies ([Outcome]), or the objects that they render for
+// a project ([Rendering]). It never changes an object (package merge does), never reads
+// or writes the cluster, and gives policies no network, clock, randomness or host.
 //
 // # What a policy defines
 //
-// A policy is one Rego v1 module in a package of any name. Rules of these names
-// have a meaning, all others are the author's own:
+// A policy is one Rego v1 module in a package of any name. Rules of these names have a
+// meaning; all others are the author's own:
 //
-//	defaults, overrides          an object: the part of the object it speaks of
-//	nodes, append, remove        a set, of node requirements, additions, paths
+//	defaults, overrides          an object: a part of the admitted object
+//	nodes, append, remove        a set of node requirements, additions, paths
 //	deny, warn                   a set of strings or {"msg", "field", "fix"}
 //	violation                    a set of {"msg", "details"}
-//	objects                      a set of whole objects
+//	objects                      a set of complete objects
 //	requires                     a set of requirements; see below
 //	type                         a string: train, interactive or inference
 //
-// A module that is Rego v0 and defines violation and nothing else of the above
-// is a Gatekeeper template: it is compiled as v0, as it is, and OPA's strict
-// mode is off for it. A rule of its own may be named type. Every other module
-// must be v1.
+// A Rego v0 module whose only rule of these names is violation is a Gatekeeper template.
+// It compiles unchanged as v0, without OPA's strict mode. In it, a rule named type is
+// the author's own. Every other module must be v1.
 //
-// The rule type is asked by itself, before all others ([Set.Type]): it is the
-// workload's type where its author said none, and undefined where the policy does
-// not mind. No policy says it: the type is train. Two that say different ones
-// are an error, and so is any other value. DryRun policies are not asked.
+// The rule type runs before all others ([Set.WorkloadType]), for workloads whose author
+// set no type. If no policy defines one, the type is train. Two policies with different
+// types are an error, and so is any other value. DryRun policies are not evaluated for
+// types.
 //
 // # What a policy reads
 //
 //	input.review       the AdmissionRequest, in Gatekeeper's shape
 //	input.object       the object; input.oldObject on UPDATE, else undefined
-//	input.workload     what the pod asks for; of a Job, what each of its pods will
+//	input.workload     the GPU request of the pod; of a Job, that of each of its pods
 //	input.project      the project, input.department, input.nodePools (in order)
-//	input.nodePool     the node pool, in objects and requires that are asked for one
+//	input.nodePool     the node pool, in objects and requires evaluated for one
 //	input.now          the time of the request in the department's zone, RFC 3339
 //	input.use          the project's present use, for messages
-//	input.parameters   the policy's parameters, {} where it has none
+//	input.parameters   the policy's parameters; {} without any
 //	data.sluice.lib    the libraries; there is no other data
 //
-// A policy whose match names no kinds is asked about pods. About Jobs it is asked
-// where it names them; the rule type is about pods only.
+// A policy whose match names no kinds is evaluated for pods. It is evaluated for Jobs if
+// its match names them. The rule type is evaluated for pods only.
 //
-// input.now and input.use may be read by deny, violation and warn only. Anywhere
-// else, through whatever helper rule or function, they are a compile error; so
-// is handing on input whole or reading input[x] with x unknown, since that may
-// read them. A field of input that does not exist, and data that does not
-// exist, are compile errors too: undefined inside a deny would be consent.
+// Only deny, violation and warn may read input.now and input.use. Any other rule that
+// depends on them, through helper rules and functions too, is a compile error. Passing on
+// all of input, or reading input[x] with a variable x, counts as reading them. A
+// reference to a field of input or to data that does not exist is a compile error too:
+// undefined inside a deny would mean consent.
 //
 // # What a policy requires
 //
-// The rules objects and requires are asked about each project, each department
-// and each node pool, which is input.object; its kind tells which. An element of
-// requires is one of
+// The rules objects and requires are evaluated for each project, department and node
+// pool. It is input.object, and its kind distinguishes the three. An element of requires
+// has one of these forms:
 //
 //	{"crd": "queues.scheduling.run.ai", "version": "v2", "fix": "install KAI"}
 //	{"setting": {…}, "is": true, "fix": "turn it on", "optional": true}
 //	{"setting": {…}, "as": "queueLabelKey", "default": "kai.scheduler/queue"}
 //
-// The first is a custom resource definition, which serves that version where one
+// The first requires a custom resource definition, and that it serves the version if one
 // is named. A setting is a place in an object of the cluster:
 //
 //	{"apiVersion": "v1", "kind": "ConfigMap", "namespace": "kueue-system",
 //	 "name": "kueue-manager-config",
 //	 "path": ["data", "controller_manager_config.yaml", "fairSharing"]}
 //
-// Where the path leads on below a string, that is read as YAML; in a list a step
-// is an index. The value must be the one given as is, or, without it, be there; of
-// a list, what is given must be among the rest. An optional requirement is none
-// where nobody can look: where the definition, the object or its kind is not
-// there. With as nothing is required: the text at that place, else the default, is
-// what policies read under this name in a pool's settings.
+// Where the path continues below a string, the string is read as YAML; in a list a key is
+// an index. The value must equal is, or, without is, exist; a list must contain all that
+// is lists. An optional requirement counts as met if the definition, the object or its
+// kind does not exist. A setting with as requires nothing: policies read the text at that
+// place, or the default, under this name in a pool's settings.
 //
-// # What is remembered
+// # What is cached
 //
-// A policy's latest answers are remembered by the parts of input that they follow
-// from. Which those are is found when it is compiled, by following the values of
-// input through its rules, down to the fields of the elements of lists: a rule
-// that takes the image of each container is not asked about anew where only a
-// variable differs. What is compared, answered or handed to a built-in function
-// is read whole, and so is all that a rule names that the compiler cannot follow:
-// one with the keyword with. Answers that depend on the time or the present use
-// are not remembered, nor are errors.
+// The engine caches a policy's latest results. The cache key is the part of input that the
+// policy reads. Package dependency finds it at compile time, down to the fields of list
+// elements: a rule that reads the image of each container is not evaluated again if only a
+// variable differs. Results that depend on the time or the present use are not cached, and
+// neither are errors.
 //
-// # What becomes of the answers
+// # What results do
 //
-// A Deny policy refuses and changes. A Warn policy warns where it would refuse,
-// and changes all the same. A DryRun policy does nothing; what it would do is
-// reported apart. A policy that errs, that passes its deadline or whose rules
-// have a value of another shape than the table above refuses the object and
-// names itself; a Warn policy that changes nothing warns instead, and a DryRun
+// A Deny policy refuses and changes the object. A Warn policy changes it too, and warns
+// where Deny would refuse. A DryRun policy has no effect; its result is reported
+// separately. A policy fails if it returns an error, exceeds its time limit, or has a rule
+// of another type than in the table above. A failed policy refuses the object and names
+// itself; a failed Warn policy without mutating rules only warns, and a failed DryRun
 // policy only reports.
 //
-// A policy that no longer compiles does not replace the version that did.
-//
-// It never changes an object (package merge does), never reads or writes the
-// cluster, and gives policies no network, no clock, no chance and no host.
+// A policy that no longer compiles never replaces its last good version.
 package engine

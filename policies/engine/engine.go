@@ -16,38 +16,36 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Options are what an Engine is made with.
+// Options configure an Engine.
 type Options struct {
 	// Libraries are the modules that policies may import.
 	Libraries []Library
-	// Limits bound how long policies may take.
+	// Limits limit the time that policies may take.
 	Limits Limits
-	// CacheEntries is how many of each policy's latest answers are kept, so that the
-	// pods that are alike in what it reads are asked about once; 256 where it is 0,
-	// none where it is negative. At most twice as many are held at a time, and about
-	// 2 MiB of them.
+	// CacheEntries is the number of latest results to cache for each policy; 256 if it is
+	// 0, none if it is negative. The cache holds at most twice as many, and about 2 MiB.
 	CacheEntries int
-	// Observe is told of every evaluation, where it is set: on the goroutine of the
-	// one who asked, before the answer. It must be quick, and safe to call at once
-	// from many goroutines.
+	// Observe receives every evaluation, if it is set. The engine calls it before it
+	// returns the result, on the caller's goroutine. It must be fast and safe for
+	// concurrent use.
 	Observe func(Evaluation)
 }
 
-// Engine holds the policies in force, and swaps them whole. It is safe for
+// Engine holds the active policies and replaces them as a whole set. It is safe for
 // concurrent use.
 type Engine struct {
 	options  Options
 	compiler *compiler
 	current  atomic.Pointer[Set]
 
-	// mu guards what Update remembers from one time to the next.
+	// mu guards what Update keeps for the next Update.
 	mu      sync.Mutex
 	active  map[string]*policy
 	modules map[digest]*compilation
 }
 
-// New returns an Engine without policies: until the first Update it answers
-// nothing. The error names every fault of the libraries.
+// New returns an Engine without policies: until the first Update every request returns
+// ErrNotLoaded. The error lists every problem of the libraries.
 func New(options Options) (*Engine, error) {
 	options.Limits = options.Limits.withDefaults()
 	if options.CacheEntries == 0 {
@@ -64,8 +62,7 @@ func New(options Options) (*Engine, error) {
 	return &Engine{options: options, compiler: c}, nil
 }
 
-// Current returns the policies in force, or ErrNotLoaded before the first
-// Update.
+// Current returns the active policies, or ErrNotLoaded before the first Update.
 func (e *Engine) Current() (*Set, error) {
 	set := e.current.Load()
 	if set == nil {
@@ -74,7 +71,7 @@ func (e *Engine) Current() (*Set, error) {
 	return set, nil
 }
 
-// Evaluate asks the policies in force, as [Set.Evaluate] does.
+// Evaluate evaluates the active policies; see [Set.Evaluate].
 func (e *Engine) Evaluate(ctx context.Context, in Input) (Outcome, error) {
 	set, err := e.Current()
 	if err != nil {
@@ -83,7 +80,7 @@ func (e *Engine) Evaluate(ctx context.Context, in Input) (Outcome, error) {
 	return set.Evaluate(ctx, in)
 }
 
-// WorkloadType asks the policies in force, as [Set.Type] does.
+// WorkloadType evaluates the active policies; see [Set.WorkloadType].
 func (e *Engine) WorkloadType(ctx context.Context, in Input) (v1alpha1.WorkloadType, error) {
 	set, err := e.Current()
 	if err != nil {
@@ -92,7 +89,7 @@ func (e *Engine) WorkloadType(ctx context.Context, in Input) (v1alpha1.WorkloadT
 	return set.WorkloadType(ctx, in)
 }
 
-// RenderObjects asks the policies in force, as [Set.EvaluateObjects] does.
+// RenderObjects evaluates the active policies; see [Set.RenderObjects].
 func (e *Engine) RenderObjects(ctx context.Context, in Input) (Rendering, error) {
 	set, err := e.Current()
 	if err != nil {
@@ -101,23 +98,23 @@ func (e *Engine) RenderObjects(ctx context.Context, in Input) (Rendering, error)
 	return set.RenderObjects(ctx, in)
 }
 
-// policy is one policy in force: a compiled module with the match and the
-// parameters that came with it.
+// policy is an active policy: a compiled module with its match and parameters.
 type policy struct {
-	// source is what was compiled, without its text.
+	// source is the compiled source, without its text.
 	source     Source
 	digest     digest
 	module     *module
 	parameters *ast.Term
-	// caches keep its answers to each question; objects are always rendered anew.
+	// caches hold the results for each kind of request. Rendered objects are never
+	// cached.
 	caches [requestKindCount]*resultCache
-	// stuckEvaluations is how many evaluations were left behind and have not come back.
+	// stuckEvaluations is the number of abandoned evaluations that still run.
 	stuckEvaluations atomic.Int32
 }
 
 func (p *policy) enforcement() v1alpha1.Enforcement { return p.source.enforcement() }
 
-// replacedPolicy is the built-in policy in whose place this one is asked; mostly none.
+// replacedPolicy returns the built-in policy that this one replaces; mostly none.
 func (p *policy) replacedPolicy() string {
 	if p.enforcement() == v1alpha1.EnforcementDryRun {
 		return ""
@@ -125,7 +122,7 @@ func (p *policy) replacedPolicy() string {
 	return p.source.Replaces
 }
 
-// patternCache keeps the compiled patterns of regex and glob between evaluations.
+// patternCache keeps compiled regex and glob patterns between evaluations.
 var patternCache = func() cache.InterQueryValueCache {
 	entries := 1000
 	return cache.NewInterQueryValueCache(context.Background(), &cache.Config{
@@ -133,19 +130,19 @@ var patternCache = func() cache.InterQueryValueCache {
 	})
 }()
 
-// Why a policy could not be asked.
+// Why a policy could not be evaluated.
 var (
-	// ErrDeadline: the policy took longer than an evaluation may.
-	ErrDeadline = errors.New("it took longer than it may")
-	// ErrRequestDeadline: the request's time was over before the policy was
-	// through, or even asked.
-	ErrRequestDeadline = errors.New("the request's time was over")
-	// ErrBusy: an earlier evaluation of the policy is stuck in a built-in function
-	// that cannot be stopped, and has not come back yet.
-	ErrBusy = errors.New("an earlier evaluation has not come back")
-	// ErrShape: a rule gave a value that is not what the rule is.
-	ErrShape = errors.New("a value of the wrong shape")
+	// ErrDeadline: the policy exceeded the time limit of an evaluation.
+	ErrDeadline = errors.New("it exceeded the evaluation time limit")
+	// ErrRequestDeadline: the deadline of the request passed before the policy finished,
+	// or before it started.
+	ErrRequestDeadline = errors.New("the request's deadline has passed")
+	// ErrBusy: an earlier evaluation of the policy still runs, in a built-in function
+	// that cannot be stopped.
+	ErrBusy = errors.New("an earlier evaluation is still running")
+	// ErrShape: a rule returned a value of another type than the rule must have.
+	ErrShape = errors.New("a value of the wrong type")
 )
 
-// ErrNotLoaded means that no policies were loaded yet. Whoever asks must not admit.
+// ErrNotLoaded: no policies are loaded yet. The caller must not admit the object.
 var ErrNotLoaded = errors.New("no policies are loaded yet")

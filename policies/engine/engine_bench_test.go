@@ -16,10 +16,11 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
-// typicalDeny is a policy as platform teams write them: it looks at the workload
-// and walks the containers.
+// typicalDeny is a policy as platform teams write them: it reads the workload and
+// iterates over the containers.
 const typicalDeny = `package images_%d
 
 deny contains msg if {
@@ -53,8 +54,8 @@ func typicalPolicies(count int) []engine.Source {
 	return sources
 }
 
-// reviews are the bodies of admission requests: of one controller's pods, or of
-// pods that are all different.
+// reviews returns the bodies of admission requests, for pods of one controller or for
+// different pods.
 func reviews(b *testing.B, different bool) [][]byte {
 	if !different {
 		bodies := make([][]byte, 64)
@@ -63,7 +64,7 @@ func reviews(b *testing.B, different bool) [][]byte {
 		}
 		return bodies
 	}
-	// More than any policy remembers.
+	// More than any policy caches.
 	bodies := make([][]byte, 1024)
 	for i := range bodies {
 		bodies[i] = largeReview(b, i, i)
@@ -71,9 +72,9 @@ func reviews(b *testing.B, different bool) [][]byte {
 	return bodies
 }
 
-// admitReview is what a webhook does with a body: decode it and ask.
+// admitReview does what a webhook does with a body: decode and evaluate.
 func admitReview(b *testing.B, e *engine.Engine, shared engine.Input, body []byte) {
-	document, err := engine.Decode(body)
+	document, err := document.Decode(body)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func admitReview(b *testing.B, e *engine.Engine, shared engine.Input, body []byt
 	}
 }
 
-// evaluateNaively is OPA as its first example shows it, once for each policy.
+// evaluateNaively uses OPA as in its first example, once for each policy.
 func evaluateNaively(b *testing.B, sources []engine.Source, body []byte) {
 	var review map[string]any
 	if err := json.Unmarshal(body, &review); err != nil {
@@ -111,9 +112,9 @@ func evaluateNaively(b *testing.B, sources []engine.Source, body []byte) {
 	}
 }
 
-// BenchmarkEvaluate asks 5, 50 and 200 policies about a pod, body in, outcome
-// out. Each reports how many times longer OPA takes, used naively, measured in
-// the same run on a few of the same bodies.
+// BenchmarkEvaluate evaluates 5, 50 and 200 policies for a pod, from the body to the
+// outcome. It reports the ratio to a naive use of OPA, measured in the same run with a
+// few of the same bodies.
 func BenchmarkEvaluate(b *testing.B) {
 	for _, policies := range []int{5, 50, 200} {
 		sources := typicalPolicies(policies)
@@ -140,7 +141,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// BenchmarkEvaluateParallel is 50 policies on all cores.
+// BenchmarkEvaluateParallel evaluates 50 policies on all cores.
 func BenchmarkEvaluateParallel(b *testing.B) {
 	e := newEngine(b, typicalPolicies(50)...)
 	shared := podInput(b, `{}`)
@@ -153,15 +154,14 @@ func BenchmarkEvaluateParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkDecode compares the decoder with the ways of OPA and with encoding/json
-// alone.
+// BenchmarkDecode compares the decoder with those of OPA and with encoding/json alone.
 func BenchmarkDecode(b *testing.B) {
 	body := largeReview(b, 0, 0)
 	b.Run("engine", func(b *testing.B) {
 		b.SetBytes(int64(len(body)))
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := engine.Decode(body); err != nil {
+			if _, err := document.Decode(body); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -214,8 +214,8 @@ func BenchmarkMatch(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if asked := set.MatchingPolicies(engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod", Project: "project-7"}); len(asked) != 5 {
-			b.Fatal(asked)
+		if matched := set.MatchingPolicies(engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod", Project: "project-7"}); len(matched) != 5 {
+			b.Fatal(matched)
 		}
 	}
 }

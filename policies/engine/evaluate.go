@@ -17,86 +17,75 @@ import (
 	"sluice.dev/policies/merge"
 )
 
-// Result is what came of asking one policy.
+// Result is the result of evaluating one policy.
 type Result string
 
-// The verdicts, the gravest last.
+// The results, by increasing severity.
 const (
-	// ResultPassed: the policy had nothing to complain about.
+	// ResultPassed: the policy had no findings.
 	ResultPassed Result = "passed"
 	// ResultWarned: it warned.
 	ResultWarned Result = "warned"
-	// ResultDenied: it refused, or would have, were it in force.
+	// ResultDenied: it denied, or would have without DryRun.
 	ResultDenied Result = "denied"
-	// ResultFailed: it erred, or gave a value of the wrong shape.
+	// ResultFailed: it returned an error, or a value of the wrong type.
 	ResultFailed Result = "failed"
-	// ResultTimedOut: it passed its deadline, or the request's was over.
+	// ResultTimedOut: it exceeded its time limit, or the request's deadline passed.
 	ResultTimedOut Result = "timed-out"
 )
 
-// Evaluation is the asking of one policy.
+// Evaluation reports the evaluation of one policy.
 type Evaluation struct {
-	// Policy is the policy's name.
-	Policy string
-	// Enforcement is the policy's.
+	Policy      string
 	Enforcement v1alpha1.Enforcement
-	// Rendering tells that the policy was asked for objects, not about one.
+	// Rendering: the policy rendered objects.
 	Rendering bool
-	// TypeResolution tells that it was asked for the workload's type.
+	// TypeResolution: the policy determined the workload's type.
 	TypeResolution bool
-	// Cached tells that the answer was one that the policy gave before about an
-	// object that is the same in all that the policy reads.
+	// Cached: the result came from the cache, since all that the policy reads was equal.
 	Cached bool
-	// Duration is how long it took.
+	// Duration is the time it took.
 	Duration time.Duration
-	// Result is what came of it.
-	Result Result
+	Result   Result
 }
 
-// Failure is a policy that could not be asked.
+// Failure is a policy that could not be evaluated.
 type Failure struct {
-	// Policy is the policy's name.
-	Policy string
-	// Enforcement is the policy's.
+	Policy      string
 	Enforcement v1alpha1.Enforcement
-	// Err is why: [ErrDeadline], [ErrRequestDeadline], [ErrBusy], [ErrShape], a
-	// [Problem] with the place in the policy, or another error of the evaluation.
+	// Err is [ErrDeadline], [ErrRequestDeadline], [ErrBusy], [ErrShape], a [Problem] with
+	// its place in the policy, or another error of the evaluation.
 	Err error
 }
 
-// DryRunOutcome is what policies in DryRun would have done.
+// DryRunOutcome is what DryRun policies would have done.
 type DryRunOutcome struct {
-	// Changes are the changes.
 	Changes []merge.DesiredChanges
-	// Denials are the refusals, those of policies that failed included.
-	Denials []merge.Finding
-	// Warnings are the warnings.
+	// Denials include those of policies that failed.
+	Denials  []merge.Finding
 	Warnings []merge.Finding
 }
 
-// Outcome is what all policies together make of one object. Its lists are sorted
-// by the policies' names, and within a policy in the order of Rego's sets, so
-// that the same question has the same answer but for the times it took. What it
-// holds is remembered and given to others too: it must not be changed.
+// Outcome combines the results of all policies for one object. Its lists are sorted by
+// policy name, and within a policy by the order of Rego's sets. Equal requests have equal
+// outcomes except for durations. The outcome shares memory with the cache: callers must
+// not change it.
 type Outcome struct {
-	// Changes are what Deny and Warn policies want the object to be.
+	// Changes are those of Deny and Warn policies.
 	Changes []merge.DesiredChanges
-	// Denials are why it is refused; none means that it is not.
-	Denials []merge.Finding
-	// Warnings are for its author.
+	// Denials are the reasons to refuse the object; none means that it is admitted.
+	Denials  []merge.Finding
 	Warnings []merge.Finding
-	// DryRun is what DryRun policies would have done.
-	DryRun DryRunOutcome
-	// Failures are the policies that could not be asked. What that means for the
-	// object is already in Denials and Warnings.
-	Failures []Failure
-	// Evaluations are all policies that were asked.
+	DryRun   DryRunOutcome
+	// Failures are the policies that could not be evaluated. Denials and Warnings already
+	// contain their findings.
+	Failures    []Failure
 	Evaluations []Evaluation
 }
 
-// Evaluate asks every policy that matches about one object. A policy that cannot
-// be asked is no error: it is in the Outcome, and refuses. An error means that
-// the question was wrong; the object must then not be admitted either.
+// Evaluate evaluates every policy that matches an object. A policy that fails is not an
+// error: the Outcome lists it and denies the object. An error means that the input is
+// invalid; the caller must not admit the object then either.
 func (s *Set) Evaluate(ctx context.Context, in Input) (Outcome, error) {
 	if in.object().IsAbsent() {
 		return Outcome{}, ErrNoObject
@@ -110,51 +99,51 @@ func (s *Set) Evaluate(ctx context.Context, in Input) (Outcome, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Request)
 	defer cancel()
-	replies := s.evaluateAll(ctx, admissionRequest, matched, in.bind())
+	responses := s.evaluateAll(ctx, admissionRequest, matched, in.bind())
 	var outcome Outcome
 	for i, m := range matched {
-		outcome.add(m.policy, &replies[i], in.Template)
+		outcome.add(m.policy, &responses[i], in.Template)
 	}
 	s.observe(outcome.Evaluations)
 	return outcome, nil
 }
 
-// evaluateAll returns each policy's reply to a question: remembered where it was asked the same before,
-// else given now.
-func (s *Set) evaluateAll(ctx context.Context, question requestKind, members []*member, b *boundInput) []response[policyResult] {
-	replies := make([]response[policyResult], len(members))
-	input := b.newKeyBuilder(s.segments)
+// evaluateAll returns the response of each policy to a request, from the cache where
+// possible.
+func (s *Set) evaluateAll(ctx context.Context, kind requestKind, members []*member, b *boundInput) []response[policyResult] {
+	responses := make([]response[policyResult], len(members))
+	builder := b.newKeyBuilder(s.segments)
 	var (
-		text  []byte
-		open  []int
-		keys  [][sha256.Size]byte
-		asked []*policy
+		text     []byte
+		missing  []int
+		keys     [][sha256.Size]byte
+		policies []*policy
 	)
 	for i, m := range members {
-		began := policytime.MachineNow()
+		start := policytime.MachineNow()
 		var key [sha256.Size]byte
-		if m.segmentIndexes[question] != nil {
-			text = input.appendKey(text[:0], m.segmentIndexes[question])
+		if m.segmentIndexes[kind] != nil {
+			text = builder.appendKey(text[:0], m.segmentIndexes[kind])
 			key = sha256.Sum256(text)
-			if given, hit := m.caches[question].Get(key); hit {
-				replies[i] = response[policyResult]{value: given, duration: policytime.MachineNow().Sub(began), cached: true}
+			if cached, hit := m.caches[kind].Get(key); hit {
+				responses[i] = response[policyResult]{value: cached, duration: policytime.MachineNow().Sub(start), cached: true}
 				continue
 			}
 		}
 		keys = append(keys, key)
-		open, asked = append(open, i), append(asked, m.policy)
+		missing, policies = append(missing, i), append(policies, m.policy)
 	}
-	given := evaluateInOrder(ctx, s.options.Limits.Evaluation, asked,
+	evaluated := evaluateInOrder(ctx, s.options.Limits.Evaluation, policies,
 		func(ctx context.Context, p *policy, cancel topdown.Cancel) (policyResult, error) {
-			return p.evaluate(ctx, question, b.withParameters(p.parameters), cancel)
+			return p.evaluate(ctx, kind, b.withParameters(p.parameters), cancel)
 		})
-	for j, reply := range given {
-		replies[open[j]] = reply
-		if reply.err == nil && members[open[j]].segmentIndexes[question] != nil {
-			asked[j].caches[question].Put(keys[j], reply.value, reply.value.size())
+	for j, r := range evaluated {
+		responses[missing[j]] = r
+		if r.err == nil && members[missing[j]].segmentIndexes[kind] != nil {
+			policies[j].caches[kind].Put(keys[j], r.value, r.value.size())
 		}
 	}
-	return replies
+	return responses
 }
 
 func (s *Set) observe(evaluations []Evaluation) {
@@ -166,42 +155,42 @@ func (s *Set) observe(evaluations []Evaluation) {
 	}
 }
 
-// add adds what one policy said.
-func (o *Outcome) add(p *policy, reply *response[policyResult], template bool) {
-	asked := Evaluation{Policy: p.source.Name, Enforcement: p.enforcement(), Duration: reply.duration, Cached: reply.cached}
-	denials, warnings := reply.value.findings(p, template)
-	if reply.err != nil {
-		o.Failures = append(o.Failures, Failure{Policy: p.source.Name, Enforcement: p.enforcement(), Err: reply.err})
-		denials = []merge.Finding{p.failureFinding(reply.err)}
+// add adds the response of one policy.
+func (o *Outcome) add(p *policy, r *response[policyResult], template bool) {
+	evaluation := Evaluation{Policy: p.source.Name, Enforcement: p.enforcement(), Duration: r.duration, Cached: r.cached}
+	denials, warnings := r.value.findings(p, template)
+	if r.err != nil {
+		o.Failures = append(o.Failures, Failure{Policy: p.source.Name, Enforcement: p.enforcement(), Err: r.err})
+		denials = []merge.Finding{p.failureFinding(r.err)}
 	}
-	asked.Result = resultOf(reply.err, denials, warnings)
-	o.Evaluations = append(o.Evaluations, asked)
+	evaluation.Result = resultOf(r.err, denials, warnings)
+	o.Evaluations = append(o.Evaluations, evaluation)
 
 	switch p.enforcement() {
 	case v1alpha1.EnforcementDryRun:
 		o.DryRun.Denials = append(o.DryRun.Denials, denials...)
 		o.DryRun.Warnings = append(o.DryRun.Warnings, warnings...)
-		if reply.value.hasChanges() {
-			o.DryRun.Changes = append(o.DryRun.Changes, reply.value.changes)
+		if r.value.hasChanges() {
+			o.DryRun.Changes = append(o.DryRun.Changes, r.value.changes)
 		}
 		return
 	case v1alpha1.EnforcementWarn:
-		// A policy that was to change the object and could not must not be passed
-		// over: without its changes the object may do what they prevent.
-		if reply.err == nil || p.module.rules&mutatingRules == 0 {
+		// Without the changes of a mutating policy the object may do what they prevent:
+		// its failure denies.
+		if r.err == nil || p.module.rules&mutatingRules == 0 {
 			warnings = append(denials, warnings...)
 			denials = nil
 		}
 	}
 	o.Denials = append(o.Denials, denials...)
 	o.Warnings = append(o.Warnings, warnings...)
-	if reply.value.hasChanges() {
-		o.Changes = append(o.Changes, reply.value.changes)
+	if r.value.hasChanges() {
+		o.Changes = append(o.Changes, r.value.changes)
 	}
 }
 
-// findings are what the policy refuses and what it warns of. On a template, a
-// refusal that may be otherwise by the time of the pod is a warning.
+// findings returns denials and warnings. For a template, a denial that may not hold for
+// the pod is a warning.
 func (a *policyResult) findings(p *policy, template bool) (denials, warnings []merge.Finding) {
 	for _, rule := range []ruleName{ruleDeny, ruleViolation} {
 		found := a.deny
@@ -217,12 +206,12 @@ func (a *policyResult) findings(p *policy, template bool) (denials, warnings []m
 	return denials, append(warnings, a.warn...)
 }
 
-// failureFinding is how a policy refuses that could not be asked.
+// failureFinding returns the denial of a policy that failed.
 func (p *policy) failureFinding(err error) merge.Finding {
 	return merge.Finding{
 		Policy:  p.source.Name,
 		Message: singleLine(fmt.Sprintf("the policy %s could not be evaluated: %v", p.source.Name, err)),
-		Fix:     "tell the cluster's administrators; until the policy is mended it refuses what it is asked about",
+		Fix:     "report this to the cluster's administrators; until the policy is fixed, it refuses all objects that it matches",
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"sluice.dev/api/policytime"
 )
 
-// policyEvaluation is the evaluation of one policy. It is what OPA asks, before every
-// expression, whether to stop.
+// policyEvaluation is the evaluation of one policy. OPA checks before every expression
+// whether it is canceled.
 type policyEvaluation struct {
 	index     int
 	startTime time.Time
@@ -25,26 +25,26 @@ type policyEvaluation struct {
 
 var _ topdown.Cancel = (*policyEvaluation)(nil)
 
-// Cancel ends the turn.
+// Cancel cancels the evaluation.
 func (t *policyEvaluation) Cancel() { t.canceled.Store(true) }
 
-// Cancelled tells whether the turn was ended.
+// Cancelled reports whether the evaluation is canceled.
 func (t *policyEvaluation) Cancelled() bool { return t.canceled.Load() }
 
-// response is what came of one turn.
+// response is the response of one policy.
 type response[T any] struct {
 	value    T
 	err      error
 	duration time.Duration
-	// cached: the policy was not asked, its answer was remembered.
+	// cached: the value came from the cache.
 	cached bool
 }
 
-// evaluator asks policies one after another, on a goroutine of its own, while the
-// caller's watches the clock. Some built-in functions, such as a costly pattern
-// on a long text, do not ask whether to stop: a policy that is in one at twice
-// its deadline is left behind with its goroutine, and another goroutine goes on
-// with the next policy. So an answer comes in time whatever a policy does.
+// evaluator evaluates policies one after another on a goroutine of its own, while the
+// caller's goroutine watches the time. Some built-in functions, such as a costly pattern
+// on a long text, never check for cancellation. A policy inside one at twice its time
+// limit is abandoned with its goroutine, and another goroutine continues with the next
+// policy. So a response comes in time whatever a policy does.
 type evaluator[T any] struct {
 	policies []*policy
 	evaluate func(context.Context, *policy, topdown.Cancel) (T, error)
@@ -53,23 +53,23 @@ type evaluator[T any] struct {
 	ended    atomic.Bool
 	done     chan struct{}
 
-	// mu guards what a goroutine left behind must no longer touch.
+	// mu guards what an abandoned goroutine must no longer write.
 	mu        sync.Mutex
 	responses []response[T]
-	// completed is how many policies have a reply.
+	// completed is the number of policies with a response; -1 after all were abandoned.
 	completed int
 }
 
-// evaluateInOrder asks all policies and returns a reply for each. It takes at most as
-// long as the context has, and one evaluation's limit more.
+// evaluateInOrder evaluates all policies and returns a response for each. It takes at
+// most one evaluation limit longer than the context.
 func evaluateInOrder[T any](ctx context.Context, limit time.Duration, policies []*policy,
-	ask func(context.Context, *policy, topdown.Cancel) (T, error),
+	evaluate func(context.Context, *policy, topdown.Cancel) (T, error),
 ) []response[T] {
 	if len(policies) == 0 {
 		return nil
 	}
 	r := &evaluator[T]{
-		policies: policies, evaluate: ask, limit: limit,
+		policies: policies, evaluate: evaluate, limit: limit,
 		done: make(chan struct{}), responses: make([]response[T], len(policies)),
 	}
 	go r.run(ctx, 0)
@@ -77,59 +77,59 @@ func evaluateInOrder[T any](ctx context.Context, limit time.Duration, policies [
 	return r.responses
 }
 
-// run asks the policies from one place on, until the round is over or the
-// goroutine is left behind.
+// run evaluates the policies from an index on, until all are done or the goroutine is
+// abandoned.
 func (r *evaluator[T]) run(ctx context.Context, from int) {
-	for place := from; place < len(r.policies); place++ {
-		t := &policyEvaluation{index: place, startTime: policytime.MachineNow()}
+	for i := from; i < len(r.policies); i++ {
+		t := &policyEvaluation{index: i, startTime: policytime.MachineNow()}
 		r.current.Store(t)
-		given := r.evaluateOne(ctx, t)
+		result := r.evaluateOne(ctx, t)
 		r.mu.Lock()
-		behind := r.completed != place
-		if !behind {
-			r.responses[place] = given
+		abandoned := r.completed != i
+		if !abandoned {
+			r.responses[i] = result
 			r.completed++
 		}
 		r.mu.Unlock()
-		if behind {
-			r.policies[place].stuckEvaluations.Add(-1)
+		if abandoned {
+			r.policies[i].stuckEvaluations.Add(-1)
 			return
 		}
 	}
 	close(r.done)
 }
 
-func (r *evaluator[T]) evaluateOne(ctx context.Context, t *policyEvaluation) (given response[T]) {
+func (r *evaluator[T]) evaluateOne(ctx context.Context, t *policyEvaluation) (result response[T]) {
 	p := r.policies[t.index]
-	// In this order: whoever ends the round sets over before it ends the turn.
+	// watch sets ended before it cancels an evaluation.
 	switch {
 	case r.ended.Load():
-		given.err = ErrRequestDeadline
+		result.err = ErrRequestDeadline
 	case p.stuckEvaluations.Load() > 0:
-		given.err = ErrBusy
+		result.err = ErrBusy
 	default:
-		given.value, given.err = r.evaluate(ctx, p, t)
+		result.value, result.err = r.evaluate(ctx, p, t)
 	}
-	given.duration = policytime.MachineNow().Sub(t.startTime)
-	if errors.Is(given.err, ErrDeadline) && r.ended.Load() {
-		given.err = ErrRequestDeadline
+	result.duration = policytime.MachineNow().Sub(t.startTime)
+	if errors.Is(result.err, ErrDeadline) && r.ended.Load() {
+		result.err = ErrRequestDeadline
 	}
-	return given
+	return result
 }
 
-// ticksPerLimit is how finely the watch looks at a turn.
+// ticksPerLimit is the number of ticks within the time limit of an evaluation.
 const ticksPerLimit = 8
 
-// watch ends turns that take too long, and returns when every policy has its
-// reply.
+// watch cancels evaluations that take too long, and returns when every policy has a
+// response.
 //
-// It counts how often it woke during a turn instead of asking how long ago the
-// turn began: where the whole process stood still, for want of processors or
-// while its machine slept, that is one tick however long, and no policy's fault.
+// It counts its own ticks during an evaluation instead of measuring time. If the whole
+// process stops, for lack of CPU or while the machine sleeps, that counts as one tick,
+// and the policy is not to blame.
 func (r *evaluator[T]) watch(ctx context.Context) {
 	ticker := time.NewTicker(max(r.limit/ticksPerLimit, time.Millisecond)) //nolint:forbidigo // machine time: how long an evaluation takes
 	defer ticker.Stop()
-	var seen *policyEvaluation
+	var watched *policyEvaluation
 	ticks := 0
 	ended := ctx.Done()
 	for {
@@ -154,8 +154,8 @@ func (r *evaluator[T]) watch(ctx context.Context) {
 			continue
 		}
 		t := r.current.Load()
-		if t != seen {
-			seen, ticks = t, 0
+		if t != watched {
+			watched, ticks = t, 0
 			continue
 		}
 		ticks++
@@ -169,27 +169,26 @@ func (r *evaluator[T]) watch(ctx context.Context) {
 	}
 }
 
-// abandon gives a policy its reply in place of the goroutine that is stuck in it.
-// It reports false where that one came back just now.
-func (r *evaluator[T]) abandon(place int) bool {
+// abandon responds for a policy whose goroutine is stuck. It returns false if the
+// evaluation finished in the meantime.
+func (r *evaluator[T]) abandon(index int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.completed != place {
+	if r.completed != index {
 		return false
 	}
-	r.policies[place].stuckEvaluations.Add(1)
-	r.responses[place] = response[T]{err: ErrDeadline, duration: policytime.MachineNow().Sub(r.current.Load().startTime)}
+	r.policies[index].stuckEvaluations.Add(1)
+	r.responses[index] = response[T]{err: ErrDeadline, duration: policytime.MachineNow().Sub(r.current.Load().startTime)}
 	r.completed++
 	return true
 }
 
-// abandonAll gives every policy that has none yet its reply, and leaves the
-// goroutine behind.
+// abandonAll responds for every policy without a response, and abandons the goroutine.
 func (r *evaluator[T]) abandonAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for place := r.completed; place < len(r.policies); place++ {
-		r.responses[place] = response[T]{err: ErrRequestDeadline}
+	for i := r.completed; i < len(r.policies); i++ {
+		r.responses[i] = response[T]{err: ErrRequestDeadline}
 	}
 	if r.completed < len(r.policies) {
 		r.policies[r.completed].stuckEvaluations.Add(1)

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// maxFindings is how many complaints of one rule are passed on.
+	// maxFindings limits the findings of one rule.
 	maxFindings = 100
-	// maxMessageBytes is how many bytes a message may have; what is beyond is cut off.
+	// maxMessageBytes limits a message; longer ones are truncated.
 	maxMessageBytes = 2048
 )
 
-// parseFindings reads the value of deny and warn: strings or {"msg", "field", "fix"}.
+// parseFindings parses the value of deny and warn: strings or {"msg", "field", "fix"}.
 func parseFindings(policy string, value ast.Value) ([]merge.Finding, error) {
 	return parseFindingSet(policy, value, func(element ast.Value) (merge.Finding, error) {
 		if text, ok := element.(ast.String); ok {
@@ -36,8 +36,8 @@ func parseFindings(policy string, value ast.Value) ([]merge.Finding, error) {
 	})
 }
 
-// parseViolations reads the value of violation, as Gatekeeper does: {"msg"}, beside
-// which anything may stand.
+// parseViolations parses the value of violation as Gatekeeper does: {"msg"} and any other
+// fields.
 func parseViolations(policy string, value ast.Value) ([]merge.Finding, error) {
 	return parseFindingSet(policy, value, func(element ast.Value) (merge.Finding, error) {
 		object, ok := element.(ast.Object)
@@ -64,15 +64,15 @@ func parseFindingSet(policy string, value ast.Value, read func(ast.Value) (merge
 	more := max(0, len(elements)-maxFindings)
 	var all []merge.Finding
 	for _, element := range elements[:len(elements)-more] {
-		complaint, err := read(element.Value)
+		finding, err := read(element.Value)
 		if err != nil {
 			return nil, err
 		}
-		complaint.Policy = policy
-		all = append(all, complaint)
+		finding.Policy = policy
+		all = append(all, finding)
 	}
 	if more > 0 {
-		all = append(all, merge.Finding{Policy: policy, Message: fmt.Sprintf("and %d more of the same policy", more)})
+		all = append(all, merge.Finding{Policy: policy, Message: fmt.Sprintf("and %d more from the same policy", more)})
 	}
 	return all, nil
 }
@@ -93,7 +93,7 @@ func setElements(value ast.Value) ([]*ast.Term, error) {
 	return set.Slice(), nil
 }
 
-// stringFields reads an object of which only some fields are allowed, all strings.
+// stringFields returns the fields of an object that may have only these, all strings.
 func stringFields(value ast.Value, allowed ...string) (map[string]string, error) {
 	object, ok := value.(ast.Object)
 	if !ok {
@@ -115,8 +115,8 @@ func stringFields(value ast.Value, allowed ...string) (map[string]string, error)
 	return fields, nil
 }
 
-// singleLine makes one line of text that policies composed, maybe of what users wrote:
-// no control characters, and no more than fits in an answer.
+// singleLine replaces control characters and truncates the text: policies may compose it
+// from what users wrote.
 func singleLine(text string) string {
 	clean := strings.IndexFunc(text, unicode.IsControl) < 0 && utf8.ValidString(text)
 	if !clean {
@@ -130,8 +130,8 @@ func singleLine(text string) string {
 	return truncateText(text, maxMessageBytes)
 }
 
-// truncateText cuts a text off after so many bytes, between two characters, and shows
-// that it did.
+// truncateText shortens a text to a number of bytes, between two characters, and marks
+// the cut.
 func truncateText(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -11,22 +11,23 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
-// requestTime is the time of all requests here.
+// requestTime is the time of all requests in these tests.
 var requestTime = time.Date(2026, 10, 15, 12, 0, 0, 0, time.FixedZone("CEST", 2*60*60))
 
-// decodeDocument is a document of JSON text.
-func decodeDocument(tb testing.TB, text string) engine.Document {
+// decodeDocument returns the document of a JSON text.
+func decodeDocument(tb testing.TB, text string) document.Document {
 	tb.Helper()
-	document, err := engine.Decode([]byte(text))
+	document, err := document.Decode([]byte(text))
 	if err != nil {
 		tb.Fatalf("decode %s: %v", text, err)
 	}
 	return document
 }
 
-// podInput asks about a pod of the project thesis in the department students.
+// podInput is the input for a pod of the project thesis in the department students.
 func podInput(tb testing.TB, pod string) engine.Input {
 	tb.Helper()
 	return engine.Input{
@@ -43,7 +44,7 @@ func podInput(tb testing.TB, pod string) engine.Input {
 	}
 }
 
-// newEngine is an engine with these policies in force.
+// newEngine returns an engine with these policies active.
 func newEngine(tb testing.TB, sources ...engine.Source) *engine.Engine {
 	tb.Helper()
 	return newEngineWithOptions(tb, engine.Options{}, sources...)
@@ -66,9 +67,9 @@ func newEngineWithOptions(tb testing.TB, options engine.Options, sources ...engi
 	return e
 }
 
-// largeReview is the admission review of a pod as controllers make them, of about
-// seven kilobytes with its managed fields. Reviews of different numbers are of
-// different pods, reviews of the same number and another uid of one controller's.
+// largeReview returns the admission review of a pod as controllers create them, about
+// seven kilobytes with managed fields. Reviews with different numbers are of different
+// pods. Those with one number and different UIDs are of one controller.
 func largeReview(tb testing.TB, number, uid int) []byte {
 	tb.Helper()
 	env := make([]any, 0, 12)

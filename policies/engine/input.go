@@ -12,34 +12,37 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine/dependency"
+	"sluice.dev/policies/engine/document"
 )
 
-// ErrNoObject means that an admission question without an object cannot be asked.
+// ErrNoObject: an admission request needs an object.
 var ErrNoObject = errors.New("the input has no object")
 
-// ErrNoTime means that an admission question needs the time of the request, since a rule
-// that reads it would otherwise be undefined, and so refuse nothing.
+// ErrNoTime: an admission request needs a time. Without it a rule that reads the time
+// would be undefined and refuse nothing.
 var ErrNoTime = errors.New("the input has no time")
 
 // Subject is what a policy's match is compared with.
 type Subject struct {
-	// Operation is CREATE or UPDATE; no policy is asked about any other.
+	// Operation is CREATE or UPDATE. No policy is evaluated for other operations.
 	Operation v1alpha1.PolicyOperation
-	// Group and Kind are those of the object; group is empty for Pod. For a pod
-	// template they are those of the pod.
+	// Group and Kind are those of the object; group is empty for Pod. A pod template has
+	// those of the pod.
 	Group, Kind string
-	// Department and Project are names; empty where the object has none.
+	// Department and Project are names; empty if the object has none.
 	Department, Project string
-	// Schedulers are those of the node pools that the object may use. What speaks for
-	// another scheduler, by its name schedulers.<scheduler> or in that one's place, is
-	// not asked. Empty asks them all.
+	// Schedulers are the schedulers of the node pools that the object may use. Policies
+	// for other schedulers, named schedulers.<scheduler> or replacing such a policy, are
+	// not evaluated. Empty means all schedulers.
 	Schedulers Schedulers
 }
 
-// Schedulers are some of the schedulers, in a form that can be compared: see [Serving].
+// Schedulers is a set of schedulers in a comparable form; see [SchedulersOf].
 type Schedulers string
 
-// SchedulersOf are these schedulers and no others; none of them is not all.
+// SchedulersOf returns exactly these schedulers. SchedulersOf() is the empty set, which
+// differs from all.
 func SchedulersOf(schedulers ...v1alpha1.Scheduler) Schedulers {
 	text := ","
 	for _, scheduler := range schedulers {
@@ -54,66 +57,61 @@ func (s Schedulers) has(scheduler v1alpha1.Scheduler) bool {
 	return s == "" || strings.Contains(string(s), ","+string(scheduler)+",")
 }
 
-// Input is what policies are asked about. Documents that seldom change, such as
-// the project, are meant to be converted once and shared. An absent document's
-// field is undefined.
+// Input is the input of one request. Documents that seldom change, such as the project,
+// should be converted once and shared. The field of an absent document is undefined.
 type Input struct {
-	// Subject decides which policies are asked.
+	// Subject selects the policies to evaluate.
 	Subject Subject
 	// Review is the AdmissionRequest.
-	Review Document
-	// Object is the object, in place of the one in Review; absent, that one.
-	// Policies see it as input.object and as input.review.object.
-	Object Document
-	// OldObject is the object before an UPDATE, likewise.
-	OldObject Document
-	// Workload is what the pod asks for.
-	Workload Document
-	// Project, Department and NodePools are whose the object is and where it may
-	// run. They are without status, which changes from moment to moment.
-	Project, Department, NodePools Document
-	// NodePool is the node pool that the object is. Policies read it as
-	// input.nodePool, in objects and requires only.
-	NodePool Document
-	// Usage is the project's present use. Policies read it as input.use, and for
-	// messages only: rules that change the object cannot.
-	Usage Document
-	// Now is the time of the request, in the department's zone. Policies read it as
-	// input.now: RFC 3339, to the second.
+	Review document.Document
+	// Object replaces the object in Review, unless it is absent. Policies see it as
+	// input.object and input.review.object.
+	Object document.Document
+	// OldObject likewise replaces the object before an UPDATE.
+	OldObject document.Document
+	// Workload is the pod's GPU request.
+	Workload document.Document
+	// Project and Department own the object, and it may run in NodePools. They have no
+	// status, which changes all the time.
+	Project, Department, NodePools document.Document
+	// NodePool is set if the object is a node pool. Only objects and requires read
+	// input.nodePool.
+	NodePool document.Document
+	// Usage is the project's present use, for messages. Mutating rules cannot read
+	// input.use.
+	Usage document.Document
+	// Now is the time of the request in the department's zone. Policies read input.now as
+	// RFC 3339, to the second.
 	Now time.Time
-	// Template tells that the object is the template of a pod that does not exist
-	// yet. What a rule that reads the time or the present use would refuse is then
-	// a warning, since by the time of the pod it may be otherwise.
+	// Template: the object is the template of a future pod. A denial that depends on the
+	// time or the present use becomes a warning, since it may not hold for the pod.
 	Template bool
 }
 
-// inputFieldCount is how many fields input may have.
+// inputFieldCount is the number of fields of input.
 const inputFieldCount = 11
 
 const (
 	reviewField    = "review"
 	objectField    = "object"
 	oldObjectField = "oldObject"
-	// parametersField is the one field that is the policy's own.
-	parametersField = "parameters"
 )
 
-var parametersTerm = keyTerm(parametersField)
+var parametersTerm = document.KeyTerm(dependency.ParametersField)
 
-// boundInput is an Input with what follows from its parts, ready to be joined with each
-// policy's parameters.
+// boundInput is an Input with all fields resolved. Each policy adds its parameters.
 type boundInput struct {
 	input  *Input
 	names  [inputFieldCount]string
-	fields [inputFieldCount]Document
+	fields [inputFieldCount]document.Document
 	count  int
-	// terms are the fields as policies see them, once one is asked; plain is the
-	// input of the policies without parameters: most.
+	// terms are the fields as OPA values, created on first use. withoutParameters is the
+	// input of policies without parameters, which are most.
 	terms             [][2]*ast.Term
 	withoutParameters ast.Value
 }
 
-// bind completes an Input once for all policies.
+// bind resolves an Input once for all policies.
 func (in *Input) bind() *boundInput {
 	review, object, old := in.Review, in.object(), in.OldObject
 	if old.IsAbsent() {
@@ -133,42 +131,42 @@ func (in *Input) bind() *boundInput {
 	b.add("project", in.Project)
 	b.add("department", in.Department)
 	b.add("nodePools", in.NodePools)
-	b.add(nodePoolField, in.NodePool)
-	b.add(usageField, in.Usage)
+	b.add(dependency.NodePoolField, in.NodePool)
+	b.add(dependency.UsageField, in.Usage)
 	if !in.Now.IsZero() {
-		b.add(nowField, newDocument(in.Now.Format(time.RFC3339)))
+		b.add(dependency.NowField, document.New(in.Now.Format(time.RFC3339)))
 	}
 	return b
 }
 
-// object is the object that the question is about.
-func (in *Input) object() Document {
+// object returns the object of the request.
+func (in *Input) object() document.Document {
 	if in.Object.IsAbsent() {
 		return in.Review.Field("object")
 	}
 	return in.Object
 }
 
-func (b *boundInput) add(name string, document Document) {
-	if document.IsAbsent() {
+func (b *boundInput) add(name string, value document.Document) {
+	if value.IsAbsent() {
 		return
 	}
-	b.names[b.count], b.fields[b.count] = name, document
+	b.names[b.count], b.fields[b.count] = name, value
 	b.count++
 }
 
-// field is a field of the input; absent where it is undefined.
-func (b *boundInput) field(name string) Document {
+// field returns a field of input; absent if it is undefined.
+func (b *boundInput) field(name string) document.Document {
 	for i := range b.count {
 		if b.names[i] == name {
 			return b.fields[i]
 		}
 	}
-	return Document{}
+	return document.Document{}
 }
 
-// withParameters returns the whole input of a policy with these parameters. It is called
-// by one goroutine at a time.
+// withParameters returns the complete input of a policy with these parameters. It is not
+// safe for concurrent use.
 func (b *boundInput) withParameters(parameters *ast.Term) ast.Value {
 	plain := parameters == ast.InternedEmptyObject
 	if plain && b.withoutParameters != nil {
@@ -184,8 +182,8 @@ func (b *boundInput) withParameters(parameters *ast.Term) ast.Value {
 	return value
 }
 
-// fieldTerms are the fields as policies see them. The object is part of the review too,
-// and is made once.
+// fieldTerms returns the fields as OPA values. The object is part of the review too and
+// is converted once.
 func (b *boundInput) fieldTerms() [][2]*ast.Term {
 	terms := make([][2]*ast.Term, 0, inputFieldCount)
 	for i := range b.count {
@@ -194,16 +192,16 @@ func (b *boundInput) fieldTerms() [][2]*ast.Term {
 		case name == reviewField:
 			term = b.reviewTerm()
 		case name == objectField && !b.isObjectReplaced(name), name == oldObjectField && !b.isObjectReplaced(name):
-			term = b.input.Review.fieldTerm(name)
+			term = b.input.Review.FieldTerm(name)
 		default:
-			term = b.fields[i].term()
+			term = b.fields[i].Term()
 		}
-		terms = append(terms, [2]*ast.Term{keyTerm(b.names[i]), term})
+		terms = append(terms, [2]*ast.Term{document.KeyTerm(b.names[i]), term})
 	}
 	return slices.Clip(terms)
 }
 
-// isObjectReplaced tells whether another object stands in the place of the review's.
+// isObjectReplaced reports whether another object replaces the one in the review.
 func (b *boundInput) isObjectReplaced(name string) bool {
 	if name == objectField {
 		return !b.input.Object.IsAbsent()
@@ -211,9 +209,9 @@ func (b *boundInput) isObjectReplaced(name string) bool {
 	return !b.input.OldObject.IsAbsent()
 }
 
-// reviewTerm is the review with the objects in their places.
+// reviewTerm returns the review with replaced objects.
 func (b *boundInput) reviewTerm() *ast.Term {
-	term := b.input.Review.term()
+	term := b.input.Review.Term()
 	for _, name := range []string{objectField, oldObjectField} {
 		object, ok := term.Value.(ast.Object)
 		if !ok || !b.isObjectReplaced(name) {
@@ -225,18 +223,7 @@ func (b *boundInput) reviewTerm() *ast.Term {
 				pairs = append(pairs, [2]*ast.Term{key, old})
 			}
 		})
-		term = ast.NewTerm(ast.NewObject(append(pairs, [2]*ast.Term{keyTerm(name), b.field(name).term()})...))
+		term = ast.NewTerm(ast.NewObject(append(pairs, [2]*ast.Term{document.KeyTerm(name), b.field(name).Term()})...))
 	}
 	return term
-}
-
-// fieldTerm is a field of the document as policies see it; nil where there is none.
-func (d Document) fieldTerm(name string) *ast.Term {
-	if d.IsAbsent() {
-		return nil
-	}
-	if object, ok := d.term().Value.(ast.Object); ok {
-		return object.Get(keyTerm(name))
-	}
-	return nil
 }

@@ -5,41 +5,42 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"sluice.dev/policies/engine/dependency"
 )
 
-// maxNesting is how deep a module's expressions may nest, counted in the nodes
-// of its syntax tree: about a hundred brackets. The compiler takes time in the
-// square of it.
+// maxNesting limits how deep the expressions of a module may nest, counted in nodes of
+// its syntax tree: about a hundred brackets. Compile time grows with its square.
 const maxNesting = 500
 
-// libraryRoot is where libraries are, and gatekeeperRoot is where those are that
-// Gatekeeper's templates import.
 var (
+	// libraryRoot is the package of the libraries, gatekeeperRoot the package from which
+	// Gatekeeper's templates import.
 	libraryRoot    = ast.MustParseRef("data.sluice.lib")
 	gatekeeperRoot = ast.MustParseRef("data.lib")
 )
 
-// sluiceRoot is the package under which policies may not be.
+// sluiceRoot is the package that is reserved for Sluice.
 var sluiceRoot = ast.MustParseRef("data.sluice")
 
-// parsedModule is a module that was read.
+// parsedModule is a parsed policy.
 type parsedModule struct {
-	// module is nil where the compiler must not see it.
+	// module is nil if the compiler must not see it.
 	module *ast.Module
 	rules  ruleSet
-	// gatekeeper: the module is Rego v0, a template of Gatekeeper's.
+	// gatekeeper: the module is a Gatekeeper template in Rego v0.
 	gatekeeper bool
 }
 
-// parseModule reads a policy's module and checks what can be seen without compiling.
+// parseModule parses a policy's module, and checks what needs no compiler.
 func parseModule(text string) (parsedModule, []Problem) {
 	if len(text) > maxSourceBytes {
-		return parsedModule{}, []Problem{{Message: fmt.Sprintf("the module has %d bytes; %d are allowed: split the policy", len(text), maxSourceBytes)}}
+		message := fmt.Sprintf("the module has %d bytes; %d are allowed: split the policy", len(text), maxSourceBytes)
+		return parsedModule{}, []Problem{{Message: message}}
 	}
 	if !utf8.ValidString(text) {
 		return parsedModule{}, []Problem{{Message: "the module is not UTF-8 text"}}
@@ -47,22 +48,23 @@ func parseModule(text string) (parsedModule, []Problem) {
 	p := parsedModule{}
 	module, err := ast.ParseModuleWithOpts(policyFile, text, ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities})
 	if err != nil {
-		old, oldErr := ast.ParseModuleWithOpts(policyFile, text, ast.ParserOptions{RegoVersion: ast.RegoV0, Capabilities: capabilitiesV0})
-		if oldErr != nil {
+		v0, v0Err := ast.ParseModuleWithOpts(policyFile, text, ast.ParserOptions{RegoVersion: ast.RegoV0, Capabilities: capabilitiesV0})
+		if v0Err != nil {
 			return parsedModule{}, problemsFromOPA(err)
 		}
-		if rules, _ := validateShapes(old, true); rules != 1<<ruleViolation {
+		if rules, _ := validateShapes(v0, true); rules != 1<<ruleViolation {
 			return parsedModule{}, append(problemsFromOPA(err), Problem{
 				Line: 1, Column: 1,
 				Message: "the module is Rego v0, which only a Gatekeeper template may be: rewrite it with opa fmt --v0-v1 --write",
 			})
 		}
-		module, p.gatekeeper = old, true
+		module, p.gatekeeper = v0, true
 	}
 	p.module = module
 	var problems []Problem
 	if module.Package.Path.HasPrefix(sluiceRoot) {
-		problems = append(problems, problemAt(module.Package.Loc(), "the package %s is Sluice's own; choose another name", module.Package.Path))
+		problems = append(problems, problemAt(module.Package.Loc(),
+			"the package %s is reserved for Sluice; choose another name", module.Package.Path))
 	}
 	if problem, ok := findDeepNesting(module); ok {
 		return parsedModule{}, append(problems, problem)
@@ -73,10 +75,11 @@ func parseModule(text string) (parsedModule, []Problem) {
 	return p, append(problems, forbiddenReferences(module)...)
 }
 
-// forbiddenReferences finds the functions that policies do not have and the fields that
-// input does not have. The compiler would find the former too, but stop there.
+// forbiddenReferences returns a problem for each built-in function that policies do not
+// have, and for each undefined field of input. The compiler would stop at the first such
+// function.
 func forbiddenReferences(module *ast.Module) []Problem {
-	// A name that the module gives a meaning is no built-in function's.
+	// Names that the module defines or imports are not those of built-in functions.
 	own := make(map[ast.Value]bool)
 	for _, rule := range module.Rules {
 		own[ast.Var(topLevelName(rule))] = true
@@ -86,10 +89,10 @@ func forbiddenReferences(module *ast.Module) []Problem {
 	}
 	var problems []Problem
 	for _, rule := range module.Rules {
-		walkRefs(rule, func(ref ast.Ref, location *ast.Location) {
+		dependency.WalkRefs(rule, func(ref ast.Ref, location *ast.Location) {
 			name := ref.String()
 			if why, ok := forbiddenReason(name); ok && ast.BuiltinMap[name] != nil && !own[ref[0].Value] {
-				problems = append(problems, problemAt(location, "%s is not to be had in a policy: %s", name, why))
+				problems = append(problems, problemAt(location, "%s is not available in policies: %s", name, why))
 			} else if wrong := undefinedField(ref); wrong != "" {
 				problems = append(problems, problemAt(location, "%s", wrong))
 			}
@@ -98,7 +101,7 @@ func forbiddenReferences(module *ast.Module) []Problem {
 	return problems
 }
 
-// findDeepNesting finds the first rule that nests too deep.
+// findDeepNesting returns a problem for the first rule that nests too deep.
 func findDeepNesting(module *ast.Module) (Problem, bool) {
 	for _, rule := range module.Rules {
 		depth, deepest := 0, 0
@@ -111,18 +114,18 @@ func findDeepNesting(module *ast.Module) (Problem, bool) {
 			func(any) { depth-- },
 		).Walk(rule)
 		if deepest > maxNesting {
-			return problemAt(rule.Loc(), "the rule %s nests too deep: split it into rules of their own", topLevelName(rule)), true
+			return problemAt(rule.Loc(), "the rule %s nests too deep: split it into several rules", topLevelName(rule)), true
 		}
 	}
 	return Problem{}, false
 }
 
-// isLibraryRef tells whether a ref leads to a library.
+// isLibraryRef reports whether a reference leads to a library.
 func isLibraryRef(ref ast.Ref) bool {
 	return ref.HasPrefix(libraryRoot) || ref.HasPrefix(gatekeeperRoot)
 }
 
-// parseLibraries reads the libraries that policies may import.
+// parseLibraries parses the libraries that policies may import.
 func parseLibraries(libraries []Library) (map[string]*ast.Module, []Problem) {
 	modules := make(map[string]*ast.Module, len(libraries))
 	var problems []Problem
@@ -132,9 +135,10 @@ func parseLibraries(libraries []Library) (map[string]*ast.Module, []Problem) {
 		case err != nil:
 			problems = append(problems, problemsFromOPA(err)...)
 		case !isLibraryRef(module.Package.Path):
-			problems = append(problems, problemAt(module.Package.Loc(), "the package %s is not %s, %s or below one of them", module.Package.Path, libraryRoot, gatekeeperRoot))
+			problems = append(problems, problemAt(module.Package.Loc(),
+				"the package %s is not %s, %s or below one of them", module.Package.Path, libraryRoot, gatekeeperRoot))
 		case library.Name == policyFile || modules[library.Name] != nil:
-			problems = append(problems, Problem{Library: library.Name, Message: "a library needs a name of its own"})
+			problems = append(problems, Problem{Library: library.Name, Message: "a library needs a unique name"})
 		default:
 			modules[library.Name] = module
 		}
@@ -142,8 +146,8 @@ func parseLibraries(libraries []Library) (map[string]*ast.Module, []Problem) {
 	return modules, sortProblems(problems)
 }
 
-// misspelledRules warns of rules that look like a known rule misspelt: almost its name,
-// and used nowhere in the module.
+// misspelledRules returns a warning for each rule that is unused in its module and whose
+// name almost equals that of a known rule.
 func misspelledRules(module *ast.Module) []Problem {
 	used := make(map[string]bool)
 	for _, rule := range module.Rules {
@@ -162,13 +166,13 @@ func misspelledRules(module *ast.Module) []Problem {
 		}
 		if meant, ok := similarRule(name); ok {
 			warned[name] = true
-			problems = append(problems, problemAt(rule.Loc(), "the rule %s is used nowhere and has no meaning of its own; was %s meant?", name, meant))
+			problems = append(problems, problemAt(rule.Loc(), "the rule %s is unused and has no meaning to Sluice; did you mean %s?", name, meant))
 		}
 	}
 	return problems
 }
 
-// similarRule finds the known rule that a name is almost.
+// similarRule returns the known rule whose name almost equals this one.
 func similarRule(name string) (string, bool) {
 	if _, ok := lookUpRule(name); ok {
 		return "", false
@@ -179,22 +183,24 @@ func similarRule(name string) (string, bool) {
 		if !ok {
 			continue
 		}
-		for _, want := range ruleDefinitions {
-			if slices.Contains([]string{want.name, strings.TrimSuffix(want.name, "s"), strings.TrimSuffix(want.name, "y"), strings.TrimSuffix(want.name, "e")}, stem) {
-				return want.name, true
+		for _, known := range ruleDefinitions {
+			for _, suffix := range []string{"", "s", "y", "e"} {
+				if stem == strings.TrimSuffix(known.name, suffix) {
+					return known.name, true
+				}
 			}
 		}
 	}
-	for _, want := range ruleDefinitions {
-		if allowed := len(want.name) / 4; editDistance(lower, want.name) <= allowed {
-			return want.name, true
+	for _, known := range ruleDefinitions {
+		if allowed := len(known.name) / 4; editDistance(lower, known.name) <= allowed {
+			return known.name, true
 		}
 	}
 	return "", false
 }
 
-// editDistance counts the letters to add, drop, change or swap with their neighbor
-// to make one name of the other.
+// editDistance counts the letters to insert, delete, change or swap with their neighbor
+// to turn one name into the other.
 func editDistance(a, b string) int {
 	before := make([]int, len(b)+1)
 	last := make([]int, len(b)+1)

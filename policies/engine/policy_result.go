@@ -17,42 +17,42 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/merge"
 )
 
-// policyResult is what one policy says about one object.
+// policyResult is the result of one policy for one object.
 type policyResult struct {
-	// workloadType is the workload's type; empty where the policy says none, and where
-	// it was not asked for it.
+	// workloadType is set by type requests only; empty if the policy defines none.
 	workloadType          v1alpha1.WorkloadType
 	changes               merge.DesiredChanges
 	deny, violation, warn []merge.Finding
 }
 
-// hasChanges tells whether the policy wants anything of the object.
+// hasChanges reports whether the policy changes the object.
 func (a *policyResult) hasChanges() bool {
 	i := &a.changes
 	return i.Defaults != nil || i.Overrides != nil || i.Nodes != nil || i.Append != nil || i.Remove != nil
 }
 
-// evaluate asks a policy about an object, or for its type.
-func (p *policy) evaluate(ctx context.Context, asked requestKind, input ast.Value, cancel topdown.Cancel) (policyResult, error) {
-	values, err := p.runQuery(ctx, p.module.queries[asked], input, cancel)
+// evaluate runs a policy's rules for a request: all but rendering.
+func (p *policy) evaluate(ctx context.Context, kind requestKind, input ast.Value, cancel topdown.Cancel) (policyResult, error) {
+	values, err := p.runQuery(ctx, p.module.queries[kind], input, cancel)
 	if err != nil {
 		return policyResult{}, err
 	}
-	given := policyResult{changes: merge.DesiredChanges{Policy: p.source.Name}}
+	result := policyResult{changes: merge.DesiredChanges{Policy: p.source.Name}}
 	n := &converter{remaining: maxValues}
 	for rule := range ruleCount {
 		value := values.value(rule)
 		if value == nil {
 			continue
 		}
-		if err := given.parseRule(n, rule, value); err != nil {
+		if err := result.parseRule(n, rule, value); err != nil {
 			return policyResult{}, shapeError(rule, err)
 		}
 	}
-	return given, nil
+	return result, nil
 }
 
 func (a *policyResult) parseRule(n *converter, rule ruleName, value ast.Value) (err error) {
@@ -80,12 +80,12 @@ func (a *policyResult) parseRule(n *converter, rule ruleName, value ast.Value) (
 	return err
 }
 
-// shapeError says of which rule a value is not what it must be.
+// shapeError names the rule whose value has the wrong type.
 func shapeError(rule ruleName, err error) error {
 	return fmt.Errorf("%w: %w", ErrShape, prefixPath(ruleDefinitions[rule].name, err))
 }
 
-// bindings are what a query gave, by the names of the rules.
+// bindings are the values of a query by rule name.
 type bindings rego.Vars
 
 func (b bindings) value(rule ruleName) ast.Value {
@@ -95,12 +95,13 @@ func (b bindings) value(rule ruleName) ast.Value {
 	return nil
 }
 
-// runQuery evaluates a policy's query. Everything that can go wrong in it comes back
-// as an error.
-func (p *policy) runQuery(ctx context.Context, query *rego.PreparedEvalQuery, input ast.Value, cancel topdown.Cancel) (values bindings, err error) {
+// runQuery evaluates a query. Panics become errors.
+func (p *policy) runQuery(
+	ctx context.Context, query *rego.PreparedEvalQuery, input ast.Value, cancel topdown.Cancel,
+) (values bindings, err error) {
 	defer func() {
-		if fault := recover(); fault != nil {
-			values, err = nil, fmt.Errorf("the evaluation failed: %v", fault)
+		if cause := recover(); cause != nil {
+			values, err = nil, fmt.Errorf("the evaluation panicked: %v", cause)
 		}
 	}()
 	results, err := query.Eval(ctx,
@@ -119,25 +120,25 @@ func (p *policy) runQuery(ctx context.Context, query *rego.PreparedEvalQuery, in
 	return bindings(results[0].Bindings), nil
 }
 
-// evaluationError says where in the policy an evaluation went wrong.
+// evaluationError adds the place in the policy to an error of the evaluation.
 func evaluationError(err error) error {
 	if topdown.IsCancel(err) {
 		return ErrDeadline
 	}
-	var fault *topdown.Error
-	if !errors.As(err, &fault) {
+	var opaError *topdown.Error
+	if !errors.As(err, &opaError) {
 		return err
 	}
-	if fault.Location == nil {
-		return errors.New(fault.Message)
+	if opaError.Location == nil {
+		return errors.New(opaError.Message)
 	}
-	return problemAt(fault.Location, "%s", fault.Message)
+	return problemAt(opaError.Location, "%s", opaError.Message)
 }
 
-// maxValues is how many values the answers of one policy may hold, all told.
+// maxValues limits the values in the result of one policy.
 const maxValues = 1 << 16
 
-// valueError is a value of Rego that is not what a rule must give.
+// valueError reports a value that a rule must not have.
 type valueError struct {
 	// path leads to the value: overrides.spec.containers[0].
 	path    string
@@ -146,7 +147,7 @@ type valueError struct {
 
 func (m *valueError) Error() string { return m.path + ": " + m.message }
 
-// prefixPath puts a step before the path of a misfit, on the way out of it.
+// prefixPath prepends a step to the path of a valueError.
 func prefixPath(step string, err error) error {
 	var m *valueError
 	if errors.As(err, &m) {
@@ -159,19 +160,19 @@ func newValueError(format string, args ...any) error {
 	return &valueError{message: fmt.Sprintf(format, args...)}
 }
 
-// converter turns values of Rego into what encoding/json decodes into, with int64
-// for integers.
+// converter converts Rego values to what encoding/json decodes into, with int64 for
+// integers.
 type converter struct {
-	// remaining is how many more values may come.
+	// remaining is the number of values left under maxValues.
 	remaining int
 }
 
 func (n *converter) value(value ast.Value, depth int) (any, error) {
 	if n.remaining--; n.remaining < 0 {
-		return nil, newValueError("the answer is too large: more than %d values", maxValues)
+		return nil, newValueError("the result is too large: more than %d values", maxValues)
 	}
-	if depth > maxDepth {
-		return nil, newValueError("the value nests more than %d deep", maxDepth)
+	if depth > document.MaxDepth {
+		return nil, newValueError("the value nests more than %d deep", document.MaxDepth)
 	}
 	switch value := value.(type) {
 	case ast.Null:
@@ -206,12 +207,12 @@ func (n *converter) array(array *ast.Array, depth int) ([]any, error) {
 
 func (n *converter) object(object ast.Object, depth int) (map[string]any, error) {
 	fields := make(map[string]any, object.Len())
-	// In the order of the keys, so that the same fault is reported each time.
+	// In the order of the keys, so that the same error is reported each time.
 	keys := object.KeysIterator()
 	for key, more := keys.Next(); more; key, more = keys.Next() {
 		name, ok := key.Value.(ast.String)
 		if !ok {
-			return nil, newValueError("the key %s is no string", key)
+			return nil, newValueError("the key %s is not a string", key)
 		}
 		value, err := n.value(object.Get(key).Value, depth+1)
 		if err != nil {
@@ -222,13 +223,13 @@ func (n *converter) object(object ast.Object, depth int) (map[string]any, error)
 	return fields, nil
 }
 
-// convertNumber returns an int64 where the number is integral, else a float64. It
-// rounds away the noise of arithmetic on fractions, and never a whole number.
+// convertNumber returns an int64 for an integral number, otherwise a float64. It rounds
+// away floating point noise, but never rounds an integer.
 func convertNumber(text string) (any, error) {
 	if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return whole, nil
 	}
-	float, err := parseFinite(text)
+	float, err := document.ParseFinite(text)
 	if err != nil {
 		return nil, newValueError("%v", err)
 	}

@@ -12,41 +12,38 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Object is one whole object that a policy renders.
+// Object is one complete object that a policy renders.
 type Object struct {
 	// Policy is the policy's name.
 	Policy string
-	// Value is the object: JSON, with int64 for integers. It has an apiVersion, a
-	// kind and a name.
+	// Value is the object as JSON with int64 for integers. It has an apiVersion, a kind
+	// and a name.
 	Value map[string]any
 }
 
-// Rendering is what all policies render for one project, department or node
-// pool. Its lists are sorted by the policies' names, and within a policy in the
-// order of Rego's sets.
+// Rendering is what all policies render for one project, department or node pool. Its
+// lists are sorted by policy name, and within a policy by the order of Rego's sets.
 type Rendering struct {
 	// Objects are the objects of Deny and Warn policies.
 	Objects []Object
-	// Requires are what these policies need.
+	// Requires are the requirements of these policies.
 	Requires []Requirement
 	// DryRun are the objects that DryRun policies would render.
 	DryRun []Object
-	// Failures are the policies that could not be asked: what they rendered before
-	// is not known to be obsolete, and must stay.
-	Failures []Failure
-	// Evaluations are all policies that were asked.
+	// Failures are the policies that could not be evaluated. Their earlier objects may
+	// still be needed and must stay.
+	Failures    []Failure
 	Evaluations []Evaluation
 }
 
-// policyRendering is what one policy renders.
 type policyRendering struct {
 	objects  []Object
 	requires []Requirement
 }
 
-// RenderObjects asks every policy for the objects of a project, a department
-// or a node pool, which is the input's object. Policies are matched by their
-// departments and projects alone: kinds and operations speak of admission.
+// RenderObjects renders the objects of a project, department or node pool, which is the
+// input's object. It matches policies by department and project only: kinds and
+// operations are about admission.
 func (s *Set) RenderObjects(ctx context.Context, in Input) (Rendering, error) {
 	if in.object().IsAbsent() {
 		return Rendering{}, ErrNoObject
@@ -59,57 +56,57 @@ func (s *Set) RenderObjects(ctx context.Context, in Input) (Rendering, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Request)
 	defer cancel()
 	b := in.bind()
-	replies := evaluateInOrder(ctx, s.options.Limits.Evaluation, policies,
+	responses := evaluateInOrder(ctx, s.options.Limits.Evaluation, policies,
 		func(ctx context.Context, p *policy, cancel topdown.Cancel) (policyRendering, error) {
 			return p.render(ctx, b.withParameters(p.parameters), cancel)
 		})
 	var rendering Rendering
 	for i, p := range policies {
-		rendering.add(p, &replies[i])
+		rendering.add(p, &responses[i])
 	}
 	s.observe(rendering.Evaluations)
 	return rendering, nil
 }
 
-func (r *Rendering) add(p *policy, reply *response[policyRendering]) {
+func (r *Rendering) add(p *policy, response *response[policyRendering]) {
 	r.Evaluations = append(r.Evaluations, Evaluation{
 		Policy: p.source.Name, Enforcement: p.enforcement(), Rendering: true,
-		Duration: reply.duration, Result: resultOf(reply.err, nil, nil),
+		Duration: response.duration, Result: resultOf(response.err, nil, nil),
 	})
-	if reply.err != nil {
-		r.Failures = append(r.Failures, Failure{Policy: p.source.Name, Enforcement: p.enforcement(), Err: reply.err})
+	if response.err != nil {
+		r.Failures = append(r.Failures, Failure{Policy: p.source.Name, Enforcement: p.enforcement(), Err: response.err})
 		return
 	}
 	if p.enforcement() == v1alpha1.EnforcementDryRun {
-		r.DryRun = append(r.DryRun, reply.value.objects...)
+		r.DryRun = append(r.DryRun, response.value.objects...)
 		return
 	}
-	r.Objects = append(r.Objects, reply.value.objects...)
-	r.Requires = append(r.Requires, reply.value.requires...)
+	r.Objects = append(r.Objects, response.value.objects...)
+	r.Requires = append(r.Requires, response.value.requires...)
 }
 
-// render asks a policy for its objects and what they require.
+// render runs the rules objects and requires.
 func (p *policy) render(ctx context.Context, input ast.Value, cancel topdown.Cancel) (policyRendering, error) {
 	values, err := p.runQuery(ctx, p.module.queries[renderRequest], input, cancel)
 	if err != nil {
 		return policyRendering{}, err
 	}
-	var given policyRendering
+	var result policyRendering
 	n := &converter{remaining: maxValues}
 	if value := values.value(ruleObjects); value != nil {
-		if given.objects, err = n.parseObjects(p.source.Name, value); err != nil {
+		if result.objects, err = n.parseObjects(p.source.Name, value); err != nil {
 			return policyRendering{}, shapeError(ruleObjects, err)
 		}
 	}
 	if value := values.value(ruleRequires); value != nil {
-		if given.requires, err = n.parseRequirements(p.source.Name, value); err != nil {
+		if result.requires, err = n.parseRequirements(p.source.Name, value); err != nil {
 			return policyRendering{}, shapeError(ruleRequires, err)
 		}
 	}
-	return given, nil
+	return result, nil
 }
 
-// parseObjects reads the value of objects: whole objects.
+// parseObjects parses the value of objects.
 func (n *converter) parseObjects(policy string, value ast.Value) ([]Object, error) {
 	elements, err := setElements(value)
 	if err != nil {
@@ -119,7 +116,7 @@ func (n *converter) parseObjects(policy string, value ast.Value) ([]Object, erro
 	for _, element := range elements {
 		object, ok := element.Value.(ast.Object)
 		if !ok {
-			return nil, newValueError("must be whole objects, and one is %s", ast.ValueName(element.Value))
+			return nil, newValueError("must be complete objects, and one is %s", ast.ValueName(element.Value))
 		}
 		whole, err := n.object(object, 0)
 		if err != nil {

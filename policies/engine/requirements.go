@@ -15,49 +15,48 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// Requirement is what a policy needs of the cluster, or what it wants to know of
-// it. One of CRD and Setting is set.
+// Requirement is what a policy requires of the cluster, or a setting that it reads.
+// Either CRD or Setting is set.
 type Requirement struct {
 	// Policy is the policy's name.
 	Policy string
-	// CRD is the name of a custom resource definition, and Version the version of it
-	// that must be served; empty is any.
+	// CRD is the name of a custom resource definition. Version is the version that it
+	// must serve; empty means any.
 	CRD, Version string
 	// Setting is a place in an object.
 	Setting *Setting
-	// Is is what must stand there, where HasIs is set; else anything must. Of a list
-	// it must be among the rest. It is JSON, with int64 for integers.
+	// Is is the required value, if HasIs is set; otherwise any value will do. A list must
+	// contain all elements of Is. It is JSON with int64 for integers.
 	Is    any
 	HasIs bool
-	// Optional: where nobody can look, since the definition, the object or its kind
-	// is not there, nothing is missing.
+	// Optional: the requirement is met if the definition, the object or its kind does not
+	// exist.
 	Optional bool
-	// As is the name under which policies want to know the text at the setting's
-	// place, and Default what they are told where there is none. Nothing is then
-	// required.
+	// As is the name under which policies read the text at the setting, and Default the
+	// text if it does not exist. Such a setting requires nothing.
 	As, Default string
-	// Fix is what to do where it is missing; empty with As alone.
+	// Fix says what to do if the requirement is not met; it may be empty with As.
 	Fix string
 }
 
 // Setting is a place in an object of the cluster.
 type Setting struct {
-	// APIVersion and Kind, Namespace and Name are the object's. Namespace is empty
-	// where its kind has none.
+	// APIVersion, Kind, Namespace and Name identify the object. Namespace is empty for
+	// cluster-scoped kinds.
 	APIVersion, Kind, Namespace, Name string
-	// Path are the keys to the place. Where it leads on below a string, that is read
-	// as YAML; in a list a step is an index.
+	// Path are the keys to the place. Below a string, the string is read as YAML; in a
+	// list a key is an index.
 	Path []string
 }
 
 const (
-	// maxRequirements is how many elements requires may have, maxSteps how many keys a
-	// path has: they are looked for again and again.
+	// maxRequirements limits the elements of requires, maxPathKeys the keys of a path:
+	// lifecycle checks them again and again.
 	maxRequirements = 100
 	maxPathKeys     = 32
 )
 
-// parseRequirements reads the value of requires.
+// parseRequirements parses the value of requires.
 func (n *converter) parseRequirements(policy string, value ast.Value) ([]Requirement, error) {
 	elements, err := setElements(value)
 	if err != nil {
@@ -69,21 +68,21 @@ func (n *converter) parseRequirements(policy string, value ast.Value) ([]Require
 	var all []Requirement
 	named := make(map[string]bool)
 	for _, element := range elements {
-		needed, err := n.parseRequirement(element.Value)
+		requirement, err := n.parseRequirement(element.Value)
 		if err != nil {
 			return nil, err
 		}
-		if needed.As != "" && named[needed.As] {
-			return nil, newValueError("has as %s twice; each setting has a name of its own", needed.As)
+		if requirement.As != "" && named[requirement.As] {
+			return nil, newValueError("has as %s twice; each setting needs a unique name", requirement.As)
 		}
-		named[needed.As] = needed.As != ""
-		needed.Policy = policy
-		all = append(all, needed)
+		named[requirement.As] = requirement.As != ""
+		requirement.Policy = policy
+		all = append(all, requirement)
 	}
 	return all, nil
 }
 
-// parseRequirement reads one element, in one of its three forms.
+// parseRequirement parses one element, in one of its three forms.
 func (n *converter) parseRequirement(value ast.Value) (Requirement, error) {
 	object, ok := value.(ast.Object)
 	if !ok {
@@ -125,15 +124,13 @@ func (n *converter) parseRequirement(value ast.Value) (Requirement, error) {
 	return r, nil
 }
 
-// fieldReader reads the fields of an object that a policy wrote, and keeps the first
-// fault.
+// fieldReader reads the fields of an object from a policy, and keeps the first problem.
 type fieldReader struct {
-	fields map[string]any
-	// problem is the fault; empty where there is none.
+	fields  map[string]any
 	problem string
 }
 
-// stringFormat are strings of one kind, as a pattern and in words.
+// stringFormat is a format of strings, as a pattern and in words.
 type stringFormat struct {
 	pattern     *regexp.Regexp
 	description string
@@ -145,8 +142,11 @@ var (
 		regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?){1,8}$`),
 		"the name of a custom resource definition, such as queues.scheduling.run.ai",
 	}
-	versionFormat     = stringFormat{regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`), "a version, such as v1beta2"}
-	apiVersionFormat  = stringFormat{regexp.MustCompile(`^([a-z0-9][-.a-z0-9]{0,252}/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`), "an API version, such as v1 or kai.scheduler/v1"}
+	versionFormat    = stringFormat{regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`), "a version, such as v1beta2"}
+	apiVersionFormat = stringFormat{
+		regexp.MustCompile(`^([a-z0-9][-.a-z0-9]{0,252}/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`),
+		"an API version, such as v1 or kai.scheduler/v1",
+	}
 	kindFormat        = stringFormat{regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}$`), "a kind, such as ConfigMap"}
 	namespaceFormat   = stringFormat{regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`), "the name of a namespace"}
 	objectNameFormat  = stringFormat{regexp.MustCompile(`^[^\x00-\x1f]{1,253}$`), "the name of an object"}
@@ -164,7 +164,7 @@ func (f *fieldReader) fail(format string, args ...any) {
 	}
 }
 
-// allowOnly says which fields there are.
+// allowOnly fails on any other field.
 func (f *fieldReader) allowOnly(allowed ...string) {
 	for _, name := range slices.Sorted(maps.Keys(f.fields)) {
 		if !slices.Contains(allowed, name) {
@@ -173,26 +173,25 @@ func (f *fieldReader) allowOnly(allowed ...string) {
 	}
 }
 
-// requiredString is a field that must be there.
-func (f *fieldReader) requiredString(name string, of stringFormat) string {
+func (f *fieldReader) requiredString(name string, format stringFormat) string {
 	if !f.has(name) {
 		f.fail("has no %s", name)
 		return ""
 	}
 	text, ok := f.fields[name].(string)
-	if !ok || !of.pattern.MatchString(text) {
-		f.fail("%s must be %s, and is %s", name, of.description, abbreviateJSON(f.fields[name]))
+	if !ok || !format.pattern.MatchString(text) {
+		f.fail("%s must be %s, and is %s", name, format.description, abbreviateJSON(f.fields[name]))
 		return ""
 	}
 	return text
 }
 
-// optionalString is a text that may be left out.
-func (f *fieldReader) optionalString(name string, of stringFormat) string {
+// optionalString returns "" for a missing field.
+func (f *fieldReader) optionalString(name string, format stringFormat) string {
 	if !f.has(name) {
 		return ""
 	}
-	return f.requiredString(name, of)
+	return f.requiredString(name, format)
 }
 
 func (f *fieldReader) boolean(name string) bool {
@@ -203,16 +202,15 @@ func (f *fieldReader) boolean(name string) bool {
 	return value
 }
 
-// fixText is what people are told to do.
+// fixText returns the instruction for users.
 func (f *fieldReader) fixText() string {
 	fix := singleLine(f.requiredString("fix", anyStringFormat))
 	if f.problem == "" && strings.TrimSpace(fix) == "" {
-		f.fail("fix is empty; say what to do where it is missing")
+		f.fail("fix is empty; state what to do if the requirement is not met")
 	}
 	return fix
 }
 
-// setting is a Setting.
 func (f *fieldReader) setting(name string) *Setting {
 	fields, ok := f.fields[name].(map[string]any)
 	if !ok {
@@ -231,9 +229,9 @@ func (f *fieldReader) setting(name string) *Setting {
 	if wrong := content.IsPathSegmentName(s.Name); len(wrong) > 0 {
 		in.fail("name %s", wrong[0])
 	}
-	// What is found may be shown to everybody.
+	// Anyone may read the value in a pool's status.
 	if s.APIVersion == "v1" && s.Kind == "Secret" {
-		in.fail("kind must not be Secret: a setting is shown to everybody")
+		in.fail("kind must not be Secret: settings are public")
 	}
 	if in.problem != "" {
 		f.fail("%s: %s", name, in.problem)
@@ -241,23 +239,23 @@ func (f *fieldReader) setting(name string) *Setting {
 	return s
 }
 
-// keyPath is a path of keys.
 func (f *fieldReader) keyPath(name string) []string {
 	list, ok := f.fields[name].([]any)
 	if !ok || len(list) == 0 || len(list) > maxPathKeys {
-		f.fail(`%s must be an array of 1 to %d keys, as in ["data", "config.yaml", "fairSharing"], and is %s`, name, maxPathKeys, abbreviateJSON(f.fields[name]))
+		f.fail(`%s must be an array of 1 to %d keys, as in ["data", "config.yaml", "fairSharing"], and is %s`,
+			name, maxPathKeys, abbreviateJSON(f.fields[name]))
 		return nil
 	}
-	steps := make([]string, len(list))
-	for i, step := range list {
-		if steps[i], ok = step.(string); !ok || steps[i] == "" {
-			f.fail("%s[%d] must be a key or, in quotes, an index, and is %s", name, i, abbreviateJSON(step))
+	keys := make([]string, len(list))
+	for i, key := range list {
+		if keys[i], ok = key.(string); !ok || keys[i] == "" {
+			f.fail("%s[%d] must be a key or, in quotes, an index, and is %s", name, i, abbreviateJSON(key))
 		}
 	}
-	return steps
+	return keys
 }
 
-// abbreviateJSON is a value as its author knows it, not too long.
+// abbreviateJSON returns a value as JSON, shortened for a message.
 func abbreviateJSON(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -14,12 +14,13 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
-// renderRule asks a policy with one rule for the objects of a node pool.
+// renderRule renders the objects of a node pool with a policy of one rule.
 func renderRule(tb testing.TB, rule string) engine.Rendering {
 	tb.Helper()
-	// The machine may be slow: that is no policy's fault here.
+	// A slow machine must not fail the policy.
 	patient := engine.Options{Limits: engine.Limits{Evaluation: time.Minute, Request: time.Minute}}
 	e := newEngineWithOptions(tb, patient, engine.Source{Name: "schedulers.it", Rego: "package it\n" + rule + "\n"})
 	got, err := e.RenderObjects(tb.Context(), engine.Input{
@@ -67,13 +68,13 @@ func TestInvalidRequirementsNamePolicyAndAllowedForms(t *testing.T) {
 		{`{"fix": "x"}`, `needs either crd or setting`},
 		{`{"crd": "a.b", "setting": ` + fairSharingSetting + `, "fix": "x"}`, `needs either crd or setting`},
 		{`{"crd": "a.b"}`, `has no fix`},
-		{`{"crd": "a.b", "fix": " \n"}`, `fix is empty; say what to do where it is missing`},
+		{`{"crd": "a.b", "fix": " \n"}`, `fix is empty; state what to do if the requirement is not met`},
 		{`{"crd": "a.b", "fix": ["x"]}`, `fix must be a string of at most 1000 characters, and is ["x"]`},
 		{`{"crd": "Queue", "fix": "x"}`, `crd must be the name of a custom resource definition, such as queues.scheduling.run.ai, and is "Queue"`},
 		{`{"crd": "a.b", "version": 2, "fix": "x"}`, `version must be a version, such as v1beta2, and is 2`},
 		{`{"crd": "a.b", "is": true, "fix": "x"}`, `has the field "is"; crd, version, optional, fix are allowed`},
 		{`{"crd": "a.b", "optional": "yes", "fix": "x"}`, `optional must be true or false, and is "yes"`},
-		{`{"crd": "a.b", 7: "x", "fix": "x"}`, `the key 7 is no string`},
+		{`{"crd": "a.b", 7: "x", "fix": "x"}`, `the key 7 is not a string`},
 		{`{"setting": "fairSharing", "fix": "x"}`, `setting must be an object of apiVersion, kind, namespace, name and path, and is "fairSharing"`},
 		{`{"setting": ` + fairSharingSetting + `}`, `has no fix`},
 		{`{"setting": ` + fairSharingSetting + `, "version": "v1", "fix": "x"}`, `has the field "version"; setting, is, optional, fix are allowed`},
@@ -87,7 +88,7 @@ func TestInvalidRequirementsNamePolicyAndAllowedForms(t *testing.T) {
 		{`{"setting": {` + object + `, "path": ["a", 0]}, "fix": "x"}`, `setting: path[1] must be a key or, in quotes, an index, and is 0`},
 		{`{"setting": {` + object + `, "path": [""]}, "fix": "x"}`, `setting: path[0] must be a key or, in quotes, an index, and is ""`},
 		{`{"setting": {` + object + `, "field": "x", "path": ["a"]}, "fix": "x"}`, `setting: has the field "field"; apiVersion, kind, namespace, name, path are allowed`},
-		{`{"setting": {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "x", "path": ["data"]}, "fix": "x"}`, `setting: kind must not be Secret: a setting is shown to everybody`},
+		{`{"setting": {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "x", "path": ["data"]}, "fix": "x"}`, `setting: kind must not be Secret: settings are public`},
 		{`{"setting": {"apiVersion": "v1/", "kind": "ConfigMap", "name": "x", "path": ["a"]}, "fix": "x"}`, `setting: apiVersion must be an API version, such as v1 or kai.scheduler/v1, and is "v1/"`},
 		{`{"setting": {"apiVersion": "v1", "kind": "configmaps", "name": "x", "path": ["a"]}, "fix": "x"}`, `setting: kind must be a kind, such as ConfigMap, and is "configmaps"`},
 		{`{"setting": {"apiVersion": "v1", "kind": "ConfigMap", "name": "../secrets/x", "path": ["a"]}, "fix": "x"}`, `setting: name may not contain '/'`},
@@ -109,8 +110,8 @@ func TestInvalidRequirementsNamePolicyAndAllowedForms(t *testing.T) {
 func TestRequirementsAreBounded(t *testing.T) {
 	for rule, want := range map[string]string{
 		`requires contains {"crd": sprintf("a%d.b", [i]), "fix": "x"} if some i in numbers.range(1, 101)`:                                    "has 101 elements; 100 are allowed",
-		`requires contains {"setting": ` + fairSharingSetting + `, "as": "x", "default": d} if some d in ["a", "b"]`:                         "has as x twice; each setting has a name of its own",
-		`requires contains {"setting": ` + fairSharingSetting + `, "is": numbers.range(1, 70000), "fix": "x"}`:                               "the answer is too large",
+		`requires contains {"setting": ` + fairSharingSetting + `, "as": "x", "default": d} if some d in ["a", "b"]`:                         "has as x twice; each setting needs a unique name",
+		`requires contains {"setting": ` + fairSharingSetting + `, "is": numbers.range(1, 70000), "fix": "x"}`:                               "the result is too large",
 		`requires contains {"setting": object.union(` + fairSharingSetting + `, {"path": [x | some x in numbers.range(1, 33)]}), "fix": ""}`: "path must be an array of 1 to 32 keys",
 	} {
 		got := renderRule(t, rule)
@@ -120,7 +121,7 @@ func TestRequirementsAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever a policy writes, it is a requirement of one form, or an error.
+// The fuzz test: any element becomes a requirement of one form, or an error.
 func FuzzRequirement(f *testing.F) {
 	for _, seed := range []string{
 		`{"crd": "a.b", "version": "v1", "fix": "x"}`,
@@ -133,11 +134,11 @@ func FuzzRequirement(f *testing.F) {
 	patient := engine.Options{Limits: engine.Limits{Evaluation: time.Minute, Request: time.Minute}}
 	e := newEngineWithOptions(f, patient, engine.Source{Name: "it", Rego: "package it\nrequires contains input.object.wanted\n"})
 	f.Fuzz(func(t *testing.T, text string) {
-		wanted, err := engine.Decode([]byte(text))
+		wanted, err := document.Decode([]byte(text))
 		if err != nil || wanted.IsAbsent() {
 			t.Skip()
 		}
-		got, err := e.RenderObjects(t.Context(), engine.Input{Object: engine.DocumentFromObject(map[string]any{}).WithField("wanted", wanted)})
+		got, err := e.RenderObjects(t.Context(), engine.Input{Object: document.FromObject(map[string]any{}).WithField("wanted", wanted)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +162,7 @@ func TestOnlyRenderingReadsTheNodePool(t *testing.T) {
 	if got := compileProblems(t, "package it\nrequires contains {\"crd\": \"a.b\", \"fix\": x} if x := name\nname := input.nodePool.name\n"); got != nil {
 		t.Errorf("in requires: %q", got)
 	}
-	want := []string{"it:3:19: deny is not told input.nodePool, and reads it through data.it.name; only objects and requires are: the pools of a project are input.nodePools"}
+	want := []string{"it:3:19: deny reads input.nodePool through data.it.name, which only objects and requires have; a project's node pools are input.nodePools"}
 	if diff := cmp.Diff(want, compileProblems(t, "package it\ndeny contains \"a\" if name == \"dgx\"\nname := x if x := input.nodePool.name\n")); diff != "" {
 		t.Errorf("in deny (-want +got):\n%s", diff)
 	}
@@ -173,12 +174,12 @@ func TestProvidesIncludesReplacements(t *testing.T) {
 		source engine.Source
 		serves bool
 	}{
-		"the policy":                   {engine.Source{Name: "schedulers.kai"}, true},
-		"another":                      {engine.Source{Name: "schedulers.kueue"}, false},
-		"one that stands in its place": {engine.Source{Name: "ours", Replaces: "schedulers.kai"}, true},
-		"one that is tried only":       {engine.Source{Name: "schedulers.kai", Enforcement: v1alpha1.EnforcementDryRun}, false},
-		"one in its place, tried only": {engine.Source{Name: "ours", Replaces: "schedulers.kai", Enforcement: v1alpha1.EnforcementDryRun}, false},
-		"one that warns":               {engine.Source{Name: "schedulers.kai", Enforcement: v1alpha1.EnforcementWarn}, true},
+		"the policy":                     {engine.Source{Name: "schedulers.kai"}, true},
+		"another policy":                 {engine.Source{Name: "schedulers.kueue"}, false},
+		"one that replaces it":           {engine.Source{Name: "ours", Replaces: "schedulers.kai"}, true},
+		"one in DryRun":                  {engine.Source{Name: "schedulers.kai", Enforcement: v1alpha1.EnforcementDryRun}, false},
+		"one in DryRun that replaces it": {engine.Source{Name: "ours", Replaces: "schedulers.kai", Enforcement: v1alpha1.EnforcementDryRun}, false},
+		"one that warns":                 {engine.Source{Name: "schedulers.kai", Enforcement: v1alpha1.EnforcementWarn}, true},
 	} {
 		tt.source.Rego = rego
 		set, err := newEngine(t, tt.source).Current()

@@ -22,19 +22,19 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// readPatterns are ways in which policies read what they judge. Of each, an answer that is
-// remembered must be the answer that would be given.
+// readPatterns are ways in which policies read the object. For each, a cached result must
+// equal a fresh one.
 var readPatterns = map[string]string{
 	"a field of each container":    `deny contains c.name if { some c in input.object.spec.containers; c.image == "x" }`,
-	"a place":                      `deny contains sprintf("%d", [i]) if { some i, c in input.object.spec.containers; c.tty }`,
-	"the first":                    `deny contains "x" if input.object.spec.containers[0].name == "main"`,
+	"an index":                     `deny contains sprintf("%d", [i]) if { some i, c in input.object.spec.containers; c.tty }`,
+	"the first element":            `deny contains "x" if input.object.spec.containers[0].name == "main"`,
 	"an unknown key":               `deny contains k if { some k; input.object.metadata.labels[k] == "b" }`,
-	"how many":                     `deny contains "x" if count(input.object.spec.containers) > 1`,
-	"how many of some":             `deny contains "x" if count([c | some c in input.object.spec.containers; c.tty]) > 1`,
-	"different ones":               `deny contains "x" if count({c | some c in input.object.spec.containers}) > 1`,
-	"that it is there":             `deny contains "x" if input.object.spec.securityContext`,
-	"that it is not there":         `deny contains "x" if not input.object.spec.securityContext.runAsUser`,
-	"what it is":                   `deny contains "x" if is_array(input.object.spec.containers)`,
+	"a count":                      `deny contains "x" if count(input.object.spec.containers) > 1`,
+	"a count of some":              `deny contains "x" if count([c | some c in input.object.spec.containers; c.tty]) > 1`,
+	"a count of different ones":    `deny contains "x" if count({c | some c in input.object.spec.containers}) > 1`,
+	"presence":                     `deny contains "x" if input.object.spec.securityContext`,
+	"absence":                      `deny contains "x" if not input.object.spec.securityContext.runAsUser`,
+	"the type":                     `deny contains "x" if is_array(input.object.spec.containers)`,
 	"keys":                         `deny contains k if { some k in object.keys(input.object.metadata.labels) }`,
 	"a default":                    `deny contains object.get(input.object.metadata, ["labels", "app"], "none")`,
 	"a default of a part":          `deny contains "x" if object.get(input.object, "spec", {}).containers[0].tty`,
@@ -44,13 +44,13 @@ var readPatterns = map[string]string{
 	"a variable compared":          `deny contains "x" if { x := input.object.metadata.labels.app; some y in input.object.metadata.annotations; x == y }`,
 	"a pattern of an array":        `deny contains a if { [a, _] = input.object.spec.containers[_].command }`,
 	"a pattern of an object":       `deny contains a if { {"app": a} = input.object.metadata.labels }`,
-	"a pattern with what is known": `deny contains "x" if { a := input.object.metadata.labels.app; {"app": a} = input.object.metadata.annotations }`,
-	"variables of each other":      `deny contains "x" if { [x, y] = [input.object.metadata.labels, z]; z = input.object.metadata.annotations; x.app == y.app }`,
+	"a pattern with a bound value": `deny contains "x" if { a := input.object.metadata.labels.app; {"app": a} = input.object.metadata.annotations }`,
+	"two unbound variables":        `deny contains "x" if { [x, y] = [input.object.metadata.labels, z]; z = input.object.metadata.annotations; x.app == y.app }`,
 	"a composed object":            `deny contains w.it.name if { some w in each; w.it.tty }` + "\neach := [{\"it\": c, \"at\": i} | some i, c in input.object.spec.containers]",
 	"through a function":           `deny contains name(c) if { some c in input.object.spec.containers; c.tty }` + "\nname(c) := c.name",
 	"a function of patterns":       `deny contains "x" if { some c in input.object.spec.containers; odd(c.name, c) }` + "\nodd(\"main\", c) if c.tty\nodd(_, c) if c.env",
 	"a function of itself":         `deny contains f(f(input.object.spec)).x` + "\nf(x) := {\"x\": object.get(x, \"containers\", 1)}",
-	"several answers":              `deny contains "x" if one.tty` + "\none := c if { some c in input.object.spec.containers; c.name == \"main\" }",
+	"several values":               `deny contains "x" if one.tty` + "\none := c if { some c in input.object.spec.containers; c.name == \"main\" }",
 	"several rules":                `deny contains "x" if one.tty` + "\none := input.object.spec.containers[0]\none := input.object.spec.containers[1]",
 	"else":                         `deny contains which` + "\nwhich := input.object.metadata.labels.app if input.object.metadata.labels.app else := input.object.metadata.name",
 	"every":                        `deny contains "x" if every c in input.object.spec.containers { c.tty }`,
@@ -58,7 +58,7 @@ var readPatterns = map[string]string{
 	"a union":                      `deny contains k if { some k, _ in object.union(input.object.metadata.labels, input.object.metadata.annotations) }`,
 	"both lists":                   `deny contains c.name if { some c in array.concat(input.object.spec.containers, input.object.spec.initContainers); c.tty }`,
 	"one of both lists":            `deny contains "x" if array.concat(input.object.spec.containers, input.object.spec.initContainers)[1].tty`,
-	"all that it is":               `deny contains "x" if { walk(input.object.spec, [_, value]); value == "x" }`,
+	"a walk":                       `deny contains "x" if { walk(input.object.spec, [_, value]); value == "x" }`,
 	"an object of containers":      `deny contains "x" if { by := {c.name: c | some c in input.object.spec.containers}; by.main.tty }`,
 	"a set of names":               `deny contains "x" if { names := {c.name | some c in input.object.spec.containers}; "main" in names }`,
 	"a set of rules":               `deny contains n if { some n in names }` + "\nnames contains c.name if { some c in input.object.spec.containers; c.tty }",
@@ -66,15 +66,15 @@ var readPatterns = map[string]string{
 	"a nested rule":                `deny contains "x" if facts.tty` + "\nfacts.tty if some c in input.object.spec.containers\nfacts.name := input.object.metadata.name",
 	"in a list":                    `deny contains "x" if {"name": "A", "value": "1"} in input.object.spec.containers[0].env`,
 	"a variable for a key":         `deny contains "x" if { some k in ["tty", "stdin"]; input.object.spec.containers[_][k] }`,
-	"a key of the object's":        `deny contains "x" if input.object.metadata.labels[input.object.metadata.name]`,
+	"a key from the object":        `deny contains "x" if input.object.metadata.labels[input.object.metadata.name]`,
 	"the review":                   `deny contains c.name if { some c in input.review.object.spec.containers; c.tty }`,
 	"a template's message":         `deny contains $"no {c.name}" if { some c in input.object.spec.containers; c.tty }`,
 	"with another input":           `deny contains "x" if tty with input as {"a": input.object.spec.containers[0]}` + "\ntty if input.object.spec.containers[1].tty",
 	"with another function":        `deny contains "x" if f(1) with f as g` + "\nf(_) := input.object.metadata.name == \"b\"\ng(_) := input.object.spec.containers[0].tty",
 	"a closure":                    `deny contains "x" if { c := input.object.spec.containers[_]; l := [e | some e in input.object.metadata.labels; e == c.name]; count(l) > 0 }`,
-	"a name twice":                 `deny contains "x" if { l := [y | y = input.object.metadata.labels[_]]; m := [y | y = input.object.metadata.annotations[_]]; l[0] == "a"; m[0] == "a" }`,
-	"what changes it":              `overrides.spec.containers := [{"name": c.name, "tty": true} | some c in input.object.spec.containers; not c.tty]`,
-	"a type":                       `type := "interactive" if input.object.spec.containers[_].tty`,
+	"one variable name twice":      `deny contains "x" if { l := [y | y = input.object.metadata.labels[_]]; m := [y | y = input.object.metadata.annotations[_]]; l[0] == "a"; m[0] == "a" }`,
+	"a mutation":                   `overrides.spec.containers := [{"name": c.name, "tty": true} | some c in input.object.spec.containers; not c.tty]`,
+	"the type of a workload":       `type := "interactive" if input.object.spec.containers[_].tty`,
 }
 
 const readPatternPod = `{"metadata": {"name": "a", "labels": {"app": "a", "b": "b"}, "annotations": {"app": "b", "c": "a"}},
@@ -83,7 +83,8 @@ const readPatternPod = `{"metadata": {"name": "a", "labels": {"app": "a", "b": "
 		{"name": "a", "image": "y", "env": []}],
 	"initContainers": [{"name": "init", "tty": false, "env": [{"name": "A", "value": "1"}]}]}}`
 
-// In twinsPod are values that are equal, so that it is seen where one is compared.
+// equalValuesPod has equal values, so that a comparison that the analysis misses becomes
+// visible.
 const equalValuesPod = `{"metadata": {"name": "a", "labels": {"app": "a"}, "annotations": {"app": "a"}},
 	"spec": {"containers": [{"name": "main", "tty": true, "image": "x"}, {"name": "main", "tty": true, "image": "x"}],
 	"initContainers": [{"name": "main", "tty": true, "image": "x"}]}}`
@@ -110,7 +111,7 @@ func TestCachedResultsOfBuiltInPoliciesEqualFreshResults(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d pods, %v", len(files), err)
 	}
-	// All changes of all pods would take minutes.
+	// All variants of all pods would take minutes.
 	some := sampleOneIn(53)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -125,12 +126,12 @@ func TestCachedResultsOfBuiltInPoliciesEqualFreshResults(t *testing.T) {
 	}
 }
 
-// enginePair are two engines with the same policies, of which one remembers nothing.
+// enginePair are two engines with the same policies; one has no cache.
 type enginePair struct{ cached, uncached *engine.Engine }
 
 func newEnginePair(t *testing.T, options engine.Options, sources ...engine.Source) enginePair {
 	t.Helper()
-	// The machine may be slow: that is no policy's fault here.
+	// A slow machine must not fail the policies.
 	options.Limits = engine.Limits{Evaluation: time.Minute, Request: time.Minute}
 	p := enginePair{cached: newEngineWithOptions(t, options, sources...)}
 	options.CacheEntries = -1
@@ -138,7 +139,7 @@ func newEnginePair(t *testing.T, options engine.Options, sources ...engine.Sourc
 	return p
 }
 
-// sampleOneIn takes one of so many.
+// sampleOneIn returns a function that selects one of many calls.
 func sampleOneIn(many int) func() bool {
 	turn := 0
 	return func() bool {
@@ -147,12 +148,12 @@ func sampleOneIn(many int) func() bool {
 	}
 }
 
-// requireEqualForVariants asks both about a pod and about pods that differ from it in one place.
-func (p enginePair) requireEqualForVariants(t *testing.T, pod any, tried func() bool) {
+// requireEqualForVariants evaluates a pod, and pods that differ from it in one place.
+func (p enginePair) requireEqualForVariants(t *testing.T, pod any, selected func() bool) {
 	t.Helper()
 	p.requireEqual(t, pod)
 	for _, other := range variants(pod) {
-		if other != nil && tried() {
+		if other != nil && selected() {
 			p.requireEqual(t, other)
 		}
 	}
@@ -166,7 +167,7 @@ func (p enginePair) requireEqual(t *testing.T, pod any) {
 	}
 	in := podInput(t, string(raw))
 	in.Workload = decodeDocument(t, `{"form": "Whole", "devices": 1, "type": "train", "resources": {"nvidia.com/gpu": 1}, "container": "main", "nodePools": [], "owner": {"kind": "", "group": ""}}`)
-	said := make([]string, 0, 2)
+	results := make([]string, 0, 2)
 	for _, e := range []*engine.Engine{p.cached, p.uncached} {
 		outcome, err := e.Evaluate(context.Background(), in)
 		if err != nil {
@@ -179,14 +180,14 @@ func (p enginePair) requireEqual(t *testing.T, pod any) {
 			t.Fatal(jsonErr)
 		}
 		failures := fmt.Sprint(outcome.Failures)
-		said = append(said, strings.Join([]string{string(text), failures, string(kind), fmt.Sprint(err)}, "\n"))
+		results = append(results, strings.Join([]string{string(text), failures, string(kind), fmt.Sprint(err)}, "\n"))
 	}
-	if said[0] != said[1] {
-		t.Errorf("of %s it was remembered otherwise (-fresh +remembered):\n%s", raw, cmp.Diff(said[1], said[0]))
+	if results[0] != results[1] {
+		t.Errorf("%s: the cached result differs (-fresh +cached):\n%s", raw, cmp.Diff(results[1], results[0]))
 	}
 }
 
-// variants are the values that differ from a value in one place.
+// variants returns the values that differ from a value in one place.
 func variants(value any) []any {
 	others := []any{nil, "x", true, float64(7), []any{}, map[string]any{}, []any{value}}
 	switch value := value.(type) {
@@ -221,20 +222,20 @@ func variants(value any) []any {
 	return others
 }
 
-// A pod is not asked about anew where nothing differs that a policy reads.
+// A pod that differs only in fields that the policy does not read hits the cache.
 func TestResultsAreCachedByReadFields(t *testing.T) {
 	tests := map[string]struct {
 		rego     string
 		recalled map[string]bool
 	}{
-		"a field of each": {
+		"a field of each element": {
 			`deny contains "x" if { some c in input.object.spec.containers; c.image == "x" }`,
 			map[string]bool{`"tty": true`: true, `"name": "main"`: true, `"image": "x"`: false},
 		},
-		"through libraries' ways": {readPatterns["a composed object"], map[string]bool{`"image": "x"`: true, `"tty": true`: false, `"name": "main"`: false}},
-		"whole":                   {`deny contains json.marshal(input.object.spec)`, map[string]bool{`"app": "a"`: true, `"tty": true`: false}},
-		"the moment":              {`deny contains input.now`, map[string]bool{`"app": "a"`: false}},
-		"not followed":            {readPatterns["with another input"], map[string]bool{`"app": "a"`: false}},
+		"a composed object": {readPatterns["a composed object"], map[string]bool{`"image": "x"`: true, `"tty": true`: false, `"name": "main"`: false}},
+		"a whole part":      {`deny contains json.marshal(input.object.spec)`, map[string]bool{`"app": "a"`: true, `"tty": true`: false}},
+		"the time":          {`deny contains input.now`, map[string]bool{`"app": "a"`: false}},
+		"untraceable":       {readPatterns["with another input"], map[string]bool{`"app": "a"`: false}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -12,7 +13,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// ruleName is a rule whose name has a meaning.
+// ruleName identifies a rule whose name has a meaning.
 type ruleName uint8
 
 const (
@@ -30,32 +31,33 @@ const (
 	ruleCount
 )
 
-// requestKind is what a query asks all rules of one kind.
+// requestKind is a kind of request. One query evaluates all rules for it.
 type requestKind uint8
 
 const (
-	// admissionRequest asks what becomes of an object.
+	// admissionRequest evaluates an admitted object.
 	admissionRequest requestKind = iota
-	// renderRequest asks for the objects of a project, a department or a node pool, and
-	// what they require.
+	// renderRequest renders the objects and requirements of a project, department or node
+	// pool.
 	renderRequest
-	// typeRequest asks for a workload's type.
+	// typeRequest determines a workload's type.
 	typeRequest
 	requestKindCount
 )
 
-// ruleDefinition is what a rule of a known name is.
+// ruleDefinition describes a known rule.
 type ruleDefinition struct {
 	name string
-	// isSet: the rule is a set, else it is an object.
+	// isSet: the rule is a set, otherwise a single value.
 	isSet bool
 	// volatile: the rule may read the time and the present use.
 	volatile bool
-	// request is the question that the rule answers.
+	// request is the kind of request that the rule serves.
 	request requestKind
-	// isString: the rule is a string, one of the workload types.
+	// isString: the rule is a string, one of the workload types; otherwise a single value
+	// is an object.
 	isString bool
-	// example shows how the rule is written.
+	// example shows how to write the rule.
 	example string
 }
 
@@ -69,8 +71,14 @@ var ruleDefinitions = [ruleCount]ruleDefinition{
 	ruleViolation: {name: "violation", isSet: true, volatile: true, example: `violation contains {"msg": msg} if { …; msg := "…" }`},
 	ruleWarn:      {name: "warn", isSet: true, volatile: true, example: `warn contains msg if { …; msg := "…" }`},
 	ruleObjects:   {name: "objects", isSet: true, request: renderRequest, example: `objects contains {"apiVersion": "v1", …} if { … }`},
-	ruleRequires:  {name: "requires", isSet: true, request: renderRequest, example: `requires contains {"crd": "…", "fix": "…"} if { … }`},
-	ruleType:      {name: "type", isString: true, request: typeRequest, example: `type := "interactive" if { … }, with train, interactive or inference`},
+	ruleRequires: {
+		name: "requires", isSet: true, request: renderRequest,
+		example: `requires contains {"crd": "…", "fix": "…"} if { … }`,
+	},
+	ruleType: {
+		name: "type", isString: true, request: typeRequest,
+		example: `type := "interactive" if { … }, with train, interactive or inference`,
+	},
 }
 
 // ruleSet is a set of known rules.
@@ -80,10 +88,32 @@ func (s ruleSet) has(rule ruleName) bool { return s&(1<<rule) != 0 }
 
 func (s *ruleSet) add(rule ruleName) { *s |= 1 << rule }
 
+// all returns the rules of the set in their order.
+func (s ruleSet) all() iter.Seq[ruleName] {
+	return func(yield func(ruleName) bool) {
+		for rule := range ruleCount {
+			if s.has(rule) && !yield(rule) {
+				return
+			}
+		}
+	}
+}
+
+// ofKind returns the rules that serve one kind of request.
+func (s ruleSet) ofKind(kind requestKind) ruleSet {
+	var found ruleSet
+	for rule := range s.all() {
+		if ruleDefinitions[rule].request == kind {
+			found.add(rule)
+		}
+	}
+	return found
+}
+
 // mutatingRules are the rules that change the object.
 const mutatingRules = ruleSet(1<<ruleDefaults | 1<<ruleOverrides | 1<<ruleNodes | 1<<ruleAppend | 1<<ruleRemove)
 
-// lookUpRule finds a rule by its name.
+// lookUpRule returns the rule of a name.
 func lookUpRule(name string) (ruleName, bool) {
 	for rule := range ruleCount {
 		if ruleDefinitions[rule].name == name {
@@ -93,7 +123,7 @@ func lookUpRule(name string) (ruleName, bool) {
 	return 0, false
 }
 
-// topLevelName is the name under which a rule stands in its package.
+// topLevelName returns the name of a rule in its package.
 func topLevelName(rule *ast.Rule) string {
 	if name, ok := rule.Head.Ref()[0].Value.(ast.Var); ok {
 		return string(name)
@@ -101,8 +131,8 @@ func topLevelName(rule *ast.Rule) string {
 	return ""
 }
 
-// validateShapes finds the known rules of a module, and those that are not written
-// as what they are. In a template of Gatekeeper's, type is the author's own.
+// validateShapes returns the known rules of a module, and a problem for each that has the
+// wrong shape. In a Gatekeeper template, type is the author's own rule.
 func validateShapes(module *ast.Module, gatekeeper bool) (ruleSet, []Problem) {
 	var found ruleSet
 	var problems []Problem
@@ -119,34 +149,34 @@ func validateShapes(module *ast.Module, gatekeeper bool) (ruleSet, []Problem) {
 	return found, problems
 }
 
-// shapeProblem says what a rule is instead of what it must be, or nothing.
-func shapeProblem(want ruleDefinition, rule *ast.Rule) string {
+// shapeProblem describes how a rule differs from its definition; empty if it does not.
+func shapeProblem(definition ruleDefinition, rule *ast.Rule) string {
 	head := rule.Head
 	multi := head.RuleKind() == ast.MultiValue
 	switch {
 	case len(head.Args) > 0:
 		return "is a function here, and must be a rule"
-	case want.isSet && len(head.Ref()) > 1:
+	case definition.isSet && len(head.Ref()) > 1:
 		return "is an object here, and must be a set"
-	case want.isSet && rule.Default:
+	case definition.isSet && rule.Default:
 		return "is a set and has no default value"
-	case want.isSet && !multi:
+	case definition.isSet && !multi:
 		return "has one value here, and must be a set"
-	case !want.isSet && multi:
-		return "is a set here, and must be " + want.describeShape()
-	case want.isString && len(head.Ref()) > 1:
+	case !definition.isSet && multi:
+		return "is a set here, and must be " + definition.describeShape()
+	case definition.isString && len(head.Ref()) > 1:
 		return "is an object here, and must be a string"
-	case want.isString && isNeverWorkloadType(head.Value):
+	case definition.isString && isNeverWorkloadType(head.Value):
 		return fmt.Sprintf("is %s here, and must be a workload type", head.Value)
-	case want.isString:
+	case definition.isString:
 		return ""
-	case !want.isSet && len(head.Ref()) == 1 && isNeverObject(head.Value):
+	case !definition.isSet && len(head.Ref()) == 1 && isNeverObject(head.Value):
 		return fmt.Sprintf("is %s here, and must be an object", head.Value)
 	}
 	return ""
 }
 
-// describeShape is what the one value of a rule must be.
+// describeShape names the type of a single value.
 func (m ruleDefinition) describeShape() string {
 	if m.isString {
 		return "a string"
@@ -154,7 +184,7 @@ func (m ruleDefinition) describeShape() string {
 	return "an object"
 }
 
-// isNeverWorkloadType tells whether a value as written can be told to be no workload type.
+// isNeverWorkloadType reports whether a value, as written, cannot be a workload type.
 func isNeverWorkloadType(value *ast.Term) bool {
 	switch value := value.Value.(type) {
 	case ast.String:
@@ -165,7 +195,7 @@ func isNeverWorkloadType(value *ast.Term) bool {
 	return isNeverObject(value)
 }
 
-// isNeverObject tells whether a value as written can be told to be no object.
+// isNeverObject reports whether a value, as written, cannot be an object.
 func isNeverObject(value *ast.Term) bool {
 	switch value.Value.(type) {
 	case ast.Null, ast.Boolean, ast.Number, ast.String, *ast.Array, ast.Set, *ast.ArrayComprehension, *ast.SetComprehension:

@@ -12,15 +12,16 @@ import (
 	"time"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine/dependency"
 )
 
-// Limits bound how long policies may take.
+// Limits limit the time that policies may take.
 type Limits struct {
-	// Evaluation is how long one policy may take; 200 ms where it is 0. A policy is
-	// told to stop then, and left behind at twice that.
+	// Evaluation is the time limit of one policy; 200 ms if it is 0. The engine cancels a
+	// policy at this limit, and abandons it at twice the limit.
 	Evaluation time.Duration
-	// Request is how long all policies of one question may take, where its context
-	// ends no sooner; 800 ms where it is 0.
+	// Request is the time limit of all policies for one request, unless its context ends
+	// sooner; 800 ms if it is 0.
 	Request time.Duration
 }
 
@@ -34,12 +35,12 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Set is all policies that are in force together. It never changes: whoever asks
-// twice about one object asks the same Set.
+// Set holds all policies that are active together. It never changes, so a caller that
+// evaluates one object twice uses the same policies.
 type Set struct {
 	members []*member
 	// segments are what the policies read of input, each once.
-	segments  []keySegment
+	segments  []dependency.Segment
 	admission *matchIndex
 	rendering *matchIndex
 	digest    string
@@ -49,8 +50,8 @@ type Set struct {
 // member is a policy in a set.
 type member struct {
 	*policy
-	// segmentIndexes are places in the set's pieces, for each question; nil where answers are
-	// not remembered.
+	// segmentIndexes point into the segments of the set, for each kind of request; nil if
+	// results are not cached.
 	segmentIndexes [requestKindCount][]int
 }
 
@@ -58,13 +59,13 @@ func newSet(policies []*policy, options Options) *Set {
 	slices.SortFunc(policies, func(a, b *policy) int { return strings.Compare(a.source.Name, b.source.Name) })
 	s := &Set{options: options}
 	h := sha256.New()
-	places := make(map[string]int)
+	indexes := make(map[string]int)
 	for _, p := range policies {
 		hashText(h, string(p.digest[:]))
 		m := &member{policy: p}
-		for _, asked := range []requestKind{admissionRequest, typeRequest} {
-			if p.module.segments[asked] != nil && s.options.CacheEntries > 0 {
-				m.segmentIndexes[asked] = s.indexSegments(p.module.segments[asked], places)
+		for _, kind := range []requestKind{admissionRequest, typeRequest} {
+			if p.module.segments[kind] != nil && s.options.CacheEntries > 0 {
+				m.segmentIndexes[kind] = s.indexSegments(p.module.segments[kind], indexes)
 			}
 		}
 		s.members = append(s.members, m)
@@ -79,37 +80,37 @@ func newSet(policies []*policy, options Options) *Set {
 	return s
 }
 
-// handles tells whether a policy has rules that answer a question.
-func (m *member) handles(asked requestKind) bool { return m.module.queries[asked] != nil }
+// handles reports whether a policy has rules for a kind of request.
+func (m *member) handles(kind requestKind) bool { return m.module.queries[kind] != nil }
 
-// match returns the policies to ask a question about an admitted object. A
-// policy displaces the built-in one that it replaces from all questions, also
-// from those that it does not answer itself.
-func (s *Set) match(subject Subject, asked requestKind) []*member {
-	return slices.DeleteFunc(s.admission.match(subject), func(m *member) bool { return !m.handles(asked) })
+// match returns the policies to evaluate for an admitted object. A policy displaces the
+// built-in one that it replaces for every kind of request, even for kinds that it does
+// not handle itself.
+func (s *Set) match(subject Subject, kind requestKind) []*member {
+	return slices.DeleteFunc(s.admission.match(subject), func(m *member) bool { return !m.handles(kind) })
 }
 
-// indexSegments finds pieces in the set's, or adds them.
-func (s *Set) indexSegments(pieces []keySegment, places map[string]int) []int {
-	numbers := make([]int, 0, len(pieces))
-	for _, piece := range pieces {
-		name := piece.id()
-		place, ok := places[name]
+// indexSegments returns the indexes of segments in the set, and adds missing ones.
+func (s *Set) indexSegments(segments []dependency.Segment, indexes map[string]int) []int {
+	found := make([]int, 0, len(segments))
+	for _, segment := range segments {
+		id := segment.ID()
+		index, ok := indexes[id]
 		if !ok {
-			place = len(s.segments)
-			places[name] = place
-			s.segments = append(s.segments, piece)
+			index = len(s.segments)
+			indexes[id] = index
+			s.segments = append(s.segments, segment)
 		}
-		numbers = append(numbers, place)
+		found = append(found, index)
 	}
-	return numbers
+	return found
 }
 
-// Digest identifies the policies of the set with their matches and parameters:
-// sets of the same digest answer the same.
+// Digest identifies the policies of the set with their matches and parameters. Sets with
+// the same digest return the same results.
 func (s *Set) Digest() string { return s.digest }
 
-// Names are the names of the policies, sorted.
+// Names returns the sorted names of the policies.
 func (s *Set) Names() []string {
 	names := make([]string, len(s.members))
 	for i, m := range s.members {
@@ -118,43 +119,28 @@ func (s *Set) Names() []string {
 	return names
 }
 
-// Provides tells whether something stands for a policy's name, such as
-// schedulers.kueue: the policy of that name, or one that replaces it. A DryRun
-// policy does not, since nothing is done by it.
+// Provides reports whether a policy of this name, such as schedulers.kueue, or one that
+// replaces it, takes effect. DryRun policies do not.
 func (s *Set) Provides(name string) bool {
 	return slices.ContainsFunc(s.members, func(m *member) bool {
 		return m.enforcement() != v1alpha1.EnforcementDryRun && (m.source.Name == name || m.source.Replaces == name)
 	})
 }
 
-// MatchingPolicies are the names of the policies that would be asked about a subject, sorted.
-func (s *Set) MatchingPolicies(subject Subject) []string {
-	var names []string
-	for _, m := range s.match(subject, admissionRequest) {
-		names = append(names, m.source.Name)
-	}
-	return names
-}
-
-// Reads tells whether any policy that would be asked about a subject reads what
-// is at a path of input, such as "object", "metadata", "name", or may: where none
-// does, the answer is the same whatever stands there. The rule type counts, and
-// parameters do not.
+// Reads reports whether a policy that matches a subject reads a path of input, such as
+// "object", "metadata", "name", or may read it. If none does, the result does not depend
+// on the value there. The rule type counts; parameters do not.
 func (s *Set) Reads(subject Subject, path ...string) bool {
-	if len(path) > maxPathDepth {
-		path = path[:maxPathDepth]
-	}
 	return slices.ContainsFunc(s.admission.match(subject), func(m *member) bool {
-		return m.module.footprints[admissionRequest].overlaps(path) || m.module.footprints[typeRequest].overlaps(path)
+		return m.module.footprints[admissionRequest].Overlaps(path) || m.module.footprints[typeRequest].Overlaps(path)
 	})
 }
 
-// matchIndex finds the policies that match a subject without looking at the others.
+// matchIndex finds the policies that match a subject without visiting the others.
 type matchIndex struct {
 	members []*member
-	// byKind has the policies under each kind as they name it: what names none is
-	// about pods, and what renders is under "". A policy is in it once for each of
-	// its operations.
+	// byKind lists policies by operation and by kind as their match writes it. A policy
+	// that names no kind matches pods; rendering policies are listed under "".
 	byKind map[kindKey]*matchBucket
 }
 
@@ -163,27 +149,25 @@ type kindKey struct {
 	kind      string
 }
 
-// matchBucket has the places of policies in the list of all, by the narrowest thing
-// that they name.
+// matchBucket holds indexes of policies, by the narrowest scope that they name.
 type matchBucket struct {
 	unscoped     []int
 	byDepartment map[string][]int
 	byProject    map[string][]int
 }
 
-// anyOperation is the operation under which policies are indexed that are asked
-// apart from any: those that render.
+// anyOperation is the index key of policies that render: they run apart from admission.
 const anyOperation v1alpha1.PolicyOperation = ""
 
-// newMatchIndex indexes those policies that want it, which are sorted by name.
-func newMatchIndex(members []*member, operations []v1alpha1.PolicyOperation, want func(*member) bool) *matchIndex {
+// newMatchIndex indexes the members that a filter includes. Members are sorted by name.
+func newMatchIndex(members []*member, operations []v1alpha1.PolicyOperation, include func(*member) bool) *matchIndex {
 	x := &matchIndex{members: members, byKind: make(map[kindKey]*matchBucket)}
-	for place, p := range members {
-		if !want(p) {
+	for i, p := range members {
+		if !include(p) {
 			continue
 		}
 		for _, operation := range operations {
-			if asked := p.source.Match.Operations; operation != anyOperation && len(asked) > 0 && !slices.Contains(asked, operation) {
+			if named := p.source.Match.Operations; operation != anyOperation && len(named) > 0 && !slices.Contains(named, operation) {
 				continue
 			}
 			kinds := p.source.Match.Kinds
@@ -194,7 +178,7 @@ func newMatchIndex(members []*member, operations []v1alpha1.PolicyOperation, wan
 				kinds = []string{""}
 			}
 			for _, kind := range kinds {
-				x.bucket(kindKey{operation, kind}).add(place, p.source.Match)
+				x.bucket(kindKey{operation, kind}).add(i, p.source.Match)
 			}
 		}
 	}
@@ -210,23 +194,23 @@ func (x *matchIndex) bucket(key kindKey) *matchBucket {
 	return found
 }
 
-func (p *matchBucket) add(place int, match v1alpha1.PolicyMatch) {
+func (p *matchBucket) add(index int, match v1alpha1.PolicyMatch) {
 	switch {
 	case len(match.Projects) > 0:
 		for _, project := range match.Projects {
-			p.byProject[project] = append(p.byProject[project], place)
+			p.byProject[project] = append(p.byProject[project], index)
 		}
 	case len(match.Departments) > 0:
 		for _, department := range match.Departments {
-			p.byDepartment[department] = append(p.byDepartment[department], place)
+			p.byDepartment[department] = append(p.byDepartment[department], index)
 		}
 	default:
-		p.unscoped = append(p.unscoped, place)
+		p.unscoped = append(p.unscoped, index)
 	}
 }
 
-// match returns the policies to ask about a subject, sorted by name: those
-// that match, less the built-in ones in whose place another of them stands.
+// match returns the policies that match a subject, sorted by name, without the built-in
+// ones that another of them replaces.
 func (x *matchIndex) match(subject Subject) []*member {
 	var found []int
 	kinds := []string{"", subject.Kind, subject.Kind + "." + subject.Group}
@@ -234,10 +218,10 @@ func (x *matchIndex) match(subject Subject) []*member {
 		kinds = kinds[:2]
 	}
 	for _, kind := range kinds {
-		if at, ok := x.byKind[kindKey{subject.Operation, kind}]; ok {
-			found = append(found, at.unscoped...)
-			found = append(found, at.byDepartment[subject.Department]...)
-			found = append(found, at.byProject[subject.Project]...)
+		if bucket, ok := x.byKind[kindKey{subject.Operation, kind}]; ok {
+			found = append(found, bucket.unscoped...)
+			found = append(found, bucket.byDepartment[subject.Department]...)
+			found = append(found, bucket.byProject[subject.Project]...)
 		}
 		if subject.Kind == "" {
 			break
@@ -247,8 +231,8 @@ func (x *matchIndex) match(subject Subject) []*member {
 	found = slices.Compact(found)
 	matched := make([]*member, 0, len(found))
 	replaced := make(map[string]bool)
-	for _, place := range found {
-		p := x.members[place]
+	for _, index := range found {
+		p := x.members[index]
 		departments := p.source.Match.Departments
 		if len(departments) > 0 && !slices.Contains(departments, subject.Department) {
 			continue
@@ -269,12 +253,12 @@ func (x *matchIndex) match(subject Subject) []*member {
 	})
 }
 
-// schedulerPrefix begin the names of the policies that speak for one scheduler.
+// schedulerPrefix starts the names of policies for one scheduler.
 const schedulerPrefix = "schedulers."
 
-// servesAnyOf is false where the policy is that of a scheduler which is none of these.
+// servesAnyOf returns false if the policy is for a scheduler that is not among these.
 func (p *policy) servesAnyOf(schedulers Schedulers) bool {
 	name := cmp.Or(p.replacedPolicy(), p.source.Name)
-	scheduler, is := strings.CutPrefix(name, schedulerPrefix)
-	return !is || schedulers.has(v1alpha1.Scheduler(scheduler))
+	scheduler, found := strings.CutPrefix(name, schedulerPrefix)
+	return !found || schedulers.has(v1alpha1.Scheduler(scheduler))
 }

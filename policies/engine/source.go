@@ -18,31 +18,32 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine/document"
 )
 
-// maxSourceBytes is the largest module, in bytes; that of the Policy kind's schema.
+// maxSourceBytes is the size limit of a module, as in the schema of the Policy kind.
 const maxSourceBytes = 256 << 10
 
-// Source is one policy as its author gave it.
+// Source is one policy as its author wrote it.
 type Source struct {
-	// Name is the policy's name: core.gpu, or that of a Policy object. Two sources
-	// never share one: a built-in policy keeps its name, others lose it both.
+	// Name is the policy's name: core.gpu, or that of a Policy object. Of sources with
+	// the same name, only a built-in one becomes active.
 	Name string
 	// Rego is the module, at most 256 KiB.
 	Rego string
-	// Enforcement is Deny where it is empty.
+	// Enforcement defaults to Deny.
 	Enforcement v1alpha1.Enforcement
-	// Match says which objects the policy is asked about; empty is all.
+	// Match selects the objects for which the policy is evaluated; empty selects all.
 	Match v1alpha1.PolicyMatch
-	// Parameters is the JSON object that the policy reads as input.parameters;
-	// empty is {}.
+	// Parameters is the JSON object that the policy reads as input.parameters; empty is
+	// {}.
 	Parameters []byte
-	// BuiltIn tells that the policy came with Sluice.
+	// BuiltIn reports whether the policy is part of Sluice.
 	BuiltIn bool
-	// Replaces names a built-in policy that is not asked while this one is in
-	// force. A DryRun policy replaces nothing.
+	// Replaces names a built-in policy that is not evaluated while this one is active. A
+	// DryRun policy replaces nothing.
 	Replaces string
-	// Generation is handed back in reports: that of the Policy object.
+	// Generation is the generation of the Policy object, for reports.
 	Generation int64
 }
 
@@ -62,17 +63,17 @@ func FromPolicy(policy *v1alpha1.Policy) Source {
 	return source
 }
 
-// Library is a module that policies may import: its package is data.sluice.lib
-// or below, or data.lib, where Gatekeeper's templates look for theirs. Libraries
-// read no data but each other.
+// Library is a module that policies may import. Its package is data.sluice.lib or below,
+// or data.lib, from which Gatekeeper's templates import. Libraries read no data but each
+// other.
 type Library struct {
-	// Name is the file's name, for errors.
+	// Name is the file name, for errors.
 	Name string
 	// Rego is the module.
 	Rego string
 }
 
-// digest identifies everything about a source but its generation.
+// digest identifies everything in a source but its generation.
 type digest [sha256.Size]byte
 
 func (s Source) digest() digest {
@@ -85,14 +86,14 @@ func (s Source) digest() digest {
 	return digest(h.Sum(nil))
 }
 
-// hashText writes a text with its length, so that no two lists of texts look
-// alike.
+// hashText writes a text with its length, so that different lists of texts never have the
+// same hash.
 func hashText(h hash.Hash, text string) {
 	fmt.Fprintf(h, "%d:", len(text))
 	_, _ = io.WriteString(h, text)
 }
 
-// enforcement is the source's, Deny where it is empty.
+// enforcement returns the source's enforcement, Deny if it is empty.
 func (s Source) enforcement() v1alpha1.Enforcement {
 	if s.Enforcement == "" {
 		return v1alpha1.EnforcementDeny
@@ -100,47 +101,47 @@ func (s Source) enforcement() v1alpha1.Enforcement {
 	return s.Enforcement
 }
 
-// validate returns the parameters' term, and what is wrong with everything but
-// the module.
+// validate returns the term of the parameters, and the problems of everything but the
+// module.
 func (s Source) validate() (*ast.Term, []Problem) {
 	var problems []Problem
-	complain := func(format string, args ...any) {
+	report := func(format string, args ...any) {
 		problems = append(problems, Problem{Message: fmt.Sprintf(format, args...)})
 	}
 	switch s.enforcement() {
 	case v1alpha1.EnforcementDeny, v1alpha1.EnforcementWarn, v1alpha1.EnforcementDryRun:
 	default:
-		complain("enforcement is %q; Deny, Warn and DryRun are allowed", s.Enforcement)
+		report("enforcement is %q; Deny, Warn and DryRun are allowed", s.Enforcement)
 	}
 	if len(s.Parameters) == 0 {
 		return ast.InternedEmptyObject, problems
 	}
-	parameters, err := Decode(s.Parameters)
+	parameters, err := document.Decode(s.Parameters)
 	if err != nil {
-		complain("parameters: %v", err)
-	} else if _, ok := parameters.value().(map[string]any); !ok {
-		complain("parameters must be a JSON object")
+		report("parameters: %v", err)
+	} else if _, ok := parameters.Value().(map[string]any); !ok {
+		report("parameters must be a JSON object")
 	}
-	return parameters.term(), problems
+	return parameters.Term(), problems
 }
 
-// maxProblems is how many problems of one policy are reported.
+// maxProblems is the number of problems to report for one policy.
 const maxProblems = 100
 
-// Problem is one thing that is wrong with a policy's source, or, as a warning,
-// that probably is. It is an error.
+// Problem is one error in a policy's source, or a probable error where it is a warning.
+// It implements error.
 type Problem struct {
 	// Policy is the policy's name.
 	Policy string
-	// Library is the library that is at fault instead of the policy; mostly empty.
+	// Library is the library that has the problem instead of the policy; mostly empty.
 	Library string
-	// Line and Column are counted from 1; 0 where no place is at fault.
+	// Line and Column start at 1; both are 0 for a problem without a place.
 	Line, Column int
-	// Message is what is wrong and what to do.
+	// Message says what is wrong and what to do.
 	Message string
 }
 
-// Error is the problem with its place: name:line:column: message.
+// Error returns the problem with its place: name:line:column: message.
 func (p Problem) Error() string {
 	place := p.Policy
 	if p.Library != "" {
@@ -152,22 +153,21 @@ func (p Problem) Error() string {
 	return place + ": " + p.Message
 }
 
-// Status is the problem as the status of a Policy object holds it.
+// Status returns the problem as the status of a Policy object shows it.
 func (p Problem) Status() v1alpha1.PolicyError {
 	if p.Library != "" {
-		// The place is not one of the policy's own text.
+		// The place is in the library, not in the policy's own text.
 		message := fmt.Sprintf("library %s, line %d: %s", p.Library, p.Line, p.Message)
 		return v1alpha1.PolicyError{Message: truncateText(message, 4096)}
 	}
 	return v1alpha1.PolicyError{Line: int32(p.Line), Column: int32(p.Column), Message: truncateText(p.Message, 4096)}
 }
 
-// policyFile is the file name under which every policy's module is compiled; any
-// other is a library's.
+// policyFile is the file name of every policy's module. Any other name is a library's.
 const policyFile = "policy"
 
-// problemAt returns a problem at a place of a policy or of a library. Whose policy it
-// is, is filled in by [named]: policies of the same text are compiled once.
+// problemAt returns a problem at a place in a policy or a library. It has no policy name
+// yet, since policies with the same text are compiled once; [withPolicyName] sets it.
 func problemAt(location *ast.Location, format string, args ...any) Problem {
 	problem := Problem{Message: fmt.Sprintf(format, args...)}
 	if location == nil {
@@ -181,16 +181,16 @@ func problemAt(location *ast.Location, format string, args ...any) Problem {
 	return problem
 }
 
-// withPolicyName returns the problems as those of one policy.
+// withPolicyName returns copies of the problems that name the policy.
 func withPolicyName(policy string, problems []Problem) []Problem {
-	own := slices.Clone(problems)
-	for i := range own {
-		own[i].Policy = policy
+	named := slices.Clone(problems)
+	for i := range named {
+		named[i].Policy = policy
 	}
-	return own
+	return named
 }
 
-// problemsFromOPA returns the problems of an error of OPA's parser or compiler.
+// problemsFromOPA converts an error of OPA's parser or compiler.
 func problemsFromOPA(err error) []Problem {
 	var (
 		list ast.Errors
@@ -204,7 +204,7 @@ func problemsFromOPA(err error) []Problem {
 	problems := make([]Problem, 0, len(list))
 	for _, one := range list {
 		if name, ok := strings.CutPrefix(one.Message, "undefined function "); ok {
-			// In a policy's own module these are found before, all of them.
+			// forbiddenReferences reports all of these in a policy's own module.
 			if _, ok := forbiddenReason(name); ok && one.Location != nil && one.Location.File == policyFile {
 				continue
 			}
@@ -216,7 +216,8 @@ func problemsFromOPA(err error) []Problem {
 
 func opaMessage(err *ast.Error) string {
 	message := []string{err.Message}
-	// A parser's details are the line and a caret under it: no more than the place.
+	// The details of a parse error are the line with a caret: they add nothing to the
+	// place.
 	if err.Details != nil && err.Code != ast.ParseErr {
 		for _, line := range err.Details.Lines() {
 			if line = strings.TrimSpace(line); line != "" {
@@ -227,7 +228,7 @@ func opaMessage(err *ast.Error) string {
 	return strings.Join(message, "; ")
 }
 
-// sortProblems sorts problems by their place, drops repetitions and caps their number.
+// sortProblems sorts problems by place, removes duplicates and limits their number.
 func sortProblems(problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Library, b.Library), cmp.Compare(a.Line, b.Line),

@@ -10,36 +10,35 @@ import (
 	"slices"
 )
 
-// irreplaceablePolicies are the built-in policies that take parameters only: without
-// them nobody knows whose an object is, or counts it.
+// irreplaceablePolicies are the built-in policies that accept parameters only: without
+// them objects have no project, or are not counted.
 var irreplaceablePolicies = []string{"core.project", "core.quota"}
 
-// Report is what became of one policy in an Update.
+// Report is the result of an Update for one policy.
 type Report struct {
 	// Name is the policy's name.
 	Name string
-	// Generation is that of the source.
+	// Generation is the generation of the source.
 	Generation int64
-	// Problems are why the source is not in force; none means that it is.
+	// Problems are why the source is not active; none if it is.
 	Problems []Problem
-	// Warnings are what its author should look at.
+	// Warnings are probable errors, for the author.
 	Warnings []Problem
-	// Active tells that a version of the policy is: this one, or, where there are
-	// problems, the last good one.
+	// Active reports whether a version of the policy is active: this one, or, if there
+	// are problems, the last good one.
 	Active bool
-	// EnforcedGeneration is the generation of the version in force.
+	// EnforcedGeneration is the generation of the active version.
 	EnforcedGeneration int64
 }
 
-// compilation is what compiling a text gave, once for all policies that share it.
+// compilation is the result of compiling a text, shared by all policies with that text.
 type compilation struct {
 	module   *module
 	problems []Problem
 }
 
-// Compile compiles policies by themselves, without an Engine that keeps earlier
-// versions: for tools, and to judge a policy before it is taken. What does not
-// compile is not in the Set.
+// Compile compiles policies without an Engine that keeps earlier versions: for tools, and
+// to validate a policy before it is accepted. The Set omits policies that do not compile.
 func Compile(sources []Source, options Options) (*Set, []Report, error) {
 	e, err := New(options)
 	if err != nil {
@@ -49,11 +48,10 @@ func Compile(sources []Source, options Options) (*Set, []Report, error) {
 	return e.current.Load(), reports, nil
 }
 
-// Update puts policies in force, all at once, in place of those that were: what
-// is not among the sources is gone. Only what changed is compiled. A source that
-// does not compile leaves the last version of that name that did, with its match
-// and parameters, in force; after a restart there is none. Reports are sorted by
-// name.
+// Update replaces all active policies at once. Policies without a source become inactive.
+// Only changed sources are compiled. If a source does not compile, the last good version
+// of that name stays active with its match and parameters; after a restart there is none.
+// Reports are sorted by name.
 func (e *Engine) Update(sources []Source) []Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -79,7 +77,7 @@ func (e *Engine) Update(sources []Source) []Report {
 	return reports
 }
 
-// updater is one Update at work.
+// updater holds the state of one Update.
 type updater struct {
 	engine  *Engine
 	builtIn map[string]bool
@@ -87,7 +85,7 @@ type updater struct {
 	active  map[string]*policy
 }
 
-// updatePolicy puts one name's policy in force, or keeps its last good version.
+// updatePolicy activates the policy of one name, or keeps its last good version.
 func (u *updater) updatePolicy(name string, candidates []Source) Report {
 	report := Report{Name: name, Generation: candidates[0].Generation}
 	var problems []Problem
@@ -113,7 +111,7 @@ func (u *updater) updatePolicy(name string, candidates []Source) Report {
 	return report
 }
 
-// selectSource is the source that has a right to its name: the only one, or the only
+// selectSource returns the source that may use its name: the only one, or the only
 // built-in one.
 func selectSource(candidates []Source) (Source, bool) {
 	if len(candidates) == 1 {
@@ -126,61 +124,61 @@ func selectSource(candidates []Source) (Source, bool) {
 	return Source{}, false
 }
 
-// buildPolicy compiles a source, or takes what was compiled of the same text before.
+// buildPolicy compiles a source, or reuses the module of the same text.
 func (u *updater) buildPolicy(source Source) (*policy, []Problem) {
 	sum := source.digest()
-	if known, ok := u.engine.active[source.Name]; ok && known.digest == sum && known.source.Generation == source.Generation {
+	if unchanged, ok := u.engine.active[source.Name]; ok && unchanged.digest == sum && unchanged.source.Generation == source.Generation {
 		u.compileModule(source.Rego)
-		return known, nil
+		return unchanged, nil
 	}
 	parameters, problems := source.validate()
 	problems = append(problems, u.validateReplacement(source)...)
-	tried := u.compileModule(source.Rego)
-	if problems = append(problems, tried.problems...); len(problems) > 0 {
+	compiled := u.compileModule(source.Rego)
+	if problems = append(problems, compiled.problems...); len(problems) > 0 {
 		return nil, problems
 	}
 	p := &policy{
-		source: source, digest: sum, module: tried.module, parameters: parameters,
+		source: source, digest: sum, module: compiled.module, parameters: parameters,
 	}
-	for asked := range p.caches {
-		p.caches[asked] = newResultCache(u.engine.options.CacheEntries)
+	for kind := range p.caches {
+		p.caches[kind] = newResultCache(u.engine.options.CacheEntries)
 	}
 	p.source.Rego = ""
 	return p, nil
 }
 
-// compileModule compiles a text, or remembers what that gave.
+// compileModule compiles a text, or returns the earlier compilation.
 func (u *updater) compileModule(text string) *compilation {
 	key := digest(sha256.Sum256([]byte(text)))
-	tried := u.modules[key]
-	if tried == nil {
-		tried = u.engine.modules[key]
+	compiled := u.modules[key]
+	if compiled == nil {
+		compiled = u.engine.modules[key]
 	}
-	if tried == nil {
-		tried = &compilation{}
-		tried.module, tried.problems = u.engine.compiler.compile(text)
+	if compiled == nil {
+		compiled = &compilation{}
+		compiled.module, compiled.problems = u.engine.compiler.compile(text)
 	}
-	u.modules[key] = tried
-	return tried
+	u.modules[key] = compiled
+	return compiled
 }
 
-// validateReplacement says why a policy cannot stand in another's place.
+// validateReplacement returns why a policy must not replace another.
 func (u *updater) validateReplacement(source Source) []Problem {
 	switch {
 	case source.Replaces == "":
 		return nil
 	case source.BuiltIn:
-		return []Problem{{Message: "a built-in policy replaces none"}}
+		return []Problem{{Message: "a built-in policy cannot replace another"}}
 	case slices.Contains(irreplaceablePolicies, source.Replaces):
-		return []Problem{{Message: fmt.Sprintf("%s cannot be replaced; give it parameters instead", source.Replaces)}}
+		return []Problem{{Message: fmt.Sprintf("%s cannot be replaced; set its parameters instead", source.Replaces)}}
 	}
 	return nil
 }
 
-// replacementWarnings warns where a policy stands in nobody's place.
+// replacementWarnings warns of a policy that replaces nothing.
 func (u *updater) replacementWarnings(source Source) []Problem {
 	if source.Replaces == "" || u.builtIn[source.Replaces] {
 		return nil
 	}
-	return []Problem{{Message: fmt.Sprintf("replaces %s, and there is no such built-in policy", source.Replaces)}}
+	return []Problem{{Message: fmt.Sprintf("replaces %s, which is not a built-in policy", source.Replaces)}}
 }

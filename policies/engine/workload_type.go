@@ -14,33 +14,32 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/policies/engine/document"
 )
 
-// ErrTypeConflict means that two policies want different types for a workload.
+// ErrTypeConflict: two policies set different types for a workload.
 var ErrTypeConflict = errors.New("the policies disagree about the workload's type")
 
-// TypeError says that policies could not tell a workload's type. It wraps
-// [ErrTypeConflict], or why a policy could not be asked: see [Failure].
+// TypeError reports that policies could not determine a workload's type. It wraps
+// [ErrTypeConflict], or the errors of policies that failed; see [Failure].
 type TypeError struct {
-	// Policies are the names of the policies at fault, sorted.
+	// Policies are the sorted names of the policies that failed or conflict.
 	Policies []string
-	// Err is what is wrong.
-	Err error
+	Err      error
 }
 
-// Error names the policies and says what is wrong.
+// Error names the policies and the cause.
 func (e *TypeError) Error() string {
 	return fmt.Sprintf("workload type: %s: %v", strings.Join(e.Policies, ", "), e.Err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *TypeError) Unwrap() error { return e.Err }
 
-// WorkloadType asks every policy that matches and defines type for the type of a workload
-// whose author said none. It is train where no policy says another. The input's
-// Now and Use are not looked at. A policy that errs and policies that disagree
-// are a [*TypeError]; the object must then not be admitted, unless its author says
-// the type.
+// WorkloadType evaluates the rule type of every policy that matches, for a workload
+// without an explicit type. The type is train if no policy sets one. It ignores Now and
+// Usage of the input. Failures and conflicts return a [*TypeError]; the object must then
+// not be admitted unless its author sets the type.
 func (s *Set) WorkloadType(ctx context.Context, in Input) (v1alpha1.WorkloadType, error) {
 	if in.object().IsAbsent() {
 		return "", ErrNoObject
@@ -51,58 +50,58 @@ func (s *Set) WorkloadType(ctx context.Context, in Input) (v1alpha1.WorkloadType
 	if len(matched) == 0 {
 		return v1alpha1.WorkloadTrain, nil
 	}
-	in.Now, in.Usage = time.Time{}, Document{}
+	in.Now, in.Usage = time.Time{}, document.Document{}
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Request)
 	defer cancel()
-	replies := s.evaluateAll(ctx, typeRequest, matched, in.bind())
+	responses := s.evaluateAll(ctx, typeRequest, matched, in.bind())
 	evaluations := make([]Evaluation, len(matched))
 	for i, m := range matched {
 		evaluations[i] = Evaluation{
 			Policy: m.source.Name, Enforcement: m.enforcement(), TypeResolution: true,
-			Cached: replies[i].cached, Duration: replies[i].duration, Result: resultOf(replies[i].err, nil, nil),
+			Cached: responses[i].cached, Duration: responses[i].duration, Result: resultOf(responses[i].err, nil, nil),
 		}
 	}
 	s.observe(evaluations)
-	return agreedType(matched, replies)
+	return agreedType(matched, responses)
 }
 
-// agreedType is the one type that policies said.
-func agreedType(asked []*member, replies []response[policyResult]) (v1alpha1.WorkloadType, error) {
+// agreedType returns the one type that the policies set.
+func agreedType(members []*member, responses []response[policyResult]) (v1alpha1.WorkloadType, error) {
 	var (
-		failed, said []string
-		faults       []error
-		types        []v1alpha1.WorkloadType
+		failed, setters []string
+		failures        []error
+		types           []v1alpha1.WorkloadType
 	)
-	for i, m := range asked {
-		name, given := m.source.Name, replies[i].value.workloadType
+	for i, m := range members {
+		name, workloadType := m.source.Name, responses[i].value.workloadType
 		switch {
-		case replies[i].err != nil:
+		case responses[i].err != nil:
 			failed = append(failed, name)
-			faults = append(faults, replies[i].err)
-		case given != "":
-			said = append(said, name)
-			types = append(types, given)
+			failures = append(failures, responses[i].err)
+		case workloadType != "":
+			setters = append(setters, name)
+			types = append(types, workloadType)
 		}
 	}
 	switch {
 	case len(failed) > 0:
-		return "", &TypeError{Policies: failed, Err: errors.Join(faults...)}
+		return "", &TypeError{Policies: failed, Err: errors.Join(failures...)}
 	case len(types) == 0:
 		return v1alpha1.WorkloadTrain, nil
 	}
 	for i, other := range types {
 		if other != types[0] {
 			return "", &TypeError{
-				Policies: []string{said[0], said[i]},
-				Err: fmt.Errorf("%w: %s says %s and %s says %s; set the label %s yourself, or tell the cluster's administrators",
-					ErrTypeConflict, said[0], types[0], said[i], other, v1alpha1.LabelWorkloadType),
+				Policies: []string{setters[0], setters[i]},
+				Err: fmt.Errorf("%w: %s sets %s and %s sets %s; set the label %s yourself, or report this to the cluster's administrators",
+					ErrTypeConflict, setters[0], types[0], setters[i], other, v1alpha1.LabelWorkloadType),
 			}
 		}
 	}
 	return types[0], nil
 }
 
-// parseWorkloadType reads the value of type: at most one string.
+// parseWorkloadType parses the value of type: at most one string.
 func parseWorkloadType(value ast.Value) (v1alpha1.WorkloadType, error) {
 	found, ok := value.(*ast.Array)
 	if !ok || found.Len() == 0 {
@@ -112,9 +111,9 @@ func parseWorkloadType(value ast.Value) (v1alpha1.WorkloadType, error) {
 	if !ok {
 		return "", newValueError("must be a string, and is %s", ast.ValueName(found.Elem(0).Value))
 	}
-	given := v1alpha1.WorkloadType(text)
-	if !slices.Contains(v1alpha1.WorkloadTypes, given) {
+	workloadType := v1alpha1.WorkloadType(text)
+	if !slices.Contains(v1alpha1.WorkloadTypes, workloadType) {
 		return "", newValueError("is %q; train, interactive and inference are allowed", singleLine(string(text)))
 	}
-	return given, nil
+	return workloadType, nil
 }

@@ -13,9 +13,10 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
-// typePolicy is a policy that says a type.
+// typePolicy is a policy that sets a type.
 func typePolicy(name, rule string) engine.Source {
 	return engine.Source{Name: name, Rego: "package it\n" + rule + "\n"}
 }
@@ -31,24 +32,24 @@ func TestWorkloadTypeNeedsAgreement(t *testing.T) {
 		policies []engine.Source
 		want     v1alpha1.WorkloadType
 		wantErr  string
-		// at, is: the policies that the error names, and what it is.
+		// at, is: the policies that the error names, and its cause.
 		at []string
 		is error
 	}{
 		"no policy at all": {want: v1alpha1.WorkloadTrain},
-		"policies that say nothing of it": {
+		"policies without the rule": {
 			policies: []engine.Source{typePolicy("a", `deny contains "x"`), typePolicy("b", `type := "inference" if input.object.kind == "Job"`)},
 			want:     v1alpha1.WorkloadTrain,
 		},
-		"one that says it": {
+		"one that sets it": {
 			policies: []engine.Source{typePolicy("a", `type := "interactive" if input.object.kind == "Pod"`)},
 			want:     v1alpha1.WorkloadInteractive,
 		},
-		"one that says it beside other rules": {
+		"one that sets it beside other rules": {
 			policies: []engine.Source{typePolicy("a", "type := \"inference\"\ndeny contains \"late\" if input.now > \"2026\"\nwarn contains \"x\" if input.use.gpus > 1")},
 			want:     v1alpha1.WorkloadInference,
 		},
-		"one that leaves it to a default": {
+		"one where it is undefined": {
 			policies: []engine.Source{typePolicy("a", "default type := \"train\"\ntype := \"interactive\" if input.parameters.notebooks")},
 			want:     v1alpha1.WorkloadTrain,
 		},
@@ -60,56 +61,56 @@ func TestWorkloadTypeNeedsAgreement(t *testing.T) {
 			policies: []engine.Source{typePolicy("a", `type := "interactive"`), typePolicy("b", `type := "interactive"`), typePolicy("c", `deny contains "x"`)},
 			want:     v1alpha1.WorkloadInteractive,
 		},
-		"two that do not": {
+		"two that differ": {
 			policies: []engine.Source{typePolicy("c", `type := "inference"`), typePolicy("b", `type := "interactive"`), typePolicy("a", `type := "interactive"`)},
-			wantErr:  "workload type: a, c: the policies disagree about the workload's type: a says interactive and c says inference; set the label sluice.dev/workload-type yourself, or tell the cluster's administrators",
+			wantErr:  "workload type: a, c: the policies disagree about the workload's type: a sets interactive and c sets inference; set the label sluice.dev/workload-type yourself, or report this to the cluster's administrators",
 			at:       []string{"a", "c"}, is: engine.ErrTypeConflict,
 		},
-		"a policy with two minds": {
+		"a policy that conflicts with itself": {
 			policies: []engine.Source{typePolicy("a", "type := \"interactive\" if input.project\ntype := \"train\" if input.project")},
 			wantErr:  "workload type: a: ", at: []string{"a"},
 		},
-		"another word": {
+		"an unknown type": {
 			policies: []engine.Source{typePolicy("a", `type := lower(input.object.kind)`), typePolicy("b", `type := "train"`)},
-			wantErr:  `workload type: a: a value of the wrong shape: type: is "pod"; train, interactive and inference are allowed`,
+			wantErr:  `workload type: a: a value of the wrong type: type: is "pod"; train, interactive and inference are allowed`,
 			at:       []string{"a"}, is: engine.ErrShape,
 		},
-		"no word": {
+		"not a string": {
 			policies: []engine.Source{typePolicy("a", `type := input.project`)},
-			wantErr:  `workload type: a: a value of the wrong shape: type: must be a string, and is object`,
+			wantErr:  `workload type: a: a value of the wrong type: type: must be a string, and is object`,
 			at:       []string{"a"}, is: engine.ErrShape,
 		},
-		"two that err": {
+		"two that fail": {
 			policies: []engine.Source{typePolicy("b", `type := {"1": "train"}[sprintf("%d", [to_number(input.object.kind)])]`), typePolicy("a", `type := input.nodePools`), typePolicy("c", `type := "train"`)},
 			wantErr:  "workload type: a, b: ", at: []string{"a", "b"}, is: engine.ErrShape,
 		},
-		"one in DryRun is not asked": {
+		"one in DryRun is not evaluated": {
 			policies: []engine.Source{modifySource(typePolicy("a", `type := "inference"`), func(s *engine.Source) { s.Enforcement = v1alpha1.EnforcementDryRun })},
 			want:     v1alpha1.WorkloadTrain,
 		},
-		"one that warns is": {
+		"one in Warn is evaluated": {
 			policies: []engine.Source{modifySource(typePolicy("a", `type := "inference"`), func(s *engine.Source) { s.Enforcement = v1alpha1.EnforcementWarn })},
 			want:     v1alpha1.WorkloadInference,
 		},
-		"one about others is not asked": {
+		"one for other projects is not evaluated": {
 			policies: []engine.Source{modifySource(typePolicy("a", `type := "inference"`), func(s *engine.Source) { s.Match.Departments = []string{"robotics"} })},
 			want:     v1alpha1.WorkloadTrain,
 		},
-		"a built-in policy that is replaced is not asked": {
+		"a replaced built-in policy is not evaluated": {
 			policies: []engine.Source{
 				modifySource(typePolicy("core.type", `type := "inference"`), builtIn),
 				modifySource(typePolicy("a", `type := "interactive"`), func(s *engine.Source) { s.Replaces = "core.type" }),
 			},
 			want: v1alpha1.WorkloadInteractive,
 		},
-		"neither where the other policy says no type": {
+		"nor if the replacement sets no type": {
 			policies: []engine.Source{
 				modifySource(typePolicy("core.type", `type := "inference"`), builtIn),
 				modifySource(typePolicy("a", `deny contains "x"`), func(s *engine.Source) { s.Replaces = "core.type" }),
 			},
 			want: v1alpha1.WorkloadTrain,
 		},
-		"in a template of Gatekeeper's it is the author's own": {
+		"a Gatekeeper template may use the name": {
 			policies: []engine.Source{typePolicy("a", "type(x) = y { y := x.kind }\nviolation[{\"msg\": msg}] { msg := type(input.review.object) }")},
 			want:     v1alpha1.WorkloadTrain,
 		},
@@ -117,8 +118,8 @@ func TestWorkloadTypeNeedsAgreement(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := podInput(t, `{"kind": "Pod"}`)
-			// It is asked without them.
-			in.Now, in.Usage = time.Time{}, engine.Document{}
+			// WorkloadType ignores both.
+			in.Now, in.Usage = time.Time{}, document.Document{}
 			got, err := newEngine(t, tt.policies...).WorkloadType(t.Context(), in)
 			if got != tt.want {
 				t.Errorf("type %q, want %q", got, tt.want)
@@ -152,16 +153,16 @@ func TestWorkloadTypeShapeAndVolatileReads(t *testing.T) {
 		rego string
 		want []string
 	}{
-		"a set":                  {`type contains "train"`, []string{"it:2:1: type is a set here, and must be a string" + want}},
-		"an object":              {`type.of := "train"`, []string{"it:2:1: type is an object here, and must be a string" + want}},
-		"an object as a value":   {`type := {"a": 1}`, []string{`it:2:1: type is {"a": 1} here, and must be a workload type` + want}},
-		"a number":               {`type := 3`, []string{"it:2:1: type is 3 here, and must be a workload type" + want}},
-		"nothing but true":       {`type if input.object`, []string{"it:2:1: type is true here, and must be a workload type" + want}},
-		"another word":           {`type := "notebook"`, []string{`it:2:1: type is "notebook" here, and must be a workload type` + want}},
-		"a function":             {`type(x) := "train" if x`, []string{"it:2:1: type is a function here, and must be a rule" + want}},
-		"the time":               {`type := "train" if input.now > "2026"`, []string{"it:2:20: type must not depend on the time or the present use, and reads input.now; only deny, violation and warn may"}},
-		"the use, by a function": {"type := \"train\" if f(1)\nf(x) if input.use.gpus > x", []string{"it:3:9: type must not depend on the time or the present use, and reads input.use through data.it.f; only deny, violation and warn may"}},
-		"all that is right":      {"type := \"train\" if input.workload.gpus > 1 else := \"interactive\"", nil},
+		"a set":                               {`type contains "train"`, []string{"it:2:1: type is a set here, and must be a string" + want}},
+		"an object":                           {`type.of := "train"`, []string{"it:2:1: type is an object here, and must be a string" + want}},
+		"an object as a value":                {`type := {"a": 1}`, []string{`it:2:1: type is {"a": 1} here, and must be a workload type` + want}},
+		"a number":                            {`type := 3`, []string{"it:2:1: type is 3 here, and must be a workload type" + want}},
+		"only true":                           {`type if input.object`, []string{"it:2:1: type is true here, and must be a workload type" + want}},
+		"another word":                        {`type := "notebook"`, []string{`it:2:1: type is "notebook" here, and must be a workload type` + want}},
+		"a function":                          {`type(x) := "train" if x`, []string{"it:2:1: type is a function here, and must be a rule" + want}},
+		"the time":                            {`type := "train" if input.now > "2026"`, []string{"it:2:20: type must not depend on the time or the present use, and reads input.now; only deny, violation and warn may"}},
+		"the present use, through a function": {"type := \"train\" if f(1)\nf(x) if input.use.gpus > x", []string{"it:3:9: type must not depend on the time or the present use, and reads input.use through data.it.f; only deny, violation and warn may"}},
+		"a valid rule":                        {"type := \"train\" if input.workload.gpus > 1 else := \"interactive\"", nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +215,7 @@ func TestWorkloadTypeIsSeparateFromAdmission(t *testing.T) {
 		t.Errorf("outcome %+v, want one of b alone", outcome)
 	}
 	if diff := cmp.Diff([]string{"b"}, set.MatchingPolicies(in.Subject)); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
+		t.Errorf("evaluated (-want +got):\n%s", diff)
 	}
 	for path, want := range map[string]bool{"name": true, "uid": false} {
 		if got := set.Reads(in.Subject, "object", "metadata", path); got != want {

@@ -11,18 +11,18 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// Apply applies all intents to a pod, a pod template (metadata and spec) or a Job,
-// as if at once. The cluster is what its API server fills in that others do not; the
-// zero value will do for most.
+// Apply applies the changes of all policies to a pod, a pod template (metadata and spec)
+// or a Job, as if at once. The cluster describes the defaults of its API server; the zero
+// value fits most clusters.
 //
-// Neither the object nor the intents are changed; the result shares memory with
-// both. The error is of type [*ObjectError], or [*ConflictError], or one or
-// several joined [*IntentError], and does not depend on the intents' order.
-func Apply(object map[string]any, intents []DesiredChanges, cluster defaulted.Cluster) (Result, error) {
-	if err := validateSize(object, intents); err != nil {
+// Apply changes neither the object nor the changes; the result shares memory with both.
+// The error is an [*InvalidObjectError], a [*ConflictError], or one or several joined
+// [*InvalidChangesError]. It does not depend on the order of the changes.
+func Apply(object map[string]any, desired []DesiredChanges, cluster defaulted.Cluster) (Result, error) {
+	if err := validateSize(object, desired); err != nil {
 		return Result{}, err
 	}
-	plan, err := newPlan(object, intents)
+	plan, err := newPlan(object, desired)
 	if err != nil {
 		return Result{}, err
 	}
@@ -38,30 +38,30 @@ func Apply(object map[string]any, intents []DesiredChanges, cluster defaulted.Cl
 	return Result{Object: r.object, Warnings: r.warnings, ChangedPaths: pathsByPolicy(r.changes), original: object}, nil
 }
 
-// applier is one application of a plan.
+// applier applies one plan.
 type applier struct {
 	errorCollector
 	plan    *plan
 	cluster defaulted.Cluster
 	compare comparer
-	// object is as it is when a phase begins: who wrote what is told from it.
+	// object is the object at the start of a phase; it tells who wrote what.
 	object map[string]any
 	phase  phase
-	// newElementDepth counts the elements being made that what is visited is in.
+	// newElementDepth counts the new elements around the current node.
 	newElementDepth int
 	warnings        []Warning
 	changes         []appliedChange
-	// partlyRemoved are defaults of which removals took out a part.
+	// partlyRemoved are defaults of which removals deleted a part.
 	partlyRemoved []*node
-	// removedBy is who took out which element or field, by path.
+	// removedBy are the policies that removed an element or field, by path.
 	removedBy map[string][]string
 }
 
-// maxRounds bounds how often a plan is applied. One or two are usual: what a policy
-// writes may open to a default what the author had left to the API server.
+// maxRounds limits how often a plan is applied. One or two rounds are usual: a policy's
+// value may make another field open for a default.
 const maxRounds = 20
 
-// applyUntilStable applies the plan until nothing changes any more.
+// applyUntilStable applies the plan until it changes nothing.
 func (r *applier) applyUntilStable() {
 	before := stageInitial
 	for range maxRounds {
@@ -87,11 +87,11 @@ func (r *applier) applyUntilStable() {
 	}
 	last := r.changes[len(r.changes)-1]
 	for _, policy := range last.policies {
-		r.addInvalidChanges(policy, last.path, "never comes to an end: it is changed each time the policies are applied")
+		r.addInvalidChanges(policy, last.path, "never settles: the policies change it each time they are applied")
 	}
 }
 
-// applyPhase applies the plan's part for one phase, and tells whether something changed.
+// applyPhase applies one phase of the plan, and reports whether something changed.
 func (r *applier) applyPhase(p phase) bool {
 	if r.plan.root.phases&p == 0 || r.err() != nil {
 		return false
@@ -104,29 +104,27 @@ func (r *applier) applyPhase(p phase) bool {
 	return changed
 }
 
-// recordChange records that the policies changed a path.
 func (r *applier) recordChange(n *node, policies []string, path string) {
 	r.changes = append(r.changes, appliedChange{n, policies, path})
 }
 
-// recordOverwrite records a change, and warns of it unless the author had left the field
-// open.
-func (r *applier) recordOverwrite(n *node, w leafValue, path string, was, is any) {
+// recordOverwrite records a change, and warns unless the author left the field open.
+func (r *applier) recordOverwrite(n *node, w leafValue, path string, before, after any) {
 	r.recordChange(n, w.policies, path)
 	if !n.open {
-		r.warnings = append(r.warnings, Warning{w.policies, path, was, is})
+		r.warnings = append(r.warnings, Warning{w.policies, path, before, after})
 	}
 }
 
-// recordOpen remembers whether the author had left a part open when it was first looked
-// at: what policies write can make it look otherwise.
+// recordOpen records, on the first visit only, whether the author left a part open: later
+// values may be those of policies.
 func (n *node) recordOpen(open bool) {
 	if !n.openKnown {
 		n.openKnown, n.open = true, open
 	}
 }
 
-// isOpen tells whether the author left a node's part open.
+// isOpen reports whether the author left a part open.
 func (r *applier) isOpen(n *node, at defaulted.Location, v any) bool {
 	switch n.kind {
 	case fieldNode:
@@ -137,7 +135,7 @@ func (r *applier) isOpen(n *node, at defaulted.Location, v any) bool {
 	return v == nil || r.newElementDepth > 0
 }
 
-// isAuthored tells whether a node's part has anything that its author wrote.
+// isAuthored reports whether a part contains anything that its author wrote.
 func (r *applier) isAuthored(n *node, at defaulted.Location, v any) bool {
 	if n.kind == elementNode {
 		return r.cluster.IsAuthoredElement(n.field, at, v)
@@ -145,44 +143,44 @@ func (r *applier) isAuthored(n *node, at defaulted.Location, v any) bool {
 	return r.cluster.IsAuthored(n.field, at, v)
 }
 
-// applyNode does what the plan wants of a part in the present phase. It returns the
-// part as it shall be, nil if it shall go, and whether that is a change; what it
-// was given stays as it is.
-func (r *applier) applyNode(n *node, have any, at defaulted.Location) (any, bool) {
+// applyNode applies the plan to one part in the current phase. It returns the new value,
+// nil if the part is removed, and whether that is a change. It does not modify its
+// arguments.
+func (r *applier) applyNode(n *node, current any, at defaulted.Location) (any, bool) {
 	switch {
 	case n.phases&r.phase == 0:
-		return have, false
+		return current, false
 	case n.isLeaf():
-		return r.applyLeaf(n, have, at)
+		return r.applyLeaf(n, current, at)
 	case n.isRemoved():
-		return r.applyNull(n, have, at)
+		return r.applyNull(n, current, at)
 	case n.typ.Kind == schema.KindList:
-		return r.applyList(n, have, at)
+		return r.applyList(n, current, at)
 	}
-	object, ok := have.(map[string]any)
-	if !ok && have != nil {
-		r.addInvalidObject(n.path(), "is "+n.typ.Kind.String()+", not "+describeKind(have))
-		return have, false
+	object, ok := current.(map[string]any)
+	if !ok && current != nil {
+		r.addInvalidObject(n.path(), "must be "+n.typ.Kind.String()+", not "+describeKind(current))
+		return current, false
 	}
 	return r.applyChildren(n, object, at)
 }
 
-// applyChildren visits the fields of a struct or the entries of a dict.
+// applyChildren visits the fields of a struct or the entries of a map.
 func (r *applier) applyChildren(n *node, before map[string]any, at defaulted.Location) (any, bool) {
 	if n.typ.Kind == schema.KindStruct {
 		at = at.AtStruct(before)
 	}
 	after, changed := before, false
-	for _, kid := range n.children {
-		if kid.phases&r.phase == 0 {
+	for _, child := range n.children {
+		if child.phases&r.phase == 0 {
 			continue
 		}
-		if kid.kind == unionNode {
-			after = r.applyUnion(kid, before, after, at)
+		if child.kind == unionNode {
+			after = r.applyUnion(child, before, after, at)
 			changed = changed || !schema.IsSameInstance(before, after)
 			continue
 		}
-		v, different := r.applyNode(kid, before[kid.step], at)
+		v, different := r.applyNode(child, before[child.step], at)
 		if !different {
 			continue
 		}
@@ -190,9 +188,9 @@ func (r *applier) applyChildren(n *node, before map[string]any, at defaulted.Loc
 			after, changed = cloneMap(before), true
 		}
 		if v == nil {
-			delete(after, kid.step)
+			delete(after, child.step)
 		} else {
-			after[kid.step] = v
+			after[child.step] = v
 		}
 	}
 	if changed {
@@ -201,7 +199,7 @@ func (r *applier) applyChildren(n *node, before map[string]any, at defaulted.Loc
 	return after, changed
 }
 
-// applyCoupled moves what goes together with what the policies changed.
+// applyCoupled updates the fields that depend on what the policies changed.
 func (r *applier) applyCoupled(n *node, before, after map[string]any) {
 	for _, m := range updateCoupledFields(n.typ, before, after, n) {
 		cause := n.child(m.cause, fieldNode)
@@ -212,7 +210,7 @@ func (r *applier) applyCoupled(n *node, before, after map[string]any) {
 	}
 }
 
-// policiesIn are who wants something of n itself in the phase.
+// policiesIn returns the policies that set n itself in a phase.
 func (n *node) policiesIn(p phase) []string {
 	switch {
 	case p == overridePhase && len(n.overrides) > 0:
@@ -223,46 +221,46 @@ func (n *node) policiesIn(p phase) []string {
 	return nil
 }
 
-// applyNull does an override with null. What the API server would fill in again is as
-// good as removed.
-func (r *applier) applyNull(n *node, have any, at defaulted.Location) (any, bool) {
+// applyNull applies an override with null. A value that the API server would set again
+// counts as removed.
+func (r *applier) applyNull(n *node, current any, at defaulted.Location) (any, bool) {
 	if r.phase != overridePhase {
-		return have, false
+		return current, false
 	}
-	authored := have != nil && r.isAuthored(n, at, have)
+	authored := current != nil && r.isAuthored(n, at, current)
 	if n.recordOpen(!authored); !authored {
-		return have, false
+		return current, false
 	}
-	r.recordOverwrite(n, n.overrides[0], n.path(), have, nil)
+	r.recordOverwrite(n, n.overrides[0], n.path(), current, nil)
 	return nil, true
 }
 
 // applyLeaf writes a value as a whole.
-func (r *applier) applyLeaf(n *node, have any, at defaulted.Location) (any, bool) {
+func (r *applier) applyLeaf(n *node, current any, at defaulted.Location) (any, bool) {
 	if r.phase == appendPhase {
-		return r.applyAppends(n, have, at)
+		return r.applyAppends(n, current, at)
 	}
-	open := r.isOpen(n, at, have)
+	open := r.isOpen(n, at, current)
 	n.recordOpen(open)
 	w, ok := r.desiredNow(n, open)
 	if !ok {
-		return have, false
+		return current, false
 	}
-	wanted := w.value
-	if wanted == nil && open {
-		return have, false
+	desired := w.value
+	if desired == nil && open {
+		return current, false
 	}
 	if hasStandardTolerations(n.field) {
-		wanted = keepStandardTolerations(wanted, have)
+		desired = keepStandardTolerations(desired, current)
 	}
-	if r.isSatisfied(n, have, wanted, at) {
-		return have, false
+	if r.isSatisfied(n, current, desired, at) {
+		return current, false
 	}
-	r.recordOverwrite(n, w, n.path(), have, wanted)
-	return wanted, true
+	r.recordOverwrite(n, w, n.path(), current, desired)
+	return desired, true
 }
 
-// desiredNow returns what the present phase wants of a leaf, and false if nothing.
+// desiredNow returns the value that the current phase sets on a leaf.
 func (r *applier) desiredNow(n *node, open bool) (leafValue, bool) {
 	switch {
 	case r.phase == overridePhase && len(n.overrides) > 0:
@@ -273,14 +271,14 @@ func (r *applier) desiredNow(n *node, open bool) (leafValue, bool) {
 	return leafValue{}, false
 }
 
-// isSatisfied tells whether a leaf is as wanted. What is absent is not: what the API
-// server would fill in may be another value once all is written.
-func (r *applier) isSatisfied(n *node, have, wanted any, at defaulted.Location) bool {
+// isSatisfied reports whether a leaf has the desired value. An absent leaf has not: the
+// API server may set another value once all is written.
+func (r *applier) isSatisfied(n *node, current, desired any, at defaulted.Location) bool {
 	switch {
 	case n.kind != fieldNode:
-		return have != nil && wanted != nil && r.compare.equal(n.typ, have, wanted, at)
-	case defaulted.IsAbsent(n.field, have):
-		return defaulted.IsAbsent(n.field, wanted)
+		return current != nil && desired != nil && r.compare.equal(n.typ, current, desired, at)
+	case defaulted.IsAbsent(n.field, current):
+		return defaulted.IsAbsent(n.field, desired)
 	}
-	return r.compare.equalFields(n.field, n.step, at.Parent, at.Parent, have, wanted, at)
+	return r.compare.equalFields(n.field, n.step, at.Parent, at.Parent, current, desired, at)
 }

@@ -10,22 +10,22 @@ import (
 func TestDefaultsFillOpenFields(t *testing.T) {
 	runCases(t, []mergeCase{
 		{
-			name:     "what is absent",
+			name:     "an absent field",
 			object:   `containers: [{name: main}]`,
 			policies: []string{`defaults: {spec: {schedulerName: kai, securityContext: {runAsUser: 1000}, nodeSelector: {pool: a}}}`},
 			want:     `{containers: [{name: main}], schedulerName: kai, securityContext: {runAsUser: 1000}, nodeSelector: {pool: a}}`,
 			changes:  map[string][]string{"a": {"spec.nodeSelector[pool]", "spec.schedulerName", "spec.securityContext.runAsUser"}},
 		},
 		{
-			name:     "not what the author said",
+			name:     "not a field of the author's",
 			object:   `{schedulerName: mine, securityContext: {runAsUser: 0}, nodeSelector: {pool: b, zone: z}}`,
 			policies: []string{`defaults: {spec: {schedulerName: kai, securityContext: {runAsUser: 1000, runAsGroup: 7}, nodeSelector: {pool: a}}}`},
 			want:     `{schedulerName: mine, securityContext: {runAsUser: 0, runAsGroup: 7}, nodeSelector: {pool: b, zone: z}}`,
 			changes:  map[string][]string{"a": {"spec.securityContext.runAsGroup"}},
 		},
 		{
-			// A plain merge keeps these, since they are there.
-			name: "what the API server filled in",
+			// A plain merge keeps these, since they are set.
+			name: "a field that the API server set",
 			object: `
 restartPolicy: Always
 dnsPolicy: ClusterFirst
@@ -78,13 +78,13 @@ containers:
   livenessProbe: {httpGet: {port: 80, path: /, scheme: HTTP}, periodSeconds: 20, timeoutSeconds: 1}`,
 		},
 		{
-			name:     "not the same value where the API server fills in another",
+			name:     "not an equal value where the API server sets another",
 			object:   `containers: [{name: main, image: main, imagePullPolicy: IfNotPresent}, {name: side, image: "side:v1", imagePullPolicy: IfNotPresent}]`,
 			policies: []string{`defaults: {spec: {containers: {"*": {imagePullPolicy: Never}}}}`},
 			want:     `containers: [{name: main, image: main, imagePullPolicy: IfNotPresent}, {name: side, image: "side:v1", imagePullPolicy: Never}]`,
 		},
 		{
-			name: "a list of standard tolerations, which are kept",
+			name: "a list of standard tolerations, which stay",
 			object: `
 tolerations:
 - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
@@ -98,7 +98,7 @@ tolerations:
 			changes: map[string][]string{"a": {"spec.tolerations"}},
 		},
 		{
-			name: "not an atomic list to which the author added",
+			name: "not an atomic list with an element of the author's",
 			object: `
 tolerations:
 - {key: mine, operator: Exists}
@@ -106,7 +106,7 @@ tolerations:
 			policies: []string{`defaults: {spec: {tolerations: [{key: nvidia.com/gpu, operator: Exists}]}}`},
 		},
 		{
-			name:     "not a command, nor what is replaced whole",
+			name:     "not a command, nor a part that is replaced as a whole",
 			object:   `{containers: [{name: main, command: [sh], args: []}], affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}}`,
 			policies: []string{`defaults: {spec: {containers: {main: {command: [bash], args: [-c]}}, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}}}`},
 			want:     `{containers: [{name: main, command: [sh], args: [-c]}], affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}}`,
@@ -118,14 +118,14 @@ tolerations:
 			want:     `containers: [{name: main, env: [{name: CUDA_VISIBLE_DEVICES}, {name: B, value: b}]}]`,
 		},
 		{
-			name:     "a volume without source",
+			name:     "a volume without a source",
 			object:   `volumes: [{name: shm, emptyDir: {}}, {name: mine, emptyDir: {sizeLimit: 1Gi}}]`,
 			policies: []string{`defaults: {spec: {volumes: [{name: shm, emptyDir: {medium: Memory}}, {name: mine, emptyDir: {medium: Memory}}]}}`},
 			want:     `volumes: [{name: shm, emptyDir: {medium: Memory}}, {name: mine, emptyDir: {sizeLimit: 1Gi}}]`,
 		},
 		{
-			// Else it would be open the next time. The author is told.
-			name:     "what opens by another default",
+			// Otherwise it would be open the next time. The author gets a warning.
+			name:     "a field that another default makes open",
 			object:   `containers: [{name: main, resources: {requests: {cpu: "1"}}}]`,
 			policies: []string{`defaults: {spec: {containers: {main: {resources: {limits: {cpu: 1000m}}}}}}`, `defaults: {spec: {containers: {main: {resources: {requests: {cpu: 500m}}}}}}`},
 			want:     `containers: [{name: main, resources: {limits: {cpu: 1000m}, requests: {cpu: 500m}}}]`,
@@ -135,8 +135,8 @@ tolerations:
 			name:     "null is an error",
 			object:   `{}`,
 			policies: []string{`defaults: {spec: {schedulerName: null, containers: {"*": null}}}`},
-			err: "policy a: spec.containers[*]: is null: use remove to take out a container\n" +
-				"policy a: spec.schedulerName: is null, which removes in overrides only; leave it out of defaults",
+			err: "policy a: spec.containers[*]: is null: use remove to remove a container\n" +
+				"policy a: spec.schedulerName: is null, which removes only in overrides; omit it from defaults",
 		},
 	})
 }
@@ -144,7 +144,7 @@ tolerations:
 func TestOverridesReplaceAndWarn(t *testing.T) {
 	runCases(t, []mergeCase{
 		{
-			name:     "what the author said otherwise",
+			name:     "a value of the author's",
 			object:   `{schedulerName: mine, nodeSelector: {zone: z}, hostname: h}`,
 			policies: []string{`overrides: {spec: {schedulerName: kai, nodeSelector: {pool: a, zone: w}}}`},
 			want:     `{schedulerName: kai, nodeSelector: {pool: a, zone: w}, hostname: h}`,
@@ -155,20 +155,20 @@ func TestOverridesReplaceAndWarn(t *testing.T) {
 			changes: map[string][]string{"a": {"spec.nodeSelector[pool]", "spec.nodeSelector[zone]", "spec.schedulerName"}},
 		},
 		{
-			name:     "without a warning what was open",
+			name:     "an open field, without a warning",
 			object:   `{schedulerName: default-scheduler, priority: 0, terminationGracePeriodSeconds: 30}`,
 			policies: []string{`overrides: {spec: {schedulerName: kai, terminationGracePeriodSeconds: 60, priorityClassName: train}}`},
 			want:     `{schedulerName: kai, terminationGracePeriodSeconds: 60, priorityClassName: train}`,
 			changes:  map[string][]string{"a": {"spec.priority", "spec.priorityClassName", "spec.schedulerName", "spec.terminationGracePeriodSeconds"}},
 		},
 		{
-			name:     "nothing where the amount is the same",
+			name:     "no equal amount",
 			object:   `containers: [{name: main, resources: {limits: {cpu: "1", memory: 1024Mi}}}]`,
 			policies: []string{`overrides: {spec: {containers: {"0": {resources: {limits: {cpu: 1000m, memory: 1Gi}}}}}}`},
 			changes:  map[string][]string{},
 		},
 		{
-			name: "nothing where the API server fills in the rest",
+			name: "no value that is complete with defaults",
 			object: `
 containers:
 - name: main
@@ -186,7 +186,7 @@ overrides:
 			changes: map[string][]string{},
 		},
 		{
-			name:     "atomic lists whole",
+			name:     "atomic lists as a whole",
 			object:   `containers: [{name: main, command: [sh, -c], args: [a, b]}]`,
 			policies: []string{`overrides: {spec: {containers: {main: {command: [bash], args: []}}}}`},
 			want:     `containers: [{name: main, command: [bash], args: []}]`,
@@ -196,7 +196,7 @@ overrides:
 			},
 		},
 		{
-			name:   "tolerations, but for the standard ones",
+			name:   "tolerations, except for the standard ones",
 			object: `tolerations: [{key: mine, operator: Exists}, {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}]`,
 			policies: []string{
 				`overrides: {spec: {tolerations: [{key: gpu, operator: Exists}]}}`,
@@ -220,13 +220,13 @@ overrides:
 			},
 		},
 		{
-			name:     "null where the API server would fill it in again",
+			name:     "null removes nothing that the API server would set again",
 			object:   `{schedulerName: default-scheduler, securityContext: {}, containers: [{name: main, image: main, imagePullPolicy: Always, resources: {limits: {cpu: "1"}, requests: {cpu: "1"}}}], tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}]}`,
 			policies: []string{`overrides: {spec: {schedulerName: null, securityContext: null, tolerations: null, containers: {main: {imagePullPolicy: null, resources: {requests: {cpu: null}}}}}}`},
 			changes:  map[string][]string{},
 		},
 		{
-			name:     "win over defaults",
+			name:     "they win over defaults",
 			object:   `{hostname: h}`,
 			policies: []string{`defaults: {spec: {schedulerName: a, hostname: a, subdomain: s, affinity: {podAffinity: {}}, nodeSelector: {a: a}}}`, `overrides: {spec: {schedulerName: b, subdomain: null, nodeSelector: null}}`},
 			want:     `{schedulerName: b, hostname: h}`,
@@ -272,7 +272,7 @@ func TestUnionsAreReplacedWhole(t *testing.T) {
 			},
 		},
 		{
-			name:     "a volume's source, with what is in it",
+			name:     "a volume's source with its fields",
 			object:   `volumes: [{name: a, emptyDir: {medium: Memory}}, {name: b, hostPath: {path: /b, type: Directory}}]`,
 			policies: []string{`overrides: {spec: {volumes: [{name: a, emptyDir: {sizeLimit: 1Gi}}, {name: b, emptyDir: {}}]}}`},
 			want:     `volumes: [{name: a, emptyDir: {sizeLimit: 1Gi}}, {name: b, emptyDir: {}}]`,
@@ -301,13 +301,13 @@ func TestUnionsAreReplacedWhole(t *testing.T) {
 			},
 		},
 		{
-			name:     "defaults leave what is chosen, whichever it is",
+			name:     "defaults keep any member that is set",
 			object:   `{containers: [{name: main, env: [{name: A, value: a}], livenessProbe: {exec: {command: [a]}}}], volumes: [{name: v, hostPath: {path: /v}}]}`,
 			policies: []string{`defaults: {spec: {containers: {main: {env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.name}}}], livenessProbe: {httpGet: {port: 80}, periodSeconds: 5}}}, volumes: [{name: v, emptyDir: {}}]}}`},
 			want:     `{containers: [{name: main, env: [{name: A, value: a}], livenessProbe: {exec: {command: [a]}, periodSeconds: 5}}], volumes: [{name: v, hostPath: {path: /v}}]}`,
 		},
 		{
-			name:     "null takes out the member that it names",
+			name:     "null removes the member that it names",
 			object:   `containers: [{name: main, env: [{name: A, value: a}, {name: B, value: b}]}]`,
 			policies: []string{`overrides: {spec: {containers: {main: {env: [{name: A, value: null}, {name: B, valueFrom: null}]}}}}`, `overrides: {spec: {containers: {main: {env: [{name: B, value: c, valueFrom: null}]}}}}`},
 			want:     `containers: [{name: main, env: [{name: A}, {name: B, value: c}]}]`,
@@ -317,7 +317,7 @@ func TestUnionsAreReplacedWhole(t *testing.T) {
 			},
 		},
 		{
-			name:     "two at once are an error",
+			name:     "two members are an error",
 			object:   `containers: [{name: main}]`,
 			policies: []string{`overrides: {spec: {containers: {main: {env: [{name: A, value: a, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}}}}`},
 			err:      `policy a: spec.containers[main].env[A]: has value and valueFrom, of which a pod can have only one`,

@@ -9,22 +9,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// DesiredChanges is what one policy wants of one object. Values are JSON as
-// encoding/json decodes it (map[string]any, []any, string, bool, nil, int64,
-// float64).
+// DesiredChanges are the changes of one policy to one object. Values are JSON as
+// encoding/json decodes it (map[string]any, []any, string, bool, nil, int64, float64).
 type DesiredChanges struct {
-	// Policy is the policy's name, for messages and conflicts.
 	Policy string
-	// Defaults are merged under the object: they fill only what its author left
-	// open.
+	// Defaults are merged under the object: they fill only what its author left open.
 	Defaults map[string]any
-	// Overrides are merged over it; null removes.
+	// Overrides are merged over the object; null removes.
 	Overrides map[string]any
 	// Nodes are ANDed into every required node selector term.
 	Nodes []corev1.NodeSelectorRequirement
-	// Append are elements for atomic lists, added unless an equal one is there.
+	// Append adds elements to atomic lists that have no equal element.
 	Append []Addition
-	// Remove are paths whose every matching element is taken out.
+	// Remove are paths; every match is removed.
 	Remove []Path
 }
 
@@ -36,42 +33,41 @@ type Addition struct {
 	Value any
 }
 
-// Path leads through an object: field names, keys of a list's elements as maps
-// of the fields that identify them, and "*" for all elements of a list. It is
-// written as an array in Rego: ["spec","containers","*","env",{"name":"X"}].
+// Path leads through an object. A step is a field name, a map of the fields that identify
+// a list element, or "*" for all elements. In Rego it is an array:
+// ["spec","containers","*","env",{"name":"X"}].
 type Path []any
 
-// Finding is why a policy refuses an object or warns about it.
+// Finding is a reason for which a policy refuses an object or warns about it.
 type Finding struct {
-	// Policy is the policy's name.
 	Policy string
-	// Message is for the object's author: what was asked, what is the limit.
+	// Message is for the object's author: what was requested, and what is the limit.
 	Message string
-	// Field is the path in the object that it is about; may be empty.
+	// Field is the path of the part concerned; may be empty.
 	Field string
-	// Fix is what to do; may be empty.
+	// Fix says what to do; may be empty.
 	Fix string
 }
 
-// Limits far beyond what a pod or a policy needs, so that no input can take the
-// webhook's time or memory.
+// Limits far above what a pod or a policy needs, so that no input takes too much time or
+// memory of the webhook.
 const (
-	maxDepth         = 100     // levels of an object, of an intent's value, and steps of a path
+	maxDepth         = 100     // levels of an object or of a policy's value, and steps of a path
 	maxValues        = 200_000 // values in an object
-	maxDesiredValues = 10_000  // values in one intent
-	maxElements      = 1_000   // entries of an intent's nodes, append and remove each
-	maxPlanNodes     = 100_000 // parts of the object that all intents speak of, "*" counted for each container
+	maxDesiredValues = 10_000  // values in the changes of one policy
+	maxElements      = 1_000   // entries of nodes, append and remove, each
+	maxPlanNodes     = 100_000 // parts of the object that all policies name, with "*" counted for each container
 )
 
-// validateSize refuses what is larger.
-func validateSize(object map[string]any, intents []DesiredChanges) error {
+// validateSize rejects objects and changes above the limits.
+func validateSize(object map[string]any, desired []DesiredChanges) error {
 	left := maxValues
 	if !fitsWithin(object, maxDepth, &left) {
-		return &InvalidObjectError{"", fmt.Sprintf("is too large to judge: it may have %d levels and %d values", maxDepth, maxValues)}
+		return &InvalidObjectError{"", fmt.Sprintf("is too large to evaluate: it may have %d levels and %d values", maxDepth, maxValues)}
 	}
-	for i := range intents {
-		if problem := exceededLimit(&intents[i]); problem != "" {
-			return &InvalidChangesError{intents[i].Policy, "intent", "is too large: " + problem}
+	for i := range desired {
+		if problem := exceededLimit(&desired[i]); problem != "" {
+			return &InvalidChangesError{desired[i].Policy, "result", "is too large: " + problem}
 		}
 	}
 	return nil
@@ -97,7 +93,7 @@ func exceededLimit(in *DesiredChanges) string {
 	return ""
 }
 
-// fitsWithin counts a value's parts down from left.
+// fitsWithin subtracts the number of a value's parts from left.
 func fitsWithin(v any, levels int, left *int) bool {
 	*left--
 	if levels == 0 || *left < 0 {
@@ -120,9 +116,11 @@ func fitsWithin(v any, levels int, left *int) bool {
 	return true
 }
 
-// addPlanTooLarge notes that the plan is full; once is enough.
+// addPlanTooLarge records, once, that the plan is full.
 func (b *planBuilder) addPlanTooLarge() {
 	if b.invalidChanges == nil {
-		b.addInvalidChanges(b.policy, "intent", "is too large for this object: with %q counted for each container, all policies may speak of %d of its parts", allContainers, maxPlanNodes)
+		b.addInvalidChanges(b.policy, "result",
+			"is too large for this object: all policies together may change %d of its parts, with %q counted for each container",
+			maxPlanNodes, allContainers)
 	}
 }

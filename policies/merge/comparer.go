@@ -8,12 +8,11 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// comparer of values as Kubernetes would read them: quantities by amount, and a
-// field that is left out like one with what the API server fills in. Without that
-// no override of such a value would ever be done with.
+// comparer compares values as Kubernetes does: quantities by amount, and an absent field
+// like its default. Otherwise an override of such a value would never be satisfied.
 type comparer struct{ cluster defaulted.Cluster }
 
-// noLocation is the place of values that are in no object yet.
+// noLocation is the location of values outside any object.
 var noLocation defaulted.Location
 
 func (c comparer) equal(t *schema.Type, a, b any, at defaulted.Location) bool {
@@ -99,7 +98,7 @@ func (c comparer) equalLists(t *schema.Type, a, b []any, at defaulted.Location) 
 	return true
 }
 
-// index is where in the list an element equal to v stands, and -1 if nowhere.
+// index returns the index of an element equal to v; -1 if there is none.
 func (c comparer) index(t *schema.Type, list []any, v any, at defaulted.Location) int {
 	for i := range list {
 		if c.equal(t.Elem, list[i], v, at) {

@@ -10,14 +10,14 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// detectConflicts finds the conflicts within the plan: different values at one path, and a
-// removal where something is written. removed are who want to remove a part that
-// n is in.
+// detectConflicts finds conflicts in the plan: different values for one part, and a
+// removal of a part that is written. removed are the policies that remove a part around
+// n.
 func (b *planBuilder) detectConflicts(n *node, removed []string) {
 	if len(n.overrides) > 1 {
 		b.addLeafConflict(n, n.overrides)
 	}
-	if len(n.defaults) > 1 && len(n.overrides) == 0 && removed == nil { // else the override wins
+	if len(n.defaults) > 1 && len(n.overrides) == 0 && removed == nil { // otherwise the override or removal wins
 		b.addLeafConflict(n, n.defaults)
 	}
 	if removed == nil && n.isRemoved() {
@@ -26,21 +26,20 @@ func (b *planBuilder) detectConflicts(n *node, removed []string) {
 			b.addConflict(n.path(), DesiredValue{Policies: removed}, DesiredValue{Policies: writers, Nested: true})
 		}
 	}
-	for _, kid := range n.children {
-		b.detectConflicts(kid, removed)
+	for _, child := range n.children {
+		b.detectConflicts(child, removed)
 	}
 }
 
-// addLeafConflict notes a conflict of a leaf.
-func (b *planBuilder) addLeafConflict(n *node, wants []leafValue) {
+func (b *planBuilder) addLeafConflict(n *node, values []leafValue) {
 	var all []DesiredValue
-	for _, w := range wants {
+	for _, w := range values {
 		all = append(all, DesiredValue{Policies: w.policies, Value: w.value})
 	}
 	b.addConflict(n.path(), all...)
 }
 
-// writers are who write n, or parts of it.
+// writers returns the policies that write n or parts of it.
 func (n *node) writers() []string {
 	writers := n.innerWriters()
 	for _, w := range n.overrides {
@@ -52,7 +51,7 @@ func (n *node) writers() []string {
 	return slices.Compact(writers)
 }
 
-// innerWriters are who write parts of n, or add to it.
+// innerWriters returns the policies that write parts of n, or add to it.
 func (n *node) innerWriters() []string {
 	writers := slices.Clone(n.overridePresence.policies)
 	for _, a := range n.appends {
@@ -61,23 +60,23 @@ func (n *node) innerWriters() []string {
 	for _, r := range n.requirements {
 		writers = append(writers, r.policies...)
 	}
-	for _, kid := range n.children {
-		writers = append(writers, kid.writers()...)
+	for _, child := range n.children {
+		writers = append(writers, child.writers()...)
 	}
 	slices.Sort(writers)
 	return slices.Compact(writers)
 }
 
-// walk calls f for a node and all below.
+// walk calls f for a node and all nodes below.
 func (n *node) walk(f func(*node)) {
 	f(n)
-	for _, kid := range n.children {
-		kid.walk(f)
+	for _, child := range n.children {
+		child.walk(f)
 	}
 }
 
-// composeList makes an override of a whole list say what becomes of it once elements
-// are appended and requirements are added, so that it is done with when it is.
+// composeList adds appended elements and requirements to an override of the whole list,
+// so that the override is satisfied by the final list.
 func composeList(n *node) {
 	if len(n.overrides) == 1 && n.overrides[0].value != nil {
 		w := &n.overrides[0]
@@ -89,13 +88,13 @@ func composeList(n *node) {
 			w.value, _ = withRequirements(w.value, n.requirements)
 		}
 	}
-	for _, kid := range n.children {
-		composeList(kid)
+	for _, child := range n.children {
+		composeList(child)
 	}
 }
 
-// removeMatch decides about one match of a removal, and records it. Where a policy wrote
-// what is to go there is a conflict, unless it was only a default: that goes.
+// removeMatch decides about one match of a removal, and records it. If a policy wrote the
+// match, that is a conflict, unless it was only a default: the default is removed.
 func (t *remover) removeMatch(s planPosition, v any) bool {
 	var writers []string
 	if t.stage >= stageAfterOverrides {
@@ -121,7 +120,7 @@ func (t *remover) removeMatch(s planPosition, v any) bool {
 	return true
 }
 
-// overriders are the policies whose overrides wrote what is at the spot.
+// overriders returns the policies whose overrides wrote the part.
 func (s planPosition) overriders() []string {
 	switch {
 	case s.node != nil:
@@ -132,8 +131,8 @@ func (s planPosition) overriders() []string {
 	return nil
 }
 
-// suppressDefaults keeps the defaults that wrote what is at the spot from being filled in
-// again, and tells whether there are any.
+// suppressDefaults prevents the defaults that wrote the part from being set again. It
+// reports whether there are any.
 func (r *applier) suppressDefaults(s planPosition) bool {
 	found := false
 	switch {
@@ -150,17 +149,16 @@ func (r *applier) suppressDefaults(s planPosition) bool {
 	return found
 }
 
-// revertDefaults finds the defaults of which parts were taken out, and then nothing was
-// left to differ.
+// revertDefaults marks the partly removed defaults that no longer differ from the
+// original.
 func (r *applier) revertDefaults(original map[string]any) {
 	for _, n := range r.partlyRemoved {
-		was, is := valueAt(original, n), valueAt(r.object, n)
-		n.reverted = schema.Equal(was, is) || defaulted.IsAbsent(n.field, was) && defaulted.IsAbsent(n.field, is)
+		before, after := valueAt(original, n), valueAt(r.object, n)
+		n.reverted = schema.Equal(before, after) || defaulted.IsAbsent(n.field, before) && defaulted.IsAbsent(n.field, after)
 	}
 }
 
-// appenders are the policies that appended what is at the spot, or require it of
-// nodes.
+// appenders returns the policies that appended the part, or require it of nodes.
 func (s planPosition) appenders(c comparer, v any) []string {
 	if s.node != nil {
 		return s.node.writers()
@@ -168,15 +166,15 @@ func (s planPosition) appenders(c comparer, v any) []string {
 	if s.leaf == nil {
 		return nil
 	}
-	var exactly []string
+	var appenders []string
 	for _, a := range s.leaf.appends {
 		if c.equal(s.leaf.typ.Elem, a.value, v, noLocation) {
-			exactly = append(exactly, a.policy)
+			appenders = append(appenders, a.policy)
 		}
 	}
-	if len(exactly) > 0 {
-		slices.Sort(exactly)
-		return slices.Compact(exactly)
+	if len(appenders) > 0 {
+		slices.Sort(appenders)
+		return slices.Compact(appenders)
 	}
 	return s.leaf.writers()
 }

@@ -21,17 +21,17 @@ func TestConflicts(t *testing.T) {
 				`overrides: {spec: {schedulerName: volcano, containers: {main: {imagePullPolicy: Never}}}}`,
 				`overrides: {spec: {schedulerName: kai}}`,
 			},
-			err: `policies conflict: spec.containers[main].imagePullPolicy: policy a wants "Always", policy b wants "Never"; ` +
-				`spec.schedulerName: policies a and c want "kai", policy b wants "volcano"`,
+			err: `policies conflict: spec.containers[main].imagePullPolicy: policy a sets "Always", policy b sets "Never"; ` +
+				`spec.schedulerName: policies a and c set "kai", policy b sets "volcano"`,
 		},
 		{
-			name:     "different defaults, even where the author chose",
+			name:     "different defaults, even where the author set a value",
 			object:   `hostname: h`,
 			policies: []string{`defaults: {spec: {hostname: a}}`, `defaults: {spec: {hostname: b}}`},
-			err:      `policies conflict: spec.hostname: policy a wants "a", policy b wants "b"`,
+			err:      `policies conflict: spec.hostname: policy a sets "a", policy b sets "b"`,
 		},
 		{
-			name:     "not of defaults where an override decides",
+			name:     "not different defaults under an override",
 			object:   `hostname: h`,
 			policies: []string{`defaults: {spec: {hostname: a}}`, `defaults: {spec: {hostname: b}}`, `overrides: {spec: {hostname: c}}`},
 			want:     `hostname: c`,
@@ -41,17 +41,17 @@ func TestConflicts(t *testing.T) {
 			name:     "one policy with itself",
 			object:   `containers: [{name: main}]`,
 			policies: []string{`overrides: {spec: {containers: {"*": {tty: true}, "0": {tty: false}}}}`},
-			err:      `policies conflict: spec.containers[main].tty: policy a wants false, policy a wants true`,
+			err:      `policies conflict: spec.containers[main].tty: policy a sets false, policy a sets true`,
 		},
 		{
 			name:     "atomic lists and unions that differ",
 			object:   `containers: [{name: main}]`,
 			policies: []string{`overrides: {spec: {containers: {"*": {args: [a], env: [{name: X, value: a}]}}}}`, `overrides: {spec: {containers: {"*": {args: [a, b], env: [{name: X, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}}}}`},
-			err: `policies conflict: spec.containers[main].args: policy a wants ["a"], policy b wants ["a","b"]; ` +
-				`spec.containers[main].env[X]: policy a wants {"value":"a"}, policy b wants {"valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}`,
+			err: `policies conflict: spec.containers[main].args: policy a sets ["a"], policy b sets ["a","b"]; ` +
+				`spec.containers[main].env[X]: policy a sets {"value":"a"}, policy b sets {"valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}`,
 		},
 		{
-			name:     "not where what is left out is what the API server fills in",
+			name:     "not a field that is absent in one and default in the other",
 			object:   `containers: [{name: main}]`,
 			policies: []string{`overrides: {spec: {containers: {"*": {livenessProbe: {httpGet: {port: 80}}}}}}`, `overrides: {spec: {containers: {"*": {livenessProbe: {httpGet: {port: 80, path: /}}}}}}`},
 			want:     `containers: [{name: main, livenessProbe: {httpGet: {port: 80, path: /}}}]`,
@@ -60,62 +60,62 @@ func TestConflicts(t *testing.T) {
 			name:     "a removal and a value",
 			object:   `{hostname: h, containers: [{name: main, env: [{name: X}], livenessProbe: {exec: {command: [a]}}}]}`,
 			policies: []string{`overrides: {spec: {hostname: null, containers: {"*": {livenessProbe: null}}}}`, `overrides: {spec: {hostname: b, containers: {main: {livenessProbe: {periodSeconds: 5}}}}}`},
-			err: `policies conflict: spec.containers[main].livenessProbe: policy a wants it removed, policy b writes in it; ` +
-				`spec.hostname: policy a wants it removed, policy b wants "b"`,
+			err: `policies conflict: spec.containers[main].livenessProbe: policy a removes it, policy b sets a part of it; ` +
+				`spec.hostname: policy a removes it, policy b sets "b"`,
 		},
 		{
 			name:     "a removal by path and a value",
 			object:   `containers: [{name: main, env: [{name: X, value: x}]}]`,
 			policies: []string{`remove: [[spec, containers, "*", env, {name: X}]]`, `overrides: {spec: {containers: {"*": {env: [{name: X, value: "1"}]}}}}`},
-			err:      `policies conflict: spec.containers[main].env[X]: policy a wants it removed, policy b wants {"name":"X","value":"1"}`,
+			err:      `policies conflict: spec.containers[main].env[X]: policy a removes it, policy b sets {"name":"X","value":"1"}`,
 		},
 		{
-			name:     "a removal in an atomic list that another writes",
+			name:     "a removal in an atomic list that another policy writes",
 			object:   `{}`,
 			policies: []string{`remove: [[spec, tolerations, {operator: Exists}]]`, `overrides: {spec: {tolerations: [{key: a, operator: Exists}]}}`},
-			err:      `policies conflict: spec.tolerations[0]: policy a wants it removed, policy b wants {"key":"a","operator":"Exists"}`,
+			err:      `policies conflict: spec.tolerations[0]: policy a removes it, policy b sets {"key":"a","operator":"Exists"}`,
 		},
 		{
-			name:     "a removal of what another appends",
+			name:     "a removal of an element that another policy appends",
 			object:   `tolerations: [{key: a}]`,
 			policies: []string{`remove: [[spec, tolerations, {operator: Exists}]]`, `append: [{path: [spec, tolerations], value: {key: b}}, {path: [spec, tolerations], value: {key: c, operator: Exists}}]`, `append: [{path: [spec, tolerations], value: {key: d}}]`},
-			err:      `policies conflict: spec.tolerations[2]: policy a wants it removed, policy b wants {"key":"c","operator":"Exists"}`,
+			err:      `policies conflict: spec.tolerations[2]: policy a removes it, policy b sets {"key":"c","operator":"Exists"}`,
 		},
 		{
-			name:     "a removal of what is required of nodes",
+			name:     "a removal of a node requirement",
 			object:   `{}`,
 			policies: []string{`remove: [[spec, affinity]]`, `nodes: [{key: a, operator: Exists}]`},
-			err:      `policies conflict: spec.affinity: policy a wants it removed, policy b wants {"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecu...`,
+			err:      `policies conflict: spec.affinity: policy a removes it, policy b sets {"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecu...`,
 		},
 		{
-			name:     "a removal of a container that another names",
+			name:     "a removal of a container that another policy names",
 			object:   `containers: [{name: main}, {name: side}]`,
 			policies: []string{`remove: [[spec, containers, {name: side}]]`, `defaults: {spec: {containers: {side: {tty: true}}}}`},
-			err:      `policies conflict: spec.containers[side]: policy a wants it removed, policy b writes in it`,
+			err:      `policies conflict: spec.containers[side]: policy a removes it, policy b sets a part of it`,
 		},
 		{
-			name:     "not of one that another means among all",
+			name:     "not a removal of a container that another policy selects by *",
 			object:   `containers: [{name: main}, {name: side}]`,
 			policies: []string{`remove: [[spec, containers, {name: side}]]`, `defaults: {spec: {containers: {"*": {tty: true}}}}`},
 			want:     `containers: [{name: main, tty: true}]`,
 			warnings: []string{`policy a removed spec.containers[side], which was {"name":"side"}`},
 		},
 		{
-			name:     "not of removals that another's value has no part in",
+			name:     "not a removal of another union member",
 			object:   `containers: [{name: main, env: [{name: X, value: all}]}]`,
 			policies: []string{`remove: [[spec, containers, "*", env, {name: X, value: all}]]`, `overrides: {spec: {containers: {"*": {env: [{name: X, value: "1"}]}}}}`},
 			want:     `containers: [{name: main, env: [{name: X, value: "1"}]}]`,
 			warnings: []string{`policy a removed spec.containers[main].env[X], which was {"name":"X","value":"all"}`},
 		},
 		{
-			name:   "the first few are said",
+			name:   "the message has the first four",
 			object: `{}`,
 			policies: []string{
 				`overrides: {spec: {nodeSelector: {a: a, b: a, c: a, d: a, e: a, f: a}}}`,
 				`overrides: {spec: {nodeSelector: {a: b, b: b, c: b, d: b, e: b, f: b}}}`,
 			},
-			err: `policies conflict: spec.nodeSelector[a]: policy a wants "a", policy b wants "b"; spec.nodeSelector[b]: policy a wants "a", policy b wants "b"; ` +
-				`spec.nodeSelector[c]: policy a wants "a", policy b wants "b"; spec.nodeSelector[d]: policy a wants "a", policy b wants "b"; and 2 more`,
+			err: `policies conflict: spec.nodeSelector[a]: policy a sets "a", policy b sets "b"; spec.nodeSelector[b]: policy a sets "a", policy b sets "b"; ` +
+				`spec.nodeSelector[c]: policy a sets "a", policy b sets "b"; spec.nodeSelector[d]: policy a sets "a", policy b sets "b"; and 2 more`,
 		},
 	})
 }
@@ -155,19 +155,19 @@ policy a: status: cannot be written by any policy`,
 policy a: spec: cannot be removed`,
 		},
 		{
-			name:   "unknown fields, wherever they are",
+			name:   "unknown fields at any place",
 			object: `containers: [{name: main}]`,
 			policies: []string{`
 defaults: {spec: {schedulername: kai, containers: {main: {env: [{name: A, valueFrom: {secretRef: {}}}]}}}}
 overrides: {specs: {}, metadata: {label: {}}, spec: {tolerations: [{keys: a}]}}`},
 			err: `policy a: metadata.label: a pod has no such field
 policy a: spec.containers[main].env[A].valueFrom.secretRef: a pod has no such field
-policy a: spec.schedulername: a pod has no such field; is schedulerName meant?
+policy a: spec.schedulername: a pod has no such field; did you mean schedulerName?
 policy a: spec.tolerations[0].keys: a pod has no such field
 policy a: specs: a pod has no such field`,
 		},
 		{
-			name:   "values of another kind",
+			name:   "values of another type",
 			object: `containers: [{name: main}]`,
 			policies: []string{`
 overrides:
@@ -179,29 +179,29 @@ overrides:
     affinity: x
     containers: {main: {resources: {limits: {cpu: lots, memory: 1e2147483647}}, command: sh, ports: 80, livenessProbe: {httpGet: {port: true}}}}
     tolerations: [null, {tolerationSeconds: null}]`},
-			err: `policy a: metadata.labels[a]: is a string, not the number 1
-policy a: spec.affinity: is an object, not the string "x"
-policy a: spec.containers[main].command: is a list, not the string "sh"
-policy a: spec.containers[main].livenessProbe.httpGet.port: is a whole number or a string, not a boolean
-policy a: spec.containers[main].ports: is a list, not the number 80
-policy a: spec.containers[main].resources.limits[cpu]: is a quantity, not the string "lots"
-policy a: spec.containers[main].resources.limits[memory]: is a quantity, not the string "1e2147483647"
-policy a: spec.hostNetwork: is a boolean, not the string "true"
-policy a: spec.priority: is a whole number, not the number 1.5
-policy a: spec.schedulerName: is a string, not a list
+			err: `policy a: metadata.labels[a]: must be a string, not the number 1
+policy a: spec.affinity: must be an object, not the string "x"
+policy a: spec.containers[main].command: must be a list, not the string "sh"
+policy a: spec.containers[main].livenessProbe.httpGet.port: must be a whole number or a string, not a boolean
+policy a: spec.containers[main].ports: must be a list, not the number 80
+policy a: spec.containers[main].resources.limits[cpu]: must be a quantity, not the string "lots"
+policy a: spec.containers[main].resources.limits[memory]: must be a quantity, not the string "1e2147483647"
+policy a: spec.hostNetwork: must be a boolean, not the string "true"
+policy a: spec.priority: must be a whole number, not the number 1.5
+policy a: spec.schedulerName: must be a string, not a list
 policy a: spec.tolerations[0]: is null, which has nothing to remove here`,
 		},
 		{
-			name:     "directives of other mergers",
+			name:     "directives of other merge formats",
 			object:   `{}`,
 			policies: []string{`overrides: {$patch: replace, metadata: {labels: {$retainKeys: a}}, spec: {$setElementOrder/containers: [], tolerations: [{$patch: delete}]}}`},
-			err: `policy a: $patch: is a directive, of which there are none: use remove, append or null in overrides
-policy a: metadata.labels.$retainKeys: is a directive, of which there are none: use remove, append or null in overrides
-policy a: spec.$setElementOrder/containers: is a directive, of which there are none: use remove, append or null in overrides
+			err: `policy a: $patch: is a merge directive, which policies do not support: use remove, append or null in overrides
+policy a: metadata.labels.$retainKeys: is a merge directive, which policies do not support: use remove, append or null in overrides
+policy a: spec.$setElementOrder/containers: is a merge directive, which policies do not support: use remove, append or null in overrides
 policy a: spec.tolerations[0].$patch: a pod has no such field`,
 		},
 		{
-			name:     "which in the object are plain data",
+			name:     "directives in the object are plain data",
 			object:   `{$patch: delete, containers: [{name: main, $patch: replace, env: [{name: A, $patch: delete}]}]}`,
 			policies: []string{`{defaults: {spec: {hostname: h}}, overrides: {spec: {containers: {main: {env: [{name: A, value: a}], tty: true}}}}}`},
 			want:     `{hostname: h, $patch: delete, containers: [{name: main, $patch: replace, tty: true, env: [{name: A, $patch: delete, value: a}]}]}`,
@@ -213,19 +213,19 @@ policy a: spec.tolerations[0].$patch: a pod has no such field`,
 func TestInvalidObjects(t *testing.T) {
 	runCases(t, []mergeCase{
 		{
-			name:     "where a policy writes",
+			name:     "a wrong type where a policy writes",
 			object:   `{containers: x, nodeSelector: [], affinity: 1}`,
 			policies: []string{`overrides: {spec: {containers: [{name: a}]}}`},
-			err:      `spec.containers: is a list, not the string "x"`,
+			err:      `spec.containers: must be a list, not the string "x"`,
 		},
 		{
-			name:     "in depth",
+			name:     "a wrong type in a nested part",
 			object:   `containers: [{name: main, resources: {limits: 5}}]`,
 			policies: []string{`overrides: {spec: {containers: {"*": {resources: {limits: {cpu: 1}}}}}}`},
-			err:      `spec.containers[main].resources.limits: is an object, not the number 5`,
+			err:      `spec.containers[main].resources.limits: must be an object, not the number 5`,
 		},
 		{
-			name:     "but not where none does",
+			name:     "not where no policy writes",
 			object:   `{containers: x, volumes: [1, null, {name: 5}, {}], tolerations: {}}`,
 			policies: []string{`{overrides: {spec: {hostname: h, volumes: [{name: v, emptyDir: {}}]}}, remove: [[spec, containers, "*", env], [spec, tolerations, "*"]]}`},
 			want:     `{hostname: h, containers: x, volumes: [1, null, {name: 5}, {}, {name: v, emptyDir: {}}], tolerations: {}}`,
@@ -258,16 +258,16 @@ func TestLimits(t *testing.T) {
 		intent DesiredChanges
 		err    string
 	}{
-		{"a deep object", spec(map[string]any{"x": deep}), DesiredChanges{}, "the object is too large to judge: it may have 100 levels and 200000 values"},
-		{"a long object", spec(map[string]any{"x": many}), DesiredChanges{}, "the object is too large to judge: it may have 100 levels and 200000 values"},
-		{"a deep intent", nil, DesiredChanges{Policy: "p", Defaults: spec(map[string]any{"x": deep})}, "policy p: intent: is too large: it may have 100 levels and 10000 values"},
-		{"a wide intent", nil, DesiredChanges{Policy: "p", Overrides: spec(map[string]any{"nodeSelector": wide})}, "policy p: intent: is too large: it may have 100 levels and 10000 values"},
-		{"a deep path", nil, DesiredChanges{Policy: "p", Remove: []Path{{"spec", "containers", deep}}}, "policy p: intent: is too large: it may have 100 levels and 10000 values"},
-		{"many paths", nil, DesiredChanges{Policy: "p", Remove: make([]Path, 1001)}, "policy p: intent: is too large: remove may have 1000 entries"},
+		{"a deep object", spec(map[string]any{"x": deep}), DesiredChanges{}, "the object is too large to evaluate: it may have 100 levels and 200000 values"},
+		{"a long object", spec(map[string]any{"x": many}), DesiredChanges{}, "the object is too large to evaluate: it may have 100 levels and 200000 values"},
+		{"deep changes", nil, DesiredChanges{Policy: "p", Defaults: spec(map[string]any{"x": deep})}, "policy p: result: is too large: it may have 100 levels and 10000 values"},
+		{"many changes", nil, DesiredChanges{Policy: "p", Overrides: spec(map[string]any{"nodeSelector": wide})}, "policy p: result: is too large: it may have 100 levels and 10000 values"},
+		{"a long path", nil, DesiredChanges{Policy: "p", Remove: []Path{{"spec", "containers", deep}}}, "policy p: result: is too large: it may have 100 levels and 10000 values"},
+		{"many paths", nil, DesiredChanges{Policy: "p", Remove: make([]Path, 1001)}, "policy p: result: is too large: remove may have 1000 entries"},
 		{
-			"much for many containers", spec(map[string]any{"containers": containers}),
+			"many changes for many containers", spec(map[string]any{"containers": containers}),
 			DesiredChanges{Policy: "p", Overrides: spec(map[string]any{"containers": map[string]any{"*": map[string]any{"env": env}}})},
-			`policy p: intent: is too large for this object: with "*" counted for each container, all policies may speak of 100000 of its parts`,
+			`policy p: result: is too large for this object: all policies together may change 100000 of its parts, with "*" counted for each container`,
 		},
 	}
 	for _, tt := range tests {
@@ -289,8 +289,8 @@ func TestErrorTypes(t *testing.T) {
 	if err := apply(`overrides: {spec: {hostname: a}}`, `overrides: {spec: {hostname: b}}`); !errors.As(err, &conflict) || conflict.Conflicts[0].Desired[1].Policies[0] != "b" {
 		t.Errorf("got %v", err)
 	}
-	var fault *InvalidChangesError
-	if err := apply(`overrides: {spec: {x: a}}`, `overrides: {spec: {y: b}}`); !errors.As(err, &fault) || fault.Policy != "a" || fault.Path != "spec.x" {
+	var invalid *InvalidChangesError
+	if err := apply(`overrides: {spec: {x: a}}`, `overrides: {spec: {y: b}}`); !errors.As(err, &invalid) || invalid.Policy != "a" || invalid.Path != "spec.x" {
 		t.Errorf("got %v", err)
 	}
 	var shape *InvalidObjectError

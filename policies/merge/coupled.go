@@ -12,15 +12,14 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// isExtendedResource tells whether a resource is an extended one, such as nvidia.com/gpu.
-// Of these a container's request must equal its limit.
+// isExtendedResource reports whether a resource is extended, such as nvidia.com/gpu. A
+// container's request of it must equal its limit.
 func isExtendedResource(name string) bool {
 	return strings.Contains(name, "/") && !strings.Contains(name, "kubernetes.io/") && !strings.HasPrefix(name, "requests.")
 }
 
-// implyRequest notes that whoever wants something of an extended resource's limit wants
-// the same of its request, so that others who want another request are in
-// conflict.
+// implyRequest sets the request of an extended resource to the same value as its limit,
+// so that another request is a conflict.
 func (b *planBuilder) implyRequest(n *node, key string, v any, m mode) {
 	if n.field.ID() != "ResourceRequirements.limits" || !isExtendedResource(key) || v == nil && m == modeDefault {
 		return
@@ -32,21 +31,21 @@ func (b *planBuilder) implyRequest(n *node, key string, v any, m mode) {
 	}
 }
 
-// dependentFields are fields that lose their meaning when another changes: the API
-// server fills them in anew.
+// dependentFields become invalid when another field changes: the API server sets them
+// again.
 var dependentFields = map[string][]string{
 	"priorityClassName":  {"preemptionPolicy", "priority"},
 	"serviceAccountName": {"serviceAccount"},
 }
 
-// coupledChange is what was changed together with something else.
+// coupledChange is a change that follows from another.
 type coupledChange struct {
 	path         string // relative to the struct
 	cause, entry string // the field of the same struct, and the entry in it
 }
 
-// updateCoupledFields moves what goes together with what changed from before to after, which it
-// may write to. What the plan says of such a field itself is let be.
+// updateCoupledFields updates the fields in after that depend on changes since before.
+// Fields that the plan sets itself stay as they are.
 func updateCoupledFields(t *schema.Type, before, after map[string]any, n *node) []coupledChange {
 	if schema.IsSameInstance(before, after) {
 		return nil
@@ -76,30 +75,30 @@ func dropDependentFields(t *schema.Type, before, after map[string]any, n *node) 
 	return all
 }
 
-// hasFieldPolicy tells whether a policy itself wants something of the field.
+// hasFieldPolicy reports whether a policy sets the field itself.
 func hasFieldPolicy(n *node, f *schema.Field) bool {
 	if n == nil {
 		return false
 	}
-	kid := n.child(f.Name, fieldNode)
-	return kid != nil && len(kid.overrides)+len(kid.defaults) > 0
+	child := n.child(f.Name, fieldNode)
+	return child != nil && len(child.overrides)+len(child.defaults) > 0
 }
 
 func syncRequestsWithLimits(before, after map[string]any, n *node) []coupledChange {
-	was, is := schema.AsMap(before["limits"]), schema.AsMap(after["limits"])
-	if schema.IsSameInstance(was, is) {
+	oldLimits, newLimits := schema.AsMap(before["limits"]), schema.AsMap(after["limits"])
+	if schema.IsSameInstance(oldLimits, newLimits) {
 		return nil
 	}
-	names := slices.Collect(maps.Keys(was))
-	names = slices.AppendSeq(names, maps.Keys(is))
+	names := slices.Collect(maps.Keys(oldLimits))
+	names = slices.AppendSeq(names, maps.Keys(newLimits))
 	slices.Sort(names)
 	var all []coupledChange
 	for _, name := range slices.Compact(names) {
-		limit, limited := is[name]
+		limit, limited := newLimits[name]
 		requests := schema.AsMap(after["requests"])
 		request, requested := requests[name]
 		switch {
-		case !isExtendedResource(name) || schema.Equal(was[name], limit):
+		case !isExtendedResource(name) || schema.Equal(oldLimits[name], limit):
 			continue
 		case limited && (!requested || !schema.EqualQuantities(request, limit)):
 			requests = cloneMap(requests)
@@ -116,7 +115,7 @@ func syncRequestsWithLimits(before, after map[string]any, n *node) []coupledChan
 	return all
 }
 
-// hasRequestPolicy tells whether a policy itself wants something of the request.
+// hasRequestPolicy reports whether a policy sets the request itself.
 func hasRequestPolicy(n *node, name string) bool {
 	if n == nil {
 		return false
@@ -129,7 +128,7 @@ func hasRequestPolicy(n *node, name string) bool {
 	return entry != nil && slices.ContainsFunc(slices.Concat(entry.overrides, entry.defaults), func(w leafValue) bool { return !w.implied })
 }
 
-// cloneMap copies a map, of which nil is an empty one.
+// cloneMap copies a map; nil becomes an empty one.
 func cloneMap(m map[string]any) map[string]any {
 	if m == nil {
 		return map[string]any{}
@@ -137,26 +136,26 @@ func cloneMap(m map[string]any) map[string]any {
 	return maps.Clone(m)
 }
 
-// setOrDelete sets a dict, and drops the field where nothing is left in it.
-func setOrDelete(in map[string]any, name string, dict map[string]any) {
-	if len(dict) == 0 {
+// setOrDelete sets a map, and removes the field if the map is empty.
+func setOrDelete(in map[string]any, name string, entries map[string]any) {
+	if len(entries) == 0 {
 		delete(in, name)
 	} else {
-		in[name] = dict
+		in[name] = entries
 	}
 }
 
-// hasStandardTolerations tells whether the API server adds the standard tolerations
-// to a field whenever a webhook has changed the pod.
+// hasStandardTolerations reports whether the API server adds the standard tolerations to
+// a field after each webhook that changes the pod.
 func hasStandardTolerations(f *schema.Field) bool { return f.ID() == "PodSpec.tolerations" }
 
-// keepStandardTolerations is the list that policies want, with the standard tolerations that
-// stand in the pod and that the list does not replace: without them the API server
-// would add them again, and the pod would never be as wanted. nil is no list.
-func keepStandardTolerations(wanted, have any) any {
-	list, given := schema.AsList(wanted), schema.AsList(have)
+// keepStandardTolerations returns the desired list with the pod's standard tolerations
+// that it does not replace. Without them the API server would add them again, and the
+// list would never be as desired. nil is an empty list.
+func keepStandardTolerations(desired, current any) any {
+	list, tolerations := schema.AsList(desired), schema.AsList(current)
 	var kept, others []any
-	for _, toleration := range given {
+	for _, toleration := range tolerations {
 		replaced := slices.ContainsFunc(list, func(t any) bool { return defaulted.SuppressesStandard(t, toleration) })
 		if defaulted.IsStandardToleration(toleration) && !replaced {
 			kept = append(kept, toleration)
@@ -166,9 +165,9 @@ func keepStandardTolerations(wanted, have any) any {
 	}
 	switch {
 	case len(kept) == 0:
-		return wanted
+		return desired
 	case (comparer{}).equalLists(tolerationsType, others, list, noLocation):
-		return have // in the author's order
+		return current // in the author's order
 	}
 	return slices.Concat(list, kept)
 }

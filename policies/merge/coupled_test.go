@@ -11,7 +11,7 @@ func TestCoupledFields(t *testing.T) {
 	const gpus = `containers: [{name: main, resources: {limits: {cpu: "2", nvidia.com/gpu: "2"}, requests: {cpu: "2", nvidia.com/gpu: "2"}}}]`
 	runCases(t, []mergeCase{
 		{
-			name:     "priority and preemption policy go with the class",
+			name:     "a new class removes priority and preemption policy",
 			object:   `{priorityClassName: high, priority: 1000, preemptionPolicy: Never}`,
 			policies: []string{`overrides: {spec: {priorityClassName: train}}`},
 			want:     `priorityClassName: train`,
@@ -19,7 +19,7 @@ func TestCoupledFields(t *testing.T) {
 			changes:  map[string][]string{"a": {"spec.preemptionPolicy", "spec.priority", "spec.priorityClassName"}},
 		},
 		{
-			name:     "also where the class is removed",
+			name:     "so does a removed class",
 			object:   `{priorityClassName: high, priority: 1000, preemptionPolicy: Never}`,
 			policies: []string{`remove: [[spec, priorityClassName]]`},
 			want:     `{}`,
@@ -27,27 +27,27 @@ func TestCoupledFields(t *testing.T) {
 			changes:  map[string][]string{"a": {"spec.preemptionPolicy", "spec.priority", "spec.priorityClassName"}},
 		},
 		{
-			name:     "and stay where the class stays",
+			name:     "they stay if the class stays",
 			object:   `{priorityClassName: train, priority: -8, preemptionPolicy: Never}`,
 			policies: []string{`overrides: {spec: {priorityClassName: train}}`, `defaults: {spec: {priorityClassName: other}}`},
 			changes:  map[string][]string{},
 		},
 		{
-			name:     "but for what a policy says of them itself",
+			name:     "a policy may set them itself",
 			object:   `{priority: 0, preemptionPolicy: PreemptLowerPriority}`,
 			policies: []string{`defaults: {spec: {priorityClassName: train, preemptionPolicy: Never}}`},
 			want:     `{priorityClassName: train, preemptionPolicy: Never}`,
 		},
 		{
-			name:     "the old name of the service account goes with the new",
+			name:     "a new service account removes the old field",
 			object:   `{serviceAccountName: mine, serviceAccount: mine}`,
 			policies: []string{`overrides: {spec: {serviceAccountName: ours}}`},
 			want:     `serviceAccountName: ours`,
 			warnings: []string{`policy a replaced spec.serviceAccountName: "mine" is now "ours"`},
 		},
 		{
-			// With the request left as it was the API server refuses the pod.
-			name:     "an extended resource's request is its limit",
+			// The API server rejects a pod with another request.
+			name:     "an extended resource's request follows its limit",
 			object:   gpus,
 			policies: []string{`overrides: {spec: {containers: {"*": {resources: {limits: {nvidia.com/gpu: 1, cpu: 1}}}}}}`},
 			want:     `containers: [{name: main, resources: {limits: {cpu: 1, nvidia.com/gpu: 1}, requests: {cpu: "2", nvidia.com/gpu: 1}}}]`,
@@ -62,13 +62,13 @@ func TestCoupledFields(t *testing.T) {
 			}},
 		},
 		{
-			name:     "by defaults only where the limit is open",
+			name:     "defaults, only where the limit is open",
 			object:   `containers: [{name: main}, {name: side, resources: {limits: {a.b/c: 4}, requests: {a.b/c: 4}}}]`,
 			policies: []string{`defaults: {spec: {containers: {"*": {resources: {limits: {a.b/c: 1}}}}}}`},
 			want:     `containers: [{name: main, resources: {limits: {a.b/c: 1}, requests: {a.b/c: 1}}}, {name: side, resources: {limits: {a.b/c: 4}, requests: {a.b/c: 4}}}]`,
 		},
 		{
-			name:     "removed from both by null",
+			name:     "null removes it from both",
 			object:   gpus,
 			policies: []string{`overrides: {spec: {containers: {main: {resources: {limits: {nvidia.com/gpu: null, cpu: null}}}}}}`},
 			want:     `containers: [{name: main, resources: {limits: {}, requests: {cpu: "2"}}}]`,
@@ -78,7 +78,7 @@ func TestCoupledFields(t *testing.T) {
 			},
 		},
 		{
-			name:     "removed from both by path, one or all",
+			name:     "a path removes it from both, one or all",
 			object:   gpus,
 			policies: []string{`remove: [[spec, containers, "*", resources, limits, nvidia.com/gpu]]`, `remove: [[spec, containers, "*", resources, limits]]`},
 			want:     `containers: [{name: main, resources: {requests: {cpu: "2"}}}]`,
@@ -88,13 +88,13 @@ func TestCoupledFields(t *testing.T) {
 			},
 		},
 		{
-			name:     "and in conflict with another's request",
+			name:     "another policy's request is a conflict",
 			object:   gpus,
 			policies: []string{`overrides: {spec: {containers: {"*": {resources: {limits: {nvidia.com/gpu: 1}}}}}}`, `overrides: {spec: {containers: {main: {resources: {requests: {nvidia.com/gpu: 2}}}}}}`},
-			err:      `policies conflict: spec.containers[main].resources.requests[nvidia.com/gpu]: policy a wants 1, policy b wants 2`,
+			err:      `policies conflict: spec.containers[main].resources.requests[nvidia.com/gpu]: policy a sets 1, policy b sets 2`,
 		},
 		{
-			name:     "no conflict where it is the same",
+			name:     "an equal request is no conflict",
 			object:   `containers: [{name: main}]`,
 			policies: []string{`overrides: {spec: {containers: {"*": {resources: {limits: {nvidia.com/gpu: 1}}}}}}`, `overrides: {spec: {containers: {main: {resources: {requests: {nvidia.com/gpu: "1"}}}}}}`},
 			want:     `containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}, requests: {nvidia.com/gpu: "1"}}}]`,

@@ -1,30 +1,38 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package merge applies what policies want of an object, all together.
+// Package merge applies the changes of all policies to an object at once.
 //
-// Enters: a pod, a pod template or a Job as JSON was decoded, and the intents of all
-// policies. Leaves: the [Result]: the object as they want it, what its author is
-// to be told, who changed what, and the smallest JSON patch; or an error that says
-// whose fault it is: a [*ConflictError] of two policies, an [*IntentError] of one,
-// an [*ObjectError] of the object.
+// It takes a pod, a pod template or a Job as decoded from JSON, and the desired changes
+// of all policies. It returns a [Result]: the changed object, warnings for its author,
+// the paths that each policy changed, and the smallest JSON patch. An error names who
+// must act: [*ConflictError] for two policies, [*InvalidChangesError] for one policy,
+// [*InvalidObjectError] for the object.
 //
-// The intents' order never matters, and applying them again changes nothing. The
-// steps, each in the file of its name:
+// The order of the changes never matters, and applying them again changes nothing. The
+// steps:
 //
-//   - plan: the intents become one tree of the pod's parts, with who wants what
-//     of each part; where two differ there is a conflict.
-//   - remove: what is to go, goes.
-//   - override: what the author said otherwise is replaced, with a warning.
-//   - fill: what the author left open is filled with the defaults, until nothing
-//     is open that a default is for.
-//   - append and nodes: elements of lists, and requirements of nodes, are added.
+//   - plan: the changes become one tree of the object's parts, with the value that each
+//     policy sets. Different values for one part are a conflict.
+//   - remove: delete what policies remove.
+//   - override: replace the author's values, with a warning.
+//   - default: fill what the author left open, until nothing open has a default.
+//   - append and nodes: add list elements and node requirements.
 //
-// Merging is that of server-side apply by the tables of package podschema, with
-// unions replaced whole. What the API server fills in of itself is, by package
-// filled, nobody's word: a default takes its place without a warning, and nothing
-// is removed that would come back.
+// Merging follows server-side apply by the tables of package schema, except that unions
+// are replaced as a whole. Values that the API server sets itself (package defaulted) do
+// not count as the author's: a default replaces them without a warning, and they are not
+// removed, since they would come back.
 //
-// The package never changes its input (copy on write: the Result shares what is
-// unchanged with it), never asks the cluster, and never evaluates Rego.
+// Server-side apply's library structured-merge-diff cannot do this, as
+// TestStructuredMergeDiffCannotReplaceApply shows. It puts a new container before the main
+// one. It rejects or keeps a variable that occurs twice, where the last one must win. It sets
+// both members of a union. Null removes nothing. 500m differs from 0.5. A field newer than
+// its schema is an error. It knows no defaults below an object, no selector such as "*", and
+// no difference between an author's value and the API server's. Building its schema takes
+// 0.2 to 0.4 s at each start, and it has no unions and no pointers, so package schema keeps
+// tables of its own, which a test compares with that schema.
+//
+// The package never changes its input: the Result shares unchanged parts with it. It never
+// reads the cluster and never evaluates Rego.
 package merge

@@ -13,11 +13,11 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// keySeparator joins an element's keys; no key has it.
+// keySeparator joins an element's keys; no key contains it.
 const keySeparator = "\x00"
 
-// elementKey is what tells an element apart in its list: the values of all the list's
-// keys. An element that lacks one is like no other.
+// elementKey identifies an element in its list: the values of all the list's keys. It
+// returns false for an element that lacks one.
 func elementKey(list *schema.Type, element any) (string, bool) {
 	switch len(list.Keys) {
 	case 0: // a set
@@ -50,7 +50,7 @@ func elementKeyField(list *schema.Type, key string, element any) (string, bool) 
 	return s, ok && s != ""
 }
 
-// addList reads what is wanted of an associative list's elements.
+// addList reads the elements of an associative list.
 func (b *planBuilder) addList(n *node, v any, m mode) {
 	elements, ok := v.([]any)
 	if !ok {
@@ -58,19 +58,19 @@ func (b *planBuilder) addList(n *node, v any, m mode) {
 			b.addContainers(n, object, m)
 			return
 		}
-		b.addInvalidChanges(b.policy, n.path(), "is a list, not %s", describeKind(v))
+		b.addInvalidChanges(b.policy, n.path(), "must be a list, not %s", describeKind(v))
 		return
 	}
-	seen := map[string]bool{}
+	keys := map[string]bool{}
 	for i, element := range elements {
 		key, ok := elementKey(n.typ, element)
 		switch {
 		case !ok:
-			b.addInvalidChanges(b.policy, n.path(), "element %d does not say its %s", i, keyNames(n.typ))
-		case seen[key]:
-			b.addInvalidChanges(b.policy, n.path()+formatStep(key, elementNode), "is there twice")
+			b.addInvalidChanges(b.policy, n.path(), "element %d has no %s", i, keyNames(n.typ))
+		case keys[key]:
+			b.addInvalidChanges(b.policy, n.path()+formatStep(key, elementNode), "occurs twice")
 		default:
-			seen[key] = true
+			keys[key] = true
 			b.addElement(n, key, i, element, m)
 		}
 	}
@@ -83,7 +83,7 @@ func keyNames(list *schema.Type) string {
 	return strings.Join(list.Keys, " and ")
 }
 
-// addElement reads one, which is made if it is not there.
+// addElement reads one element, which is created if it does not exist.
 func (b *planBuilder) addElement(list *node, key string, position int, v any, m mode) {
 	n := b.child(list, key, elementNode, list.field, list.typ.Elem)
 	n.markPhase(m.phase())
@@ -102,7 +102,7 @@ func (b *planBuilder) addElement(list *node, key string, position int, v any, m 
 	b.addFields(n, schema.AsMap(v), m)
 }
 
-// elementKeyFields are an element's key fields, all of them said.
+// elementKeyFields returns an element's key fields, with defaults.
 func elementKeyFields(list *schema.Type, element any) map[string]any {
 	keys := map[string]any{}
 	for _, key := range list.Keys {
@@ -118,24 +118,23 @@ func elementKeyFields(list *schema.Type, element any) map[string]any {
 	return keys
 }
 
-// indexElements finds the elements by key. Of those that occur twice the last one is
-// kept, at the place of the first: of two env variables of one name a container
-// gets the last too, and a policy must not be read from one and broken by the
-// other; and the main container stays the first. Elements without a key stay as
-// they are.
+// indexElements indexes the elements by key. Of duplicates it keeps the last one, at the
+// place of the first. A container gets the last of two env variables with one name, so a
+// policy must not read one and be bypassed by the other. The main container stays first.
+// Elements without a key stay unchanged.
 func indexElements(list *schema.Type, elements []any) (unique []any, at map[string]int) {
 	at = make(map[string]int, len(elements))
-	twice := false
+	duplicates := false
 	for i, element := range elements {
 		if key, ok := elementKey(list, element); ok {
 			if _, before := at[key]; before {
-				twice = true
+				duplicates = true
 				continue
 			}
 			at[key] = i
 		}
 	}
-	if !twice {
+	if !duplicates {
 		return elements, at
 	}
 	clear(at)
@@ -153,18 +152,18 @@ func indexElements(list *schema.Type, elements []any) (unique []any, at map[stri
 	return unique, at
 }
 
-// Selectors of containers: all of a list, and the first, which is the main one.
+// Selectors of containers: all of a list, and the main one, which is the first.
 const (
 	allContainers  = "*"
 	firstContainer = "0"
 )
 
-// addContainers reads {"*": {...}}, {"0": {...}} or {"<name>": {...}}, once it is
-// known which containers there are: the object's and those that policies add.
+// addContainers reads {"*": {...}}, {"0": {...}} or {"<name>": {...}} once all containers
+// are known: the object's and those that policies add.
 func (b *planBuilder) addContainers(n *node, byName map[string]any, m mode) {
 	for name, v := range byName {
 		if v == nil {
-			b.addInvalidChanges(b.policy, n.path()+formatStep(name, elementNode), "is null: use remove to take out a container")
+			b.addInvalidChanges(b.policy, n.path()+formatStep(name, elementNode), "is null: use remove to remove a container")
 			continue
 		}
 		policy := b.policy
@@ -177,8 +176,8 @@ func (b *planBuilder) addContainers(n *node, byName map[string]any, m mode) {
 	}
 }
 
-// selectContainers returns the nodes of the containers that a name stands for. Where it
-// stands for none, that is noted as the policy's fault; all of none is none.
+// selectContainers returns the nodes of the containers that a name selects. No match is
+// an error of the policy, except for "*".
 func (b *planBuilder) selectContainers(n *node, name string) []*node {
 	names := b.elementKeys(n)
 	switch {
@@ -195,7 +194,7 @@ func (b *planBuilder) selectContainers(n *node, name string) []*node {
 	return nodes
 }
 
-// selectElement returns the element of that key, if there is or will be one.
+// selectElement returns the element with that key, if it exists or will be created.
 func (b *planBuilder) selectElement(n *node, key string) []*node {
 	names := b.elementKeys(n)
 	if !slices.Contains(names, key) {
@@ -218,8 +217,8 @@ func missingContainer(name string, names []string) string {
 	return "has no " + strings.ReplaceAll(name, keySeparator, "/") + ", only " + strings.Join(shown, ", ")
 }
 
-// elementKeys are the keys of a list's elements in the order that they will have: the
-// object's, then those that policies add.
+// elementKeys returns the keys of a list's elements in their final order: the object's,
+// then those that policies add.
 func (b *planBuilder) elementKeys(n *node) []string {
 	var names []string
 	known := map[string]bool{}
@@ -237,7 +236,7 @@ func (b *planBuilder) elementKeys(n *node) []string {
 	return names
 }
 
-// valueAt is what an object has at a node; of a union its members.
+// valueAt returns the object's value at a node; for a union, its members.
 func valueAt(object map[string]any, n *node) any {
 	if n.parent == nil {
 		return object
@@ -256,27 +255,27 @@ func valueAt(object map[string]any, n *node) any {
 	return schema.AsMap(in)[n.step]
 }
 
-// sortNewElements are the elements that policies want to be there, in the order in which
-// they are added: first those of overrides; by policy, and in that policy's order.
-func sortNewElements(kids []*node) []*node {
-	var wanted []*node
-	for _, kid := range kids {
-		if kid.newElementPresence() != nil {
-			wanted = append(wanted, kid)
+// sortNewElements returns the elements that policies create, in the order in which they
+// are added: those of overrides first, then by policy, then by the policy's order.
+func sortNewElements(children []*node) []*node {
+	var created []*node
+	for _, child := range children {
+		if child.newElementPresence() != nil {
+			created = append(created, child)
 		}
 	}
-	slices.SortFunc(wanted, func(a, b *node) int {
+	slices.SortFunc(created, func(a, b *node) int {
 		p, q := a.newElementPresence(), b.newElementPresence()
-		if over := len(a.overridePresence.policies) > 0; over != (len(b.overridePresence.policies) > 0) {
-			return map[bool]int{true: -1, false: 1}[over]
+		if overrides := len(a.overridePresence.policies) > 0; overrides != (len(b.overridePresence.policies) > 0) {
+			return map[bool]int{true: -1, false: 1}[overrides]
 		}
 		return cmp.Or(cmp.Compare(p.policy, q.policy), cmp.Compare(p.position, q.position), cmp.Compare(a.step, b.step))
 	})
-	return wanted
+	return created
 }
 
-// newElementPresence is whose word decides where a new element stands: an override's, else a
-// default's; nil if nobody wants it to be there.
+// newElementPresence returns what decides the position of a new element: an override, or
+// else a default; nil if no policy creates it.
 func (n *node) newElementPresence() *presence {
 	switch {
 	case len(n.overridePresence.policies) > 0:

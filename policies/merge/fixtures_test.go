@@ -19,7 +19,7 @@ import (
 	"sluice.dev/policies/merge/defaulted"
 )
 
-// changesYAML is an intent as a test writes it, in YAML.
+// changesYAML are the changes of one policy as a test writes them.
 type changesYAML struct {
 	Policy    string                           `json:"policy"`
 	Defaults  map[string]any                   `json:"defaults"`
@@ -43,19 +43,21 @@ func (w changesYAML) toChanges() DesiredChanges {
 	return in
 }
 
-// mergeCase is one object, what policies want of it, and what becomes of it.
+// mergeCase is one object, the changes of policies, and the result.
 type mergeCase struct {
 	name string
-	// object is the pod's spec, or all of it if it begins with "metadata:".
+	// object is the pod's spec, or the whole pod if it begins with "metadata:".
 	object string
-	// policies are wishes, as YAML. A policy's name is a, b, c if it says none.
+	// policies are changes as YAML. A policy without a name is called a, b, c by its
+	// position.
 	policies []string
-	// want is the spec, or all of the object where object is.
+	// want is the resulting spec, or the whole pod if object is; empty if nothing
+	// changes.
 	want string
-	// warnings and changes as they are said.
+	// warnings and changes are the expected ones.
 	warnings []string
 	changes  map[string][]string
-	// err is the error; nothing else is looked at then.
+	// err is the expected error; the other expectations are then unused.
 	err string
 }
 
@@ -78,24 +80,24 @@ func (e mergeCase) objectOf(t testing.TB, text string) map[string]any {
 
 func (e mergeCase) desiredChanges(t testing.TB) []DesiredChanges {
 	t.Helper()
-	var intents []DesiredChanges
+	var desired []DesiredChanges
 	for i, text := range e.policies {
 		w := decodeYAML[changesYAML](t, text)
 		if w.Policy == "" {
 			w.Policy = string(rune('a' + i))
 		}
-		intents = append(intents, w.toChanges())
+		desired = append(desired, w.toChanges())
 	}
-	return intents
+	return desired
 }
 
-// runCases runs the examples; each must also hold what always holds.
+// runCases runs the cases and checks the invariants of each.
 func runCases(t *testing.T, examples []mergeCase) {
 	t.Helper()
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {
-			object, intents := e.objectOf(t, e.object), e.desiredChanges(t)
-			got, err := Apply(object, intents, defaulted.Cluster{})
+			object, desired := e.objectOf(t, e.object), e.desiredChanges(t)
+			got, err := Apply(object, desired, defaulted.Cluster{})
 			if e.err != "" {
 				if err == nil {
 					t.Fatalf("no error; object is\n%s", marshal(t, got.Object))
@@ -103,7 +105,7 @@ func runCases(t *testing.T, examples []mergeCase) {
 				if diff := cmp.Diff(e.err, err.Error()); diff != "" {
 					t.Errorf("error (-want +got):\n%s", diff)
 				}
-				requireInvariants(t, object, intents)
+				requireInvariants(t, object, desired)
 				return
 			}
 			if err != nil {
@@ -116,11 +118,11 @@ func runCases(t *testing.T, examples []mergeCase) {
 			if diff := cmp.Diff(e.objectOf(t, want), decodeYAML[map[string]any](t, marshal(t, got.Object))); diff != "" {
 				t.Errorf("object (-want +got):\n%s", diff)
 			}
-			var said []string
+			var warnings []string
 			for _, w := range got.Warnings {
-				said = append(said, w.String())
+				warnings = append(warnings, w.String())
 			}
-			if diff := cmp.Diff(e.warnings, said); diff != "" {
+			if diff := cmp.Diff(e.warnings, warnings); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
 			if e.changes != nil {
@@ -128,32 +130,32 @@ func runCases(t *testing.T, examples []mergeCase) {
 					t.Errorf("changes (-want +got):\n%s", diff)
 				}
 			}
-			requireInvariants(t, object, intents)
+			requireInvariants(t, object, desired)
 		})
 	}
 }
 
-// testingT is testing.T or rapid.T.
+// testingT is a *testing.T or a *rapid.T.
 type testingT interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// requireInvariants checks what holds of every object and all intents: nothing that enters is
-// changed, a second time changes nothing, the order does not matter, and the patch
-// makes of the one object the other.
-func requireInvariants(t testingT, object map[string]any, intents []DesiredChanges) {
+// requireInvariants checks what holds for every object and all changes: the input is not
+// modified, a second time changes nothing, the order does not matter, and the patch turns
+// the object into the result.
+func requireInvariants(t testingT, object map[string]any, desired []DesiredChanges) {
 	t.Helper()
-	before := marshal(t, object) + marshal(t, intents)
-	got, err := Apply(object, intents, defaulted.Cluster{})
-	if after := marshal(t, object) + marshal(t, intents); before != after {
+	before := marshal(t, object) + marshal(t, desired)
+	got, err := Apply(object, desired, defaulted.Cluster{})
+	if after := marshal(t, object) + marshal(t, desired); before != after {
 		t.Errorf("the input was changed:\n%s", cmp.Diff(before, after))
 	}
-	for range intents {
-		intents = append(intents[1:len(intents):len(intents)], intents[0])
-		for _, turned := range [][]DesiredChanges{intents, reversed(intents)} {
-			other, otherErr := Apply(object, turned, defaulted.Cluster{})
+	for range desired {
+		desired = append(desired[1:len(desired):len(desired)], desired[0])
+		for _, reordered := range [][]DesiredChanges{desired, reversed(desired)} {
+			other, otherErr := Apply(object, reordered, defaulted.Cluster{})
 			if diff := cmp.Diff(errorText(err), errorText(otherErr)); diff != "" {
 				t.Errorf("another order has another error (-one +other):\n%s", diff)
 			}
@@ -165,23 +167,23 @@ func requireInvariants(t testingT, object map[string]any, intents []DesiredChang
 	if err != nil {
 		return
 	}
-	again, err := Apply(got.Object, intents, defaulted.Cluster{})
+	again, err := Apply(got.Object, desired, defaulted.Cluster{})
 	if err != nil {
-		t.Fatalf("a second time: %v\nobject: %s\nwas: %s\nintents: %s", err, marshal(t, got.Object), marshal(t, object), marshal(t, intents))
+		t.Fatalf("a second time: %v\nobject: %s\nwas: %s\nintents: %s", err, marshal(t, got.Object), marshal(t, object), marshal(t, desired))
 	}
 	if diff := cmp.Diff(marshal(t, got.Object), marshal(t, again.Object)); diff != "" {
 		t.Errorf("a second time changes the object (-once +twice):\n%s", diff)
 	}
 	if len(again.ChangedPaths)+len(again.Warnings) > 0 {
-		t.Errorf("a second time changes %v and warns %v\nobject: %s\nwas: %s\nintents: %s", again.ChangedPaths, again.Warnings, marshal(t, got.Object), marshal(t, object), marshal(t, intents))
+		t.Errorf("a second time changes %v and warns %v\nobject: %s\nwas: %s\nintents: %s", again.ChangedPaths, again.Warnings, marshal(t, got.Object), marshal(t, object), marshal(t, desired))
 	}
 	requirePatch(t, object, got)
 }
 
-func reversed(intents []DesiredChanges) []DesiredChanges {
-	turned := slices.Clone(intents)
-	slices.Reverse(turned)
-	return turned
+func reversed(desired []DesiredChanges) []DesiredChanges {
+	reordered := slices.Clone(desired)
+	slices.Reverse(reordered)
+	return reordered
 }
 
 func errorText(err error) string {
@@ -191,7 +193,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// requirePatch checks that the result's patch gives the result.
+// requirePatch checks that the patch gives the result.
 func requirePatch(t testingT, object map[string]any, got Result) {
 	t.Helper()
 	patch, err := got.Patch()
@@ -233,17 +235,17 @@ func marshal(t testingT, v any) string {
 	return string(written)
 }
 
-// What holds of the examples holds of all pods and intents.
+// The invariants hold for generated pods and changes.
 func TestInvariants(t *testing.T) {
 	done, conflicts, faults := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		object := generatePod(t)
-		var intents []DesiredChanges
+		var desired []DesiredChanges
 		for i := range rapid.IntRange(1, 3).Draw(t, "policies") {
-			intents = append(intents, generateChanges(t, string(rune('a'+i))))
+			desired = append(desired, generateChanges(t, string(rune('a'+i))))
 		}
-		requireInvariants(t, object, intents)
-		_, err := Apply(object, intents, defaulted.Cluster{})
+		requireInvariants(t, object, desired)
+		_, err := Apply(object, desired, defaulted.Cluster{})
 		var conflict *ConflictError
 		switch {
 		case err == nil:
@@ -254,8 +256,8 @@ func TestInvariants(t *testing.T) {
 			faults++
 		}
 	})
-	t.Logf("%d applied, %d in conflict, %d at fault", done, conflicts, faults)
+	t.Logf("%d applied, %d in conflict, %d invalid", done, conflicts, faults)
 	if done < (done+conflicts+faults)/4 {
-		t.Error("too few intents can be applied to say much")
+		t.Error("too few changes can be applied")
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// commonFields are the fields that generated pods and intents mostly have, so that they
-// meet; now and then it is any other.
+// commonFields are the fields that generated pods and changes mostly have, so that they
+// overlap. Sometimes a field is any other.
 var commonFields = map[string][]string{
 	"Pod":                  {"metadata", "spec", "spec"},
 	"ObjectMeta":           {"labels", "annotations"},
@@ -30,8 +30,7 @@ var commonFields = map[string][]string{
 	"EnvVarSource":         {"fieldRef", "secretKeyRef"},
 }
 
-// fieldValues are the values of strings, by field; those that the API server fills in
-// among them.
+// fieldValues are the values of strings by field, defaults of the API server included.
 var fieldValues = map[string][]string{
 	"Container.image":            {"a", "b:v1", "a:latest", "NOT AN IMAGE"},
 	"Container.imagePullPolicy":  {"Always", "IfNotPresent", "Never"},
@@ -51,7 +50,7 @@ var fieldValues = map[string][]string{
 	"Volume.name":                {"a", "b", "kube-api-access-x"},
 }
 
-// generatedUse is what a generated value is for.
+// generatedUse is the purpose of a generated value.
 type generatedUse uint8
 
 const (
@@ -65,7 +64,7 @@ func chance(t *rapid.T, percent int) bool { return rapid.IntRange(1, 100).Draw(t
 
 func pickOne[T any](t *rapid.T, of []T) T { return rapid.SampledFrom(of).Draw(t, "pick") }
 
-// generateValue is a value of the type, which the field holds.
+// generateValue generates a value of a field's type.
 func generateValue(t *rapid.T, f *schema.Field, typ *schema.Type, u generatedUse) any {
 	if u == useInObject && chance(t, 1) {
 		return pickOne(t, []any{nil, "odd", 7.5, true, []any{}, map[string]any{}})
@@ -159,7 +158,7 @@ func generateElements(t *rapid.T, f *schema.Field, typ *schema.Type, u generated
 	return made
 }
 
-// generatePod are of a pod's form, mostly, and mostly have a container a.
+// generatePod generates pods. Most are valid and have a container a.
 func generatePod(t *rapid.T) map[string]any {
 	pod := generateStruct(t, schema.Pod(), useInObject)
 	spec := schema.AsMap(pod["spec"])
@@ -179,7 +178,7 @@ func generatePod(t *rapid.T) map[string]any {
 	return pod
 }
 
-// generateChanges are intents of one policy that are right, mostly.
+// generateChanges generates the changes of one policy. Most are valid.
 func generateChanges(t *rapid.T, policy string) DesiredChanges {
 	in := DesiredChanges{Policy: policy}
 	if chance(t, 60) {
@@ -208,7 +207,7 @@ func generateChanges(t *rapid.T, policy string) DesiredChanges {
 	return in
 }
 
-// listTypeAt is the type that a path of fields and "*" leads to.
+// listTypeAt returns the type at a path of fields and "*".
 func listTypeAt(path Path) *schema.Type {
 	typ := schema.Pod()
 	for _, step := range path {
@@ -221,7 +220,7 @@ func listTypeAt(path Path) *schema.Type {
 	return typ
 }
 
-// generateRemovedPath goes down a pod's parts for a while.
+// generateRemovedPath walks down a pod's parts for some steps.
 func generateRemovedPath(t *rapid.T) Path {
 	path, typ := Path{}, schema.Pod()
 	for len(path) < 2 || chance(t, 60) {

@@ -23,49 +23,49 @@ spec:
   template:
     spec: {restartPolicy: Never, containers: [{name: main, image: x}]}`
 
-// A Job is merged by its own schema: around the template, and in it as a pod.
+// Jobs are merged by their own schema, and their template like a pod.
 func TestJobsAreMerged(t *testing.T) {
 	tests := map[string]struct {
-		wish, want, warning, err string
+		changes, want, warning, err string
 	}{
-		"what was left open is filled": {
-			wish: `defaults: {spec: {backoffLimit: 3, podReplacementPolicy: Failed, podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}}}`,
+		"defaults fill open fields": {
+			changes: `defaults: {spec: {backoffLimit: 3, podReplacementPolicy: Failed, podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}}}`,
 			want: `{backoffLimit: 3, podReplacementPolicy: Failed, podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]},
 				template: {spec: {restartPolicy: Never, containers: [{name: main, image: x}]}}}`,
 		},
-		"what the author said is kept": {
-			wish: `defaults: {spec: {template: {spec: {restartPolicy: OnFailure, containers: {"*": {image: other, tty: true}}}}}}`,
-			want: `{backoffLimit: 6, podReplacementPolicy: TerminatingOrFailed, template: {spec: {restartPolicy: Never, containers: [{name: main, image: x, tty: true}]}}}`,
+		"defaults keep the author's fields": {
+			changes: `defaults: {spec: {template: {spec: {restartPolicy: OnFailure, containers: {"*": {image: other, tty: true}}}}}}`,
+			want:    `{backoffLimit: 6, podReplacementPolicy: TerminatingOrFailed, template: {spec: {restartPolicy: Never, containers: [{name: main, image: x, tty: true}]}}}`,
 		},
 		"an override warns": {
-			wish:    `overrides: {spec: {template: {spec: {restartPolicy: OnFailure}}}}`,
+			changes: `overrides: {spec: {template: {spec: {restartPolicy: OnFailure}}}}`,
 			want:    `{backoffLimit: 6, podReplacementPolicy: TerminatingOrFailed, template: {spec: {restartPolicy: OnFailure, containers: [{name: main, image: x}]}}}`,
 			warning: `policy a replaced spec.template.spec.restartPolicy: "Never" is now "OnFailure"`,
 		},
 		"nodes, append and remove": {
-			wish: `{nodes: [{key: pool, operator: Exists}], append: [{path: [spec, template, spec, tolerations], value: {key: gpu, operator: Exists}}], remove: [[spec, backoffLimit]]}`,
+			changes: `{nodes: [{key: pool, operator: Exists}], append: [{path: [spec, template, spec, tolerations], value: {key: gpu, operator: Exists}}], remove: [[spec, backoffLimit]]}`,
 			want: `{backoffLimit: 6, podReplacementPolicy: TerminatingOrFailed, template: {spec: {restartPolicy: Never, containers: [{name: main, image: x}],
 				tolerations: [{key: gpu, operator: Exists}],
 				affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: Exists}]}]}}}}}}`,
 		},
-		"who it is": {
-			wish: `overrides: {metadata: {name: b, ownerReferences: []}, status: {}}`,
+		"identity": {
+			changes: `overrides: {metadata: {name: b, ownerReferences: []}, status: {}}`,
 			err: `policy a: metadata.name: cannot be written by any policy
 policy a: metadata.ownerReferences: cannot be written by any policy
 policy a: status: cannot be written by any policy`,
 		},
-		"what only a pod has": {
-			wish: `{overrides: {spec: {schedulerName: b}}, remove: [[spec, tolerations, "*"]]}`,
+		"fields of pods only": {
+			changes: `{overrides: {spec: {schedulerName: b}}, remove: [[spec, tolerations, "*"]]}`,
 			err: `policy a: remove ["spec","tolerations","*"]: a Job has no field tolerations there
 policy a: spec.schedulerName: a Job has no such field`,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			one := decodeYAML[changesYAML](t, tc.wish)
-			one.Policy = "a"
-			wanted := []DesiredChanges{one.toChanges()}
-			result, err := Apply(decodeYAML[map[string]any](t, batchJob), wanted, defaulted.Cluster{})
+			policy := decodeYAML[changesYAML](t, tc.changes)
+			policy.Policy = "a"
+			desired := []DesiredChanges{policy.toChanges()}
+			result, err := Apply(decodeYAML[map[string]any](t, batchJob), desired, defaulted.Cluster{})
 			if tc.err != "" {
 				if err == nil || err.Error() != tc.err {
 					t.Errorf("err = %v, want %s", err, tc.err)
@@ -78,16 +78,16 @@ policy a: spec.schedulerName: a Job has no such field`,
 			if diff := cmp.Diff(decodeYAML[map[string]any](t, tc.want), result.Object["spec"]); diff != "" {
 				t.Errorf("spec (-want +got):\n%s", diff)
 			}
-			var warned []string
+			var warnings []string
 			for _, w := range result.Warnings {
-				warned = append(warned, w.String())
+				warnings = append(warnings, w.String())
 			}
-			if said := strings.Join(warned, "\n"); said != tc.warning {
-				t.Errorf("warned %q, want %q", said, tc.warning)
+			if got := strings.Join(warnings, "\n"); got != tc.warning {
+				t.Errorf("warnings are %q, want %q", got, tc.warning)
 			}
-			again, err := Apply(result.Object, wanted, defaulted.Cluster{})
+			again, err := Apply(result.Object, desired, defaulted.Cluster{})
 			if err != nil || len(again.ChangedPaths) > 0 {
-				t.Errorf("the second time: %v, %v", again.ChangedPaths, err)
+				t.Errorf("a second time: %v, %v", again.ChangedPaths, err)
 			}
 		})
 	}

@@ -11,24 +11,24 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// applyList visits the elements of an associative list. The author's order is kept, new
+// applyList visits the elements of an associative list. It keeps the author's order; new
 // elements follow.
-func (r *applier) applyList(n *node, have any, at defaulted.Location) (any, bool) {
-	given, ok := have.([]any)
-	if !ok && have != nil {
-		r.addInvalidObject(n.path(), "is a list, not "+describeKind(have))
-		return have, false
+func (r *applier) applyList(n *node, current any, at defaulted.Location) (any, bool) {
+	list, ok := current.([]any)
+	if !ok && current != nil {
+		r.addInvalidObject(n.path(), "must be a list, not "+describeKind(current))
+		return current, false
 	}
-	elements, where := indexElements(n.typ, given)
-	changed, owned := len(elements) != len(given), len(elements) != len(given)
-	var gone []int
-	for _, kid := range n.children {
-		i, ok := where[kid.step]
+	elements, indexes := indexElements(n.typ, list)
+	changed, owned := len(elements) != len(list), len(elements) != len(list)
+	var removed []int
+	for _, child := range n.children {
+		i, ok := indexes[child.step]
 		if !ok {
-			r.reportMissing(kid)
+			r.reportMissing(child)
 			continue
 		}
-		v, different := r.applyNode(kid, elements[i], at.AtElement(n.field, schema.AsMap(elements[i])))
+		v, different := r.applyNode(child, elements[i], at.AtElement(n.field, schema.AsMap(elements[i])))
 		if !different {
 			continue
 		}
@@ -37,21 +37,21 @@ func (r *applier) applyList(n *node, have any, at defaulted.Location) (any, bool
 		}
 		changed = true
 		if elements[i] = v; v == nil {
-			gone = append(gone, i)
+			removed = append(removed, i)
 		}
 	}
-	slices.Sort(gone)
-	for _, i := range slices.Backward(gone) {
+	slices.Sort(removed)
+	for _, i := range slices.Backward(removed) {
 		elements = slices.Delete(elements, i, i+1)
 	}
-	for _, kid := range sortNewElements(n.children) {
-		if _, there := where[kid.step]; !there && r.isCreatedNow(kid) {
-			elements = append(slices.Clip(elements), r.newElement(kid, at))
+	for _, child := range sortNewElements(n.children) {
+		if _, exists := indexes[child.step]; !exists && r.isCreatedNow(child) {
+			elements = append(slices.Clip(elements), r.newElement(child, at))
 			changed = true
 		}
 	}
 	if !changed {
-		return have, false
+		return current, false
 	}
 	if len(elements) == 0 {
 		return nil, true
@@ -59,58 +59,58 @@ func (r *applier) applyList(n *node, have any, at defaulted.Location) (any, bool
 	return elements, true
 }
 
-// isCreatedNow tells whether the element is to be made in this phase.
-func (r *applier) isCreatedNow(kid *node) bool {
+// isCreatedNow reports whether this phase creates the element.
+func (r *applier) isCreatedNow(child *node) bool {
 	switch r.phase {
 	case overridePhase:
-		return len(kid.overridePresence.policies) > 0
+		return len(child.overridePresence.policies) > 0
 	case defaultPhase:
-		return len(kid.defaultPresence.policies) > 0 && len(kid.overridePresence.policies) == 0 && !kid.isRemoved() && !kid.suppressed
+		return len(child.defaultPresence.policies) > 0 && len(child.overridePresence.policies) == 0 && !child.isRemoved() && !child.suppressed
 	}
 	return false
 }
 
-// newElement is a new element, with all that policies want in it.
-func (r *applier) newElement(kid *node, at defaulted.Location) any {
-	by := kid.defaultPresence.policies
+// newElement returns a new element with all values that policies set in it.
+func (r *applier) newElement(child *node, at defaulted.Location) any {
+	by := child.defaultPresence.policies
 	if r.phase == overridePhase {
-		by = kid.overridePresence.policies
+		by = child.overridePresence.policies
 	}
 	r.newElementDepth++
 	defer func() { r.newElementDepth-- }()
-	if kid.typ.IsLeaf() {
-		v, _ := r.applyLeaf(kid, nil, at)
+	if child.typ.IsLeaf() {
+		v, _ := r.applyLeaf(child, nil, at)
 		return v
 	}
-	r.recordChange(kid, by, kid.path())
-	var v any = cloneMap(kid.keys)
+	r.recordChange(child, by, child.path())
+	var v any = cloneMap(child.keys)
 	phase := r.phase
-	// What a default adds, an override may be about.
+	// An override may apply to an element that a default adds.
 	for r.phase = overridePhase; r.phase <= phase; r.phase <<= 1 {
-		v, _ = r.applyNode(kid, v, at.AtElement(kid.field, schema.AsMap(v)))
+		v, _ = r.applyNode(child, v, at.AtElement(child.field, schema.AsMap(v)))
 	}
 	r.phase = phase
 	return v
 }
 
-// reportMissing is about an element that policies write to and that is not there. Where
-// one names it, it was there when the plan was made: a removal took it out.
-func (r *applier) reportMissing(kid *node) {
-	if kid.namedBy == nil || r.isCreatedNow(kid) {
+// reportMissing handles an element that policies write to and that does not exist. If a
+// policy names it, it existed in the plan, so a removal deleted it: a conflict.
+func (r *applier) reportMissing(child *node) {
+	if child.namedBy == nil || r.isCreatedNow(child) {
 		return
 	}
-	path := kid.path()
+	path := child.path()
 	by := r.removedBy[path]
 	if by == nil {
-		by = r.removedBy[kid.parent.path()]
+		by = r.removedBy[child.parent.path()]
 	}
 	if by != nil {
-		r.addConflict(path, DesiredValue{Policies: by}, DesiredValue{Policies: kid.namedBy, Nested: true})
+		r.addConflict(path, DesiredValue{Policies: by}, DesiredValue{Policies: child.namedBy, Nested: true})
 	}
 }
 
-// addAddition reads an element for an atomic list. Which lists its path leads to is
-// known once all containers are.
+// addAddition reads an element for an atomic list. The lists on its path are known once
+// all containers are.
 func (b *planBuilder) addAddition(position int, a Addition) {
 	steps, ok := b.resolvePath("append", a.Path)
 	if !ok {
@@ -120,7 +120,7 @@ func (b *planBuilder) addAddition(position int, a Addition) {
 	list := steps[len(steps)-1].typ
 	switch {
 	case slices.ContainsFunc(steps, func(s pathStep) bool { return s.field != nil && s.field.ID() == "NodeSelector.nodeSelectorTerms" }):
-		b.addInvalidChanges(b.policy, path, "terms are ORed, so that one more would allow more nodes: use nodes")
+		b.addInvalidChanges(b.policy, path, "terms are ORed, so another one would allow more nodes: use nodes")
 		return
 	case list.Kind == schema.KindList && !list.Atomic:
 		b.addInvalidChanges(b.policy, path, "is merged by %s: use defaults or overrides", keyNames(list))
@@ -143,15 +143,15 @@ func (b *planBuilder) addAddition(position int, a Addition) {
 	})
 }
 
-// resolveSteps returns the nodes that the steps lead to from the given ones. What is
-// replaced whole they cannot lead into: only its policy can say what is in it.
+// resolveSteps returns the nodes to which steps lead. Steps cannot lead into a part that
+// is replaced as a whole.
 func (b *planBuilder) resolveSteps(path string, from []*node, steps []pathStep) []*node {
 	for _, s := range steps {
 		var to []*node
 		for _, n := range from {
 			switch {
 			case n.typ.IsLeaf() || s.field != nil && s.list == nil && s.field.Union:
-				b.addInvalidChanges(b.policy, path, "leads into a part that is replaced whole: write all of it in overrides")
+				b.addInvalidChanges(b.policy, path, "leads into a part that is replaced as a whole: set all of it in overrides")
 				return nil
 			case s.list != nil:
 				to = append(to, b.matchingElements(n, s)...)
@@ -164,7 +164,7 @@ func (b *planBuilder) resolveSteps(path string, from []*node, steps []pathStep) 
 	return from
 }
 
-// matchingElements are the elements that a step stands for, by their keys.
+// matchingElements returns the elements that a step selects by key.
 func (b *planBuilder) matchingElements(n *node, s pathStep) []*node {
 	switch {
 	case s.all:
@@ -174,17 +174,18 @@ func (b *planBuilder) matchingElements(n *node, s pathStep) []*node {
 	}
 	key, ok := elementKey(n.typ, s.match)
 	if !ok || len(s.match) > len(n.typ.Keys) {
-		b.addInvalidChanges(b.policy, n.path(), "an element is chosen by its %s here, not by %s", keyNames(n.typ), formatValue(s.match))
+		b.addInvalidChanges(b.policy, n.path(), "an element is selected by its %s here, not by %s", keyNames(n.typ), formatValue(s.match))
 		return nil
 	}
 	return b.selectElement(n, key)
 }
 
-// appendMissing is the list with what is appended to it, and whose elements were not
-// there yet.
+// appendMissing returns the list with the appended elements, and the policies whose
+// elements were missing.
 func appendMissing(c comparer, n *node, list []any, at defaulted.Location) (longer []any, added []string) {
 	slices.SortFunc(n.appends, func(a, b appendedElement) int {
-		return cmp.Or(cmp.Compare(a.policy, b.policy), cmp.Compare(a.position, b.position), cmp.Compare(canonicalJSON(a.value), canonicalJSON(b.value)))
+		return cmp.Or(cmp.Compare(a.policy, b.policy), cmp.Compare(a.position, b.position),
+			cmp.Compare(canonicalJSON(a.value), canonicalJSON(b.value)))
 	})
 	longer = list
 	for _, a := range n.appends {
@@ -199,24 +200,24 @@ func appendMissing(c comparer, n *node, list []any, at defaulted.Location) (long
 	return longer, added
 }
 
-// applyAppends does what is to be appended to a list, or required of nodes.
-func (r *applier) applyAppends(n *node, have any, at defaulted.Location) (any, bool) {
+// applyAppends adds appended elements to a list, or node requirements to an affinity.
+func (r *applier) applyAppends(n *node, current any, at defaulted.Location) (any, bool) {
 	if len(n.requirements) > 0 {
-		made, added := withRequirements(have, n.requirements)
+		made, added := withRequirements(current, n.requirements)
 		if len(added) == 0 {
-			return have, false
+			return current, false
 		}
 		slices.Sort(added)
 		r.recordChange(nil, slices.Compact(added), n.path())
 		return made, true
 	}
-	if _, ok := have.([]any); !ok && have != nil {
-		r.addInvalidObject(n.path(), "is a list, not "+describeKind(have))
-		return have, false
+	if _, ok := current.([]any); !ok && current != nil {
+		r.addInvalidObject(n.path(), "must be a list, not "+describeKind(current))
+		return current, false
 	}
-	longer, added := appendMissing(r.compare, n, schema.AsList(have), at)
+	longer, added := appendMissing(r.compare, n, schema.AsList(current), at)
 	if len(added) == 0 {
-		return have, false
+		return current, false
 	}
 	r.recordChange(nil, added, n.path())
 	return longer, true

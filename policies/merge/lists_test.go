@@ -20,13 +20,13 @@ func TestElementsMergeByAllKeys(t *testing.T) {
 			changes:  map[string][]string{"a": {"spec.containers[main].ports[53/TCP]", "spec.containers[main].ports[53/TCP].name", "spec.containers[main].ports[80/TCP].name"}},
 		},
 		{
-			name:     "topology spread by key and by what happens",
+			name:     "topology spread by both keys",
 			object:   `topologySpreadConstraints: [{topologyKey: zone, whenUnsatisfiable: DoNotSchedule, maxSkew: 1}]`,
 			policies: []string{`defaults: {spec: {topologySpreadConstraints: [{topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, maxSkew: 2}, {topologyKey: zone, whenUnsatisfiable: DoNotSchedule, maxSkew: 3, minDomains: 2}]}}`},
 			want:     `topologySpreadConstraints: [{topologyKey: zone, whenUnsatisfiable: DoNotSchedule, maxSkew: 1, minDomains: 2}, {topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, maxSkew: 2}]`,
 		},
 		{
-			name: "all others by their one key, in the author's order",
+			name: "all others by one key, in the author's order",
 			object: `
 volumes: [{name: b, emptyDir: {medium: Memory}}, {name: a, emptyDir: {medium: Memory}}]
 hostAliases: [{ip: 10.0.0.1, hostnames: [x]}]
@@ -64,7 +64,7 @@ containers: [{name: z, volumeMounts: [{mountPath: /b, name: b}, {mountPath: /a, 
 			want:     `containers: [{name: main, volumeMounts: [{mountPath: /a, name: a, bindMountOptions: [noexec, nodev]}]}]`,
 		},
 		{
-			name:   "new ones by policy, in its order",
+			name:   "new elements by policy, in its order",
 			object: `containers: [{name: main, env: [{name: M, value: m}]}]`,
 			policies: []string{
 				`{policy: b, overrides: {spec: {containers: {main: {env: [{name: Z, value: z}, {name: A, value: "$(Z)"}]}}}}}`,
@@ -74,14 +74,14 @@ containers: [{name: z, volumeMounts: [{mountPath: /b, name: b}, {mountPath: /a, 
 			want: `containers: [{name: main, env: [{name: M, value: m}, {name: X, value: x}, {name: A, value: $(Z)}, {name: Z, value: z}, {name: B, value: b}]}]`,
 		},
 		{
-			name:     "without its key or twice is an error",
+			name:     "a missing or duplicate key is an error",
 			object:   `containers: [{name: main}]`,
 			policies: []string{`overrides: {spec: {volumes: [{emptyDir: {}}, {name: a}, {name: a}], hostAliases: {"*": {}}, containers: {main: {ports: [{protocol: TCP}, {containerPort: "80"}]}}}}`},
-			err: "policy a: spec.containers[main].ports: element 0 does not say its containerPort and protocol\n" +
-				"policy a: spec.containers[main].ports: element 1 does not say its containerPort and protocol\n" +
-				"policy a: spec.hostAliases: is a list, not an object\n" +
-				"policy a: spec.volumes: element 0 does not say its name\n" +
-				"policy a: spec.volumes[a]: is there twice",
+			err: "policy a: spec.containers[main].ports: element 0 has no containerPort and protocol\n" +
+				"policy a: spec.containers[main].ports: element 1 has no containerPort and protocol\n" +
+				"policy a: spec.hostAliases: must be a list, not an object\n" +
+				"policy a: spec.volumes: element 0 has no name\n" +
+				"policy a: spec.volumes[a]: occurs twice",
 		},
 	})
 }
@@ -89,21 +89,21 @@ containers: [{name: z, volumeMounts: [{mountPath: /b, name: b}, {mountPath: /a, 
 func TestDuplicateElementsAreMerged(t *testing.T) {
 	runCases(t, []mergeCase{
 		{
-			// Else the first would be written and the last take effect.
-			name:     "the last one is kept",
+			// Otherwise a policy would write the first, and the last would take effect.
+			name:     "the last one stays",
 			object:   `containers: [{name: main, env: [{name: LIMIT, value: "1"}, {name: B}, {name: LIMIT, value: "9"}]}]`,
 			policies: []string{`overrides: {spec: {containers: {"*": {env: [{name: LIMIT, value: "2"}]}}}}`},
 			want:     `containers: [{name: main, env: [{name: LIMIT, value: "2"}, {name: B}]}]`,
 			warnings: []string{`policy a replaced spec.containers[main].env[LIMIT].value: "9" is now "2"`},
 		},
 		{
-			name:     "also where nothing else is to change",
+			name:     "even without another change",
 			object:   `containers: [{name: main, env: [{name: LIMIT, value: "9"}, {name: LIMIT, value: "2"}]}]`,
 			policies: []string{`defaults: {spec: {containers: {"*": {env: [{name: LIMIT, value: "3"}]}}}}`},
 			want:     `containers: [{name: main, env: [{name: LIMIT, value: "2"}]}]`,
 		},
 		{
-			name:     "a removal finds all",
+			name:     "a removal matches all",
 			object:   `containers: [{name: main, env: [{name: A, value: "1"}, {name: B}, {name: A, value: "2"}]}]`,
 			policies: []string{`remove: [[spec, containers, "*", env, {name: A}]]`},
 			want:     `containers: [{name: main, env: [{name: B}]}]`,
@@ -113,13 +113,13 @@ func TestDuplicateElementsAreMerged(t *testing.T) {
 			},
 		},
 		{
-			name:     "a list of which no policy speaks is let be",
+			name:     "a list without changes stays as it is",
 			object:   `containers: [{name: main, env: [{name: A}, {name: A}], ports: [{containerPort: 80, name: a}, {containerPort: 80, name: b}]}]`,
 			policies: []string{`overrides: {spec: {hostname: h}}`},
 			want:     `{hostname: h, containers: [{name: main, env: [{name: A}, {name: A}], ports: [{containerPort: 80, name: a}, {containerPort: 80, name: b}]}]}`,
 		},
 		{
-			name:     "the main container stays the first",
+			name:     "the main container stays first",
 			object:   `containers: [{name: main, image: a}, {name: side}, {name: main, image: b}]`,
 			policies: []string{`overrides: {spec: {containers: {"0": {tty: true}}}}`},
 			want:     `containers: [{name: main, image: b, tty: true}, {name: side}]`,
@@ -137,7 +137,7 @@ func TestContainers(t *testing.T) {
 			want:     `{containers: [{name: main, tty: true, stdin: true}, {name: side, tty: true, stdinOnce: true}], initContainers: [{name: prepare}]}`,
 		},
 		{
-			name:     "init and ephemeral ones where asked",
+			name:     "init and ephemeral ones where selected",
 			object:   two,
 			policies: []string{`overrides: {spec: {initContainers: {"*": {tty: true}}, ephemeralContainers: {"*": {tty: true}}}}`},
 			want:     `{containers: [{name: main}, {name: side}], initContainers: [{name: prepare, tty: true}]}`,
@@ -149,7 +149,7 @@ func TestContainers(t *testing.T) {
 			want:     `{containers: [{name: main, tty: true}, {name: side, tty: true}, {name: proxy, image: proxy, tty: true, stdin: true}], initContainers: [{name: prepare}]}`,
 		},
 		{
-			name:     "one that is not there is an error",
+			name:     "a missing container is an error",
 			object:   two,
 			policies: []string{`overrides: {spec: {containers: {proxy: {tty: true}}, ephemeralContainers: {debug: {tty: true}}}}`, `append: [{path: [spec, initContainers, main, args], value: x}]`},
 			err: "policy a: spec.containers: has no proxy, only main, side\n" +
@@ -157,13 +157,13 @@ func TestContainers(t *testing.T) {
 				"policy b: spec.initContainers: has no main, only prepare",
 		},
 		{
-			name:     "no main one is an error",
+			name:     "a missing main container is an error",
 			object:   `{}`,
 			policies: []string{`overrides: {spec: {containers: {"0": {tty: true}}}}`},
 			err:      "policy a: spec.containers: has no 0: it is empty",
 		},
 		{
-			name:     "called 0 is the main one's name only if it is",
+			name:     "0 selects the main container, even if another has that name",
 			object:   `containers: [{name: main}, {name: "0"}, {name: "1"}]`,
 			policies: []string{`overrides: {spec: {containers: {"0": {tty: true}, "1": {stdin: true}}}}`},
 			want:     `containers: [{name: main, tty: true}, {name: "0"}, {name: "1", stdin: true}]`,
@@ -175,20 +175,20 @@ func TestAppend(t *testing.T) {
 	const tolerations = `append: [{path: [spec, tolerations], value: {key: gpu, operator: Exists}}]`
 	runCases(t, []mergeCase{
 		{
-			name:     "adds to what the author wrote",
+			name:     "adds to the author's list",
 			object:   `tolerations: [{key: mine, operator: Exists}]`,
 			policies: []string{tolerations},
 			want:     `tolerations: [{key: mine, operator: Exists}, {key: gpu, operator: Exists}]`,
 			changes:  map[string][]string{"a": {"spec.tolerations"}},
 		},
 		{
-			name:     "makes the list",
+			name:     "creates the list",
 			object:   `{}`,
 			policies: []string{tolerations, `append: [{path: [spec, affinity, nodeAffinity, preferredDuringSchedulingIgnoredDuringExecution], value: {weight: 1, preference: {}}}]`},
 			want:     `{tolerations: [{key: gpu, operator: Exists}], affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {}}]}}}`,
 		},
 		{
-			name:     "not what is there",
+			name:     "not an equal element",
 			object:   `tolerations: [{key: gpu, operator: Exists, effect: ""}]`,
 			policies: []string{tolerations},
 			changes:  map[string][]string{},
@@ -201,13 +201,13 @@ func TestAppend(t *testing.T) {
 			changes:  map[string][]string{"a": {"spec.tolerations"}, "b": {"spec.tolerations"}},
 		},
 		{
-			name:     "after a default has filled the list",
+			name:     "after a default of the list",
 			object:   `{}`,
 			policies: []string{tolerations, `defaults: {spec: {tolerations: [{key: b, operator: Exists}]}}`},
 			want:     `tolerations: [{key: b, operator: Exists}, {key: gpu, operator: Exists}]`,
 		},
 		{
-			name:   "in an order that depends on no other",
+			name:   "in an order that does not depend on the policies' order",
 			object: `containers: [{name: main, args: [x]}, {name: side}]`,
 			policies: []string{
 				`{policy: z, append: [{path: [spec, containers, "*", args], value: --z}, {path: [spec, containers, "*", args], value: --a}]}`,
@@ -219,10 +219,10 @@ func TestAppend(t *testing.T) {
 			name:     "never to terms, which are ORed",
 			object:   affinity(`[{matchExpressions: [{key: a, operator: Exists}]}]`),
 			policies: []string{`append: [{path: [spec, affinity, nodeAffinity, requiredDuringSchedulingIgnoredDuringExecution, nodeSelectorTerms], value: {}}]`},
-			err:      `policy a: append ["spec","affinity","nodeAffinity","requiredDuringSchedulingIgnoredDuringExecution","nodeSelectorTerms"]: terms are ORed, so that one more would allow more nodes: use nodes`,
+			err:      `policy a: append ["spec","affinity","nodeAffinity","requiredDuringSchedulingIgnoredDuringExecution","nodeSelectorTerms"]: terms are ORed, so another one would allow more nodes: use nodes`,
 		},
 		{
-			name:   "to what is no atomic list is an error",
+			name:   "to anything but an atomic list is an error",
 			object: `{containers: [{name: main}], volumes: [{name: v}]}`,
 			policies: []string{`
 append:
@@ -239,13 +239,13 @@ append:
 - {path: [spec, 1], value: x}
 - {path: [spec, $patch], value: x}`},
 			err: `policy a: append ["metadata","finalizers"]: cannot be written by any policy
-policy a: append ["spec","$patch"]: $patch is a directive, of which there are none
+policy a: append ["spec","$patch"]: $patch is a merge directive, which policies do not support
 policy a: append ["spec","containers"]: is merged by name: use defaults or overrides
 policy a: append ["spec","hostname"]: is a string, not a list
 policy a: append ["spec","tolerance"]: a pod has no field tolerance there
 policy a: append ["spec","tolerations","*","key"]: is a string, not a list
 policy a: append ["spec","tolerations"]: the element.keys a pod has no such field
-policy a: append ["spec","volumes",{"name":"v"},"projected","sources"]: leads into a part that is replaced whole: write all of it in overrides
+policy a: append ["spec","volumes",{"name":"v"},"projected","sources"]: leads into a part that is replaced as a whole: set all of it in overrides
 policy a: append ["spec",1]: step 2, 1, does not lead into an object
 policy a: append ["status","conditions"]: cannot be written by any policy
 policy a: append []: cannot be written as a whole
@@ -254,7 +254,7 @@ policy a: spec.hostAliases: has no 10.0.0.1: it is empty`,
 	})
 }
 
-// affinity is a spec with these required node selector terms.
+// affinity returns a spec with these required node selector terms.
 func affinity(terms string) string {
 	return `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ` + terms + `}}}`
 }
@@ -267,7 +267,7 @@ func TestNodeRequirementsNarrowEveryTerm(t *testing.T) {
 	)
 	runCases(t, []mergeCase{
 		{
-			name:     "one is made where there is none",
+			name:     "a term is created if there is none",
 			object:   `hostname: h`,
 			policies: []string{inPool, `nodes: [{key: gpu, operator: Exists}, {key: pool, operator: In, values: [a, b, a]}]`},
 			want:     `{hostname: h, ` + affinity(`[{matchExpressions: [{key: gpu, operator: Exists}, `+pool+`]}]`) + `}`,
@@ -275,67 +275,67 @@ func TestNodeRequirementsNarrowEveryTerm(t *testing.T) {
 		},
 		{
 			// Terms are ORed: a term beside these would let the pod run elsewhere.
-			name:     "each of several is given it",
+			name:     "each term gets it",
 			object:   affinity(`[{matchExpressions: [{key: zone, operator: In, values: [z]}]}, {matchFields: [{key: metadata.name, operator: In, values: [node]}]}]`),
 			policies: []string{inPool},
 			want:     affinity(`[{matchExpressions: [{key: zone, operator: In, values: [z]}, ` + pool + `]}, {matchFields: [{key: metadata.name, operator: In, values: [node]}], matchExpressions: [` + pool + `]}]`),
 		},
 		{
-			// One without any expression matches no node; with one it would match.
-			name:     "an empty one stays empty",
+			// A term without expressions matches no node; with one it would match.
+			name:     "an empty term stays empty",
 			object:   affinity(`[{}, {matchExpressions: []}, {matchExpressions: [{key: zone, operator: Exists}]}]`),
 			policies: []string{inPool},
 			want:     affinity(`[{}, {matchExpressions: []}, {matchExpressions: [{key: zone, operator: Exists}, ` + pool + `]}]`),
 		},
 		{
-			name:     "an affinity without terms matches no node either",
+			name:     "an affinity without terms stays empty",
 			object:   affinity(`[]`),
 			policies: []string{inPool},
 			changes:  map[string][]string{},
 		},
 		{
-			name:     "an equal one is not repeated",
+			name:     "an equal one is not added",
 			object:   affinity(`[{matchExpressions: [{key: pool, operator: In, values: [b, a]}]}]`),
 			policies: []string{inPool},
 			changes:  map[string][]string{},
 		},
 		{
-			name:     "another of the same key is kept",
+			name:     "another one with the same key stays",
 			object:   affinity(`[{matchExpressions: [{key: pool, operator: In, values: [a, b, c]}]}]`),
 			policies: []string{inPool},
 			want:     affinity(`[{matchExpressions: [{key: pool, operator: In, values: [a, b, c]}, ` + pool + `]}]`),
 		},
 		{
-			name:     "what is preferred is kept",
+			name:     "preferred terms stay",
 			object:   `affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: Exists}]}}]}}`,
 			policies: []string{inPool},
 			want:     `affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: Exists}]}}], requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [` + pool + `]}]}}}`,
 		},
 		{
-			name:     "also those of another policy's default and override",
+			name:     "terms of another policy's default and override",
 			object:   `{}`,
 			policies: []string{inPool, `defaults: {spec: {` + affinity(`[{matchExpressions: [{key: zone, operator: Exists}]}]`) + `}}`},
 			want:     affinity(`[{matchExpressions: [{key: zone, operator: Exists}, ` + pool + `]}]`),
 		},
 		{
-			name:     "and an override's",
+			name:     "terms of an override",
 			object:   affinity(`[{matchExpressions: [{key: mine, operator: Exists}]}]`),
 			policies: []string{inPool, `overrides: {spec: {` + affinity(`[{matchExpressions: [{key: zone, operator: Exists}]}]`) + `}}`},
 			want:     affinity(`[{matchExpressions: [{key: zone, operator: Exists}, ` + pool + `]}]`),
 			warnings: []string{`policy b replaced ` + changed + `: {"nodeSelectorTerms":[{"matchExpressions":[{"key":"mine","op... is now {"nodeSelectorTerms":[{"matchExpressions":[{"key":"zone","op...`},
 		},
 		{
-			name:     "without key is an error",
+			name:     "a missing key is an error",
 			object:   `{}`,
 			policies: []string{`nodes: [{operator: Exists}, {key: a}]`},
 			err: `policy a: nodes: a requirement needs a key and an operator, and is {"key":"","operator":"Exists"}` + "\n" +
 				`policy a: nodes: a requirement needs a key and an operator, and is {"key":"a","operator":""}`,
 		},
 		{
-			name:     "where another removes the affinity is a conflict",
+			name:     "a removed affinity is a conflict",
 			object:   affinity(`[{matchExpressions: [{key: mine, operator: Exists}]}]`),
 			policies: []string{inPool, `overrides: {spec: {affinity: null}}`},
-			err:      `policies conflict: spec.affinity: policy a writes in it, policy b wants it removed`,
+			err:      `policies conflict: spec.affinity: policy a sets a part of it, policy b removes it`,
 		},
 	})
 }

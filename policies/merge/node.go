@@ -12,18 +12,18 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// nodeKind is how a node belongs to its parent.
+// nodeKind is the relation of a node to its parent.
 type nodeKind uint8
 
 const (
 	fieldNode   nodeKind = iota // of a struct
-	entryNode                   // of a dict
+	entryNode                   // of a map
 	elementNode                 // of an associative list
 	unionNode                   // all union fields of a struct together
 )
 
-// phase is a time at which the plan is applied. A node knows for which phases
-// there is something in it or below.
+// phase is a step in which the plan is applied. A node knows the phases for which it or a
+// node below has values.
 type phase uint8
 
 const (
@@ -32,10 +32,10 @@ const (
 	appendPhase
 )
 
-// node is one part of the object and what is wanted of it.
+// node is one part of the object with the values that policies set.
 type node struct {
 	parent *node
-	// field is the field that it is, or of whose dict or list it is a part.
+	// field is the field itself, or the field whose map or list contains the node.
 	field *schema.Field
 	typ   *schema.Type
 	kind  nodeKind
@@ -44,71 +44,71 @@ type node struct {
 	phases phase
 
 	children []*node
-	index    map[string]*node // of kids, once they are many
+	index    map[string]*node // of children, if there are many
 
-	overrides, defaults []leafValue // by overrides and by defaults
+	overrides, defaults []leafValue
 	appends             []appendedElement
 	requirements        []requirement // of the required node affinity
-	// Elements: what identifies it, and who wants it to be there.
+	// For elements: the key fields, and the policies that require the element to exist.
 	keys                              map[string]any
 	overridePresence, defaultPresence presence
-	// namedBy is who speaks of an element by name, so that it must be there.
+	// namedBy are the policies that select the element by name, so it must exist.
 	namedBy []string
-	// openKnown tells that it is known whether the author had left it open.
+	// open: the author left the part open; valid if openKnown is set.
 	openKnown, open bool
-	// suppressed defaults were taken out by a removal, and are not filled in again; of
-	// undone ones nothing is left.
+	// suppressed: a removal deleted the default, which must not be set again. reverted:
+	// nothing of the default is left.
 	suppressed, reverted bool
 }
 
-// minIndexedChildren children are found by an index.
+// minIndexedChildren is the number of children above which a node has an index.
 const minIndexedChildren = 12
 
-// child returns the child of that step, and nil if the plan has none.
-func (n *node) child(step string, form nodeKind) *node {
+// child returns the child with that step; nil if the plan has none.
+func (n *node) child(step string, kind nodeKind) *node {
 	if n.index != nil {
-		return n.index[childIndexKey(step, form)]
+		return n.index[childIndexKey(step, kind)]
 	}
-	for _, kid := range n.children {
-		if kid.step == step && kid.kind == form {
-			return kid
+	for _, child := range n.children {
+		if child.step == step && child.kind == kind {
+			return child
 		}
 	}
 	return nil
 }
 
-// childIndexKey keeps a union apart from a field.
-func childIndexKey(step string, form nodeKind) string {
-	if form == unionNode {
+// childIndexKey distinguishes a union from a field.
+func childIndexKey(step string, kind nodeKind) string {
+	if kind == unionNode {
 		return "\x00"
 	}
 	return step
 }
 
-func (n *node) addChild(kid *node) {
-	n.children = append(n.children, kid)
+func (n *node) addChild(child *node) {
+	n.children = append(n.children, child)
 	switch {
 	case n.index != nil:
-		n.index[childIndexKey(kid.step, kid.kind)] = kid
+		n.index[childIndexKey(child.step, child.kind)] = child
 	case len(n.children) > minIndexedChildren:
 		n.index = map[string]*node{}
-		for _, kid := range n.children {
-			n.index[childIndexKey(kid.step, kid.kind)] = kid
+		for _, child := range n.children {
+			n.index[childIndexKey(child.step, child.kind)] = child
 		}
 	}
 }
 
-// markPhase notes that there is something for the phase.
+// markPhase records that the node has values for a phase.
 func (n *node) markPhase(p phase) {
 	for ; n != nil && n.phases&p == 0; n = n.parent {
 		n.phases |= p
 	}
 }
 
-// isLeaf nodes are written as one value.
+// isLeaf reports whether the node is written as one value.
 func (n *node) isLeaf() bool { return n.kind == unionNode || n.typ.IsLeaf() }
 
-// removers are the policies whose overrides remove this part.
+// removers returns the policies whose overrides remove this part.
 func (n *node) removers() []string {
 	for i := range n.overrides {
 		if n.overrides[i].value == nil {
@@ -118,10 +118,10 @@ func (n *node) removers() []string {
 	return nil
 }
 
-// isRemoved tells whether an override removes this part.
+// isRemoved reports whether an override removes this part.
 func (n *node) isRemoved() bool { return n.removers() != nil }
 
-// path is how messages call the part: spec.containers[main].ports[80/TCP].
+// path returns the path for messages: spec.containers[main].ports[80/TCP].
 func (n *node) path() string {
 	var nodes []*node
 	for ; n.parent != nil; n = n.parent {
@@ -134,9 +134,9 @@ func (n *node) path() string {
 	return strings.TrimPrefix(b.String(), ".")
 }
 
-// formatStep is a step within a path.
-func formatStep(step string, form nodeKind) string {
-	switch form {
+// formatStep formats one step of a path.
+func formatStep(step string, kind nodeKind) string {
+	switch kind {
 	case fieldNode:
 		return "." + step
 	case unionNode:
@@ -145,7 +145,7 @@ func formatStep(step string, form nodeKind) string {
 	return "[" + strings.ReplaceAll(step, keySeparator, "/") + "]"
 }
 
-// overriders are the policies whose overrides write this part or one below.
+// overriders returns the policies whose overrides write this part or a part of it.
 func (n *node) overriders() []string {
 	if n.phases&overridePhase == 0 {
 		return nil
@@ -156,23 +156,23 @@ func (n *node) overriders() []string {
 			policies = append(policies, w.policies...)
 		}
 	}
-	for _, kid := range n.children {
-		policies = append(policies, kid.overriders()...)
+	for _, child := range n.children {
+		policies = append(policies, child.overriders()...)
 	}
 	slices.Sort(policies)
 	return slices.Compact(policies)
 }
 
-// leafValue is a value of a leaf, and who wants it there.
+// leafValue is a value of a leaf with the policies that set it.
 type leafValue struct {
-	value    any // nil: it shall go
+	value    any // nil: remove it
 	policies []string
-	// implied wants follow from one of another part. They conflict like others,
-	// but what they say is done when that part changes.
+	// implied: the value follows from that of another part. It conflicts like any other,
+	// and is written together with that part.
 	implied bool
 }
 
-// presence is who wants an element to be there, and where among new ones.
+// presence holds the policies that require an element, and its position among new ones.
 type presence struct {
 	policies []string
 	policy   string // the first by name
@@ -193,25 +193,25 @@ type appendedElement struct {
 	value    any
 }
 
-// addLeafValue adds a want to a node's, where equal ones become one.
+// addLeafValue adds a value to a node. Equal values are combined.
 func (b *planBuilder) addLeafValue(n *node, m mode, v any, implied bool) {
-	wants := &n.overrides
+	values := &n.overrides
 	if m == modeDefault {
-		wants = &n.defaults
+		values = &n.defaults
 	}
 	n.markPhase(m.phase())
-	for i := range *wants {
-		if w := &(*wants)[i]; b.combineValues(n, w, v) {
+	for i := range *values {
+		if w := &(*values)[i]; b.combineValues(n, w, v) {
 			w.policies = addPolicy(w.policies, b.policy)
 			w.implied = w.implied && implied
 			return
 		}
 	}
-	*wants = append(*wants, leafValue{v, []string{b.policy}, implied})
+	*values = append(*values, leafValue{v, []string{b.policy}, implied})
 }
 
-// combineValues tells whether a want for v is the same as w, and if so makes w's value
-// the one that stands for both, whichever came first.
+// combineValues reports whether v equals the value of w. If so, it chooses one form for
+// both, independent of the order.
 func (b *planBuilder) combineValues(n *node, w *leafValue, v any) bool {
 	if n.kind == unionNode && w.value != nil && v != nil {
 		both, ok := combineUnions(b, n, schema.AsMap(w.value), schema.AsMap(v))
@@ -229,8 +229,8 @@ func (b *planBuilder) combineValues(n *node, w *leafValue, v any) bool {
 	return true
 }
 
-// equalValues compares as Kubernetes would: quantities by amount, and what is left out
-// as what the API server fills in.
+// equalValues compares as Kubernetes does: quantities by amount, and an absent field like
+// its default.
 func (b *planBuilder) equalValues(n *node, v, w any) bool {
 	if v == nil || w == nil {
 		return v == nil && w == nil
@@ -238,16 +238,16 @@ func (b *planBuilder) equalValues(n *node, v, w any) bool {
 	return comparer{}.equal(n.typ, v, w, noLocation)
 }
 
-// canonicalJSON is a value's JSON, for orders that depend on nothing else.
+// canonicalJSON returns a value's JSON, for sorting.
 func canonicalJSON(v any) string {
 	written, err := json.Marshal(v)
-	if err != nil { // not JSON: the builder refuses such values
+	if err != nil { // not JSON: the builder rejects such values
 		return ""
 	}
 	return string(written)
 }
 
-// addPolicy is a sorted list with one name more.
+// addPolicy adds a name to a sorted list.
 func addPolicy(policies []string, policy string) []string {
 	at, found := slices.BinarySearch(policies, policy)
 	if found {

@@ -12,17 +12,17 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// requirement is one that nodes must meet, and who wants it.
+// requirement is a node requirement with the policies that set it.
 type requirement struct {
 	policies []string
 	json     map[string]any
-	text     string // canonical: what tells it from others
+	text     string // canonical JSON, which identifies it
 }
 
-// affinityPath leads from a pod to the terms of which a node must match one.
+// affinityPath leads from a pod to its required node selector terms.
 var affinityPath = []string{"spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}
 
-// addRequirements puts the requirements of all policies into the plan.
+// addRequirements adds the requirements of all policies to the plan.
 func (b *planBuilder) addRequirements(all []requirement) {
 	if len(all) == 0 {
 		return
@@ -35,7 +35,8 @@ func (b *planBuilder) addRequirements(all []requirement) {
 	n.markPhase(appendPhase)
 }
 
-// collectRequirements adds a policy's to those of all, equal ones once, sorted.
+// collectRequirements adds a policy's requirements to the sorted list of all. Equal ones
+// are combined.
 func (b *planBuilder) collectRequirements(all []requirement, nodes []corev1.NodeSelectorRequirement) []requirement {
 	for _, n := range nodes {
 		if n.Key == "" || n.Operator == "" {
@@ -54,7 +55,7 @@ func (b *planBuilder) collectRequirements(all []requirement, nodes []corev1.Node
 	return all
 }
 
-// requirementJSON has its values sorted and once each: they are a set.
+// requirementJSON sorts the values and removes duplicates: they are a set.
 func requirementJSON(n corev1.NodeSelectorRequirement) map[string]any {
 	made := map[string]any{"key": n.Key, "operator": string(n.Operator)}
 	if len(n.Values) > 0 {
@@ -67,7 +68,7 @@ func requirementJSON(n corev1.NodeSelectorRequirement) map[string]any {
 	return made
 }
 
-// matches tells whether an expression of a term is the requirement.
+// matches reports whether an expression of a term equals the requirement.
 func (r requirement) matches(expression any) bool {
 	e := schema.AsMap(expression)
 	if schema.AsString(e["key"]) != r.json["key"] || schema.AsString(e["operator"]) != r.json["operator"] {
@@ -81,10 +82,10 @@ func (r requirement) matches(expression any) bool {
 	return slices.EqualFunc(slices.Compact(values), schema.AsList(r.json["values"]), func(s string, v any) bool { return s == v })
 }
 
-// withRequirements adds each requirement to each term of a required node affinity
-// that lacks it, or makes a term where there is no affinity at all. Terms are ORed,
-// so that never is one added beside others; and one without any expression matches
-// no node, so that it is not given one. added is whose requirements were missing.
+// withRequirements adds each missing requirement to each term of a required node
+// affinity, and creates a term if there is no affinity. Terms are ORed, so it adds none
+// beside others. A term without expressions matches no node and stays empty. added are
+// the policies whose requirements were missing.
 func withRequirements(affinity any, requirements []requirement) (with any, added []string) {
 	if affinity == nil {
 		var expressions []any

@@ -15,31 +15,31 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// pathStep is one of a policy's path, read with the schema.
+// pathStep is one step of a policy's path, resolved with the schema.
 type pathStep struct {
-	// field or entry is its name in a struct or a dict.
+	// name is the name of a field or an entry.
 	name string
-	// all stands for every element or entry.
+	// all selects every element or entry.
 	all bool
 	// match are fields that an element must have.
 	match map[string]any
-	// equal is a scalar that an element must be; nil if not asked for.
+	// equal is the scalar that an element must equal; nil if unused.
 	equal any
-	// field and typ are what it leads to, list what it chooses from.
+	// field and typ are the target; list is the list from which the step selects.
 	field *schema.Field
 	typ   *schema.Type
 	list  *schema.Type
 }
 
-// resolvePath reads a policy's path along the schema. It returns false, and has noted the
-// fault, if a pod has no such path or if no policy may touch it.
+// resolvePath resolves a policy's path with the schema. It returns false, and records an
+// error, if a pod has no such path or if policies must not write it.
 func (b *planBuilder) resolvePath(rule string, path Path) ([]pathStep, bool) {
-	fault := func(format string, args ...any) ([]pathStep, bool) {
+	invalid := func(format string, args ...any) ([]pathStep, bool) {
 		b.addInvalidChanges(b.policy, formatPath(rule, path), "%s", fmt.Sprintf(format, args...))
 		return nil, false
 	}
 	if len(path) > maxDepth {
-		return fault("has more than %d steps", maxDepth)
+		return invalid("has more than %d steps", maxDepth)
 	}
 	steps := make([]pathStep, 0, len(path))
 	field, t := (*schema.Field)(nil), b.root.typ
@@ -48,44 +48,43 @@ func (b *planBuilder) resolvePath(rule string, path Path) ([]pathStep, bool) {
 		name, isName := part.(string)
 		switch {
 		case strings.HasPrefix(name, "$"):
-			return fault("%s is a directive, of which there are none", name)
+			return invalid("%s is a merge directive, which policies do not support", name)
 		case t.Kind == schema.KindStruct && isName:
 			if !isWritable(steps, t, name) {
-				return fault("cannot be written by any policy")
+				return invalid("cannot be written by any policy")
 			}
 			if s.field = t.Field(name); s.field == nil {
-				return fault("%s has no field %s there", rootName(b.root.typ), name)
+				return invalid("%s has no field %s there", rootName(b.root.typ), name)
 			}
 			s.name, s.typ = name, s.field.Type
 		case t.Kind == schema.KindMap && isName:
 			s.name, s.all, s.typ = name, name == allContainers, t.Elem
 		case t.Kind == schema.KindList:
 			if problem := s.parseSelector(field, t, part); problem != "" {
-				return fault("%s", problem)
+				return invalid("%s", problem)
 			}
 		default:
-			return fault("step %d, %s, does not lead into %s", i+1, formatValue(part), t.Kind)
+			return invalid("step %d, %s, does not lead into %s", i+1, formatValue(part), t.Kind)
 		}
 		steps = append(steps, s)
 		field, t = s.field, s.typ
 	}
 	if len(steps) < 2 {
-		return fault("cannot be written as a whole")
+		return invalid("cannot be written as a whole")
 	}
 	return steps, true
 }
 
-// formatPath is a path as its author wrote it, for messages.
+// formatPath returns a path as its author wrote it, for messages.
 func formatPath(rule string, path Path) string {
 	const longest = 200
 	return rule + " " + truncate(canonicalJSON(path), longest)
 }
 
-// isWritable tells whether policies may touch the field of that name that follows
-// the steps.
+// isWritable reports whether policies may write the field that follows the steps.
 func isWritable(steps []pathStep, t *schema.Type, name string) bool {
 	if t.Field(name) == nil {
-		return len(steps) > 0 || name != "status" // else unknown, which is said
+		return len(steps) > 0 || name != "status" // else resolvePath reports an unknown field
 	}
 	switch {
 	case len(steps) == 0:
@@ -96,7 +95,7 @@ func isWritable(steps []pathStep, t *schema.Type, name string) bool {
 	return true
 }
 
-// parseSelector reads which elements of a list a step stands for.
+// parseSelector reads which elements of a list a step selects.
 func (s *pathStep) parseSelector(field *schema.Field, list *schema.Type, part any) (problem string) {
 	s.list, s.typ = list, list.Elem
 	switch part := part.(type) {
@@ -107,14 +106,14 @@ func (s *pathStep) parseSelector(field *schema.Field, list *schema.Type, part an
 		case defaulted.IsContainerList(field):
 			s.name = part
 		case list.Elem.Kind == schema.KindStruct:
-			return fmt.Sprintf(`elements are chosen by "*" or by fields, as in {%q: "X"}, not by %s`, describeKeys(list), formatValue(part))
+			return fmt.Sprintf(`elements are selected by "*" or by fields, as in {%q: "X"}, not by %s`, describeKeys(list), formatValue(part))
 		default:
 			s.equal = part
 		}
 		return ""
 	case map[string]any:
 		if list.Elem.Kind != schema.KindStruct || len(part) == 0 {
-			return formatValue(part) + " chooses no element"
+			return formatValue(part) + " selects no element"
 		}
 		for _, name := range sortedKeys(part) {
 			f := list.Elem.Field(name)
@@ -134,7 +133,7 @@ func (s *pathStep) parseSelector(field *schema.Field, list *schema.Type, part an
 			return ""
 		}
 	}
-	return "elements are chosen by \"*\" or by fields, not by " + describeKind(part)
+	return "elements are selected by \"*\" or by fields, not by " + describeKind(part)
 }
 
 func describeKeys(list *schema.Type) string {
@@ -144,7 +143,7 @@ func describeKeys(list *schema.Type) string {
 	return "key"
 }
 
-// matchesElement tells whether the step stands for this element, which is at index i.
+// matchesElement reports whether the step selects the element at index i.
 func (s *pathStep) matchesElement(c comparer, i int, element any, at defaulted.Location) bool {
 	switch {
 	case s.all:
@@ -155,11 +154,11 @@ func (s *pathStep) matchesElement(c comparer, i int, element any, at defaulted.L
 			return false
 		}
 		for name, v := range s.match {
-			have := object[name]
-			if have == nil && s.list.IsKey(name) {
-				have = schema.KeyDefault(name)
+			current := object[name]
+			if current == nil && s.list.IsKey(name) {
+				current = schema.KeyDefault(name)
 			}
-			if !c.equal(s.typ.Field(name).Type, v, have, at) {
+			if !c.equal(s.typ.Field(name).Type, v, current, at) {
 				return false
 			}
 		}
@@ -174,11 +173,11 @@ func (s *pathStep) matchesElement(c comparer, i int, element any, at defaulted.L
 	return ok && key == s.name
 }
 
-// What no policy can write: who the object is, who owns it, and how it fares.
-// Of the object only its spec is open to policies, and of its metadata these.
+// Policies may write an object's spec and these fields of its metadata. They never write
+// its identity, owners or status.
 var writableMetadata = map[string]bool{"labels": true, "annotations": true}
 
-// isReadOnly tells whether a field of n cannot be written by any policy.
+// isReadOnly reports whether policies must not write a field of n.
 func isReadOnly(n *node, name string) bool {
 	switch {
 	case n.parent == nil:
@@ -189,7 +188,7 @@ func isReadOnly(n *node, name string) bool {
 	return false
 }
 
-// writableField finds the field of a struct that a policy may write.
+// writableField returns the field of a struct, if policies may write it.
 func (b *planBuilder) writableField(n *node, name string) (*schema.Field, bool) {
 	if b.rejectDirective(n, name) {
 		return nil, false
@@ -208,12 +207,12 @@ func (b *planBuilder) writableField(n *node, name string) (*schema.Field, bool) 
 func (b *planBuilder) addUnknownField(path string, t *schema.Type, name string) {
 	message := rootName(b.root.typ) + " has no such field"
 	if like := similarField(t, name); like != "" {
-		message += "; is " + like + " meant?"
+		message += "; did you mean " + like + "?"
 	}
 	b.addInvalidChanges(b.policy, strings.TrimPrefix(path+"."+name, "."), "%s", message)
 }
 
-// similarField is a field whose name differs in case only, and empty if there is none.
+// similarField returns a field whose name differs in case only.
 func similarField(t *schema.Type, name string) string {
 	for _, known := range slices.Sorted(slices.Values(t.Fields())) {
 		if strings.EqualFold(known, name) {
@@ -223,21 +222,22 @@ func similarField(t *schema.Type, name string) string {
 	return ""
 }
 
-// rejectDirective refuses keys that are directives to other mergers: nothing of Kubernetes
-// begins so, and it would be strange to find them written into the object.
+// rejectDirective rejects keys that are directives of other merge formats. No field of
+// Kubernetes starts like that.
 func (b *planBuilder) rejectDirective(n *node, key string) bool {
 	if strings.HasPrefix(key, "$") {
-		b.addInvalidChanges(b.policy, strings.TrimPrefix(n.path()+"."+key, "."), "is a directive, of which there are none: use remove, append or null in overrides")
+		b.addInvalidChanges(b.policy, strings.TrimPrefix(n.path()+"."+key, "."),
+			"is a merge directive, which policies do not support: use remove, append or null in overrides")
 		return true
 	}
 	return false
 }
 
-// sortedKeys of a map, for messages.
+// sortedKeys makes messages deterministic.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// rootType is what an object consists of: a Job is one, all else is a pod, since a
-// template may not say what it is.
+// rootType returns the type of an object: a Job, or otherwise a pod, since a template has
+// no kind.
 func rootType(object map[string]any) *schema.Type {
 	if schema.AsString(object["apiVersion"]) == batchv1.SchemeGroupVersion.String() && schema.AsString(object["kind"]) == "Job" {
 		return schema.Job()
@@ -245,7 +245,7 @@ func rootType(object map[string]any) *schema.Type {
 	return schema.Pod()
 }
 
-// podPath leads from the root to the pod in it.
+// podPath leads from the root to its pod.
 func podPath(root *schema.Type) []string {
 	if root == schema.Job() {
 		return []string{"spec", "template"}

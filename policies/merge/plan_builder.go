@@ -14,7 +14,7 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// mode is in which of an intent's two partial objects a value stands.
+// mode is the partial object that contains a value: defaults or overrides.
 type mode uint8
 
 const (
@@ -29,33 +29,33 @@ func (m mode) phase() phase {
 	return overridePhase
 }
 
-// planBuilder makes one plan of all intents.
+// planBuilder builds one plan from the changes of all policies.
 type planBuilder struct {
 	errorCollector
 	object    map[string]any
 	root      *node
 	nodeCount int
-	policy    string // whose intent is being read
-	// containerReads is what speaks of containers by name or of all, which can be read once
-	// it is known which there will be; and last what speaks of elements of any list.
+	policy    string // whose changes are being read
+	// containerReads are changes to containers by name, or to all. They are read once all
+	// containers are known. elementReads, for elements of any list, follow.
 	containerReads, elementReads []func()
 	freeNodes                    []node // allocated ahead
 }
 
-// plan is what all intents want, without conflicts.
+// plan holds the changes of all policies, without conflicts.
 type plan struct {
 	root     *node
 	removals []removal
 }
 
-// newPlan reads the intents. It returns an error if one of them is at fault, or if
-// two conflict.
-func newPlan(object map[string]any, intents []DesiredChanges) (*plan, error) {
+// newPlan reads the changes. It returns an error if those of a policy are invalid, or if
+// two policies conflict.
+func newPlan(object map[string]any, desired []DesiredChanges) (*plan, error) {
 	b := &planBuilder{object: object, root: &node{typ: rootType(object)}}
 	p := &plan{root: b.root}
 	var requirements []requirement
-	for i := range intents {
-		in := &intents[i]
+	for i := range desired {
+		in := &desired[i]
 		b.policy = in.Policy
 		if in.Defaults != nil {
 			b.addFields(b.root, in.Defaults, modeDefault)
@@ -84,27 +84,27 @@ func newPlan(object map[string]any, intents []DesiredChanges) (*plan, error) {
 	return p, nil
 }
 
-// child returns the node of a part, and makes it if the plan has none.
-func (b *planBuilder) child(n *node, step string, form nodeKind, field *schema.Field, typ *schema.Type) *node {
-	if kid := n.child(step, form); kid != nil {
-		return kid
+// child returns the node of a part, which it creates if needed.
+func (b *planBuilder) child(n *node, step string, kind nodeKind, field *schema.Field, typ *schema.Type) *node {
+	if child := n.child(step, kind); child != nil {
+		return child
 	}
 	if len(b.freeNodes) == 0 {
 		b.freeNodes = make([]node, 32)
 	}
-	kid := &b.freeNodes[0]
+	child := &b.freeNodes[0]
 	b.freeNodes = b.freeNodes[1:]
-	*kid = node{parent: n, step: step, kind: form, field: field, typ: typ}
-	n.addChild(kid)
+	*child = node{parent: n, step: step, kind: kind, field: field, typ: typ}
+	n.addChild(child)
 	b.nodeCount++
-	return kid
+	return child
 }
 
 func (b *planBuilder) field(n *node, f *schema.Field) *node {
 	return b.child(n, f.Name, fieldNode, f, f.Type)
 }
 
-// addValue reads what is wanted of a part.
+// addValue reads the value of a part.
 func (b *planBuilder) addValue(n *node, v any, m mode) {
 	switch {
 	case b.nodeCount > maxPlanNodes:
@@ -121,7 +121,7 @@ func (b *planBuilder) addValue(n *node, v any, m mode) {
 		object, ok := v.(map[string]any)
 		switch {
 		case !ok:
-			b.addInvalidChanges(b.policy, n.path(), "is %s, not %s", n.typ.Kind, describeKind(v))
+			b.addInvalidChanges(b.policy, n.path(), "must be %s, not %s", n.typ.Kind, describeKind(v))
 		case n.typ.Kind == schema.KindMap:
 			b.addEntries(n, object, m)
 		default:
@@ -136,7 +136,7 @@ func (b *planBuilder) addFields(n *node, object map[string]any, m mode) {
 		field, ok := b.writableField(n, name)
 		switch {
 		case !ok:
-		case n.kind == elementNode && n.parent.typ.IsKey(name): // read with the list
+		case n.kind == elementNode && n.parent.typ.IsKey(name): // addList reads it
 		case field.Union:
 			if union == nil {
 				union = map[string]any{}
@@ -161,22 +161,22 @@ func (b *planBuilder) addEntries(n *node, object map[string]any, m mode) {
 	}
 }
 
-// addNull removes, in overrides.
+// addNull reads a removal, in overrides.
 func (b *planBuilder) addNull(n *node, m mode) {
 	switch {
 	case m == modeDefault:
-		b.addInvalidChanges(b.policy, n.path(), "is null, which removes in overrides only; leave it out of defaults")
+		b.addInvalidChanges(b.policy, n.path(), "is null, which removes only in overrides; omit it from defaults")
 	case n.parent == b.root:
 		b.addInvalidChanges(b.policy, n.path(), "cannot be removed")
 	case defaulted.IsContainerList(n.field) && n.kind == fieldNode:
-		b.addInvalidChanges(b.policy, n.path(), "is null: use remove to take out containers")
+		b.addInvalidChanges(b.policy, n.path(), "is null: use remove to remove containers")
 	default:
 		b.addLeafValue(n, m, nil, false)
 	}
 }
 
-// validateLeaf tells whether a policy's value for a leaf is what the pod has there, and
-// notes the fault if not: a mistake must not vanish on its way.
+// validateLeaf reports whether a value has the type of a leaf, and records an error if
+// not: a mistake must not vanish silently.
 func (b *planBuilder) validateLeaf(n *node, t *schema.Type, v any) bool {
 	where, problem := typeMismatch(t, v)
 	if problem == "" {
@@ -186,8 +186,8 @@ func (b *planBuilder) validateLeaf(n *node, t *schema.Type, v any) bool {
 	return false
 }
 
-// typeMismatch is where in a value something does not fit the type, and what; both are
-// empty if all fits.
+// typeMismatch returns where a value does not fit its type, and how; both are empty if it
+// fits.
 func typeMismatch(t *schema.Type, v any) (where, problem string) {
 	var ok bool
 	switch t.Kind {
@@ -204,7 +204,7 @@ func typeMismatch(t *schema.Type, v any) (where, problem string) {
 			_, ok = schema.AsInt64(v)
 		}
 	case schema.KindAny:
-		// Nothing that a policy can write.
+		// Policies cannot write it.
 	case schema.KindList:
 		var list []any
 		if list, ok = v.([]any); ok {
@@ -222,7 +222,7 @@ func typeMismatch(t *schema.Type, v any) (where, problem string) {
 	case v == nil:
 		return "", "is null, which has nothing to remove here"
 	}
-	return "", fmt.Sprintf("is %s, not %s", t.Kind, describeKind(v))
+	return "", fmt.Sprintf("must be %s, not %s", t.Kind, describeKind(v))
 }
 
 func elementMismatch(t *schema.Type, list []any) (where, problem string) {
@@ -236,7 +236,7 @@ func elementMismatch(t *schema.Type, list []any) (where, problem string) {
 
 func fieldMismatch(t *schema.Type, object map[string]any) (where, problem string) {
 	for name, in := range object {
-		// The first by name, so that the same intent has the same message.
+		// The first by name, so that the same value gives the same message.
 		if w, p := namedFieldMismatch(t, name, in); p != "" && (problem == "" || w < where) {
 			where, problem = w, p
 		}
@@ -247,7 +247,7 @@ func fieldMismatch(t *schema.Type, object map[string]any) (where, problem string
 func namedFieldMismatch(t *schema.Type, name string, v any) (where, problem string) {
 	if t.Kind == schema.KindMap {
 		if strings.HasPrefix(name, "$") {
-			return "[" + name + "]", "is a directive, of which there are none"
+			return "[" + name + "]", "is a merge directive, which policies do not support"
 		}
 		where, problem = typeMismatch(t.Elem, v)
 		return "[" + name + "]" + where, problem
@@ -260,7 +260,7 @@ func namedFieldMismatch(t *schema.Type, name string, v any) (where, problem stri
 	return "." + name + where, problem
 }
 
-// describeKind names what a value is: "a string", "a list".
+// describeKind names a value in a sentence: "a list".
 func describeKind(v any) string {
 	switch v.(type) {
 	case nil:

@@ -13,14 +13,15 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// removal is one path of which every match is taken out.
+// removal is one path of which every match is removed.
 type removal struct {
 	policies []string
 	steps    []pathStep
-	text     string // canonical: what tells it from others
+	text     string // canonical JSON, which identifies it
 }
 
-// collectRemovals adds a policy's to those of all, equal ones once, sorted.
+// collectRemovals adds a policy's removals to the sorted list of all. Equal ones are
+// combined.
 func (b *planBuilder) collectRemovals(all []removal, paths []Path) []removal {
 	for _, path := range paths {
 		steps, ok := b.resolvePath("remove", path)
@@ -38,23 +39,23 @@ func (b *planBuilder) collectRemovals(all []removal, paths []Path) []removal {
 	return all
 }
 
-// validateRemoval refuses what would never be done with, or would leave an element that
-// nobody can name.
+// validateRemoval rejects removals that would never finish, or would leave an element
+// without a key.
 func (b *planBuilder) validateRemoval(path Path, steps []pathStep) bool {
 	last, before := steps[len(steps)-1], steps[len(steps)-2]
 	switch {
 	case last.list != nil && defaulted.IsContainerList(last.field) && last.name == firstContainer:
-		b.addInvalidChanges(b.policy, formatPath("remove", path), "would take out one main container after another: name the container")
+		b.addInvalidChanges(b.policy, formatPath("remove", path), "would remove one main container after another: name the container")
 	case last.list == nil && before.list != nil && before.list.IsKey(last.name):
-		b.addInvalidChanges(b.policy, formatPath("remove", path), "tells the elements of the list apart: remove the element")
+		b.addInvalidChanges(b.policy, formatPath("remove", path), "identifies the elements of the list: remove the element")
 	default:
 		return true
 	}
 	return false
 }
 
-// stage is when removals are done. What matches later was written by a policy, or
-// came to match by what one wrote.
+// stage is the time of a removal. A later match was written by a policy, or follows from
+// what a policy wrote.
 type stage uint8
 
 const (
@@ -64,7 +65,7 @@ const (
 	stageAfterAppends
 )
 
-// applyRemovals does all removals, until none finds anything. It tells whether one did.
+// applyRemovals applies all removals until none matches. It reports whether one did.
 func (r *applier) applyRemovals(s stage) bool {
 	found := false
 	for again := true; again; {
@@ -74,7 +75,8 @@ func (r *applier) applyRemovals(s stage) bool {
 				return found
 			}
 			t := remover{applier: r, stage: s, removal: &r.plan.removals[i]}
-			out, changed := t.removeFrom(nil, r.plan.root.typ, r.object, t.steps, defaulted.Location{Object: r.object}, planPosition{node: r.plan.root})
+			root := r.plan.root
+			out, changed := t.removeFrom(nil, root.typ, r.object, t.steps, defaulted.Location{Object: r.object}, planPosition{node: root})
 			if changed {
 				r.object, _ = out.(map[string]any)
 				found, again = true, true
@@ -84,45 +86,47 @@ func (r *applier) applyRemovals(s stage) bool {
 	return found
 }
 
-// remover does one removal.
+// remover applies one removal.
 type remover struct {
 	*applier
 	*removal
 	stage stage
-	trail []string // segments of the path to where it is
-	// defaultsOnly tells that what was taken out last was only a default.
+	trail []string // steps of the current path
+	// defaultsOnly: the last match was only a default of a policy.
 	defaultsOnly bool
 }
 
 func (t *remover) path() string { return strings.TrimPrefix(strings.Join(t.trail, ""), ".") }
 
-func (t *remover) pushStep(step string, form nodeKind) {
-	t.trail = append(t.trail, formatStep(step, form))
+func (t *remover) pushStep(step string, kind nodeKind) {
+	t.trail = append(t.trail, formatStep(step, kind))
 }
 func (t *remover) popStep() { t.trail = t.trail[:len(t.trail)-1] }
 
-// planPosition is what the plan says of where a taker is: the node of that very part, if
-// there is one, and the leaf that it is in, if it is in one.
+// planPosition is the plan's view of the current part: its node, if there is one, or the
+// leaf that contains it.
 type planPosition struct{ node, leaf *node }
 
-// child is the spot of a part.
-func (s planPosition) child(step string, form nodeKind, f *schema.Field) planPosition {
+// child returns the position of a child.
+func (s planPosition) child(step string, kind nodeKind, f *schema.Field) planPosition {
 	if s.node == nil {
 		return planPosition{nil, s.leaf}
 	}
 	if s.node.isLeaf() {
 		return planPosition{nil, s.node}
 	}
-	if form == fieldNode && f.Union {
+	if kind == fieldNode && f.Union {
 		return planPosition{nil, s.node.child("", unionNode)}
 	}
-	return planPosition{s.node.child(step, form), s.leaf}
+	return planPosition{s.node.child(step, kind), s.leaf}
 }
 
-// removeFrom returns a part without what the steps lead to from it, and whether that is
-// a change; what it was given stays as it is. What is not of a pod's form has
-// nothing to take out.
-func (t *remover) removeFrom(f *schema.Field, typ *schema.Type, v any, steps []pathStep, at defaulted.Location, s planPosition) (any, bool) {
+// removeFrom returns a part without what the steps select, and whether that is a change.
+// It does not modify its arguments, and ignores parts that do not have the structure of a
+// pod.
+func (t *remover) removeFrom(
+	f *schema.Field, typ *schema.Type, v any, steps []pathStep, at defaulted.Location, s planPosition,
+) (any, bool) {
 	switch v := v.(type) {
 	case map[string]any:
 		switch typ.Kind {
@@ -139,7 +143,9 @@ func (t *remover) removeFrom(f *schema.Field, typ *schema.Type, v any, steps []p
 	return v, false
 }
 
-func (t *remover) removeFromStruct(typ *schema.Type, object map[string]any, steps []pathStep, at defaulted.Location, s planPosition) (any, bool) {
+func (t *remover) removeFromStruct(
+	typ *schema.Type, object map[string]any, steps []pathStep, at defaulted.Location, s planPosition,
+) (any, bool) {
 	next := &steps[0]
 	in := object[next.name]
 	if in == nil {
@@ -176,44 +182,46 @@ func (t *remover) removeFromStruct(typ *schema.Type, object map[string]any, step
 	return after, true
 }
 
-// isEmpty tells whether nothing is left of a list or a dict. Of a struct that is
-// something: an emptyDir is one.
+// isEmpty reports whether a list or a removed value is empty. An empty struct is a value:
+// an emptyDir, for example.
 func isEmpty(v any) bool {
 	list, ok := v.([]any)
 	return v == nil || ok && len(list) == 0
 }
 
-func (t *remover) removeFromMap(f *schema.Field, dict map[string]any, step pathStep, at defaulted.Location, s planPosition) (any, bool) {
+func (t *remover) removeFromMap(f *schema.Field, entries map[string]any, step pathStep, at defaulted.Location, s planPosition) (any, bool) {
 	names := []string{step.name}
 	if step.all {
-		names = sortedKeys(dict)
+		names = sortedKeys(entries)
 	}
-	after := dict
+	after := entries
 	for _, name := range names {
-		v := dict[name]
+		v := entries[name]
 		if v == nil || t.cluster.IsDefaulted(f, at.AtEntry(name), v) {
 			continue
 		}
 		t.pushStep(name, entryNode)
 		if t.removeMatch(s.child(name, entryNode, f), v) {
-			if schema.IsSameInstance(after, dict) {
-				after = cloneMap(dict)
+			if schema.IsSameInstance(after, entries) {
+				after = cloneMap(entries)
 			}
 			delete(after, name)
 		}
 		t.popStep()
 	}
 	switch {
-	case schema.IsSameInstance(after, dict):
-		return dict, false
+	case schema.IsSameInstance(after, entries):
+		return entries, false
 	case len(after) == 0:
 		return nil, true
 	}
 	return after, true
 }
 
-func (t *remover) removeFromList(f *schema.Field, list *schema.Type, elements []any, steps []pathStep, at defaulted.Location, s planPosition) (any, bool) {
-	var after []any // once something changed
+func (t *remover) removeFromList(
+	f *schema.Field, list *schema.Type, elements []any, steps []pathStep, at defaulted.Location, s planPosition,
+) (any, bool) {
+	var after []any // nil until something changes
 	for i, element := range elements {
 		out, changed := t.removeFromElement(f, list, i, element, steps, at, s)
 		if changed && after == nil {
@@ -229,8 +237,10 @@ func (t *remover) removeFromList(f *schema.Field, list *schema.Type, elements []
 	return after, true
 }
 
-// removeFromElement returns the element as it shall be, nil if it shall go.
-func (t *remover) removeFromElement(f *schema.Field, list *schema.Type, i int, element any, steps []pathStep, at defaulted.Location, s planPosition) (any, bool) {
+// removeFromElement returns the new element, nil if it is removed.
+func (t *remover) removeFromElement(
+	f *schema.Field, list *schema.Type, i int, element any, steps []pathStep, at defaulted.Location, s planPosition,
+) (any, bool) {
 	in := at.AtElement(f, schema.AsMap(element))
 	if !steps[0].matchesElement(t.compare, i, element, in) {
 		return element, false

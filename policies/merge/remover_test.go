@@ -21,7 +21,7 @@ func TestRemove(t *testing.T) {
 			changes: map[string][]string{"a": {"spec.containers[main].env[X]", "spec.containers[side].env[X]"}},
 		},
 		{
-			name:     "by what is in them",
+			name:     "elements by any field",
 			object:   `containers: [{name: main, env: [{name: A, value: all}, {name: B, value: none}]}, {name: side, env: [{name: C, value: all}]}]`,
 			policies: []string{`remove: [[spec, containers, "0", env, {value: all}], [spec, containers, side, env, {name: C, value: none}]]`},
 			want:     `containers: [{name: main, env: [{name: B, value: none}]}, {name: side, env: [{name: C, value: all}]}]`,
@@ -40,20 +40,20 @@ func TestRemove(t *testing.T) {
 			},
 		},
 		{
-			name:     "ports with the protocol that they leave out",
+			name:     "ports with a default protocol",
 			object:   `containers: [{name: main, ports: [{containerPort: 53}, {containerPort: 53, protocol: UDP}]}]`,
 			policies: []string{`remove: [[spec, containers, "*", ports, {containerPort: 53, protocol: TCP}]]`},
 			want:     `containers: [{name: main, ports: [{containerPort: 53, protocol: UDP}]}]`,
 			warnings: []string{`policy a removed spec.containers[main].ports[53/TCP], which was {"containerPort":53}`},
 		},
 		{
-			name:     "nothing that is not there",
+			name:     "nothing absent",
 			object:   `containers: [{name: main}]`,
 			policies: []string{`remove: [[spec, containers, other, env, {name: X}], [spec, hostPID], [spec, nodeSelector, "*"], [spec, tolerations, "*"]]`},
 			changes:  map[string][]string{},
 		},
 		{
-			name:     "not what the API server would put back",
+			name:     "nothing that the API server would set again",
 			object:   `{schedulerName: default-scheduler, tolerations: [{key: x}, {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}], containers: [{name: main, resources: {limits: {cpu: "1"}, requests: {cpu: "1", memory: 1Gi}}}]}`,
 			policies: []string{`remove: [[spec, schedulerName], [spec, tolerations, "*"], [spec, containers, "*", resources, requests, "*"]]`},
 			want:     `{schedulerName: default-scheduler, tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}], containers: [{name: main, resources: {limits: {cpu: "1"}, requests: {cpu: "1"}}}]}`,
@@ -63,7 +63,7 @@ func TestRemove(t *testing.T) {
 			},
 		},
 		{
-			name: "the token, of a pod that is to have none",
+			name: "the token of a pod that disables it",
 			object: `
 serviceAccountName: default
 volumes: [{name: kube-api-access-x, projected: {defaultMode: 420, sources: [{serviceAccountToken: {path: token, expirationSeconds: 3607}}, {configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}}, {downwardAPI: {items: [{path: namespace, fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}]}}]}}]
@@ -80,7 +80,7 @@ remove:
 			},
 		},
 		{
-			name:     "goes before defaults, of which none comes back",
+			name:     "before defaults, none of which comes back",
 			object:   `{tolerations: [{key: x}], containers: [{name: main}]}`,
 			policies: []string{`remove: [[spec, tolerations, {key: x}], [spec, containers, "*", env, {name: X}]]`, `defaults: {spec: {tolerations: [{key: b}, {key: x}], containers: {"*": {env: [{name: X, value: x}]}}}}`},
 			want:     `{tolerations: [{key: b}], containers: [{name: main}]}`,
@@ -95,7 +95,7 @@ remove:
 			warnings: []string{`policies a and b removed spec.hostPID, which was true`},
 		},
 		{
-			name:   "what no pod has, or nobody may take, is an error",
+			name:   "unknown and protected fields are errors",
 			object: `containers: [{name: main}]`,
 			policies: []string{`
 remove:
@@ -114,16 +114,16 @@ remove:
 - [spec, containers, 0]
 - [spec, hostname, x]`},
 			err: `policy a: remove ["metadata","name"]: cannot be written by any policy
-policy a: remove ["spec","containers","*","name"]: tells the elements of the list apart: remove the element
-policy a: remove ["spec","containers","*","ports","*","protocol"]: tells the elements of the list apart: remove the element
-policy a: remove ["spec","containers","0"]: would take out one main container after another: name the container
-policy a: remove ["spec","containers",0]: elements are chosen by "*" or by fields, not by the number 0
-policy a: remove ["spec","containers",{"name":1}]: name is a string, not the number 1
+policy a: remove ["spec","containers","*","name"]: identifies the elements of the list: remove the element
+policy a: remove ["spec","containers","*","ports","*","protocol"]: identifies the elements of the list: remove the element
+policy a: remove ["spec","containers","0"]: would remove one main container after another: name the container
+policy a: remove ["spec","containers",0]: elements are selected by "*" or by fields, not by the number 0
+policy a: remove ["spec","containers",{"name":1}]: name must be a string, not the number 1
 policy a: remove ["spec","containers",{"named":"x"}]: elements have no field named
-policy a: remove ["spec","containers",{}]: {} chooses no element
+policy a: remove ["spec","containers",{}]: {} selects no element
 policy a: remove ["spec","host"]: a pod has no field host there
 policy a: remove ["spec","hostname","x"]: step 3, "x", does not lead into a string
-policy a: remove ["spec","volumes","x"]: elements are chosen by "*" or by fields, as in {"name": "X"}, not by "x"
+policy a: remove ["spec","volumes","x"]: elements are selected by "*" or by fields, as in {"name": "X"}, not by "x"
 policy a: remove ["spec"]: cannot be written as a whole
 policy a: remove ["status","phase"]: cannot be written by any policy`,
 		},

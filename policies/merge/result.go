@@ -16,43 +16,42 @@ import (
 	"sluice.dev/policies/merge/jsonpatch"
 )
 
-// Result is what became of an object.
+// Result is the changed object with its history.
 type Result struct {
-	// Object is as the policies want it. It shares what is unchanged with the
-	// object that entered, and values with the intents: it is to be read only.
+	// Object is the changed object. It shares unchanged parts with the input and with the
+	// policies' values: callers must not modify it.
 	Object map[string]any
 	// Warnings are for the object's author, sorted by path.
 	Warnings []Warning
-	// ChangedPaths are the paths that each policy changed, sorted; a policy that
-	// changed nothing is not in it.
+	// ChangedPaths are the sorted paths that each policy changed. Policies that changed
+	// nothing are absent.
 	ChangedPaths map[string][]string
 
 	original map[string]any
 }
 
-// Warning is about something that the author had said, and that policies replaced
-// or took out.
+// Warning reports that policies replaced or removed a value of the author's.
 type Warning struct {
-	// Policies are their names, sorted; at least one.
+	// Policies are their sorted names; at least one.
 	Policies []string
-	// Path is the part of the object, as in spec.containers[main].image.
+	// Path is the part of the object, such as spec.containers[main].image.
 	Path string
-	// Old is what the author wrote, New what is there now; nil if nothing is.
+	// Old is the author's value and New the present one; New is nil if it was removed.
 	Old, New any
 }
 
-// String is a line for the author: "policy core.gpu replaced spec.schedulerName:
-// "mine" is now "kai-scheduler"". Long values are cut.
+// String returns one line: "policy core.gpu replaced spec.schedulerName: "mine" is now
+// "kai-scheduler"". Long values are truncated.
 func (w Warning) String() string {
+	old := formatValue(w.Old)
 	if w.New == nil {
-		return fmt.Sprintf("%s %s, which was %s", policiesPhrase(w.Policies, "removed", "removed"), w.Path, formatValue(w.Old))
+		return fmt.Sprintf("%s %s, which was %s", policiesPhrase(w.Policies, "removed", "removed"), w.Path, old)
 	}
-	return fmt.Sprintf("%s %s: %s is now %s", policiesPhrase(w.Policies, "replaced", "replaced"), w.Path, formatValue(w.Old), formatValue(w.New))
+	return fmt.Sprintf("%s %s: %s is now %s", policiesPhrase(w.Policies, "replaced", "replaced"), w.Path, old, formatValue(w.New))
 }
 
-// Patch returns the smallest RFC 6902 patch that makes of the object that entered
-// what Object is, and nil if both are the same. The same input gives the same
-// bytes.
+// Patch returns the smallest RFC 6902 patch from the original object to Object; nil if
+// both are equal. Equal inputs give equal bytes.
 func (r Result) Patch() ([]byte, error) {
 	operations := jsonpatch.Diff(r.original, r.Object)
 	if len(operations) == 0 {
@@ -61,8 +60,8 @@ func (r Result) Patch() ([]byte, error) {
 	return json.Marshal(operations)
 }
 
-// formatValue is a value in a sentence: the API server cuts warnings at 256 bytes, and
-// two values must fit.
+// formatValue returns a value as JSON for a message. The API server cuts warnings at 256
+// bytes, and two values must fit.
 func formatValue(v any) string {
 	const longest = 60
 	written, err := json.Marshal(v)
@@ -72,7 +71,7 @@ func formatValue(v any) string {
 	return truncate(string(written), longest)
 }
 
-// truncate is as much of a text as is shown.
+// truncate shortens a text and marks the cut.
 func truncate(s string, longest int) string {
 	if len(s) <= longest {
 		return s
@@ -85,17 +84,17 @@ func truncate(s string, longest int) string {
 
 // appliedChange is one path that policies changed.
 type appliedChange struct {
-	node     *node // whose want it was; nil for a removal
+	node     *node // nil for a removal
 	policies []string
 	path     string
 }
 
-// pathsByPolicy sorts changes for the Result.
+// pathsByPolicy groups changes for the Result.
 func pathsByPolicy(changes []appliedChange) map[string][]string {
 	paths := map[string][]string{}
 	for _, c := range changes {
 		if c.node != nil && c.node.reverted {
-			continue // a default that another policy's removal took out again
+			continue // another policy's removal deleted this default
 		}
 		for _, policy := range c.policies {
 			paths[policy] = append(paths[policy], c.path)
@@ -108,22 +107,22 @@ func pathsByPolicy(changes []appliedChange) map[string][]string {
 	return paths
 }
 
-// InvalidChangesError is a policy that wants what cannot be: its author is to correct it.
+// InvalidChangesError reports changes that are not possible. The policy's author must
+// correct them.
 type InvalidChangesError struct {
-	// Policy is its name.
 	Policy string
-	// Path is the part of the object, as in spec.containers[main].image.
+	// Path is the part of the object, such as spec.containers[main].image.
 	Path string
 	// Message says what is wrong and what is allowed.
 	Message string
 }
 
-// Error says it in one line.
 func (e *InvalidChangesError) Error() string {
 	return fmt.Sprintf("policy %s: %s: %s", e.Policy, e.Path, e.Message)
 }
 
-// InvalidObjectError is an object that is not of a pod's form, or too large to judge.
+// InvalidObjectError reports an object that does not have the structure of a pod, or is
+// too large.
 type InvalidObjectError struct {
 	// Path is the part of the object; empty for all of it.
 	Path string
@@ -131,7 +130,6 @@ type InvalidObjectError struct {
 	Message string
 }
 
-// Error says it in one line.
 func (e *InvalidObjectError) Error() string {
 	if e.Path == "" {
 		return "the object " + e.Message
@@ -139,59 +137,59 @@ func (e *InvalidObjectError) Error() string {
 	return e.Path + ": " + e.Message
 }
 
-// ConflictError is about policies that cannot all have their way.
+// ConflictError reports policies that set different values.
 type ConflictError struct {
-	// Conflicts are sorted by path; there is at least one.
+	// Conflicts are sorted by path; at least one.
 	Conflicts []Conflict
 }
 
-// Conflict is one path at which policies want different values.
+// Conflict is one path to which policies set different values.
 type Conflict struct {
 	// Path is the part of the object.
 	Path string
-	// Desired are at least two, sorted.
+	// Desired are at least two values, sorted.
 	Desired []DesiredValue
 }
 
-// DesiredValue is what one or more policies want at a path.
+// DesiredValue is the value that one or more policies set at a path.
 type DesiredValue struct {
-	// Policies are their names, sorted.
+	// Policies are their sorted names.
 	Policies []string
-	// Value is what they want there; nil if it shall go, or with Within.
+	// Value is the value; nil for a removal, or with Nested.
 	Value any
-	// Nested tells that they write parts of what stands there.
+	// Nested: the policies set parts of the value.
 	Nested bool
 }
 
-// Error names the policies, paths and values of the first few conflicts.
+// Error names the policies, paths and values of the first conflicts.
 func (e *ConflictError) Error() string {
 	const few = 4
-	var said []string
+	var clauses []string
 	for _, c := range e.Conflicts[:min(few, len(e.Conflicts))] {
-		var wants []string
-		for _, w := range c.Desired {
-			wants = append(wants, w.String())
+		var values []string
+		for _, v := range c.Desired {
+			values = append(values, v.String())
 		}
-		said = append(said, c.Path+": "+strings.Join(wants, ", "))
+		clauses = append(clauses, c.Path+": "+strings.Join(values, ", "))
 	}
 	if more := len(e.Conflicts) - few; more > 0 {
-		said = append(said, fmt.Sprintf("and %d more", more))
+		clauses = append(clauses, fmt.Sprintf("and %d more", more))
 	}
-	return "policies conflict: " + strings.Join(said, "; ")
+	return "policies conflict: " + strings.Join(clauses, "; ")
 }
 
-// String says who wants what: "policy core.gpu wants 2".
-func (w DesiredValue) String() string {
-	if w.Nested {
-		return policiesPhrase(w.Policies, "writes in it", "write in it")
+// String returns a clause: "policy core.gpu sets 2".
+func (v DesiredValue) String() string {
+	switch {
+	case v.Nested:
+		return policiesPhrase(v.Policies, "sets", "set") + " a part of it"
+	case v.Value == nil:
+		return policiesPhrase(v.Policies, "removes", "remove") + " it"
 	}
-	if w.Value == nil {
-		return policiesPhrase(w.Policies, "wants", "want") + " it removed"
-	}
-	return policiesPhrase(w.Policies, "wants", "want") + " " + formatValue(w.Value)
+	return policiesPhrase(v.Policies, "sets", "set") + " " + formatValue(v.Value)
 }
 
-// policiesPhrase begins a sentence: "policy a wants", "policies a and b want".
+// policiesPhrase starts a sentence: "policy a sets", "policies a and b set".
 func policiesPhrase(policies []string, one, several string) string {
 	if len(policies) == 1 {
 		return "policy " + policies[0] + " " + one
@@ -200,35 +198,36 @@ func policiesPhrase(policies []string, one, several string) string {
 	return "policies " + strings.Join(policies[:last], ", ") + " and " + policies[last] + " " + several
 }
 
-// conflicts collects them, and the faults of single policies.
+// errorCollector collects conflicts, and errors of single policies.
 type errorCollector struct {
 	conflicts      []Conflict
 	invalidChanges []error
 	invalidObject  *InvalidObjectError
 }
 
-// addConflict notes that the wants exclude each other.
-func (f *errorCollector) addConflict(path string, wants ...DesiredValue) {
-	slices.SortFunc(wants, func(a, b DesiredValue) int {
+// addConflict records that values exclude each other.
+func (f *errorCollector) addConflict(path string, values ...DesiredValue) {
+	slices.SortFunc(values, func(a, b DesiredValue) int {
 		return cmp.Or(slices.Compare(a.Policies, b.Policies), cmp.Compare(formatValue(a.Value), formatValue(b.Value)))
 	})
-	f.conflicts = append(f.conflicts, Conflict{path, wants})
+	f.conflicts = append(f.conflicts, Conflict{path, values})
 }
 
-// addInvalidChanges notes a policy's fault.
+// addInvalidChanges records an error of one policy.
 func (f *errorCollector) addInvalidChanges(policy, path, format string, args ...any) {
 	f.invalidChanges = append(f.invalidChanges, &InvalidChangesError{policy, path, fmt.Sprintf(format, args...)})
 }
 
-// addInvalidObject notes that the object is not of a pod's form; the first by path is kept.
+// addInvalidObject records that the object does not have the structure of a pod. It keeps
+// the first error by path.
 func (f *errorCollector) addInvalidObject(path, message string) {
 	if f.invalidObject == nil || path < f.invalidObject.Path {
 		f.invalidObject = &InvalidObjectError{path, message}
 	}
 }
 
-// err is all faults as one error that does not depend on the intents' order, and
-// nil if there are none.
+// err returns all errors as one, independent of the order of the changes; nil if there
+// are none.
 func (f *errorCollector) err() error {
 	if f.invalidObject != nil {
 		return f.invalidObject

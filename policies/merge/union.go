@@ -10,10 +10,9 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// A union is one leaf whose value is a map of its members: at most one that is
-// set, or only nulls, each of which removes that member where it is the one.
-
-// addUnion reads the members that a policy names of n's union.
+// addUnion reads the members that a policy sets of n's union. A union is one leaf. Its
+// value is a map of members: either one member that is set, or only nulls, each of which
+// removes that member.
 func (b *planBuilder) addUnion(n *node, members map[string]any, m mode) {
 	var set string
 	ok := true
@@ -45,7 +44,7 @@ func (b *planBuilder) addUnion(n *node, members map[string]any, m mode) {
 	b.addLeafValue(b.child(n, "", unionNode, n.field, n.typ), m, members, false)
 }
 
-// combineUnions makes one of two wants of a union, if both can be had.
+// combineUnions combines two values of a union, if they are compatible.
 func combineUnions(b *planBuilder, n *node, v, w map[string]any) (map[string]any, bool) {
 	switch {
 	case onlyRemoves(v) && onlyRemoves(w):
@@ -66,7 +65,7 @@ func combineUnions(b *planBuilder, n *node, v, w map[string]any) (map[string]any
 	return v, true
 }
 
-// onlyRemoves tells whether a want of a union only removes members.
+// onlyRemoves reports whether a value of a union only removes members.
 func onlyRemoves(members map[string]any) bool {
 	for _, v := range members {
 		if v != nil {
@@ -85,7 +84,7 @@ func areDisjoint(a, b map[string]any) bool {
 	return true
 }
 
-// unionMembers are a struct's union fields that are set.
+// unionMembers returns a struct's union fields that are set.
 func unionMembers(t *schema.Type, object map[string]any) map[string]any {
 	var set map[string]any
 	for name, v := range object {
@@ -99,11 +98,11 @@ func unionMembers(t *schema.Type, object map[string]any) map[string]any {
 	return set
 }
 
-// applyUnion does what is wanted of the union of the struct before, in out.
+// applyUnion applies the plan for the union of the struct before to its copy out.
 func (r *applier) applyUnion(n *node, before, out map[string]any, at defaulted.Location) map[string]any {
 	at = at.AtStruct(before)
-	have := unionMembers(n.typ, before)
-	wanted, ok := r.selectMembers(n, have, at)
+	current := unionMembers(n.typ, before)
+	desired, ok := r.selectMembers(n, current, at)
 	if !ok {
 		return out
 	}
@@ -115,47 +114,48 @@ func (r *applier) applyUnion(n *node, before, out map[string]any, at defaulted.L
 			delete(out, name)
 		}
 	}
-	maps.Copy(out, wanted)
+	maps.Copy(out, desired)
 	return out
 }
 
-// selectMembers returns the members that the union shall have, and false if it has them.
-func (r *applier) selectMembers(n *node, have map[string]any, at defaulted.Location) (map[string]any, bool) {
-	open := r.isUnionOpen(n, have, at)
+// selectMembers returns the new members of the union, and false if nothing changes.
+func (r *applier) selectMembers(n *node, current map[string]any, at defaulted.Location) (map[string]any, bool) {
+	open := r.isUnionOpen(n, current, at)
 	n.recordOpen(open)
 	w, ok := r.desiredNow(n, open)
 	if !ok {
 		return nil, false
 	}
-	wanted := schema.AsMap(w.value)
-	if onlyRemoves(wanted) {
-		if open || areDisjoint(wanted, have) {
+	desired := schema.AsMap(w.value)
+	if onlyRemoves(desired) {
+		if open || areDisjoint(desired, current) {
 			return nil, false
 		}
-		wanted = nil
-	} else if len(have) == 0 && len(unionMembers(n.typ, wanted)) == 0 || len(have) > 0 && r.compare.equalStructs(n.typ, have, wanted, at) {
+		desired = nil
+	} else if len(current) == 0 && len(unionMembers(n.typ, desired)) == 0 ||
+		len(current) > 0 && r.compare.equalStructs(n.typ, current, desired, at) {
 		return nil, false
 	}
-	if have == nil && !open {
-		have = map[string]any{"value": ""} // a variable's
+	if current == nil && !open {
+		current = map[string]any{"value": ""} // a variable without a value has the empty one
 	}
-	path, was, is := n.path(), any(have), any(wanted)
-	for name := range have {
-		if _, same := wanted[name]; len(have) == 1 && (same || len(wanted) == 0) {
-			path, was, is = path+"."+name, have[name], wanted[name]
+	path, before, after := n.path(), any(current), any(desired)
+	for name := range current {
+		if _, same := desired[name]; len(current) == 1 && (same || len(desired) == 0) {
+			path, before, after = path+"."+name, current[name], desired[name]
 		}
 	}
-	r.recordOverwrite(n, w, path, was, is)
-	return wanted, true
+	r.recordOverwrite(n, w, path, before, after)
+	return desired, true
 }
 
-// isUnionOpen tells whether the author chose none of the members. A variable that
-// has none has the empty value, which is a choice, unless it is only being made.
-func (r *applier) isUnionOpen(n *node, have map[string]any, at defaulted.Location) bool {
-	if len(have) == 0 {
+// isUnionOpen reports whether the author set none of the members. A variable without one
+// has the empty value, which counts as set, except in a new element.
+func (r *applier) isUnionOpen(n *node, current map[string]any, at defaulted.Location) bool {
+	if len(current) == 0 {
 		return n.typ.Name != "EnvVar" || r.newElementDepth > 0
 	}
-	for name, v := range have {
+	for name, v := range current {
 		if !r.cluster.IsDefaulted(n.typ.Field(name), at, v) {
 			return false
 		}

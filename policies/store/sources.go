@@ -12,6 +12,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
 // desiredSources is all that an engine is told, and what it is not told.
@@ -98,7 +99,7 @@ func validateMirror(source *engine.Source, set []byte) []string {
 		return nil
 	}
 	// As strict as the engine, which is stricter than the API server.
-	if _, err := engine.Decode(set); err != nil {
+	if _, err := document.Decode(set); err != nil {
 		return []string{fmt.Sprintf("%s: %v", policies.ParametersField, err)}
 	}
 	return policies.ValidateParameters(source.Name, set)

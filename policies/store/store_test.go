@@ -22,6 +22,7 @@ import (
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/test/cluster/clustertest"
 )
 
@@ -85,7 +86,7 @@ func newEngine(t *testing.T) *engine.Engine {
 // evaluatePod is the engine's answer about any pod.
 func evaluatePod(t *testing.T, e *engine.Engine) ([]string, error) {
 	t.Helper()
-	object, err := engine.Decode([]byte(`{"kind": "Pod"}`))
+	object, err := document.Decode([]byte(`{"kind": "Pod"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,15 +23,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// gatekeeper is Gatekeeper's client with its Rego driver and Gatekeeper's own
-// target, as Gatekeeper makes them, and these policies in force.
+// gatekeeper is Gatekeeper's client with its Rego driver and its own target, as
+// Gatekeeper configures them, with these policies.
 func gatekeeper(tb testing.TB, policies []policy) *client.Client {
 	tb.Helper()
 	return clientFor(tb, &target.K8sValidationTarget{}, policies)
 }
 
-// driver is the same with a target that costs next to nothing: what is left are
-// the client and the driver.
+// driver is the same with a target that costs almost nothing. It measures the client and
+// the driver.
 func driver(tb testing.TB, policies []policy) *client.Client {
 	tb.Helper()
 	return clientFor(tb, plainTarget{}, policies)
@@ -87,7 +87,7 @@ func constraintOf(p policy) *unstructured.Unstructured {
 	return constraint
 }
 
-// normal has the numbers that unstructured objects may have.
+// normal converts numbers to a type that unstructured objects accept.
 func normal(parameters object) object {
 	for key, value := range parameters {
 		if number, ok := value.(int); ok {
@@ -97,13 +97,13 @@ func normal(parameters object) object {
 	return parameters
 }
 
-// reviewWith is what Gatekeeper's webhook does with a body: decode it and ask.
+// reviewWith does what Gatekeeper's webhook does with a body: decode and review.
 func reviewWith(tb testing.TB, c *client.Client, body []byte) []*types.Result {
-	var asked admissionv1.AdmissionReview
-	if err := json.Unmarshal(body, &asked); err != nil {
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &review); err != nil {
 		tb.Fatal(err)
 	}
-	responses, err := c.Review(tb.Context(), asked.Request, reviews.EnforcementPoint(apiconstraints.WebhookEnforcementPoint))
+	responses, err := c.Review(tb.Context(), review.Request, reviews.EnforcementPoint(apiconstraints.WebhookEnforcementPoint))
 	if err != nil {
 		tb.Fatal(err)
 	}

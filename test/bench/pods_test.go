@@ -13,19 +13,18 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// Reviews are of about seven kilobytes.
+// Reviews have about seven kilobytes.
 const (
-	// manyReviews are more than Sluice remembers of any policy, 512.
+	// manyReviews are more than Sluice caches for any policy, 512.
 	manyReviews = 1024
 	fewReviews  = 64
 )
 
-// settings is how many environment variables a container has.
+// settings is the number of environment variables of a container.
 const settings = 16
 
-// differentPods are the reviews of pods of which no two are alike: they differ in
-// images, labels, variables and resources, as the pods of different users do, and
-// have containers of the same names.
+// differentPods returns reviews of pods that all differ in images, labels, variables and
+// resources, as the pods of different users do. Their containers have the same names.
 func differentPods(tb testing.TB) [][]byte {
 	tb.Helper()
 	bodies := make([][]byte, manyReviews)
@@ -35,8 +34,7 @@ func differentPods(tb testing.TB) [][]byte {
 	return bodies
 }
 
-// podsOfOneController are the reviews of pods that differ in nothing but the
-// request's uid.
+// podsOfOneController returns reviews of pods that differ only in the request's UID.
 func podsOfOneController(tb testing.TB) [][]byte {
 	tb.Helper()
 	bodies := make([][]byte, fewReviews)
@@ -46,8 +44,8 @@ func podsOfOneController(tb testing.TB) [][]byte {
 	return bodies
 }
 
-// review is the body of the admission review of a pod as controllers make them.
-// Reviews of different numbers are of different pods.
+// review returns the body of the admission review of a pod as controllers create them.
+// Different numbers are different pods.
 func review(tb testing.TB, number, uid int) []byte {
 	tb.Helper()
 	raw, err := json.Marshal(object{
@@ -144,7 +142,7 @@ func volumes(number int) []any {
 	}}}}
 }
 
-// managedBy is what the API server keeps about who set which field.
+// managedBy returns the managed fields of the API server.
 func managedBy(name string) object {
 	fields := make(object)
 	for i := range settings {

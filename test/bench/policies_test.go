@@ -12,17 +12,14 @@ import (
 	"testing"
 )
 
-// templateFiles are rules in the form of Gatekeeper's templates, as both sides read
-// them.
+// templateFiles are rules as Gatekeeper templates, for both engines.
 //
 //go:embed testdata/templates/*.rego
 var templateFiles embed.FS
 
-// rule is one of the templates.
 type rule struct {
 	name, rego string
-	// parameters are those of the nth policy of this rule. Some refuse what others
-	// allow.
+	// parameters are those of the nth policy of this rule. Some deny what others allow.
 	parameters func(nth int) map[string]any
 }
 
@@ -72,16 +69,15 @@ func rules(tb testing.TB) []rule {
 	return all
 }
 
-// policy is a rule with its parameters.
 type policy struct {
-	// name is unique; template is shared by policies of the same Rego.
+	// name is unique; policies of the same Rego share a template.
 	name, template, rego string
 	parameters           map[string]any
 }
 
-// policiesOf makes so many policies of all rules in turn. ownTemplates: each has
-// a template of its own, as policies that all say something else have; otherwise
-// policies of the same rule share its template.
+// policiesOf returns this many policies, alternating between the rules. With ownTemplates
+// each has a template of its own, as policies with different Rego have. Otherwise
+// policies of a rule share its template.
 func policiesOf(tb testing.TB, count int, ownTemplates bool) []policy {
 	tb.Helper()
 	rules := rules(tb)
@@ -99,7 +95,7 @@ func policiesOf(tb testing.TB, count int, ownTemplates bool) []policy {
 	return all
 }
 
-// parametersJSON are the parameters as Sluice takes them.
+// parametersJSON returns the parameters for Sluice.
 func (p policy) parametersJSON(tb testing.TB) []byte {
 	tb.Helper()
 	raw, err := json.Marshal(p.parameters)

@@ -9,15 +9,16 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
-// sluice is Sluice's engine with these policies in force; it remembers as many
-// answers as it is told, 0 for as many as it does of itself and -1 for none.
-func sluice(tb testing.TB, policies []policy, remember int) *engine.Engine {
+// sluice is Sluice's engine with these policies. It caches this many results of each: 0
+// is the default, -1 none.
+func sluice(tb testing.TB, policies []policy, cacheEntries int) *engine.Engine {
 	tb.Helper()
-	// Where the machine is busy, no policy is to be cut off.
+	// A busy machine must not fail a policy.
 	limits := engine.Limits{Evaluation: time.Minute, Request: time.Minute}
-	e, err := engine.New(engine.Options{Limits: limits, Remember: remember})
+	e, err := engine.New(engine.Options{Limits: limits, CacheEntries: cacheEntries})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -39,15 +40,15 @@ func sluice(tb testing.TB, policies []policy, remember int) *engine.Engine {
 // now is the time of all requests.
 var now = time.Date(2026, 10, 15, 12, 0, 0, 0, time.UTC)
 
-// evaluateWith is what Sluice's webhook does with a body: decode it and ask.
+// evaluateWith does what Sluice's webhook does with a body: decode and evaluate.
 func evaluateWith(tb testing.TB, e *engine.Engine, body []byte) engine.Outcome {
-	document, err := engine.Decode(body)
+	decoded, err := document.Decode(body)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	outcome, err := e.Evaluate(tb.Context(), engine.Input{
 		Subject: engine.Subject{Operation: v1alpha1.OperationCreate, Kind: "Pod", Project: "thesis"},
-		Review:  document.Field("request"),
+		Review:  decoded.Field("request"),
 		Now:     now,
 	})
 	if err != nil {

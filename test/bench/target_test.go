@@ -16,9 +16,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// plainTarget tells Gatekeeper's client what an admission request is, as
-// Gatekeeper's own target does, but matches by the kind alone. Gatekeeper's own
-// decodes the object anew for each constraint that it matches.
+// plainTarget describes admission requests to Gatekeeper's client like Gatekeeper's own
+// target, but matches by kind only. Gatekeeper's own decodes the object again for each
+// constraint that matches.
 type plainTarget struct{}
 
 var _ handler.TargetHandler = plainTarget{}
@@ -32,7 +32,7 @@ func (plainTarget) ProcessData(any) (handle bool, key []string, inventory any, e
 func (plainTarget) HandleReview(object any) (handle bool, review any, err error) {
 	request, ok := object.(*admissionv1.AdmissionRequest)
 	if !ok {
-		return false, nil, fmt.Errorf("a review is an *AdmissionRequest, and not %T", object)
+		return false, nil, fmt.Errorf("a review must be an *AdmissionRequest, not %T", object)
 	}
 	return true, reviewed{request}, nil
 }
@@ -59,10 +59,10 @@ func (plainTarget) ToMatcher(constraint *unstructured.Unstructured) (constraints
 	return all, nil
 }
 
-// reviewed is the request as the client and the driver read it.
+// reviewed is the request in the form of the client and the driver.
 type reviewed struct{ *admissionv1.AdmissionRequest }
 
-// GetAdmissionRequest is how the client learns the operation.
+// GetAdmissionRequest gives the client the operation.
 func (r reviewed) GetAdmissionRequest() *admissionv1.AdmissionRequest { return r.AdmissionRequest }
 
 // kindMatcher matches objects of these kinds.
@@ -71,7 +71,7 @@ type kindMatcher []string
 func (m kindMatcher) Match(review any) (bool, error) {
 	r, ok := review.(reviewed)
 	if !ok {
-		return false, fmt.Errorf("a review is a reviewed, and not %T", review)
+		return false, fmt.Errorf("a review must be a reviewed, not %T", review)
 	}
 	return slices.Contains(m, r.Kind.Kind), nil
 }

@@ -17,6 +17,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/merge"
 	"sluice.dev/policies/merge/defaulted"
 )
@@ -110,7 +111,7 @@ func (j *Evaluator) Mutate(ctx context.Context, q Request) (Result, error) {
 // reevaluate asks once more, about what the policies made of the object: what they
 // refuse of that, or still want changed.
 func (j *Evaluator) reevaluate(ctx context.Context, set *engine.Set, q *Request, object map[string]any) (Result, error) {
-	again, intents, err := j.evaluate(ctx, set, q, engine.DocumentFromObject(object))
+	again, intents, err := j.evaluate(ctx, set, q, document.FromObject(object))
 	if err != nil || len(again.Denials) > 0 {
 		return again, err
 	}
@@ -153,7 +154,7 @@ func (j *Evaluator) Validate(ctx context.Context, q Request) (Result, error) {
 
 // evaluate asks all policies about one state of the object. What asks for the
 // impossible is refused before any policy is asked.
-func (j *Evaluator) evaluate(ctx context.Context, set *engine.Set, q *Request, object engine.Document) (Result, []merge.DesiredChanges, error) {
+func (j *Evaluator) evaluate(ctx context.Context, set *engine.Set, q *Request, object document.Document) (Result, []merge.DesiredChanges, error) {
 	request, err := q.workloadRequest(object.Object())
 	var malformed workload.InvalidRequest
 	if errors.As(err, &malformed) {
@@ -214,7 +215,7 @@ type Request struct {
 	// IsJob tells that it is a Job.
 	IsJob bool
 	// Review is the request that it came in, without the object.
-	Review engine.Document
+	Review document.Document
 	// Tenant is whose it is.
 	Tenant *Tenant
 	// Operation is CREATE or UPDATE.
@@ -240,8 +241,8 @@ func (q *Request) Subject() engine.Subject {
 }
 
 // decodeObject is the object as it came.
-func (q *Request) decodeObject() (engine.Document, error) {
-	object, err := engine.Decode(q.Raw)
+func (q *Request) decodeObject() (document.Document, error) {
+	object, err := document.Decode(q.Raw)
 	switch {
 	case err != nil:
 		return object, fmt.Errorf("reading the object: %w", err)

@@ -14,6 +14,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/webhook/evaluation"
 )
 
@@ -33,7 +34,7 @@ func evaluatePod(t *testing.T, final bool, pod string, policies map[string]strin
 			t.Fatal(problem)
 		}
 	}
-	review, err := engine.DocumentFromGo(map[string]any{"userInfo": map[string]any{"username": "anna"}})
+	review, err := document.FromGo(map[string]any{"userInfo": map[string]any{"username": "anna"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/input"
 )
 
@@ -38,7 +39,7 @@ type Tenant struct {
 
 // Documents are what policies read of a tenant.
 type Documents struct {
-	Project, Department, NodePools engine.Document
+	Project, Department, NodePools document.Document
 }
 
 // TenantResolver finds tenants. Its zero value but for Cache is ready to use, by any
@@ -141,15 +142,15 @@ func newTenant(project *v1alpha1.Project, department *v1alpha1.Department, pools
 		return nil, fmt.Errorf("department %s: time zone %q is not known: %w", department.Name, told.TimeZone, err)
 	}
 	tenant.TimeZone = zone
-	for _, document := range []struct {
-		into *engine.Document
+	for _, part := range []struct {
+		into *document.Document
 		from any
 	}{
 		{&tenant.Documents.Project, input.NewProject(project, department)},
 		{&tenant.Documents.Department, told},
 		{&tenant.Documents.NodePools, tenant.NodePools},
 	} {
-		if *document.into, err = engine.DocumentFromGo(document.from); err != nil {
+		if *part.into, err = document.FromGo(part.from); err != nil {
 			return nil, fmt.Errorf("project %s: %w", project.Name, err)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"sluice.dev/api/workload"
-	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/cache"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/merge/schema"
 )
 
@@ -161,24 +161,24 @@ const (
 // requestDocumentCache keeps requests as policies read them. The zero value is ready to use.
 type requestDocumentCache struct {
 	once      sync.Once
-	documents *cache.Cache[string, engine.Document]
+	documents *cache.Cache[string, document.Document]
 }
 
 // document is a request as policies read it.
-func (d *requestDocumentCache) document(request *workload.Request) (engine.Document, error) {
-	d.once.Do(func() { d.documents = cache.New[string, engine.Document](maxCachedRequests, maxCachedRequestBytes) })
+func (d *requestDocumentCache) document(request *workload.Request) (document.Document, error) {
+	d.once.Do(func() { d.documents = cache.New[string, document.Document](maxCachedRequests, maxCachedRequestBytes) })
 	raw, err := json.Marshal(request)
 	if err != nil {
-		return engine.Document{}, fmt.Errorf("describing what the pod asks for: %w", err)
+		return document.Document{}, fmt.Errorf("describing what the pod asks for: %w", err)
 	}
 	if known, ok := d.documents.Get(string(raw)); ok {
 		return known, nil
 	}
-	document, err := engine.Decode(raw)
+	decoded, err := document.Decode(raw)
 	if err != nil {
-		return engine.Document{}, fmt.Errorf("describing what the pod asks for: %w", err)
+		return document.Document{}, fmt.Errorf("describing what the pod asks for: %w", err)
 	}
 	// The values and what policies see of them take several times the text.
-	d.documents.Put(string(raw), document, 8*len(raw))
-	return document, nil
+	d.documents.Put(string(raw), decoded, 8*len(raw))
+	return decoded, nil
 }

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice.dev/api/workload"
-	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 )
 
 // What a pod asks for is read from a part of it, and is what it would be if all
@@ -50,7 +50,7 @@ func TestWorkloadRequestMatchesFullParse(t *testing.T) {
 				t.Fatal(err)
 			}
 			want, wantErr := workload.ParsePod(&pod)
-			object, err := engine.Decode([]byte(raw))
+			object, err := document.Decode([]byte(raw))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestWorkloadRequestRejectsInvalidPods(t *testing.T) {
 		`{"spec": {"containers": [{"env": 7}]}}`, `{"spec": {"containers": [{"env": [7]}]}}`, `{"spec": {"containers": [{"env": [{"name": 7}]}]}}`,
 		`{"spec": {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}}`, `{"spec": {"initContainers": [{"env": {}}]}}`,
 	} {
-		object, err := engine.Decode([]byte(raw))
+		object, err := document.Decode([]byte(raw))
 		if err != nil {
 			t.Fatal(err)
 		}

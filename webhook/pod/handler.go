@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/merge/jsonpatch"
 	"sluice.dev/webhook/evaluation"
 )
@@ -69,7 +69,7 @@ func (d *Base) respond(ctx context.Context, req *admission.Request, known *respo
 			return v.restore(response)
 		}
 	}
-	if q.Review, err = engine.Decode(review); err != nil {
+	if q.Review, err = document.Decode(review); err != nil {
 		return evaluation.ErrorResponse(err)
 	}
 	response, lasting, err := ask(ctx, q)
@@ -84,12 +84,12 @@ func (d *Base) respond(ctx context.Context, req *admission.Request, known *respo
 
 // ReviewDocument is a request as policies read it, without the objects, which join it
 // later.
-func ReviewDocument(req *admission.Request) (engine.Document, error) {
+func ReviewDocument(req *admission.Request) (document.Document, error) {
 	raw, err := encodeReview(req, true)
 	if err != nil {
-		return engine.Document{}, err
+		return document.Document{}, err
 	}
-	return engine.Decode(raw)
+	return document.Decode(raw)
 }
 
 // encodeReview is a request's JSON without the objects, and without its UID: that differs

@@ -15,7 +15,7 @@ import (
 
 	"sluice.dev/api/workload"
 	"sluice.dev/api/workloadkind"
-	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/merge"
 	mergeschema "sluice.dev/policies/merge/schema"
 	"sluice.dev/webhook/evaluation"
@@ -93,7 +93,7 @@ func templatesToEvaluate(req *admission.Request, kind schema.GroupKind) ([]workl
 }
 
 // evaluateTemplate asks about one template as if it were a pod that is coming in.
-func (h *Validator) evaluateTemplate(ctx context.Context, t workloadkind.Template, namespace string, kind schema.GroupKind, owner *evaluation.Tenant, review engine.Document) (evaluation.Result, error) {
+func (h *Validator) evaluateTemplate(ctx context.Context, t workloadkind.Template, namespace string, kind schema.GroupKind, owner *evaluation.Tenant, review document.Document) (evaluation.Result, error) {
 	judged, err := h.Evaluator.MutateTemplate(ctx, t, namespace, evaluation.Request{
 		Review: review, Tenant: owner, Owner: workload.Owner{Group: kind.Group, Kind: kind.Kind},
 	})
@@ -155,7 +155,7 @@ func hasRolloutPlanChanged(req *admission.Request) bool {
 // evaluateRollout is what a Deployment is warned of. Where its template was judged
 // already it is not asked about again; of one that did not change nothing else
 // is said.
-func (h *Validator) evaluateRollout(ctx context.Context, req *admission.Request, owner *evaluation.Tenant, review engine.Document, judged map[string]evaluation.Result) ([]merge.Finding, error) {
+func (h *Validator) evaluateRollout(ctx context.Context, req *admission.Request, owner *evaluation.Tenant, review document.Document, judged map[string]evaluation.Result) ([]merge.Finding, error) {
 	plan, ok := requestedRolloutPlan(req)
 	if !ok {
 		return nil, nil

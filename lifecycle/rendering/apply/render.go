@@ -16,6 +16,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/engine"
+	"sluice.dev/policies/engine/document"
 	"sluice.dev/policies/input"
 )
 
@@ -93,8 +94,8 @@ func Render(ctx context.Context, policies *engine.Engine, subject Subject) (Desi
 
 func (s Subject) input() (engine.Input, error) {
 	in := engine.Input{Subject: s.match}
-	for _, document := range []struct {
-		into  *engine.Document
+	for _, part := range []struct {
+		into  *document.Document
 		value any
 	}{
 		{&in.Object, s.object},
@@ -103,11 +104,11 @@ func (s Subject) input() (engine.Input, error) {
 		{&in.NodePools, s.nodePools},
 		{&in.NodePool, s.nodePool},
 	} {
-		if document.value == nil {
+		if part.value == nil {
 			continue
 		}
 		var err error
-		if *document.into, err = engine.DocumentFromGo(document.value); err != nil {
+		if *part.into, err = document.FromGo(part.value); err != nil {
 			return engine.Input{}, err
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// LimitRanger writes down what it set, as in "LimitRanger plugin set: cpu, memory
-// request for container main; cpu limit for init container prepare". An author who
-// writes that note leaves open values that are the author's own, no others.
+// LimitRanger records what it set, as in "LimitRanger plugin set: cpu, memory request for
+// container main; cpu limit for init container prepare". An author who forges the note
+// only makes values of that very object open.
 const (
 	limitRangerAnnotation = "kubernetes.io/limit-ranger"
 	limitRangerPrefix     = "LimitRanger plugin set: "
@@ -24,7 +24,7 @@ func isLimitRangerAnnotation(_ Cluster, at Location, v any) bool {
 	return at.Entry == limitRangerAnnotation && strings.HasPrefix(schema.AsString(v), limitRangerPrefix)
 }
 
-// isFromLimitRange tells whether LimitRanger set this container's limit or request.
+// isFromLimitRange reports whether LimitRanger set this container's limit or request.
 func isFromLimitRange(at Location, what string) bool {
 	metadata := schema.AsMap(at.Object["metadata"])
 	note, ok := strings.CutPrefix(schema.AsString(schema.AsMap(metadata["annotations"])[limitRangerAnnotation]), limitRangerPrefix)
@@ -46,8 +46,7 @@ const (
 	tokenMountPath    = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
-// tokenSources are what the ServiceAccount plugin puts into the volume that it
-// adds.
+// tokenSources are the sources of the volume that the ServiceAccount plugin adds.
 var tokenSources = []any{
 	map[string]any{"serviceAccountToken": map[string]any{"expirationSeconds": 3607, "path": "token"}},
 	map[string]any{"configMap": map[string]any{
@@ -60,12 +59,13 @@ var tokenSources = []any{
 	}}}},
 }
 
-// A pod that asks for no token gets none, so that it is its author's.
+// isTokenDisabled: the plugin adds no token, so a token volume is the author's.
 func isTokenDisabled(at Location) bool {
 	return schema.Equal(at.spec()["automountServiceAccountToken"], false)
 }
 
-// tokenMount is about the fields of a mount: it is the plugin's if all of it is.
+// tokenMount is the rule for the fields of a volume mount: the plugin set all of them or
+// none.
 func tokenMount(_ Cluster, at Location, _ any) bool {
 	mount := at.Parent
 	return len(mount) == 3 && !isTokenDisabled(at) &&
@@ -85,17 +85,14 @@ func tokenVolumeSource(_ Cluster, at Location, v any) bool {
 		schema.Equal(source["defaultMode"], 0o644) && schema.Equal(source["sources"], tokenSources)
 }
 
-// serviceAccountAlias is the field's old name, of which the API server makes a
-// copy of the new.
+// serviceAccountAlias: the API server copies serviceAccountName to its old name.
 func serviceAccountAlias(_ Cluster, at Location, v any) bool {
 	name := schema.AsString(at.spec()["serviceAccountName"])
 	return schema.AsString(v) == name || name == "" && schema.AsString(v) == "default"
 }
 
-// The Priority plugin writes all three fields from the class. It refuses a pod
-// that says another number or policy than its class, so that with a class both
-// are never the author's.
-
+// The Priority plugin derives all three fields from the class. It rejects a pod with
+// another number or policy, so with a class they are never the author's.
 func priorityClassName(c Cluster, _ Location, v any) bool {
 	return c.DefaultPriorityClass != "" && schema.AsString(v) == c.DefaultPriorityClass
 }
@@ -108,7 +105,7 @@ func preemptionPolicy(_ Cluster, at Location, v any) bool {
 
 func hasPriorityClass(at Location) bool { return schema.AsString(at.spec()["priorityClassName"]) != "" }
 
-// tolerations are open as long as there is none but the standard ones.
+// tolerations are open as long as all are standard ones.
 func tolerations(_ Cluster, _ Location, v any) bool {
 	for _, each := range schema.AsList(v) {
 		if !IsStandardToleration(each) {
@@ -118,8 +115,8 @@ func tolerations(_ Cluster, _ Location, v any) bool {
 	return true
 }
 
-// IsStandardToleration tells whether DefaultTolerationSeconds adds this one: to
-// stay for 300 seconds on a node that is not ready, or not reachable.
+// IsStandardToleration reports whether DefaultTolerationSeconds adds this toleration: 300
+// seconds on a node that is not ready or unreachable.
 func IsStandardToleration(v any) bool {
 	m, key := schema.AsMap(v), schema.AsString(schema.AsMap(v)["key"])
 	return len(m) == 4 && isStandardTaint(key) &&
@@ -132,7 +129,7 @@ func isStandardTaint(key string) bool {
 	return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
 }
 
-// SuppressesStandard tells whether this toleration keeps DefaultTolerationSeconds from
+// SuppressesStandard reports whether a toleration prevents DefaultTolerationSeconds from
 // adding the standard one.
 func SuppressesStandard(toleration, standard any) bool {
 	key, effect := schema.AsString(schema.AsMap(toleration)["key"]), schema.AsString(schema.AsMap(toleration)["effect"])

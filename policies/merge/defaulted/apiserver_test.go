@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { clustertest.Main(m) }
 
-// apiServer is the API server, in a namespace of one test.
+// apiServer is the API server, with a namespace for one test.
 type apiServer struct {
 	t         *testing.T
 	client    kubernetes.Interface
@@ -45,7 +45,7 @@ func startAPIServer(t *testing.T) apiServer {
 	return apiServer{t, client, clustertest.Namespace(t, c)}
 }
 
-// createPod is what the API server makes of a pod, as webhooks see it.
+// createPod returns a pod as webhooks see it.
 func (s apiServer) createPod(pod map[string]any) map[string]any {
 	s.t.Helper()
 	body, err := json.Marshal(pod)
@@ -69,7 +69,7 @@ func decodeObject(t *testing.T, object []byte) map[string]any {
 	return into
 }
 
-// corpusPods are the pods of testdata/pods.yaml.
+// corpusPods returns the pods of testdata/pods.yaml.
 func corpusPods(t *testing.T) []map[string]any {
 	t.Helper()
 	file, err := os.ReadFile("testdata/pods.yaml")
@@ -91,8 +91,8 @@ func podName(pod map[string]any) string {
 	return schema.AsString(schema.AsMap(pod["metadata"])["name"])
 }
 
-// authoredLeaves are the leaves of a pod's labels, annotations and spec that its author
-// wrote.
+// authoredLeaves returns the leaves of a pod's labels, annotations and spec that its
+// author wrote.
 func authoredLeaves(c Cluster, pod map[string]any) map[string]any {
 	found := map[string]any{}
 	note := func(field *schema.Field, parent any) {
@@ -106,7 +106,7 @@ func authoredLeaves(c Cluster, pod map[string]any) map[string]any {
 	return found
 }
 
-// What the API server fills in is open, and what the author wrote is not.
+// Fields that the API server sets are open; the author's are not.
 func TestOnlyDefaultedPodFieldsAreOpen(t *testing.T) {
 	s := startAPIServer(t)
 	for _, pod := range corpusPods(t) {
@@ -119,7 +119,7 @@ func TestOnlyDefaultedPodFieldsAreOpen(t *testing.T) {
 	}
 }
 
-// allLeaves are a pod's leaves, whatever they are.
+// allLeaves returns all leaves of a pod.
 func allLeaves(pod map[string]any) map[string]any {
 	unruled := rulesByField
 	rulesByField = nil
@@ -127,7 +127,7 @@ func allLeaves(pod map[string]any) map[string]any {
 	return authoredLeaves(Cluster{}, pod)
 }
 
-// A value other than the API server's is the author's.
+// A value that differs from the API server's is the author's.
 func TestNonDefaultPodValuesAreAuthored(t *testing.T) {
 	s := startAPIServer(t)
 	for _, pod := range corpusPods(t) {
@@ -148,15 +148,15 @@ func TestNonDefaultPodValuesAreAuthored(t *testing.T) {
 	}
 }
 
-// isAlwaysDefaulted are those where the API server admits no other value, or chooses
-// one by chance.
+// isAlwaysDefaulted reports whether the API server admits no other value, or sets a
+// random one.
 func isAlwaysDefaulted(pod, path string) bool {
 	return pod == "classed" && (path == "spec.priority" || path == "spec.preemptionPolicy") ||
 		strings.HasPrefix(path, "spec.volumes[") && strings.HasSuffix(path, "].name") ||
 		strings.Contains(path, ".volumeMounts[") && strings.HasSuffix(path, "].name")
 }
 
-// replaceAt puts another value at a path such as spec.containers[0].image.
+// replaceAt sets another value at a path such as spec.containers[0].image.
 func replaceAt(in any, path string, v any) bool {
 	head, tail, deeper := splitPath(path)
 	switch in := in.(type) {
@@ -213,7 +213,7 @@ func marshal(t *testing.T, v any) string {
 	return string(written)
 }
 
-// Every row of the table was seen to be filled in.
+// The API server sets a value for every row of the table.
 func TestEveryRuleMatchesTheAPIServer(t *testing.T) {
 	s := startAPIServer(t)
 	seen := map[string]bool{}
@@ -251,8 +251,8 @@ var minimalPod = map[string]any{
 	},
 }
 
-// What a LimitRange, a default PriorityClass, a RuntimeClass and the addition of
-// an ephemeral container bring in.
+// Values that come from a LimitRange, a default PriorityClass, a RuntimeClass, or the
+// addition of an ephemeral container, are open.
 func TestClusterObjectDefaultsAreOpen(t *testing.T) {
 	s := startAPIServer(t)
 	want := allLeaves(minimalPod)

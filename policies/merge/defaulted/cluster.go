@@ -1,21 +1,19 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filled tells what the author of a pod or a Job left open.
+// Package defaulted decides which parts of a pod or a Job its author left open.
 //
-// Enters: a value of one, and where it stands. Leaves: whether it is absent or
-// equals what the API server itself fills in before admission webhooks see the
-// pod: by its defaults, and by the admission plugins that are on as Kubernetes is
-// shipped (LimitRanger, ServiceAccount, Priority, DefaultTolerationSeconds,
-// RuntimeClass' overhead). An author who wrote the very same value counts as
-// having left it open, since nobody can tell.
+// It takes a value and its location, and reports whether it is absent or equals what the
+// API server sets before admission webhooks see the pod. That includes the defaults, and
+// the admission plugins that are on by default (LimitRanger, ServiceAccount, Priority,
+// DefaultTolerationSeconds, RuntimeClass). An author's value that equals the default
+// counts as open too, since the two cannot be distinguished.
 //
-// The table is held against a real API server by the tests: what that adds to a
-// pod is open, all else is not. Three things that it adds cannot be told from the
-// pod, and so count as the author's: the ServiceAccount's imagePullSecrets, and a
-// RuntimeClass' node selector and tolerations.
-//
-// It never changes an object and never reads the cluster.
+// Tests compare the table with a real API server: what the server adds is open,
+// everything else is not. Three additions cannot be recognized in the pod and count as
+// the author's: the ServiceAccount's imagePullSecrets, and the node selector and
+// tolerations of a RuntimeClass. The package never changes an object and never reads the
+// cluster.
 package defaulted
 
 import (
@@ -25,29 +23,29 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// Cluster is what the API server fills in that differs from cluster to cluster.
-// The zero Cluster is one as shipped.
+// Cluster describes the defaults that differ between clusters. The zero Cluster has the
+// defaults of Kubernetes.
 type Cluster struct {
-	// DefaultPriorityClass is the name of the PriorityClass with globalDefault;
-	// empty if there is none.
+	// DefaultPriorityClass is the name of the PriorityClass with globalDefault; empty if
+	// there is none.
 	DefaultPriorityClass string
 }
 
-// IsOpen tells whether the author left a field open: it is absent, or what the API
-// server fills in there.
+// IsOpen reports whether the author left a field open: it is absent, or what the API
+// server sets.
 func (c Cluster) IsOpen(field *schema.Field, at Location, v any) bool {
 	return IsAbsent(field, v) || c.IsDefaulted(field, at, v)
 }
 
-// IsDefaulted tells whether v is what the API server fills in there. For a dict it is
-// asked about each entry.
+// IsDefaulted reports whether v is what the API server sets at this location. Maps are
+// checked entry by entry.
 func (c Cluster) IsDefaulted(field *schema.Field, at Location, v any) bool {
 	rule, ok := rulesByField[field]
 	return ok && rule(c, at, v)
 }
 
-// IsAbsent tells whether to Kubernetes the field is not there: it is null, or has
-// the zero value of a type that cannot tell zero from nothing.
+// IsAbsent reports whether a field is absent to Kubernetes: null, or the zero value of a
+// type that does not distinguish zero from absent.
 func IsAbsent(field *schema.Field, v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -65,22 +63,22 @@ func IsAbsent(field *schema.Field, v any) bool {
 	return ok && zero == 0 && !field.Pointer
 }
 
-// Location is where a value stands: as much of its surroundings as is needed to tell
-// who wrote it. The zero Place is nowhere, where only fixed values are known.
+// Location is the location of a value, with the surroundings that help to decide who
+// wrote it. The zero Location has none; only fixed defaults apply there.
 type Location struct {
 	// Object is the whole pod, pod template or Job.
 	Object map[string]any
-	// List is the list of containers, as the field is called, and Container the
-	// one of it; both empty outside of containers.
+	// List is the name of a list of containers, and Container one of its elements; both
+	// are empty outside of containers.
 	List      string
 	Container map[string]any
-	// Parent is the struct whose field it is, or whose dict it is an entry of.
+	// Parent is the struct that contains the field, or the map.
 	Parent map[string]any
-	// Entry is the key in that dict.
+	// Entry is the key in the map.
 	Entry string
 }
 
-// spec returns the pod's spec; of a Job that of its template.
+// spec returns the pod's spec; for a Job that of its template.
 func (p Location) spec() map[string]any {
 	spec := schema.AsMap(p.Object["spec"])
 	if template := schema.AsMap(spec["template"]); template != nil { // a pod's spec has no such field
@@ -89,14 +87,13 @@ func (p Location) spec() map[string]any {
 	return spec
 }
 
-// AtStruct returns the place of the fields of parent, which stands at p.
+// AtStruct returns the location of the fields of parent, which is at p.
 func (p Location) AtStruct(parent map[string]any) Location {
 	p.Parent, p.Entry = parent, ""
 	return p
 }
 
-// AtElement returns the place of the fields of an element of the list field, which
-// stands at p.
+// AtElement returns the location of the fields of a list element. The list is at p.
 func (p Location) AtElement(list *schema.Field, element map[string]any) Location {
 	if list != nil && containerLists[list.ID()] {
 		p.List, p.Container = list.Name, element
@@ -104,7 +101,7 @@ func (p Location) AtElement(list *schema.Field, element map[string]any) Location
 	return p.AtStruct(element)
 }
 
-// AtEntry returns the place of a dict's entry.
+// AtEntry returns the location of a map's entry.
 func (p Location) AtEntry(entry string) Location {
 	p.Entry = entry
 	return p
@@ -116,10 +113,10 @@ var containerLists = map[string]bool{
 	"PodSpec.ephemeralContainers": true,
 }
 
-// IsContainerList tells whether the field holds containers.
+// IsContainerList reports whether the field is a list of containers.
 func IsContainerList(f *schema.Field) bool { return f != nil && containerLists[f.ID()] }
 
-// IsAuthored tells whether a part of the pod has anything that its author wrote.
+// IsAuthored reports whether a part contains anything that its author wrote.
 func (c Cluster) IsAuthored(field *schema.Field, at Location, v any) bool {
 	for range c.authoredLeaves(field, at, v) {
 		return true
@@ -127,8 +124,7 @@ func (c Cluster) IsAuthored(field *schema.Field, at Location, v any) bool {
 	return false
 }
 
-// IsAuthoredElement is Authored for one element of the list field, which stands at
-// the place.
+// IsAuthoredElement is IsAuthored for one element of a list, which is at the location.
 func (c Cluster) IsAuthoredElement(list *schema.Field, at Location, element any) bool {
 	found := false
 	w := walker{c, func(string, any) bool { found = true; return false }}
@@ -136,7 +132,7 @@ func (c Cluster) IsAuthoredElement(list *schema.Field, at Location, element any)
 	return found
 }
 
-// authoredLeaves are the paths of what the author wrote in the field, and the values.
+// authoredLeaves yields the paths and values that the author wrote in a field.
 func (c Cluster) authoredLeaves(field *schema.Field, at Location, v any) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		w := walker{c, yield}
@@ -144,7 +140,7 @@ func (c Cluster) authoredLeaves(field *schema.Field, at Location, v any) iter.Se
 	}
 }
 
-// walker goes through a part of the pod until yield returns false.
+// walker walks through a part of the pod until yield returns false.
 type walker struct {
 	cluster Cluster
 	yield   func(path string, v any) bool
@@ -170,7 +166,7 @@ func (w walker) entries(field *schema.Field, at Location, path string, v any) bo
 	return true
 }
 
-// nested is about a value that as a whole is not open.
+// nested visits a value that is not open as a whole.
 func (w walker) nested(field *schema.Field, t *schema.Type, at Location, path string, v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -197,7 +193,7 @@ func (w walker) fields(t *schema.Type, at Location, path string, v map[string]an
 
 func (w walker) elements(field *schema.Field, t *schema.Type, at Location, path string, v []any) bool {
 	for i, element := range v {
-		// What alone would leave the list open does so beside others too.
+		// An element that alone would leave the list open does so beside others too.
 		if field != nil && w.cluster.IsDefaulted(field, at, []any{element}) {
 			continue
 		}
@@ -212,8 +208,8 @@ func (w walker) elements(field *schema.Field, t *schema.Type, at Location, path 
 	return true
 }
 
-// element of an atomic list is its author's though nothing is in it: an empty node
-// selector term matches no node.
+// element visits an element. An empty element of an atomic list is the author's: an empty
+// node selector term matches no node.
 func (w walker) element(list *schema.Type, at Location, path string, v any) bool {
 	none := true
 	inner := walker{w.cluster, func(path string, v any) bool {

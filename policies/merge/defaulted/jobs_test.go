@@ -16,7 +16,7 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// corpusJobs are the Jobs of testdata/jobs.yaml.
+// corpusJobs returns the Jobs of testdata/jobs.yaml.
 func corpusJobs(t *testing.T) []map[string]any {
 	t.Helper()
 	file, err := os.ReadFile("testdata/jobs.yaml")
@@ -34,8 +34,8 @@ func corpusJobs(t *testing.T) []map[string]any {
 	return corpus
 }
 
-// createJob is what the API server makes of a Job, as webhooks see it: without
-// the selector and its labels, which it makes when all webhooks were asked.
+// createJob returns a Job as webhooks see it: without the selector and its labels, which
+// the API server sets after all webhooks.
 func (s apiServer) createJob(job map[string]any) map[string]any {
 	s.t.Helper()
 	answer, err := s.client.BatchV1().RESTClient().Post().Namespace(s.namespace).Resource("jobs").
@@ -54,7 +54,7 @@ func (s apiServer) createJob(job map[string]any) map[string]any {
 	return created
 }
 
-// authoredJobLeaves are the leaves of a Job's labels and spec that its author wrote.
+// authoredJobLeaves returns the leaves of a Job's labels and spec that its author wrote.
 func authoredJobLeaves(job map[string]any) map[string]any {
 	found := map[string]any{}
 	note := func(field *schema.Field, parent any) {
@@ -73,8 +73,8 @@ func allJobLeaves(job map[string]any) map[string]any {
 	return authoredJobLeaves(job)
 }
 
-// What the API server fills in on a Job is open, and what the author wrote is not;
-// and every row was seen to be filled in.
+// Fields of a Job that the API server sets are open, the author's are not, and every row
+// of the table occurs.
 func TestOnlyDefaultedJobFieldsAreOpen(t *testing.T) {
 	s := startAPIServer(t)
 	seen := map[string]bool{}
@@ -104,7 +104,7 @@ func TestOnlyDefaultedJobFieldsAreOpen(t *testing.T) {
 	}
 }
 
-// Other values than the API server's are the author's.
+// A value that differs from the API server's is the author's.
 func TestNonDefaultJobValuesAreAuthored(t *testing.T) {
 	s := startAPIServer(t)
 	for _, job := range corpusJobs(t) {

@@ -16,11 +16,10 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// rule tells whether the API server fills in this value at this place.
+// rule reports whether the API server sets this value at this location.
 type rule func(c Cluster, at Location, v any) bool
 
-// podRules is by field; of a dict the rule is about its entries. What a Job has
-// besides a pod is in jobs.
+// podRules are the rules for pods, by field. For a map a rule applies to each entry.
 var podRules = map[string]rule{
 	"PodSpec.dnsPolicy":                     equals("ClusterFirst"),
 	"PodSpec.enableServiceLinks":            equals(true),
@@ -88,7 +87,7 @@ func equals(want any) rule {
 	return func(_ Cluster, _ Location, v any) bool { return schema.Equal(v, want) }
 }
 
-// rulesByField are the tables, by field of the schema.
+// rulesByField are all rules, by field of the schema.
 var rulesByField = indexRules(jobRules, schema.Job(), map[*schema.Type]bool{},
 	indexRules(podRules, schema.Pod(), map[*schema.Type]bool{}, map[*schema.Field]rule{}))
 
@@ -108,23 +107,23 @@ func indexRules(table map[string]rule, t *schema.Type, seen map[*schema.Type]boo
 	return into
 }
 
-// A port of a pod on the node's network is the node's port of the same number.
+// hostPort: on the node's network the container port becomes the host port.
 func hostPort(_ Cluster, at Location, v any) bool {
 	return schema.Equal(at.spec()["hostNetwork"], true) && schema.Equal(v, at.Parent["containerPort"])
 }
 
-// RuntimeClass sets the overhead, and refuses a pod that says another.
+// overhead: the RuntimeClass sets it, and rejects any other value.
 func overhead(_ Cluster, at Location, _ any) bool {
 	return schema.AsString(at.spec()["runtimeClassName"]) != ""
 }
 
-// A volume without any source is an empty directory.
+// defaultVolumeSource: a volume without a source is an emptyDir.
 func defaultVolumeSource(_ Cluster, _ Location, v any) bool {
 	m, ok := v.(map[string]any)
 	return ok && len(m) == 0
 }
 
-// jobRules are what the API server fills in on a Job, around its template.
+// jobRules are the rules for a Job around its template.
 var jobRules = map[string]rule{
 	"JobSpec.backoffLimit":         backoffLimit,
 	"JobSpec.completionMode":       equals(string(batchv1.NonIndexedCompletion)),
@@ -138,7 +137,7 @@ var jobRules = map[string]rule{
 	"PodFailurePolicyOnPodConditionsPattern.status": equals(string(corev1.ConditionTrue)),
 }
 
-// Where each index has a limit of its own there is none for all together.
+// backoffLimit is unlimited if each index has a limit of its own.
 func backoffLimit(_ Cluster, at Location, v any) bool {
 	if at.Parent["backoffLimitPerIndex"] != nil {
 		return schema.Equal(v, math.MaxInt32)
@@ -146,13 +145,12 @@ func backoffLimit(_ Cluster, at Location, v any) bool {
 	return schema.Equal(v, 6)
 }
 
-// Completions are filled in together with the parallelism only.
+// completions is set together with parallelism only.
 func completions(_ Cluster, at Location, v any) bool {
 	return schema.Equal(v, 1) && schema.Equal(at.Parent["parallelism"], 1)
 }
 
-// A pod failure policy is about pods that have failed, so with one only these are
-// replaced.
+// podReplacementPolicy: with a pod failure policy, only failed pods are replaced.
 func podReplacementPolicy(_ Cluster, at Location, v any) bool {
 	if at.Parent["podFailurePolicy"] != nil {
 		return schema.Equal(v, string(batchv1.Failed))
@@ -160,15 +158,15 @@ func podReplacementPolicy(_ Cluster, at Location, v any) bool {
 	return schema.Equal(v, string(batchv1.TerminatingOrFailed))
 }
 
-// A Job without labels has those of its template, all of them.
+// templateLabel: a Job without labels gets all those of its template.
 func templateLabel(_ Cluster, at Location, _ any) bool {
 	template := schema.AsMap(schema.AsMap(at.Object["spec"])["template"])
 	return template != nil && schema.IsSameInstance(at.Parent, at.Object["metadata"]) &&
 		schema.Equal(at.Parent["labels"], schema.AsMap(template["metadata"])["labels"])
 }
 
-// pullPolicyRule is the rule for an image that the field beside it names: Always for
-// the tag latest, which an image has that says neither tag nor digest.
+// pullPolicyRule is the rule for an image in a sibling field: Always for the tag latest,
+// which is the default tag of an image without a digest.
 func pullPolicyRule(field string) rule {
 	return func(_ Cluster, at Location, v any) bool {
 		want := "IfNotPresent"
@@ -179,7 +177,7 @@ func pullPolicyRule(field string) rule {
 	}
 }
 
-// hasLatestTag reads as the API server does: what is no image's name has no tag.
+// hasLatestTag parses the image as the API server does: an invalid name has no tag.
 func hasLatestTag(image string) bool {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -192,8 +190,7 @@ func hasLatestTag(image string) bool {
 	return !digested
 }
 
-// requests of a container are its limits where it has none; a LimitRange may
-// give others.
+// requests of a container default to its limits, or come from a LimitRange.
 func requests(_ Cluster, at Location, v any) bool {
 	limit, limited := schema.AsMap(at.Parent["limits"])[at.Entry]
 	switch {
@@ -212,21 +209,21 @@ func limits(_ Cluster, at Location, v any) bool {
 	return isFromLimitRange(at, "limit")
 }
 
-// podRequest is about the pod's own resources: what its containers ask for
-// together, else the pod's limit.
+// podRequest: the pod's own requests default to the sum over its containers, or to its
+// limits.
 func podRequest(at Location, limit any, limited bool, v any) bool {
 	name := corev1.ResourceName(at.Entry)
 	if len(schema.AsMap(at.Parent["limits"])) == 0 || !resource.IsSupportedPodLevelResource(name) {
 		return false
 	}
-	total, asked := resource.AggregateContainerRequests(podWithResources(at), resource.PodResourcesOptions{})[name]
-	if asked && !isHugePages(at.Entry) {
+	total, requested := resource.AggregateContainerRequests(podWithResources(at), resource.PodResourcesOptions{})[name]
+	if requested && !isHugePages(at.Entry) {
 		return schema.EqualQuantities(total.String(), v)
 	}
 	return limited && schema.EqualQuantities(limit, v)
 }
 
-// podLimit of huge pages is what the pod's containers may use together.
+// podLimit: the pod's own limit of huge pages defaults to the sum over its containers.
 func podLimit(at Location, v any) bool {
 	if !isHugePages(at.Entry) {
 		return false
@@ -237,8 +234,8 @@ func podLimit(at Location, v any) bool {
 
 func isHugePages(name string) bool { return strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) }
 
-// podWithResources is a pod with as much as its resources are summed from, and an
-// empty one where that cannot be read.
+// podWithResources returns a pod with only the fields that resources are summed from; an
+// empty pod if they are invalid.
 func podWithResources(at Location) *corev1.Pod {
 	spec := map[string]any{}
 	for _, list := range []string{"containers", "initContainers"} {

@@ -1,14 +1,17 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package patch finds the RFC 6902 JSON patch between two values.
+// Package jsonpatch computes the RFC 6902 JSON patch between two values.
 //
-// Enters: what a value was and what it became, as JSON was decoded. Leaves: the
-// operations, in an order in which they apply, the same for the same values. What
-// both share in memory is not looked at, so that after copy on write the cost is
-// that of the change.
+// It takes a value as decoded from JSON and a changed copy of it, and returns operations
+// in an order in which they apply. Equal values give equal bytes. Parts that both values
+// share in memory are skipped, so after copy on write the cost depends on the size of the
+// change. The package never changes a value and never applies a patch.
 //
-// It never changes a value, and never applies a patch.
+// gomodules.xyz/jsonpatch cannot replace it, as TestLibraryCannotReplaceDiff shows. It
+// reads integers as float64, so it misses or changes large ones, and it rewrites all list
+// elements behind a removed one. It needs both documents as text: a label added to a pod
+// of 30 kB takes it 6 ms instead of 8 µs.
 package jsonpatch
 
 import (
@@ -20,8 +23,8 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// Diff returns the operations that make after of before, and none if both are
-// the same JSON.
+// Diff returns the operations that turn before into after; none if both are the same
+// JSON.
 func Diff(before, after any) []Operation {
 	var d differ
 	d.values("", before, after)
@@ -82,7 +85,7 @@ func (d *differ) maps(path string, before, after map[string]any) {
 	}
 }
 
-// isUnchanged tells of most of what is the same, at once, that it is.
+// isUnchanged is a cheap test that recognizes most equal values.
 func isUnchanged(a, b any) bool {
 	if s, ok := a.(string); ok {
 		t, ok := b.(string)
@@ -92,37 +95,36 @@ func isUnchanged(a, b any) bool {
 }
 
 func (d *differ) lists(path string, before, after []any) {
-	at := 0 // the index in the list as it is when the operation's turn comes
-	for _, piece := range alignLists(before, after) {
-		both := min(len(piece.before), len(piece.after))
+	at := 0 // the index in the list when the operation applies
+	for _, h := range alignLists(before, after) {
+		both := min(len(h.before), len(h.after))
 		for i := range both {
-			if isUnchanged(piece.before[i], piece.after[i]) {
+			if isUnchanged(h.before[i], h.after[i]) {
 				continue
 			}
-			d.values(path+"/"+strconv.Itoa(at+i), piece.before[i], piece.after[i])
+			d.values(path+"/"+strconv.Itoa(at+i), h.before[i], h.after[i])
 		}
-		for range piece.before[both:] {
+		for range h.before[both:] {
 			d.add("remove", path+"/"+strconv.Itoa(at+both), nil)
 		}
-		for i, added := range piece.after[both:] {
+		for i, added := range h.after[both:] {
 			d.add("add", path+"/"+strconv.Itoa(at+both+i), added)
 		}
-		at += len(piece.after)
+		at += len(h.after)
 	}
 }
 
-// Operation is one step of a patch.
+// Operation is one operation of a patch.
 type Operation struct {
 	// Op is add, remove or replace.
 	Op string `json:"op"`
 	// Path is a JSON pointer (RFC 6901).
 	Path string `json:"path"`
-	// Value is what is added or put in place; a removal has none.
+	// Value is the value to add or to replace with; a removal has none.
 	Value any `json:"value"`
 }
 
-// MarshalJSON leaves out the value of a removal, and only of that: null is a value
-// too.
+// MarshalJSON omits the value of a removal only, since null is a value too.
 func (o Operation) MarshalJSON() ([]byte, error) {
 	if o.Op == "remove" {
 		return json.Marshal(map[string]string{"op": o.Op, "path": o.Path})
@@ -133,7 +135,7 @@ func (o Operation) MarshalJSON() ([]byte, error) {
 
 var keyEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// escapeKey is a key within a JSON pointer.
+// escapeKey returns a key as part of a JSON pointer.
 func escapeKey(key string) string {
 	if strings.ContainsAny(key, "~/") {
 		return keyEscaper.Replace(key)
@@ -141,17 +143,17 @@ func escapeKey(key string) string {
 	return key
 }
 
-// hunk is a stretch of a list and what became of it. Element by element they are
-// the same or changed; the longer of the two says what was added or removed.
+// hunk is a range of a list before and after the change. Elements at the same index are
+// equal or changed; the longer side has the added or removed ones.
 type hunk struct{ before, after []any }
 
-// maxAlignmentCells bounds the table of lengths: beyond it elements are compared in
-// order, which costs a longer patch and nothing else.
+// maxAlignmentCells limits the table of lengths. Beyond it elements are compared in
+// order, which only makes the patch longer.
 const maxAlignmentCells = 1 << 14
 
-// alignLists finds the elements that stayed, so that one that was taken out of the
-// middle does not change all behind it: the longest common subsequence, with what
-// lies between as pieces.
+// alignLists finds the elements that stayed, so that a removal from the middle does not
+// change every element behind it. It splits both lists at their longest common
+// subsequence.
 func alignLists(before, after []any) []hunk {
 	head := 0
 	for head < len(before) && head < len(after) && isSame(before[head], after[head]) {
@@ -161,21 +163,23 @@ func alignLists(before, after []any) []hunk {
 	for tail < len(before)-head && tail < len(after)-head && isSame(before[len(before)-1-tail], after[len(after)-1-tail]) {
 		tail++
 	}
-	pieces := []hunk{{before[:head], after[:head]}}
+	hunks := []hunk{{before[:head], after[:head]}}
 	b, a := before[head:len(before)-tail], after[head:len(after)-tail]
 	if len(b) > 0 && len(a) > 0 && len(b)*len(a) <= maxAlignmentCells {
-		return append(pieces, splitAtCommon(b, a)...)
+		return append(hunks, splitAtCommon(b, a)...)
 	}
-	return append(pieces, hunk{b, a})
+	return append(hunks, hunk{b, a})
 }
 
 func isSame(a, b any) bool { return schema.IsSameInstance(a, b) || schema.Equal(a, b) }
 
-// splitAtCommon splits both lists at the elements that they have in common.
+// splitAtCommon splits both lists at their common elements.
 func splitAtCommon(before, after []any) []hunk {
 	// length[i][j] is that of the longest common subsequence of before[i:] and
 	// after[j:].
 	width := len(after) + 1
+	// length[i][j] is the length of the longest common subsequence of before[i:] and
+	// after[j:].
 	length := make([]int, (len(before)+1)*width)
 	equal := make([]bool, len(length))
 	for i := len(before) - 1; i >= 0; i-- {
@@ -188,12 +192,12 @@ func splitAtCommon(before, after []any) []hunk {
 			}
 		}
 	}
-	var pieces []hunk
+	var hunks []hunk
 	i, j, fromI, fromJ := 0, 0, 0, 0
 	for i < len(before) && j < len(after) {
 		switch at := i*width + j; {
 		case equal[at]:
-			pieces = append(pieces, hunk{before[fromI:i], after[fromJ:j]}, hunk{before[i : i+1], after[j : j+1]})
+			hunks = append(hunks, hunk{before[fromI:i], after[fromJ:j]}, hunk{before[i : i+1], after[j : j+1]})
 			i, j = i+1, j+1
 			fromI, fromJ = i, j
 		case length[at+width] >= length[at+1]:
@@ -202,5 +206,5 @@ func splitAtCommon(before, after []any) []hunk {
 			j++
 		}
 	}
-	return append(pieces, hunk{before[fromI:], after[fromJ:]})
+	return append(hunks, hunk{before[fromI:], after[fromJ:]})
 }

@@ -5,7 +5,6 @@ package jsonpatch
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/evanphx/json-patch/v5"
@@ -17,8 +16,8 @@ import (
 
 func TestDiff(t *testing.T) {
 	tests := []struct{ name, before, after, want string }{
-		{"nothing", `{"a":{"b":[1]}}`, `{"a":{"b":[1.0]}}`, `null`},
-		{"a map's", `{"a":1,"b":2,"c":3}`, `{"a":1,"b":4,"d":5}`, `[
+		{"no change", `{"a":{"b":[1]}}`, `{"a":{"b":[1.0]}}`, `null`},
+		{"keys of an object", `{"a":1,"b":2,"c":3}`, `{"a":1,"b":4,"d":5}`, `[
 			{"op":"replace","path":"/b","value":4},
 			{"op":"remove","path":"/c"},
 			{"op":"add","path":"/d","value":5}]`},
@@ -27,46 +26,36 @@ func TestDiff(t *testing.T) {
 			{"op":"add","path":"/b","value":null}]`},
 		{"keys are escaped", `{"l":{}}`, `{"l":{"sluice.dev/a~b":"c"}}`, `[
 			{"op":"add","path":"/l/sluice.dev~1a~0b","value":"c"}]`},
-		{"one of the middle", `[1,2,3,4]`, `[1,3,4]`, `[{"op":"remove","path":"/1"}]`},
-		{"two of the middle", `[1,2,3,4,5]`, `[1,3,5]`, `[
+		{"one element from the middle", `[1,2,3,4]`, `[1,3,4]`, `[{"op":"remove","path":"/1"}]`},
+		{"two elements from the middle", `[1,2,3,4,5]`, `[1,3,5]`, `[
 			{"op":"remove","path":"/1"},
 			{"op":"remove","path":"/2"}]`},
-		{"one changed and one added", `["a",{"b":1},"c"]`, `["a",{"b":2},"c","d"]`, `[
+		{"one element changed and one added", `["a",{"b":1},"c"]`, `["a",{"b":2},"c","d"]`, `[
 			{"op":"replace","path":"/1/b","value":2},
 			{"op":"add","path":"/3","value":"d"}]`},
-		{"one taken out before one that changed", `["a","b",{"c":1},"d"]`, `["b",{"c":2},"d"]`, `[
+		{"one element removed before a changed one", `["a","b",{"c":1},"d"]`, `["b",{"c":2},"d"]`, `[
 			{"op":"remove","path":"/0"},
 			{"op":"replace","path":"/1/c","value":2}]`},
-		{"all taken out", `[1,2]`, `[]`, `[
+		{"all elements removed", `[1,2]`, `[]`, `[
 			{"op":"remove","path":"/0"},
 			{"op":"remove","path":"/0"}]`},
-		{"another form", `{"a":[]}`, `{"a":{}}`, `[{"op":"replace","path":"/a","value":{}}]`},
-		{"all of it", `1`, `2`, `[{"op":"replace","path":"","value":2}]`},
+		{"another type", `{"a":[]}`, `{"a":{}}`, `[{"op":"replace","path":"/a","value":{}}]`},
+		{"the whole document", `1`, `2`, `[{"op":"replace","path":"","value":2}]`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var before, after, want any
-			for text, into := range map[string]*any{tt.before: &before, tt.after: &after, tt.want: &want} {
-				if err := json.Unmarshal([]byte(text), into); err != nil {
-					t.Fatal(err)
-				}
-			}
-			written, err := json.Marshal(Diff(before, after))
+			written, err := json.Marshal(Diff(decode(t, tt.before), decode(t, tt.after)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got any
-			if err := json.Unmarshal(written, &got); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(decode(t, tt.want), decode(t, string(written))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-// Applied to what was, the patch gives what is.
+// The patch applied to the old document gives the new one.
 func TestDiffApplies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before := map[string]any{"v": anyJSON(3).Draw(t, "before")}
@@ -82,29 +71,46 @@ func TestDiffApplies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		decoded, err := jsonpatch.DecodePatch(written)
-		if err != nil {
-			t.Fatal(err)
-		}
-		document, err := json.Marshal(before)
-		if err != nil {
-			t.Fatal(err)
-		}
-		applied, err := decoded.Apply(document)
-		if err != nil {
-			t.Fatalf("%s does not apply to %s: %v", written, document, err)
-		}
-		var got any
-		if err := json.Unmarshal(applied, &got); err != nil {
-			t.Fatal(err)
-		}
-		if !schema.Equal(after, got) {
-			t.Fatalf("%s applied to %s gives %s", written, document, applied)
-		}
+		assertApplies(t, before, after, written)
 	})
 }
 
-// anyJSON is JSON of a few keys and values, so that two are often alike.
+// tester is a *testing.T or a *rapid.T.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func decode(t tester, text string) (value any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// assertApplies applies a patch with another library, and compares the result.
+func assertApplies(t tester, before, after any, patch []byte) {
+	t.Helper()
+	decoded, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied, err := decoded.Apply(document)
+	if err != nil {
+		t.Fatalf("%s does not apply to %s: %v", patch, document, err)
+	}
+	if !schema.Equal(after, decode(t, string(applied))) {
+		t.Fatalf("%s applied to %s gives %s", patch, document, applied)
+	}
+}
+
+// anyJSON generates JSON with few keys and values, so that two documents are often alike.
 func anyJSON(depth int) *rapid.Generator[any] {
 	scalars := rapid.OneOf(
 		rapid.Just[any](nil),
@@ -123,7 +129,7 @@ func anyJSON(depth int) *rapid.Generator[any] {
 	)
 }
 
-// Long lists are compared in order, and the patch is as right.
+// Diff compares long lists in order; the patch is longer, and correct.
 func TestDiffOfLongLists(t *testing.T) {
 	var before, after []any
 	for i := range 1000 {
@@ -132,28 +138,9 @@ func TestDiffOfLongLists(t *testing.T) {
 			after = append(after, map[string]any{"i": int64(i)})
 		}
 	}
-	operations := Diff(before, after)
-	written, err := json.Marshal(operations)
+	written, err := json.Marshal(Diff(before, after))
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoded, err := jsonpatch.DecodePatch(written)
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := json.Marshal(before)
-	if err != nil {
-		t.Fatal(err)
-	}
-	applied, err := decoded.Apply(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := json.Marshal(after)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), strings.TrimSpace(string(applied))); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	assertApplies(t, before, after, written)
 }

@@ -1,17 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podschema says of what a pod and a Job consist, and how their parts are
-// merged.
+// Package schema describes the parts of a pod and a Job, and how they are merged.
 //
-// Enters: the Go types of k8s.io/api and three small tables: the keys of
-// associative lists, what is replaced whole, and the unions. Leaves: one [Type]
-// for each of their parts, with its fields.
-//
-// The tables are what server-side apply uses, which a test holds against its own
-// schema; each departure is listed in that test with its reason.
-//
-// It never looks at an object.
+// It takes the Go types of k8s.io/api and small tables: the keys of associative lists,
+// the types that are replaced as a whole, and the unions. It returns one [Type] for each
+// part, with its fields. The tables are those of server-side apply; a test compares them
+// with its schema and lists each difference with its reason. The package also compares
+// JSON values and quantities. It never looks at a whole object.
 package schema
 
 import (
@@ -28,36 +24,37 @@ import (
 // Kind is the JSON form of a value.
 type Kind uint8
 
-// The kinds that a value may have.
+// The kinds of values.
 const (
 	KindString      Kind = iota
 	KindBool             // true or false
 	KindNumber           // a whole number
-	KindQuantity         // an amount: "500m", "16Gi", 2
-	KindIntOrString      // a port's number or its name
-	KindAny              // any JSON; nothing is known of it
-	KindStruct           // a map whose keys are known
-	KindMap              // a map whose keys the author chooses
+	KindQuantity         // such as "500m", "16Gi" or 2
+	KindIntOrString      // such as the number or the name of a port
+	KindAny              // any JSON
+	KindStruct           // an object with known fields
+	KindMap              // an object with free keys
 	KindList
 )
 
-var kindNames = [...]string{"a string", "a boolean", "a whole number", "a quantity", "a whole number or a string", "any value", "an object", "an object", "a list"}
+var kindNames = [...]string{
+	"a string", "a boolean", "a whole number", "a quantity", "a whole number or a string", "any value", "an object", "an object", "a list",
+}
 
-// String names the kind for a sentence: "a string".
+// String names the kind in a sentence: "a string".
 func (k Kind) String() string { return kindNames[k] }
 
 // Type is one part of a pod or a Job. Types are shared and never change.
 type Type struct {
-	// Name is the name of the Go type; empty for dicts and lists.
+	// Name is the name of the Go type; empty for maps and lists.
 	Name string
-	// Kind is the form.
 	Kind Kind
-	// Atomic parts are replaced whole. Of lists these are all without keys.
+	// Atomic parts are replaced as a whole. Lists without keys are, unless they are sets.
 	Atomic bool
-	// Keys are the fields that tell an associative list's elements apart. A set
-	// of scalars has none and is not Atomic.
+	// Keys are the fields that identify the elements of an associative list. A set of
+	// scalars has none and is not Atomic.
 	Keys []string
-	// Elem is what a list or a dict holds.
+	// Elem is the type of the elements of a list or map.
 	Elem *Type
 
 	fields map[string]*Field
@@ -65,31 +62,29 @@ type Type struct {
 
 // Field is one field of a struct.
 type Field struct {
-	// Name is its name in JSON.
+	// Name is the name in JSON.
 	Name string
-	// Owner is the Go type that declares it; of an embedded field the embedded
-	// type: the field httpGet of a probe is the ProbeHandler's.
+	// Owner is the Go type that declares the field. For a field of an embedded type it is
+	// that type: httpGet of a probe belongs to ProbeHandler.
 	Owner string
-	// Type is what it holds.
-	Type *Type
-	// Pointer fields can hold a zero that differs from being absent.
+	Type  *Type
+	// Pointer fields distinguish zero from absent.
 	Pointer bool
-	// Union fields exclude each other: at most one of a struct's may be set, and
-	// they are replaced together.
+	// Union fields exclude each other: a struct has at most one, and they are replaced
+	// together.
 	Union bool
 }
 
-// ID is what tables call the field: "PodSpec.schedulerName".
+// ID identifies the field in tables: "PodSpec.schedulerName".
 func (f *Field) ID() string { return f.Owner + "." + f.Name }
 
 // Pod returns the type of a pod, or of a pod template, without its status.
 func Pod() *Type { return podType }
 
-// Job returns the type of a Job, without its status. Its template's parts are those
-// of a pod.
+// Job returns the type of a Job, without its status. It shares types with Pod.
 func Job() *Type { return jobType }
 
-// Field returns the field of that name, and nil if the struct has none.
+// Field returns the field of that name; nil if the struct has none.
 func (t *Type) Field(name string) *Field { return t.fields[name] }
 
 // Fields returns the names of a struct's fields, in no order.
@@ -101,13 +96,13 @@ func (t *Type) Fields() []string {
 	return names
 }
 
-// IsAssociative lists are merged element by element.
+// IsAssociative reports whether the part is a list that is merged element by element.
 func (t *Type) IsAssociative() bool { return t.Kind == KindList && !t.Atomic }
 
-// IsLeaf parts are written as one value, which may be a whole list or struct.
+// IsLeaf reports whether the part is written as one value, which may be a list or struct.
 func (t *Type) IsLeaf() bool { return t.Kind < KindStruct || t.Atomic }
 
-// IsKey tells whether the field is among the keys of the list.
+// IsKey reports whether a field is among the keys of the list.
 func (t *Type) IsKey(name string) bool {
 	for _, key := range t.Keys {
 		if key == name {
@@ -117,8 +112,8 @@ func (t *Type) IsKey(name string) bool {
 	return false
 }
 
-// podType and job are without status: that is the kubelet's or the controller's, and
-// nobody merges it. What both consist of is one and the same.
+// Both types omit status, which the kubelet or the controller writes. They share the
+// types of common parts.
 var podType, jobType = func() (*Type, *Type) {
 	b := schemaBuilder{}
 	return b.rootType(reflect.TypeFor[corev1.Pod]()), b.rootType(reflect.TypeFor[batchv1.Job]())
@@ -132,7 +127,7 @@ var specialTypes = map[reflect.Type]*Type{
 	reflect.TypeFor[metav1.FieldsV1]():    {Name: "FieldsV1", Kind: KindAny, Atomic: true},
 }
 
-// schemaBuilder remembers the structs that it has seen.
+// schemaBuilder holds the types of the structs that it has visited.
 type schemaBuilder map[reflect.Type]*Type
 
 func (b schemaBuilder) rootType(t reflect.Type) *Type {
@@ -194,8 +189,8 @@ func (b schemaBuilder) addFields(into *Type, t reflect.Type) {
 	}
 }
 
-// listKeys are the keys of the associative lists, by field. Every list that is
-// not here is atomic, but for sets.
+// listKeys are the keys of the associative lists, by field. All other lists are atomic,
+// except for sets.
 var listKeys = map[string][]string{
 	"Container.env":                             {"name"},
 	"Container.ports":                           {"containerPort", "protocol"},
@@ -220,7 +215,7 @@ var listKeys = map[string][]string{
 	"ResourceRequirements.claims":               {"name"},
 }
 
-// setFields are the associative lists of scalars: the element is its own key.
+// setFields are the associative lists of scalars. An element is its own key.
 var setFields = map[string]bool{
 	"ContainerRestartRuleOnExitCodes.values":        true,
 	"ObjectMeta.finalizers":                         true,
@@ -228,14 +223,13 @@ var setFields = map[string]bool{
 	"VolumeMount.bindMountOptions":                  true,
 }
 
-// keyDefaults are the values of key fields that are left out.
+// keyDefaults are the defaults of key fields.
 var keyDefaults = map[string]string{"protocol": "TCP"}
 
-// KeyDefault is the value of a key field that an element leaves out, and empty
-// if it must say it.
+// KeyDefault returns the default of a key field; empty if each element must set it.
 func KeyDefault(key string) string { return keyDefaults[key] }
 
-// atomicTypes are the structs of which no part has a meaning without the rest.
+// atomicTypes are the structs whose parts are meaningless without each other.
 var atomicTypes = map[string]bool{
 	"AppArmorProfile":           true,
 	"ConfigMapKeySelector":      true,
@@ -255,7 +249,7 @@ var atomicTypes = map[string]bool{
 	"TypedLocalObjectReference": true,
 }
 
-// unionFields tells which fields exclude each other, where the struct has others too.
+// unionFields exclude each other in structs that also have other fields.
 var unionFields = map[string]bool{
 	"EnvVar.value":                               true,
 	"EnvVar.valueFrom":                           true,
@@ -263,5 +257,5 @@ var unionFields = map[string]bool{
 	"PodResourceClaim.resourceClaimTemplateName": true,
 }
 
-// unionTypes are embedded structs of which all fields exclude each other.
+// unionTypes are embedded structs whose fields all exclude each other.
 var unionTypes = map[string]bool{"ProbeHandler": true, "VolumeSource": true}

@@ -19,20 +19,19 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
-// knownDifferences are where we merge otherwise than server-side apply, each for a
-// reason.
+// knownDifferences are the differences from server-side apply, each with its reason.
 var knownDifferences = map[string]string{
-	// A policy adds a label; replacing the map would take out the author's own
-	// labels and so widen what the author narrowed.
+	// A policy adds a label. Replacing the map would remove the author's labels, and so
+	// allow more nodes.
 	"PodSpec.nodeSelector": "granular map, not atomic",
-	// Half of an old handler and half of a new one is neither.
+	// A mix of an old handler and a new one is invalid.
 	"LifecycleHandler":   "atomic struct, not granular",
 	"SeccompProfile":     "atomic struct, not granular",
 	"AppArmorProfile":    "atomic struct, not granular",
 	"PodSchedulingGroup": "atomic struct, not granular",
 }
 
-// The schema that server-side apply merges by, from client-go.
+// serverSideApplySchema returns the schema of server-side apply, from client-go.
 func serverSideApplySchema(t *testing.T, of runtime.Object) (*schema.Schema, schema.TypeRef) {
 	t.Helper()
 	typed, err := applyconfigurations.NewTypeConverter(scheme.Scheme).ObjectToTyped(of)
@@ -42,7 +41,7 @@ func serverSideApplySchema(t *testing.T, of runtime.Object) (*schema.Schema, sch
 	return typed.Schema(), typed.TypeRef()
 }
 
-// schemaComparison walks both schemas at once.
+// schemaComparison walks both schemas in parallel.
 type schemaComparison struct {
 	t       *testing.T
 	schema  *schema.Schema
@@ -57,7 +56,7 @@ func TestSchemaMatchesServerSideApply(t *testing.T) {
 	c.schema, root = serverSideApplySchema(t, &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}})
 	c.compare("Job", Job(), root)
 	if diff := cmp.Diff(knownDifferences, c.differs); diff != "" {
-		t.Errorf("departures from server-side apply (-listed +found):\n%s", diff)
+		t.Errorf("differences from server-side apply (-listed +found):\n%s", diff)
 	}
 }
 
@@ -68,7 +67,7 @@ func (c *schemaComparison) compare(id string, ours *Type, ref schema.TypeRef) {
 	c.seen[ours] = true
 	theirs, ok := c.schema.Resolve(ref)
 	if !ok {
-		c.t.Fatalf("%s: unknown to server-side apply", id)
+		c.t.Fatalf("%s: server-side apply does not know it", id)
 	}
 	switch ours.Kind {
 	case KindStruct:
@@ -80,23 +79,23 @@ func (c *schemaComparison) compare(id string, ours *Type, ref schema.TypeRef) {
 		c.lists(id, ours, theirs.List)
 	case KindAny:
 		if ours.Name != "FieldsV1" {
-			c.t.Errorf("%s: nothing is known of a %s", id, ours.Name)
+			c.t.Errorf("%s: the schema does not know a %s", id, ours.Name)
 		}
 	default:
 		if theirs.Scalar == nil {
-			c.t.Errorf("%s: %s is no scalar to server-side apply", id, ours.Kind)
+			c.t.Errorf("%s: %s is not a scalar in server-side apply", id, ours.Kind)
 		}
 	}
 }
 
 func (c *schemaComparison) structs(id string, ours *Type, theirs *schema.Map) {
 	if theirs == nil {
-		c.t.Fatalf("%s is no map to server-side apply", id)
+		c.t.Fatalf("%s is not a map in server-side apply", id)
 	}
 	c.relation(ours.Name, "struct", theirs.ElementRelationship == schema.Atomic, ours.Atomic)
 	var names []string
 	for _, field := range theirs.Fields {
-		if field.Name == "status" && (ours == Pod() || ours == Job()) { // it is not merged
+		if field.Name == "status" && (ours == Pod() || ours == Job()) { // not merged
 			continue
 		}
 		names = append(names, field.Name)
@@ -112,7 +111,7 @@ func (c *schemaComparison) structs(id string, ours *Type, theirs *schema.Map) {
 
 func (c *schemaComparison) lists(id string, ours *Type, theirs *schema.List) {
 	if theirs == nil {
-		c.t.Fatalf("%s is no list to server-side apply", id)
+		c.t.Fatalf("%s is not a list in server-side apply", id)
 	}
 	c.relation(id, "list", theirs.ElementRelationship == schema.Atomic, ours.Atomic)
 	if diff := cmp.Diff(slices.Sorted(slices.Values(theirs.Keys)), slices.Sorted(slices.Values(ours.Keys))); diff != "" {
@@ -128,7 +127,7 @@ func (c *schemaComparison) relation(id, what string, theirs, ours bool) {
 	}
 }
 
-// Every row of the tables is about a field or type that a pod or a Job has.
+// Every row of the tables is a field or type of a pod or a Job.
 func TestSchemaTablesHaveNoStaleRows(t *testing.T) {
 	fields, types := map[string]bool{}, map[string]bool{}
 	var walk func(*Type)

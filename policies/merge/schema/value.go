@@ -12,25 +12,25 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// AsString returns the string, and empty for all else.
+// AsString returns a string; empty for any other value.
 func AsString(v any) string {
 	s, _ := v.(string)
 	return s
 }
 
-// AsMap returns the object, and nil for all else.
+// AsMap returns an object; nil for any other value.
 func AsMap(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	return m
 }
 
-// AsList returns the list, and nil for all else.
+// AsList returns a list; nil for any other value.
 func AsList(v any) []any {
 	l, _ := v.([]any)
 	return l
 }
 
-// AsInt64 returns a number without fraction that fits 64 bits; 2.0 is one.
+// AsInt64 returns an integer that fits 64 bits. 2.0 is one.
 func AsInt64(v any) (int64, bool) {
 	switch n := v.(type) {
 	case int64:
@@ -53,7 +53,6 @@ func AsInt64(v any) (int64, bool) {
 	return 0, false
 }
 
-// asFloat64 returns any number.
 func asFloat64(v any) (float64, bool) {
 	if f, ok := v.(float64); ok {
 		return f, true
@@ -66,7 +65,7 @@ func asFloat64(v any) (float64, bool) {
 	return float64(i), ok
 }
 
-// Equal tells whether both are the same JSON: 2 and 2.0 are.
+// Equal reports whether both are the same JSON. 2 equals 2.0.
 func Equal(a, b any) bool {
 	switch a := a.(type) {
 	case nil:
@@ -95,7 +94,7 @@ func Equal(a, b any) bool {
 		g, ok := asFloat64(b)
 		return ok && f == g
 	}
-	return reflect.DeepEqual(a, b) // nothing that a JSON decoder makes
+	return reflect.DeepEqual(a, b) // not from a JSON decoder
 }
 
 func equalMaps(a, b map[string]any) bool {
@@ -123,8 +122,7 @@ func equalLists(a, b []any) bool {
 	return true
 }
 
-// IsSameInstance tells whether both are one and the same map or list in memory, so that
-// nothing needs to be compared.
+// IsSameInstance reports whether both are the same map or list in memory.
 func IsSameInstance(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -142,9 +140,9 @@ const (
 	maxExponentDigits = 2
 )
 
-// ParseQuantity reads an amount, written as a string or as a number. No amount is what
-// is longer than 64 bytes or has an exponent of more than two digits: resource
-// would compute for seconds on it.
+// ParseQuantity parses a quantity, from a string or a number. It rejects more than 64
+// bytes, and exponents of more than two digits, on which package resource would spend
+// seconds.
 func ParseQuantity(v any) (resource.Quantity, bool) {
 	if s, ok := v.(string); ok {
 		return parseQuantityString(s)
@@ -154,7 +152,7 @@ func ParseQuantity(v any) (resource.Quantity, bool) {
 	}
 	if _, ok := asFloat64(v); ok {
 		written, err := json.Marshal(v)
-		if err != nil { // not a number, or without end
+		if err != nil { // NaN or infinite
 			return resource.Quantity{}, false
 		}
 		return parseQuantityString(string(written))
@@ -173,7 +171,7 @@ func parseQuantityString(s string) (resource.Quantity, bool) {
 	return q, err == nil
 }
 
-// EqualQuantities tells whether both are the same amount: "1" and "1000m" are.
+// EqualQuantities reports whether both are the same amount. "1" equals "1000m".
 func EqualQuantities(a, b any) bool {
 	if s, ok := a.(string); ok {
 		if t, ok := b.(string); ok && s == t {

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package dependency
 
 import (
 	"errors"
@@ -9,62 +9,60 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// dataFlow finds what rules read of input, by following the values of input through
-// them: through variables, through what is iterated over, through arrays and
-// objects that are composed, and into and out of functions.
+// dataFlow finds what rules read of input. It follows the values of input through
+// variables, iterations, composed arrays and objects, and into and out of functions.
 //
-// It never says too little. A value that is compared, handed to a built-in
-// function or answered is read whole; one of which only a field is taken is not.
-// All that it is told about what a variable can be is kept from one pass over the
-// rules to the next, and passes are made until nothing new is learned, so neither
-// the order of expressions nor that of rules matters. Wherever it meets what it
-// does not know, it gives up, and the rules are taken to read all that they name.
+// It may overestimate, and never underestimates. A value that is compared, passed to a
+// built-in function or returned is read whole. A value of which the rules take only a
+// field is not. Passes over the rules repeat until one learns nothing new, so neither the
+// order of expressions nor the order of rules matters. At any construct that it does not
+// know it fails, and the caller assumes that the rules read all that they name.
 type dataFlow struct {
 	opa *ast.Compiler
-	// input is all of input.
+	// input is what the rules read of all of input.
 	input        *readSet
 	readSetCount int
 
 	rules      map[*ast.Rule]*ruleFlow
 	composites map[any]*composite
-	// visited are the rules of this pass, and changed tells that it learned something.
+	// visited are the rules of this pass. changed reports whether the pass learned
+	// anything.
 	visited map[*ast.Rule]bool
 	changed bool
 	err     error
 }
 
-// errUntraceable: there is something that flow does not follow.
-var errUntraceable = errors.New("not followed")
+// errUntraceable: the rules contain a construct that dataFlow does not follow.
+var errUntraceable = errors.New("the rules cannot be traced")
 
-// valueSet are what a term can be, as far as it is of input: parts of it, and
-// compounds that may hold parts. Whatever else it can be follows from what was
-// read whole.
+// valueSet is the set of values that a term can have, as far as they come from input:
+// parts of input, and composites that may hold such parts. Every other value depends only
+// on values that were read whole.
 type valueSet struct {
 	readSets   map[*readSet]struct{}
 	composites map[*composite]struct{}
 }
 
-// composite is an array or object that a rule composes, by where it is written.
-// What it holds under keys that are not written out, and the elements of an
-// array, are all under the empty key.
+// composite is an array or object that a rule composes, identified by its place in the
+// module. Array elements, and values under variable keys, are stored under the empty key.
 type composite struct {
 	fields map[string]*valueSet
-	// readWhole: it was read whole, and so is all that is added.
+	// readWhole: the rules read all of it, including what is added later.
 	readWhole bool
 }
 
-// ruleFlow is what is known of a rule or function.
+// ruleFlow is what the passes learned about a rule or function.
 type ruleFlow struct {
 	arguments []*valueSet
 	result    *valueSet
 	variables []map[ast.Var]*valueSet
 }
 
-// maxPasses bounds the passes; three are usual.
+// maxPasses limits the passes; three are usual.
 const maxPasses = 64
 
-// traceReads returns what the rules under these refs read of input; false where that
-// cannot be told.
+// traceReads returns what the rules under these references read of input. It returns
+// false if they cannot be traced.
 func traceReads(opa *ast.Compiler, refs []ast.Ref) (*readSet, bool) {
 	f := &dataFlow{
 		opa: opa, input: &readSet{}, readSetCount: 1,
@@ -90,7 +88,7 @@ func (f *dataFlow) untraceable() *valueSet {
 	return &valueSet{}
 }
 
-// traceRule walks a rule with its else branches, once a pass.
+// traceRule walks a rule and its else branches, once in each pass.
 func (f *dataFlow) traceRule(rule *ast.Rule) *ruleFlow {
 	known := f.rules[rule]
 	if known == nil {
@@ -108,10 +106,10 @@ func (f *dataFlow) traceRule(rule *ast.Rule) *ruleFlow {
 	}
 	f.visited[rule] = true
 	several := f.hasSeveralDefinitions(rule)
-	place := 0
+	index := 0
 	for branch := rule; branch != nil; branch = branch.Else {
-		s := &scope{dataFlow: f, variables: known.variables[place], bound: make(map[ast.Var]bool)}
-		place++
+		s := &scope{dataFlow: f, variables: known.variables[index], bound: make(map[ast.Var]bool)}
+		index++
 		for i, argument := range branch.Head.Args {
 			if i < len(known.arguments) {
 				s.bind(argument, known.arguments[i])
@@ -123,8 +121,8 @@ func (f *dataFlow) traceRule(rule *ast.Rule) *ruleFlow {
 	return known
 }
 
-// traceHead takes what a rule answers. Where there can be several answers, they are
-// compared: one of them is an error, or they are the elements of a set.
+// traceHead records the value that a rule returns. If there can be several, OPA compares
+// them: they are the elements of a set, or a conflict.
 func (f *dataFlow) traceHead(s *scope, head *ast.Head, known *ruleFlow, several bool) {
 	for _, step := range head.Ref()[1:] {
 		f.markWhole(s.readTerm(step))
@@ -134,19 +132,19 @@ func (f *dataFlow) traceHead(s *scope, head *ast.Head, known *ruleFlow, several 
 		f.markWhole(s.readTerm(head.Key))
 	}
 	if head.Value != nil {
-		given := s.readTerm(head.Value)
+		result := s.readTerm(head.Value)
 		if several || s.repeated {
-			f.markWhole(given)
+			f.markWhole(result)
 		}
-		f.join(known.result, given)
+		f.join(known.result, result)
 	}
 }
 
-// hasSeveralDefinitions tells whether a rule's value is compared with that of another of its
-// name.
+// hasSeveralDefinitions reports whether OPA compares the rule's value with that of
+// another rule of the same name.
 func (f *dataFlow) hasSeveralDefinitions(rule *ast.Rule) bool {
 	count := 0
-	for _, other := range rulesAt(f.opa, rule.Ref()) {
+	for _, other := range RulesAt(f.opa, rule.Ref()) {
 		if !other.Default {
 			count++
 		}
@@ -154,9 +152,9 @@ func (f *dataFlow) hasSeveralDefinitions(rule *ast.Rule) bool {
 	return count > 1
 }
 
-// ruleValues is the value of the rules that a ref of data leads to.
+// ruleValues returns the values of the rules that a reference to data leads to.
 func (f *dataFlow) ruleValues(ref ast.Ref, s *scope) *valueSet {
-	rules := rulesAt(f.opa, ref)
+	rules := RulesAt(f.opa, ref)
 	if len(rules) == 0 {
 		return f.untraceable()
 	}
@@ -165,7 +163,7 @@ func (f *dataFlow) ruleValues(ref ast.Ref, s *scope) *valueSet {
 		name := rule.Ref()
 		known := f.traceRule(rule)
 		if len(rule.Head.Ref()) != 1 || !ref.HasPrefix(name) {
-			// It is read as a whole with others, or with part of its name unknown.
+			// The reference reads several rules together, or has a variable in its name.
 			for _, other := range rules {
 				f.markWhole(f.traceRule(other).result)
 			}
@@ -184,7 +182,7 @@ func (f *dataFlow) ruleValues(ref ast.Ref, s *scope) *valueSet {
 	return s.followPath(found, ref[rest:])
 }
 
-// join adds what one term can be to what another can be.
+// join adds the values of one term to those of another.
 func (f *dataFlow) join(to, from *valueSet) {
 	for p := range from.readSets {
 		if _, known := to.readSets[p]; !known {
@@ -206,7 +204,7 @@ func (f *dataFlow) join(to, from *valueSet) {
 	}
 }
 
-// markWhole notes that all of a value is read.
+// markWhole records that the rules read all of a value.
 func (f *dataFlow) markWhole(v *valueSet) {
 	for p := range v.readSets {
 		if !p.whole {
@@ -226,7 +224,7 @@ func (f *dataFlow) markWhole(v *valueSet) {
 	}
 }
 
-// markPresence notes that it is read whether a value is there, and what kind it is.
+// markPresence records that the rules read whether a value exists, and its type.
 func (f *dataFlow) markPresence(v *valueSet) {
 	for p := range v.readSets {
 		if !p.presence {

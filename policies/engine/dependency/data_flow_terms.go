@@ -1,19 +1,19 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package dependency
 
 import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// scope is one branch of a rule while it is walked.
+// scope is one branch of a rule during a pass.
 type scope struct {
 	*dataFlow
-	// variables are what its variables can be.
+	// variables are the values that its variables can have.
 	variables map[ast.Var]*valueSet
-	// bound are those that occurred before in this pass. A variable's first
-	// occurrence may give it its value; all others compare.
+	// bound are the variables that occurred before in this pass. The first occurrence of
+	// a variable may bind it; later ones compare.
 	bound map[ast.Var]bool
 	// repeated: the body may hold for several values of its variables.
 	repeated bool
@@ -28,7 +28,7 @@ func (s *scope) variable(name ast.Var) *valueSet {
 	return known
 }
 
-// unboundVariable tells whether a term is a variable that has no value yet.
+// unboundVariable returns the name of a term that is a variable without a value.
 func (s *scope) unboundVariable(term *ast.Term) (ast.Var, bool) {
 	name, ok := term.Value.(ast.Var)
 	if !ok || isRootDocument(name) || s.bound[name] {
@@ -41,7 +41,8 @@ func isRootDocument(name ast.Var) bool {
 	return name.Equal(ast.InputRootDocument.Value) || name.Equal(ast.DefaultRootDocument.Value)
 }
 
-// readTerm is what a term can be. That it is there is read.
+// readTerm returns the values that a term can have, and records that the rules read
+// whether it exists.
 func (s *scope) readTerm(term *ast.Term) *valueSet {
 	v := s.traceTerm(term)
 	s.markPresence(v)
@@ -72,7 +73,7 @@ func (s *scope) traceTerm(term *ast.Term) *valueSet {
 	case ast.Object:
 		return s.traceObject(value)
 	case ast.Set:
-		// Its elements are compared with each other.
+		// OPA compares the elements of a set with each other.
 		value.Foreach(func(element *ast.Term) { s.markWhole(s.readTerm(element)) })
 		return &valueSet{}
 	case *ast.ArrayComprehension:
@@ -86,10 +87,10 @@ func (s *scope) traceTerm(term *ast.Term) *valueSet {
 		c := s.compositeAt(value)
 		s.traceComprehension(value.Body, func() {
 			s.markWhole(s.readTerm(value.Key))
-			// Of one key there may be several values, which must be the same.
-			given := s.readTerm(value.Value)
-			s.markWhole(given)
-			s.setField(c, "", given)
+			// Several values of one key are compared: they must be equal.
+			field := s.readTerm(value.Value)
+			s.markWhole(field)
+			s.setField(c, "", field)
 		})
 		return compositeValues(c)
 	}
@@ -115,23 +116,23 @@ func (s *scope) inputValues() *valueSet {
 
 func (s *scope) traceRef(ref ast.Ref) *valueSet {
 	switch {
-	case isInputRef(ref):
+	case IsInputRef(ref):
 		return s.followPath(s.inputValues(), ref[1:])
-	case isDataRef(ref):
+	case IsDataRef(ref):
 		return s.ruleValues(ref, s)
 	}
 	return s.followPath(s.traceTerm(ref[0]), ref[1:])
 }
 
-// followPath goes from a value to what is in it.
-func (s *scope) followPath(v *valueSet, steps ast.Ref) *valueSet {
-	for _, step := range steps {
+// followPath goes from a value to the values under it.
+func (s *scope) followPath(v *valueSet, path ast.Ref) *valueSet {
+	for _, step := range path {
 		name := ""
 		if key, ok := step.Value.(ast.String); ok {
 			name = string(key)
 		} else if variable, ok := s.unboundVariable(step); ok {
-			// It becomes the key: of input those are read, and of what is composed they
-			// were read when it was.
+			// The variable is bound to the keys. The keys of input count as read; those
+			// of a composite were read when it was composed.
 			s.bound[variable] = true
 			s.repeated = true
 		} else {
@@ -142,7 +143,7 @@ func (s *scope) followPath(v *valueSet, steps ast.Ref) *valueSet {
 	return v
 }
 
-// followField goes to a field, or, where its name is empty, to all that it may be.
+// followField goes to a field, or, if the name is empty, to all fields and elements.
 func (s *scope) followField(v *valueSet, name string) *valueSet {
 	next := &valueSet{}
 	for p := range v.readSets {
@@ -167,7 +168,7 @@ func (s *scope) followField(v *valueSet, name string) *valueSet {
 	return next
 }
 
-// addValues adds without learning anything: the sum is for this pass only.
+// addValues adds values without recording a change: the sum lives for this pass only.
 func addValues(to, from *valueSet) {
 	for p := range from.readSets {
 		if to.readSets == nil {
@@ -183,7 +184,7 @@ func addValues(to, from *valueSet) {
 	}
 }
 
-// childReadSet is the part under another; nil where that one is then read whole.
+// childReadSet returns the set under another; nil if that one is now read whole.
 func (f *dataFlow) childReadSet(p *readSet, name string) *readSet {
 	known := p.elements
 	if name != "" {
@@ -210,7 +211,7 @@ func (f *dataFlow) childReadSet(p *readSet, name string) *readSet {
 	return known
 }
 
-// compositeAt is what is known of an array or object by where it is written.
+// compositeAt returns the composite at a place in the module.
 func (f *dataFlow) compositeAt(place any) *composite {
 	known := f.composites[place]
 	if known == nil {

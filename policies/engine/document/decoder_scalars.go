@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package document
 
 import (
 	"encoding/json"
@@ -14,40 +14,39 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// maxNumberDigits is how many characters a number may have: as many as the longest
-// integer that is a float64 needs, and some.
+// maxNumberDigits is slightly more than the longest integer that is a float64 needs.
 const maxNumberDigits = 400
 
-// number reads a number. What is not written as an int64 keeps its text, so that
-// 1.0 stays 1.0.
+// number reads a number. A number that is not written as an int64 keeps its text, so 1.0
+// stays 1.0.
 func (d *decoder) number() (any, error) {
-	begin := d.offset
+	start := d.offset
 	if err := d.skipNumber(); err != nil {
 		return nil, err
 	}
-	text := d.text[begin:d.offset]
+	text := d.text[start:d.offset]
 	if text != "-0" {
 		if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return whole, nil
 		}
 	}
 	if len(text) > 15 || strings.ContainsAny(text, "eE") {
-		if _, err := parseFinite(text); err != nil {
-			return nil, fmt.Errorf("invalid JSON at byte %d: %w", begin, err)
+		if _, err := ParseFinite(text); err != nil {
+			return nil, fmt.Errorf("invalid JSON at byte %d: %w", start, err)
 		}
 	}
 	return json.Number(text), nil
 }
 
-// parseFinite returns a number as a float64, and refuses those that only serve to make
-// arithmetic slow: what is no float64, by far, in either direction.
-func parseFinite(text string) (float64, error) {
+// ParseFinite returns a number as a float64. It rejects numbers far beyond a float64 in
+// either direction, which make arithmetic slow.
+func ParseFinite(text string) (float64, error) {
 	if len(text) > maxNumberDigits {
 		return 0, fmt.Errorf("a number has %d digits; %d are allowed", len(text), maxNumberDigits)
 	}
 	float, err := strconv.ParseFloat(text, 64)
 	if err == nil {
-		// OPA's own bound, on the exponent of a zero too.
+		// OPA has a limit of its own, for the exponent of zero too.
 		_, err = ast.NumberChecked(text)
 	}
 	if err != nil {
@@ -60,7 +59,7 @@ func parseFinite(text string) (float64, error) {
 	return float, nil
 }
 
-// skipNumber moves past a number as RFC 8259 writes it.
+// skipNumber checks a number by RFC 8259.
 func (d *decoder) skipNumber() error {
 	if d.peek() == '-' {
 		d.offset++
@@ -92,31 +91,31 @@ func (d *decoder) skipNumber() error {
 }
 
 func (d *decoder) skipDigits() bool {
-	begin := d.offset
+	start := d.offset
 	for isDigit(d.peek()) {
 		d.offset++
 	}
-	return d.offset > begin
+	return d.offset > start
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// readString reads a string. Most need no work: they are cut out of the text.
+// readString reads a string. Most strings have no escapes and are slices of the text.
 func (d *decoder) readString() (string, error) {
-	begin := d.offset + 1
+	start := d.offset + 1
 	plain, err := d.skipString()
 	if err != nil {
 		return "", err
 	}
-	text := d.text[begin : d.offset-1]
+	text := d.text[start : d.offset-1]
 	if plain {
 		return text, nil
 	}
 	return unescape(text), nil
 }
 
-// skipString moves past a string and checks its escapes. It tells whether the
-// text between the quotes is the string itself.
+// skipString checks a string and its escapes. It reports whether the text between the
+// quotes is the string itself.
 func (d *decoder) skipString() (plain bool, err error) {
 	d.offset++
 	plain = true
@@ -168,8 +167,8 @@ func isHex(c byte) bool {
 	return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// unescape resolves escapes and puts U+FFFD for what is no character, as
-// encoding/json does. The escapes are known to be whole.
+// unescape resolves escapes, and replaces invalid characters with U+FFFD as encoding/json
+// does. skipString has checked the escapes.
 func unescape(text string) string {
 	var b strings.Builder
 	b.Grow(len(text))
@@ -204,7 +203,7 @@ func unescape(text string) string {
 
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// parseHexRune reads the four digits after \u.
+// parseHexRune returns the character of the four digits after \u.
 func parseHexRune(text string) rune {
 	value, _ := strconv.ParseUint(text[2:6], 16, 32)
 	return rune(value)

@@ -1,7 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+// Package document holds the JSON documents that policies read.
+//
+// It takes JSON text or Go values, and returns each document both as Go values and as the
+// term that OPA evaluates. Its decoder is stricter and faster than encoding/json, since
+// every admission request passes through it. The package knows nothing of Kubernetes but
+// metadata.managedFields, which it omits, and never changes a document.
+package document
 
 import (
 	"encoding/json"
@@ -13,26 +19,27 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Document is a JSON document that policies read. It never changes, so it may be
-// shared by any number of evaluations at once. The zero Document is absent: its
-// field is undefined.
+// Document is a JSON document that policies read. It never changes and is safe for
+// concurrent use. The zero Document is absent: its field is undefined.
 type Document struct {
 	contents *documentContents
 }
 
-// documentContents are a document's value, and what policies see of it: that is made when
-// the first policy is asked, since mostly all answers are remembered.
+// documentContents holds the value and its OPA term. The term is created when the first
+// policy needs it, since most results come from a cache.
 type documentContents struct {
 	value any
 	once  sync.Once
 	term  *ast.Term
 }
 
-func newDocument(value any) Document { return Document{&documentContents{value: value}} }
+// New returns the Document of a JSON value, as [Document.Object] describes it. The caller
+// must not change the value any more.
+func New(value any) Document { return Document{&documentContents{value: value}} }
 
-// DocumentFromGo returns the Document of a Go value that encoding/json can encode. As in
-// [Decode], metadata.managedFields is left out.
-func DocumentFromGo(value any) (Document, error) {
+// FromGo returns the Document of a Go value that encoding/json can encode. It omits
+// metadata.managedFields, as [Decode] does.
+func FromGo(value any) (Document, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return Document{}, fmt.Errorf("convert %T for policies: %w", value, err)
@@ -40,54 +47,53 @@ func DocumentFromGo(value any) (Document, error) {
 	return Decode(raw)
 }
 
-// DocumentFromObject returns the Document of an object of [Document.Object]'s values. It
-// must not be changed any more, nor anything in it.
-func DocumentFromObject(object map[string]any) Document { return newDocument(object) }
+// FromObject returns the Document of an object. The caller must not change it any more.
+func FromObject(object map[string]any) Document { return New(object) }
 
-// Object is the document's object; nil where it is none. It is made of maps,
-// []any, strings, booleans and nil, with numbers as int64 or, where they are none
-// or not written as one, json.Number. It is the document itself: it must not be
-// changed, nor anything in it.
+// Object returns the document's object; nil if it is none. It consists of maps, []any,
+// strings, booleans and nil. Numbers are int64, or json.Number if they are not written as
+// an int64. It is not a copy: the caller must not change it.
 func (d Document) Object() map[string]any {
-	object, _ := d.value().(map[string]any)
+	object, _ := d.Value().(map[string]any)
 	return object
 }
 
-// IsAbsent tells whether the document is missing or null.
-func (d Document) IsAbsent() bool { return d.value() == nil }
+// IsAbsent reports whether the document is missing or null.
+func (d Document) IsAbsent() bool { return d.Value() == nil }
 
-func (d Document) value() any {
+// Value returns the document's JSON value; nil if it is absent. The caller must not
+// change it.
+func (d Document) Value() any {
 	if d.contents == nil {
 		return nil
 	}
 	return d.contents.value
 }
 
-// term is the document as policies see it; nil where it is absent.
-func (d Document) term() *ast.Term {
+// Term returns the document as an OPA term; nil if it is absent.
+func (d Document) Term() *ast.Term {
 	if d.contents == nil {
 		return nil
 	}
 	d.contents.once.Do(func() {
 		if d.contents.term == nil {
-			d.contents.term = newTerm(d.contents.value)
+			d.contents.term = NewTerm(d.contents.value)
 		}
 	})
 	return d.contents.term
 }
 
-// Field returns a field of an object, absent where there is none.
+// Field returns a field of an object; absent if there is none.
 func (d Document) Field(name string) Document {
 	value, ok := d.Object()[name]
 	if !ok {
 		return Document{}
 	}
-	return newDocument(value)
+	return New(value)
 }
 
-// WithField returns the object with one field set, or, where value is absent,
-// without it. The document itself stays as it is. On anything but an object it
-// returns an object of that one field.
+// WithField returns a copy of the object with one field set, or removed if value is
+// absent. A document that is not an object becomes an object of that one field.
 func (d Document) WithField(name string, value Document) Document {
 	object := maps.Clone(d.Object())
 	switch {
@@ -101,38 +107,38 @@ func (d Document) WithField(name string, value Document) Document {
 	if object == nil {
 		object = map[string]any{}
 	}
-	return newDocument(object)
+	return New(object)
 }
 
-// Equal tells whether two documents hold the same JSON value.
+// Equal reports whether two documents hold the same JSON value.
 func (d Document) Equal(other Document) bool {
 	if d.contents == nil || other.contents == nil {
 		return d.contents == other.contents
 	}
-	return d.term().Value.Compare(other.term().Value) == 0
+	return d.Term().Value.Compare(other.Term().Value) == 0
 }
 
-// MarshalJSON returns the document's JSON, null where it is absent.
-func (d Document) MarshalJSON() ([]byte, error) { return json.Marshal(d.value()) }
+// MarshalJSON returns the document's JSON; null if it is absent.
+func (d Document) MarshalJSON() ([]byte, error) { return json.Marshal(d.Value()) }
 
-// newTerm is a JSON value as policies see it.
-func newTerm(value any) *ast.Term {
+// NewTerm converts a JSON value to an OPA term.
+func NewTerm(value any) *ast.Term {
 	switch value := value.(type) {
 	case nil:
 		return ast.InternedNullTerm
 	case bool:
 		return ast.InternedTerm(value)
 	case string:
-		return keyTerm(value)
+		return KeyTerm(value)
 	case int64, float64, json.Number:
-		return numberTerm(formatNumber(value))
+		return numberTerm(FormatNumber(value))
 	case []any:
 		if len(value) == 0 {
 			return ast.InternedEmptyArray
 		}
 		elements := make([]*ast.Term, len(value))
 		for i, element := range value {
-			elements[i] = newTerm(element)
+			elements[i] = NewTerm(element)
 		}
 		return ast.NewTerm(ast.NewArray(elements...))
 	case map[string]any:
@@ -141,11 +147,11 @@ func newTerm(value any) *ast.Term {
 		}
 		pairs := make([][2]*ast.Term, 0, len(value))
 		for key, field := range value {
-			pairs = append(pairs, [2]*ast.Term{keyTerm(key), newTerm(field)})
+			pairs = append(pairs, [2]*ast.Term{KeyTerm(key), NewTerm(field)})
 		}
 		return ast.NewTerm(ast.NewObject(pairs...))
 	}
-	// Whoever composed the object took another of Go's types.
+	// The caller composed the object of other Go types.
 	if other, err := ast.InterfaceToValue(value); err == nil {
 		return ast.NewTerm(other)
 	}
@@ -159,8 +165,8 @@ func numberTerm(text string) *ast.Term {
 	return ast.NewTerm(ast.Number(text))
 }
 
-// formatNumber is how a number is written; empty for all else.
-func formatNumber(value any) string {
+// FormatNumber returns a number as text; empty for any other value.
+func FormatNumber(value any) string {
 	switch value := value.(type) {
 	case int64:
 		return strconv.FormatInt(value, 10)
@@ -174,8 +180,8 @@ func formatNumber(value any) string {
 	return ""
 }
 
-// commonTerms are the strings that nearly every pod has, converted once for all.
-// They are shared and must never be changed.
+// commonTerms are the terms of strings that occur in nearly every pod. They are shared
+// and must never be changed.
 var commonTerms = func() map[string]*ast.Term {
 	terms := make(map[string]*ast.Term)
 	for _, text := range []string{
@@ -209,7 +215,7 @@ var commonTerms = func() map[string]*ast.Term {
 		"secretName", "items", "defaultMode", "projected", "sources", "serviceAccountToken", "expirationSeconds",
 		"downwardAPI", "persistentVolumeClaim", "claimName", "runtimeClassName", "resourceClaims", "kube-root-ca.crt",
 		"ca.crt", "token", "phase", "Pending", "qosClass",
-		// What stands beside the object.
+		// The fields of input beside the object.
 		"review", "workload", "project", "department", "nodePools", "now", "use", "parameters", "",
 	} {
 		terms[text] = ast.NewTerm(ast.String(text))
@@ -217,10 +223,21 @@ var commonTerms = func() map[string]*ast.Term {
 	return terms
 }()
 
-// keyTerm is the term of a key, shared where it is common.
-func keyTerm(key string) *ast.Term {
+// KeyTerm returns the term of a string, shared if it is common.
+func KeyTerm(key string) *ast.Term {
 	if known, ok := commonTerms[key]; ok {
 		return known
 	}
 	return ast.NewTerm(ast.String(key))
+}
+
+// FieldTerm returns a field of the document as an OPA term; nil if there is none.
+func (d Document) FieldTerm(name string) *ast.Term {
+	if d.IsAbsent() {
+		return nil
+	}
+	if object, ok := d.Term().Value.(ast.Object); ok {
+		return object.Get(KeyTerm(name))
+	}
+	return nil
 }

@@ -1,14 +1,14 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package dependency
 
 import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// traceComprehension walks the body of a comprehension, which may hold several times without
-// that being said of the body that it is in.
+// traceComprehension walks the body of a comprehension. The body may hold several times,
+// which says nothing about the body around it.
 func (s *scope) traceComprehension(body ast.Body, then func()) {
 	repeated := s.repeated
 	s.traceBody(body)
@@ -60,7 +60,7 @@ func (s *scope) traceCall(terms []*ast.Term) {
 		return
 	}
 	operands := terms[1:]
-	if isDataRef(ref) {
+	if IsDataRef(ref) {
 		s.traceFunction(ref, operands)
 		return
 	}
@@ -80,8 +80,8 @@ func (s *scope) traceCall(terms []*ast.Term) {
 	}
 }
 
-// traceBuiltin is what a built-in function returns. Most read all that they are given,
-// and so nothing more is to be said of what they return.
+// traceBuiltin returns the values that a built-in function can return. Most functions
+// read their operands whole, so their result needs no tracking.
 func (s *scope) traceBuiltin(name string, operands []*ast.Term) *valueSet {
 	switch name {
 	case ast.Count.Name, ast.ObjectKeys.Name:
@@ -96,7 +96,7 @@ func (s *scope) traceBuiltin(name string, operands []*ast.Term) *valueSet {
 		}
 		return compositeValues(c)
 	case ast.ObjectGet.Name:
-		if keys, ok := constantPath(operands[1]); ok {
+		if keys, ok := constantKeys(operands[1]); ok {
 			found := s.followPath(s.readTerm(operands[0]), keys)
 			s.markPresence(found)
 			either := &valueSet{}
@@ -111,30 +111,30 @@ func (s *scope) traceBuiltin(name string, operands []*ast.Term) *valueSet {
 	return &valueSet{}
 }
 
-// constantPath are the steps that object.get is told to go, where it is one string
-// or an array of them.
-func constantPath(term *ast.Term) (ast.Ref, bool) {
+// constantKeys returns the keys of object.get if they are one string or an array of
+// strings.
+func constantKeys(term *ast.Term) (ast.Ref, bool) {
 	switch value := term.Value.(type) {
 	case ast.String:
 		return ast.Ref{term}, true
 	case *ast.Array:
-		var steps ast.Ref
+		var keys ast.Ref
 		for i := range value.Len() {
 			if _, ok := value.Elem(i).Value.(ast.String); !ok {
 				return nil, false
 			}
-			steps = append(steps, value.Elem(i))
+			keys = append(keys, value.Elem(i))
 		}
-		return steps, true
+		return keys, true
 	}
 	return nil, false
 }
 
-// traceFunction follows operands into a function of a policy's or a library's, and its
-// result out of it.
+// traceFunction follows operands into a function of a policy or library, and its result
+// out of it.
 func (s *scope) traceFunction(ref ast.Ref, operands []*ast.Term) {
-	given := make([]*valueSet, len(operands))
-	rules := rulesAt(s.opa, ref)
+	arguments := make([]*valueSet, len(operands))
+	rules := RulesAt(s.opa, ref)
 	if len(rules) == 0 {
 		s.untraceable()
 		return
@@ -145,7 +145,7 @@ func (s *scope) traceFunction(ref ast.Ref, operands []*ast.Term) {
 		return
 	}
 	for i := range arity {
-		given[i] = s.readTerm(operands[i])
+		arguments[i] = s.readTerm(operands[i])
 	}
 	result := &valueSet{}
 	for _, rule := range rules {
@@ -155,7 +155,7 @@ func (s *scope) traceFunction(ref ast.Ref, operands []*ast.Term) {
 		}
 		known := s.traceRule(rule)
 		for i := range arity {
-			s.join(known.arguments[i], given[i])
+			s.join(known.arguments[i], arguments[i])
 		}
 		addValues(result, known.result)
 	}
@@ -164,8 +164,7 @@ func (s *scope) traceFunction(ref ast.Ref, operands []*ast.Term) {
 	}
 }
 
-// unify makes two terms the same: a variable that has no value yet gets one, all
-// else is compared.
+// unify makes two terms equal: an unbound variable is bound, everything else is compared.
 func (s *scope) unify(a, b *ast.Term) {
 	if _, ok := s.unboundVariable(a); ok {
 		s.bind(a, s.readTerm(b))
@@ -178,7 +177,7 @@ func (s *scope) unify(a, b *ast.Term) {
 	s.bind(a, s.readTerm(b))
 }
 
-// isPattern tells whether a term may hold variables that are to get values.
+// isPattern reports whether a term may hold variables to bind.
 func isPattern(term *ast.Term) bool {
 	switch term.Value.(type) {
 	case *ast.Array, ast.Object:
@@ -187,7 +186,7 @@ func isPattern(term *ast.Term) bool {
 	return false
 }
 
-// bind makes a term the same as a value.
+// bind makes a term equal to a value.
 func (s *scope) bind(term *ast.Term, v *valueSet) {
 	if name, ok := s.unboundVariable(term); ok {
 		s.bound[name] = true

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package document
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// maxDocumentBytes is the largest document that is read: what the API server sends at
-	// most, two objects of 3 MiB and what stands around them.
+	// maxDocumentBytes limits a document to what the API server sends at most: two
+	// objects of 3 MiB each and their envelope.
 	maxDocumentBytes = 7 << 20
-	// maxDepth is how deep arrays and objects may nest in a document.
-	maxDepth = 256
+	// MaxDepth limits how deep arrays and objects nest.
+	MaxDepth = 256
 
 	metadataField = "metadata"
 	managedFields = "managedFields"
@@ -27,16 +27,15 @@ var (
 	ErrTooDeep = errors.New("the JSON document nests more than 256 deep")
 )
 
-// Decode returns the Document of a JSON text. It reads what encoding/json reads,
-// with three differences: metadata.managedFields, at any depth, is checked but
-// left out, since it is half of an object and no policy's business; a key that
-// occurs twice in an object is an error; and so is a number that is no float64.
-// Errors say at which byte.
+// Decode returns the Document of a JSON text. It accepts what encoding/json accepts, with
+// three differences. It checks but omits metadata.managedFields at any depth: that is
+// half of an object and irrelevant to policies. A duplicate key in an object is an error.
+// A number that is not a float64 is an error. Errors state the byte offset.
 func Decode(raw []byte) (Document, error) {
 	if len(raw) > maxDocumentBytes {
 		return Document{}, ErrTooLarge
 	}
-	// One copy for all strings: they are cut out of it.
+	// One copy for all strings: they are slices of it.
 	d := decoder{text: string(raw)}
 	d.skipSpace()
 	value, err := d.value(false, 0)
@@ -47,11 +46,11 @@ func Decode(raw []byte) (Document, error) {
 	if d.offset < len(d.text) {
 		return Document{}, d.syntaxError("expected the end")
 	}
-	return newDocument(value), nil
+	return New(value), nil
 }
 
-// decoder builds the values of one text. fields and elements are stacks that all
-// levels of the text share.
+// decoder builds the values of one text. All levels of the text share the stacks fields
+// and elements.
 type decoder struct {
 	text     string
 	offset   int
@@ -89,8 +88,7 @@ func (d *decoder) peek() byte {
 	return 0
 }
 
-// value reads any JSON value; inMetadata says that it is the value of a field
-// named metadata.
+// value reads any JSON value. inMetadata: it is the value of a field named metadata.
 func (d *decoder) value(inMetadata bool, depth int) (any, error) {
 	switch c := d.peek(); c {
 	case '{':
@@ -122,7 +120,7 @@ func (d *decoder) literal(word string) error {
 }
 
 func (d *decoder) array(depth int) (any, error) {
-	if depth > maxDepth {
+	if depth > MaxDepth {
 		return nil, ErrTooDeep
 	}
 	d.offset++
@@ -145,9 +143,9 @@ func (d *decoder) array(depth int) (any, error) {
 			d.offset++
 		case ']':
 			d.offset++
-			own := append([]any(nil), d.elements[bottom:]...)
+			array := append([]any(nil), d.elements[bottom:]...)
 			d.elements = d.elements[:bottom]
-			return own, nil
+			return array, nil
 		default:
 			return nil, d.syntaxError("expected , or ]")
 		}
@@ -155,7 +153,7 @@ func (d *decoder) array(depth int) (any, error) {
 }
 
 func (d *decoder) object(inMetadata bool, depth int) (any, error) {
-	if depth > maxDepth {
+	if depth > MaxDepth {
 		return nil, ErrTooDeep
 	}
 	d.offset++
@@ -220,7 +218,7 @@ func (d *decoder) key() (string, error) {
 	return key, nil
 }
 
-// skip moves past a value without building it, and checks it as if it did.
+// skip checks a value without building it.
 func (d *decoder) skip(depth int) error {
 	switch c := d.peek(); c {
 	case '{', '[':
@@ -243,7 +241,7 @@ func (d *decoder) skip(depth int) error {
 }
 
 func (d *decoder) skipNested(open byte, depth int) error {
-	if depth > maxDepth {
+	if depth > MaxDepth {
 		return ErrTooDeep
 	}
 	closing := byte(']')

@@ -78,11 +78,11 @@ func startProcess(t *testing.T, program string, words ...string) (*exec.Cmd, *bu
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
-	said := bufio.NewScanner(out)
-	if !said.Scan() || said.Text() != "ready" {
-		t.Fatalf("it said %q: %v", said.Text(), said.Err())
+	output := bufio.NewScanner(out)
+	if !output.Scan() || output.Text() != "ready" {
+		t.Fatalf("output %q: %v", output.Text(), output.Err())
 	}
-	return cmd, said
+	return cmd, output
 }
 
 // newProcfs is a procfs with the entries of these processes under names of its own.
@@ -101,22 +101,22 @@ func newProcfs(t *testing.T, entries map[string]int) string {
 }
 
 func TestReload(t *testing.T) {
-	one, saidByOne := startFakePlugin(t, "/usr/bin/nvidia-device-plugin", "--mig-strategy=mixed")
-	two, saidByTwo := startFakePlugin(t, "sluice", "simulate", "kubelet", "--config", "x")
+	one, outputOfOne := startFakePlugin(t, "/usr/bin/nvidia-device-plugin", "--mig-strategy=mixed")
+	two, outputOfTwo := startFakePlugin(t, "sluice", "simulate", "kubelet", "--config", "x")
 	other := startProcessWithoutHandler(t, "grep")
 	for _, tc := range []struct {
 		command string
-		said    *bufio.Scanner
+		output  *bufio.Scanner
 	}{
-		{"nvidia-device-plugin", saidByOne},
-		{"sluice simulate kubelet", saidByTwo},
+		{"nvidia-device-plugin", outputOfOne},
+		{"sluice simulate kubelet", outputOfTwo},
 	} {
 		f := DevicePlugin{Proc: newProcfs(t, map[string]int{"5000001": one.Process.Pid, "17": two.Process.Pid, "18": other.Process.Pid}), Command: tc.command}
-		if told, err := f.Reload(); told != 1 || err != nil {
-			t.Errorf("%s: %d, %v", tc.command, told, err)
+		if signaled, err := f.Reload(); signaled != 1 || err != nil {
+			t.Errorf("%s: %d, %v", tc.command, signaled, err)
 		}
-		if !tc.said.Scan() || tc.said.Text() != "hangup" {
-			t.Errorf("%s: it said %q", tc.command, tc.said.Text())
+		if !tc.output.Scan() || tc.output.Text() != "hangup" {
+			t.Errorf("%s: output %q", tc.command, tc.output.Text())
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestProcessesWithoutHandlerAreNotSignaled(t *testing.T) {
 	left := startProcessWithoutHandler(t, "nvidia-device-plugin")
 	f := DevicePlugin{Proc: newProcfs(t, map[string]int{"17": left.Process.Pid}), Command: "nvidia-device-plugin"}
 	_, err := f.Reload()
-	if !errors.Is(err, ErrDevicePluginNotFound) || !strings.Contains(err.Error(), "does not catch SIGHUP") {
+	if !errors.Is(err, ErrDevicePluginNotFound) || !strings.Contains(err.Error(), "has no handler for SIGHUP") {
 		t.Errorf("%v", err)
 	}
 	if err := left.Process.Signal(syscall.Signal(0)); err != nil {
@@ -162,7 +162,7 @@ func TestReloadIgnoresFakeProcessFolder(t *testing.T) {
 		}
 	}
 	f := DevicePlugin{Proc: root, Command: "nvidia-device-plugin"}
-	if told, err := f.Reload(); told != 0 || !errors.Is(err, unix.EBADF) {
-		t.Errorf("%d, %v", told, err)
+	if signaled, err := f.Reload(); signaled != 0 || !errors.Is(err, unix.EBADF) {
+		t.Errorf("%d, %v", signaled, err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/devices"
+	"sluice.dev/gpuagent/host"
 	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 )
@@ -190,7 +191,7 @@ func (s *Inventory) podOfProcess(pid uint32, sight *devices.Snapshot, before map
 	uids, known := before[pid]
 	if !known {
 		var err error
-		if uids, err = devices.ProcessPodUIDs(s.Proc, pid); err != nil {
+		if uids, err = host.ProcessPodUIDs(s.Proc, pid); err != nil {
 			return "" // it has ended
 		}
 	}

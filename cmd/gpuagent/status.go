@@ -1,13 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status is the command `gpuagent status`, which shows a node's GPUs.
-//
-// Enters: flags. Leaves: a picture on the terminal, or JSON, from the agent that runs
-// on the node, or where none does from the driver itself.
-//
-// It never changes anything, and writes colors to terminals only.
-package status
+package main
 
 import (
 	"context"
@@ -23,30 +17,29 @@ import (
 	"k8s.io/klog/v2"
 
 	base "sluice.dev/api/config"
-	"sluice.dev/cmd/gpuagent/library"
 	"sluice.dev/gpuagent/agent"
 	"sluice.dev/gpuagent/status"
 )
 
-// Main is the command's main function; what it returns is the exit status: 0, or 1
-// where the GPUs cannot be told, or 2 where the flags or the configuration are wrong.
-func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	klog.SetOutput(io.Discard) // what libraries say of their attempts
+// runStatus runs `gpuagent status`. It returns the exit status: 0, 1 if the GPUs cannot be observed, or 2
+// if the flags or the configuration are invalid.
+func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	klog.SetOutput(io.Discard) // Libraries log their attempts there.
 	flags := flag.NewFlagSet("gpuagent status", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	path := flags.String("config", "/etc/sluice/gpuagent.yaml", "the agent's configuration `file`; where it is missing the defaults hold")
-	output := flags.String("output", "", "json for a machine")
-	plain := flags.Bool("no-color", false, "no colors, on a terminal too; so does the variable NO_COLOR")
+	path := flags.String("config", "/etc/sluice/gpuagent.yaml", "the agent's configuration `file`; without it the defaults hold")
+	output := flags.String("output", "", "output format: json, or empty for a drawing")
+	plain := flags.Bool("no-color", false, "disable colors on a terminal, as does the environment variable NO_COLOR")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return 2
 	case flags.NArg() > 0:
-		fmt.Fprintf(stderr, "gpuagent status: %q: no arguments are expected, only flags\n", flags.Args())
+		fmt.Fprintf(stderr, "gpuagent status: unexpected arguments %q: want flags only\n", flags.Args())
 		return 2
 	case *output != "" && *output != "json":
-		fmt.Fprintf(stderr, "gpuagent status: --output %q: want json, or nothing for a picture\n", *output)
+		fmt.Fprintf(stderr, "gpuagent status: --output %q: want json, or nothing for a drawing\n", *output)
 		return 2
 	}
 	cfg, err := loadConfig(*path)
@@ -65,7 +58,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// loadConfig is the agent's configuration; a file that is not there stands for the defaults.
+// loadConfig reads the agent's configuration. Without a file it returns the defaults.
 func loadConfig(path string) (*agent.Config, error) {
 	var cfg agent.Config
 	err := base.Load(path, &cfg)
@@ -76,17 +69,17 @@ func loadConfig(path string) (*agent.Config, error) {
 	return &cfg, err
 }
 
-// readNode asks the agent, and where none answers the driver.
+// readNode returns the node as the agent reports it, or without an agent as the driver does.
 func readNode(ctx context.Context, cfg *agent.Config, stderr io.Writer) (status.Node, error) {
-	node, asked := agent.FetchStatus(ctx, cfg.Socket())
-	if asked == nil {
+	node, fetchErr := agent.FetchStatus(ctx, cfg.Socket())
+	if fetchErr == nil {
 		return node, nil
 	}
-	node, err := agent.ObserveDirect(ctx, cfg, library.New(cfg.Driver))
+	node, err := agent.ObserveDirect(ctx, cfg, newLibrary(cfg.Driver))
 	if err != nil {
-		return node, errors.Join(asked, err)
+		return node, errors.Join(fetchErr, err)
 	}
-	fmt.Fprintf(stderr, "gpuagent status: no agent answers (%v); this is what the driver itself says\n", asked)
+	fmt.Fprintf(stderr, "gpuagent status: no agent answers (%v); showing the state of the driver\n", fetchErr)
 	return node, nil
 }
 
@@ -100,7 +93,7 @@ func writeNode(stdout io.Writer, node status.Node, asJSON, colors bool) error {
 	return err
 }
 
-// colorEnabled tells whether colors are for this output; see no-color.org.
+// colorEnabled reports whether the output is a terminal that accepts colors; see no-color.org.
 func colorEnabled(stdout io.Writer) bool {
 	file, ok := stdout.(*os.File)
 	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd()))

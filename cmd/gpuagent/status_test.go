@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package status
+package main
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 	"sluice.dev/gpuagent/status"
 )
 
-// newNode is a folder with a simulated driver's socket, and the configuration of an agent.
+// newNode returns a folder with a simulated driver's socket, and an agent's configuration file.
 func newNode(t *testing.T) (dir, file string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "status") // short enough for sockets
@@ -50,24 +50,24 @@ func newNode(t *testing.T) (dir, file string) {
 	return dir, file
 }
 
-func runStatus(t *testing.T, args ...string) (code int, stdout, stderr string) {
+func callStatus(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = Main(t.Context(), args, &out, &err)
+	code = runStatus(t.Context(), args, &out, &err)
 	return code, out.String(), err.String()
 }
 
 func TestStatusFallsBackToDriver(t *testing.T) {
 	_, file := newNode(t)
-	code, out, said := runStatus(t, "--config", file)
+	code, out, errs := callStatus(t, "--config", file)
 	if code != 0 || !strings.Contains(out, "dgx-01   2 GPUs") || !strings.Contains(out, "|........|") || !strings.Contains(out, "whole") {
-		t.Errorf("%d, %s\n%s", code, said, out)
+		t.Errorf("%d, %s\n%s", code, errs, out)
 	}
-	if !strings.Contains(said, "no agent answers") || !strings.Contains(out, "which pod has what is not known") {
-		t.Errorf("it does not say what is missing: %s\n%s", said, out)
+	if !strings.Contains(errs, "no agent answers") || !strings.Contains(out, "the assignment of devices to pods is unknown") {
+		t.Errorf("the output lacks what is missing: %s\n%s", errs, out)
 	}
 	if strings.Contains(out, "\x1b") {
-		t.Error("colors, and no terminal")
+		t.Error("colors without a terminal")
 	}
 }
 
@@ -78,14 +78,14 @@ func TestStatusFromAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(status.Node{Name: "by-the-agent", GPUs: []status.GPU{}, Processes: []status.Process{}})
+		_ = json.NewEncoder(w).Encode(status.Node{Name: "from-agent", GPUs: []status.GPU{}, Processes: []status.Process{}})
 	})}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
-	code, out, said := runStatus(t, "--config", file, "--output", "json")
+	code, out, errs := callStatus(t, "--config", file, "--output", "json")
 	var got status.Node
-	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Name != "by-the-agent" || said != "" {
-		t.Errorf("%d, %v, %s\n%s", code, err, said, out)
+	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Name != "from-agent" || errs != "" {
+		t.Errorf("%d, %v, %s\n%s", code, err, errs, out)
 	}
 }
 
@@ -101,16 +101,16 @@ func TestStatusRejectsInvalidArguments(t *testing.T) {
 		want string
 	}{
 		"another output": {[]string{"--config", file, "--output", "xml"}, 2, "want json"},
-		"an argument":    {[]string{"gpus"}, 2, "no arguments"},
+		"an argument":    {[]string{"gpus"}, 2, "want flags only"},
 		"a flag":         {[]string{"--gpus"}, 2, "gpus"},
 		"broken file":    {[]string{"--config", broken}, 2, "configuration"},
 		"help":           {[]string{"--help"}, 0, "no-color"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			code, _, said := runStatus(t, tc.args...)
-			if code != tc.code || !strings.Contains(said, tc.want) {
-				t.Errorf("%d, %s; want %d and something about %s", code, said, tc.code, tc.want)
+			code, _, errs := callStatus(t, tc.args...)
+			if code != tc.code || !strings.Contains(errs, tc.want) {
+				t.Errorf("%d, %s; want %d and %q", code, errs, tc.code, tc.want)
 			}
 		})
 	}
@@ -123,13 +123,12 @@ func TestStatusWithoutAgentAndDriver(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, _, said := runStatus(t, "--config", file)
-	if code != 1 || !strings.Contains(said, "/none/agent.sock") || !strings.Contains(said, "install NVIDIA's driver") {
-		t.Errorf("%d, %s", code, said)
+	code, _, errs := callStatus(t, "--config", file)
+	if code != 1 || !strings.Contains(errs, "/none/agent.sock") || !strings.Contains(errs, "install NVIDIA's driver") {
+		t.Errorf("%d, %s", code, errs)
 	}
 }
 
-// A file that is not there stands for the defaults.
 func TestStatusUsesDefaultsWithoutConfig(t *testing.T) {
 	cfg, err := loadConfig(filepath.Join(t.TempDir(), "none.yaml"))
 	if err != nil || cfg.Socket() != "/var/lib/sluice/gpuagent/agent.sock" {

@@ -15,19 +15,20 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// device is what a container can be given.
+// device is a GPU or MIG device that a container can be given.
 type device struct {
 	uuid string
 	// shape is a MIG device's profile; nil for a whole GPU.
 	shape *mig.Shape
-	// model is the kind of the GPU; nil where it is not known.
+	// model is nil for an unknown GPU model.
 	model *mig.Model
-	// replaced tells that the GPU is cut by now: only the kubelet can still offer it.
+	// replaced reports that the GPU is in MIG mode by now, so that only an outdated kubelet offers
+	// it as a whole.
 	replaced bool
 }
 
-// listDevices are what a GPU offers: itself, or its MIG devices, and then also itself
-// until the device plugin has looked again.
+// listDevices returns the devices that a GPU offers: itself, or its MIG devices. In MIG mode it
+// also returns the GPU itself, which the kubelet offers until the device plugin enumerates again.
 func listDevices(library nvml.Library, gpu string) ([]device, error) {
 	board, err := modelOf(library, gpu)
 	if err != nil {
@@ -65,11 +66,11 @@ func listDevices(library nvml.Library, gpu string) ([]device, error) {
 	return list, nil
 }
 
-// observedDevices is devicesOf for a GPU as it was last seen.
+// observedDevices is listDevices for a GPU as it was last observed.
 func observedDevices(gpu *v1alpha1.ObservedGPU) []device {
 	uuid := string(gpu.UUID)
 	var id uint32
-	_, _ = fmt.Sscanf(gpu.DeviceID, "0x%x", &id) // else a board that is not known
+	_, _ = fmt.Sscanf(gpu.DeviceID, "0x%x", &id) // An unknown GPU model has no identifier.
 	board, _ := mig.ModelByPCIDevice(id)
 	if gpu.MIG.Current != v1alpha1.MIGModeEnabled {
 		return []device{{uuid: uuid, model: board}}
@@ -102,7 +103,7 @@ func modelOf(library nvml.Library, gpu string) (*mig.Model, error) {
 	return nil, fmt.Errorf("GPU %s: %w", gpu, nvml.ErrNotFound)
 }
 
-// shapeOf is one that no profile has where the driver does not tell.
+// shapeOf returns the shape of a profile, or one that no profile has.
 func shapeOf(profiles []nvml.Profile, id nvml.ProfileID) *mig.Shape {
 	for _, p := range profiles {
 		if p.ID == id {
@@ -112,8 +113,8 @@ func shapeOf(profiles []nvml.Profile, id nvml.ProfileID) *mig.Shape {
 	return &mig.Shape{}
 }
 
-// canSatisfy tells whether a pod that asks for the resource may be given the device, as far
-// as its kind can tell. What is not known may, unless it is offered as something else.
+// canSatisfy reports whether a pod that requests the resource may be given the device, as far as
+// the device's kind decides it. An unknown device may, unless it is offered under another resource.
 func (d device) canSatisfy(resource corev1.ResourceName, offered bool) bool {
 	profile, slice := v1alpha1.MIGProfileOf(resource)
 	if d.replaced {
@@ -128,7 +129,7 @@ func (d device) canSatisfy(resource corev1.ResourceName, offered bool) bool {
 	if d.model == nil || *d.shape == (mig.Shape{}) {
 		return true
 	}
-	// A slice that is shared in time is offered under a name of its own.
+	// A time-shared device is offered under another name.
 	wanted, err := d.model.Profile(v1alpha1.MIGProfile(strings.TrimSuffix(string(profile), "+shared")))
 	if err != nil {
 		return !offered

@@ -12,23 +12,23 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// stepKind is a step of a change.
+// stepKind is the kind of a step.
 type stepKind uint8
 
 const (
-	// stepDestroy takes an instance away with its compute instance.
+	// stepDestroy destroys an instance with its compute instance.
 	stepDestroy stepKind = iota
-	// stepComplete gives a half-made instance its compute instance.
+	// stepComplete creates the compute instance of an incomplete instance.
 	stepComplete
-	// stepCreate makes an instance with its compute instance.
+	// stepCreate creates an instance with its compute instance.
 	stepCreate
-	// stepSetMode asks for a MIG mode.
+	// stepSetMode sets the MIG mode.
 	stepSetMode
 	// stepReset resets the GPU.
 	stepReset
 )
 
-// step is one of them.
+// step is one step of a change.
 type step struct {
 	kind     stepKind
 	instance instance // destroy, complete
@@ -36,8 +36,7 @@ type step struct {
 	mode     nvml.Mode
 }
 
-// decision is what to do: steps, after which one looks again, or where there are none
-// what is to be said.
+// decision is a list of steps, after which the GPU is observed again, or without steps the result.
 type decision struct {
 	steps   []step
 	state   State
@@ -55,9 +54,8 @@ func invalidLayout(err error) decision {
 	return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "%v", err)
 }
 
-// decide is the smallest change that leads from what is to what is wanted. It has no
-// step where any of what would have to go is in use: a change that could not be
-// finished is not begun.
+// decide returns the smallest change that leads to the desired layout. It returns no steps if any
+// instance to destroy is in use: a change that cannot be finished is not begun.
 func decide(p *observedGPU, want *desiredLayout) decision {
 	switch {
 	case !p.migCapable && want.migEnabled:
@@ -79,7 +77,7 @@ func decide(p *observedGPU, want *desiredLayout) decision {
 	}
 }
 
-// decideLayout is about a GPU that is in MIG mode and stays in it.
+// decideLayout decides for a GPU that is in MIG mode and stays in it.
 func decideLayout(p *observedGPU, want *desiredLayout) decision {
 	if err := want.checkForeign(p); err != nil {
 		return invalidLayout(err)
@@ -116,12 +114,12 @@ func decideLayout(p *observedGPU, want *desiredLayout) decision {
 	if len(steps) == 0 {
 		return appliedDecision()
 	}
-	// First all that goes, so that there is room for what comes.
+	// Destroying first makes room for what is created.
 	slices.SortStableFunc(steps, func(a, b step) int { return int(a.kind) - int(b.kind) })
 	return decision{steps: steps}
 }
 
-// decideEnable is about a GPU that shall be in MIG mode and is not.
+// decideEnable decides for a GPU that has to enter MIG mode.
 func decideEnable(p *observedGPU, want *desiredLayout) decision {
 	switch {
 	case p.pending == nvml.Disabled && want.modeRequested:
@@ -135,8 +133,8 @@ func decideEnable(p *observedGPU, want *desiredLayout) decision {
 	}
 }
 
-// decideDisable is about a GPU that shall be whole and is in MIG mode. Its instances go
-// first; with those that are not Sluice's it stays as it is.
+// decideDisable decides for a GPU that has to leave MIG mode. Its instances are destroyed first.
+// With foreign instances it stays as it is.
 func decideDisable(p *observedGPU, want *desiredLayout) decision {
 	if p.model == nil {
 		return invalidLayout(errUnknownModel)
@@ -163,7 +161,7 @@ func decideDisable(p *observedGPU, want *desiredLayout) decision {
 	return whenIdle(p, steps...)
 }
 
-// modeRequestIgnored is about a driver that took the request for a mode and did not heed it.
+// modeRequestIgnored is the decision for a driver that accepted a mode and did not set it.
 var modeRequestIgnored = refuse(RolledBack, v1alpha1.ReasonDriverError, "the driver took the request for the other MIG mode, and it is neither in force nor pending")
 
 func resetRequired(what string) decision {
@@ -171,7 +169,7 @@ func resetRequired(what string) decision {
 		"%s: reset it while nobody has it (nvidia-smi --gpu-reset -i <GPU>), restart the node, or allow resets on the node pool (spec.mig.resets)", what)
 }
 
-// whenIdle are the steps that need the whole GPU.
+// whenIdle returns steps that need the whole GPU, or a refusal while it is in use.
 func whenIdle(p *observedGPU, steps ...step) decision {
 	if who := p.anyHolder(); who != "" {
 		return refuse(Reclaiming, v1alpha1.ReasonInUse, "the MIG mode can be changed when nobody has the GPU: %s", who)
@@ -179,7 +177,7 @@ func whenIdle(p *observedGPU, steps ...step) decision {
 	return decision{steps: steps}
 }
 
-// holderOf says who has the instance; "" where it is certain that nobody has.
+// holderOf describes the holder of an instance; "" only if it is certainly unused.
 func (p *observedGPU) holderOf(it *instance) string {
 	unknown := p.holdersUnknown
 	if len(it.computes) == 0 {
@@ -191,14 +189,14 @@ func (p *observedGPU) holderOf(it *instance) string {
 	case it.holder != nil:
 		return it.holder.String()
 	case p.wholeHolder != nil:
-		// Somebody has the GPU, and nobody tells which of its instances that is.
+		// The GPU is in use, and the driver does not report on which instance.
 		return fmt.Sprintf("%s, on the GPU as a whole", p.wholeHolder)
 	default:
 		return ""
 	}
 }
 
-// anyHolder says who has the GPU or an instance of it.
+// anyHolder describes a holder of the GPU or of an instance.
 func (p *observedGPU) anyHolder() string {
 	if p.wholeHolder != nil {
 		return p.wholeHolder.String()

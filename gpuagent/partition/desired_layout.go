@@ -13,33 +13,31 @@ import (
 	"sluice.dev/gpuagent/mig"
 )
 
-// desiredLayout is how one GPU shall be cut.
+// desiredLayout is the desired layout of one GPU.
 type desiredLayout struct {
 	migEnabled bool
 	mayReset   bool
 	slots      []slot
-	// infeasible is why the board cannot be cut so.
+	// infeasible is why the GPU model does not support the layout.
 	infeasible error
-	// modeRequested tells that the driver took the request for the mode already, reset that the
-	// GPU was reset for it.
+	// modeRequested reports whether the driver accepted the mode already, resetDone whether the GPU
+	// was reset for it.
 	modeRequested, resetDone bool
 }
 
-// errUnknownModel says that nothing is known about what a GPU can be cut into.
+// errUnknownModel reports a GPU model without a profile table.
 var errUnknownModel = errors.New("this version of Sluice does not know the board, so it is left as it is")
 
-// resolveLayout finds the board's profiles, by their shape, and checks that the board can be
-// cut so.
+// resolveLayout finds the GPU model's profiles by shape and checks whether the layout is feasible.
 func resolveLayout(board *mig.Model, want v1alpha1.DesiredGPU) desiredLayout {
 	t := desiredLayout{migEnabled: want.MIGEnabled, mayReset: want.MayReset}
 	if t.slots, t.infeasible = resolveSlots(board, want); t.infeasible != nil {
-		t.slots = nil // nothing is adopted for the sake of a layout that cannot be
+		t.slots = nil // An infeasible layout adopts no instances.
 	}
 	return t
 }
 
-// resolveSlots are the places of what is asked for, the lowest first. Its errors are for the
-// author of the layout.
+// resolveSlots returns the desired slots by start. Its errors are for the author of the layout.
 func resolveSlots(board *mig.Model, want v1alpha1.DesiredGPU) ([]slot, error) {
 	switch {
 	case !want.MIGEnabled && len(want.Instances) > 0:
@@ -63,8 +61,8 @@ func resolveSlots(board *mig.Model, want v1alpha1.DesiredGPU) ([]slot, error) {
 	return found, cmp.Or(check.Check(), checkExclusive(found))
 }
 
-// checkExclusive is about what a board has only one of, such as the media engines, and more
-// than one profile can have.
+// checkExclusive checks resources that a GPU has once, such as the media engines, and that several
+// profiles can include.
 func checkExclusive(slots []slot) error {
 	for i, s := range slots {
 		for _, other := range slots[:i] {
@@ -80,7 +78,7 @@ func areExclusive(a, b *mig.Profile) bool {
 	return a.Attribute != "" && a.Attribute == b.Attribute && a.Max == 1 && b.Max == 1
 }
 
-// layout is the target as the journal keeps it.
+// layout returns the layout in the journal's form.
 func (t *desiredLayout) layout() Layout {
 	l := Layout{MIG: t.migEnabled}
 	for _, s := range t.slots {
@@ -93,7 +91,7 @@ func (t *desiredLayout) contains(i *instance) bool {
 	return slices.ContainsFunc(t.slots, func(s slot) bool { return s.matches(i) })
 }
 
-// toDesiredGPU is a layout of the journal as if it were asked for.
+// toDesiredGPU returns a layout of the journal as a desired GPU.
 func toDesiredGPU(gpu string, l Layout) v1alpha1.DesiredGPU {
 	d := v1alpha1.DesiredGPU{UUID: v1alpha1.GPUUUID(gpu), MIGEnabled: l.MIG}
 	for _, p := range l.Instances {
@@ -102,8 +100,7 @@ func toDesiredGPU(gpu string, l Layout) v1alpha1.DesiredGPU {
 	return d
 }
 
-// slotsOfPlacements are a journal's placements on the board; those which it does not have are
-// left out, as nothing could be made there.
+// slotsOfPlacements returns the slots of a journal's placements that the GPU model supports.
 func slotsOfPlacements(board *mig.Model, placements []Placement) []slot {
 	if board == nil {
 		return nil
@@ -117,7 +114,7 @@ func slotsOfPlacements(board *mig.Model, placements []Placement) []slot {
 	return found
 }
 
-// checkForeign says which instance that is not Sluice's keeps the target from being cut.
+// checkForeign returns an error if a foreign instance prevents the layout.
 func (t *desiredLayout) checkForeign(p *observedGPU) error {
 	for _, s := range t.slots {
 		others := 0

@@ -14,10 +14,10 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Observe is how all GPUs of the node are now, by index, and who has what. desired is
-// what the GPUNode says: by it foreign instances are told from those that Sluice may
-// adopt, and those that shall go from those that stay. It writes nothing. The error is
-// of the driver's list of GPUs; trouble with one GPU is in its Health and Message.
+// Observe returns the state of all GPUs of the node, by index, with their holders. desired is the
+// GPUNode's spec: it decides which instances are foreign, may be adopted, or have to go. Observe
+// writes nothing. The error is that of listing the GPUs; a problem with one GPU is in its Health
+// and Message.
 func (e *Engine) Observe(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) ([]v1alpha1.ObservedGPU, error) {
 	gpus, err := e.listGPUs()
 	if err != nil {
@@ -31,8 +31,8 @@ func (e *Engine) Observe(ctx context.Context, desired []v1alpha1.DesiredGPU, inU
 	return observed, nil
 }
 
-// observeAll is Observe for the outcome: nil where there is no list, and whether any
-// instance is foreign, or may be for all that can be read.
+// observeAll returns nil instead of an error, and whether any instance is foreign or cannot be
+// read.
 func (e *Engine) observeAll(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) (observed []v1alpha1.ObservedGPU, foreign bool) {
 	observed, err := e.Observe(ctx, desired, inUse)
 	if err != nil {
@@ -116,7 +116,7 @@ func migModeState(p *observedGPU, mode nvml.Mode) v1alpha1.MIGModeState {
 	}
 }
 
-// instanceStatus is one instance for the GPUNode's status.
+// instanceStatus returns an instance for the GPUNode's status.
 func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, begun *PendingChange) v1alpha1.ObservedInstance {
 	o := v1alpha1.ObservedInstance{
 		Profile: p.profileName(it), Start: int32(it.start), Size: int32(it.size), UUID: it.uuid(),
@@ -149,8 +149,8 @@ func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, begun *P
 	return o
 }
 
-// profileName is the instance's profile; for one that the board's table lacks what the driver
-// says of it, in the same form.
+// profileName returns the instance's profile. If the GPU model's table lacks it, the name follows
+// from what the driver reports.
 func (p *observedGPU) profileName(it *instance) v1alpha1.MIGProfile {
 	if it.profile != nil {
 		return it.profile.Name
@@ -162,6 +162,6 @@ func (p *observedGPU) profileName(it *instance) v1alpha1.MIGProfile {
 			break
 		}
 	}
-	// Without an attribute, of which such a profile may have one that is no name.
+	// The attribute of an unknown profile may have no name.
 	return v1alpha1.MIGProfile(fmt.Sprintf("%dg.%dgb", min(max(1, compute), 8), min(max(0, memory), 9999)))
 }

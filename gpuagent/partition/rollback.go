@@ -15,8 +15,8 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// rollback brings back what the change has taken away, and says in the result how far. What
-// the driver refuses is given up and the rest goes on.
+// rollback restores the instances that the change destroyed and adds to the result which ones. It
+// gives up what the driver refuses and continues with the rest.
 func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
 	c.log.Info("undoing the change", "why", why.message)
 	board, _ := mig.ModelByPCIDevice(c.gpu.PCIDevice)
@@ -37,7 +37,7 @@ func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
 				break
 			}
 			if steps[0].kind == stepSetMode {
-				hopeless = append(hopeless, steps[0]) // once is enough
+				hopeless = append(hopeless, steps[0]) // One attempt is enough.
 			}
 			failed, err = c.executeSteps(ctx, p, steps)
 		}
@@ -55,26 +55,26 @@ func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
 	return r
 }
 
-// rolledBackChange is a change that was undone. It is not tried again for a while, unless
-// something else is asked for or the GPU is not as it was left: the instances that it
-// would destroy once more, and make once more, are somebody's devices.
+// rolledBackChange is a change that was rolled back. It is not repeated for a while, unless the
+// desired layout or the GPU changes: repeating it would destroy and recreate devices that pods may
+// use.
 type rolledBackChange struct {
 	desired, fingerprint string
 	until                time.Time
 	decision             decision
 }
 
-// recentRollback is what became of the same change the last time.
+// recentRollback returns the result of the same change if it was rolled back recently.
 func (c *gpuChange) recentRollback() (decision, bool) {
 	last := &c.state.lastRollback
 	known := !c.driverCalled && last.desired == c.desired.fingerprint() && last.fingerprint == c.fingerprint && c.engine.now().Before(last.until)
 	return last.decision, known
 }
 
-// fingerprint is what is asked for, in a form that can be compared.
+// fingerprint describes the desired layout, for comparison.
 func (t *desiredLayout) fingerprint() string { return fmt.Sprint(t.layout(), t.mayReset) }
 
-// fingerprint is what matters of the GPU, in such a form, too.
+// fingerprint describes the GPU, for comparison.
 func (p *observedGPU) fingerprint() string {
 	var b strings.Builder
 	fmt.Fprint(&b, p.current, p.pending)
@@ -85,8 +85,8 @@ func (p *observedGPU) fingerprint() string {
 	return b.String()
 }
 
-// rollbackResult is the result of a change that was undone: of the former instances some were
-// missing, and some are still.
+// rollbackResult returns the result of a rolled back change, with the former instances that were
+// missing before and after.
 func (c *gpuChange) rollbackResult(why decision, missed, left []slot) Result {
 	r := c.result(why)
 	r.NotRestored = toPlacements(left)
@@ -111,7 +111,7 @@ func toPlacements(slots []slot) []Placement {
 	return found
 }
 
-// excludeSteps leaves out the steps that were given up.
+// excludeSteps returns the steps without those that were given up.
 func excludeSteps(steps, hopeless []step) []step {
 	return slices.DeleteFunc(steps, func(s step) bool {
 		return slices.ContainsFunc(hopeless, func(h step) bool {
@@ -120,9 +120,9 @@ func excludeSteps(steps, hopeless []step) []step {
 	})
 }
 
-// planRollback are the steps that bring back the former instances, exactly where they were, as
-// far as nobody is in the way: what the change made and nobody has goes, what it took
-// away comes again. Unlike decide it does what it can.
+// planRollback returns the steps that restore the former instances at their places: it destroys
+// unused instances of the change and creates missing ones. Unlike decide it does as much as
+// possible.
 func planRollback(p *observedGPU, former []slot) []step {
 	if p.current != nvml.Enabled {
 		return nil
@@ -153,7 +153,7 @@ func planRollback(p *observedGPU, former []slot) []step {
 	return steps
 }
 
-// missingSlots are those of the slots in which there is no complete instance.
+// missingSlots returns the slots without a complete instance.
 func (p *observedGPU) missingSlots(slots []slot) []slot {
 	return slices.DeleteFunc(slices.Clone(slots), func(s slot) bool {
 		it := p.instanceAt(s)

@@ -18,7 +18,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// minWriteInterval is the least time between two writes.
+// minWriteInterval separates two writes.
 const minWriteInterval = time.Second
 
 // Writer writes the status of one GPUNode.

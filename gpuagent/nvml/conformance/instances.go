@@ -46,7 +46,7 @@ func instancesAreSorted(b *fixture) {
 	b.requireLayout(made...)
 }
 
-// fillGPU makes all of a profile that there is room for.
+// fillGPU creates all instances of a profile that fit.
 func (b *fixture) fillGPU(profile nvml.Profile) []nvml.Instance {
 	b.Helper()
 	var made []nvml.Instance
@@ -181,8 +181,8 @@ func destroyTwice(b *fixture) {
 	b.requireLayout()
 }
 
-// identifiersAreReused makes and destroys, so that an implementation which gives identifiers
-// again is held to what they name now.
+// identifiersAreReused creates and destroys instances, so that reused identifiers have to name the
+// new ones.
 func identifiersAreReused(b *fixture) {
 	all := b.allPlacements(b.enableMIG())
 	for round := range 3 * len(all) {

@@ -144,8 +144,8 @@ func concurrentReads(b *fixture) {
 	group.Wait()
 }
 
-// requireReadAnswer holds an answer to be one that a reader may get of any GPU: what is not there is
-// not found, and what the target lacks is not supported or not known.
+// requireReadAnswer fails unless a reader may get the result of any GPU: a missing object is not
+// found, a missing feature is not supported or unknown.
 func (b *fixture) requireReadAnswer(method string, err error) {
 	b.Helper()
 	for _, code := range []nvml.Error{nvml.ErrUninitialized, nvml.ErrGPULost, nvml.ErrTimeout, nvml.ErrDriverNotLoaded} {
@@ -191,8 +191,8 @@ func readsDuringWrites(b *fixture) {
 	b.requireLayout()
 }
 
-// requireCompleteLayout reads a layout in which there is never more than one instance. An implementation
-// that asks for one profile after the other may see one that is gone and one that came.
+// requireCompleteLayout reads a layout of at most one instance. An implementation that reads one
+// profile after another may return a former and a new instance.
 func (b *fixture) requireCompleteLayout() {
 	b.Helper()
 	instances, err := b.Instances(b.gpu.UUID)

@@ -20,7 +20,7 @@ var profileCases = []testCase{
 	{"each instance takes room away", []Feature{supportsMIG, writable, Capacity}, capacityDecreases},
 }
 
-// describedProfiles are the profiles, which an older driver knows in MIG mode alone.
+// describedProfiles returns the profiles, which an older driver knows only in MIG mode.
 func (b *fixture) describedProfiles() []nvml.Profile {
 	b.Helper()
 	if b.readOnly {
@@ -60,8 +60,8 @@ func profilesArePlausible(b *fixture) {
 	}
 }
 
-// profilesMatchModel compares with the table: every profile of the table is there, and as it says.
-// A driver may know further ones.
+// profilesMatchModel checks that the GPU has every profile of its model's table. A driver may know
+// further ones.
 func profilesMatchModel(b *fixture) {
 	if b.model == nil {
 		b.Skipf("left out: the board of %s is not in the table", b.gpu.Name)
@@ -160,7 +160,8 @@ func capacityDecreases(b *fixture) {
 	}
 }
 
-// remainingPlacements is how many of a profile lie beside each other, and beside something.
+// remainingPlacements returns how many instances of a profile fit beside each other and beside an
+// instance.
 func (b *fixture) remainingPlacements(profile nvml.Profile, beside placedProfile) int {
 	b.Helper()
 	room, free := 0, 0

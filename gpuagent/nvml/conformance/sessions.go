@@ -11,14 +11,14 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// call is one method, called with a GPU and otherwise anyhow.
+// call is one method with a GPU and arbitrary other arguments.
 type call struct {
 	method  string
 	changes bool
 	err     func(nvml.Library, string) error
 }
 
-// calls are all methods that ask for something of a GPU.
+// calls are all methods with a GPU as argument.
 var calls = []call{
 	{"Memory", false, func(l nvml.Library, gpu string) error { _, err := l.Memory(gpu); return err }},
 	{"Utilization", false, func(l nvml.Library, gpu string) error { _, err := l.Utilization(gpu); return err }},

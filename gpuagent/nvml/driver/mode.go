@@ -47,18 +47,18 @@ func (l *library) SetMIGMode(gpu string, mode nvml.Mode) (activation, err error)
 		}
 		return toError(function, became), nil
 	})
-	// The driver may have unbound or reset the GPU; handles and indices are new.
+	// The driver may have unbound or reset the GPU, which invalidates handles and indices.
 	l.handles.invalidate()
 	return activation, err
 }
 
-// Reset implements nvml.Library. The library has no call for it: nvidia-smi does it. The
-// library is disconnected meanwhile, since it keeps the GPU open itself; other calls
-// wait. The rights to reset are root's.
+// Reset implements nvml.Library with nvidia-smi, since the library has no function for it. It
+// disconnects the library meanwhile, which keeps the GPU open, so that other calls wait. Only root
+// may reset a GPU.
 func (l *library) Reset(gpu string) error {
 	_, err := withGPU(l, gpu, l.readMode)
 	for _, wrong := range []nvml.Error{nvml.ErrUninitialized, nvml.ErrInvalidArgument, nvml.ErrNotFound} {
-		if errors.Is(err, wrong) { // of other errors a reset may be the cure
+		if errors.Is(err, wrong) { // A reset may resolve other errors.
 			return err
 		}
 	}
@@ -107,8 +107,8 @@ func runReset(config Config, gpu string) error {
 	return fmt.Errorf("GPU %s: %s ended with %d: %q: %w", gpu, config.ResetCommand, status, text, parseResetError(text, status))
 }
 
-// parseResetError is what nvidia-smi's output means, or else its exit status, in which only some of
-// the library's numbers mean the same.
+// parseResetError converts nvidia-smi's output, or else its exit status. Only some statuses equal
+// the library's codes.
 func parseResetError(text string, status int) nvml.Error {
 	text = strings.ToLower(text)
 	for _, known := range []struct {
@@ -125,14 +125,14 @@ func parseResetError(text string, status int) nvml.Error {
 		{"version mismatch", nvml.ErrDriverNotLoaded},
 		{"not supported", nvml.ErrNotSupported},
 		{"primary gpu", nvml.ErrNotSupported},
-		{"nvlink", nvml.ErrNotSupported}, // with its peers only
+		{"nvlink", nvml.ErrNotSupported}, // only with its peers
 		{"together", nvml.ErrNotSupported},
 	} {
 		if strings.Contains(text, known.words) {
 			return known.code
 		}
 	}
-	switch code := nvml.Error(status); code { //nolint:gosec // an exit status is a byte
+	switch code := nvml.Error(status); code { //nolint:gosec // An exit status is a byte.
 	case nvml.ErrInvalidArgument, nvml.ErrNotSupported, nvml.ErrNoPermission, nvml.ErrNotFound,
 		nvml.ErrDriverNotLoaded, nvml.ErrLibraryNotFound, nvml.ErrGPULost, nvml.ErrInUse:
 		return code

@@ -78,7 +78,7 @@ func (p *session) DestroyInstance(gpu string, id uint32) error {
 	return err
 }
 
-// writableGPU is the GPU where its instances can be changed.
+// writableGPU returns the GPU if its instances can be changed.
 func (n *Node) writableGPU(uuid string) (*gpu, error) {
 	g, err := n.migEnabledGPU(uuid)
 	if err == nil && g.needsReset {
@@ -96,7 +96,7 @@ func (g *gpu) instanceByID(id uint32) (*instance, error) {
 	return nil, errorf(nvml.ErrNotFound, "no instance %d on %s", id, g.uuid)
 }
 
-// nextID is the lowest identifier that no instance has.
+// nextID returns the lowest unused identifier.
 func (g *gpu) nextID() uint32 {
 	for id := uint32(0); ; id++ {
 		if _, err := g.instanceByID(id); err != nil {
@@ -127,8 +127,8 @@ func (p *session) ComputeInstances(gpu string, id uint32) ([]nvml.ComputeInstanc
 	})
 }
 
-// CreateComputeInstance implements [nvml.Library]: ErrInsufficientResources where
-// there is one.
+// CreateComputeInstance implements [nvml.Library]. It returns ErrInsufficientResources if there is
+// one.
 func (p *session) CreateComputeInstance(gpu string, id uint32) (nvml.ComputeInstance, error) {
 	n := p.node
 	return simulate(p, Call{Method: "CreateComputeInstance", GPU: gpu, Instance: id}, func() (nvml.ComputeInstance, error) {
@@ -177,7 +177,7 @@ func (p *session) DestroyComputeInstance(gpu string, id, compute uint32) error {
 	return err
 }
 
-// newDeviceUUID is the UUID of a new MIG device.
+// newDeviceUUID returns the UUID of a new MIG device.
 func (n *Node) newDeviceUUID(g *gpu, i *instance) string {
 	n.createdDevices++
 	if n.reuseUUIDs {

@@ -24,13 +24,13 @@ const (
 // snapshotFile is a snapshot on disk.
 type snapshotFile struct {
 	Version int             `json:"version"`
-	SHA256  string          `json:"sha256"` // of the node, without white space
+	SHA256  string          `json:"sha256"` // of the node's JSON without white space
 	Node    json.RawMessage `json:"node"`
 }
 
-// Snapshot is the node's state as JSON: layouts, modes, processes, what is lost. It
-// outlives the program that simulates, as a real layout outlives the agent; hooks,
-// faults, and denied permissions are not in it.
+// Snapshot returns the node's state as JSON: layouts, modes, processes and lost GPUs. It outlives
+// the simulating program, as a real layout outlives the agent. It omits hooks, faults and denied
+// permissions.
 func (n *Node) Snapshot() ([]byte, error) {
 	n.mu.Lock()
 	image := n.state()
@@ -42,9 +42,9 @@ func (n *Node) Snapshot() ([]byte, error) {
 	return json.MarshalIndent(snapshotFile{snapshotVersion, checksum(node), node}, "", "  ")
 }
 
-// Restore gives the node the state of a snapshot of a node with the same GPUs. The
-// error says what is wrong with the snapshot; the node is as before then. Programs
-// that use the driver are not told.
+// Restore sets the node's state to the snapshot of a node with the same GPUs. After an error, which
+// says what is wrong with the snapshot, the node is unchanged. Programs that use the driver are not
+// notified.
 func (n *Node) Restore(snapshot []byte) error {
 	image, err := parseSnapshot(snapshot)
 	if err != nil {
@@ -93,7 +93,7 @@ func checksum(of []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// decodeStrict decodes exactly one value that has no fields but those asked for.
+// decodeStrict decodes exactly one value without unknown fields.
 func decodeStrict(from []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(from))
 	decoder.DisallowUnknownFields()
@@ -106,7 +106,7 @@ func decodeStrict(from []byte, into any) error {
 	return nil
 }
 
-// nodeState is a node as a snapshot has it.
+// nodeState is a node in a snapshot.
 type nodeState struct {
 	CreatedDevices uint64     `json:"minted"`
 	GPUs           []gpuState `json:"gpus"`
@@ -136,7 +136,7 @@ type instanceState struct {
 type computeInstanceState struct {
 	ID        uint32         `json:"id"`
 	UUID      string         `json:"uuid"`
-	Slices    int            `json:"slices,omitempty"` // where they are not the profile's
+	Slices    int            `json:"slices,omitempty"` // if they differ from the profile's
 	Processes []processState `json:"processes,omitempty"`
 }
 
@@ -176,7 +176,7 @@ func toProcessStates(processes []process) []processState {
 	return images
 }
 
-// restoreGPUs are the node's GPUs in the state of the image.
+// restoreGPUs returns the node's GPUs in the state of a snapshot.
 func (n *Node) restoreGPUs(image *nodeState) ([]*gpu, error) {
 	if len(image.GPUs) != len(n.gpus) {
 		return nil, fmt.Errorf("the snapshot has %d GPUs and the node %d", len(image.GPUs), len(n.gpus))

@@ -10,9 +10,8 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Check is nil where the node is in a state that a node can be in: above all, no
-// two instances overlap. Nothing that is done through the methods of a node makes it
-// otherwise.
+// Check returns nil for a possible state of the node: above all, no two instances overlap. No
+// method of the node leads to an impossible one.
 func (n *Node) Check() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,7 +53,7 @@ func (g *gpu) validate(devices map[string]bool) error {
 	return nil
 }
 
-// validateInstance checks one instance beside those before it.
+// validateInstance checks one instance against those before it.
 func (g *gpu) validateInstance(i *instance, before []*instance, devices map[string]bool) error {
 	rest := gpu{modelSpec: g.modelSpec, instances: before}
 	if !slices.Contains(i.profile.Starts, i.start) {

@@ -21,7 +21,7 @@ import (
 	"sluice.dev/gpuagent/status"
 )
 
-// runStatus runs `gpuagent status`. It returns the exit status: 0, 1 if the GPUs cannot be observed, or 2
+// runStatus runs `gpuagent status`. It returns the exit status: 0, 1 if Failed to observe GPUs, or 2
 // if the flags or the configuration are invalid.
 func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	klog.SetOutput(io.Discard) // Libraries log their attempts there.

@@ -102,7 +102,7 @@ func (c *Config) Validate() field.ErrorList {
 	errs := c.Common.Validate(nil)
 	name := field.NewPath("nodeName")
 	if c.NodeName == "" {
-		errs = append(errs, field.Required(name, "want the node's name, here or in the environment as "+NodeNameVariable))
+		errs = append(errs, field.Required(name, "want the node's name, in the file or in the environment variable "+NodeNameVariable))
 	} else {
 		for _, problem := range validation.IsDNS1123Subdomain(c.NodeName) {
 			errs = append(errs, field.Invalid(name, c.NodeName, problem))
@@ -133,7 +133,7 @@ func (c *Config) Validate() field.ErrorList {
 	}
 	if words := strings.Fields(c.DevicePlugin.Command); len(words) == 0 || strings.Contains(words[0], "/") {
 		errs = append(errs, field.Invalid(field.NewPath("devicePlugin", "command"), c.DevicePlugin.Command,
-			"want how a command line begins, the program without its folder, such as nvidia-device-plugin"))
+			"want the start of a command line, the program without its folder, such as nvidia-device-plugin"))
 	}
 	return append(errs, c.Intervals.validate(field.NewPath("intervals"))...)
 }

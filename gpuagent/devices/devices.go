@@ -30,37 +30,37 @@ type device struct {
 // listDevices returns the devices that a GPU offers: itself, or its MIG devices. In MIG mode it
 // also returns the GPU itself, which the kubelet offers until the device plugin enumerates again.
 func listDevices(library nvml.Library, gpu string) ([]device, error) {
-	board, err := modelOf(library, gpu)
+	model, err := modelOf(library, gpu)
 	if err != nil {
 		return nil, err
 	}
-	whole := []device{{uuid: gpu, model: board}}
+	whole := []device{{uuid: gpu, model: model}}
 	current, _, err := library.MIGMode(gpu)
 	if errors.Is(err, nvml.ErrNotSupported) {
 		return whole, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("MIG mode of %s: %w", gpu, err)
+		return nil, fmt.Errorf("read MIG mode of %s: %w", gpu, err)
 	}
 	if current == nvml.Disabled {
 		return whole, nil
 	}
 	profiles, err := library.Profiles(gpu)
 	if err != nil {
-		return nil, fmt.Errorf("profiles of %s: %w", gpu, err)
+		return nil, fmt.Errorf("list profiles of %s: %w", gpu, err)
 	}
 	instances, err := library.Instances(gpu)
 	if err != nil {
-		return nil, fmt.Errorf("instances of %s: %w", gpu, err)
+		return nil, fmt.Errorf("list instances of %s: %w", gpu, err)
 	}
-	list := []device{{uuid: gpu, model: board, replaced: true}}
+	list := []device{{uuid: gpu, model: model, replaced: true}}
 	for _, instance := range instances {
 		computes, err := library.ComputeInstances(gpu, instance.ID)
 		if err != nil {
-			return nil, fmt.Errorf("compute instances of %s: %w", gpu, err)
+			return nil, fmt.Errorf("list compute instances of %s: %w", gpu, err)
 		}
 		for _, compute := range computes {
-			list = append(list, device{uuid: compute.UUID, shape: shapeOf(profiles, instance.Profile), model: board})
+			list = append(list, device{uuid: compute.UUID, shape: shapeOf(profiles, instance.Profile), model: model})
 		}
 	}
 	return list, nil
@@ -71,16 +71,16 @@ func observedDevices(gpu *v1alpha1.ObservedGPU) []device {
 	uuid := string(gpu.UUID)
 	var id uint32
 	_, _ = fmt.Sscanf(gpu.DeviceID, "0x%x", &id) // An unknown GPU model has no identifier.
-	board, _ := mig.ModelByPCIDevice(id)
+	model, _ := mig.ModelByPCIDevice(id)
 	if gpu.MIG.Current != v1alpha1.MIGModeEnabled {
-		return []device{{uuid: uuid, model: board}}
+		return []device{{uuid: uuid, model: model}}
 	}
-	list := []device{{uuid: uuid, model: board, replaced: true}}
+	list := []device{{uuid: uuid, model: model, replaced: true}}
 	for i := range gpu.Instances {
 		it := &gpu.Instances[i]
-		d := device{uuid: it.UUID, model: board, shape: &mig.Shape{}}
-		if board != nil {
-			if profile, err := board.Profile(it.Profile); err == nil {
+		d := device{uuid: it.UUID, model: model, shape: &mig.Shape{}}
+		if model != nil {
+			if profile, err := model.Profile(it.Profile); err == nil {
 				d.shape = &profile.Shape
 			}
 		}
@@ -92,12 +92,12 @@ func observedDevices(gpu *v1alpha1.ObservedGPU) []device {
 func modelOf(library nvml.Library, gpu string) (*mig.Model, error) {
 	gpus, err := library.GPUs()
 	if err != nil {
-		return nil, fmt.Errorf("listing the GPUs: %w", err)
+		return nil, fmt.Errorf("list GPUs: %w", err)
 	}
 	for _, each := range gpus {
 		if each.UUID == gpu {
-			board, _ := mig.ModelByPCIDevice(each.PCIDevice)
-			return board, each.Err
+			model, _ := mig.ModelByPCIDevice(each.PCIDevice)
+			return model, each.Err
 		}
 	}
 	return nil, fmt.Errorf("GPU %s: %w", gpu, nvml.ErrNotFound)

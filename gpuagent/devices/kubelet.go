@@ -48,7 +48,7 @@ func NewKubelet(socket string) (*Kubelet, error) {
 		// Find a restarted kubelet at once, not after a minute.
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}))
 	if err != nil {
-		return nil, fmt.Errorf("kubelet at %s: %w", socket, err)
+		return nil, fmt.Errorf("connect to kubelet at %s: %w", socket, err)
 	}
 	return &Kubelet{connection: connection, client: podresourcesv1.NewPodResourcesListerClient(connection)}, nil
 }
@@ -63,11 +63,11 @@ func (k *Kubelet) ListAssignments(ctx context.Context) (Assignments, error) {
 	// The offered devices come first: a device assigned in between then counts as assigned.
 	offered, err := k.client.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{})
 	if err != nil {
-		return Assignments{}, fmt.Errorf("asking the kubelet for its devices: %w", err)
+		return Assignments{}, fmt.Errorf("list the kubelet's devices: %w", err)
 	}
 	held, err := k.client.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
 	if err != nil {
-		return Assignments{}, fmt.Errorf("asking the kubelet which pod has which device: %w", err)
+		return Assignments{}, fmt.Errorf("list the devices of pods at the kubelet: %w", err)
 	}
 	return newAssignments(offered, held)
 }
@@ -148,7 +148,7 @@ func (h *Assignments) addContainer(pod types.NamespacedName, container *podresou
 			uuid, ok := deviceUUID(id)
 			if !ok {
 				if isGPU(corev1.ResourceName(devices.GetResourceName())) {
-					return fmt.Errorf("pod %s has the device %q of %s, which is no UUID: the device plugin has to name devices by UUID",
+					return fmt.Errorf("pod %s has the device %q of %s, which is not a UUID: configure the device plugin to name devices by UUID",
 						pod, id, devices.GetResourceName())
 				}
 				continue

@@ -43,7 +43,7 @@ func (r *Reader) BoundPods(ctx context.Context) ([]corev1.Pod, error) {
 	defer cancel()
 	var list corev1.PodList
 	if err := r.Pods.List(ctx, &list, client.MatchingFields{FieldNodeName: r.Node}); err != nil {
-		return nil, fmt.Errorf("listing the pods of node %s: %w", r.Node, err)
+		return nil, fmt.Errorf("list pods of node %s: %w", r.Node, err)
 	}
 	return list.Items, nil
 }
@@ -69,11 +69,11 @@ func newSnapshot(pods []corev1.Pod, held Assignments) *Snapshot {
 
 // InUse implements [partition.InUse] without a cache.
 func (r *Reader) InUse(ctx context.Context, gpu string) (map[string]partition.Holder, error) {
-	sight, err := r.Read(ctx)
+	holders, err := r.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return sight.Holders(r.Library, gpu)
+	return holders.Holders(r.Library, gpu)
 }
 
 // Snapshot holds the holders of a node's devices at one moment.

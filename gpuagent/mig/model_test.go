@@ -14,10 +14,10 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// placed is an instance of a plain profile of a board, at its start.
+// placed is an instance of a plain profile of a GPU model, at its start.
 type placed struct{ profile, start int }
 
-// allLayouts are all that a board can be cut into by its plain profiles.
+// allLayouts are all that a GPU model can be cut into by its plain profiles.
 func allLayouts(b *Model) [][]placed {
 	var all [][]placed
 	var extend func(taken Mask, from int, now []placed)
@@ -41,7 +41,7 @@ func allLayouts(b *Model) [][]placed {
 	return all
 }
 
-// The state space of a board with seven slices was counted elsewhere by exhaustive
+// The state space of a GPU model with seven slices was counted elsewhere by exhaustive
 // search: 298 layouts, 19 of them maximal, 38 multisets of profiles, 144 masks.
 func TestSevenSliceLayouts(t *testing.T) {
 	b, _ := ModelByName("H100-80GB")
@@ -104,7 +104,7 @@ func TestBestPlacement(t *testing.T) {
 	}
 }
 
-// On every board each profile stands within its slices, and as often as NVML says.
+// On every GPU model each profile stands within its slices, and as often as NVML says.
 func TestModelsAreConsistent(t *testing.T) {
 	names, devices := map[string]bool{}, map[uint16]bool{}
 	for _, b := range Models() {

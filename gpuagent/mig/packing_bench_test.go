@@ -90,16 +90,16 @@ func TestPackingDoesNotRegress(t *testing.T) {
 }
 
 func runExperiment(p placementPolicy, weights [5]float64, seed uint64) float64 {
-	board, _ := ModelByName("A100-40GB")
+	model, _ := ModelByName("A100-40GB")
 	profiles := make([]*Profile, len(packingShapes))
 	mean := 0.0
 	for i, shape := range packingShapes {
-		at := slices.IndexFunc(board.Profiles, func(p Profile) bool { return p.Shape == shape })
-		profiles[i] = &board.Profiles[at]
+		at := slices.IndexFunc(model.Profiles, func(p Profile) bool { return p.Shape == shape })
+		profiles[i] = &model.Profiles[at]
 		mean += weights[i] * float64(shape.Compute)
 	}
 	random := rand.New(rand.NewPCG(seed, 1))
-	f := &fleet{model: board, random: random, occupied: make([]Mask, packingGPUs), lodgers: make([][]*allocation, packingGPUs)}
+	f := &fleet{model: model, random: random, occupied: make([]Mask, packingGPUs), lodgers: make([][]*allocation, packingGPUs)}
 	rate := 7 * packingGPUs / mean
 	now, accepted := 0.0, 0
 	var leaving departures
@@ -300,7 +300,7 @@ func (f *fleet) blockingAllocations(gpu int, mask Mask) (in []*allocation) {
 }
 
 // perfectPacking may move everything at each arrival: it turns away what no arrangement at
-// all has room for. A board's halves are cut independently: the lower one into 4g,
+// all has room for. A GPU model's halves are cut independently: the lower one into 4g,
 // 3g, or 2g and 1g over four slices, the upper one into 3g, or 2g and 1g over three.
 type perfectPacking struct{}
 

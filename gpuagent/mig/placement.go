@@ -57,10 +57,10 @@ func (g *GPU) Check() error {
 	for i := range g.Instances {
 		it := &g.Instances[i]
 		if it.Profile == nil || it.Profile.index >= len(g.Model.Profiles) || &g.Model.Profiles[it.Profile.index] != it.Profile {
-			return fmt.Errorf("instance %d is of no profile of %s", i, g.Model.Name)
+			return fmt.Errorf("instance %d has no profile of %s", i, g.Model.Name)
 		}
 		if !slices.Contains(it.Profile.Starts, it.Start) {
-			return fmt.Errorf("%s cannot start at %d on %s, but at %v", it.Profile.Name, it.Start, g.Model.Name, it.Profile.Starts)
+			return fmt.Errorf("%s cannot start at %d on %s, only at %v", it.Profile.Name, it.Start, g.Model.Name, it.Profile.Starts)
 		}
 		if it.Mask()&taken != 0 {
 			return fmt.Errorf("%s at %d overlaps another instance", it.Profile.Name, it.Start)
@@ -71,7 +71,7 @@ func (g *GPU) Check() error {
 		}
 		if it.Profile.Attribute == mediaEngines {
 			if media++; media > 1 {
-				return fmt.Errorf("%d instances with the media engines (%s); a GPU has them once", media, mediaEngines)
+				return fmt.Errorf("%d instances with the media engines (%s); a GPU has one set", media, mediaEngines)
 			}
 		}
 	}

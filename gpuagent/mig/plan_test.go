@@ -127,7 +127,7 @@ func TestPreempt(t *testing.T) {
 }
 
 // Whatever the layout and the wants: what anybody has is where it was, the new
-// layout is one that the board can have, each want that is met has an instance of
+// layout is one that the GPU model can have, each want that is met has an instance of
 // its own, one that is not could not have been, and nothing was destroyed in vain.
 func TestPlanProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -207,7 +207,7 @@ func applyChange(t *rapid.T, gpus []GPU, change Change) []GPU {
 // of eight GPUs and on a thousand of them; and the whole plan of a node for three
 // wants, of which one needs that something idle gives way.
 func BenchmarkPlan(b *testing.B) {
-	board, _ := ModelByName("H100-80GB")
+	model, _ := ModelByName("H100-80GB")
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, nodes := range map[string]int{"Choose/1-node": 1, "Choose/1000-nodes": 1000} {
 		taken := make([]Mask, 8*nodes)
@@ -217,14 +217,14 @@ func BenchmarkPlan(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				board.BestGPU(taken, &board.Profiles[i%len(board.Profiles)])
+				model.BestGPU(taken, &model.Profiles[i%len(model.Profiles)])
 			}
 		})
 	}
 	gpus := make([]GPU, 8)
 	for i := range gpus {
-		gpus[i] = GPU{Model: board, Instances: []Instance{
-			{&board.Profiles[4], 4, InUse}, {&board.Profiles[3], 0, Use(i%2) * InUse}, {&board.Profiles[0], 3, InUse},
+		gpus[i] = GPU{Model: model, Instances: []Instance{
+			{&model.Profiles[4], 4, InUse}, {&model.Profiles[3], 0, Use(i%2) * InUse}, {&model.Profiles[0], 3, InUse},
 		}}
 	}
 	wants := []v1alpha1.MIGProfile{"1g.10gb", "2g.20gb", "2g.20gb"}

@@ -45,8 +45,8 @@ func (e *Engine) repartition(ctx context.Context, gpu nvml.GPU, want v1alpha1.De
 	bed := e.states.get(gpu.UUID)
 	bed.change.Lock()
 	defer bed.change.Unlock()
-	board, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
-	c := &gpuChange{engine: e, gpu: gpu, desired: resolveLayout(board, want), inUse: inUse, state: bed, log: e.Log.WithValues("gpu", gpu.UUID)}
+	model, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
+	c := &gpuChange{engine: e, gpu: gpu, desired: resolveLayout(model, want), inUse: inUse, state: bed, log: e.Log.WithValues("gpu", gpu.UUID)}
 	if begun, ok := e.Journal.PendingChange(gpu.UUID); ok {
 		c.before, c.journaled, c.driverCalled, c.changed = &begun.Before, true, true, true
 	}
@@ -77,7 +77,7 @@ func (c *gpuChange) converge(ctx context.Context) decision {
 			return v
 		}
 	}
-	return refuse(RolledBack, v1alpha1.ReasonDriverError, "each call went well and the GPU is still not cut as asked; somebody else may be cutting it")
+	return refuse(RolledBack, v1alpha1.ReasonDriverError, "all calls succeeded, but the GPU does not have the desired layout; another program may be partitioning it")
 }
 
 // observe reads the GPU and marks Sluice's own instances.
@@ -95,7 +95,7 @@ func (c *gpuChange) observe(ctx context.Context) (*observedGPU, error) {
 	}
 	known := c.engine.Journal.Instances(c.gpu.UUID)
 	if !p.migCapable && (begun != nil || len(known) > 0) {
-		return nil, fmt.Errorf("%w: the driver says that it has no MIG mode, and it had instances", errUnreadable)
+		return nil, fmt.Errorf("%w: the driver reports no MIG mode, but the GPU had instances", errUnreadable)
 	}
 	markOwned(p, known, begun, &c.desired)
 	c.owned, c.fingerprint = p.ownedInstances(known), p.fingerprint()
@@ -133,7 +133,7 @@ func (c *gpuChange) hasIncompleteInstance() bool {
 func (c *gpuChange) closeJournal(r Result) Result {
 	if err := c.engine.Journal.RecordEnd(c.gpu.UUID, c.owned); err != nil {
 		r.State, r.Reason = JournalFailed, v1alpha1.ReasonJournalFailed
-		r.Message = fmt.Sprintf("what was done is not recorded: %v; %s", err, freeDiskAdvice)
+		r.Message = fmt.Sprintf("the change was made, but not recorded: %v; %s", err, freeDiskAdvice)
 	}
 	return r
 }

@@ -28,9 +28,9 @@ type scenario struct {
 	ends string
 }
 
-func gpuInMIGMode(board string) simulator.GPU { return simulator.GPU{Model: board, Mode: nvml.Enabled} }
+func gpuInMIGMode(model string) simulator.GPU { return simulator.GPU{Model: model, Mode: nvml.Enabled} }
 
-func gpuNotInMIGMode(board string) simulator.GPU { return simulator.GPU{Model: board} }
+func gpuNotInMIGMode(model string) simulator.GPU { return simulator.GPU{Model: model} }
 
 var scenarios = []scenario{
 	{

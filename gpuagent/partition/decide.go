@@ -59,7 +59,7 @@ func invalidLayout(err error) decision {
 func decide(p *observedGPU, want *desiredLayout) decision {
 	switch {
 	case !p.migCapable && want.migEnabled:
-		return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "%s has no MIG mode; leave it out or set migEnabled to false", p.gpu.Name)
+		return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "%s does not support MIG; remove it from the spec or set migEnabled to false", p.gpu.Name)
 	case want.infeasible != nil:
 		return invalidLayout(want.infeasible)
 	case !p.migCapable:
@@ -95,7 +95,7 @@ func decideLayout(p *observedGPU, want *desiredLayout) decision {
 		default:
 			steps = append(steps, step{kind: stepDestroy, instance: *it})
 			if who := p.holderOf(it); who != "" {
-				blocked = append(blocked, fmt.Sprintf("%s has to go and is in use: %s", it.displayName(), who))
+				blocked = append(blocked, fmt.Sprintf("%s has to be destroyed and is in use: %s", it.displayName(), who))
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func decideEnable(p *observedGPU, want *desiredLayout) decision {
 	case p.pending == nvml.Disabled, p.model.ModeWithoutReset && !want.modeRequested:
 		return whenIdle(p, step{kind: stepSetMode, mode: nvml.Enabled})
 	case !want.mayReset || want.resetDone:
-		return resetRequired("MIG mode is enabled from the GPU's next reset on")
+		return resetRequired("MIG mode is enabled only by a reset of the GPU")
 	default:
 		return whenIdle(p, step{kind: stepReset})
 	}
@@ -143,14 +143,14 @@ func decideDisable(p *observedGPU, want *desiredLayout) decision {
 	for i := range p.instances {
 		it := &p.instances[i]
 		if !it.owned {
-			return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "MIG mode cannot be left: %s is not Sluice's and is left alone", it.displayName())
+			return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "MIG mode cannot be disabled: %s is not Sluice's and stays", it.displayName())
 		}
 		steps = append(steps, step{kind: stepDestroy, instance: *it})
 	}
 	pendingOnly := p.pending == nvml.Disabled && (want.modeRequested || !p.model.ModeWithoutReset)
 	switch {
 	case (pendingOnly || !p.model.ModeWithoutReset) && (!want.mayReset || want.resetDone):
-		return resetRequired("MIG mode is left only at a reset of the GPU")
+		return resetRequired("MIG mode is disabled only by a reset of the GPU")
 	case pendingOnly:
 		steps = append(steps, step{kind: stepReset})
 	case want.modeRequested:
@@ -162,17 +162,17 @@ func decideDisable(p *observedGPU, want *desiredLayout) decision {
 }
 
 // modeRequestIgnored is the decision for a driver that accepted a mode and did not set it.
-var modeRequestIgnored = refuse(RolledBack, v1alpha1.ReasonDriverError, "the driver took the request for the other MIG mode, and it is neither in force nor pending")
+var modeRequestIgnored = refuse(RolledBack, v1alpha1.ReasonDriverError, "the driver accepted the MIG mode, which is neither in force nor pending")
 
 func resetRequired(what string) decision {
 	return refuse(ResetRequired, v1alpha1.ConditionResetRequired,
-		"%s: reset it while nobody has it (nvidia-smi --gpu-reset -i <GPU>), restart the node, or allow resets on the node pool (spec.mig.resets)", what)
+		"%s: reset the GPU while it is unused (nvidia-smi --gpu-reset -i <GPU>), reboot the node, or allow resets on the node pool (spec.mig.resets)", what)
 }
 
 // whenIdle returns steps that need the whole GPU, or a refusal while it is in use.
 func whenIdle(p *observedGPU, steps ...step) decision {
 	if who := p.anyHolder(); who != "" {
-		return refuse(Reclaiming, v1alpha1.ReasonInUse, "the MIG mode can be changed when nobody has the GPU: %s", who)
+		return refuse(Reclaiming, v1alpha1.ReasonInUse, "the MIG mode changes only on an unused GPU: %s", who)
 	}
 	return decision{steps: steps}
 }
@@ -185,7 +185,7 @@ func (p *observedGPU) holderOf(it *instance) string {
 	}
 	switch {
 	case unknown != nil:
-		return fmt.Sprintf("who has it cannot be told: %v", unknown)
+		return fmt.Sprintf("its holder is unknown: %v", unknown)
 	case it.holder != nil:
 		return it.holder.String()
 	case p.wholeHolder != nil:
@@ -207,7 +207,7 @@ func (p *observedGPU) anyHolder() string {
 		}
 	}
 	if p.holdersUnknown != nil {
-		return fmt.Sprintf("who has it cannot be told: %v", p.holdersUnknown)
+		return fmt.Sprintf("its holder is unknown: %v", p.holdersUnknown)
 	}
 	return ""
 }

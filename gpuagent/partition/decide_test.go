@@ -20,13 +20,13 @@ import (
 // gpuBuilder is a GPU in MIG mode as a picture.
 type gpuBuilder struct{ observedGPU }
 
-func newGPUBuilder(board string) *gpuBuilder {
-	b, ok := mig.ModelByName(board)
+func newGPUBuilder(model string) *gpuBuilder {
+	b, ok := mig.ModelByName(model)
 	if !ok {
-		panic(board)
+		panic(model)
 	}
 	d := &gpuBuilder{observedGPU{
-		gpu: nvml.GPU{UUID: "GPU-1", Name: board, PCIDevice: uint32(b.Devices[0])<<16 | 0x10de}, model: b,
+		gpu: nvml.GPU{UUID: "GPU-1", Name: model, PCIDevice: uint32(b.Devices[0])<<16 | 0x10de}, model: b,
 		migCapable: true, current: nvml.Enabled, pending: nvml.Enabled,
 	}}
 	for i := range b.Profiles {

@@ -26,31 +26,31 @@ type desiredLayout struct {
 }
 
 // errUnknownModel reports a GPU model without a profile table.
-var errUnknownModel = errors.New("this version of Sluice does not know the board, so it is left as it is")
+var errUnknownModel = errors.New("this version of Sluice does not know the GPU model, so the GPU stays as it is")
 
 // resolveLayout finds the GPU model's profiles by shape and checks whether the layout is feasible.
-func resolveLayout(board *mig.Model, want v1alpha1.DesiredGPU) desiredLayout {
+func resolveLayout(model *mig.Model, want v1alpha1.DesiredGPU) desiredLayout {
 	t := desiredLayout{migEnabled: want.MIGEnabled, mayReset: want.MayReset}
-	if t.slots, t.infeasible = resolveSlots(board, want); t.infeasible != nil {
+	if t.slots, t.infeasible = resolveSlots(model, want); t.infeasible != nil {
 		t.slots = nil // An infeasible layout adopts no instances.
 	}
 	return t
 }
 
 // resolveSlots returns the desired slots by start. Its errors are for the author of the layout.
-func resolveSlots(board *mig.Model, want v1alpha1.DesiredGPU) ([]slot, error) {
+func resolveSlots(model *mig.Model, want v1alpha1.DesiredGPU) ([]slot, error) {
 	switch {
 	case !want.MIGEnabled && len(want.Instances) > 0:
-		return nil, errors.New("instances are asked for without MIG mode; set migEnabled or leave them out")
+		return nil, errors.New("instances are requested without MIG mode; set migEnabled or remove them")
 	case !want.MIGEnabled:
 		return nil, nil
-	case board == nil:
+	case model == nil:
 		return nil, errUnknownModel
 	}
 	var found []slot
-	check := mig.GPU{Model: board}
+	check := mig.GPU{Model: model}
 	for _, it := range want.Instances {
-		profile, err := board.Profile(it.Profile)
+		profile, err := model.Profile(it.Profile)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ func checkExclusive(slots []slot) error {
 	for i, s := range slots {
 		for _, other := range slots[:i] {
 			if areExclusive(s.profile, other.profile) {
-				return fmt.Errorf("%s and %s cannot both have what %q stands for: the board has it once", other.placement(), s.placement(), s.profile.Attribute)
+				return fmt.Errorf("%s and %s cannot both have the attribute %q: the GPU has it once", other.placement(), s.placement(), s.profile.Attribute)
 			}
 		}
 	}
@@ -101,13 +101,13 @@ func toDesiredGPU(gpu string, l Layout) v1alpha1.DesiredGPU {
 }
 
 // slotsOfPlacements returns the slots of a journal's placements that the GPU model supports.
-func slotsOfPlacements(board *mig.Model, placements []Placement) []slot {
-	if board == nil {
+func slotsOfPlacements(model *mig.Model, placements []Placement) []slot {
+	if model == nil {
 		return nil
 	}
 	var found []slot
 	for _, p := range placements {
-		if profile, err := board.Profile(p.Profile); err == nil && slices.Contains(profile.Starts, p.Start) {
+		if profile, err := model.Profile(p.Profile); err == nil && slices.Contains(profile.Starts, p.Start) {
 			found = append(found, slot{profile, p.Start})
 		}
 	}
@@ -124,12 +124,12 @@ func (t *desiredLayout) checkForeign(p *observedGPU) error {
 				continue
 			}
 			if it.mask()&s.mask() != 0 {
-				return fmt.Errorf("%s@%d would lie over %s, which is not Sluice's and is left alone", s.profile.Name, s.start, it.displayName())
+				return fmt.Errorf("%s@%d overlaps %s, which is not Sluice's and stays", s.profile.Name, s.start, it.displayName())
 			}
 			if it.profile == s.profile {
 				others++
 			} else if it.profile != nil && areExclusive(it.profile, s.profile) {
-				return fmt.Errorf("%s has what %q stands for, of which the board has one, and is not Sluice's", it.displayName(), s.profile.Attribute)
+				return fmt.Errorf("%s is not Sluice's and has the attribute %q, which the GPU has once", it.displayName(), s.profile.Attribute)
 			}
 		}
 		if others == 0 {

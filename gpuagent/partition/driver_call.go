@@ -126,7 +126,7 @@ func (e *Engine) runDriverCall(gpu string, call func() error) error {
 	return err
 }
 
-const freeDiskAdvice = "make room on the disk of the agent's directory, or make it writable; nothing is changed before"
+const freeDiskAdvice = "free space on the disk of the agent's directory, or make it writable; the GPU stays unchanged until then"
 
 var (
 	// errJournalWrite marks errors of the journal.
@@ -134,7 +134,7 @@ var (
 	// errInUse reports that the target of a change is in use.
 	errInUse = errors.New("in use")
 	// errStale reports that another program changed the GPU since the observation.
-	errStale = errors.New("somebody else has changed it just now")
+	errStale = errors.New("another program changed it just now")
 	// errUnreadable reports an observation that failed, possibly only for now.
 	errUnreadable = errors.New("the GPU cannot be read")
 )
@@ -214,13 +214,13 @@ func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool)
 	case err == nil:
 		return decision{}, false
 	case ctx.Err() != nil:
-		return refuse(Interrupted, v1alpha1.ReasonProgressing, "the agent was told to stop"), true
+		return refuse(Interrupted, v1alpha1.ReasonProgressing, "the agent is stopping"), true
 	case errors.Is(err, errJournalWrite):
 		return refuse(JournalFailed, v1alpha1.ReasonJournalFailed, "%v; %s", err, freeDiskAdvice), true
 	case k == classDenied:
 		return refuse(Denied, v1alpha1.ConditionNoPermission, "%v: the agent has to run privileged, with /proc/driver/nvidia/capabilities/mig/config", err), true
 	case k == classLost:
-		return refuse(Lost, v1alpha1.ConditionGPULost, "%v: reset the GPU or restart the node; nothing is written to it", err), true
+		return refuse(Lost, v1alpha1.ConditionGPULost, "%v: reset the GPU or reboot the node; the agent writes nothing to it", err), true
 	case k == classResetRequired:
 		return resetRequired(err.Error()), true
 	case k == classHung:
@@ -245,7 +245,7 @@ func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool)
 
 // markUnhealthy suspends writes to the GPU.
 func (c *gpuChange) markUnhealthy(err error) decision {
-	v := refuse(Unhealthy, v1alpha1.ReasonDriverError, "%v: nothing is written to it for %v", err, unhealthyBackoff)
+	v := refuse(Unhealthy, v1alpha1.ReasonDriverError, "%v: the agent writes nothing to it for %v", err, unhealthyBackoff)
 	c.engine.markUnhealthy(c.gpu.UUID, v.message)
 	return v
 }

@@ -119,7 +119,7 @@ func (e *Engine) apply(ctx context.Context, cut, spec []v1alpha1.DesiredGPU, inU
 		case at < 0:
 			results[i] = Result{
 				GPU: string(want.UUID), State: Lost, Reason: v1alpha1.ConditionGPULost,
-				Message: "the driver knows no such GPU on this node: it fell off the bus, or was taken out",
+				Message: "the driver lists no such GPU on this node: it fell off the bus or was removed",
 			}
 		default:
 			places <- struct{}{}
@@ -172,7 +172,7 @@ func (e *Engine) summarize(ctx context.Context, results []Result, spec []v1alpha
 	if o.Observed != nil && !foreign {
 		// No instance with an unknown owner is left.
 		if err := e.Journal.RestoreTrust(); err != nil {
-			e.Log.Error(err, "the journal's doubt cannot be ended")
+			e.Log.Error(err, "Failed to mark journal as usable")
 		}
 	}
 	o.UntrustedReason = e.Journal.UntrustedReason()

@@ -102,7 +102,7 @@ func TestMIGModeChanges(t *testing.T) {
 		state State
 		ends  string
 	}{
-		{"somebody holds it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { requireNoError(t, w.sim.Hold(gpu, true)) }, resettable, Reclaiming, "whole"},
+		{"another program holds it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { requireNoError(t, w.sim.Hold(gpu, true)) }, resettable, Reclaiming, "whole"},
 		{"a process has it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { requireNoError(t, w.sim.Attach(7, gpu, 1, 1)) }, resettable, Reclaiming, "whole"},
 		{"a pod has it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { w.assign(gpu) }, resettable, Reclaiming, "whole"},
 		{"it cannot be reset alone", simulator.GPU{Model: "A30", ResetsWithOthers: true}, nil, resettable, ResetRequired, "whole"},

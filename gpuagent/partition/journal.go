@@ -56,7 +56,7 @@ func OpenJournal(store JournalStore, node, boot string) (*Journal, error) {
 	}
 	found, err := parseJournal(content)
 	if err == nil && found.Node != node {
-		err = fmt.Errorf("it is of node %q, and this is %q", found.Node, node)
+		err = fmt.Errorf("it belongs to node %q, not to %q", found.Node, node)
 	}
 	if err != nil {
 		return j, j.setAside(err)
@@ -72,10 +72,10 @@ func OpenJournal(store JournalStore, node, boot string) (*Journal, error) {
 func (j *Journal) setAside(why error) error {
 	kept, err := j.store.SetAside()
 	if err != nil {
-		return fmt.Errorf("the journal cannot be believed (%w), and it cannot be set aside, so that nothing may be written: %w", why, err)
+		return fmt.Errorf("the journal is unusable (%w) and cannot be set aside, so the agent writes nothing: %w", why, err)
 	}
-	j.state.UntrustedReason = fmt.Sprintf("the journal of this node's instances cannot be believed: %v. It is kept as %s. "+
-		"Instances that the GPUNode does not ask for are left alone as foreign: destroy those that nobody needs "+
+	j.state.UntrustedReason = fmt.Sprintf("the journal of this node's instances is unusable: %v. It is kept as %s. "+
+		"Instances that the GPUNode does not request count as foreign and stay: destroy those that are not needed "+
 		"(nvidia-smi mig -lgi, -dci, -dgi), or restart the node", why, kept)
 	return nil
 }

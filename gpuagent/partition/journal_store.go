@@ -50,7 +50,7 @@ func OpenJournalDir(path string) (*JournalDir, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("open the journal: another agent has %s; wait until it has ended", path)
+			return nil, fmt.Errorf("open the journal: another agent uses %s; wait until it ends", path)
 		}
 		return nil, fmt.Errorf("open the journal: lock %s: %w", lock.Name(), err)
 	}
@@ -164,7 +164,7 @@ func (s *journalState) format() ([]byte, error) {
 	}
 	content := slices.Concat(checksumLine(body), body)
 	if _, err := parseJournal(content); err != nil {
-		return nil, fmt.Errorf("what was to be written is not valid: %w", err)
+		return nil, fmt.Errorf("the new content is invalid: %w", err)
 	}
 	return content, nil
 }
@@ -176,23 +176,23 @@ func checksumLine(body []byte) []byte {
 // parseJournal parses content. Its errors describe the file: "its checksum is wrong".
 func parseJournal(content []byte) (journalState, error) {
 	if len(content) > maxJournalBytes {
-		return journalState{}, fmt.Errorf("it has %d bytes, at most %d are expected", len(content), maxJournalBytes)
+		return journalState{}, fmt.Errorf("it has %d bytes; the limit is %d", len(content), maxJournalBytes)
 	}
 	first, body, ok := bytes.Cut(content, []byte("\n"))
 	if !ok || !strings.HasPrefix(string(first), journalHeader+" ") {
-		return journalState{}, errors.New("it does not begin like a journal, or is cut off")
+		return journalState{}, errors.New("it has no journal header, or is truncated")
 	}
 	if found, ours := string(first), fmt.Sprintf("%s %d ", journalHeader, journalVersion); !strings.HasPrefix(found, ours) {
 		return journalState{}, fmt.Errorf("it was written by another version of Sluice: %.40q, expected %q", found, ours)
 	}
 	if !bytes.Equal(slices.Concat(first, []byte("\n")), checksumLine(body)) {
-		return journalState{}, errors.New("its checksum is wrong: it is damaged or cut off")
+		return journalState{}, errors.New("its checksum is wrong: it is damaged or truncated")
 	}
 	var s journalState
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
-		return journalState{}, fmt.Errorf("it is not understood: %w", err)
+		return journalState{}, fmt.Errorf("it cannot be parsed: %w", err)
 	}
 	if err := s.validate(); err != nil {
 		return journalState{}, err
@@ -210,7 +210,7 @@ func (s *journalState) validate() error {
 			return errors.New("it has a GPU without UUID")
 		}
 		if e.Change != nil && !slices.Contains(operations, e.Change.Next.Operation) {
-			return fmt.Errorf("GPU %s: it has the unknown call %q", gpu, e.Change.Next.Operation)
+			return fmt.Errorf("GPU %s: the call %q is unknown", gpu, e.Change.Next.Operation)
 		}
 		for i, it := range e.Instances {
 			if it.Profile == "" || it.Start < 0 {
@@ -219,7 +219,7 @@ func (s *journalState) validate() error {
 			if slices.ContainsFunc(e.Instances[:i], func(other OwnedInstance) bool {
 				return other.ID == it.ID || other.UUID != "" && other.UUID == it.UUID
 			}) {
-				return fmt.Errorf("GPU %s: instance %d is there twice", gpu, it.ID)
+				return fmt.Errorf("GPU %s: instance %d is listed twice", gpu, it.ID)
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func (e *Engine) Observe(ctx context.Context, desired []v1alpha1.DesiredGPU, inU
 func (e *Engine) observeAll(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) (observed []v1alpha1.ObservedGPU, foreign bool) {
 	observed, err := e.Observe(ctx, desired, inUse)
 	if err != nil {
-		e.Log.Error(err, "the GPUs cannot be observed")
+		e.Log.Error(err, "Failed to observe GPUs")
 		return nil, true
 	}
 	for i := range observed {
@@ -97,10 +97,10 @@ func (e *Engine) readStatus(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.D
 	return o
 }
 
-func profileNames(board *mig.Model) []v1alpha1.MIGProfile {
-	names := make([]v1alpha1.MIGProfile, 0, len(board.Profiles))
-	for i := range board.Profiles {
-		names = append(names, board.Profiles[i].Name)
+func profileNames(model *mig.Model) []v1alpha1.MIGProfile {
+	names := make([]v1alpha1.MIGProfile, 0, len(model.Profiles))
+	for i := range model.Profiles {
+		names = append(names, model.Profiles[i].Name)
 	}
 	return names
 }
@@ -131,10 +131,10 @@ func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, begun *P
 		}
 	case len(it.computes) != 1:
 		o.State = v1alpha1.InstanceError
-		o.Message = fmt.Sprintf("it has %d compute instances where one is a device for pods", len(it.computes))
+		o.Message = fmt.Sprintf("it has %d compute instances; a device for pods has one", len(it.computes))
 	case it.profile != nil && !it.isUndivided():
 		o.State = v1alpha1.InstanceError
-		o.Message = fmt.Sprintf("its compute instance has %d of its %d slices, which is not what pods ask for", it.computes[0].Slices, it.profile.Compute)
+		o.Message = fmt.Sprintf("its compute instance has %d of its %d slices; a device for pods has all", it.computes[0].Slices, it.profile.Compute)
 	case who != "" && goes:
 		o.State, o.Message = v1alpha1.InstanceReclaiming, who
 	case who != "":

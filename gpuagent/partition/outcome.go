@@ -129,7 +129,7 @@ func layoutApplied(results []Result, doubt string) metav1.Condition {
 		lines = append(lines, fmt.Sprintf("%s: %s", r.GPU, r.Message))
 	}
 	if len(lines) == 0 {
-		lines = append(lines, "the GPUs are cut as asked")
+		lines = append(lines, "the GPUs are partitioned as requested")
 	}
 	if doubt != "" {
 		lines = append(lines, doubt)

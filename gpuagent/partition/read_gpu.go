@@ -100,7 +100,7 @@ func (e *Engine) readHolders(ctx context.Context, p *observedGPU, inUse InUse) e
 	}
 	p.holdersUnknown = p.processesUnknown
 	if inUse == nil {
-		p.holdersUnknown = errors.Join(p.holdersUnknown, errors.New("nobody was named who knows the pods' devices"))
+		p.holdersUnknown = errors.Join(p.holdersUnknown, errors.New("the holders of the pods' devices are not configured"))
 		return nil
 	}
 	// InUse may call services that hang. Without an answer everything counts as in use.
@@ -139,7 +139,7 @@ func (p *observedGPU) noteProcess(process nvml.Process) {
 			return
 		}
 	}
-	p.processesUnknown = fmt.Errorf("process %d is on instance %d, which came or went just now", process.PID, process.Instance)
+	p.processesUnknown = fmt.Errorf("process %d is on instance %d, which was created or destroyed just now", process.PID, process.Instance)
 }
 
 // hasDevice reports whether a device belongs to the instance.
@@ -174,7 +174,7 @@ func (h Holder) String() string {
 	case h.Why != "":
 		return h.Why
 	default:
-		return "somebody"
+		return "an unknown holder"
 	}
 }
 

@@ -18,9 +18,9 @@ import (
 // rollback restores the instances that the change destroyed and adds to the result which ones. It
 // gives up what the driver refuses and continues with the rest.
 func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
-	c.log.Info("undoing the change", "why", why.message)
-	board, _ := mig.ModelByPCIDevice(c.gpu.PCIDevice)
-	former := slotsOfPlacements(board, c.before.Instances)
+	c.log.Info("Rolling back change", "reason", why.message)
+	model, _ := mig.ModelByPCIDevice(c.gpu.PCIDevice)
+	former := slotsOfPlacements(model, c.before.Instances)
 	c.retries = retryCounts{}
 	var missed, left []slot
 	var hopeless []step

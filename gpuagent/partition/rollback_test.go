@@ -384,7 +384,7 @@ func TestBootDuringChange(t *testing.T) {
 	}
 }
 
-// unknownModelLibrary is a driver with boards that nobody knows.
+// unknownModelLibrary is a driver with GPU models that nobody knows.
 type unknownModelLibrary struct{ nvml.Library }
 
 func (u unknownModelLibrary) GPUs() ([]nvml.GPU, error) {
@@ -400,7 +400,7 @@ func TestUnknownModel(t *testing.T) {
 	w.engine.Library = unknownModelLibrary{w.engine.Library}
 	for _, d := range []v1alpha1.DesiredGPU{newDesiredGPU(gpu, wholeLayout...), {UUID: v1alpha1.GPUUUID(gpu)}} {
 		o := w.apply(d)
-		if r := o.Results[0]; r.State != Invalid || !strings.Contains(r.Message, "does not know the board") {
+		if r := o.Results[0]; r.State != Invalid || !strings.Contains(r.Message, "does not know the GPU model") {
 			t.Errorf("%+v", r)
 		}
 		if o.Observed[0].Message == "" || !slices.ContainsFunc(o.Observed[0].Instances, func(i v1alpha1.ObservedInstance) bool { return i.Foreign }) {

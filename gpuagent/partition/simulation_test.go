@@ -52,7 +52,7 @@ type simulation struct {
 
 // TestSimulations: whatever happens in whatever order, nothing that somebody has, and
 // nothing foreign, is ever taken away; no write goes unannounced; and once all is well
-// again the GPUs are cut as asked and nothing is left over.
+// again the GPUs are partitioned as requested and nothing is left over.
 func TestSimulations(t *testing.T) {
 	for range 4 { // the rare ones are one in a thousand
 		rapid.Check(t, runSimulation)
@@ -64,12 +64,12 @@ func runSimulation(t *rapid.T) {
 	h := &simulation{T: t, notes: notes, requested: map[string][]Placement{}, pid: 1000}
 	var gpus []simulator.GPU
 	for i := range 2 {
-		board := rapid.SampledFrom([]string{"A30", "A100-40GB", "H100-80GB", "H200-141GB"}).Draw(t, "board")
+		model := rapid.SampledFrom([]string{"A30", "A100-40GB", "H100-80GB", "H200-141GB"}).Draw(t, "model")
 		gpus = append(gpus, simulator.GPU{
-			Model: board, Mode: nvml.Mode(rapid.IntRange(0, 3).Draw(t, "mode") > 0),
+			Model: model, Mode: nvml.Mode(rapid.IntRange(0, 3).Draw(t, "mode") > 0),
 			UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i),
 		})
-		b, _ := mig.ModelByName(board)
+		b, _ := mig.ModelByName(model)
 		h.gpus, h.models = append(h.gpus, gpus[i].UUID), append(h.models, b)
 		h.desired = append(h.desired, v1alpha1.DesiredGPU{UUID: v1alpha1.GPUUUID(gpus[i].UUID), MIGEnabled: bool(gpus[i].Mode)})
 	}

@@ -123,7 +123,7 @@ func (c *gpuChange) createInstance(p *observedGPU, s slot) error {
 	}
 	at := slices.IndexFunc(places, func(place nvml.Placement) bool { return place.Start == s.start })
 	if at < 0 {
-		return fmt.Errorf("the driver has no place for %s but %v: %w", s.placement(), places, nvml.ErrInvalidArgument)
+		return fmt.Errorf("the driver allows %s only at %v: %w", s.placement(), places, nvml.ErrInvalidArgument)
 	}
 	var made nvml.Instance
 	entry := OwnedInstance{Placement: s.placement()}
@@ -180,7 +180,7 @@ func (c *gpuChange) resetGPU(ctx context.Context) error {
 	err := c.journaledCall(Call{Operation: OpReset}, func() error { return c.checkGPUIdle(ctx) }, func() error {
 		err := c.engine.Library.Reset(c.gpu.UUID)
 		if errors.Is(err, nvml.ErrNotSupported) {
-			return fmt.Errorf("it cannot be reset alone, or not from here: %w", nvml.ErrResetRequired)
+			return fmt.Errorf("it can only be reset with others, or not by the agent: %w", nvml.ErrResetRequired)
 		}
 		return err
 	})

@@ -192,7 +192,7 @@ func (w *testNode) layout(gpu string) []layoutEntry {
 	}
 	gpus, _ := w.sim.GPUs()
 	at := slices.IndexFunc(gpus, func(g nvml.GPU) bool { return g.UUID == gpu })
-	board, _ := mig.ModelByPCIDevice(gpus[at].PCIDevice)
+	model, _ := mig.ModelByPCIDevice(gpus[at].PCIDevice)
 	processes, _ := w.sim.Processes(gpu)
 	var list []layoutEntry
 	for _, it := range found {
@@ -201,9 +201,9 @@ func (w *testNode) layout(gpu string) []layoutEntry {
 			w.t.Fatalf("%v", err)
 		}
 		one := layoutEntry{id: it.ID, at: Placement{Start: it.Placement.Start}}
-		for i := range board.Profiles {
-			if board.Profiles[i].ID == uint32(it.Profile) {
-				one.at.Profile = board.Profiles[i].Name
+		for i := range model.Profiles {
+			if model.Profiles[i].ID == uint32(it.Profile) {
+				one.at.Profile = model.Profiles[i].Name
 			}
 		}
 		if len(computes) == 1 {
@@ -258,8 +258,8 @@ func (w *testNode) createForeign(gpu string, at Placement, half bool) (device st
 	w.t.Helper()
 	gpus, _ := w.sim.GPUs()
 	i := slices.IndexFunc(gpus, func(g nvml.GPU) bool { return g.UUID == gpu })
-	board, _ := mig.ModelByPCIDevice(gpus[i].PCIDevice)
-	p, err := board.Profile(at.Profile)
+	model, _ := mig.ModelByPCIDevice(gpus[i].PCIDevice)
+	p, err := model.Profile(at.Profile)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}

@@ -33,19 +33,19 @@ type Inventory struct {
 
 // Observe returns the node's current state. It omits what cannot be read; holders may be nil if
 // unknown. One goroutine may call it at a time.
-func (s *Inventory) Observe(observed []v1alpha1.ObservedGPU, sight *devices.Snapshot) Node {
+func (s *Inventory) Observe(observed []v1alpha1.ObservedGPU, holders *devices.Snapshot) Node {
 	now := time.Now
 	if s.Now != nil {
 		now = s.Now
 	}
-	if sight == nil {
-		sight = &devices.Snapshot{}
+	if holders == nil {
+		holders = &devices.Snapshot{}
 	}
 	before := s.podUIDs
 	s.podUIDs = map[uint32][]types.UID{}
 	node := Node{ObservedAt: now(), GPUs: []GPU{}, Processes: []Process{}}
 	for i := range observed {
-		gpu, processes := s.gpuStatus(&observed[i], sight, before)
+		gpu, processes := s.gpuStatus(&observed[i], holders, before)
 		node.GPUs = append(node.GPUs, gpu)
 		node.Processes = append(node.Processes, processes...)
 	}
@@ -56,21 +56,21 @@ func (s *Inventory) Observe(observed []v1alpha1.ObservedGPU, sight *devices.Snap
 }
 
 // gpuStatus returns one GPU. For a GPU that does not answer it makes no driver calls.
-func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, sight *devices.Snapshot, before map[uint32][]types.UID) (GPU, []Process) {
+func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, holders *devices.Snapshot, before map[uint32][]types.UID) (GPU, []Process) {
 	uuid := string(observed.UUID)
 	gpu := GPU{
 		Index: int(observed.Index), UUID: uuid, Model: observed.Model, MemoryMiB: observed.MemoryMiB,
 		Health: observed.Health, Message: observed.Message, Mode: observed.MIG,
 	}
-	board := modelOf(observed.DeviceID)
+	model := modelOf(observed.DeviceID)
 	for i := range observed.Instances {
-		gpu.Instances = append(gpu.Instances, newInstanceStatus(&observed.Instances[i], board))
+		gpu.Instances = append(gpu.Instances, newInstanceStatus(&observed.Instances[i], model))
 	}
-	gpu.Slices = sliceCount(&gpu, board)
+	gpu.Slices = sliceCount(&gpu, model)
 	if observed.Health != v1alpha1.GPUHealthy && observed.Health != "" {
 		return gpu, nil // A call to it may block.
 	}
-	for _, pod := range sight.PodsOnDevice(uuid) {
+	for _, pod := range holders.PodsOnDevice(uuid) {
 		gpu.Pods = append(gpu.Pods, pod.Namespace+"/"+pod.Name)
 	}
 	if memory, err := s.Library.Memory(uuid); err == nil {
@@ -79,18 +79,18 @@ func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, sight *devices.Sna
 	if busy, err := s.Library.Utilization(uuid); err == nil {
 		gpu.Utilization = &busy
 	}
-	return gpu, s.processesOn(&gpu, sight, before)
+	return gpu, s.processesOn(&gpu, holders, before)
 }
 
-func newInstanceStatus(o *v1alpha1.ObservedInstance, board *mig.Model) Instance {
+func newInstanceStatus(o *v1alpha1.ObservedInstance, model *mig.Model) Instance {
 	i := Instance{
 		Profile: o.Profile, Start: int(o.Start), Size: int(o.Size), UUID: o.UUID, State: o.State, Foreign: o.Foreign, Message: o.Message,
 	}
 	if o.Pod != nil {
 		i.Pod = o.Pod.Namespace + "/" + o.Pod.Name
 	}
-	if board != nil {
-		if profile, err := board.Profile(o.Profile); err == nil {
+	if model != nil {
+		if profile, err := model.Profile(o.Profile); err == nil {
 			i.MemoryMiB = profile.MemoryMiB
 		}
 	}
@@ -103,15 +103,15 @@ func modelOf(device string) *mig.Model {
 	if _, err := fmt.Sscanf(device, "0x%x", &id); err != nil {
 		return nil
 	}
-	board, _ := mig.ModelByPCIDevice(id)
-	return board
+	model, _ := mig.ModelByPCIDevice(id)
+	return model
 }
 
 // sliceCount returns the number of memory slices. For an unknown GPU model it is the highest
 // observed one, and at least 8.
-func sliceCount(gpu *GPU, board *mig.Model) int {
-	if board != nil {
-		return board.Slices
+func sliceCount(gpu *GPU, model *mig.Model) int {
+	if model != nil {
+		return model.Slices
 	}
 	if gpu.Mode.Current != v1alpha1.MIGModeEnabled {
 		return 0
@@ -125,14 +125,14 @@ func sliceCount(gpu *GPU, board *mig.Model) int {
 
 // processesOn returns the processes on a GPU. It adds their memory to their instances, and their
 // pods to instances without one.
-func (s *Inventory) processesOn(gpu *GPU, sight *devices.Snapshot, before map[uint32][]types.UID) (list []Process) {
+func (s *Inventory) processesOn(gpu *GPU, holders *devices.Snapshot, before map[uint32][]types.UID) (list []Process) {
 	running, err := s.Library.Processes(gpu.UUID)
 	if err != nil || len(running) == 0 {
 		return nil
 	}
 	starts := s.instanceStarts(gpu.UUID)
 	for _, each := range running {
-		process := Process{PID: each.PID, GPU: gpu.Index, Device: "whole", Pod: s.podOfProcess(each.PID, sight, before)}
+		process := Process{PID: each.PID, GPU: gpu.Index, Device: "whole", Pod: s.podOfProcess(each.PID, holders, before)}
 		if each.MemoryMiB != nvml.UnknownMiB {
 			process.MemoryMiB = &each.MemoryMiB
 		}
@@ -178,7 +178,7 @@ func findInstance(instances []Instance, starts map[uint32]int, id uint32) *Insta
 
 // podOfProcess returns the pod of a process: its name, or its UID if the name is unknown; empty
 // outside of pods.
-func (s *Inventory) podOfProcess(pid uint32, sight *devices.Snapshot, before map[uint32][]types.UID) string {
+func (s *Inventory) podOfProcess(pid uint32, holders *devices.Snapshot, before map[uint32][]types.UID) string {
 	uids, known := before[pid]
 	if !known {
 		var err error
@@ -190,7 +190,7 @@ func (s *Inventory) podOfProcess(pid uint32, sight *devices.Snapshot, before map
 	if len(uids) == 0 {
 		return ""
 	}
-	if pod, ok := sight.PodByUID(uids...); ok {
+	if pod, ok := holders.PodByUID(uids...); ok {
 		return pod.Namespace + "/" + pod.Name
 	}
 	return string(uids[len(uids)-1])

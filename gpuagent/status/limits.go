@@ -72,7 +72,7 @@ func truncateGPU(gpu *v1alpha1.ObservedGPU) {
 		if !profilePattern.MatchString(string(it.Profile)) || it.Start < 0 || it.Start > lastSlice || len(kept) == maxInstances || stdslices.ContainsFunc(kept, taken) {
 			// The planner must not plan on a GPU with an unreported instance.
 			gpu.Health = v1alpha1.GPUUnhealthy
-			gpu.Message = fmt.Sprintf("it has an instance that cannot be reported: %.40q at %d", it.Profile, it.Start)
+			gpu.Message = fmt.Sprintf("it has an instance that the GPUNode cannot report: %.40q at %d", it.Profile, it.Start)
 			continue
 		}
 		it.Size = min(max(0, it.Size), maxInstances)

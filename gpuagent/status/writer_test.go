@@ -73,7 +73,7 @@ func TestValidGPUs(t *testing.T) {
 	if diff := cmp.Diff([]v1alpha1.ObservedInstance{newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceIdle)}, got[0].Instances); diff != "" {
 		t.Error(diff)
 	}
-	if got[0].Health != v1alpha1.GPUUnhealthy || !strings.Contains(got[0].Message, "cannot be reported") || len(got[0].MIGProfiles) != 1 {
+	if got[0].Health != v1alpha1.GPUUnhealthy || !strings.Contains(got[0].Message, "the GPUNode cannot report") || len(got[0].MIGProfiles) != 1 {
 		t.Errorf("%+v", got[0])
 	}
 	many := make([]v1alpha1.PodUsage, 600)

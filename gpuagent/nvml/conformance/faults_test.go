@@ -23,16 +23,16 @@ type libraryFault struct {
 }
 
 var libraryFaults = []libraryFault{
-	{"destroys under processes", "a process keeps its instance from being destroyed", func(l nvml.Library) nvml.Library { return destroyForcing{l} }},
-	{"hides a process", "a process is seen on its instance", func(l nvml.Library) nvml.Library { return processHiding{l} }},
-	{"tells texts for errors", "what is destroyed is not found again", func(l nvml.Library) nvml.Library { return wrongErrorLibrary{l} }},
+	{"destroys under processes", "a process blocks the destruction of its instance", func(l nvml.Library) nvml.Library { return destroyForcing{l} }},
+	{"hides a process", "a process is listed on its instance", func(l nvml.Library) nvml.Library { return processHiding{l} }},
+	{"tells texts for errors", "a destroyed instance is not found", func(l nvml.Library) nvml.Library { return wrongErrorLibrary{l} }},
 	{"makes instances elsewhere", "an instance can be made at every place", func(l nvml.Library) nvml.Library { return placementShifting{l} }},
 	{"swaps what SetMIGMode answers", "a mode is in force, or pending until a reset", func(l nvml.Library) nvml.Library { return resultSwapping{l} }},
 	{"names devices alike", "devices have UUIDs of their own", func(l nvml.Library) nvml.Library { return uuidRepeating{l} }},
 	{"makes compute instances that are too small", "every profile has a compute instance that fills it", func(l nvml.Library) nvml.Library { return partialCompute{l} }},
-	{"lists no instances without an error", "there are no instances while MIG mode is off", func(l nvml.Library) nvml.Library { return emptyInstances{l} }},
+	{"lists no instances without an error", "no instances exist while MIG mode is off", func(l nvml.Library) nvml.Library { return emptyInstances{l} }},
 	{"lists instances the other way round", "instances are listed by their first slice", func(l nvml.Library) nvml.Library { return reversedInstances{l} }},
-	{"finds any GPU", "a GPU that is not there is not found", func(l nvml.Library) nvml.Library { return processInventing{l} }},
+	{"finds any GPU", "an unknown GPU is not found", func(l nvml.Library) nvml.Library { return processInventing{l} }},
 }
 
 type destroyForcing struct{ nvml.Library }

@@ -87,12 +87,12 @@ func (b *fixture) enterMode(mode nvml.Mode) {
 	activation, err := b.SetMIGMode(b.gpu.UUID, mode)
 	b.requireNoError(err)
 	if activation != nil && !errors.Is(activation, nvml.ErrResetRequired) {
-		b.Fatalf("the mode was not taken: %v", activation)
+		b.Fatalf("the activation failed: %v", activation)
 	}
 	current, pending, err := b.MIGMode(b.gpu.UUID)
 	b.requireNoError(err)
 	if pending != mode {
-		b.Fatalf("the mode that is pending is %v, not %v, after it was asked for", pending, mode)
+		b.Fatalf("the pending mode is %v, want the requested %v", pending, mode)
 	}
 	if current != mode {
 		b.requireNoError(b.Reset(b.gpu.UUID))
@@ -162,7 +162,7 @@ func (b *fixture) createInstance(p placedProfile) nvml.Instance {
 	made, err := b.CreateInstance(b.gpu.UUID, p.profile.ID, p.at)
 	b.requireNoError(err)
 	if made.Profile != p.profile.ID || made.Placement != p.at {
-		b.Fatalf("asked for profile %d at %v, got %+v", p.profile.ID, p.at, made)
+		b.Fatalf("requested profile %d at %v, got %+v", p.profile.ID, p.at, made)
 	}
 	return made
 }

@@ -50,7 +50,7 @@ var calls = []call{
 var sessionCases = []testCase{
 	{"no method but Init may be called after Shutdown", nil, callsAfterShutdown},
 	{"Init may be called again after Shutdown", nil, reinitialize},
-	{"a GPU that is not there is not found", nil, unknownGPU},
+	{"an unknown GPU is not found", nil, unknownGPU},
 }
 
 func callsAfterShutdown(b *fixture) {
@@ -91,8 +91,8 @@ var inventoryCases = []testCase{
 	{"the driver has a version", nil, driverVersion},
 	{"each GPU is described, by index", nil, gpusAreDescribed},
 	{"memory is within the GPU", nil, memoryWithinGPU},
-	{"a GPU in no mode is busy by some percent", []Feature{Utilization}, utilizationPercent},
-	{"a GPU that cannot be cut says so", nil, gpuWithoutMIG},
+	{"a GPU without MIG mode reports its utilization in percent", []Feature{Utilization}, utilizationPercent},
+	{"a GPU without MIG reports so", nil, gpuWithoutMIG},
 }
 
 var driverVersionPattern = regexp.MustCompile(`^[0-9]+(\.[0-9]+){1,2}$`)

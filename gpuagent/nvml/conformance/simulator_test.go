@@ -16,12 +16,12 @@ import (
 	socketpkg "sluice.dev/gpuagent/nvml/simulator/socket"
 )
 
-// newNode is a simulated node of two GPUs of a board and one that cannot be cut.
-func newNode(t *testing.T, board string, change func(*simulator.Config)) *simulator.Node {
+// newNode is a simulated node of two GPUs of a GPU model and one that cannot be cut.
+func newNode(t *testing.T, model string, change func(*simulator.Config)) *simulator.Node {
 	t.Helper()
 	config := simulator.Config{
 		Seed: t.Name(),
-		GPUs: []simulator.GPU{{Model: board}, {Model: board}, {Model: "T4"}},
+		GPUs: []simulator.GPU{{Model: model}, {Model: model}, {Model: "T4"}},
 	}
 	if change != nil {
 		change(&config)
@@ -50,28 +50,28 @@ func requireComplete(t *testing.T, target conformance.Target) {
 }
 
 func TestSimulator(t *testing.T) {
-	for _, board := range mig.Models() {
+	for _, model := range mig.Models() {
 		requireComplete(t, conformance.Target{
-			Name: board.Name,
+			Name: model.Name,
 			New: func(t *testing.T) conformance.Node {
-				n := newNode(t, board.Name, nil)
+				n := newNode(t, model.Name, nil)
 				return nodeUnderTest(n, n)
 			},
 		})
 	}
 }
 
-// TestSimulatorModes has mode changes come into force in the ways that a board's does not by
+// TestSimulatorModes has mode changes come into force in the ways that a GPU model's does not by
 // itself.
 func TestSimulatorModes(t *testing.T) {
 	for name, activation := range map[string]simulator.Activation{
 		"at once": simulator.AtOnce, "at reset": simulator.AtReset, "at reset, unsaid": simulator.AtResetSilently,
 	} {
-		for _, board := range []string{"A100-40GB", "H100-80GB"} {
+		for _, model := range []string{"A100-40GB", "H100-80GB"} {
 			requireComplete(t, conformance.Target{
-				Name: board + " " + name,
+				Name: model + " " + name,
 				New: func(t *testing.T) conformance.Node {
-					n := newNode(t, board, func(c *simulator.Config) {
+					n := newNode(t, model, func(c *simulator.Config) {
 						c.GPUs[0].Activation, c.GPUs[1].Activation = activation, activation
 					})
 					return nodeUnderTest(n, n)
@@ -122,11 +122,11 @@ func TestSimulatorWithoutMIG(t *testing.T) {
 
 // TestSimulatorOverSocket holds the simulator to the same through its socket.
 func TestSimulatorOverSocket(t *testing.T) {
-	for _, board := range mig.Models() {
+	for _, model := range mig.Models() {
 		requireComplete(t, conformance.Target{
-			Name: board.Name,
+			Name: model.Name,
 			New: func(t *testing.T) conformance.Node {
-				n := newNode(t, board.Name, nil)
+				n := newNode(t, model.Name, nil)
 				socket := serveNode(t, n)
 				return nodeUnderTest(socketpkg.Dial(socket), n)
 			},

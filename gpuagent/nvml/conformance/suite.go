@@ -54,13 +54,13 @@ func Run(t *testing.T, target Target) Results {
 				}()
 				for _, feature := range p.requires {
 					if reason, lacked := missing[feature]; lacked {
-						t.Skipf("left out: it is for those of which this holds: %s; and %s", feature, reason)
+						t.Skipf("skipped: needs a target that %s; %s", feature, reason)
 					}
 				}
 				p.run(newFixture(t, target))
 			})
 		}
-		t.Logf("%s: %d promises kept, %d broken, %d left out", target.Name, tally.Passed, tally.Failed, tally.Skipped)
+		t.Logf("%s: %d guarantees passed, %d failed, %d skipped", target.Name, tally.Passed, tally.Failed, tally.Skipped)
 	})
 	return tally
 }
@@ -76,14 +76,14 @@ func (target Target) missingFeatures(t *testing.T) map[Feature]string {
 		missing[feature] = reason
 	}
 	if target.ReadOnly {
-		missing[writable] = "it is read-only"
+		missing[writable] = "the target is read-only"
 	}
 	b := newFixture(t, target)
 	if b.attach == nil && missing[Processes] == "" {
-		missing[Processes] = "nothing attaches a process"
+		missing[Processes] = "the target cannot attach processes"
 	}
 	if _, _, err := b.MIGMode(b.gpu.UUID); errors.Is(err, nvml.ErrNotSupported) {
-		missing[supportsMIG] = b.gpu.Name + " cannot be cut"
+		missing[supportsMIG] = b.gpu.Name + " does not support MIG"
 	}
 	return missing
 }
@@ -119,24 +119,24 @@ const (
 	// Refusals: CreateInstance fails without room.
 	Refusals Feature = "refuses instances for which there is no room"
 	// Guards: an instance in use is not destroyed.
-	Guards Feature = "refuses to destroy what is in use"
+	Guards Feature = "refuses to destroy instances in use"
 	// ModeGuards: instances exist only in MIG mode.
-	ModeGuards Feature = "keeps instances to MIG mode"
+	ModeGuards Feature = "restricts instances to MIG mode"
 	// Identifiers: profiles have the identifiers of real drivers.
 	Identifiers Feature = "has the real profiles' identifiers"
 	// Capacity: RemainingCapacity is implemented.
-	Capacity Feature = "tells the remaining capacity"
+	Capacity Feature = "reports the remaining capacity"
 	// FreshUUIDs: a MIG device never gets the UUID of a former one.
-	FreshUUIDs Feature = "never gives a UUID again"
+	FreshUUIDs Feature = "never reuses a UUID"
 	// Processes: processes can be attached and are listed.
 	Processes Feature = "has processes"
 	// Utilization: GPUs and processes report their utilization.
-	Utilization Feature = "tells utilization"
+	Utilization Feature = "reports utilization"
 	// Reset: a GPU can be reset.
 	Reset Feature = "resets GPUs"
 
 	// supportsMIG: the GPU model supports MIG. writable: the target is not read-only. The suite
 	// detects both.
-	supportsMIG Feature = "can be cut"
+	supportsMIG Feature = "supports MIG"
 	writable    Feature = "may be changed"
 )

@@ -54,7 +54,7 @@ func (g *callGate) acquireExclusive(limit time.Duration) (release func(), err er
 	defer g.mu.Unlock()
 	for g.exclusive {
 		if !g.wait(over.C) {
-			return nil, fmt.Errorf("another call has kept the driver for %s: %w", limit, nvml.ErrTimeout)
+			return nil, fmt.Errorf("another call has blocked the driver for %s: %w", limit, nvml.ErrTimeout)
 		}
 	}
 	g.exclusive = true

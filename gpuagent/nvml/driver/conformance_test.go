@@ -101,13 +101,13 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceOverSimulator holds the driver to the whole suite: over a binding that has
 // the real one's manners (lists that panic, indices that are no identifiers, processes in two
-// lists), and behind it a simulated node, which nvidia-smi's stand-in resets. The boards are
+// lists), and behind it a simulated node, which nvidia-smi's stand-in resets. The GPU models are
 // one of each number of slices and each way to change the mode.
 func TestConformanceOverSimulator(t *testing.T) {
-	for _, board := range []string{"A100-40GB", "A30", "H100-80GB", "B200-180GB"} {
-		tally := conformance.Run(t, conformance.Target{Name: board, New: func(t *testing.T) conformance.Node {
+	for _, model := range []string{"A100-40GB", "A30", "H100-80GB", "B200-180GB"} {
+		tally := conformance.Run(t, conformance.Target{Name: model, New: func(t *testing.T) conformance.Node {
 			node, err := simulator.New(simulator.Config{
-				Seed: t.Name(), GPUs: []simulator.GPU{{Model: board}, {Model: board}, {Model: "T4"}},
+				Seed: t.Name(), GPUs: []simulator.GPU{{Model: model}, {Model: model}, {Model: "T4"}},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -119,7 +119,7 @@ func TestConformanceOverSimulator(t *testing.T) {
 			}
 		}})
 		if tally.Skipped > 0 || tally.Failed > 0 {
-			t.Errorf("%s: %+v; want all kept and none left out", board, tally)
+			t.Errorf("%s: %+v; want all kept and none left out", model, tally)
 		}
 	}
 }

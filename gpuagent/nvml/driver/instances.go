@@ -91,7 +91,7 @@ func (l *library) CreateInstance(gpu string, id nvml.ProfileID, at nvml.Placemen
 			return nvml.Instance{}, err
 		}
 		if !slices.Contains(p.placements, at) {
-			return nvml.Instance{}, fmt.Errorf("profile %d cannot lie at %d with %d slices, but at %v: %w",
+			return nvml.Instance{}, fmt.Errorf("profile %d cannot start at %d with %d slices, only at %v: %w",
 				id, at.Start, at.Size, p.placements, nvml.ErrInvalidArgument)
 		}
 		handle, err := callValue(l, "nvmlDeviceCreateGpuInstanceWithPlacement", func() (gonvml.GpuInstance, gonvml.Return) {

@@ -77,7 +77,7 @@ func newLibrary(api gonvml.Interface, config Config) *library {
 func (l *library) Init() error {
 	release, err := l.gate.acquireExclusive(idleTimeout)
 	if err != nil {
-		return fmt.Errorf("connecting to the driver: %w", err)
+		return fmt.Errorf("connect to the driver: %w", err)
 	}
 	defer release()
 	if l.gate.open {
@@ -106,7 +106,7 @@ func (l *library) connect() error {
 func (l *library) Shutdown() error {
 	release, err := l.gate.acquireExclusive(idleTimeout)
 	if err != nil {
-		return fmt.Errorf("disconnecting from the driver: %w", err)
+		return fmt.Errorf("disconnect from the driver: %w", err)
 	}
 	defer release()
 	if !l.gate.open {
@@ -139,7 +139,7 @@ func (l *library) DriverVersion() (string, error) {
 func probe(path string) error {
 	library := dl.New(path, dl.RTLD_LAZY)
 	if err := library.Open(); err != nil {
-		return fmt.Errorf("loading the driver's library: %w: %w", nvml.ErrLibraryNotFound, err)
+		return fmt.Errorf("load the driver's library: %w: %w", nvml.ErrLibraryNotFound, err)
 	}
 	defer func() { _ = library.Close() }()
 	if err := library.Lookup("nvmlInit_v2"); err != nil {
@@ -187,9 +187,9 @@ func toError(function string, ret gonvml.Return) error {
 	case gonvml.SUCCESS:
 		return nil
 	case gonvml.ERROR_FUNCTION_NOT_FOUND, gonvml.ERROR_ARGUMENT_VERSION_MISMATCH, gonvml.ERROR_DEPRECATED:
-		return fmt.Errorf("%s: the library and the driver do not both have it (%d): %w", function, uint32(ret), nvml.ErrNotSupported)
+		return fmt.Errorf("%s: the library or the driver lacks it (%d): %w", function, uint32(ret), nvml.ErrNotSupported)
 	case gonvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return fmt.Errorf("%s: the library that is loaded is not of the version of the driver that runs, which was replaced; start the agent again: %w", function, nvml.ErrDriverNotLoaded)
+		return fmt.Errorf("%s: the loaded library does not match the driver, which was replaced; restart the agent: %w", function, nvml.ErrDriverNotLoaded)
 	default:
 		return fmt.Errorf("%s: %w", function, nvml.Error(ret))
 	}

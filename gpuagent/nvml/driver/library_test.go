@@ -476,7 +476,7 @@ func TestProcesses(t *testing.T) {
 	}
 	requireEqual(t, got, want)
 
-	// No graphics on this board, no MPS in this library: that is no error.
+	// No graphics on this GPU model, no MPS in this library: that is no error.
 	d.GetGraphicsRunningProcessesFunc = refuse(gonvml.ERROR_NOT_SUPPORTED)
 	d.GetMPSComputeRunningProcessesFunc = refuse(gonvml.ERROR_FUNCTION_NOT_FOUND)
 	if got, err := l.Processes(d.UUID); err != nil || len(got) != 4 {

@@ -64,18 +64,18 @@ func (l *library) Reset(gpu string) error {
 	}
 	release, err := l.gate.acquireExclusive(idleTimeout)
 	if err != nil {
-		return fmt.Errorf("GPU %s: resetting: %w", gpu, err)
+		return fmt.Errorf("reset GPU %s: %w", gpu, err)
 	}
 	defer release()
 	if !l.gate.open {
 		return nvml.ErrUninitialized
 	}
 	if err := l.disconnect(); err != nil {
-		return fmt.Errorf("GPU %s: resetting: %w", gpu, err)
+		return fmt.Errorf("reset GPU %s: %w", gpu, err)
 	}
 	err = runReset(l.config, gpu)
 	if again := l.connect(); again != nil {
-		return errors.Join(err, fmt.Errorf("connecting to the driver after a reset of GPU %s: %w", gpu, again))
+		return errors.Join(err, fmt.Errorf("connect to the driver after a reset of GPU %s: %w", gpu, again))
 	}
 	return err
 }
@@ -98,7 +98,7 @@ func runReset(config Config, gpu string) error {
 	case err == nil && !strings.Contains(text, "could not be reset"):
 		return nil
 	case err != nil && !errors.As(err, &ended):
-		return fmt.Errorf("GPU %s cannot be reset from here: %w: %w", gpu, err, nvml.ErrNotSupported)
+		return fmt.Errorf("GPU %s cannot be reset by the agent: %w: %w", gpu, err, nvml.ErrNotSupported)
 	}
 	status := 0
 	if ended != nil {

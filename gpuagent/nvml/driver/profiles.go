@@ -114,11 +114,11 @@ func (l *library) Profiles(gpu string) ([]nvml.Profile, error) {
 		if err != nil {
 			return nil, err
 		}
-		board, _ := mig.ModelByPCIDevice(pci.PciDeviceId)
+		model, _ := mig.ModelByPCIDevice(pci.PciDeviceId)
 		var profiles []nvml.Profile
 		for _, p := range all {
 			if len(p.placements) > 0 {
-				profiles = append(profiles, p.toProfile(board))
+				profiles = append(profiles, p.toProfile(model))
 			}
 		}
 		return profiles, nil
@@ -169,7 +169,7 @@ var profileAttributes = map[int]string{
 
 // toProfile converts a profile. Its slices follow from its places and the driver's compute slices,
 // never from its name, which drivers round differently.
-func (p *driverProfile) toProfile(board *mig.Model) nvml.Profile {
+func (p *driverProfile) toProfile(model *mig.Model) nvml.Profile {
 	attribute, known := profileAttributes[p.index]
 	if !known { // An unknown attribute of a newer driver, which no request has.
 		attribute = fmt.Sprintf("+unknown%d", p.index)
@@ -180,7 +180,7 @@ func (p *driverProfile) toProfile(board *mig.Model) nvml.Profile {
 		Compute:         shape.Compute,
 		Memory:          shape.Memory,
 		Attribute:       attribute,
-		Max:             p.maxInstances(board, shape),
+		Max:             p.maxInstances(model, shape),
 		MemoryMiB:       int64(p.info.MemorySizeMB),
 		Multiprocessors: int(p.info.MultiprocessorCount),
 	}
@@ -189,9 +189,9 @@ func (p *driverProfile) toProfile(board *mig.Model) nvml.Profile {
 // maxInstances returns the number of instances on an empty GPU: by the GPU model's table, or as
 // many as fit beside each other. The driver's count is wrong on an A30, so it only lowers the
 // number of profiles that are scarce for other reasons than room.
-func (p *driverProfile) maxInstances(board *mig.Model, shape mig.Shape) int {
-	if board != nil {
-		for _, known := range board.Profiles {
+func (p *driverProfile) maxInstances(model *mig.Model, shape mig.Shape) int {
+	if model != nil {
+		for _, known := range model.Profiles {
 			if known.Shape == shape {
 				return known.Max
 			}

@@ -4,6 +4,7 @@
 package simulator
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -82,7 +83,7 @@ const (
 // validate returns nil if the node can be simulated.
 func (c *Config) validate() error {
 	if len(c.GPUs) == 0 {
-		return fmt.Errorf("gpus: none; a node has at least one")
+		return errors.New("gpus: required; a node has at least one")
 	}
 	seen := map[string]int{}
 	for i := range c.GPUs {
@@ -92,13 +93,13 @@ func (c *Config) validate() error {
 			return fmt.Errorf("gpus[%d].board: %w", i, err)
 		}
 		if m.migModel == nil && g.Mode == nvml.Enabled {
-			return fmt.Errorf("gpus[%d].mode: a %s cannot be cut; leave it disabled", i, g.Model)
+			return fmt.Errorf("gpus[%d].mode: a %s does not support MIG; leave it disabled", i, g.Model)
 		}
 		if g.Activation > AtResetSilently {
-			return fmt.Errorf("gpus[%d].activation: %d is none; the last is %d", i, g.Activation, AtResetSilently)
+			return fmt.Errorf("gpus[%d].activation: %d is invalid; the last is %d", i, g.Activation, AtResetSilently)
 		}
 		if first, twice := seen[g.UUID]; twice && g.UUID != "" {
-			return fmt.Errorf("gpus[%d].uuid: %s is that of gpus[%d] already", i, g.UUID, first)
+			return fmt.Errorf("gpus[%d].uuid: %s is the UUID of gpus[%d]", i, g.UUID, first)
 		}
 		seen[g.UUID] = i
 	}

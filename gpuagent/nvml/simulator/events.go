@@ -16,7 +16,7 @@ import (
 // ErrInsufficientResources without enough memory, and ErrGPULost.
 func (n *Node) Attach(pid uint32, device string, memoryMiB int64, smPercent int) error {
 	if memoryMiB < nvml.UnknownMiB || smPercent < 0 || smPercent > 100 {
-		return errorf(nvml.ErrInvalidArgument, "attach %d: %d MiB and %d %% are not what a process has", pid, memoryMiB, smPercent)
+		return errorf(nvml.ErrInvalidArgument, "attach %d: %d MiB and %d %% are not possible for a process", pid, memoryMiB, smPercent)
 	}
 	return n.tryUpdate(func() error {
 		processes, room, err := n.deviceProcesses(device)

@@ -146,7 +146,7 @@ func (n *Node) wholeGPU(uuid string) (*gpu, error) {
 func (n *Node) migCapableGPU(uuid string) (*gpu, error) {
 	g, err := n.gpuByUUID(uuid)
 	if err == nil && g.migModel == nil {
-		return nil, errorf(nvml.ErrNotSupported, "%s is an %s, which cannot be cut", uuid, g.name)
+		return nil, errorf(nvml.ErrNotSupported, "%s is an %s, which does not support MIG", uuid, g.name)
 	}
 	return g, err
 }

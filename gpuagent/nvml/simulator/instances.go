@@ -45,7 +45,7 @@ func (p *session) CreateInstance(gpu string, profile nvml.ProfileID, at nvml.Pla
 		case at.Size != it.Memory || !slices.Contains(it.Starts, at.Start):
 			return nvml.Instance{}, errorf(nvml.ErrInvalidArgument, "%s cannot lie at %d:%d", it.Name, at.Start, at.Size)
 		case g.instanceAt(at.Start, at.Size) != nil:
-			return nvml.Instance{}, errorf(nvml.ErrInsufficientResources, "%d:%d of %s is taken", at.Start, at.Size, gpu)
+			return nvml.Instance{}, errorf(nvml.ErrInsufficientResources, "%d:%d of %s is occupied", at.Start, at.Size, gpu)
 		case g.remainingAllowed(it) <= 0:
 			return nvml.Instance{}, errorf(nvml.ErrInsufficientResources, "%s can have no further %s", gpu, it.Name)
 		}
@@ -168,7 +168,7 @@ func (p *session) DestroyComputeInstance(gpu string, id, compute uint32) error {
 		case i.computeInstance == nil || i.computeInstance.id != compute:
 			return noResult{}, errorf(nvml.ErrNotFound, "no compute instance %d on instance %d of %s", compute, id, gpu)
 		case len(i.computeInstance.processes) > 0:
-			return noResult{}, errorf(nvml.ErrInUse, "there are processes on %s", i.computeInstance.uuid)
+			return noResult{}, errorf(nvml.ErrInUse, "processes run on %s", i.computeInstance.uuid)
 		}
 		n.changes++
 		i.computeInstance = nil

@@ -88,9 +88,9 @@ func (n *Node) shuffleIndices() {
 func (g *gpu) inUseReason() string {
 	switch {
 	case len(g.allProcesses()) > 0:
-		return "there are processes on " + g.uuid
+		return "processes run on " + g.uuid
 	case g.held:
-		return "somebody holds " + g.uuid
+		return "another program holds " + g.uuid
 	default:
 		return ""
 	}

@@ -19,7 +19,7 @@ func readModes(t testing.TB, n nvml.Library, gpu string) (current, pending nvml.
 	return current, pending
 }
 
-// TestSetMIGMode turns MIG mode on, on boards of each kind, with and without
+// TestSetMIGMode turns MIG mode on, on GPU models of each kind, with and without
 // somebody on them.
 func TestSetMIGMode(t *testing.T) {
 	process := func(n *simulator.Node) error { return n.Attach(7, first, 100, 0) }

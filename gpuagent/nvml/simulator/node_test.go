@@ -241,11 +241,11 @@ func TestOrder(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for want, c := range map[string]simulator.Config{
-		"simulated node: gpus: none; a node has at least one":                 {},
-		"simulated node: gpus[1].uuid: GPU-first is that of gpus[0] already":  {GPUs: []simulator.GPU{wholeGPU("T4", first), wholeGPU("T4", first)}},
-		"simulated node: gpus[0].mode: a T4 cannot be cut; leave it disabled": {GPUs: []simulator.GPU{migGPU("T4", first)}},
-		"simulated node: gpus[0].activation: 9 is none; the last is 3":        {GPUs: []simulator.GPU{{Model: "A30", Activation: 9}}},
-		`simulated node: gpus[0].board: no board is called "K80"; there are A100-40GB, A100-80GB, A30, H100-80GB, H100-NVL-94GB, H100-96GB, GH200-96GB, GH200-144GB, H200-141GB, B200-180GB, L4, L40S, T4, V100`: {GPUs: []simulator.GPU{wholeGPU("K80", first)}},
+		"simulated node: gpus: required; a node has at least one":             {},
+		"simulated node: gpus[1].uuid: GPU-first is the UUID of gpus[0]":  {GPUs: []simulator.GPU{wholeGPU("T4", first), wholeGPU("T4", first)}},
+		"simulated node: gpus[0].mode: a T4 does not support MIG; leave it disabled": {GPUs: []simulator.GPU{migGPU("T4", first)}},
+		"simulated node: gpus[0].activation: 9 is invalid; the last is 3":        {GPUs: []simulator.GPU{{Model: "A30", Activation: 9}}},
+		`simulated node: gpus[0].board: unknown GPU model "K80"; known are A100-40GB, A100-80GB, A30, H100-80GB, H100-NVL-94GB, H100-96GB, GH200-96GB, GH200-144GB, H200-141GB, B200-180GB, L4, L40S, T4, V100`: {GPUs: []simulator.GPU{wholeGPU("K80", first)}},
 	} {
 		if _, err := simulator.New(c); err == nil || err.Error() != want {
 			t.Errorf("New = %v, want %s", err, want)
@@ -263,7 +263,7 @@ const (
 	second = "GPU-second"
 )
 
-// The profiles of boards with seven compute slices.
+// The profiles of GPU models with seven compute slices.
 const (
 	oneG, oneGMedia, oneGDouble, twoG, threeG, fourG, sevenG nvml.ProfileID = 19, 20, 15, 14, 9, 5, 0
 )

@@ -82,7 +82,7 @@ func (n *Node) hasProfiles(g *gpu) bool {
 // profileByID returns a profile by the driver's identifier.
 func (n *Node) profileByID(g *gpu, id nvml.ProfileID) (*mig.Profile, error) {
 	if !n.hasProfiles(g) {
-		return nil, errorf(nvml.ErrNotSupported, "driver %s knows no profiles of %s while MIG mode is off", n.version, g.uuid)
+		return nil, errorf(nvml.ErrNotSupported, "driver %s reports no profiles of %s while MIG mode is off", n.version, g.uuid)
 	}
 	if it := g.profileByNVMLID(uint32(id)); it != nil {
 		return it, nil
@@ -176,7 +176,7 @@ func modelByName(name string) (*modelSpec, error) {
 			return &m, nil
 		}
 	}
-	return nil, fmt.Errorf("no board is called %q; there are %s", name, strings.Join(Models(), ", "))
+	return nil, fmt.Errorf("unknown GPU model %q; known are %s", name, strings.Join(Models(), ", "))
 }
 
 // Models returns the names for [GPU.Model]: first the GPU models with MIG, as package mig names

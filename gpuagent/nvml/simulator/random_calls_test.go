@@ -245,7 +245,7 @@ func requireOneError(t *rapid.T, what string, err error, want nvml.Error) {
 	}
 }
 
-// TestEmptyCapacity fills an empty GPU of each board with each profile: as many as
+// TestEmptyCapacity fills an empty GPU of each GPU model with each profile: as many as
 // it says, and not one more.
 func TestEmptyCapacity(t *testing.T) {
 	for _, name := range simulator.Models() {

@@ -65,25 +65,25 @@ func (n *Node) Restore(snapshot []byte) error {
 
 func parseSnapshot(snapshot []byte) (*nodeState, error) {
 	if len(snapshot) > maxSnapshotBytes {
-		return nil, fmt.Errorf("the snapshot has %d bytes; at most %d are read", len(snapshot), maxSnapshotBytes)
+		return nil, fmt.Errorf("the snapshot has %d bytes; the limit is %d", len(snapshot), maxSnapshotBytes)
 	}
 	var s snapshotFile
 	if err := decodeStrict(snapshot, &s); err != nil {
-		return nil, fmt.Errorf("the snapshot is not one: %w", err)
+		return nil, fmt.Errorf("parse snapshot: %w", err)
 	}
 	if s.Version != snapshotVersion {
-		return nil, fmt.Errorf("the snapshot is of version %d; this is version %d", s.Version, snapshotVersion)
+		return nil, fmt.Errorf("the snapshot has version %d; want version %d", s.Version, snapshotVersion)
 	}
 	var node bytes.Buffer
 	if err := json.Compact(&node, s.Node); err != nil {
-		return nil, fmt.Errorf("the snapshot has no node: %w", err)
+		return nil, fmt.Errorf("the snapshot lacks the node: %w", err)
 	}
 	if got := checksum(node.Bytes()); got != s.SHA256 {
-		return nil, fmt.Errorf("the snapshot is damaged: its checksum is %s and should be %q", got, s.SHA256)
+		return nil, fmt.Errorf("the snapshot is damaged: its checksum is %s, want %q", got, s.SHA256)
 	}
 	var image nodeState
 	if err := decodeStrict(node.Bytes(), &image); err != nil {
-		return nil, fmt.Errorf("the snapshot's node is not one: %w", err)
+		return nil, fmt.Errorf("parse the snapshot's node: %w", err)
 	}
 	return &image, nil
 }
@@ -101,7 +101,7 @@ func decodeStrict(from []byte, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows it")
+		return errors.New("unexpected data follows")
 	}
 	return nil
 }
@@ -194,14 +194,14 @@ func (n *Node) restoreGPUs(image *nodeState) ([]*gpu, error) {
 
 func (g *gpu) restoreState(image *gpuState) (*gpu, error) {
 	if image.UUID != g.uuid || image.Name != g.name {
-		return nil, fmt.Errorf("the snapshot is of another node: it has the %s %q where the node has the %s %s", image.Name, image.UUID, g.name, g.uuid)
+		return nil, fmt.Errorf("the snapshot belongs to another node: it has the %s %q in place of the %s %s", image.Name, image.UUID, g.name, g.uuid)
 	}
 	r := *g
 	r.index, r.mode, r.pending = image.Index, image.Mode, image.Pending
 	r.held, r.needsReset, r.lost, r.vanished = image.Held, image.NeedsReset, image.Lost, image.Vanished
 	r.instances, r.processes = nil, fromProcessStates(image.Processes)
 	if len(image.Instances) > 0 && g.migModel == nil {
-		return nil, fmt.Errorf("instances on an %s, which cannot be cut", g.name)
+		return nil, fmt.Errorf("instances on an %s, which does not support MIG", g.name)
 	}
 	for _, it := range image.Instances {
 		i := &instance{id: it.ID, profile: g.profileByNVMLID(it.Profile), start: it.Start}

@@ -168,7 +168,7 @@ func (l *serverConnection) call(r *request, answer any, limit time.Duration) err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%s: no answer within %s: %w", r.Method, limit, nvml.ErrTimeout)
 	case err != nil:
-		return fmt.Errorf("%s: the server went away, or does not speak our language: %w: %w", r.Method, nvml.ErrUnknown, err)
+		return fmt.Errorf("%s: the server closed the connection, or sent no valid message: %w: %w", r.Method, nvml.ErrUnknown, err)
 	}
 	l.broken = false
 	return it.Error.toError()

@@ -353,7 +353,7 @@ func TestListen(t *testing.T) {
 	stale.SetUnlinkOnClose(false)
 	stale.Close()
 	serveNode(t, path, newNode(t)) // in the place of the one that was left behind
-	if _, err := socket.Listen(t.Context(), path+strings.Repeat("x", 108)); err == nil || !strings.Contains(err.Error(), "at most 107") {
+	if _, err := socket.Listen(t.Context(), path+strings.Repeat("x", 108)); err == nil || !strings.Contains(err.Error(), "socket is 107") {
 		t.Errorf("Listen on a long path = %v, want the limit", err)
 	}
 	file := filepath.Join(filepath.Dir(path), "file")

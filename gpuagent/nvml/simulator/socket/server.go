@@ -179,7 +179,7 @@ const maxSocketPath = 107
 // that ended. It returns an error if another server uses the path, or if another file lies there.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("listen on %s: the path has %d bytes, and a socket's at most %d; choose a shorter one", path, len(path), maxSocketPath)
+		return nil, fmt.Errorf("listen on %s: the path has %d bytes; the limit for a socket is %d; choose a shorter one", path, len(path), maxSocketPath)
 	}
 	if err := removeStale(ctx, path); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -202,13 +202,13 @@ func removeStale(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return errors.New("something that is not a socket lies there; choose another path or remove it")
+		return errors.New("the file is not a socket; choose another path or remove it")
 	}
 	dialer := net.Dialer{Timeout: time.Second}
 	connection, err := dialer.DialContext(ctx, "unix", path)
 	if err == nil {
 		connection.Close()
-		return errors.New("another server is on it; stop it first")
+		return errors.New("another server uses it; stop it first")
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return err

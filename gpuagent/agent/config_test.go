@@ -43,7 +43,7 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-// The file comes before the environment.
+// The file overrides the environment.
 func TestConfigNodeNameOverridesEnvironment(t *testing.T) {
 	t.Setenv(NodeNameVariable, "dgx-01")
 	var got Config

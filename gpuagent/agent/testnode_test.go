@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m, installCluster)
 }
 
-// runFakePlugin says each SIGHUP on its output, until its input ends.
+// runFakePlugin prints a line for each SIGHUP until its input ends.
 func runFakePlugin() {
 	hangups := make(chan os.Signal, 16)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -70,7 +70,7 @@ func runFakePlugin() {
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
 }
 
-// installCluster installs GPUNodes, and the agent's rights.
+// installCluster installs the CRD of GPUNodes and the agent's RBAC.
 func installCluster(ctx context.Context, c *cluster.Cluster) error {
 	admin, err := client.New(c.Config(), client.Options{})
 	if err != nil {
@@ -91,7 +91,7 @@ func installCluster(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// testNode is a node with GPUs, two of them where nothing is said, its kubelet and its device plugin, and the API server.
+// testNode is a node with two GPUs by default, its kubelet, its device plugin and the API server.
 type testNode struct {
 	testing.TB
 	cluster *cluster.Cluster
@@ -105,7 +105,7 @@ type testNode struct {
 	health  string // address
 }
 
-// nextNumber makes names different.
+// nextNumber makes names unique.
 var nextNumber atomic.Int64
 
 func newTestNode(t testing.TB) *testNode { return newTestNodeWith(t, 2) }
@@ -217,7 +217,7 @@ func (w *testNode) startDevicePlugin() {
 	}
 }
 
-// waitForSignals waits until the device plugin heard more signals than that.
+// waitForSignals waits until the device plugin received more signals than before.
 func (w *testNode) waitForSignals(before int64) {
 	w.Helper()
 	clustertest.Eventually(w.TB, func() error {
@@ -228,7 +228,7 @@ func (w *testNode) waitForSignals(before int64) {
 	})
 }
 
-// fakeKubelet says which pod has which device.
+// fakeKubelet reports the devices of pods.
 type fakeKubelet struct {
 	podresourcesv1.UnimplementedPodResourcesListerServer
 	mu       sync.Mutex
@@ -236,7 +236,7 @@ type fakeKubelet struct {
 	mute     bool
 }
 
-// setFailing has it answer nothing.
+// setFailing makes it return errors.
 func (k *fakeKubelet) setFailing(mute bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -278,7 +278,7 @@ func (k *fakeKubelet) GetAllocatableResources(context.Context, *podresourcesv1.A
 	return &podresourcesv1.AllocatableResourcesResponse{}, nil
 }
 
-// newConfig is the agent's.
+// newConfig returns the agent's configuration.
 func (w *testNode) newConfig() *agent.Config {
 	w.Helper()
 	var cfg agent.Config
@@ -288,7 +288,7 @@ func (w *testNode) newConfig() *agent.Config {
 	return &cfg
 }
 
-// configFile is the agent's configuration file.
+// configFile returns the agent's configuration file.
 func (w *testNode) configFile(look string) string {
 	w.Helper()
 	kubeconfig, err := w.cluster.NodeBoundKubeconfig(w.Context(), v1alpha1.SystemNamespace, "gpuagent", w.name)
@@ -310,7 +310,7 @@ intervals: {look: LOOK, retry: 1s, stuck: 10s}
 `)
 }
 
-// startAgent runs the agent until the test ends or what it returns is called.
+// startAgent runs the agent until the test ends or stop is called.
 func (w *testNode) startAgent() (stop func()) {
 	w.Helper()
 	cfg := w.newConfig()
@@ -327,7 +327,7 @@ func (w *testNode) startAgent() (stop func()) {
 	return stop
 }
 
-// gpuUUID is a GPU of the node.
+// gpuUUID returns the UUID of a GPU of the node.
 func (w *testNode) gpuUUID(gpu int) v1alpha1.GPUUUID {
 	w.Helper()
 	driver := w.gpus.Open()
@@ -342,7 +342,7 @@ func (w *testNode) gpuUUID(gpu int) v1alpha1.GPUUUID {
 	return v1alpha1.GPUUUID(list[gpu].UUID)
 }
 
-// parseLayout is a GPU's, as in "3g.20gb@0 1g.5gb@4".
+// parseLayout parses a GPU's layout, as in "3g.20gb@0 1g.5gb@4".
 func parseLayout(uuid v1alpha1.GPUUUID, text string) v1alpha1.DesiredGPU {
 	gpu := v1alpha1.DesiredGPU{UUID: uuid, MIGEnabled: true}
 	for word := range strings.FieldsSeq(text) {
@@ -353,7 +353,7 @@ func parseLayout(uuid v1alpha1.GPUUUID, text string) v1alpha1.DesiredGPU {
 	return gpu
 }
 
-// setSpec writes the spec, as the planner does, and returns its generation.
+// setSpec writes the spec as the planner does, and returns its generation.
 func (w *testNode) setSpec(gpus ...v1alpha1.DesiredGPU) int64 {
 	w.Helper()
 	node := w.getGPUNode()
@@ -373,7 +373,7 @@ func (w *testNode) getGPUNode() *v1alpha1.GPUNode {
 	return &node
 }
 
-// waitForStatus waits until the status is so.
+// waitForStatus waits until the status satisfies a condition.
 func (w *testNode) waitForStatus(what string, is func(*v1alpha1.GPUNode) error) *v1alpha1.GPUNode {
 	w.Helper()
 	var node *v1alpha1.GPUNode
@@ -387,7 +387,7 @@ func (w *testNode) waitForStatus(what string, is func(*v1alpha1.GPUNode) error) 
 	return node
 }
 
-// hasCondition is that a condition has a status and a reason.
+// hasCondition checks a condition's status and reason.
 func hasCondition(kind string, status metav1.ConditionStatus, reason string) func(*v1alpha1.GPUNode) error {
 	return func(node *v1alpha1.GPUNode) error {
 		c := meta.FindStatusCondition(node.Status.Conditions, kind)
@@ -398,7 +398,7 @@ func hasCondition(kind string, status metav1.ConditionStatus, reason string) fun
 	}
 }
 
-// isPartitioned is that the spec was carried out and the node is cut so.
+// isPartitioned checks that the spec was applied and the GPUs have these layouts.
 func isPartitioned(want ...string) func(*v1alpha1.GPUNode) error {
 	return func(node *v1alpha1.GPUNode) error {
 		var got []string

@@ -130,9 +130,9 @@ func (d device) canSatisfy(resource corev1.ResourceName, offered bool) bool {
 		return true
 	}
 	// A time-shared device is offered under another name.
-	wanted, err := d.model.Profile(v1alpha1.MIGProfile(strings.TrimSuffix(string(profile), "+shared")))
+	requested, err := d.model.Profile(v1alpha1.MIGProfile(strings.TrimSuffix(string(profile), "+shared")))
 	if err != nil {
 		return !offered
 	}
-	return wanted.Shape == *d.shape
+	return requested.Shape == *d.shape
 }

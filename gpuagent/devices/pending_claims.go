@@ -30,11 +30,11 @@ func pendingClaims(pods []corev1.Pod, held Assignments) (list []PendingClaim) {
 		}
 		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 		unclear := slices.Contains(held.Ambiguous, name)
-		for resource, wanted := range requestedDevices(pod) {
+		for resource, requested := range requestedDevices(pod) {
 			if !isGPU(resource) && !held.hasResource(resource) {
 				continue
 			}
-			if unclear || isUnknownToKubelet(pod) || held.Counts[name][resource] < wanted {
+			if unclear || isUnknownToKubelet(pod) || held.Counts[name][resource] < requested {
 				list = append(list, PendingClaim{Pod: podReference(pod), Resource: resource})
 			}
 		}
@@ -72,11 +72,11 @@ func isUnknownToKubelet(pod *corev1.Pod) bool { return pod.Status.StartTime == n
 // the pod. It does not report those of an init container that is no sidecar, which the pod claims
 // until it is initialized.
 func requestedDevices(pod *corev1.Pod) map[corev1.ResourceName]int {
-	wanted := map[corev1.ResourceName]int{}
+	requested := map[corev1.ResourceName]int{}
 	add := func(c *corev1.Container) {
 		for resource, quantity := range c.Resources.Limits {
 			if strings.Contains(string(resource), "/") {
-				wanted[resource] += int(quantity.Value())
+				requested[resource] += int(quantity.Value())
 			}
 		}
 	}
@@ -90,12 +90,12 @@ func requestedDevices(pod *corev1.Pod) map[corev1.ResourceName]int {
 			add(c)
 		}
 	}
-	for resource, count := range wanted {
+	for resource, count := range requested {
 		if count <= 0 {
-			delete(wanted, resource)
+			delete(requested, resource)
 		}
 	}
-	return wanted
+	return requested
 }
 
 func isInitialized(pod *corev1.Pod) bool {

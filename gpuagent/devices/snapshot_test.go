@@ -19,7 +19,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// fakeLibrary is a driver of one GPU that is cut, or not; it has the methods that are asked.
+// fakeLibrary is a driver of one GPU with the methods that the package calls.
 type fakeLibrary struct {
 	nvml.Library
 	isWholeGPU bool
@@ -95,14 +95,14 @@ func withInitLimit(name string, sidecar bool) podOption {
 
 func inPhase(phase corev1.PodPhase) podOption { return func(p *corev1.Pod) { p.Status.Phase = phase } }
 
-// unknownToKubelet is a pod of which the kubelet has not said yet that it knows it.
+// unknownToKubelet makes a pod that the kubelet has yet to acknowledge.
 func unknownToKubelet(p *corev1.Pod) { p.Status.StartTime = nil }
 
 func initialized(p *corev1.Pod) {
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}}
 }
 
-// podResources is a pod in the kubelet's list.
+// podResources returns a pod in the kubelet's list.
 func podResources(name, resource string, ids ...string) *podresourcesv1.PodResources {
 	return &podresourcesv1.PodResources{Namespace: "h2", Name: name, Containers: []*podresourcesv1.ContainerResources{
 		{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: resource, DeviceIds: ids}}},
@@ -111,7 +111,7 @@ func podResources(name, resource string, ids ...string) *podresourcesv1.PodResou
 
 const resourceMIG1g, resourceMIG3g, resourceGPU = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb", "nvidia.com/gpu"
 
-// otherGPUDevice is a device of another GPU, which the kubelet offers.
+// otherGPUDevice is a device of another GPU that the kubelet offers.
 const otherGPUDevice = "GPU-99999999-0000-0000-0000-000000000000"
 
 func TestHolders(t *testing.T) {
@@ -291,7 +291,7 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// By a GPU as it was last observed the same is told, without the driver.
+// ObservedHolders returns the same holders without the driver.
 func TestObservedHolders(t *testing.T) {
 	gpu := &v1alpha1.ObservedGPU{
 		UUID: gpuUUID1, DeviceID: "0x20B010DE", MIG: v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled},
@@ -318,7 +318,7 @@ func TestObservedHolders(t *testing.T) {
 	}
 }
 
-// Nobody knows which device that is, so nothing may be touched.
+// The device is unknown, so that nothing may change.
 func TestDevicesWithoutUUIDAreRejected(t *testing.T) {
 	for _, id := range []string{"0", gpuUUID1 + "-3", "MIG-" + gpuUUID1 + "/7/0", "GPU-"} {
 		_, err := newAssignments(nil, &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{podResources("nb", resourceGPU, id)}})
@@ -340,8 +340,8 @@ func TestHungDriverIsAnError(t *testing.T) {
 	}
 }
 
-// The kubelet lists pods in any order; what is told of a shared device must not follow it,
-// or the status would be written for ever.
+// The kubelet lists pods in any order. The holders of a shared device must not follow it, or every
+// pass would write the status.
 func TestKubeletOrderDoesNotMatter(t *testing.T) {
 	a, b := podResources("a", resourceGPU, gpuUUID1+"::0"), podResources("b", resourceGPU, gpuUUID1+"::1")
 	for _, order := range [][]*podresourcesv1.PodResources{{a, b}, {b, a}} {

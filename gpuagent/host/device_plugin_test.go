@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakePluginVariable, in the environment, makes this test binary a device plugin: it says each
-// SIGHUP on its output.
+// fakePluginVariable in the environment makes this test binary a device plugin that prints a line
+// for each SIGHUP.
 const fakePluginVariable = "SLUICE_TEST_PLUGIN"
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ func runFakePlugin() {
 	}
 }
 
-// startFakePlugin is a device plugin with this command line, and what it says.
+// startFakePlugin starts a device plugin with a command line and returns its output.
 func startFakePlugin(t *testing.T, words ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	self, err := os.Executable()
@@ -54,7 +54,8 @@ func startFakePlugin(t *testing.T, words ...string) (*exec.Cmd, *bufio.Scanner) 
 	return startProcess(t, self, words...)
 }
 
-// startProcessWithoutHandler is a process with this name that catches no SIGHUP. (Go's programs always do.)
+// startProcessWithoutHandler starts a process without a handler for SIGHUP. (Go programs always
+// have one.)
 func startProcessWithoutHandler(t *testing.T, name string) *exec.Cmd {
 	t.Helper()
 	cmd, _ := startProcess(t, "/bin/sh", name, "-c", "echo ready; read line")
@@ -85,7 +86,7 @@ func startProcess(t *testing.T, program string, words ...string) (*exec.Cmd, *bu
 	return cmd, output
 }
 
-// newProcfs is a procfs with the entries of these processes under names of its own.
+// newProcfs returns a procfs with these processes under other names.
 func newProcfs(t *testing.T, entries map[string]int) string {
 	t.Helper()
 	root := t.TempDir()
@@ -121,7 +122,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A signal that a process does not catch would end it.
+// SIGHUP would end a process without a handler.
 func TestProcessesWithoutHandlerAreNotSignaled(t *testing.T) {
 	left := startProcessWithoutHandler(t, "nvidia-device-plugin")
 	f := DevicePlugin{Proc: newProcfs(t, map[string]int{"17": left.Process.Pid}), Command: "nvidia-device-plugin"}
@@ -149,7 +150,7 @@ func TestReloadWithoutDevicePlugin(t *testing.T) {
 	}
 }
 
-// What stands in a folder that looks like a process's is not believed to be one.
+// A folder that only resembles a process's gets no signal.
 func TestReloadIgnoresFakeProcessFolder(t *testing.T) {
 	root := newProcfs(t, nil)
 	folder := filepath.Join(root, "17")

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newOwnProcfs is a procfs with this process under a number that is not its own.
+// newOwnProcfs returns a procfs with this process under another PID.
 func newOwnProcfs(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -52,7 +52,7 @@ func TestSendSIGHUP(t *testing.T) {
 	}
 }
 
-// What stands in a folder that looks like a process's is not believed to be one.
+// A folder that only resembles a process's gets no signal.
 func TestOpenFakeProcessFolder(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Mkdir(filepath.Join(root, "17"), 0o700); err != nil {
@@ -92,7 +92,7 @@ func TestRunningProcesses(t *testing.T) {
 	}
 }
 
-// A process whose memory is locked is passed over, and costs one thread, not one each time.
+// A process with locked memory is skipped, and occupies one thread, not one for each attempt.
 func TestUnreadableProcess(t *testing.T) {
 	root := t.TempDir()
 	pipe := filepath.Join(root, "42", "cmdline")
@@ -119,7 +119,7 @@ func TestUnreadableProcess(t *testing.T) {
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for { // it has gone on
+	for { // until the pending read ends
 		if _, waits := pendingReads.Load(pipe); !waits {
 			break
 		}

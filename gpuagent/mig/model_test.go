@@ -14,10 +14,10 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// placed is an instance of a plain profile of a GPU model, at its start.
+// placed is an instance of a plain profile at its start.
 type placed struct{ profile, start int }
 
-// allLayouts are all that a GPU model can be cut into by its plain profiles.
+// allLayouts returns all layouts of a GPU model with plain profiles.
 func allLayouts(b *Model) [][]placed {
 	var all [][]placed
 	var extend func(taken Mask, from int, now []placed)
@@ -41,8 +41,8 @@ func allLayouts(b *Model) [][]placed {
 	return all
 }
 
-// The state space of a GPU model with seven slices was counted elsewhere by exhaustive
-// search: 298 layouts, 19 of them maximal, 38 multisets of profiles, 144 masks.
+// An independent exhaustive search for a model with seven slices found 298 layouts, 19 of them
+// maximal, 38 multisets of profiles and 144 masks.
 func TestSevenSliceLayouts(t *testing.T) {
 	b, _ := ModelByName("H100-80GB")
 	maximal, multisets, masks := 0, map[string]bool{}, map[Mask]bool{}
@@ -65,8 +65,8 @@ func TestSevenSliceLayouts(t *testing.T) {
 	}
 }
 
-// Known truths of NVIDIA's placements: 3g belongs at 4, where it leaves room for 4g;
-// small ones go high, where they are in nobody's way.
+// Known properties of NVIDIA's placements: 3g belongs at 4, where it leaves room for 4g; small
+// instances go high, where they block least.
 func TestBestPlacement(t *testing.T) {
 	b, _ := ModelByName("A100-40GB")
 	tests := map[string]struct {
@@ -104,7 +104,7 @@ func TestBestPlacement(t *testing.T) {
 	}
 }
 
-// On every GPU model each profile stands within its slices, and as often as NVML says.
+// On every GPU model each profile fits its slices, as often as NVML reports.
 func TestModelsAreConsistent(t *testing.T) {
 	names, devices := map[string]bool{}, map[uint16]bool{}
 	for _, b := range Models() {
@@ -185,7 +185,7 @@ func FuzzProfile(f *testing.F) {
 	})
 }
 
-// An A30 has two profiles with the media engines, and these once.
+// An A30 has two profiles with the media engines, which exist once.
 func TestMediaEnginesAreExclusive(t *testing.T) {
 	b, _ := ModelByName("A30")
 	small, _ := b.Profile("1g.6gb+me")

@@ -16,8 +16,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// parseGPU is a GPU as a test writes it: "3g.20gb@4 1g.5gb@0!" on an A100 of 40 GB. An
-// instance with ! is in use, one with ? by somebody who may be preempted.
+// parseGPU parses a GPU: "3g.20gb@4 1g.5gb@0!" on an A100 with 40 GB. An instance with ! is in use,
+// one with ? is preemptible.
 func parseGPU(t testing.TB, text string) GPU {
 	t.Helper()
 	b, _ := ModelByName("A100-40GB")
@@ -126,9 +126,9 @@ func TestPreempt(t *testing.T) {
 	}
 }
 
-// Whatever the layout and the wants: what anybody has is where it was, the new
-// layout is one that the GPU model can have, each want that is met has an instance of
-// its own, one that is not could not have been, and nothing was destroyed in vain.
+// For every layout and all requests: instances in use stay, the new layout is possible, each
+// satisfied request has an instance of its own, an unmet request could not be satisfied, and no
+// instance was destroyed in vain.
 func TestPlanProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SampledFrom(Models()).Draw(t, "board")
@@ -170,7 +170,7 @@ func TestPlanProperties(t *testing.T) {
 	})
 }
 
-// drawGPU is cut in some way, and in use in some way.
+// drawGPU draws a layout and its use.
 func drawGPU(t *rapid.T, b *Model) GPU {
 	g := GPU{Model: b}
 	for range rapid.IntRange(0, 7).Draw(t, "instances") {
@@ -183,7 +183,7 @@ func drawGPU(t *rapid.T, b *Model) GPU {
 	return g
 }
 
-// applyChange are the GPUs after the change, which may destroy what is idle alone.
+// applyChange returns the GPUs after the change, which may destroy only idle instances.
 func applyChange(t *rapid.T, gpus []GPU, change Change) []GPU {
 	after := make([]GPU, len(gpus))
 	for i := range gpus {
@@ -203,9 +203,8 @@ func applyChange(t *rapid.T, gpus []GPU, change Change) []GPU {
 	return after
 }
 
-// BenchmarkPlan measures one decision: where another instance goes, on a node
-// of eight GPUs and on a thousand of them; and the whole plan of a node for three
-// wants, of which one needs that something idle gives way.
+// BenchmarkPlan measures one placement on a node of eight GPUs and on a thousand of them, and the
+// plan of a node for three requests, one of which needs the room of an idle instance.
 func BenchmarkPlan(b *testing.B) {
 	model, _ := ModelByName("H100-80GB")
 	random := rand.New(rand.NewPCG(1, 2))

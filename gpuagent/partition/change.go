@@ -42,13 +42,13 @@ type gpuChange struct {
 
 // repartition brings one GPU to its desired layout.
 func (e *Engine) repartition(ctx context.Context, gpu nvml.GPU, want v1alpha1.DesiredGPU, inUse InUse) Result {
-	bed := e.states.get(gpu.UUID)
-	bed.change.Lock()
-	defer bed.change.Unlock()
+	state := e.states.get(gpu.UUID)
+	state.change.Lock()
+	defer state.change.Unlock()
 	model, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
-	c := &gpuChange{engine: e, gpu: gpu, desired: resolveLayout(model, want), inUse: inUse, state: bed, log: e.Log.WithValues("gpu", gpu.UUID)}
-	if begun, ok := e.Journal.PendingChange(gpu.UUID); ok {
-		c.before, c.journaled, c.driverCalled, c.changed = &begun.Before, true, true, true
+	c := &gpuChange{engine: e, gpu: gpu, desired: resolveLayout(model, want), inUse: inUse, state: state, log: e.Log.WithValues("gpu", gpu.UUID)}
+	if pending, ok := e.Journal.PendingChange(gpu.UUID); ok {
+		c.before, c.journaled, c.driverCalled, c.changed = &pending.Before, true, true, true
 	}
 	if why := e.unhealthyReason(gpu.UUID); why != "" && gpu.Err == nil {
 		return c.result(refuse(Unhealthy, v1alpha1.ReasonDriverError, "%s", why))
@@ -89,15 +89,15 @@ func (c *gpuChange) observe(ctx context.Context) (*observedGPU, error) {
 	if err = cmp.Or(ctx.Err(), err); err != nil {
 		return nil, err
 	}
-	var begun *PendingChange
+	var pending *PendingChange
 	if known, ok := c.engine.Journal.PendingChange(c.gpu.UUID); ok {
-		begun = &known
+		pending = &known
 	}
 	known := c.engine.Journal.Instances(c.gpu.UUID)
-	if !p.migCapable && (begun != nil || len(known) > 0) {
+	if !p.migCapable && (pending != nil || len(known) > 0) {
 		return nil, fmt.Errorf("%w: the driver reports no MIG mode, but the GPU had instances", errUnreadable)
 	}
-	markOwned(p, known, begun, &c.desired)
+	markOwned(p, known, pending, &c.desired)
 	c.owned, c.fingerprint = p.ownedInstances(known), p.fingerprint()
 	if c.before == nil {
 		layout := p.layout()

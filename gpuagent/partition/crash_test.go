@@ -14,17 +14,17 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// scenario is a GPU as it is, and as it shall be.
+// scenario is a GPU with its current and desired layout.
 type scenario struct {
 	name  string
 	gpu   simulator.GPU
 	start []Placement
-	// pods and processes are the slices at which instances begin that are in use.
+	// pods and processes are the starts of the instances in use.
 	pods, processes []int
 	foreign         []Placement
 	desired         v1alpha1.DesiredGPU
 	fault           *simulator.Fault
-	// ends is the layout to which an undisturbed change leads; "" means the one wanted.
+	// ends is the layout after an undisturbed change; "" means the desired one.
 	ends string
 }
 
@@ -144,7 +144,7 @@ var scenarios = []scenario{
 	},
 }
 
-// setUp builds the scenario; its instances are Sluice's own, made by Sluice.
+// setUp builds the scenario; the engine itself creates its instances.
 func (s *scenario) setUp(t *testing.T) (w *testNode, gpu string) {
 	t.Helper()
 	w = newTestNode(t, s.gpu)
@@ -171,11 +171,11 @@ func (s *scenario) setUp(t *testing.T) (w *testNode, gpu string) {
 	if s.fault != nil {
 		w.sim.Fail(*s.fault)
 	}
-	w.startEngine() // another life, in which points are counted from 0
+	w.startEngine() // another life, whose points count from 0
 	return w, gpu
 }
 
-// now is the GPU in words.
+// describeGPU describes a GPU in words.
 func (w *testNode) describeGPU(gpu string) string {
 	if w.mode(gpu) == nvml.Disabled {
 		return "whole"
@@ -194,13 +194,13 @@ func (s *scenario) describeDesired() string {
 	return describePlacements(all)
 }
 
-// isAllowedEnd tells whether the scenario may end so. A fault that passes leads to either.
+// isAllowedEnd reports whether the scenario may end so. A temporary fault leads to either layout.
 func (s *scenario) isAllowedEnd(got, ends string) bool {
 	return got == ends || ends == "either" && (got == s.describeDesired() || got == describePlacements(s.start))
 }
 
-// TestCrashAtEachPoint ends the process before and after the effect of each call to the
-// driver, each write to the disk, and each question to the kubelet, and starts it again.
+// TestCrashAtEachPoint ends the process before and after the effect of each driver call, each disk
+// write and each request to the kubelet, and starts it again.
 func TestCrashAtEachPoint(t *testing.T) {
 	points, twice := 0, 0
 	for i := range scenarios {
@@ -250,7 +250,7 @@ func TestCrashAtEachPoint(t *testing.T) {
 	}
 }
 
-// crashTwice ends also the process that recovers, at each of its points.
+// crashTwice also ends the recovering process at each of its points.
 func (s *scenario) crashTwice(t *testing.T, point int, ends string) (count int) {
 	for second := 0; ; second += 4 {
 		w, gpu := s.setUp(t)
@@ -274,7 +274,7 @@ func (s *scenario) crashTwice(t *testing.T, point int, ends string) (count int) 
 	}
 }
 
-// heldDevices are the devices that somebody has.
+// heldDevices returns the devices in use.
 func (w *testNode) heldDevices(gpu string) (held []string) {
 	for _, it := range w.layout(gpu) {
 		if it.busy {
@@ -284,7 +284,7 @@ func (w *testNode) heldDevices(gpu string) (held []string) {
 	return held
 }
 
-// assignAll gives each device that there is to a pod.
+// assignAll assigns each device to a pod.
 func (w *testNode) assignAll(gpu string) (held []string) {
 	for _, it := range w.layout(gpu) {
 		if it.device != "" {
@@ -295,8 +295,8 @@ func (w *testNode) assignAll(gpu string) (held []string) {
 	return held
 }
 
-// checkAfterCrash holds what is true whenever nothing is under way: what somebody has is still
-// there, nothing is half made, and nothing is without an owner.
+// checkAfterCrash checks what holds while no change is in progress: devices in use still exist, no
+// instance is incomplete, and none lacks an owner.
 func (w *testNode) checkAfterCrash(gpu string, held []string, when string) {
 	w.t.Helper()
 	var devices []string

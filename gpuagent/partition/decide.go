@@ -94,8 +94,8 @@ func decideLayout(p *observedGPU, want *desiredLayout) decision {
 			}
 		default:
 			steps = append(steps, step{kind: stepDestroy, instance: *it})
-			if who := p.holderOf(it); who != "" {
-				blocked = append(blocked, fmt.Sprintf("%s has to be destroyed and is in use: %s", it.displayName(), who))
+			if holder := p.holderOf(it); holder != "" {
+				blocked = append(blocked, fmt.Sprintf("%s has to be destroyed and is in use: %s", it.displayName(), holder))
 			}
 		}
 	}
@@ -171,8 +171,8 @@ func resetRequired(what string) decision {
 
 // whenIdle returns steps that need the whole GPU, or a refusal while it is in use.
 func whenIdle(p *observedGPU, steps ...step) decision {
-	if who := p.anyHolder(); who != "" {
-		return refuse(Reclaiming, v1alpha1.ReasonInUse, "the MIG mode changes only on an unused GPU: %s", who)
+	if holder := p.anyHolder(); holder != "" {
+		return refuse(Reclaiming, v1alpha1.ReasonInUse, "the MIG mode changes only on an unused GPU: %s", holder)
 	}
 	return decision{steps: steps}
 }

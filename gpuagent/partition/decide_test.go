@@ -17,7 +17,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// gpuBuilder is a GPU in MIG mode as a picture.
+// gpuBuilder builds a GPU in MIG mode.
 type gpuBuilder struct{ observedGPU }
 
 func newGPUBuilder(model string) *gpuBuilder {
@@ -41,7 +41,7 @@ func (d *gpuBuilder) withMode(current, pending nvml.Mode) *gpuBuilder {
 	return d
 }
 
-// withInstance adds an instance: "ours", "foreign", each also "half" or "held".
+// withInstance adds an instance: "ours" or "foreign", each also "half" or "held".
 func (d *gpuBuilder) withInstance(profile v1alpha1.MIGProfile, start int, how string) *gpuBuilder {
 	p, err := d.model.Profile(profile)
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *gpuBuilder) withInstance(profile v1alpha1.MIGProfile, start int, how st
 	return d
 }
 
-// steps in words.
+// describeDecision describes the steps in words.
 func describeDecision(v decision) string {
 	if len(v.steps) == 0 {
 		return string(v.state) + " " + v.reason
@@ -109,7 +109,7 @@ func TestDecide(t *testing.T) {
 		{"no such profile", newGPUBuilder("A30"), cut(placementAt("3g.20gb", 0)), "Invalid InvalidLayout", "[1g.6gb 1g.6gb+me 2g.12gb 2g.12gb+me 4g.24gb]"},
 		{"no such place", newGPUBuilder("A30"), cut(placementAt("2g.12gb", 1)), "Invalid InvalidLayout", "[0 2]"},
 		{"overlapping", newGPUBuilder("A30"), cut(placementAt("2g.12gb", 0), placementAt("1g.6gb", 1)), "Invalid InvalidLayout", "overlaps"},
-		{"media engines twice", newGPUBuilder("A30"), cut(placementAt("2g.12gb+me", 0), placementAt("1g.6gb+me", 2)), "Invalid InvalidLayout", "once"},
+		{"media engines twice", newGPUBuilder("A30"), cut(placementAt("2g.12gb+me", 0), placementAt("1g.6gb+me", 2)), "Invalid InvalidLayout", "one set"},
 		{"instances and no mode", newGPUBuilder("A30"), v1alpha1.DesiredGPU{Instances: []v1alpha1.DesiredInstance{{Profile: "4g.24gb"}}}, "Invalid InvalidLayout", "migEnabled"},
 
 		{"enabled at once", newGPUBuilder("H100-80GB").withMode(nvml.Disabled, nvml.Disabled), cut(), "mode true", ""},
@@ -141,7 +141,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Where nobody can tell who has what only that is made which takes nothing away.
+// With unknown holders the decision only creates instances that need no other one destroyed.
 func TestDecideWithUnknownHolders(t *testing.T) {
 	for how, gpu := range map[string]*gpuBuilder{
 		"Reclaiming InUse":     newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours"),
@@ -232,7 +232,7 @@ func TestMarkOwned(t *testing.T) {
 	}
 }
 
-// A process of which the driver does not say on which instance it is may be on each.
+// A process without a known instance may use each of them.
 func TestProcessOnWholeMIGGPUHoldsEachInstance(t *testing.T) {
 	gpu := newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6, "ours half")
 	gpu.noteProcess(nvml.Process{PID: 42, Instance: nvml.NoInstance})
@@ -245,8 +245,8 @@ func TestProcessOnWholeMIGGPUHoldsEachInstance(t *testing.T) {
 	}
 }
 
-// Whatever the driver calls an instance, the GPUNode takes its name: with one that it
-// refuses nothing of the node would be reported.
+// The GPUNode accepts the name of every driver profile. With an invalid name the API server would
+// reject the whole status.
 func TestUnknownProfileNamesAreValid(t *testing.T) {
 	valid := regexp.MustCompile(`^[1-8]g[.][0-9]{1,4}gb([+][a-z]+([.][a-z]+)?|-me)?$`)
 	gpu := newGPUBuilder("A100-40GB")

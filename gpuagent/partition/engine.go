@@ -106,12 +106,12 @@ func (e *Engine) concurrency() int {
 
 // apply partitions GPUs and returns the state of all GPUs afterwards, as seen from the GPUNode's
 // spec.
-func (e *Engine) apply(ctx context.Context, cut, spec []v1alpha1.DesiredGPU, inUse InUse) Outcome {
-	results := make([]Result, len(cut))
+func (e *Engine) apply(ctx context.Context, targets, spec []v1alpha1.DesiredGPU, inUse InUse) Outcome {
+	results := make([]Result, len(targets))
 	gpus, err := e.listGPUs()
 	var group sync.WaitGroup
 	places := make(chan struct{}, e.concurrency())
-	for i, want := range cut {
+	for i, want := range targets {
 		at := slices.IndexFunc(gpus, func(gpu nvml.GPU) bool { return gpu.UUID == string(want.UUID) })
 		switch {
 		case err != nil:

@@ -133,7 +133,7 @@ func TestMIGModeChanges(t *testing.T) {
 	}
 }
 
-// A driver of before 550 does not know its profiles while the mode is off.
+// A driver before 550 reports no profiles while the mode is off.
 func TestOldDriver(t *testing.T) {
 	sim, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{gpuNotInMIGMode("H100-80GB")}, DriverVersion: "535.129.03"})
 	requireNoError(t, err)
@@ -147,8 +147,8 @@ func TestOldDriver(t *testing.T) {
 	}
 }
 
-// One that somebody has divided is not adopted, be it just where one is wanted: pods
-// that ask for 3g.40gb would be given a device of one slice.
+// An instance that another program divided is not adopted, even at a desired place: pods that
+// request 3g.40gb would get a device with one slice.
 func TestDividedInstanceIsForeign(t *testing.T) {
 	w := newTestNode(t, gpuInMIGMode("H100-80GB"))
 	gpu := w.uuid(0)
@@ -168,8 +168,8 @@ func TestDividedInstanceIsForeign(t *testing.T) {
 	}
 }
 
-// With a journal that cannot be believed nothing is destroyed; what the spec asks for is
-// adopted; and the doubt ends when nothing is foreign any more.
+// With an unusable journal the engine destroys nothing and adopts requested instances. The journal is
+// trusted again once no instance is foreign.
 func TestUntrustedJournal(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.disk.content = w.disk.content[:len(w.disk.content)/2]
@@ -181,7 +181,7 @@ func TestUntrustedJournal(t *testing.T) {
 	if r := o.Results[0]; r.State != Invalid || w.describeLayout(gpu) != describePlacements(twoInstances) || len(w.life.wrote) != 0 {
 		t.Errorf("%+v %v", r, w.life.wrote)
 	}
-	if c := findCondition(o, "LayoutApplied"); !strings.Contains(c.Message, "cannot be believed") || !strings.Contains(c.Message, "journal.unbelieved") {
+	if c := findCondition(o, "LayoutApplied"); !strings.Contains(c.Message, "is unusable") || !strings.Contains(c.Message, "journal.unbelieved") {
 		t.Errorf("%s", c.Message)
 	}
 	for _, it := range o.Observed[0].Instances {
@@ -199,7 +199,7 @@ func TestUntrustedJournal(t *testing.T) {
 	}
 }
 
-// What is not listed is left alone, and what was begun on it is ended all the same.
+// Unlisted GPUs stay as they are, but their unfinished changes end.
 func TestUnlistedGPUs(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.life.at = w.life.step + 40
@@ -215,8 +215,8 @@ func TestUnlistedGPUs(t *testing.T) {
 	}
 }
 
-// A change that the driver refuses is not tried again and again: each attempt would take
-// away and make again what pods may be given.
+// A change that the driver refuses is not repeated at once: each attempt would destroy and recreate
+// devices that pods may get.
 func TestRolledBackChangeIsNotRetriedAtOnce(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	over := w.sim.Fail(simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInvalidArgument, Match: func(c simulator.Call) bool { return c.At.Start == 0 && c.At.Size == 4 }})
@@ -235,7 +235,7 @@ func TestRolledBackChangeIsNotRetriedAtOnce(t *testing.T) {
 	}
 }
 
-// Eight GPUs at once, watched meanwhile.
+// Eight GPUs change at once while they are observed.
 func TestConcurrentGPUs(t *testing.T) {
 	var gpus []simulator.GPU
 	for range 8 {

@@ -76,7 +76,7 @@ func (j *Journal) setAside(why error) error {
 	}
 	j.state.UntrustedReason = fmt.Sprintf("the journal of this node's instances is unusable: %v. It is kept as %s. "+
 		"Instances that the GPUNode does not request count as foreign and stay: destroy those that are not needed "+
-		"(nvidia-smi mig -lgi, -dci, -dgi), or restart the node", why, kept)
+		"(nvidia-smi mig -lgi, -dci, -dgi), or reboot the node", why, kept)
 	return nil
 }
 

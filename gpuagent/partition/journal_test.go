@@ -74,7 +74,7 @@ func TestJournalRoundTrip(t *testing.T) {
 	}
 }
 
-// What is written does not change with what the caller does to its slices.
+// Later changes of the caller's slices do not change the journal.
 func TestJournalCopiesSlices(t *testing.T) {
 	j := openJournal(t, newJournalDir(t))
 	mine, change := []OwnedInstance{smallInstance}, pendingChange
@@ -145,7 +145,7 @@ func TestJournalRequiresNodeAndBoot(t *testing.T) {
 	}
 }
 
-// withChecksum is a content with the right checksum, whatever it says.
+// withChecksum returns any content with a correct checksum.
 func withChecksum(body string) string {
 	return fmt.Sprintf("sluice journal 1 sha256:%x\n%s", sha256.Sum256([]byte(body)), body)
 }
@@ -208,8 +208,8 @@ func TestUntrustedJournalContent(t *testing.T) {
 	}
 }
 
-// requireUntrusted holds that the doubt outlives restarts, before and after something was
-// written, until it is ended or the node is booted.
+// requireUntrusted checks that the journal stays untrusted over restarts and writes, until
+// RestoreTrust or a reboot.
 func requireUntrusted(t *testing.T, d *JournalDir, j *Journal) {
 	t.Helper()
 	if again := openJournal(t, d); again.UntrustedReason() == "" {
@@ -235,8 +235,8 @@ func requireUntrusted(t *testing.T, d *JournalDir, j *Journal) {
 
 var errSimulatedCrash = errors.New("crash")
 
-// After a crash at each step of a write the journal is the former one or the new one,
-// and never in doubt.
+// After a crash at each step of a write the journal is the former or the new one, and never
+// untrusted.
 func TestCrashInEachWriteStep(t *testing.T) {
 	steps := []string{"write", "sync file", "rename", "sync"}
 	for n, step := range steps {
@@ -258,13 +258,13 @@ func TestCrashInEachWriteStep(t *testing.T) {
 			d.beforeStep = func(string) error { return nil }
 			want := smallInstance
 			if n == len(steps)-1 {
-				want = largeInstance // renamed; what was not synced is the file system's to keep or not
+				want = largeInstance // renamed; the file system may keep or lose what was not synced
 			}
 			again := openJournal(t, d)
 			if diff := cmp.Diff([]OwnedInstance{want}, again.Instances(journalGPU)); diff != "" || again.UntrustedReason() != "" {
 				t.Errorf("%q %s", again.UntrustedReason(), diff)
 			}
-			// The process that goes on writes all of it with its next word.
+			// The surviving process writes all of it with its next record.
 			if err := j.RecordEnd(journalGPU, []OwnedInstance{largeInstance}); err != nil {
 				t.Fatal(err)
 			}
@@ -330,7 +330,7 @@ func TestUnreadableJournal(t *testing.T) {
 	}
 }
 
-// FuzzParseJournal: whatever is read, either it is not believed, or it is what was written.
+// FuzzParseJournal: content is either rejected, or equal to what was written.
 func FuzzParseJournal(f *testing.F) {
 	s := journalState{Node: "dgx-1", Boot: "boot-1", GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance, largeInstance}}}}
 	content, err := s.format()
@@ -359,7 +359,7 @@ func FuzzParseJournal(f *testing.F) {
 	})
 }
 
-// No change of a single byte is ever believed.
+// A change of any single byte is detected.
 func TestCorruptedByteIsDetected(t *testing.T) {
 	s := journalState{Node: "dgx-1", Boot: "boot-1", GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance}}}}
 	content, err := s.format()

@@ -85,13 +85,13 @@ func (e *Engine) readStatus(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.D
 		t := resolveLayout(p.model, spec[i])
 		want = &t
 	}
-	var begun *PendingChange
+	var pending *PendingChange
 	if change, ok := e.Journal.PendingChange(gpu.UUID); ok {
-		begun = &change
+		pending = &change
 	}
-	markOwned(p, e.Journal.Instances(gpu.UUID), begun, want)
+	markOwned(p, e.Journal.Instances(gpu.UUID), pending, want)
 	for i := range p.instances {
-		o.Instances = append(o.Instances, p.instanceStatus(&p.instances[i], want, begun))
+		o.Instances = append(o.Instances, p.instanceStatus(&p.instances[i], want, pending))
 	}
 	slices.SortFunc(o.Instances, func(a, b v1alpha1.ObservedInstance) int { return cmp.Compare(a.Start, b.Start) })
 	return o
@@ -117,16 +117,16 @@ func migModeState(p *observedGPU, mode nvml.Mode) v1alpha1.MIGModeState {
 }
 
 // instanceStatus returns an instance for the GPUNode's status.
-func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, begun *PendingChange) v1alpha1.ObservedInstance {
+func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, pending *PendingChange) v1alpha1.ObservedInstance {
 	o := v1alpha1.ObservedInstance{
 		Profile: p.profileName(it), Start: int32(it.start), Size: int32(it.size), UUID: it.uuid(),
 		Foreign: !it.owned, State: v1alpha1.InstanceIdle,
 	}
-	who := p.holderOf(it)
-	switch goes := it.owned && want != nil && !want.contains(it); {
-	case begun != nil && it.owned && isCallTarget(it, begun.Next):
+	holder := p.holderOf(it)
+	switch obsolete := it.owned && want != nil && !want.contains(it); {
+	case pending != nil && it.owned && isCallTarget(it, pending.Next):
 		o.State = v1alpha1.InstanceDestroying
-		if begun.Next.Operation == OpCreateInstance || begun.Next.Operation == OpCreateComputeInstance {
+		if pending.Next.Operation == OpCreateInstance || pending.Next.Operation == OpCreateComputeInstance {
 			o.State = v1alpha1.InstanceCreating
 		}
 	case len(it.computes) != 1:
@@ -135,12 +135,12 @@ func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, begun *P
 	case it.profile != nil && !it.isUndivided():
 		o.State = v1alpha1.InstanceError
 		o.Message = fmt.Sprintf("its compute instance has %d of its %d slices; a device for pods has all", it.computes[0].Slices, it.profile.Compute)
-	case who != "" && goes:
-		o.State, o.Message = v1alpha1.InstanceReclaiming, who
-	case who != "":
+	case holder != "" && obsolete:
+		o.State, o.Message = v1alpha1.InstanceReclaiming, holder
+	case holder != "":
 		o.State = v1alpha1.InstanceActive
 		if p.holdersUnknown != nil {
-			o.Message = who
+			o.Message = holder
 		}
 	}
 	if it.holder != nil {

@@ -165,11 +165,11 @@ func (p *observedGPU) modelProfile(id nvml.ProfileID) *mig.Profile {
 // markOwned marks Sluice's own instances: registered ones, the target of an unfinished call, and
 // those that match the desired layout. All others are foreign, as is an instance that another
 // program divided.
-func markOwned(p *observedGPU, register []OwnedInstance, begun *PendingChange, want *desiredLayout) {
+func markOwned(p *observedGPU, register []OwnedInstance, pending *PendingChange, want *desiredLayout) {
 	for i := range p.instances {
 		it := &p.instances[i]
 		it.owned = it.profile != nil && it.isUndivided() &&
-			(isRegistered(it, register) || begun != nil && isCallTarget(it, begun.Next) || want != nil && want.contains(it))
+			(isRegistered(it, register) || pending != nil && isCallTarget(it, pending.Next) || want != nil && want.contains(it))
 	}
 }
 

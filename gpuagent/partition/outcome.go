@@ -103,9 +103,9 @@ var retryAfter = map[State]time.Duration{
 const maxConditionMessage, maxObjectMessage = 32768, 1024
 
 // conditions returns the GPUNode's conditions.
-func conditions(results []Result, observed []v1alpha1.ObservedGPU, doubt string) []metav1.Condition {
+func conditions(results []Result, observed []v1alpha1.ObservedGPU, untrustedReason string) []metav1.Condition {
 	return []metav1.Condition{
-		layoutApplied(results, doubt),
+		layoutApplied(results, untrustedReason),
 		summaryCondition(v1alpha1.ConditionResetRequired, append(messagesInState(results, ResetRequired), pendingModes(results, observed)...)),
 		summaryCondition(v1alpha1.ConditionNoPermission, messagesInState(results, Denied)),
 		summaryCondition(v1alpha1.ConditionGPULost, append(messagesInState(results, Lost), lostGPUs(results, observed)...)),
@@ -113,7 +113,7 @@ func conditions(results []Result, observed []v1alpha1.ObservedGPU, doubt string)
 }
 
 // layoutApplied returns a condition that is true if each GPU has its desired layout.
-func layoutApplied(results []Result, doubt string) metav1.Condition {
+func layoutApplied(results []Result, untrustedReason string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLayoutApplied, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied}
 	var lines []string
 	for i := range results {
@@ -131,8 +131,8 @@ func layoutApplied(results []Result, doubt string) metav1.Condition {
 	if len(lines) == 0 {
 		lines = append(lines, "the GPUs are partitioned as requested")
 	}
-	if doubt != "" {
-		lines = append(lines, doubt)
+	if untrustedReason != "" {
+		lines = append(lines, untrustedReason)
 	}
 	c.Message = joinLines(lines)
 	return c

@@ -67,8 +67,8 @@ type rolledBackChange struct {
 // recentRollback returns the result of the same change if it was rolled back recently.
 func (c *gpuChange) recentRollback() (decision, bool) {
 	last := &c.state.lastRollback
-	known := !c.driverCalled && last.desired == c.desired.fingerprint() && last.fingerprint == c.fingerprint && c.engine.now().Before(last.until)
-	return last.decision, known
+	repeated := !c.driverCalled && last.desired == c.desired.fingerprint() && last.fingerprint == c.fingerprint && c.engine.now().Before(last.until)
+	return last.decision, repeated
 }
 
 // fingerprint describes the desired layout, for comparison.
@@ -95,10 +95,10 @@ func (c *gpuChange) rollbackResult(why decision, missed, left []slot) Result {
 		r.Reason = v1alpha1.ReasonRolledBack
 	}
 	if len(r.Restored) > 0 {
-		r.Message += fmt.Sprintf("; there again is what was there before: %v", r.Restored)
+		r.Message += fmt.Sprintf("; restored instances: %v", r.Restored)
 	}
 	if len(r.NotRestored) > 0 {
-		r.Message += fmt.Sprintf("; what was there before could not be made again: %v", r.NotRestored)
+		r.Message += fmt.Sprintf("; instances that could not be restored: %v", r.NotRestored)
 	}
 	return r
 }
@@ -131,7 +131,7 @@ func planRollback(p *observedGPU, former []slot) []step {
 	if p.pending != p.current {
 		steps = append(steps, step{kind: stepSetMode, mode: p.current})
 	}
-	var taken mig.Mask
+	var occupied mig.Mask
 	for i := range p.instances {
 		it := &p.instances[i]
 		wasThere := slices.ContainsFunc(former, func(s slot) bool { return s.matches(it) })
@@ -142,12 +142,12 @@ func planRollback(p *observedGPU, former []slot) []step {
 		case it.owned && len(it.computes) == 0 && wasThere:
 			steps = append(steps, step{kind: stepComplete, instance: *it})
 		}
-		taken |= it.mask()
+		occupied |= it.mask()
 	}
 	for _, s := range former {
-		if _, known := p.driverProfile(s.profile); known && s.mask()&taken == 0 {
+		if _, known := p.driverProfile(s.profile); known && s.mask()&occupied == 0 {
 			steps = append(steps, step{kind: stepCreate, slot: s})
-			taken |= s.mask()
+			occupied |= s.mask()
 		}
 	}
 	return steps

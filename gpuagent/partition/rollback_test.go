@@ -20,8 +20,7 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// The GPU is cut into 3g.40gb@4, 2g.20gb@0 and 2g.20gb@2, and shall be 3g.40gb@4 and
-// 4g.40gb@0.
+// The GPU has 3g.40gb@4, 2g.20gb@0 and 2g.20gb@2; desired are 3g.40gb@4 and 4g.40gb@0.
 var (
 	twoInstances = []Placement{placementAt("2g.20gb", 0), placementAt("2g.20gb", 2), placementAt("3g.40gb", 4)}
 	wholeLayout  = []Placement{placementAt("4g.40gb", 0), placementAt("3g.40gb", 4)}
@@ -96,7 +95,7 @@ func TestDriverFaults(t *testing.T) {
 			if got := len(w.life.wrote); got > c.mostOfWrites {
 				t.Errorf("%d writes, at most %d were expected: %v", got, c.mostOfWrites, w.life.wrote)
 			}
-			// Once the fault is over all comes right.
+			// After the fault the change succeeds.
 			w.advanceClock(time.Hour)
 			if o := w.apply(newDesiredGPU(gpu, wholeLayout...)); o.Results[0].State != Applied || w.describeLayout(gpu) != wanted {
 				t.Errorf("afterwards it is %+v, %s", o.Results[0], w.describeLayout(gpu))
@@ -106,7 +105,7 @@ func TestDriverFaults(t *testing.T) {
 	}
 }
 
-// What cannot be restored is said, and the rest is.
+// The result lists what cannot be restored, and the rest is restored.
 func TestIncompleteRollback(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	defer w.sim.Fail(simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInvalidArgument, Match: func(c simulator.Call) bool { return c.At.Start == 0 }})()
@@ -117,13 +116,13 @@ func TestIncompleteRollback(t *testing.T) {
 	if diff := cmp.Diff(twoInstances[1:2], r.Restored); diff != "" {
 		t.Error(diff)
 	}
-	if got := w.describeLayout(gpu); got != describePlacements(twoInstances[1:]) || !strings.Contains(r.Message, "could not be made again: [2g.20gb@0]") {
+	if got := w.describeLayout(gpu); got != describePlacements(twoInstances[1:]) || !strings.Contains(r.Message, "could not be restored: [2g.20gb@0]") {
 		t.Errorf("%s: %s", got, r.Message)
 	}
 	w.checkAfterCrash(gpu, nil, "at the end")
 }
 
-// One GPU that is in use, lost or silent keeps no other waiting.
+// A GPU that is in use, lost or hung does not block others.
 func TestFailedGPUDoesNotBlockOthers(t *testing.T) {
 	for name, harm := range map[string]func(*testNode, string){
 		"in use": func(w *testNode, gpu string) { w.assign(w.device(gpu, 0)) },
@@ -202,7 +201,7 @@ func TestHungDriver(t *testing.T) {
 	w.checkAfterCrash(gpu, nil, "at the end")
 }
 
-// Whoever is asked who has what, and does not answer, leaves all in use.
+// While the kubelet does not answer, everything counts as in use.
 func TestHungKubelet(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.engine.CallTimeout = 50 * time.Millisecond
@@ -215,7 +214,7 @@ func TestHungKubelet(t *testing.T) {
 	close(over)
 }
 
-// modeIgnoringLibrary is a driver that takes every mode and reset and heeds none.
+// modeIgnoringLibrary is a driver that accepts every mode and reset without effect.
 type modeIgnoringLibrary struct {
 	nvml.Library
 	calls int
@@ -269,7 +268,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// The disk fills up in the middle: nothing more is written, and with room it is completed.
+// If the disk fills up during a change, nothing more is written. With free space the change is
+// completed.
 func TestDiskFillsDuringChange(t *testing.T) {
 	for writes := range 8 {
 		w, gpu := newPartitionedTestNode(t)
@@ -299,7 +299,7 @@ func TestUnreachableKubelet(t *testing.T) {
 	if r.State != Reclaiming || r.Reason != v1alpha1.ReasonInUse || !strings.Contains(r.Message, "connection refused") || w.describeLayout(gpu) != describePlacements(twoInstances) {
 		t.Errorf("%+v %s", r, w.describeLayout(gpu))
 	}
-	// Where nothing has to go nobody needs to be asked.
+	// A change that destroys nothing needs no holders.
 	other := w.uuid(1)
 	if r := w.apply(newDesiredGPU(other, wholeLayout...)).Results[0]; r.State != Applied {
 		t.Errorf("%+v", r)
@@ -309,8 +309,8 @@ func TestUnreachableKubelet(t *testing.T) {
 	}
 }
 
-// Somebody takes an instance at any moment of a change: as a pod until the last
-// question, as a process until the call itself. It is never touched.
+// An instance comes into use at any moment of a change: by a pod until the last check, by a process
+// until the call itself. It is never destroyed.
 func TestDeviceIsAssignedDuringChange(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.apply(newDesiredGPU(gpu, wholeLayout...))
@@ -341,7 +341,7 @@ func TestDeviceIsAssignedDuringChange(t *testing.T) {
 	}
 }
 
-// A context that ends in the middle leaves a change that is completed later.
+// A context that ends during a change leaves the change to a later call.
 func TestCanceledContext(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.apply(newDesiredGPU(gpu, wholeLayout...))
@@ -384,7 +384,7 @@ func TestBootDuringChange(t *testing.T) {
 	}
 }
 
-// unknownModelLibrary is a driver with GPU models that nobody knows.
+// unknownModelLibrary is a driver with unknown GPU models.
 type unknownModelLibrary struct{ nvml.Library }
 
 func (u unknownModelLibrary) GPUs() ([]nvml.GPU, error) {
@@ -410,14 +410,14 @@ func TestUnknownModel(t *testing.T) {
 	if w.describeLayout(gpu) != describePlacements(twoInstances) {
 		t.Errorf("it is %s", w.describeLayout(gpu))
 	}
-	// A version that knows it again knows its own instances again.
+	// A version that knows the model again recognizes its own instances.
 	w.startEngine()
 	if r := w.apply(newDesiredGPU(gpu)).Results[0]; r.State != Applied || w.describeLayout(gpu) != "" {
 		t.Errorf("%+v %s", r, w.describeLayout(gpu))
 	}
 }
 
-// A profile that the driver rounds otherwise is the same profile.
+// A profile that the driver rounds differently is the same profile.
 func TestProfilesAreMatchedByShape(t *testing.T) {
 	w := newTestNode(t, gpuInMIGMode("H100-80GB"))
 	gpu := w.uuid(0)

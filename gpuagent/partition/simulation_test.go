@@ -20,7 +20,7 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// failureRecorder keeps what the judge finds, in whichever goroutine.
+// failureRecorder records failures from any goroutine.
 type failureRecorder struct {
 	mu    sync.Mutex
 	found []string
@@ -36,7 +36,7 @@ func (n *failureRecorder) Errorf(format string, args ...any) {
 
 func (n *failureRecorder) Fatalf(format string, args ...any) { n.Errorf(format, args...) }
 
-// simulation is what happens to a node over its life.
+// simulation is the history of a node.
 type simulation struct {
 	*rapid.T
 	*testNode
@@ -45,16 +45,16 @@ type simulation struct {
 	models  []*mig.Model
 	desired []v1alpha1.DesiredGPU
 	pid     uint32
-	// requested are all places that were ever asked for, by GPU.
+	// requested are all placements that were ever requested, by GPU.
 	requested map[string][]Placement
 	over      []func()
 }
 
-// TestSimulations: whatever happens in whatever order, nothing that somebody has, and
-// nothing foreign, is ever taken away; no write goes unannounced; and once all is well
-// again the GPUs are partitioned as requested and nothing is left over.
+// TestSimulations: for all events in any order, no instance in use and no foreign instance is
+// destroyed, and no write lacks its journal record. Once all faults are over, the GPUs have the
+// desired layout and nothing is left over.
 func TestSimulations(t *testing.T) {
-	for range 4 { // the rare ones are one in a thousand
+	for range 4 { // rare events have one in a thousand
 		rapid.Check(t, runSimulation)
 	}
 }
@@ -117,13 +117,13 @@ func (h *simulation) drawLayout(t *rapid.T) {
 	h.desired[i] = d
 }
 
-// applyWithEvents applies what is desired, while things happen in the middle of it.
+// applyWithEvents applies the desired layout while events happen.
 func (h *simulation) applyWithEvents(t *rapid.T) {
 	h.scheduleArrival(t)
 	h.applyAll()
 }
 
-// applyWithCrash is cut with the process ended at some point, and started again.
+// applyWithCrash applies the desired layout, ends the process at some point and starts it again.
 func (h *simulation) applyWithCrash(t *rapid.T) {
 	h.scheduleArrival(t)
 	h.life.at = h.life.step + rapid.IntRange(0, 150).Draw(t, "crash after")
@@ -140,8 +140,7 @@ func (h *simulation) applyAll() {
 		for _, it := range d.Instances {
 			h.requested[gpu] = append(h.requested[gpu], placementAt(it.Profile, int(it.Start)))
 		}
-		// What is asked for may be adopted and is Sluice's from then on, if that could be
-		// recorded.
+		// A requested instance may be adopted, and is Sluice's own if that could be recorded.
 		for _, it := range h.readLayout(gpu) {
 			if slices.Contains(h.requested[gpu], it.at) && slices.Contains(h.strangers, it.device) {
 				h.adoptable = append(h.adoptable, it.device)
@@ -158,7 +157,7 @@ func (h *simulation) applyAll() {
 	}
 }
 
-// requireApplied holds a result of Applied to the driver.
+// requireApplied compares a result of Applied with the driver.
 func (h *simulation) requireApplied(d v1alpha1.DesiredGPU) {
 	gpu := string(d.UUID)
 	var wanted []Placement
@@ -178,13 +177,13 @@ func (h *simulation) requireApplied(d v1alpha1.DesiredGPU) {
 	}
 }
 
-// readLayout is the layout, seen while the world may be on fire.
+// readLayout reads the layout, without the simulated faults.
 func (h *simulation) readLayout(gpu string) []layoutEntry {
 	quiet := &testNode{t: &failureRecorder{}, sim: h.sim, pods: h.pods, judging: h.judging}
 	return quiet.layout(gpu)
 }
 
-// scheduleArrival lets somebody come in the middle of the next call.
+// scheduleArrival lets a holder arrive during the next call.
 func (h *simulation) scheduleArrival(t *rapid.T) {
 	step := h.life.step + rapid.IntRange(0, 150).Draw(t, "a process comes after")
 	which := rapid.IntRange(0, 20).Draw(t, "which")
@@ -205,7 +204,7 @@ func (h *simulation) scheduleArrival(t *rapid.T) {
 	}
 }
 
-// nthDevice is one of the devices; "" for none.
+// nthDevice returns one of the devices; "" for none.
 func (h *simulation) nthDevice(n int) string {
 	var devices []string
 	for _, gpu := range h.gpus {
@@ -259,7 +258,7 @@ func (h *simulation) injectFault(t *rapid.T) {
 		}).Draw(t, "error"),
 		Skip: rapid.IntRange(0, 5).Draw(t, "skip"), Times: rapid.IntRange(1, 12).Draw(t, "times"), AfterEffect: rapid.Bool().Draw(t, "late"),
 	}
-	// The judge asks the driver, too: his questions are not to fail.
+	// The checks use the driver, too, and must not fail.
 	f.Match = func(simulator.Call) bool { return h.judging.Load() == 0 }
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0:
@@ -278,12 +277,12 @@ func (h *simulation) clearFaults() {
 	h.over, h.disk.full, h.deaf = nil, false, nil
 }
 
-// createForeignInstance makes an instance that nobody asked for.
+// createForeignInstance creates an instance that no spec requests.
 func (h *simulation) createForeignInstance(t *rapid.T) {
 	i := rapid.IntRange(0, len(h.gpus)-1).Draw(t, "gpu")
 	p := &h.models[i].Profiles[rapid.IntRange(0, 3).Draw(t, "profile")]
 	place := placementAt(p.Name, rapid.SampledFrom(p.Starts).Draw(t, "start"))
-	// What is or was under way on the GPU may have been just that.
+	// The unfinished change on the GPU may have requested this instance.
 	if change, ok := h.engine.Journal.PendingChange(h.gpus[i]); ok && change.Next.Instance.Placement == place {
 		return
 	}
@@ -304,8 +303,8 @@ func (h *simulation) createForeignInstance(t *rapid.T) {
 	}
 }
 
-// destroyForeignInstances takes away what nobody has, as an administrator would; its identifier is
-// free for whatever comes next.
+// destroyForeignInstances destroys unused foreign instances, as an administrator would. Their
+// identifiers are free for others.
 func (h *simulation) destroyForeignInstances(t *rapid.T) {
 	device := h.nthDevice(rapid.IntRange(0, 13).Draw(t, "device"))
 	h.judging.Add(1)
@@ -320,7 +319,7 @@ func (h *simulation) destroyForeignInstances(t *rapid.T) {
 	}
 }
 
-// checkHolders is after each event: nobody has lost anything.
+// checkHolders runs after each event: no holder has lost its device.
 func (h *simulation) checkHolders(t *rapid.T) {
 	var devices []string
 	for _, gpu := range h.gpus {
@@ -349,7 +348,7 @@ func (h *simulation) checkHolders(t *rapid.T) {
 	}
 }
 
-// requireConverged mends everything and holds the end to what was asked for.
+// requireConverged ends all faults and compares the result with the spec.
 func (h *simulation) requireConverged(t *rapid.T) {
 	h.clearFaults()
 	h.releaseAll()

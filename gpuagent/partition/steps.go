@@ -105,8 +105,8 @@ func (c *gpuChange) checkInstanceIdle(ctx context.Context, it *instance) error {
 		if !now.isSame(it) {
 			continue
 		}
-		if who := p.holderOf(now); who != "" {
-			return fmt.Errorf("%s: %w: %s", it.displayName(), errInUse, who)
+		if holder := p.holderOf(now); holder != "" {
+			return fmt.Errorf("%s: %w: %s", it.displayName(), errInUse, holder)
 		}
 		return nil
 	}

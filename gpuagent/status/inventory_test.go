@@ -23,7 +23,7 @@ import (
 
 const testPodUID = "0f3c1a52-7d1e-4a37-9d0a-6b1f6c2d8e90"
 
-// writeProcess writes what a procfs has of a process in a pod, or in none.
+// writeProcess writes the procfs files of a process in a pod or outside of pods.
 func writeProcess(t *testing.T, proc string, pid int, pod string) {
 	t.Helper()
 	folder := filepath.Join(proc, strconv.Itoa(pid))
@@ -39,7 +39,7 @@ func writeProcess(t *testing.T, proc string, pid int, pod string) {
 	}
 }
 
-// healthyOnlyLibrary is a driver that is not to be asked of the GPU that does not answer.
+// healthyOnlyLibrary is a driver that must not be called for the hung GPU.
 type healthyOnlyLibrary struct {
 	nvml.Library
 	t *testing.T
@@ -111,7 +111,7 @@ func TestInventoryObserve(t *testing.T) {
 	}
 	s.Library = healthyOnlyLibrary{library, t}
 	var got Node
-	for range 2 { // the second by what the first has found
+	for range 2 { // the second pass uses the cache of the first
 		got = s.Observe(observed, sight)
 	}
 	want := Node{
@@ -133,7 +133,7 @@ func TestInventoryObserve(t *testing.T) {
 		},
 	}
 	for i := range got.GPUs {
-		// What the driver says itself.
+		// These come from the driver alone.
 		got.GPUs[i].UsedMiB, got.GPUs[i].Utilization = nil, nil
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -52,8 +52,8 @@ const (
 	testGPU1 v1alpha1.GPUUUID = "GPU-8f6e2a04-0000-0000-0000-000000000001"
 )
 
-// What the schema refuses would have all of the status refused, and a lost GPU go on
-// being reported as well.
+// The API server would reject a whole status with one invalid value, and a lost GPU would stay
+// reported as healthy.
 func TestValidGPUs(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	former := []v1alpha1.ObservedGPU{{UUID: testGPU0, Index: 0, Health: v1alpha1.GPUHealthy}, {UUID: testGPU1, Index: 1, Health: v1alpha1.GPUHealthy}}
@@ -84,13 +84,13 @@ func TestValidGPUs(t *testing.T) {
 	if len(list) != maxPods || len(list[0].Devices) != maxDevices || list[0].ShareMiB != 7 {
 		t.Errorf("%d pods, the first %+v", len(list), list[0])
 	}
-	// The API server stores a broken text as another one.
+	// The API server stores invalid UTF-8 as another text.
 	if got := truncateText("a\xffb", 10); got != "a\uFFFDb" {
 		t.Errorf("%q", got)
 	}
 }
 
-// What is not known now stays as it was, and what is another's is left alone.
+// Unknown values stay, and so do those of other writers.
 func TestMergeStatus(t *testing.T) {
 	long := strings.Repeat("ä", 2000)
 	former := v1alpha1.GPUNodeStatus{
@@ -115,7 +115,8 @@ func TestMergeStatus(t *testing.T) {
 	}
 }
 
-// newTestWriter is an API server with one GPUNode, and how often its status was written.
+// newTestWriter returns a writer, an API server with one GPUNode, and the number of its status
+// writes.
 func newTestWriter(t *testing.T) (*Writer, *v1alpha1.GPUNode, *int, client.Client) {
 	t.Helper()
 	kinds, err := api.NewScheme()

@@ -16,7 +16,7 @@ import (
 	socketpkg "sluice.dev/gpuagent/nvml/simulator/socket"
 )
 
-// newNode is a simulated node of two GPUs of a GPU model and one that cannot be cut.
+// newNode returns a simulated node with two GPUs of a model and one without MIG.
 func newNode(t *testing.T, model string, change func(*simulator.Config)) *simulator.Node {
 	t.Helper()
 	config := simulator.Config{
@@ -41,7 +41,7 @@ func nodeUnderTest(library nvml.Library, n *simulator.Node) conformance.Node {
 	}
 }
 
-// requireComplete holds a target to every promise, none left out.
+// requireComplete fails unless a target passes every case, without skipped ones.
 func requireComplete(t *testing.T, target conformance.Target) {
 	t.Helper()
 	if tally := conformance.Run(t, target); tally.Skipped > 0 || tally.Passed == 0 {
@@ -61,8 +61,8 @@ func TestSimulator(t *testing.T) {
 	}
 }
 
-// TestSimulatorModes has mode changes come into force in the ways that a GPU model's does not by
-// itself.
+// TestSimulatorModes tests each way in which a mode takes effect, on GPU models whose default is
+// another.
 func TestSimulatorModes(t *testing.T) {
 	for name, activation := range map[string]simulator.Activation{
 		"at once": simulator.AtOnce, "at reset": simulator.AtReset, "at reset, unsaid": simulator.AtResetSilently,
@@ -81,7 +81,7 @@ func TestSimulatorModes(t *testing.T) {
 	}
 }
 
-// TestSimulatorOldDriver knows no profiles while MIG mode is off.
+// TestSimulatorOldDriver tests a driver without profiles while MIG mode is off.
 func TestSimulatorOldDriver(t *testing.T) {
 	requireComplete(t, conformance.Target{
 		Name: "A100-40GB, driver 535",
@@ -106,7 +106,7 @@ func TestSimulatorSameUUIDs(t *testing.T) {
 	}
 }
 
-// TestSimulatorWithoutMIG has only what every GPU has.
+// TestSimulatorWithoutMIG tests a GPU model without MIG.
 func TestSimulatorWithoutMIG(t *testing.T) {
 	tally := conformance.Run(t, conformance.Target{
 		Name: "L4",
@@ -120,7 +120,7 @@ func TestSimulatorWithoutMIG(t *testing.T) {
 	}
 }
 
-// TestSimulatorOverSocket holds the simulator to the same through its socket.
+// TestSimulatorOverSocket tests the simulator through its socket.
 func TestSimulatorOverSocket(t *testing.T) {
 	for _, model := range mig.Models() {
 		requireComplete(t, conformance.Target{

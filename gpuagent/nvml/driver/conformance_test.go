@@ -28,8 +28,8 @@ import (
 
 var nextID atomic.Int64
 
-// newDGX is go-nvml's own mock of eight GPUs, completed by what it has the data for and no
-// function: instances by their identifiers, and the MIG device of a compute instance.
+// newDGX returns go-nvml's mock of eight GPUs, with functions for which the mock has only data:
+// instances by identifier, and the MIG device of a compute instance.
 func newDGX() *dgxa100.Server {
 	server := dgxa100.New()
 	for _, it := range server.Devices {
@@ -76,7 +76,7 @@ func mockComputeInstances(gi *dgxa100.GpuInstance) {
 	}
 }
 
-// TestConformance holds the driver to the suite over go-nvml's mock, as far as that goes.
+// TestConformance runs the suite on the driver over go-nvml's mock, as far as the mock goes.
 func TestConformance(t *testing.T) {
 	tally := conformance.Run(t, conformance.Target{
 		Name: "dgxa100",
@@ -99,10 +99,10 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceOverSimulator holds the driver to the whole suite: over a binding that has
-// the real one's manners (lists that panic, indices that are no identifiers, processes in two
-// lists), and behind it a simulated node, which nvidia-smi's stand-in resets. The GPU models are
-// one of each number of slices and each way to change the mode.
+// TestConformanceOverSimulator runs the whole suite on the driver over a simulated node. The
+// binding behaves like the real one: lists panic, indices are not identifiers, processes are in two
+// lists. A script in place of nvidia-smi resets the node's GPUs. The GPU models cover each number
+// of slices and each way to change the mode.
 func TestConformanceOverSimulator(t *testing.T) {
 	for _, model := range []string{"A100-40GB", "A30", "H100-80GB", "B200-180GB"} {
 		tally := conformance.Run(t, conformance.Target{Name: model, New: func(t *testing.T) conformance.Node {
@@ -124,8 +124,8 @@ func TestConformanceOverSimulator(t *testing.T) {
 	}
 }
 
-// fakeResetCommand is a script in nvidia-smi's place, which has this process reset a GPU of a node:
-// it asks through one pipe and is told through another.
+// fakeResetCommand returns a script in place of nvidia-smi that makes this process reset a GPU of a
+// node through two pipes.
 func fakeResetCommand(t *testing.T, node *simulator.Node) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -173,7 +173,7 @@ func fakeResetCommand(t *testing.T, node *simulator.Node) string {
 	return command
 }
 
-// fakeBinding is go-nvml's interface on a library.
+// fakeBinding implements go-nvml's interface with a library.
 type fakeBinding struct {
 	mock.Interface
 	nvml nvml.Library
@@ -235,7 +235,7 @@ func (b *fakeBinding) findDevice(which func(nvml.GPU) bool) (gonvml.Device, gonv
 	return b.devices[gpus[at].UUID], gonvml.SUCCESS
 }
 
-// shapeByIndex are where nvml.h has the profiles of a shape.
+// shapeByIndex lists the shapes by their index in nvml.h.
 var shapeByIndex = map[int]mig.Shape{
 	0: {Compute: 1, Memory: 1}, 1: {Compute: 2, Memory: 2}, 2: {Compute: 3, Memory: 4}, 3: {Compute: 4, Memory: 4},
 	4: {Compute: 7, Memory: 8}, 7: {Compute: 1, Memory: 1, Attribute: "+me"}, 8: {Compute: 2, Memory: 2, Attribute: "+me"},
@@ -311,7 +311,7 @@ func (b *fakeBinding) mockProfiles(d *mock.Device, uuid string) {
 			if known && shape == (mig.Shape{Compute: p.Compute, Memory: p.Memory, Attribute: p.Attribute}) {
 				return gonvml.GpuInstanceProfileInfo{
 					Id: uint32(p.ID), SliceCount: uint32(p.Compute), MultiprocessorCount: uint32(p.Multiprocessors), MemorySizeMB: uint64(p.MemoryMiB),
-				}, gonvml.SUCCESS // of which there are none, it counts
+				}, gonvml.SUCCESS // there are none, and it counts them
 			}
 		}
 		return gonvml.GpuInstanceProfileInfo{}, gonvml.ERROR_NOT_SUPPORTED
@@ -370,7 +370,7 @@ func (b *fakeBinding) newInstance(uuid string, it nvml.Instance) *mock.GpuInstan
 		},
 		DestroyFunc: func() gonvml.Return { return toReturn(l.DestroyInstance(uuid, it.ID)) },
 	}
-	// Every number of slices is a profile here; what is made is what fills the instance.
+	// Every number of slices is a profile here; the created one fills the instance.
 	gi.GetComputeInstanceProfileInfoFunc = func(index, _ int) (gonvml.ComputeInstanceProfileInfo, gonvml.Return) {
 		if index >= gonvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 			return gonvml.ComputeInstanceProfileInfo{}, gonvml.ERROR_INVALID_ARGUMENT
@@ -405,7 +405,7 @@ func (b *fakeBinding) newInstance(uuid string, it nvml.Instance) *mock.GpuInstan
 	return gi
 }
 
-// computeSlicesByIndex are the slices of compute instances, by the index of their profile.
+// computeSlicesByIndex lists the slices of compute instances by the index of their profile.
 var computeSlicesByIndex = []uint32{1, 2, 3, 4, 7, 8, 6, 1}
 
 func (b *fakeBinding) newComputeInstance(uuid string, instance uint32, it nvml.ComputeInstance) *mock.ComputeInstance {

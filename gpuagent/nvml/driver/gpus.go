@@ -81,10 +81,10 @@ func (h *handleCache) fillUUIDs(gpus []nvml.GPU) {
 			places[gpu.Index] = gpu.UUID
 		}
 	}
-	told := slices.Collect(maps.Values(places))
+	reported := slices.Collect(maps.Values(places))
 	for i := range gpus {
 		last, known := h.uuidByIndex[gpus[i].Index]
-		if gpus[i].UUID == "" && known && !slices.Contains(told, last) {
+		if gpus[i].UUID == "" && known && !slices.Contains(reported, last) {
 			gpus[i].UUID, places[gpus[i].Index] = last, last
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// newInitializedLibrary is an initialized driver on a mock, and the mock's first GPU.
+// newInitializedLibrary returns an initialized driver on a mock, and the mock's first GPU.
 func newInitializedLibrary(t *testing.T) (*library, *dgxa100.Server, *dgxa100.Device) {
 	t.Helper()
 	server := newDGX()
@@ -44,8 +44,8 @@ func requireEqual(t *testing.T, got, want any) {
 	}
 }
 
-// The binding answers (what became of it, what became of the call): the other way round than all its
-// other functions.
+// The binding returns (activation, error of the call), in the reverse order of all its other
+// functions.
 func TestSetMIGModeSeparatesActivationError(t *testing.T) {
 	for _, c := range []struct {
 		became, ret     gonvml.Return
@@ -70,8 +70,7 @@ func TestSetMIGModeSeparatesActivationError(t *testing.T) {
 	}
 }
 
-// The binding takes &list[0] of a list as long as the driver's count, which may be none, or
-// too few.
+// The binding uses &list[0] of a list with the driver's count, which may be zero or too low.
 func TestListsHaveMinimumCapacity(t *testing.T) {
 	l, _, d := newInitializedLibrary(t)
 	info := d.GetGpuInstanceProfileInfoFunc
@@ -173,7 +172,7 @@ func TestProfileMaxInstances(t *testing.T) {
 	}
 }
 
-// A profile of a driver that is newer than this is like none that anybody asks for.
+// A profile of a newer driver matches no request.
 func TestProfilesOfNewerDriver(t *testing.T) {
 	l, _, d := newInitializedLibrary(t)
 	l.handles.store(d.UUID, d, 1).profiles = []driverProfile{
@@ -186,7 +185,7 @@ func TestProfilesOfNewerDriver(t *testing.T) {
 	}
 }
 
-// Before 550 a driver knows no profiles while MIG mode is off. What it knew then is not kept.
+// Before 550 a driver reports no profiles while MIG mode is off. That result is not cached.
 func TestProfilesOfOlderDriver(t *testing.T) {
 	l, _, d := newInitializedLibrary(t)
 	info := d.GetGpuInstanceProfileInfoFunc
@@ -209,7 +208,7 @@ func TestProfilesOfOlderDriver(t *testing.T) {
 	}
 }
 
-// Handles are kept, and found anew after what may have made them another GPU's.
+// Handles are cached, and looked up again after events that may have changed their GPUs.
 func TestHandleCache(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	found := 0
@@ -259,7 +258,7 @@ func TestHandleCache(t *testing.T) {
 	}
 }
 
-// The library takes a MIG device's UUID where a GPU's is asked for.
+// The library accepts a MIG device's UUID in place of a GPU's.
 func TestMIGDeviceUUIDIsRejected(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	server.DeviceGetHandleByUUIDFunc = func(string) (gonvml.Device, gonvml.Return) { return d, gonvml.SUCCESS }
@@ -267,7 +266,7 @@ func TestMIGDeviceUUIDIsRejected(t *testing.T) {
 	requireError(t, err, nvml.ErrInvalidArgument)
 }
 
-// A handle that was found before a reset is not kept after it.
+// A handle that was found before a reset is not cached after it.
 func TestHandleFromEarlierEpoch(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	find := server.DeviceGetHandleByUUIDFunc
@@ -281,7 +280,7 @@ func TestHandleFromEarlierEpoch(t *testing.T) {
 	}
 }
 
-// A GPU that fell off the bus does not tell its UUID any more; it has the one it had.
+// A GPU that fell off the bus no longer reports its UUID and keeps its last one.
 func TestLostGPUKeepsUUID(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	if _, err := l.GPUs(); err != nil {
@@ -299,7 +298,7 @@ func TestLostGPUKeepsUUID(t *testing.T) {
 		t.Fatalf("%+v, %v", gpus, err)
 	}
 	requireError(t, gpus[0].Err, nvml.ErrGPULost)
-	// Where another has that UUID now, after indices changed, it has none.
+	// If another GPU has that UUID after indices changed, the lost GPU has none.
 	server.DeviceGetHandleByIndexFunc = func(i int) (gonvml.Device, gonvml.Return) {
 		if i == 0 {
 			return nil, gonvml.ERROR_GPU_IS_LOST
@@ -312,8 +311,7 @@ func TestLostGPUKeepsUUID(t *testing.T) {
 	}
 }
 
-// The binding's panics, and functions that an older library lacks, are errors that say what
-// was called.
+// Panics of the binding and functions that an older library lacks become errors that name the call.
 func TestBindingPanic(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	_, err := l.Utilization(d.UUID) // the mock has none, and panics
@@ -339,7 +337,7 @@ func TestBindingPanic(t *testing.T) {
 	requireError(t, err, nvml.ErrNotSupported)
 }
 
-// Numbers that Sluice does not tell apart keep theirs.
+// Codes that Sluice does not distinguish stay as they are.
 func TestUnmappedErrors(t *testing.T) {
 	for ret, want := range map[gonvml.Return]nvml.Error{
 		gonvml.ERROR_MEMORY:                    20,
@@ -354,8 +352,8 @@ func TestUnmappedErrors(t *testing.T) {
 	}
 }
 
-// The device of a compute instance is a MIG device; where a driver gives the GPU's own, its
-// MIG devices are looked through.
+// The device of a compute instance is a MIG device. If a driver returns the GPU's own, its MIG
+// devices are searched.
 func TestFindMIGDevice(t *testing.T) {
 	server := dgxa100.New() // not completed: its compute instances have the GPU's UUID
 	bare := server.Devices[0].(*dgxa100.Device)
@@ -421,8 +419,8 @@ func TestComputeInstanceFillsGPUInstance(t *testing.T) {
 	}
 }
 
-// How large a compute instance is its profile tells, or else where it lies; one of which
-// neither is known is not taken for one that fills its instance.
+// The size of a compute instance follows from its profile, or else from its place. If both are
+// unknown, it does not count as filling its instance.
 func TestComputeInstanceSlices(t *testing.T) {
 	l, _, _ := newInitializedLibrary(t)
 	profiles := []gonvml.ComputeInstanceProfileInfo{{Id: 5, SliceCount: 2}}
@@ -444,7 +442,7 @@ func TestComputeInstanceSlices(t *testing.T) {
 	}
 }
 
-// What is in two lists is one process; what no list knows is not known; no instance is none.
+// A process in two lists counts once; unknown memory stays unknown; no instance is NoInstance.
 func TestProcesses(t *testing.T) {
 	const mib, none = 1 << 20, math.MaxUint32
 	l, _, d := newInitializedLibrary(t)
@@ -476,13 +474,13 @@ func TestProcesses(t *testing.T) {
 	}
 	requireEqual(t, got, want)
 
-	// No graphics on this GPU model, no MPS in this library: that is no error.
+	// A GPU model without graphics, or a library without MPS, is no error.
 	d.GetGraphicsRunningProcessesFunc = refuse(gonvml.ERROR_NOT_SUPPORTED)
 	d.GetMPSComputeRunningProcessesFunc = refuse(gonvml.ERROR_FUNCTION_NOT_FOUND)
 	if got, err := l.Processes(d.UUID); err != nil || len(got) != 4 {
 		t.Errorf("%v, %v", got, err)
 	}
-	// Anything else is: there may be processes that were not seen.
+	// Other errors count: the list may lack processes.
 	d.GetMPSComputeRunningProcessesFunc = refuse(gonvml.ERROR_UNKNOWN)
 	_, err = l.Processes(d.UUID)
 	requireError(t, err, nvml.ErrUnknown)
@@ -541,11 +539,11 @@ func TestProcessUtilization(t *testing.T) {
 	}
 }
 
-// Memory that the driver keeps for itself is not in use.
+// Memory that the driver reserves is not in use.
 func TestMemory(t *testing.T) {
 	l, _, d := newInitializedLibrary(t)
 	d.MemoryInfo = gonvml.Memory{Total: 100 << 20, Used: 30 << 20}
-	got, err := l.Memory(d.UUID) // the mock has the older call alone
+	got, err := l.Memory(d.UUID) // the mock has only the older call
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,17 +35,17 @@ func (l *library) readMode(dev *device) (migModes, error) {
 
 // SetMIGMode implements nvml.Library.
 func (l *library) SetMIGMode(gpu string, mode nvml.Mode) (activation, err error) {
-	asked := gonvml.DEVICE_MIG_DISABLE
+	requested := gonvml.DEVICE_MIG_DISABLE
 	if mode == nvml.Enabled {
-		asked = gonvml.DEVICE_MIG_ENABLE
+		requested = gonvml.DEVICE_MIG_ENABLE
 	}
 	const function = "nvmlDeviceSetMigMode"
 	activation, err = withGPU(l, gpu, func(dev *device) (error, error) {
-		became, err := callValue(l, function, func() (gonvml.Return, gonvml.Return) { return dev.SetMigMode(asked) })
+		activation, err := callValue(l, function, func() (gonvml.Return, gonvml.Return) { return dev.SetMigMode(requested) })
 		if err != nil {
 			return nil, err
 		}
-		return toError(function, became), nil
+		return toError(function, activation), nil
 	})
 	// The driver may have unbound or reset the GPU, which invalidates handles and indices.
 	l.handles.invalidate()
@@ -74,8 +74,8 @@ func (l *library) Reset(gpu string) error {
 		return fmt.Errorf("reset GPU %s: %w", gpu, err)
 	}
 	err = runReset(l.config, gpu)
-	if again := l.connect(); again != nil {
-		return errors.Join(err, fmt.Errorf("connect to the driver after a reset of GPU %s: %w", gpu, again))
+	if connectErr := l.connect(); connectErr != nil {
+		return errors.Join(err, fmt.Errorf("connect to the driver after a reset of GPU %s: %w", gpu, connectErr))
 	}
 	return err
 }

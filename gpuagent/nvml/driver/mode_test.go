@@ -16,7 +16,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// fakeNvidiaSMI is a script in nvidia-smi's place, which notes its arguments.
+// fakeNvidiaSMI returns a script in place of nvidia-smi that records its arguments.
 func fakeNvidiaSMI(t *testing.T, body string) (command, noted string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func fakeNvidiaSMI(t *testing.T, body string) (command, noted string) {
 	return command, noted
 }
 
-// What nvidia-smi says, in its own words.
+// The outputs are nvidia-smi's own.
 func TestReset(t *testing.T) {
 	const inUse = `The following GPUs could not be reset:
   GPU 00000000:1A:00.0: In use by another client
@@ -130,7 +130,7 @@ func TestResetDisconnects(t *testing.T) {
 	}
 }
 
-// Where the driver does not come back, calls are refused until Init.
+// If the driver does not return, calls are refused until Init.
 func TestDriverUnavailableAfterReset(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	l.config.ResetCommand, _ = fakeNvidiaSMI(t, "exit 0")

@@ -16,7 +16,7 @@ import (
 
 var placement = nvml.Placement{Start: 0, Size: 1}
 
-// TestFaultInjection has which calls fail, and what they have done.
+// TestFaultInjection checks which calls fail, and their effects.
 func TestFaultInjection(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -47,7 +47,7 @@ func TestFaultInjection(t *testing.T) {
 	}
 }
 
-// TestHooks has the order of a call's hooks, and that the node may be used in them.
+// TestHooks checks the order of a call's hooks, which may use the node.
 func TestHooks(t *testing.T) {
 	n := newInitializedNode(t, migGPU("A30", first))
 	var told []string
@@ -80,7 +80,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// skipIfNested does it unless it is being done.
+// skipIfNested calls do unless it is running already.
 func skipIfNested(doing *bool, it func()) {
 	if !*doing {
 		*doing = true
@@ -89,7 +89,7 @@ func skipIfNested(doing *bool, it func()) {
 	}
 }
 
-// TestCrash ends the caller before and after each effect: the node goes on.
+// TestCrash ends the caller before and after each effect: the node continues.
 func TestCrash(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		n := newInitializedNode(t, migGPU("A30", first))
@@ -137,7 +137,7 @@ func TestBootDuringACall(t *testing.T) {
 	}
 }
 
-// TestLatency has how long calls take, on a clock that waits for nobody.
+// TestLatency checks the durations of calls with a skipping clock.
 func TestLatency(t *testing.T) {
 	clock := simulator.NewSkipClock(startTime)
 	n := newNode(t, simulator.Config{GPUs: []simulator.GPU{migGPU("A30", first)}, Clock: clock, Latency: simulator.MeasuredLatency()})
@@ -160,7 +160,7 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// TestConcurrentPrograms has many programs at one node. The race detector looks on.
+// TestConcurrentPrograms runs many programs on one node, for the race detector.
 func TestConcurrentPrograms(t *testing.T) {
 	var changes sync.Mutex
 	var last []byte

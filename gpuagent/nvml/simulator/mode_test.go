@@ -19,8 +19,7 @@ func readModes(t testing.TB, n nvml.Library, gpu string) (current, pending nvml.
 	return current, pending
 }
 
-// TestSetMIGMode turns MIG mode on, on GPU models of each kind, with and without
-// somebody on them.
+// TestSetMIGMode enables MIG mode on GPU models of each kind, with and without processes.
 func TestSetMIGMode(t *testing.T) {
 	process := func(n *simulator.Node) error { return n.Attach(7, first, 100, 0) }
 	daemon := func(n *simulator.Node) error { return n.Hold(first, true) }
@@ -70,7 +69,7 @@ func TestSetMIGMode(t *testing.T) {
 	}
 }
 
-// TestDisableRemovesInstances turns MIG mode off with instances there.
+// TestDisableRemovesInstances disables MIG mode with instances.
 func TestDisableRemovesInstances(t *testing.T) {
 	n := newInitializedNode(t, migGPU("H100-80GB", first), migGPU("A100-80GB", second))
 	_, busy := createInstance(t, n, first, threeG, 0, 4)

@@ -102,7 +102,7 @@ func TestAttach(t *testing.T) {
 	requireError(t, "Attach to an instance of a lost GPU", n.Attach(11, mig.UUID, 1, 1), nvml.ErrGPULost)
 }
 
-// TestBoot has what outlives a boot: of Ampere the mode, and what was pending.
+// TestBoot checks what outlives a boot: on Ampere the mode, and the pending mode.
 func TestBoot(t *testing.T) {
 	n := newInitializedNode(t, migGPU("A100-40GB", "ampere"), migGPU("H100-80GB", "hopper"), wholeGPU("A30", "pending"), wholeGPU("T4", "lost"), wholeGPU("L4", "gone"))
 	_, before := createInstance(t, n, "ampere", threeG, 0, 4)
@@ -190,7 +190,7 @@ func TestUnload(t *testing.T) {
 	requireError(t, "GPUs", err, 0)
 }
 
-// TestOldDriver has what drivers before 550 know while MIG mode is off.
+// TestOldDriver checks what drivers before 550 report while MIG mode is off.
 func TestOldDriver(t *testing.T) {
 	n := newNode(t, simulator.Config{GPUs: []simulator.GPU{wholeGPU("A30", first), migGPU("A30", second)}, DriverVersion: "535.161.08"})
 	if got := requireResult(n.Profiles(first))(t); len(got) != 0 {
@@ -203,8 +203,8 @@ func TestOldDriver(t *testing.T) {
 	}
 }
 
-// TestOrder makes the same instances under each order, and looks whether lists come
-// in another one than before.
+// TestOrder creates the same instances under each order, and checks whether the order of lists
+// changes.
 func TestOrder(t *testing.T) {
 	for _, test := range []struct {
 		order                         simulator.Order
@@ -241,10 +241,10 @@ func TestOrder(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for want, c := range map[string]simulator.Config{
-		"simulated node: gpus: required; a node has at least one":             {},
-		"simulated node: gpus[1].uuid: GPU-first is the UUID of gpus[0]":  {GPUs: []simulator.GPU{wholeGPU("T4", first), wholeGPU("T4", first)}},
+		"simulated node: gpus: required; a node has at least one":                    {},
+		"simulated node: gpus[1].uuid: GPU-first is the UUID of gpus[0]":             {GPUs: []simulator.GPU{wholeGPU("T4", first), wholeGPU("T4", first)}},
 		"simulated node: gpus[0].mode: a T4 does not support MIG; leave it disabled": {GPUs: []simulator.GPU{migGPU("T4", first)}},
-		"simulated node: gpus[0].activation: 9 is invalid; the last is 3":        {GPUs: []simulator.GPU{{Model: "A30", Activation: 9}}},
+		"simulated node: gpus[0].activation: 9 is invalid; the last is 3":            {GPUs: []simulator.GPU{{Model: "A30", Activation: 9}}},
 		`simulated node: gpus[0].board: unknown GPU model "K80"; known are A100-40GB, A100-80GB, A30, H100-80GB, H100-NVL-94GB, H100-96GB, GH200-96GB, GH200-144GB, H200-141GB, B200-180GB, L4, L40S, T4, V100`: {GPUs: []simulator.GPU{wholeGPU("K80", first)}},
 	} {
 		if _, err := simulator.New(c); err == nil || err.Error() != want {
@@ -270,15 +270,15 @@ const (
 
 var startTime = time.Date(2026, 11, 2, 8, 0, 0, 0, time.UTC)
 
-// migGPU is one that is in MIG mode.
+// migGPU returns a GPU in MIG mode.
 func migGPU(name, uuid string) simulator.GPU {
 	return simulator.GPU{Model: name, UUID: uuid, Mode: nvml.Enabled}
 }
 
-// wholeGPU is one that is not.
+// wholeGPU returns a GPU without MIG mode.
 func wholeGPU(name, uuid string) simulator.GPU { return simulator.GPU{Model: name, UUID: uuid} }
 
-// newInitializedNode is one on which Init was called.
+// newInitializedNode returns a node after Init.
 func newInitializedNode(t testing.TB, gpus ...simulator.GPU) *simulator.Node {
 	t.Helper()
 	return newNode(t, simulator.Config{GPUs: gpus, Seed: "test"})
@@ -301,7 +301,7 @@ func newNode(t testing.TB, c simulator.Config) *simulator.Node {
 	return n
 }
 
-// requireResult is what a call returned, where it succeeded.
+// requireResult returns a call's result and fails on an error.
 func requireResult[T any](it T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -312,14 +312,14 @@ func requireResult[T any](it T, err error) func(testing.TB) T {
 	}
 }
 
-// createInstance makes an instance with its compute instance, and gives both.
+// createInstance creates an instance with its compute instance.
 func createInstance(t testing.TB, n nvml.Library, gpu string, profile nvml.ProfileID, start, size int) (nvml.Instance, nvml.ComputeInstance) {
 	t.Helper()
 	it := requireResult(n.CreateInstance(gpu, profile, nvml.Placement{Start: start, Size: size}))(t)
 	return it, requireResult(n.CreateComputeInstance(gpu, it.ID))(t)
 }
 
-// requireError fails the test where an error is not the one that is wanted; 0 wants none.
+// requireError fails unless the error has the code; 0 means no error.
 func requireError(t testing.TB, what string, err error, want nvml.Error) {
 	t.Helper()
 	if want == 0 {

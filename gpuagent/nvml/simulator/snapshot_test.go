@@ -14,7 +14,7 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// newUsedNode is a node to which something has happened.
+// newUsedNode returns a node with a history.
 func newUsedNode(t testing.TB) *simulator.Node {
 	t.Helper()
 	n := newInitializedNode(t, migGPU("A100-40GB", first), wholeGPU("H100-80GB", second), wholeGPU("T4", "GPU-third"))
@@ -50,8 +50,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreRefuses has snapshots that are none, and what is said of them. Those
-// with a state of their own have the checksum of that state.
+// TestRestoreRefuses checks the errors of invalid snapshots. Those with another state have the
+// checksum of that state.
 func TestRestoreRefuses(t *testing.T) {
 	good := string(requireResult(newUsedNode(t).Snapshot())(t))
 	node := func(old, now string) string {
@@ -99,13 +99,12 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRestore restores anything, with a checksum that is right so that the state
-// itself is read: the node is one that can be, whatever comes.
+// FuzzRestore restores random states with correct checksums: the node stays in a possible state.
 func FuzzRestore(f *testing.F) {
 	f.Add(requireResult(newUsedNode(f).Snapshot())(f))
 	f.Add([]byte(`{"version":1,"sha256":"","node":{"gpus":[{},{},{}]}}`))
 	f.Fuzz(func(t *testing.T, snapshot []byte) {
-		n := newUsedNode(t) // which is checked in the end
+		n := newUsedNode(t) // Check runs at the end
 		n.Restore(snapshot)
 		if n.Restore([]byte(simulator.WithValidChecksum(snapshot))) == nil {
 			if err := n.Restore(requireResult(n.Snapshot())(t)); err != nil {
@@ -115,7 +114,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// TestPartialComputeInstance has a compute instance that does not fill its GPU instance, over a restart, too.
+// TestPartialComputeInstance checks a compute instance that does not fill its GPU instance, also
+// over a restart.
 func TestPartialComputeInstance(t *testing.T) {
 	n := newInitializedNode(t, migGPU("A100-40GB", first))
 	n.SetMIGMode(first, nvml.Enabled)

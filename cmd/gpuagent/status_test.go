@@ -29,7 +29,8 @@ func newNode(t *testing.T) (dir, file string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	gpus, err := simulator.New(simulator.Config{Seed: "status", GPUs: []simulator.GPU{{Model: "A100-40GB", Mode: nvml.Enabled}, {Model: "A30"}}})
+	gpus, err := simulator.New(simulator.Config{Seed: "status",
+		GPUs: []simulator.GPU{{Model: "A100-40GB", Mode: nvml.Enabled}, {Model: "A30"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,8 @@ func TestStatusRejectsInvalidArguments(t *testing.T) {
 func TestStatusWithoutAgentAndDriver(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "gpuagent.yaml")
-	text := "apiVersion: config.sluice.dev/v1alpha1\nkind: GPUAgentConfig\nnodeName: dgx-01\ndriver: {library: " + dir + "/none.so}\nstateDir: /none\n"
+	text := "apiVersion: config.sluice.dev/v1alpha1\nkind: GPUAgentConfig\nnodeName: dgx-01\ndriver: {library: " + dir +
+		"/none.so}\nstateDir: /none\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -36,13 +36,15 @@ func TestSpecIsApplied(t *testing.T) {
 
 	w.setSpec(parseLayout(first, "3g.20gb@0 2g.10gb@4"), parseLayout(second, "1g.5gb@0"))
 	node := w.waitForStatus("partitioned", isPartitioned("3g.20gb@0 2g.10gb@4", "1g.5gb@0"))
-	if s := node.Status; s.DriverVersion == "" || s.Slices != "1g.5gb 0/1, 2g.10gb 0/1, 3g.20gb 0/1" || s.GPUs[0].Model == "" || len(s.Pods) > 0 || s.SampledAt != nil {
+	if s := node.Status; s.DriverVersion == "" || s.Slices != "1g.5gb 0/1, 2g.10gb 0/1, 3g.20gb 0/1" || s.GPUs[0].Model == "" ||
+		len(s.Pods) > 0 || s.SampledAt != nil {
 		t.Errorf("%+v", s)
 	}
 	for _, c := range []struct {
 		kind   string
 		status metav1.ConditionStatus
-	}{{v1alpha1.ConditionReady, "True"}, {v1alpha1.ConditionResetRequired, "False"}, {v1alpha1.ConditionNoPermission, "False"}, {v1alpha1.ConditionGPULost, "False"}} {
+	}{{v1alpha1.ConditionReady, "True"}, {v1alpha1.ConditionResetRequired, "False"}, {v1alpha1.ConditionNoPermission, "False"},
+		{v1alpha1.ConditionGPULost, "False"}} {
 		if err := hasCondition(c.kind, c.status, v1alpha1.ReasonReady)(node); err != nil {
 			t.Error(err)
 		}
@@ -127,7 +129,8 @@ func TestNoWritesWhenIdle(t *testing.T) {
 	}
 	w.hook.Store(nil)
 	if after := w.getGPUNode().ResourceVersion; after != before || w.hangups.Load() != signals || writes.Load() != 0 {
-		t.Errorf("resource version %s, then %s; %d signals, then %d; %d writes to the driver", before, after, signals, w.hangups.Load(), writes.Load())
+		t.Errorf("resource version %s, then %s; %d signals, then %d; %d writes to the driver", before, after, signals, w.hangups.Load(),
+			writes.Load())
 	}
 }
 
@@ -258,8 +261,10 @@ func TestConflictingManager(t *testing.T) {
 	w := newTestNode(t)
 	w.startDevicePlugin()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "mig-manager", Namespace: clustertest.Namespace(t, w.cluster), Labels: map[string]string{"app": "nvidia-mig-manager"}},
-		Spec:       corev1.PodSpec{NodeName: w.name, Containers: []corev1.Container{{Name: "m", Image: "m", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "mig-manager", Namespace: clustertest.Namespace(t, w.cluster),
+			Labels: map[string]string{"app": "nvidia-mig-manager"}},
+		Spec: corev1.PodSpec{NodeName: w.name,
+			Containers: []corev1.Container{{Name: "m", Image: "m", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}},
 	}
 	w.create(pod)
 	impostor := pod.DeepCopy()

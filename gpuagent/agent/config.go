@@ -181,7 +181,8 @@ func (i *Intervals) validate(path *field.Path) (errs field.ErrorList) {
 		{"stuck", i.CallTimeout, 10 * time.Second, 30 * time.Minute},
 	} {
 		if each.value.Duration < each.least || each.value.Duration > each.most {
-			errs = append(errs, field.Invalid(path.Child(each.name), each.value.Duration.String(), "want "+each.least.String()+" to "+each.most.String()))
+			errs = append(errs, field.Invalid(path.Child(each.name), each.value.Duration.String(),
+				"want "+each.least.String()+" to "+each.most.String()))
 		}
 	}
 	return errs

@@ -47,7 +47,8 @@ func TestConfigDefaults(t *testing.T) {
 func TestConfigNodeNameOverridesEnvironment(t *testing.T) {
 	t.Setenv(NodeNameVariable, "dgx-01")
 	var got Config
-	if err := config.Parse([]byte(configHeader+"nodeName: dgx-02\ndriver: {simulator: /tmp/n.sock}\nintervals: {look: 500ms}\n"), &got); err != nil {
+	if err := config.Parse([]byte(configHeader+"nodeName: dgx-02\ndriver: {simulator: /tmp/n.sock}\nintervals: {look: 500ms}\n"),
+		&got); err != nil {
 		t.Fatal(err)
 	}
 	if got.NodeName != "dgx-02" || got.Driver.Simulator != "/tmp/n.sock" || got.Intervals.Observe.Duration != 500*time.Millisecond {

@@ -121,7 +121,8 @@ func (s layoutState) conditions(o observation, pluginErr error) []metav1.Conditi
 	switch {
 	case len(o.conflicts) > 0:
 		return []metav1.Condition{{
-			Type: v1alpha1.ConditionLayoutApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMIGManager, Message: describeConflicts(o.conflicts),
+			Type: v1alpha1.ConditionLayoutApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMIGManager,
+			Message: describeConflicts(o.conflicts),
 		}}
 	case s.outcome == nil || o.node == nil:
 		return nil

@@ -31,7 +31,8 @@ const gpu1, gpu2 v1alpha1.GPUUUID = "GPU-1", "GPU-2"
 func newObservedGPU(uuid v1alpha1.GPUUUID, devices ...string) v1alpha1.ObservedGPU {
 	gpu := v1alpha1.ObservedGPU{UUID: uuid, Health: v1alpha1.GPUHealthy, MIG: v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}}
 	for i, device := range devices {
-		gpu.Instances = append(gpu.Instances, v1alpha1.ObservedInstance{Profile: "1g.5gb", Start: int32(i), UUID: device, State: v1alpha1.InstanceIdle})
+		gpu.Instances = append(gpu.Instances, v1alpha1.ObservedInstance{Profile: "1g.5gb", Start: int32(i), UUID: device,
+			State: v1alpha1.InstanceIdle})
 	}
 	return gpu
 }
@@ -52,7 +53,8 @@ func TestLayoutIsDue(t *testing.T) {
 	lost := newObservedGPU(gpu1, "MIG-a")
 	lost.Health = v1alpha1.GPULost
 	done := func(state partition.State, retry time.Time) layoutState {
-		s := layoutState{uid: "u", generation: 3, outcome: &partition.Outcome{Complete: true, Results: []partition.Result{{State: state}}}, retryAt: retry}
+		s := layoutState{uid: "u", generation: 3, outcome: &partition.Outcome{Complete: true, Results: []partition.Result{{State: state}}},
+			retryAt: retry}
 		s.signature = layoutSignature([]v1alpha1.ObservedGPU{gpu}, s.isReclaiming())
 		return s
 	}
@@ -94,7 +96,8 @@ func TestLayoutConditions(t *testing.T) {
 	if diff := cmp.Diff([]metav1.Condition{applied}, s.conditions(newObservation(3, newObservedGPU(gpu1)), nil)); diff != "" {
 		t.Error(diff)
 	}
-	if c := s.conditions(newObservation(3, newObservedGPU(gpu1)), errors.New("none"))[0]; c.Reason != v1alpha1.ReasonDevicePluginNotFound || c.Status != metav1.ConditionFalse {
+	if c := s.conditions(newObservation(3, newObservedGPU(gpu1)),
+		errors.New("none"))[0]; c.Reason != v1alpha1.ReasonDevicePluginNotFound || c.Status != metav1.ConditionFalse {
 		t.Errorf("%+v", c)
 	}
 	if s.outcome.Conditions[0].Reason != v1alpha1.ReasonApplied {
@@ -102,7 +105,8 @@ func TestLayoutConditions(t *testing.T) {
 	}
 	conflict := newObservation(4, newObservedGPU(gpu1))
 	conflict.conflicts = []host.ConflictingManager{{Name: "NVIDIA's MIG manager", Location: "pod a/b", Advice: "stop it"}}
-	if c := s.conditions(conflict, errors.New("none"))[0]; c.Reason != v1alpha1.ReasonMIGManager || !strings.Contains(c.Message, "stop it") || !s.isComplete(conflict) {
+	if c := s.conditions(conflict, errors.New("none"))[0]; c.Reason != v1alpha1.ReasonMIGManager ||
+		!strings.Contains(c.Message, "stop it") || !s.isComplete(conflict) {
 		t.Errorf("%+v", c)
 	}
 	if s.isComplete(newObservation(4, newObservedGPU(gpu1))) {
@@ -192,7 +196,8 @@ func TestConnection(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for err, want := range map[nvml.Error]string{
-		nvml.ErrLibraryNotFound: v1alpha1.ReasonLibraryNotFound, nvml.ErrDriverNotLoaded: v1alpha1.ReasonDriverNotLoaded, nvml.ErrUnknown: v1alpha1.ReasonDriverError,
+		nvml.ErrLibraryNotFound: v1alpha1.ReasonLibraryNotFound, nvml.ErrDriverNotLoaded: v1alpha1.ReasonDriverNotLoaded,
+		nvml.ErrUnknown: v1alpha1.ReasonDriverError,
 	} {
 		if got := driverUnavailable(fmt.Errorf("x: %w", err)); got.Reason != want || got.Status != metav1.ConditionFalse {
 			t.Errorf("%v: %+v", err, got)

@@ -30,7 +30,8 @@ var (
 	}, []string{"call", "code"})
 	layoutChanges = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_mig_changes_total",
-		Help: "MIG layout changes of a GPU by result: Applied, RolledBack, Invalid, ResetRequired, Denied, Lost, Unhealthy, JournalFailed, Interrupted.",
+		Help: "MIG layout changes of a GPU by result: Applied, RolledBack, Invalid, ResetRequired, Denied, Lost, Unhealthy, " +
+			"JournalFailed, Interrupted.",
 	}, []string{"result"})
 	pluginSignals = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_device_plugin_signals_total",
@@ -71,13 +72,15 @@ func countResults(results []partition.Result) {
 type statusCollector struct{}
 
 var (
-	gpuLabels    = []string{"gpu", "uuid"}
-	memoryUsed   = prometheus.NewDesc("sluice_gpu_memory_used_bytes", "Used memory of a GPU.", gpuLabels, nil)
-	memoryTotal  = prometheus.NewDesc("sluice_gpu_memory_total_bytes", "Total memory of a GPU.", gpuLabels, nil)
-	utilization  = prometheus.NewDesc("sluice_gpu_utilization_ratio", "Utilization of a GPU, 0 to 1; absent in MIG mode.", gpuLabels, nil)
-	gpuHealthy   = prometheus.NewDesc("sluice_gpu_healthy", "1 if the driver reports the GPU as healthy, else 0.", gpuLabels, nil)
-	podMemory    = prometheus.NewDesc("sluice_gpu_pod_memory_used_bytes", "GPU memory that a pod's processes use.", append(gpuLabels[:2:2], "pod"), nil)
-	migInstances = prometheus.NewDesc("sluice_mig_instances", "GPU instances on the node by profile and state.", []string{"profile", "state"}, nil)
+	gpuLabels   = []string{"gpu", "uuid"}
+	memoryUsed  = prometheus.NewDesc("sluice_gpu_memory_used_bytes", "Used memory of a GPU.", gpuLabels, nil)
+	memoryTotal = prometheus.NewDesc("sluice_gpu_memory_total_bytes", "Total memory of a GPU.", gpuLabels, nil)
+	utilization = prometheus.NewDesc("sluice_gpu_utilization_ratio", "Utilization of a GPU, 0 to 1; absent in MIG mode.", gpuLabels, nil)
+	gpuHealthy  = prometheus.NewDesc("sluice_gpu_healthy", "1 if the driver reports the GPU as healthy, else 0.", gpuLabels, nil)
+	podMemory   = prometheus.NewDesc("sluice_gpu_pod_memory_used_bytes", "GPU memory that a pod's processes use.",
+		append(gpuLabels[:2:2], "pod"), nil)
+	migInstances = prometheus.NewDesc("sluice_mig_instances", "GPU instances on the node by profile and state.",
+		[]string{"profile", "state"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -23,11 +23,14 @@ type fakeKubelet struct {
 }
 
 func (fakeKubelet) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
-	return &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{podResources("nb", resourceMIG1g, migDeviceSmall)}}, nil
+	return &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{podResources("nb", resourceMIG1g,
+		migDeviceSmall)}}, nil
 }
 
-func (fakeKubelet) GetAllocatableResources(context.Context, *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
-	return &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: resourceMIG1g, DeviceIds: []string{migDeviceSmall, migDeviceOther}}}}, nil
+func (fakeKubelet) GetAllocatableResources(context.Context,
+	*podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
+	return &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: resourceMIG1g,
+		DeviceIds: []string{migDeviceSmall, migDeviceOther}}}}, nil
 }
 
 // serveKubelet starts a kubelet and returns a function that stops it.

@@ -20,7 +20,7 @@ import (
 //	/kubepods/burstable/pod0f3c…/…
 //
 // The UID of a static pod has 32 digits without dashes.
-var podCgroupPattern = regexp.MustCompile(`(?:^|-)pod([0-9a-f]{8}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{12})(?:\.slice)?$`)
+var podCgroupPattern = regexp.MustCompile(`(?:^|-)pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?:\.slice)?$`)
 
 // ParsePodUIDs returns the UIDs of the pods in the text of /proc/<pid>/cgroup, the innermost last. There
 // are several if the node itself is a container.

@@ -86,11 +86,13 @@ func FindConflictingManagers(pods []corev1.Pod, processes []Process) (found []Co
 
 // isPrivileged reports whether a pod has the rights of the host's root.
 func isPrivileged(pod *corev1.Pod) bool {
-	return pod.Spec.HostPID || slices.ContainsFunc(append(slices.Clone(pod.Spec.InitContainers), pod.Spec.Containers...), func(c corev1.Container) bool {
-		s := c.SecurityContext
-		return s != nil && (s.Privileged != nil && *s.Privileged ||
-			s.Capabilities != nil && slices.ContainsFunc(s.Capabilities.Add, func(c corev1.Capability) bool { return c == "SYS_ADMIN" || c == "CAP_SYS_ADMIN" || c == "ALL" }))
-	})
+	return pod.Spec.HostPID || slices.ContainsFunc(append(slices.Clone(pod.Spec.InitContainers), pod.Spec.Containers...),
+		func(c corev1.Container) bool {
+			s := c.SecurityContext
+			return s != nil && (s.Privileged != nil && *s.Privileged ||
+				s.Capabilities != nil && slices.ContainsFunc(s.Capabilities.Add,
+					func(c corev1.Capability) bool { return c == "SYS_ADMIN" || c == "CAP_SYS_ADMIN" || c == "ALL" }))
+		})
 }
 
 // isUnprivilegedProcess reports whether a process runs in a pod that cannot partition GPUs. A process in

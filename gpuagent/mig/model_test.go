@@ -198,7 +198,8 @@ func TestMediaEnginesAreExclusive(t *testing.T) {
 	if err := both.Check(); err == nil || !strings.Contains(err.Error(), "media engines") {
 		t.Errorf("two instances with the media engines: %v, want to be told that a GPU has them once", err)
 	}
-	if change := Plan([]GPU{{Model: b, Instances: []Instance{{Profile: large, Start: 0, Use: InUse}}}}, []v1alpha1.MIGProfile{"1g.6gb+me"}); len(change.Unmet) != 1 {
+	if change := Plan([]GPU{{Model: b, Instances: []Instance{{Profile: large, Start: 0, Use: InUse}}}},
+		[]v1alpha1.MIGProfile{"1g.6gb+me"}); len(change.Unmet) != 1 {
 		t.Errorf("planned beside one in use: %+v, want no room", change)
 	}
 }

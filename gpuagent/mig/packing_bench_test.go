@@ -78,7 +78,8 @@ func BenchmarkPacking(b *testing.B) {
 // one move at least half of the gain of moving everything.
 func TestPackingDoesNotRegress(t *testing.T) {
 	uniform := workloadMixes[0].weights
-	still, moved, best := runExperiment(leastFragmentation{}, uniform, 0), runExperiment(singlePreemption{}, uniform, 0), runExperiment(perfectPacking{}, uniform, 0)
+	still, moved, best := runExperiment(leastFragmentation{}, uniform, 0), runExperiment(singlePreemption{}, uniform, 0),
+		runExperiment(perfectPacking{}, uniform, 0)
 	if still < 0.90 {
 		t.Errorf("nothing moved: %.3f are accepted", still)
 	}

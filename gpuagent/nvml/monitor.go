@@ -47,7 +47,8 @@ func (l *MonitoredLibrary) HungCall(limit time.Duration) error {
 	if oldest.at.IsZero() || now.Sub(oldest.at) <= limit {
 		return nil
 	}
-	return fmt.Errorf("the driver has not answered the call %s since %s: look for Xid errors in the kernel log (dmesg); the node may need a reboot",
+	return fmt.Errorf("the driver has not answered the call %s since %s: "+
+		"look for Xid errors in the kernel log (dmesg); the node may need a reboot",
 		oldest.call, oldest.at.UTC().Format(time.RFC3339))
 }
 

@@ -46,7 +46,8 @@ func (e *Engine) repartition(ctx context.Context, gpu nvml.GPU, want v1alpha1.De
 	state.change.Lock()
 	defer state.change.Unlock()
 	model, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
-	c := &gpuChange{engine: e, gpu: gpu, desired: resolveLayout(model, want), inUse: inUse, state: state, log: e.Log.WithValues("gpu", gpu.UUID)}
+	c := &gpuChange{engine: e, gpu: gpu, desired: resolveLayout(model, want), inUse: inUse, state: state,
+		log: e.Log.WithValues("gpu", gpu.UUID)}
 	if pending, ok := e.Journal.PendingChange(gpu.UUID); ok {
 		c.before, c.journaled, c.driverCalled, c.changed = &pending.Before, true, true, true
 	}
@@ -77,7 +78,8 @@ func (c *gpuChange) converge(ctx context.Context) decision {
 			return v
 		}
 	}
-	return refuse(RolledBack, v1alpha1.ReasonDriverError, "all calls succeeded, but the GPU does not have the desired layout; another program may be partitioning it")
+	return refuse(RolledBack, v1alpha1.ReasonDriverError,
+		"all calls succeeded, but the GPU does not have the desired layout; another program may be partitioning it")
 }
 
 // observe reads the GPU and marks Sluice's own instances.

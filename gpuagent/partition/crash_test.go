@@ -39,7 +39,8 @@ var scenarios = []scenario{
 	},
 	{
 		name: "seven small ones", gpu: gpuInMIGMode("A100-40GB"),
-		desired: newDesiredGPU("", placementAt("1g.5gb", 0), placementAt("1g.5gb", 1), placementAt("1g.5gb", 2), placementAt("1g.5gb", 3), placementAt("1g.5gb", 4), placementAt("1g.5gb", 5), placementAt("1g.5gb", 6)),
+		desired: newDesiredGPU("", placementAt("1g.5gb", 0), placementAt("1g.5gb", 1), placementAt("1g.5gb", 2), placementAt("1g.5gb", 3),
+			placementAt("1g.5gb", 4), placementAt("1g.5gb", 5), placementAt("1g.5gb", 6)),
 	},
 	{
 		name: "small ones become large ones", gpu: gpuInMIGMode("A100-40GB"),
@@ -125,8 +126,9 @@ var scenarios = []scenario{
 	},
 	{
 		name: "a board that refuses", gpu: gpuInMIGMode("A100-40GB"),
-		start:   []Placement{placementAt("1g.5gb", 0), placementAt("2g.10gb", 2), placementAt("3g.20gb", 4)},
-		fault:   &simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInsufficientResources, Match: func(c simulator.Call) bool { return c.At.Size == 4 && c.At.Start == 0 }},
+		start: []Placement{placementAt("1g.5gb", 0), placementAt("2g.10gb", 2), placementAt("3g.20gb", 4)},
+		fault: &simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInsufficientResources,
+			Match: func(c simulator.Call) bool { return c.At.Size == 4 && c.At.Start == 0 }},
 		desired: newDesiredGPU("", placementAt("4g.20gb", 0), placementAt("2g.10gb", 4)),
 		ends:    "1g.5gb@0 2g.10gb@2 3g.20gb@4",
 	},
@@ -156,7 +158,8 @@ func (s *scenario) setUp(t *testing.T) (w *testNode, gpu string) {
 	}
 	for _, it := range s.foreign {
 		device := w.createForeign(gpu, it, false)
-		if !slices.ContainsFunc(s.desired.Instances, func(d v1alpha1.DesiredInstance) bool { return int(d.Start) == it.Start && d.Profile == it.Profile }) {
+		if !slices.ContainsFunc(s.desired.Instances,
+			func(d v1alpha1.DesiredInstance) bool { return int(d.Start) == it.Start && d.Profile == it.Profile }) {
 			w.strangers = append(w.strangers, device)
 		} else {
 			w.adoptable = append(w.adoptable, device)

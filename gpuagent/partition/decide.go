@@ -59,7 +59,8 @@ func invalidLayout(err error) decision {
 func decide(p *observedGPU, want *desiredLayout) decision {
 	switch {
 	case !p.migCapable && want.migEnabled:
-		return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "%s does not support MIG; remove it from the spec or set migEnabled to false", p.gpu.Name)
+		return refuse(Invalid, v1alpha1.ReasonInvalidLayout,
+			"%s does not support MIG; remove it from the spec or set migEnabled to false", p.gpu.Name)
 	case want.infeasible != nil:
 		return invalidLayout(want.infeasible)
 	case !p.migCapable:
@@ -107,7 +108,8 @@ func decideLayout(p *observedGPU, want *desiredLayout) decision {
 			continue
 		}
 		if _, known := p.driverProfile(s.profile); !known {
-			return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "the driver offers no %s on this GPU; it offers %s", s.profile.Name, p.offeredProfiles())
+			return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "the driver offers no %s on this GPU; it offers %s", s.profile.Name,
+				p.offeredProfiles())
 		}
 		steps = append(steps, step{kind: stepCreate, slot: s})
 	}
@@ -162,11 +164,13 @@ func decideDisable(p *observedGPU, want *desiredLayout) decision {
 }
 
 // modeRequestIgnored is the decision for a driver that accepted a mode and did not set it.
-var modeRequestIgnored = refuse(RolledBack, v1alpha1.ReasonDriverError, "the driver accepted the MIG mode, which is neither in force nor pending")
+var modeRequestIgnored = refuse(RolledBack, v1alpha1.ReasonDriverError,
+	"the driver accepted the MIG mode, which is neither in force nor pending")
 
 func resetRequired(what string) decision {
 	return refuse(ResetRequired, v1alpha1.ConditionResetRequired,
-		"%s: reset the GPU while it is unused (nvidia-smi --gpu-reset -i <GPU>), reboot the node, or allow resets on the node pool (spec.mig.resets)", what)
+		"%s: reset the GPU while it is unused (nvidia-smi --gpu-reset -i <GPU>), reboot the node, "+
+			"or allow resets on the node pool (spec.mig.resets)", what)
 }
 
 // whenIdle returns steps that need the whole GPU, or a refusal while it is in use.

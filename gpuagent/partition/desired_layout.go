@@ -67,7 +67,8 @@ func checkExclusive(slots []slot) error {
 	for i, s := range slots {
 		for _, other := range slots[:i] {
 			if areExclusive(s.profile, other.profile) {
-				return fmt.Errorf("%s and %s cannot both have the attribute %q: the GPU has it once", other.placement(), s.placement(), s.profile.Attribute)
+				return fmt.Errorf("%s and %s cannot both have the attribute %q: the GPU has it once", other.placement(), s.placement(),
+					s.profile.Attribute)
 			}
 		}
 	}
@@ -141,7 +142,8 @@ func (t *desiredLayout) checkForeign(p *observedGPU) error {
 			}
 		}
 		if others > s.profile.Max {
-			return fmt.Errorf("%d instances of %s, counting those that are not Sluice's; %s has at most %d", others, s.profile.Name, p.model.Name, s.profile.Max)
+			return fmt.Errorf("%d instances of %s, counting those that are not Sluice's; %s has at most %d", others, s.profile.Name,
+				p.model.Name, s.profile.Max)
 		}
 	}
 	return nil

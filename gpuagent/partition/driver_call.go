@@ -218,7 +218,8 @@ func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool)
 	case errors.Is(err, errJournalWrite):
 		return refuse(JournalFailed, v1alpha1.ReasonJournalFailed, "%v; %s", err, freeDiskAdvice), true
 	case k == classDenied:
-		return refuse(Denied, v1alpha1.ConditionNoPermission, "%v: the agent has to run privileged, with /proc/driver/nvidia/capabilities/mig/config", err), true
+		return refuse(Denied, v1alpha1.ConditionNoPermission,
+			"%v: the agent has to run privileged, with /proc/driver/nvidia/capabilities/mig/config", err), true
 	case k == classLost:
 		return refuse(Lost, v1alpha1.ConditionGPULost, "%v: reset the GPU or reboot the node; the agent writes nothing to it", err), true
 	case k == classResetRequired:

@@ -69,7 +69,8 @@ func TestJournalRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := openJournal(t, d)
-	if _, ok := last.PendingChange(journalGPU); ok || cmp.Diff([]OwnedInstance{largeInstance}, last.Instances(journalGPU)) != "" || last.UntrustedReason() != "" {
+	if _, ok := last.PendingChange(journalGPU); ok || cmp.Diff([]OwnedInstance{largeInstance}, last.Instances(journalGPU)) != "" ||
+		last.UntrustedReason() != "" {
 		t.Errorf("after the end: %v %v %q", ok, last.Instances(journalGPU), last.UntrustedReason())
 	}
 }
@@ -332,7 +333,8 @@ func TestUnreadableJournal(t *testing.T) {
 
 // FuzzParseJournal: content is either rejected, or equal to what was written.
 func FuzzParseJournal(f *testing.F) {
-	s := journalState{Node: "dgx-1", Boot: "boot-1", GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance, largeInstance}}}}
+	s := journalState{Node: "dgx-1", Boot: "boot-1",
+		GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance, largeInstance}}}}
 	content, err := s.format()
 	if err != nil {
 		f.Fatal(err)
@@ -361,7 +363,8 @@ func FuzzParseJournal(f *testing.F) {
 
 // A change of any single byte is detected.
 func TestCorruptedByteIsDetected(t *testing.T) {
-	s := journalState{Node: "dgx-1", Boot: "boot-1", GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance}}}}
+	s := journalState{Node: "dgx-1", Boot: "boot-1",
+		GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance}}}}
 	content, err := s.format()
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,8 @@ func (e *Engine) Observe(ctx context.Context, desired []v1alpha1.DesiredGPU, inU
 
 // observeAll returns nil instead of an error, and whether any instance is foreign or cannot be
 // read.
-func (e *Engine) observeAll(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) (observed []v1alpha1.ObservedGPU, foreign bool) {
+func (e *Engine) observeAll(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) (observed []v1alpha1.ObservedGPU,
+	foreign bool) {
 	observed, err := e.Observe(ctx, desired, inUse)
 	if err != nil {
 		e.Log.Error(err, "Failed to observe GPUs")
@@ -134,7 +135,8 @@ func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, pending 
 		o.Message = fmt.Sprintf("it has %d compute instances; a device for pods has one", len(it.computes))
 	case it.profile != nil && !it.isUndivided():
 		o.State = v1alpha1.InstanceError
-		o.Message = fmt.Sprintf("its compute instance has %d of its %d slices; a device for pods has all", it.computes[0].Slices, it.profile.Compute)
+		o.Message = fmt.Sprintf("its compute instance has %d of its %d slices; a device for pods has all", it.computes[0].Slices,
+			it.profile.Compute)
 	case holder != "" && obsolete:
 		o.State, o.Message = v1alpha1.InstanceReclaiming, holder
 	case holder != "":

@@ -77,7 +77,8 @@ func (e *Engine) readInstances(p *observedGPU) error {
 			return err
 		}
 		p.instances = append(p.instances, instance{
-			id: it.ID, driverProfile: it.Profile, profile: p.modelProfile(it.Profile), start: it.Placement.Start, size: it.Placement.Size, computes: computes,
+			id: it.ID, driverProfile: it.Profile, profile: p.modelProfile(it.Profile), start: it.Placement.Start, size: it.Placement.Size,
+			computes: computes,
 		})
 	}
 	slices.SortFunc(p.instances, func(a, b instance) int { return cmp.Compare(a.start, b.start) })

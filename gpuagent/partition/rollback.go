@@ -51,7 +51,8 @@ func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
 		}
 	}
 	r := c.closeJournal(c.rollbackResult(why, missed, left))
-	c.state.lastRollback = rolledBackChange{desired: c.desired.fingerprint(), fingerprint: c.fingerprint, until: c.engine.now().Add(unhealthyBackoff), decision: refuse(r.State, r.Reason, "%s", r.Message)}
+	c.state.lastRollback = rolledBackChange{desired: c.desired.fingerprint(), fingerprint: c.fingerprint,
+		until: c.engine.now().Add(unhealthyBackoff), decision: refuse(r.State, r.Reason, "%s", r.Message)}
 	return r
 }
 
@@ -67,7 +68,8 @@ type rolledBackChange struct {
 // recentRollback returns the result of the same change if it was rolled back recently.
 func (c *gpuChange) recentRollback() (decision, bool) {
 	last := &c.state.lastRollback
-	repeated := !c.driverCalled && last.desired == c.desired.fingerprint() && last.fingerprint == c.fingerprint && c.engine.now().Before(last.until)
+	repeated := !c.driverCalled && last.desired == c.desired.fingerprint() && last.fingerprint == c.fingerprint &&
+		c.engine.now().Before(last.until)
 	return last.decision, repeated
 }
 

@@ -48,29 +48,48 @@ func TestDriverFaults(t *testing.T) {
 		restored     []Placement
 		mostOfWrites int
 	}{
-		{"no room, once", simulator.Fault{Method: "CreateInstance", Times: 1, Err: nvml.ErrInsufficientResources}, Applied, "Applied", wanted, nil, 20},
-		{"no room", simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInsufficientResources}, RolledBack, "RolledBack", former, twoInstances[:2], 20},
-		{"an invalid place", simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInvalidArgument}, RolledBack, "RolledBack", former, twoInstances[:2], 20},
-		{"unclear, and done", simulator.Fault{Method: "CreateInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown}, Applied, "Applied", wanted, nil, 20},
-		{"not ready, twice", simulator.Fault{Method: "CreateComputeInstance", Times: 2, Err: nvml.ErrNotReady}, Applied, "Applied", wanted, nil, 20},
-		{"no compute instance once, and it was done", simulator.Fault{Method: "CreateComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrInvalidState}, Applied, "Applied", wanted, nil, 20},
-		{"no compute instance, the first time for good", simulator.Fault{Method: "CreateComputeInstance", Times: 1, Err: nvml.ErrInvalidArgument}, RolledBack, "RolledBack", former, twoInstances[:2], 20},
-		{"destroying is refused, twice", simulator.Fault{Method: "DestroyInstance", Times: 2, Err: nvml.ErrInUse}, Applied, "Applied", wanted, nil, 20},
-		{"destroying is refused", simulator.Fault{Method: "DestroyInstance", Err: nvml.ErrInUse}, Reclaiming, "InUse", former, twoInstances[:1], 20},
-		{"the second is refused", simulator.Fault{Method: "DestroyComputeInstance", Skip: 1, Err: nvml.ErrInUse}, Reclaiming, "InUse", former, twoInstances[:1], 20},
-		{"destroyed, and unclear", simulator.Fault{Method: "DestroyInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown}, Applied, "Applied", wanted, nil, 20},
-		{"already gone", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrNotFound}, Applied, "Applied", wanted, nil, 20},
-		{"it was said to be gone and is not", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, Err: nvml.ErrNotFound}, Applied, "Applied", wanted, nil, 20},
+		{"no room, once", simulator.Fault{Method: "CreateInstance", Times: 1, Err: nvml.ErrInsufficientResources}, Applied, "Applied",
+			wanted, nil, 20},
+		{"no room", simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInsufficientResources}, RolledBack, "RolledBack",
+			former, twoInstances[:2], 20},
+		{"an invalid place", simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInvalidArgument}, RolledBack, "RolledBack",
+			former, twoInstances[:2], 20},
+		{"unclear, and done", simulator.Fault{Method: "CreateInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown}, Applied,
+			"Applied", wanted, nil, 20},
+		{"not ready, twice", simulator.Fault{Method: "CreateComputeInstance", Times: 2, Err: nvml.ErrNotReady}, Applied, "Applied",
+			wanted, nil, 20},
+		{"no compute instance once, and it was done",
+			simulator.Fault{Method: "CreateComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrInvalidState}, Applied, "Applied",
+			wanted, nil, 20},
+		{"no compute instance, the first time for good",
+			simulator.Fault{Method: "CreateComputeInstance", Times: 1, Err: nvml.ErrInvalidArgument}, RolledBack, "RolledBack", former,
+			twoInstances[:2], 20},
+		{"destroying is refused, twice", simulator.Fault{Method: "DestroyInstance", Times: 2, Err: nvml.ErrInUse}, Applied, "Applied",
+			wanted, nil, 20},
+		{"destroying is refused", simulator.Fault{Method: "DestroyInstance", Err: nvml.ErrInUse}, Reclaiming, "InUse", former,
+			twoInstances[:1], 20},
+		{"the second is refused", simulator.Fault{Method: "DestroyComputeInstance", Skip: 1, Err: nvml.ErrInUse}, Reclaiming, "InUse", former,
+			twoInstances[:1], 20},
+		{"destroyed, and unclear", simulator.Fault{Method: "DestroyInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown}, Applied,
+			"Applied", wanted, nil, 20},
+		{"already gone", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrNotFound}, Applied,
+			"Applied", wanted, nil, 20},
+		{"it was said to be gone and is not", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, Err: nvml.ErrNotFound}, Applied,
+			"Applied", wanted, nil, 20},
 		{"no permission", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrNoPermission}, Denied, "NoPermission", former, nil, 1},
 		{"a time-out", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrTimeout}, Unhealthy, "DriverError", former, nil, 1},
 		{"a lost GPU", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrGPULost}, Lost, "GPULost", former, nil, 1},
 		{"unknown for ever", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrUnknown}, Unhealthy, "DriverError", former, nil, 4},
-		{"a GPU that has to be reset", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrResetRequired}, ResetRequired, "ResetRequired", former, nil, 1},
-		{"instances that cannot be read, once", simulator.Fault{Method: "Instances", Times: 1, Err: nvml.ErrNotSupported}, Applied, "Applied", wanted, nil, 20},
+		{"a GPU that has to be reset", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrResetRequired}, ResetRequired,
+			"ResetRequired", former, nil, 1},
+		{"instances that cannot be read, once", simulator.Fault{Method: "Instances", Times: 1, Err: nvml.ErrNotSupported}, Applied, "Applied",
+			wanted, nil, 20},
 		{"instances that cannot be read", simulator.Fault{Method: "Instances", Err: nvml.ErrUnknown}, Unhealthy, "DriverError", former, nil, 0},
 		{"processes that cannot be read", simulator.Fault{Method: "Processes", Err: nvml.ErrUnknown}, Reclaiming, "InUse", former, nil, 0},
-		{"processes that cannot be read just before", simulator.Fault{Method: "Processes", Skip: 1, Err: nvml.ErrUnknown}, Reclaiming, "InUse", former, nil, 0},
-		{"instances not to be read just before", simulator.Fault{Method: "Instances", Skip: 1, Err: nvml.ErrNotFound}, Unhealthy, "DriverError", former, nil, 0},
+		{"processes that cannot be read just before", simulator.Fault{Method: "Processes", Skip: 1, Err: nvml.ErrUnknown}, Reclaiming,
+			"InUse", former, nil, 0},
+		{"instances not to be read just before", simulator.Fault{Method: "Instances", Skip: 1, Err: nvml.ErrNotFound}, Unhealthy,
+			"DriverError", former, nil, 0},
 		{"the list of GPUs", simulator.Fault{Method: "GPUs", Times: 1, Err: nvml.ErrUnknown}, Unhealthy, "DriverError", former, nil, 0},
 	}
 	for _, c := range cases {
@@ -108,7 +127,8 @@ func TestDriverFaults(t *testing.T) {
 // The result lists what cannot be restored, and the rest is restored.
 func TestIncompleteRollback(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
-	defer w.sim.Fail(simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInvalidArgument, Match: func(c simulator.Call) bool { return c.At.Start == 0 }})()
+	defer w.sim.Fail(simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInvalidArgument,
+		Match: func(c simulator.Call) bool { return c.At.Start == 0 }})()
 	r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]
 	if diff := cmp.Diff(twoInstances[:1], r.NotRestored); diff != "" {
 		t.Error(diff)
@@ -116,7 +136,8 @@ func TestIncompleteRollback(t *testing.T) {
 	if diff := cmp.Diff(twoInstances[1:2], r.Restored); diff != "" {
 		t.Error(diff)
 	}
-	if got := w.describeLayout(gpu); got != describePlacements(twoInstances[1:]) || !strings.Contains(r.Message, "could not be restored: [2g.20gb@0]") {
+	if got := w.describeLayout(gpu); got != describePlacements(twoInstances[1:]) ||
+		!strings.Contains(r.Message, "could not be restored: [2g.20gb@0]") {
 		t.Errorf("%s: %s", got, r.Message)
 	}
 	w.checkAfterCrash(gpu, nil, "at the end")
@@ -195,7 +216,8 @@ func TestHungDriver(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	w.advanceClock(time.Hour)
-	if o := w.apply(newDesiredGPU(gpu, wholeLayout...)); o.Results[0].State != Applied || w.describeLayout(gpu) != describePlacements(wholeLayout) {
+	if o := w.apply(newDesiredGPU(gpu, wholeLayout...)); o.Results[0].State != Applied ||
+		w.describeLayout(gpu) != describePlacements(wholeLayout) {
 		t.Errorf("when it answers again: %+v", o.Results)
 	}
 	w.checkAfterCrash(gpu, nil, "at the end")
@@ -286,7 +308,8 @@ func TestDiskFillsDuringChange(t *testing.T) {
 		w.startEngine()
 		w.recover()
 		w.checkAfterCrash(gpu, nil, "recovered")
-		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied || w.describeLayout(gpu) != describePlacements(wholeLayout) {
+		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied ||
+			w.describeLayout(gpu) != describePlacements(wholeLayout) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -296,7 +319,8 @@ func TestUnreachableKubelet(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.deaf = errors.New("connection refused")
 	r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]
-	if r.State != Reclaiming || r.Reason != v1alpha1.ReasonInUse || !strings.Contains(r.Message, "connection refused") || w.describeLayout(gpu) != describePlacements(twoInstances) {
+	if r.State != Reclaiming || r.Reason != v1alpha1.ReasonInUse || !strings.Contains(r.Message, "connection refused") ||
+		w.describeLayout(gpu) != describePlacements(twoInstances) {
 		t.Errorf("%+v %s", r, w.describeLayout(gpu))
 	}
 	// A change that destroys nothing needs no holders.
@@ -304,7 +328,8 @@ func TestUnreachableKubelet(t *testing.T) {
 	if r := w.apply(newDesiredGPU(other, wholeLayout...)).Results[0]; r.State != Applied {
 		t.Errorf("%+v", r)
 	}
-	if r := w.engine.Apply(context.Background(), []v1alpha1.DesiredGPU{newDesiredGPU(gpu, wholeLayout...)}, nil).Results[0]; r.State != Reclaiming {
+	if r := w.engine.Apply(context.Background(), []v1alpha1.DesiredGPU{newDesiredGPU(gpu, wholeLayout...)},
+		nil).Results[0]; r.State != Reclaiming {
 		t.Errorf("without anybody to ask: %+v", r)
 	}
 }
@@ -358,7 +383,8 @@ func TestCanceledContext(t *testing.T) {
 		w.startEngine()
 		w.recover()
 		w.checkAfterCrash(gpu, nil, "recovered")
-		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied || w.describeLayout(gpu) != describePlacements(wholeLayout) {
+		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied ||
+			w.describeLayout(gpu) != describePlacements(wholeLayout) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -378,7 +404,8 @@ func TestBootDuringChange(t *testing.T) {
 		if o := w.recover(); len(o.Results) != 0 {
 			t.Errorf("something of the former boot was taken up: %+v", o.Results)
 		}
-		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied || w.describeLayout(gpu) != describePlacements(wholeLayout) {
+		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied ||
+			w.describeLayout(gpu) != describePlacements(wholeLayout) {
 			t.Errorf("step %d: %+v", step, r)
 		}
 	}
@@ -403,7 +430,8 @@ func TestUnknownModel(t *testing.T) {
 		if r := o.Results[0]; r.State != Invalid || !strings.Contains(r.Message, "does not know the GPU model") {
 			t.Errorf("%+v", r)
 		}
-		if o.Observed[0].Message == "" || !slices.ContainsFunc(o.Observed[0].Instances, func(i v1alpha1.ObservedInstance) bool { return i.Foreign }) {
+		if o.Observed[0].Message == "" || !slices.ContainsFunc(o.Observed[0].Instances,
+			func(i v1alpha1.ObservedInstance) bool { return i.Foreign }) {
 			t.Errorf("%+v", o.Observed[0])
 		}
 	}

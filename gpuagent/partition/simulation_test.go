@@ -99,7 +99,8 @@ func runSimulation(t *rapid.T) {
 // drawLayout draws another layout.
 func (h *simulation) drawLayout(t *rapid.T) {
 	i := rapid.IntRange(0, len(h.gpus)-1).Draw(t, "gpu")
-	d := v1alpha1.DesiredGPU{UUID: v1alpha1.GPUUUID(h.gpus[i]), MayReset: rapid.Bool().Draw(t, "may reset"), MIGEnabled: rapid.IntRange(0, 9).Draw(t, "enabled") > 0}
+	d := v1alpha1.DesiredGPU{UUID: v1alpha1.GPUUUID(h.gpus[i]), MayReset: rapid.Bool().Draw(t, "may reset"),
+		MIGEnabled: rapid.IntRange(0, 9).Draw(t, "enabled") > 0}
 	if d.MIGEnabled {
 		g := mig.GPU{Model: h.models[i]}
 		for range rapid.IntRange(0, 7).Draw(t, "instances") {
@@ -168,7 +169,8 @@ func (h *simulation) requireApplied(d v1alpha1.DesiredGPU) {
 	for _, it := range h.readLayout(gpu) {
 		if it.device != "" && slices.Contains(wanted, it.at) {
 			found = append(found, it.at)
-		} else if slices.ContainsFunc(h.engine.Journal.Instances(gpu), func(own OwnedInstance) bool { return own.UUID == it.device && own.ID == it.id }) {
+		} else if slices.ContainsFunc(h.engine.Journal.Instances(gpu),
+			func(own OwnedInstance) bool { return own.UUID == it.device && own.ID == it.id }) {
 			h.notes.Errorf("%s: it is said to be applied, and %s is left", gpu, it.at)
 		}
 	}
@@ -253,7 +255,8 @@ func (h *simulation) injectFault(t *rapid.T) {
 			"ComputeInstances", "GPUs", "Placements", "MIGMode", "Profiles",
 		}).Draw(t, "method"),
 		Err: rapid.SampledFrom([]nvml.Error{
-			nvml.ErrInvalidArgument, nvml.ErrNotSupported, nvml.ErrNoPermission, nvml.ErrNotFound, nvml.ErrTimeout, nvml.ErrGPULost, nvml.ErrResetRequired,
+			nvml.ErrInvalidArgument, nvml.ErrNotSupported, nvml.ErrNoPermission, nvml.ErrNotFound, nvml.ErrTimeout, nvml.ErrGPULost,
+			nvml.ErrResetRequired,
 			nvml.ErrInUse, nvml.ErrInsufficientResources, nvml.ErrNotReady, nvml.ErrInvalidState, nvml.ErrUnknown, nvml.ErrUninitialized,
 		}).Draw(t, "error"),
 		Skip: rapid.IntRange(0, 5).Draw(t, "skip"), Times: rapid.IntRange(1, 12).Draw(t, "times"), AfterEffect: rapid.Bool().Draw(t, "late"),

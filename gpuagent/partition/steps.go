@@ -45,7 +45,8 @@ func (c *gpuChange) executeStep(ctx context.Context, p *observedGPU, s step) err
 func (c *gpuChange) journaledCall(call Call, check, do func() error) error {
 	gpu := c.gpu.UUID
 	c.journaled = true
-	if err := c.engine.Journal.RecordCall(gpu, PendingChange{Before: *c.before, Desired: c.desired.layout(), Next: call}, c.owned); err != nil {
+	if err := c.engine.Journal.RecordCall(gpu, PendingChange{Before: *c.before, Desired: c.desired.layout(), Next: call},
+		c.owned); err != nil {
 		return fmt.Errorf("%w: %w", errJournalWrite, err)
 	}
 	if check != nil {

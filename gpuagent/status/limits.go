@@ -69,7 +69,8 @@ func truncateGPU(gpu *v1alpha1.ObservedGPU) {
 	var kept []v1alpha1.ObservedInstance
 	for _, it := range gpu.Instances {
 		taken := func(other v1alpha1.ObservedInstance) bool { return other.Start == it.Start }
-		if !profilePattern.MatchString(string(it.Profile)) || it.Start < 0 || it.Start > lastSlice || len(kept) == maxInstances || stdslices.ContainsFunc(kept, taken) {
+		if !profilePattern.MatchString(string(it.Profile)) || it.Start < 0 || it.Start > lastSlice || len(kept) == maxInstances ||
+			stdslices.ContainsFunc(kept, taken) {
 			// The planner must not plan on a GPU with an unreported instance.
 			gpu.Health = v1alpha1.GPUUnhealthy
 			gpu.Message = fmt.Sprintf("it has an instance that the GPUNode cannot report: %.40q at %d", it.Profile, it.Start)

@@ -24,7 +24,8 @@ type testCase struct {
 
 func testCases() []testCase {
 	all := [][]testCase{
-		sessionCases, inventoryCases, modeCases, profileCases, layoutCases, destructionCases, computeInstanceCases, processCases, resetCases, concurrencyCases,
+		sessionCases, inventoryCases, modeCases, profileCases, layoutCases, destructionCases, computeInstanceCases, processCases, resetCases,
+		concurrencyCases,
 	}
 	var list []testCase
 	for _, some := range all {

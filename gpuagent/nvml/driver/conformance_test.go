@@ -35,7 +35,8 @@ func newDGX() *dgxa100.Server {
 	for _, it := range server.Devices {
 		d := it.(*dgxa100.Device)
 		create := d.CreateGpuInstanceWithPlacementFunc
-		d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, at *gonvml.GpuInstancePlacement) (gonvml.GpuInstance, gonvml.Return) {
+		d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, at *gonvml.GpuInstancePlacement) (gonvml.GpuInstance,
+			gonvml.Return) {
 			made, ret := create(info, at)
 			mockComputeInstances(made.(*dgxa100.GpuInstance))
 			return made, ret
@@ -353,7 +354,8 @@ func (b *fakeBinding) mockInstances(d *mock.Device, uuid string) {
 		}
 		return append(handles, nil)[0], toReturn(err)
 	}
-	d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, at *gonvml.GpuInstancePlacement) (gonvml.GpuInstance, gonvml.Return) {
+	d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, at *gonvml.GpuInstancePlacement) (gonvml.GpuInstance,
+		gonvml.Return) {
 		made, err := b.nvml.CreateInstance(uuid, nvml.ProfileID(info.Id), nvml.Placement{Start: int(at.Start), Size: int(at.Size)})
 		return b.newInstance(uuid, made), toReturn(err)
 	}

@@ -189,7 +189,8 @@ func toError(function string, ret gonvml.Return) error {
 	case gonvml.ERROR_FUNCTION_NOT_FOUND, gonvml.ERROR_ARGUMENT_VERSION_MISMATCH, gonvml.ERROR_DEPRECATED:
 		return fmt.Errorf("%s: the library or the driver lacks it (%d): %w", function, uint32(ret), nvml.ErrNotSupported)
 	case gonvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return fmt.Errorf("%s: the loaded library does not match the driver, which was replaced; restart the agent: %w", function, nvml.ErrDriverNotLoaded)
+		return fmt.Errorf("%s: the loaded library does not match the driver, which was replaced; restart the agent: %w", function,
+			nvml.ErrDriverNotLoaded)
 	default:
 		return fmt.Errorf("%s: %w", function, nvml.Error(ret))
 	}

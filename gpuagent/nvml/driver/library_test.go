@@ -61,7 +61,8 @@ func TestSetMIGModeSeparatesActivationError(t *testing.T) {
 		var asked int
 		d.SetMigModeFunc = func(mode int) (gonvml.Return, gonvml.Return) { asked = mode; return c.became, c.ret }
 		activation, err := l.SetMIGMode(d.UUID, nvml.Enabled)
-		if !errors.Is(activation, c.activation) || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || (activation == nil) != (c.activation == nil) {
+		if !errors.Is(activation, c.activation) || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) ||
+			(activation == nil) != (c.activation == nil) {
 			t.Errorf("%v, %v: got %v, %v, want %v, %v", c.became, c.ret, activation, err, c.activation, c.err)
 		}
 		if asked != gonvml.DEVICE_MIG_ENABLE {
@@ -130,7 +131,8 @@ func TestProfilesAreAddressedByIdentifier(t *testing.T) {
 		{ID: 15, Compute: 1, Memory: 2, Max: 4, MemoryMiB: 9856, Multiprocessors: 14},
 	})
 	var asked uint32
-	d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, _ *gonvml.GpuInstancePlacement) (gonvml.GpuInstance, gonvml.Return) {
+	d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, _ *gonvml.GpuInstancePlacement) (gonvml.GpuInstance,
+		gonvml.Return) {
 		asked = info.Id
 		return nil, gonvml.ERROR_INSUFFICIENT_RESOURCES
 	}
@@ -155,10 +157,14 @@ func TestProfileMaxInstances(t *testing.T) {
 		because string
 	}{
 		{"A30 2g", 0x20b710de, driverProfile{1, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 1}, places(2, 0, 2)}, 2, "the table"},
-		{"A30 2g+me", 0x20b710de, driverProfile{8, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 4}, places(2, 0, 2)}, 1, "the table"},
-		{"unknown board, 1g", 0xbeef10de, driverProfile{0, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1}, places(1, 0, 1, 2, 3)}, 4, "the room"},
-		{"unknown board, 2g over itself", 0xbeef10de, driverProfile{1, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 9}, places(2, 0, 1, 2)}, 2, "the room"},
-		{"unknown board, 1g+me", 0xbeef10de, driverProfile{7, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1}, places(1, 0, 1, 2, 3)}, 1, "the driver's count"},
+		{"A30 2g+me", 0x20b710de, driverProfile{8, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 4}, places(2, 0, 2)}, 1,
+			"the table"},
+		{"unknown board, 1g", 0xbeef10de, driverProfile{0, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
+			places(1, 0, 1, 2, 3)}, 4, "the room"},
+		{"unknown board, 2g over itself", 0xbeef10de,
+			driverProfile{1, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 9}, places(2, 0, 1, 2)}, 2, "the room"},
+		{"unknown board, 1g+me", 0xbeef10de, driverProfile{7, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
+			places(1, 0, 1, 2, 3)}, 1, "the driver's count"},
 	} {
 		l, _, d := newInitializedLibrary(t)
 		d.GetPciInfoFunc = func() (gonvml.PciInfo, gonvml.Return) {
@@ -411,7 +417,8 @@ func TestComputeInstanceFillsGPUInstance(t *testing.T) {
 		}
 		for gi := range d.GpuInstances {
 			for ci := range gi.ComputeInstances {
-				if got := dgxa100.MIGProfiles.ComputeInstanceProfiles[int(id)][int(ci.Info.ProfileId)].SliceCount; gi.Info.Id == made.ID && got != slices {
+				if got := dgxa100.MIGProfiles.ComputeInstanceProfiles[int(id)][int(ci.Info.ProfileId)].SliceCount; gi.Info.Id == made.ID &&
+					got != slices {
 					t.Errorf("profile %d has a compute instance of %d slices, want %d", id, got, slices)
 				}
 			}
@@ -433,7 +440,10 @@ func TestComputeInstanceSlices(t *testing.T) {
 		{gonvml.ComputeInstanceInfo{ProfileId: 6}, 0},
 	} {
 		tc.info.Device = &mock.Device{GetUUIDFunc: func() (string, gonvml.Return) { return "MIG-1", gonvml.SUCCESS }}
-		got, err := l.readComputeInstance(nil, 1, &mock.ComputeInstance{GetInfoFunc: func() (gonvml.ComputeInstanceInfo, gonvml.Return) { return tc.info, gonvml.SUCCESS }}, profiles)
+		got, err := l.readComputeInstance(nil, 1, &mock.ComputeInstance{GetInfoFunc: func() (gonvml.ComputeInstanceInfo,
+			gonvml.Return) {
+			return tc.info, gonvml.SUCCESS
+		}}, profiles)
 		if tc.want == 0 {
 			requireError(t, err, nvml.ErrUnknown)
 		} else if got.Slices != tc.want || err != nil {

@@ -30,7 +30,8 @@ func TestModels(t *testing.T) {
 			}
 			for _, p := range profiles {
 				whole := p.MemoryMiB > gpu.MemoryMiB*9/10
-				if p.MemoryMiB > gpu.MemoryMiB || p.Multiprocessors < 14*p.Compute || whole != (p.Compute == 7 || p.Compute == 4 && len(profiles) == 5) {
+				if p.MemoryMiB > gpu.MemoryMiB || p.Multiprocessors < 14*p.Compute ||
+					whole != (p.Compute == 7 || p.Compute == 4 && len(profiles) == 5) {
 					t.Errorf("profile %+v of a GPU with %d MiB", p, gpu.MemoryMiB)
 				}
 			}
@@ -104,7 +105,8 @@ func TestAttach(t *testing.T) {
 
 // TestBoot checks what outlives a boot: on Ampere the mode, and the pending mode.
 func TestBoot(t *testing.T) {
-	n := newInitializedNode(t, migGPU("A100-40GB", "ampere"), migGPU("H100-80GB", "hopper"), wholeGPU("A30", "pending"), wholeGPU("T4", "lost"), wholeGPU("L4", "gone"))
+	n := newInitializedNode(t, migGPU("A100-40GB", "ampere"), migGPU("H100-80GB", "hopper"), wholeGPU("A30", "pending"),
+		wholeGPU("T4", "lost"), wholeGPU("L4", "gone"))
 	_, before := createInstance(t, n, "ampere", threeG, 0, 4)
 	createInstance(t, n, "hopper", threeG, 0, 4)
 	n.SetMIGMode("pending", nvml.Enabled)
@@ -214,7 +216,8 @@ func TestOrder(t *testing.T) {
 		{simulator.PromisedOrder, false, true, true},
 		{simulator.NoOrder, true, true, true},
 	} {
-		n := newNode(t, simulator.Config{Order: test.order, GPUs: []simulator.GPU{migGPU("A100-40GB", first), wholeGPU("T4", second), wholeGPU("T4", "")}})
+		n := newNode(t, simulator.Config{Order: test.order,
+			GPUs: []simulator.GPU{migGPU("A100-40GB", first), wholeGPU("T4", second), wholeGPU("T4", "")}})
 		for start := range 7 {
 			createInstance(t, n, first, oneG, start, 1)
 		}
@@ -241,8 +244,9 @@ func TestOrder(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for want, c := range map[string]simulator.Config{
-		"simulated node: gpus: required; a node has at least one":                    {},
-		"simulated node: gpus[1].uuid: GPU-first is the UUID of gpus[0]":             {GPUs: []simulator.GPU{wholeGPU("T4", first), wholeGPU("T4", first)}},
+		"simulated node: gpus: required; a node has at least one": {},
+		"simulated node: gpus[1].uuid: GPU-first is the UUID of gpus[0]": {GPUs: []simulator.GPU{wholeGPU("T4", first),
+			wholeGPU("T4", first)}},
 		"simulated node: gpus[0].mode: a T4 does not support MIG; leave it disabled": {GPUs: []simulator.GPU{migGPU("T4", first)}},
 		"simulated node: gpus[0].activation: 9 is invalid; the last is 3":            {GPUs: []simulator.GPU{{Model: "A30", Activation: 9}}},
 		`simulated node: gpus[0].board: unknown GPU model "K80"; known are A100-40GB, A100-80GB, A30, H100-80GB, H100-NVL-94GB, H100-96GB, GH200-96GB, GH200-144GB, H200-141GB, B200-180GB, L4, L40S, T4, V100`: {GPUs: []simulator.GPU{wholeGPU("K80", first)}},
@@ -313,7 +317,8 @@ func requireResult[T any](it T, err error) func(testing.TB) T {
 }
 
 // createInstance creates an instance with its compute instance.
-func createInstance(t testing.TB, n nvml.Library, gpu string, profile nvml.ProfileID, start, size int) (nvml.Instance, nvml.ComputeInstance) {
+func createInstance(t testing.TB, n nvml.Library, gpu string, profile nvml.ProfileID, start, size int) (nvml.Instance,
+	nvml.ComputeInstance) {
 	t.Helper()
 	it := requireResult(n.CreateInstance(gpu, profile, nvml.Placement{Start: start, Size: size}))(t)
 	return it, requireResult(n.CreateComputeInstance(gpu, it.ID))(t)

@@ -156,7 +156,8 @@ func (n *Node) state() *nodeState {
 		for _, i := range g.instances {
 			shown := instanceState{ID: i.id, Profile: i.profile.ID, Start: i.start}
 			if i.computeInstance != nil {
-				shown.Compute = &computeInstanceState{ID: i.computeInstance.id, UUID: i.computeInstance.uuid, Processes: toProcessStates(i.computeInstance.processes)}
+				shown.Compute = &computeInstanceState{ID: i.computeInstance.id, UUID: i.computeInstance.uuid,
+					Processes: toProcessStates(i.computeInstance.processes)}
 				if i.computeInstance.slices != i.profile.Compute {
 					shown.Compute.Slices = i.computeInstance.slices
 				}
@@ -194,7 +195,8 @@ func (n *Node) restoreGPUs(image *nodeState) ([]*gpu, error) {
 
 func (g *gpu) restoreState(image *gpuState) (*gpu, error) {
 	if image.UUID != g.uuid || image.Name != g.name {
-		return nil, fmt.Errorf("the snapshot belongs to another node: it has the %s %q in place of the %s %s", image.Name, image.UUID, g.name, g.uuid)
+		return nil, fmt.Errorf("the snapshot belongs to another node: it has the %s %q in place of the %s %s", image.Name, image.UUID,
+			g.name, g.uuid)
 	}
 	r := *g
 	r.index, r.mode, r.pending = image.Index, image.Mode, image.Pending
@@ -209,7 +211,8 @@ func (g *gpu) restoreState(image *gpuState) (*gpu, error) {
 			return nil, fmt.Errorf("instance %d: %s has no profile %d", it.ID, g.migModel.Name, it.Profile)
 		}
 		if it.Compute != nil {
-			i.computeInstance = &computeInstance{it.Compute.ID, it.Compute.UUID, cmp.Or(it.Compute.Slices, i.profile.Compute), fromProcessStates(it.Compute.Processes)}
+			i.computeInstance = &computeInstance{it.Compute.ID, it.Compute.UUID, cmp.Or(it.Compute.Slices, i.profile.Compute),
+				fromProcessStates(it.Compute.Processes)}
 		}
 		r.instances = append(r.instances, i)
 	}

@@ -20,7 +20,8 @@ import (
 // sendBytes sends bytes to a server and returns its answer.
 func sendBytes(t testing.TB, sent []byte) string {
 	t.Helper()
-	n, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{{Model: "A30", UUID: "GPU-1", Mode: nvml.Enabled}}, Order: simulator.StableOrder})
+	n, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{{Model: "A30", UUID: "GPU-1", Mode: nvml.Enabled}},
+		Order: simulator.StableOrder})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,8 @@ func TestHostileBytes(t *testing.T) {
 		{"an endless line", strings.Repeat("x", maxLineBytes+1), "a line is longer than"},
 		{"a deep line", strings.Repeat("[", 20000), "a line is not a message"},
 		{"a call before Init", `{"method":"Reset","gpu":"GPU-1"}`, `"code":1`},
-		{"a place that is none", "{\"method\":\"Init\"}\n" + `{"method":"CreateInstance","gpu":"GPU-1","profile":14,"at":{"Start":-9223372036854775808,"Size":1}}`, `"code":2`},
+		{"a place that is none", "{\"method\":\"Init\"}\n" +
+			`{"method":"CreateInstance","gpu":"GPU-1","profile":14,"at":{"Start":-9223372036854775808,"Size":1}}`, `"code":2`},
 		{"no place", "{\"method\":\"Init\"}\n" + `{"method":"CreateInstance","gpu":"GPU-1","profile":14}`, `"code":2`},
 		{"zeros", string(make([]byte, 1000)), "invalid character"},
 	} {

@@ -179,7 +179,8 @@ const maxSocketPath = 107
 // that ended. It returns an error if another server uses the path, or if another file lies there.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("listen on %s: the path has %d bytes; the limit for a socket is %d; choose a shorter one", path, len(path), maxSocketPath)
+		return nil, fmt.Errorf("listen on %s: the path has %d bytes; the limit for a socket is %d; choose a shorter one", path, len(path),
+			maxSocketPath)
 	}
 	if err := removeStale(ctx, path); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)

@@ -222,7 +222,7 @@ func TestDriverUnloadAndReload(t *testing.T) {
 	w.gpus.Unload(nvml.ErrLibraryNotFound)
 	node := w.waitForStatus("no library", hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonLibraryNotFound))
 	if len(node.Status.GPUs) != 2 {
-		t.Errorf("the last known state is gone: %+v", node.Status.GPUs)
+		t.Errorf("the last known state was removed: %+v", node.Status.GPUs)
 	}
 	w.gpus.Load()
 	w.waitForStatus("driver", hasCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady))
@@ -350,7 +350,7 @@ func TestHungDriver(t *testing.T) {
 	w.hook.Store(&hang)
 	node := w.waitForStatus("hung", hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDriverNotResponding))
 	if len(node.Status.GPUs) != 2 {
-		t.Errorf("the last known state is gone: %+v", node.Status)
+		t.Errorf("the last known state was removed: %+v", node.Status)
 	}
 	clustertest.Eventually(t, healthz(http.StatusInternalServerError))
 	close(leave)

@@ -74,7 +74,7 @@ func TestLayoutIsDue(t *testing.T) {
 		"another spec":                {done(partition.Applied, time.Time{}), newObservation(4, gpu), true},
 		"another GPUNode of the name": {done(partition.Applied, time.Time{}), another, true},
 		"interrupted":                 {interrupted, newObservation(3, gpu), true},
-		"an instance is gone":         {done(partition.Applied, time.Time{}), newObservation(3, newObservedGPU(gpu1)), true},
+		"an instance was removed":     {done(partition.Applied, time.Time{}), newObservation(3, newObservedGPU(gpu1)), true},
 		"a GPU is lost":               {done(partition.Applied, time.Time{}), newObservation(3, lost), true},
 		"a pod started":               {done(partition.Applied, time.Time{}), newObservation(3, active), false},
 		"in use, and a pod ended":     {done(partition.Reclaiming, time.Time{}), newObservation(3, active), true},

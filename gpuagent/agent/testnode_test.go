@@ -201,13 +201,13 @@ func (w *testNode) startDevicePlugin() {
 	if err := cmd.Start(); err != nil {
 		w.Fatal(err)
 	}
-	said := bufio.NewScanner(out)
-	if !said.Scan() || said.Text() != "ready" {
-		w.Fatalf("the plugin says %q", said.Text())
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "ready" {
+		w.Fatalf("the plugin printed %q", lines.Text())
 	}
 	var group sync.WaitGroup
 	group.Go(func() {
-		for said.Scan() {
+		for lines.Scan() {
 			w.hangups.Add(1)
 		}
 	})
@@ -223,7 +223,7 @@ func (w *testNode) waitForSignals(before int64) {
 	w.Helper()
 	clustertest.Eventually(w.TB, func() error {
 		if w.hangups.Load() <= before {
-			return errors.New("the device plugin heard nothing")
+			return errors.New("the device plugin received no signal")
 		}
 		return nil
 	})
@@ -412,7 +412,7 @@ func isPartitioned(want ...string) func(*v1alpha1.GPUNode) error {
 			got = append(got, strings.Join(list, " "))
 		}
 		if strings.Join(got, ", ") != strings.Join(want, ", ") || node.Status.ObservedGeneration != node.Generation {
-			return fmt.Errorf("cut %q in generation %d of %d, want %q", got, node.Status.ObservedGeneration, node.Generation, want)
+			return fmt.Errorf("layout %q in generation %d of %d, want %q", got, node.Status.ObservedGeneration, node.Generation, want)
 		}
 		return hasCondition(v1alpha1.ConditionLayoutApplied, metav1.ConditionTrue, v1alpha1.ReasonApplied)(node)
 	}

@@ -100,7 +100,7 @@ func TestInUseFailsClosed(t *testing.T) {
 		}
 		stop()
 		if _, err := r.InUse(t.Context(), gpuUUID1); err == nil {
-			t.Error("the kubelet is gone, and no error")
+			t.Error("no error without a kubelet")
 		}
 		stop = serveKubelet(t, socket)
 	}

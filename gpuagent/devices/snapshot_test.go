@@ -156,7 +156,7 @@ func TestHolders(t *testing.T) {
 			pods: []corev1.Pod{newPod("train", withLimit("nvidia.com/mig-3g.19gb", 1))},
 			want: map[string]string{migDeviceLarge: "pod h2/train"},
 		},
-		"a replica of a slice that somebody waits for": {
+		"a replica of a slice for which a pod waits": {
 			pods: []corev1.Pod{newPod("train", withLimit("nvidia.com/mig-3g.20gb.shared", 1))},
 			want: map[string]string{migDeviceLarge: "pod h2/train"},
 		},
@@ -190,7 +190,7 @@ func TestHolders(t *testing.T) {
 			pods:    []corev1.Pod{newPod("big", withLimit(resourceGPU, 1))},
 			want:    map[string]string{gpuUUID1: "pod h2/big"},
 		},
-		"a whole GPU that somebody waits for": {
+		"a whole GPU for which a pod waits": {
 			library: fakeLibrary{isWholeGPU: true},
 			pods:    []corev1.Pod{newPod("big", withLimit(resourceGPU, 1))},
 			want:    map[string]string{gpuUUID1: "pod h2/big"},
@@ -226,7 +226,7 @@ func TestHolders(t *testing.T) {
 			pods: []corev1.Pod{newPod("nb", withInitLimit(resourceMIG3g, true), initialized)},
 			want: map[string]string{migDeviceLarge: "pod h2/nb"},
 		},
-		"two of one name: what they have is not clear": {
+		"two pods of one name: unclear": {
 			held: []*podresourcesv1.PodResources{podResources("nb", resourceMIG3g, migDeviceLarge), podResources("nb", resourceMIG3g)},
 			pods: []corev1.Pod{newPod("nb", withLimit(resourceMIG3g, 1))},
 			want: map[string]string{gpuUUID1: "pod h2/nb", migDeviceSmall: "pod h2/nb", migDeviceOther: "pod h2/nb", migDeviceLarge: "pod h2/nb"},
@@ -246,16 +246,16 @@ func TestHolders(t *testing.T) {
 			pods:    []corev1.Pod{newPod("nb", withLimit(resourceGPU, 1))},
 			want:    map[string]string{gpuUUID1: "pod h2/nb", migDeviceSmall: "pod h2/nb", migDeviceOther: "pod h2/nb", migDeviceLarge: "pod h2/nb"},
 		},
-		"a profile by a name that nobody knows": {
+		"a profile with an unknown name": {
 			offered: map[string]string{migDeviceSmall: resourceMIG1g, otherGPUDevice: resourceGPU},
 			pods:    []corev1.Pod{newPod("nb", withLimit("nvidia.com/mig-9g.99gb", 1))},
 			want:    map[string]string{migDeviceOther: "pod h2/nb", migDeviceLarge: "pod h2/nb"},
 		},
-		"a claim of which the kubelet tells nothing": {pods: []corev1.Pod{claiming}, want: all},
+		"a claim that the kubelet does not report": {pods: []corev1.Pod{claiming}, want: all},
 		"a claim of another vendor's": {
 			held: []*podresourcesv1.PodResources{nic}, pods: []corev1.Pod{claiming}, want: map[string]string{},
 		},
-		"a board that is not known": {
+		"an unknown GPU model": {
 			library: fakeLibrary{pci: 0x123410de},
 			pods:    []corev1.Pod{newPod("nb", withLimit("nvidia.com/mig-2g.10gb", 1))},
 			want:    map[string]string{migDeviceSmall: "pod h2/nb", migDeviceOther: "pod h2/nb", migDeviceLarge: "pod h2/nb"},
@@ -285,7 +285,7 @@ func TestHolders(t *testing.T) {
 			for uuid, holder := range holders {
 				got[uuid] = holder.String()
 				if holder.Why == "" {
-					t.Errorf("%s: nobody says how that is known", uuid)
+					t.Errorf("%s: no reason", uuid)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -344,7 +344,7 @@ func TestHungDriverIsAnError(t *testing.T) {
 		t.Error("no error")
 	}
 	if _, err := (&Snapshot{}).Holders(fakeLibrary{pci: pciA100}, "GPU-another"); err == nil {
-		t.Error("no error of a GPU that there is not")
+		t.Error("no error for a missing GPU")
 	}
 }
 

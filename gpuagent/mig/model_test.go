@@ -75,8 +75,8 @@ func TestBestPlacement(t *testing.T) {
 		start   int
 		none    bool
 	}{
-		"1g on an empty board":  {0, "1g.5gb", 6, false},
-		"3g on an empty board":  {0, "3g.20gb", 4, false},
+		"1g on an empty GPU":    {0, "1g.5gb", 6, false},
+		"3g on an empty GPU":    {0, "3g.20gb", 4, false},
 		"4g beside 3g":          {0b11110000, "4g.20gb", 0, false},
 		"3g beside 4g":          {0b00001111, "3g.20gb", 4, false},
 		"4g beside 1g at 6":     {0b01000000, "4g.20gb", 0, false},
@@ -109,12 +109,12 @@ func TestModelsAreConsistent(t *testing.T) {
 	names, devices := map[string]bool{}, map[uint16]bool{}
 	for _, b := range Models() {
 		if names[b.Name] {
-			t.Errorf("%s is there twice", b.Name)
+			t.Errorf("%s is listed twice", b.Name)
 		}
 		names[b.Name] = true
 		for _, device := range b.Devices {
 			if devices[device] {
-				t.Errorf("%s: device %#x is another board's too", b.Name, device)
+				t.Errorf("%s: device %#x belongs to another GPU model, too", b.Name, device)
 			}
 			devices[device] = true
 			if got, ok := ModelByPCIDevice(uint32(device)<<16 | 0x10de); !ok || got != b {
@@ -132,7 +132,7 @@ func TestModelsAreConsistent(t *testing.T) {
 			n := 0
 			for _, start := range p.Starts {
 				if p.Mask(start)&^b.allSlices() != 0 {
-					t.Errorf("%s: %s at %d is beyond the board", b.Name, p.Name, start)
+					t.Errorf("%s: %s at %d exceeds the GPU", b.Name, p.Name, start)
 				}
 				if p.Mask(start)&taken == 0 {
 					taken |= p.Mask(start)
@@ -157,7 +157,7 @@ func TestProfileNames(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		b, ok := ModelByName(strings.ToLower(name))
 		if !ok {
-			t.Fatalf("there is no %s", name)
+			t.Fatalf("no %s", name)
 		}
 		if diff := cmp.Diff(want[name], b.profileNames()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -168,7 +168,7 @@ func TestProfileNames(t *testing.T) {
 		if p, err := b.Profile(name); err == nil {
 			t.Errorf("%q is %s", name, p.Name)
 		} else if !strings.Contains(err.Error(), "7g.80gb") {
-			t.Errorf("%q: %v; it does not say which there are", name, err)
+			t.Errorf("%q: %v; the error lacks the profiles", name, err)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func TestMediaEnginesAreExclusive(t *testing.T) {
 	}
 	both := GPU{Model: b, Instances: append(one.Instances, Instance{Profile: small, Start: 3})}
 	if err := both.Check(); err == nil || !strings.Contains(err.Error(), "media engines") {
-		t.Errorf("two instances with the media engines: %v, want to be told that a GPU has them once", err)
+		t.Errorf("two instances with the media engines: %v, want an error", err)
 	}
 	if change := Plan([]GPU{{Model: b, Instances: []Instance{{Profile: large, Start: 0, Use: InUse}}}},
 		[]v1alpha1.MIGProfile{"1g.6gb+me"}); len(change.Unmet) != 1 {

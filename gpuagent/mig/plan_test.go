@@ -64,27 +64,27 @@ func TestPlan(t *testing.T) {
 		destroy, create []string
 		unmet           []int
 	}{
-		"nothing is wanted": {gpus: []string{"3g.20gb@4"}},
-		"an empty board": {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb"},
+		"no requests": {gpus: []string{"3g.20gb@4"}},
+		"an empty GPU": {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb"},
 			create: []string{"0:1g.5gb@6", "0:2g.10gb@4", "0:3g.20gb@0"}},
-		"what is idle is taken": {gpus: []string{"3g.20gb@4", "3g.20gb@0"},
+		"idle instances are used": {gpus: []string{"3g.20gb@4", "3g.20gb@0"},
 			wants: []v1alpha1.MIGProfile{"3g.20gb", "3g.20gb"}},
-		"free room before what is idle": {gpus: []string{"7g.40gb@0", ""}, wants: []v1alpha1.MIGProfile{"4g.20gb"},
+		"free slices before idle instances": {gpus: []string{"7g.40gb@0", ""}, wants: []v1alpha1.MIGProfile{"4g.20gb"},
 			create: []string{"1:4g.20gb@0"}},
-		"what is idle gives way": {gpus: []string{"7g.40gb@0"}, wants: []v1alpha1.MIGProfile{"1g.5gb"},
+		"an idle instance is destroyed": {gpus: []string{"7g.40gb@0"}, wants: []v1alpha1.MIGProfile{"1g.5gb"},
 			destroy: []string{"0:7g.40gb@0"}, create: []string{"0:1g.5gb@6"}},
-		"as little as can be gives way": {gpus: []string{"1g.5gb@0 1g.5gb@1 2g.10gb@4 1g.5gb@6!"},
+		"as few instances as possible are destroyed": {gpus: []string{"1g.5gb@0 1g.5gb@1 2g.10gb@4 1g.5gb@6!"},
 			wants: []v1alpha1.MIGProfile{"2g.10gb", "2g.10gb"}, create: []string{"0:2g.10gb@2"}},
-		"what is in use is not touched": {gpus: []string{"3g.20gb@0!"},
+		"instances in use stay": {gpus: []string{"3g.20gb@0!"},
 			wants: []v1alpha1.MIGProfile{"7g.40gb", "4g.20gb", "3g.20gb"}, create: []string{"0:3g.20gb@4"}, unmet: []int{0, 1}},
-		"nor what may be preempted": {gpus: []string{"7g.40gb@0?"}, wants: []v1alpha1.MIGProfile{"1g.5gb"}, unmet: []int{0}},
-		"a profile of no board":     {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"3g.71gb"}, unmet: []int{0}},
-		"media engines are there once": {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb+me", "1g.5gb+me"},
+		"preemptible instances stay": {gpus: []string{"7g.40gb@0?"}, wants: []v1alpha1.MIGProfile{"1g.5gb"}, unmet: []int{0}},
+		"an unknown profile":         {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"3g.71gb"}, unmet: []int{0}},
+		"one set of media engines": {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb+me", "1g.5gb+me"},
 			create: []string{"0:1g.5gb+me@6"}, unmet: []int{1}},
-		"no idle one that another wants gives way": {gpus: []string{"4g.20gb@0 3g.20gb@4"},
+		"a claimed idle instance stays": {gpus: []string{"4g.20gb@0 3g.20gb@4"},
 			wants: []v1alpha1.MIGProfile{"1g.5gb", "3g.20gb"}, destroy: []string{"0:4g.20gb@0"}, create: []string{"0:1g.5gb@3"}},
 		"no GPUs at all": {wants: []v1alpha1.MIGProfile{"1g.5gb"}, unmet: []int{0}},
-		"on the board that it spoils least": {gpus: []string{"", "2g.10gb@0! 2g.10gb@2!"}, wants: []v1alpha1.MIGProfile{"3g.20gb"},
+		"on the GPU with the least harm": {gpus: []string{"", "2g.10gb@0! 2g.10gb@2!"}, wants: []v1alpha1.MIGProfile{"3g.20gb"},
 			create: []string{"1:3g.20gb@4"}},
 		"a name that is rounded otherwise is known": {gpus: []string{"3g.20gb@4"}, wants: []v1alpha1.MIGProfile{"3g.19gb"}},
 	}
@@ -114,8 +114,8 @@ func TestPreempt(t *testing.T) {
 	}{
 		"the fewest":                  {[]string{"1g.5gb@0? 1g.5gb@1? 2g.10gb@4!", "2g.10gb@0? 2g.10gb@4!"}, "4g.20gb", "1:4g.20gb@0", []int{0}},
 		"of as many the smallest":     {[]string{"4g.20gb@0? 3g.20gb@4!", "1g.5gb@1? 1g.5gb@3! 3g.20gb@4!"}, "2g.10gb", "1:2g.10gb@0", []int{0}},
-		"nobody, where there is room": {[]string{"4g.20gb@0?"}, "3g.20gb", "0:3g.20gb@4", nil},
-		"nobody helps":                {[]string{"1g.5gb@0! 1g.5gb@4?"}, "7g.40gb", "", nil},
+		"no victims with free slices": {[]string{"4g.20gb@0?"}, "3g.20gb", "0:3g.20gb@4", nil},
+		"no victims help":             {[]string{"1g.5gb@0! 1g.5gb@4?"}, "7g.40gb", "", nil},
 		"idle ones go besides":        {[]string{"1g.5gb@0 1g.5gb@1? 3g.20gb@4!"}, "4g.20gb", "0:4g.20gb@0", []int{1}},
 	}
 	for name, tc := range tests {
@@ -171,7 +171,7 @@ func TestPlanProperties(t *testing.T) {
 			}
 		}
 		if again := Plan(after, wants); len(change.Unmet) == 0 && !again.IsEmpty() {
-			t.Fatalf("asked again it changes %v and %v", describeSteps(again.Destroy), describeSteps(again.Create))
+			t.Fatalf("a second plan changes %v and %v", describeSteps(again.Destroy), describeSteps(again.Create))
 		}
 		if len(change.Create) == 0 && len(change.Destroy) > 0 {
 			t.Fatalf("destroyed in vain: %v", describeSteps(change.Destroy))
@@ -202,7 +202,7 @@ func applyChange(t *rapid.T, gpus []GPU, change Change) []GPU {
 		g := &after[step.GPU]
 		at := slices.IndexFunc(g.Instances, func(it Instance) bool { return it.Profile == step.Profile && it.Start == step.Start })
 		if at < 0 || g.Instances[at].Use != Idle {
-			t.Fatalf("destroys %s, which is not there or not idle", step.describe())
+			t.Fatalf("destroys %s, which is missing or not idle", step.describe())
 		}
 		g.Instances = slices.Delete(g.Instances, at, at+1)
 	}

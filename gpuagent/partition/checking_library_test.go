@@ -196,7 +196,7 @@ func (j *checkingLibrary) requireGPUUnheld(gpu, call string) {
 	}
 	for _, it := range w.layout(gpu) {
 		if it.busy || w.isForeign(it.device) {
-			w.t.Errorf("%s on %s takes away %+v", call, gpu, it)
+			w.t.Errorf("%s on %s destroys %+v", call, gpu, it)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func gpuNotInMIGMode(model string) simulator.GPU { return simulator.GPU{Model: m
 
 var scenarios = []scenario{
 	{
-		name: "the first cut", gpu: gpuInMIGMode("H100-80GB"),
+		name: "the first partition", gpu: gpuInMIGMode("H100-80GB"),
 		desired: newDesiredGPU("", placementAt("4g.40gb", 0), placementAt("3g.40gb", 4)),
 	},
 	{
@@ -97,7 +97,7 @@ var scenarios = []scenario{
 		ends:    "3g.40gb@0 1g.10gb@6",
 	},
 	{
-		name: "something foreign is just what is wanted", gpu: gpuInMIGMode("H100-80GB"),
+		name: "a foreign instance matches the spec", gpu: gpuInMIGMode("H100-80GB"),
 		start:   []Placement{placementAt("3g.40gb", 0)},
 		foreign: []Placement{placementAt("3g.40gb", 4)},
 		desired: newDesiredGPU("", placementAt("2g.20gb", 2), placementAt("3g.40gb", 4)),
@@ -125,7 +125,7 @@ var scenarios = []scenario{
 		desired: v1alpha1.DesiredGPU{MayReset: true},
 	},
 	{
-		name: "a board that refuses", gpu: gpuInMIGMode("A100-40GB"),
+		name: "a GPU that refuses", gpu: gpuInMIGMode("A100-40GB"),
 		start: []Placement{placementAt("1g.5gb", 0), placementAt("2g.10gb", 2), placementAt("3g.20gb", 4)},
 		fault: &simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInsufficientResources,
 			Match: func(c simulator.Call) bool { return c.At.Size == 4 && c.At.Start == 0 }},
@@ -133,7 +133,7 @@ var scenarios = []scenario{
 		ends:    "1g.5gb@0 2g.10gb@2 3g.20gb@4",
 	},
 	{
-		name: "a board that refuses devices", gpu: gpuInMIGMode("A30"),
+		name: "a GPU that refuses devices", gpu: gpuInMIGMode("A30"),
 		start:   []Placement{placementAt("2g.12gb", 0), placementAt("1g.6gb", 2)},
 		fault:   &simulator.Fault{Method: "CreateComputeInstance", Skip: 2, Times: 1, Err: nvml.ErrInvalidArgument},
 		desired: newDesiredGPU("", placementAt("1g.6gb", 0), placementAt("1g.6gb", 1), placementAt("1g.6gb", 3)),
@@ -220,7 +220,7 @@ func TestCrashAtEachPoint(t *testing.T) {
 			n := w.life.step
 			writes := w.life.wrote
 			if again := w.apply(s.desired); len(w.life.wrote) != len(writes) || again.Changed {
-				t.Errorf("done again it writes %v", w.life.wrote[len(writes):])
+				t.Errorf("the second time it writes %v", w.life.wrote[len(writes):])
 			}
 			for point := range n {
 				points++
@@ -247,7 +247,7 @@ func TestCrashAtEachPoint(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d crash points, each with idle and with taken instances afterwards, and %d second crashes in the recovery", points, twice)
+	t.Logf("%d crash points, each with idle and with held instances afterwards, and %d second crashes in the recovery", points, twice)
 	if points < 1000 {
 		t.Errorf("only %d crash points", points)
 	}
@@ -319,7 +319,7 @@ func (w *testNode) checkAfterCrash(gpu string, held []string, when string) {
 	}
 	for _, device := range held {
 		if !slices.Contains(devices, device) {
-			w.t.Errorf("%s: %s was in use and is gone", when, device)
+			w.t.Errorf("%s: %s was in use and was destroyed", when, device)
 		}
 	}
 	if open := w.engine.Journal.PendingGPUs(); len(open) > 0 {

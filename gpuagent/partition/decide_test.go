@@ -94,27 +94,27 @@ func TestDecide(t *testing.T) {
 		says string
 	}{
 		{"nothing to do", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours"), cut(placementAt("3g.20gb", 4)), "Applied Applied", ""},
-		{"what is there and wanted stays, even held",
+		{"a desired instance stays, even held",
 			newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours held").withInstance("1g.5gb", 0, "ours"),
 			cut(placementAt("3g.20gb", 4), placementAt("2g.10gb", 0)), "-1g.5gb@0 +2g.10gb@0", ""},
 		{"the same profile elsewhere is another instance", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 0, "ours"),
 			cut(placementAt("3g.20gb", 4)), "-3g.20gb@0 +3g.20gb@4", ""},
-		{"all that goes comes first", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6, "ours"),
+		{"destroying comes first", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6, "ours"),
 			cut(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "-1g.5gb@0 -1g.5gb@6 +4g.20gb@0 +3g.20gb@4", ""},
 		{"one that is held keeps all as it is", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6,
 			"ours held"), cut(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "Reclaiming InUse", "process 42"},
-		{"held and in nobody's way, but not wanted", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "ours held"),
+		{"held and not in the way, but not desired", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "ours held"),
 			cut(placementAt("4g.20gb", 0)), "Reclaiming InUse", "1g.5gb@6"},
-		{"half made and wanted", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(placementAt("3g.20gb", 4)),
+		{"incomplete and desired", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(placementAt("3g.20gb", 4)),
 			"~3g.20gb@4", ""},
-		{"half made and not wanted", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(), "-3g.20gb@4", ""},
+		{"incomplete and not desired", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(), "-3g.20gb@4", ""},
 		{"foreign, beside", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign held"), cut(placementAt("4g.20gb", 0)),
 			"+4g.20gb@0", ""},
 		{"foreign, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign"), cut(placementAt("3g.20gb", 4)),
 			"Invalid InvalidLayout", "1g.5gb@6 (MIG-1)"},
 		{"foreign, half made, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign half"),
 			cut(placementAt("3g.20gb", 4)), "Invalid InvalidLayout", "without a device"},
-		{"foreign, and there can be only one", newGPUBuilder("A100-40GB").withInstance("1g.5gb+me", 6, "foreign"),
+		{"foreign, and the GPU has only one", newGPUBuilder("A100-40GB").withInstance("1g.5gb+me", 6, "foreign"),
 			cut(placementAt("1g.5gb+me", 0)), "Invalid InvalidLayout", "at most 1"},
 		{"foreign, with the one set of media engines", newGPUBuilder("A30").withInstance("1g.6gb+me", 3, "foreign"),
 			cut(placementAt("2g.12gb+me", 0)), "Invalid InvalidLayout", `"+me"`},
@@ -153,7 +153,7 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s (%s)", diff, v.message)
 			}
 			if !strings.Contains(v.message, c.says) {
-				t.Errorf("%q does not say %q", v.message, c.says)
+				t.Errorf("%q lacks %q", v.message, c.says)
 			}
 		})
 	}
@@ -221,7 +221,7 @@ func TestMarkOwned(t *testing.T) {
 		{"nobody's", "foreign", nil, nil, false},
 		{"registered", "foreign", []OwnedInstance{one}, nil, true},
 		{"the identifier was given to another", "foreign", []OwnedInstance{other}, nil, false},
-		{"registered as half made, and now somebody has made a device", "foreign", []OwnedInstance{half}, nil, false},
+		{"registered as incomplete, and another program created the device", "foreign", []OwnedInstance{half}, nil, false},
 		{"registered as half made", "foreign half", []OwnedInstance{half}, nil, true},
 		{"being made", "foreign half", nil, call(OpCreateInstance, OwnedInstance{Placement: one.Placement}), true},
 		{"being made, but that could not have a device yet", "foreign", nil,
@@ -245,12 +245,12 @@ func TestMarkOwned(t *testing.T) {
 	gpu.instances[0].computes = append(gpu.instances[0].computes, nvml.ComputeInstance{ID: 1, UUID: "MIG-2"})
 	aim := resolveLayout(gpu.model, newDesiredGPU("", placementAt("3g.20gb", 4)))
 	if markOwned(&gpu.observedGPU, nil, nil, &aim); gpu.instances[0].owned {
-		t.Error("one that somebody has cut further was adopted")
+		t.Error("an instance with a foreign compute instance was adopted")
 	}
 	gpu = newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "foreign")
 	gpu.instances[0].computes[0].Slices = 1
 	if markOwned(&gpu.observedGPU, []OwnedInstance{one}, nil, &aim); gpu.instances[0].owned {
-		t.Error("one whose device is 1c.3g.20gb was adopted")
+		t.Error("an instance with the device 1c.3g.20gb was adopted")
 	}
 }
 

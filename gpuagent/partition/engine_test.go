@@ -113,12 +113,12 @@ func TestMIGModeChanges(t *testing.T) {
 			resettable, Reclaiming, "whole"},
 		{"a pod has it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { w.assign(gpu) }, resettable, Reclaiming, "whole"},
 		{"it cannot be reset alone", simulator.GPU{Model: "A30", ResetsWithOthers: true}, nil, resettable, ResetRequired, "whole"},
-		{"nobody says that it is pending", simulator.GPU{Model: "A30", Activation: simulator.AtResetSilently}, nil, resettable, Applied,
+		{"a silent pending mode", simulator.GPU{Model: "A30", Activation: simulator.AtResetSilently}, nil, resettable, Applied,
 			"2g.12gb@0"},
-		{"a new board in a machine that cannot", simulator.GPU{Model: "H100-80GB", Activation: simulator.AtReset}, nil,
+		{"a new GPU model in a machine without support", simulator.GPU{Model: "H100-80GB", Activation: simulator.AtReset}, nil,
 			newDesiredGPU("", placementAt("3g.40gb", 0)), ResetRequired, "whole"},
-		{"one that cannot be cut", gpuNotInMIGMode("L40S"), nil, newDesiredGPU(""), Invalid, "whole"},
-		{"one that cannot be cut and need not", gpuNotInMIGMode("L40S"), nil, v1alpha1.DesiredGPU{}, Applied, "whole"},
+		{"a GPU without MIG", gpuNotInMIGMode("L40S"), nil, newDesiredGPU(""), Invalid, "whole"},
+		{"a GPU without MIG, and none desired", gpuNotInMIGMode("L40S"), nil, v1alpha1.DesiredGPU{}, Applied, "whole"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -128,7 +128,7 @@ func TestJournalIsDiscardedAfterBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(j.PendingGPUs()) != 0 || len(j.Instances(journalGPU)) != 0 || j.UntrustedReason() != "" {
-		t.Errorf("of the former boot there is still %v %v %q", j.PendingGPUs(), j.Instances(journalGPU), j.UntrustedReason())
+		t.Errorf("the former boot left %v %v %q", j.PendingGPUs(), j.Instances(journalGPU), j.UntrustedReason())
 	}
 	if err := j.RecordEnd(journalGPU, []OwnedInstance{largeInstance}); err != nil {
 		t.Fatal(err)
@@ -163,25 +163,25 @@ func TestUntrustedJournalContent(t *testing.T) {
 	good := string(whole)
 	_, body, _ := strings.Cut(good, "\n")
 	cases := map[string]string{
-		"empty":                       "",
-		"zeros, as after a power cut": strings.Repeat("\x00", len(good)),
-		"half":                        good[:len(good)/2],
-		"the first line alone":        strings.SplitAfter(good, "\n")[0],
-		"one byte less":               good[:len(good)-1],
-		"one byte more":               good + " ",
-		"one digit changed":           strings.Replace(good, `"start": 0`, `"start": 1`, 1),
-		"a later version":             strings.Replace(good, "journal 1 ", "journal 2 ", 1),
-		"version 10":                  strings.Replace(good, "journal 1 ", "journal 10 ", 1),
-		"another node's":              withChecksum(strings.Replace(body, "dgx-1", "dgx-2", 1)),
-		"an unknown field":            withChecksum(strings.Replace(body, `"node"`, `"more": 1, "node"`, 1)),
-		"an unknown call":             withChecksum(strings.Replace(body, "DestroyComputeInstance", "Explode", 1)),
-		"no boot":                     withChecksum(strings.Replace(body, "boot-1", "", 1)),
-		"no GPUs":                     withChecksum(`{"node": "dgx-1", "boot": "boot-1"}`),
-		"a GPU without name":          withChecksum(`{"node": "dgx-1", "boot": "boot-1", "gpus": {"": {}}}`),
-		"an instance twice":           withChecksum(`{"node":"dgx-1","boot":"boot-1","gpus":{"g":{"instances":[{"profile":"1g.5gb","start":0,"id":1},{"profile":"1g.5gb","start":1,"id":1}]}}}`),
-		"an instance without profile": withChecksum(`{"node":"dgx-1","boot":"boot-1","gpus":{"g":{"instances":[{"profile":"","start":0,"id":1}]}}}`),
-		"not an object":               withChecksum(`[]`),
-		"too long":                    good + strings.Repeat(" ", maxJournalBytes),
+		"empty":                           "",
+		"zeros, as after a power failure": strings.Repeat("\x00", len(good)),
+		"half":                            good[:len(good)/2],
+		"the first line alone":            strings.SplitAfter(good, "\n")[0],
+		"one byte less":                   good[:len(good)-1],
+		"one byte more":                   good + " ",
+		"one digit changed":               strings.Replace(good, `"start": 0`, `"start": 1`, 1),
+		"a later version":                 strings.Replace(good, "journal 1 ", "journal 2 ", 1),
+		"version 10":                      strings.Replace(good, "journal 1 ", "journal 10 ", 1),
+		"another node's":                  withChecksum(strings.Replace(body, "dgx-1", "dgx-2", 1)),
+		"an unknown field":                withChecksum(strings.Replace(body, `"node"`, `"more": 1, "node"`, 1)),
+		"an unknown call":                 withChecksum(strings.Replace(body, "DestroyComputeInstance", "Explode", 1)),
+		"no boot":                         withChecksum(strings.Replace(body, "boot-1", "", 1)),
+		"no GPUs":                         withChecksum(`{"node": "dgx-1", "boot": "boot-1"}`),
+		"a GPU without name":              withChecksum(`{"node": "dgx-1", "boot": "boot-1", "gpus": {"": {}}}`),
+		"an instance twice":               withChecksum(`{"node":"dgx-1","boot":"boot-1","gpus":{"g":{"instances":[{"profile":"1g.5gb","start":0,"id":1},{"profile":"1g.5gb","start":1,"id":1}]}}}`),
+		"an instance without profile":     withChecksum(`{"node":"dgx-1","boot":"boot-1","gpus":{"g":{"instances":[{"profile":"","start":0,"id":1}]}}}`),
+		"not an object":                   withChecksum(`[]`),
+		"too long":                        good + strings.Repeat(" ", maxJournalBytes),
 	}
 	for name, content := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestUntrustedJournalContent(t *testing.T) {
 				t.Fatalf("it was believed: %q %v %v", j.UntrustedReason(), j.PendingGPUs(), j.Instances(journalGPU))
 			}
 			if !strings.Contains(j.UntrustedReason(), "unbelieved-") || !strings.Contains(j.UntrustedReason(), "foreign") {
-				t.Errorf("it does not say where it is kept and what that means: %s", j.UntrustedReason())
+				t.Errorf("the reason lacks the copy's path or the advice: %s", j.UntrustedReason())
 			}
 			kept, err := filepath.Glob(d.filePath("journal.unbelieved-*"))
 			if err != nil || len(kept) != 1 {
@@ -202,7 +202,7 @@ func TestUntrustedJournalContent(t *testing.T) {
 			}
 			was, err := os.ReadFile(kept[0])
 			if err != nil || string(was) != content {
-				t.Errorf("what is kept is not what was there: %v", err)
+				t.Errorf("the copy differs from the content: %v", err)
 			}
 			requireUntrusted(t, d, j)
 		})
@@ -214,7 +214,7 @@ func TestUntrustedJournalContent(t *testing.T) {
 func requireUntrusted(t *testing.T, d *JournalDir, j *Journal) {
 	t.Helper()
 	if again := openJournal(t, d); again.UntrustedReason() == "" {
-		t.Error("the doubt is gone after a restart")
+		t.Error("the reason is empty after a restart")
 	}
 	if err := j.RecordEnd(journalGPU, []OwnedInstance{largeInstance}); err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func requireUntrusted(t *testing.T, d *JournalDir, j *Journal) {
 		t.Fatal(err)
 	}
 	if last := openJournal(t, d); last.UntrustedReason() != "" || len(last.Instances(journalGPU)) != 1 {
-		t.Errorf("after the doubt was ended: %q %v", last.UntrustedReason(), last.Instances(journalGPU))
+		t.Errorf("after RestoreTrust: %q %v", last.UntrustedReason(), last.Instances(journalGPU))
 	}
 }
 
@@ -254,7 +254,7 @@ func TestCrashInEachWriteStep(t *testing.T) {
 				return nil
 			}
 			if err := j.RecordCall(journalGPU, pendingChange, []OwnedInstance{largeInstance}); !errors.Is(err, errSimulatedCrash) {
-				t.Fatalf("it was said to be written: %v", err)
+				t.Fatalf("no error: %v", err)
 			}
 			d.beforeStep = func(string) error { return nil }
 			want := smallInstance
@@ -292,7 +292,7 @@ func TestJournalOnFullDisk(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	if again := openJournal(t, d); len(again.PendingGPUs()) != 1 {
-		t.Error("what was on disk is gone")
+		t.Error("the content on disk was removed")
 	}
 	d.beforeStep = func(string) error { return nil }
 	// The state is empty now, but the disk has another one.
@@ -300,7 +300,7 @@ func TestJournalOnFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := openJournal(t, d); len(again.PendingGPUs()) != 0 {
-		t.Error("the end was not written when there was room again")
+		t.Error("the end was not written once the disk had room")
 	}
 }
 
@@ -351,7 +351,7 @@ func FuzzParseJournal(f *testing.F) {
 			}
 			again, err := s.format()
 			if err != nil {
-				t.Fatalf("what was believed cannot be written: %v", err)
+				t.Fatalf("an accepted content cannot be written: %v", err)
 			}
 			back, err := parseJournal(again)
 			if err != nil || cmp.Diff(s, back) != "" {

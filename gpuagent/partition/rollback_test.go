@@ -72,9 +72,9 @@ func TestDriverFaults(t *testing.T) {
 			twoInstances[:1], 20},
 		{"destroyed, and unclear", simulator.Fault{Method: "DestroyInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown}, Applied,
 			"Applied", wanted, nil, 20},
-		{"already gone", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrNotFound}, Applied,
+		{"already destroyed", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrNotFound}, Applied,
 			"Applied", wanted, nil, 20},
-		{"it was said to be gone and is not", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, Err: nvml.ErrNotFound}, Applied,
+		{"reported as destroyed, but present", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, Err: nvml.ErrNotFound}, Applied,
 			"Applied", wanted, nil, 20},
 		{"no permission", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrNoPermission}, Denied, "NoPermission", former, nil, 1},
 		{"a time-out", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrTimeout}, Unhealthy, "DriverError", former, nil, 1},
@@ -218,7 +218,7 @@ func TestHungDriver(t *testing.T) {
 	w.advanceClock(time.Hour)
 	if o := w.apply(newDesiredGPU(gpu, wholeLayout...)); o.Results[0].State != Applied ||
 		w.describeLayout(gpu) != describePlacements(wholeLayout) {
-		t.Errorf("when it answers again: %+v", o.Results)
+		t.Errorf("after the hang: %+v", o.Results)
 	}
 	w.checkAfterCrash(gpu, nil, "at the end")
 }
@@ -282,7 +282,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("it is %s", w.describeLayout(gpu))
 	}
 	if open := w.engine.Journal.PendingGPUs(); len(open) > 0 || o.Changed {
-		t.Errorf("nothing was begun, and there is %v", open)
+		t.Errorf("no change was begun, but found %v", open)
 	}
 	w.disk.full = false
 	if o := w.apply(newDesiredGPU(gpu, wholeLayout...)); o.Results[0].State != Applied {
@@ -330,7 +330,7 @@ func TestUnreachableKubelet(t *testing.T) {
 	}
 	if r := w.engine.Apply(context.Background(), []v1alpha1.DesiredGPU{newDesiredGPU(gpu, wholeLayout...)},
 		nil).Results[0]; r.State != Reclaiming {
-		t.Errorf("without anybody to ask: %+v", r)
+		t.Errorf("without holders: %+v", r)
 	}
 }
 
@@ -354,7 +354,7 @@ func TestDeviceIsAssignedDuringChange(t *testing.T) {
 			}}
 			r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]
 			w.life.event = nil
-			w.checkAfterCrash(gpu, held, "somebody came")
+			w.checkAfterCrash(gpu, held, "a holder arrived")
 			got := w.describeLayout(gpu)
 			if want := describePlacements(wholeLayout); r.State == Applied && got != want {
 				t.Errorf("step %d: it is %s: %+v", step, got, r)
@@ -402,7 +402,7 @@ func TestBootDuringChange(t *testing.T) {
 		w.boot++
 		w.startEngine()
 		if o := w.recover(); len(o.Results) != 0 {
-			t.Errorf("something of the former boot was taken up: %+v", o.Results)
+			t.Errorf("the former boot's change was continued: %+v", o.Results)
 		}
 		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied ||
 			w.describeLayout(gpu) != describePlacements(wholeLayout) {
@@ -457,6 +457,6 @@ func TestProfilesAreMatchedByShape(t *testing.T) {
 		t.Errorf("%v", w.life.wrote)
 	}
 	if _, ok := mig.ModelByName("H100-80GB"); !ok {
-		t.Error("no board")
+		t.Error("no GPU model")
 	}
 }

@@ -75,23 +75,23 @@ func runSimulation(t *rapid.T) {
 	}
 	h.testNode = newTestNode(notes, gpus...)
 	t.Repeat(map[string]func(*rapid.T){
-		"apply":        h.applyWithEvents,
-		"apply again":  h.applyWithEvents,
-		"other layout": h.drawLayout,
-		"crash":        h.applyWithCrash,
-		"restart":      func(*rapid.T) { h.startEngine(); h.recover() },
-		"a pod comes":  func(t *rapid.T) { h.arrive(t, h.assign) },
-		"a process comes": func(t *rapid.T) {
+		"apply":         h.applyWithEvents,
+		"apply again":   h.applyWithEvents,
+		"other layout":  h.drawLayout,
+		"crash":         h.applyWithCrash,
+		"restart":       func(*rapid.T) { h.startEngine(); h.recover() },
+		"a pod arrives": func(t *rapid.T) { h.arrive(t, h.assign) },
+		"a process arrives": func(t *rapid.T) {
 			h.arrive(t, func(device string) { h.pid++; _ = h.sim.Attach(h.pid, device, 1, 1) })
 		},
-		"everybody goes": func(*rapid.T) { h.releaseAll() },
-		"boot":           h.bootNode,
-		"a fault":        h.injectFault,
-		"faults end":     func(*rapid.T) { h.clearFaults() },
-		"a stranger":     h.createForeignInstance,
-		"another hand":   h.destroyForeignInstances,
-		"time passes":    func(*rapid.T) { h.advanceClock(10 * time.Minute) },
-		"":               h.checkHolders,
+		"all holders leave": func(*rapid.T) { h.releaseAll() },
+		"boot":              h.bootNode,
+		"a fault":           h.injectFault,
+		"faults end":        func(*rapid.T) { h.clearFaults() },
+		"a stranger":        h.createForeignInstance,
+		"another hand":      h.destroyForeignInstances,
+		"time passes":       func(*rapid.T) { h.advanceClock(10 * time.Minute) },
+		"":                  h.checkHolders,
 	})
 	h.requireConverged(t)
 }
@@ -171,11 +171,11 @@ func (h *simulation) requireApplied(d v1alpha1.DesiredGPU) {
 			found = append(found, it.at)
 		} else if slices.ContainsFunc(h.engine.Journal.Instances(gpu),
 			func(own OwnedInstance) bool { return own.UUID == it.device && own.ID == it.id }) {
-			h.notes.Errorf("%s: it is said to be applied, and %s is left", gpu, it.at)
+			h.notes.Errorf("%s: reported as applied, but %s is left", gpu, it.at)
 		}
 	}
 	if describePlacements(found) != describePlacements(wanted) {
-		h.notes.Errorf("%s: it is said to be applied: %q, and there is %q", gpu, describePlacements(wanted), describePlacements(found))
+		h.notes.Errorf("%s: reported as applied: %q, but found %q", gpu, describePlacements(wanted), describePlacements(found))
 	}
 }
 
@@ -187,7 +187,7 @@ func (h *simulation) readLayout(gpu string) []layoutEntry {
 
 // scheduleArrival lets a holder arrive during the next call.
 func (h *simulation) scheduleArrival(t *rapid.T) {
-	step := h.life.step + rapid.IntRange(0, 150).Draw(t, "a process comes after")
+	step := h.life.step + rapid.IntRange(0, 150).Draw(t, "calls before a process arrives")
 	which := rapid.IntRange(0, 20).Draw(t, "which")
 	h.life.event = map[int]func(){step: func() {
 		if device := h.nthDevice(which); device != "" {
@@ -195,7 +195,7 @@ func (h *simulation) scheduleArrival(t *rapid.T) {
 			_ = h.sim.Attach(h.pid, device, 1, 1)
 		}
 	}}
-	questions := rapid.IntRange(0, 12).Draw(t, "a pod comes after questions")
+	questions := rapid.IntRange(0, 12).Draw(t, "requests before a pod arrives")
 	other := rapid.IntRange(0, 20).Draw(t, "which for the pod")
 	h.question = func() {
 		if questions--; questions == 0 {
@@ -332,12 +332,12 @@ func (h *simulation) checkHolders(t *rapid.T) {
 	}
 	for device := range h.pods {
 		if !slices.Contains(devices, device) {
-			h.notes.Errorf("%s is gone, which a pod has", device)
+			h.notes.Errorf("%s was destroyed under a pod", device)
 		}
 	}
 	for _, device := range h.strangers {
 		if !slices.Contains(devices, device) {
-			h.notes.Errorf("%s is gone, which was foreign", device)
+			h.notes.Errorf("the foreign %s was destroyed", device)
 		}
 	}
 	if alive := len(h.sim.PIDs()); alive < h.processes {

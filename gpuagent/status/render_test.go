@@ -18,7 +18,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-var updateGolden = flag.Bool("update", false, "write the golden files anew")
+var updateGolden = flag.Bool("update", false, "update the golden files")
 
 var (
 	partitionedGPU = v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled, Pending: v1alpha1.MIGModeEnabled}
@@ -85,7 +85,7 @@ func goldenNodes() map[string]Node {
 		}},
 		"eight": {GPUs: eightGPUs()},
 		"lost": {GPUs: []GPU{trainingGPU(), {Index: 1, Health: v1alpha1.GPULost,
-			Message: "NVML: the GPU is lost (15); look for Xid errors in the kernel's log (dmesg), and boot the node when its pods have ended"}}},
+			Message: "NVML: the GPU is lost (15); look for Xid errors in the kernel's log (dmesg), and reboot the node when its pods have ended"}}},
 		"foreign": {GPUs: []GPU{newGPU(0, withInstances(foreign, narrow, busy, leaving, broken))}},
 		"whole": {GPUs: []GPU{
 			newGPU(0, func(g *GPU) { g.Mode, g.Pods, g.Utilization = wholeGPU, []string{"h2/big-0"}, ptr.To(91) }),

@@ -199,6 +199,6 @@ func TestWriterIgnoresReplacedGPUNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.Write(t.Context(), node, newReport("A100")); err != nil || *writes != 0 {
-		t.Errorf("it is gone: %d writes, %v", *writes, err)
+		t.Errorf("deleted: %d writes, %v", *writes, err)
 	}
 }

@@ -94,12 +94,12 @@ func TestSimulatorOldDriver(t *testing.T) {
 
 func TestSimulatorSameUUIDs(t *testing.T) {
 	tally := conformance.Run(t, conformance.Target{
-		Name: "A30, UUIDs again",
+		Name: "A30, reused UUIDs",
 		New: func(t *testing.T) conformance.Node {
 			n := newNode(t, "A30", func(c *simulator.Config) { c.ReuseUUIDs = true })
 			return nodeUnderTest(n, n)
 		},
-		Lacks: map[conformance.Feature]string{conformance.FreshUUIDs: "it is told to make them of the identifiers"},
+		Lacks: map[conformance.Feature]string{conformance.FreshUUIDs: "the configuration derives them from the identifiers"},
 	})
 	if tally.Skipped != 1 {
 		t.Errorf("%+v; want one left out", tally)

@@ -85,9 +85,9 @@ func TestConformance(t *testing.T) {
 			return conformance.Node{Library: newLibrary(newDGX(), Config{})}
 		},
 		Lacks: map[conformance.Feature]string{
-			conformance.Refusals:    "the mock makes instances wherever it is asked to, over others too",
+			conformance.Refusals:    "the mock creates instances at any place, also over others",
 			conformance.Guards:      "the mock destroys instances with all that is in them",
-			conformance.ModeGuards:  "the mock makes instances in any mode, and leaves them when the mode goes",
+			conformance.ModeGuards:  "the mock creates instances in any mode, and keeps them when the mode changes",
 			conformance.Identifiers: "the mock has the profiles' indices for their identifiers",
 			conformance.Capacity:    "the mock has no remaining capacity",
 			conformance.Processes:   "the mock has no processes",

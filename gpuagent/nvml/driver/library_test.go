@@ -66,7 +66,7 @@ func TestSetMIGModeSeparatesActivationError(t *testing.T) {
 			t.Errorf("%v, %v: got %v, %v, want %v, %v", c.became, c.ret, activation, err, c.activation, c.err)
 		}
 		if asked != gonvml.DEVICE_MIG_ENABLE {
-			t.Errorf("mode %d was asked for", asked)
+			t.Errorf("requested mode %d", asked)
 		}
 	}
 }
@@ -159,11 +159,11 @@ func TestProfileMaxInstances(t *testing.T) {
 		{"A30 2g", 0x20b710de, driverProfile{1, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 1}, places(2, 0, 2)}, 2, "the table"},
 		{"A30 2g+me", 0x20b710de, driverProfile{8, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 4}, places(2, 0, 2)}, 1,
 			"the table"},
-		{"unknown board, 1g", 0xbeef10de, driverProfile{0, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
+		{"unknown GPU model, 1g", 0xbeef10de, driverProfile{0, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
 			places(1, 0, 1, 2, 3)}, 4, "the room"},
-		{"unknown board, 2g over itself", 0xbeef10de,
+		{"unknown GPU model, 2g over itself", 0xbeef10de,
 			driverProfile{1, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 9}, places(2, 0, 1, 2)}, 2, "the room"},
-		{"unknown board, 1g+me", 0xbeef10de, driverProfile{7, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
+		{"unknown GPU model, 1g+me", 0xbeef10de, driverProfile{7, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
 			places(1, 0, 1, 2, 3)}, 1, "the driver's count"},
 	} {
 		l, _, d := newInitializedLibrary(t)
@@ -226,7 +226,7 @@ func TestHandleCache(t *testing.T) {
 		do   func()
 		want int
 	}{
-		{"asked twice", func() {
+		{"listed twice", func() {
 			_, _, _ = l.MIGMode(d.UUID)
 			_, _, _ = l.MIGMode(d.UUID)
 		}, 1},
@@ -251,7 +251,7 @@ func TestHandleCache(t *testing.T) {
 			_, _ = l.GPUs()
 			_, _, _ = l.MIGMode(d.UUID)
 		}, 3},
-		{"begun anew", func() {
+		{"initialized again", func() {
 			_ = l.Shutdown()
 			_ = l.Init()
 			_, _, _ = l.MIGMode(d.UUID)
@@ -324,7 +324,7 @@ func TestBindingPanic(t *testing.T) {
 	requireError(t, err, nvml.ErrUnknown)
 	for _, part := range []string{d.UUID, "nvmlDeviceGetUtilizationRates"} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %s", err, part)
+			t.Errorf("%q lacks %s", err, part)
 		}
 	}
 	server.LookupSymbolFunc = func(symbol string) error {

@@ -47,8 +47,8 @@ system.`
 	}{
 		{"done", say("GPU 00000000:1A:00.0 was successfully reset.\nAll done.", 0), 0},
 		{"in use", say(inUse, 255), nvml.ErrInUse},
-		{"in use, as older versions say it", say("GPU 00000000:C1:00.0 is currently in use by another process.", 255), nvml.ErrInUse},
-		{"not reset, and no status says so", say("The following GPUs could not be reset:\n  GPU 00000000:1A:00.0: Unknown Error", 0),
+		{"in use, in older versions' words", say("GPU 00000000:C1:00.0 is currently in use by another process.", 255), nvml.ErrInUse},
+		{"not reset, with status 0", say("The following GPUs could not be reset:\n  GPU 00000000:1A:00.0: Unknown Error", 0),
 			nvml.ErrUnknown},
 		{"not supported", say("Resetting GPU 00000000:00:1E.0 is not supported.", 3), nvml.ErrNotSupported},
 		{"with its peers only", say("GPU 00000000:07:00.0 is linked with others by NVLink; reset them together.", 255), nvml.ErrNotSupported},
@@ -90,7 +90,7 @@ func TestResetErrorContainsOutput(t *testing.T) {
 	err := l.Reset(d.UUID)
 	for _, part := range []string{d.UUID, "In use by another client", "255"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%v does not say %q", err, part)
+			t.Errorf("%v lacks %q", err, part)
 		}
 	}
 }

@@ -206,6 +206,6 @@ func TestConcurrentPrograms(t *testing.T) {
 	}
 	programs.Wait()
 	if now := requireResult(n.Snapshot())(t); string(now) != string(last) {
-		t.Errorf("the last change was not told of:\n%s\n%s", last, now)
+		t.Errorf("the last change was not reported:\n%s\n%s", last, now)
 	}
 }

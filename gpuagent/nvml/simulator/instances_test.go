@@ -78,7 +78,7 @@ func TestEachCallInEachState(t *testing.T) {
 			want: but(but(all(0), nvml.ErrNotSupported, ofInstances...), nvml.ErrInvalidArgument, "Placements"), // 19 is none of its profiles
 		},
 		{
-			name: "a board that cannot be cut", board: "L40S", mode: nvml.Disabled,
+			name: "a GPU model without MIG", board: "L40S", mode: nvml.Disabled,
 			want: but(but(all(0), nvml.ErrNotSupported, ofInstances...), nvml.ErrNotSupported, "MIGMode", "SetMIGMode", "Profiles", "Placements"),
 		},
 		{

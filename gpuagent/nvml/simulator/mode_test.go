@@ -42,7 +42,7 @@ func TestSetMIGMode(t *testing.T) {
 			nvml.Enabled},
 		{"Ampere whose driver resets", simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtOnce}, nil, 0, nvml.Enabled, 0,
 			nvml.Enabled, nvml.Enabled},
-		{"Ampere whose driver says nothing", simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtResetSilently}, nil, 0,
+		{"Ampere with a silent driver", simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtResetSilently}, nil, 0,
 			nvml.Disabled, 0, nvml.Enabled, nvml.Enabled},
 		{"Ampere that is reset with others", simulator.GPU{Model: "A100-80GB", UUID: first, ResetsWithOthers: true}, nil,
 			nvml.ErrResetRequired, nvml.Disabled, nvml.ErrNotSupported, nvml.Disabled, nvml.Disabled},
@@ -87,7 +87,7 @@ func TestDisableRemovesInstances(t *testing.T) {
 	requireError(t, "activation with a process on an instance", activation, nvml.ErrInUse)
 	requireError(t, "Reset with a process on an instance", n.Reset(first), nvml.ErrInUse)
 	if got := requireResult(n.Instances(first))(t); len(got) != 2 {
-		t.Errorf("%d instances are there, want the 2 that were", len(got))
+		t.Errorf("%d instances, want the former 2", len(got))
 	}
 	n.Detach(7)
 	activation, _ = n.SetMIGMode(first, nvml.Disabled)
@@ -107,7 +107,7 @@ func TestDisableRemovesInstances(t *testing.T) {
 	activation, _ = n.SetMIGMode(second, nvml.Enabled)
 	requireError(t, "activation of the mode that it has", activation, 0)
 	if _, pending := readModes(t, n, second); pending != nvml.Enabled {
-		t.Error("the mode is still pending after it was asked for as it is")
+		t.Error("the mode is still pending after the current one was set")
 	}
 }
 

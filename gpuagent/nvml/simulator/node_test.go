@@ -21,7 +21,7 @@ func TestModels(t *testing.T) {
 			n := newInitializedNode(t, simulator.GPU{Model: name})
 			gpu := requireResult(n.GPUs())(t)[0]
 			if gpu.Name == "" || gpu.PCIDevice&0xffff != 0x10de || gpu.PCIDevice>>16 == 0 || gpu.MemoryMiB < 10000 {
-				t.Errorf("GPUs = %+v, which says too little", gpu)
+				t.Errorf("GPUs = %+v, which is incomplete", gpu)
 			}
 			profiles, err := n.Profiles(gpu.UUID)
 			if err != nil {
@@ -51,13 +51,13 @@ func TestAttach(t *testing.T) {
 		want   nvml.Error
 	}{
 		{"a MIG device", 7, mig.UUID, 1000, 30, 0},
-		{"another process there", 8, mig.UUID, 18968, 30, 0},
+		{"another process", 8, mig.UUID, 18968, 30, 0},
 		{"more than is left", 9, mig.UUID, 1, 30, nvml.ErrInsufficientResources},
 		{"one that the driver cannot size", 9, mig.UUID, nvml.UnknownMiB, 0, 0},
 		{"a whole GPU", 7, second, 2000, 60, 0},
 		{"the same again", 7, second, 32768, 70, 0},
 		{"a busy one", 10, second, 0, 70, 0},
-		{"more than there is", 7, second, 32769, 60, nvml.ErrInsufficientResources},
+		{"more than the GPU has", 7, second, 32769, 60, nvml.ErrInsufficientResources},
 		{"a GPU in MIG mode", 7, first, 1, 1, nvml.ErrInvalidArgument},
 		{"no device", 7, "MIG-none", 1, 1, nvml.ErrNotFound},
 		{"no memory", 7, second, -2, 1, nvml.ErrInvalidArgument},
@@ -139,7 +139,7 @@ func TestBoot(t *testing.T) {
 		t.Errorf("identifier %d, want 0 again", it.ID)
 	}
 	if after.UUID == before.UUID {
-		t.Errorf("the device is called %s again", after.UUID)
+		t.Errorf("the device is %s again", after.UUID)
 	}
 }
 
@@ -231,10 +231,10 @@ func TestOrder(t *testing.T) {
 			return false
 		}
 		if got := differs(func() any { return requireResult(n.Instances(first))(t) }); got != test.instances {
-			t.Errorf("order %d: instances come in another order: %v", test.order, got)
+			t.Errorf("order %d: instances have another order: %v", test.order, got)
 		}
 		if got := differs(func() any { return requireResult(n.Profiles(first))(t) }); got != test.profiles {
-			t.Errorf("order %d: profiles come in another order: %v", test.order, got)
+			t.Errorf("order %d: profiles have another order: %v", test.order, got)
 		}
 		if got := differs(func() any { n.Reset(second); return requireResult(n.GPUs())(t) }); got != test.reindexd {
 			t.Errorf("order %d: indices change: %v", test.order, got)

@@ -219,7 +219,7 @@ func TestRandomCalls(t *testing.T) {
 				for _, it := range there {
 					l := m.lying[it.ID]
 					if it.Profile != l.kind.id || it.Placement != (nvml.Placement{Start: l.start, Size: l.kind.size}) {
-						t.Fatalf("%+v is there, want %+v", it, l)
+						t.Fatalf("got %+v, want %+v", it, l)
 					}
 					for s := it.Placement.Start; s < it.Placement.Start+it.Placement.Size; s++ {
 						if taken[s] {

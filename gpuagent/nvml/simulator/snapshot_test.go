@@ -110,7 +110,7 @@ func FuzzRestore(f *testing.F) {
 		n.Restore(snapshot)
 		if n.Restore([]byte(simulator.WithValidChecksum(snapshot))) == nil {
 			if err := n.Restore(requireResult(n.Snapshot())(t)); err != nil {
-				t.Errorf("a snapshot of what was restored is refused: %v", err)
+				t.Errorf("a snapshot of the restored node is refused: %v", err)
 			}
 		}
 	})

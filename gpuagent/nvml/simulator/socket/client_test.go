@@ -200,7 +200,7 @@ func TestErrors(t *testing.T) {
 		requireError(t, "Init", other.Init(), 0)
 		_, near := other.Memory(migGPU)
 		if near == nil || err == nil || near.Error() != err.Error() {
-			t.Errorf("Memory says %v through the socket, and %v without", err, near)
+			t.Errorf("Memory = %v through the socket, and %v without", err, near)
 		}
 	}
 }

@@ -69,9 +69,7 @@ func listDevices(library nvml.Library, gpu string) ([]device, error) {
 // observedDevices is listDevices for a GPU as it was last observed.
 func observedDevices(gpu *v1alpha1.ObservedGPU) []device {
 	uuid := string(gpu.UUID)
-	var id uint32
-	_, _ = fmt.Sscanf(gpu.DeviceID, "0x%x", &id) // An unknown GPU model has no identifier.
-	model, _ := mig.ModelByPCIDevice(id)
+	model, _ := mig.ModelByDeviceID(gpu.DeviceID)
 	if gpu.MIG.Current != v1alpha1.MIGModeEnabled {
 		return []device{{uuid: uuid, model: model}}
 	}

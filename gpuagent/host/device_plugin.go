@@ -6,10 +6,14 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
@@ -83,4 +87,72 @@ func ignoreProcessGone(err error) error {
 		return nil
 	}
 	return err
+}
+
+// pinnedProcess is a process whose folder in procfs is open. A signal through the folder reaches this
+// process or none, even if its PID was given to another process since.
+type pinnedProcess struct{ folder *os.File }
+
+func pinProcess(root string, pid int) (*pinnedProcess, error) {
+	folder, err := os.OpenFile(filepath.Join(root, strconv.Itoa(pid)), unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &pinnedProcess{folder: folder}, nil
+}
+
+func (p *pinnedProcess) Close() { _ = p.folder.Close() }
+
+// status returns a field of the process's status file, or an error if the process ended.
+func (p *pinnedProcess) status(field string) (string, error) {
+	fd, err := unix.Openat(int(p.folder.Fd()), "status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: filepath.Join(p.folder.Name(), "status"), Err: err}
+	}
+	file := os.NewFile(uintptr(fd), "status")
+	defer file.Close()
+	raw, err := io.ReadAll(file)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(raw)) {
+		if text, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(text), nil
+		}
+	}
+	return "", fmt.Errorf("its status lacks the field %s", field)
+}
+
+// handlesSIGHUP reports whether the process has a handler for SIGHUP. Without one, SIGHUP ends it.
+func (p *pinnedProcess) handlesSIGHUP() (bool, error) {
+	mask, err := p.status("SigCgt")
+	if err != nil {
+		return false, err
+	}
+	caught, err := strconv.ParseUint(mask, 16, 64)
+	return caught&(1<<(unix.SIGHUP-1)) != 0, err
+}
+
+// sendSIGHUP sends SIGHUP. If it succeeds, the process kept its PID until now, so that a command line
+// read by this PID since pinProcess was the process's own.
+func (p *pinnedProcess) sendSIGHUP() error {
+	err := unix.PidfdSendSignal(int(p.folder.Fd()), unix.SIGHUP, nil, 0)
+	if errors.Is(err, unix.ENOSYS) {
+		return p.killByPID()
+	}
+	return err
+}
+
+// killByPID sends SIGHUP on kernels before 5.1, where the PID may pass to another process
+// between the two calls.
+func (p *pinnedProcess) killByPID() error {
+	text, err := p.status("Pid")
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(text)
+	if err != nil || pid <= 1 {
+		return fmt.Errorf("%q is not the PID of a process: %w", text, syscall.EINVAL)
+	}
+	return unix.Kill(pid, unix.SIGHUP)
 }

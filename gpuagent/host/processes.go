@@ -6,17 +6,15 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/procfs"
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -133,70 +131,45 @@ func readWithTimeout(path string, limit time.Duration, read func() ([]string, er
 	}
 }
 
-// pinnedProcess is a process whose folder in procfs is open. A signal through the folder reaches this
-// process or none, even if its PID was given to another process since.
-type pinnedProcess struct{ folder *os.File }
+// podCgroupPattern matches a cgroup with a pod's UID in both forms that the kubelet writes:
+//
+//	/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0f3c_….slice/…
+//	/kubepods/burstable/pod0f3c…/…
+//
+// The UID of a static pod has 32 digits without dashes.
+var podCgroupPattern = regexp.MustCompile(`(?:^|-)pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?:\.slice)?$`)
 
-func pinProcess(root string, pid int) (*pinnedProcess, error) {
-	folder, err := os.OpenFile(filepath.Join(root, strconv.Itoa(pid)), unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return &pinnedProcess{folder: folder}, nil
-}
-
-func (p *pinnedProcess) Close() { _ = p.folder.Close() }
-
-// status returns a field of the process's status file, or an error if the process ended.
-func (p *pinnedProcess) status(field string) (string, error) {
-	fd, err := unix.Openat(int(p.folder.Fd()), "status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", &os.PathError{Op: "open", Path: filepath.Join(p.folder.Name(), "status"), Err: err}
-	}
-	file := os.NewFile(uintptr(fd), "status")
-	defer file.Close()
-	raw, err := io.ReadAll(file)
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(raw)) {
-		if text, ok := strings.CutPrefix(line, field+":"); ok {
-			return strings.TrimSpace(text), nil
+// ParsePodUIDs returns the UIDs of the pods in the text of /proc/<pid>/cgroup, the innermost last. There
+// are several if the node itself is a container.
+func ParsePodUIDs(cgroup string) (uids []types.UID) {
+	seen := map[types.UID]bool{}
+	for line := range strings.Lines(cgroup) {
+		// hierarchy:controllers:path
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		_, path, _ := strings.Cut(rest, ":")
+		// In another cgroup namespace the path begins at the nearest common folder.
+		if !strings.Contains(path, "kubepods") && !strings.HasPrefix(path, "/../") {
+			continue
+		}
+		for segment := range strings.SplitSeq(path, "/") {
+			if found := podCgroupPattern.FindStringSubmatch(segment); found != nil {
+				uid := types.UID(strings.ReplaceAll(found[1], "_", "-"))
+				if !seen[uid] {
+					seen[uid] = true
+					uids = append(uids, uid)
+				}
+			}
 		}
 	}
-	return "", fmt.Errorf("its status lacks the field %s", field)
+	return uids
 }
 
-// handlesSIGHUP reports whether the process has a handler for SIGHUP. Without one, SIGHUP ends it.
-func (p *pinnedProcess) handlesSIGHUP() (bool, error) {
-	mask, err := p.status("SigCgt")
+// ProcessPodUIDs returns the UIDs of the pods in which a process runs, none for a process outside of
+// pods. The error wraps fs.ErrNotExist if the process ended.
+func ProcessPodUIDs(proc string, pid uint32) ([]types.UID, error) {
+	text, err := os.ReadFile(filepath.Join(proc, strconv.FormatUint(uint64(pid), 10), "cgroup"))
 	if err != nil {
-		return false, err
+		return nil, fmt.Errorf("read pod of process %d: %w", pid, err)
 	}
-	caught, err := strconv.ParseUint(mask, 16, 64)
-	return caught&(1<<(unix.SIGHUP-1)) != 0, err
-}
-
-// sendSIGHUP sends SIGHUP. If it succeeds, the process kept its PID until now, so that a command line
-// read by this PID since pinProcess was the process's own.
-func (p *pinnedProcess) sendSIGHUP() error {
-	err := unix.PidfdSendSignal(int(p.folder.Fd()), unix.SIGHUP, nil, 0)
-	if errors.Is(err, unix.ENOSYS) {
-		return p.killByPID()
-	}
-	return err
-}
-
-// killByPID sends SIGHUP on kernels before 5.1, where the PID may pass to another process
-// between the two calls.
-func (p *pinnedProcess) killByPID() error {
-	text, err := p.status("Pid")
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(text)
-	if err != nil || pid <= 1 {
-		return fmt.Errorf("%q is not the PID of a process: %w", text, syscall.EINVAL)
-	}
-	return unix.Kill(pid, unix.SIGHUP)
+	return ParsePodUIDs(string(text)), nil
 }

@@ -56,6 +56,15 @@ func ModelByPCIDevice(pciDevice uint32) (*Model, bool) {
 	return nil, false
 }
 
+// ModelByDeviceID is ModelByPCIDevice for an identifier in the GPUNode's form: 0x233010DE.
+func ModelByDeviceID(text string) (*Model, bool) {
+	var id uint32
+	if _, err := fmt.Sscanf(text, "0x%x", &id); err != nil {
+		return nil, false
+	}
+	return ModelByPCIDevice(id)
+}
+
 // ModelByName returns the GPU model with a name, in any case.
 func ModelByName(name string) (*Model, bool) {
 	for _, b := range models {

@@ -62,7 +62,7 @@ func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, holders *devices.S
 		Index: int(observed.Index), UUID: uuid, Model: observed.Model, MemoryMiB: observed.MemoryMiB,
 		Health: observed.Health, Message: observed.Message, Mode: observed.MIG,
 	}
-	model := modelOf(observed.DeviceID)
+	model, _ := mig.ModelByDeviceID(observed.DeviceID)
 	for i := range observed.Instances {
 		gpu.Instances = append(gpu.Instances, newInstanceStatus(&observed.Instances[i], model))
 	}
@@ -95,16 +95,6 @@ func newInstanceStatus(o *v1alpha1.ObservedInstance, model *mig.Model) Instance 
 		}
 	}
 	return i
-}
-
-// modelOf returns the GPU model for an identifier of the GPUNode: 0x20B010DE.
-func modelOf(device string) *mig.Model {
-	var id uint32
-	if _, err := fmt.Sscanf(device, "0x%x", &id); err != nil {
-		return nil
-	}
-	model, _ := mig.ModelByPCIDevice(id)
-	return model
 }
 
 // sliceCount returns the number of memory slices. For an unknown GPU model it is the highest

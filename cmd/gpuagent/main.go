@@ -22,7 +22,7 @@ import (
 func main() {
 	ctx := ctrl.SetupSignalHandler()
 	if len(os.Args) > 1 && os.Args[1] == "status" {
-		os.Exit(runStatus(ctx, os.Args[2:], os.Stdout, os.Stderr))
+		os.Exit(agent.StatusMain(ctx, os.Args[2:], os.Stdout, os.Stderr, newLibrary))
 	}
 	var cfg agent.Config
 	os.Exit(base.Main(ctx, "gpuagent", os.Args[1:], os.Stderr, &cfg,

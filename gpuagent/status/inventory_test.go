@@ -17,6 +17,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/devices"
+	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
 )
@@ -145,12 +146,13 @@ func TestInventoryObserve(t *testing.T) {
 	}
 	empty := s.Observe(nil, nil)
 	if empty.GPUs == nil || empty.Processes == nil {
-		t.Error("nothing is not a list")
+		t.Error("want empty lists, not null")
 	}
 }
 
 func TestSliceCountOfUnknownModel(t *testing.T) {
 	on := v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}
+	unknown, _ := mig.ModelByDeviceID("0x123410DE")
 	for _, tc := range []struct {
 		gpu  GPU
 		want int
@@ -159,7 +161,7 @@ func TestSliceCountOfUnknownModel(t *testing.T) {
 		{GPU{Mode: on}, 8},
 		{GPU{Mode: on, Instances: []Instance{{Start: 8, Size: 4}}}, 12},
 	} {
-		if got := sliceCount(&tc.gpu, modelOf("0x123410DE")); got != tc.want {
+		if got := sliceCount(&tc.gpu, unknown); got != tc.want {
 			t.Errorf("%+v: %d, want %d", tc.gpu, got, tc.want)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package agent
 
 import (
 	"context"
@@ -17,13 +17,14 @@ import (
 	"k8s.io/klog/v2"
 
 	base "sluice.dev/api/config"
-	"sluice.dev/gpuagent/agent"
+	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/status"
 )
 
-// runStatus runs `gpuagent status`. It returns the exit status: 0, 1 if Failed to observe GPUs, or 2
-// if the flags or the configuration are invalid.
-func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// StatusMain runs `gpuagent status`, which draws the node's GPUs or prints them as JSON. open returns
+// the driver for a node without an agent. StatusMain returns the exit status: 0, 1 if the GPUs cannot be
+// observed, or 2 if the flags or the configuration are invalid.
+func StatusMain(ctx context.Context, args []string, stdout, stderr io.Writer, open func(Driver) nvml.Library) int {
 	klog.SetOutput(io.Discard) // Libraries log their attempts there.
 	flags := flag.NewFlagSet("gpuagent status", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -47,7 +48,7 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) int
 		fmt.Fprintf(stderr, "gpuagent status: %v\n", err)
 		return 2
 	}
-	node, err := readNode(ctx, cfg, stderr)
+	node, err := readNode(ctx, cfg, stderr, open)
 	if err == nil {
 		err = writeNode(stdout, node, *output == "json", !*plain && colorEnabled(stdout))
 	}
@@ -59,8 +60,8 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) int
 }
 
 // loadConfig reads the agent's configuration. Without a file it returns the defaults.
-func loadConfig(path string) (*agent.Config, error) {
-	var cfg agent.Config
+func loadConfig(path string) (*Config, error) {
+	var cfg Config
 	err := base.Load(path, &cfg)
 	if errors.Is(err, fs.ErrNotExist) {
 		cfg.Default()
@@ -70,12 +71,12 @@ func loadConfig(path string) (*agent.Config, error) {
 }
 
 // readNode returns the node as the agent reports it, or without an agent as the driver does.
-func readNode(ctx context.Context, cfg *agent.Config, stderr io.Writer) (status.Node, error) {
-	node, fetchErr := agent.FetchStatus(ctx, cfg.Socket())
+func readNode(ctx context.Context, cfg *Config, stderr io.Writer, open func(Driver) nvml.Library) (status.Node, error) {
+	node, fetchErr := FetchStatus(ctx, cfg.Socket())
 	if fetchErr == nil {
 		return node, nil
 	}
-	node, err := agent.ObserveDirect(ctx, cfg, newLibrary(cfg.Driver))
+	node, err := ObserveDirect(ctx, cfg, open(cfg.Driver))
 	if err != nil {
 		return node, errors.Join(fetchErr, err)
 	}

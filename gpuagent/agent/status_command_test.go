@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package agent
 
 import (
 	"bytes"
@@ -16,13 +16,14 @@ import (
 	"testing"
 
 	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/driver"
 	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/gpuagent/nvml/simulator/socket"
 	"sluice.dev/gpuagent/status"
 )
 
-// newNode returns a folder with a simulated driver's socket, and an agent's configuration file.
-func newNode(t *testing.T) (dir, file string) {
+// newStatusNode returns a folder with a simulated driver's socket, and an agent's configuration file.
+func newStatusNode(t *testing.T) (dir, file string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "status") // short enough for sockets
 	if err != nil {
@@ -51,15 +52,22 @@ func newNode(t *testing.T) (dir, file string) {
 	return dir, file
 }
 
+func openDriver(d Driver) nvml.Library {
+	if d.Simulator != "" {
+		return socket.Dial(d.Simulator)
+	}
+	return driver.New(driver.Config{Path: d.Library})
+}
+
 func callStatus(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = runStatus(t.Context(), args, &out, &err)
+	code = StatusMain(t.Context(), args, &out, &err, openDriver)
 	return code, out.String(), err.String()
 }
 
 func TestStatusFallsBackToDriver(t *testing.T) {
-	_, file := newNode(t)
+	_, file := newStatusNode(t)
 	code, out, errs := callStatus(t, "--config", file)
 	if code != 0 || !strings.Contains(out, "dgx-01   2 GPUs") || !strings.Contains(out, "|........|") || !strings.Contains(out, "whole") {
 		t.Errorf("%d, %s\n%s", code, errs, out)
@@ -73,7 +81,7 @@ func TestStatusFallsBackToDriver(t *testing.T) {
 }
 
 func TestStatusFromAgent(t *testing.T) {
-	dir, file := newNode(t)
+	dir, file := newStatusNode(t)
 	listener, err := net.Listen("unix", filepath.Join(dir, "agent.sock"))
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +99,7 @@ func TestStatusFromAgent(t *testing.T) {
 }
 
 func TestStatusRejectsInvalidArguments(t *testing.T) {
-	_, file := newNode(t)
+	_, file := newStatusNode(t)
 	broken := filepath.Join(t.TempDir(), "broken.yaml")
 	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,8 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gpuagent runs package gpuagent, or as `gpuagent status` shows what it sees;
-// see their documentation.
+// Command gpuagent runs the agent of a GPU node. `gpuagent status` shows the node's GPUs: as the agent
+// reports them, or without an agent as the driver does. It never changes anything.
 package main
 
 import (
@@ -13,19 +13,28 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	base "sluice.dev/api/config"
-	"sluice.dev/cmd/gpuagent/library"
-	"sluice.dev/cmd/gpuagent/status"
 	"sluice.dev/gpuagent/agent"
+	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/driver"
+	"sluice.dev/gpuagent/nvml/simulator/socket"
 )
 
 func main() {
 	ctx := ctrl.SetupSignalHandler()
 	if len(os.Args) > 1 && os.Args[1] == "status" {
-		os.Exit(status.Main(ctx, os.Args[2:], os.Stdout, os.Stderr))
+		os.Exit(agent.StatusMain(ctx, os.Args[2:], os.Stdout, os.Stderr, newLibrary))
 	}
 	var cfg agent.Config
 	os.Exit(base.Main(ctx, "gpuagent", os.Args[1:], os.Stderr, &cfg,
 		func(ctx context.Context, logger logr.Logger) error {
-			return agent.Run(ctx, &cfg, library.New(cfg.Driver), logger)
+			return agent.Run(ctx, &cfg, newLibrary(cfg.Driver), logger)
 		}))
+}
+
+// newLibrary returns the configured driver. It loads nothing yet.
+func newLibrary(c agent.Driver) nvml.Library {
+	if c.Simulator != "" {
+		return socket.Dial(c.Simulator)
+	}
+	return driver.New(driver.Config{Path: c.Library})
 }

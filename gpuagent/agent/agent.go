@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/tools/events"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
@@ -28,164 +30,94 @@ import (
 	"sluice.dev/gpuagent/status"
 )
 
-// agent is a node's agent. What is not said to be otherwise belongs to its loop alone.
-type agent struct {
-	cfg    *Config
-	log    logr.Logger
-	cached client.Reader
-
-	library     nvml.Library // watched
-	callMonitor *nvml.CallMonitor
-	engine      *partition.Engine
-	kubelet     *devices.Kubelet
-	// liveHolders reads who has what for a decision, seen for a report.
-	liveHolders, cachedHolders *devices.Reader
-	inventory                  *status.Inventory
-	devicePlugin               host.DevicePlugin
-	writer                     *status.Writer
-	events                     events.EventRecorder
-
-	connection  connection
-	layoutState layoutState
-	pluginState pluginState
-	wakeup      chan struct{}
-	// lastObserved is how the GPUs were at the last look.
-	lastObserved []v1alpha1.ObservedGPU
-
-	// applying is the spec that is being carried out, nil while none is; any goroutine may
-	// have it given up.
-	applying atomic.Pointer[applyingSpec]
-	// snapshot is the last picture; read by the socket and by the metrics.
-	snapshot atomic.Pointer[status.Node]
-}
-
-func newAgent(mgr ctrl.Manager, cfg *Config, library nvml.Library, book *partition.Journal, logger logr.Logger) (*agent, error) {
-	kubelet, err := devices.NewKubelet(cfg.PodResources)
-	if err != nil {
-		return nil, err
-	}
-	calls := &nvml.CallMonitor{OnReturn: recordCall}
-	library = nvml.MonitoredLibrary{Driver: library, Monitor: calls}
-	a := &agent{
-		cfg: cfg, log: logger.WithName("agent"), cached: mgr.GetClient(),
-		library: library, callMonitor: calls,
-		engine:        &partition.Engine{Library: library, Journal: book, Log: logger.WithName("driver")},
-		kubelet:       kubelet,
-		liveHolders:   &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetAPIReader(), Library: library},
-		cachedHolders: &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetClient(), Library: library},
-		inventory:     &status.Inventory{Library: library, Proc: cfg.Proc},
-		devicePlugin:  host.DevicePlugin{Proc: cfg.Proc, Command: cfg.DevicePlugin.Command},
-		writer:        &status.Writer{Node: cfg.NodeName, Live: mgr.GetAPIReader(), Status: mgr.GetClient().Status()},
-		events:        mgr.GetEventRecorder(v1alpha1.FieldManagerGPUAgent),
-		pluginState:   pluginState{dir: cfg.StateDir},
-		wakeup:        make(chan struct{}, 1),
-	}
-	return a, nil
-}
-
-func (a *agent) close() { _ = a.kubelet.Close() }
-
-// trigger has the loop look at once; from any goroutine.
-func (a *agent) trigger() {
-	select {
-	case a.wakeup <- struct{}{}:
-	default: // it will
-	}
-}
-
-// checkObserved is an error until the agent has looked at the node once.
-func (a *agent) checkObserved() error {
-	if a.snapshot.Load() == nil {
-		return errors.New("the agent has not looked at the GPUs yet")
-	}
-	return nil
-}
-
-// minObserveInterval is the least time between two looks: many pods may come at once.
-const minObserveInterval = 200 * time.Millisecond
-
-// run looks at the node again and again until ctx ends.
-func (a *agent) run(ctx context.Context) error {
-	if err := a.pluginState.load(); err != nil {
-		a.log.Error(err, "what the device plugin was last told is not known; it is told again")
-	}
-	for ctx.Err() == nil {
-		wait := a.reconcile(ctx)
-		if sleep(ctx, minObserveInterval, nil) {
-			sleep(ctx, max(wait-minObserveInterval, 0), a.wakeup)
-		}
-	}
-	// What else waits for the driver is ended with the process.
-	return nil
-}
-
-// sleep waits, but no longer than until it is woken; false where ctx ended.
-func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-wake:
-	case <-timer.C:
-	}
-	return true
-}
-
-// Run runs the agent on a driver until ctx ends. It returns nil when it stopped because of that,
-// and an error that says what to do when it cannot start. A driver that is missing, or
-// a GPU that is lost, is no such error: the GPUNode says so, and it is tried again.
+// Run runs the agent on a driver until ctx ends, and then returns nil. It returns an error if the agent
+// cannot start. A missing driver or a lost GPU is no such error: the agent reports it in the GPUNode
+// and tries again.
 func Run(ctx context.Context, cfg *Config, library nvml.Library, logger logr.Logger) error {
+	if err := run(ctx, cfg, library, logger); err != nil {
+		return fmt.Errorf("run gpuagent: %w", err)
+	}
+	return nil
+}
+
+func run(ctx context.Context, cfg *Config, library nvml.Library, logger logr.Logger) error {
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return fmt.Errorf("gpuagent: the folder of its state (stateDir): %w", err)
+		return fmt.Errorf("create the state directory (stateDir): %w", err)
 	}
 	boot, err := host.BootID(cfg.Proc)
 	if err != nil {
-		return fmt.Errorf("gpuagent: the host's procfs (proc: %s): %w", cfg.Proc, err)
+		return fmt.Errorf("read the host's procfs (proc: %s): %w", cfg.Proc, err)
 	}
-	disk, err := partition.OpenJournalDir(cfg.Journal())
+	store, err := partition.OpenJournalDir(cfg.Journal())
 	if err != nil {
-		return fmt.Errorf("gpuagent: %w", err)
+		return err
 	}
-	defer disk.Close()
-	book, err := partition.OpenJournal(disk, cfg.NodeName, boot)
+	defer store.Close()
+	journal, err := partition.OpenJournal(store, cfg.NodeName, boot)
 	if err != nil {
-		return fmt.Errorf("gpuagent: %w", err)
+		return err
 	}
+	kubelet, err := devices.NewKubelet(cfg.PodResources)
+	if err != nil {
+		return err
+	}
+	defer kubelet.Close()
 	mgr, err := newManager(ctx, cfg, logger)
 	if err != nil {
-		return fmt.Errorf("gpuagent: %w", err)
+		return err
 	}
-	a, err := newAgent(mgr, cfg, library, book, logger)
-	if err != nil {
-		return fmt.Errorf("gpuagent: %w", err)
+	if err := newReconciler(mgr, cfg, library, kubelet, journal, logger).addTo(ctx, mgr); err != nil {
+		return err
 	}
-	defer a.close()
-	if err := a.addTo(ctx, mgr); err != nil {
-		return fmt.Errorf("gpuagent: %w", err)
-	}
-	logger.Info("starting", "version", api.Version, "node", cfg.NodeName, "boot", boot)
+	logger.Info("Starting gpuagent", "version", api.Version, "node", cfg.NodeName, "boot", boot)
 	return mgr.Start(ctx)
 }
 
-// addTo has the manager run the agent's parts and answer for their health.
-func (a *agent) addTo(ctx context.Context, mgr ctrl.Manager) error {
-	if err := a.addEventHandlers(ctx, mgr.GetCache()); err != nil {
+func newReconciler(mgr ctrl.Manager, cfg *Config, driver nvml.Library, kubelet *devices.Kubelet, journal *partition.Journal,
+	logger logr.Logger) *reconciler {
+	library := &nvml.MonitoredLibrary{Driver: driver, OnReturn: recordCall}
+	r := &reconciler{
+		cfg: cfg, log: logger.WithName("agent"), cached: mgr.GetClient(), library: library,
+		engine:        &partition.Engine{Library: library, Journal: journal, Log: logger.WithName("driver")},
+		liveHolders:   &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetAPIReader(), Library: library},
+		cachedHolders: &devices.Reader{Node: cfg.NodeName, Kubelet: kubelet, Pods: mgr.GetClient(), Library: library},
+		inventory:     &status.Inventory{Library: library, Proc: cfg.Proc},
+		plugin: devicePlugin{
+			DevicePlugin: host.DevicePlugin{Proc: cfg.Proc, Command: cfg.DevicePlugin.Command}, stateDir: cfg.StateDir,
+		},
+		writer: &status.Writer{Node: cfg.NodeName, Live: mgr.GetAPIReader(), Status: mgr.GetClient().Status()},
+		events: mgr.GetEventRecorder(v1alpha1.FieldManagerGPUAgent),
+		wakeup: make(chan struct{}, 1),
+	}
+	r.guard = driverGuard{library: library, timeout: cfg.Intervals.CallTimeout.Duration, node: r.gpuNode, writer: r.writer, log: r.log}
+	return r
+}
+
+// addTo adds the agent's goroutines, event handlers and health checks to the manager.
+func (r *reconciler) addTo(ctx context.Context, mgr ctrl.Manager) error {
+	if err := r.addEventHandlers(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context) error{a.run, a.reportHungDriver, a.serveStatus} {
-		if err := mgr.Add(withoutElection(part)); err != nil {
+	for _, start := range []func(context.Context) error{r.start, r.guard.start, r.serveStatus} {
+		if err := mgr.Add(withoutElection(start)); err != nil {
 			return err
 		}
 	}
-	err := base.AddHealthChecks(mgr, map[string]healthz.Checker{"looked": func(*http.Request) error { return a.checkObserved() }})
-	if err != nil {
+	observed := func(*http.Request) error {
+		if r.snapshot.Load() == nil {
+			return errNotObserved
+		}
+		return nil
+	}
+	if err := base.AddHealthChecks(mgr, map[string]healthz.Checker{"observed": observed}); err != nil {
 		return err
 	}
-	return mgr.AddHealthzCheck("driver", func(*http.Request) error { return a.callMonitor.HungCall(a.cfg.Intervals.CallTimeout.Duration) })
+	return mgr.AddHealthzCheck("driver", r.guard.check)
 }
 
-// withoutElection is a part of the agent that runs without an election.
+var errNotObserved = errors.New("the agent has not observed the GPUs yet")
+
+// withoutElection is a function that the manager starts without leader election.
 type withoutElection func(context.Context) error
 
 // Start implements manager.Runnable.
@@ -193,3 +125,77 @@ func (e withoutElection) Start(ctx context.Context) error { return e(ctx) }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (withoutElection) NeedLeaderElection() bool { return false }
+
+// newManager returns a manager that caches only this node's pods and its GPUNode.
+func newManager(ctx context.Context, cfg *Config, logger logr.Logger) (ctrl.Manager, error) {
+	rest, err := cfg.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	options, err := cfg.ManagerOptions(logger)
+	if err != nil {
+		return nil, err
+	}
+	options.Cache.ByObject = map[client.Object]cache.ByObject{
+		// The agent only reads pods, so it needs no copies of them.
+		&corev1.Pod{}: {Field: fields.OneTermEqualSelector(devices.FieldNodeName, cfg.NodeName), Transform: trimPod,
+			UnsafeDisableDeepCopy: ptr.To(true)},
+		&v1alpha1.GPUNode{}: {Field: fields.OneTermEqualSelector("metadata.name", cfg.NodeName)},
+	}
+	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
+	mgr, err := ctrl.NewManager(rest, options)
+	if err != nil {
+		return nil, err
+	}
+	return mgr, mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, devices.FieldNodeName, func(o client.Object) []string {
+		return []string{o.(*corev1.Pod).Spec.NodeName}
+	})
+}
+
+// trimPod removes from a pod what the agent does not read.
+func trimPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	pod.ManagedFields, pod.Annotations = nil, nil
+	pod.Spec.Volumes, pod.Spec.Affinity, pod.Spec.Tolerations = nil, nil, nil
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, StartTime: pod.Status.StartTime}
+	return pod, nil
+}
+
+// addEventHandlers triggers a reconciliation when the GPUNode's spec changes, and when a pod is added,
+// deleted, acknowledged by the kubelet or enters another phase.
+func (r *reconciler) addEventHandlers(ctx context.Context, source cache.Cache) error {
+	nodes, err := source.GetInformer(ctx, &v1alpha1.GPUNode{})
+	if err != nil {
+		return err
+	}
+	if _, err := nodes.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { r.cancelSuperseded(o.(*v1alpha1.GPUNode)); r.trigger() },
+		DeleteFunc: func(any) { r.cancelSuperseded(nil); r.trigger() },
+		UpdateFunc: func(before, after any) {
+			r.cancelSuperseded(after.(*v1alpha1.GPUNode))
+			if before.(*v1alpha1.GPUNode).Generation != after.(*v1alpha1.GPUNode).Generation {
+				r.trigger()
+			}
+		},
+	}); err != nil {
+		return err
+	}
+	pods, err := source.GetInformer(ctx, &corev1.Pod{})
+	if err != nil {
+		return err
+	}
+	_, err = pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { r.trigger() },
+		DeleteFunc: func(any) { r.trigger() },
+		UpdateFunc: func(before, after any) {
+			was, is := before.(*corev1.Pod).Status, after.(*corev1.Pod).Status
+			if was.Phase != is.Phase || (was.StartTime == nil) != (is.StartTime == nil) {
+				r.trigger()
+			}
+		},
+	})
+	return err
+}

@@ -26,8 +26,8 @@ import (
 	"sluice.dev/test/cluster/clustertest"
 )
 
-// The whole way: a spec, the GPUs cut so, the plugin told, the status. What is in use
-// stays until it is not; what is idle makes room.
+// A spec is applied, the plugin reloaded and the status written. An instance in use stays until its pod
+// ends; idle ones make room.
 func TestSpecIsApplied(t *testing.T) {
 	w := newTestNode(t)
 	w.startDevicePlugin()
@@ -35,14 +35,16 @@ func TestSpecIsApplied(t *testing.T) {
 	first, second := w.gpuUUID(0), w.gpuUUID(1)
 
 	w.setSpec(parseLayout(first, "3g.20gb@0 2g.10gb@4"), parseLayout(second, "1g.5gb@0"))
-	node := w.waitForStatus("cut", isPartitioned("3g.20gb@0 2g.10gb@4", "1g.5gb@0"))
-	if s := node.Status; s.DriverVersion == "" || s.Slices != "1g.5gb 0/1, 2g.10gb 0/1, 3g.20gb 0/1" || s.GPUs[0].Model == "" || len(s.Pods) > 0 || s.SampledAt != nil {
+	node := w.waitForStatus("partitioned", isPartitioned("3g.20gb@0 2g.10gb@4", "1g.5gb@0"))
+	if s := node.Status; s.DriverVersion == "" || s.Slices != "1g.5gb 0/1, 2g.10gb 0/1, 3g.20gb 0/1" || s.GPUs[0].Model == "" ||
+		len(s.Pods) > 0 || s.SampledAt != nil {
 		t.Errorf("%+v", s)
 	}
 	for _, c := range []struct {
 		kind   string
 		status metav1.ConditionStatus
-	}{{v1alpha1.ConditionReady, "True"}, {v1alpha1.ConditionResetRequired, "False"}, {v1alpha1.ConditionNoPermission, "False"}, {v1alpha1.ConditionGPULost, "False"}} {
+	}{{v1alpha1.ConditionReady, "True"}, {v1alpha1.ConditionResetRequired, "False"}, {v1alpha1.ConditionNoPermission, "False"},
+		{v1alpha1.ConditionGPULost, "False"}} {
 		if err := hasCondition(c.kind, c.status, v1alpha1.ReasonReady)(node); err != nil {
 			t.Error(err)
 		}
@@ -55,7 +57,7 @@ func TestSpecIsApplied(t *testing.T) {
 			return err
 		}
 		for i := range events.Items {
-			if e := &events.Items[i]; e.Regarding.Kind == "Node" && e.Regarding.Name == w.name && e.Reason == v1alpha1.ReasonApplied {
+			if e := &events.Items[i]; e.Regarding.Kind == "Node" && e.Regarding.Name == w.name && e.Reason == "MIGLayoutApplied" {
 				return nil
 			}
 		}
@@ -67,71 +69,72 @@ func TestSpecIsApplied(t *testing.T) {
 	w.setSpec(parseLayout(first, "1g.5gb@0 2g.10gb@4"), parseLayout(second, "1g.5gb@0 1g.5gb@1"))
 	node = w.waitForStatus("in use", hasCondition(v1alpha1.ConditionLayoutApplied, metav1.ConditionFalse, v1alpha1.ReasonInUse))
 	if node.Status.ObservedGeneration != node.Generation {
-		t.Errorf("found impossible, and not said to be observed: %d of %d", node.Status.ObservedGeneration, node.Generation)
+		t.Errorf("found impossible, but not observed: %d of %d", node.Status.ObservedGeneration, node.Generation)
 	}
 	instance := node.Status.GPUs[0].Instances[0]
 	if instance.UUID != held || instance.State != v1alpha1.InstanceReclaiming || instance.Pod == nil || instance.Pod.Name != "train-0" {
 		t.Errorf("%+v", instance)
 	}
 	if pods := node.Status.Pods; len(pods) != 1 || pods[0].Name != "train-0" || !slices.Equal(pods[0].Devices, []string{held}) {
-		t.Errorf("who was given what: %+v", pods)
+		t.Errorf("wrong pods: %+v", pods)
 	}
 
-	picture, err := agent.FetchStatus(t.Context(), w.newConfig().Socket())
-	if err != nil || len(picture.GPUs) != 2 || picture.GPUs[0].Instances[0].Pod != "default/train-0" || len(picture.Problems) != 1 {
-		t.Errorf("%+v, %v", picture, err)
+	snapshot, err := agent.FetchStatus(t.Context(), w.newConfig().Socket())
+	if err != nil || len(snapshot.GPUs) != 2 || snapshot.GPUs[0].Instances[0].Pod != "default/train-0" || len(snapshot.Problems) != 1 {
+		t.Errorf("%+v, %v", snapshot, err)
 	}
 
 	before := w.hangups.Load()
-	w.kubelet.assign("nobody", "MIG-00000000-0000-0000-0000-000000000000")
+	w.kubelet.assign("other", "MIG-00000000-0000-0000-0000-000000000000")
 	w.waitForStatus("free", isPartitioned("1g.5gb@0 2g.10gb@4", "1g.5gb@0 1g.5gb@1"))
 	w.waitForSignals(before)
 	stop()
 	if _, err := agent.FetchStatus(t.Context(), w.newConfig().Socket()); err == nil {
-		t.Error("an agent that has ended answers")
+		t.Error("the stopped agent still serves its socket")
 	}
-	shown, err := agent.ObserveDirect(t.Context(), w.newConfig(), w.gpus.Open())
-	if err != nil || len(shown.GPUs) != 2 || len(shown.GPUs[1].Instances) != 2 || shown.GPUs[1].Instances[0].Foreign {
-		t.Errorf("without an agent: %+v, %v", shown, err)
+	direct, err := agent.ObserveDirect(t.Context(), w.newConfig(), w.gpus.Open())
+	if err != nil || len(direct.GPUs) != 2 || len(direct.GPUs[1].Instances) != 2 || direct.GPUs[1].Instances[0].Foreign {
+		t.Errorf("without an agent: %+v, %v", direct, err)
 	}
 }
 
-// At rest nothing is written, neither to the API server nor to the driver, and the
-// plugin is left in peace; not after a restart either.
+// At rest the agent writes nothing to the API server or the driver and does not reload the plugin, also
+// after a restart.
 func TestNoWritesWhenIdle(t *testing.T) {
 	w := newTestNode(t)
 	w.startDevicePlugin()
 	stop := w.startAgent()
 	w.setSpec(parseLayout(w.gpuUUID(0), "3g.20gb@0"))
-	w.waitForStatus("cut", isPartitioned("3g.20gb@0", ""))
+	w.waitForStatus("partitioned", isPartitioned("3g.20gb@0", ""))
 	w.waitForSignals(0)
 	var writes atomic.Int64
-	looks := make(chan struct{}, 1000)
+	passes := make(chan struct{}, 1000)
 	watch := func(call simulator.Call) {
 		switch call.Method {
 		case "CreateInstance", "DestroyInstance", "CreateComputeInstance", "DestroyComputeInstance", "SetMIGMode", "Reset":
 			writes.Add(1)
 		case "GPUs":
-			looks <- struct{}{}
+			passes <- struct{}{}
 		}
 	}
 	w.hook.Store(&watch)
-	before, heard := w.getGPUNode().ResourceVersion, w.hangups.Load()
+	before, signals := w.getGPUNode().ResourceVersion, w.hangups.Load()
 	for range 20 {
-		<-looks
+		<-passes
 	}
 	stop()
 	w.startAgent()
 	for range 20 {
-		<-looks
+		<-passes
 	}
 	w.hook.Store(nil)
-	if after := w.getGPUNode().ResourceVersion; after != before || w.hangups.Load() != heard || writes.Load() != 0 {
-		t.Errorf("resource version %s, then %s; %d signals, then %d; %d writes to the driver", before, after, heard, w.hangups.Load(), writes.Load())
+	if after := w.getGPUNode().ResourceVersion; after != before || w.hangups.Load() != signals || writes.Load() != 0 {
+		t.Errorf("resource version %s, then %s; %d signals, then %d; %d writes to the driver", before, after, signals, w.hangups.Load(),
+			writes.Load())
 	}
 }
 
-// An agent that ends in the middle of a change leaves a journal to the next.
+// After an agent that ends during a change, the next one completes it from the journal.
 func TestRestartDuringChange(t *testing.T) {
 	for _, call := range []string{"CreateInstance", "CreateComputeInstance", "DestroyInstance"} {
 		t.Run(call, func(t *testing.T) {
@@ -140,7 +143,7 @@ func TestRestartDuringChange(t *testing.T) {
 			stop := w.startAgent()
 			uuid := w.gpuUUID(0)
 			w.setSpec(parseLayout(uuid, "3g.20gb@0"))
-			w.waitForStatus("cut", isPartitioned("3g.20gb@0", ""))
+			w.waitForStatus("partitioned", isPartitioned("3g.20gb@0", ""))
 			reached, leave := make(chan struct{}, 1), make(chan struct{})
 			hook := func(c simulator.Call) {
 				if c.Method == call {
@@ -154,16 +157,16 @@ func TestRestartDuringChange(t *testing.T) {
 			<-reached
 			ended := make(chan struct{})
 			go func() { stop(); close(ended) }()
-			time.AfterFunc(100*time.Millisecond, func() { close(leave) }) // the driver finishes what it was asked
+			time.AfterFunc(100*time.Millisecond, func() { close(leave) }) // the driver finishes its call
 			<-ended
 			w.startAgent()
-			w.waitForStatus("cut", isPartitioned("2g.10gb@0 2g.10gb@2", ""))
+			w.waitForStatus("partitioned", isPartitioned("2g.10gb@0 2g.10gb@2", ""))
 		})
 	}
 }
 
-// A change that was taken back is not completed, neither by the agent that had begun it nor
-// by the next: the node takes pods again, and they are sent to what is there.
+// A reverted change is not completed, neither by the agent that began it nor by the next one: the node
+// accepts pods again, and the scheduler counts on the former instances.
 func TestRevertedSpec(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restarted %v", restarted), func(t *testing.T) {
@@ -172,7 +175,7 @@ func TestRevertedSpec(t *testing.T) {
 			stop := w.startAgent()
 			uuid := w.gpuUUID(0)
 			w.setSpec(parseLayout(uuid, "1g.5gb@0 1g.5gb@1 1g.5gb@6"))
-			node := w.waitForStatus("cut", isPartitioned("1g.5gb@0 1g.5gb@1 1g.5gb@6", ""))
+			node := w.waitForStatus("partitioned", isPartitioned("1g.5gb@0 1g.5gb@1 1g.5gb@6", ""))
 			stay := []string{node.Status.GPUs[0].Instances[1].UUID, node.Status.GPUs[0].Instances[2].UUID}
 			reached, leave := make(chan struct{}, 1), make(chan struct{})
 			hook := func(c simulator.Call) {
@@ -188,18 +191,18 @@ func TestRevertedSpec(t *testing.T) {
 			if restarted {
 				ended := make(chan struct{})
 				go func() { stop(); close(ended) }()
-				time.AfterFunc(100*time.Millisecond, func() { close(leave) }) // the driver finishes what it was asked
+				time.AfterFunc(100*time.Millisecond, func() { close(leave) }) // the driver finishes its call
 				<-ended
 			}
 			w.setSpec(parseLayout(uuid, "1g.5gb@0 1g.5gb@1 1g.5gb@6"))
 			if restarted {
 				w.startAgent()
 			} else {
-				time.AfterFunc(500*time.Millisecond, func() { close(leave) }) // the agent has seen the other spec long since
+				time.AfterFunc(500*time.Millisecond, func() { close(leave) }) // by then the agent has the other spec
 			}
-			node = w.waitForStatus("as it was", isPartitioned("1g.5gb@0 1g.5gb@1 1g.5gb@6", ""))
+			node = w.waitForStatus("reverted", isPartitioned("1g.5gb@0 1g.5gb@1 1g.5gb@6", ""))
 			if got := []string{node.Status.GPUs[0].Instances[1].UUID, node.Status.GPUs[0].Instances[2].UUID}; !slices.Equal(got, stay) {
-				t.Errorf("devices %v, and they were %v", got, stay)
+				t.Errorf("devices %v, want the former %v", got, stay)
 			}
 		})
 	}
@@ -215,11 +218,11 @@ func TestDriverUnloadAndReload(t *testing.T) {
 	w.gpus.Load()
 	w.waitForStatus("driver", hasCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady))
 	w.setSpec(parseLayout(w.gpuUUID(0), "3g.20gb@0"))
-	w.waitForStatus("cut", isPartitioned("3g.20gb@0", ""))
+	w.waitForStatus("partitioned", isPartitioned("3g.20gb@0", ""))
 	w.gpus.Unload(nvml.ErrLibraryNotFound)
 	node := w.waitForStatus("no library", hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonLibraryNotFound))
 	if len(node.Status.GPUs) != 2 {
-		t.Errorf("what was last known is gone: %+v", node.Status.GPUs)
+		t.Errorf("the last known state was removed: %+v", node.Status.GPUs)
 	}
 	w.gpus.Load()
 	w.waitForStatus("driver", hasCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady))
@@ -231,9 +234,9 @@ func TestLostGPU(t *testing.T) {
 	w.startAgent()
 	first, second := w.gpuUUID(0), w.gpuUUID(1)
 	w.setSpec(parseLayout(first, "3g.20gb@0"), parseLayout(second, ""))
-	w.waitForStatus("cut", isPartitioned("3g.20gb@0", ""))
+	w.waitForStatus("partitioned", isPartitioned("3g.20gb@0", ""))
 	w.waitForSignals(0)
-	heard := w.hangups.Load()
+	signals := w.hangups.Load()
 	if err := w.gpus.Lose(string(first)); err != nil {
 		t.Fatal(err)
 	}
@@ -241,11 +244,11 @@ func TestLostGPU(t *testing.T) {
 	if node.Status.GPUs[0].Health != v1alpha1.GPULost || node.Status.GPUs[1].Health != v1alpha1.GPUHealthy {
 		t.Errorf("%+v", node.Status.GPUs)
 	}
-	if w.hangups.Load() != heard {
-		t.Error("the plugin was made to start beside a GPU that is lost")
+	if w.hangups.Load() != signals {
+		t.Error("the plugin was reloaded beside a lost GPU")
 	}
 	w.setSpec(parseLayout(first, "3g.20gb@0"), parseLayout(second, "2g.10gb@0"))
-	w.waitForStatus("the other is cut", func(node *v1alpha1.GPUNode) error {
+	w.waitForStatus("the other is partitioned", func(node *v1alpha1.GPUNode) error {
 		if node.Status.ObservedGeneration != node.Generation || len(node.Status.GPUs[1].Instances) != 1 {
 			return fmt.Errorf("%+v", node.Status.GPUs[1])
 		}
@@ -253,23 +256,25 @@ func TestLostGPU(t *testing.T) {
 	})
 }
 
-// Beside NVIDIA's MIG manager nothing is written to the driver.
+// Beside NVIDIA's MIG manager the agent writes nothing to the driver.
 func TestConflictingManager(t *testing.T) {
 	w := newTestNode(t)
 	w.startDevicePlugin()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "mig-manager", Namespace: clustertest.Namespace(t, w.cluster), Labels: map[string]string{"app": "nvidia-mig-manager"}},
-		Spec:       corev1.PodSpec{NodeName: w.name, Containers: []corev1.Container{{Name: "m", Image: "m", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "mig-manager", Namespace: clustertest.Namespace(t, w.cluster),
+			Labels: map[string]string{"app": "nvidia-mig-manager"}},
+		Spec: corev1.PodSpec{NodeName: w.name,
+			Containers: []corev1.Container{{Name: "m", Image: "m", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}},
 	}
 	w.create(pod)
 	impostor := pod.DeepCopy()
 	impostor.ObjectMeta = metav1.ObjectMeta{Name: "impostor", Namespace: pod.Namespace, Labels: pod.Labels}
 	impostor.Spec.Containers[0].SecurityContext = nil
-	w.create(impostor) // and it stays
+	w.create(impostor) // it stays to the end
 	w.startAgent()
 	w.setSpec(parseLayout(w.gpuUUID(0), "3g.20gb@0"))
 	for _, kind := range []string{v1alpha1.ConditionLayoutApplied, v1alpha1.ConditionReady} {
-		node := w.waitForStatus("refused", hasCondition(kind, metav1.ConditionFalse, v1alpha1.ReasonMIGManager))
+		node := w.waitForStatus("conflict", hasCondition(kind, metav1.ConditionFalse, v1alpha1.ReasonMIGManager))
 		if len(node.Status.GPUs) != 2 || len(node.Status.GPUs[0].Instances) != 0 {
 			t.Errorf("%+v", node.Status.GPUs)
 		}
@@ -277,38 +282,38 @@ func TestConflictingManager(t *testing.T) {
 	if err := w.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	w.waitForStatus("it has gone", isPartitioned("3g.20gb@0", ""))
-	w.waitForStatus("it has gone", hasCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady))
+	w.waitForStatus("the manager is gone", isPartitioned("3g.20gb@0", ""))
+	w.waitForStatus("the manager is gone", hasCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady))
 }
 
 func TestLateDevicePlugin(t *testing.T) {
 	w := newTestNode(t)
 	w.startAgent()
 	w.setSpec(parseLayout(w.gpuUUID(0), "3g.20gb@0"))
-	w.waitForStatus("not told", hasCondition(v1alpha1.ConditionLayoutApplied, metav1.ConditionFalse, v1alpha1.ReasonDevicePluginNotFound))
+	w.waitForStatus("no plugin", hasCondition(v1alpha1.ConditionLayoutApplied, metav1.ConditionFalse, v1alpha1.ReasonDevicePluginNotFound))
 	w.startDevicePlugin()
-	w.waitForStatus("told", isPartitioned("3g.20gb@0", ""))
+	w.waitForStatus("reloaded", isPartitioned("3g.20gb@0", ""))
 }
 
-// A kubelet that does not answer makes everything count as in use.
+// While the kubelet does not answer, all devices count as in use.
 func TestUnreachableKubelet(t *testing.T) {
 	w := newTestNode(t)
 	w.startDevicePlugin()
 	w.startAgent()
 	w.setSpec(parseLayout(w.gpuUUID(0), "3g.20gb@0"))
-	w.waitForStatus("cut", isPartitioned("3g.20gb@0", ""))
+	w.waitForStatus("partitioned", isPartitioned("3g.20gb@0", ""))
 	w.kubelet.setFailing(true)
-	w.waitForStatus("silent", hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonKubeletUnreachable))
+	w.waitForStatus("no kubelet", hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonKubeletUnreachable))
 	generation := w.setSpec(parseLayout(w.gpuUUID(0), "1g.5gb@0"))
 	w.kubelet.setFailing(false)
-	node := w.waitForStatus("cut", isPartitioned("1g.5gb@0", ""))
+	node := w.waitForStatus("partitioned", isPartitioned("1g.5gb@0", ""))
 	if node.Generation != generation {
 		t.Errorf("generation %d", node.Generation)
 	}
 }
 
-// A call that does not return is said while the loop waits for it, and then the agent
-// is unhealthy; when the driver answers again so is the agent healthy.
+// The driver guard reports a hung call while the reconciler waits for it, then the health check fails.
+// Both recover when the driver answers.
 func TestHungDriver(t *testing.T) {
 	w := newTestNode(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -320,14 +325,14 @@ func TestHungDriver(t *testing.T) {
 	w.startAgent()
 	healthz := func(want int) func() error {
 		return func() error {
-			answer, err := http.Get("http://" + w.health + "/healthz?verbose")
+			response, err := http.Get("http://" + w.health + "/healthz?verbose")
 			if err != nil {
 				return err
 			}
-			defer answer.Body.Close()
-			text, _ := io.ReadAll(answer.Body)
-			if answer.StatusCode != want {
-				return fmt.Errorf("%d, want %d: %s", answer.StatusCode, want, text)
+			defer response.Body.Close()
+			text, _ := io.ReadAll(response.Body)
+			if response.StatusCode != want {
+				return fmt.Errorf("%d, want %d: %s", response.StatusCode, want, text)
 			}
 			return nil
 		}
@@ -343,9 +348,9 @@ func TestHungDriver(t *testing.T) {
 		}
 	}
 	w.hook.Store(&hang)
-	node := w.waitForStatus("stuck", hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDriverNotResponding))
+	node := w.waitForStatus("hung", hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDriverNotResponding))
 	if len(node.Status.GPUs) != 2 {
-		t.Errorf("what was last known is gone: %+v", node.Status)
+		t.Errorf("the last known state was removed: %+v", node.Status)
 	}
 	clustertest.Eventually(t, healthz(http.StatusInternalServerError))
 	close(leave)

@@ -1,11 +1,6 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config is the configuration file of the GPU agent.
-//
-// Enters: YAML of kind GPUAgentConfig, and the name of the node from the environment
-// where the file leaves it open: one file serves all nodes. Leaves: a defaulted and
-// validated [Config]. It never holds a secret.
 package agent
 
 import (
@@ -21,56 +16,52 @@ import (
 	"sluice.dev/api/config"
 )
 
-// ConfigKind is the kind of the file.
+// ConfigKind is the kind of the configuration file.
 const ConfigKind = "GPUAgentConfig"
 
-// NodeNameVariable is the variable of the environment that names the node where the
-// file does not.
+// NodeNameVariable is the environment variable that names the node if the file does not. One file
+// so serves all nodes.
 const NodeNameVariable = "NODE_NAME"
 
-// maxSocketPath is as long, in bytes, as the path of a Unix socket may be.
+// maxSocketPath is the maximal length of a Unix socket's path, in bytes.
 const maxSocketPath = 107
 
-// Config is the configuration of a node's agent.
+// Config is the agent's configuration. It never holds a secret.
 type Config struct {
 	metav1.TypeMeta `json:",inline"`
 	config.Common   `json:",inline"`
 
-	// NodeName is the node on which the agent runs. Default: the variable NODE_NAME of
-	// the environment.
+	// NodeName is the node on which the agent runs. Default: the environment variable NODE_NAME.
 	NodeName string `json:"nodeName,omitempty"`
 	// Driver is the driver of the node's GPUs.
 	Driver Driver `json:"driver,omitempty"`
-	// Proc is the root of the host's procfs. Default "/proc", which is the host's in a
-	// pod with hostPID.
+	// Proc is the root of the host's procfs. Default "/proc", which is the host's in a pod with
+	// hostPID.
 	Proc string `json:"proc,omitempty"`
-	// PodResources is the socket on which the kubelet says which pod has which device.
-	// Default "/var/lib/kubelet/pod-resources/kubelet.sock".
+	// PodResources is the socket on which the kubelet reports the devices of pods. Default
+	// "/var/lib/kubelet/pod-resources/kubelet.sock".
 	PodResources string `json:"podResources,omitempty"`
-	// StateDir is the folder in which the agent keeps its journal and its own socket.
-	// It has to survive the agent, and belongs to it alone. Default
-	// "/var/lib/sluice/gpuagent".
+	// StateDir is the folder of the agent's journal and socket. It has to outlive the agent, and no
+	// other program may use it. Default "/var/lib/sluice/gpuagent".
 	StateDir string `json:"stateDir,omitempty"`
-	// DevicePlugin is how the NVIDIA device plugin is found, which has to look again
-	// after each change.
+	// DevicePlugin finds the NVIDIA device plugin, which has to enumerate its devices after each
+	// change.
 	DevicePlugin DevicePlugin `json:"devicePlugin,omitempty"`
-	// Intervals say how often what is looked at.
+	// Intervals are the agent's intervals.
 	Intervals Intervals `json:"intervals,omitempty"`
 }
 
 // Driver is the driver of the node's GPUs: NVIDIA's library, or a simulator.
 type Driver struct {
-	// Library is the path of libnvidia-ml.so.1. Default: where the system's linker
-	// finds it.
+	// Library is the path of libnvidia-ml.so.1. Default: the path that the dynamic linker finds.
 	Library string `json:"library,omitempty"`
-	// Simulator is the socket of a simulated driver, in place of the library. Default
-	// none.
+	// Simulator is the socket of a simulated driver, in place of the library. Default none.
 	Simulator string `json:"simulator,omitempty"`
 }
 
-// DevicePlugin is how the NVIDIA device plugin is found among the node's processes.
+// DevicePlugin finds the NVIDIA device plugin among the node's processes.
 type DevicePlugin struct {
-	// Command is how its command line begins, the program without its folder:
+	// Command is the start of its command line, the program without its folder:
 	// "nvidia-device-plugin", which is the default, or "sluice fakekubelet".
 	Command string `json:"command,omitempty"`
 }
@@ -100,10 +91,10 @@ func (c *Config) Default() {
 	c.Intervals.setDefaults()
 }
 
-// Socket is where the agent tells what it sees, to read only.
+// Socket returns the socket on which the agent serves its observed state, read-only.
 func (c *Config) Socket() string { return filepath.Join(c.StateDir, "agent.sock") }
 
-// Journal is the folder of the agent's journal.
+// Journal returns the folder of the agent's journal.
 func (c *Config) Journal() string { return filepath.Join(c.StateDir, "journal") }
 
 // Validate implements config.File.
@@ -111,7 +102,7 @@ func (c *Config) Validate() field.ErrorList {
 	errs := c.Common.Validate(nil)
 	name := field.NewPath("nodeName")
 	if c.NodeName == "" {
-		errs = append(errs, field.Required(name, "want the node's name, here or in the environment as "+NodeNameVariable))
+		errs = append(errs, field.Required(name, "want the node's name, in the file or in the environment variable "+NodeNameVariable))
 	} else {
 		for _, problem := range validation.IsDNS1123Subdomain(c.NodeName) {
 			errs = append(errs, field.Invalid(name, c.NodeName, problem))
@@ -142,26 +133,25 @@ func (c *Config) Validate() field.ErrorList {
 	}
 	if words := strings.Fields(c.DevicePlugin.Command); len(words) == 0 || strings.Contains(words[0], "/") {
 		errs = append(errs, field.Invalid(field.NewPath("devicePlugin", "command"), c.DevicePlugin.Command,
-			"want how a command line begins, the program without its folder, such as nvidia-device-plugin"))
+			"want the start of a command line, the program without its folder, such as nvidia-device-plugin"))
 	}
 	return append(errs, c.Intervals.validate(field.NewPath("intervals"))...)
 }
 
-// Intervals say how often what is looked at, in machine time.
+// Intervals are the agent's intervals in machine time.
 type Intervals struct {
-	// Observe is how often the GPUs, their processes and the kubelet are asked, 200ms to
-	// 1m. What changes in the cluster is acted on at once. Default 2s.
+	// Observe is the interval at which the agent observes the GPUs, their processes and the
+	// kubelet, 200ms to 1m. It reacts to changes in the cluster at once. Default 2s.
 	Observe metav1.Duration `json:"look,omitempty"`
-	// Retry is the longest wait before something is tried again that failed: a driver
-	// that is not there, a layout that is in use. The first is a second. 1s to 10m;
-	// default 30s.
+	// Retry is the longest wait before a retry, as for a missing driver or a layout in use. The
+	// first wait is a second. 1s to 10m; default 30s.
 	Retry metav1.Duration `json:"retry,omitempty"`
-	// CallTimeout is after how long a call of the driver that has not returned makes the
-	// agent unhealthy, so that it is started again. 10s to 30m; default 2m.
+	// CallTimeout is the time after which a hung driver call makes the agent unhealthy, so that it
+	// is restarted. 10s to 30m; default 2m.
 	CallTimeout metav1.Duration `json:"stuck,omitempty"`
 }
 
-// The intervals where nobody sets them.
+// The default intervals.
 const (
 	defaultObserveInterval = 2 * time.Second
 	defaultRetryInterval   = 30 * time.Second
@@ -191,7 +181,8 @@ func (i *Intervals) validate(path *field.Path) (errs field.ErrorList) {
 		{"stuck", i.CallTimeout, 10 * time.Second, 30 * time.Minute},
 	} {
 		if each.value.Duration < each.least || each.value.Duration > each.most {
-			errs = append(errs, field.Invalid(path.Child(each.name), each.value.Duration.String(), "want "+each.least.String()+" to "+each.most.String()))
+			errs = append(errs, field.Invalid(path.Child(each.name), each.value.Duration.String(),
+				"want "+each.least.String()+" to "+each.most.String()))
 		}
 	}
 	return errs

@@ -43,11 +43,12 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-// The file comes before the environment.
+// The file overrides the environment.
 func TestConfigNodeNameOverridesEnvironment(t *testing.T) {
 	t.Setenv(NodeNameVariable, "dgx-01")
 	var got Config
-	if err := config.Parse([]byte(configHeader+"nodeName: dgx-02\ndriver: {simulator: /tmp/n.sock}\nintervals: {look: 500ms}\n"), &got); err != nil {
+	if err := config.Parse([]byte(configHeader+"nodeName: dgx-02\ndriver: {simulator: /tmp/n.sock}\nintervals: {look: 500ms}\n"),
+		&got); err != nil {
 		t.Fatal(err)
 	}
 	if got.NodeName != "dgx-02" || got.Driver.Simulator != "/tmp/n.sock" || got.Intervals.Observe.Duration != 500*time.Millisecond {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,66 +16,68 @@ import (
 	"time"
 
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/gpuagent/host"
 )
 
-// pluginState is of which devices the device plugin was last told, kept on disk: if the agent
-// ends between a change and the signal, the next one sends it.
-type pluginState struct {
-	dir      string // the folder
-	reported map[v1alpha1.GPUUUID]string
-	outdated bool
-	retryAt  time.Time // not before
+// devicePlugin records on disk which devices the device plugin last enumerated. If the agent ends
+// between a change and the signal, the next agent sends the signal.
+type devicePlugin struct {
+	host.DevicePlugin
+	stateDir string
+
+	enumerated map[v1alpha1.GPUUUID]string // deviceSignature by GPU
+	outdated   bool                        // devices changed since
+	retryAt    time.Time
+	err        error // of the last reload
 }
 
-func (t *pluginState) path() string { return filepath.Join(t.dir, "told.json") }
+func (p *devicePlugin) path() string { return filepath.Join(p.stateDir, "device-plugin.json") }
 
-// load reads what was kept. Where nothing is known all is to be told.
-func (t *pluginState) load() error {
-	t.reported = map[v1alpha1.GPUUUID]string{}
-	raw, err := os.ReadFile(t.path())
+// load reads the record. Without one, the plugin has to enumerate all devices.
+func (p *devicePlugin) load() error {
+	p.enumerated = map[v1alpha1.GPUUUID]string{}
+	raw, err := os.ReadFile(p.path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(raw, &t.reported); err != nil || t.reported == nil {
-		t.reported = map[v1alpha1.GPUUUID]string{}
-		return fmt.Errorf("%s: %w", t.path(), err)
+	if err := json.Unmarshal(raw, &p.enumerated); err != nil || p.enumerated == nil {
+		p.enumerated = map[v1alpha1.GPUUUID]string{}
+		return fmt.Errorf("%s: %w", p.path(), err)
 	}
 	return nil
 }
 
-// invalidate notes that devices came or went: the plugin is to be told in any case, by the
-// next agent where this one ends before.
-func (t *pluginState) invalidate() error {
-	t.outdated = true
-	if err := os.Remove(t.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// invalidate removes the record, so that this agent or the next reloads the plugin in any case.
+func (p *devicePlugin) invalidate() error {
+	p.outdated = true
+	if err := os.Remove(p.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// changedGPUs are the GPUs of which the plugin is to be told: those that the spec decides and
-// that are another than when it was told last. A GPU that does not answer is no news:
-// a plugin that starts beside one may not come up again.
-func (t *pluginState) changedGPUs(l *observation) map[v1alpha1.GPUUUID]string {
-	news := map[v1alpha1.GPUUUID]string{}
-	for i := range l.gpus {
-		gpu := &l.gpus[i]
-		decided := slices.ContainsFunc(l.desired(), func(d v1alpha1.DesiredGPU) bool { return d.UUID == gpu.UUID })
-		if is := deviceSignature(gpu); decided && gpu.Health == v1alpha1.GPUHealthy && t.reported[gpu.UUID] != is {
-			news[gpu.UUID] = is
+// changedGPUs returns the GPUs of the spec whose devices the plugin has not enumerated. It omits GPUs
+// that do not answer: a plugin that restarts beside one may not start again.
+func (p *devicePlugin) changedGPUs(o observation) map[v1alpha1.GPUUUID]string {
+	changed := map[v1alpha1.GPUUUID]string{}
+	for i := range o.gpus {
+		gpu := &o.gpus[i]
+		desired := slices.ContainsFunc(o.desired(), func(d v1alpha1.DesiredGPU) bool { return d.UUID == gpu.UUID })
+		if is := deviceSignature(gpu); desired && gpu.Health == v1alpha1.GPUHealthy && p.enumerated[gpu.UUID] != is {
+			changed[gpu.UUID] = is
 		}
 	}
-	return news
+	return changed
 }
 
-// deviceSignature are what a plugin finds on a GPU.
+// deviceSignature describes the devices that a plugin enumerates on a GPU.
 func deviceSignature(gpu *v1alpha1.ObservedGPU) string {
 	list := []string{string(gpu.MIG.Current)}
 	for i := range gpu.Instances {
-		// With the place, as there are drivers that give a UUID again to another instance.
+		// Some drivers give a destroyed instance's UUID to a new instance at another place.
 		if it := &gpu.Instances[i]; it.UUID != "" {
 			list = append(list, fmt.Sprintf("%s@%d=%s", it.Profile, it.Start, it.UUID))
 		}
@@ -82,53 +85,53 @@ func deviceSignature(gpu *v1alpha1.ObservedGPU) string {
 	return strings.Join(list, " ")
 }
 
-// save notes that the plugin was told. What is not on disk is only told once more.
-func (t *pluginState) save(news map[v1alpha1.GPUUUID]string) error {
-	t.outdated = false
-	for uuid, is := range news {
-		t.reported[uuid] = is
-	}
-	raw, err := json.Marshal(t.reported)
+// save records the devices that the plugin enumerates now.
+func (p *devicePlugin) save(changed map[v1alpha1.GPUUUID]string) error {
+	p.outdated = false
+	maps.Copy(p.enumerated, changed)
+	raw, err := json.Marshal(p.enumerated)
 	if err != nil {
 		return err
 	}
-	temporary := t.path() + ".new"
+	temporary := p.path() + ".new"
 	if err := os.WriteFile(temporary, raw, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(temporary, t.path())
+	return os.Rename(temporary, p.path())
 }
 
-// reloadDevicePlugin has the device plugin look again where there is news for it.
-func (a *agent) reloadDevicePlugin(l *observation) {
-	if l.gpus == nil || len(l.conflicts) > 0 || !a.layoutState.recovered {
-		return
+// reconcileDevicePlugin makes the device plugin enumerate its devices again if they changed. It returns
+// why the plugin has not done so yet.
+func (r *reconciler) reconcileDevicePlugin(o observation) error {
+	p := &r.plugin
+	if o.gpus == nil || len(o.conflicts) > 0 || !r.layout.recovered {
+		return p.err
 	}
-	news := a.pluginState.changedGPUs(l)
-	if len(news) == 0 && !a.pluginState.outdated {
-		a.layoutState.pluginError = nil
-		return
+	changed := p.changedGPUs(o)
+	if len(changed) == 0 && !p.outdated {
+		p.err = nil
+		return nil
 	}
-	if time.Now().Before(a.pluginState.retryAt) {
-		return
+	if time.Now().Before(p.retryAt) {
+		return p.err
 	}
-	processes, err := a.devicePlugin.Reload()
-	if err != nil {
+	failedBefore := p.err != nil
+	var processes int
+	if processes, p.err = p.Reload(); p.err != nil {
 		if processes > 0 {
-			// Some were told and have begun to enumerate: not again at each look.
-			a.pluginState.retryAt = time.Now().Add(a.cfg.Intervals.Retry.Duration)
+			// Some processes reload already; another signal in each pass would keep them from finishing.
+			p.retryAt = time.Now().Add(r.cfg.Intervals.Retry.Duration)
 		}
 		pluginSignals.WithLabelValues("failed").Inc()
-		if a.layoutState.pluginError == nil {
-			a.log.Error(err, "the device plugin does not know yet how the GPUs are cut; it is tried again")
+		if !failedBefore {
+			r.log.Error(p.err, "Failed to reload device plugin")
 		}
-		a.layoutState.pluginError = err
-		return
+		return p.err
 	}
 	pluginSignals.WithLabelValues("sent").Inc()
-	a.layoutState.pluginError = nil
-	a.log.Info("the device plugin enumerates its devices again", "processes", processes, "gpus", len(news))
-	if err := a.pluginState.save(news); err != nil {
-		a.log.Error(err, "what the device plugin was told is not kept; it is told again after a restart")
+	r.log.Info("Reloaded device plugin", "processes", processes, "gpus", len(changed))
+	if err := p.save(changed); err != nil {
+		r.log.Error(err, "Failed to record device plugin state; the next agent reloads the plugin again")
 	}
+	return nil
 }

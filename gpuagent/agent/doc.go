@@ -1,13 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpuagent is the agent that runs on each GPU node.
+// Package agent runs on each GPU node and partitions the node's GPUs as its GPUNode requests.
 //
-// Enters: its node's GPUNode and pods, the kubelet's word on who has which device, and
-// the driver's answers. Leaves: the GPUs cut as the GPUNode asks, the device plugin
-// told of it, the GPUNode's status, metrics, and on a socket of the node a picture of
-// what there is.
+// One reconciler observes the GPUs, their processes and the kubelet's device assignments. It applies
+// the layout of the GPUNode's spec, makes the device plugin enumerate its devices again, and publishes
+// the GPUNode's status, events, metrics and a socket for `gpuagent status`. While a driver call hangs,
+// the driver guard reports it in place of the reconciler.
 //
-// It never evicts a pod, never destroys an instance in use, never writes a Node, and
-// never touches a GPU that somebody else cuts.
+// The agent never evicts a pod, destroys an instance in use or writes a Node. It writes nothing to the
+// driver while another MIG manager partitions the node's GPUs.
 package agent

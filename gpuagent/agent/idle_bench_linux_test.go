@@ -16,12 +16,12 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// measurePeriod is for how long an agent is measured.
+// measurePeriod is the duration of a measurement.
 const measurePeriod = 30 * time.Second
 
-// BenchmarkIdleAgent is what an agent takes at rest, as a process of its own: eight GPUs
-// with seven instances each, 100 processes of pods, and a look each second. The
-// simulated driver is another process, to which the agent speaks over a socket.
+// BenchmarkIdleAgent measures an agent at rest as a process of its own: eight GPUs with seven
+// instances each, 100 processes of pods, and one pass a second. The simulated driver is another
+// process behind a socket.
 func BenchmarkIdleAgent(b *testing.B) {
 	w := newTestNodeWith(b, 8)
 	w.startDevicePlugin()
@@ -73,7 +73,7 @@ func BenchmarkIdleAgent(b *testing.B) {
 	}
 }
 
-// processCPU is how much processor time a process has had.
+// processCPU returns a process's CPU time.
 func processCPU(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -93,8 +93,8 @@ func processCPU(b *testing.B, pid int) time.Duration {
 	return sum
 }
 
-// processMemory is how much memory of a kind a process has, in MiB: VmRSS with its
-// program, RssAnon without.
+// processMemory returns a process's memory in MiB: VmRSS includes its program's file, RssAnon does
+// not.
 func processMemory(b *testing.B, pid int, kind string) float64 {
 	b.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -4,7 +4,6 @@
 package agent
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,48 +15,82 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/gpuagent/devices"
 	"sluice.dev/gpuagent/host"
 	"sluice.dev/gpuagent/partition"
 )
 
-// layoutState is what became of the spec when it was last carried out.
+// layoutAction is what a pass does to the GPUs.
+type layoutAction string
+
+const (
+	// keepLayout leaves the GPUs as they are.
+	keepLayout layoutAction = "Keep"
+	// blockLayout leaves the GPUs as they are and has the spec applied again afterwards.
+	blockLayout layoutAction = "Block"
+	// recoverLayout completes or undoes the change of a former agent on a node without a GPUNode.
+	recoverLayout layoutAction = "Recover"
+	// applyLayout applies the GPUNode's spec. It also completes a former agent's change.
+	applyLayout layoutAction = "Apply"
+)
+
+// layoutState is the result of the last applied spec.
 type layoutState struct {
+	// recovered reports whether no change of a former agent is pending.
 	recovered bool
 
-	// for which spec, and what became of it; outcome is nil before the first.
+	// uid and generation identify the applied spec; outcome is nil before the first.
 	uid        types.UID
 	generation int64
 	outcome    *partition.Outcome
-	// signature is how the GPUs were afterwards, and retry when to try again in any case.
+	// signature describes the GPUs after the change; retryAt is the time to apply the spec again, if any.
 	signature string
 	retryAt   time.Time
-
-	// pluginError says that the device plugin does not know yet.
-	pluginError error
 }
 
-// isDue tells whether the spec is to be carried out (again): it is another, something
-// is not as it was left, or what was in the way may be gone.
-func (s *layoutState) isDue(l *observation, now time.Time) bool {
+// newLayoutState returns the state after a spec was applied.
+func newLayoutState(o observation, outcome partition.Outcome, recovered bool, now time.Time) layoutState {
+	s := layoutState{recovered: recovered || outcome.Complete, uid: o.node.UID, generation: o.node.Generation, outcome: &outcome}
+	s.signature = layoutSignature(o.gpus, s.isReclaiming())
+	if outcome.RetryAfter > 0 {
+		s.retryAt = now.Add(outcome.RetryAfter)
+	}
+	return s
+}
+
+// decide returns what to do with the GPUs.
+func (s layoutState) decide(o observation, now time.Time) layoutAction {
 	switch {
-	case l.node == nil || l.gpus == nil:
+	case o.gpus == nil || len(o.conflicts) > 0:
+		return blockLayout
+	case o.holdersErr != nil:
+		return keepLayout
+	case o.node == nil && !s.recovered:
+		return recoverLayout
+	case s.isDue(o, now):
+		return applyLayout
+	}
+	return keepLayout
+}
+
+// isDue reports whether to apply the spec: it changed, the GPUs changed, or a retry is due.
+func (s layoutState) isDue(o observation, now time.Time) bool {
+	switch {
+	case o.node == nil || o.gpus == nil:
 		return false
-	case s.outcome == nil || s.uid != l.node.UID || s.generation != l.node.Generation || !s.outcome.Complete:
+	case s.outcome == nil || s.uid != o.node.UID || s.generation != o.node.Generation || !s.outcome.Complete:
 		return true
 	case !s.retryAt.IsZero() && !now.Before(s.retryAt):
 		return true
 	}
-	return s.signature != layoutSignature(l.gpus, s.isReclaiming())
+	return s.signature != layoutSignature(o.gpus, s.isReclaiming())
 }
 
-// isReclaiming tells whether something is in use that shall go.
-func (s *layoutState) isReclaiming() bool {
+// isReclaiming reports whether an instance in use has to be destroyed.
+func (s layoutState) isReclaiming() bool {
 	return s.outcome != nil && slices.ContainsFunc(s.outcome.Results, func(r partition.Result) bool { return r.State == partition.Reclaiming })
 }
 
-// layoutSignature is what there is, and where something waits for it also who has what: when
-// it is another the spec is looked at again.
+// layoutSignature describes the GPUs' modes and instances, and with withUse also the instances' states.
 func layoutSignature(gpus []v1alpha1.ObservedGPU, withUse bool) string {
 	var text strings.Builder
 	for i := range gpus {
@@ -74,183 +107,96 @@ func layoutSignature(gpus []v1alpha1.ObservedGPU, withUse bool) string {
 	return text.String()
 }
 
-// reconcileLayout carries out the spec where that is due, and nothing while a rival is there.
-func (a *agent) reconcileLayout(ctx context.Context, l *observation) {
-	s := &a.layoutState
-	now := time.Now()
-	if l.gpus == nil || len(l.conflicts) > 0 {
-		s.outcome = nil // when it is gone all is looked at anew
-		return
-	}
-	if l.holdersErr != nil || (s.recovered && !s.isDue(l, now)) {
-		return
-	}
-	// Looked for once more, at those that are there right now.
-	if a.findConflictsLive(ctx, l); len(l.conflicts) > 0 || l.holdersErr != nil {
-		return
-	}
-	if l.node == nil {
-		outcome := a.engine.Recover(ctx, a.liveHolders.InUse)
-		a.recordOutcome(l, &outcome)
-		s.recovered = outcome.Complete
-		return
-	}
-	// What a former agent had begun leads to what is asked for now: that may have been
-	// taken back since, and the node takes pods again.
-	outcome := a.applySpec(ctx, l.node)
-	s.recovered = s.recovered || outcome.Complete
-	a.recordOutcome(l, &outcome)
-	a.recordLayoutEvent(l, &outcome)
-	s.uid, s.generation, s.outcome = l.node.UID, l.node.Generation, &outcome
-	s.signature, s.retryAt = layoutSignature(l.gpus, s.isReclaiming()), time.Time{}
-	if outcome.RetryAfter > 0 {
-		s.retryAt = time.Now().Add(outcome.RetryAfter)
-	}
-}
-
-// recordOutcome takes over how the GPUs are now.
-func (a *agent) recordOutcome(l *observation, outcome *partition.Outcome) {
-	if outcome.Observed != nil {
-		l.gpus = outcome.Observed
-	}
-	if outcome.Changed {
-		if err := a.pluginState.invalidate(); err != nil {
-			a.log.Error(err, "that the device plugin is to be told is not kept for the next agent")
-		}
-	}
-	for i := range outcome.Results {
-		if r := &outcome.Results[i]; r.Changed || (r.State != partition.Applied && r.State != partition.Reclaiming) {
-			layoutChanges.WithLabelValues(string(r.State)).Inc()
-		}
-	}
-}
-
-// findConflicts looks among the pods that are known.
-func (a *agent) findConflicts(l *observation) {
-	if l.holdersErr == nil {
-		l.conflicts = host.FindConflictingManagers(l.holders.Pods, nil)
-	}
-}
-
-// findConflictsLive looks among the pods and processes that there are right now. Where they
-// cannot be told nothing is cut.
-func (a *agent) findConflictsLive(ctx context.Context, l *observation) {
-	pods, err := a.liveHolders.BoundPods(ctx)
-	if err != nil {
-		l.holdersErr = err
-		return
-	}
-	running, err := host.RunningProcesses(a.cfg.Proc)
-	if err != nil {
-		l.holdersErr = err
-		return
-	}
-	processes := make([]host.PodProcess, 0, len(running))
-	for _, each := range running {
-		processes = append(processes, host.PodProcess{Command: each.Command, Pods: devices.ParsePodUIDs(each.CGroup)})
-	}
-	l.conflicts = host.FindConflictingManagers(pods, processes)
-}
-
-// isComplete tells whether the spec's present generation was carried out, or found
-// impossible.
-func (s *layoutState) isComplete(l *observation) bool {
-	if l.node == nil || l.gpus == nil {
+// isComplete reports whether the spec's current generation was applied or found impossible.
+func (s layoutState) isComplete(o observation) bool {
+	if o.node == nil || o.gpus == nil {
 		return false
 	}
-	return len(l.conflicts) > 0 || (s.outcome != nil && s.outcome.Complete && s.uid == l.node.UID && s.generation == l.node.Generation)
+	return len(o.conflicts) > 0 || (s.outcome != nil && s.outcome.Complete && s.uid == o.node.UID && s.generation == o.node.Generation)
 }
 
-// conditions are those that the last attempt left, as far as they hold still.
-func (s *layoutState) conditions(l *observation) []metav1.Condition {
+// conditions returns the conditions of the last applied spec. pluginErr is why the device plugin has not
+// enumerated the devices since.
+func (s layoutState) conditions(o observation, pluginErr error) []metav1.Condition {
 	switch {
-	case len(l.conflicts) > 0:
+	case len(o.conflicts) > 0:
 		return []metav1.Condition{{
-			Type: v1alpha1.ConditionLayoutApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMIGManager, Message: describeConflicts(l.conflicts),
+			Type: v1alpha1.ConditionLayoutApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMIGManager,
+			Message: describeConflicts(o.conflicts),
 		}}
-	case s.outcome == nil || l.node == nil:
+	case s.outcome == nil || o.node == nil:
 		return nil
 	}
 	list := slices.Clone(s.outcome.Conditions)
 	for i := range list {
-		if s.pluginError != nil && list[i].Type == v1alpha1.ConditionLayoutApplied && list[i].Status == metav1.ConditionTrue {
+		if pluginErr != nil && list[i].Type == v1alpha1.ConditionLayoutApplied && list[i].Status == metav1.ConditionTrue {
 			list[i].Status, list[i].Reason = metav1.ConditionFalse, v1alpha1.ReasonDevicePluginNotFound
-			list[i].Message = "the GPUs are cut as asked, but the device plugin could not be made to enumerate them again: " + s.pluginError.Error()
+			list[i].Message = "the GPUs are partitioned as requested, but the device plugin did not enumerate them again: " + pluginErr.Error()
 		}
 	}
 	return list
 }
 
+// readyCondition returns the Ready condition. While a call hangs it agrees with the driver guard's:
+// otherwise the two would overwrite each other.
+func readyCondition(o observation, hungCall error) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	switch {
+	case hungCall != nil:
+		return driverNotResponding(hungCall)
+	case o.gpusErr != nil:
+		return driverUnavailable(o.gpusErr)
+	case len(o.conflicts) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonMIGManager, describeConflicts(o.conflicts)
+	case o.holdersErr != nil:
+		c.Reason = v1alpha1.ReasonKubeletUnreachable
+		c.Message = fmt.Sprintf("all devices count as in use while the agent cannot read their assignment to pods: %v", o.holdersErr)
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonReady, "the driver and the kubelet answer"
+	}
+	return c
+}
+
 func describeConflicts(list []host.ConflictingManager) string {
 	var texts []string
-	for _, rival := range list {
-		texts = append(texts, rival.String())
+	for _, manager := range list {
+		texts = append(texts, manager.String())
 	}
-	return "nothing is written to the driver: " + strings.Join(texts, "; ")
+	return "the agent writes nothing to the driver: " + strings.Join(texts, "; ")
 }
 
-// applyingSpec is a spec that is being carried out.
-type applyingSpec struct {
-	uid        types.UID
-	generation int64
-	cancel     context.CancelFunc
-}
+// The reasons of the events on the node.
+const (
+	eventLayoutApplied    = "MIGLayoutApplied"
+	eventLayoutNotApplied = "MIGLayoutNotApplied"
+)
 
-// applySpec cuts the GPUs as the GPUNode asks, for as long as it asks so: the driver may
-// take minutes, and who has taken a spec back lets pods onto the node again. What was
-// begun is led by the next spec to where that wants it.
-func (a *agent) applySpec(ctx context.Context, node *v1alpha1.GPUNode) partition.Outcome {
-	bounded, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	a.applying.Store(&applyingSpec{node.UID, node.Generation, giveUp})
-	defer a.applying.Store(nil)
-	a.cancelSuperseded(a.gpuNode(ctx)) // it may have changed before anybody could tell
-	outcome := a.engine.Apply(bounded, node.Spec.GPUs, a.liveHolders.InUse)
-	if bounded.Err() != nil {
-		outcome.Observed = nil // by a context that has ended nobody was asked who has what
-	}
-	return outcome
-}
-
-// cancelSuperseded gives up what is being carried out where the GPUNode asks for another thing,
-// or has gone.
-func (a *agent) cancelSuperseded(now *v1alpha1.GPUNode) {
-	at := a.applying.Load()
-	if at != nil && (now == nil || now.UID != at.uid || now.Generation != at.generation) {
-		at.cancel()
-	}
-}
-
-// maxEventNote is as long as an event's note may be, in bytes.
+// maxEventNote is the longest note that the API server accepts, in bytes.
 const maxEventNote = 1024
 
-// recordLayoutEvent makes an event on the node of what became of its layout, where that is
-// another thing than before.
-func (a *agent) recordLayoutEvent(l *observation, outcome *partition.Outcome) {
-	now := meta.FindStatusCondition(outcome.Conditions, v1alpha1.ConditionLayoutApplied)
-	if now == nil {
-		return
+// layoutEvent returns the event for an outcome, without a reason if it does not differ from the outcome
+// before.
+func layoutEvent(before, outcome *partition.Outcome) (kind, reason, note string) {
+	applied := meta.FindStatusCondition(outcome.Conditions, v1alpha1.ConditionLayoutApplied)
+	if applied == nil {
+		return "", "", ""
 	}
-	kind, action := corev1.EventTypeNormal, "Cut"
-	if now.Status != metav1.ConditionTrue {
-		kind = corev1.EventTypeWarning
+	unchanged := before == nil && applied.Status == metav1.ConditionTrue
+	if before != nil {
+		former := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionLayoutApplied)
+		unchanged = former != nil && former.Status == applied.Status && former.Reason == applied.Reason
 	}
-	if last := a.layoutState.outcome; last != nil {
-		before := meta.FindStatusCondition(last.Conditions, v1alpha1.ConditionLayoutApplied)
-		if before != nil && before.Status == now.Status && before.Reason == now.Reason && !outcome.Changed {
-			return
-		}
-	} else if now.Status == metav1.ConditionTrue && !outcome.Changed {
-		return // nothing was to be done
+	if unchanged && !outcome.Changed {
+		return "", "", ""
 	}
-	note := now.Message
-	if note == "" {
-		note = "the GPUs are cut as asked"
+	kind, reason, note = corev1.EventTypeNormal, eventLayoutApplied, applied.Message
+	if applied.Status != metav1.ConditionTrue {
+		kind, reason, note = corev1.EventTypeWarning, eventLayoutNotApplied, applied.Reason+": "+applied.Message
 	}
-	a.events.Eventf(nodeReference(l.node), nil, kind, now.Reason, action, "%s", strings.ToValidUTF8(note[:min(len(note), maxEventNote)], ""))
+	return kind, reason, strings.ToValidUTF8(note[:min(len(note), maxEventNote)], "")
 }
 
-// nodeReference is the node that a GPUNode belongs to; the agent may not read Nodes.
+// nodeReference returns a reference to the GPUNode's node. The agent may not read Nodes.
 func nodeReference(gpuNode *v1alpha1.GPUNode) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: gpuNode.Name, UID: types.UID(gpuNode.Name)}}
 	for _, owner := range gpuNode.OwnerReferences {

@@ -31,13 +31,14 @@ const gpu1, gpu2 v1alpha1.GPUUUID = "GPU-1", "GPU-2"
 func newObservedGPU(uuid v1alpha1.GPUUUID, devices ...string) v1alpha1.ObservedGPU {
 	gpu := v1alpha1.ObservedGPU{UUID: uuid, Health: v1alpha1.GPUHealthy, MIG: v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}}
 	for i, device := range devices {
-		gpu.Instances = append(gpu.Instances, v1alpha1.ObservedInstance{Profile: "1g.5gb", Start: int32(i), UUID: device, State: v1alpha1.InstanceIdle})
+		gpu.Instances = append(gpu.Instances, v1alpha1.ObservedInstance{Profile: "1g.5gb", Start: int32(i), UUID: device,
+			State: v1alpha1.InstanceIdle})
 	}
 	return gpu
 }
 
-func newObservation(generation int64, gpus ...v1alpha1.ObservedGPU) *observation {
-	l := &observation{node: &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{UID: "u", Generation: generation}}, gpus: gpus}
+func newObservation(generation int64, gpus ...v1alpha1.ObservedGPU) observation {
+	l := observation{node: &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{UID: "u", Generation: generation}}, gpus: gpus}
 	for i := range gpus {
 		l.node.Spec.GPUs = append(l.node.Spec.GPUs, v1alpha1.DesiredGPU{UUID: gpus[i].UUID, MIGEnabled: true})
 	}
@@ -52,7 +53,8 @@ func TestLayoutIsDue(t *testing.T) {
 	lost := newObservedGPU(gpu1, "MIG-a")
 	lost.Health = v1alpha1.GPULost
 	done := func(state partition.State, retry time.Time) layoutState {
-		s := layoutState{uid: "u", generation: 3, outcome: &partition.Outcome{Complete: true, Results: []partition.Result{{State: state}}}, retryAt: retry}
+		s := layoutState{uid: "u", generation: 3, outcome: &partition.Outcome{Complete: true, Results: []partition.Result{{State: state}}},
+			retryAt: retry}
 		s.signature = layoutSignature([]v1alpha1.ObservedGPU{gpu}, s.isReclaiming())
 		return s
 	}
@@ -62,26 +64,26 @@ func TestLayoutIsDue(t *testing.T) {
 	another.node.UID = "v"
 	tests := map[string]struct {
 		layout layoutState
-		look   *observation
+		node   observation
 		want   bool
 	}{
-		"never done":                  {layoutState{}, newObservation(3, gpu), true},
-		"no GPUNode":                  {layoutState{}, &observation{gpus: []v1alpha1.ObservedGPU{gpu}}, false},
-		"no GPUs to be seen":          {layoutState{}, newObservation(3), false},
-		"as it was":                   {done(partition.Applied, time.Time{}), newObservation(3, gpu), false},
+		"never applied":               {layoutState{}, newObservation(3, gpu), true},
+		"no GPUNode":                  {layoutState{}, observation{gpus: []v1alpha1.ObservedGPU{gpu}}, false},
+		"no GPUs observed":            {layoutState{}, newObservation(3), false},
+		"unchanged":                   {done(partition.Applied, time.Time{}), newObservation(3, gpu), false},
 		"another spec":                {done(partition.Applied, time.Time{}), newObservation(4, gpu), true},
 		"another GPUNode of the name": {done(partition.Applied, time.Time{}), another, true},
-		"not ended":                   {interrupted, newObservation(3, gpu), true},
-		"an instance is gone":         {done(partition.Applied, time.Time{}), newObservation(3, newObservedGPU(gpu1)), true},
+		"interrupted":                 {interrupted, newObservation(3, gpu), true},
+		"an instance was removed":     {done(partition.Applied, time.Time{}), newObservation(3, newObservedGPU(gpu1)), true},
 		"a GPU is lost":               {done(partition.Applied, time.Time{}), newObservation(3, lost), true},
-		"a pod came":                  {done(partition.Applied, time.Time{}), newObservation(3, active), false},
-		"in use, and a pod went":      {done(partition.Reclaiming, time.Time{}), newObservation(3, active), true},
-		"not yet time":                {done(partition.Reclaiming, now.Add(time.Second)), newObservation(3, gpu), false},
-		"time":                        {done(partition.Reclaiming, now), newObservation(3, gpu), true},
+		"a pod started":               {done(partition.Applied, time.Time{}), newObservation(3, active), false},
+		"in use, and a pod ended":     {done(partition.Reclaiming, time.Time{}), newObservation(3, active), true},
+		"before the retry":            {done(partition.Reclaiming, now.Add(time.Second)), newObservation(3, gpu), false},
+		"retry":                       {done(partition.Reclaiming, now), newObservation(3, gpu), true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.layout.isDue(tc.look, now); got != tc.want {
+			if got := tc.layout.isDue(tc.node, now); got != tc.want {
 				t.Errorf("due %v, want %v", got, tc.want)
 			}
 		})
@@ -91,33 +93,34 @@ func TestLayoutIsDue(t *testing.T) {
 func TestLayoutConditions(t *testing.T) {
 	applied := metav1.Condition{Type: v1alpha1.ConditionLayoutApplied, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied}
 	s := layoutState{uid: "u", generation: 3, outcome: &partition.Outcome{Complete: true, Conditions: []metav1.Condition{applied}}}
-	if diff := cmp.Diff([]metav1.Condition{applied}, s.conditions(newObservation(3, newObservedGPU(gpu1)))); diff != "" {
+	if diff := cmp.Diff([]metav1.Condition{applied}, s.conditions(newObservation(3, newObservedGPU(gpu1)), nil)); diff != "" {
 		t.Error(diff)
 	}
-	s.pluginError = errors.New("none")
-	if c := s.conditions(newObservation(3, newObservedGPU(gpu1)))[0]; c.Reason != v1alpha1.ReasonDevicePluginNotFound || c.Status != metav1.ConditionFalse {
+	if c := s.conditions(newObservation(3, newObservedGPU(gpu1)),
+		errors.New("none"))[0]; c.Reason != v1alpha1.ReasonDevicePluginNotFound || c.Status != metav1.ConditionFalse {
 		t.Errorf("%+v", c)
 	}
 	if s.outcome.Conditions[0].Reason != v1alpha1.ReasonApplied {
-		t.Error("the outcome was changed")
+		t.Error("conditions changed the outcome")
 	}
-	rival := newObservation(4, newObservedGPU(gpu1))
-	rival.conflicts = []host.ConflictingManager{{Name: "NVIDIA's MIG manager", Location: "pod a/b", Advice: "stop it"}}
-	if c := s.conditions(rival)[0]; c.Reason != v1alpha1.ReasonMIGManager || !strings.Contains(c.Message, "stop it") || !s.isComplete(rival) {
+	conflict := newObservation(4, newObservedGPU(gpu1))
+	conflict.conflicts = []host.ConflictingManager{{Name: "NVIDIA's MIG manager", Location: "pod a/b", Advice: "stop it"}}
+	if c := s.conditions(conflict, errors.New("none"))[0]; c.Reason != v1alpha1.ReasonMIGManager ||
+		!strings.Contains(c.Message, "stop it") || !s.isComplete(conflict) {
 		t.Errorf("%+v", c)
 	}
 	if s.isComplete(newObservation(4, newObservedGPU(gpu1))) {
 		t.Error("another generation is complete")
 	}
-	if c := readyCondition(rival); c.Reason != v1alpha1.ReasonMIGManager {
+	if c := readyCondition(conflict, nil); c.Reason != v1alpha1.ReasonMIGManager {
 		t.Errorf("%+v", c)
 	}
 }
 
 func TestChangedGPUs(t *testing.T) {
 	dir := t.TempDir()
-	fresh := func() *pluginState {
-		s := &pluginState{dir: dir}
+	fresh := func() *devicePlugin {
+		s := &devicePlugin{stateDir: dir}
 		if err := s.load(); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +128,7 @@ func TestChangedGPUs(t *testing.T) {
 	}
 	s := fresh()
 	l := newObservation(1, newObservedGPU(gpu1, "MIG-a"), newObservedGPU(gpu2))
-	l.node.Spec.GPUs = l.node.Spec.GPUs[:1] // the other is nobody's to tell of
+	l.node.Spec.GPUs = l.node.Spec.GPUs[:1] // the spec does not list the other
 	news := s.changedGPUs(l)
 	if diff := cmp.Diff(map[v1alpha1.GPUUUID]string{gpu1: "Enabled 1g.5gb@0=MIG-a"}, news); diff != "" {
 		t.Error(diff)
@@ -133,14 +136,14 @@ func TestChangedGPUs(t *testing.T) {
 	if err := s.save(news); err != nil {
 		t.Fatal(err)
 	}
-	s = fresh() // another process
+	s = fresh() // as after a restart
 	if news := s.changedGPUs(l); len(news) != 0 {
-		t.Errorf("told again: %v", news)
+		t.Errorf("reloaded again: %v", news)
 	}
 	lost := newObservation(1, newObservedGPU(gpu1))
 	lost.gpus[0].Health = v1alpha1.GPULost
 	if news := s.changedGPUs(lost); len(news) != 0 {
-		t.Errorf("told of a GPU that does not answer: %v", news)
+		t.Errorf("reloaded for a GPU that does not answer: %v", news)
 	}
 	if news := s.changedGPUs(newObservation(1, newObservedGPU(gpu1, "MIG-b"))); len(news) != 1 {
 		t.Errorf("%v", news)
@@ -149,7 +152,7 @@ func TestChangedGPUs(t *testing.T) {
 		if err := os.WriteFile(s.path(), []byte(broken), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		again := &pluginState{dir: dir}
+		again := &devicePlugin{stateDir: dir}
 		if err := again.load(); err == nil && broken != "null" {
 			t.Errorf("%s: no error", broken)
 		}
@@ -159,7 +162,7 @@ func TestChangedGPUs(t *testing.T) {
 	}
 }
 
-// fakeDriver is one that cannot be used, or can.
+// fakeDriver fails to initialize with err.
 type fakeDriver struct {
 	nvml.Library
 	err error
@@ -193,7 +196,8 @@ func TestConnection(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for err, want := range map[nvml.Error]string{
-		nvml.ErrLibraryNotFound: v1alpha1.ReasonLibraryNotFound, nvml.ErrDriverNotLoaded: v1alpha1.ReasonDriverNotLoaded, nvml.ErrUnknown: v1alpha1.ReasonDriverError,
+		nvml.ErrLibraryNotFound: v1alpha1.ReasonLibraryNotFound, nvml.ErrDriverNotLoaded: v1alpha1.ReasonDriverNotLoaded,
+		nvml.ErrUnknown: v1alpha1.ReasonDriverError,
 	} {
 		if got := driverUnavailable(fmt.Errorf("x: %w", err)); got.Reason != want || got.Status != metav1.ConditionFalse {
 			t.Errorf("%v: %+v", err, got)
@@ -201,8 +205,8 @@ func TestConnection(t *testing.T) {
 	}
 }
 
-// A plugin that was told is not told again at each look because of another process that
-// could not be: it would never come to offer anything.
+// If only some processes could be signaled, those are not signaled again in each pass: they would never
+// finish enumerating.
 func TestDevicePluginIsNotReloadedForHungGPU(t *testing.T) {
 	proc := t.TempDir()
 	self, err := os.Executable()
@@ -223,47 +227,45 @@ func TestDevicePluginIsNotReloadedForHungGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
-	if said := bufio.NewScanner(out); !said.Scan() {
-		t.Fatal("the plugin says nothing")
+	if lines := bufio.NewScanner(out); !lines.Scan() {
+		t.Fatal("no output from the plugin")
 	}
 	pid := strconv.Itoa(cmd.Process.Pid)
 	if err := os.Symlink("/proc/"+pid, filepath.Join(proc, pid)); err != nil {
 		t.Fatal(err)
 	}
-	odd := filepath.Join(proc, "7000001") // of which nobody can say whether it may be told
+	odd := filepath.Join(proc, "7000001") // its status lacks the signal mask
 	if err := errors.Join(os.Mkdir(odd, 0o700), os.WriteFile(filepath.Join(odd, "cmdline"), []byte("nvidia-device-plugin\x00"), 0o600),
 		os.WriteFile(filepath.Join(odd, "status"), []byte("Name:\tx\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 
-	a := &agent{log: logr.Discard(), cfg: &Config{Intervals: Intervals{Retry: metav1.Duration{Duration: time.Hour}}}}
-	a.devicePlugin = host.DevicePlugin{Proc: proc, Command: "nvidia-device-plugin"}
-	a.pluginState = pluginState{dir: t.TempDir()}
-	a.layoutState.recovered = true
-	if err := a.pluginState.load(); err != nil {
+	a := &reconciler{log: logr.Discard(), cfg: &Config{Intervals: Intervals{Retry: metav1.Duration{Duration: time.Hour}}}}
+	a.plugin = devicePlugin{DevicePlugin: host.DevicePlugin{Proc: proc, Command: "nvidia-device-plugin"}, stateDir: t.TempDir()}
+	a.layout.recovered = true
+	if err := a.plugin.load(); err != nil {
 		t.Fatal(err)
 	}
 	l := newObservation(1, newObservedGPU(gpu1, "MIG-a"))
-	a.reloadDevicePlugin(l)
-	if a.layoutState.pluginError == nil || a.pluginState.retryAt.IsZero() {
-		t.Fatalf("untold %v, again at %v", a.layoutState.pluginError, a.pluginState.retryAt)
+	if err := a.reconcileDevicePlugin(l); err == nil || a.plugin.retryAt.IsZero() {
+		t.Fatalf("error %v, retry at %v", err, a.plugin.retryAt)
 	}
 	if err := os.RemoveAll(odd); err != nil {
 		t.Fatal(err)
 	}
-	if a.reloadDevicePlugin(l); a.layoutState.pluginError == nil {
-		t.Error("told again at once")
+	if err := a.reconcileDevicePlugin(l); err == nil {
+		t.Error("reloaded again at once")
 	}
-	a.pluginState.retryAt = time.Now().Add(-time.Second)
-	if a.reloadDevicePlugin(l); a.layoutState.pluginError != nil || len(a.pluginState.changedGPUs(l)) != 0 {
-		t.Errorf("%v", a.layoutState.pluginError)
+	a.plugin.retryAt = time.Now().Add(-time.Second)
+	if err := a.reconcileDevicePlugin(l); err != nil || len(a.plugin.changedGPUs(l)) != 0 {
+		t.Errorf("%v", err)
 	}
 }
 
-// An agent that ends between a change and the signal leaves it to the next, even where
-// the driver has given the devices the UUIDs that they had before.
+// After an agent that ends between a change and the signal, the next one sends the signal, even if the
+// devices have the same UUIDs as before.
 func TestNextAgentReloadsDevicePlugin(t *testing.T) {
-	s := &pluginState{dir: t.TempDir()}
+	s := &devicePlugin{stateDir: t.TempDir()}
 	if err := s.load(); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +276,7 @@ func TestNextAgentReloadsDevicePlugin(t *testing.T) {
 	if err := s.invalidate(); err != nil {
 		t.Fatal(err)
 	}
-	next := &pluginState{dir: s.dir}
+	next := &devicePlugin{stateDir: s.stateDir}
 	if err := next.load(); err != nil || len(next.changedGPUs(l)) != 1 {
 		t.Errorf("%v, %v", next.changedGPUs(l), err)
 	}

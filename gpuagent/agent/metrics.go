@@ -14,37 +14,39 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/partition"
 	"sluice.dev/gpuagent/status"
 )
 
 var (
 	callSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sluice_nvml_call_seconds",
-		Help:    "How long calls of the driver took.",
+		Help:    "Duration of NVML calls.",
 		Buckets: []float64{0.0001, 0.001, 0.01, 0.1, 0.5, 1, 5, 10, 30, 120},
 	}, []string{"call"})
 	callErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_nvml_errors_total",
-		Help: "Calls of the driver that it refused, by its number for the reason; what a board does not support is no error.",
+		Help: "Failed NVML calls by call and NVML error code, without those that a GPU model does not support.",
 	}, []string{"call", "code"})
 	layoutChanges = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_mig_changes_total",
-		Help: "Changes of a GPU's layout by what became of them: Applied, RolledBack, Invalid, ResetRequired, Denied, Lost, Unhealthy, JournalFailed, Interrupted.",
+		Help: "MIG layout changes of a GPU by result: Applied, RolledBack, Invalid, ResetRequired, Denied, Lost, Unhealthy, " +
+			"JournalFailed, Interrupted.",
 	}, []string{"result"})
 	pluginSignals = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_device_plugin_signals_total",
-		Help: "Attempts to have the device plugin enumerate its devices again: sent, failed.",
+		Help: "Attempts to reload the device plugin by result: sent, failed.",
 	}, []string{"result"})
 )
 
-// lastStatus is the picture from which the gauges are made.
+// lastStatus is the state that the gauges report.
 var lastStatus atomic.Pointer[status.Node]
 
-func init() { //nolint:gochecknoinits // how controller-runtime's registry is filled
+func init() { //nolint:gochecknoinits // controller-runtime's registry requires it
 	metrics.Registry.MustRegister(callSeconds, callErrors, layoutChanges, pluginSignals, statusCollector{})
 }
 
-// recordCall counts a call of the driver.
+// recordCall records a driver call in the metrics.
 func recordCall(call string, took time.Duration, err error) {
 	callSeconds.WithLabelValues(call).Observe(took.Seconds())
 	if err == nil || errors.Is(err, nvml.ErrNotSupported) {
@@ -57,18 +59,28 @@ func recordCall(call string, took time.Duration, err error) {
 	callErrors.WithLabelValues(call, code).Inc()
 }
 
-// statusCollector are made when they are asked for, so that a GPU, a pod or a profile that is
-// gone has no series.
+// countResults counts the results of a pass. GPUs that needed no change or wait for their users do not count.
+func countResults(results []partition.Result) {
+	for i := range results {
+		if r := &results[i]; r.Changed || (r.State != partition.Applied && r.State != partition.Reclaiming) {
+			layoutChanges.WithLabelValues(string(r.State)).Inc()
+		}
+	}
+}
+
+// statusCollector collects the gauges from lastStatus. A removed GPU, pod or profile so has no series.
 type statusCollector struct{}
 
 var (
-	gpuLabels    = []string{"gpu", "uuid"}
-	memoryUsed   = prometheus.NewDesc("sluice_gpu_memory_used_bytes", "Memory of a GPU that is in use.", gpuLabels, nil)
-	memoryTotal  = prometheus.NewDesc("sluice_gpu_memory_total_bytes", "Memory of a GPU.", gpuLabels, nil)
-	utilization  = prometheus.NewDesc("sluice_gpu_utilization_ratio", "How busy a GPU is, 0 to 1; none of a GPU that is cut.", gpuLabels, nil)
-	gpuHealthy   = prometheus.NewDesc("sluice_gpu_healthy", "1 while the driver answers for a GPU.", gpuLabels, nil)
-	podMemory    = prometheus.NewDesc("sluice_gpu_pod_memory_used_bytes", "Memory of a GPU that a pod's processes hold.", append(gpuLabels[:2:2], "pod"), nil)
-	migInstances = prometheus.NewDesc("sluice_mig_instances", "GPU instances of the node.", []string{"profile", "state"}, nil)
+	gpuLabels   = []string{"gpu", "uuid"}
+	memoryUsed  = prometheus.NewDesc("sluice_gpu_memory_used_bytes", "Used memory of a GPU.", gpuLabels, nil)
+	memoryTotal = prometheus.NewDesc("sluice_gpu_memory_total_bytes", "Total memory of a GPU.", gpuLabels, nil)
+	utilization = prometheus.NewDesc("sluice_gpu_utilization_ratio", "Utilization of a GPU, 0 to 1; absent in MIG mode.", gpuLabels, nil)
+	gpuHealthy  = prometheus.NewDesc("sluice_gpu_healthy", "1 if the driver reports the GPU as healthy, else 0.", gpuLabels, nil)
+	podMemory   = prometheus.NewDesc("sluice_gpu_pod_memory_used_bytes", "GPU memory that a pod's processes use.",
+		append(gpuLabels[:2:2], "pod"), nil)
+	migInstances = prometheus.NewDesc("sluice_mig_instances", "GPU instances on the node by profile and state.",
+		[]string{"profile", "state"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -113,12 +125,12 @@ func (statusCollector) Collect(to chan<- prometheus.Metric) {
 			counts[kind{string(gpu.Instances[j].Profile), string(gpu.Instances[j].State)}]++
 		}
 	}
-	for of, n := range counts {
-		gauge(migInstances, float64(n), of.profile, of.state)
+	for key, n := range counts {
+		gauge(migInstances, float64(n), key.profile, key.state)
 	}
 }
 
-// podMemoryUse is the memory that each pod's processes hold on a GPU, in MiB.
+// podMemoryUse returns the memory that each pod's processes use on a GPU, in MiB.
 func podMemoryUse(processes []status.Process, gpu int) map[string]int64 {
 	use := map[string]int64{}
 	for _, p := range processes {

@@ -18,8 +18,8 @@ import (
 	"sluice.dev/test/cluster/clustertest"
 )
 
-// An agent writes the status of its own node's GPUNode and nothing else: not another
-// node's, not the spec, not its labels, and nothing with a token of no node.
+// An agent can write only the status of its own node's GPUNode: not another node's, not the spec or
+// labels, and nothing with a token without a node.
 func TestAgentPermissions(t *testing.T) {
 	w := newTestNode(t)
 	other := newTestNode(t)
@@ -37,9 +37,9 @@ func TestAgentPermissions(t *testing.T) {
 		return c.Status().Patch(t.Context(), changed, client.MergeFrom(node))
 	}
 	agent, without := w.clientAs(own), w.clientAs(nobody)
-	// Policies come into force a moment after they are made.
+	// Policies take effect a moment after they are created.
 	clustertest.Eventually(t, func() error {
-		err := version(agent, other.getGPUNode()) // nil where it was written
+		err := version(agent, other.getGPUNode()) // nil if it was written
 		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its own node only") && strings.Contains(err.Error(), w.name) {
 			return nil
 		}
@@ -70,7 +70,7 @@ func TestAgentPermissions(t *testing.T) {
 			if w.getGPUNode().Labels != nil {
 				return nil
 			}
-			return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("gpunodes").GroupResource(), w.name, nil) // it is left out
+			return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("gpunodes").GroupResource(), w.name, nil) // left out
 		},
 		"a GPUNode": func() error {
 			return agent.Create(t.Context(), &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "made-by-an-agent"}})
@@ -90,7 +90,7 @@ func TestAgentPermissions(t *testing.T) {
 	}
 }
 
-// clientAs is a client with a kubeconfig.
+// clientAs returns a client with a kubeconfig.
 func (w *testNode) clientAs(kubeconfig string) client.Client {
 	w.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m, installCluster)
 }
 
-// runFakePlugin says each SIGHUP on its output, until its input ends.
+// runFakePlugin prints a line for each SIGHUP until its input ends.
 func runFakePlugin() {
 	hangups := make(chan os.Signal, 16)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -70,7 +70,7 @@ func runFakePlugin() {
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
 }
 
-// installCluster installs GPUNodes, and the agent's rights.
+// installCluster installs the CRD of GPUNodes and the agent's RBAC.
 func installCluster(ctx context.Context, c *cluster.Cluster) error {
 	admin, err := client.New(c.Config(), client.Options{})
 	if err != nil {
@@ -91,7 +91,7 @@ func installCluster(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// testNode is a node with GPUs, two of them where nothing is said, its kubelet and its device plugin, and the API server.
+// testNode is a node with two GPUs by default, its kubelet, its device plugin and the API server.
 type testNode struct {
 	testing.TB
 	cluster *cluster.Cluster
@@ -105,7 +105,7 @@ type testNode struct {
 	health  string // address
 }
 
-// nextNumber makes names different.
+// nextNumber makes names unique.
 var nextNumber atomic.Int64
 
 func newTestNode(t testing.TB) *testNode { return newTestNodeWith(t, 2) }
@@ -126,7 +126,8 @@ func newTestNodeWith(t testing.TB, gpus int) *testNode {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	w := &testNode{TB: t, cluster: c, admin: admin, dir: dir, name: fmt.Sprintf("dgx-%02d", nextNumber.Add(1)), kubelet: &fakeKubelet{}, health: "127.0.0.1:0"}
+	w := &testNode{TB: t, cluster: c, admin: admin, dir: dir, name: fmt.Sprintf("dgx-%02d", nextNumber.Add(1)), kubelet: &fakeKubelet{},
+		health: "127.0.0.1:0"}
 	w.gpus, err = simulator.New(simulator.Config{
 		Seed: w.name, Order: simulator.StableOrder,
 		GPUs: slices.Repeat([]simulator.GPU{{Model: "A100-40GB", Mode: nvml.Enabled}}, gpus),
@@ -200,13 +201,13 @@ func (w *testNode) startDevicePlugin() {
 	if err := cmd.Start(); err != nil {
 		w.Fatal(err)
 	}
-	said := bufio.NewScanner(out)
-	if !said.Scan() || said.Text() != "ready" {
-		w.Fatalf("the plugin says %q", said.Text())
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "ready" {
+		w.Fatalf("the plugin printed %q", lines.Text())
 	}
 	var group sync.WaitGroup
 	group.Go(func() {
-		for said.Scan() {
+		for lines.Scan() {
 			w.hangups.Add(1)
 		}
 	})
@@ -217,18 +218,18 @@ func (w *testNode) startDevicePlugin() {
 	}
 }
 
-// waitForSignals waits until the device plugin heard more signals than that.
+// waitForSignals waits until the device plugin received more signals than before.
 func (w *testNode) waitForSignals(before int64) {
 	w.Helper()
 	clustertest.Eventually(w.TB, func() error {
 		if w.hangups.Load() <= before {
-			return errors.New("the device plugin heard nothing")
+			return errors.New("the device plugin received no signal")
 		}
 		return nil
 	})
 }
 
-// fakeKubelet says which pod has which device.
+// fakeKubelet reports the devices of pods.
 type fakeKubelet struct {
 	podresourcesv1.UnimplementedPodResourcesListerServer
 	mu       sync.Mutex
@@ -236,7 +237,7 @@ type fakeKubelet struct {
 	mute     bool
 }
 
-// setFailing has it answer nothing.
+// setFailing makes it return errors.
 func (k *fakeKubelet) setFailing(mute bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -274,11 +275,12 @@ func (k *fakeKubelet) List(context.Context, *podresourcesv1.ListPodResourcesRequ
 	return answer, nil
 }
 
-func (k *fakeKubelet) GetAllocatableResources(context.Context, *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
+func (k *fakeKubelet) GetAllocatableResources(context.Context,
+	*podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
 	return &podresourcesv1.AllocatableResourcesResponse{}, nil
 }
 
-// newConfig is the agent's.
+// newConfig returns the agent's configuration.
 func (w *testNode) newConfig() *agent.Config {
 	w.Helper()
 	var cfg agent.Config
@@ -288,7 +290,7 @@ func (w *testNode) newConfig() *agent.Config {
 	return &cfg
 }
 
-// configFile is the agent's configuration file.
+// configFile returns the agent's configuration file.
 func (w *testNode) configFile(look string) string {
 	w.Helper()
 	kubeconfig, err := w.cluster.NodeBoundKubeconfig(w.Context(), v1alpha1.SystemNamespace, "gpuagent", w.name)
@@ -310,7 +312,7 @@ intervals: {look: LOOK, retry: 1s, stuck: 10s}
 `)
 }
 
-// startAgent runs the agent until the test ends or what it returns is called.
+// startAgent runs the agent until the test ends or stop is called.
 func (w *testNode) startAgent() (stop func()) {
 	w.Helper()
 	cfg := w.newConfig()
@@ -327,7 +329,7 @@ func (w *testNode) startAgent() (stop func()) {
 	return stop
 }
 
-// gpuUUID is a GPU of the node.
+// gpuUUID returns the UUID of a GPU of the node.
 func (w *testNode) gpuUUID(gpu int) v1alpha1.GPUUUID {
 	w.Helper()
 	driver := w.gpus.Open()
@@ -342,7 +344,7 @@ func (w *testNode) gpuUUID(gpu int) v1alpha1.GPUUUID {
 	return v1alpha1.GPUUUID(list[gpu].UUID)
 }
 
-// parseLayout is a GPU's, as in "3g.20gb@0 1g.5gb@4".
+// parseLayout parses a GPU's layout, as in "3g.20gb@0 1g.5gb@4".
 func parseLayout(uuid v1alpha1.GPUUUID, text string) v1alpha1.DesiredGPU {
 	gpu := v1alpha1.DesiredGPU{UUID: uuid, MIGEnabled: true}
 	for word := range strings.FieldsSeq(text) {
@@ -353,7 +355,7 @@ func parseLayout(uuid v1alpha1.GPUUUID, text string) v1alpha1.DesiredGPU {
 	return gpu
 }
 
-// setSpec writes the spec, as the planner does, and returns its generation.
+// setSpec writes the spec as the planner does, and returns its generation.
 func (w *testNode) setSpec(gpus ...v1alpha1.DesiredGPU) int64 {
 	w.Helper()
 	node := w.getGPUNode()
@@ -373,7 +375,7 @@ func (w *testNode) getGPUNode() *v1alpha1.GPUNode {
 	return &node
 }
 
-// waitForStatus waits until the status is so.
+// waitForStatus waits until the status satisfies a condition.
 func (w *testNode) waitForStatus(what string, is func(*v1alpha1.GPUNode) error) *v1alpha1.GPUNode {
 	w.Helper()
 	var node *v1alpha1.GPUNode
@@ -387,7 +389,7 @@ func (w *testNode) waitForStatus(what string, is func(*v1alpha1.GPUNode) error) 
 	return node
 }
 
-// hasCondition is that a condition has a status and a reason.
+// hasCondition checks a condition's status and reason.
 func hasCondition(kind string, status metav1.ConditionStatus, reason string) func(*v1alpha1.GPUNode) error {
 	return func(node *v1alpha1.GPUNode) error {
 		c := meta.FindStatusCondition(node.Status.Conditions, kind)
@@ -398,7 +400,7 @@ func hasCondition(kind string, status metav1.ConditionStatus, reason string) fun
 	}
 }
 
-// isPartitioned is that the spec was carried out and the node is cut so.
+// isPartitioned checks that the spec was applied and the GPUs have these layouts.
 func isPartitioned(want ...string) func(*v1alpha1.GPUNode) error {
 	return func(node *v1alpha1.GPUNode) error {
 		var got []string
@@ -410,7 +412,7 @@ func isPartitioned(want ...string) func(*v1alpha1.GPUNode) error {
 			got = append(got, strings.Join(list, " "))
 		}
 		if strings.Join(got, ", ") != strings.Join(want, ", ") || node.Status.ObservedGeneration != node.Generation {
-			return fmt.Errorf("cut %q in generation %d of %d, want %q", got, node.Status.ObservedGeneration, node.Generation, want)
+			return fmt.Errorf("layout %q in generation %d of %d, want %q", got, node.Status.ObservedGeneration, node.Generation, want)
 		}
 		return hasCondition(v1alpha1.ConditionLayoutApplied, metav1.ConditionTrue, v1alpha1.ReasonApplied)(node)
 	}

@@ -1,14 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package occupancy tells which pod has which of a node's GPUs and MIG devices, and
-// to which pod a process belongs.
+// Package devices returns the holders of a node's GPUs and MIG devices.
 //
-// Enters: the kubelet's PodResources, the pods that are bound to the node, the
-// driver's list of instances, and /proc/<pid>/cgroup. Leaves: the holder of each
-// device, as package partition wants it before it takes something away.
+// It combines the kubelet's PodResources, the pods bound to the node and the driver's list of
+// instances. Package partition reads the holders before it destroys an instance.
 //
-// It fails closed: what cannot be read is an error, and counts as in use. A pod that
-// is bound to the node and that the kubelet has given nothing yet holds all that it
-// might be given. It never writes anything.
+// The package fails closed: after an error, devices count as in use. A pod that is bound to the
+// node and has no device yet holds all devices that the kubelet may assign to it. The package never
+// writes anything.
 package devices

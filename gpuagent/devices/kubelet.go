@@ -22,23 +22,22 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// requestTimeout is how long the kubelet, and the API server, may take to answer.
+// requestTimeout limits a request to the kubelet or the API server.
 const requestTimeout = 5 * time.Second
 
-// maxResponseBytes is as large, in bytes, as an answer of the kubelet may be; kubelets
-// themselves allow 16 MiB.
+// maxResponseBytes limits a response of the kubelet. Kubelets themselves allow 16 MiB.
 const maxResponseBytes = 16 << 20
 
-// Kubelet is what the node's kubelet says about devices.
+// Kubelet reads device assignments from the node's kubelet.
 type Kubelet struct {
 	connection *grpc.ClientConn
 	client     podresourcesv1.PodResourcesListerClient
 }
 
-// NewKubelet asks on a socket. It connects when it is asked, and again after the
-// kubelet was started anew.
+// NewKubelet returns a client for the kubelet's socket. It connects on the first request, and again
+// after a restart of the kubelet.
 func NewKubelet(socket string) (*Kubelet, error) {
-	// Dialled by ourselves: a path may have characters that a URL may not.
+	// A custom dialer, since the path may contain characters that a URL may not.
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
@@ -46,29 +45,29 @@ func NewKubelet(socket string) (*Kubelet, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(dial),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)),
-		// A kubelet that is started anew is to be found at once, not after a minute.
+		// Find a restarted kubelet at once, not after a minute.
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}))
 	if err != nil {
-		return nil, fmt.Errorf("kubelet at %s: %w", socket, err)
+		return nil, fmt.Errorf("connect to kubelet at %s: %w", socket, err)
 	}
 	return &Kubelet{connection: connection, client: podresourcesv1.NewPodResourcesListerClient(connection)}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (k *Kubelet) Close() error { return k.connection.Close() }
 
-// ListAssignments is who holds what right now.
+// ListAssignments returns the current assignments.
 func (k *Kubelet) ListAssignments(ctx context.Context) (Assignments, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	// What is offered first: a device that is given meanwhile is then seen as given.
+	// The offered devices come first: a device assigned in between then counts as assigned.
 	offered, err := k.client.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{})
 	if err != nil {
-		return Assignments{}, fmt.Errorf("asking the kubelet for its devices: %w", err)
+		return Assignments{}, fmt.Errorf("list the kubelet's devices: %w", err)
 	}
 	held, err := k.client.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
 	if err != nil {
-		return Assignments{}, fmt.Errorf("asking the kubelet which pod has which device: %w", err)
+		return Assignments{}, fmt.Errorf("list the devices of pods at the kubelet: %w", err)
 	}
 	return newAssignments(offered, held)
 }
@@ -76,33 +75,33 @@ func (k *Kubelet) ListAssignments(ctx context.Context) (Assignments, error) {
 // nvidiaDRADriver is NVIDIA's driver for dynamic resource allocation.
 const nvidiaDRADriver = "gpu.nvidia.com"
 
-// isGPU tells whether a resource stands for GPUs or slices of them, by its name. There
-// are others of NVIDIA's: its network cards have theirs.
+// isGPU reports whether a resource's name stands for GPUs or MIG devices. NVIDIA's network cards
+// have other names.
 func isGPU(name corev1.ResourceName) bool {
 	return name == v1alpha1.ResourceNVIDIAGPU || strings.HasPrefix(string(name), string(v1alpha1.ResourceNVIDIAGPU)+".") ||
 		strings.HasPrefix(string(name), v1alpha1.ResourceNVIDIAMIGPrefix)
 }
 
-// Assignments are the kubelet's devices and who has them.
+// Assignments are the kubelet's devices and their pods.
 type Assignments struct {
 	// Offered is the resource under which each device is offered to pods.
 	Offered map[string]corev1.ResourceName
-	// Holders are the pods that have each device, by its UUID. A GPU that is shared has
-	// several.
+	// Holders are the pods of each device by its UUID, several for a shared GPU.
 	Holders map[string][]types.NamespacedName
-	// Counts is how many devices of each resource each pod has.
+	// Counts is the number of devices of each resource and pod.
 	Counts map[types.NamespacedName]map[corev1.ResourceName]int
-	// Dynamic are pods of which the kubelet tells what they have by dynamic resource
-	// allocation. Kubelets before Kubernetes 1.34 tell it of none.
+	// Dynamic are the pods whose dynamically allocated devices the kubelet reports. Kubelets before
+	// Kubernetes 1.34 report none.
 	Dynamic map[types.NamespacedName]bool
-	// Ambiguous are pods that have a device which the kubelet does not name, or of whose
-	// name there are two. What they have cannot be told.
+	// Ambiguous are the pods whose devices are unknown: the kubelet does not name a device, or it
+	// lists two pods of one name.
 	Ambiguous []types.NamespacedName
 }
 
-// newAssignments reads the kubelet's answers. It is an error if a pod has a GPU whose name is
-// no UUID: nobody knows then which one that is.
-func newAssignments(offered *podresourcesv1.AllocatableResourcesResponse, held *podresourcesv1.ListPodResourcesResponse) (Assignments, error) {
+// newAssignments converts the kubelet's responses. A pod with a GPU that is not named by UUID is an
+// error: the GPU is unknown.
+func newAssignments(offered *podresourcesv1.AllocatableResourcesResponse,
+	held *podresourcesv1.ListPodResourcesResponse) (Assignments, error) {
 	h := Assignments{
 		Offered: map[string]corev1.ResourceName{},
 		Holders: map[string][]types.NamespacedName{},
@@ -119,7 +118,8 @@ func newAssignments(offered *podresourcesv1.AllocatableResourcesResponse, held *
 	for _, resources := range held.GetPodResources() {
 		pod := types.NamespacedName{Namespace: resources.GetNamespace(), Name: resources.GetName()}
 		if _, twice := h.Counts[pod]; twice {
-			// Two incarnations, of which one is being ended: which one has what?
+			// One of two incarnations is terminating, and the kubelet does not say which one holds
+			// what.
 			h.Ambiguous = append(h.Ambiguous, pod)
 		}
 		if h.Counts[pod] == nil {
@@ -131,8 +131,7 @@ func newAssignments(offered *podresourcesv1.AllocatableResourcesResponse, held *
 			}
 		}
 	}
-	// The kubelet lists pods in another order each time, and what is told shall not
-	// change by that.
+	// The kubelet's order of pods varies, and reports must not change with it.
 	for _, pods := range h.Holders {
 		slices.SortFunc(pods, compareNames)
 	}
@@ -150,7 +149,7 @@ func (h *Assignments) addContainer(pod types.NamespacedName, container *podresou
 			uuid, ok := deviceUUID(id)
 			if !ok {
 				if isGPU(corev1.ResourceName(devices.GetResourceName())) {
-					return fmt.Errorf("pod %s has the device %q of %s, which is no UUID: the device plugin has to name devices by UUID",
+					return fmt.Errorf("pod %s has the device %q of %s, which is not a UUID: configure the device plugin to name devices by UUID",
 						pod, id, devices.GetResourceName())
 				}
 				continue
@@ -170,7 +169,7 @@ func (h *Assignments) addContainer(pod types.NamespacedName, container *podresou
 	return nil
 }
 
-// hasResource tells whether the kubelet offers GPUs under a resource, whatever its name.
+// hasResource reports whether the kubelet offers GPUs under a resource, whatever its name.
 func (h *Assignments) hasResource(resource corev1.ResourceName) bool {
 	for _, name := range h.Offered {
 		if name == resource {
@@ -180,12 +179,12 @@ func (h *Assignments) hasResource(resource corev1.ResourceName) bool {
 	return false
 }
 
-// deviceUUIDPattern is that of a GPU and of a MIG device. Other plugins put more behind it for the
-// parts of a GPU (GPU-…-3), by which no device is found.
+// deviceUUIDPattern matches the UUID of a GPU or a MIG device. Other plugins append the parts of a
+// GPU (GPU-…-3), which no device has.
 var deviceUUIDPattern = regexp.MustCompile(`^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// deviceUUID is the device that an identifier of the kubelet's stands for: replicas of a
-// shared one have a number behind it.
+// deviceUUID returns the UUID in a kubelet's device identifier. Replicas of a shared device have a
+// number behind it.
 func deviceUUID(id string) (string, bool) {
 	uuid, _, _ := strings.Cut(id, "::")
 	return uuid, deviceUUIDPattern.MatchString(uuid)

@@ -23,14 +23,17 @@ type fakeKubelet struct {
 }
 
 func (fakeKubelet) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
-	return &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{podResources("nb", resourceMIG1g, migDeviceSmall)}}, nil
+	return &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{podResources("nb", resourceMIG1g,
+		migDeviceSmall)}}, nil
 }
 
-func (fakeKubelet) GetAllocatableResources(context.Context, *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
-	return &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: resourceMIG1g, DeviceIds: []string{migDeviceSmall, migDeviceOther}}}}, nil
+func (fakeKubelet) GetAllocatableResources(context.Context,
+	*podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
+	return &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: resourceMIG1g,
+		DeviceIds: []string{migDeviceSmall, migDeviceOther}}}}, nil
 }
 
-// serveKubelet starts a kubelet, and returns what stops it.
+// serveKubelet starts a kubelet and returns a function that stops it.
 func serveKubelet(t *testing.T, socket string) func() {
 	t.Helper()
 	listener, err := net.Listen("unix", socket)
@@ -44,7 +47,7 @@ func serveKubelet(t *testing.T, socket string) func() {
 	return server.Stop
 }
 
-// client of an API server that answers with pods, or not at all.
+// fakeAPIServer returns a client of an API server with pods, or one that always fails.
 func fakeAPIServer(t *testing.T, fails error) client.Reader {
 	t.Helper()
 	bound := newPod("nb", withLimit(resourceMIG1g, 1))
@@ -87,17 +90,17 @@ func TestInUseFailsClosed(t *testing.T) {
 	}
 	stop := serveKubelet(t, socket)
 	for range 2 {
-		// It comes, goes and comes again.
+		// The kubelet starts, stops and starts again.
 		holders, err := r.InUse(t.Context(), gpuUUID1)
 		for err != nil && t.Context().Err() == nil {
-			holders, err = r.InUse(t.Context(), gpuUUID1) // it waits between its attempts
+			holders, err = r.InUse(t.Context(), gpuUUID1) // InUse waits between its attempts
 		}
 		if got := holders[migDeviceSmall].String(); got != "pod h2/nb" || len(holders) != 1 {
 			t.Errorf("%v", holders)
 		}
 		stop()
 		if _, err := r.InUse(t.Context(), gpuUUID1); err == nil {
-			t.Error("the kubelet is gone, and no error")
+			t.Error("no error without a kubelet")
 		}
 		stop = serveKubelet(t, socket)
 	}

@@ -14,15 +14,14 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// PendingClaim is a pod that is bound to the node and that the kubelet has not given all that
-// it asks for.
+// PendingClaim is a resource that a bound pod requests and the kubelet has not assigned completely.
 type PendingClaim struct {
 	Pod      v1alpha1.PodReference
 	Resource corev1.ResourceName
 }
 
-// pendingClaims are those of the node's pods. The pods are read after the holdings: a pod that
-// is given its device in between then claims one, and is not overlooked.
+// pendingClaims returns the pending claims of the node's pods. The caller reads the pods after the
+// assignments, so that a pod that gets its device in between still counts with a claim.
 func pendingClaims(pods []corev1.Pod, held Assignments) (list []PendingClaim) {
 	for i := range pods {
 		pod := &pods[i]
@@ -31,11 +30,11 @@ func pendingClaims(pods []corev1.Pod, held Assignments) (list []PendingClaim) {
 		}
 		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 		unclear := slices.Contains(held.Ambiguous, name)
-		for resource, wanted := range requestedDevices(pod) {
+		for resource, requested := range requestedDevices(pod) {
 			if !isGPU(resource) && !held.hasResource(resource) {
 				continue
 			}
-			if unclear || isUnknownToKubelet(pod) || held.Counts[name][resource] < wanted {
+			if unclear || isUnknownToKubelet(pod) || held.Counts[name][resource] < requested {
 				list = append(list, PendingClaim{Pod: podReference(pod), Resource: resource})
 			}
 		}
@@ -46,8 +45,8 @@ func pendingClaims(pods []corev1.Pod, held Assignments) (list []PendingClaim) {
 	return list
 }
 
-// podsWithUnknownDRA are pods that were given something by dynamic resource allocation, and of which
-// the kubelet does not tell what: it may be GPUs.
+// podsWithUnknownDRA returns pods with dynamically allocated devices that the kubelet does not
+// report. They may be GPUs.
 func podsWithUnknownDRA(pods []corev1.Pod, held Assignments) (names []types.NamespacedName) {
 	for i := range pods {
 		pod := &pods[i]
@@ -65,19 +64,19 @@ func hasResourceClaims(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, some) || !isInitialized(pod) && slices.ContainsFunc(pod.Spec.InitContainers, some)
 }
 
-// isUnknownToKubelet tells that the kubelet has not said yet that it knows the pod: what it holds
-// under this name may be that of a former pod, of which this one gets nothing.
+// isUnknownToKubelet reports whether the kubelet has yet to acknowledge the pod. Assignments under
+// its name may belong to a former pod.
 func isUnknownToKubelet(pod *corev1.Pod) bool { return pod.Status.StartTime == nil }
 
-// requestedDevices is how many devices of each kind the kubelet will show that the pod has. It
-// does not show those of an init container, unless that is a sidecar: while the pod
-// is not initialized it claims them.
+// requestedDevices returns the number of devices of each resource that the kubelet will report for
+// the pod. It does not report those of an init container that is no sidecar, which the pod claims
+// until it is initialized.
 func requestedDevices(pod *corev1.Pod) map[corev1.ResourceName]int {
-	wanted := map[corev1.ResourceName]int{}
+	requested := map[corev1.ResourceName]int{}
 	add := func(c *corev1.Container) {
 		for resource, quantity := range c.Resources.Limits {
 			if strings.Contains(string(resource), "/") {
-				wanted[resource] += int(quantity.Value())
+				requested[resource] += int(quantity.Value())
 			}
 		}
 	}
@@ -91,12 +90,12 @@ func requestedDevices(pod *corev1.Pod) map[corev1.ResourceName]int {
 			add(c)
 		}
 	}
-	for resource, count := range wanted {
+	for resource, count := range requested {
 		if count <= 0 {
-			delete(wanted, resource)
+			delete(requested, resource)
 		}
 	}
-	return wanted
+	return requested
 }
 
 func isInitialized(pod *corev1.Pod) bool {

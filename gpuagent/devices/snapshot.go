@@ -20,38 +20,37 @@ import (
 	"sluice.dev/gpuagent/partition"
 )
 
-// FieldNodeName is the field of pods by which the API server selects those of a node.
+// FieldNodeName selects a node's pods at the API server.
 const FieldNodeName = "spec.nodeName"
 
-// Reader tells who has a node's devices.
+// Reader reads the holders of a node's devices.
 type Reader struct {
 	// Node is the node's name.
 	Node string
-	// Kubelet is the node's.
+	// Kubelet is the node's kubelet.
 	Kubelet interface {
 		ListAssignments(ctx context.Context) (Assignments, error)
 	}
-	// Pods reads pods; for a decision from the API server itself, for a report from a
-	// cache.
+	// Pods reads pods: from the API server for decisions, from a cache for reports.
 	Pods client.Reader
 	// Library is the driver.
 	Library nvml.Library
 }
 
-// BoundPods are the pods that are bound to the node, those that have ended too.
+// BoundPods returns the pods bound to the node, terminated ones too.
 func (r *Reader) BoundPods(ctx context.Context) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var list corev1.PodList
 	if err := r.Pods.List(ctx, &list, client.MatchingFields{FieldNodeName: r.Node}); err != nil {
-		return nil, fmt.Errorf("listing the pods of node %s: %w", r.Node, err)
+		return nil, fmt.Errorf("list pods of node %s: %w", r.Node, err)
 	}
 	return list.Items, nil
 }
 
-// Read is who has what of the node's devices at this moment.
+// Read returns the current holders of the node's devices.
 func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
-	// In this order: see claims.
+	// The order matters: see pendingClaims.
 	held, err := r.Kubelet.ListAssignments(ctx)
 	if err != nil {
 		return nil, err
@@ -68,29 +67,28 @@ func newSnapshot(pods []corev1.Pod, held Assignments) *Snapshot {
 	return &Snapshot{Pods: pods, assignments: held, claims: pendingClaims(pods, held)}
 }
 
-// InUse implements [partition.InUse], each time from what is so now.
+// InUse implements [partition.InUse] without a cache.
 func (r *Reader) InUse(ctx context.Context, gpu string) (map[string]partition.Holder, error) {
-	sight, err := r.Read(ctx)
+	holders, err := r.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return sight.Holders(r.Library, gpu)
+	return holders.Holders(r.Library, gpu)
 }
 
-// Snapshot is who has a node's devices, as of one moment.
+// Snapshot holds the holders of a node's devices at one moment.
 type Snapshot struct {
-	// Pods are those that are bound to the node.
+	// Pods are the pods bound to the node.
 	Pods        []corev1.Pod
 	assignments Assignments
 	claims      []PendingClaim
 }
 
-// KubeletSnapshot is what the kubelet alone can tell: for a report where the API server is not
-// asked, never for a decision.
+// KubeletSnapshot returns what the kubelet alone reports: for reports, never for decisions.
 func KubeletSnapshot(held Assignments) *Snapshot { return &Snapshot{assignments: held} }
 
-// Holders are those of a GPU's devices: by the UUID of a MIG device, and of the GPU
-// where it is whole.
+// Holders returns the holders of a GPU's devices, by the UUID of the MIG device or of the whole
+// GPU.
 func (s *Snapshot) Holders(library nvml.Library, gpu string) (map[string]partition.Holder, error) {
 	devices, err := listDevices(library, gpu)
 	if err != nil {
@@ -99,8 +97,8 @@ func (s *Snapshot) Holders(library nvml.Library, gpu string) (map[string]partiti
 	return s.holders(devices), nil
 }
 
-// ObservedHolders are the holders of a GPU's devices as it was last observed: for a report,
-// never for a decision. The driver is not asked.
+// ObservedHolders returns the holders by the GPU's devices as last observed, without a driver call:
+// for reports, never for decisions.
 func (s *Snapshot) ObservedHolders(gpu *v1alpha1.ObservedGPU) map[string]partition.Holder {
 	return s.holders(observedDevices(gpu))
 }
@@ -130,9 +128,8 @@ func (s *Snapshot) holder(d device) (partition.Holder, bool) {
 	return partition.Holder{}, false
 }
 
-// mayReceive tells whether a pod that waits for a resource may be given the device. A kubelet
-// that was just started offers nothing until the device plugin is back: nobody knows
-// then what it offered.
+// mayReceive reports whether a pod that waits for a resource may be given the device. A restarted
+// kubelet offers nothing until the device plugin registers, so then any device may match.
 func (s *Snapshot) mayReceive(resource corev1.ResourceName, d device) bool {
 	if len(s.assignments.Offered) == 0 && isGPU(resource) {
 		return true
@@ -141,8 +138,8 @@ func (s *Snapshot) mayReceive(resource corev1.ResourceName, d device) bool {
 	return offered && as == resource || d.canSatisfy(resource, offered)
 }
 
-// podReference is one by its name. The kubelet may have pods of which the API server knows
-// nothing any more.
+// podReference returns a reference to a pod by name. The kubelet may report pods that the API
+// server no longer has.
 func (s *Snapshot) podReference(name types.NamespacedName) *v1alpha1.PodReference {
 	for i := range s.Pods {
 		if s.Pods[i].Namespace == name.Namespace && s.Pods[i].Name == name.Name {
@@ -153,7 +150,7 @@ func (s *Snapshot) podReference(name types.NamespacedName) *v1alpha1.PodReferenc
 	return &v1alpha1.PodReference{Namespace: name.Namespace, Name: name.Name}
 }
 
-// PodsOnDevice are the pods that were given a device by the kubelet; several where it is shared.
+// PodsOnDevice returns the pods of a device, several if it is shared.
 func (s *Snapshot) PodsOnDevice(uuid string) (pods []v1alpha1.PodReference) {
 	for _, name := range s.assignments.Holders[uuid] {
 		if pod := *s.podReference(name); !slices.Contains(pods, pod) {
@@ -163,8 +160,8 @@ func (s *Snapshot) PodsOnDevice(uuid string) (pods []v1alpha1.PodReference) {
 	return pods
 }
 
-// PodUses are the pods that the kubelet gave GPUs or MIG devices to, and which, by name. One
-// of which the API server knows nothing any more has its name for an identity.
+// PodUses returns the pods with GPUs or MIG devices, by name. A pod that the API server no longer
+// has gets its name as UID.
 func (s *Snapshot) PodUses() []v1alpha1.PodUsage {
 	uses := []v1alpha1.PodUsage{}
 	for _, device := range slices.Sorted(maps.Keys(s.assignments.Holders)) {
@@ -186,7 +183,7 @@ func (s *Snapshot) PodUses() []v1alpha1.PodUsage {
 	return uses
 }
 
-// PodByUID is the pod of the node with one of these identities.
+// PodByUID returns the node's pod with one of the UIDs.
 func (s *Snapshot) PodByUID(uids ...types.UID) (v1alpha1.PodReference, bool) {
 	for i := range s.Pods {
 		if slices.Contains(uids, s.Pods[i].UID) {

@@ -19,7 +19,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// fakeLibrary is a driver of one GPU that is cut, or not; it has the methods that are asked.
+// fakeLibrary is a driver of one GPU with the methods that the package calls.
 type fakeLibrary struct {
 	nvml.Library
 	isWholeGPU bool
@@ -95,14 +95,14 @@ func withInitLimit(name string, sidecar bool) podOption {
 
 func inPhase(phase corev1.PodPhase) podOption { return func(p *corev1.Pod) { p.Status.Phase = phase } }
 
-// unknownToKubelet is a pod of which the kubelet has not said yet that it knows it.
+// unknownToKubelet makes a pod that the kubelet has yet to acknowledge.
 func unknownToKubelet(p *corev1.Pod) { p.Status.StartTime = nil }
 
 func initialized(p *corev1.Pod) {
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}}
 }
 
-// podResources is a pod in the kubelet's list.
+// podResources returns a pod in the kubelet's list.
 func podResources(name, resource string, ids ...string) *podresourcesv1.PodResources {
 	return &podresourcesv1.PodResources{Namespace: "h2", Name: name, Containers: []*podresourcesv1.ContainerResources{
 		{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: resource, DeviceIds: ids}}},
@@ -111,14 +111,15 @@ func podResources(name, resource string, ids ...string) *podresourcesv1.PodResou
 
 const resourceMIG1g, resourceMIG3g, resourceGPU = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb", "nvidia.com/gpu"
 
-// otherGPUDevice is a device of another GPU, which the kubelet offers.
+// otherGPUDevice is a device of another GPU that the kubelet offers.
 const otherGPUDevice = "GPU-99999999-0000-0000-0000-000000000000"
 
 func TestHolders(t *testing.T) {
 	dra := podResources("claims", "none")
 	dra.Containers[0].Devices = nil
 	dra.Containers[0].DynamicResources = []*podresourcesv1.DynamicResource{{ClaimResources: []*podresourcesv1.ClaimResource{{DriverName: "gpu.nvidia.com"}}}}
-	all := map[string]string{gpuUUID1: "pod h2/claims", migDeviceSmall: "pod h2/claims", migDeviceOther: "pod h2/claims", migDeviceLarge: "pod h2/claims"}
+	all := map[string]string{gpuUUID1: "pod h2/claims", migDeviceSmall: "pod h2/claims", migDeviceOther: "pod h2/claims",
+		migDeviceLarge: "pod h2/claims"}
 	claiming := newPod("claims")
 	claiming.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "some"}}}}}
 	nic := podResources("claims", "none")
@@ -155,16 +156,18 @@ func TestHolders(t *testing.T) {
 			pods: []corev1.Pod{newPod("train", withLimit("nvidia.com/mig-3g.19gb", 1))},
 			want: map[string]string{migDeviceLarge: "pod h2/train"},
 		},
-		"a replica of a slice that somebody waits for": {
+		"a replica of a slice for which a pod waits": {
 			pods: []corev1.Pod{newPod("train", withLimit("nvidia.com/mig-3g.20gb.shared", 1))},
 			want: map[string]string{migDeviceLarge: "pod h2/train"},
 		},
 		"it has ended": {
-			pods: []corev1.Pod{newPod("a", withLimit(resourceMIG1g, 1), inPhase(corev1.PodSucceeded)), newPod("b", withLimit(resourceMIG1g, 1), inPhase(corev1.PodFailed))},
+			pods: []corev1.Pod{newPod("a", withLimit(resourceMIG1g, 1), inPhase(corev1.PodSucceeded)),
+				newPod("b", withLimit(resourceMIG1g, 1), inPhase(corev1.PodFailed))},
 			want: map[string]string{},
 		},
 		"another profile, another vendor": {
-			pods: []corev1.Pod{newPod("a", withLimit("nvidia.com/mig-2g.10gb", 1)), newPod("b", withLimit("amd.com/gpu", 1)), newPod("c", withLimit(resourceMIG1g, 0))},
+			pods: []corev1.Pod{newPod("a", withLimit("nvidia.com/mig-2g.10gb", 1)), newPod("b", withLimit("amd.com/gpu", 1)),
+				newPod("c", withLimit(resourceMIG1g, 0))},
 			want: map[string]string{},
 		},
 		"waiting for a whole GPU does not hold slices": {
@@ -187,7 +190,7 @@ func TestHolders(t *testing.T) {
 			pods:    []corev1.Pod{newPod("big", withLimit(resourceGPU, 1))},
 			want:    map[string]string{gpuUUID1: "pod h2/big"},
 		},
-		"a whole GPU that somebody waits for": {
+		"a whole GPU for which a pod waits": {
 			library: fakeLibrary{isWholeGPU: true},
 			pods:    []corev1.Pod{newPod("big", withLimit(resourceGPU, 1))},
 			want:    map[string]string{gpuUUID1: "pod h2/big"},
@@ -223,14 +226,15 @@ func TestHolders(t *testing.T) {
 			pods: []corev1.Pod{newPod("nb", withInitLimit(resourceMIG3g, true), initialized)},
 			want: map[string]string{migDeviceLarge: "pod h2/nb"},
 		},
-		"two of one name: what they have is not clear": {
+		"two pods of one name: unclear": {
 			held: []*podresourcesv1.PodResources{podResources("nb", resourceMIG3g, migDeviceLarge), podResources("nb", resourceMIG3g)},
 			pods: []corev1.Pod{newPod("nb", withLimit(resourceMIG3g, 1))},
 			want: map[string]string{gpuUUID1: "pod h2/nb", migDeviceSmall: "pod h2/nb", migDeviceOther: "pod h2/nb", migDeviceLarge: "pod h2/nb"},
 		},
 		"a claim of dynamic resource allocation": {
 			held: []*podresourcesv1.PodResources{dra},
-			want: map[string]string{gpuUUID1: "pod h2/claims", migDeviceSmall: "pod h2/claims", migDeviceOther: "pod h2/claims", migDeviceLarge: "pod h2/claims"},
+			want: map[string]string{gpuUUID1: "pod h2/claims", migDeviceSmall: "pod h2/claims", migDeviceOther: "pod h2/claims",
+				migDeviceLarge: "pod h2/claims"},
 		},
 		"one of the name held it, and the kubelet knows nothing of the next": {
 			held: []*podresourcesv1.PodResources{podResources("train-0", resourceMIG1g, migDeviceSmall)},
@@ -242,16 +246,16 @@ func TestHolders(t *testing.T) {
 			pods:    []corev1.Pod{newPod("nb", withLimit(resourceGPU, 1))},
 			want:    map[string]string{gpuUUID1: "pod h2/nb", migDeviceSmall: "pod h2/nb", migDeviceOther: "pod h2/nb", migDeviceLarge: "pod h2/nb"},
 		},
-		"a profile by a name that nobody knows": {
+		"a profile with an unknown name": {
 			offered: map[string]string{migDeviceSmall: resourceMIG1g, otherGPUDevice: resourceGPU},
 			pods:    []corev1.Pod{newPod("nb", withLimit("nvidia.com/mig-9g.99gb", 1))},
 			want:    map[string]string{migDeviceOther: "pod h2/nb", migDeviceLarge: "pod h2/nb"},
 		},
-		"a claim of which the kubelet tells nothing": {pods: []corev1.Pod{claiming}, want: all},
+		"a claim that the kubelet does not report": {pods: []corev1.Pod{claiming}, want: all},
 		"a claim of another vendor's": {
 			held: []*podresourcesv1.PodResources{nic}, pods: []corev1.Pod{claiming}, want: map[string]string{},
 		},
-		"a board that is not known": {
+		"an unknown GPU model": {
 			library: fakeLibrary{pci: 0x123410de},
 			pods:    []corev1.Pod{newPod("nb", withLimit("nvidia.com/mig-2g.10gb", 1))},
 			want:    map[string]string{migDeviceSmall: "pod h2/nb", migDeviceOther: "pod h2/nb", migDeviceLarge: "pod h2/nb"},
@@ -281,7 +285,7 @@ func TestHolders(t *testing.T) {
 			for uuid, holder := range holders {
 				got[uuid] = holder.String()
 				if holder.Why == "" {
-					t.Errorf("%s: nobody says how that is known", uuid)
+					t.Errorf("%s: no reason", uuid)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -291,18 +295,21 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// By a GPU as it was last observed the same is told, without the driver.
+// ObservedHolders returns the same holders without the driver.
 func TestObservedHolders(t *testing.T) {
 	gpu := &v1alpha1.ObservedGPU{
 		UUID: gpuUUID1, DeviceID: "0x20B010DE", MIG: v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled},
-		Instances: []v1alpha1.ObservedInstance{{Profile: "1g.5gb", UUID: migDeviceSmall}, {Profile: "1g.5gb", UUID: migDeviceOther}, {Profile: "3g.20gb", UUID: migDeviceLarge}},
+		Instances: []v1alpha1.ObservedInstance{{Profile: "1g.5gb", UUID: migDeviceSmall}, {Profile: "1g.5gb", UUID: migDeviceOther},
+			{Profile: "3g.20gb", UUID: migDeviceLarge}},
 	}
-	offered := &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: resourceGPU, DeviceIds: []string{otherGPUDevice}}}}
+	offered := &podresourcesv1.AllocatableResourcesResponse{Devices: []*podresourcesv1.ContainerDevices{{ResourceName: resourceGPU,
+		DeviceIds: []string{otherGPUDevice}}}}
 	held, err := newAssignments(offered, &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{podResources("train", resourceMIG3g, migDeviceLarge)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := []corev1.Pod{newPod("train", withLimit(resourceMIG3g, 1)), newPod("nb", withLimit(resourceMIG1g, 1)), newPod("big", withLimit(resourceGPU, 1))}
+	pods := []corev1.Pod{newPod("train", withLimit(resourceMIG3g, 1)), newPod("nb", withLimit(resourceMIG1g, 1)),
+		newPod("big", withLimit(resourceGPU, 1))}
 	sight := &Snapshot{Pods: pods, assignments: held, claims: pendingClaims(pods, held)}
 	want := map[string]string{migDeviceLarge: "pod h2/train", migDeviceSmall: "pod h2/nb", migDeviceOther: "pod h2/nb"}
 	got := map[string]string{}
@@ -318,10 +325,11 @@ func TestObservedHolders(t *testing.T) {
 	}
 }
 
-// Nobody knows which device that is, so nothing may be touched.
+// The device is unknown, so that nothing may change.
 func TestDevicesWithoutUUIDAreRejected(t *testing.T) {
 	for _, id := range []string{"0", gpuUUID1 + "-3", "MIG-" + gpuUUID1 + "/7/0", "GPU-"} {
-		_, err := newAssignments(nil, &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{podResources("nb", resourceGPU, id)}})
+		_, err := newAssignments(nil, &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{podResources("nb",
+			resourceGPU, id)}})
 		if err == nil || !strings.Contains(err.Error(), "h2/nb") {
 			t.Errorf("%s: %v", id, err)
 		}
@@ -336,12 +344,12 @@ func TestHungDriverIsAnError(t *testing.T) {
 		t.Error("no error")
 	}
 	if _, err := (&Snapshot{}).Holders(fakeLibrary{pci: pciA100}, "GPU-another"); err == nil {
-		t.Error("no error of a GPU that there is not")
+		t.Error("no error for a missing GPU")
 	}
 }
 
-// The kubelet lists pods in any order; what is told of a shared device must not follow it,
-// or the status would be written for ever.
+// The kubelet lists pods in any order. The holders of a shared device must not follow it, or every
+// pass would write the status.
 func TestKubeletOrderDoesNotMatter(t *testing.T) {
 	a, b := podResources("a", resourceGPU, gpuUUID1+"::0"), podResources("b", resourceGPU, gpuUUID1+"::1")
 	for _, order := range [][]*podresourcesv1.PodResources{{a, b}, {b, a}} {
@@ -376,7 +384,8 @@ func TestPodByUID(t *testing.T) {
 	if _, ok := sight.PodByUID("elsewhere"); ok {
 		t.Error("found")
 	}
-	if diff := cmp.Diff([]v1alpha1.PodUsage{{PodReference: found, Devices: []string{migDeviceSmall, migDeviceOther}}}, sight.PodUses()); diff != "" {
+	if diff := cmp.Diff([]v1alpha1.PodUsage{{PodReference: found, Devices: []string{migDeviceSmall, migDeviceOther}}},
+		sight.PodUses()); diff != "" {
 		t.Error(diff)
 	}
 	sight.Pods = nil

@@ -1,16 +1,6 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rivals tells who else cuts a node's GPUs: NVIDIA's MIG manager, or a DRA
-// driver that makes MIG devices by itself. Both destroy what they do not know.
-//
-// Enters: the node's pods, and its processes. Leaves: the rivals, each with what to do
-// about it.
-//
-// It never takes a user's pod for one, whatever its labels and command lines say.
-//
-// It never decides what becomes of them; the agent writes nothing to the driver while
-// one is there.
 package host
 
 import (
@@ -23,19 +13,20 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// ConflictingManager is somebody else who cuts the node's GPUs.
+// ConflictingManager is another program that partitions the node's GPUs: NVIDIA's MIG manager, or a DRA
+// driver that creates MIG devices. Both destroy instances that they do not know.
 type ConflictingManager struct {
-	// Name is what it is: NVIDIA's MIG manager.
+	// Name is its name: NVIDIA's MIG manager.
 	Name string
-	// Location is the pod or the process by which it was recognized.
+	// Location is the pod or the process that was found.
 	Location string
-	// Advice says how to have it leave the node alone.
+	// Advice says how to disable it on the node.
 	Advice string
 }
 
-// String is a sentence for people.
-func (r ConflictingManager) String() string {
-	return r.Name + " (" + r.Location + ") cuts this node's GPUs: " + r.Advice
+// String describes the manager in a sentence.
+func (m ConflictingManager) String() string {
+	return m.Name + " (" + m.Location + ") partitions this node's GPUs: " + m.Advice
 }
 
 var (
@@ -45,49 +36,39 @@ var (
 	}
 	dynamicMIGDriver = ConflictingManager{
 		Name:   "NVIDIA's DRA driver with DynamicMIG",
-		Advice: "switch its feature gate DynamicMIG off, or keep it from the node",
+		Advice: "disable its feature gate DynamicMIG, or exclude the node",
 	}
 )
 
-// dynamicMIGGate is how the DRA driver's feature gate is switched on, in an argument or in
-// the environment.
+// dynamicMIGGate enables the DRA driver's feature gate, in an argument or an environment variable.
 const dynamicMIGGate = "DynamicMIG=true"
 
-// draDriverNames are the names under which the DRA driver has been published.
+// draDriverNames are the published names of the DRA driver.
 var draDriverNames = []string{"nvidia-dra-driver-gpu", "dra-driver-nvidia-gpu"}
 
 // migManagerPrograms are the programs of the MIG manager.
 var migManagerPrograms = []string{"nvidia-mig-manager", "mig-manager", "nvidia-mig-parted"}
 
-// PodProcess is a process of the node.
-type PodProcess struct {
-	// Command is its command line, the program without its folder.
-	Command []string
-	// Pods are the identities of the pods in which it runs, none where it runs in no
-	// pod.
-	Pods []types.UID
-}
-
-// FindConflictingManagers are the rivals among a node's pods and its processes; each is named once. Labels
-// and command lines anybody can choose, so only what has the right to cut GPUs counts: else
-// every user could keep the agent from its work.
-func FindConflictingManagers(pods []corev1.Pod, processes []PodProcess) (found []ConflictingManager) {
-	add := func(rival ConflictingManager, where string) {
-		if !slices.ContainsFunc(found, func(r ConflictingManager) bool { return r.Name == rival.Name }) {
-			rival.Location = where
-			found = append(found, rival)
+// FindConflictingManagers returns the managers among a node's pods and processes, each once. Any user can
+// choose labels and command lines, so only pods and processes with the privileges to partition GPUs
+// count. Otherwise every user could block the agent.
+func FindConflictingManagers(pods []corev1.Pod, processes []Process) (found []ConflictingManager) {
+	add := func(manager ConflictingManager, location string) {
+		if !slices.ContainsFunc(found, func(m ConflictingManager) bool { return m.Name == manager.Name }) {
+			manager.Location = location
+			found = append(found, manager)
 		}
 	}
 	for i := range pods {
 		pod := &pods[i]
-		where := "pod " + pod.Namespace + "/" + pod.Name
+		location := "pod " + pod.Namespace + "/" + pod.Name
 		switch {
 		case workload.IsPodTerminal(pod):
 		case !isPrivileged(pod):
 		case pod.Labels["app"] == "nvidia-mig-manager":
-			add(migManager, where)
+			add(migManager, location)
 		case isDRADriver(pod) && hasDynamicMIGGate(pod):
-			add(dynamicMIGDriver, where)
+			add(dynamicMIGDriver, location)
 		}
 	}
 	for i := range processes {
@@ -103,17 +84,19 @@ func FindConflictingManagers(pods []corev1.Pod, processes []PodProcess) (found [
 	return found
 }
 
-// isPrivileged tells whether a pod may do what only the host's root may.
+// isPrivileged reports whether a pod has the rights of the host's root.
 func isPrivileged(pod *corev1.Pod) bool {
-	return pod.Spec.HostPID || slices.ContainsFunc(append(slices.Clone(pod.Spec.InitContainers), pod.Spec.Containers...), func(c corev1.Container) bool {
-		s := c.SecurityContext
-		return s != nil && (s.Privileged != nil && *s.Privileged ||
-			s.Capabilities != nil && slices.ContainsFunc(s.Capabilities.Add, func(c corev1.Capability) bool { return c == "SYS_ADMIN" || c == "CAP_SYS_ADMIN" || c == "ALL" }))
-	})
+	return pod.Spec.HostPID || slices.ContainsFunc(append(slices.Clone(pod.Spec.InitContainers), pod.Spec.Containers...),
+		func(c corev1.Container) bool {
+			s := c.SecurityContext
+			return s != nil && (s.Privileged != nil && *s.Privileged ||
+				s.Capabilities != nil && slices.ContainsFunc(s.Capabilities.Add,
+					func(c corev1.Capability) bool { return c == "SYS_ADMIN" || c == "CAP_SYS_ADMIN" || c == "ALL" }))
+		})
 }
 
-// isUnprivilegedProcess tells that one runs in a pod of this node that may not cut GPUs. What runs in
-// no pod, or in one that nobody knows, may.
+// isUnprivilegedProcess reports whether a process runs in a pod that cannot partition GPUs. A process in
+// an unknown pod or outside of pods can.
 func isUnprivilegedProcess(pods []corev1.Pod, in []types.UID) bool {
 	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return slices.Contains(in, pod.UID) && !isPrivileged(&pod) })
 }
@@ -122,7 +105,7 @@ func isDRADriver(pod *corev1.Pod) bool {
 	return slices.Contains(draDriverNames, pod.Labels["app.kubernetes.io/name"])
 }
 
-// hasDynamicMIGGate tells whether a pod's feature gates make MIG devices dynamic.
+// hasDynamicMIGGate reports whether a pod enables the DRA driver's feature gate.
 func hasDynamicMIGGate(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(append(slices.Clone(pod.Spec.InitContainers), pod.Spec.Containers...), func(c corev1.Container) bool {
 		return slices.ContainsFunc(append(slices.Clone(c.Command), c.Args...), containsDynamicMIGGate) ||
@@ -130,7 +113,7 @@ func hasDynamicMIGGate(pod *corev1.Pod) bool {
 	})
 }
 
-// containsDynamicMIGGate finds the gate in a list: --feature-gates=A=false,DynamicMIG=true.
+// containsDynamicMIGGate reports whether a list contains the gate: --feature-gates=A=false,DynamicMIG=true.
 func containsDynamicMIGGate(text string) bool {
 	_, after, found := strings.Cut(text, dynamicMIGGate)
 	return found && (after == "" || strings.ContainsAny(after[:1], ", \t\n;"))

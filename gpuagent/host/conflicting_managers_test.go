@@ -37,43 +37,56 @@ func TestFindConflictingManagers(t *testing.T) {
 	ended.Status.Phase = corev1.PodSucceeded
 	tests := map[string]struct {
 		pods      []corev1.Pod
-		processes []PodProcess
+		processes []Process
 		want      map[string]string
 	}{
 		"nobody": {
 			pods:      []corev1.Pod{newPod("p", "app", "nvidia-device-plugin-daemonset", corev1.Container{})},
-			processes: []PodProcess{{Command: []string{"nvidia-device-plugin"}}, {}, {Command: []string{"grep", "nvidia-mig-manager"}}},
+			processes: []Process{{Command: []string{"nvidia-device-plugin"}}, {}, {Command: []string{"grep", "nvidia-mig-manager"}}},
 		},
-		"the MIG manager's pod":                 {pods: []corev1.Pod{newPod("m", "app", "nvidia-mig-manager", corev1.Container{})}, want: map[string]string{manager: "pod gpu-operator/m"}},
-		"one that has ended":                    {pods: []corev1.Pod{ended}},
-		"its process":                           {processes: []PodProcess{{Command: []string{"nvidia-mig-manager", "--x"}}}, want: map[string]string{manager: "process nvidia-mig-manager"}},
-		"mig-parted by hand":                    {processes: []PodProcess{{Command: []string{"nvidia-mig-parted", "apply"}}}, want: map[string]string{manager: "process nvidia-mig-parted"}},
-		"a DRA driver":                          {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "dra-driver-nvidia-gpu", gate("DynamicMIG=false"))}},
-		"that makes MIG devices":                {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "dra-driver-nvidia-gpu", gate("X=false,DynamicMIG=true"))}, want: map[string]string{driver: "pod gpu-operator/d"}},
-		"under its former name":                 {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=true,Y=true"))}, want: map[string]string{driver: "pod gpu-operator/d"}},
-		"by an argument":                        {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", corev1.Container{Args: []string{"--feature-gates=DynamicMIG=true"}})}, want: map[string]string{driver: "pod gpu-operator/d"}},
-		"a gate that is not":                    {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=trueish"))}},
-		"somebody else's gate":                  {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "other", gate("DynamicMIG=true"))}},
-		"its process by arguments":              {processes: []PodProcess{{Command: []string{"gpu-kubelet-plugin", "--feature-gates=DynamicMIG=true"}}}, want: map[string]string{driver: "process gpu-kubelet-plugin"}},
-		"a label that a user has chosen":        {pods: []corev1.Pod{newPod("u", "app", "nvidia-mig-manager", corev1.Container{SecurityContext: &corev1.SecurityContext{}})}},
-		"a gate that a user has chosen":         {pods: []corev1.Pod{newPod("u", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(false)}, Args: []string{"DynamicMIG=true"}})}},
-		"with the one capability that it takes": {pods: []corev1.Pod{newPod("m", "app", "nvidia-mig-manager", corev1.Container{SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}})}, want: map[string]string{manager: "pod gpu-operator/m"}},
-		"a name that a user's process has taken": {
+		"the MIG manager's pod": {pods: []corev1.Pod{newPod("m", "app", "nvidia-mig-manager", corev1.Container{})},
+			want: map[string]string{manager: "pod gpu-operator/m"}},
+		"one that has ended": {pods: []corev1.Pod{ended}},
+		"its process": {processes: []Process{{Command: []string{"nvidia-mig-manager", "--x"}}},
+			want: map[string]string{manager: "process nvidia-mig-manager"}},
+		"mig-parted by hand": {processes: []Process{{Command: []string{"nvidia-mig-parted", "apply"}}},
+			want: map[string]string{manager: "process nvidia-mig-parted"}},
+		"a DRA driver": {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "dra-driver-nvidia-gpu",
+			gate("DynamicMIG=false"))}},
+		"that makes MIG devices": {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "dra-driver-nvidia-gpu",
+			gate("X=false,DynamicMIG=true"))}, want: map[string]string{driver: "pod gpu-operator/d"}},
+		"under its former name": {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu",
+			gate("DynamicMIG=true,Y=true"))}, want: map[string]string{driver: "pod gpu-operator/d"}},
+		"by an argument": {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu",
+			corev1.Container{Args: []string{"--feature-gates=DynamicMIG=true"}})}, want: map[string]string{driver: "pod gpu-operator/d"}},
+		"a gate that is not": {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu",
+			gate("DynamicMIG=trueish"))}},
+		"another driver's gate": {pods: []corev1.Pod{newPod("d", "app.kubernetes.io/name", "other", gate("DynamicMIG=true"))}},
+		"its process by arguments": {processes: []Process{{Command: []string{"gpu-kubelet-plugin",
+			"--feature-gates=DynamicMIG=true"}}}, want: map[string]string{driver: "process gpu-kubelet-plugin"}},
+		"a label that a user has chosen": {pods: []corev1.Pod{newPod("u", "app", "nvidia-mig-manager",
+			corev1.Container{SecurityContext: &corev1.SecurityContext{}})}},
+		"a gate that a user has chosen": {pods: []corev1.Pod{newPod("u", "app.kubernetes.io/name", "nvidia-dra-driver-gpu",
+			corev1.Container{SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(false)}, Args: []string{"DynamicMIG=true"}})}},
+		"with the one sufficient capability": {pods: []corev1.Pod{newPod("m", "app", "nvidia-mig-manager",
+			corev1.Container{SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}})}, want: map[string]string{manager: "pod gpu-operator/m"}},
+		"the name of a user's process": {
 			pods:      []corev1.Pod{withUID("u-1", newPod("u", "x", "y", corev1.Container{SecurityContext: &corev1.SecurityContext{}}))},
-			processes: []PodProcess{{Command: []string{"nvidia-mig-manager"}, Pods: []types.UID{"u-1"}}},
+			processes: []Process{{Command: []string{"nvidia-mig-manager"}, Pods: []types.UID{"u-1"}}},
 		},
-		"a process in a pod that may cut": {
+		"a process in a privileged pod": {
 			pods:      []corev1.Pod{withUID("u-1", newPod("u", "x", "y", corev1.Container{}))},
-			processes: []PodProcess{{Command: []string{"nvidia-mig-manager"}, Pods: []types.UID{"u-1"}}},
+			processes: []Process{{Command: []string{"nvidia-mig-manager"}, Pods: []types.UID{"u-1"}}},
 			want:      map[string]string{manager: "process nvidia-mig-manager"},
 		},
-		"a process in a pod that nobody knows": {
-			processes: []PodProcess{{Command: []string{"nvidia-mig-manager"}, Pods: []types.UID{"u-9"}}},
+		"a process in an unknown pod": {
+			processes: []Process{{Command: []string{"nvidia-mig-manager"}, Pods: []types.UID{"u-9"}}},
 			want:      map[string]string{manager: "process nvidia-mig-manager"},
 		},
 		"both, each once": {
-			pods:      []corev1.Pod{newPod("m", "app", "nvidia-mig-manager", corev1.Container{}), newPod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=true"))},
-			processes: []PodProcess{{Command: []string{"mig-manager"}}},
+			pods: []corev1.Pod{newPod("m", "app", "nvidia-mig-manager", corev1.Container{}),
+				newPod("d", "app.kubernetes.io/name", "nvidia-dra-driver-gpu", gate("DynamicMIG=true"))},
+			processes: []Process{{Command: []string{"mig-manager"}}},
 			want:      map[string]string{manager: "pod gpu-operator/m", driver: "pod gpu-operator/d"},
 		},
 	}
@@ -86,7 +99,7 @@ func TestFindConflictingManagers(t *testing.T) {
 				}
 				got[rival.Name] = rival.Location
 				if rival.Advice == "" || rival.String() == "" {
-					t.Errorf("%s: nobody says what to do", rival.Name)
+					t.Errorf("%s: no advice", rival.Name)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

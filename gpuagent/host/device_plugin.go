@@ -1,104 +1,158 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugin makes the NVIDIA device plugin enumerate its devices again, which it
-// does by itself only when it starts or the kubelet does.
-//
-// Enters: the host's procfs, and how the plugin's command line begins. Leaves: a
-// SIGHUP to its processes, and how many there are.
-//
-// It never signals a process that has no handler for SIGHUP, which would end it: that
-// one is passed over, and said to be.
 package host
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
-// ErrDevicePluginNotFound is that no process of the device plugin runs that could be told.
+// ErrDevicePluginNotFound reports that no process of the device plugin is ready for SIGHUP.
 var ErrDevicePluginNotFound = errors.New("no process of the device plugin was found")
 
-// DevicePlugin finds the device plugin's processes.
+// DevicePlugin finds the processes of NVIDIA's device plugin. The plugin enumerates its devices only
+// when it starts, when the kubelet restarts, or on SIGHUP.
 type DevicePlugin struct {
 	// Proc is the root of the host's procfs.
 	Proc string
-	// Command is how the plugin's command line begins, the program without its folder.
+	// Command is the start of the plugin's command line, the program without its folder.
 	Command string
 }
 
-// Reload has each of the plugin's processes enumerate its devices again, and returns
-// how many there are. [ErrNotFound] where there is none, or none that is ready for
-// it: try again then.
-func (f *DevicePlugin) Reload() (int, error) {
-	names, err := ProcessIDs(f.Proc)
+// Reload makes each process of the plugin enumerate its devices again, and returns how many it signaled.
+// It returns [ErrDevicePluginNotFound] if no process runs or none is ready: try again then.
+func (d *DevicePlugin) Reload() (signaled int, err error) {
+	all, err := listProcesses(d.Proc)
 	if err != nil {
 		return 0, err
 	}
-	told := 0
 	var notReady []string
 	var errs []error
-	for _, name := range names {
-		switch done, deaf, err := f.signal(name); {
-		case done:
-			told++
+	for _, each := range all {
+		switch sent, deaf, err := d.signal(each); {
+		case sent:
+			signaled++
 		case deaf:
-			notReady = append(notReady, name)
+			notReady = append(notReady, strconv.Itoa(each.PID))
 		case err != nil:
-			errs = append(errs, fmt.Errorf("process %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("process %d: %w", each.PID, err))
 		}
 	}
 	switch {
 	case len(errs) > 0:
-		return told, fmt.Errorf("telling the device plugin to look again: %w", errors.Join(errs...))
-	case told > 0:
-		return told, nil
+		return signaled, fmt.Errorf("reload device plugin: %w", errors.Join(errs...))
+	case signaled > 0:
+		return signaled, nil
 	case len(notReady) > 0:
-		return 0, fmt.Errorf("%w: process %s does not catch SIGHUP (yet)", ErrDevicePluginNotFound, strings.Join(notReady, ", "))
+		return 0, fmt.Errorf("%w: process %s has no handler for SIGHUP (yet)", ErrDevicePluginNotFound, strings.Join(notReady, ", "))
 	}
-	return 0, fmt.Errorf("%w below %s: none has a command line that begins with %q", ErrDevicePluginNotFound, f.Proc, f.Command)
+	return 0, fmt.Errorf("%w below %s: no command line begins with %q", ErrDevicePluginNotFound, d.Proc, d.Command)
 }
 
-// signal sends the signal to one process if it is the plugin's. One that ends meanwhile
-// is none.
-func (f *DevicePlugin) signal(name string) (done, deaf bool, err error) {
-	p, err := OpenProcess(f.Proc, name)
+// signal sends SIGHUP to a process of the plugin. It reports deaf for one without a handler, and nothing
+// for other processes and those that end meanwhile.
+func (d *DevicePlugin) signal(each procfs.Proc) (sent, deaf bool, err error) {
+	p, err := pinProcess(d.Proc, each.PID)
 	if err != nil {
 		return false, false, nil
 	}
 	defer p.Close()
-	words, err := p.Command()
-	if err != nil || !hasPrefixWords(words, strings.Fields(f.Command)) {
+	words, err := readCommand(d.Proc, each)
+	if command := strings.Fields(d.Command); err != nil || len(command) == 0 || !slices.Equal(words[:min(len(words), len(command))], command) {
 		return false, false, nil
 	}
-	ready, err := p.HandlesSIGHUP()
+	ready, err := p.handlesSIGHUP()
 	if err != nil || !ready {
 		return false, err == nil, ignoreProcessGone(err)
 	}
-	err = p.SendSIGHUP()
+	err = p.sendSIGHUP()
 	return err == nil, false, ignoreProcessGone(err)
 }
 
-func hasPrefixWords(words, with []string) bool {
-	if len(with) == 0 || len(words) < len(with) {
-		return false
-	}
-	for i := range with {
-		if words[i] != with[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// ignoreProcessGone leaves out the errors of a process that has ended.
+// ignoreProcessGone returns nil for the errors of a process that ended.
 func ignoreProcessGone(err error) error {
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
+}
+
+// pinnedProcess is a process whose folder in procfs is open. A signal through the folder reaches this
+// process or none, even if its PID was given to another process since.
+type pinnedProcess struct{ folder *os.File }
+
+func pinProcess(root string, pid int) (*pinnedProcess, error) {
+	folder, err := os.OpenFile(filepath.Join(root, strconv.Itoa(pid)), unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &pinnedProcess{folder: folder}, nil
+}
+
+func (p *pinnedProcess) Close() { _ = p.folder.Close() }
+
+// status returns a field of the process's status file, or an error if the process ended.
+func (p *pinnedProcess) status(field string) (string, error) {
+	fd, err := unix.Openat(int(p.folder.Fd()), "status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: filepath.Join(p.folder.Name(), "status"), Err: err}
+	}
+	file := os.NewFile(uintptr(fd), "status")
+	defer file.Close()
+	raw, err := io.ReadAll(file)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(raw)) {
+		if text, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(text), nil
+		}
+	}
+	return "", fmt.Errorf("its status lacks the field %s", field)
+}
+
+// handlesSIGHUP reports whether the process has a handler for SIGHUP. Without one, SIGHUP ends it.
+func (p *pinnedProcess) handlesSIGHUP() (bool, error) {
+	mask, err := p.status("SigCgt")
+	if err != nil {
+		return false, err
+	}
+	caught, err := strconv.ParseUint(mask, 16, 64)
+	return caught&(1<<(unix.SIGHUP-1)) != 0, err
+}
+
+// sendSIGHUP sends SIGHUP. If it succeeds, the process kept its PID until now, so that a command line
+// read by this PID since pinProcess was the process's own.
+func (p *pinnedProcess) sendSIGHUP() error {
+	err := unix.PidfdSendSignal(int(p.folder.Fd()), unix.SIGHUP, nil, 0)
+	if errors.Is(err, unix.ENOSYS) {
+		return p.killByPID()
+	}
+	return err
+}
+
+// killByPID sends SIGHUP on kernels before 5.1, where the PID may pass to another process
+// between the two calls.
+func (p *pinnedProcess) killByPID() error {
+	text, err := p.status("Pid")
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(text)
+	if err != nil || pid <= 1 {
+		return fmt.Errorf("%q is not the PID of a process: %w", text, syscall.EINVAL)
+	}
+	return unix.Kill(pid, unix.SIGHUP)
 }

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakePluginVariable, in the environment, makes this test binary a device plugin: it says each
-// SIGHUP on its output.
+// fakePluginVariable in the environment makes this test binary a device plugin that prints a line
+// for each SIGHUP.
 const fakePluginVariable = "SLUICE_TEST_PLUGIN"
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ func runFakePlugin() {
 	}
 }
 
-// startFakePlugin is a device plugin with this command line, and what it says.
+// startFakePlugin starts a device plugin with a command line and returns its output.
 func startFakePlugin(t *testing.T, words ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	self, err := os.Executable()
@@ -54,7 +54,8 @@ func startFakePlugin(t *testing.T, words ...string) (*exec.Cmd, *bufio.Scanner) 
 	return startProcess(t, self, words...)
 }
 
-// startProcessWithoutHandler is a process with this name that catches no SIGHUP. (Go's programs always do.)
+// startProcessWithoutHandler starts a process without a handler for SIGHUP. (Go programs always
+// have one.)
 func startProcessWithoutHandler(t *testing.T, name string) *exec.Cmd {
 	t.Helper()
 	cmd, _ := startProcess(t, "/bin/sh", name, "-c", "echo ready; read line")
@@ -78,14 +79,14 @@ func startProcess(t *testing.T, program string, words ...string) (*exec.Cmd, *bu
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
-	said := bufio.NewScanner(out)
-	if !said.Scan() || said.Text() != "ready" {
-		t.Fatalf("it said %q: %v", said.Text(), said.Err())
+	output := bufio.NewScanner(out)
+	if !output.Scan() || output.Text() != "ready" {
+		t.Fatalf("output %q: %v", output.Text(), output.Err())
 	}
-	return cmd, said
+	return cmd, output
 }
 
-// newProcfs is a procfs with the entries of these processes under names of its own.
+// newProcfs returns a procfs with these processes under other names.
 func newProcfs(t *testing.T, entries map[string]int) string {
 	t.Helper()
 	root := t.TempDir()
@@ -101,32 +102,33 @@ func newProcfs(t *testing.T, entries map[string]int) string {
 }
 
 func TestReload(t *testing.T) {
-	one, saidByOne := startFakePlugin(t, "/usr/bin/nvidia-device-plugin", "--mig-strategy=mixed")
-	two, saidByTwo := startFakePlugin(t, "sluice", "simulate", "kubelet", "--config", "x")
+	one, outputOfOne := startFakePlugin(t, "/usr/bin/nvidia-device-plugin", "--mig-strategy=mixed")
+	two, outputOfTwo := startFakePlugin(t, "sluice", "simulate", "kubelet", "--config", "x")
 	other := startProcessWithoutHandler(t, "grep")
 	for _, tc := range []struct {
 		command string
-		said    *bufio.Scanner
+		output  *bufio.Scanner
 	}{
-		{"nvidia-device-plugin", saidByOne},
-		{"sluice simulate kubelet", saidByTwo},
+		{"nvidia-device-plugin", outputOfOne},
+		{"sluice simulate kubelet", outputOfTwo},
 	} {
-		f := DevicePlugin{Proc: newProcfs(t, map[string]int{"5000001": one.Process.Pid, "17": two.Process.Pid, "18": other.Process.Pid}), Command: tc.command}
-		if told, err := f.Reload(); told != 1 || err != nil {
-			t.Errorf("%s: %d, %v", tc.command, told, err)
+		f := DevicePlugin{Proc: newProcfs(t, map[string]int{"5000001": one.Process.Pid, "17": two.Process.Pid, "18": other.Process.Pid}),
+			Command: tc.command}
+		if signaled, err := f.Reload(); signaled != 1 || err != nil {
+			t.Errorf("%s: %d, %v", tc.command, signaled, err)
 		}
-		if !tc.said.Scan() || tc.said.Text() != "hangup" {
-			t.Errorf("%s: it said %q", tc.command, tc.said.Text())
+		if !tc.output.Scan() || tc.output.Text() != "hangup" {
+			t.Errorf("%s: output %q", tc.command, tc.output.Text())
 		}
 	}
 }
 
-// A signal that a process does not catch would end it.
+// SIGHUP would end a process without a handler.
 func TestProcessesWithoutHandlerAreNotSignaled(t *testing.T) {
 	left := startProcessWithoutHandler(t, "nvidia-device-plugin")
 	f := DevicePlugin{Proc: newProcfs(t, map[string]int{"17": left.Process.Pid}), Command: "nvidia-device-plugin"}
 	_, err := f.Reload()
-	if !errors.Is(err, ErrDevicePluginNotFound) || !strings.Contains(err.Error(), "does not catch SIGHUP") {
+	if !errors.Is(err, ErrDevicePluginNotFound) || !strings.Contains(err.Error(), "has no handler for SIGHUP") {
 		t.Errorf("%v", err)
 	}
 	if err := left.Process.Signal(syscall.Signal(0)); err != nil {
@@ -149,7 +151,7 @@ func TestReloadWithoutDevicePlugin(t *testing.T) {
 	}
 }
 
-// What stands in a folder that looks like a process's is not believed to be one.
+// A folder that only resembles a process's gets no signal.
 func TestReloadIgnoresFakeProcessFolder(t *testing.T) {
 	root := newProcfs(t, nil)
 	folder := filepath.Join(root, "17")
@@ -162,7 +164,7 @@ func TestReloadIgnoresFakeProcessFolder(t *testing.T) {
 		}
 	}
 	f := DevicePlugin{Proc: root, Command: "nvidia-device-plugin"}
-	if told, err := f.Reload(); told != 0 || !errors.Is(err, unix.EBADF) {
-		t.Errorf("%d, %v", told, err)
+	if signaled, err := f.Reload(); signaled != 0 || !errors.Is(err, unix.EBADF) {
+		t.Errorf("%d, %v", signaled, err)
 	}
 }

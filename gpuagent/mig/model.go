@@ -12,41 +12,39 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Model is a kind of GPU that can be cut.
+// Model is a GPU model that supports MIG.
 type Model struct {
-	// Name is the board's short name: H100-80GB.
+	// Name is the model's short name: H100-80GB.
 	Name string
-	// MemoryGB is the memory of the whole board, as its name has it.
+	// MemoryGB is the memory of the whole GPU, as in the model's name.
 	MemoryGB int
-	// Slices is how many memory slices it has: 8, or 4 on an A30.
+	// Slices is the number of memory slices: 8, or 4 on an A30.
 	Slices int
-	// Devices are the PCI device identifiers of the boards of this kind: 0x2330.
+	// Devices are the PCI device identifiers of the model: 0x2330.
 	Devices []uint16
-	// ModeWithoutReset tells that MIG mode changes at once; before Hopper it is pending until the
-	// GPU is reset.
+	// ModeWithoutReset reports whether the MIG mode changes at once. Before Hopper it is pending
+	// until the GPU is reset.
 	ModeWithoutReset bool
-	// IDsUnpublished tells that NVIDIA has not published the identifiers of its
-	// profiles: those here are Sluice's own, for simulations, and no driver reports
-	// them.
+	// IDsUnpublished reports that NVIDIA has not published the identifiers of the profiles. Those
+	// in the table are Sluice's own, for simulations; no driver reports them.
 	IDsUnpublished bool
-	// Profiles are what it can be cut into, the smallest first.
+	// Profiles are the model's profiles, the smallest first.
 	Profiles []Profile
 
-	placements *placementTable // what is left, by what is taken
+	placements *placementTable // by occupied slices
 }
 
-// Mask is a set of memory slices of a GPU: bit 0 is the first.
+// Mask is a set of memory slices of a GPU; bit 0 is the first.
 type Mask uint8
 
-// MaskOf are so many memory slices from the first on.
+// MaskOf returns size memory slices from start on.
 func MaskOf(first, size int) Mask { return Mask(1<<size-1) << first }
 
-// Models are all that are known.
+// Models returns all known GPU models.
 func Models() []*Model { return models }
 
-// ModelByPCIDevice is the kind of a GPU by its PCI device identifier as NVML gives it (the
-// device in the upper half, the vendor 0x10de in the lower), and false where it is
-// not known.
+// ModelByPCIDevice returns the GPU model with a PCI device identifier in NVML's form: the device in
+// the upper half, the vendor 0x10de in the lower.
 func ModelByPCIDevice(pciDevice uint32) (*Model, bool) {
 	for _, b := range models {
 		for _, device := range b.Devices {
@@ -58,7 +56,16 @@ func ModelByPCIDevice(pciDevice uint32) (*Model, bool) {
 	return nil, false
 }
 
-// ModelByName is the board of that name, in any case.
+// ModelByDeviceID is ModelByPCIDevice for an identifier in the GPUNode's form: 0x233010DE.
+func ModelByDeviceID(text string) (*Model, bool) {
+	var id uint32
+	if _, err := fmt.Sscanf(text, "0x%x", &id); err != nil {
+		return nil, false
+	}
+	return ModelByPCIDevice(id)
+}
+
+// ModelByName returns the GPU model with a name, in any case.
 func ModelByName(name string) (*Model, bool) {
 	for _, b := range models {
 		if strings.EqualFold(b.Name, name) {
@@ -68,7 +75,7 @@ func ModelByName(name string) (*Model, bool) {
 	return nil, false
 }
 
-// models. Sources: NVIDIA's MIG user guide (profiles and placements), NVIDIA's
+// models lists the GPU models. Sources: NVIDIA's MIG user guide (profiles and placements), NVIDIA's
 // mig-parted (device identifiers and profiles in its configurations).
 var models = []*Model{
 	sevenSliceModel("A100-40GB", 40, false, []uint16{0x20b0, 0x20b1, 0x20f1, 0x20f6}, 5, 10, 20),
@@ -83,8 +90,8 @@ var models = []*Model{
 	withUnpublishedIDs(sevenSliceModel("B200-180GB", 180, true, []uint16{0x2901}, 23, 45, 90)),
 }
 
-// sevenSliceModel is a board of seven compute and eight memory slices. An eighth, a quarter
-// and a half of its memory are so many GB, as its profiles' names have them.
+// sevenSliceModel returns a model with seven compute and eight memory slices. The arguments are an
+// eighth, a quarter and a half of its memory in GB, as in its profiles' names.
 func sevenSliceModel(name string, whole int, atOnce bool, devices []uint16, eighth, quarter, half int) *Model {
 	any7, pairs := []int{0, 1, 2, 3, 4, 5, 6}, []int{0, 2, 4, 6}
 	b := &Model{Name: name, MemoryGB: whole, Slices: 8, Devices: devices, ModeWithoutReset: atOnce, Profiles: []Profile{
@@ -99,7 +106,7 @@ func sevenSliceModel(name string, whole int, atOnce bool, devices []uint16, eigh
 	return b.initProfiles(map[int]int{1: eighth, 2: quarter, 4: half, 8: whole})
 }
 
-// fourSliceModel is a board of four compute and four memory slices, each of so many GB.
+// fourSliceModel returns a model with four compute and four memory slices of the given GB each.
 func fourSliceModel(name string, whole int, devices []uint16, slice int) *Model {
 	b := &Model{Name: name, MemoryGB: whole, Slices: 4, Devices: devices, Profiles: []Profile{
 		{Shape: Shape{1, 1, ""}, ID: 14, Starts: []int{0, 1, 2, 3}, Max: 4},
@@ -111,7 +118,7 @@ func fourSliceModel(name string, whole int, devices []uint16, slice int) *Model 
 	return b.initProfiles(map[int]int{1: slice, 2: 2 * slice, 4: whole})
 }
 
-// initProfiles names the profiles after their memory, and computes what fits where.
+// initProfiles sets the profiles' names and the placement table.
 func (b *Model) initProfiles(gigabytes map[int]int) *Model {
 	for i := range b.Profiles {
 		p := &b.Profiles[i]
@@ -123,7 +130,7 @@ func (b *Model) initProfiles(gigabytes map[int]int) *Model {
 	return b
 }
 
-// withUnpublishedIDs gives a board identifiers of Sluice's own.
+// withUnpublishedIDs sets identifiers of Sluice's own.
 func withUnpublishedIDs(b *Model) *Model {
 	b.IDsUnpublished = true
 	for i := range b.Profiles {
@@ -132,43 +139,41 @@ func withUnpublishedIDs(b *Model) *Model {
 	return b
 }
 
-// Shape tells profiles apart. Their names do not: drivers round the memory in
-// them differently (3g.39gb and 3g.40gb are one profile).
+// Shape identifies a profile of a model. Names do not: drivers round the memory differently, so
+// that 3g.39gb and 3g.40gb are one profile.
 type Shape struct {
-	// Compute is how many of the board's compute slices an instance has, Memory how
-	// many of its memory slices.
+	// Compute is the number of compute slices, Memory the number of memory slices.
 	Compute, Memory int
-	// Attribute is what else it has: "+me" for the media engines, "" for nothing.
+	// Attribute is "+me" for the media engines, or "".
 	Attribute string
 }
 
-// Profile is one kind of GPU instance of a board.
+// Profile is a GPU instance profile of a model.
 type Profile struct {
 	Shape
-	// Name is how NVIDIA's tools and the device plugin call it: 3g.40gb.
+	// Name is its name in NVIDIA's tools and the device plugin: 3g.40gb.
 	Name v1alpha1.MIGProfile
-	// ID is the identifier that NVML reports for it.
+	// ID is its NVML identifier.
 	ID uint32
-	// MemoryMiB is an instance's memory, about: what the driver keeps for itself
-	// differs between versions.
+	// MemoryMiB is an instance's approximate memory. What the driver reserves differs between
+	// versions.
 	MemoryMiB int64
-	// Starts are the memory slices at which an instance may begin, the lowest first.
+	// Starts are the memory slices at which an instance may start, the lowest first.
 	Starts []int
-	// Max is how many instances of it a GPU can have.
+	// Max is the number of instances that a GPU can have.
 	Max int
 
-	index int // which of its board's profiles it is
+	index int // its index among the model's profiles
 }
 
-// Mask are the memory slices of an instance that begins there.
+// Mask returns the memory slices of an instance at start.
 func (p *Profile) Mask(start int) Mask { return MaskOf(start, p.Memory) }
 
 var profilePattern = regexp.MustCompile(`^([1-8])g\.([0-9]{1,4})gb(\+[a-z]+(?:\.[a-z]+)?|-me)?$`)
 
-// Profile is the board's profile of that name. Where no profile is called so the one is
-// meant that has as many compute slices, the same attribute, and a memory that
-// differs in rounding alone: by at most one part in twenty, or 1 GB. The error says which
-// profiles there are.
+// Profile returns the model's profile with a name. Without an exact match it returns the profile
+// with as many compute slices, the same attribute, and a memory that differs by rounding: by at
+// most one part in twenty, or 1 GB. The error lists the profiles.
 func (b *Model) Profile(name v1alpha1.MIGProfile) (*Profile, error) {
 	for i := range b.Profiles {
 		if b.Profiles[i].Name == name {

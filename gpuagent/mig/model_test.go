@@ -14,10 +14,10 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// placed is an instance of a plain profile of a board, at its start.
+// placed is an instance of a plain profile at its start.
 type placed struct{ profile, start int }
 
-// allLayouts are all that a board can be cut into by its plain profiles.
+// allLayouts returns all layouts of a GPU model with plain profiles.
 func allLayouts(b *Model) [][]placed {
 	var all [][]placed
 	var extend func(taken Mask, from int, now []placed)
@@ -41,8 +41,8 @@ func allLayouts(b *Model) [][]placed {
 	return all
 }
 
-// The state space of a board with seven slices was counted elsewhere by exhaustive
-// search: 298 layouts, 19 of them maximal, 38 multisets of profiles, 144 masks.
+// An independent exhaustive search for a model with seven slices found 298 layouts, 19 of them
+// maximal, 38 multisets of profiles and 144 masks.
 func TestSevenSliceLayouts(t *testing.T) {
 	b, _ := ModelByName("H100-80GB")
 	maximal, multisets, masks := 0, map[string]bool{}, map[Mask]bool{}
@@ -65,8 +65,8 @@ func TestSevenSliceLayouts(t *testing.T) {
 	}
 }
 
-// Known truths of NVIDIA's placements: 3g belongs at 4, where it leaves room for 4g;
-// small ones go high, where they are in nobody's way.
+// Known properties of NVIDIA's placements: 3g belongs at 4, where it leaves room for 4g; small
+// instances go high, where they block least.
 func TestBestPlacement(t *testing.T) {
 	b, _ := ModelByName("A100-40GB")
 	tests := map[string]struct {
@@ -75,8 +75,8 @@ func TestBestPlacement(t *testing.T) {
 		start   int
 		none    bool
 	}{
-		"1g on an empty board":  {0, "1g.5gb", 6, false},
-		"3g on an empty board":  {0, "3g.20gb", 4, false},
+		"1g on an empty GPU":    {0, "1g.5gb", 6, false},
+		"3g on an empty GPU":    {0, "3g.20gb", 4, false},
 		"4g beside 3g":          {0b11110000, "4g.20gb", 0, false},
 		"3g beside 4g":          {0b00001111, "3g.20gb", 4, false},
 		"4g beside 1g at 6":     {0b01000000, "4g.20gb", 0, false},
@@ -104,17 +104,17 @@ func TestBestPlacement(t *testing.T) {
 	}
 }
 
-// On every board each profile stands within its slices, and as often as NVML says.
+// On every GPU model each profile fits its slices, as often as NVML reports.
 func TestModelsAreConsistent(t *testing.T) {
 	names, devices := map[string]bool{}, map[uint16]bool{}
 	for _, b := range Models() {
 		if names[b.Name] {
-			t.Errorf("%s is there twice", b.Name)
+			t.Errorf("%s is listed twice", b.Name)
 		}
 		names[b.Name] = true
 		for _, device := range b.Devices {
 			if devices[device] {
-				t.Errorf("%s: device %#x is another board's too", b.Name, device)
+				t.Errorf("%s: device %#x belongs to another GPU model, too", b.Name, device)
 			}
 			devices[device] = true
 			if got, ok := ModelByPCIDevice(uint32(device)<<16 | 0x10de); !ok || got != b {
@@ -132,7 +132,7 @@ func TestModelsAreConsistent(t *testing.T) {
 			n := 0
 			for _, start := range p.Starts {
 				if p.Mask(start)&^b.allSlices() != 0 {
-					t.Errorf("%s: %s at %d is beyond the board", b.Name, p.Name, start)
+					t.Errorf("%s: %s at %d exceeds the GPU", b.Name, p.Name, start)
 				}
 				if p.Mask(start)&taken == 0 {
 					taken |= p.Mask(start)
@@ -157,7 +157,7 @@ func TestProfileNames(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		b, ok := ModelByName(strings.ToLower(name))
 		if !ok {
-			t.Fatalf("there is no %s", name)
+			t.Fatalf("no %s", name)
 		}
 		if diff := cmp.Diff(want[name], b.profileNames()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -168,7 +168,7 @@ func TestProfileNames(t *testing.T) {
 		if p, err := b.Profile(name); err == nil {
 			t.Errorf("%q is %s", name, p.Name)
 		} else if !strings.Contains(err.Error(), "7g.80gb") {
-			t.Errorf("%q: %v; it does not say which there are", name, err)
+			t.Errorf("%q: %v; the error lacks the profiles", name, err)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func FuzzProfile(f *testing.F) {
 	})
 }
 
-// An A30 has two profiles with the media engines, and these once.
+// An A30 has two profiles with the media engines, which exist once.
 func TestMediaEnginesAreExclusive(t *testing.T) {
 	b, _ := ModelByName("A30")
 	small, _ := b.Profile("1g.6gb+me")
@@ -196,9 +196,10 @@ func TestMediaEnginesAreExclusive(t *testing.T) {
 	}
 	both := GPU{Model: b, Instances: append(one.Instances, Instance{Profile: small, Start: 3})}
 	if err := both.Check(); err == nil || !strings.Contains(err.Error(), "media engines") {
-		t.Errorf("two instances with the media engines: %v, want to be told that a GPU has them once", err)
+		t.Errorf("two instances with the media engines: %v, want an error", err)
 	}
-	if change := Plan([]GPU{{Model: b, Instances: []Instance{{Profile: large, Start: 0, Use: InUse}}}}, []v1alpha1.MIGProfile{"1g.6gb+me"}); len(change.Unmet) != 1 {
+	if change := Plan([]GPU{{Model: b, Instances: []Instance{{Profile: large, Start: 0, Use: InUse}}}},
+		[]v1alpha1.MIGProfile{"1g.6gb+me"}); len(change.Unmet) != 1 {
 		t.Errorf("planned beside one in use: %+v, want no room", change)
 	}
 }

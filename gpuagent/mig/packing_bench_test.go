@@ -11,23 +11,22 @@ import (
 	"testing"
 )
 
-// A packing experiment, as it is known from the literature: 32 GPUs of seven
-// slices, requests that come at random and stay for as long as it happens, at an
-// offered load of 1: compute slices that are asked for over those that there are. What
-// finds no place is turned away. The first quarter of the arrivals is not counted.
+// A packing experiment from the literature: 32 GPUs of seven slices, and random requests of random
+// duration at an offered load of 1 (requested over available compute slices). Requests without a
+// place are rejected. The first quarter of the arrivals does not count.
 const (
 	packingGPUs     = 32
 	packingArrivals = 20000
 	packingSeeds    = 3
 )
 
-// packingShapes of the five profiles that the mixes speak of: 1g, 2g, 3g, 4g, 7g.
+// packingShapes are the five profiles of the mixes: 1g, 2g, 3g, 4g, 7g.
 var packingShapes = []Shape{{1, 1, ""}, {2, 2, ""}, {3, 4, ""}, {4, 4, ""}, {7, 8, ""}}
 
 // workloadMixes are the weights of those profiles. openb is from Alibaba's public trace
-// cluster-trace-gpu-v2023 (3078 pods that ask for a part of one GPU, each mapped to the
-// smallest profile with as large a part of seven compute slices: 32, 280, 389, 971
-// and 1406 of them), in the copy of hkust-adsl/kubernetes-scheduler-simulator.
+// cluster-trace-gpu-v2023 in the copy of hkust-adsl/kubernetes-scheduler-simulator: 3078 pods that
+// request a part of one GPU, each mapped to the smallest profile with as large a part of seven
+// compute slices (32, 280, 389, 971 and 1406 of them).
 var workloadMixes = []struct {
 	name    string
 	weights [5]float64
@@ -39,12 +38,12 @@ var workloadMixes = []struct {
 	{"openb", [5]float64{32. / 3078, 280. / 3078, 389. / 3078, 971. / 3078, 1406. / 3078}},
 }
 
-// placementPolicy decides on an arrival: false where it is turned away.
+// placementPolicy places an arrival and returns false if it rejects it.
 type placementPolicy interface {
 	admit(f *fleet, profile *Profile) (*allocation, bool)
 }
 
-// placementPolicies are what is compared.
+// placementPolicies are the compared policies.
 var placementPolicies = []struct {
 	name string
 	placementPolicy
@@ -57,8 +56,8 @@ var placementPolicies = []struct {
 	{"ideal", perfectPacking{}},
 }
 
-// BenchmarkPacking prints which part of the requests, in percent, finds a place.
-// One operation is one experiment with all its seeds.
+// BenchmarkPacking prints the percentage of the requests that find a place. One operation is one
+// experiment with all its seeds.
 func BenchmarkPacking(b *testing.B) {
 	for _, mix := range workloadMixes {
 		for _, p := range placementPolicies {
@@ -75,12 +74,12 @@ func BenchmarkPacking(b *testing.B) {
 	}
 }
 
-// What is published must not get worse without anybody noticing: at least 90 % of a
-// uniform mix with nothing moved, and with one move at least half of what could be
-// gained by moving everything.
+// The published results must not get worse: at least 90 % of a uniform mix without moves, and with
+// one move at least half of the gain of moving everything.
 func TestPackingDoesNotRegress(t *testing.T) {
 	uniform := workloadMixes[0].weights
-	still, moved, best := runExperiment(leastFragmentation{}, uniform, 0), runExperiment(singlePreemption{}, uniform, 0), runExperiment(perfectPacking{}, uniform, 0)
+	still, moved, best := runExperiment(leastFragmentation{}, uniform, 0), runExperiment(singlePreemption{}, uniform, 0),
+		runExperiment(perfectPacking{}, uniform, 0)
 	if still < 0.90 {
 		t.Errorf("nothing moved: %.3f are accepted", still)
 	}
@@ -90,16 +89,16 @@ func TestPackingDoesNotRegress(t *testing.T) {
 }
 
 func runExperiment(p placementPolicy, weights [5]float64, seed uint64) float64 {
-	board, _ := ModelByName("A100-40GB")
+	model, _ := ModelByName("A100-40GB")
 	profiles := make([]*Profile, len(packingShapes))
 	mean := 0.0
 	for i, shape := range packingShapes {
-		at := slices.IndexFunc(board.Profiles, func(p Profile) bool { return p.Shape == shape })
-		profiles[i] = &board.Profiles[at]
+		at := slices.IndexFunc(model.Profiles, func(p Profile) bool { return p.Shape == shape })
+		profiles[i] = &model.Profiles[at]
 		mean += weights[i] * float64(shape.Compute)
 	}
 	random := rand.New(rand.NewPCG(seed, 1))
-	f := &fleet{model: board, random: random, occupied: make([]Mask, packingGPUs), lodgers: make([][]*allocation, packingGPUs)}
+	f := &fleet{model: model, random: random, occupied: make([]Mask, packingGPUs), lodgers: make([][]*allocation, packingGPUs)}
 	rate := 7 * packingGPUs / mean
 	now, accepted := 0.0, 0
 	var leaving departures
@@ -127,7 +126,7 @@ func runExperiment(p placementPolicy, weights [5]float64, seed uint64) float64 {
 	return float64(accepted) / (packingArrivals - packingArrivals/4)
 }
 
-// allocation is a request that found a place.
+// allocation is a request with a place.
 type allocation struct {
 	profile    *Profile
 	gpu, start int
@@ -154,7 +153,7 @@ type fleet struct {
 	random   *rand.Rand
 	occupied []Mask
 	lodgers  [][]*allocation
-	count    [9]int // of lodgers, by memory and compute slices; for ideal alone
+	count    [9]int // of lodgers, by memory and compute slices; only for ideal
 }
 
 func (f *fleet) allocate(p *Profile, gpu, start int) *allocation {
@@ -174,7 +173,7 @@ func (f *fleet) free(l *allocation) {
 	f.lodgers[l.gpu] = slices.Delete(f.lodgers[l.gpu], at, at+1)
 }
 
-// randomPlacement takes a random place of all that there are.
+// randomPlacement chooses a random place.
 type randomPlacement struct{}
 
 func (randomPlacement) admit(f *fleet, p *Profile) (*allocation, bool) {
@@ -193,7 +192,7 @@ func (randomPlacement) admit(f *fleet, p *Profile) (*allocation, bool) {
 	return f.allocate(p, gpus[i], starts[i]), true
 }
 
-// firstFit takes the first GPU and its lowest start.
+// firstFit chooses the first GPU and its lowest start.
 type firstFit struct{}
 
 func (firstFit) admit(f *fleet, p *Profile) (*allocation, bool) {
@@ -207,8 +206,8 @@ func (firstFit) admit(f *fleet, p *Profile) (*allocation, bool) {
 	return nil, false
 }
 
-// bestFit takes the fullest GPU, and the start that HAMi prefers: 3g at 4, 2g from
-// below, 1g from above.
+// bestFit chooses the fullest GPU, and the start that HAMi prefers: 3g at 4, 2g from below, 1g from
+// above.
 type bestFit struct{}
 
 func (bestFit) admit(f *fleet, p *Profile) (*allocation, bool) {
@@ -238,7 +237,7 @@ func (bestFit) admit(f *fleet, p *Profile) (*allocation, bool) {
 	return f.allocate(p, best, at), true
 }
 
-// leastFragmentation takes the place that harms least.
+// leastFragmentation chooses the place that harms least.
 type leastFragmentation struct{}
 
 func (leastFragmentation) admit(f *fleet, p *Profile) (*allocation, bool) {
@@ -249,8 +248,8 @@ func (leastFragmentation) admit(f *fleet, p *Profile) (*allocation, bool) {
 	return f.allocate(p, gpu, start), true
 }
 
-// singlePreemption moves one lodger out of the way, wherever it fits, where nothing else helps.
-// All lodgers are preemptible: what is moved is ended there and begun anew elsewhere.
+// singlePreemption moves one lodger to any other place if nothing else helps. All lodgers are
+// preemptible: a moved one ends and starts again elsewhere.
 type singlePreemption struct{}
 
 func (singlePreemption) admit(f *fleet, p *Profile) (*allocation, bool) {
@@ -299,9 +298,9 @@ func (f *fleet) blockingAllocations(gpu int, mask Mask) (in []*allocation) {
 	return in
 }
 
-// perfectPacking may move everything at each arrival: it turns away what no arrangement at
-// all has room for. A board's halves are cut independently: the lower one into 4g,
-// 3g, or 2g and 1g over four slices, the upper one into 3g, or 2g and 1g over three.
+// perfectPacking may move everything at each arrival: it rejects what no arrangement has room for.
+// A GPU's halves are partitioned independently: the lower one into 4g, 3g, or 2g and 1g over four
+// slices, the upper one into 3g, or 2g and 1g over three.
 type perfectPacking struct{}
 
 func (perfectPacking) admit(f *fleet, p *Profile) (*allocation, bool) {
@@ -315,7 +314,7 @@ func (perfectPacking) admit(f *fleet, p *Profile) (*allocation, bool) {
 
 func (f *fleet) isPackable() bool {
 	gpus := packingGPUs - f.count[7]
-	for upper := range min(gpus, f.count[3]) + 1 { // so many 3g are in upper halves
+	for upper := range min(gpus, f.count[3]) + 1 { // the number of 3g in upper halves
 		lowers, uppers := gpus-f.count[4]-(f.count[3]-upper), gpus-upper
 		if lowers >= 0 && 2*lowers+uppers >= f.count[2] && 4*lowers+3*uppers-2*f.count[2] >= f.count[1] {
 			return true

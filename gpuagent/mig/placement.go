@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// Use says what may become of an instance.
+// Use decides what may happen to an instance.
 type Use uint8
 
-// The uses, from the one that is given up most easily.
+// The uses in the order in which instances are given up.
 const (
-	// Idle: nobody has it. It may be destroyed when its room is needed.
+	// Idle: unused. It may be destroyed to make room.
 	Idle Use = iota
-	// Preemptible: somebody has it who may be asked to leave.
+	// Preemptible: used by a pod that may be preempted.
 	Preemptible
-	// InUse: somebody has it, or nobody knows. It is never touched.
+	// InUse: in use, or its use is unknown. It stays.
 	InUse
 )
 
@@ -31,13 +31,13 @@ type Instance struct {
 	Use     Use
 }
 
-// GPU is one that is cut.
+// GPU is a GPU in MIG mode.
 type GPU struct {
 	Model     *Model
 	Instances []Instance
 }
 
-// Occupied are the slices of all its instances.
+// Occupied returns the slices of all its instances.
 func (g *GPU) Occupied() (taken Mask) {
 	for i := range g.Instances {
 		taken |= g.Instances[i].Mask()
@@ -45,11 +45,11 @@ func (g *GPU) Occupied() (taken Mask) {
 	return taken
 }
 
-// Mask are its memory slices.
+// Mask returns its memory slices.
 func (i *Instance) Mask() Mask { return i.Profile.Mask(i.Start) }
 
-// Check is nil where the GPU can be cut so: each instance at one of its profile's
-// starts, none over another, none more often than the board allows.
+// Check returns nil for a possible layout: each instance at one of its profile's starts, without
+// overlaps, and no profile more often than the model allows.
 func (g *GPU) Check() error {
 	var taken Mask
 	media := 0
@@ -57,10 +57,10 @@ func (g *GPU) Check() error {
 	for i := range g.Instances {
 		it := &g.Instances[i]
 		if it.Profile == nil || it.Profile.index >= len(g.Model.Profiles) || &g.Model.Profiles[it.Profile.index] != it.Profile {
-			return fmt.Errorf("instance %d is of no profile of %s", i, g.Model.Name)
+			return fmt.Errorf("instance %d has no profile of %s", i, g.Model.Name)
 		}
 		if !slices.Contains(it.Profile.Starts, it.Start) {
-			return fmt.Errorf("%s cannot start at %d on %s, but at %v", it.Profile.Name, it.Start, g.Model.Name, it.Profile.Starts)
+			return fmt.Errorf("%s cannot start at %d on %s, only at %v", it.Profile.Name, it.Start, g.Model.Name, it.Profile.Starts)
 		}
 		if it.Mask()&taken != 0 {
 			return fmt.Errorf("%s at %d overlaps another instance", it.Profile.Name, it.Start)
@@ -71,18 +71,18 @@ func (g *GPU) Check() error {
 		}
 		if it.Profile.Attribute == mediaEngines {
 			if media++; media > 1 {
-				return fmt.Errorf("%d instances with the media engines (%s); a GPU has them once", media, mediaEngines)
+				return fmt.Errorf("%d instances with the media engines (%s); a GPU has one set", media, mediaEngines)
 			}
 		}
 	}
 	return nil
 }
 
-// mediaEngines is the attribute of an instance that has all of them: one alone can.
+// mediaEngines is the attribute of an instance with all media engines. A GPU has one such instance.
 const mediaEngines = "+me"
 
-// allowsProfile tells whether the board allows another instance of the profile beside these:
-// some, such as those with the media engines, there is only one of.
+// allowsProfile reports whether the model allows another instance of the profile beside these. Some
+// profiles, such as those with media engines, exist once.
 func (g *GPU) allowsProfile(p *Profile, without Mask) bool {
 	n := 0
 	for i := range g.Instances {
@@ -100,7 +100,7 @@ func (g *GPU) allowsProfile(p *Profile, without Mask) bool {
 	return n < p.Max
 }
 
-// String is the layout as people write it: 4g.40gb@0 3g.40gb@4.
+// String returns the layout as people write it: 4g.40gb@0 3g.40gb@4.
 func (g *GPU) String() string {
 	sorted := slices.SortedFunc(slices.Values(g.Instances), func(a, b Instance) int { return cmp.Compare(a.Start, b.Start) })
 	texts := make([]string, len(sorted))
@@ -110,19 +110,17 @@ func (g *GPU) String() string {
 	return strings.Join(texts, " ")
 }
 
-// placementTable is what is left of a board, for each set of its slices that may be taken.
-// There are 256 such sets, so every question is a look-up.
+// placementTable holds the best placements for each set of occupied slices. There are 256 such
+// sets.
 type placementTable struct {
-	// fragmentation is how many free slices the plain profiles cannot use, summed over them:
-	// the expected free memory that is of no use to the next request, where each
-	// profile is as likely.
+	// fragmentation sums over the plain profiles the free slices that the profile cannot use. That
+	// is the expected memory lost to the next request if each profile is equally likely.
 	fragmentation [256]int16
-	// best has for each profile where another instance harms least.
+	// best holds the least harmful placement of each profile.
 	best [][256]placement
 }
 
-// placement is where an instance would stand and what harm it would do; the start is -1
-// where it fits nowhere.
+// placement is a start and its harm; the start is -1 if the profile does not fit.
 type placement struct {
 	start              int8
 	addedFragmentation int16
@@ -145,10 +143,10 @@ func newPlacementTable(b *Model) *placementTable {
 	return r
 }
 
-// allSlices are the board's memory slices.
+// allSlices returns the model's memory slices.
 func (b *Model) allSlices() Mask { return Mask(1<<b.Slices - 1) }
 
-// usableSlices are the slices that some further instance of the profile could have.
+// usableSlices returns the slices that another instance of the profile could have.
 func (b *Model) usableSlices(taken Mask, p *Profile) (usable Mask) {
 	for _, start := range p.Starts {
 		if p.Mask(start)&taken == 0 {
@@ -158,9 +156,8 @@ func (b *Model) usableSlices(taken Mask, p *Profile) (usable Mask) {
 	return usable
 }
 
-// bestPlacement is the place of which the board is left most useful. Of equals the
-// highest is taken for the smallest profile, so that low slices stay together, and the
-// lowest for the others.
+// bestPlacement returns the place that leaves the GPU most useful. Among equals the smallest
+// profile takes the highest, so that low slices stay together, and the others the lowest.
 func (r *placementTable) bestPlacement(taken Mask, p *Profile) placement {
 	best := placement{start: -1}
 	for _, start := range p.Starts {
@@ -175,29 +172,28 @@ func (r *placementTable) bestPlacement(taken Mask, p *Profile) placement {
 	return best
 }
 
-// isScored tells whether a profile is one that shares become: without attributes, and
-// with as much memory as its compute slices come with.
+// isScored reports whether GPU shares can become the profile: it has no attribute, and memory in
+// proportion to its compute slices.
 func (b *Model) isScored(p *Profile) bool {
 	return p.Attribute == "" && (p.Compute > 1 || p.Memory == 1)
 }
 
-// CanFit tells whether another instance of the profile fits beside what is taken.
+// CanFit reports whether another instance of the profile fits beside the occupied slices.
 func (b *Model) CanFit(taken Mask, p *Profile) bool {
 	return b.placements.best[p.index][taken].start >= 0
 }
 
-// BestPlacement is where an instance of the profile harms later requests least, and false
-// where it fits nowhere. The harm is by how much the free slices become less
-// useful: those that a profile cannot use, summed over the profiles; it is negative
-// where it takes slices that were of little use.
+// BestPlacement returns the start that harms later requests least, and false if the profile does
+// not fit. The harm is the increase of the free slices that profiles cannot use, summed over the
+// profiles. It is negative if the place was of little use.
 func (b *Model) BestPlacement(taken Mask, p *Profile) (start, harm int, ok bool) {
 	it := b.placements.best[p.index][taken]
 	return int(it.start), int(it.addedFragmentation), it.start >= 0
 }
 
-// BestGPU is which of many GPUs of one board, by what is taken of each, is harmed
-// least by another instance of the profile, and where on it; false where it fits on none.
-// Of equals it is the first.
+// BestGPU returns the GPU among many of one model, given their occupied slices, that another
+// instance of the profile harms least, and its start there. It returns false if none has room.
+// Among equals the first wins.
 func (b *Model) BestGPU(taken []Mask, p *Profile) (gpu, start int, ok bool) {
 	best, gpu := placement{start: -1}, -1
 	places := &b.placements.best[p.index]

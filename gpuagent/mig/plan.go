@@ -1,16 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mig is the geometry of MIG: what fits where on a board, and which
-// small change makes room.
+// Package mig is the geometry of MIG. It returns which instances fit where on a GPU model, the
+// placement that harms later requests least, and the smallest change that makes room for requested
+// profiles.
 //
-// Enters: a board, how its GPUs are cut and in use, and what is asked for.
-// Leaves: the placement that harms later requests least, or the smallest change
-// after which all that can fit does fit.
-//
-// It never does any I/O, and never moves what is in use. The placements, the
-// identifiers and the sizes are those that NVML reports, as NVIDIA's MIG user guide
-// and the tables of other projects have them; each board says where its own differ.
+// The placements, identifiers and sizes are those that NVML reports, from NVIDIA's MIG user guide
+// and the tables of other projects; each model notes where its own differ. The package does no I/O
+// and never moves an instance in use.
 package mig
 
 import (
@@ -19,29 +16,28 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Step is one instance that is made or destroyed.
+// Step creates or destroys one instance.
 type Step struct {
-	// GPU is the index of the GPU among those that were given.
+	// GPU is the index of the GPU in the arguments.
 	GPU     int
 	Profile *Profile
 	Start   int
 }
 
-// Change is what turns one layout into another: first all is destroyed, then all is made.
+// Change leads from one layout to another: it destroys instances first and then creates others.
 type Change struct {
 	Destroy, Create []Step
-	// Unmet are the indices of the wants for which there is no room, though all that
-	// is idle and that no other want takes were given up.
+	// Unmet are the indices of the requests without room, even if all unclaimed idle instances were
+	// destroyed.
 	Unmet []int
 }
 
-// IsEmpty tells whether there is nothing to do.
+// IsEmpty reports whether nothing changes.
 func (c *Change) IsEmpty() bool { return len(c.Destroy)+len(c.Create) == 0 }
 
-// Plan is the smallest change after which there is an idle instance for each want,
-// the first of them first: what is idle already is taken as it is, then what is
-// free, then what idle instances give up. Nothing that anybody has is touched. A
-// want's profile that a board does not have is not looked for there.
+// Plan returns the smallest change after which each request has an idle instance, earlier requests
+// first. A request takes an idle instance, else free slices, else the slices of idle instances.
+// Plan never touches instances in use and skips GPUs whose model lacks the profile.
 func Plan(gpus []GPU, wants []v1alpha1.MIGProfile) Change {
 	d := newLayoutDraft(gpus)
 	open := make([]int, 0, len(wants))
@@ -60,10 +56,9 @@ func Plan(gpus []GPU, wants []v1alpha1.MIGProfile) Change {
 	return d.change
 }
 
-// Preempt is what has to leave so that one more instance of the profile has room,
-// and false where nothing would help: the fewest of those that may be asked to,
-// and of as many the fewest slices. Idle instances in the way are given up besides.
-// The victims are among gpus[at.GPU].Instances, by their index.
+// Preempt returns the instances to preempt for one more instance of the profile, and false if none
+// help: the fewest victims, and among equals the fewest slices. Idle instances in the way are given
+// up as well. Victims are indices of gpus[at.GPU].Instances.
 func Preempt(gpus []GPU, want v1alpha1.MIGProfile) (at Step, victims []int, ok bool) {
 	d := newLayoutDraft(gpus)
 	found, ok := d.cheapestPlacement(want, Preemptible)
@@ -79,7 +74,7 @@ func Preempt(gpus []GPU, want v1alpha1.MIGProfile) (at Step, victims []int, ok b
 	return found, victims, true
 }
 
-// layoutDraft is a layout that is being changed.
+// layoutDraft is a layout in progress.
 type layoutDraft struct {
 	gpus     []GPU
 	occupied []Mask
@@ -95,7 +90,7 @@ func newLayoutDraft(gpus []GPU) *layoutDraft {
 	return d
 }
 
-// claimIdle gives an idle instance of the profile to a want, on the GPU that is fullest.
+// claimIdle assigns an idle instance of the profile to a request, on the fullest GPU.
 func (d *layoutDraft) claimIdle(name v1alpha1.MIGProfile) bool {
 	var found *Instance
 	most := -1
@@ -117,7 +112,7 @@ func (d *layoutDraft) claimIdle(name v1alpha1.MIGProfile) bool {
 	return found != nil
 }
 
-// placementCost is what a place costs, in the order of what matters.
+// placementCost is the cost of a place, the most important part first.
 type placementCost struct{ preempted, preemptedSlices, destroyed, destroyedSlices, addedFragmentation int }
 
 func (p placementCost) less(q placementCost) bool {
@@ -135,8 +130,8 @@ func (p placementCost) less(q placementCost) bool {
 	}
 }
 
-// cheapestPlacement is the cheapest place for an instance of the profile where everything in
-// the way may be given up that far.
+// cheapestPlacement returns the cheapest place for an instance of the profile if instances up to
+// the given use may be given up.
 func (d *layoutDraft) cheapestPlacement(name v1alpha1.MIGProfile, upTo Use) (best Step, ok bool) {
 	var least placementCost
 	for i := range d.gpus {
@@ -145,8 +140,7 @@ func (d *layoutDraft) cheapestPlacement(name v1alpha1.MIGProfile, upTo Use) (bes
 			continue
 		}
 		for k := range p.Starts {
-			// The smallest profile is looked at from above, so that of equals the
-			// highest is taken.
+			// From above for the smallest profile, so that the highest of equals wins.
 			start := p.Starts[k]
 			if p.Memory == 1 {
 				start = p.Starts[len(p.Starts)-1-k]
@@ -191,7 +185,7 @@ func (d *layoutDraft) costOf(gpu int, p *Profile, start int, upTo Use) (cost pla
 	return cost, true
 }
 
-// place makes the instance there, and destroys what is in its way.
+// place creates the instance and destroys those in its way.
 func (d *layoutDraft) place(at Step) {
 	g := &d.gpus[at.GPU]
 	mask := at.Profile.Mask(at.Start)

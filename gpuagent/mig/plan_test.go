@@ -16,8 +16,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// parseGPU is a GPU as a test writes it: "3g.20gb@4 1g.5gb@0!" on an A100 of 40 GB. An
-// instance with ! is in use, one with ? by somebody who may be preempted.
+// parseGPU parses a GPU: "3g.20gb@4 1g.5gb@0!" on an A100 with 40 GB. An instance with ! is in use,
+// one with ? is preemptible.
 func parseGPU(t testing.TB, text string) GPU {
 	t.Helper()
 	b, _ := ModelByName("A100-40GB")
@@ -64,19 +64,28 @@ func TestPlan(t *testing.T) {
 		destroy, create []string
 		unmet           []int
 	}{
-		"nothing is wanted":                         {gpus: []string{"3g.20gb@4"}},
-		"an empty board":                            {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb"}, create: []string{"0:1g.5gb@6", "0:2g.10gb@4", "0:3g.20gb@0"}},
-		"what is idle is taken":                     {gpus: []string{"3g.20gb@4", "3g.20gb@0"}, wants: []v1alpha1.MIGProfile{"3g.20gb", "3g.20gb"}},
-		"free room before what is idle":             {gpus: []string{"7g.40gb@0", ""}, wants: []v1alpha1.MIGProfile{"4g.20gb"}, create: []string{"1:4g.20gb@0"}},
-		"what is idle gives way":                    {gpus: []string{"7g.40gb@0"}, wants: []v1alpha1.MIGProfile{"1g.5gb"}, destroy: []string{"0:7g.40gb@0"}, create: []string{"0:1g.5gb@6"}},
-		"as little as can be gives way":             {gpus: []string{"1g.5gb@0 1g.5gb@1 2g.10gb@4 1g.5gb@6!"}, wants: []v1alpha1.MIGProfile{"2g.10gb", "2g.10gb"}, create: []string{"0:2g.10gb@2"}},
-		"what is in use is not touched":             {gpus: []string{"3g.20gb@0!"}, wants: []v1alpha1.MIGProfile{"7g.40gb", "4g.20gb", "3g.20gb"}, create: []string{"0:3g.20gb@4"}, unmet: []int{0, 1}},
-		"nor what may be preempted":                 {gpus: []string{"7g.40gb@0?"}, wants: []v1alpha1.MIGProfile{"1g.5gb"}, unmet: []int{0}},
-		"a profile of no board":                     {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"3g.71gb"}, unmet: []int{0}},
-		"media engines are there once":              {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb+me", "1g.5gb+me"}, create: []string{"0:1g.5gb+me@6"}, unmet: []int{1}},
-		"no idle one that another wants gives way":  {gpus: []string{"4g.20gb@0 3g.20gb@4"}, wants: []v1alpha1.MIGProfile{"1g.5gb", "3g.20gb"}, destroy: []string{"0:4g.20gb@0"}, create: []string{"0:1g.5gb@3"}},
-		"no GPUs at all":                            {wants: []v1alpha1.MIGProfile{"1g.5gb"}, unmet: []int{0}},
-		"on the board that it spoils least":         {gpus: []string{"", "2g.10gb@0! 2g.10gb@2!"}, wants: []v1alpha1.MIGProfile{"3g.20gb"}, create: []string{"1:3g.20gb@4"}},
+		"no requests": {gpus: []string{"3g.20gb@4"}},
+		"an empty GPU": {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb", "2g.10gb", "3g.20gb"},
+			create: []string{"0:1g.5gb@6", "0:2g.10gb@4", "0:3g.20gb@0"}},
+		"idle instances are used": {gpus: []string{"3g.20gb@4", "3g.20gb@0"},
+			wants: []v1alpha1.MIGProfile{"3g.20gb", "3g.20gb"}},
+		"free slices before idle instances": {gpus: []string{"7g.40gb@0", ""}, wants: []v1alpha1.MIGProfile{"4g.20gb"},
+			create: []string{"1:4g.20gb@0"}},
+		"an idle instance is destroyed": {gpus: []string{"7g.40gb@0"}, wants: []v1alpha1.MIGProfile{"1g.5gb"},
+			destroy: []string{"0:7g.40gb@0"}, create: []string{"0:1g.5gb@6"}},
+		"as few instances as possible are destroyed": {gpus: []string{"1g.5gb@0 1g.5gb@1 2g.10gb@4 1g.5gb@6!"},
+			wants: []v1alpha1.MIGProfile{"2g.10gb", "2g.10gb"}, create: []string{"0:2g.10gb@2"}},
+		"instances in use stay": {gpus: []string{"3g.20gb@0!"},
+			wants: []v1alpha1.MIGProfile{"7g.40gb", "4g.20gb", "3g.20gb"}, create: []string{"0:3g.20gb@4"}, unmet: []int{0, 1}},
+		"preemptible instances stay": {gpus: []string{"7g.40gb@0?"}, wants: []v1alpha1.MIGProfile{"1g.5gb"}, unmet: []int{0}},
+		"an unknown profile":         {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"3g.71gb"}, unmet: []int{0}},
+		"one set of media engines": {gpus: []string{""}, wants: []v1alpha1.MIGProfile{"1g.5gb+me", "1g.5gb+me"},
+			create: []string{"0:1g.5gb+me@6"}, unmet: []int{1}},
+		"a claimed idle instance stays": {gpus: []string{"4g.20gb@0 3g.20gb@4"},
+			wants: []v1alpha1.MIGProfile{"1g.5gb", "3g.20gb"}, destroy: []string{"0:4g.20gb@0"}, create: []string{"0:1g.5gb@3"}},
+		"no GPUs at all": {wants: []v1alpha1.MIGProfile{"1g.5gb"}, unmet: []int{0}},
+		"on the GPU with the least harm": {gpus: []string{"", "2g.10gb@0! 2g.10gb@2!"}, wants: []v1alpha1.MIGProfile{"3g.20gb"},
+			create: []string{"1:3g.20gb@4"}},
 		"a name that is rounded otherwise is known": {gpus: []string{"3g.20gb@4"}, wants: []v1alpha1.MIGProfile{"3g.19gb"}},
 	}
 	for name, tc := range tests {
@@ -105,8 +114,8 @@ func TestPreempt(t *testing.T) {
 	}{
 		"the fewest":                  {[]string{"1g.5gb@0? 1g.5gb@1? 2g.10gb@4!", "2g.10gb@0? 2g.10gb@4!"}, "4g.20gb", "1:4g.20gb@0", []int{0}},
 		"of as many the smallest":     {[]string{"4g.20gb@0? 3g.20gb@4!", "1g.5gb@1? 1g.5gb@3! 3g.20gb@4!"}, "2g.10gb", "1:2g.10gb@0", []int{0}},
-		"nobody, where there is room": {[]string{"4g.20gb@0?"}, "3g.20gb", "0:3g.20gb@4", nil},
-		"nobody helps":                {[]string{"1g.5gb@0! 1g.5gb@4?"}, "7g.40gb", "", nil},
+		"no victims with free slices": {[]string{"4g.20gb@0?"}, "3g.20gb", "0:3g.20gb@4", nil},
+		"no victims help":             {[]string{"1g.5gb@0! 1g.5gb@4?"}, "7g.40gb", "", nil},
 		"idle ones go besides":        {[]string{"1g.5gb@0 1g.5gb@1? 3g.20gb@4!"}, "4g.20gb", "0:4g.20gb@0", []int{1}},
 	}
 	for name, tc := range tests {
@@ -126,9 +135,9 @@ func TestPreempt(t *testing.T) {
 	}
 }
 
-// Whatever the layout and the wants: what anybody has is where it was, the new
-// layout is one that the board can have, each want that is met has an instance of
-// its own, one that is not could not have been, and nothing was destroyed in vain.
+// For every layout and all requests: instances in use stay, the new layout is possible, each
+// satisfied request has an instance of its own, an unmet request could not be satisfied, and no
+// instance was destroyed in vain.
 func TestPlanProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SampledFrom(Models()).Draw(t, "board")
@@ -162,7 +171,7 @@ func TestPlanProperties(t *testing.T) {
 			}
 		}
 		if again := Plan(after, wants); len(change.Unmet) == 0 && !again.IsEmpty() {
-			t.Fatalf("asked again it changes %v and %v", describeSteps(again.Destroy), describeSteps(again.Create))
+			t.Fatalf("a second plan changes %v and %v", describeSteps(again.Destroy), describeSteps(again.Create))
 		}
 		if len(change.Create) == 0 && len(change.Destroy) > 0 {
 			t.Fatalf("destroyed in vain: %v", describeSteps(change.Destroy))
@@ -170,7 +179,7 @@ func TestPlanProperties(t *testing.T) {
 	})
 }
 
-// drawGPU is cut in some way, and in use in some way.
+// drawGPU draws a layout and its use.
 func drawGPU(t *rapid.T, b *Model) GPU {
 	g := GPU{Model: b}
 	for range rapid.IntRange(0, 7).Draw(t, "instances") {
@@ -183,7 +192,7 @@ func drawGPU(t *rapid.T, b *Model) GPU {
 	return g
 }
 
-// applyChange are the GPUs after the change, which may destroy what is idle alone.
+// applyChange returns the GPUs after the change, which may destroy only idle instances.
 func applyChange(t *rapid.T, gpus []GPU, change Change) []GPU {
 	after := make([]GPU, len(gpus))
 	for i := range gpus {
@@ -193,7 +202,7 @@ func applyChange(t *rapid.T, gpus []GPU, change Change) []GPU {
 		g := &after[step.GPU]
 		at := slices.IndexFunc(g.Instances, func(it Instance) bool { return it.Profile == step.Profile && it.Start == step.Start })
 		if at < 0 || g.Instances[at].Use != Idle {
-			t.Fatalf("destroys %s, which is not there or not idle", step.describe())
+			t.Fatalf("destroys %s, which is missing or not idle", step.describe())
 		}
 		g.Instances = slices.Delete(g.Instances, at, at+1)
 	}
@@ -203,11 +212,10 @@ func applyChange(t *rapid.T, gpus []GPU, change Change) []GPU {
 	return after
 }
 
-// BenchmarkPlan measures one decision: where another instance goes, on a node
-// of eight GPUs and on a thousand of them; and the whole plan of a node for three
-// wants, of which one needs that something idle gives way.
+// BenchmarkPlan measures one placement on a node of eight GPUs and on a thousand of them, and the
+// plan of a node for three requests, one of which needs the room of an idle instance.
 func BenchmarkPlan(b *testing.B) {
-	board, _ := ModelByName("H100-80GB")
+	model, _ := ModelByName("H100-80GB")
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, nodes := range map[string]int{"Choose/1-node": 1, "Choose/1000-nodes": 1000} {
 		taken := make([]Mask, 8*nodes)
@@ -217,14 +225,14 @@ func BenchmarkPlan(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				board.BestGPU(taken, &board.Profiles[i%len(board.Profiles)])
+				model.BestGPU(taken, &model.Profiles[i%len(model.Profiles)])
 			}
 		})
 	}
 	gpus := make([]GPU, 8)
 	for i := range gpus {
-		gpus[i] = GPU{Model: board, Instances: []Instance{
-			{&board.Profiles[4], 4, InUse}, {&board.Profiles[3], 0, Use(i%2) * InUse}, {&board.Profiles[0], 3, InUse},
+		gpus[i] = GPU{Model: model, Instances: []Instance{
+			{&model.Profiles[4], 4, InUse}, {&model.Profiles[3], 0, Use(i%2) * InUse}, {&model.Profiles[0], 3, InUse},
 		}}
 	}
 	wants := []v1alpha1.MIGProfile{"1g.10gb", "2g.20gb", "2g.20gb"}

@@ -1,15 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvml is the one seam to the driver of NVIDIA's GPUs: what Sluice asks
-// of it, in Go's terms.
+// Package nvml defines [Library], the interface to the driver of NVIDIA's GPUs.
 //
-// Enters: calls on a GPU, by its UUID. Leaves: the driver's answers, and its errors
-// as values of [Error]. Package driver answers with the real library, package
-// simulator with boards that are harsher than the real ones; package conformance
-// holds both to the same.
-//
-// It never decides anything, never tries again, and never hides an error.
+// Package driver implements it with NVIDIA's library, package simulator with simulated GPUs that
+// are stricter than real ones. Package conformance tests both. [MonitoredLibrary] times the calls
+// of a library and detects hung ones. An implementation decides nothing, retries nothing and hides
+// no error.
 package nvml
 
 import (
@@ -17,77 +14,73 @@ import (
 	"time"
 )
 
-// Library is the driver of one node. Its methods may be called from several
-// goroutines at once. Errors are of type [Error] where the driver refused, wrapped
-// or not: compare with errors.Is. No method waits for anything but the driver, which
-// may take seconds (destroying an instance) and, on a broken GPU, may never answer.
+// Library is the driver of one node. Several goroutines may call its methods at once. Errors of the
+// driver are or wrap values of type [Error]: compare them with errors.Is. A method waits only for
+// the driver, which may take seconds (destroying an instance) and on a broken GPU may never return.
 //
-// GPUs are named by UUID and instances by the identifiers that the driver gave them,
-// which it gives again to others once they are gone: keep neither over a reset.
+// GPUs are named by UUID, instances by the driver's identifiers. The driver reuses identifiers:
+// keep neither over a reset.
 type Library interface {
-	// Init loads the library and connects to the driver: ErrLibraryNotFound where the
-	// library is missing, ErrDriverNotLoaded where the driver is. It may be called
-	// again after it failed and after Shutdown; no other method may be called before.
+	// Init loads the library and connects to the driver. It returns ErrLibraryNotFound without the
+	// library and ErrDriverNotLoaded without the driver. Call it before any other method, and again
+	// after a failure or Shutdown.
 	Init() error
-	// Shutdown disconnects.
+	// Shutdown disconnects from the driver.
 	Shutdown() error
-	// DriverVersion is the version of the driver: 550.54.15.
+	// DriverVersion returns the version of the driver: 550.54.15.
 	DriverVersion() (string, error)
-	// GPUs are the node's GPUs by index, found anew at each call: a reset may change
-	// indices. One that is lost is there as long as the driver counts it, with its
-	// error in [GPU.Err].
+	// GPUs returns the node's current GPUs by index; a reset may change indices. It includes lost
+	// GPUs as long as the driver counts them, with [GPU.Err] set.
 	GPUs() ([]GPU, error)
-	// Memory is how much of a GPU's memory is in use.
+	// Memory returns the memory use of a GPU.
 	Memory(gpu string) (Memory, error)
-	// Utilization is how busy a GPU is, in percent of the last sample period.
+	// Utilization returns a GPU's utilization in the last sample period, in percent.
 	// ErrNotSupported in MIG mode.
 	Utilization(gpu string) (int, error)
-	// Processes are the processes on a GPU, computing, drawing, or under MPS, each
-	// once per GPU instance.
+	// Processes returns the compute, graphics and MPS processes on a GPU, each once per GPU
+	// instance.
 	Processes(gpu string) ([]Process, error)
-	// ProcessUtilization are the newest samples of processes' use since a time; none
-	// where there was none. ErrNotSupported in MIG mode.
+	// ProcessUtilization returns the newest sample of each process since a time. ErrNotSupported in
+	// MIG mode.
 	ProcessUtilization(gpu string, since time.Time) ([]ProcessSample, error)
 
-	// MIGMode is the mode that a GPU is in, and the one that it takes at its next
-	// reset. ErrNotSupported where it cannot be cut.
+	// MIGMode returns a GPU's MIG mode and the mode after its next reset. ErrNotSupported for a GPU
+	// without MIG.
 	MIGMode(gpu string) (current, pending Mode, err error)
-	// SetMIGMode asks for a mode. The first error is what became of it: nil where it
-	// is in force (Hopper and later) or pending (read MIGMode), ErrInUse where
-	// somebody has the GPU, ErrResetRequired where it is pending. The second is of the
-	// call itself. Instances of the former mode are gone when the mode is.
+	// SetMIGMode sets the MIG mode. activation is nil if the mode is in force (Hopper and later) or
+	// pending (read MIGMode), ErrInUse for a GPU in use, and ErrResetRequired if it is pending. err
+	// is the error of the call itself. Leaving the mode destroys all instances.
 	SetMIGMode(gpu string, mode Mode) (activation, err error)
-	// Reset resets one GPU and no other, and takes its instances away: ErrInUse where
-	// a process has it, ErrNotSupported where it can only be reset with others, or
-	// not from here.
+	// Reset resets one GPU and destroys its instances. ErrInUse while a process uses it,
+	// ErrNotSupported if it can only be reset with others, or not by this process.
 	Reset(gpu string) error
 
-	// Profiles are the GPU instances that a board can have. Before driver 550 they may
-	// be unknown while MIG mode is off: empty, and no error.
+	// Profiles returns the GPU instance profiles of a GPU. Before driver 550 the list may be empty
+	// while MIG mode is off.
 	Profiles(gpu string) ([]Profile, error)
-	// Placements are where instances of a profile may lie, taken or not.
+	// Placements returns the possible places of a profile's instances, occupied or not.
 	Placements(gpu string, profile ProfileID) ([]Placement, error)
-	// RemainingCapacity is how many more instances of the profile there is room for.
+	// RemainingCapacity returns how many more instances of the profile fit.
 	RemainingCapacity(gpu string, profile ProfileID) (int, error)
 
-	// Instances are the GPU instances that there are, by their first memory slice.
-	// ErrNotSupported where MIG mode is off.
+	// Instances returns the GPU instances by their first memory slice. ErrNotSupported while MIG
+	// mode is off.
 	Instances(gpu string) ([]Instance, error)
-	// CreateInstance makes a GPU instance exactly there: ErrInsufficientResources
-	// where the place is taken, or for another want of resources; ErrInvalidArgument
-	// where the profile cannot lie there; ErrNoPermission, ErrNotSupported.
+	// CreateInstance creates a GPU instance at a place. ErrInsufficientResources if the place is
+	// occupied or resources are missing, ErrInvalidArgument for an impossible place;
+	// ErrNoPermission, ErrNotSupported.
 	CreateInstance(gpu string, profile ProfileID, at Placement) (Instance, error)
-	// DestroyInstance takes a GPU instance away: ErrInUse while it has compute
-	// instances or processes, ErrNotFound where it is gone.
+	// DestroyInstance destroys a GPU instance. ErrInUse while it has compute instances or
+	// processes, ErrNotFound if it is gone.
 	DestroyInstance(gpu string, instance uint32) error
 
-	// ComputeInstances are those of a GPU instance.
+	// ComputeInstances returns the compute instances of a GPU instance.
 	ComputeInstances(gpu string, instance uint32) ([]ComputeInstance, error)
-	// CreateComputeInstance makes the one compute instance that fills a GPU instance:
-	// only with it is there a device that a container can be given.
+	// CreateComputeInstance creates the compute instance that fills a GPU instance. Only then is
+	// there a device for containers.
 	CreateComputeInstance(gpu string, instance uint32) (ComputeInstance, error)
-	// DestroyComputeInstance takes a compute instance away: ErrInUse while a process
-	// is on it, ErrNotFound where it is gone.
+	// DestroyComputeInstance destroys a compute instance. ErrInUse while a process uses it,
+	// ErrNotFound if it is gone.
 	DestroyComputeInstance(gpu string, instance, compute uint32) error
 }
 
@@ -97,43 +90,42 @@ type GPU struct {
 	UUID string
 	// Index is its number on the node.
 	Index int
-	// Name is its name in the driver's words: NVIDIA H100 80GB HBM3.
+	// Name is the driver's name of the GPU model: NVIDIA H100 80GB HBM3.
 	Name string
 	// PCIDevice is its PCI device identifier, the device in the upper half, the vendor
 	// in the lower: 0x233010de.
 	PCIDevice uint32
-	// MemoryMiB is its memory in MiB, what the driver keeps for itself included.
+	// MemoryMiB is its memory in MiB, including what the driver reserves.
 	MemoryMiB int64
-	// Err is why the driver does not answer for it: ErrGPULost. The other fields may
-	// be empty then.
+	// Err is why the driver does not answer for the GPU: ErrGPULost. The other fields may then be
+	// empty.
 	Err error
 }
 
-// Memory is how much memory of a GPU is in use, in MiB.
+// Memory is the memory of a GPU in MiB.
 type Memory struct{ TotalMiB, UsedMiB int64 }
 
-// NoInstance is what a process has for a GPU instance where it is on none.
+// NoInstance is the GPU instance of a process on a GPU without MIG mode.
 const NoInstance = ^uint32(0)
 
-// UnknownMiB is what a process has for memory where the driver does not know.
+// UnknownMiB is the memory of a process if the driver does not report it.
 const UnknownMiB = -1
 
 // Process is one process on a GPU.
 type Process struct {
-	// PID is its identifier on the host.
+	// PID is its PID on the host.
 	PID uint32
-	// MemoryMiB is the GPU memory that it holds; UnknownMiB where that is not known.
+	// MemoryMiB is the GPU memory that it uses, or UnknownMiB.
 	MemoryMiB int64
-	// Instance and Compute are the GPU instance and the compute instance that it is
-	// on; NoInstance where the GPU is not cut.
+	// Instance and Compute are its GPU instance and compute instance, or NoInstance.
 	Instance, Compute uint32
 }
 
-// ProcessSample is how busy a process kept its GPU.
+// ProcessSample is a sample of a process's utilization.
 type ProcessSample struct {
-	// PID is its identifier on the host.
+	// PID is its PID on the host.
 	PID uint32
-	// At is when it was sampled.
+	// At is the time of the sample.
 	At time.Time
 	// SM is its share of the multiprocessors' time, in percent.
 	SM int
@@ -148,53 +140,51 @@ const (
 	Enabled  Mode = true
 )
 
-// ProfileID is what the driver calls a profile; it differs between boards.
+// ProfileID is the driver's identifier of a profile. It differs between GPU models.
 type ProfileID uint32
 
-// Profile is one kind of GPU instance of a board.
+// Profile is a GPU instance profile.
 type Profile struct {
 	// ID is the driver's identifier.
 	ID ProfileID
-	// Compute and Memory are its compute and its memory slices.
+	// Compute and Memory are its numbers of compute and memory slices.
 	Compute, Memory int
-	// Attribute is what else it has, as in package mig's Shape: "+me", or "".
+	// Attribute is an attribute as in package mig's Shape: "+me", or "".
 	Attribute string
-	// Max is how many of them an empty GPU has room for.
+	// Max is the number of such instances that an empty GPU can have.
 	Max int
 	// MemoryMiB is the memory of an instance.
 	MemoryMiB int64
-	// Multiprocessors is how many of them an instance has.
+	// Multiprocessors is the number of multiprocessors of an instance.
 	Multiprocessors int
 }
 
-// Placement is where a GPU instance lies: its first memory slice, and how many.
+// Placement is the place of a GPU instance: its first memory slice and their number.
 type Placement struct{ Start, Size int }
 
 // Instance is a GPU instance.
 type Instance struct {
 	// ID is the driver's identifier.
-	ID uint32
-	// Profile is its profile.
-	Profile ProfileID
-	// Placement is where it lies.
+	ID        uint32
+	Profile   ProfileID
 	Placement Placement
 }
 
 // ComputeInstance is a compute instance of a GPU instance.
 type ComputeInstance struct {
-	// ID is the driver's identifier, within its GPU instance.
+	// ID is the driver's identifier within the GPU instance.
 	ID uint32
-	// UUID is the device that containers are given: MIG-....
+	// UUID is the UUID of the device for containers: MIG-....
 	UUID string
-	// Slices is how many compute slices it has: those of its GPU instance, unless
-	// somebody has made a smaller one (1c.3g.20gb has one of three).
+	// Slices is its number of compute slices: all of its GPU instance, or fewer if another program
+	// created it (1c.3g.20gb has one of three).
 	Slices int
 }
 
-// Error is an answer of the driver that is not success, by its number in nvml.h.
+// Error is an error code of nvml.h.
 type Error uint32
 
-// The driver's errors that Sluice tells apart.
+// The error codes that Sluice distinguishes.
 const (
 	ErrUninitialized         Error = 1
 	ErrInvalidArgument       Error = 2

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeDriver waits in Init until it is let go, and refuses a mode.
+// fakeDriver blocks in Init until leave is closed, and returns ErrInUse for a MIG mode.
 type fakeDriver struct {
 	Library
 	entered, leave chan struct{}
@@ -32,39 +32,39 @@ func (d fakeDriver) Instances(string) ([]Instance, error) {
 
 func TestHungCall(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	w := &CallMonitor{Now: func() time.Time { return now }}
 	d := fakeDriver{entered: make(chan struct{}), leave: make(chan struct{})}
-	l := MonitoredLibrary{Driver: d, Monitor: w}
+	l := &MonitoredLibrary{Driver: d, Now: func() time.Time { return now }}
 	ended := make(chan error)
 	go func() { ended <- l.Init() }()
 	<-d.entered
 	now = now.Add(2 * time.Minute)
-	if err := w.HungCall(2 * time.Minute); err != nil {
+	if err := l.HungCall(2 * time.Minute); err != nil {
 		t.Errorf("after just two minutes: %v", err)
 	}
 	now = now.Add(time.Second)
-	err := w.HungCall(2 * time.Minute)
+	err := l.HungCall(2 * time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "Init") || !strings.Contains(err.Error(), "2027-01-15T08:00:00Z") {
 		t.Errorf("%v", err)
 	}
 	now = now.Add(time.Minute)
-	if later := w.HungCall(2 * time.Minute); later == nil || later.Error() != err.Error() {
-		t.Errorf("it says another thing each time: %v", later)
+	if later := l.HungCall(2 * time.Minute); later == nil || later.Error() != err.Error() {
+		t.Errorf("the error changes: %v", later)
 	}
 	close(d.leave)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := w.HungCall(0); err != nil {
-		t.Errorf("it has returned: %v", err)
+	if err := l.HungCall(0); err != nil {
+		t.Errorf("the call has returned: %v", err)
 	}
 }
 
 func TestMonitoredLibrary(t *testing.T) {
 	var got []string
 	now := time.Unix(1_800_000_000, 0)
-	w := &CallMonitor{
-		Now: func() time.Time { now = now.Add(time.Second); return now },
+	l := &MonitoredLibrary{
+		Driver: fakeDriver{},
+		Now:    func() time.Time { now = now.Add(time.Second); return now },
 		OnReturn: func(call string, took time.Duration, err error) {
 			text := call + " " + took.String()
 			if err != nil {
@@ -73,9 +73,8 @@ func TestMonitoredLibrary(t *testing.T) {
 			got = append(got, text)
 		},
 	}
-	l := MonitoredLibrary{Driver: fakeDriver{}, Monitor: w}
 	if activation, err := l.SetMIGMode("GPU-1", Enabled); !errors.Is(activation, ErrInUse) || err != nil {
-		t.Errorf("%v, %v: the two are to be kept apart", activation, err)
+		t.Errorf("%v, %v: want the activation error apart", activation, err)
 	}
 	if list, err := l.Instances("GPU-1"); len(list) != 1 || err != nil {
 		t.Errorf("%v, %v", list, err)

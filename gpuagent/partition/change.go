@@ -16,9 +16,9 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// gpuChange is what is done on one GPU between two moments at which nothing is under way
-// on it: look, decide, carry out, look again, until nothing is left to do, or it is
-// given up and undone. A change that a crash cut off is taken up where it was.
+// gpuChange is one change of one GPU: it observes, decides and executes, and repeats that until
+// nothing is left to do or the change has to be rolled back. It continues a change that a crash
+// interrupted.
 type gpuChange struct {
 	engine  *Engine
 	gpu     nvml.GPU
@@ -26,30 +26,30 @@ type gpuChange struct {
 	inUse   InUse
 	log     logr.Logger
 
-	// before is the layout to which it is undone; known after the first look.
+	// before is the layout to roll back to; nil before the first observation.
 	before *Layout
-	// owned is the register as of the last look and the calls since.
+	// owned is the register as of the last observation and the calls since.
 	owned []OwnedInstance
-	// journaled tells that the journal has a call of this change, called that one was
-	// made, be it refused: what a driver that refuses has done only another look tells.
-	// changed tells that one had, or may have had, an effect.
+	// journaled reports whether the journal has a call of this change; driverCalled whether one was
+	// made, even if refused. changed reports whether a call had, or may have had, an effect.
 	journaled, driverCalled, changed bool
 
 	retries retryCounts
-	// fingerprint is the GPU as of the last look, in a form that can be compared.
+	// fingerprint describes the GPU at the last observation, for comparison.
 	fingerprint string
 	state       *gpuState
 }
 
-// repartition does all that there is to do on one GPU.
+// repartition brings one GPU to its desired layout.
 func (e *Engine) repartition(ctx context.Context, gpu nvml.GPU, want v1alpha1.DesiredGPU, inUse InUse) Result {
-	bed := e.states.get(gpu.UUID)
-	bed.change.Lock()
-	defer bed.change.Unlock()
-	board, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
-	c := &gpuChange{engine: e, gpu: gpu, desired: resolveLayout(board, want), inUse: inUse, state: bed, log: e.Log.WithValues("gpu", gpu.UUID)}
-	if begun, ok := e.Journal.PendingChange(gpu.UUID); ok {
-		c.before, c.journaled, c.driverCalled, c.changed = &begun.Before, true, true, true
+	state := e.states.get(gpu.UUID)
+	state.change.Lock()
+	defer state.change.Unlock()
+	model, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
+	c := &gpuChange{engine: e, gpu: gpu, desired: resolveLayout(model, want), inUse: inUse, state: state,
+		log: e.Log.WithValues("gpu", gpu.UUID)}
+	if pending, ok := e.Journal.PendingChange(gpu.UUID); ok {
+		c.before, c.journaled, c.driverCalled, c.changed = &pending.Before, true, true, true
 	}
 	if why := e.unhealthyReason(gpu.UUID); why != "" && gpu.Err == nil {
 		return c.result(refuse(Unhealthy, v1alpha1.ReasonDriverError, "%s", why))
@@ -57,11 +57,10 @@ func (e *Engine) repartition(ctx context.Context, gpu nvml.GPU, want v1alpha1.De
 	return c.finish(ctx, c.converge(ctx))
 }
 
-// maxIterations bounds how often one looks and decides anew: more than any change needs,
-// with all its attempts.
+// maxIterations bounds the iterations. No change needs as many, with all its retries.
 const maxIterations = 32
 
-// converge carries out what is decided until nothing is left to do.
+// converge executes decisions until nothing is left to do.
 func (c *gpuChange) converge(ctx context.Context) decision {
 	for range maxIterations {
 		p, err := c.observe(ctx)
@@ -79,10 +78,11 @@ func (c *gpuChange) converge(ctx context.Context) decision {
 			return v
 		}
 	}
-	return refuse(RolledBack, v1alpha1.ReasonDriverError, "each call went well and the GPU is still not cut as asked; somebody else may be cutting it")
+	return refuse(RolledBack, v1alpha1.ReasonDriverError,
+		"all calls succeeded, but the GPU does not have the desired layout; another program may be partitioning it")
 }
 
-// observe is the GPU afresh, and which of its instances are Sluice's own.
+// observe reads the GPU and marks Sluice's own instances.
 func (c *gpuChange) observe(ctx context.Context) (*observedGPU, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -91,15 +91,15 @@ func (c *gpuChange) observe(ctx context.Context) (*observedGPU, error) {
 	if err = cmp.Or(ctx.Err(), err); err != nil {
 		return nil, err
 	}
-	var begun *PendingChange
+	var pending *PendingChange
 	if known, ok := c.engine.Journal.PendingChange(c.gpu.UUID); ok {
-		begun = &known
+		pending = &known
 	}
 	known := c.engine.Journal.Instances(c.gpu.UUID)
-	if !p.migCapable && (begun != nil || len(known) > 0) {
-		return nil, fmt.Errorf("%w: the driver says that it has no MIG mode, and it had instances", errUnreadable)
+	if !p.migCapable && (pending != nil || len(known) > 0) {
+		return nil, fmt.Errorf("%w: the driver reports no MIG mode, but the GPU had instances", errUnreadable)
 	}
-	markOwned(p, known, begun, &c.desired)
+	markOwned(p, known, pending, &c.desired)
 	c.owned, c.fingerprint = p.ownedInstances(known), p.fingerprint()
 	if c.before == nil {
 		layout := p.layout()
@@ -108,13 +108,13 @@ func (c *gpuChange) observe(ctx context.Context) (*observedGPU, error) {
 	return p, nil
 }
 
-// finish ends the change, undoing it where it did not succeed. It stays open in the
-// journal where one cannot write now and has to go on later.
+// finish ends the change and rolls it back if it failed. If nothing can be written now, the change
+// stays open in the journal.
 func (c *gpuChange) finish(ctx context.Context, v decision) Result {
 	switch {
 	case !v.state.isFinal():
 		if c.journaled && !c.driverCalled {
-			// The memory is right even where the disk is not.
+			// The journal in memory is correct even if the disk fails.
 			_ = c.engine.Journal.RecordEnd(c.gpu.UUID, c.owned)
 		}
 		return c.result(v)
@@ -125,17 +125,17 @@ func (c *gpuChange) finish(ctx context.Context, v decision) Result {
 	}
 }
 
-// hasIncompleteInstance tells whether an instance is left of which a crash or a refusal has kept the
-// device from being made, or the rest from being destroyed.
+// hasIncompleteInstance reports whether an instance without a device is left by a crash or a
+// refused call.
 func (c *gpuChange) hasIncompleteInstance() bool {
 	return slices.ContainsFunc(c.owned, func(own OwnedInstance) bool { return own.UUID == "" })
 }
 
-// closeJournal closes the change in the journal.
+// closeJournal records the end of the change.
 func (c *gpuChange) closeJournal(r Result) Result {
 	if err := c.engine.Journal.RecordEnd(c.gpu.UUID, c.owned); err != nil {
 		r.State, r.Reason = JournalFailed, v1alpha1.ReasonJournalFailed
-		r.Message = fmt.Sprintf("what was done is not recorded: %v; %s", err, freeDiskAdvice)
+		r.Message = fmt.Sprintf("the change was made, but not recorded: %v; %s", err, freeDiskAdvice)
 	}
 	return r
 }

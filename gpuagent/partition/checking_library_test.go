@@ -14,18 +14,17 @@ import (
 
 var errProcessDead = errors.New("the process is dead")
 
-// processLife is one process of the agent. It can end before or after the effect of each call
-// to the driver and of each write to the disk; from then on nothing that it does has any
-// effect.
+// processLife is one process of the agent. It can end before or after the effect of each driver
+// call and each disk write; from then on it has no effect.
 type processLife struct {
 	node   *testNode
 	driver nvml.Library
 
 	mu    sync.Mutex
-	step  int // how many points there have been
+	step  int // the number of points so far
 	at    int // the point at which it ends; -1 for never
 	dead  bool
-	event map[int]func() // what happens at a point, whatever the process does
+	event map[int]func() // runs at each point
 	wrote []string       // the writes to the driver
 }
 
@@ -35,7 +34,7 @@ func (l *processLife) kill() {
 	l.dead = true
 }
 
-// passPoint passes one point and says whether the process is still there.
+// passPoint passes one point and reports whether the process is still alive.
 func (l *processLife) passPoint() bool {
 	l.mu.Lock()
 	if l.step == l.at {
@@ -51,7 +50,7 @@ func (l *processLife) passPoint() bool {
 	return alive
 }
 
-// advance is lives where nobody cares.
+// advance passes a point of a life that does not end.
 func (l *processLife) advance() { l.passPoint() }
 
 func callAlive[T any](l *processLife, call func() (T, error)) (answer T, err error) {
@@ -66,7 +65,7 @@ func callAlive[T any](l *processLife, call func() (T, error)) (answer T, err err
 	return answer, err
 }
 
-// crashingStore is the disk in the eyes of one life.
+// crashingStore is the disk of one life.
 type crashingStore struct {
 	*memoryStore
 	life *processLife
@@ -77,8 +76,8 @@ func (d *crashingStore) Replace(content []byte) error {
 	return err
 }
 
-// checkingLibrary is the driver in the eyes of one life. At each write it looks whether the write
-// is announced on disk, and takes nothing from anybody, nor what is foreign.
+// checkingLibrary is the driver of one life. It checks that each write is announced on disk and
+// affects no held or foreign instance.
 type checkingLibrary struct {
 	nvml.Library
 	life *processLife
@@ -168,7 +167,7 @@ func (j *checkingLibrary) DestroyInstance(gpu string, id uint32) error {
 	return err
 }
 
-// requireJournaled holds the write to what another process would read on the disk now.
+// requireJournaled fails unless another process would read the write from the disk now.
 func (j *checkingLibrary) requireJournaled(gpu string, act Operation, id uint32) {
 	w := j.life.node
 	j.life.mu.Lock()
@@ -186,7 +185,7 @@ func (j *checkingLibrary) requireJournaled(gpu string, act Operation, id uint32)
 	}
 }
 
-// requireGPUUnheld holds that no pod has anything of the GPU.
+// requireGPUUnheld fails if a pod has a device of the GPU.
 func (j *checkingLibrary) requireGPUUnheld(gpu, call string) {
 	w := j.life.node
 	w.mu.Lock()
@@ -197,13 +196,13 @@ func (j *checkingLibrary) requireGPUUnheld(gpu, call string) {
 	}
 	for _, it := range w.layout(gpu) {
 		if it.busy || w.isForeign(it.device) {
-			w.t.Errorf("%s on %s takes away %+v", call, gpu, it)
+			w.t.Errorf("%s on %s destroys %+v", call, gpu, it)
 		}
 	}
 }
 
-// requireInstanceUnheld holds that no pod has the instance, and that it is Sluice's. A process
-// that came in the last moment the driver itself protects.
+// requireInstanceUnheld fails if a pod has the instance, or if it is foreign. The driver itself
+// protects a process that arrived at the last moment.
 func (j *checkingLibrary) requireInstanceUnheld(gpu string, id uint32, call string) {
 	w := j.life.node
 	for _, it := range w.layout(gpu) {

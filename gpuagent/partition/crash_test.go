@@ -14,32 +14,33 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// scenario is a GPU as it is, and as it shall be.
+// scenario is a GPU with its current and desired layout.
 type scenario struct {
 	name  string
 	gpu   simulator.GPU
 	start []Placement
-	// pods and processes are the slices at which instances begin that are in use.
+	// pods and processes are the starts of the instances in use.
 	pods, processes []int
 	foreign         []Placement
 	desired         v1alpha1.DesiredGPU
 	fault           *simulator.Fault
-	// ends is the layout to which an undisturbed change leads; "" means the one wanted.
+	// ends is the layout after an undisturbed change; "" means the desired one.
 	ends string
 }
 
-func gpuInMIGMode(board string) simulator.GPU { return simulator.GPU{Model: board, Mode: nvml.Enabled} }
+func gpuInMIGMode(model string) simulator.GPU { return simulator.GPU{Model: model, Mode: nvml.Enabled} }
 
-func gpuNotInMIGMode(board string) simulator.GPU { return simulator.GPU{Model: board} }
+func gpuNotInMIGMode(model string) simulator.GPU { return simulator.GPU{Model: model} }
 
 var scenarios = []scenario{
 	{
-		name: "the first cut", gpu: gpuInMIGMode("H100-80GB"),
+		name: "the first partition", gpu: gpuInMIGMode("H100-80GB"),
 		desired: newDesiredGPU("", placementAt("4g.40gb", 0), placementAt("3g.40gb", 4)),
 	},
 	{
 		name: "seven small ones", gpu: gpuInMIGMode("A100-40GB"),
-		desired: newDesiredGPU("", placementAt("1g.5gb", 0), placementAt("1g.5gb", 1), placementAt("1g.5gb", 2), placementAt("1g.5gb", 3), placementAt("1g.5gb", 4), placementAt("1g.5gb", 5), placementAt("1g.5gb", 6)),
+		desired: newDesiredGPU("", placementAt("1g.5gb", 0), placementAt("1g.5gb", 1), placementAt("1g.5gb", 2), placementAt("1g.5gb", 3),
+			placementAt("1g.5gb", 4), placementAt("1g.5gb", 5), placementAt("1g.5gb", 6)),
 	},
 	{
 		name: "small ones become large ones", gpu: gpuInMIGMode("A100-40GB"),
@@ -96,7 +97,7 @@ var scenarios = []scenario{
 		ends:    "3g.40gb@0 1g.10gb@6",
 	},
 	{
-		name: "something foreign is just what is wanted", gpu: gpuInMIGMode("H100-80GB"),
+		name: "a foreign instance matches the spec", gpu: gpuInMIGMode("H100-80GB"),
 		start:   []Placement{placementAt("3g.40gb", 0)},
 		foreign: []Placement{placementAt("3g.40gb", 4)},
 		desired: newDesiredGPU("", placementAt("2g.20gb", 2), placementAt("3g.40gb", 4)),
@@ -124,14 +125,15 @@ var scenarios = []scenario{
 		desired: v1alpha1.DesiredGPU{MayReset: true},
 	},
 	{
-		name: "a board that refuses", gpu: gpuInMIGMode("A100-40GB"),
-		start:   []Placement{placementAt("1g.5gb", 0), placementAt("2g.10gb", 2), placementAt("3g.20gb", 4)},
-		fault:   &simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInsufficientResources, Match: func(c simulator.Call) bool { return c.At.Size == 4 && c.At.Start == 0 }},
+		name: "a GPU that refuses", gpu: gpuInMIGMode("A100-40GB"),
+		start: []Placement{placementAt("1g.5gb", 0), placementAt("2g.10gb", 2), placementAt("3g.20gb", 4)},
+		fault: &simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInsufficientResources,
+			Match: func(c simulator.Call) bool { return c.At.Size == 4 && c.At.Start == 0 }},
 		desired: newDesiredGPU("", placementAt("4g.20gb", 0), placementAt("2g.10gb", 4)),
 		ends:    "1g.5gb@0 2g.10gb@2 3g.20gb@4",
 	},
 	{
-		name: "a board that refuses devices", gpu: gpuInMIGMode("A30"),
+		name: "a GPU that refuses devices", gpu: gpuInMIGMode("A30"),
 		start:   []Placement{placementAt("2g.12gb", 0), placementAt("1g.6gb", 2)},
 		fault:   &simulator.Fault{Method: "CreateComputeInstance", Skip: 2, Times: 1, Err: nvml.ErrInvalidArgument},
 		desired: newDesiredGPU("", placementAt("1g.6gb", 0), placementAt("1g.6gb", 1), placementAt("1g.6gb", 3)),
@@ -144,7 +146,7 @@ var scenarios = []scenario{
 	},
 }
 
-// setUp builds the scenario; its instances are Sluice's own, made by Sluice.
+// setUp builds the scenario; the engine itself creates its instances.
 func (s *scenario) setUp(t *testing.T) (w *testNode, gpu string) {
 	t.Helper()
 	w = newTestNode(t, s.gpu)
@@ -156,7 +158,8 @@ func (s *scenario) setUp(t *testing.T) (w *testNode, gpu string) {
 	}
 	for _, it := range s.foreign {
 		device := w.createForeign(gpu, it, false)
-		if !slices.ContainsFunc(s.desired.Instances, func(d v1alpha1.DesiredInstance) bool { return int(d.Start) == it.Start && d.Profile == it.Profile }) {
+		if !slices.ContainsFunc(s.desired.Instances,
+			func(d v1alpha1.DesiredInstance) bool { return int(d.Start) == it.Start && d.Profile == it.Profile }) {
 			w.strangers = append(w.strangers, device)
 		} else {
 			w.adoptable = append(w.adoptable, device)
@@ -171,11 +174,11 @@ func (s *scenario) setUp(t *testing.T) (w *testNode, gpu string) {
 	if s.fault != nil {
 		w.sim.Fail(*s.fault)
 	}
-	w.startEngine() // another life, in which points are counted from 0
+	w.startEngine() // another life, whose points count from 0
 	return w, gpu
 }
 
-// now is the GPU in words.
+// describeGPU describes a GPU in words.
 func (w *testNode) describeGPU(gpu string) string {
 	if w.mode(gpu) == nvml.Disabled {
 		return "whole"
@@ -194,13 +197,13 @@ func (s *scenario) describeDesired() string {
 	return describePlacements(all)
 }
 
-// isAllowedEnd tells whether the scenario may end so. A fault that passes leads to either.
+// isAllowedEnd reports whether the scenario may end so. A temporary fault leads to either layout.
 func (s *scenario) isAllowedEnd(got, ends string) bool {
 	return got == ends || ends == "either" && (got == s.describeDesired() || got == describePlacements(s.start))
 }
 
-// TestCrashAtEachPoint ends the process before and after the effect of each call to the
-// driver, each write to the disk, and each question to the kubelet, and starts it again.
+// TestCrashAtEachPoint ends the process before and after the effect of each driver call, each disk
+// write and each request to the kubelet, and starts it again.
 func TestCrashAtEachPoint(t *testing.T) {
 	points, twice := 0, 0
 	for i := range scenarios {
@@ -217,7 +220,7 @@ func TestCrashAtEachPoint(t *testing.T) {
 			n := w.life.step
 			writes := w.life.wrote
 			if again := w.apply(s.desired); len(w.life.wrote) != len(writes) || again.Changed {
-				t.Errorf("done again it writes %v", w.life.wrote[len(writes):])
+				t.Errorf("the second time it writes %v", w.life.wrote[len(writes):])
 			}
 			for point := range n {
 				points++
@@ -244,13 +247,13 @@ func TestCrashAtEachPoint(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d crash points, each with idle and with taken instances afterwards, and %d second crashes in the recovery", points, twice)
+	t.Logf("%d crash points, each with idle and with held instances afterwards, and %d second crashes in the recovery", points, twice)
 	if points < 1000 {
 		t.Errorf("only %d crash points", points)
 	}
 }
 
-// crashTwice ends also the process that recovers, at each of its points.
+// crashTwice also ends the recovering process at each of its points.
 func (s *scenario) crashTwice(t *testing.T, point int, ends string) (count int) {
 	for second := 0; ; second += 4 {
 		w, gpu := s.setUp(t)
@@ -274,7 +277,7 @@ func (s *scenario) crashTwice(t *testing.T, point int, ends string) (count int) 
 	}
 }
 
-// heldDevices are the devices that somebody has.
+// heldDevices returns the devices in use.
 func (w *testNode) heldDevices(gpu string) (held []string) {
 	for _, it := range w.layout(gpu) {
 		if it.busy {
@@ -284,7 +287,7 @@ func (w *testNode) heldDevices(gpu string) (held []string) {
 	return held
 }
 
-// assignAll gives each device that there is to a pod.
+// assignAll assigns each device to a pod.
 func (w *testNode) assignAll(gpu string) (held []string) {
 	for _, it := range w.layout(gpu) {
 		if it.device != "" {
@@ -295,8 +298,8 @@ func (w *testNode) assignAll(gpu string) (held []string) {
 	return held
 }
 
-// checkAfterCrash holds what is true whenever nothing is under way: what somebody has is still
-// there, nothing is half made, and nothing is without an owner.
+// checkAfterCrash checks what holds while no change is in progress: devices in use still exist, no
+// instance is incomplete, and none lacks an owner.
 func (w *testNode) checkAfterCrash(gpu string, held []string, when string) {
 	w.t.Helper()
 	var devices []string
@@ -316,7 +319,7 @@ func (w *testNode) checkAfterCrash(gpu string, held []string, when string) {
 	}
 	for _, device := range held {
 		if !slices.Contains(devices, device) {
-			w.t.Errorf("%s: %s was in use and is gone", when, device)
+			w.t.Errorf("%s: %s was in use and was destroyed", when, device)
 		}
 	}
 	if open := w.engine.Journal.PendingGPUs(); len(open) > 0 {

@@ -12,23 +12,23 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// stepKind is a step of a change.
+// stepKind is the kind of a step.
 type stepKind uint8
 
 const (
-	// stepDestroy takes an instance away with its compute instance.
+	// stepDestroy destroys an instance with its compute instance.
 	stepDestroy stepKind = iota
-	// stepComplete gives a half-made instance its compute instance.
+	// stepComplete creates the compute instance of an incomplete instance.
 	stepComplete
-	// stepCreate makes an instance with its compute instance.
+	// stepCreate creates an instance with its compute instance.
 	stepCreate
-	// stepSetMode asks for a MIG mode.
+	// stepSetMode sets the MIG mode.
 	stepSetMode
 	// stepReset resets the GPU.
 	stepReset
 )
 
-// step is one of them.
+// step is one step of a change.
 type step struct {
 	kind     stepKind
 	instance instance // destroy, complete
@@ -36,8 +36,7 @@ type step struct {
 	mode     nvml.Mode
 }
 
-// decision is what to do: steps, after which one looks again, or where there are none
-// what is to be said.
+// decision is a list of steps, after which the GPU is observed again, or without steps the result.
 type decision struct {
 	steps   []step
 	state   State
@@ -55,13 +54,13 @@ func invalidLayout(err error) decision {
 	return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "%v", err)
 }
 
-// decide is the smallest change that leads from what is to what is wanted. It has no
-// step where any of what would have to go is in use: a change that could not be
-// finished is not begun.
+// decide returns the smallest change that leads to the desired layout. It returns no steps if any
+// instance to destroy is in use: a change that cannot be finished is not begun.
 func decide(p *observedGPU, want *desiredLayout) decision {
 	switch {
 	case !p.migCapable && want.migEnabled:
-		return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "%s has no MIG mode; leave it out or set migEnabled to false", p.gpu.Name)
+		return refuse(Invalid, v1alpha1.ReasonInvalidLayout,
+			"%s does not support MIG; remove it from the spec or set migEnabled to false", p.gpu.Name)
 	case want.infeasible != nil:
 		return invalidLayout(want.infeasible)
 	case !p.migCapable:
@@ -79,7 +78,7 @@ func decide(p *observedGPU, want *desiredLayout) decision {
 	}
 }
 
-// decideLayout is about a GPU that is in MIG mode and stays in it.
+// decideLayout decides for a GPU that is in MIG mode and stays in it.
 func decideLayout(p *observedGPU, want *desiredLayout) decision {
 	if err := want.checkForeign(p); err != nil {
 		return invalidLayout(err)
@@ -96,8 +95,8 @@ func decideLayout(p *observedGPU, want *desiredLayout) decision {
 			}
 		default:
 			steps = append(steps, step{kind: stepDestroy, instance: *it})
-			if who := p.holderOf(it); who != "" {
-				blocked = append(blocked, fmt.Sprintf("%s has to go and is in use: %s", it.displayName(), who))
+			if holder := p.holderOf(it); holder != "" {
+				blocked = append(blocked, fmt.Sprintf("%s has to be destroyed and is in use: %s", it.displayName(), holder))
 			}
 		}
 	}
@@ -109,19 +108,20 @@ func decideLayout(p *observedGPU, want *desiredLayout) decision {
 			continue
 		}
 		if _, known := p.driverProfile(s.profile); !known {
-			return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "the driver offers no %s on this GPU; it offers %s", s.profile.Name, p.offeredProfiles())
+			return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "the driver offers no %s on this GPU; it offers %s", s.profile.Name,
+				p.offeredProfiles())
 		}
 		steps = append(steps, step{kind: stepCreate, slot: s})
 	}
 	if len(steps) == 0 {
 		return appliedDecision()
 	}
-	// First all that goes, so that there is room for what comes.
+	// Destroying first makes room for what is created.
 	slices.SortStableFunc(steps, func(a, b step) int { return int(a.kind) - int(b.kind) })
 	return decision{steps: steps}
 }
 
-// decideEnable is about a GPU that shall be in MIG mode and is not.
+// decideEnable decides for a GPU that has to enter MIG mode.
 func decideEnable(p *observedGPU, want *desiredLayout) decision {
 	switch {
 	case p.pending == nvml.Disabled && want.modeRequested:
@@ -129,14 +129,14 @@ func decideEnable(p *observedGPU, want *desiredLayout) decision {
 	case p.pending == nvml.Disabled, p.model.ModeWithoutReset && !want.modeRequested:
 		return whenIdle(p, step{kind: stepSetMode, mode: nvml.Enabled})
 	case !want.mayReset || want.resetDone:
-		return resetRequired("MIG mode is enabled from the GPU's next reset on")
+		return resetRequired("MIG mode is enabled only by a reset of the GPU")
 	default:
 		return whenIdle(p, step{kind: stepReset})
 	}
 }
 
-// decideDisable is about a GPU that shall be whole and is in MIG mode. Its instances go
-// first; with those that are not Sluice's it stays as it is.
+// decideDisable decides for a GPU that has to leave MIG mode. Its instances are destroyed first.
+// With foreign instances it stays as it is.
 func decideDisable(p *observedGPU, want *desiredLayout) decision {
 	if p.model == nil {
 		return invalidLayout(errUnknownModel)
@@ -145,14 +145,14 @@ func decideDisable(p *observedGPU, want *desiredLayout) decision {
 	for i := range p.instances {
 		it := &p.instances[i]
 		if !it.owned {
-			return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "MIG mode cannot be left: %s is not Sluice's and is left alone", it.displayName())
+			return refuse(Invalid, v1alpha1.ReasonInvalidLayout, "MIG mode cannot be disabled: %s is not Sluice's and stays", it.displayName())
 		}
 		steps = append(steps, step{kind: stepDestroy, instance: *it})
 	}
 	pendingOnly := p.pending == nvml.Disabled && (want.modeRequested || !p.model.ModeWithoutReset)
 	switch {
 	case (pendingOnly || !p.model.ModeWithoutReset) && (!want.mayReset || want.resetDone):
-		return resetRequired("MIG mode is left only at a reset of the GPU")
+		return resetRequired("MIG mode is disabled only by a reset of the GPU")
 	case pendingOnly:
 		steps = append(steps, step{kind: stepReset})
 	case want.modeRequested:
@@ -163,23 +163,25 @@ func decideDisable(p *observedGPU, want *desiredLayout) decision {
 	return whenIdle(p, steps...)
 }
 
-// modeRequestIgnored is about a driver that took the request for a mode and did not heed it.
-var modeRequestIgnored = refuse(RolledBack, v1alpha1.ReasonDriverError, "the driver took the request for the other MIG mode, and it is neither in force nor pending")
+// modeRequestIgnored is the decision for a driver that accepted a mode and did not set it.
+var modeRequestIgnored = refuse(RolledBack, v1alpha1.ReasonDriverError,
+	"the driver accepted the MIG mode, which is neither in force nor pending")
 
 func resetRequired(what string) decision {
 	return refuse(ResetRequired, v1alpha1.ConditionResetRequired,
-		"%s: reset it while nobody has it (nvidia-smi --gpu-reset -i <GPU>), restart the node, or allow resets on the node pool (spec.mig.resets)", what)
+		"%s: reset the GPU while it is unused (nvidia-smi --gpu-reset -i <GPU>), reboot the node, "+
+			"or allow resets on the node pool (spec.mig.resets)", what)
 }
 
-// whenIdle are the steps that need the whole GPU.
+// whenIdle returns steps that need the whole GPU, or a refusal while it is in use.
 func whenIdle(p *observedGPU, steps ...step) decision {
-	if who := p.anyHolder(); who != "" {
-		return refuse(Reclaiming, v1alpha1.ReasonInUse, "the MIG mode can be changed when nobody has the GPU: %s", who)
+	if holder := p.anyHolder(); holder != "" {
+		return refuse(Reclaiming, v1alpha1.ReasonInUse, "the MIG mode changes only on an unused GPU: %s", holder)
 	}
 	return decision{steps: steps}
 }
 
-// holderOf says who has the instance; "" where it is certain that nobody has.
+// holderOf describes the holder of an instance; "" only if it is certainly unused.
 func (p *observedGPU) holderOf(it *instance) string {
 	unknown := p.holdersUnknown
 	if len(it.computes) == 0 {
@@ -187,18 +189,18 @@ func (p *observedGPU) holderOf(it *instance) string {
 	}
 	switch {
 	case unknown != nil:
-		return fmt.Sprintf("who has it cannot be told: %v", unknown)
+		return fmt.Sprintf("its holder is unknown: %v", unknown)
 	case it.holder != nil:
 		return it.holder.String()
 	case p.wholeHolder != nil:
-		// Somebody has the GPU, and nobody tells which of its instances that is.
+		// The GPU is in use, and the driver does not report on which instance.
 		return fmt.Sprintf("%s, on the GPU as a whole", p.wholeHolder)
 	default:
 		return ""
 	}
 }
 
-// anyHolder says who has the GPU or an instance of it.
+// anyHolder describes a holder of the GPU or of an instance.
 func (p *observedGPU) anyHolder() string {
 	if p.wholeHolder != nil {
 		return p.wholeHolder.String()
@@ -209,7 +211,7 @@ func (p *observedGPU) anyHolder() string {
 		}
 	}
 	if p.holdersUnknown != nil {
-		return fmt.Sprintf("who has it cannot be told: %v", p.holdersUnknown)
+		return fmt.Sprintf("its holder is unknown: %v", p.holdersUnknown)
 	}
 	return ""
 }

@@ -17,16 +17,16 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// gpuBuilder is a GPU in MIG mode as a picture.
+// gpuBuilder builds a GPU in MIG mode.
 type gpuBuilder struct{ observedGPU }
 
-func newGPUBuilder(board string) *gpuBuilder {
-	b, ok := mig.ModelByName(board)
+func newGPUBuilder(model string) *gpuBuilder {
+	b, ok := mig.ModelByName(model)
 	if !ok {
-		panic(board)
+		panic(model)
 	}
 	d := &gpuBuilder{observedGPU{
-		gpu: nvml.GPU{UUID: "GPU-1", Name: board, PCIDevice: uint32(b.Devices[0])<<16 | 0x10de}, model: b,
+		gpu: nvml.GPU{UUID: "GPU-1", Name: model, PCIDevice: uint32(b.Devices[0])<<16 | 0x10de}, model: b,
 		migCapable: true, current: nvml.Enabled, pending: nvml.Enabled,
 	}}
 	for i := range b.Profiles {
@@ -41,7 +41,7 @@ func (d *gpuBuilder) withMode(current, pending nvml.Mode) *gpuBuilder {
 	return d
 }
 
-// withInstance adds an instance: "ours", "foreign", each also "half" or "held".
+// withInstance adds an instance: "ours" or "foreign", each also "half" or "held".
 func (d *gpuBuilder) withInstance(profile v1alpha1.MIGProfile, start int, how string) *gpuBuilder {
 	p, err := d.model.Profile(profile)
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *gpuBuilder) withInstance(profile v1alpha1.MIGProfile, start int, how st
 	return d
 }
 
-// steps in words.
+// describeDecision describes the steps in words.
 func describeDecision(v decision) string {
 	if len(v.steps) == 0 {
 		return string(v.state) + " " + v.reason
@@ -94,35 +94,53 @@ func TestDecide(t *testing.T) {
 		says string
 	}{
 		{"nothing to do", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours"), cut(placementAt("3g.20gb", 4)), "Applied Applied", ""},
-		{"what is there and wanted stays, even held", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours held").withInstance("1g.5gb", 0, "ours"), cut(placementAt("3g.20gb", 4), placementAt("2g.10gb", 0)), "-1g.5gb@0 +2g.10gb@0", ""},
-		{"the same profile elsewhere is another instance", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 0, "ours"), cut(placementAt("3g.20gb", 4)), "-3g.20gb@0 +3g.20gb@4", ""},
-		{"all that goes comes first", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6, "ours"), cut(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "-1g.5gb@0 -1g.5gb@6 +4g.20gb@0 +3g.20gb@4", ""},
-		{"one that is held keeps all as it is", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6, "ours held"), cut(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "Reclaiming InUse", "process 42"},
-		{"held and in nobody's way, but not wanted", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "ours held"), cut(placementAt("4g.20gb", 0)), "Reclaiming InUse", "1g.5gb@6"},
-		{"half made and wanted", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(placementAt("3g.20gb", 4)), "~3g.20gb@4", ""},
-		{"half made and not wanted", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(), "-3g.20gb@4", ""},
-		{"foreign, beside", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign held"), cut(placementAt("4g.20gb", 0)), "+4g.20gb@0", ""},
-		{"foreign, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign"), cut(placementAt("3g.20gb", 4)), "Invalid InvalidLayout", "1g.5gb@6 (MIG-1)"},
-		{"foreign, half made, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign half"), cut(placementAt("3g.20gb", 4)), "Invalid InvalidLayout", "without a device"},
-		{"foreign, and there can be only one", newGPUBuilder("A100-40GB").withInstance("1g.5gb+me", 6, "foreign"), cut(placementAt("1g.5gb+me", 0)), "Invalid InvalidLayout", "at most 1"},
-		{"foreign, with the one set of media engines", newGPUBuilder("A30").withInstance("1g.6gb+me", 3, "foreign"), cut(placementAt("2g.12gb+me", 0)), "Invalid InvalidLayout", `"+me"`},
-		{"no such profile", newGPUBuilder("A30"), cut(placementAt("3g.20gb", 0)), "Invalid InvalidLayout", "[1g.6gb 1g.6gb+me 2g.12gb 2g.12gb+me 4g.24gb]"},
+		{"a desired instance stays, even held",
+			newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours held").withInstance("1g.5gb", 0, "ours"),
+			cut(placementAt("3g.20gb", 4), placementAt("2g.10gb", 0)), "-1g.5gb@0 +2g.10gb@0", ""},
+		{"the same profile elsewhere is another instance", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 0, "ours"),
+			cut(placementAt("3g.20gb", 4)), "-3g.20gb@0 +3g.20gb@4", ""},
+		{"destroying comes first", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6, "ours"),
+			cut(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "-1g.5gb@0 -1g.5gb@6 +4g.20gb@0 +3g.20gb@4", ""},
+		{"one that is held keeps all as it is", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6,
+			"ours held"), cut(placementAt("4g.20gb", 0), placementAt("3g.20gb", 4)), "Reclaiming InUse", "process 42"},
+		{"held and not in the way, but not desired", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "ours held"),
+			cut(placementAt("4g.20gb", 0)), "Reclaiming InUse", "1g.5gb@6"},
+		{"incomplete and desired", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(placementAt("3g.20gb", 4)),
+			"~3g.20gb@4", ""},
+		{"incomplete and not desired", newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "ours half"), cut(), "-3g.20gb@4", ""},
+		{"foreign, beside", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign held"), cut(placementAt("4g.20gb", 0)),
+			"+4g.20gb@0", ""},
+		{"foreign, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign"), cut(placementAt("3g.20gb", 4)),
+			"Invalid InvalidLayout", "1g.5gb@6 (MIG-1)"},
+		{"foreign, half made, in the way", newGPUBuilder("A100-40GB").withInstance("1g.5gb", 6, "foreign half"),
+			cut(placementAt("3g.20gb", 4)), "Invalid InvalidLayout", "without a device"},
+		{"foreign, and the GPU has only one", newGPUBuilder("A100-40GB").withInstance("1g.5gb+me", 6, "foreign"),
+			cut(placementAt("1g.5gb+me", 0)), "Invalid InvalidLayout", "at most 1"},
+		{"foreign, with the one set of media engines", newGPUBuilder("A30").withInstance("1g.6gb+me", 3, "foreign"),
+			cut(placementAt("2g.12gb+me", 0)), "Invalid InvalidLayout", `"+me"`},
+		{"no such profile", newGPUBuilder("A30"), cut(placementAt("3g.20gb", 0)), "Invalid InvalidLayout",
+			"[1g.6gb 1g.6gb+me 2g.12gb 2g.12gb+me 4g.24gb]"},
 		{"no such place", newGPUBuilder("A30"), cut(placementAt("2g.12gb", 1)), "Invalid InvalidLayout", "[0 2]"},
 		{"overlapping", newGPUBuilder("A30"), cut(placementAt("2g.12gb", 0), placementAt("1g.6gb", 1)), "Invalid InvalidLayout", "overlaps"},
-		{"media engines twice", newGPUBuilder("A30"), cut(placementAt("2g.12gb+me", 0), placementAt("1g.6gb+me", 2)), "Invalid InvalidLayout", "once"},
-		{"instances and no mode", newGPUBuilder("A30"), v1alpha1.DesiredGPU{Instances: []v1alpha1.DesiredInstance{{Profile: "4g.24gb"}}}, "Invalid InvalidLayout", "migEnabled"},
+		{"media engines twice", newGPUBuilder("A30"), cut(placementAt("2g.12gb+me", 0), placementAt("1g.6gb+me", 2)),
+			"Invalid InvalidLayout", "one set"},
+		{"instances and no mode", newGPUBuilder("A30"), v1alpha1.DesiredGPU{Instances: []v1alpha1.DesiredInstance{{Profile: "4g.24gb"}}},
+			"Invalid InvalidLayout", "migEnabled"},
 
 		{"enabled at once", newGPUBuilder("H100-80GB").withMode(nvml.Disabled, nvml.Disabled), cut(), "mode true", ""},
 		{"enabled, and pending from before", newGPUBuilder("H100-80GB").withMode(nvml.Disabled, nvml.Enabled), cut(), "mode true", ""},
 		{"enabled, at a reset", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Disabled), cut(), "mode true", ""},
 		{"pending", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Enabled), cut(), "ResetRequired ResetRequired", "spec.mig.resets"},
 		{"pending, and may be reset", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Enabled), resettable(cut()), "reset", ""},
-		{"an impossible layout does not change the mode", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Disabled), cut(placementAt("7g.40gb", 0)), "Invalid InvalidLayout", ""},
+		{"an impossible layout does not change the mode", newGPUBuilder("A30").withMode(nvml.Disabled, nvml.Disabled),
+			cut(placementAt("7g.40gb", 0)), "Invalid InvalidLayout", ""},
 		{"left at once", newGPUBuilder("H100-80GB").withInstance("1g.10gb", 0, "ours"), whole, "-1g.10gb@0 mode false", ""},
 		{"left, held", newGPUBuilder("H100-80GB").withInstance("1g.10gb", 0, "ours held"), whole, "Reclaiming InUse", "process 42"},
 		{"left, foreign", newGPUBuilder("H100-80GB").withInstance("1g.10gb", 0, "foreign"), whole, "Invalid InvalidLayout", "1g.10gb@0"},
-		{"left, where it needs a reset that may not be", newGPUBuilder("A100-80GB").withInstance("1g.10gb", 0, "ours"), whole, "ResetRequired ResetRequired", ""},
-		{"left, where it needs a reset", newGPUBuilder("A100-80GB").withInstance("1g.10gb", 0, "ours"), resettable(whole), "-1g.10gb@0 mode false", ""},
+		{"left, where it needs a reset that may not be", newGPUBuilder("A100-80GB").withInstance("1g.10gb", 0, "ours"), whole,
+			"ResetRequired ResetRequired", ""},
+		{"left, where it needs a reset", newGPUBuilder("A100-80GB").withInstance("1g.10gb", 0, "ours"), resettable(whole),
+			"-1g.10gb@0 mode false", ""},
 		{"left, and pending", newGPUBuilder("A100-80GB").withMode(nvml.Enabled, nvml.Disabled), resettable(whole), "reset", ""},
 		{"whole, and pending", newGPUBuilder("A100-80GB").withMode(nvml.Disabled, nvml.Enabled), whole, "mode false", ""},
 		{"whole", newGPUBuilder("A100-80GB").withMode(nvml.Disabled, nvml.Disabled), whole, "Applied Applied", ""},
@@ -135,13 +153,13 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s (%s)", diff, v.message)
 			}
 			if !strings.Contains(v.message, c.says) {
-				t.Errorf("%q does not say %q", v.message, c.says)
+				t.Errorf("%q lacks %q", v.message, c.says)
 			}
 		})
 	}
 }
 
-// Where nobody can tell who has what only that is made which takes nothing away.
+// With unknown holders the decision only creates instances that need no other one destroyed.
 func TestDecideWithUnknownHolders(t *testing.T) {
 	for how, gpu := range map[string]*gpuBuilder{
 		"Reclaiming InUse":     newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours"),
@@ -170,12 +188,15 @@ func TestDecideWithUnknownHolders(t *testing.T) {
 
 func TestPlanRollback(t *testing.T) {
 	former := func(gpu *gpuBuilder, p ...Placement) []slot { return slotsOfPlacements(gpu.model, p) }
-	gpu := newGPUBuilder("A100-40GB").withInstance("4g.20gb", 0, "ours").withInstance("1g.5gb", 4, "ours held").withInstance("1g.5gb", 6, "foreign")
-	got := describeDecision(decision{steps: planRollback(&gpu.observedGPU, former(gpu, placementAt("2g.10gb", 0), placementAt("2g.10gb", 2), placementAt("3g.20gb", 4)))})
+	gpu := newGPUBuilder("A100-40GB").withInstance("4g.20gb", 0, "ours").withInstance("1g.5gb", 4, "ours held").withInstance("1g.5gb",
+		6, "foreign")
+	got := describeDecision(decision{steps: planRollback(&gpu.observedGPU,
+		former(gpu, placementAt("2g.10gb", 0), placementAt("2g.10gb", 2), placementAt("3g.20gb", 4)))})
 	if want := "-4g.20gb@0 +2g.10gb@0 +2g.10gb@2"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	gpu = newGPUBuilder("A100-40GB").withInstance("2g.10gb", 0, "ours half").withInstance("3g.20gb", 4, "ours").withMode(nvml.Enabled, nvml.Disabled)
+	gpu = newGPUBuilder("A100-40GB").withInstance("2g.10gb", 0, "ours half").withInstance("3g.20gb", 4, "ours").withMode(nvml.Enabled,
+		nvml.Disabled)
 	got = describeDecision(decision{steps: planRollback(&gpu.observedGPU, former(gpu, placementAt("2g.10gb", 0), placementAt("3g.20gb", 4)))})
 	if want := "mode true ~2g.10gb@0"; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -200,10 +221,11 @@ func TestMarkOwned(t *testing.T) {
 		{"nobody's", "foreign", nil, nil, false},
 		{"registered", "foreign", []OwnedInstance{one}, nil, true},
 		{"the identifier was given to another", "foreign", []OwnedInstance{other}, nil, false},
-		{"registered as half made, and now somebody has made a device", "foreign", []OwnedInstance{half}, nil, false},
+		{"registered as incomplete, and another program created the device", "foreign", []OwnedInstance{half}, nil, false},
 		{"registered as half made", "foreign half", []OwnedInstance{half}, nil, true},
 		{"being made", "foreign half", nil, call(OpCreateInstance, OwnedInstance{Placement: one.Placement}), true},
-		{"being made, but that could not have a device yet", "foreign", nil, call(OpCreateInstance, OwnedInstance{Placement: one.Placement}), false},
+		{"being made, but that could not have a device yet", "foreign", nil,
+			call(OpCreateInstance, OwnedInstance{Placement: one.Placement}), false},
 		{"its device being made", "foreign", nil, call(OpCreateComputeInstance, half), true},
 		{"its device being destroyed, not yet done", "foreign", nil, call(OpDestroyComputeInstance, one), true},
 		{"its device being destroyed, done", "foreign half", nil, call(OpDestroyComputeInstance, one), true},
@@ -223,16 +245,16 @@ func TestMarkOwned(t *testing.T) {
 	gpu.instances[0].computes = append(gpu.instances[0].computes, nvml.ComputeInstance{ID: 1, UUID: "MIG-2"})
 	aim := resolveLayout(gpu.model, newDesiredGPU("", placementAt("3g.20gb", 4)))
 	if markOwned(&gpu.observedGPU, nil, nil, &aim); gpu.instances[0].owned {
-		t.Error("one that somebody has cut further was adopted")
+		t.Error("an instance with a foreign compute instance was adopted")
 	}
 	gpu = newGPUBuilder("A100-40GB").withInstance("3g.20gb", 4, "foreign")
 	gpu.instances[0].computes[0].Slices = 1
 	if markOwned(&gpu.observedGPU, []OwnedInstance{one}, nil, &aim); gpu.instances[0].owned {
-		t.Error("one whose device is 1c.3g.20gb was adopted")
+		t.Error("an instance with the device 1c.3g.20gb was adopted")
 	}
 }
 
-// A process of which the driver does not say on which instance it is may be on each.
+// A process without a known instance may use each of them.
 func TestProcessOnWholeMIGGPUHoldsEachInstance(t *testing.T) {
 	gpu := newGPUBuilder("A100-40GB").withInstance("1g.5gb", 0, "ours").withInstance("1g.5gb", 6, "ours half")
 	gpu.noteProcess(nvml.Process{PID: 42, Instance: nvml.NoInstance})
@@ -245,12 +267,13 @@ func TestProcessOnWholeMIGGPUHoldsEachInstance(t *testing.T) {
 	}
 }
 
-// Whatever the driver calls an instance, the GPUNode takes its name: with one that it
-// refuses nothing of the node would be reported.
+// The GPUNode accepts the name of every driver profile. With an invalid name the API server would
+// reject the whole status.
 func TestUnknownProfileNamesAreValid(t *testing.T) {
 	valid := regexp.MustCompile(`^[1-8]g[.][0-9]{1,4}gb([+][a-z]+([.][a-z]+)?|-me)?$`)
 	gpu := newGPUBuilder("A100-40GB")
-	gpu.profiles = []nvml.Profile{{ID: 90, Compute: 2, MemoryMiB: 9856, Attribute: "+unknown17"}, {ID: 91}, {ID: 92, Compute: 12, MemoryMiB: 1 << 40}}
+	gpu.profiles = []nvml.Profile{{ID: 90, Compute: 2, MemoryMiB: 9856, Attribute: "+unknown17"}, {ID: 91},
+		{ID: 92, Compute: 12, MemoryMiB: 1 << 40}}
 	for id, want := range map[nvml.ProfileID]v1alpha1.MIGProfile{90: "2g.10gb", 91: "1g.0gb", 92: "8g.9999gb", 93: "4g.0gb"} {
 		if got := gpu.profileName(&instance{driverProfile: id, size: 4}); got != want || !valid.MatchString(string(got)) {
 			t.Errorf("%d is called %s, want %s", id, got, want)

@@ -13,46 +13,44 @@ import (
 	"sluice.dev/gpuagent/mig"
 )
 
-// desiredLayout is how one GPU shall be cut.
+// desiredLayout is the desired layout of one GPU.
 type desiredLayout struct {
 	migEnabled bool
 	mayReset   bool
 	slots      []slot
-	// infeasible is why the board cannot be cut so.
+	// infeasible is why the GPU model does not support the layout.
 	infeasible error
-	// modeRequested tells that the driver took the request for the mode already, reset that the
-	// GPU was reset for it.
+	// modeRequested reports whether the driver accepted the mode already, resetDone whether the GPU
+	// was reset for it.
 	modeRequested, resetDone bool
 }
 
-// errUnknownModel says that nothing is known about what a GPU can be cut into.
-var errUnknownModel = errors.New("this version of Sluice does not know the board, so it is left as it is")
+// errUnknownModel reports a GPU model without a profile table.
+var errUnknownModel = errors.New("this version of Sluice does not know the GPU model, so the GPU stays as it is")
 
-// resolveLayout finds the board's profiles, by their shape, and checks that the board can be
-// cut so.
-func resolveLayout(board *mig.Model, want v1alpha1.DesiredGPU) desiredLayout {
+// resolveLayout finds the GPU model's profiles by shape and checks whether the layout is feasible.
+func resolveLayout(model *mig.Model, want v1alpha1.DesiredGPU) desiredLayout {
 	t := desiredLayout{migEnabled: want.MIGEnabled, mayReset: want.MayReset}
-	if t.slots, t.infeasible = resolveSlots(board, want); t.infeasible != nil {
-		t.slots = nil // nothing is adopted for the sake of a layout that cannot be
+	if t.slots, t.infeasible = resolveSlots(model, want); t.infeasible != nil {
+		t.slots = nil // An infeasible layout adopts no instances.
 	}
 	return t
 }
 
-// resolveSlots are the places of what is asked for, the lowest first. Its errors are for the
-// author of the layout.
-func resolveSlots(board *mig.Model, want v1alpha1.DesiredGPU) ([]slot, error) {
+// resolveSlots returns the desired slots by start. Its errors are for the author of the layout.
+func resolveSlots(model *mig.Model, want v1alpha1.DesiredGPU) ([]slot, error) {
 	switch {
 	case !want.MIGEnabled && len(want.Instances) > 0:
-		return nil, errors.New("instances are asked for without MIG mode; set migEnabled or leave them out")
+		return nil, errors.New("instances are requested without MIG mode; set migEnabled or remove them")
 	case !want.MIGEnabled:
 		return nil, nil
-	case board == nil:
+	case model == nil:
 		return nil, errUnknownModel
 	}
 	var found []slot
-	check := mig.GPU{Model: board}
+	check := mig.GPU{Model: model}
 	for _, it := range want.Instances {
-		profile, err := board.Profile(it.Profile)
+		profile, err := model.Profile(it.Profile)
 		if err != nil {
 			return nil, err
 		}
@@ -63,13 +61,14 @@ func resolveSlots(board *mig.Model, want v1alpha1.DesiredGPU) ([]slot, error) {
 	return found, cmp.Or(check.Check(), checkExclusive(found))
 }
 
-// checkExclusive is about what a board has only one of, such as the media engines, and more
-// than one profile can have.
+// checkExclusive checks resources that a GPU has once, such as the media engines, and that several
+// profiles can include.
 func checkExclusive(slots []slot) error {
 	for i, s := range slots {
 		for _, other := range slots[:i] {
 			if areExclusive(s.profile, other.profile) {
-				return fmt.Errorf("%s and %s cannot both have what %q stands for: the board has it once", other.placement(), s.placement(), s.profile.Attribute)
+				return fmt.Errorf("%s and %s cannot both have the attribute %q: the GPU has it once", other.placement(), s.placement(),
+					s.profile.Attribute)
 			}
 		}
 	}
@@ -80,7 +79,7 @@ func areExclusive(a, b *mig.Profile) bool {
 	return a.Attribute != "" && a.Attribute == b.Attribute && a.Max == 1 && b.Max == 1
 }
 
-// layout is the target as the journal keeps it.
+// layout returns the layout in the journal's form.
 func (t *desiredLayout) layout() Layout {
 	l := Layout{MIG: t.migEnabled}
 	for _, s := range t.slots {
@@ -93,7 +92,7 @@ func (t *desiredLayout) contains(i *instance) bool {
 	return slices.ContainsFunc(t.slots, func(s slot) bool { return s.matches(i) })
 }
 
-// toDesiredGPU is a layout of the journal as if it were asked for.
+// toDesiredGPU returns a layout of the journal as a desired GPU.
 func toDesiredGPU(gpu string, l Layout) v1alpha1.DesiredGPU {
 	d := v1alpha1.DesiredGPU{UUID: v1alpha1.GPUUUID(gpu), MIGEnabled: l.MIG}
 	for _, p := range l.Instances {
@@ -102,22 +101,21 @@ func toDesiredGPU(gpu string, l Layout) v1alpha1.DesiredGPU {
 	return d
 }
 
-// slotsOfPlacements are a journal's placements on the board; those which it does not have are
-// left out, as nothing could be made there.
-func slotsOfPlacements(board *mig.Model, placements []Placement) []slot {
-	if board == nil {
+// slotsOfPlacements returns the slots of a journal's placements that the GPU model supports.
+func slotsOfPlacements(model *mig.Model, placements []Placement) []slot {
+	if model == nil {
 		return nil
 	}
 	var found []slot
 	for _, p := range placements {
-		if profile, err := board.Profile(p.Profile); err == nil && slices.Contains(profile.Starts, p.Start) {
+		if profile, err := model.Profile(p.Profile); err == nil && slices.Contains(profile.Starts, p.Start) {
 			found = append(found, slot{profile, p.Start})
 		}
 	}
 	return found
 }
 
-// checkForeign says which instance that is not Sluice's keeps the target from being cut.
+// checkForeign returns an error if a foreign instance prevents the layout.
 func (t *desiredLayout) checkForeign(p *observedGPU) error {
 	for _, s := range t.slots {
 		others := 0
@@ -127,12 +125,12 @@ func (t *desiredLayout) checkForeign(p *observedGPU) error {
 				continue
 			}
 			if it.mask()&s.mask() != 0 {
-				return fmt.Errorf("%s@%d would lie over %s, which is not Sluice's and is left alone", s.profile.Name, s.start, it.displayName())
+				return fmt.Errorf("%s@%d overlaps %s, which is not Sluice's and stays", s.profile.Name, s.start, it.displayName())
 			}
 			if it.profile == s.profile {
 				others++
 			} else if it.profile != nil && areExclusive(it.profile, s.profile) {
-				return fmt.Errorf("%s has what %q stands for, of which the board has one, and is not Sluice's", it.displayName(), s.profile.Attribute)
+				return fmt.Errorf("%s is not Sluice's and has the attribute %q, which the GPU has once", it.displayName(), s.profile.Attribute)
 			}
 		}
 		if others == 0 {
@@ -144,7 +142,8 @@ func (t *desiredLayout) checkForeign(p *observedGPU) error {
 			}
 		}
 		if others > s.profile.Max {
-			return fmt.Errorf("%d instances of %s, counting those that are not Sluice's; %s has at most %d", others, s.profile.Name, p.model.Name, s.profile.Max)
+			return fmt.Errorf("%d instances of %s, counting those that are not Sluice's; %s has at most %d", others, s.profile.Name,
+				p.model.Name, s.profile.Max)
 		}
 	}
 	return nil

@@ -1,16 +1,16 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package partition cuts a node's GPUs to what is asked for, and is the only place
-// from which instances are made and destroyed.
+// Package partition partitions a node's GPUs into MIG instances. No other package creates or
+// destroys instances.
 //
-// Enters: the layouts that are wanted, who has what, and the driver's answers.
-// Leaves: GPUs cut so, or as they were before, and an [Outcome] that says which and
-// why. In between every write to the driver is announced in package journal, so
-// that a start after a crash completes or undoes what was begun.
+// [Engine.Apply] takes the desired layouts and the holders of the GPUs' devices, and returns an
+// [Outcome] for each GPU: partitioned as requested, or as before and why. It announces every write
+// to the driver in a [Journal], so that the engine completes or undoes an unfinished change after a
+// crash.
 //
-// The decision (decide.go, undo.go) is pure. It never destroys an instance that is in
-// use or that it cannot prove to be its own, never forces the driver, never begins a
-// change of a GPU that it sees it cannot finish, and never writes to a GPU that does
-// not answer.
+// The decision (decide.go, rollback.go) is pure. The engine never destroys an instance in use or a
+// foreign one, and never begins a change that it cannot finish. It writes nothing to a GPU that
+// does not answer. The journal never guesses: it sets a damaged file, or one of another version or
+// node, aside and then counts no instance as Sluice's own.
 package partition

@@ -15,28 +15,28 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// unhealthyBackoff is for how long nothing is written to a GPU on which writes failed for no
-// reason that the driver named.
+// unhealthyBackoff is how long the engine writes nothing to a GPU after writes failed with an
+// unknown error.
 const unhealthyBackoff = 5 * time.Minute
 
-// errNotAnswering says that the driver has not answered, or not yet, for the GPU.
+// errNotAnswering reports that the driver has not answered for the GPU in time.
 var errNotAnswering = errors.New("the driver does not answer")
 
-// gpuStates knows which GPUs are worked on, do not answer, or failed.
+// gpuStates holds the state of each GPU across calls.
 type gpuStates struct {
 	mu        sync.Mutex
 	gpus      map[string]*gpuState
 	hungCalls map[string]int
 }
 
-// gpuState is one GPU.
+// gpuState is the state of one GPU.
 type gpuState struct {
-	// change is held by who changes the GPU.
+	// change is locked while the GPU is changed.
 	change sync.Mutex
-	// unhealthyReason is why nothing is written to it, until then.
+	// unhealthyReason is why nothing is written to the GPU until unhealthyUntil.
 	unhealthyReason string
 	unhealthyUntil  time.Time
-	// lastRollback is the last change that was undone.
+	// lastRollback is the last change that was rolled back.
 	lastRollback rolledBackChange
 }
 
@@ -52,7 +52,7 @@ func (w *gpuStates) get(gpu string) *gpuState {
 	return w.gpus[gpu]
 }
 
-// markUnhealthy keeps writes from the GPU for a while.
+// markUnhealthy suspends writes to the GPU.
 func (e *Engine) markUnhealthy(gpu, why string) {
 	b := e.states.get(gpu)
 	e.states.mu.Lock()
@@ -60,7 +60,7 @@ func (e *Engine) markUnhealthy(gpu, why string) {
 	b.unhealthyReason, b.unhealthyUntil = why, e.now().Add(unhealthyBackoff)
 }
 
-// unhealthyReason is why nothing is written to the GPU; "" where it is healthy.
+// unhealthyReason returns why writes to the GPU are suspended; "" if it is healthy.
 func (e *Engine) unhealthyReason(gpu string) string {
 	b := e.states.get(gpu)
 	e.states.mu.Lock()
@@ -71,9 +71,9 @@ func (e *Engine) unhealthyReason(gpu string) string {
 	return b.unhealthyReason
 }
 
-// callDriver makes one call to the driver and waits for it no longer than CallTimeout. On a GPU
-// of which a call was given up and has not returned no other is made: a driver that
-// hangs would take one thread for each. The GPU "" is the driver itself.
+// callDriver makes one driver call and waits at most CallTimeout. While an abandoned call on a GPU
+// has not returned, it makes no other call there: each would occupy a thread. The GPU "" stands for
+// the driver itself.
 func callDriver[T any](e *Engine, gpu string, call func() (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -84,7 +84,7 @@ func callDriver[T any](e *Engine, gpu string, call func() (T, error)) (T, error)
 		return none, fmt.Errorf("%w to an earlier call", errNotAnswering)
 	}
 	answers := make(chan answer, 1)
-	var over atomic.Bool // whoever sets it has the last word: the answer, or the time
+	var over atomic.Bool // Set once: by the result, or by the timeout.
 	go func() {
 		value, err := call()
 		if !over.CompareAndSwap(false, true) {
@@ -103,13 +103,13 @@ func callDriver[T any](e *Engine, gpu string, call func() (T, error)) (T, error)
 	if over.CompareAndSwap(false, true) {
 		return none, fmt.Errorf("%w within %v", errNotAnswering, e.callTimeout())
 	}
-	e.states.addHungCalls(gpu, -1) // it came in the last moment
+	e.states.addHungCalls(gpu, -1) // The result arrived at the last moment.
 	a := <-answers
 	return a.value, a.err
 }
 
-// addHungCalls adds to how many calls on the GPU were given up and have not returned, and says
-// how many those are.
+// addHungCalls changes the number of abandoned calls on the GPU that have not returned, and returns
+// it.
 func (w *gpuStates) addHungCalls(gpu string, more int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,44 +120,44 @@ func (w *gpuStates) addHungCalls(gpu string, more int) int {
 	return w.hungCalls[gpu]
 }
 
-// runDriverCall is ask for calls that answer nothing.
+// runDriverCall is callDriver for calls without a result.
 func (e *Engine) runDriverCall(gpu string, call func() error) error {
 	_, err := callDriver(e, gpu, func() (struct{}, error) { return struct{}{}, call() })
 	return err
 }
 
-const freeDiskAdvice = "make room on the disk of the agent's directory, or make it writable; nothing is changed before"
+const freeDiskAdvice = "free space on the disk of the agent's directory, or make it writable; the GPU stays unchanged until then"
 
 var (
 	// errJournalWrite marks errors of the journal.
 	errJournalWrite = errors.New("the journal cannot be written")
-	// errInUse marks that somebody took what was about to be changed.
+	// errInUse reports that the target of a change is in use.
 	errInUse = errors.New("in use")
-	// errStale marks that somebody else has changed the GPU since it was looked at.
-	errStale = errors.New("somebody else has changed it just now")
-	// errUnreadable marks a look that failed for a reason that may pass.
+	// errStale reports that another program changed the GPU since the observation.
+	errStale = errors.New("another program changed it just now")
+	// errUnreadable reports an observation that failed, possibly only for now.
 	errUnreadable = errors.New("the GPU cannot be read")
 )
 
-// errorClass is what an error means for what was being done.
+// errorClass decides how a change continues after an error.
 type errorClass uint8
 
 const (
-	// classRejected: asking again would not help.
+	// classRejected: a retry would not help.
 	classRejected errorClass = iota
-	// classTransient: it may go away; the effect is unknown.
+	// classTransient: a retry may help; the effect is unknown.
 	classTransient
-	// classNoCapacity: there was no room, or something else was short.
+	// classNoCapacity: the GPU lacks room or another resource.
 	classNoCapacity
-	// classInUse: somebody has it, the driver says.
+	// classInUse: the driver reports the target as in use.
 	classInUse
-	// classStale: the picture is old; look again.
+	// classStale: the observation is stale; observe again.
 	classStale
-	// classDenied: the agent lacks the permission.
+	// classDenied: the agent lacks permission.
 	classDenied
-	// classLost: the GPU cannot be reached.
+	// classLost: the driver does not reach the GPU.
 	classLost
-	// classHung: the driver does not answer for it.
+	// classHung: the driver does not answer for the GPU.
 	classHung
 	// classResetRequired: the GPU has to be reset first.
 	classResetRequired
@@ -185,7 +185,7 @@ func classify(err error) errorClass {
 	return classRejected
 }
 
-// mayHaveTakenEffect tells whether a call that failed so may have had its effect all the same.
+// mayHaveTakenEffect reports whether a failed call may have had its effect.
 func (k errorClass) mayHaveTakenEffect() bool {
 	return k == classTransient || k == classLost || k == classHung
 }
@@ -193,7 +193,7 @@ func (k errorClass) mayHaveTakenEffect() bool {
 // retryCounts counts attempts.
 type retryCounts struct{ transient, noCapacity, inUse, stale int }
 
-// How often one tries again, and how long one waits before, which doubles.
+// The number of retries and the first wait, which doubles.
 const (
 	maxTransientRetries, transientRetryDelay = 3, 100 * time.Millisecond
 	maxCapacityRetries, capacityRetryDelay   = 1, 100 * time.Millisecond
@@ -201,8 +201,7 @@ const (
 	maxStaleRetries                          = 4
 )
 
-// handleError says whether a change that met the error goes on, after a pause, or what is to
-// be said.
+// handleError waits and lets a change continue after an error, or returns its result.
 func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool) {
 	again := func(count *int, limit int, pause time.Duration) bool {
 		if *count++; *count > limit {
@@ -215,13 +214,14 @@ func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool)
 	case err == nil:
 		return decision{}, false
 	case ctx.Err() != nil:
-		return refuse(Interrupted, v1alpha1.ReasonProgressing, "the agent was told to stop"), true
+		return refuse(Interrupted, v1alpha1.ReasonProgressing, "the agent is stopping"), true
 	case errors.Is(err, errJournalWrite):
 		return refuse(JournalFailed, v1alpha1.ReasonJournalFailed, "%v; %s", err, freeDiskAdvice), true
 	case k == classDenied:
-		return refuse(Denied, v1alpha1.ConditionNoPermission, "%v: the agent has to run privileged, with /proc/driver/nvidia/capabilities/mig/config", err), true
+		return refuse(Denied, v1alpha1.ConditionNoPermission,
+			"%v: the agent has to run privileged, with /proc/driver/nvidia/capabilities/mig/config", err), true
 	case k == classLost:
-		return refuse(Lost, v1alpha1.ConditionGPULost, "%v: reset the GPU or restart the node; nothing is written to it", err), true
+		return refuse(Lost, v1alpha1.ConditionGPULost, "%v: reset the GPU or reboot the node; the agent writes nothing to it", err), true
 	case k == classResetRequired:
 		return resetRequired(err.Error()), true
 	case k == classHung:
@@ -244,22 +244,22 @@ func (c *gpuChange) handleError(ctx context.Context, err error) (decision, bool)
 	}
 }
 
-// markUnhealthy keeps writes from the GPU for a while.
+// markUnhealthy suspends writes to the GPU.
 func (c *gpuChange) markUnhealthy(err error) decision {
-	v := refuse(Unhealthy, v1alpha1.ReasonDriverError, "%v: nothing is written to it for %v", err, unhealthyBackoff)
+	v := refuse(Unhealthy, v1alpha1.ReasonDriverError, "%v: the agent writes nothing to it for %v", err, unhealthyBackoff)
 	c.engine.markUnhealthy(c.gpu.UUID, v.message)
 	return v
 }
 
-// reconnect connects to the driver again where it has gone away and come back.
+// reconnect connects again to a driver that was reloaded.
 func (e *Engine) reconnect(err error) {
 	if errors.Is(err, nvml.ErrUninitialized) {
-		_ = e.runDriverCall("", e.Library.Init) // the next call tells
+		_ = e.runDriverCall("", e.Library.Init) // The next call returns the error.
 	}
 }
 
-// isFinal tells whether nothing more can be done about the GPU now, so that what was begun
-// is undone; otherwise it is taken up later.
+// isFinal reports whether the change is over, so that it is rolled back. Otherwise a later call
+// continues it.
 func (s State) isFinal() bool {
 	switch s {
 	case Lost, Unhealthy, JournalFailed, Interrupted, Denied:

@@ -17,49 +17,43 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Engine cuts the GPUs of one node. Its methods may be called from several goroutines;
-// at any moment each GPU is changed by at most one of them. Fields are set before the
-// first call and not changed afterwards.
+// Engine partitions the GPUs of one node. Its methods may be called from several goroutines; at
+// most one of them changes a GPU at a time. Set the fields before the first call.
 type Engine struct {
-	// Library is the driver, initialized.
+	// Library is the initialized driver.
 	Library nvml.Library
-	// Journal is where writes to the driver are announced. It is this Engine's alone.
+	// Journal records the writes to the driver. No other Engine uses it.
 	Journal *Journal
-	// Log gets a line for each write to the driver. Default: none.
+	// Log receives a line for each write to the driver. Default: none.
 	Log logr.Logger
-	// CallTimeout is for how long the driver may think about one call before its GPU
-	// counts as unhealthy; machine time. Default: 30 s.
+	// CallTimeout is the machine time that a driver call may take before its GPU counts as
+	// unhealthy. Default: 30 s.
 	CallTimeout time.Duration
-	// Concurrency is how many GPUs are worked on at once. Default: 4.
+	// Concurrency is the number of GPUs to work on at once. Default: 4.
 	Concurrency int
-	// Now is machine time. Default: time.Now.
+	// Now returns machine time. Default: time.Now.
 	Now func() time.Time
-	// Sleep waits between attempts, and returns early where the context ends. Default:
-	// machine time.
+	// Sleep waits between attempts and returns early if the context ends. Default: machine time.
 	Sleep func(ctx context.Context, d time.Duration)
 
 	states gpuStates
 }
 
-// Recover is called once, after a start and before the first Apply: it compares the
-// journal with the driver, and completes what had been begun when the process ended,
-// or undoes it where somebody is in the way. Where the machine was booted since, there
-// is nothing to recover: the layout is gone, and Apply makes it again.
+// Recover compares the journal with the driver, and completes the changes of a former process, or
+// undoes them if an instance is in use. Call it once after a start, before the first Apply. After a
+// reboot it has nothing to do: the layout is gone, and Apply creates it again.
 func (e *Engine) Recover(ctx context.Context, inUse InUse) Outcome {
 	return e.apply(ctx, e.unfinishedLayouts(nil), nil, inUse)
 }
 
-// Apply cuts the GPUs as desired, those that are not listed left alone, except that
-// what was begun on them is ended. It returns when each is cut so, or was found
-// impossible; it neither waits for anybody to let go of an instance nor ever takes one
-// away from them. It is idempotent: with nothing to do, nothing is written, neither to
-// the driver nor to disk.
+// Apply partitions the GPUs as desired. On other GPUs it only ends unfinished changes. It returns
+// when each GPU is partitioned or was found impossible; it never waits for a holder to release an
+// instance. It is idempotent: with nothing to change it writes nothing to the driver or to disk.
 func (e *Engine) Apply(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) Outcome {
 	return e.apply(ctx, append(desired[:len(desired):len(desired)], e.unfinishedLayouts(desired)...), desired, inUse)
 }
 
-// unfinishedLayouts are the layouts to which changes that were not ended were to lead, of the GPUs
-// that are not listed.
+// unfinishedLayouts returns the desired layouts of unfinished changes on GPUs that are not listed.
 func (e *Engine) unfinishedLayouts(listed []v1alpha1.DesiredGPU) []v1alpha1.DesiredGPU {
 	var open []v1alpha1.DesiredGPU
 next:
@@ -89,7 +83,7 @@ func (e *Engine) callTimeout() time.Duration {
 	return 30 * time.Second
 }
 
-// sleep waits, unless the context ends.
+// sleep waits for d or until the context ends.
 func (e *Engine) sleep(ctx context.Context, d time.Duration) {
 	if e.Sleep != nil {
 		e.Sleep(ctx, d)
@@ -103,7 +97,6 @@ func (e *Engine) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// concurrency is how many GPUs are worked on at once.
 func (e *Engine) concurrency() int {
 	if e.Concurrency > 0 {
 		return e.Concurrency
@@ -111,13 +104,14 @@ func (e *Engine) concurrency() int {
 	return 4
 }
 
-// apply cuts GPUs, and tells how all are afterwards, seen by what the GPUNode says.
-func (e *Engine) apply(ctx context.Context, cut, spec []v1alpha1.DesiredGPU, inUse InUse) Outcome {
-	results := make([]Result, len(cut))
+// apply partitions GPUs and returns the state of all GPUs afterwards, as seen from the GPUNode's
+// spec.
+func (e *Engine) apply(ctx context.Context, targets, spec []v1alpha1.DesiredGPU, inUse InUse) Outcome {
+	results := make([]Result, len(targets))
 	gpus, err := e.listGPUs()
 	var group sync.WaitGroup
 	places := make(chan struct{}, e.concurrency())
-	for i, want := range cut {
+	for i, want := range targets {
 		at := slices.IndexFunc(gpus, func(gpu nvml.GPU) bool { return gpu.UUID == string(want.UUID) })
 		switch {
 		case err != nil:
@@ -125,7 +119,7 @@ func (e *Engine) apply(ctx context.Context, cut, spec []v1alpha1.DesiredGPU, inU
 		case at < 0:
 			results[i] = Result{
 				GPU: string(want.UUID), State: Lost, Reason: v1alpha1.ConditionGPULost,
-				Message: "the driver knows no such GPU on this node: it fell off the bus, or was taken out",
+				Message: "the driver lists no such GPU on this node: it fell off the bus or was removed",
 			}
 		default:
 			places <- struct{}{}
@@ -139,7 +133,7 @@ func (e *Engine) apply(ctx context.Context, cut, spec []v1alpha1.DesiredGPU, inU
 	return e.summarize(ctx, results, spec, inUse)
 }
 
-// listFailedResult is the result where the driver does not even say which GPUs there are.
+// listFailedResult returns the result for a driver that cannot list its GPUs.
 func listFailedResult(want v1alpha1.DesiredGPU, err error) Result {
 	r := Result{GPU: string(want.UUID), State: Unhealthy, Reason: v1alpha1.ReasonDriverError, Message: err.Error()}
 	if errors.Is(err, nvml.ErrNoPermission) {
@@ -148,8 +142,7 @@ func listFailedResult(want v1alpha1.DesiredGPU, err error) Result {
 	return r
 }
 
-// listGPUs are the node's GPUs. Where the driver went away and came back one has to
-// connect to it again first.
+// listGPUs returns the node's GPUs. It connects again to a driver that was reloaded.
 func (e *Engine) listGPUs() ([]nvml.GPU, error) {
 	found, err := callDriver(e, "", e.Library.GPUs)
 	if errors.Is(err, nvml.ErrUninitialized) {
@@ -163,7 +156,7 @@ func (e *Engine) listGPUs() ([]nvml.GPU, error) {
 	return found, nil
 }
 
-// summarize sums up what became of the GPUs.
+// summarize returns the outcome of the results.
 func (e *Engine) summarize(ctx context.Context, results []Result, spec []v1alpha1.DesiredGPU, inUse InUse) Outcome {
 	o := Outcome{Results: results, Complete: true}
 	for i := range results {
@@ -177,9 +170,9 @@ func (e *Engine) summarize(ctx context.Context, results []Result, spec []v1alpha
 	var foreign bool
 	o.Observed, foreign = e.observeAll(ctx, spec, inUse)
 	if o.Observed != nil && !foreign {
-		// Nothing is left of which one could not say whose it is.
+		// No instance with an unknown owner is left.
 		if err := e.Journal.RestoreTrust(); err != nil {
-			e.Log.Error(err, "the journal's doubt cannot be ended")
+			e.Log.Error(err, "Failed to mark journal as usable")
 		}
 	}
 	o.UntrustedReason = e.Journal.UntrustedReason()

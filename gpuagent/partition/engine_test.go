@@ -42,7 +42,8 @@ func TestObserve(t *testing.T) {
 	if diff := cmp.Diff(want, got[0].Instances); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]v1alpha1.ObservedInstance{{Profile: "1g.10gb", Start: 6, Size: 1, UUID: stranger, State: v1alpha1.InstanceIdle, Foreign: true}}, got[1].Instances); diff != "" {
+	if diff := cmp.Diff([]v1alpha1.ObservedInstance{{Profile: "1g.10gb", Start: 6, Size: 1, UUID: stranger, State: v1alpha1.InstanceIdle,
+		Foreign: true}}, got[1].Instances); diff != "" {
 		t.Error(diff)
 	}
 	first := got[0]
@@ -66,13 +67,15 @@ func TestConditions(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	other := w.uuid(1)
 	o := w.apply(newDesiredGPU(gpu, twoInstances...), newDesiredGPU(other))
-	if c := findCondition(o, "LayoutApplied"); c.Status != metav1.ConditionTrue || c.Reason != "Applied" || o.Changed || o.RetryAfter != 0 || !o.Complete {
+	if c := findCondition(o, "LayoutApplied"); c.Status != metav1.ConditionTrue || c.Reason != "Applied" || o.Changed ||
+		o.RetryAfter != 0 || !o.Complete {
 		t.Errorf("%+v", o)
 	}
 	w.assign(w.device(gpu, 0))
 	o = w.apply(newDesiredGPU(gpu, wholeLayout...), newDesiredGPU(other, placementAt("9g.90gb", 0)))
 	c := findCondition(o, "LayoutApplied")
-	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonMultipleReasons || !strings.Contains(c.Message, "pod lab/train") || !strings.Contains(c.Message, "9g.90gb") {
+	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonMultipleReasons || !strings.Contains(c.Message, "pod lab/train") ||
+		!strings.Contains(c.Message, "9g.90gb") {
 		t.Errorf("%+v", c)
 	}
 	if o.RetryAfter != 5*time.Second || o.Changed || !o.Complete {
@@ -80,13 +83,15 @@ func TestConditions(t *testing.T) {
 	}
 	w.sim.Deny(true)
 	o = w.apply(newDesiredGPU(other, wholeLayout...))
-	if findCondition(o, "NoPermission").Status != metav1.ConditionTrue || findCondition(o, "LayoutApplied").Reason != "NoPermission" || o.RetryAfter != 0 {
+	if findCondition(o, "NoPermission").Status != metav1.ConditionTrue || findCondition(o, "LayoutApplied").Reason != "NoPermission" ||
+		o.RetryAfter != 0 {
 		t.Errorf("%+v", o)
 	}
 	w.sim.Deny(false)
 	requireNoError(t, w.sim.Lose(other))
 	o = w.apply(newDesiredGPU(gpu, twoInstances...))
-	if findCondition(o, "GPULost").Status != metav1.ConditionTrue || findCondition(o, "LayoutApplied").Status != metav1.ConditionTrue || findCondition(o, "ResetRequired").Status != metav1.ConditionFalse {
+	if findCondition(o, "GPULost").Status != metav1.ConditionTrue || findCondition(o, "LayoutApplied").Status != metav1.ConditionTrue ||
+		findCondition(o, "ResetRequired").Status != metav1.ConditionFalse {
 		t.Errorf("%+v", o.Conditions)
 	}
 }
@@ -102,14 +107,18 @@ func TestMIGModeChanges(t *testing.T) {
 		state State
 		ends  string
 	}{
-		{"somebody holds it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { requireNoError(t, w.sim.Hold(gpu, true)) }, resettable, Reclaiming, "whole"},
-		{"a process has it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { requireNoError(t, w.sim.Attach(7, gpu, 1, 1)) }, resettable, Reclaiming, "whole"},
+		{"another program holds it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { requireNoError(t, w.sim.Hold(gpu, true)) },
+			resettable, Reclaiming, "whole"},
+		{"a process has it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { requireNoError(t, w.sim.Attach(7, gpu, 1, 1)) },
+			resettable, Reclaiming, "whole"},
 		{"a pod has it", gpuNotInMIGMode("A30"), func(w *testNode, gpu string) { w.assign(gpu) }, resettable, Reclaiming, "whole"},
 		{"it cannot be reset alone", simulator.GPU{Model: "A30", ResetsWithOthers: true}, nil, resettable, ResetRequired, "whole"},
-		{"nobody says that it is pending", simulator.GPU{Model: "A30", Activation: simulator.AtResetSilently}, nil, resettable, Applied, "2g.12gb@0"},
-		{"a new board in a machine that cannot", simulator.GPU{Model: "H100-80GB", Activation: simulator.AtReset}, nil, newDesiredGPU("", placementAt("3g.40gb", 0)), ResetRequired, "whole"},
-		{"one that cannot be cut", gpuNotInMIGMode("L40S"), nil, newDesiredGPU(""), Invalid, "whole"},
-		{"one that cannot be cut and need not", gpuNotInMIGMode("L40S"), nil, v1alpha1.DesiredGPU{}, Applied, "whole"},
+		{"a silent pending mode", simulator.GPU{Model: "A30", Activation: simulator.AtResetSilently}, nil, resettable, Applied,
+			"2g.12gb@0"},
+		{"a new GPU model in a machine without support", simulator.GPU{Model: "H100-80GB", Activation: simulator.AtReset}, nil,
+			newDesiredGPU("", placementAt("3g.40gb", 0)), ResetRequired, "whole"},
+		{"a GPU without MIG", gpuNotInMIGMode("L40S"), nil, newDesiredGPU(""), Invalid, "whole"},
+		{"a GPU without MIG, and none desired", gpuNotInMIGMode("L40S"), nil, v1alpha1.DesiredGPU{}, Applied, "whole"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -133,7 +142,7 @@ func TestMIGModeChanges(t *testing.T) {
 	}
 }
 
-// A driver of before 550 does not know its profiles while the mode is off.
+// A driver before 550 reports no profiles while the mode is off.
 func TestOldDriver(t *testing.T) {
 	sim, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{gpuNotInMIGMode("H100-80GB")}, DriverVersion: "535.129.03"})
 	requireNoError(t, err)
@@ -142,13 +151,14 @@ func TestOldDriver(t *testing.T) {
 	w.sim = sim
 	w.startEngine()
 	gpu := w.uuid(0)
-	if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied || w.describeLayout(gpu) != describePlacements(wholeLayout) {
+	if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied ||
+		w.describeLayout(gpu) != describePlacements(wholeLayout) {
 		t.Errorf("%+v", r)
 	}
 }
 
-// One that somebody has divided is not adopted, be it just where one is wanted: pods
-// that ask for 3g.40gb would be given a device of one slice.
+// An instance that another program divided is not adopted, even at a desired place: pods that
+// request 3g.40gb would get a device with one slice.
 func TestDividedInstanceIsForeign(t *testing.T) {
 	w := newTestNode(t, gpuInMIGMode("H100-80GB"))
 	gpu := w.uuid(0)
@@ -160,7 +170,8 @@ func TestDividedInstanceIsForeign(t *testing.T) {
 	if r := o.Results[0]; r.State != Invalid || !strings.Contains(r.Message, device) || len(w.life.wrote) != 0 {
 		t.Errorf("%+v %v", r, w.life.wrote)
 	}
-	if it := o.Observed[0].Instances[0]; !it.Foreign || it.State != v1alpha1.InstanceError || !strings.Contains(it.Message, "1 of its 3 slices") {
+	if it := o.Observed[0].Instances[0]; !it.Foreign || it.State != v1alpha1.InstanceError ||
+		!strings.Contains(it.Message, "1 of its 3 slices") {
 		t.Errorf("%+v", it)
 	}
 	if r := w.apply(newDesiredGPU(gpu)).Results[0]; r.State != Applied || w.describeLayout(gpu) != "3g.40gb@4" {
@@ -168,8 +179,8 @@ func TestDividedInstanceIsForeign(t *testing.T) {
 	}
 }
 
-// With a journal that cannot be believed nothing is destroyed; what the spec asks for is
-// adopted; and the doubt ends when nothing is foreign any more.
+// With an unusable journal the engine destroys nothing and adopts requested instances. The journal is
+// trusted again once no instance is foreign.
 func TestUntrustedJournal(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.disk.content = w.disk.content[:len(w.disk.content)/2]
@@ -181,7 +192,8 @@ func TestUntrustedJournal(t *testing.T) {
 	if r := o.Results[0]; r.State != Invalid || w.describeLayout(gpu) != describePlacements(twoInstances) || len(w.life.wrote) != 0 {
 		t.Errorf("%+v %v", r, w.life.wrote)
 	}
-	if c := findCondition(o, "LayoutApplied"); !strings.Contains(c.Message, "cannot be believed") || !strings.Contains(c.Message, "journal.unbelieved") {
+	if c := findCondition(o, "LayoutApplied"); !strings.Contains(c.Message, "is unusable") ||
+		!strings.Contains(c.Message, "journal.unbelieved") {
 		t.Errorf("%s", c.Message)
 	}
 	for _, it := range o.Observed[0].Instances {
@@ -199,7 +211,7 @@ func TestUntrustedJournal(t *testing.T) {
 	}
 }
 
-// What is not listed is left alone, and what was begun on it is ended all the same.
+// Unlisted GPUs stay as they are, but their unfinished changes end.
 func TestUnlistedGPUs(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.life.at = w.life.step + 40
@@ -215,11 +227,12 @@ func TestUnlistedGPUs(t *testing.T) {
 	}
 }
 
-// A change that the driver refuses is not tried again and again: each attempt would take
-// away and make again what pods may be given.
+// A change that the driver refuses is not repeated at once: each attempt would destroy and recreate
+// devices that pods may get.
 func TestRolledBackChangeIsNotRetriedAtOnce(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
-	over := w.sim.Fail(simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInvalidArgument, Match: func(c simulator.Call) bool { return c.At.Start == 0 && c.At.Size == 4 }})
+	over := w.sim.Fail(simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInvalidArgument,
+		Match: func(c simulator.Call) bool { return c.At.Start == 0 && c.At.Size == 4 }})
 	first := w.apply(newDesiredGPU(gpu, wholeLayout...))
 	writes := len(w.life.wrote)
 	again := w.apply(newDesiredGPU(gpu, wholeLayout...))
@@ -235,7 +248,7 @@ func TestRolledBackChangeIsNotRetriedAtOnce(t *testing.T) {
 	}
 }
 
-// Eight GPUs at once, watched meanwhile.
+// Eight GPUs change at once while they are observed.
 func TestConcurrentGPUs(t *testing.T) {
 	var gpus []simulator.GPU
 	for range 8 {

@@ -1,15 +1,6 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journal is what the agent knows after a crash: on disk, before each write to
-// the driver, what is about to be done, and which instances are Sluice's own.
-//
-// Enters: a change that was begun on a GPU with the next call to the driver, and the
-// register of that GPU's instances. Leaves: the same after any crash, or the plain
-// statement that it cannot be known.
-//
-// It never guesses: a content that is damaged, of another version or of another node is
-// set aside, and then nothing counts as Sluice's own. It never speaks to the driver.
 package partition
 
 import (
@@ -23,35 +14,34 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Journal is the register of a node's instances and of what was begun on its GPUs. Its
-// methods may be called from several goroutines at once.
+// Journal is the register of a node's instances and of the unfinished changes of its GPUs. Its
+// methods may be called from several goroutines.
 type Journal struct {
 	store JournalStore
 
 	mu    sync.Mutex
 	state journalState
-	// written is what the store has; nil where that is not known, or of no account.
+	// written is the content of the store; nil if unknown or irrelevant.
 	written []byte
-	// unused tells that the store has nothing of this boot, nor of this process.
+	// unused reports whether the store has nothing of this boot or this process.
 	unused bool
 }
 
-// JournalStore keeps a journal's bytes. [Dir] is the one on disk.
+// JournalStore stores a journal's bytes. [JournalDir] stores them on disk.
 type JournalStore interface {
-	// Load is the whole content; fs.ErrNotExist where there is none.
+	// Load returns the whole content; fs.ErrNotExist if there is none.
 	Load() ([]byte, error)
-	// Replace puts other content in its place, at once and as a whole: once it returned
-	// nil the new content survives a power cut. After an error either is there.
+	// Replace replaces the whole content atomically. Once it returns nil, the new content survives
+	// a power failure. After an error the store has either content.
 	Replace(content []byte) error
-	// SetAside keeps a copy of the content for people, and says where.
+	// SetAside keeps a copy of the content for people and returns its location.
 	SetAside() (string, error)
 }
 
-// OpenJournal opens the journal of a node as of the present boot. What another boot has left
-// is forgotten: no instance outlives one. A content that cannot be believed is set
-// aside and is no error: [Journal.Doubt] tells, and no instance is known to be
-// Sluice's own then. The error is of the store, or says that the node or the boot has no
-// name.
+// OpenJournal opens the journal of a node for the current boot. It discards another boot's content:
+// no instance outlives a boot. It sets unusable content aside without an error; then
+// [Journal.UntrustedReason] says why, and no instance counts as Sluice's own. It returns the
+// store's errors, and one for a missing node or boot.
 func OpenJournal(store JournalStore, node, boot string) (*Journal, error) {
 	if node == "" || boot == "" {
 		return nil, fmt.Errorf("open the journal of node %q in boot %q: both must be known", node, boot)
@@ -66,7 +56,7 @@ func OpenJournal(store JournalStore, node, boot string) (*Journal, error) {
 	}
 	found, err := parseJournal(content)
 	if err == nil && found.Node != node {
-		err = fmt.Errorf("it is of node %q, and this is %q", found.Node, node)
+		err = fmt.Errorf("it belongs to node %q, not to %q", found.Node, node)
 	}
 	if err != nil {
 		return j, j.setAside(err)
@@ -77,29 +67,29 @@ func OpenJournal(store JournalStore, node, boot string) (*Journal, error) {
 	return j, nil
 }
 
-// setAside sets the content aside. It stays where it is, too, until the next is written,
-// so that a crash in between loses nothing.
+// setAside copies the content aside. The content also stays in place until the next write, so that
+// a crash in between loses nothing.
 func (j *Journal) setAside(why error) error {
 	kept, err := j.store.SetAside()
 	if err != nil {
-		return fmt.Errorf("the journal cannot be believed (%w), and it cannot be set aside, so that nothing may be written: %w", why, err)
+		return fmt.Errorf("the journal is unusable (%w) and cannot be set aside, so the agent writes nothing: %w", why, err)
 	}
-	j.state.UntrustedReason = fmt.Sprintf("the journal of this node's instances cannot be believed: %v. It is kept as %s. "+
-		"Instances that the GPUNode does not ask for are left alone as foreign: destroy those that nobody needs "+
-		"(nvidia-smi mig -lgi, -dci, -dgi), or restart the node", why, kept)
+	j.state.UntrustedReason = fmt.Sprintf("the journal of this node's instances is unusable: %v. It is kept as %s. "+
+		"Instances that the GPUNode does not request count as foreign and stay: destroy those that are not needed "+
+		"(nvidia-smi mig -lgi, -dci, -dgi), or reboot the node", why, kept)
 	return nil
 }
 
-// UntrustedReason says why the former journal was not believed, and what to do; "" where it was.
-// It stands until the node is booted or [Journal.Trust] is called.
+// UntrustedReason returns why the former journal was unusable and what to do; "" if it was usable.
+// It holds until the node reboots or RestoreTrust is called.
 func (j *Journal) UntrustedReason() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.state.UntrustedReason
 }
 
-// RestoreTrust ends the doubt: there is no instance any more of which one could not say whose
-// it is. Without doubt it writes nothing.
+// RestoreTrust clears the reason once no instance of unknown ownership is left. Without a reason it
+// writes nothing.
 func (j *Journal) RestoreTrust() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -110,7 +100,7 @@ func (j *Journal) RestoreTrust() error {
 	return j.write()
 }
 
-// PendingChange is what was begun on the GPU and not yet ended, and false where nothing is.
+// PendingChange returns the unfinished change of the GPU, if any.
 func (j *Journal) PendingChange(gpu string) (PendingChange, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -120,7 +110,7 @@ func (j *Journal) PendingChange(gpu string) (PendingChange, bool) {
 	return PendingChange{}, false
 }
 
-// PendingGPUs are the GPUs on which something was begun and not yet ended, sorted.
+// PendingGPUs returns the GPUs with an unfinished change, sorted.
 func (j *Journal) PendingGPUs() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -134,24 +124,23 @@ func (j *Journal) PendingGPUs() []string {
 	return open
 }
 
-// Instances are the GPU's instances that are Sluice's own.
+// Instances returns the GPU's instances that are Sluice's own.
 func (j *Journal) Instances(gpu string) []OwnedInstance {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.state.GPUs[gpu].Instances)
 }
 
-// RecordCall announces the change's next call to the driver, together with what is the GPU's
-// register up to now. The call may be made only where it returns nil: then both are on
-// disk.
+// RecordCall records the change's next driver call and the GPU's register. Make the call only if it
+// returns nil: then both are on disk.
 func (j *Journal) RecordCall(gpu string, change PendingChange, instances []OwnedInstance) error {
 	kept := change.clone()
 	return j.setEntry(gpu, journalEntry{Change: &kept, Instances: slices.Clone(instances)})
 }
 
-// RecordEnd says that nothing is under way on the GPU, and what its register is. It writes
-// nothing where that is so already. After an error it is so for this process, and for
-// the next one once anything is written.
+// RecordEnd records that no change is in progress on the GPU, and its register. It writes nothing
+// if the journal agrees. After an error this holds for the current process, and for the next one
+// after any later write.
 func (j *Journal) RecordEnd(gpu string, instances []OwnedInstance) error {
 	return j.setEntry(gpu, journalEntry{Instances: slices.Clone(instances)})
 }
@@ -167,8 +156,7 @@ func (j *Journal) setEntry(gpu string, e journalEntry) error {
 	return j.write()
 }
 
-// write brings the store up to date. A content that could not be read again is never
-// written.
+// write brings the store up to date. It refuses content that could not be parsed again.
 func (j *Journal) write() error {
 	content, err := j.state.format()
 	if err != nil {
@@ -187,40 +175,39 @@ func (j *Journal) write() error {
 
 // Placement is an instance of a profile at its place.
 type Placement struct {
-	// Profile is its name, as the board has it: 3g.40gb.
+	// Profile is the profile's name on the GPU model: 3g.40gb.
 	Profile v1alpha1.MIGProfile `json:"profile"`
 	// Start is its first memory slice.
 	Start int `json:"start"`
 }
 
-// String is the placement as people write it: 3g.40gb@4.
+// String returns the placement as people write it: 3g.40gb@4.
 func (p Placement) String() string { return fmt.Sprintf("%s@%d", p.Profile, p.Start) }
 
-// OwnedInstance is a GPU instance that is Sluice's own. The driver gives identifiers again
-// to others, the UUID never.
+// OwnedInstance is one of Sluice's own GPU instances. The driver reuses identifiers, but never
+// UUIDs.
 type OwnedInstance struct {
 	Placement
 	// ID is the driver's identifier.
 	ID uint32 `json:"id"`
-	// UUID is that of its MIG device; "" while it has no compute instance.
+	// UUID is the UUID of its MIG device; "" while it has no compute instance.
 	UUID string `json:"uuid,omitempty"`
 }
 
-// Layout is how Sluice has cut a GPU, or shall.
+// Layout is a current or desired layout of a GPU.
 type Layout struct {
-	// MIG is whether it is in MIG mode.
+	// MIG reports whether the GPU is in MIG mode.
 	MIG bool `json:"mig"`
 	// Instances are its instances, sorted by start.
 	Instances []Placement `json:"instances,omitempty"`
 }
 
-// PendingChange is what was begun on a GPU.
+// PendingChange is an unfinished change of a GPU.
 type PendingChange struct {
-	// Before is the layout that the GPU had, of Sluice's own instances, and Wanted the
-	// one that it shall have.
+	// Before is the former layout of Sluice's own instances; Desired is the layout to reach.
 	Before  Layout `json:"before"`
 	Desired Layout `json:"wanted"`
-	// Next is the call to the driver that is about to be made, or was, or was not.
+	// Next is the next driver call. It may have been made already.
 	Next Call `json:"next"`
 }
 
@@ -248,12 +235,11 @@ var operations = []Operation{OpCreateInstance, OpCreateComputeInstance, OpDestro
 
 // Call is one write to the driver.
 type Call struct {
-	// Operation is which.
 	Operation Operation `json:"act"`
-	// Instance is the GPU instance, with its identifier except where it is being made.
+	// Instance is the GPU instance, without an identifier while it is being created.
 	Instance OwnedInstance `json:"instance,omitzero"`
-	// Compute is the identifier of the compute instance that is destroyed.
+	// Compute is the identifier of the compute instance to destroy.
 	Compute uint32 `json:"compute,omitempty"`
-	// MIG is the mode that is set.
+	// MIG is the mode to set.
 	MIG bool `json:"mig,omitempty"`
 }

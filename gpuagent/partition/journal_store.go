@@ -25,22 +25,20 @@ const (
 	journalLockName = "lock"
 )
 
-// JournalDir keeps a journal in a directory of a local file system, which one process alone
-// has at a time.
+// JournalDir stores a journal in a directory of a local file system and locks it against other
+// processes.
 type JournalDir struct {
 	path string
 	lock *os.File
 
-	// beforeStep is called before each step of a write, and its error is that step's: tests
-	// crash there.
+	// beforeStep is called before each step of a write and may fail it: tests crash there.
 	beforeStep func(step string) error
 }
 
 var _ JournalStore = (*JournalDir)(nil)
 
-// OpenJournalDir opens the directory, made where it is missing, and keeps other processes from
-// it until Close: two agents on one node, as in a rolling update, would each take the
-// other's instances for foreign.
+// OpenJournalDir opens or creates the directory and locks it until Close. Two agents on one node,
+// as in a rolling update, would count each other's instances as foreign.
 func OpenJournalDir(path string) (*JournalDir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err)
@@ -52,29 +50,29 @@ func OpenJournalDir(path string) (*JournalDir, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("open the journal: another agent has %s; wait until it has ended", path)
+			return nil, fmt.Errorf("open the journal: another agent uses %s; wait until it ends", path)
 		}
 		return nil, fmt.Errorf("open the journal: lock %s: %w", lock.Name(), err)
 	}
 	return &JournalDir{path: path, lock: lock, beforeStep: func(string) error { return nil }}, nil
 }
 
-// Close lets other processes have the directory.
+// Close unlocks the directory.
 func (d *JournalDir) Close() error { return d.lock.Close() }
 
-// Load implements [Store].
+// Load implements [JournalStore].
 func (d *JournalDir) Load() ([]byte, error) {
 	file, err := os.Open(d.filePath(journalFileName))
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	// One byte more than is believed is enough to know that it is too long.
+	// One byte above the limit shows that the file is too long.
 	return io.ReadAll(io.LimitReader(file, maxJournalBytes+1))
 }
 
-// Replace implements [Store]: a new file, synced, renamed over the old one, and the
-// directory synced, so that the name is as durable as the content.
+// Replace implements [JournalStore]. It syncs a new file, renames it over the old one and syncs the
+// directory, so that the name is as durable as the content.
 func (d *JournalDir) Replace(content []byte) error {
 	for _, step := range []struct {
 		name string
@@ -94,8 +92,7 @@ func (d *JournalDir) Replace(content []byte) error {
 	return nil
 }
 
-// writeTemp writes the file that is going to be renamed. What a crash has left of an
-// earlier one is overwritten.
+// writeTemp writes the file to rename. It overwrites what a crash has left of an earlier one.
 func (d *JournalDir) writeTemp(content []byte) error {
 	file, err := os.OpenFile(d.filePath(journalTempName), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -119,8 +116,8 @@ func (d *JournalDir) syncDir() error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// SetAside implements [Store]. The name is made of the content, so that the same one is
-// kept once however often it is found.
+// SetAside implements [JournalStore]. The name depends on the content, so that repeated calls keep
+// one copy.
 func (d *JournalDir) SetAside() (string, error) {
 	content, err := d.Load()
 	if err != nil {
@@ -135,12 +132,11 @@ func (d *JournalDir) SetAside() (string, error) {
 
 func (d *JournalDir) filePath(file string) string { return filepath.Join(d.path, file) }
 
-// The content is a line with the version and the checksum of all that follows, and the
-// state as indented JSON.
+// The content is a line with the version and a checksum, followed by the state as indented JSON.
 const (
 	journalVersion = 1
 	journalHeader  = "sluice journal"
-	// maxJournalBytes bounds what is read: sixteen GPUs of eight instances are 30 KiB.
+	// maxJournalBytes bounds the file. Sixteen GPUs with eight instances each need 30 KiB.
 	maxJournalBytes = 1 << 20
 )
 
@@ -148,7 +144,7 @@ const (
 type journalState struct {
 	Node string `json:"node"`
 	Boot string `json:"boot"`
-	// UntrustedReason is why the content before this one was not believed.
+	// UntrustedReason is why the former content was unusable.
 	UntrustedReason string                  `json:"doubt,omitempty"`
 	GPUs            map[string]journalEntry `json:"gpus"`
 }
@@ -168,7 +164,7 @@ func (s *journalState) format() ([]byte, error) {
 	}
 	content := slices.Concat(checksumLine(body), body)
 	if _, err := parseJournal(content); err != nil {
-		return nil, fmt.Errorf("what was to be written is not valid: %w", err)
+		return nil, fmt.Errorf("the new content is invalid: %w", err)
 	}
 	return content, nil
 }
@@ -177,26 +173,26 @@ func checksumLine(body []byte) []byte {
 	return fmt.Appendf(nil, "%s %d sha256:%x\n", journalHeader, journalVersion, sha256.Sum256(body))
 }
 
-// parseJournal reads a content back. Its errors complete "it cannot be believed: ".
+// parseJournal parses content. Its errors describe the file: "its checksum is wrong".
 func parseJournal(content []byte) (journalState, error) {
 	if len(content) > maxJournalBytes {
-		return journalState{}, fmt.Errorf("it has %d bytes, at most %d are expected", len(content), maxJournalBytes)
+		return journalState{}, fmt.Errorf("it has %d bytes; the limit is %d", len(content), maxJournalBytes)
 	}
 	first, body, ok := bytes.Cut(content, []byte("\n"))
 	if !ok || !strings.HasPrefix(string(first), journalHeader+" ") {
-		return journalState{}, errors.New("it does not begin like a journal, or is cut off")
+		return journalState{}, errors.New("it has no journal header, or is truncated")
 	}
 	if found, ours := string(first), fmt.Sprintf("%s %d ", journalHeader, journalVersion); !strings.HasPrefix(found, ours) {
 		return journalState{}, fmt.Errorf("it was written by another version of Sluice: %.40q, expected %q", found, ours)
 	}
 	if !bytes.Equal(slices.Concat(first, []byte("\n")), checksumLine(body)) {
-		return journalState{}, errors.New("its checksum is wrong: it is damaged or cut off")
+		return journalState{}, errors.New("its checksum is wrong: it is damaged or truncated")
 	}
 	var s journalState
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
-		return journalState{}, fmt.Errorf("it is not understood: %w", err)
+		return journalState{}, fmt.Errorf("it cannot be parsed: %w", err)
 	}
 	if err := s.validate(); err != nil {
 		return journalState{}, err
@@ -204,7 +200,7 @@ func parseJournal(content []byte) (journalState, error) {
 	return s, nil
 }
 
-// validate is about contents with a right checksum that no Sluice has written.
+// validate rejects content with a correct checksum that Sluice never writes.
 func (s *journalState) validate() error {
 	if s.Node == "" || s.Boot == "" || s.GPUs == nil {
 		return errors.New("it lacks the node, the boot or the GPUs")
@@ -214,7 +210,7 @@ func (s *journalState) validate() error {
 			return errors.New("it has a GPU without UUID")
 		}
 		if e.Change != nil && !slices.Contains(operations, e.Change.Next.Operation) {
-			return fmt.Errorf("GPU %s: it has the unknown call %q", gpu, e.Change.Next.Operation)
+			return fmt.Errorf("GPU %s: the call %q is unknown", gpu, e.Change.Next.Operation)
 		}
 		for i, it := range e.Instances {
 			if it.Profile == "" || it.Start < 0 {
@@ -223,7 +219,7 @@ func (s *journalState) validate() error {
 			if slices.ContainsFunc(e.Instances[:i], func(other OwnedInstance) bool {
 				return other.ID == it.ID || other.UUID != "" && other.UUID == it.UUID
 			}) {
-				return fmt.Errorf("GPU %s: instance %d is there twice", gpu, it.ID)
+				return fmt.Errorf("GPU %s: instance %d is listed twice", gpu, it.ID)
 			}
 		}
 	}

@@ -69,12 +69,13 @@ func TestJournalRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := openJournal(t, d)
-	if _, ok := last.PendingChange(journalGPU); ok || cmp.Diff([]OwnedInstance{largeInstance}, last.Instances(journalGPU)) != "" || last.UntrustedReason() != "" {
+	if _, ok := last.PendingChange(journalGPU); ok || cmp.Diff([]OwnedInstance{largeInstance}, last.Instances(journalGPU)) != "" ||
+		last.UntrustedReason() != "" {
 		t.Errorf("after the end: %v %v %q", ok, last.Instances(journalGPU), last.UntrustedReason())
 	}
 }
 
-// What is written does not change with what the caller does to its slices.
+// Later changes of the caller's slices do not change the journal.
 func TestJournalCopiesSlices(t *testing.T) {
 	j := openJournal(t, newJournalDir(t))
 	mine, change := []OwnedInstance{smallInstance}, pendingChange
@@ -127,7 +128,7 @@ func TestJournalIsDiscardedAfterBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(j.PendingGPUs()) != 0 || len(j.Instances(journalGPU)) != 0 || j.UntrustedReason() != "" {
-		t.Errorf("of the former boot there is still %v %v %q", j.PendingGPUs(), j.Instances(journalGPU), j.UntrustedReason())
+		t.Errorf("the former boot left %v %v %q", j.PendingGPUs(), j.Instances(journalGPU), j.UntrustedReason())
 	}
 	if err := j.RecordEnd(journalGPU, []OwnedInstance{largeInstance}); err != nil {
 		t.Fatal(err)
@@ -145,7 +146,7 @@ func TestJournalRequiresNodeAndBoot(t *testing.T) {
 	}
 }
 
-// withChecksum is a content with the right checksum, whatever it says.
+// withChecksum returns any content with a correct checksum.
 func withChecksum(body string) string {
 	return fmt.Sprintf("sluice journal 1 sha256:%x\n%s", sha256.Sum256([]byte(body)), body)
 }
@@ -162,25 +163,25 @@ func TestUntrustedJournalContent(t *testing.T) {
 	good := string(whole)
 	_, body, _ := strings.Cut(good, "\n")
 	cases := map[string]string{
-		"empty":                       "",
-		"zeros, as after a power cut": strings.Repeat("\x00", len(good)),
-		"half":                        good[:len(good)/2],
-		"the first line alone":        strings.SplitAfter(good, "\n")[0],
-		"one byte less":               good[:len(good)-1],
-		"one byte more":               good + " ",
-		"one digit changed":           strings.Replace(good, `"start": 0`, `"start": 1`, 1),
-		"a later version":             strings.Replace(good, "journal 1 ", "journal 2 ", 1),
-		"version 10":                  strings.Replace(good, "journal 1 ", "journal 10 ", 1),
-		"another node's":              withChecksum(strings.Replace(body, "dgx-1", "dgx-2", 1)),
-		"an unknown field":            withChecksum(strings.Replace(body, `"node"`, `"more": 1, "node"`, 1)),
-		"an unknown call":             withChecksum(strings.Replace(body, "DestroyComputeInstance", "Explode", 1)),
-		"no boot":                     withChecksum(strings.Replace(body, "boot-1", "", 1)),
-		"no GPUs":                     withChecksum(`{"node": "dgx-1", "boot": "boot-1"}`),
-		"a GPU without name":          withChecksum(`{"node": "dgx-1", "boot": "boot-1", "gpus": {"": {}}}`),
-		"an instance twice":           withChecksum(`{"node":"dgx-1","boot":"boot-1","gpus":{"g":{"instances":[{"profile":"1g.5gb","start":0,"id":1},{"profile":"1g.5gb","start":1,"id":1}]}}}`),
-		"an instance without profile": withChecksum(`{"node":"dgx-1","boot":"boot-1","gpus":{"g":{"instances":[{"profile":"","start":0,"id":1}]}}}`),
-		"not an object":               withChecksum(`[]`),
-		"too long":                    good + strings.Repeat(" ", maxJournalBytes),
+		"empty":                           "",
+		"zeros, as after a power failure": strings.Repeat("\x00", len(good)),
+		"half":                            good[:len(good)/2],
+		"the first line alone":            strings.SplitAfter(good, "\n")[0],
+		"one byte less":                   good[:len(good)-1],
+		"one byte more":                   good + " ",
+		"one digit changed":               strings.Replace(good, `"start": 0`, `"start": 1`, 1),
+		"a later version":                 strings.Replace(good, "journal 1 ", "journal 2 ", 1),
+		"version 10":                      strings.Replace(good, "journal 1 ", "journal 10 ", 1),
+		"another node's":                  withChecksum(strings.Replace(body, "dgx-1", "dgx-2", 1)),
+		"an unknown field":                withChecksum(strings.Replace(body, `"node"`, `"more": 1, "node"`, 1)),
+		"an unknown call":                 withChecksum(strings.Replace(body, "DestroyComputeInstance", "Explode", 1)),
+		"no boot":                         withChecksum(strings.Replace(body, "boot-1", "", 1)),
+		"no GPUs":                         withChecksum(`{"node": "dgx-1", "boot": "boot-1"}`),
+		"a GPU without name":              withChecksum(`{"node": "dgx-1", "boot": "boot-1", "gpus": {"": {}}}`),
+		"an instance twice":               withChecksum(`{"node":"dgx-1","boot":"boot-1","gpus":{"g":{"instances":[{"profile":"1g.5gb","start":0,"id":1},{"profile":"1g.5gb","start":1,"id":1}]}}}`),
+		"an instance without profile":     withChecksum(`{"node":"dgx-1","boot":"boot-1","gpus":{"g":{"instances":[{"profile":"","start":0,"id":1}]}}}`),
+		"not an object":                   withChecksum(`[]`),
+		"too long":                        good + strings.Repeat(" ", maxJournalBytes),
 	}
 	for name, content := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +194,7 @@ func TestUntrustedJournalContent(t *testing.T) {
 				t.Fatalf("it was believed: %q %v %v", j.UntrustedReason(), j.PendingGPUs(), j.Instances(journalGPU))
 			}
 			if !strings.Contains(j.UntrustedReason(), "unbelieved-") || !strings.Contains(j.UntrustedReason(), "foreign") {
-				t.Errorf("it does not say where it is kept and what that means: %s", j.UntrustedReason())
+				t.Errorf("the reason lacks the copy's path or the advice: %s", j.UntrustedReason())
 			}
 			kept, err := filepath.Glob(d.filePath("journal.unbelieved-*"))
 			if err != nil || len(kept) != 1 {
@@ -201,19 +202,19 @@ func TestUntrustedJournalContent(t *testing.T) {
 			}
 			was, err := os.ReadFile(kept[0])
 			if err != nil || string(was) != content {
-				t.Errorf("what is kept is not what was there: %v", err)
+				t.Errorf("the copy differs from the content: %v", err)
 			}
 			requireUntrusted(t, d, j)
 		})
 	}
 }
 
-// requireUntrusted holds that the doubt outlives restarts, before and after something was
-// written, until it is ended or the node is booted.
+// requireUntrusted checks that the journal stays untrusted over restarts and writes, until
+// RestoreTrust or a reboot.
 func requireUntrusted(t *testing.T, d *JournalDir, j *Journal) {
 	t.Helper()
 	if again := openJournal(t, d); again.UntrustedReason() == "" {
-		t.Error("the doubt is gone after a restart")
+		t.Error("the reason is empty after a restart")
 	}
 	if err := j.RecordEnd(journalGPU, []OwnedInstance{largeInstance}); err != nil {
 		t.Fatal(err)
@@ -229,14 +230,14 @@ func requireUntrusted(t *testing.T, d *JournalDir, j *Journal) {
 		t.Fatal(err)
 	}
 	if last := openJournal(t, d); last.UntrustedReason() != "" || len(last.Instances(journalGPU)) != 1 {
-		t.Errorf("after the doubt was ended: %q %v", last.UntrustedReason(), last.Instances(journalGPU))
+		t.Errorf("after RestoreTrust: %q %v", last.UntrustedReason(), last.Instances(journalGPU))
 	}
 }
 
 var errSimulatedCrash = errors.New("crash")
 
-// After a crash at each step of a write the journal is the former one or the new one,
-// and never in doubt.
+// After a crash at each step of a write the journal is the former or the new one, and never
+// untrusted.
 func TestCrashInEachWriteStep(t *testing.T) {
 	steps := []string{"write", "sync file", "rename", "sync"}
 	for n, step := range steps {
@@ -253,18 +254,18 @@ func TestCrashInEachWriteStep(t *testing.T) {
 				return nil
 			}
 			if err := j.RecordCall(journalGPU, pendingChange, []OwnedInstance{largeInstance}); !errors.Is(err, errSimulatedCrash) {
-				t.Fatalf("it was said to be written: %v", err)
+				t.Fatalf("no error: %v", err)
 			}
 			d.beforeStep = func(string) error { return nil }
 			want := smallInstance
 			if n == len(steps)-1 {
-				want = largeInstance // renamed; what was not synced is the file system's to keep or not
+				want = largeInstance // renamed; the file system may keep or lose what was not synced
 			}
 			again := openJournal(t, d)
 			if diff := cmp.Diff([]OwnedInstance{want}, again.Instances(journalGPU)); diff != "" || again.UntrustedReason() != "" {
 				t.Errorf("%q %s", again.UntrustedReason(), diff)
 			}
-			// The process that goes on writes all of it with its next word.
+			// The surviving process writes all of it with its next record.
 			if err := j.RecordEnd(journalGPU, []OwnedInstance{largeInstance}); err != nil {
 				t.Fatal(err)
 			}
@@ -291,7 +292,7 @@ func TestJournalOnFullDisk(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	if again := openJournal(t, d); len(again.PendingGPUs()) != 1 {
-		t.Error("what was on disk is gone")
+		t.Error("the content on disk was removed")
 	}
 	d.beforeStep = func(string) error { return nil }
 	// The state is empty now, but the disk has another one.
@@ -299,7 +300,7 @@ func TestJournalOnFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := openJournal(t, d); len(again.PendingGPUs()) != 0 {
-		t.Error("the end was not written when there was room again")
+		t.Error("the end was not written once the disk had room")
 	}
 }
 
@@ -330,9 +331,10 @@ func TestUnreadableJournal(t *testing.T) {
 	}
 }
 
-// FuzzParseJournal: whatever is read, either it is not believed, or it is what was written.
+// FuzzParseJournal: content is either rejected, or equal to what was written.
 func FuzzParseJournal(f *testing.F) {
-	s := journalState{Node: "dgx-1", Boot: "boot-1", GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance, largeInstance}}}}
+	s := journalState{Node: "dgx-1", Boot: "boot-1",
+		GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance, largeInstance}}}}
 	content, err := s.format()
 	if err != nil {
 		f.Fatal(err)
@@ -349,7 +351,7 @@ func FuzzParseJournal(f *testing.F) {
 			}
 			again, err := s.format()
 			if err != nil {
-				t.Fatalf("what was believed cannot be written: %v", err)
+				t.Fatalf("an accepted content cannot be written: %v", err)
 			}
 			back, err := parseJournal(again)
 			if err != nil || cmp.Diff(s, back) != "" {
@@ -359,9 +361,10 @@ func FuzzParseJournal(f *testing.F) {
 	})
 }
 
-// No change of a single byte is ever believed.
+// A change of any single byte is detected.
 func TestCorruptedByteIsDetected(t *testing.T) {
-	s := journalState{Node: "dgx-1", Boot: "boot-1", GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance}}}}
+	s := journalState{Node: "dgx-1", Boot: "boot-1",
+		GPUs: map[string]journalEntry{journalGPU: {Change: &pendingChange, Instances: []OwnedInstance{smallInstance}}}}
 	content, err := s.format()
 	if err != nil {
 		t.Fatal(err)

@@ -14,10 +14,10 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Observe is how all GPUs of the node are now, by index, and who has what. desired is
-// what the GPUNode says: by it foreign instances are told from those that Sluice may
-// adopt, and those that shall go from those that stay. It writes nothing. The error is
-// of the driver's list of GPUs; trouble with one GPU is in its Health and Message.
+// Observe returns the state of all GPUs of the node, by index, with their holders. desired is the
+// GPUNode's spec: it decides which instances are foreign, may be adopted, or have to go. Observe
+// writes nothing. The error is that of listing the GPUs; a problem with one GPU is in its Health
+// and Message.
 func (e *Engine) Observe(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) ([]v1alpha1.ObservedGPU, error) {
 	gpus, err := e.listGPUs()
 	if err != nil {
@@ -31,12 +31,13 @@ func (e *Engine) Observe(ctx context.Context, desired []v1alpha1.DesiredGPU, inU
 	return observed, nil
 }
 
-// observeAll is Observe for the outcome: nil where there is no list, and whether any
-// instance is foreign, or may be for all that can be read.
-func (e *Engine) observeAll(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) (observed []v1alpha1.ObservedGPU, foreign bool) {
+// observeAll returns nil instead of an error, and whether any instance is foreign or cannot be
+// read.
+func (e *Engine) observeAll(ctx context.Context, desired []v1alpha1.DesiredGPU, inUse InUse) (observed []v1alpha1.ObservedGPU,
+	foreign bool) {
 	observed, err := e.Observe(ctx, desired, inUse)
 	if err != nil {
-		e.Log.Error(err, "the GPUs cannot be observed")
+		e.Log.Error(err, "Failed to observe GPUs")
 		return nil, true
 	}
 	for i := range observed {
@@ -85,22 +86,22 @@ func (e *Engine) readStatus(ctx context.Context, gpu nvml.GPU, spec []v1alpha1.D
 		t := resolveLayout(p.model, spec[i])
 		want = &t
 	}
-	var begun *PendingChange
+	var pending *PendingChange
 	if change, ok := e.Journal.PendingChange(gpu.UUID); ok {
-		begun = &change
+		pending = &change
 	}
-	markOwned(p, e.Journal.Instances(gpu.UUID), begun, want)
+	markOwned(p, e.Journal.Instances(gpu.UUID), pending, want)
 	for i := range p.instances {
-		o.Instances = append(o.Instances, p.instanceStatus(&p.instances[i], want, begun))
+		o.Instances = append(o.Instances, p.instanceStatus(&p.instances[i], want, pending))
 	}
 	slices.SortFunc(o.Instances, func(a, b v1alpha1.ObservedInstance) int { return cmp.Compare(a.Start, b.Start) })
 	return o
 }
 
-func profileNames(board *mig.Model) []v1alpha1.MIGProfile {
-	names := make([]v1alpha1.MIGProfile, 0, len(board.Profiles))
-	for i := range board.Profiles {
-		names = append(names, board.Profiles[i].Name)
+func profileNames(model *mig.Model) []v1alpha1.MIGProfile {
+	names := make([]v1alpha1.MIGProfile, 0, len(model.Profiles))
+	for i := range model.Profiles {
+		names = append(names, model.Profiles[i].Name)
 	}
 	return names
 }
@@ -116,31 +117,32 @@ func migModeState(p *observedGPU, mode nvml.Mode) v1alpha1.MIGModeState {
 	}
 }
 
-// instanceStatus is one instance for the GPUNode's status.
-func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, begun *PendingChange) v1alpha1.ObservedInstance {
+// instanceStatus returns an instance for the GPUNode's status.
+func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, pending *PendingChange) v1alpha1.ObservedInstance {
 	o := v1alpha1.ObservedInstance{
 		Profile: p.profileName(it), Start: int32(it.start), Size: int32(it.size), UUID: it.uuid(),
 		Foreign: !it.owned, State: v1alpha1.InstanceIdle,
 	}
-	who := p.holderOf(it)
-	switch goes := it.owned && want != nil && !want.contains(it); {
-	case begun != nil && it.owned && isCallTarget(it, begun.Next):
+	holder := p.holderOf(it)
+	switch obsolete := it.owned && want != nil && !want.contains(it); {
+	case pending != nil && it.owned && isCallTarget(it, pending.Next):
 		o.State = v1alpha1.InstanceDestroying
-		if begun.Next.Operation == OpCreateInstance || begun.Next.Operation == OpCreateComputeInstance {
+		if pending.Next.Operation == OpCreateInstance || pending.Next.Operation == OpCreateComputeInstance {
 			o.State = v1alpha1.InstanceCreating
 		}
 	case len(it.computes) != 1:
 		o.State = v1alpha1.InstanceError
-		o.Message = fmt.Sprintf("it has %d compute instances where one is a device for pods", len(it.computes))
+		o.Message = fmt.Sprintf("it has %d compute instances; a device for pods has one", len(it.computes))
 	case it.profile != nil && !it.isUndivided():
 		o.State = v1alpha1.InstanceError
-		o.Message = fmt.Sprintf("its compute instance has %d of its %d slices, which is not what pods ask for", it.computes[0].Slices, it.profile.Compute)
-	case who != "" && goes:
-		o.State, o.Message = v1alpha1.InstanceReclaiming, who
-	case who != "":
+		o.Message = fmt.Sprintf("its compute instance has %d of its %d slices; a device for pods has all", it.computes[0].Slices,
+			it.profile.Compute)
+	case holder != "" && obsolete:
+		o.State, o.Message = v1alpha1.InstanceReclaiming, holder
+	case holder != "":
 		o.State = v1alpha1.InstanceActive
 		if p.holdersUnknown != nil {
-			o.Message = who
+			o.Message = holder
 		}
 	}
 	if it.holder != nil {
@@ -149,8 +151,8 @@ func (p *observedGPU) instanceStatus(it *instance, want *desiredLayout, begun *P
 	return o
 }
 
-// profileName is the instance's profile; for one that the board's table lacks what the driver
-// says of it, in the same form.
+// profileName returns the instance's profile. If the GPU model's table lacks it, the name follows
+// from what the driver reports.
 func (p *observedGPU) profileName(it *instance) v1alpha1.MIGProfile {
 	if it.profile != nil {
 		return it.profile.Name
@@ -162,6 +164,6 @@ func (p *observedGPU) profileName(it *instance) v1alpha1.MIGProfile {
 			break
 		}
 	}
-	// Without an attribute, of which such a profile may have one that is no name.
+	// The attribute of an unknown profile may have no name.
 	return v1alpha1.MIGProfile(fmt.Sprintf("%dg.%dgb", min(max(1, compute), 8), min(max(0, memory), 9999)))
 }

@@ -10,40 +10,40 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// observedGPU is one GPU as it is at one moment.
+// observedGPU is a GPU at one moment.
 type observedGPU struct {
 	gpu nvml.GPU
-	// model is what can be cut from it; nil where it is not known.
+	// model is nil for an unknown GPU model.
 	model *mig.Model
-	// migCapable is whether it has a MIG mode at all.
+	// migCapable reports whether the GPU has a MIG mode.
 	migCapable       bool
 	current, pending nvml.Mode
-	// profiles are the driver's; empty where MIG mode is off.
+	// profiles are the driver's profiles; empty while MIG mode is off.
 	profiles  []nvml.Profile
 	instances []instance
-	// wholeHolder is who has the GPU itself, not one of its instances.
+	// wholeHolder holds the GPU itself and not one of its instances.
 	wholeHolder *Holder
-	// holdersUnknown is why nobody can tell who has what; everything is in use then. Of
-	// processes it is told apart: an instance without a device can be given to nobody, so
-	// only they could be on it.
+	// holdersUnknown is why the holders are unknown; then everything counts as in use.
+	// processesUnknown is separate: no pod can be given an instance without a device, so only
+	// processes could use it.
 	holdersUnknown, processesUnknown error
 }
 
-// instance is a GPU instance as it is.
+// instance is a GPU instance at one moment.
 type instance struct {
-	// id is the driver's identifier, driver what it calls the profile.
+	// id and driverProfile are the driver's identifiers.
 	id            uint32
 	driverProfile nvml.ProfileID
-	// profile is its profile; nil where the board's table has none such.
+	// profile is nil if the GPU model's table lacks it.
 	profile     *mig.Profile
 	start, size int
 	computes    []nvml.ComputeInstance
-	// owned tells that Sluice may destroy it once nobody has it.
+	// owned reports whether Sluice may destroy the instance once it is unused.
 	owned  bool
 	holder *Holder
 }
 
-// uuid is its MIG device; "" where it has none, or several.
+// uuid returns the UUID of its MIG device; "" if it has none or several.
 func (i *instance) uuid() string {
 	if len(i.computes) == 1 {
 		return i.computes[0].UUID
@@ -51,7 +51,7 @@ func (i *instance) uuid() string {
 	return ""
 }
 
-// displayName is how messages call it.
+// displayName returns its name for messages.
 func (i *instance) displayName() string {
 	if i.profile == nil {
 		return fmt.Sprintf("instance %d of an unknown profile at %d", i.id, i.start)
@@ -62,11 +62,10 @@ func (i *instance) displayName() string {
 	return fmt.Sprintf("%s@%d (without a device)", i.profile.Name, i.start)
 }
 
-// mask are its memory slices.
+// mask returns its memory slices.
 func (i *instance) mask() mig.Mask { return mig.MaskOf(i.start, i.size) }
 
-// isSame tells whether that is still the instance that it was: identifiers are given
-// again to others.
+// isSame reports whether other is still the same instance. The driver reuses identifiers.
 func (i *instance) isSame(other *instance) bool {
 	return i.id == other.id && i.profile == other.profile && i.start == other.start &&
 		len(i.computes) == len(other.computes) && i.uuid() == other.uuid()
@@ -86,7 +85,7 @@ func (s slot) placement() Placement {
 	return Placement{Profile: s.profile.Name, Start: s.start}
 }
 
-// instanceAt is the instance in that slot; nil where there is none.
+// instanceAt returns the instance in a slot, or nil.
 func (p *observedGPU) instanceAt(s slot) *instance {
 	for i := range p.instances {
 		if s.matches(&p.instances[i]) {
@@ -96,7 +95,7 @@ func (p *observedGPU) instanceAt(s slot) *instance {
 	return nil
 }
 
-// layout is how Sluice has cut the GPU: what it made in full, of its own.
+// layout returns the layout of Sluice's own complete instances.
 func (p *observedGPU) layout() Layout {
 	l := Layout{MIG: bool(p.current)}
 	for i := range p.instances {
@@ -107,8 +106,8 @@ func (p *observedGPU) layout() Layout {
 	return l
 }
 
-// ownedInstances are Sluice's own instances, half-made ones, too. One that is known and there,
-// but of a profile that cannot be told now, stays known: it would be foreign for ever.
+// ownedInstances returns Sluice's own instances, incomplete ones too. A registered instance whose
+// profile is unreadable now stays registered: otherwise it would be foreign forever.
 func (p *observedGPU) ownedInstances(known []OwnedInstance) []OwnedInstance {
 	var own []OwnedInstance
 	for i := range p.instances {
@@ -130,7 +129,7 @@ func (i *instance) ownedInstance() OwnedInstance {
 	return OwnedInstance{Placement: slot{i.profile, i.start}.placement(), ID: i.id, UUID: i.uuid()}
 }
 
-// driverProfile is the driver's own words for a profile.
+// driverProfile returns the driver's description of a profile.
 func (p *observedGPU) driverProfile(profile *mig.Profile) (nvml.Profile, bool) {
 	for _, d := range p.profiles {
 		if profileShape(d) == profile.Shape {
@@ -144,8 +143,8 @@ func profileShape(d nvml.Profile) mig.Shape {
 	return mig.Shape{Compute: d.Compute, Memory: d.Memory, Attribute: d.Attribute}
 }
 
-// modelProfile is the board's profile with the driver's identifier; nil where the board's
-// table has none of its shape.
+// modelProfile returns the GPU model's profile for a driver's identifier; nil if its table lacks
+// the shape.
 func (p *observedGPU) modelProfile(id nvml.ProfileID) *mig.Profile {
 	if p.model == nil {
 		return nil
@@ -163,25 +162,24 @@ func (p *observedGPU) modelProfile(id nvml.ProfileID) *mig.Profile {
 	return nil
 }
 
-// markOwned marks the instances that are Sluice's own: those in the register, the one on
-// which a call had been begun, and those that are exactly what is asked for. All others
-// are foreign, and so is one that somebody has divided.
-func markOwned(p *observedGPU, register []OwnedInstance, begun *PendingChange, want *desiredLayout) {
+// markOwned marks Sluice's own instances: registered ones, the target of an unfinished call, and
+// those that match the desired layout. All others are foreign, as is an instance that another
+// program divided.
+func markOwned(p *observedGPU, register []OwnedInstance, pending *PendingChange, want *desiredLayout) {
 	for i := range p.instances {
 		it := &p.instances[i]
 		it.owned = it.profile != nil && it.isUndivided() &&
-			(isRegistered(it, register) || begun != nil && isCallTarget(it, begun.Next) || want != nil && want.contains(it))
+			(isRegistered(it, register) || pending != nil && isCallTarget(it, pending.Next) || want != nil && want.contains(it))
 	}
 }
 
-// isUndivided tells that nobody has made compute instances on it that leave room for
-// others: what Sluice makes fills its instance.
+// isUndivided reports whether the compute instance fills the instance, as Sluice's own do.
 func (i *instance) isUndivided() bool {
 	return len(i.computes) == 0 || len(i.computes) == 1 && i.computes[0].Slices == i.profile.Compute
 }
 
-// isRegistered tells whether the register has this very instance. The UUID of its device
-// tells it from a later one with the same identifier at the same place.
+// isRegistered reports whether the register lists this very instance. The UUID of its device
+// distinguishes it from a later one with the same identifier at the same place.
 func isRegistered(it *instance, register []OwnedInstance) bool {
 	for _, own := range register {
 		if it.ownedInstance() == own {
@@ -191,8 +189,8 @@ func isRegistered(it *instance, register []OwnedInstance) bool {
 	return false
 }
 
-// isCallTarget tells whether the instance is the one on which the call was begun, in one of
-// the two states that it has if the call was carried out, or was not.
+// isCallTarget reports whether the instance is the target of a call that was begun, carried out or
+// not.
 func isCallTarget(it *instance, call Call) bool {
 	if it.ownedInstance().Placement != call.Instance.Placement {
 		return false

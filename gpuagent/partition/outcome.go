@@ -13,92 +13,83 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// State is what became of one GPU.
+// State is the result for one GPU.
 type State string
 
-// What may become of a GPU.
+// The results for a GPU.
 const (
-	// Applied: it is cut as it shall be, be it by this call or already before.
+	// Applied: the GPU has the desired layout, by this call or already before.
 	Applied State = "Applied"
-	// Reclaiming: what would have to go is in use, or nobody can tell. Nothing of the
-	// change was begun, or what was is undone. It is worth trying again.
+	// Reclaiming: an instance to destroy is in use, or its use is unknown. The change was not
+	// begun, or was rolled back. A retry may succeed.
 	Reclaiming State = "Reclaiming"
-	// Invalid: the GPU cannot be cut so, whatever ends: the board cannot, or an instance
-	// that is not Sluice's lies there.
+	// Invalid: the layout is impossible, whatever pods end: the GPU model does not support it, or a
+	// foreign instance is in the way.
 	Invalid State = "Invalid"
-	// RolledBack: the driver refused, and the former layout is there again, as far as
-	// [Result.Restored] and [Result.NotRestored] say. The same is not tried again for
-	// five minutes, unless the GPU is cut or used otherwise by then.
+	// RolledBack: the driver refused, and the former layout is restored as far as [Result.Restored]
+	// and [Result.NotRestored] list. The same change is not repeated for five minutes, unless the
+	// GPU's instances or holders change.
 	RolledBack State = "RolledBack"
-	// ResetRequired: the MIG mode changes only when the GPU is reset, and that is not
-	// allowed here, or was refused.
+	// ResetRequired: the MIG mode changes only at a reset of the GPU, which is not allowed or was
+	// refused.
 	ResetRequired State = "ResetRequired"
 	// Denied: the agent lacks the permission to configure MIG on this node.
 	Denied State = "Denied"
-	// Lost: the driver does not reach the GPU any more. Nothing is written to it.
+	// Lost: the driver does not reach the GPU. Nothing is written to it.
 	Lost State = "Lost"
-	// Unhealthy: calls on the GPU failed more often than they are tried again, or did
-	// not return. Nothing is written to it until the driver answers for it.
+	// Unhealthy: calls on the GPU failed after all retries, or did not return. Nothing is written
+	// to it until the driver answers for it.
 	Unhealthy State = "Unhealthy"
-	// JournalFailed: what was to be done could not be written to disk, so it was not
-	// done.
+	// JournalFailed: the change could not be recorded on disk, so it was not made.
 	JournalFailed State = "JournalFailed"
-	// Interrupted: the context ended before the GPU's turn, or in the middle of a change,
-	// which the next Apply or Recover completes or undoes.
+	// Interrupted: the context ended before or during the change. The next Apply or Recover
+	// completes or undoes it.
 	Interrupted State = "Interrupted"
 )
 
-// Placement is an instance of a profile at its place: 3g.40gb@4.
-
-// Result is what became of one GPU.
+// Result is the result for one GPU.
 type Result struct {
 	// GPU is its UUID.
-	GPU string
-	// State is what became of it.
+	GPU   string
 	State State
-	// Reason is the reason that the condition LayoutApplied has for it, one of those in
-	// api/v1alpha1 or, for ResetRequired, NoPermission and GPULost, that condition's
-	// type.
+	// Reason is its reason in the condition LayoutApplied: one of api/v1alpha1, or for
+	// ResetRequired, NoPermission and GPULost that condition's type.
 	Reason string
-	// Message says for a person what is in the way and what to do. Empty where Applied.
+	// Message says what prevents the layout and what to do. Empty if Applied.
 	Message string
-	// Changed tells that instances or the MIG mode are not what they were before the
-	// call: devices came, went, or have other UUIDs.
+	// Changed reports whether the call changed the MIG mode, or the instances or their UUIDs.
 	Changed bool
-	// Restored are the former instances that were made again after a change failed,
-	// with new UUIDs; NotRestored those that could not be.
+	// Restored are the former instances that were created again after a failed change, with new
+	// UUIDs; NotRestored are those that could not be.
 	Restored, NotRestored []Placement
 }
 
-// Outcome is what became of all GPUs.
+// Outcome is the result for all GPUs.
 type Outcome struct {
-	// Results are those of the GPUs that were asked for, in that order; for Recover of
-	// those on which something had been begun.
+	// Results are those of the desired GPUs in their order; for Recover, of the GPUs with an
+	// unfinished change.
 	Results []Result
-	// Observed are all GPUs of the node, by index, as they are afterwards. Where the
-	// driver gave no list of them it is nil, and what was last known still holds.
+	// Observed are all GPUs of the node afterwards, by index. Nil if the driver did not list them.
 	Observed []v1alpha1.ObservedGPU
-	// Changed tells that the device plugin has to enumerate its devices again. It is
-	// true also where a GPU's change failed, if devices came or went by it.
+	// Changed reports whether the device plugin has to enumerate its devices again, also after a
+	// failed change.
 	Changed bool
-	// Complete tells that each GPU is cut as asked, or was found impossible: the
-	// generation may be reported as observed. It is false only where the context ended
-	// before.
+	// Complete reports whether each GPU has its desired layout or was found impossible, so that the
+	// generation counts as observed. It is false only if the context ended.
 	Complete bool
-	// RetryAfter is when to call again though nothing changed, in machine time; 0 where
-	// that would not help.
+	// RetryAfter is the machine time after which to call again even if nothing changed; 0 if that
+	// would not help.
 	RetryAfter time.Duration
-	// UntrustedReason says that the former journal was not believed, and what to do; "" where
-	// nothing is in doubt. It is in LayoutApplied's message, too.
+	// UntrustedReason is why the former journal was unusable and what to do; "" if it was usable.
+	// LayoutApplied's message includes it.
 	UntrustedReason string
-	// Conditions are LayoutApplied, ResetRequired, NoPermission and GPULost, each once
-	// and with a status, without ObservedGeneration and LastTransitionTime, which are
-	// the writer's to set.
+	// Conditions are LayoutApplied, ResetRequired, NoPermission and GPULost, without
+	// ObservedGeneration and LastTransitionTime.
 	Conditions []metav1.Condition
 }
 
-// retryAfter is when it is worth asking again though nothing is known to have changed;
-// states that are not listed only end by another spec or another node.
+// retryAfter lists when to retry even if nothing is known to have changed. Other states end only
+// with another spec or node.
 var retryAfter = map[State]time.Duration{
 	Reclaiming:    5 * time.Second,
 	JournalFailed: 30 * time.Second,
@@ -108,21 +99,21 @@ var retryAfter = map[State]time.Duration{
 	RolledBack:    unhealthyBackoff,
 }
 
-// As long as a condition's message, and one of a GPU or an instance, may be.
+// The longest messages of a condition, and of a GPU or an instance.
 const maxConditionMessage, maxObjectMessage = 32768, 1024
 
-// conditions says of all GPUs what the GPUNode's conditions say.
-func conditions(results []Result, observed []v1alpha1.ObservedGPU, doubt string) []metav1.Condition {
+// conditions returns the GPUNode's conditions.
+func conditions(results []Result, observed []v1alpha1.ObservedGPU, untrustedReason string) []metav1.Condition {
 	return []metav1.Condition{
-		layoutApplied(results, doubt),
+		layoutApplied(results, untrustedReason),
 		summaryCondition(v1alpha1.ConditionResetRequired, append(messagesInState(results, ResetRequired), pendingModes(results, observed)...)),
 		summaryCondition(v1alpha1.ConditionNoPermission, messagesInState(results, Denied)),
 		summaryCondition(v1alpha1.ConditionGPULost, append(messagesInState(results, Lost), lostGPUs(results, observed)...)),
 	}
 }
 
-// layoutApplied is true where each GPU is cut as asked.
-func layoutApplied(results []Result, doubt string) metav1.Condition {
+// layoutApplied returns a condition that is true if each GPU has its desired layout.
+func layoutApplied(results []Result, untrustedReason string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionLayoutApplied, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied}
 	var lines []string
 	for i := range results {
@@ -138,16 +129,16 @@ func layoutApplied(results []Result, doubt string) metav1.Condition {
 		lines = append(lines, fmt.Sprintf("%s: %s", r.GPU, r.Message))
 	}
 	if len(lines) == 0 {
-		lines = append(lines, "the GPUs are cut as asked")
+		lines = append(lines, "the GPUs are partitioned as requested")
 	}
-	if doubt != "" {
-		lines = append(lines, doubt)
+	if untrustedReason != "" {
+		lines = append(lines, untrustedReason)
 	}
 	c.Message = joinLines(lines)
 	return c
 }
 
-// summaryCondition is true where there is something to say.
+// summaryCondition returns a condition that is true if there are lines.
 func summaryCondition(kind string, lines []string) metav1.Condition {
 	if len(lines) == 0 {
 		return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReady}
@@ -159,7 +150,7 @@ func joinLines(lines []string) string {
 	return truncate(strings.Join(lines, "\n"), maxConditionMessage)
 }
 
-// truncate is the text, or as much of it as there is room for.
+// truncate returns at most the given number of bytes of a text.
 func truncate(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -167,7 +158,7 @@ func truncate(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-3], "") + "..."
 }
 
-// messagesInState are the results in a state, in words.
+// messagesInState returns the messages of the results in a state.
 func messagesInState(results []Result, state State) []string {
 	var lines []string
 	for i := range results {
@@ -187,7 +178,7 @@ func hasState(results []Result, gpu v1alpha1.GPUUUID, state State) bool {
 	return false
 }
 
-// pendingModes are the GPUs of which nobody asked and whose mode is pending.
+// pendingModes returns messages for other GPUs with a pending mode.
 func pendingModes(results []Result, observed []v1alpha1.ObservedGPU) []string {
 	var lines []string
 	for i := range observed {
@@ -199,7 +190,7 @@ func pendingModes(results []Result, observed []v1alpha1.ObservedGPU) []string {
 	return lines
 }
 
-// lostGPUs are the GPUs of which nobody asked and that are lost.
+// lostGPUs returns messages for other lost GPUs.
 func lostGPUs(results []Result, observed []v1alpha1.ObservedGPU) []string {
 	var lines []string
 	for i := range observed {

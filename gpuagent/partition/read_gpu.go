@@ -16,8 +16,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// readGPU reads one GPU afresh, and last of all who has what of it. The error is of the
-// driver.
+// readGPU reads a GPU and then its holders. The error is the driver's.
 func (e *Engine) readGPU(ctx context.Context, gpu nvml.GPU, inUse InUse) (*observedGPU, error) {
 	if gpu.Err != nil {
 		return nil, gpu.Err
@@ -35,9 +34,9 @@ func (e *Engine) readGPU(ctx context.Context, gpu nvml.GPU, inUse InUse) (*obser
 	return p, e.readHolders(ctx, p, inUse)
 }
 
-// readError keeps the driver's error where it says what is to be done. Others only say that
-// the GPU could not be read: of an instance that is gone in the middle of a look it must
-// not be believed that it was the one to be destroyed.
+// readError keeps the driver's error if it decides what to do. Other errors only mean that the GPU
+// could not be read: an instance that vanished while reading is not proof that the right one was
+// destroyed.
 func readError(what string, err error) error {
 	switch classify(err) {
 	case classLost, classHung, classDenied:
@@ -78,15 +77,16 @@ func (e *Engine) readInstances(p *observedGPU) error {
 			return err
 		}
 		p.instances = append(p.instances, instance{
-			id: it.ID, driverProfile: it.Profile, profile: p.modelProfile(it.Profile), start: it.Placement.Start, size: it.Placement.Size, computes: computes,
+			id: it.ID, driverProfile: it.Profile, profile: p.modelProfile(it.Profile), start: it.Placement.Start, size: it.Placement.Size,
+			computes: computes,
 		})
 	}
 	slices.SortFunc(p.instances, func(a, b instance) int { return cmp.Compare(a.start, b.start) })
 	return nil
 }
 
-// readHolders notes who has what. Where that cannot be read, or makes no sense, it notes
-// that all of it may be in use. The error is of a driver that does not answer at all.
+// readHolders reads the holders. If they are unreadable or contradictory, everything counts as in
+// use. The error is that of a driver that does not answer.
 func (e *Engine) readHolders(ctx context.Context, p *observedGPU, inUse InUse) error {
 	gpu := p.gpu.UUID
 	processes, err := callDriver(e, gpu, func() ([]nvml.Process, error) { return e.Library.Processes(gpu) })
@@ -101,10 +101,10 @@ func (e *Engine) readHolders(ctx context.Context, p *observedGPU, inUse InUse) e
 	}
 	p.holdersUnknown = p.processesUnknown
 	if inUse == nil {
-		p.holdersUnknown = errors.Join(p.holdersUnknown, errors.New("nobody was named who knows the pods' devices"))
+		p.holdersUnknown = errors.Join(p.holdersUnknown, errors.New("the holders of the pods' devices are not configured"))
 		return nil
 	}
-	// Who is asked may ask others that hang; that is no answer, so all is in use.
+	// InUse may call services that hang. Without an answer everything counts as in use.
 	limit, cancel := context.WithTimeout(ctx, e.callTimeout())
 	defer cancel()
 	holders, err := callDriver(e, "the use of "+gpu, func() (map[string]Holder, error) { return inUse(limit, gpu) })
@@ -112,7 +112,7 @@ func (e *Engine) readHolders(ctx context.Context, p *observedGPU, inUse InUse) e
 		p.holdersUnknown = errors.Join(p.holdersUnknown, err)
 	}
 	for device, holder := range holders {
-		// A device that is shared in time has replicas: MIG-...::2.
+		// A time-shared device has replicas: MIG-...::2.
 		device, _, _ = strings.Cut(device, "::")
 		if device == gpu {
 			p.wholeHolder = &holder
@@ -126,8 +126,8 @@ func (e *Engine) readHolders(ctx context.Context, p *observedGPU, inUse InUse) e
 	return nil
 }
 
-// noteProcess notes a process where it is. One on an instance that was not there a moment ago
-// says that the picture is not of one moment.
+// noteProcess records a process as the holder of its instance. A process on an unlisted instance
+// shows that the instances changed while reading.
 func (p *observedGPU) noteProcess(process nvml.Process) {
 	holder := &Holder{PID: process.PID, Why: "a process is on it"}
 	if process.Instance == nvml.NoInstance {
@@ -140,10 +140,10 @@ func (p *observedGPU) noteProcess(process nvml.Process) {
 			return
 		}
 	}
-	p.processesUnknown = fmt.Errorf("process %d is on instance %d, which came or went just now", process.PID, process.Instance)
+	p.processesUnknown = fmt.Errorf("process %d is on instance %d, which was created or destroyed just now", process.PID, process.Instance)
 }
 
-// hasDevice tells whether the device is one of the instance's.
+// hasDevice reports whether a device belongs to the instance.
 func (i *instance) hasDevice(device string) bool {
 	for _, c := range i.computes {
 		if c.UUID == device {
@@ -153,17 +153,17 @@ func (i *instance) hasDevice(device string) bool {
 	return false
 }
 
-// Holder is who has a device.
+// Holder holds a device.
 type Holder struct {
-	// Pod is the pod that has it; nil where it is no pod, or nobody knows which.
+	// Pod is the holding pod; nil if it is no pod or an unknown one.
 	Pod *v1alpha1.PodReference
-	// PID is the process on it, by its identifier on the host; 0 where none is known.
+	// PID is the PID of the process on the host; 0 if unknown.
 	PID uint32
-	// Why says how it is known, for people: "the kubelet gave it to the pod".
+	// Why explains the holder in a message: "the kubelet assigned it to the pod".
 	Why string
 }
 
-// String is the holder as messages name it.
+// String returns the holder's name in messages.
 func (h Holder) String() string {
 	switch {
 	case h.Pod != nil && h.PID != 0:
@@ -175,21 +175,19 @@ func (h Holder) String() string {
 	case h.Why != "":
 		return h.Why
 	default:
-		return "somebody"
+		return "an unknown holder"
 	}
 }
 
-// InUse tells who has what of a GPU right now: the holders by the UUID of their MIG
-// device, and under the UUID of the GPU itself who has it whole. An error counts as
-// all of it being in use.
+// InUse returns the holders of a GPU's devices: by the UUID of their MIG device, or by the GPU's
+// own UUID if they hold the whole GPU. After an error everything counts as in use.
 //
-// It is asked afresh immediately before each instance is destroyed, each mode is set
-// and each reset, so it must not answer from a cache, and should take milliseconds.
-// It answers for what the kubelet and the API server know: pods that hold a device, and
-// pods bound to the node that still wait for one. Which device such a pod will be
-// given only the kubelet decides, so all of the profile that nobody has are held by
-// it. Processes on the GPU the Engine asks the driver for by itself.
+// The engine calls it immediately before it destroys an instance, sets a mode or resets a GPU. So
+// it must not answer from a cache, and should take milliseconds. It returns what the kubelet and
+// the API server know: pods that hold a device, and pods bound to the node that still wait for one.
+// Only the kubelet decides which device such a pod gets, so the pod holds all unassigned devices of
+// its profile. The engine itself reads the processes on the GPU from the driver.
 //
-// It may be called for several GPUs at once. Where it takes longer than CallTimeout all
-// is in use.
+// Several GPUs may call it at once. If it takes longer than CallTimeout, everything counts as in
+// use.
 type InUse func(ctx context.Context, gpu string) (map[string]Holder, error)

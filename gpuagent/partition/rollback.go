@@ -15,12 +15,12 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// rollback brings back what the change has taken away, and says in the result how far. What
-// the driver refuses is given up and the rest goes on.
+// rollback restores the instances that the change destroyed and adds to the result which ones. It
+// gives up what the driver refuses and continues with the rest.
 func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
-	c.log.Info("undoing the change", "why", why.message)
-	board, _ := mig.ModelByPCIDevice(c.gpu.PCIDevice)
-	former := slotsOfPlacements(board, c.before.Instances)
+	c.log.Info("Rolling back change", "reason", why.message)
+	model, _ := mig.ModelByPCIDevice(c.gpu.PCIDevice)
+	former := slotsOfPlacements(model, c.before.Instances)
 	c.retries = retryCounts{}
 	var missed, left []slot
 	var hopeless []step
@@ -37,7 +37,7 @@ func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
 				break
 			}
 			if steps[0].kind == stepSetMode {
-				hopeless = append(hopeless, steps[0]) // once is enough
+				hopeless = append(hopeless, steps[0]) // One attempt is enough.
 			}
 			failed, err = c.executeSteps(ctx, p, steps)
 		}
@@ -51,30 +51,32 @@ func (c *gpuChange) rollback(ctx context.Context, why decision) Result {
 		}
 	}
 	r := c.closeJournal(c.rollbackResult(why, missed, left))
-	c.state.lastRollback = rolledBackChange{desired: c.desired.fingerprint(), fingerprint: c.fingerprint, until: c.engine.now().Add(unhealthyBackoff), decision: refuse(r.State, r.Reason, "%s", r.Message)}
+	c.state.lastRollback = rolledBackChange{desired: c.desired.fingerprint(), fingerprint: c.fingerprint,
+		until: c.engine.now().Add(unhealthyBackoff), decision: refuse(r.State, r.Reason, "%s", r.Message)}
 	return r
 }
 
-// rolledBackChange is a change that was undone. It is not tried again for a while, unless
-// something else is asked for or the GPU is not as it was left: the instances that it
-// would destroy once more, and make once more, are somebody's devices.
+// rolledBackChange is a change that was rolled back. It is not repeated for a while, unless the
+// desired layout or the GPU changes: repeating it would destroy and recreate devices that pods may
+// use.
 type rolledBackChange struct {
 	desired, fingerprint string
 	until                time.Time
 	decision             decision
 }
 
-// recentRollback is what became of the same change the last time.
+// recentRollback returns the result of the same change if it was rolled back recently.
 func (c *gpuChange) recentRollback() (decision, bool) {
 	last := &c.state.lastRollback
-	known := !c.driverCalled && last.desired == c.desired.fingerprint() && last.fingerprint == c.fingerprint && c.engine.now().Before(last.until)
-	return last.decision, known
+	repeated := !c.driverCalled && last.desired == c.desired.fingerprint() && last.fingerprint == c.fingerprint &&
+		c.engine.now().Before(last.until)
+	return last.decision, repeated
 }
 
-// fingerprint is what is asked for, in a form that can be compared.
+// fingerprint describes the desired layout, for comparison.
 func (t *desiredLayout) fingerprint() string { return fmt.Sprint(t.layout(), t.mayReset) }
 
-// fingerprint is what matters of the GPU, in such a form, too.
+// fingerprint describes the GPU, for comparison.
 func (p *observedGPU) fingerprint() string {
 	var b strings.Builder
 	fmt.Fprint(&b, p.current, p.pending)
@@ -85,8 +87,8 @@ func (p *observedGPU) fingerprint() string {
 	return b.String()
 }
 
-// rollbackResult is the result of a change that was undone: of the former instances some were
-// missing, and some are still.
+// rollbackResult returns the result of a rolled back change, with the former instances that were
+// missing before and after.
 func (c *gpuChange) rollbackResult(why decision, missed, left []slot) Result {
 	r := c.result(why)
 	r.NotRestored = toPlacements(left)
@@ -95,10 +97,10 @@ func (c *gpuChange) rollbackResult(why decision, missed, left []slot) Result {
 		r.Reason = v1alpha1.ReasonRolledBack
 	}
 	if len(r.Restored) > 0 {
-		r.Message += fmt.Sprintf("; there again is what was there before: %v", r.Restored)
+		r.Message += fmt.Sprintf("; restored instances: %v", r.Restored)
 	}
 	if len(r.NotRestored) > 0 {
-		r.Message += fmt.Sprintf("; what was there before could not be made again: %v", r.NotRestored)
+		r.Message += fmt.Sprintf("; instances that could not be restored: %v", r.NotRestored)
 	}
 	return r
 }
@@ -111,7 +113,7 @@ func toPlacements(slots []slot) []Placement {
 	return found
 }
 
-// excludeSteps leaves out the steps that were given up.
+// excludeSteps returns the steps without those that were given up.
 func excludeSteps(steps, hopeless []step) []step {
 	return slices.DeleteFunc(steps, func(s step) bool {
 		return slices.ContainsFunc(hopeless, func(h step) bool {
@@ -120,9 +122,9 @@ func excludeSteps(steps, hopeless []step) []step {
 	})
 }
 
-// planRollback are the steps that bring back the former instances, exactly where they were, as
-// far as nobody is in the way: what the change made and nobody has goes, what it took
-// away comes again. Unlike decide it does what it can.
+// planRollback returns the steps that restore the former instances at their places: it destroys
+// unused instances of the change and creates missing ones. Unlike decide it does as much as
+// possible.
 func planRollback(p *observedGPU, former []slot) []step {
 	if p.current != nvml.Enabled {
 		return nil
@@ -131,7 +133,7 @@ func planRollback(p *observedGPU, former []slot) []step {
 	if p.pending != p.current {
 		steps = append(steps, step{kind: stepSetMode, mode: p.current})
 	}
-	var taken mig.Mask
+	var occupied mig.Mask
 	for i := range p.instances {
 		it := &p.instances[i]
 		wasThere := slices.ContainsFunc(former, func(s slot) bool { return s.matches(it) })
@@ -142,18 +144,18 @@ func planRollback(p *observedGPU, former []slot) []step {
 		case it.owned && len(it.computes) == 0 && wasThere:
 			steps = append(steps, step{kind: stepComplete, instance: *it})
 		}
-		taken |= it.mask()
+		occupied |= it.mask()
 	}
 	for _, s := range former {
-		if _, known := p.driverProfile(s.profile); known && s.mask()&taken == 0 {
+		if _, known := p.driverProfile(s.profile); known && s.mask()&occupied == 0 {
 			steps = append(steps, step{kind: stepCreate, slot: s})
-			taken |= s.mask()
+			occupied |= s.mask()
 		}
 	}
 	return steps
 }
 
-// missingSlots are those of the slots in which there is no complete instance.
+// missingSlots returns the slots without a complete instance.
 func (p *observedGPU) missingSlots(slots []slot) []slot {
 	return slices.DeleteFunc(slices.Clone(slots), func(s slot) bool {
 		it := p.instanceAt(s)

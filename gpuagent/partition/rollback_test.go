@@ -20,8 +20,7 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// The GPU is cut into 3g.40gb@4, 2g.20gb@0 and 2g.20gb@2, and shall be 3g.40gb@4 and
-// 4g.40gb@0.
+// The GPU has 3g.40gb@4, 2g.20gb@0 and 2g.20gb@2; desired are 3g.40gb@4 and 4g.40gb@0.
 var (
 	twoInstances = []Placement{placementAt("2g.20gb", 0), placementAt("2g.20gb", 2), placementAt("3g.40gb", 4)}
 	wholeLayout  = []Placement{placementAt("4g.40gb", 0), placementAt("3g.40gb", 4)}
@@ -49,29 +48,48 @@ func TestDriverFaults(t *testing.T) {
 		restored     []Placement
 		mostOfWrites int
 	}{
-		{"no room, once", simulator.Fault{Method: "CreateInstance", Times: 1, Err: nvml.ErrInsufficientResources}, Applied, "Applied", wanted, nil, 20},
-		{"no room", simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInsufficientResources}, RolledBack, "RolledBack", former, twoInstances[:2], 20},
-		{"an invalid place", simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInvalidArgument}, RolledBack, "RolledBack", former, twoInstances[:2], 20},
-		{"unclear, and done", simulator.Fault{Method: "CreateInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown}, Applied, "Applied", wanted, nil, 20},
-		{"not ready, twice", simulator.Fault{Method: "CreateComputeInstance", Times: 2, Err: nvml.ErrNotReady}, Applied, "Applied", wanted, nil, 20},
-		{"no compute instance once, and it was done", simulator.Fault{Method: "CreateComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrInvalidState}, Applied, "Applied", wanted, nil, 20},
-		{"no compute instance, the first time for good", simulator.Fault{Method: "CreateComputeInstance", Times: 1, Err: nvml.ErrInvalidArgument}, RolledBack, "RolledBack", former, twoInstances[:2], 20},
-		{"destroying is refused, twice", simulator.Fault{Method: "DestroyInstance", Times: 2, Err: nvml.ErrInUse}, Applied, "Applied", wanted, nil, 20},
-		{"destroying is refused", simulator.Fault{Method: "DestroyInstance", Err: nvml.ErrInUse}, Reclaiming, "InUse", former, twoInstances[:1], 20},
-		{"the second is refused", simulator.Fault{Method: "DestroyComputeInstance", Skip: 1, Err: nvml.ErrInUse}, Reclaiming, "InUse", former, twoInstances[:1], 20},
-		{"destroyed, and unclear", simulator.Fault{Method: "DestroyInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown}, Applied, "Applied", wanted, nil, 20},
-		{"already gone", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrNotFound}, Applied, "Applied", wanted, nil, 20},
-		{"it was said to be gone and is not", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, Err: nvml.ErrNotFound}, Applied, "Applied", wanted, nil, 20},
+		{"no room, once", simulator.Fault{Method: "CreateInstance", Times: 1, Err: nvml.ErrInsufficientResources}, Applied, "Applied",
+			wanted, nil, 20},
+		{"no room", simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInsufficientResources}, RolledBack, "RolledBack",
+			former, twoInstances[:2], 20},
+		{"an invalid place", simulator.Fault{Method: "CreateInstance", Match: big, Err: nvml.ErrInvalidArgument}, RolledBack, "RolledBack",
+			former, twoInstances[:2], 20},
+		{"unclear, and done", simulator.Fault{Method: "CreateInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown}, Applied,
+			"Applied", wanted, nil, 20},
+		{"not ready, twice", simulator.Fault{Method: "CreateComputeInstance", Times: 2, Err: nvml.ErrNotReady}, Applied, "Applied",
+			wanted, nil, 20},
+		{"no compute instance once, and it was done",
+			simulator.Fault{Method: "CreateComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrInvalidState}, Applied, "Applied",
+			wanted, nil, 20},
+		{"no compute instance, the first time for good",
+			simulator.Fault{Method: "CreateComputeInstance", Times: 1, Err: nvml.ErrInvalidArgument}, RolledBack, "RolledBack", former,
+			twoInstances[:2], 20},
+		{"destroying is refused, twice", simulator.Fault{Method: "DestroyInstance", Times: 2, Err: nvml.ErrInUse}, Applied, "Applied",
+			wanted, nil, 20},
+		{"destroying is refused", simulator.Fault{Method: "DestroyInstance", Err: nvml.ErrInUse}, Reclaiming, "InUse", former,
+			twoInstances[:1], 20},
+		{"the second is refused", simulator.Fault{Method: "DestroyComputeInstance", Skip: 1, Err: nvml.ErrInUse}, Reclaiming, "InUse", former,
+			twoInstances[:1], 20},
+		{"destroyed, and unclear", simulator.Fault{Method: "DestroyInstance", Times: 1, AfterEffect: true, Err: nvml.ErrUnknown}, Applied,
+			"Applied", wanted, nil, 20},
+		{"already destroyed", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, AfterEffect: true, Err: nvml.ErrNotFound}, Applied,
+			"Applied", wanted, nil, 20},
+		{"reported as destroyed, but present", simulator.Fault{Method: "DestroyComputeInstance", Times: 1, Err: nvml.ErrNotFound}, Applied,
+			"Applied", wanted, nil, 20},
 		{"no permission", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrNoPermission}, Denied, "NoPermission", former, nil, 1},
 		{"a time-out", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrTimeout}, Unhealthy, "DriverError", former, nil, 1},
 		{"a lost GPU", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrGPULost}, Lost, "GPULost", former, nil, 1},
 		{"unknown for ever", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrUnknown}, Unhealthy, "DriverError", former, nil, 4},
-		{"a GPU that has to be reset", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrResetRequired}, ResetRequired, "ResetRequired", former, nil, 1},
-		{"instances that cannot be read, once", simulator.Fault{Method: "Instances", Times: 1, Err: nvml.ErrNotSupported}, Applied, "Applied", wanted, nil, 20},
+		{"a GPU that has to be reset", simulator.Fault{Method: "DestroyComputeInstance", Err: nvml.ErrResetRequired}, ResetRequired,
+			"ResetRequired", former, nil, 1},
+		{"instances that cannot be read, once", simulator.Fault{Method: "Instances", Times: 1, Err: nvml.ErrNotSupported}, Applied, "Applied",
+			wanted, nil, 20},
 		{"instances that cannot be read", simulator.Fault{Method: "Instances", Err: nvml.ErrUnknown}, Unhealthy, "DriverError", former, nil, 0},
 		{"processes that cannot be read", simulator.Fault{Method: "Processes", Err: nvml.ErrUnknown}, Reclaiming, "InUse", former, nil, 0},
-		{"processes that cannot be read just before", simulator.Fault{Method: "Processes", Skip: 1, Err: nvml.ErrUnknown}, Reclaiming, "InUse", former, nil, 0},
-		{"instances not to be read just before", simulator.Fault{Method: "Instances", Skip: 1, Err: nvml.ErrNotFound}, Unhealthy, "DriverError", former, nil, 0},
+		{"processes that cannot be read just before", simulator.Fault{Method: "Processes", Skip: 1, Err: nvml.ErrUnknown}, Reclaiming,
+			"InUse", former, nil, 0},
+		{"instances not to be read just before", simulator.Fault{Method: "Instances", Skip: 1, Err: nvml.ErrNotFound}, Unhealthy,
+			"DriverError", former, nil, 0},
 		{"the list of GPUs", simulator.Fault{Method: "GPUs", Times: 1, Err: nvml.ErrUnknown}, Unhealthy, "DriverError", former, nil, 0},
 	}
 	for _, c := range cases {
@@ -96,7 +114,7 @@ func TestDriverFaults(t *testing.T) {
 			if got := len(w.life.wrote); got > c.mostOfWrites {
 				t.Errorf("%d writes, at most %d were expected: %v", got, c.mostOfWrites, w.life.wrote)
 			}
-			// Once the fault is over all comes right.
+			// After the fault the change succeeds.
 			w.advanceClock(time.Hour)
 			if o := w.apply(newDesiredGPU(gpu, wholeLayout...)); o.Results[0].State != Applied || w.describeLayout(gpu) != wanted {
 				t.Errorf("afterwards it is %+v, %s", o.Results[0], w.describeLayout(gpu))
@@ -106,10 +124,11 @@ func TestDriverFaults(t *testing.T) {
 	}
 }
 
-// What cannot be restored is said, and the rest is.
+// The result lists what cannot be restored, and the rest is restored.
 func TestIncompleteRollback(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
-	defer w.sim.Fail(simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInvalidArgument, Match: func(c simulator.Call) bool { return c.At.Start == 0 }})()
+	defer w.sim.Fail(simulator.Fault{Method: "CreateInstance", Err: nvml.ErrInvalidArgument,
+		Match: func(c simulator.Call) bool { return c.At.Start == 0 }})()
 	r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]
 	if diff := cmp.Diff(twoInstances[:1], r.NotRestored); diff != "" {
 		t.Error(diff)
@@ -117,13 +136,14 @@ func TestIncompleteRollback(t *testing.T) {
 	if diff := cmp.Diff(twoInstances[1:2], r.Restored); diff != "" {
 		t.Error(diff)
 	}
-	if got := w.describeLayout(gpu); got != describePlacements(twoInstances[1:]) || !strings.Contains(r.Message, "could not be made again: [2g.20gb@0]") {
+	if got := w.describeLayout(gpu); got != describePlacements(twoInstances[1:]) ||
+		!strings.Contains(r.Message, "could not be restored: [2g.20gb@0]") {
 		t.Errorf("%s: %s", got, r.Message)
 	}
 	w.checkAfterCrash(gpu, nil, "at the end")
 }
 
-// One GPU that is in use, lost or silent keeps no other waiting.
+// A GPU that is in use, lost or hung does not block others.
 func TestFailedGPUDoesNotBlockOthers(t *testing.T) {
 	for name, harm := range map[string]func(*testNode, string){
 		"in use": func(w *testNode, gpu string) { w.assign(w.device(gpu, 0)) },
@@ -196,13 +216,14 @@ func TestHungDriver(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	w.advanceClock(time.Hour)
-	if o := w.apply(newDesiredGPU(gpu, wholeLayout...)); o.Results[0].State != Applied || w.describeLayout(gpu) != describePlacements(wholeLayout) {
-		t.Errorf("when it answers again: %+v", o.Results)
+	if o := w.apply(newDesiredGPU(gpu, wholeLayout...)); o.Results[0].State != Applied ||
+		w.describeLayout(gpu) != describePlacements(wholeLayout) {
+		t.Errorf("after the hang: %+v", o.Results)
 	}
 	w.checkAfterCrash(gpu, nil, "at the end")
 }
 
-// Whoever is asked who has what, and does not answer, leaves all in use.
+// While the kubelet does not answer, everything counts as in use.
 func TestHungKubelet(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.engine.CallTimeout = 50 * time.Millisecond
@@ -215,7 +236,7 @@ func TestHungKubelet(t *testing.T) {
 	close(over)
 }
 
-// modeIgnoringLibrary is a driver that takes every mode and reset and heeds none.
+// modeIgnoringLibrary is a driver that accepts every mode and reset without effect.
 type modeIgnoringLibrary struct {
 	nvml.Library
 	calls int
@@ -261,7 +282,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("it is %s", w.describeLayout(gpu))
 	}
 	if open := w.engine.Journal.PendingGPUs(); len(open) > 0 || o.Changed {
-		t.Errorf("nothing was begun, and there is %v", open)
+		t.Errorf("no change was begun, but found %v", open)
 	}
 	w.disk.full = false
 	if o := w.apply(newDesiredGPU(gpu, wholeLayout...)); o.Results[0].State != Applied {
@@ -269,7 +290,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// The disk fills up in the middle: nothing more is written, and with room it is completed.
+// If the disk fills up during a change, nothing more is written. With free space the change is
+// completed.
 func TestDiskFillsDuringChange(t *testing.T) {
 	for writes := range 8 {
 		w, gpu := newPartitionedTestNode(t)
@@ -286,7 +308,8 @@ func TestDiskFillsDuringChange(t *testing.T) {
 		w.startEngine()
 		w.recover()
 		w.checkAfterCrash(gpu, nil, "recovered")
-		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied || w.describeLayout(gpu) != describePlacements(wholeLayout) {
+		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied ||
+			w.describeLayout(gpu) != describePlacements(wholeLayout) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -296,21 +319,23 @@ func TestUnreachableKubelet(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.deaf = errors.New("connection refused")
 	r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]
-	if r.State != Reclaiming || r.Reason != v1alpha1.ReasonInUse || !strings.Contains(r.Message, "connection refused") || w.describeLayout(gpu) != describePlacements(twoInstances) {
+	if r.State != Reclaiming || r.Reason != v1alpha1.ReasonInUse || !strings.Contains(r.Message, "connection refused") ||
+		w.describeLayout(gpu) != describePlacements(twoInstances) {
 		t.Errorf("%+v %s", r, w.describeLayout(gpu))
 	}
-	// Where nothing has to go nobody needs to be asked.
+	// A change that destroys nothing needs no holders.
 	other := w.uuid(1)
 	if r := w.apply(newDesiredGPU(other, wholeLayout...)).Results[0]; r.State != Applied {
 		t.Errorf("%+v", r)
 	}
-	if r := w.engine.Apply(context.Background(), []v1alpha1.DesiredGPU{newDesiredGPU(gpu, wholeLayout...)}, nil).Results[0]; r.State != Reclaiming {
-		t.Errorf("without anybody to ask: %+v", r)
+	if r := w.engine.Apply(context.Background(), []v1alpha1.DesiredGPU{newDesiredGPU(gpu, wholeLayout...)},
+		nil).Results[0]; r.State != Reclaiming {
+		t.Errorf("without holders: %+v", r)
 	}
 }
 
-// Somebody takes an instance at any moment of a change: as a pod until the last
-// question, as a process until the call itself. It is never touched.
+// An instance comes into use at any moment of a change: by a pod until the last check, by a process
+// until the call itself. It is never destroyed.
 func TestDeviceIsAssignedDuringChange(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.apply(newDesiredGPU(gpu, wholeLayout...))
@@ -329,7 +354,7 @@ func TestDeviceIsAssignedDuringChange(t *testing.T) {
 			}}
 			r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]
 			w.life.event = nil
-			w.checkAfterCrash(gpu, held, "somebody came")
+			w.checkAfterCrash(gpu, held, "a holder arrived")
 			got := w.describeLayout(gpu)
 			if want := describePlacements(wholeLayout); r.State == Applied && got != want {
 				t.Errorf("step %d: it is %s: %+v", step, got, r)
@@ -341,7 +366,7 @@ func TestDeviceIsAssignedDuringChange(t *testing.T) {
 	}
 }
 
-// A context that ends in the middle leaves a change that is completed later.
+// A context that ends during a change leaves the change to a later call.
 func TestCanceledContext(t *testing.T) {
 	w, gpu := newPartitionedTestNode(t)
 	w.apply(newDesiredGPU(gpu, wholeLayout...))
@@ -358,7 +383,8 @@ func TestCanceledContext(t *testing.T) {
 		w.startEngine()
 		w.recover()
 		w.checkAfterCrash(gpu, nil, "recovered")
-		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied || w.describeLayout(gpu) != describePlacements(wholeLayout) {
+		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied ||
+			w.describeLayout(gpu) != describePlacements(wholeLayout) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -376,15 +402,16 @@ func TestBootDuringChange(t *testing.T) {
 		w.boot++
 		w.startEngine()
 		if o := w.recover(); len(o.Results) != 0 {
-			t.Errorf("something of the former boot was taken up: %+v", o.Results)
+			t.Errorf("the former boot's change was continued: %+v", o.Results)
 		}
-		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied || w.describeLayout(gpu) != describePlacements(wholeLayout) {
+		if r := w.apply(newDesiredGPU(gpu, wholeLayout...)).Results[0]; r.State != Applied ||
+			w.describeLayout(gpu) != describePlacements(wholeLayout) {
 			t.Errorf("step %d: %+v", step, r)
 		}
 	}
 }
 
-// unknownModelLibrary is a driver with boards that nobody knows.
+// unknownModelLibrary is a driver with unknown GPU models.
 type unknownModelLibrary struct{ nvml.Library }
 
 func (u unknownModelLibrary) GPUs() ([]nvml.GPU, error) {
@@ -400,24 +427,25 @@ func TestUnknownModel(t *testing.T) {
 	w.engine.Library = unknownModelLibrary{w.engine.Library}
 	for _, d := range []v1alpha1.DesiredGPU{newDesiredGPU(gpu, wholeLayout...), {UUID: v1alpha1.GPUUUID(gpu)}} {
 		o := w.apply(d)
-		if r := o.Results[0]; r.State != Invalid || !strings.Contains(r.Message, "does not know the board") {
+		if r := o.Results[0]; r.State != Invalid || !strings.Contains(r.Message, "does not know the GPU model") {
 			t.Errorf("%+v", r)
 		}
-		if o.Observed[0].Message == "" || !slices.ContainsFunc(o.Observed[0].Instances, func(i v1alpha1.ObservedInstance) bool { return i.Foreign }) {
+		if o.Observed[0].Message == "" || !slices.ContainsFunc(o.Observed[0].Instances,
+			func(i v1alpha1.ObservedInstance) bool { return i.Foreign }) {
 			t.Errorf("%+v", o.Observed[0])
 		}
 	}
 	if w.describeLayout(gpu) != describePlacements(twoInstances) {
 		t.Errorf("it is %s", w.describeLayout(gpu))
 	}
-	// A version that knows it again knows its own instances again.
+	// A version that knows the model again recognizes its own instances.
 	w.startEngine()
 	if r := w.apply(newDesiredGPU(gpu)).Results[0]; r.State != Applied || w.describeLayout(gpu) != "" {
 		t.Errorf("%+v %s", r, w.describeLayout(gpu))
 	}
 }
 
-// A profile that the driver rounds otherwise is the same profile.
+// A profile that the driver rounds differently is the same profile.
 func TestProfilesAreMatchedByShape(t *testing.T) {
 	w := newTestNode(t, gpuInMIGMode("H100-80GB"))
 	gpu := w.uuid(0)
@@ -429,6 +457,6 @@ func TestProfilesAreMatchedByShape(t *testing.T) {
 		t.Errorf("%v", w.life.wrote)
 	}
 	if _, ok := mig.ModelByName("H100-80GB"); !ok {
-		t.Error("no board")
+		t.Error("no GPU model")
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// failureRecorder keeps what the judge finds, in whichever goroutine.
+// failureRecorder records failures from any goroutine.
 type failureRecorder struct {
 	mu    sync.Mutex
 	found []string
@@ -36,7 +36,7 @@ func (n *failureRecorder) Errorf(format string, args ...any) {
 
 func (n *failureRecorder) Fatalf(format string, args ...any) { n.Errorf(format, args...) }
 
-// simulation is what happens to a node over its life.
+// simulation is the history of a node.
 type simulation struct {
 	*rapid.T
 	*testNode
@@ -45,16 +45,16 @@ type simulation struct {
 	models  []*mig.Model
 	desired []v1alpha1.DesiredGPU
 	pid     uint32
-	// requested are all places that were ever asked for, by GPU.
+	// requested are all placements that were ever requested, by GPU.
 	requested map[string][]Placement
 	over      []func()
 }
 
-// TestSimulations: whatever happens in whatever order, nothing that somebody has, and
-// nothing foreign, is ever taken away; no write goes unannounced; and once all is well
-// again the GPUs are cut as asked and nothing is left over.
+// TestSimulations: for all events in any order, no instance in use and no foreign instance is
+// destroyed, and no write lacks its journal record. Once all faults are over, the GPUs have the
+// desired layout and nothing is left over.
 func TestSimulations(t *testing.T) {
-	for range 4 { // the rare ones are one in a thousand
+	for range 4 { // rare events have one in a thousand
 		rapid.Check(t, runSimulation)
 	}
 }
@@ -64,34 +64,34 @@ func runSimulation(t *rapid.T) {
 	h := &simulation{T: t, notes: notes, requested: map[string][]Placement{}, pid: 1000}
 	var gpus []simulator.GPU
 	for i := range 2 {
-		board := rapid.SampledFrom([]string{"A30", "A100-40GB", "H100-80GB", "H200-141GB"}).Draw(t, "board")
+		model := rapid.SampledFrom([]string{"A30", "A100-40GB", "H100-80GB", "H200-141GB"}).Draw(t, "model")
 		gpus = append(gpus, simulator.GPU{
-			Model: board, Mode: nvml.Mode(rapid.IntRange(0, 3).Draw(t, "mode") > 0),
+			Model: model, Mode: nvml.Mode(rapid.IntRange(0, 3).Draw(t, "mode") > 0),
 			UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i),
 		})
-		b, _ := mig.ModelByName(board)
+		b, _ := mig.ModelByName(model)
 		h.gpus, h.models = append(h.gpus, gpus[i].UUID), append(h.models, b)
 		h.desired = append(h.desired, v1alpha1.DesiredGPU{UUID: v1alpha1.GPUUUID(gpus[i].UUID), MIGEnabled: bool(gpus[i].Mode)})
 	}
 	h.testNode = newTestNode(notes, gpus...)
 	t.Repeat(map[string]func(*rapid.T){
-		"apply":        h.applyWithEvents,
-		"apply again":  h.applyWithEvents,
-		"other layout": h.drawLayout,
-		"crash":        h.applyWithCrash,
-		"restart":      func(*rapid.T) { h.startEngine(); h.recover() },
-		"a pod comes":  func(t *rapid.T) { h.arrive(t, h.assign) },
-		"a process comes": func(t *rapid.T) {
+		"apply":         h.applyWithEvents,
+		"apply again":   h.applyWithEvents,
+		"other layout":  h.drawLayout,
+		"crash":         h.applyWithCrash,
+		"restart":       func(*rapid.T) { h.startEngine(); h.recover() },
+		"a pod arrives": func(t *rapid.T) { h.arrive(t, h.assign) },
+		"a process arrives": func(t *rapid.T) {
 			h.arrive(t, func(device string) { h.pid++; _ = h.sim.Attach(h.pid, device, 1, 1) })
 		},
-		"everybody goes": func(*rapid.T) { h.releaseAll() },
-		"boot":           h.bootNode,
-		"a fault":        h.injectFault,
-		"faults end":     func(*rapid.T) { h.clearFaults() },
-		"a stranger":     h.createForeignInstance,
-		"another hand":   h.destroyForeignInstances,
-		"time passes":    func(*rapid.T) { h.advanceClock(10 * time.Minute) },
-		"":               h.checkHolders,
+		"all holders leave": func(*rapid.T) { h.releaseAll() },
+		"boot":              h.bootNode,
+		"a fault":           h.injectFault,
+		"faults end":        func(*rapid.T) { h.clearFaults() },
+		"a stranger":        h.createForeignInstance,
+		"another hand":      h.destroyForeignInstances,
+		"time passes":       func(*rapid.T) { h.advanceClock(10 * time.Minute) },
+		"":                  h.checkHolders,
 	})
 	h.requireConverged(t)
 }
@@ -99,7 +99,8 @@ func runSimulation(t *rapid.T) {
 // drawLayout draws another layout.
 func (h *simulation) drawLayout(t *rapid.T) {
 	i := rapid.IntRange(0, len(h.gpus)-1).Draw(t, "gpu")
-	d := v1alpha1.DesiredGPU{UUID: v1alpha1.GPUUUID(h.gpus[i]), MayReset: rapid.Bool().Draw(t, "may reset"), MIGEnabled: rapid.IntRange(0, 9).Draw(t, "enabled") > 0}
+	d := v1alpha1.DesiredGPU{UUID: v1alpha1.GPUUUID(h.gpus[i]), MayReset: rapid.Bool().Draw(t, "may reset"),
+		MIGEnabled: rapid.IntRange(0, 9).Draw(t, "enabled") > 0}
 	if d.MIGEnabled {
 		g := mig.GPU{Model: h.models[i]}
 		for range rapid.IntRange(0, 7).Draw(t, "instances") {
@@ -117,13 +118,13 @@ func (h *simulation) drawLayout(t *rapid.T) {
 	h.desired[i] = d
 }
 
-// applyWithEvents applies what is desired, while things happen in the middle of it.
+// applyWithEvents applies the desired layout while events happen.
 func (h *simulation) applyWithEvents(t *rapid.T) {
 	h.scheduleArrival(t)
 	h.applyAll()
 }
 
-// applyWithCrash is cut with the process ended at some point, and started again.
+// applyWithCrash applies the desired layout, ends the process at some point and starts it again.
 func (h *simulation) applyWithCrash(t *rapid.T) {
 	h.scheduleArrival(t)
 	h.life.at = h.life.step + rapid.IntRange(0, 150).Draw(t, "crash after")
@@ -140,8 +141,7 @@ func (h *simulation) applyAll() {
 		for _, it := range d.Instances {
 			h.requested[gpu] = append(h.requested[gpu], placementAt(it.Profile, int(it.Start)))
 		}
-		// What is asked for may be adopted and is Sluice's from then on, if that could be
-		// recorded.
+		// A requested instance may be adopted, and is Sluice's own if that could be recorded.
 		for _, it := range h.readLayout(gpu) {
 			if slices.Contains(h.requested[gpu], it.at) && slices.Contains(h.strangers, it.device) {
 				h.adoptable = append(h.adoptable, it.device)
@@ -158,7 +158,7 @@ func (h *simulation) applyAll() {
 	}
 }
 
-// requireApplied holds a result of Applied to the driver.
+// requireApplied compares a result of Applied with the driver.
 func (h *simulation) requireApplied(d v1alpha1.DesiredGPU) {
 	gpu := string(d.UUID)
 	var wanted []Placement
@@ -169,24 +169,25 @@ func (h *simulation) requireApplied(d v1alpha1.DesiredGPU) {
 	for _, it := range h.readLayout(gpu) {
 		if it.device != "" && slices.Contains(wanted, it.at) {
 			found = append(found, it.at)
-		} else if slices.ContainsFunc(h.engine.Journal.Instances(gpu), func(own OwnedInstance) bool { return own.UUID == it.device && own.ID == it.id }) {
-			h.notes.Errorf("%s: it is said to be applied, and %s is left", gpu, it.at)
+		} else if slices.ContainsFunc(h.engine.Journal.Instances(gpu),
+			func(own OwnedInstance) bool { return own.UUID == it.device && own.ID == it.id }) {
+			h.notes.Errorf("%s: reported as applied, but %s is left", gpu, it.at)
 		}
 	}
 	if describePlacements(found) != describePlacements(wanted) {
-		h.notes.Errorf("%s: it is said to be applied: %q, and there is %q", gpu, describePlacements(wanted), describePlacements(found))
+		h.notes.Errorf("%s: reported as applied: %q, but found %q", gpu, describePlacements(wanted), describePlacements(found))
 	}
 }
 
-// readLayout is the layout, seen while the world may be on fire.
+// readLayout reads the layout, without the simulated faults.
 func (h *simulation) readLayout(gpu string) []layoutEntry {
 	quiet := &testNode{t: &failureRecorder{}, sim: h.sim, pods: h.pods, judging: h.judging}
 	return quiet.layout(gpu)
 }
 
-// scheduleArrival lets somebody come in the middle of the next call.
+// scheduleArrival lets a holder arrive during the next call.
 func (h *simulation) scheduleArrival(t *rapid.T) {
-	step := h.life.step + rapid.IntRange(0, 150).Draw(t, "a process comes after")
+	step := h.life.step + rapid.IntRange(0, 150).Draw(t, "calls before a process arrives")
 	which := rapid.IntRange(0, 20).Draw(t, "which")
 	h.life.event = map[int]func(){step: func() {
 		if device := h.nthDevice(which); device != "" {
@@ -194,7 +195,7 @@ func (h *simulation) scheduleArrival(t *rapid.T) {
 			_ = h.sim.Attach(h.pid, device, 1, 1)
 		}
 	}}
-	questions := rapid.IntRange(0, 12).Draw(t, "a pod comes after questions")
+	questions := rapid.IntRange(0, 12).Draw(t, "requests before a pod arrives")
 	other := rapid.IntRange(0, 20).Draw(t, "which for the pod")
 	h.question = func() {
 		if questions--; questions == 0 {
@@ -205,7 +206,7 @@ func (h *simulation) scheduleArrival(t *rapid.T) {
 	}
 }
 
-// nthDevice is one of the devices; "" for none.
+// nthDevice returns one of the devices; "" for none.
 func (h *simulation) nthDevice(n int) string {
 	var devices []string
 	for _, gpu := range h.gpus {
@@ -254,12 +255,13 @@ func (h *simulation) injectFault(t *rapid.T) {
 			"ComputeInstances", "GPUs", "Placements", "MIGMode", "Profiles",
 		}).Draw(t, "method"),
 		Err: rapid.SampledFrom([]nvml.Error{
-			nvml.ErrInvalidArgument, nvml.ErrNotSupported, nvml.ErrNoPermission, nvml.ErrNotFound, nvml.ErrTimeout, nvml.ErrGPULost, nvml.ErrResetRequired,
+			nvml.ErrInvalidArgument, nvml.ErrNotSupported, nvml.ErrNoPermission, nvml.ErrNotFound, nvml.ErrTimeout, nvml.ErrGPULost,
+			nvml.ErrResetRequired,
 			nvml.ErrInUse, nvml.ErrInsufficientResources, nvml.ErrNotReady, nvml.ErrInvalidState, nvml.ErrUnknown, nvml.ErrUninitialized,
 		}).Draw(t, "error"),
 		Skip: rapid.IntRange(0, 5).Draw(t, "skip"), Times: rapid.IntRange(1, 12).Draw(t, "times"), AfterEffect: rapid.Bool().Draw(t, "late"),
 	}
-	// The judge asks the driver, too: his questions are not to fail.
+	// The checks use the driver, too, and must not fail.
 	f.Match = func(simulator.Call) bool { return h.judging.Load() == 0 }
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0:
@@ -278,12 +280,12 @@ func (h *simulation) clearFaults() {
 	h.over, h.disk.full, h.deaf = nil, false, nil
 }
 
-// createForeignInstance makes an instance that nobody asked for.
+// createForeignInstance creates an instance that no spec requests.
 func (h *simulation) createForeignInstance(t *rapid.T) {
 	i := rapid.IntRange(0, len(h.gpus)-1).Draw(t, "gpu")
 	p := &h.models[i].Profiles[rapid.IntRange(0, 3).Draw(t, "profile")]
 	place := placementAt(p.Name, rapid.SampledFrom(p.Starts).Draw(t, "start"))
-	// What is or was under way on the GPU may have been just that.
+	// The unfinished change on the GPU may have requested this instance.
 	if change, ok := h.engine.Journal.PendingChange(h.gpus[i]); ok && change.Next.Instance.Placement == place {
 		return
 	}
@@ -304,8 +306,8 @@ func (h *simulation) createForeignInstance(t *rapid.T) {
 	}
 }
 
-// destroyForeignInstances takes away what nobody has, as an administrator would; its identifier is
-// free for whatever comes next.
+// destroyForeignInstances destroys unused foreign instances, as an administrator would. Their
+// identifiers are free for others.
 func (h *simulation) destroyForeignInstances(t *rapid.T) {
 	device := h.nthDevice(rapid.IntRange(0, 13).Draw(t, "device"))
 	h.judging.Add(1)
@@ -320,7 +322,7 @@ func (h *simulation) destroyForeignInstances(t *rapid.T) {
 	}
 }
 
-// checkHolders is after each event: nobody has lost anything.
+// checkHolders runs after each event: no holder has lost its device.
 func (h *simulation) checkHolders(t *rapid.T) {
 	var devices []string
 	for _, gpu := range h.gpus {
@@ -330,12 +332,12 @@ func (h *simulation) checkHolders(t *rapid.T) {
 	}
 	for device := range h.pods {
 		if !slices.Contains(devices, device) {
-			h.notes.Errorf("%s is gone, which a pod has", device)
+			h.notes.Errorf("%s was destroyed under a pod", device)
 		}
 	}
 	for _, device := range h.strangers {
 		if !slices.Contains(devices, device) {
-			h.notes.Errorf("%s is gone, which was foreign", device)
+			h.notes.Errorf("the foreign %s was destroyed", device)
 		}
 	}
 	if alive := len(h.sim.PIDs()); alive < h.processes {
@@ -349,7 +351,7 @@ func (h *simulation) checkHolders(t *rapid.T) {
 	}
 }
 
-// requireConverged mends everything and holds the end to what was asked for.
+// requireConverged ends all faults and compares the result with the spec.
 func (h *simulation) requireConverged(t *rapid.T) {
 	h.clearFaults()
 	h.releaseAll()

@@ -12,7 +12,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// executeSteps carries out the steps in their order and says at which it failed.
+// executeSteps executes the steps in order and returns the one that failed.
 func (c *gpuChange) executeSteps(ctx context.Context, p *observedGPU, steps []step) (*step, error) {
 	for i := range steps {
 		if err := ctx.Err(); err != nil {
@@ -40,12 +40,13 @@ func (c *gpuChange) executeStep(ctx context.Context, p *observedGPU, s step) err
 	}
 }
 
-// journaledCall announces one call in the journal, lets check say whether it may be made after
-// all, and makes it. Nothing lies between check and the call.
+// journaledCall records a call in the journal, runs check, and makes the call immediately
+// afterwards.
 func (c *gpuChange) journaledCall(call Call, check, do func() error) error {
 	gpu := c.gpu.UUID
 	c.journaled = true
-	if err := c.engine.Journal.RecordCall(gpu, PendingChange{Before: *c.before, Desired: c.desired.layout(), Next: call}, c.owned); err != nil {
+	if err := c.engine.Journal.RecordCall(gpu, PendingChange{Before: *c.before, Desired: c.desired.layout(), Next: call},
+		c.owned); err != nil {
 		return fmt.Errorf("%w: %w", errJournalWrite, err)
 	}
 	if check != nil {
@@ -62,8 +63,8 @@ func (c *gpuChange) journaledCall(call Call, check, do func() error) error {
 	return nil
 }
 
-// destroyInstance takes an instance away with its compute instance. Before each of the two
-// calls everybody is asked again who has it.
+// destroyInstance destroys an instance with its compute instance. It reads the holders again before
+// each of the two calls.
 func (c *gpuChange) destroyInstance(ctx context.Context, it instance) error {
 	gpu := c.gpu.UUID
 	nobodyHasIt := func() error { return c.checkInstanceIdle(ctx, &it) }
@@ -85,9 +86,8 @@ func (c *gpuChange) destroyInstance(ctx context.Context, it instance) error {
 	return nil
 }
 
-// staleIfMissing is what an error of destroying something means. Where the driver says that it is
-// not there, or that the GPU is not in MIG mode, the picture is old: only another look
-// tells what became of it.
+// staleIfMissing converts the error of a destroying call. If the driver does not find the target or
+// the GPU is not in MIG mode, the observation is stale and the GPU is observed again.
 func staleIfMissing(err error) error {
 	if errors.Is(err, nvml.ErrNotFound) || errors.Is(err, nvml.ErrNotSupported) {
 		return fmt.Errorf("%w: %w", errStale, err)
@@ -95,7 +95,7 @@ func staleIfMissing(err error) error {
 	return err
 }
 
-// checkInstanceIdle is nil where the instance is still the one that it was, and nobody has it.
+// checkInstanceIdle returns nil if the instance is still the same and unused.
 func (c *gpuChange) checkInstanceIdle(ctx context.Context, it *instance) error {
 	p, err := c.engine.readGPU(ctx, c.gpu, c.inUse)
 	if err != nil {
@@ -106,15 +106,15 @@ func (c *gpuChange) checkInstanceIdle(ctx context.Context, it *instance) error {
 		if !now.isSame(it) {
 			continue
 		}
-		if who := p.holderOf(now); who != "" {
-			return fmt.Errorf("%s: %w: %s", it.displayName(), errInUse, who)
+		if holder := p.holderOf(now); holder != "" {
+			return fmt.Errorf("%s: %w: %s", it.displayName(), errInUse, holder)
 		}
 		return nil
 	}
 	return fmt.Errorf("%s: %w", it.displayName(), errStale)
 }
 
-// createInstance makes an instance with its compute instance.
+// createInstance creates an instance with its compute instance.
 func (c *gpuChange) createInstance(p *observedGPU, s slot) error {
 	gpu := c.gpu.UUID
 	profile, _ := p.driverProfile(s.profile)
@@ -124,7 +124,7 @@ func (c *gpuChange) createInstance(p *observedGPU, s slot) error {
 	}
 	at := slices.IndexFunc(places, func(place nvml.Placement) bool { return place.Start == s.start })
 	if at < 0 {
-		return fmt.Errorf("the driver has no place for %s but %v: %w", s.placement(), places, nvml.ErrInvalidArgument)
+		return fmt.Errorf("the driver allows %s only at %v: %w", s.placement(), places, nvml.ErrInvalidArgument)
 	}
 	var made nvml.Instance
 	entry := OwnedInstance{Placement: s.placement()}
@@ -140,7 +140,7 @@ func (c *gpuChange) createInstance(p *observedGPU, s slot) error {
 	return c.createComputeInstance(entry)
 }
 
-// createComputeInstance gives an instance its compute instance.
+// createComputeInstance creates the compute instance of an instance.
 func (c *gpuChange) createComputeInstance(entry OwnedInstance) error {
 	var made nvml.ComputeInstance
 	err := c.journaledCall(Call{Operation: OpCreateComputeInstance, Instance: entry}, nil, func() (err error) {
@@ -155,8 +155,7 @@ func (c *gpuChange) createComputeInstance(entry OwnedInstance) error {
 	return nil
 }
 
-// setMIGMode asks for a MIG mode: for another where nobody has the GPU, or again for the
-// one that it is in, so that no other is pending.
+// setMIGMode sets another MIG mode on an unused GPU, or the current one, to cancel a pending mode.
 func (c *gpuChange) setMIGMode(ctx context.Context, mode nvml.Mode, present nvml.Mode) error {
 	check := func() error { return c.checkGPUIdle(ctx) }
 	if mode == present {
@@ -168,7 +167,7 @@ func (c *gpuChange) setMIGMode(ctx context.Context, mode nvml.Mode, present nvml
 		case err != nil:
 			return err
 		case errors.Is(activation, nvml.ErrResetRequired):
-			return nil // it is pending, as the next look shows
+			return nil // The mode is pending, as the next observation shows.
 		default:
 			return activation
 		}
@@ -177,12 +176,12 @@ func (c *gpuChange) setMIGMode(ctx context.Context, mode nvml.Mode, present nvml
 	return err
 }
 
-// resetGPU resets the GPU where nobody has it.
+// resetGPU resets an unused GPU.
 func (c *gpuChange) resetGPU(ctx context.Context) error {
 	err := c.journaledCall(Call{Operation: OpReset}, func() error { return c.checkGPUIdle(ctx) }, func() error {
 		err := c.engine.Library.Reset(c.gpu.UUID)
 		if errors.Is(err, nvml.ErrNotSupported) {
-			return fmt.Errorf("it cannot be reset alone, or not from here: %w", nvml.ErrResetRequired)
+			return fmt.Errorf("it can only be reset with others, or not by the agent: %w", nvml.ErrResetRequired)
 		}
 		return err
 	})
@@ -190,7 +189,7 @@ func (c *gpuChange) resetGPU(ctx context.Context) error {
 	return err
 }
 
-// checkGPUIdle is nil where nobody has the GPU and it has no instances.
+// checkGPUIdle returns nil if the GPU is unused and has no instances.
 func (c *gpuChange) checkGPUIdle(ctx context.Context) error {
 	p, err := c.engine.readGPU(ctx, c.gpu, c.inUse)
 	switch {
@@ -205,7 +204,7 @@ func (c *gpuChange) checkGPUIdle(ctx context.Context) error {
 	}
 }
 
-// register puts an instance into the register, or what is new about it.
+// register adds or updates an instance in the register.
 func (c *gpuChange) register(entry OwnedInstance) {
 	c.owned = append(slices.DeleteFunc(slices.Clone(c.owned), func(own OwnedInstance) bool { return own.ID == entry.ID }), entry)
 }

@@ -24,14 +24,14 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// reporter is what the world needs of a test.
+// reporter is the part of a test that the test node needs.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// testNode is a node, its disk, its kubelet, and the judge who sees each call.
+// testNode is a node with its disk and its kubelet. It checks each call.
 type testNode struct {
 	t    reporter
 	sim  *simulator.Node
@@ -40,14 +40,14 @@ type testNode struct {
 
 	mu        sync.Mutex
 	pods      map[string]Holder // by device
-	deaf      error             // what the kubelet answers
-	question  func()            // what happens when it is asked
-	judging   *atomic.Int32     // whether it is the test that asks the driver
-	processes int               // how many there were
+	deaf      error             // the kubelet's error
+	question  func()            // runs at each request
+	judging   *atomic.Int32     // whether the test itself calls the driver
+	processes int               // their number
 	now       time.Time
 
-	strangers []string // devices that are never to be touched
-	adoptable []string // devices of others that the spec asks for
+	strangers []string // devices that must not change
+	adoptable []string // foreign devices that the spec requests
 	engine    *Engine
 	life      *processLife
 }
@@ -88,7 +88,8 @@ func newTestNode(t reporter, gpus ...simulator.GPU) *testNode {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	w := &testNode{t: t, sim: sim, disk: &memoryStore{}, boot: 1, judging: &atomic.Int32{}, pods: map[string]Holder{}, now: time.Unix(1_800_000_000, 0)}
+	w := &testNode{t: t, sim: sim, disk: &memoryStore{}, boot: 1, judging: &atomic.Int32{}, pods: map[string]Holder{},
+		now: time.Unix(1_800_000_000, 0)}
 	if err := sim.Init(); err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -96,7 +97,7 @@ func newTestNode(t reporter, gpus ...simulator.GPU) *testNode {
 	return w
 }
 
-// startEngine starts the agent's process anew, the former one being dead.
+// startEngine starts a new process of the agent after the former one ended.
 func (w *testNode) startEngine() {
 	w.t.Helper()
 	if w.life != nil {
@@ -117,14 +118,14 @@ func (w *testNode) startEngine() {
 	}
 }
 
-// advanceClock lets machine time pass.
+// advanceClock advances machine time.
 func (w *testNode) advanceClock(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = w.now.Add(d)
 }
 
-// inUse is the kubelet's answer.
+// inUse returns the kubelet's answer.
 func (w *testNode) inUse(context.Context, string) (map[string]Holder, error) {
 	w.life.advance()
 	if w.question != nil {
@@ -144,7 +145,7 @@ func (w *testNode) apply(desired ...v1alpha1.DesiredGPU) Outcome {
 
 func (w *testNode) recover() Outcome { return w.engine.Recover(context.Background(), w.inUse) }
 
-// reboot boots the node; the test itself stays connected to the driver.
+// reboot reboots the node; the test itself stays connected to the driver.
 func (w *testNode) reboot() {
 	w.t.Helper()
 	w.sim.Boot()
@@ -153,7 +154,7 @@ func (w *testNode) reboot() {
 	}
 }
 
-// gives a pod the device.
+// assign assigns the device to a pod.
 func (w *testNode) assign(device string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,15 +171,15 @@ func (w *testNode) uuid(i int) string {
 	return gpus[i].UUID
 }
 
-// layoutEntry is one instance as the driver has it.
+// layoutEntry is one instance as the driver reports it.
 type layoutEntry struct {
 	at     Placement
-	device string // "" where there is no compute instance
+	device string // "" without a compute instance
 	id     uint32
 	busy   bool
 }
 
-// layout is what the driver has on a GPU, the lowest first.
+// readLayout returns the driver's instances on a GPU, the lowest first.
 func (w *testNode) layout(gpu string) []layoutEntry {
 	w.t.Helper()
 	w.judging.Add(1)
@@ -192,7 +193,7 @@ func (w *testNode) layout(gpu string) []layoutEntry {
 	}
 	gpus, _ := w.sim.GPUs()
 	at := slices.IndexFunc(gpus, func(g nvml.GPU) bool { return g.UUID == gpu })
-	board, _ := mig.ModelByPCIDevice(gpus[at].PCIDevice)
+	model, _ := mig.ModelByPCIDevice(gpus[at].PCIDevice)
 	processes, _ := w.sim.Processes(gpu)
 	var list []layoutEntry
 	for _, it := range found {
@@ -201,9 +202,9 @@ func (w *testNode) layout(gpu string) []layoutEntry {
 			w.t.Fatalf("%v", err)
 		}
 		one := layoutEntry{id: it.ID, at: Placement{Start: it.Placement.Start}}
-		for i := range board.Profiles {
-			if board.Profiles[i].ID == uint32(it.Profile) {
-				one.at.Profile = board.Profiles[i].Name
+		for i := range model.Profiles {
+			if model.Profiles[i].ID == uint32(it.Profile) {
+				one.at.Profile = model.Profiles[i].Name
 			}
 		}
 		if len(computes) == 1 {
@@ -219,7 +220,7 @@ func (w *testNode) layout(gpu string) []layoutEntry {
 	return list
 }
 
-// mode is the GPU's MIG mode.
+// mode returns the GPU's MIG mode.
 func (w *testNode) mode(gpu string) nvml.Mode {
 	w.judging.Add(1)
 	defer w.judging.Add(-1)
@@ -227,7 +228,7 @@ func (w *testNode) mode(gpu string) nvml.Mode {
 	return mode
 }
 
-// describeLayout is the layout in words; an instance without a device has a question mark.
+// describeLayout describes the layout in words; an instance without a device has a question mark.
 func (w *testNode) describeLayout(gpu string) string {
 	w.t.Helper()
 	var list []string
@@ -241,7 +242,7 @@ func (w *testNode) describeLayout(gpu string) string {
 	return strings.Join(list, " ")
 }
 
-// device is the MIG device that begins at that slice.
+// device returns the MIG device that starts at a slice.
 func (w *testNode) device(gpu string, start int) string {
 	w.t.Helper()
 	for _, it := range w.layout(gpu) {
@@ -253,13 +254,13 @@ func (w *testNode) device(gpu string, start int) string {
 	return ""
 }
 
-// createForeign makes an instance as somebody else would.
+// createForeign creates an instance as another program would.
 func (w *testNode) createForeign(gpu string, at Placement, half bool) (device string) {
 	w.t.Helper()
 	gpus, _ := w.sim.GPUs()
 	i := slices.IndexFunc(gpus, func(g nvml.GPU) bool { return g.UUID == gpu })
-	board, _ := mig.ModelByPCIDevice(gpus[i].PCIDevice)
-	p, err := board.Profile(at.Profile)
+	model, _ := mig.ModelByPCIDevice(gpus[i].PCIDevice)
+	p, err := model.Profile(at.Profile)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}
@@ -277,7 +278,7 @@ func (w *testNode) createForeign(gpu string, at Placement, half bool) (device st
 	return c.UUID
 }
 
-// newDesiredGPU is a layout in the planner's words.
+// newDesiredGPU returns a layout as the planner writes it.
 func newDesiredGPU(gpu string, placements ...Placement) v1alpha1.DesiredGPU {
 	return toDesiredGPU(gpu, Layout{MIG: true, Instances: placements})
 }
@@ -292,7 +293,7 @@ func describePlacements(placements []Placement) string {
 	return text[1 : len(text)-1]
 }
 
-// requireNoError stops the test where something that cannot fail did.
+// requireNoError ends the test after an unexpected error.
 func requireNoError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -1,14 +1,6 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package survey puts together what is to be seen of a node's GPUs: how they are cut,
-// how much of them is used, by which processes, and of which pods those are.
-//
-// Enters: the driver, the GPUs as package partition observed them, and who has what by
-// package occupancy. Leaves: a [picture.Node], from which metrics and the terminal's
-// picture are made.
-//
-// It never decides anything by what it sees: what cannot be read is left out.
 package status
 
 import (
@@ -21,39 +13,39 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/devices"
+	"sluice.dev/gpuagent/host"
 	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Inventory looks at a node's GPUs.
+// Inventory collects the state of a node's GPUs.
 type Inventory struct {
 	// Library is the driver.
 	Library nvml.Library
 	// Proc is the root of the host's procfs.
 	Proc string
-	// Now is machine time. Default: time.Now.
+	// Now returns machine time. Default: time.Now.
 	Now func() time.Time
 
-	// podUIDs are those of the processes of the last survey: one that is still there is
-	// not looked up again.
+	// podUIDs caches the pods of the processes on the GPUs.
 	podUIDs map[uint32][]types.UID
 }
 
-// Observe is the node as it is now. sight may be nil where nobody knows who has what. It
-// is called by one goroutine at a time.
-func (s *Inventory) Observe(observed []v1alpha1.ObservedGPU, sight *devices.Snapshot) Node {
+// Observe returns the node's current state. It omits what cannot be read; holders may be nil if
+// unknown. One goroutine may call it at a time.
+func (s *Inventory) Observe(observed []v1alpha1.ObservedGPU, holders *devices.Snapshot) Node {
 	now := time.Now
 	if s.Now != nil {
 		now = s.Now
 	}
-	if sight == nil {
-		sight = &devices.Snapshot{}
+	if holders == nil {
+		holders = &devices.Snapshot{}
 	}
 	before := s.podUIDs
 	s.podUIDs = map[uint32][]types.UID{}
 	node := Node{ObservedAt: now(), GPUs: []GPU{}, Processes: []Process{}}
 	for i := range observed {
-		gpu, processes := s.gpuStatus(&observed[i], sight, before)
+		gpu, processes := s.gpuStatus(&observed[i], holders, before)
 		node.GPUs = append(node.GPUs, gpu)
 		node.Processes = append(node.Processes, processes...)
 	}
@@ -63,22 +55,22 @@ func (s *Inventory) Observe(observed []v1alpha1.ObservedGPU, sight *devices.Snap
 	return node
 }
 
-// gpuStatus is one GPU; of one that does not answer only what is known of it.
-func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, sight *devices.Snapshot, before map[uint32][]types.UID) (GPU, []Process) {
+// gpuStatus returns one GPU. For a GPU that does not answer it makes no driver calls.
+func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, holders *devices.Snapshot, before map[uint32][]types.UID) (GPU, []Process) {
 	uuid := string(observed.UUID)
 	gpu := GPU{
 		Index: int(observed.Index), UUID: uuid, Model: observed.Model, MemoryMiB: observed.MemoryMiB,
 		Health: observed.Health, Message: observed.Message, Mode: observed.MIG,
 	}
-	board := modelOf(observed.DeviceID)
+	model, _ := mig.ModelByDeviceID(observed.DeviceID)
 	for i := range observed.Instances {
-		gpu.Instances = append(gpu.Instances, newInstanceStatus(&observed.Instances[i], board))
+		gpu.Instances = append(gpu.Instances, newInstanceStatus(&observed.Instances[i], model))
 	}
-	gpu.Slices = sliceCount(&gpu, board)
+	gpu.Slices = sliceCount(&gpu, model)
 	if observed.Health != v1alpha1.GPUHealthy && observed.Health != "" {
-		return gpu, nil // a question that it does not answer would be waited for
+		return gpu, nil // A call to it may block.
 	}
-	for _, pod := range sight.PodsOnDevice(uuid) {
+	for _, pod := range holders.PodsOnDevice(uuid) {
 		gpu.Pods = append(gpu.Pods, pod.Namespace+"/"+pod.Name)
 	}
 	if memory, err := s.Library.Memory(uuid); err == nil {
@@ -87,39 +79,29 @@ func (s *Inventory) gpuStatus(observed *v1alpha1.ObservedGPU, sight *devices.Sna
 	if busy, err := s.Library.Utilization(uuid); err == nil {
 		gpu.Utilization = &busy
 	}
-	return gpu, s.processesOn(&gpu, sight, before)
+	return gpu, s.processesOn(&gpu, holders, before)
 }
 
-func newInstanceStatus(o *v1alpha1.ObservedInstance, board *mig.Model) Instance {
+func newInstanceStatus(o *v1alpha1.ObservedInstance, model *mig.Model) Instance {
 	i := Instance{
 		Profile: o.Profile, Start: int(o.Start), Size: int(o.Size), UUID: o.UUID, State: o.State, Foreign: o.Foreign, Message: o.Message,
 	}
 	if o.Pod != nil {
 		i.Pod = o.Pod.Namespace + "/" + o.Pod.Name
 	}
-	if board != nil {
-		if profile, err := board.Profile(o.Profile); err == nil {
+	if model != nil {
+		if profile, err := model.Profile(o.Profile); err == nil {
 			i.MemoryMiB = profile.MemoryMiB
 		}
 	}
 	return i
 }
 
-// modelOf is the kind of a GPU by its identifier in the GPUNode: 0x20B010DE.
-func modelOf(device string) *mig.Model {
-	var id uint32
-	if _, err := fmt.Sscanf(device, "0x%x", &id); err != nil {
-		return nil
-	}
-	board, _ := mig.ModelByPCIDevice(id)
-	return board
-}
-
-// sliceCount is how many memory slices a GPU has: of one that nobody knows as many as
-// are seen, and 8 at least, as all such boards have by now.
-func sliceCount(gpu *GPU, board *mig.Model) int {
-	if board != nil {
-		return board.Slices
+// sliceCount returns the number of memory slices. For an unknown GPU model it is the highest
+// observed one, and at least 8.
+func sliceCount(gpu *GPU, model *mig.Model) int {
+	if model != nil {
+		return model.Slices
 	}
 	if gpu.Mode.Current != v1alpha1.MIGModeEnabled {
 		return 0
@@ -131,16 +113,16 @@ func sliceCount(gpu *GPU, board *mig.Model) int {
 	return most
 }
 
-// processesOn are those on a GPU; what they hold is added to their instances, and an
-// instance of which only a process is known gets that process's pod.
-func (s *Inventory) processesOn(gpu *GPU, sight *devices.Snapshot, before map[uint32][]types.UID) (list []Process) {
+// processesOn returns the processes on a GPU. It adds their memory to their instances, and their
+// pods to instances without one.
+func (s *Inventory) processesOn(gpu *GPU, holders *devices.Snapshot, before map[uint32][]types.UID) (list []Process) {
 	running, err := s.Library.Processes(gpu.UUID)
 	if err != nil || len(running) == 0 {
 		return nil
 	}
 	starts := s.instanceStarts(gpu.UUID)
 	for _, each := range running {
-		process := Process{PID: each.PID, GPU: gpu.Index, Device: "whole", Pod: s.podOfProcess(each.PID, sight, before)}
+		process := Process{PID: each.PID, GPU: gpu.Index, Device: "whole", Pod: s.podOfProcess(each.PID, holders, before)}
 		if each.MemoryMiB != nvml.UnknownMiB {
 			process.MemoryMiB = &each.MemoryMiB
 		}
@@ -158,12 +140,12 @@ func (s *Inventory) processesOn(gpu *GPU, sight *devices.Snapshot, before map[ui
 	return list
 }
 
-// instanceStarts are the first slices of a GPU's instances, by their identifiers.
+// instanceStarts returns the first slices of a GPU's instances by identifier.
 func (s *Inventory) instanceStarts(uuid string) map[uint32]int {
 	starts := map[uint32]int{}
 	instances, err := s.Library.Instances(uuid)
 	if err != nil {
-		return nil // it is not cut, or cannot be read
+		return nil // MIG mode is off, or the GPU is unreadable.
 	}
 	for _, i := range instances {
 		starts[i.ID] = i.Placement.Start
@@ -184,21 +166,21 @@ func findInstance(instances []Instance, starts map[uint32]int, id uint32) *Insta
 	return nil
 }
 
-// podOfProcess is the pod in which a process runs: by name where the node's pods are known,
-// else by identity; empty where it runs in none.
-func (s *Inventory) podOfProcess(pid uint32, sight *devices.Snapshot, before map[uint32][]types.UID) string {
+// podOfProcess returns the pod of a process: its name, or its UID if the name is unknown; empty
+// outside of pods.
+func (s *Inventory) podOfProcess(pid uint32, holders *devices.Snapshot, before map[uint32][]types.UID) string {
 	uids, known := before[pid]
 	if !known {
 		var err error
-		if uids, err = devices.ProcessPodUIDs(s.Proc, pid); err != nil {
-			return "" // it has ended
+		if uids, err = host.ProcessPodUIDs(s.Proc, pid); err != nil {
+			return "" // The process ended.
 		}
 	}
 	s.podUIDs[pid] = uids
 	if len(uids) == 0 {
 		return ""
 	}
-	if pod, ok := sight.PodByUID(uids...); ok {
+	if pod, ok := holders.PodByUID(uids...); ok {
 		return pod.Namespace + "/" + pod.Name
 	}
 	return string(uids[len(uids)-1])

@@ -17,13 +17,14 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/gpuagent/devices"
+	"sluice.dev/gpuagent/mig"
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
 const testPodUID = "0f3c1a52-7d1e-4a37-9d0a-6b1f6c2d8e90"
 
-// writeProcess writes what a procfs has of a process in a pod, or in none.
+// writeProcess writes the procfs files of a process in a pod or outside of pods.
 func writeProcess(t *testing.T, proc string, pid int, pod string) {
 	t.Helper()
 	folder := filepath.Join(proc, strconv.Itoa(pid))
@@ -39,7 +40,7 @@ func writeProcess(t *testing.T, proc string, pid int, pod string) {
 	}
 }
 
-// healthyOnlyLibrary is a driver that is not to be asked of the GPU that does not answer.
+// healthyOnlyLibrary is a driver that must not be called for the hung GPU.
 type healthyOnlyLibrary struct {
 	nvml.Library
 	t *testing.T
@@ -102,16 +103,17 @@ func TestInventoryObserve(t *testing.T) {
 	sight := &devices.Snapshot{Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: testPodUID, Namespace: "h2", Name: "train-0"}}}}
 	on := v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}
 	observed := []v1alpha1.ObservedGPU{
-		{UUID: v1alpha1.GPUUUID(list[0].UUID), Index: 0, DeviceID: "0x20B010DE", MemoryMiB: 40960, MIG: on, Instances: []v1alpha1.ObservedInstance{
-			{Profile: "3g.20gb", Start: 4, Size: 4, UUID: compute.UUID, State: v1alpha1.InstanceActive},
-		}},
+		{UUID: v1alpha1.GPUUUID(list[0].UUID), Index: 0, DeviceID: "0x20B010DE", MemoryMiB: 40960, MIG: on,
+			Instances: []v1alpha1.ObservedInstance{
+				{Profile: "3g.20gb", Start: 4, Size: 4, UUID: compute.UUID, State: v1alpha1.InstanceActive},
+			}},
 		{UUID: v1alpha1.GPUUUID(list[1].UUID), Index: 1, DeviceID: "0x233010DE"},
 		{UUID: v1alpha1.GPUUUID(list[2].UUID), Index: 2, Health: v1alpha1.GPULost, Message: "lost"},
 		{UUID: "GPU-stuck", Index: 3, Health: v1alpha1.GPUUnhealthy, Message: "the driver does not answer"},
 	}
 	s.Library = healthyOnlyLibrary{library, t}
 	var got Node
-	for range 2 { // the second by what the first has found
+	for range 2 { // the second pass uses the cache of the first
 		got = s.Observe(observed, sight)
 	}
 	want := Node{
@@ -133,7 +135,7 @@ func TestInventoryObserve(t *testing.T) {
 		},
 	}
 	for i := range got.GPUs {
-		// What the driver says itself.
+		// These come from the driver alone.
 		got.GPUs[i].UsedMiB, got.GPUs[i].Utilization = nil, nil
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -144,12 +146,13 @@ func TestInventoryObserve(t *testing.T) {
 	}
 	empty := s.Observe(nil, nil)
 	if empty.GPUs == nil || empty.Processes == nil {
-		t.Error("nothing is not a list")
+		t.Error("want empty lists, not null")
 	}
 }
 
 func TestSliceCountOfUnknownModel(t *testing.T) {
 	on := v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled}
+	unknown, _ := mig.ModelByDeviceID("0x123410DE")
 	for _, tc := range []struct {
 		gpu  GPU
 		want int
@@ -158,7 +161,7 @@ func TestSliceCountOfUnknownModel(t *testing.T) {
 		{GPU{Mode: on}, 8},
 		{GPU{Mode: on, Instances: []Instance{{Start: 8, Size: 4}}}, 12},
 	} {
-		if got := sliceCount(&tc.gpu, modelOf("0x123410DE")); got != tc.want {
+		if got := sliceCount(&tc.gpu, unknown); got != tc.want {
 			t.Errorf("%+v: %d, want %d", tc.gpu, got, tc.want)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// The limits of the schema, in characters and items. A status that breaks one of them
-// is refused as a whole, and then nothing of the node is known: not even what is wrong.
+// The limits of the schema, in characters and items. The API server rejects a status that exceeds
+// one of them as a whole.
 const (
 	maxVersion          = 64
 	maxModel            = 128
@@ -36,9 +36,8 @@ var (
 	profilePattern = regexp.MustCompile(`^[1-8]g[.][0-9]{1,4}gb([+][a-z]+([.][a-z]+)?|-me)?$`)
 )
 
-// validGPUs are the GPUs as the schema allows them. One that does not say its UUID any more
-// is known by its place among the former ones, if it was: it must not go on being
-// reported as it was when it was well.
+// validGPUs returns the GPUs within the schema's limits. A GPU without a UUID gets that of the
+// former GPU with its index, so that a lost GPU is not reported as healthy any longer.
 func validGPUs(gpus, former []v1alpha1.ObservedGPU) []v1alpha1.ObservedGPU {
 	list := make([]v1alpha1.ObservedGPU, 0, len(gpus))
 	has := func(uuid v1alpha1.GPUUUID) func(v1alpha1.ObservedGPU) bool {
@@ -70,10 +69,11 @@ func truncateGPU(gpu *v1alpha1.ObservedGPU) {
 	var kept []v1alpha1.ObservedInstance
 	for _, it := range gpu.Instances {
 		taken := func(other v1alpha1.ObservedInstance) bool { return other.Start == it.Start }
-		if !profilePattern.MatchString(string(it.Profile)) || it.Start < 0 || it.Start > lastSlice || len(kept) == maxInstances || stdslices.ContainsFunc(kept, taken) {
-			// Nothing may be planned where something lies that nobody sees.
+		if !profilePattern.MatchString(string(it.Profile)) || it.Start < 0 || it.Start > lastSlice || len(kept) == maxInstances ||
+			stdslices.ContainsFunc(kept, taken) {
+			// The planner must not plan on a GPU with an unreported instance.
 			gpu.Health = v1alpha1.GPUUnhealthy
-			gpu.Message = fmt.Sprintf("it has an instance that cannot be reported: %.40q at %d", it.Profile, it.Start)
+			gpu.Message = fmt.Sprintf("it has an instance that the GPUNode cannot report: %.40q at %d", it.Profile, it.Start)
 			continue
 		}
 		it.Size = min(max(0, it.Size), maxInstances)
@@ -84,8 +84,7 @@ func truncateGPU(gpu *v1alpha1.ObservedGPU) {
 	gpu.Message = truncateText(gpu.Message, maxMessage)
 }
 
-// mergePodUses are the pods by identity, as many as there may be, with what is not ours to say
-// left as it was.
+// mergePodUses returns the pods by UID, at most maxPods, and keeps the fields of other writers.
 func mergePodUses(former, pods []v1alpha1.PodUsage) []v1alpha1.PodUsage {
 	var list []v1alpha1.PodUsage
 	for i := range pods {
@@ -103,8 +102,8 @@ func mergePodUses(former, pods []v1alpha1.PodUsage) []v1alpha1.PodUsage {
 	return list[:min(len(list), maxPods)]
 }
 
-// truncateText is the text, or as much of it as there may be, with a mark. What is no text would be
-// stored as another, and differ from it for ever.
+// truncateText shortens a text to most characters. It replaces invalid UTF-8: the API server would
+// store another text, and the status would differ forever.
 func truncateText(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	runes := []rune(text)
@@ -114,8 +113,8 @@ func truncateText(text string, most int) string {
 	return string(runes[:most-1]) + "…"
 }
 
-// formatSlices are a node's instances in a line, how many of each profile are in use of how
-// many there are, the smallest first: "1g.5gb 3/8, 3g.20gb 2/2".
+// formatSlices returns the node's instances in a line, used and total by profile, the smallest
+// first: "1g.5gb 3/8, 3g.20gb 2/2".
 func formatSlices(gpus []v1alpha1.ObservedGPU) string {
 	type count struct{ used, all, size int }
 	counts := map[v1alpha1.MIGProfile]count{}

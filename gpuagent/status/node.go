@@ -1,14 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package picture draws a node's GPUs for a terminal: their slices, who sits where, and
-// which processes run.
+// Package status publishes the state of a node's GPUs.
 //
-// Enters: a [Node], which is also what the agent tells on its socket. Leaves: lines of
-// at most 80 columns, with colors where they are wanted.
-//
-// It never asks anybody anything, and never writes a character that a terminal would
-// act upon but its own colors.
+// [Inventory] observes a [Node] from the driver, the GPUs' layouts, the devices' holders and the
+// processes. [Render] draws it for a terminal, 80 columns wide; it replaces characters that a
+// terminal would interpret. [Writer] writes a [Report] to the GPUNode's status, at most once a
+// second and only if the status changes. It never writes the spec, and limits values to what the
+// schema accepts.
 package status
 
 import (
@@ -17,19 +16,19 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Node is a node's GPUs at one moment.
+// Node is the state of a node's GPUs at one moment.
 type Node struct {
-	// Name is the node's name, empty where it is not known.
+	// Name is the node's name; empty if unknown.
 	Name string `json:"name,omitempty"`
-	// ObservedAt is when it was looked at.
+	// ObservedAt is the time of the observation.
 	ObservedAt time.Time `json:"at"`
 	// DriverVersion is the version of the driver.
 	DriverVersion string `json:"driverVersion,omitempty"`
-	// Problems are what is not as it shall be, each a sentence.
+	// Problems describe what needs attention, each in a sentence.
 	Problems []string `json:"troubles,omitempty"`
 	// GPUs are the node's GPUs by index.
 	GPUs []GPU `json:"gpus"`
-	// Processes are those on the GPUs.
+	// Processes are the processes on the GPUs.
 	Processes []Process `json:"processes"`
 }
 
@@ -38,40 +37,38 @@ type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
 	Model string `json:"model,omitempty"`
-	// MemoryMiB is its memory, UsedMiB what of it is used; UsedMiB is nil where that is
-	// not known.
+	// MemoryMiB is its memory, UsedMiB the used part; UsedMiB is nil if unknown.
 	MemoryMiB int64  `json:"memoryMiB,omitempty"`
 	UsedMiB   *int64 `json:"usedMiB,omitempty"`
-	// Utilization is how busy it is, in percent; nil where the driver cannot tell, as
-	// of a GPU that is cut.
+	// Utilization is in percent; nil if unknown, as in MIG mode.
 	Utilization *int `json:"utilization,omitempty"`
-	// Health and Message say whether the driver answers for it.
+	// Health and Message report whether the driver answers for it.
 	Health  v1alpha1.GPUHealth `json:"health,omitempty"`
 	Message string             `json:"message,omitempty"`
 	// Mode is its MIG mode.
 	Mode v1alpha1.MIGMode `json:"mode,omitzero"`
-	// Slices is how many memory slices it has, 0 where it cannot be cut.
+	// Slices is the number of memory slices; 0 without MIG mode.
 	Slices int `json:"slices,omitempty"`
-	// Instances are what it is cut into, by their first slice.
+	// Instances are its instances by start.
 	Instances []Instance `json:"instances,omitempty"`
-	// Pods are those that have it whole, or share it.
+	// Pods are the pods that have the whole GPU or share it.
 	Pods []string `json:"pods,omitempty"`
 }
 
 // Instance is one GPU instance.
 type Instance struct {
 	Profile v1alpha1.MIGProfile `json:"profile"`
-	// Start is its first memory slice, Size how many it has.
+	// Start is its first memory slice, Size their number.
 	Start int    `json:"start"`
 	Size  int    `json:"size"`
 	UUID  string `json:"uuid,omitempty"`
-	// State is where it is in its life; Foreign, that it is not Sluice's.
+	// State is its state; Foreign reports that it is not Sluice's.
 	State   v1alpha1.InstanceState `json:"state"`
 	Foreign bool                   `json:"foreign,omitempty"`
 	Message string                 `json:"message,omitempty"`
-	// Pod is who has it, namespace/name; empty where nobody has, or no pod.
+	// Pod is the pod that has it, namespace/name; empty if none is known.
 	Pod string `json:"pod,omitempty"`
-	// MemoryMiB is its memory, UsedMiB what its processes hold; 0 where not known.
+	// MemoryMiB is its memory, UsedMiB what its processes use; 0 if unknown.
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 	UsedMiB   int64 `json:"usedMiB,omitempty"`
 }
@@ -79,12 +76,12 @@ type Instance struct {
 // Process is one process on a GPU.
 type Process struct {
 	PID uint32 `json:"pid"`
-	// Pod is the one in which it runs, namespace/name, or its identity where the name is
-	// not known; empty where it runs in none.
+	// Pod is its pod, namespace/name, or the pod's UID if the name is unknown; empty outside of
+	// pods.
 	Pod string `json:"pod,omitempty"`
-	// GPU is the index of the GPU, Device the profile and place there, or "whole".
+	// GPU is the index of the GPU; Device is the profile and its place, or "whole".
 	GPU    int    `json:"gpu"`
 	Device string `json:"device"`
-	// MemoryMiB is what it holds; nil where the driver does not know.
+	// MemoryMiB is the memory it uses; nil if unknown.
 	MemoryMiB *int64 `json:"memoryMiB,omitempty"`
 }

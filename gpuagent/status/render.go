@@ -12,11 +12,11 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// gpuColumns is how many columns the slices of one GPU have together: a multiple of 8 and of
-// 4, so that with the margin no line has more than 80.
+// gpuColumns is the total width of a GPU's slices: a multiple of 8 and of 4, so that with the
+// margin no line exceeds 80 columns.
 const gpuColumns = 72
 
-// Render draws a node, with colors if they are wanted.
+// Render draws a node, optionally with colors.
 func Render(node Node, colors bool) string {
 	p := renderer{colored: colors}
 	var out strings.Builder
@@ -60,7 +60,7 @@ func pluralize(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// renderGPU is one GPU: a line about it, and where it answers two with its slices.
+// renderGPU draws one GPU: a line about it, and two with its slices unless it is unhealthy.
 func (p renderer) renderGPU(gpu *GPU) string {
 	var out strings.Builder
 	model := sanitize(strings.TrimPrefix(gpu.Model, "NVIDIA "))
@@ -113,7 +113,7 @@ func formatMemory(gpu *GPU) string {
 	return text
 }
 
-// renderProcesses is the table of processes.
+// renderProcesses returns the table of processes.
 func (p renderer) renderProcesses(list []Process) string {
 	if len(list) == 0 {
 		return p.styled(styleFaint, "No process is on a GPU.") + "\n"
@@ -133,10 +133,10 @@ func (p renderer) renderProcesses(list []Process) string {
 	return out.String()
 }
 
-// maxColumns is how wide a line may be.
+// maxColumns is the maximal width of a line.
 const maxColumns = 80
 
-// style is how a text looks: the parameter of a terminal's SGR sequence.
+// style is the parameter of a terminal's SGR sequence.
 type style string
 
 const (
@@ -147,7 +147,7 @@ const (
 	styleError   style = "1;31"
 )
 
-// renderer writes with colors, or without.
+// renderer draws with or without colors.
 type renderer struct{ colored bool }
 
 func (p renderer) styled(s style, text string) string {
@@ -157,7 +157,7 @@ func (p renderer) styled(s style, text string) string {
 	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
 }
 
-// sanitize is text without anything that a terminal acts upon.
+// sanitize replaces characters that a terminal interprets.
 func sanitize(text string) string {
 	return strings.Map(func(r rune) rune {
 		if strconv.IsGraphic(r) {
@@ -167,7 +167,7 @@ func sanitize(text string) string {
 	}, text)
 }
 
-// truncate is text, or as much of it as there is room for, with a mark.
+// truncate shortens a text to a width.
 func truncate(text string, width int) string {
 	runes := []rune(text)
 	switch {
@@ -179,12 +179,12 @@ func truncate(text string, width int) string {
 	return string(runes[:width-1]) + "…"
 }
 
-// pad fills text with blanks.
+// pad appends spaces up to a width.
 func pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-len([]rune(text))))
 }
 
-// wrap breaks text between words into lines, all but the first indented.
+// wrap breaks a text between words into lines and indents all but the first.
 func wrap(text, indent string) (lines []string) {
 	line := text[:len(text)-len(strings.TrimLeft(text, " "))]
 	empty := true

@@ -18,7 +18,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-var updateGolden = flag.Bool("update", false, "write the golden files anew")
+var updateGolden = flag.Bool("update", false, "update the golden files")
 
 var (
 	partitionedGPU = v1alpha1.MIGMode{Current: v1alpha1.MIGModeEnabled, Pending: v1alpha1.MIGModeEnabled}
@@ -58,7 +58,8 @@ func eightGPUs() (list []GPU) {
 	list = append(list, trainingGPU())
 	for i := 1; i < 8; i++ {
 		list = append(list, newGPU(i, withInstances(
-			newInstance("1g.5gb", 0, 1, "h2-students/thesis-mueller-notebook-0"), newInstance("1g.5gb", 1, 1, ""), newInstance("1g.5gb+me", 2, 1, ""),
+			newInstance("1g.5gb", 0, 1, "h2-students/thesis-mueller-notebook-0"), newInstance("1g.5gb", 1, 1, ""),
+			newInstance("1g.5gb+me", 2, 1, ""),
 			newInstance("3g.20gb", 4, 4, ""))))
 	}
 	return list
@@ -82,8 +83,9 @@ func goldenNodes() map[string]Node {
 			{PID: 77, GPU: 0, Device: "whole", MemoryMiB: ptr.To[int64](12)},
 			{PID: 78, Pod: strings.Repeat("long-name-", 9), GPU: 0, Device: "1g.10gb+me.all@6", MemoryMiB: ptr.To[int64](81000)},
 		}},
-		"eight":   {GPUs: eightGPUs()},
-		"lost":    {GPUs: []GPU{trainingGPU(), {Index: 1, Health: v1alpha1.GPULost, Message: "NVML: the GPU is lost (15); look for Xid errors in the kernel's log (dmesg), and boot the node when its pods have ended"}}},
+		"eight": {GPUs: eightGPUs()},
+		"lost": {GPUs: []GPU{trainingGPU(), {Index: 1, Health: v1alpha1.GPULost,
+			Message: "NVML: the GPU is lost (15); look for Xid errors in the kernel's log (dmesg), and reboot the node when its pods have ended"}}},
 		"foreign": {GPUs: []GPU{newGPU(0, withInstances(foreign, narrow, busy, leaving, broken))}},
 		"whole": {GPUs: []GPU{
 			newGPU(0, func(g *GPU) { g.Mode, g.Pods, g.Utilization = wholeGPU, []string{"h2/big-0"}, ptr.To(91) }),
@@ -99,10 +101,11 @@ func goldenNodes() map[string]Node {
 		"a30": {GPUs: []GPU{newGPU(0, withInstances(newInstance("2g.12gb", 0, 2, "h2/train-0"), newInstance("1g.6gb", 3, 1, "")), func(g *GPU) {
 			g.Model, g.Slices, g.MemoryMiB = "NVIDIA A30", 4, 24576
 		})}},
-		"trouble": {Problems: []string{"LayoutApplied is False (InUse): GPU-8f6e2a04: 3g.20gb@0 is in use by pod h2/train-0 (process 41234); it is tried again when that has ended"}},
+		"trouble": {Problems: []string{"LayoutApplied is False (InUse): GPU-8f6e2a04: 3g.20gb@0 has to be destroyed and is in use: pod h2/train-0 (process 41234)"}},
 		"hostile": {
 			Name: "n\x1b[31m", Problems: []string{"\x1b]0;owned\x07 \u202e"}, GPUs: []GPU{newGPU(0, withInstances(
-				newInstance("3g.20gb", 0, 4, "h2/\x1b[2J"), newInstance("4g.20gb", 2, 4, ""), newInstance("7g.40gb", 6, 8, ""), newInstance("1g.5gb", -1, 1, "")))},
+				newInstance("3g.20gb", 0, 4, "h2/\x1b[2J"), newInstance("4g.20gb", 2, 4, ""), newInstance("7g.40gb", 6, 8, ""),
+				newInstance("1g.5gb", -1, 1, "")))},
 			Processes: []Process{{PID: 1, Pod: "\x1b[0m", Device: "\n"}},
 		},
 		"empty": {},

@@ -10,17 +10,17 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// segment is what is drawn of one instance, of one free slice, or of a GPU that is whole.
+// segment is the drawing of an instance, a free slice or a whole GPU.
 type segment struct {
 	width      int
-	instance   *Instance // nil where there is none
+	instance   *Instance // nil for a free slice or a whole GPU
 	isWholeGPU bool
 	pods       []string
 	style      style
 }
 
-// segments are a GPU's, from its first slice to its last. What lies over another, or
-// beyond the board, is left out rather than drawn over the edge.
+// segments returns a GPU's segments from its first slice to its last. It omits instances that
+// overlap others or exceed the GPU.
 func (g *GPU) segments() (list []segment) {
 	if g.Mode.Current != v1alpha1.MIGModeEnabled || g.Slices < 1 {
 		style := styleFaint
@@ -57,7 +57,7 @@ func instanceStyle(i *Instance) style {
 	return styleFaint
 }
 
-// label is what the cell is.
+// label returns the first line of a segment.
 func (c segment) label() string {
 	switch {
 	case c.isWholeGPU:
@@ -70,7 +70,7 @@ func (c segment) label() string {
 		name = "*" + name
 	}
 	if len(name) > c.width {
-		// What tells profiles apart on one board: 1g+me.
+		// The short form still distinguishes the profiles of a GPU model: 1g+me.
 		compute, rest, _ := strings.Cut(name, ".")
 		if _, attribute, ok := strings.Cut(rest, "+"); ok {
 			compute += "+" + attribute
@@ -80,7 +80,7 @@ func (c segment) label() string {
 	return truncate(name, c.width)
 }
 
-// holderLabel is who has the cell, or why nobody can, as far as there is room.
+// holderLabel returns the second line of a segment: its holder or its state.
 func (c segment) holderLabel() string {
 	switch {
 	case c.isWholeGPU && len(c.pods) == 0:
@@ -99,7 +99,7 @@ func (c segment) holderLabel() string {
 	return truncate(strings.ToLower(string(c.instance.State)), c.width)
 }
 
-// podLabel is the longest form that fits: h2/train-0 91%, h2/train-0, train-0.
+// podLabel returns the longest form that fits: h2/train-0 91%, h2/train-0, train-0.
 func (c segment) podLabel() string {
 	pod := sanitize(c.instance.Pod)
 	_, name, found := strings.Cut(pod, "/")

@@ -35,7 +35,8 @@ func TestFormatSlices(t *testing.T) {
 			newObservedInstance("1g.5gb+me", 6, 1, v1alpha1.InstanceError),
 		}},
 		{UUID: "b"},
-		{UUID: "c", Instances: []v1alpha1.ObservedInstance{newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceActive), newObservedInstance("1g.10gb", 4, 2, v1alpha1.InstanceIdle)}},
+		{UUID: "c", Instances: []v1alpha1.ObservedInstance{newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceActive),
+			newObservedInstance("1g.10gb", 4, 2, v1alpha1.InstanceIdle)}},
 	}
 	if diff := cmp.Diff("1g.5gb 2/3, 1g.5gb+me 0/1, 1g.10gb 0/1, 3g.20gb 1/1", formatSlices(gpus)); diff != "" {
 		t.Error(diff)
@@ -52,28 +53,32 @@ const (
 	testGPU1 v1alpha1.GPUUUID = "GPU-8f6e2a04-0000-0000-0000-000000000001"
 )
 
-// What the schema refuses would have all of the status refused, and a lost GPU go on
-// being reported as well.
+// The API server would reject a whole status with one invalid value, and a lost GPU would stay
+// reported as healthy.
 func TestValidGPUs(t *testing.T) {
 	long := strings.Repeat("x", 2000)
-	former := []v1alpha1.ObservedGPU{{UUID: testGPU0, Index: 0, Health: v1alpha1.GPUHealthy}, {UUID: testGPU1, Index: 1, Health: v1alpha1.GPUHealthy}}
+	former := []v1alpha1.ObservedGPU{{UUID: testGPU0, Index: 0, Health: v1alpha1.GPUHealthy},
+		{UUID: testGPU1, Index: 1, Health: v1alpha1.GPUHealthy}}
 	got := validGPUs([]v1alpha1.ObservedGPU{
-		{UUID: testGPU0, Index: 0, Model: long, Health: v1alpha1.GPUHealthy, MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb", "nonsense"}, Instances: []v1alpha1.ObservedInstance{
-			newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceIdle),
-			newObservedInstance("2g.10gb+unknown17", 2, 2, v1alpha1.InstanceIdle),
-			newObservedInstance("1g.5gb", 9, 1, v1alpha1.InstanceIdle),
-			newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceIdle),
-		}},
+		{UUID: testGPU0, Index: 0, Model: long, Health: v1alpha1.GPUHealthy, MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb", "nonsense"},
+			Instances: []v1alpha1.ObservedInstance{
+				newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceIdle),
+				newObservedInstance("2g.10gb+unknown17", 2, 2, v1alpha1.InstanceIdle),
+				newObservedInstance("1g.5gb", 9, 1, v1alpha1.InstanceIdle),
+				newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceIdle),
+			}},
 		{Index: 1, Health: v1alpha1.GPULost, Message: "lost"},
 		{Index: 2, Health: v1alpha1.GPULost},
 	}, former)
 	if len(got) != 2 || len([]rune(got[0].Model)) != maxModel || got[1].UUID != testGPU1 || got[1].Health != v1alpha1.GPULost {
 		t.Fatalf("%+v", got)
 	}
-	if diff := cmp.Diff([]v1alpha1.ObservedInstance{newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceIdle)}, got[0].Instances); diff != "" {
+	if diff := cmp.Diff([]v1alpha1.ObservedInstance{newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceIdle)},
+		got[0].Instances); diff != "" {
 		t.Error(diff)
 	}
-	if got[0].Health != v1alpha1.GPUUnhealthy || !strings.Contains(got[0].Message, "cannot be reported") || len(got[0].MIGProfiles) != 1 {
+	if got[0].Health != v1alpha1.GPUUnhealthy || !strings.Contains(got[0].Message, "the GPUNode cannot report") ||
+		len(got[0].MIGProfiles) != 1 {
 		t.Errorf("%+v", got[0])
 	}
 	many := make([]v1alpha1.PodUsage, 600)
@@ -84,30 +89,35 @@ func TestValidGPUs(t *testing.T) {
 	if len(list) != maxPods || len(list[0].Devices) != maxDevices || list[0].ShareMiB != 7 {
 		t.Errorf("%d pods, the first %+v", len(list), list[0])
 	}
-	// The API server stores a broken text as another one.
+	// The API server stores invalid UTF-8 as another text.
 	if got := truncateText("a\xffb", 10); got != "a\uFFFDb" {
 		t.Errorf("%q", got)
 	}
 }
 
-// What is not known now stays as it was, and what is another's is left alone.
+// Unknown values stay, and so do those of other writers.
 func TestMergeStatus(t *testing.T) {
 	long := strings.Repeat("ä", 2000)
 	former := v1alpha1.GPUNodeStatus{
 		ObservedGeneration: 4, DriverVersion: "550", Slices: "1g.5gb 1/1",
-		GPUs:      []v1alpha1.ObservedGPU{{UUID: "a", Instances: []v1alpha1.ObservedInstance{newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceActive)}}},
+		GPUs: []v1alpha1.ObservedGPU{{UUID: "a",
+			Instances: []v1alpha1.ObservedInstance{newObservedInstance("1g.5gb", 0, 1, v1alpha1.InstanceActive)}}},
 		Pods:      []v1alpha1.PodUsage{{PodReference: v1alpha1.PodReference{UID: "u"}}},
 		SampledAt: &metav1.Time{Time: testNow},
 	}
-	got := mergeStatus(&former, Report{Generation: 5, Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DriverNotLoaded", Message: "load it"}}}, testNow)
+	got := mergeStatus(&former, Report{Generation: 5,
+		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DriverNotLoaded", Message: "load it"}}}, testNow)
 	want := former.DeepCopy()
-	want.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DriverNotLoaded", Message: "load it", ObservedGeneration: 5, LastTransitionTime: metav1.NewTime(testNow)}}
+	want.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DriverNotLoaded", Message: "load it",
+		ObservedGeneration: 5, LastTransitionTime: metav1.NewTime(testNow)}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 
-	got = mergeStatus(want, Report{Generation: 5, Complete: true, DriverVersion: "560", GPUs: []v1alpha1.ObservedGPU{{UUID: testGPU0, Message: long}}}, testNow.Add(time.Hour))
-	if got.ObservedGeneration != 5 || got.DriverVersion != "560" || got.Slices != "" || len([]rune(got.GPUs[0].Message)) != maxMessage || len(got.Pods) != 1 {
+	got = mergeStatus(want, Report{Generation: 5, Complete: true, DriverVersion: "560",
+		GPUs: []v1alpha1.ObservedGPU{{UUID: testGPU0, Message: long}}}, testNow.Add(time.Hour))
+	if got.ObservedGeneration != 5 || got.DriverVersion != "560" || got.Slices != "" || len([]rune(got.GPUs[0].Message)) != maxMessage ||
+		len(got.Pods) != 1 {
 		t.Errorf("%+v", got)
 	}
 	if diff := cmp.Diff(want.Conditions, got.Conditions); diff != "" {
@@ -115,7 +125,8 @@ func TestMergeStatus(t *testing.T) {
 	}
 }
 
-// newTestWriter is an API server with one GPUNode, and how often its status was written.
+// newTestWriter returns a writer, an API server with one GPUNode, and the number of its status
+// writes.
 func newTestWriter(t *testing.T) (*Writer, *v1alpha1.GPUNode, *int, client.Client) {
 	t.Helper()
 	kinds, err := api.NewScheme()
@@ -125,7 +136,8 @@ func newTestWriter(t *testing.T) (*Writer, *v1alpha1.GPUNode, *int, client.Clien
 	node := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "dgx-01", UID: "one", Generation: 1}}
 	writes := 0
 	c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(node).WithStatusSubresource(node).WithInterceptorFuncs(interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			options ...client.SubResourcePatchOption) error {
 			writes++
 			return c.SubResource(sub).Patch(ctx, o, p, options...)
 		},
@@ -136,7 +148,8 @@ func newTestWriter(t *testing.T) (*Writer, *v1alpha1.GPUNode, *int, client.Clien
 
 func newReport(model string) Report {
 	return Report{
-		Generation: 1, Complete: true, DriverVersion: "550.54", GPUs: []v1alpha1.ObservedGPU{{UUID: "GPU-8f6e2a04-0000-0000-0000-000000000000", Model: model}},
+		Generation: 1, Complete: true, DriverVersion: "550.54",
+		GPUs:       []v1alpha1.ObservedGPU{{UUID: "GPU-8f6e2a04-0000-0000-0000-000000000000", Model: model}},
 		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady}},
 	}
 }
@@ -186,6 +199,6 @@ func TestWriterIgnoresReplacedGPUNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.Write(t.Context(), node, newReport("A100")); err != nil || *writes != 0 {
-		t.Errorf("it is gone: %d writes, %v", *writes, err)
+		t.Errorf("deleted: %d writes, %v", *writes, err)
 	}
 }

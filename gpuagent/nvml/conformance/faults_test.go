@@ -14,25 +14,31 @@ import (
 	"sluice.dev/gpuagent/nvml/conformance"
 )
 
-// libraryFault is a library that breaks one promise.
+// libraryFault is a library that violates one guarantee.
 type libraryFault struct {
 	name string
-	// breaks is the promise that has to be found broken.
+	// breaks is the case that has to fail.
 	breaks string
 	make   func(nvml.Library) nvml.Library
 }
 
 var libraryFaults = []libraryFault{
-	{"destroys under processes", "a process keeps its instance from being destroyed", func(l nvml.Library) nvml.Library { return destroyForcing{l} }},
-	{"hides a process", "a process is seen on its instance", func(l nvml.Library) nvml.Library { return processHiding{l} }},
-	{"tells texts for errors", "what is destroyed is not found again", func(l nvml.Library) nvml.Library { return wrongErrorLibrary{l} }},
-	{"makes instances elsewhere", "an instance can be made at every place", func(l nvml.Library) nvml.Library { return placementShifting{l} }},
-	{"swaps what SetMIGMode answers", "a mode is in force, or pending until a reset", func(l nvml.Library) nvml.Library { return resultSwapping{l} }},
-	{"names devices alike", "devices have UUIDs of their own", func(l nvml.Library) nvml.Library { return uuidRepeating{l} }},
-	{"makes compute instances that are too small", "every profile has a compute instance that fills it", func(l nvml.Library) nvml.Library { return partialCompute{l} }},
-	{"lists no instances without an error", "there are no instances while MIG mode is off", func(l nvml.Library) nvml.Library { return emptyInstances{l} }},
-	{"lists instances the other way round", "instances are listed by their first slice", func(l nvml.Library) nvml.Library { return reversedInstances{l} }},
-	{"finds any GPU", "a GPU that is not there is not found", func(l nvml.Library) nvml.Library { return processInventing{l} }},
+	{"destroys under processes", "a process blocks the destruction of its instance",
+		func(l nvml.Library) nvml.Library { return destroyForcing{l} }},
+	{"hides a process", "a process is listed on its instance", func(l nvml.Library) nvml.Library { return processHiding{l} }},
+	{"returns texts for errors", "a destroyed instance is not found", func(l nvml.Library) nvml.Library { return wrongErrorLibrary{l} }},
+	{"creates instances at other places", "an instance can be created at every place",
+		func(l nvml.Library) nvml.Library { return placementShifting{l} }},
+	{"swaps the results of SetMIGMode", "a mode is in force, or pending until a reset",
+		func(l nvml.Library) nvml.Library { return resultSwapping{l} }},
+	{"repeats UUIDs", "devices have UUIDs of their own", func(l nvml.Library) nvml.Library { return uuidRepeating{l} }},
+	{"creates too small compute instances", "every profile has a compute instance that fills it",
+		func(l nvml.Library) nvml.Library { return partialCompute{l} }},
+	{"lists no instances without an error", "no instances exist while MIG mode is off",
+		func(l nvml.Library) nvml.Library { return emptyInstances{l} }},
+	{"lists instances in reverse", "instances are listed by their first slice",
+		func(l nvml.Library) nvml.Library { return reversedInstances{l} }},
+	{"finds any GPU", "an unknown GPU is not found", func(l nvml.Library) nvml.Library { return processInventing{l} }},
 }
 
 type destroyForcing struct{ nvml.Library }
@@ -124,7 +130,7 @@ func (l processInventing) Processes(gpu string) ([]nvml.Process, error) {
 
 const faultVariable = "SLUICE_TEST_FAULT"
 
-// TestSuiteDetectsFaults has the suite find each fault: in a process of its own, since it fails there.
+// TestSuiteDetectsFaults runs the suite on each fault, in a process of its own, since the suite fails there.
 func TestSuiteDetectsFaults(t *testing.T) {
 	for _, f := range libraryFaults {
 		if os.Getenv(faultVariable) == f.name {
@@ -135,14 +141,15 @@ func TestSuiteDetectsFaults(t *testing.T) {
 			return
 		}
 	}
+	test := "-test.run=^" + t.Name() + "$"
 	for _, f := range libraryFaults {
 		t.Run(f.name, func(t *testing.T) {
-			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTeeth$") //nolint:gosec // this test itself
+			child := exec.CommandContext(t.Context(), os.Args[0], test) //nolint:gosec // this test itself
 			child.Env = append(os.Environ(), faultVariable+"="+f.name)
 			out, err := child.CombinedOutput()
-			promise := "--- FAIL: TestTeeth/faulty/" + strings.ReplaceAll(f.breaks, " ", "_")
-			if err == nil || !strings.Contains(string(out), promise) {
-				t.Errorf("%q was not found broken:\n%s", f.breaks, out)
+			failure := "--- FAIL: TestSuiteDetectsFaults/faulty/" + strings.ReplaceAll(f.breaks, " ", "_")
+			if err == nil || !strings.Contains(string(out), failure) {
+				t.Errorf("the case %q did not fail:\n%s", f.breaks, out)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// fixture is a node under test: initialized, with the GPU that the cases use.
+// fixture is an initialized node with the GPU under test.
 type fixture struct {
 	*testing.T
 	nvml.Library
@@ -23,9 +23,9 @@ type fixture struct {
 	detach   func(uint32)
 	readOnly bool
 	gpus     []nvml.GPU
-	// gpu is the first that can be cut, or else the first.
+	// gpu is the first GPU with MIG, or the first.
 	gpu nvml.GPU
-	// model is its kind, where it is known.
+	// model is its GPU model, if known.
 	model *mig.Model
 }
 
@@ -58,7 +58,7 @@ func (b *fixture) requireNoError(err error) {
 	}
 }
 
-// requireError is for errors that have to be one of the driver's.
+// requireError fails unless an error is one of the driver's codes.
 func (b *fixture) requireError(what string, err error, want ...nvml.Error) {
 	b.Helper()
 	var code nvml.Error
@@ -81,18 +81,18 @@ func (b *fixture) requireEqual(what string, got, want any) {
 	}
 }
 
-// enterMode brings the GPU into a mode, with a reset where the board needs one.
+// enterMode sets the GPU's mode, with a reset if necessary.
 func (b *fixture) enterMode(mode nvml.Mode) {
 	b.Helper()
 	activation, err := b.SetMIGMode(b.gpu.UUID, mode)
 	b.requireNoError(err)
 	if activation != nil && !errors.Is(activation, nvml.ErrResetRequired) {
-		b.Fatalf("the mode was not taken: %v", activation)
+		b.Fatalf("the activation failed: %v", activation)
 	}
 	current, pending, err := b.MIGMode(b.gpu.UUID)
 	b.requireNoError(err)
 	if pending != mode {
-		b.Fatalf("the mode that is pending is %v, not %v, after it was asked for", pending, mode)
+		b.Fatalf("the pending mode is %v, want the requested %v", pending, mode)
 	}
 	if current != mode {
 		b.requireNoError(b.Reset(b.gpu.UUID))
@@ -104,7 +104,7 @@ func (b *fixture) enterMode(mode nvml.Mode) {
 	}
 }
 
-// enableMIG brings the GPU into MIG mode and is what it can be cut into.
+// enableMIG enables MIG mode and returns the profiles.
 func (b *fixture) enableMIG() []nvml.Profile {
 	b.Helper()
 	b.enterMode(nvml.Enabled)
@@ -121,7 +121,7 @@ func (b *fixture) listProfiles() []nvml.Profile {
 	return profiles
 }
 
-// placedProfile is a profile at a place where it may lie.
+// placedProfile is a profile at a possible place.
 type placedProfile struct {
 	profile nvml.Profile
 	at      nvml.Placement
@@ -131,7 +131,7 @@ func (p placedProfile) overlaps(other placedProfile) bool {
 	return p.at.Start < other.at.Start+other.at.Size && other.at.Start < p.at.Start+p.at.Size
 }
 
-// allPlacements are all places of some profiles, by where they begin.
+// allPlacements returns all places of the profiles by start.
 func (b *fixture) allPlacements(profiles []nvml.Profile) []placedProfile {
 	b.Helper()
 	var all []placedProfile
@@ -149,7 +149,7 @@ func (b *fixture) allPlacements(profiles []nvml.Profile) []placedProfile {
 	return all
 }
 
-// smallestPlacement is a place of the smallest profile, of which there is room for the most.
+// smallestPlacement returns a place of the smallest profile, of which most instances fit.
 func (b *fixture) smallestPlacement(profiles []nvml.Profile) placedProfile {
 	b.Helper()
 	return slices.MinFunc(b.allPlacements(profiles), func(p, q placedProfile) int {
@@ -162,12 +162,12 @@ func (b *fixture) createInstance(p placedProfile) nvml.Instance {
 	made, err := b.CreateInstance(b.gpu.UUID, p.profile.ID, p.at)
 	b.requireNoError(err)
 	if made.Profile != p.profile.ID || made.Placement != p.at {
-		b.Fatalf("asked for profile %d at %v, got %+v", p.profile.ID, p.at, made)
+		b.Fatalf("requested profile %d at %v, got %+v", p.profile.ID, p.at, made)
 	}
 	return made
 }
 
-// createDevice makes an instance and its compute instance.
+// createDevice creates an instance and its compute instance.
 func (b *fixture) createDevice(p placedProfile) (nvml.Instance, nvml.ComputeInstance) {
 	b.Helper()
 	made := b.createInstance(p)
@@ -183,7 +183,7 @@ func (b *fixture) listInstances() []nvml.Instance {
 	return instances
 }
 
-// requireLayout is held to be exactly this.
+// requireLayout fails unless the GPU has exactly these instances.
 func (b *fixture) requireLayout(want ...nvml.Instance) {
 	b.Helper()
 	slices.SortFunc(want, func(p, q nvml.Instance) int { return p.Placement.Start - q.Placement.Start })

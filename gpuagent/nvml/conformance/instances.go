@@ -11,13 +11,13 @@ import (
 )
 
 var layoutCases = []testCase{
-	{"an instance can be made at every place, and is read back", []Feature{supportsMIG, writable}, createAtEachPlacement},
+	{"an instance can be created at every place and read back", []Feature{supportsMIG, writable}, createAtEachPlacement},
 	{"instances are listed by their first slice", []Feature{supportsMIG, writable}, instancesAreSorted},
-	{"as many as a profile has room for can be made", []Feature{supportsMIG, writable}, fillWithEachProfile},
-	{"one more is refused", []Feature{supportsMIG, writable, Refusals}, createBeyondCapacity},
-	{"what would overlap is refused", []Feature{supportsMIG, writable, Refusals}, createOverlapping},
-	{"what cannot lie there is an invalid argument", []Feature{supportsMIG, writable}, createAtInvalidPlacement},
-	{"other GPUs are left alone", []Feature{supportsMIG, writable}, otherGPUsUnchanged},
+	{"as many instances as fit can be created", []Feature{supportsMIG, writable}, fillWithEachProfile},
+	{"one more instance is refused", []Feature{supportsMIG, writable, Refusals}, createBeyondCapacity},
+	{"an overlapping instance is refused", []Feature{supportsMIG, writable, Refusals}, createOverlapping},
+	{"an impossible place is an invalid argument", []Feature{supportsMIG, writable}, createAtInvalidPlacement},
+	{"other GPUs stay unchanged", []Feature{supportsMIG, writable}, otherGPUsUnchanged},
 }
 
 func createAtEachPlacement(b *fixture) {
@@ -46,7 +46,7 @@ func instancesAreSorted(b *fixture) {
 	b.requireLayout(made...)
 }
 
-// fillGPU makes all of a profile that there is room for.
+// fillGPU creates all instances of a profile that fit.
 func (b *fixture) fillGPU(profile nvml.Profile) []nvml.Instance {
 	b.Helper()
 	var made []nvml.Instance
@@ -129,7 +129,7 @@ func createAtInvalidPlacement(b *fixture) {
 
 func otherGPUsUnchanged(b *fixture) {
 	if len(b.gpus) < 2 {
-		b.Skip("left out: the node has one GPU")
+		b.Skip("skipped: the node has one GPU")
 	}
 	type state struct {
 		Current, Pending nvml.Mode
@@ -153,9 +153,9 @@ func otherGPUsUnchanged(b *fixture) {
 }
 
 var destructionCases = []testCase{
-	{"an instance is not destroyed under its compute instance", []Feature{supportsMIG, writable, Guards}, destroyWithComputeInstance},
-	{"what is destroyed is not found again", []Feature{supportsMIG, writable}, destroyTwice},
-	{"identifiers are good for new instances too", []Feature{supportsMIG, writable}, identifiersAreReused},
+	{"an instance with a compute instance is not destroyed", []Feature{supportsMIG, writable, Guards}, destroyWithComputeInstance},
+	{"a destroyed instance is not found", []Feature{supportsMIG, writable}, destroyTwice},
+	{"reused identifiers name the new instances", []Feature{supportsMIG, writable}, identifiersAreReused},
 }
 
 func destroyWithComputeInstance(b *fixture) {
@@ -181,8 +181,8 @@ func destroyTwice(b *fixture) {
 	b.requireLayout()
 }
 
-// identifiersAreReused makes and destroys, so that an implementation which gives identifiers
-// again is held to what they name now.
+// identifiersAreReused creates and destroys instances, so that reused identifiers have to name the
+// new ones.
 func identifiersAreReused(b *fixture) {
 	all := b.allPlacements(b.enableMIG())
 	for round := range 3 * len(all) {
@@ -202,7 +202,7 @@ var computeInstanceCases = []testCase{
 	{"every profile has a compute instance that fills it", []Feature{supportsMIG, writable}, computeInstanceForEachPlacement},
 	{"a filled instance has no room for another", []Feature{supportsMIG, writable, Refusals}, secondComputeInstance},
 	{"devices have UUIDs of their own", []Feature{supportsMIG, writable}, uniqueUUIDs},
-	{"a UUID is not given again", []Feature{supportsMIG, writable, FreshUUIDs}, uuidsAreNotReused},
+	{"a UUID is not reused", []Feature{supportsMIG, writable, FreshUUIDs}, uuidsAreNotReused},
 }
 
 func computeInstanceForEachPlacement(b *fixture) {

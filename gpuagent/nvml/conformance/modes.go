@@ -10,11 +10,11 @@ import (
 )
 
 var modeCases = []testCase{
-	{"the mode reads the same twice", []Feature{supportsMIG}, modeIsStable},
+	{"the mode is stable", []Feature{supportsMIG}, modeIsStable},
 	{"a mode is in force, or pending until a reset", []Feature{supportsMIG, writable}, setMode},
-	{"there are no instances while MIG mode is off", []Feature{supportsMIG, writable}, noInstancesWithoutMIG},
-	{"no instance is made while MIG mode is off", []Feature{supportsMIG, writable, ModeGuards}, changesRefusedWithoutMIG},
-	{"instances are gone when the mode is", []Feature{supportsMIG, writable, ModeGuards}, instancesRemovedWithMode},
+	{"no instances exist while MIG mode is off", []Feature{supportsMIG, writable}, noInstancesWithoutMIG},
+	{"no instance can be created while MIG mode is off", []Feature{supportsMIG, writable, ModeGuards}, changesRefusedWithoutMIG},
+	{"leaving MIG mode destroys the instances", []Feature{supportsMIG, writable, ModeGuards}, instancesRemovedWithMode},
 }
 
 func modeIsStable(b *fixture) {
@@ -34,13 +34,13 @@ func setMode(b *fixture) {
 		current, pending, err := b.MIGMode(b.gpu.UUID)
 		b.requireNoError(err)
 		if pending != mode {
-			b.Errorf("%v was asked for, %v is pending", mode, pending)
+			b.Errorf("requested %v, but %v is pending", mode, pending)
 		}
 		if errors.Is(activation, nvml.ErrResetRequired) && current == mode {
-			b.Errorf("the mode %v is in force, and is said to need a reset", mode)
+			b.Errorf("the mode %v is in force, but reported to need a reset", mode)
 		}
 		if activation != nil && !errors.Is(activation, nvml.ErrResetRequired) {
-			b.Errorf("nobody has the GPU, and what became of the mode is %v", activation)
+			b.Errorf("the GPU is unused, but the activation failed: %v", activation)
 		}
 		b.enterMode(mode)
 	}
@@ -72,8 +72,8 @@ func instancesRemovedWithMode(b *fixture) {
 }
 
 var resetCases = []testCase{
-	{"a reset takes the instances and leaves the mode", []Feature{supportsMIG, writable, Reset, ModeGuards}, resetRemovesInstances},
-	{"a reset is refused where a process has the GPU", []Feature{supportsMIG, writable, Reset, Processes}, resetRefusedInUse},
+	{"a reset destroys the instances and keeps the mode", []Feature{supportsMIG, writable, Reset, ModeGuards}, resetRemovesInstances},
+	{"a reset is refused while a process uses the GPU", []Feature{supportsMIG, writable, Reset, Processes}, resetRefusedInUse},
 }
 
 func resetRemovesInstances(b *fixture) {

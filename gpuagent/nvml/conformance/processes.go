@@ -13,12 +13,12 @@ import (
 )
 
 var processCases = []testCase{
-	{"a process is seen on its GPU, with its memory", []Feature{writable, Processes}, processOnGPU},
-	{"a process is seen on its instance", []Feature{supportsMIG, writable, Processes}, processOnInstance},
-	{"a process on two instances is seen on both", []Feature{supportsMIG, writable, Processes}, processOnTwoInstances},
-	{"a process keeps its instance from being destroyed", []Feature{supportsMIG, writable, Processes, Guards}, processBlocksDestruction},
-	{"a process keeps its GPU from another mode", []Feature{supportsMIG, writable, Processes, ModeGuards}, processBlocksModeChange},
-	{"nobody tells how busy a GPU is in MIG mode", []Feature{supportsMIG, writable, Utilization}, noUtilizationInMIGMode},
+	{"a process is listed on its GPU with its memory", []Feature{writable, Processes}, processOnGPU},
+	{"a process is listed on its instance", []Feature{supportsMIG, writable, Processes}, processOnInstance},
+	{"a process on two instances is listed on both", []Feature{supportsMIG, writable, Processes}, processOnTwoInstances},
+	{"a process blocks the destruction of its instance", []Feature{supportsMIG, writable, Processes, Guards}, processBlocksDestruction},
+	{"a process blocks a change of its GPU's mode", []Feature{supportsMIG, writable, Processes, ModeGuards}, processBlocksModeChange},
+	{"a GPU in MIG mode reports no utilization", []Feature{supportsMIG, writable, Utilization}, noUtilizationInMIGMode},
 }
 
 const testPID uint32 = 5_000_001
@@ -96,7 +96,7 @@ func processBlocksModeChange(b *fixture) {
 	current, _, err := b.MIGMode(b.gpu.UUID)
 	b.requireNoError(err)
 	if current != nvml.Disabled {
-		b.Error("the mode was taken from under a process")
+		b.Error("the mode changed under a process")
 	}
 	b.requireProcesses(nvml.Process{PID: testPID, MemoryMiB: 100, Instance: nvml.NoInstance, Compute: nvml.NoInstance})
 }
@@ -110,8 +110,8 @@ func noUtilizationInMIGMode(b *fixture) {
 }
 
 var concurrencyCases = []testCase{
-	{"many may read at once", nil, concurrentReads},
-	{"readers see whole layouts while one writes", []Feature{supportsMIG, writable}, readsDuringWrites},
+	{"concurrent reads succeed", nil, concurrentReads},
+	{"reads during writes return whole layouts", []Feature{supportsMIG, writable}, readsDuringWrites},
 }
 
 const (
@@ -144,8 +144,8 @@ func concurrentReads(b *fixture) {
 	group.Wait()
 }
 
-// requireReadAnswer holds an answer to be one that a reader may get of any GPU: what is not there is
-// not found, and what the target lacks is not supported or not known.
+// requireReadAnswer fails unless a reader may get the result of any GPU: a missing object is not
+// found, a missing feature is not supported or unknown.
 func (b *fixture) requireReadAnswer(method string, err error) {
 	b.Helper()
 	for _, code := range []nvml.Error{nvml.ErrUninitialized, nvml.ErrGPULost, nvml.ErrTimeout, nvml.ErrDriverNotLoaded} {
@@ -191,8 +191,8 @@ func readsDuringWrites(b *fixture) {
 	b.requireLayout()
 }
 
-// requireCompleteLayout reads a layout in which there is never more than one instance. An implementation
-// that asks for one profile after the other may see one that is gone and one that came.
+// requireCompleteLayout reads a layout of at most one instance. An implementation that reads one
+// profile after another may return a former and a new instance.
 func (b *fixture) requireCompleteLayout() {
 	b.Helper()
 	instances, err := b.Instances(b.gpu.UUID)

@@ -11,23 +11,23 @@ import (
 )
 
 var profileCases = []testCase{
-	{"profiles are told apart, and plausible", []Feature{supportsMIG}, profilesArePlausible},
-	{"profiles are those of the board", []Feature{supportsMIG}, profilesMatchModel},
+	{"profiles are distinct and plausible", []Feature{supportsMIG}, profilesArePlausible},
+	{"profiles match the GPU model", []Feature{supportsMIG}, profilesMatchModel},
 	{"profiles have the driver's identifiers", []Feature{supportsMIG, Identifiers}, profileIdentifiers},
-	{"instances may lie within the board", []Feature{supportsMIG}, placementsWithinGPU},
-	{"a profile that is not there is an invalid argument", []Feature{supportsMIG}, unknownProfile},
+	{"placements lie within the GPU", []Feature{supportsMIG}, placementsWithinGPU},
+	{"an unknown profile is an invalid argument", []Feature{supportsMIG}, unknownProfile},
 	{"an empty GPU has room for all of a profile", []Feature{supportsMIG, writable, Capacity}, capacityOfEmptyGPU},
-	{"each instance takes room away", []Feature{supportsMIG, writable, Capacity}, capacityDecreases},
+	{"each instance reduces the capacity", []Feature{supportsMIG, writable, Capacity}, capacityDecreases},
 }
 
-// describedProfiles are the profiles, which an older driver knows in MIG mode alone.
+// describedProfiles returns the profiles, which an older driver knows only in MIG mode.
 func (b *fixture) describedProfiles() []nvml.Profile {
 	b.Helper()
 	if b.readOnly {
 		found, err := b.Profiles(b.gpu.UUID)
 		b.requireNoError(err)
 		if len(found) == 0 {
-			b.Skip("left out: this driver knows no profiles while MIG mode is off")
+			b.Skip("skipped: this driver reports no profiles while MIG mode is off")
 		}
 		return found
 	}
@@ -60,11 +60,11 @@ func profilesArePlausible(b *fixture) {
 	}
 }
 
-// profilesMatchModel compares with the table: every profile of the table is there, and as it says.
-// A driver may know further ones.
+// profilesMatchModel checks that the GPU has every profile of its model's table. A driver may know
+// further ones.
 func profilesMatchModel(b *fixture) {
 	if b.model == nil {
-		b.Skipf("left out: the board of %s is not in the table", b.gpu.Name)
+		b.Skipf("skipped: the GPU model of %s is not in the table", b.gpu.Name)
 	}
 	found := b.describedProfiles()
 	for _, want := range b.model.Profiles {
@@ -92,7 +92,7 @@ func profilesMatchModel(b *fixture) {
 
 func profileIdentifiers(b *fixture) {
 	if b.model == nil || b.model.IDsUnpublished && b.readOnly {
-		b.Skipf("left out: NVIDIA has not published the identifiers of %s", b.gpu.Name)
+		b.Skipf("skipped: NVIDIA has not published the identifiers of %s", b.gpu.Name)
 	}
 	for _, p := range b.describedProfiles() {
 		for _, want := range b.model.Profiles {
@@ -160,7 +160,8 @@ func capacityDecreases(b *fixture) {
 	}
 }
 
-// remainingPlacements is how many of a profile lie beside each other, and beside something.
+// remainingPlacements returns how many instances of a profile fit beside each other and beside an
+// instance.
 func (b *fixture) remainingPlacements(profile nvml.Profile, beside placedProfile) int {
 	b.Helper()
 	room, free := 0, 0

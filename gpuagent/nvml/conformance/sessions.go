@@ -11,14 +11,14 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// call is one method, called with a GPU and otherwise anyhow.
+// call is one method with a GPU and arbitrary other arguments.
 type call struct {
 	method  string
 	changes bool
 	err     func(nvml.Library, string) error
 }
 
-// calls are all methods that ask for something of a GPU.
+// calls are all methods with a GPU as argument.
 var calls = []call{
 	{"Memory", false, func(l nvml.Library, gpu string) error { _, err := l.Memory(gpu); return err }},
 	{"Utilization", false, func(l nvml.Library, gpu string) error { _, err := l.Utilization(gpu); return err }},
@@ -50,7 +50,7 @@ var calls = []call{
 var sessionCases = []testCase{
 	{"no method but Init may be called after Shutdown", nil, callsAfterShutdown},
 	{"Init may be called again after Shutdown", nil, reinitialize},
-	{"a GPU that is not there is not found", nil, unknownGPU},
+	{"an unknown GPU is not found", nil, unknownGPU},
 }
 
 func callsAfterShutdown(b *fixture) {
@@ -91,8 +91,8 @@ var inventoryCases = []testCase{
 	{"the driver has a version", nil, driverVersion},
 	{"each GPU is described, by index", nil, gpusAreDescribed},
 	{"memory is within the GPU", nil, memoryWithinGPU},
-	{"a GPU in no mode is busy by some percent", []Feature{Utilization}, utilizationPercent},
-	{"a GPU that cannot be cut says so", nil, gpuWithoutMIG},
+	{"a GPU without MIG mode reports its utilization in percent", []Feature{Utilization}, utilizationPercent},
+	{"a GPU without MIG reports so", nil, gpuWithoutMIG},
 }
 
 var driverVersionPattern = regexp.MustCompile(`^[0-9]+(\.[0-9]+){1,2}$`)

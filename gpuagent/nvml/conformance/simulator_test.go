@@ -16,12 +16,12 @@ import (
 	socketpkg "sluice.dev/gpuagent/nvml/simulator/socket"
 )
 
-// newNode is a simulated node of two GPUs of a board and one that cannot be cut.
-func newNode(t *testing.T, board string, change func(*simulator.Config)) *simulator.Node {
+// newNode returns a simulated node with two GPUs of a model and one without MIG.
+func newNode(t *testing.T, model string, change func(*simulator.Config)) *simulator.Node {
 	t.Helper()
 	config := simulator.Config{
 		Seed: t.Name(),
-		GPUs: []simulator.GPU{{Model: board}, {Model: board}, {Model: "T4"}},
+		GPUs: []simulator.GPU{{Model: model}, {Model: model}, {Model: "T4"}},
 	}
 	if change != nil {
 		change(&config)
@@ -41,7 +41,7 @@ func nodeUnderTest(library nvml.Library, n *simulator.Node) conformance.Node {
 	}
 }
 
-// requireComplete holds a target to every promise, none left out.
+// requireComplete fails unless a target passes every case, without skipped ones.
 func requireComplete(t *testing.T, target conformance.Target) {
 	t.Helper()
 	if tally := conformance.Run(t, target); tally.Skipped > 0 || tally.Passed == 0 {
@@ -50,28 +50,28 @@ func requireComplete(t *testing.T, target conformance.Target) {
 }
 
 func TestSimulator(t *testing.T) {
-	for _, board := range mig.Models() {
+	for _, model := range mig.Models() {
 		requireComplete(t, conformance.Target{
-			Name: board.Name,
+			Name: model.Name,
 			New: func(t *testing.T) conformance.Node {
-				n := newNode(t, board.Name, nil)
+				n := newNode(t, model.Name, nil)
 				return nodeUnderTest(n, n)
 			},
 		})
 	}
 }
 
-// TestSimulatorModes has mode changes come into force in the ways that a board's does not by
-// itself.
+// TestSimulatorModes tests each way in which a mode takes effect, on GPU models whose default is
+// another.
 func TestSimulatorModes(t *testing.T) {
 	for name, activation := range map[string]simulator.Activation{
 		"at once": simulator.AtOnce, "at reset": simulator.AtReset, "at reset, unsaid": simulator.AtResetSilently,
 	} {
-		for _, board := range []string{"A100-40GB", "H100-80GB"} {
+		for _, model := range []string{"A100-40GB", "H100-80GB"} {
 			requireComplete(t, conformance.Target{
-				Name: board + " " + name,
+				Name: model + " " + name,
 				New: func(t *testing.T) conformance.Node {
-					n := newNode(t, board, func(c *simulator.Config) {
+					n := newNode(t, model, func(c *simulator.Config) {
 						c.GPUs[0].Activation, c.GPUs[1].Activation = activation, activation
 					})
 					return nodeUnderTest(n, n)
@@ -81,7 +81,7 @@ func TestSimulatorModes(t *testing.T) {
 	}
 }
 
-// TestSimulatorOldDriver knows no profiles while MIG mode is off.
+// TestSimulatorOldDriver tests a driver without profiles while MIG mode is off.
 func TestSimulatorOldDriver(t *testing.T) {
 	requireComplete(t, conformance.Target{
 		Name: "A100-40GB, driver 535",
@@ -94,19 +94,19 @@ func TestSimulatorOldDriver(t *testing.T) {
 
 func TestSimulatorSameUUIDs(t *testing.T) {
 	tally := conformance.Run(t, conformance.Target{
-		Name: "A30, UUIDs again",
+		Name: "A30, reused UUIDs",
 		New: func(t *testing.T) conformance.Node {
 			n := newNode(t, "A30", func(c *simulator.Config) { c.ReuseUUIDs = true })
 			return nodeUnderTest(n, n)
 		},
-		Lacks: map[conformance.Feature]string{conformance.FreshUUIDs: "it is told to make them of the identifiers"},
+		Lacks: map[conformance.Feature]string{conformance.FreshUUIDs: "the configuration derives them from the identifiers"},
 	})
 	if tally.Skipped != 1 {
 		t.Errorf("%+v; want one left out", tally)
 	}
 }
 
-// TestSimulatorWithoutMIG has only what every GPU has.
+// TestSimulatorWithoutMIG tests a GPU model without MIG.
 func TestSimulatorWithoutMIG(t *testing.T) {
 	tally := conformance.Run(t, conformance.Target{
 		Name: "L4",
@@ -120,13 +120,13 @@ func TestSimulatorWithoutMIG(t *testing.T) {
 	}
 }
 
-// TestSimulatorOverSocket holds the simulator to the same through its socket.
+// TestSimulatorOverSocket tests the simulator through its socket.
 func TestSimulatorOverSocket(t *testing.T) {
-	for _, board := range mig.Models() {
+	for _, model := range mig.Models() {
 		requireComplete(t, conformance.Target{
-			Name: board.Name,
+			Name: model.Name,
 			New: func(t *testing.T) conformance.Node {
-				n := newNode(t, board.Name, nil)
+				n := newNode(t, model.Name, nil)
 				socket := serveNode(t, n)
 				return nodeUnderTest(socketpkg.Dial(socket), n)
 			},

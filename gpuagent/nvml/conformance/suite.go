@@ -10,15 +10,12 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Results is what became of the cases.
+// Results counts the cases by result.
 type Results struct {
-	// Passed, Broken and LeftOut are how many promises were kept, were not, and were not
-	// tried.
 	Passed, Failed, Skipped int
 }
 
-// testCase is one case: what is promised, what has to be there to try it, how it is
-// tried.
+// testCase is a guarantee, the features that its test needs, and the test.
 type testCase struct {
 	name     string
 	requires []Feature
@@ -27,7 +24,8 @@ type testCase struct {
 
 func testCases() []testCase {
 	all := [][]testCase{
-		sessionCases, inventoryCases, modeCases, profileCases, layoutCases, destructionCases, computeInstanceCases, processCases, resetCases, concurrencyCases,
+		sessionCases, inventoryCases, modeCases, profileCases, layoutCases, destructionCases, computeInstanceCases, processCases, resetCases,
+		concurrencyCases,
 	}
 	var list []testCase
 	for _, some := range all {
@@ -36,8 +34,8 @@ func testCases() []testCase {
 	return list
 }
 
-// Run holds an implementation to each promise in a test of its own, on a node of its own,
-// and says how many were kept and how many left out.
+// Run tests each guarantee in a subtest on a new node. It returns how many cases passed, failed and
+// were skipped.
 func Run(t *testing.T, target Target) Results {
 	t.Helper()
 	var tally Results
@@ -57,18 +55,18 @@ func Run(t *testing.T, target Target) Results {
 				}()
 				for _, feature := range p.requires {
 					if reason, lacked := missing[feature]; lacked {
-						t.Skipf("left out: it is for those of which this holds: %s; and %s", feature, reason)
+						t.Skipf("skipped: needs a target that %s; %s", feature, reason)
 					}
 				}
 				p.run(newFixture(t, target))
 			})
 		}
-		t.Logf("%s: %d promises kept, %d broken, %d left out", target.Name, tally.Passed, tally.Failed, tally.Skipped)
+		t.Logf("%s: %d guarantees passed, %d failed, %d skipped", target.Name, tally.Passed, tally.Failed, tally.Skipped)
 	})
 	return tally
 }
 
-// missingFeatures is what the target lacks, by its own word and by what the suite finds.
+// missingFeatures returns the features that the target lacks, as declared and as found.
 func (target Target) missingFeatures(t *testing.T) map[Feature]string {
 	t.Helper()
 	missing := map[Feature]string{}
@@ -79,28 +77,28 @@ func (target Target) missingFeatures(t *testing.T) map[Feature]string {
 		missing[feature] = reason
 	}
 	if target.ReadOnly {
-		missing[writable] = "it is read-only"
+		missing[writable] = "the target is read-only"
 	}
 	b := newFixture(t, target)
 	if b.attach == nil && missing[Processes] == "" {
-		missing[Processes] = "nothing attaches a process"
+		missing[Processes] = "the target cannot attach processes"
 	}
 	if _, _, err := b.MIGMode(b.gpu.UUID); errors.Is(err, nvml.ErrNotSupported) {
-		missing[supportsMIG] = b.gpu.Name + " cannot be cut"
+		missing[supportsMIG] = b.gpu.Name + " does not support MIG"
 	}
 	return missing
 }
 
-// Target is an implementation that is held to the suite.
+// Target is an implementation under test.
 type Target struct {
-	// Name is what its tests are called.
+	// Name is the name of its subtests.
 	Name string
-	// New is a node for one case: not initialized, its GPUs not cut and not in MIG mode
-	// unless the target is read-only, nobody on them. What it starts ends with the test.
+	// New returns a node for one case: not initialized, without instances and processes, and not in
+	// MIG mode unless the target is read-only. It ends with the test.
 	New func(t *testing.T) Node
-	// Lacks are the features that it does not have, each with the reason.
+	// Lacks are the features that it lacks, each with the reason.
 	Lacks map[Feature]string
-	// ReadOnly leaves out every case that would change a GPU.
+	// ReadOnly skips every case that would change a GPU.
 	ReadOnly bool
 }
 
@@ -108,39 +106,38 @@ type Target struct {
 type Node struct {
 	// Library is the node's driver.
 	Library nvml.Library
-	// Attach puts a process onto a device, a GPU's UUID or a MIG device's, with so much
-	// memory in MiB or nvml.UnknownMiB; Detach takes it off. Nil where the
-	// target lacks Processes.
+	// Attach attaches a process to a device, by a GPU's or MIG device's UUID, with memory in MiB or
+	// nvml.UnknownMiB; Detach removes it. Nil if the target lacks Processes.
 	Attach func(pid uint32, device string, memoryMiB int64) error
 	Detach func(pid uint32)
 }
 
-// Feature is something that an implementation may lack.
+// Feature is a feature that an implementation may lack.
 type Feature string
 
 // The features.
 const (
-	// Refusals: an instance is refused where there is no room for it.
+	// Refusals: CreateInstance fails without room.
 	Refusals Feature = "refuses instances for which there is no room"
-	// Guards: what holds something else is not destroyed.
-	Guards Feature = "refuses to destroy what is in use"
-	// ModeGuards: instances need MIG mode, and are gone with it.
-	ModeGuards Feature = "keeps instances to MIG mode"
-	// Identifiers: profiles have the identifiers that the boards' real drivers give.
+	// Guards: an instance in use is not destroyed.
+	Guards Feature = "refuses to destroy instances in use"
+	// ModeGuards: instances exist only in MIG mode.
+	ModeGuards Feature = "restricts instances to MIG mode"
+	// Identifiers: profiles have the identifiers of real drivers.
 	Identifiers Feature = "has the real profiles' identifiers"
-	// Capacity: RemainingCapacity answers.
-	Capacity Feature = "tells the remaining capacity"
-	// FreshUUIDs: a MIG device never has the UUID of one that is gone.
-	FreshUUIDs Feature = "never gives a UUID again"
-	// Processes: processes can be attached, and are listed.
+	// Capacity: RemainingCapacity is implemented.
+	Capacity Feature = "reports the remaining capacity"
+	// FreshUUIDs: a MIG device never gets the UUID of a former one.
+	FreshUUIDs Feature = "never reuses a UUID"
+	// Processes: processes can be attached and are listed.
 	Processes Feature = "has processes"
-	// Utilization: GPUs and processes tell how busy they are.
-	Utilization Feature = "tells utilization"
+	// Utilization: GPUs and processes report their utilization.
+	Utilization Feature = "reports utilization"
 	// Reset: a GPU can be reset.
 	Reset Feature = "resets GPUs"
 
-	// supportsMIG is that the board can be cut, and changing that the target is not read-only.
-	// The suite finds both out itself.
-	supportsMIG Feature = "can be cut"
+	// supportsMIG: the GPU model supports MIG. writable: the target is not read-only. The suite
+	// detects both.
+	supportsMIG Feature = "supports MIG"
 	writable    Feature = "may be changed"
 )

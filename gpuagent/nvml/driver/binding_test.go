@@ -15,8 +15,8 @@ import (
 
 const libraryPathVariable = "SLUICE_TEST_NVML_LIBRARY"
 
-// TestRealBinding tries the real binding on an old library of C, in a process of its own: what
-// goes wrong under the binding ends the process, and a library that was used stays loaded.
+// TestRealBinding tests the real binding on an old C library, in a process of its own: errors below
+// the binding end the process, and a used library stays loaded.
 func TestRealBinding(t *testing.T) {
 	if path := os.Getenv(libraryPathVariable); path != "" {
 		testOldLibrary(t, path)
@@ -30,7 +30,7 @@ func TestRealBinding(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), compiler, "-shared", "-fPIC", "-o", path, "testdata/nvml.c").CombinedOutput(); err != nil {
 		t.Fatalf("compiling: %v\n%s", err, out)
 	}
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBinding$", "-test.v") //nolint:gosec // this test itself
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this test itself
 	child.Env = append(os.Environ(), libraryPathVariable+"="+path)
 	if out, err := child.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -39,10 +39,10 @@ func TestRealBinding(t *testing.T) {
 
 func testOldLibrary(t *testing.T, path string) {
 	l := New(Config{Path: path})
-	if _, err := l.GPUs(); err == nil { // and the process is still there
+	if _, err := l.GPUs(); err == nil { // the process is still alive
 		t.Error("GPUs before Init")
 	}
-	for range 2 { // with a Shutdown between them
+	for range 2 { // with a Shutdown in between
 		if err := l.Init(); err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func testReads(t *testing.T, l nvml.Library) {
 	check([]nvml.ProcessSample{{PID: 100, At: since.Add(time.Millisecond), SM: 42}})(samples, err)
 }
 
-// testMissingFunctions calls what the library has not. Without the look-up before it, each of these
+// testMissingFunctions calls functions that the library lacks. Without the look-up before, each
 // would end the process.
 func testMissingFunctions(t *testing.T, l nvml.Library) {
 	t.Helper()

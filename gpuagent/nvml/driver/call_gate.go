@@ -11,23 +11,22 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// callGate lets calls in while the library is there, any number at once, and one at a
-// time, alone, who loads it or takes it away: a call into a library that was unloaded
-// meanwhile would end the process.
+// callGate admits any number of calls while the library is loaded. Loading and unloading it
+// requires exclusive access: a call into an unloaded library would end the process.
 type callGate struct {
 	mu sync.Mutex
-	// open tells that the library is there. Who is alone writes it.
+	// open reports whether the library is loaded. Only the exclusive holder writes it.
 	open bool
-	// exclusive tells that somebody is alone, or waits to be.
+	// exclusive reports whether a goroutine has, or waits for, exclusive access.
 	exclusive bool
-	// activeCalls is how many calls have not returned.
+	// activeCalls is the number of calls in progress.
 	activeCalls int
-	// changed is closed when somebody left; nil when nobody waits.
+	// changed is closed when a call or an exclusive access ends; nil without waiters.
 	changed chan struct{}
 }
 
-// enter lets a call in, after whoever is alone; ErrUninitialized where the library is
-// not there.
+// enter admits a call, after an exclusive access in progress. It returns ErrUninitialized if the
+// library is not loaded.
 func (g *callGate) enter() (leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -46,8 +45,8 @@ func (g *callGate) enter() (leave func(), err error) {
 	}, nil
 }
 
-// acquireExclusive waits until no call is inside and keeps all out until release. ErrTimeout where
-// calls do not return within the limit; then nothing is changed.
+// acquireExclusive waits until no call is in progress and blocks new ones until release. It returns
+// ErrTimeout, and changes nothing, if calls do not return within the limit.
 func (g *callGate) acquireExclusive(limit time.Duration) (release func(), err error) {
 	over := time.NewTimer(limit)
 	defer over.Stop()
@@ -55,7 +54,7 @@ func (g *callGate) acquireExclusive(limit time.Duration) (release func(), err er
 	defer g.mu.Unlock()
 	for g.exclusive {
 		if !g.wait(over.C) {
-			return nil, fmt.Errorf("another call has kept the driver for %s: %w", limit, nvml.ErrTimeout)
+			return nil, fmt.Errorf("another call has blocked the driver for %s: %w", limit, nvml.ErrTimeout)
 		}
 	}
 	g.exclusive = true
@@ -74,7 +73,7 @@ func (g *callGate) acquireExclusive(limit time.Duration) (release func(), err er
 	}, nil
 }
 
-// wait gives the lock away until something changes; false where the time was over.
+// wait releases the lock until a change. It returns false after the time limit.
 func (g *callGate) wait(over <-chan time.Time) bool {
 	if g.changed == nil {
 		g.changed = make(chan struct{})

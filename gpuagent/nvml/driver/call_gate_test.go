@@ -13,7 +13,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// The library is not taken away under a call, and calls that come meanwhile wait.
+// The library is not unloaded during a call, and later calls wait.
 func TestShutdownWaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server, d := newInitializedLibrary(t)
@@ -32,7 +32,7 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 		down := make(chan error, 1)
 		go func() { down <- l.Shutdown() }()
 		synctest.Wait()
-		_, err := l.DriverVersion() // waits, and then there is no library
+		_, err := l.DriverVersion() // waits, and then the library is unloaded
 		requireError(t, err, nvml.ErrUninitialized)
 		if err := <-down; err != nil {
 			t.Error(err)
@@ -41,7 +41,7 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 	})
 }
 
-// A GPU that never answers does not keep the others' calls, nor Shutdown for ever.
+// A GPU that never answers blocks neither other calls nor Shutdown forever.
 func TestHungCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, d := newInitializedLibrary(t)

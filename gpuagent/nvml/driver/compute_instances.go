@@ -38,7 +38,7 @@ func (l *library) ComputeInstances(gpu string, instance uint32) ([]nvml.ComputeI
 			for _, compute := range found {
 				it, err := l.readComputeInstance(dev, instance, compute, profiles)
 				switch {
-				case errors.Is(err, nvml.ErrNotFound): // gone since
+				case errors.Is(err, nvml.ErrNotFound): // destroyed meanwhile
 				case err != nil:
 					return nil, err
 				case !slices.ContainsFunc(instances, func(other nvml.ComputeInstance) bool { return other.ID == it.ID }):
@@ -98,7 +98,8 @@ func (l *library) DestroyComputeInstance(gpu string, instance, compute uint32) e
 	return err
 }
 
-// computeProfiles are those of a GPU instance, its engines shared: no others exist.
+// computeProfiles returns the compute instance profiles of a GPU instance with shared engines. No
+// other profiles exist.
 func (l *library) computeProfiles(handle gonvml.GpuInstance) ([]gonvml.ComputeInstanceProfileInfo, error) {
 	var profiles []gonvml.ComputeInstanceProfileInfo
 	for index := range maxProfileIndex {
@@ -118,8 +119,9 @@ func (l *library) computeProfiles(handle gonvml.GpuInstance) ([]gonvml.ComputeIn
 	return profiles, nil
 }
 
-// fullComputeProfile is the compute instance profile with as many slices as the GPU instance has.
-func (l *library) fullComputeProfile(dev *device, handle gonvml.GpuInstance, profiles []gonvml.ComputeInstanceProfileInfo) (gonvml.ComputeInstanceProfileInfo, error) {
+// fullComputeProfile returns the compute instance profile with all slices of the GPU instance.
+func (l *library) fullComputeProfile(dev *device, handle gonvml.GpuInstance,
+	profiles []gonvml.ComputeInstanceProfileInfo) (gonvml.ComputeInstanceProfileInfo, error) {
 	it, err := l.readInstance(handle)
 	if err != nil {
 		return gonvml.ComputeInstanceProfileInfo{}, err
@@ -137,14 +139,15 @@ func (l *library) fullComputeProfile(dev *device, handle gonvml.GpuInstance, pro
 		"the driver has no compute instance with all of its %d slices: %w", of.info.SliceCount, nvml.ErrNotSupported)
 }
 
-// readComputeInstance reads a compute instance, of one of the profiles.
-func (l *library) readComputeInstance(dev *device, instance uint32, handle gonvml.ComputeInstance, profiles []gonvml.ComputeInstanceProfileInfo) (nvml.ComputeInstance, error) {
+// readComputeInstance reads a compute instance of one of the profiles.
+func (l *library) readComputeInstance(dev *device, instance uint32, handle gonvml.ComputeInstance,
+	profiles []gonvml.ComputeInstanceProfileInfo) (nvml.ComputeInstance, error) {
 	info, err := callValue(l, "nvmlComputeInstanceGetInfo", handle.GetInfo)
 	if err != nil {
 		return nvml.ComputeInstance{}, err
 	}
 	it := nvml.ComputeInstance{ID: info.Id}
-	it.Slices = int(info.Placement.Size) // which older drivers do not tell
+	it.Slices = int(info.Placement.Size) // older drivers do not report it
 	if at := slices.IndexFunc(profiles, func(p gonvml.ComputeInstanceProfileInfo) bool { return p.Id == info.ProfileId }); at >= 0 {
 		it.Slices = int(profiles[at].SliceCount)
 	}
@@ -161,8 +164,8 @@ func (l *library) readComputeInstance(dev *device, instance uint32, handle gonvm
 	return it, err
 }
 
-// findMIGDevice looks through a GPU's MIG devices for the one of a compute instance, where the
-// driver does not name it: slowly, on a busy GPU.
+// findMIGDevice searches a GPU's MIG devices for that of a compute instance, if the driver does not
+// name it. It is slow on a busy GPU.
 func (l *library) findMIGDevice(dev *device, instance, compute uint32) (string, error) {
 	count, err := callValue(l, "nvmlDeviceGetMaxMigDeviceCount", dev.GetMaxMigDeviceCount)
 	if err != nil {
@@ -173,7 +176,7 @@ func (l *library) findMIGDevice(dev *device, instance, compute uint32) (string, 
 			return dev.GetMigDeviceHandleByIndex(index)
 		})
 		if errors.Is(err, nvml.ErrNotFound) || errors.Is(err, nvml.ErrInvalidArgument) {
-			continue // indices have gaps
+			continue // indices may have gaps
 		}
 		if err != nil {
 			return "", err

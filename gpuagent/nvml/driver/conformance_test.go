@@ -28,14 +28,15 @@ import (
 
 var nextID atomic.Int64
 
-// newDGX is go-nvml's own mock of eight GPUs, completed by what it has the data for and no
-// function: instances by their identifiers, and the MIG device of a compute instance.
+// newDGX returns go-nvml's mock of eight GPUs, with functions for which the mock has only data:
+// instances by identifier, and the MIG device of a compute instance.
 func newDGX() *dgxa100.Server {
 	server := dgxa100.New()
 	for _, it := range server.Devices {
 		d := it.(*dgxa100.Device)
 		create := d.CreateGpuInstanceWithPlacementFunc
-		d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, at *gonvml.GpuInstancePlacement) (gonvml.GpuInstance, gonvml.Return) {
+		d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, at *gonvml.GpuInstancePlacement) (gonvml.GpuInstance,
+			gonvml.Return) {
 			made, ret := create(info, at)
 			mockComputeInstances(made.(*dgxa100.GpuInstance))
 			return made, ret
@@ -76,7 +77,7 @@ func mockComputeInstances(gi *dgxa100.GpuInstance) {
 	}
 }
 
-// TestConformance holds the driver to the suite over go-nvml's mock, as far as that goes.
+// TestConformance runs the suite on the driver over go-nvml's mock, as far as the mock goes.
 func TestConformance(t *testing.T) {
 	tally := conformance.Run(t, conformance.Target{
 		Name: "dgxa100",
@@ -84,9 +85,9 @@ func TestConformance(t *testing.T) {
 			return conformance.Node{Library: newLibrary(newDGX(), Config{})}
 		},
 		Lacks: map[conformance.Feature]string{
-			conformance.Refusals:    "the mock makes instances wherever it is asked to, over others too",
+			conformance.Refusals:    "the mock creates instances at any place, also over others",
 			conformance.Guards:      "the mock destroys instances with all that is in them",
-			conformance.ModeGuards:  "the mock makes instances in any mode, and leaves them when the mode goes",
+			conformance.ModeGuards:  "the mock creates instances in any mode, and keeps them when the mode changes",
 			conformance.Identifiers: "the mock has the profiles' indices for their identifiers",
 			conformance.Capacity:    "the mock has no remaining capacity",
 			conformance.Processes:   "the mock has no processes",
@@ -99,15 +100,15 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceOverSimulator holds the driver to the whole suite: over a binding that has
-// the real one's manners (lists that panic, indices that are no identifiers, processes in two
-// lists), and behind it a simulated node, which nvidia-smi's stand-in resets. The boards are
-// one of each number of slices and each way to change the mode.
+// TestConformanceOverSimulator runs the whole suite on the driver over a simulated node. The
+// binding behaves like the real one: lists panic, indices are not identifiers, processes are in two
+// lists. A script in place of nvidia-smi resets the node's GPUs. The GPU models cover each number
+// of slices and each way to change the mode.
 func TestConformanceOverSimulator(t *testing.T) {
-	for _, board := range []string{"A100-40GB", "A30", "H100-80GB", "B200-180GB"} {
-		tally := conformance.Run(t, conformance.Target{Name: board, New: func(t *testing.T) conformance.Node {
+	for _, model := range []string{"A100-40GB", "A30", "H100-80GB", "B200-180GB"} {
+		tally := conformance.Run(t, conformance.Target{Name: model, New: func(t *testing.T) conformance.Node {
 			node, err := simulator.New(simulator.Config{
-				Seed: t.Name(), GPUs: []simulator.GPU{{Model: board}, {Model: board}, {Model: "T4"}},
+				Seed: t.Name(), GPUs: []simulator.GPU{{Model: model}, {Model: model}, {Model: "T4"}},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -119,13 +120,13 @@ func TestConformanceOverSimulator(t *testing.T) {
 			}
 		}})
 		if tally.Skipped > 0 || tally.Failed > 0 {
-			t.Errorf("%s: %+v; want all kept and none left out", board, tally)
+			t.Errorf("%s: %+v; want all kept and none left out", model, tally)
 		}
 	}
 }
 
-// fakeResetCommand is a script in nvidia-smi's place, which has this process reset a GPU of a node:
-// it asks through one pipe and is told through another.
+// fakeResetCommand returns a script in place of nvidia-smi that makes this process reset a GPU of a
+// node through two pipes.
 func fakeResetCommand(t *testing.T, node *simulator.Node) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -173,7 +174,7 @@ func fakeResetCommand(t *testing.T, node *simulator.Node) string {
 	return command
 }
 
-// fakeBinding is go-nvml's interface on a library.
+// fakeBinding implements go-nvml's interface with a library.
 type fakeBinding struct {
 	mock.Interface
 	nvml nvml.Library
@@ -235,7 +236,7 @@ func (b *fakeBinding) findDevice(which func(nvml.GPU) bool) (gonvml.Device, gonv
 	return b.devices[gpus[at].UUID], gonvml.SUCCESS
 }
 
-// shapeByIndex are where nvml.h has the profiles of a shape.
+// shapeByIndex lists the shapes by their index in nvml.h.
 var shapeByIndex = map[int]mig.Shape{
 	0: {Compute: 1, Memory: 1}, 1: {Compute: 2, Memory: 2}, 2: {Compute: 3, Memory: 4}, 3: {Compute: 4, Memory: 4},
 	4: {Compute: 7, Memory: 8}, 7: {Compute: 1, Memory: 1, Attribute: "+me"}, 8: {Compute: 2, Memory: 2, Attribute: "+me"},
@@ -311,7 +312,7 @@ func (b *fakeBinding) mockProfiles(d *mock.Device, uuid string) {
 			if known && shape == (mig.Shape{Compute: p.Compute, Memory: p.Memory, Attribute: p.Attribute}) {
 				return gonvml.GpuInstanceProfileInfo{
 					Id: uint32(p.ID), SliceCount: uint32(p.Compute), MultiprocessorCount: uint32(p.Multiprocessors), MemorySizeMB: uint64(p.MemoryMiB),
-				}, gonvml.SUCCESS // of which there are none, it counts
+				}, gonvml.SUCCESS // there are none, and it counts them
 			}
 		}
 		return gonvml.GpuInstanceProfileInfo{}, gonvml.ERROR_NOT_SUPPORTED
@@ -353,7 +354,8 @@ func (b *fakeBinding) mockInstances(d *mock.Device, uuid string) {
 		}
 		return append(handles, nil)[0], toReturn(err)
 	}
-	d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, at *gonvml.GpuInstancePlacement) (gonvml.GpuInstance, gonvml.Return) {
+	d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, at *gonvml.GpuInstancePlacement) (gonvml.GpuInstance,
+		gonvml.Return) {
 		made, err := b.nvml.CreateInstance(uuid, nvml.ProfileID(info.Id), nvml.Placement{Start: int(at.Start), Size: int(at.Size)})
 		return b.newInstance(uuid, made), toReturn(err)
 	}
@@ -370,7 +372,7 @@ func (b *fakeBinding) newInstance(uuid string, it nvml.Instance) *mock.GpuInstan
 		},
 		DestroyFunc: func() gonvml.Return { return toReturn(l.DestroyInstance(uuid, it.ID)) },
 	}
-	// Every number of slices is a profile here; what is made is what fills the instance.
+	// Every number of slices is a profile here; the created one fills the instance.
 	gi.GetComputeInstanceProfileInfoFunc = func(index, _ int) (gonvml.ComputeInstanceProfileInfo, gonvml.Return) {
 		if index >= gonvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 			return gonvml.ComputeInstanceProfileInfo{}, gonvml.ERROR_INVALID_ARGUMENT
@@ -405,7 +407,7 @@ func (b *fakeBinding) newInstance(uuid string, it nvml.Instance) *mock.GpuInstan
 	return gi
 }
 
-// computeSlicesByIndex are the slices of compute instances, by the index of their profile.
+// computeSlicesByIndex lists the slices of compute instances by the index of their profile.
 var computeSlicesByIndex = []uint32{1, 2, 3, 4, 7, 8, 6, 1}
 
 func (b *fakeBinding) newComputeInstance(uuid string, instance uint32, it nvml.ComputeInstance) *mock.ComputeInstance {

@@ -1,15 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver is nvml.Library on NVIDIA's own library, libnvidia-ml.so.1, through
+// Package driver implements nvml.Library with NVIDIA's library libnvidia-ml.so.1, through
 // github.com/NVIDIA/go-nvml.
 //
-// Enters: calls on GPUs by their UUIDs. Leaves: what the driver answers, its errors as
-// values of nvml.Error with the name of the library's function that gave them. The
-// traps of the library and of its binding end here: functions that an old library
-// lacks, which would end the process; lists that the binding cannot take empty; handles
-// that a reset makes another GPU's; profiles that are counted wrong.
-//
-// It never decides what to do, never repeats a call that changes something, and lets no
-// type of the binding out.
+// Errors are values of nvml.Error with the name of the failed function. The package handles the
+// pitfalls of the library and its binding: functions that an old library lacks, which would end the
+// process; empty lists, on which the binding panics; handles that belong to another GPU after a
+// reset; wrong profile counts. It repeats no call that changes a GPU, and exposes no type of the
+// binding.
 package driver

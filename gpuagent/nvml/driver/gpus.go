@@ -38,7 +38,7 @@ func (l *library) GPUs() ([]nvml.GPU, error) {
 	return gpus, nil
 }
 
-// describeGPU is the GPU of an index. What it does not tell is empty, with the reason in Err.
+// describeGPU returns the GPU at an index. It leaves unknown fields empty and sets Err.
 func (l *library) describeGPU(index, epoch int) nvml.GPU {
 	gpu := nvml.GPU{Index: index}
 	handle, err := callValue(l, "nvmlDeviceGetHandleByIndex", func() (gonvml.Device, gonvml.Return) {
@@ -62,7 +62,7 @@ func (l *library) describeGPU(index, epoch int) nvml.GPU {
 	}
 	gpu.PCIDevice = pci.PciDeviceId
 	memory, err := callValue(l, "nvmlDeviceGetMemoryInfo", handle.GetMemoryInfo)
-	if err != nil && !errors.Is(err, nvml.ErrNotSupported) { // a GPU that has none of its own
+	if err != nil && !errors.Is(err, nvml.ErrNotSupported) { // a GPU without an identifier of its own
 		gpu.Err = err
 		return gpu
 	}
@@ -70,8 +70,8 @@ func (l *library) describeGPU(index, epoch int) nvml.GPU {
 	return gpu
 }
 
-// fillUUIDs gives GPUs that do not tell their UUIDs the ones that they had when they last did,
-// where no other has it now; and remembers them all.
+// fillUUIDs sets the last known UUIDs of GPUs that report none, unless another GPU has them, and
+// records all UUIDs.
 func (h *handleCache) fillUUIDs(gpus []nvml.GPU) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,18 +81,18 @@ func (h *handleCache) fillUUIDs(gpus []nvml.GPU) {
 			places[gpu.Index] = gpu.UUID
 		}
 	}
-	told := slices.Collect(maps.Values(places))
+	reported := slices.Collect(maps.Values(places))
 	for i := range gpus {
 		last, known := h.uuidByIndex[gpus[i].Index]
-		if gpus[i].UUID == "" && known && !slices.Contains(told, last) {
+		if gpus[i].UUID == "" && known && !slices.Contains(reported, last) {
 			gpus[i].UUID, places[gpus[i].Index] = last, last
 		}
 	}
 	h.uuidByIndex = places
 }
 
-// Memory implements nvml.Library. What the driver keeps for itself does not count as
-// used where the library tells it apart.
+// Memory implements nvml.Library. Memory that the driver reserves does not count as used if the
+// library reports it separately.
 func (l *library) Memory(gpu string) (nvml.Memory, error) {
 	return withGPU(l, gpu, func(dev *device) (nvml.Memory, error) {
 		if m, err := callValue(l, "nvmlDeviceGetMemoryInfo_v2", dev.GetMemoryInfo_v2); err == nil {
@@ -111,7 +111,7 @@ func (l *library) Utilization(gpu string) (int, error) {
 	})
 }
 
-// device is a GPU's handle, and what of it never changes while the handle is good.
+// device is a GPU's handle with its constant properties.
 type device struct {
 	gonvml.Device
 	uuid string
@@ -120,19 +120,17 @@ type device struct {
 	profiles []driverProfile
 }
 
-// handleCache keeps the GPUs' handles: finding one by its UUID may take the driver seconds.
+// handleCache caches the GPUs' handles: the driver may take seconds to find one by UUID.
 type handleCache struct {
 	mu     sync.Mutex
 	byUUID map[string]*device
-	// epoch counts how often all were forgotten: what was found before is not kept
-	// after.
+	// epoch counts invalidations. A handle found in an earlier epoch is not stored.
 	epoch int
-	// uuidByIndex are the UUIDs by index as they were found last, for GPUs that no longer
-	// tell theirs.
+	// uuidByIndex holds the last known UUIDs by index, for GPUs that no longer report theirs.
 	uuidByIndex map[int]string
 }
 
-// invalidate throws all handles away: after a reset one may be another GPU's.
+// invalidate removes all handles: after a reset one may belong to another GPU.
 func (h *handleCache) invalidate() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,7 +138,7 @@ func (h *handleCache) invalidate() {
 	h.epoch++
 }
 
-// remove throws one away.
+// remove removes one handle.
 func (h *handleCache) remove(dev *device) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,8 +159,8 @@ func (h *handleCache) get(uuid string) *device {
 	return h.byUUID[uuid]
 }
 
-// store remembers a handle that was found in an epoch, and gives back the device to use:
-// the one that is known already, where the handle is the same.
+// store stores a handle found in an epoch, and returns the device to use: the stored one if the
+// handle is the same.
 func (h *handleCache) store(uuid string, handle gonvml.Device, epoch int) *device {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,10 +177,10 @@ func (h *handleCache) store(uuid string, handle gonvml.Device, epoch int) *devic
 	return dev
 }
 
-// gpuUUIDPattern keeps MIG devices' UUIDs out, which the library would take for GPUs'.
+// gpuUUIDPattern excludes the UUIDs of MIG devices, which the library would accept as GPUs.
 var gpuUUIDPattern = regexp.MustCompile(`^GPU-[0-9A-Za-z-]+$`)
 
-// findGPU is a GPU by its UUID. The gate has been entered.
+// findGPU returns a GPU by its UUID. The caller has entered the gate.
 func (l *library) findGPU(gpu string) (*device, error) {
 	if !gpuUUIDPattern.MatchString(gpu) {
 		return nil, fmt.Errorf("%q is not a GPU's UUID, which begins with GPU-: %w", gpu, nvml.ErrInvalidArgument)
@@ -200,13 +198,13 @@ func (l *library) findGPU(gpu string) (*device, error) {
 	return l.handles.store(gpu, handle, epoch), nil
 }
 
-// staleHandleErrors are the errors after which a handle is found anew.
+// staleHandleErrors are the errors after which the handle is looked up again.
 var staleHandleErrors = []nvml.Error{
 	nvml.ErrGPULost, nvml.ErrResetRequired, nvml.ErrUninitialized,
 	nvml.ErrInvalidState, nvml.ErrNotReady, nvml.ErrUnknown,
 }
 
-// withGPU does something with a GPU. Errors name it.
+// withGPU calls do with a GPU. Its errors name the GPU.
 func withGPU[T any](l *library, gpu string, do func(*device) (T, error)) (T, error) {
 	var none T
 	leave, err := l.gate.enter()

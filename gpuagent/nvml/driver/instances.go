@@ -14,15 +14,14 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// minListCapacity is how many instances the binding is given room for: it takes the count
-// that the driver gives, which is wrong on some boards, and panics where that is none.
+// minListCapacity is the least capacity of a list for the binding. The binding trusts the driver's
+// count, which is wrong for some GPU models, and panics if it is zero.
 const minListCapacity = 16
 
 // Instances implements nvml.Library.
 func (l *library) Instances(gpu string) ([]nvml.Instance, error) {
 	return withGPU(l, gpu, func(dev *device) ([]nvml.Instance, error) {
-		// An older driver has no profiles while the mode is off, and so no instances
-		// either, and no error.
+		// An older driver returns no profiles, no instances and no error while the mode is off.
 		modes, err := l.readMode(dev)
 		if err != nil {
 			return nil, err
@@ -58,7 +57,7 @@ func (l *library) listInstances(dev *device, all []driverProfile) ([]nvml.Instan
 		for _, handle := range found {
 			it, err := l.readInstance(handle)
 			switch {
-			case errors.Is(err, nvml.ErrNotFound): // gone since
+			case errors.Is(err, nvml.ErrNotFound): // destroyed meanwhile
 			case err != nil:
 				return nil, err
 			case !slices.ContainsFunc(instances, func(other nvml.Instance) bool { return other.ID == it.ID }):
@@ -92,7 +91,7 @@ func (l *library) CreateInstance(gpu string, id nvml.ProfileID, at nvml.Placemen
 			return nvml.Instance{}, err
 		}
 		if !slices.Contains(p.placements, at) {
-			return nvml.Instance{}, fmt.Errorf("profile %d cannot lie at %d with %d slices, but at %v: %w",
+			return nvml.Instance{}, fmt.Errorf("profile %d cannot start at %d with %d slices, only at %v: %w",
 				id, at.Start, at.Size, p.placements, nvml.ErrInvalidArgument)
 		}
 		handle, err := callValue(l, "nvmlDeviceCreateGpuInstanceWithPlacement", func() (gonvml.GpuInstance, gonvml.Return) {
@@ -121,8 +120,8 @@ func (l *library) DestroyInstance(gpu string, instance uint32) error {
 	return err
 }
 
-// instanceHandle is found anew for each call: the handles are those of identifiers, which
-// the driver gives again.
+// instanceHandle looks up the handle for each call: the driver reuses identifiers for other
+// handles.
 func (l *library) instanceHandle(dev *device, instance uint32) (gonvml.GpuInstance, error) {
 	handle, err := callValue(l, "nvmlDeviceGetGpuInstanceById", func() (gonvml.GpuInstance, gonvml.Return) {
 		return dev.GetGpuInstanceById(int(instance))

@@ -14,15 +14,14 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Config says where the driver's parts are.
+// Config locates the driver's parts.
 type Config struct {
-	// Path is the library's file, or its name for the dynamic loader. Empty:
-	// libnvidia-ml.so.1.
+	// Path is the library's file, or its name for the dynamic loader. Default: libnvidia-ml.so.1.
 	Path string
-	// ResetCommand is the nvidia-smi that resets GPUs: a path, or a name on PATH.
-	// Empty: nvidia-smi.
+	// ResetCommand is the nvidia-smi that resets GPUs: a path, or a name on PATH. Default:
+	// nvidia-smi.
 	ResetCommand string
-	// ResetTimeout is how long a reset may take. Zero: two minutes.
+	// ResetTimeout limits a reset. Default: two minutes.
 	ResetTimeout time.Duration
 }
 
@@ -31,12 +30,12 @@ const (
 	defaultResetCommand = "nvidia-smi"
 	defaultResetTimeout = 2 * time.Minute
 
-	// idleTimeout is how long Init, Shutdown and Reset wait for calls that have not
-	// returned: a GPU that is broken may keep one for ever.
+	// idleTimeout is how long Init, Shutdown and Reset wait for calls in progress. On a broken GPU
+	// a call may never return.
 	idleTimeout = 30 * time.Second
 )
 
-// New is the driver of this node. Nothing is loaded before Init.
+// New returns the driver of this node. It loads nothing before Init.
 func New(config Config) nvml.Library {
 	config = config.withDefaults()
 	l := newLibrary(gonvml.New(gonvml.WithLibraryPath(config.Path)), config)
@@ -57,11 +56,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// library is nvml.Library on a binding: the real one, or one that tests put there.
+// library implements nvml.Library with a binding: the real one, or a test's.
 type library struct {
 	api    gonvml.Interface
 	config Config
-	// probe looks whether the library can be loaded at all; nil for none.
+	// probe checks whether the library can be loaded; nil skips the check.
 	probe func() error
 
 	gate    callGate
@@ -78,7 +77,7 @@ func newLibrary(api gonvml.Interface, config Config) *library {
 func (l *library) Init() error {
 	release, err := l.gate.acquireExclusive(idleTimeout)
 	if err != nil {
-		return fmt.Errorf("connecting to the driver: %w", err)
+		return fmt.Errorf("connect to the driver: %w", err)
 	}
 	defer release()
 	if l.gate.open {
@@ -87,7 +86,7 @@ func (l *library) Init() error {
 	return l.connect()
 }
 
-// connect is called by who has the gate alone.
+// connect requires exclusive access to the gate.
 func (l *library) connect() error {
 	if l.probe != nil {
 		if err := l.probe(); err != nil {
@@ -107,7 +106,7 @@ func (l *library) connect() error {
 func (l *library) Shutdown() error {
 	release, err := l.gate.acquireExclusive(idleTimeout)
 	if err != nil {
-		return fmt.Errorf("disconnecting from the driver: %w", err)
+		return fmt.Errorf("disconnect from the driver: %w", err)
 	}
 	defer release()
 	if !l.gate.open {
@@ -116,8 +115,8 @@ func (l *library) Shutdown() error {
 	return l.disconnect()
 }
 
-// disconnect is called by who has the gate alone. Calls that come after it are
-// refused also where it fails: the library may be gone.
+// disconnect requires exclusive access to the gate. Even after a failure it closes the gate: the
+// library may be unloaded.
 func (l *library) disconnect() error {
 	l.gate.open = false
 	l.handles.invalidate()
@@ -134,13 +133,13 @@ func (l *library) DriverVersion() (string, error) {
 	return callValue(l, "nvmlSystemGetDriverVersion", l.api.SystemGetDriverVersion)
 }
 
-// probe loads the library and looks for the function that every version of it has.
-// The binding tells neither why a library cannot be loaded nor that it is another one:
-// its first call would end the process.
+// probe loads the library and looks up a function that every version has. The binding neither
+// reports why a library cannot be loaded nor detects a wrong one: its first call would end the
+// process.
 func probe(path string) error {
 	library := dl.New(path, dl.RTLD_LAZY)
 	if err := library.Open(); err != nil {
-		return fmt.Errorf("loading the driver's library: %w: %w", nvml.ErrLibraryNotFound, err)
+		return fmt.Errorf("load the driver's library: %w: %w", nvml.ErrLibraryNotFound, err)
 	}
 	defer func() { _ = library.Close() }()
 	if err := library.Lookup("nvmlInit_v2"); err != nil {
@@ -149,10 +148,10 @@ func probe(path string) error {
 	return nil
 }
 
-// alreadyInitialized is what nvmlInit says where there is nothing left to do.
+// alreadyInitialized is nvmlInit's result if the library is initialized.
 const alreadyInitialized = nvml.Error(gonvml.ERROR_ALREADY_INITIALIZED)
 
-// callValue makes one call that answers with a value.
+// callValue makes a call that returns a value.
 func callValue[T any](l *library, function string, call func() (T, gonvml.Return)) (value T, err error) {
 	err = l.call(function, func() (ret gonvml.Return) {
 		value, ret = call()
@@ -161,9 +160,9 @@ func callValue[T any](l *library, function string, call func() (T, gonvml.Return
 	return value, err
 }
 
-// call makes one call. A function that the library lacks is not called: the dynamic
-// loader would end the process. A panic of the binding becomes ErrUnknown: the call's
-// effect is not known.
+// call makes one call. It does not call a function that the library lacks: the dynamic loader would
+// end the process. It returns ErrUnknown after a panic of the binding, since the call's effect is
+// unknown.
 func (l *library) call(function string, call func() gonvml.Return) error {
 	return recoverPanic(function, func() error {
 		if err := l.api.Extensions().LookupSymbol(function); err != nil {
@@ -182,15 +181,16 @@ func recoverPanic(function string, call func() error) (err error) {
 	return call()
 }
 
-// toError is a function's answer as an error; nil for success.
+// toError converts a function's result; nil for success.
 func toError(function string, ret gonvml.Return) error {
 	switch ret {
 	case gonvml.SUCCESS:
 		return nil
 	case gonvml.ERROR_FUNCTION_NOT_FOUND, gonvml.ERROR_ARGUMENT_VERSION_MISMATCH, gonvml.ERROR_DEPRECATED:
-		return fmt.Errorf("%s: the library and the driver do not both have it (%d): %w", function, uint32(ret), nvml.ErrNotSupported)
+		return fmt.Errorf("%s: the library or the driver lacks it (%d): %w", function, uint32(ret), nvml.ErrNotSupported)
 	case gonvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return fmt.Errorf("%s: the library that is loaded is not of the version of the driver that runs, which was replaced; start the agent again: %w", function, nvml.ErrDriverNotLoaded)
+		return fmt.Errorf("%s: the loaded library does not match the driver, which was replaced; restart the agent: %w", function,
+			nvml.ErrDriverNotLoaded)
 	default:
 		return fmt.Errorf("%s: %w", function, nvml.Error(ret))
 	}

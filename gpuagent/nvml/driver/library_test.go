@@ -19,7 +19,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// newInitializedLibrary is an initialized driver on a mock, and the mock's first GPU.
+// newInitializedLibrary returns an initialized driver on a mock, and the mock's first GPU.
 func newInitializedLibrary(t *testing.T) (*library, *dgxa100.Server, *dgxa100.Device) {
 	t.Helper()
 	server := newDGX()
@@ -44,8 +44,8 @@ func requireEqual(t *testing.T, got, want any) {
 	}
 }
 
-// The binding answers (what became of it, what became of the call): the other way round than all its
-// other functions.
+// The binding returns (activation, error of the call), in the reverse order of all its other
+// functions.
 func TestSetMIGModeSeparatesActivationError(t *testing.T) {
 	for _, c := range []struct {
 		became, ret     gonvml.Return
@@ -61,17 +61,17 @@ func TestSetMIGModeSeparatesActivationError(t *testing.T) {
 		var asked int
 		d.SetMigModeFunc = func(mode int) (gonvml.Return, gonvml.Return) { asked = mode; return c.became, c.ret }
 		activation, err := l.SetMIGMode(d.UUID, nvml.Enabled)
-		if !errors.Is(activation, c.activation) || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || (activation == nil) != (c.activation == nil) {
+		if !errors.Is(activation, c.activation) || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) ||
+			(activation == nil) != (c.activation == nil) {
 			t.Errorf("%v, %v: got %v, %v, want %v, %v", c.became, c.ret, activation, err, c.activation, c.err)
 		}
 		if asked != gonvml.DEVICE_MIG_ENABLE {
-			t.Errorf("mode %d was asked for", asked)
+			t.Errorf("requested mode %d", asked)
 		}
 	}
 }
 
-// The binding takes &list[0] of a list as long as the driver's count, which may be none, or
-// too few.
+// The binding uses &list[0] of a list with the driver's count, which may be zero or too low.
 func TestListsHaveMinimumCapacity(t *testing.T) {
 	l, _, d := newInitializedLibrary(t)
 	info := d.GetGpuInstanceProfileInfoFunc
@@ -131,7 +131,8 @@ func TestProfilesAreAddressedByIdentifier(t *testing.T) {
 		{ID: 15, Compute: 1, Memory: 2, Max: 4, MemoryMiB: 9856, Multiprocessors: 14},
 	})
 	var asked uint32
-	d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, _ *gonvml.GpuInstancePlacement) (gonvml.GpuInstance, gonvml.Return) {
+	d.CreateGpuInstanceWithPlacementFunc = func(info *gonvml.GpuInstanceProfileInfo, _ *gonvml.GpuInstancePlacement) (gonvml.GpuInstance,
+		gonvml.Return) {
 		asked = info.Id
 		return nil, gonvml.ERROR_INSUFFICIENT_RESOURCES
 	}
@@ -156,10 +157,14 @@ func TestProfileMaxInstances(t *testing.T) {
 		because string
 	}{
 		{"A30 2g", 0x20b710de, driverProfile{1, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 1}, places(2, 0, 2)}, 2, "the table"},
-		{"A30 2g+me", 0x20b710de, driverProfile{8, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 4}, places(2, 0, 2)}, 1, "the table"},
-		{"unknown board, 1g", 0xbeef10de, driverProfile{0, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1}, places(1, 0, 1, 2, 3)}, 4, "the room"},
-		{"unknown board, 2g over itself", 0xbeef10de, driverProfile{1, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 9}, places(2, 0, 1, 2)}, 2, "the room"},
-		{"unknown board, 1g+me", 0xbeef10de, driverProfile{7, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1}, places(1, 0, 1, 2, 3)}, 1, "the driver's count"},
+		{"A30 2g+me", 0x20b710de, driverProfile{8, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 4}, places(2, 0, 2)}, 1,
+			"the table"},
+		{"unknown GPU model, 1g", 0xbeef10de, driverProfile{0, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
+			places(1, 0, 1, 2, 3)}, 4, "the room"},
+		{"unknown GPU model, 2g over itself", 0xbeef10de,
+			driverProfile{1, gonvml.GpuInstanceProfileInfo{SliceCount: 2, InstanceCount: 9}, places(2, 0, 1, 2)}, 2, "the room"},
+		{"unknown GPU model, 1g+me", 0xbeef10de, driverProfile{7, gonvml.GpuInstanceProfileInfo{SliceCount: 1, InstanceCount: 1},
+			places(1, 0, 1, 2, 3)}, 1, "the driver's count"},
 	} {
 		l, _, d := newInitializedLibrary(t)
 		d.GetPciInfoFunc = func() (gonvml.PciInfo, gonvml.Return) {
@@ -173,7 +178,7 @@ func TestProfileMaxInstances(t *testing.T) {
 	}
 }
 
-// A profile of a driver that is newer than this is like none that anybody asks for.
+// A profile of a newer driver matches no request.
 func TestProfilesOfNewerDriver(t *testing.T) {
 	l, _, d := newInitializedLibrary(t)
 	l.handles.store(d.UUID, d, 1).profiles = []driverProfile{
@@ -186,7 +191,7 @@ func TestProfilesOfNewerDriver(t *testing.T) {
 	}
 }
 
-// Before 550 a driver knows no profiles while MIG mode is off. What it knew then is not kept.
+// Before 550 a driver reports no profiles while MIG mode is off. That result is not cached.
 func TestProfilesOfOlderDriver(t *testing.T) {
 	l, _, d := newInitializedLibrary(t)
 	info := d.GetGpuInstanceProfileInfoFunc
@@ -209,7 +214,7 @@ func TestProfilesOfOlderDriver(t *testing.T) {
 	}
 }
 
-// Handles are kept, and found anew after what may have made them another GPU's.
+// Handles are cached, and looked up again after events that may have changed their GPUs.
 func TestHandleCache(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	found := 0
@@ -221,7 +226,7 @@ func TestHandleCache(t *testing.T) {
 		do   func()
 		want int
 	}{
-		{"asked twice", func() {
+		{"listed twice", func() {
 			_, _, _ = l.MIGMode(d.UUID)
 			_, _, _ = l.MIGMode(d.UUID)
 		}, 1},
@@ -246,7 +251,7 @@ func TestHandleCache(t *testing.T) {
 			_, _ = l.GPUs()
 			_, _, _ = l.MIGMode(d.UUID)
 		}, 3},
-		{"begun anew", func() {
+		{"initialized again", func() {
 			_ = l.Shutdown()
 			_ = l.Init()
 			_, _, _ = l.MIGMode(d.UUID)
@@ -259,7 +264,7 @@ func TestHandleCache(t *testing.T) {
 	}
 }
 
-// The library takes a MIG device's UUID where a GPU's is asked for.
+// The library accepts a MIG device's UUID in place of a GPU's.
 func TestMIGDeviceUUIDIsRejected(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	server.DeviceGetHandleByUUIDFunc = func(string) (gonvml.Device, gonvml.Return) { return d, gonvml.SUCCESS }
@@ -267,7 +272,7 @@ func TestMIGDeviceUUIDIsRejected(t *testing.T) {
 	requireError(t, err, nvml.ErrInvalidArgument)
 }
 
-// A handle that was found before a reset is not kept after it.
+// A handle that was found before a reset is not cached after it.
 func TestHandleFromEarlierEpoch(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	find := server.DeviceGetHandleByUUIDFunc
@@ -281,7 +286,7 @@ func TestHandleFromEarlierEpoch(t *testing.T) {
 	}
 }
 
-// A GPU that fell off the bus does not tell its UUID any more; it has the one it had.
+// A GPU that fell off the bus no longer reports its UUID and keeps its last one.
 func TestLostGPUKeepsUUID(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	if _, err := l.GPUs(); err != nil {
@@ -299,7 +304,7 @@ func TestLostGPUKeepsUUID(t *testing.T) {
 		t.Fatalf("%+v, %v", gpus, err)
 	}
 	requireError(t, gpus[0].Err, nvml.ErrGPULost)
-	// Where another has that UUID now, after indices changed, it has none.
+	// If another GPU has that UUID after indices changed, the lost GPU has none.
 	server.DeviceGetHandleByIndexFunc = func(i int) (gonvml.Device, gonvml.Return) {
 		if i == 0 {
 			return nil, gonvml.ERROR_GPU_IS_LOST
@@ -312,15 +317,14 @@ func TestLostGPUKeepsUUID(t *testing.T) {
 	}
 }
 
-// The binding's panics, and functions that an older library lacks, are errors that say what
-// was called.
+// Panics of the binding and functions that an older library lacks become errors that name the call.
 func TestBindingPanic(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	_, err := l.Utilization(d.UUID) // the mock has none, and panics
 	requireError(t, err, nvml.ErrUnknown)
 	for _, part := range []string{d.UUID, "nvmlDeviceGetUtilizationRates"} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %s", err, part)
+			t.Errorf("%q lacks %s", err, part)
 		}
 	}
 	server.LookupSymbolFunc = func(symbol string) error {
@@ -339,7 +343,7 @@ func TestBindingPanic(t *testing.T) {
 	requireError(t, err, nvml.ErrNotSupported)
 }
 
-// Numbers that Sluice does not tell apart keep theirs.
+// Codes that Sluice does not distinguish stay as they are.
 func TestUnmappedErrors(t *testing.T) {
 	for ret, want := range map[gonvml.Return]nvml.Error{
 		gonvml.ERROR_MEMORY:                    20,
@@ -354,8 +358,8 @@ func TestUnmappedErrors(t *testing.T) {
 	}
 }
 
-// The device of a compute instance is a MIG device; where a driver gives the GPU's own, its
-// MIG devices are looked through.
+// The device of a compute instance is a MIG device. If a driver returns the GPU's own, its MIG
+// devices are searched.
 func TestFindMIGDevice(t *testing.T) {
 	server := dgxa100.New() // not completed: its compute instances have the GPU's UUID
 	bare := server.Devices[0].(*dgxa100.Device)
@@ -413,7 +417,8 @@ func TestComputeInstanceFillsGPUInstance(t *testing.T) {
 		}
 		for gi := range d.GpuInstances {
 			for ci := range gi.ComputeInstances {
-				if got := dgxa100.MIGProfiles.ComputeInstanceProfiles[int(id)][int(ci.Info.ProfileId)].SliceCount; gi.Info.Id == made.ID && got != slices {
+				if got := dgxa100.MIGProfiles.ComputeInstanceProfiles[int(id)][int(ci.Info.ProfileId)].SliceCount; gi.Info.Id == made.ID &&
+					got != slices {
 					t.Errorf("profile %d has a compute instance of %d slices, want %d", id, got, slices)
 				}
 			}
@@ -421,8 +426,8 @@ func TestComputeInstanceFillsGPUInstance(t *testing.T) {
 	}
 }
 
-// How large a compute instance is its profile tells, or else where it lies; one of which
-// neither is known is not taken for one that fills its instance.
+// The size of a compute instance follows from its profile, or else from its place. If both are
+// unknown, it does not count as filling its instance.
 func TestComputeInstanceSlices(t *testing.T) {
 	l, _, _ := newInitializedLibrary(t)
 	profiles := []gonvml.ComputeInstanceProfileInfo{{Id: 5, SliceCount: 2}}
@@ -435,7 +440,10 @@ func TestComputeInstanceSlices(t *testing.T) {
 		{gonvml.ComputeInstanceInfo{ProfileId: 6}, 0},
 	} {
 		tc.info.Device = &mock.Device{GetUUIDFunc: func() (string, gonvml.Return) { return "MIG-1", gonvml.SUCCESS }}
-		got, err := l.readComputeInstance(nil, 1, &mock.ComputeInstance{GetInfoFunc: func() (gonvml.ComputeInstanceInfo, gonvml.Return) { return tc.info, gonvml.SUCCESS }}, profiles)
+		got, err := l.readComputeInstance(nil, 1, &mock.ComputeInstance{GetInfoFunc: func() (gonvml.ComputeInstanceInfo,
+			gonvml.Return) {
+			return tc.info, gonvml.SUCCESS
+		}}, profiles)
 		if tc.want == 0 {
 			requireError(t, err, nvml.ErrUnknown)
 		} else if got.Slices != tc.want || err != nil {
@@ -444,7 +452,7 @@ func TestComputeInstanceSlices(t *testing.T) {
 	}
 }
 
-// What is in two lists is one process; what no list knows is not known; no instance is none.
+// A process in two lists counts once; unknown memory stays unknown; no instance is NoInstance.
 func TestProcesses(t *testing.T) {
 	const mib, none = 1 << 20, math.MaxUint32
 	l, _, d := newInitializedLibrary(t)
@@ -476,13 +484,13 @@ func TestProcesses(t *testing.T) {
 	}
 	requireEqual(t, got, want)
 
-	// No graphics on this board, no MPS in this library: that is no error.
+	// A GPU model without graphics, or a library without MPS, is no error.
 	d.GetGraphicsRunningProcessesFunc = refuse(gonvml.ERROR_NOT_SUPPORTED)
 	d.GetMPSComputeRunningProcessesFunc = refuse(gonvml.ERROR_FUNCTION_NOT_FOUND)
 	if got, err := l.Processes(d.UUID); err != nil || len(got) != 4 {
 		t.Errorf("%v, %v", got, err)
 	}
-	// Anything else is: there may be processes that were not seen.
+	// Other errors count: the list may lack processes.
 	d.GetMPSComputeRunningProcessesFunc = refuse(gonvml.ERROR_UNKNOWN)
 	_, err = l.Processes(d.UUID)
 	requireError(t, err, nvml.ErrUnknown)
@@ -541,11 +549,11 @@ func TestProcessUtilization(t *testing.T) {
 	}
 }
 
-// Memory that the driver keeps for itself is not in use.
+// Memory that the driver reserves is not in use.
 func TestMemory(t *testing.T) {
 	l, _, d := newInitializedLibrary(t)
 	d.MemoryInfo = gonvml.Memory{Total: 100 << 20, Used: 30 << 20}
-	got, err := l.Memory(d.UUID) // the mock has the older call alone
+	got, err := l.Memory(d.UUID) // the mock has only the older call
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,47 +35,47 @@ func (l *library) readMode(dev *device) (migModes, error) {
 
 // SetMIGMode implements nvml.Library.
 func (l *library) SetMIGMode(gpu string, mode nvml.Mode) (activation, err error) {
-	asked := gonvml.DEVICE_MIG_DISABLE
+	requested := gonvml.DEVICE_MIG_DISABLE
 	if mode == nvml.Enabled {
-		asked = gonvml.DEVICE_MIG_ENABLE
+		requested = gonvml.DEVICE_MIG_ENABLE
 	}
 	const function = "nvmlDeviceSetMigMode"
 	activation, err = withGPU(l, gpu, func(dev *device) (error, error) {
-		became, err := callValue(l, function, func() (gonvml.Return, gonvml.Return) { return dev.SetMigMode(asked) })
+		activation, err := callValue(l, function, func() (gonvml.Return, gonvml.Return) { return dev.SetMigMode(requested) })
 		if err != nil {
 			return nil, err
 		}
-		return toError(function, became), nil
+		return toError(function, activation), nil
 	})
-	// The driver may have unbound or reset the GPU; handles and indices are new.
+	// The driver may have unbound or reset the GPU, which invalidates handles and indices.
 	l.handles.invalidate()
 	return activation, err
 }
 
-// Reset implements nvml.Library. The library has no call for it: nvidia-smi does it. The
-// library is disconnected meanwhile, since it keeps the GPU open itself; other calls
-// wait. The rights to reset are root's.
+// Reset implements nvml.Library with nvidia-smi, since the library has no function for it. It
+// disconnects the library meanwhile, which keeps the GPU open, so that other calls wait. Only root
+// may reset a GPU.
 func (l *library) Reset(gpu string) error {
 	_, err := withGPU(l, gpu, l.readMode)
 	for _, wrong := range []nvml.Error{nvml.ErrUninitialized, nvml.ErrInvalidArgument, nvml.ErrNotFound} {
-		if errors.Is(err, wrong) { // of other errors a reset may be the cure
+		if errors.Is(err, wrong) { // A reset may resolve other errors.
 			return err
 		}
 	}
 	release, err := l.gate.acquireExclusive(idleTimeout)
 	if err != nil {
-		return fmt.Errorf("GPU %s: resetting: %w", gpu, err)
+		return fmt.Errorf("reset GPU %s: %w", gpu, err)
 	}
 	defer release()
 	if !l.gate.open {
 		return nvml.ErrUninitialized
 	}
 	if err := l.disconnect(); err != nil {
-		return fmt.Errorf("GPU %s: resetting: %w", gpu, err)
+		return fmt.Errorf("reset GPU %s: %w", gpu, err)
 	}
 	err = runReset(l.config, gpu)
-	if again := l.connect(); again != nil {
-		return errors.Join(err, fmt.Errorf("connecting to the driver after a reset of GPU %s: %w", gpu, again))
+	if connectErr := l.connect(); connectErr != nil {
+		return errors.Join(err, fmt.Errorf("connect to the driver after a reset of GPU %s: %w", gpu, connectErr))
 	}
 	return err
 }
@@ -98,7 +98,7 @@ func runReset(config Config, gpu string) error {
 	case err == nil && !strings.Contains(text, "could not be reset"):
 		return nil
 	case err != nil && !errors.As(err, &ended):
-		return fmt.Errorf("GPU %s cannot be reset from here: %w: %w", gpu, err, nvml.ErrNotSupported)
+		return fmt.Errorf("GPU %s cannot be reset by the agent: %w: %w", gpu, err, nvml.ErrNotSupported)
 	}
 	status := 0
 	if ended != nil {
@@ -107,8 +107,8 @@ func runReset(config Config, gpu string) error {
 	return fmt.Errorf("GPU %s: %s ended with %d: %q: %w", gpu, config.ResetCommand, status, text, parseResetError(text, status))
 }
 
-// parseResetError is what nvidia-smi's output means, or else its exit status, in which only some of
-// the library's numbers mean the same.
+// parseResetError converts nvidia-smi's output, or else its exit status. Only some statuses equal
+// the library's codes.
 func parseResetError(text string, status int) nvml.Error {
 	text = strings.ToLower(text)
 	for _, known := range []struct {
@@ -125,14 +125,14 @@ func parseResetError(text string, status int) nvml.Error {
 		{"version mismatch", nvml.ErrDriverNotLoaded},
 		{"not supported", nvml.ErrNotSupported},
 		{"primary gpu", nvml.ErrNotSupported},
-		{"nvlink", nvml.ErrNotSupported}, // with its peers only
+		{"nvlink", nvml.ErrNotSupported}, // only with its peers
 		{"together", nvml.ErrNotSupported},
 	} {
 		if strings.Contains(text, known.words) {
 			return known.code
 		}
 	}
-	switch code := nvml.Error(status); code { //nolint:gosec // an exit status is a byte
+	switch code := nvml.Error(status); code { //nolint:gosec // An exit status is a byte.
 	case nvml.ErrInvalidArgument, nvml.ErrNotSupported, nvml.ErrNoPermission, nvml.ErrNotFound,
 		nvml.ErrDriverNotLoaded, nvml.ErrLibraryNotFound, nvml.ErrGPULost, nvml.ErrInUse:
 		return code

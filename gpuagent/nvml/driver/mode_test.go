@@ -16,7 +16,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// fakeNvidiaSMI is a script in nvidia-smi's place, which notes its arguments.
+// fakeNvidiaSMI returns a script in place of nvidia-smi that records its arguments.
 func fakeNvidiaSMI(t *testing.T, body string) (command, noted string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func fakeNvidiaSMI(t *testing.T, body string) (command, noted string) {
 	return command, noted
 }
 
-// What nvidia-smi says, in its own words.
+// The outputs are nvidia-smi's own.
 func TestReset(t *testing.T) {
 	const inUse = `The following GPUs could not be reset:
   GPU 00000000:1A:00.0: In use by another client
@@ -47,13 +47,15 @@ system.`
 	}{
 		{"done", say("GPU 00000000:1A:00.0 was successfully reset.\nAll done.", 0), 0},
 		{"in use", say(inUse, 255), nvml.ErrInUse},
-		{"in use, as older versions say it", say("GPU 00000000:C1:00.0 is currently in use by another process.", 255), nvml.ErrInUse},
-		{"not reset, and no status says so", say("The following GPUs could not be reset:\n  GPU 00000000:1A:00.0: Unknown Error", 0), nvml.ErrUnknown},
+		{"in use, in older versions' words", say("GPU 00000000:C1:00.0 is currently in use by another process.", 255), nvml.ErrInUse},
+		{"not reset, with status 0", say("The following GPUs could not be reset:\n  GPU 00000000:1A:00.0: Unknown Error", 0),
+			nvml.ErrUnknown},
 		{"not supported", say("Resetting GPU 00000000:00:1E.0 is not supported.", 3), nvml.ErrNotSupported},
 		{"with its peers only", say("GPU 00000000:07:00.0 is linked with others by NVLink; reset them together.", 255), nvml.ErrNotSupported},
 		{"not root", say("Unable to reset this GPU: Insufficient Permissions", 4), nvml.ErrNoPermission},
 		{"not root, by status alone", say("", 4), nvml.ErrNoPermission},
-		{"lost", say("Unable to determine the device handle for GPU 0000:1A:00.0: GPU is lost. Reboot the system to recover this GPU", 15), nvml.ErrGPULost},
+		{"lost", say("Unable to determine the device handle for GPU 0000:1A:00.0: GPU is lost. Reboot the system to recover this GPU", 15),
+			nvml.ErrGPULost},
 		{"no such GPU", say("No devices were found", 6), nvml.ErrNotFound},
 		{"no driver", say("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", 9), nvml.ErrDriverNotLoaded},
 		{"for another reason", say("", 255), nvml.ErrUnknown},
@@ -88,7 +90,7 @@ func TestResetErrorContainsOutput(t *testing.T) {
 	err := l.Reset(d.UUID)
 	for _, part := range []string{d.UUID, "In use by another client", "255"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%v does not say %q", err, part)
+			t.Errorf("%v lacks %q", err, part)
 		}
 	}
 }
@@ -130,7 +132,7 @@ func TestResetDisconnects(t *testing.T) {
 	}
 }
 
-// Where the driver does not come back, calls are refused until Init.
+// If the driver does not return, calls are refused until Init.
 func TestDriverUnavailableAfterReset(t *testing.T) {
 	l, server, d := newInitializedLibrary(t)
 	l.config.ResetCommand, _ = fakeNvidiaSMI(t, "exit 0")

@@ -16,8 +16,8 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Processes implements nvml.Library. Graphics and MPS may be unknown to a board or to a
-// library; what computes may not be.
+// Processes implements nvml.Library. Graphics and MPS processes may be unsupported by a GPU model
+// or a library, compute processes may not.
 func (l *library) Processes(gpu string) ([]nvml.Process, error) {
 	return withGPU(l, gpu, func(dev *device) ([]nvml.Process, error) {
 		found, err := callValue(l, "nvmlDeviceGetComputeRunningProcesses", dev.GetComputeRunningProcesses)
@@ -38,7 +38,7 @@ func (l *library) Processes(gpu string) ([]nvml.Process, error) {
 	})
 }
 
-// mergeProcesses are those in the library's lists, each once per instance, sorted. One that is in
+// mergeProcesses merges the library's lists, each process once per instance, sorted. A process in
 // two lists has the same memory in both, or is known in one only.
 func mergeProcesses(found []gonvml.ProcessInfo) []nvml.Process {
 	type place struct{ pid, instance, compute uint32 }
@@ -62,9 +62,8 @@ func mergeProcesses(found []gonvml.ProcessInfo) []nvml.Process {
 	})
 }
 
-// noData is what the library says where it has no samples, besides ErrNotFound;
-// insufficientSize what the binding says for it, or where the list grew between its two
-// calls.
+// noData are the library's results without samples besides ErrNotFound; insufficientSize is the
+// binding's, also if the list grew between its two calls.
 const (
 	noData           = nvml.Error(gonvml.ERROR_NO_DATA)
 	insufficientSize = nvml.Error(gonvml.ERROR_INSUFFICIENT_SIZE)
@@ -78,7 +77,7 @@ func (l *library) ProcessUtilization(gpu string, since time.Time) ([]nvml.Proces
 		}
 		const function = "nvmlDeviceGetProcessUtilization"
 		found, err := callValue(l, function, read)
-		if errors.Is(err, nvml.ErrUnknown) { // the list grew, and the binding panics
+		if errors.Is(err, nvml.ErrUnknown) { // The list grew, and the binding panicked.
 			found, err = callValue(l, function, read)
 		}
 		switch {
@@ -91,8 +90,8 @@ func (l *library) ProcessUtilization(gpu string, since time.Time) ([]nvml.Proces
 	})
 }
 
-// newestSamples are the newest of each process. The library pads its list with entries of no
-// process and has been seen to give shares of thousands of percent.
+// newestSamples returns the newest sample of each process. The library pads its list with entries
+// without a process, and sometimes reports thousands of percent.
 func newestSamples(found []gonvml.ProcessUtilizationSample, since time.Time) []nvml.ProcessSample {
 	newest := map[uint32]nvml.ProcessSample{}
 	for _, s := range found {

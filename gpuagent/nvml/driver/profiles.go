@@ -15,19 +15,17 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// driverProfile is one that a board has: what the library says of it, by the index at which it
-// was found, which is not its identifier.
+// driverProfile is a profile with the library's index, which is not its identifier.
 type driverProfile struct {
 	index      int
 	info       gonvml.GpuInstanceProfileInfo
 	placements []nvml.Placement
 }
 
-// maxProfileIndex is where the search for profiles ends if no library ever says that there
-// are no more.
+// maxProfileIndex ends the search for profiles if the library never reports the end.
 const maxProfileIndex = 64
 
-// cachedProfiles are all that a GPU has. They are kept with its handle once they are known.
+// cachedProfiles returns all profiles of a GPU. It caches them with the handle once they are known.
 func (l *library) cachedProfiles(dev *device) ([]driverProfile, error) {
 	dev.mu.Lock()
 	defer dev.mu.Unlock()
@@ -39,7 +37,7 @@ func (l *library) cachedProfiles(dev *device) ([]driverProfile, error) {
 		return nil, err
 	}
 	complete := !slices.ContainsFunc(found, func(p driverProfile) bool { return len(p.placements) == 0 })
-	if complete && len(found) > 0 { // an older driver knows more once MIG mode is on
+	if complete && len(found) > 0 { // An older driver returns more once MIG mode is on.
 		dev.profiles = found
 	}
 	return found, nil
@@ -70,8 +68,8 @@ func (l *library) readProfiles(dev *device) ([]driverProfile, error) {
 	return found, nil
 }
 
-// readPlacements are where instances of a profile may lie, the lowest first; none where the driver
-// does not know.
+// readPlacements returns the places of a profile's instances, the lowest first; none if the driver
+// does not know them.
 func (l *library) readPlacements(dev *device, info gonvml.GpuInstanceProfileInfo) ([]nvml.Placement, error) {
 	found, err := callValue(l, "nvmlDeviceGetGpuInstancePossiblePlacements", func() ([]gonvml.GpuInstancePlacement, gonvml.Return) {
 		return dev.GetGpuInstancePossiblePlacements(&info)
@@ -90,7 +88,7 @@ func (l *library) readPlacements(dev *device, info gonvml.GpuInstanceProfileInfo
 	return places, nil
 }
 
-// profileByID is one by its identifier; ErrInvalidArgument where the board has none such.
+// profileByID returns a profile by its identifier; ErrInvalidArgument if the GPU lacks it.
 func (l *library) profileByID(dev *device, id nvml.ProfileID) (driverProfile, error) {
 	all, err := l.cachedProfiles(dev)
 	if err != nil {
@@ -104,8 +102,8 @@ func (l *library) profileByID(dev *device, id nvml.ProfileID) (driverProfile, er
 	return driverProfile{}, fmt.Errorf("it has no MIG profile %d: %w", id, nvml.ErrInvalidArgument)
 }
 
-// Profiles implements nvml.Library. A profile of which the driver does not know where its
-// instances may lie is left out: none can be made of it.
+// Profiles implements nvml.Library. It omits profiles without a known place, which no instance can
+// have.
 func (l *library) Profiles(gpu string) ([]nvml.Profile, error) {
 	return withGPU(l, gpu, func(dev *device) ([]nvml.Profile, error) {
 		all, err := l.cachedProfiles(dev)
@@ -116,11 +114,11 @@ func (l *library) Profiles(gpu string) ([]nvml.Profile, error) {
 		if err != nil {
 			return nil, err
 		}
-		board, _ := mig.ModelByPCIDevice(pci.PciDeviceId)
+		model, _ := mig.ModelByPCIDevice(pci.PciDeviceId)
 		var profiles []nvml.Profile
 		for _, p := range all {
 			if len(p.placements) > 0 {
-				profiles = append(profiles, p.toProfile(board))
+				profiles = append(profiles, p.toProfile(model))
 			}
 		}
 		return profiles, nil
@@ -148,7 +146,7 @@ func (l *library) RemainingCapacity(gpu string, id nvml.ProfileID) (int, error) 
 	})
 }
 
-// profileAttributes are what the profiles of an index of nvml.h have besides their slices.
+// profileAttributes are the attributes of the profiles by their index in nvml.h.
 var profileAttributes = map[int]string{
 	gonvml.GPU_INSTANCE_PROFILE_1_SLICE:        "",
 	gonvml.GPU_INSTANCE_PROFILE_2_SLICE:        "",
@@ -169,12 +167,11 @@ var profileAttributes = map[int]string{
 	gonvml.GPU_INSTANCE_PROFILE_2_SLICE_ALL_ME: "+me.all",
 }
 
-// toProfile is the profile in Sluice's terms. Its slices come from where it may lie and
-// what the driver says it computes on, never from a name, in which drivers round
-// differently.
-func (p *driverProfile) toProfile(board *mig.Model) nvml.Profile {
+// toProfile converts a profile. Its slices follow from its places and the driver's compute slices,
+// never from its name, which drivers round differently.
+func (p *driverProfile) toProfile(model *mig.Model) nvml.Profile {
 	attribute, known := profileAttributes[p.index]
-	if !known { // of a driver that is newer than this: like none that is asked for
+	if !known { // An unknown attribute of a newer driver, which no request has.
 		attribute = fmt.Sprintf("+unknown%d", p.index)
 	}
 	shape := mig.Shape{Compute: int(p.info.SliceCount), Memory: p.placements[0].Size, Attribute: attribute}
@@ -183,18 +180,18 @@ func (p *driverProfile) toProfile(board *mig.Model) nvml.Profile {
 		Compute:         shape.Compute,
 		Memory:          shape.Memory,
 		Attribute:       attribute,
-		Max:             p.maxInstances(board, shape),
+		Max:             p.maxInstances(model, shape),
 		MemoryMiB:       int64(p.info.MemorySizeMB),
 		Multiprocessors: int(p.info.MultiprocessorCount),
 	}
 }
 
-// maxInstances is how many instances an empty GPU has room for: as the board's table has it,
-// else as many as lie beside each other. The count that the driver gives is wrong on an
-// A30; it only limits profiles that there are few of for another reason than room.
-func (p *driverProfile) maxInstances(board *mig.Model, shape mig.Shape) int {
-	if board != nil {
-		for _, known := range board.Profiles {
+// maxInstances returns the number of instances on an empty GPU: by the GPU model's table, or as
+// many as fit beside each other. The driver's count is wrong on an A30, so it only lowers the
+// number of profiles that are scarce for other reasons than room.
+func (p *driverProfile) maxInstances(model *mig.Model, shape mig.Shape) int {
+	if model != nil {
+		for _, known := range model.Profiles {
 			if known.Shape == shape {
 				return known.Max
 			}

@@ -11,8 +11,8 @@ import (
 	"sluice.dev/gpuagent/nvml/conformance"
 )
 
-// TestRealGPU reads from the GPUs of this machine, where it has any. It never changes a
-// mode or a layout, and resets nothing.
+// TestRealGPU reads from this machine's GPUs, if any. It never changes a mode or a layout, and
+// resets nothing.
 func TestRealGPU(t *testing.T) {
 	l := New(Config{})
 	if err := l.Init(); errors.Is(err, nvml.ErrLibraryNotFound) || errors.Is(err, nvml.ErrDriverNotLoaded) {

@@ -16,17 +16,17 @@ type Call struct {
 	N uint64
 	// Method is the method's name: CreateInstance.
 	Method string
-	// GPU is the UUID of the GPU it is about, "" where it is about none.
+	// GPU is the UUID of its GPU, or "".
 	GPU string
-	// Instance and Compute are the identifiers that it was given, Profile and At
-	// the profile and the place, Mode the mode.
+	// Instance and Compute are the identifiers in the arguments, Profile and At the profile and the
+	// place, Mode the mode.
 	Instance, Compute uint32
 	Profile           nvml.ProfileID
 	At                nvml.Placement
 	Mode              nvml.Mode
 }
 
-// IsWrite tells whether the call is one that changes a GPU.
+// IsWrite reports whether the call changes a GPU.
 func (c Call) IsWrite() bool {
 	switch c.Method {
 	case "SetMIGMode", "Reset", "CreateInstance", "DestroyInstance", "CreateComputeInstance", "DestroyComputeInstance":
@@ -36,22 +36,19 @@ func (c Call) IsWrite() bool {
 	}
 }
 
-// String is the call for people: 12 CreateInstance GPU-....
+// String returns the call for messages: 12 CreateInstance GPU-....
 func (c Call) String() string { return fmt.Sprintf("%d %s %s", c.N, c.Method, c.GPU) }
 
-// Hooks are called around each call, from the goroutine that calls. They may
-// use the node (Boot in the middle of a call), block (a driver that never
-// answers), and panic or end the goroutine (a crash at that point).
+// Hooks run around each call, in the calling goroutine. They may use the node (Boot during a call),
+// block (a driver that never answers), and panic or end the goroutine (a crash at that point).
 type Hooks struct {
-	// Before is called before the call has any effect.
+	// Before runs before the call has any effect.
 	Before func(Call)
-	// After is called after its effect, before the caller learns of it, with what the
-	// caller will be told.
+	// After runs after the effect and before the call returns, with the call's error.
 	After func(Call, error)
-	// Changed is called after each change of what [Node.Snapshot] gives, before
-	// the call that changed it returns. It may be called from several
-	// goroutines at once: one that writes the snapshot to disk takes it under its own
-	// lock, so that the newest is written last.
+	// Changed runs after each change of [Node.Snapshot], before the call returns. Several
+	// goroutines may run it at once: to write the snapshot to disk, take it under a lock, so that
+	// the newest is written last.
 	Changed func()
 }
 
@@ -62,13 +59,12 @@ func (n *Node) Hook(h Hooks) {
 	n.hooks = h
 }
 
-// errorf is an error of the driver with its reason.
+// errorf returns an error of the driver with its reason.
 func errorf(as nvml.Error, format string, a ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, a...), as)
 }
 
-// simulate carries out one call: the hooks, the faults, the time it takes, and the work,
-// which runs under the node's lock.
+// simulate carries out one call: hooks, faults, latency, and the work under the node's lock.
 func simulate[T any](p *session, call Call, work func() (T, error)) (answer T, err error) {
 	n := p.node
 	call, hooks, life, takes := n.beginCall(call)
@@ -125,29 +121,27 @@ func executeCall[T any](p *session, call Call, life uint64, work func() (T, erro
 	}
 	before := n.changes
 	answer, err = work()
-	// A late fault is of a call that succeeded: nobody knows that it did.
+	// A late fault affects a call that succeeded; its caller does not know that it did.
 	if err == nil && fault != nil {
 		err = errorf(fault.Err, "fault after the effect")
 	}
 	return answer, n.changes != before, err
 }
 
-// Fault is an error that calls meet. The zero value of each field but Err means any
-// or no.
+// Fault is an error that calls return. The zero value of each field but Err matches any call.
 type Fault struct {
-	// Method and GPU are the calls it is for.
+	// Method and GPU select the calls.
 	Method, GPU string
-	// Match narrows them further. It runs under the node's lock: it must not use the
-	// node.
+	// Match narrows the selection. It runs under the node's lock and must not use the node.
 	Match func(Call) bool
-	// Skip is how many of them go well first: 2 makes the third fail.
+	// Skip is the number of calls that succeed first: 2 makes the third fail.
 	Skip int
-	// Times is how many of them fail; 0 means all.
+	// Times is the number of calls that fail; 0 means all.
 	Times int
-	// AfterEffect lets the call have its effect and fail all the same. A call that
-	// is refused for another reason is refused for that.
+	// AfterEffect lets the call have its effect and then fail. A call that fails for another reason
+	// returns that error.
 	AfterEffect bool
-	// Err is the driver's answer.
+	// Err is the returned error.
 	Err nvml.Error
 }
 
@@ -157,8 +151,8 @@ type activeFault struct {
 	removed bool
 }
 
-// Fail makes calls fail from now on, until over is called. Where several faults are
-// for a call, it meets the first; all of them count it.
+// Fail makes calls fail until over is called. If several faults match a call, it returns the first;
+// all of them count it.
 func (n *Node) Fail(f Fault) (over func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -171,7 +165,7 @@ func (n *Node) Fail(f Fault) (over func()) {
 	}
 }
 
-// nextFault is what the call meets, or nil.
+// nextFault returns the call's fault, or nil.
 func (n *Node) nextFault(call Call) (met *activeFault) {
 	for _, f := range n.faults {
 		if f.removed || f.Method != "" && f.Method != call.Method || f.GPU != "" && f.GPU != call.GPU || f.Match != nil && !f.Match(call) {

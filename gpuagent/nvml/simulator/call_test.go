@@ -16,7 +16,7 @@ import (
 
 var placement = nvml.Placement{Start: 0, Size: 1}
 
-// TestFaultInjection has which calls fail, and what they have done.
+// TestFaultInjection checks which calls fail, and their effects.
 func TestFaultInjection(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -26,7 +26,8 @@ func TestFaultInjection(t *testing.T) {
 	}{
 		{"all", simulator.Fault{Err: nvml.ErrUnknown, Method: "CreateInstance"}, []nvml.Error{999, 999, 999, 999}, 0},
 		{"the third", simulator.Fault{Err: nvml.ErrTimeout, Method: "CreateInstance", Skip: 2, Times: 1}, []nvml.Error{0, 0, 10, 0}, 3},
-		{"the third, late", simulator.Fault{Err: nvml.ErrTimeout, Method: "CreateInstance", Skip: 2, Times: 1, AfterEffect: true}, []nvml.Error{0, 0, 10, 0}, 4},
+		{"the third, late", simulator.Fault{Err: nvml.ErrTimeout, Method: "CreateInstance", Skip: 2, Times: 1, AfterEffect: true},
+			[]nvml.Error{0, 0, 10, 0}, 4},
 		{"of another GPU", simulator.Fault{Err: nvml.ErrTimeout, GPU: second}, []nvml.Error{0, 0, 0, 0}, 4},
 		{"at a place", simulator.Fault{
 			Err: nvml.ErrNotReady, Method: "CreateInstance", Match: func(c simulator.Call) bool { return c.At.Start == 1 },
@@ -47,7 +48,7 @@ func TestFaultInjection(t *testing.T) {
 	}
 }
 
-// TestHooks has the order of a call's hooks, and that the node may be used in them.
+// TestHooks checks the order of a call's hooks, which may use the node.
 func TestHooks(t *testing.T) {
 	n := newInitializedNode(t, migGPU("A30", first))
 	var told []string
@@ -80,7 +81,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// skipIfNested does it unless it is being done.
+// skipIfNested calls do unless it is running already.
 func skipIfNested(doing *bool, it func()) {
 	if !*doing {
 		*doing = true
@@ -89,7 +90,7 @@ func skipIfNested(doing *bool, it func()) {
 	}
 }
 
-// TestCrash ends the caller before and after each effect: the node goes on.
+// TestCrash ends the caller before and after each effect: the node continues.
 func TestCrash(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		n := newInitializedNode(t, migGPU("A30", first))
@@ -137,7 +138,7 @@ func TestBootDuringACall(t *testing.T) {
 	}
 }
 
-// TestLatency has how long calls take, on a clock that waits for nobody.
+// TestLatency checks the durations of calls with a skipping clock.
 func TestLatency(t *testing.T) {
 	clock := simulator.NewSkipClock(startTime)
 	n := newNode(t, simulator.Config{GPUs: []simulator.GPU{migGPU("A30", first)}, Clock: clock, Latency: simulator.MeasuredLatency()})
@@ -160,7 +161,7 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// TestConcurrentPrograms has many programs at one node. The race detector looks on.
+// TestConcurrentPrograms runs many programs on one node, for the race detector.
 func TestConcurrentPrograms(t *testing.T) {
 	var changes sync.Mutex
 	var last []byte
@@ -205,6 +206,6 @@ func TestConcurrentPrograms(t *testing.T) {
 	}
 	programs.Wait()
 	if now := requireResult(n.Snapshot())(t); string(now) != string(last) {
-		t.Errorf("the last change was not told of:\n%s\n%s", last, now)
+		t.Errorf("the last change was not reported:\n%s\n%s", last, now)
 	}
 }

@@ -4,6 +4,7 @@
 package simulator
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,79 +12,78 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Config is a node to simulate.
+// Config describes a node to simulate.
 type Config struct {
-	// GPUs are its GPUs, by index at first. At least one.
+	// GPUs are its GPUs by their first index. At least one.
 	GPUs []GPU
-	// Seed is where all that is random comes from: UUIDs, orders, latencies. Nodes
-	// of one cluster need different ones; the node's name is a good one.
+	// Seed determines all random values: UUIDs, orders, latencies. Nodes of one cluster need
+	// different seeds, such as their names.
 	Seed string
-	// DriverVersion is the version of the driver; "" means 550.54.15. Before 550
-	// profiles are unknown while MIG mode is off.
+	// DriverVersion is the version of the driver. Default: 550.54.15. Before 550, profiles are
+	// unknown while MIG mode is off.
 	DriverVersion string
-	// Clock is the driver's time; nil means [Wall].
+	// Clock is the driver's clock. Default: [WallClock].
 	Clock Clock
-	// Latency is how long it takes; the zero value takes no time.
+	// Latency is the latency of calls. The zero value is none.
 	Latency Latency
-	// Order is how far lists are in order.
+	// Order is the order of lists.
 	Order Order
-	// ReuseUUIDs makes a MIG device's UUID a function of its GPU and its
-	// identifiers, as some drivers do: an instance that is destroyed and made again
-	// is then called as before. Otherwise no UUID occurs twice.
+	// ReuseUUIDs derives a MIG device's UUID from its GPU and its identifiers, as some drivers do:
+	// an instance that is destroyed and created again gets its former UUID. Otherwise no UUID
+	// occurs twice.
 	ReuseUUIDs bool
-	// Hooks are called around each call.
+	// Hooks run around each call.
 	Hooks Hooks
 }
 
 // GPU is one GPU of a node.
 type GPU struct {
-	// Model is its kind, one of [Boards], in any case.
+	// Model is its GPU model, one of [Models], in any case.
 	Model string
-	// UUID is its identity; "" means one made of the seed and the GPU's place in
-	// the list.
+	// UUID is its UUID. Default: derived from the seed and the GPU's position in the list.
 	UUID string
-	// Mode is its MIG mode at first.
+	// Mode is its MIG mode after the first boot.
 	Mode nvml.Mode
-	// Activation is how a change of its MIG mode comes into force.
+	// Activation is how a change of its MIG mode takes effect.
 	Activation Activation
-	// ResetsWithOthers makes Reset answer ErrNotSupported, as where boards can only be
-	// reset together.
+	// ResetsWithOthers makes Reset return ErrNotSupported, as on GPUs that can only be reset
+	// together.
 	ResetsWithOthers bool
 }
 
-// Activation is how a change of MIG mode comes into force.
+// Activation is how a change of MIG mode takes effect.
 type Activation uint8
 
 // The activations.
 const (
 	// ModelDefault is AtOnce from Hopper on, and AtReset before.
 	ModelDefault Activation = iota
-	// AtOnce needs no reset, or the driver does it.
+	// AtOnce needs no reset, or the driver makes it.
 	AtOnce
-	// AtReset is pending until the GPU is reset, and the answer is ErrResetRequired.
+	// AtReset leaves the mode pending until the GPU is reset and returns ErrResetRequired.
 	AtReset
-	// AtResetSilently is pending until the GPU is reset, and the answer does not say so.
+	// AtResetSilently leaves the mode pending until the GPU is reset and returns no error.
 	AtResetSilently
 )
 
-// Order is how far lists are in order.
+// Order is the order of lists.
 type Order uint8
 
 // The orders.
 const (
-	// PromisedOrder keeps the orders that [nvml.Library] promises and no other;
-	// GPUs have other indices after a reset.
+	// PromisedOrder keeps only the orders that [nvml.Library] guarantees; a reset changes the GPUs'
+	// indices.
 	PromisedOrder Order = iota
-	// StableOrder keeps all in order, and indices as they are.
+	// StableOrder keeps all orders and indices.
 	StableOrder
-	// NoOrder keeps no order, not even a promised one.
+	// NoOrder keeps no order, not even a guaranteed one.
 	NoOrder
 )
 
-// validate is nil where the node can be simulated.
+// validate returns nil if the node can be simulated.
 func (c *Config) validate() error {
 	if len(c.GPUs) == 0 {
-		return fmt.Errorf("gpus: none; a node has at least one")
+		return errors.New("gpus: required; a node has at least one")
 	}
 	seen := map[string]int{}
 	for i := range c.GPUs {
@@ -93,33 +93,33 @@ func (c *Config) validate() error {
 			return fmt.Errorf("gpus[%d].board: %w", i, err)
 		}
 		if m.migModel == nil && g.Mode == nvml.Enabled {
-			return fmt.Errorf("gpus[%d].mode: a %s cannot be cut; leave it disabled", i, g.Model)
+			return fmt.Errorf("gpus[%d].mode: a %s does not support MIG; leave it disabled", i, g.Model)
 		}
 		if g.Activation > AtResetSilently {
-			return fmt.Errorf("gpus[%d].activation: %d is none; the last is %d", i, g.Activation, AtResetSilently)
+			return fmt.Errorf("gpus[%d].activation: %d is invalid; the last is %d", i, g.Activation, AtResetSilently)
 		}
 		if first, twice := seen[g.UUID]; twice && g.UUID != "" {
-			return fmt.Errorf("gpus[%d].uuid: %s is that of gpus[%d] already", i, g.UUID, first)
+			return fmt.Errorf("gpus[%d].uuid: %s is the UUID of gpus[%d]", i, g.UUID, first)
 		}
 		seen[g.UUID] = i
 	}
 	return nil
 }
 
-// DurationRange is how long something takes: at least Min, at most Max.
+// DurationRange is a duration of at least Min and at most Max.
 type DurationRange struct{ Min, Max time.Duration }
 
-// Latency is how long the driver takes. The zero value takes no time.
+// Latency is the latency of calls. The zero value is none.
 type Latency struct {
-	// Create and Destroy are for each GPU instance and for each compute instance.
+	// Create and Destroy apply to each GPU instance and each compute instance.
 	Create, Destroy DurationRange
-	// Mode is for a change of the MIG mode, Reset for a GPU's reset.
+	// Mode applies to a change of the MIG mode, Reset to a GPU's reset.
 	Mode, Reset DurationRange
-	// Read is for everything else.
+	// Read applies to all other calls.
 	Read DurationRange
 }
 
-// MeasuredLatency is what real boards have been seen to take.
+// MeasuredLatency is the latency measured on real GPUs.
 func MeasuredLatency() Latency {
 	const ms = time.Millisecond
 	return Latency{
@@ -146,15 +146,15 @@ func (l *Latency) forMethod(method string) DurationRange {
 	}
 }
 
-// Clock is the time in which the driver works.
+// Clock is the driver's clock.
 type Clock interface {
-	// Now is the present instant.
+	// Now returns the current time.
 	Now() time.Time
-	// Sleep returns when so much time has passed.
+	// Sleep returns after a duration.
 	Sleep(time.Duration)
 }
 
-// WallClock is the machine's time.
+// WallClock is the machine's clock.
 func WallClock() Clock { return wallClock{} }
 
 type wallClock struct{}
@@ -162,14 +162,14 @@ type wallClock struct{}
 func (wallClock) Now() time.Time        { return time.Now() }
 func (wallClock) Sleep(d time.Duration) { time.Sleep(d) }
 
-// SkipClock is a time that only sleepers move: Sleep returns at once, and that
-// much later it is. It is safe for concurrent use.
+// SkipClock is a clock that only Sleep advances: Sleep returns at once. It is safe for concurrent
+// use.
 type SkipClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// NewSkipClock is a clock that starts there and waits for nobody.
+// NewSkipClock returns a clock that starts at a time.
 func NewSkipClock(from time.Time) *SkipClock { return &SkipClock{now: from} }
 
 // Now implements [Clock].

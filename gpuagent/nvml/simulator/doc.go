@@ -1,18 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulator is a node's GPUs without the GPUs: boards that are cut, held,
-// lost and rebooted as real ones are, only less kindly.
+// Package simulator simulates a node's GPUs. It implements [nvml.Library] for a [Config] and
+// simulates events on the node: processes ([Node.Attach]), reboots ([Node.Boot]), lost GPUs
+// ([Node.Lose]) and faults during a call ([Node.Fail], [Hooks]).
 //
-// Enters: a [Config] (which boards), the calls of [nvml.Library], and what happens to
-// a node: processes that come and go ([Node.Attach]), reboots ([Node.Boot]), boards
-// that fall off the bus ([Node.Lose]), faults in the middle of a call ([Node.Fail],
-// [Hooks]). Leaves: the driver's answers and its errors.
-//
-// What the driver promises holds; what it does not promise is different each time:
-// the order of lists, indices after a reset, the UUID of an instance at a place where
-// there was one before. Two instances never overlap ([Node.Check]).
-//
-// It never decides what should be, runs nothing, and measures nothing: how busy a
-// process is, is what it was attached with.
+// It keeps the driver's guarantees and varies everything else: the order of lists, the indices
+// after a reset, the UUID of an instance at the place of a former one. Two instances never overlap
+// ([Node.Check]). It runs no processes and measures nothing: a process has the utilization with
+// which it was attached.
 package simulator

@@ -9,15 +9,14 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Attach puts a process onto a device: a GPU that is not cut, or a MIG device, by its
-// UUID. It has so much memory there, in MiB ([nvml.UnknownMiB] where the driver
-// is not to know), and keeps it so busy, in percent; again for the same process and device, it
-// replaces both. ErrNotFound where there is no such device, ErrInvalidArgument where
-// the GPU is cut or a figure is wrong, ErrInsufficientResources where the memory is
-// not there, ErrGPULost.
+// Attach attaches a process to a device by UUID: a GPU without MIG mode, or a MIG device. The
+// process uses the given memory in MiB ([nvml.UnknownMiB] hides it from the driver) and utilization
+// in percent. For the same process and device Attach replaces both. It returns ErrNotFound without
+// such a device, ErrInvalidArgument for a GPU in MIG mode or an invalid number,
+// ErrInsufficientResources without enough memory, and ErrGPULost.
 func (n *Node) Attach(pid uint32, device string, memoryMiB int64, smPercent int) error {
 	if memoryMiB < nvml.UnknownMiB || smPercent < 0 || smPercent > 100 {
-		return errorf(nvml.ErrInvalidArgument, "attach %d: %d MiB and %d %% are not what a process has", pid, memoryMiB, smPercent)
+		return errorf(nvml.ErrInvalidArgument, "attach %d: %d MiB and %d %% are not possible for a process", pid, memoryMiB, smPercent)
 	}
 	return n.tryUpdate(func() error {
 		processes, room, err := n.deviceProcesses(device)
@@ -36,7 +35,7 @@ func (n *Node) Attach(pid uint32, device string, memoryMiB int64, smPercent int)
 	})
 }
 
-// Detach takes a process off all devices; it need not be on one.
+// Detach removes a process from all devices.
 func (n *Node) Detach(pid uint32) {
 	n.update(func() {
 		for processes := range n.allProcessLists {
@@ -45,7 +44,7 @@ func (n *Node) Detach(pid uint32) {
 	})
 }
 
-// PIDs are the processes that are attached, the lowest first.
+// PIDs returns the attached processes, the lowest first.
 func (n *Node) PIDs() []uint32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -59,8 +58,8 @@ func (n *Node) PIDs() []uint32 {
 	return slices.Compact(pids)
 }
 
-// CreatePartialComputeInstance makes a compute instance of fewer slices than its GPU instance has, as somebody
-// else would, and returns its device: 1c.3g.20gb. The GPU instance has none yet.
+// CreatePartialComputeInstance creates a compute instance with fewer slices than its GPU instance,
+// as another program might, and returns its device: 1c.3g.20gb. The GPU instance must have none.
 func (n *Node) CreatePartialComputeInstance(uuid string, id uint32, slices int) (device string, err error) {
 	err = n.tryUpdate(func() error {
 		g, err := n.writableGPU(uuid)
@@ -83,35 +82,35 @@ func (n *Node) CreatePartialComputeInstance(uuid string, id uint32, slices int) 
 	return device, err
 }
 
-// Hold says whether somebody who is not among its processes has a GPU open, as a
-// monitoring daemon does: its MIG mode does not change then, nor can it be reset.
+// Hold sets whether a program that is not among the processes has a GPU open, as a monitoring
+// daemon does. The GPU's MIG mode then cannot change, and it cannot be reset.
 func (n *Node) Hold(uuid string, held bool) error {
 	return n.updateGPU(uuid, func(g *gpu) { g.held = held })
 }
 
-// RequireReset makes a GPU one that has to be reset: its instances cannot be changed before.
+// RequireReset makes a GPU need a reset before its instances can change.
 func (n *Node) RequireReset(uuid string) error {
 	return n.updateGPU(uuid, func(g *gpu) { g.needsReset = true })
 }
 
-// Lose makes a GPU one that the driver counts and cannot reach, until the next boot.
+// Lose makes the driver lose contact to a GPU until the next boot.
 func (n *Node) Lose(uuid string) error { return n.updateGPU(uuid, func(g *gpu) { g.lost = true }) }
 
-// Vanish makes a GPU one that the driver does not count any more, until the next boot.
+// Vanish removes a GPU from the driver's list until the next boot.
 func (n *Node) Vanish(uuid string) error {
 	return n.updateGPU(uuid, func(g *gpu) { g.vanished = true })
 }
 
-// Deny says whether programs lack the permission to see and change instances.
+// Deny sets whether programs lack the permission to read and change instances.
 func (n *Node) Deny(denied bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.denied = denied
 }
 
-// Unload takes the driver away: Init fails so ([nvml.ErrDriverNotLoaded],
-// [nvml.ErrLibraryNotFound]), and every other call with ErrUninitialized, until
-// [Node.Load]. The layout stays.
+// Unload unloads the driver until [Node.Load]: Init returns the given error
+// ([nvml.ErrDriverNotLoaded], [nvml.ErrLibraryNotFound]), every other call ErrUninitialized. The
+// layout stays.
 func (n *Node) Unload(as nvml.Error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,16 +118,16 @@ func (n *Node) Unload(as nvml.Error) {
 	n.generation++
 }
 
-// Load brings the driver back. Programs have to call Init again.
+// Load loads the driver again. Programs have to call Init again.
 func (n *Node) Load() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.initErr = nil
 }
 
-// Boot boots the node. All layouts, processes and holds are gone, lost GPUs are back,
-// indices may differ, and every program has to call Init again. The MIG mode is
-// what was pending, except that from Hopper on no mode outlives a boot: it is off.
+// Boot reboots the node. It removes all layouts, processes and holds, restores lost GPUs, may
+// change indices, and every program has to call Init again. The MIG mode becomes the pending one;
+// from Hopper on it is off after a boot.
 func (n *Node) Boot() {
 	n.update(func() {
 		n.generation++
@@ -143,7 +142,7 @@ func (n *Node) Boot() {
 	})
 }
 
-// updateGPU changes one GPU, in whatever state it is.
+// updateGPU changes one GPU in any state.
 func (n *Node) updateGPU(uuid string, change func(*gpu)) error {
 	return n.tryUpdate(func() error {
 		for _, g := range n.gpus {
@@ -158,7 +157,7 @@ func (n *Node) updateGPU(uuid string, change func(*gpu)) error {
 
 func (n *Node) update(change func()) { _ = n.tryUpdate(func() error { change(); return nil }) }
 
-// tryUpdate carries out what happens to the node, and tells of it.
+// tryUpdate simulates an event and runs the hook.
 func (n *Node) tryUpdate(what func() error) error {
 	n.mu.Lock()
 	changed := n.hooks.Changed
@@ -173,7 +172,7 @@ func (n *Node) tryUpdate(what func() error) error {
 	return err
 }
 
-// deviceProcesses are the processes of a device, and how much memory it has.
+// deviceProcesses returns the processes of a device and the device's memory.
 func (n *Node) deviceProcesses(uuid string) (*[]process, int64, error) {
 	for _, g := range n.gpus {
 		if g.uuid == uuid {
@@ -196,7 +195,7 @@ func (n *Node) deviceProcesses(uuid string) (*[]process, int64, error) {
 	return nil, 0, errorf(nvml.ErrNotFound, "no device %q", uuid)
 }
 
-// allProcessLists are the processes of each device.
+// allProcessLists returns the process lists of all devices.
 func (n *Node) allProcessLists(yield func(*[]process) bool) {
 	for _, g := range n.gpus {
 		if !yield(&g.processes) {

@@ -11,7 +11,7 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// A node with one A100 that is cut, used, and cannot be cut again for that.
+// A node with one A100 that is partitioned and in use, and so cannot be partitioned again.
 func Example() {
 	node, err := simulator.New(simulator.Config{
 		Seed: "dgx-1",
@@ -31,11 +31,11 @@ func Example() {
 	left, _ := library.RemainingCapacity("GPU-0", 5)
 	fmt.Println("4g.20gb that still fit:", left)
 
-	_ = node.Attach(4711, compute.UUID, 12000, 80) // a training begins
+	_ = node.Attach(4711, compute.UUID, 12000, 80) // a training starts
 	err = library.DestroyComputeInstance("GPU-0", instance.ID, compute.ID)
 	fmt.Println("in use:", errors.Is(err, nvml.ErrInUse))
 
-	node.Boot() // the layout does not outlive it
+	node.Boot() // a boot removes the layout
 	_ = library.Init()
 	instances, _ := library.Instances("GPU-0")
 	fmt.Println("instances after the boot:", len(instances))

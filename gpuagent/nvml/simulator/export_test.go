@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 )
 
-// WithValidChecksum is a snapshot with the checksum of the state that it has.
+// WithValidChecksum returns a snapshot with the checksum of its state.
 func WithValidChecksum(snapshot []byte) string {
 	var s snapshotFile
 	var node bytes.Buffer

@@ -22,7 +22,8 @@ func (p *session) GPUs() ([]nvml.GPU, error) {
 			case g.lost:
 				list = append(list, nvml.GPU{UUID: g.uuid, Index: g.index, Err: errorf(nvml.ErrGPULost, "%s", g.uuid)})
 			default:
-				list = append(list, nvml.GPU{UUID: g.uuid, Index: g.index, Name: g.name, PCIDevice: uint32(g.device)<<16 | 0x10de, MemoryMiB: g.memoryMiB})
+				list = append(list, nvml.GPU{UUID: g.uuid, Index: g.index, Name: g.name, PCIDevice: uint32(g.device)<<16 | 0x10de,
+					MemoryMiB: g.memoryMiB})
 			}
 		}
 		slices.SortFunc(list, func(a, b nvml.GPU) int { return cmp.Compare(a.Index, b.Index) })
@@ -94,7 +95,7 @@ func (p *session) ProcessUtilization(gpu string, since time.Time) ([]nvml.Proces
 	})
 }
 
-// allProcesses are the processes on a GPU, on its instances in turn.
+// allProcesses returns the processes on a GPU and its instances.
 func (g *gpu) allProcesses() []nvml.Process {
 	var list []nvml.Process
 	for _, it := range g.processes {
@@ -111,7 +112,7 @@ func (g *gpu) allProcesses() []nvml.Process {
 	return list
 }
 
-// unordered is a list for which the driver promises no order.
+// unordered shuffles a list without a guaranteed order.
 func unordered[T any](n *Node, list []T) []T {
 	if n.order != StableOrder {
 		shuffle(n.random, list)
@@ -119,7 +120,7 @@ func unordered[T any](n *Node, list []T) []T {
 	return list
 }
 
-// gpuByUUID is the one of that UUID.
+// gpuByUUID returns the GPU with a UUID.
 func (n *Node) gpuByUUID(uuid string) (*gpu, error) {
 	for _, g := range n.gpus {
 		if g.uuid != uuid || g.vanished {
@@ -133,7 +134,7 @@ func (n *Node) gpuByUUID(uuid string) (*gpu, error) {
 	return nil, errorf(nvml.ErrNotFound, "no GPU %q", uuid)
 }
 
-// wholeGPU is the GPU where it is not cut.
+// wholeGPU returns the GPU if MIG mode is off.
 func (n *Node) wholeGPU(uuid string) (*gpu, error) {
 	g, err := n.gpuByUUID(uuid)
 	if err == nil && g.mode == nvml.Enabled {
@@ -142,16 +143,16 @@ func (n *Node) wholeGPU(uuid string) (*gpu, error) {
 	return g, err
 }
 
-// migCapableGPU is the GPU where its kind can be cut.
+// migCapableGPU returns the GPU if its model supports MIG.
 func (n *Node) migCapableGPU(uuid string) (*gpu, error) {
 	g, err := n.gpuByUUID(uuid)
 	if err == nil && g.migModel == nil {
-		return nil, errorf(nvml.ErrNotSupported, "%s is an %s, which cannot be cut", uuid, g.name)
+		return nil, errorf(nvml.ErrNotSupported, "%s is an %s, which does not support MIG", uuid, g.name)
 	}
 	return g, err
 }
 
-// migEnabledGPU is the GPU where it is in MIG mode and the program may ask for its instances.
+// migEnabledGPU returns the GPU if it is in MIG mode and the program may read its instances.
 func (n *Node) migEnabledGPU(uuid string) (*gpu, error) {
 	g, err := n.migCapableGPU(uuid)
 	switch {

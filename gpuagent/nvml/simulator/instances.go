@@ -45,7 +45,7 @@ func (p *session) CreateInstance(gpu string, profile nvml.ProfileID, at nvml.Pla
 		case at.Size != it.Memory || !slices.Contains(it.Starts, at.Start):
 			return nvml.Instance{}, errorf(nvml.ErrInvalidArgument, "%s cannot lie at %d:%d", it.Name, at.Start, at.Size)
 		case g.instanceAt(at.Start, at.Size) != nil:
-			return nvml.Instance{}, errorf(nvml.ErrInsufficientResources, "%d:%d of %s is taken", at.Start, at.Size, gpu)
+			return nvml.Instance{}, errorf(nvml.ErrInsufficientResources, "%d:%d of %s is occupied", at.Start, at.Size, gpu)
 		case g.remainingAllowed(it) <= 0:
 			return nvml.Instance{}, errorf(nvml.ErrInsufficientResources, "%s can have no further %s", gpu, it.Name)
 		}
@@ -78,7 +78,7 @@ func (p *session) DestroyInstance(gpu string, id uint32) error {
 	return err
 }
 
-// writableGPU is the GPU where its instances can be changed.
+// writableGPU returns the GPU if its instances can be changed.
 func (n *Node) writableGPU(uuid string) (*gpu, error) {
 	g, err := n.migEnabledGPU(uuid)
 	if err == nil && g.needsReset {
@@ -96,7 +96,7 @@ func (g *gpu) instanceByID(id uint32) (*instance, error) {
 	return nil, errorf(nvml.ErrNotFound, "no instance %d on %s", id, g.uuid)
 }
 
-// nextID is the lowest identifier that no instance has.
+// nextID returns the lowest unused identifier.
 func (g *gpu) nextID() uint32 {
 	for id := uint32(0); ; id++ {
 		if _, err := g.instanceByID(id); err != nil {
@@ -127,8 +127,8 @@ func (p *session) ComputeInstances(gpu string, id uint32) ([]nvml.ComputeInstanc
 	})
 }
 
-// CreateComputeInstance implements [nvml.Library]: ErrInsufficientResources where
-// there is one.
+// CreateComputeInstance implements [nvml.Library]. It returns ErrInsufficientResources if there is
+// one.
 func (p *session) CreateComputeInstance(gpu string, id uint32) (nvml.ComputeInstance, error) {
 	n := p.node
 	return simulate(p, Call{Method: "CreateComputeInstance", GPU: gpu, Instance: id}, func() (nvml.ComputeInstance, error) {
@@ -168,7 +168,7 @@ func (p *session) DestroyComputeInstance(gpu string, id, compute uint32) error {
 		case i.computeInstance == nil || i.computeInstance.id != compute:
 			return noResult{}, errorf(nvml.ErrNotFound, "no compute instance %d on instance %d of %s", compute, id, gpu)
 		case len(i.computeInstance.processes) > 0:
-			return noResult{}, errorf(nvml.ErrInUse, "there are processes on %s", i.computeInstance.uuid)
+			return noResult{}, errorf(nvml.ErrInUse, "processes run on %s", i.computeInstance.uuid)
 		}
 		n.changes++
 		i.computeInstance = nil
@@ -177,7 +177,7 @@ func (p *session) DestroyComputeInstance(gpu string, id, compute uint32) error {
 	return err
 }
 
-// newDeviceUUID is the UUID of a new MIG device.
+// newDeviceUUID returns the UUID of a new MIG device.
 func (n *Node) newDeviceUUID(g *gpu, i *instance) string {
 	n.createdDevices++
 	if n.reuseUUIDs {

@@ -11,7 +11,7 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// methodCalls are one call of each method, on a GPU.
+// methodCalls are one call of each method on a GPU.
 var methodCalls = []struct {
 	name string
 	call func(nvml.Library, string) error
@@ -40,7 +40,7 @@ var methodCalls = []struct {
 	{"Shutdown", func(l nvml.Library, _ string) error { return l.Shutdown() }},
 }
 
-// TestEachCallInEachState has for each state of a node what each method answers.
+// TestEachCallInEachState checks the result of each method in each state of a node.
 func TestEachCallInEachState(t *testing.T) {
 	all := func(as nvml.Error) map[string]nvml.Error {
 		want := map[string]nvml.Error{}
@@ -78,7 +78,7 @@ func TestEachCallInEachState(t *testing.T) {
 			want: but(but(all(0), nvml.ErrNotSupported, ofInstances...), nvml.ErrInvalidArgument, "Placements"), // 19 is none of its profiles
 		},
 		{
-			name: "a board that cannot be cut", board: "L40S", mode: nvml.Disabled,
+			name: "a GPU model without MIG", board: "L40S", mode: nvml.Disabled,
 			want: but(but(all(0), nvml.ErrNotSupported, ofInstances...), nvml.ErrNotSupported, "MIGMode", "SetMIGMode", "Profiles", "Placements"),
 		},
 		{
@@ -141,8 +141,7 @@ func TestEachCallInEachState(t *testing.T) {
 	}
 }
 
-// TestCreateInstance has what the driver says to instances beside 3g.40gb at 4 and
-// 1g.10gb+me at 0.
+// TestCreateInstance checks the driver's results beside 3g.40gb at 4 and 1g.10gb+me at 0.
 func TestCreateInstance(t *testing.T) {
 	for _, test := range []struct {
 		name        string
@@ -193,7 +192,7 @@ func TestMediaEnginesAreExclusive(t *testing.T) {
 	}
 }
 
-// TestDestroyInstance goes the only way down, and is refused on every other.
+// TestDestroyInstance destroys in the only possible order; all others are refused.
 func TestDestroyInstance(t *testing.T) {
 	n := newInitializedNode(t, migGPU("A100-40GB", first))
 	it, compute := createInstance(t, n, first, threeG, 0, 4)

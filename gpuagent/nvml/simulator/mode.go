@@ -69,7 +69,7 @@ func (p *session) Reset(gpu string) error {
 	return err
 }
 
-// applyReset takes the layout away and brings the pending mode into force.
+// applyReset destroys the instances and activates the pending mode.
 func (g *gpu) applyReset() {
 	g.mode, g.instances, g.processes, g.needsReset = g.pending, nil, nil, false
 }
@@ -84,13 +84,13 @@ func (n *Node) shuffleIndices() {
 	}
 }
 
-// inUseReason is by what a GPU is kept from a reset, or "".
+// inUseReason returns why the GPU cannot be reset, or "".
 func (g *gpu) inUseReason() string {
 	switch {
 	case len(g.allProcesses()) > 0:
-		return "there are processes on " + g.uuid
+		return "processes run on " + g.uuid
 	case g.held:
-		return "somebody holds " + g.uuid
+		return "another program holds " + g.uuid
 	default:
 		return ""
 	}

@@ -19,8 +19,7 @@ func readModes(t testing.TB, n nvml.Library, gpu string) (current, pending nvml.
 	return current, pending
 }
 
-// TestSetMIGMode turns MIG mode on, on boards of each kind, with and without
-// somebody on them.
+// TestSetMIGMode enables MIG mode on GPU models of each kind, with and without processes.
 func TestSetMIGMode(t *testing.T) {
 	process := func(n *simulator.Node) error { return n.Attach(7, first, 100, 0) }
 	daemon := func(n *simulator.Node) error { return n.Hold(first, true) }
@@ -35,13 +34,18 @@ func TestSetMIGMode(t *testing.T) {
 		afterDetach nvml.Mode
 	}{
 		{"Hopper", wholeGPU("H100-80GB", first), nil, 0, nvml.Enabled, 0, nvml.Enabled, nvml.Enabled},
-		{"Hopper with a process", wholeGPU("H100-80GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled, nvml.Enabled},
+		{"Hopper with a process", wholeGPU("H100-80GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled,
+			nvml.Enabled},
 		{"Hopper with a daemon", wholeGPU("H100-80GB", first), daemon, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled, nvml.Enabled},
 		{"Ampere", wholeGPU("A100-40GB", first), nil, nvml.ErrResetRequired, nvml.Disabled, 0, nvml.Enabled, nvml.Enabled},
-		{"Ampere with a process", wholeGPU("A100-40GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled, nvml.Enabled},
-		{"Ampere whose driver resets", simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtOnce}, nil, 0, nvml.Enabled, 0, nvml.Enabled, nvml.Enabled},
-		{"Ampere whose driver says nothing", simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtResetSilently}, nil, 0, nvml.Disabled, 0, nvml.Enabled, nvml.Enabled},
-		{"Ampere that is reset with others", simulator.GPU{Model: "A100-80GB", UUID: first, ResetsWithOthers: true}, nil, nvml.ErrResetRequired, nvml.Disabled, nvml.ErrNotSupported, nvml.Disabled, nvml.Disabled},
+		{"Ampere with a process", wholeGPU("A100-40GB", first), process, nvml.ErrInUse, nvml.Disabled, nvml.ErrInUse, nvml.Disabled,
+			nvml.Enabled},
+		{"Ampere whose driver resets", simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtOnce}, nil, 0, nvml.Enabled, 0,
+			nvml.Enabled, nvml.Enabled},
+		{"Ampere with a silent driver", simulator.GPU{Model: "A30", UUID: first, Activation: simulator.AtResetSilently}, nil, 0,
+			nvml.Disabled, 0, nvml.Enabled, nvml.Enabled},
+		{"Ampere that is reset with others", simulator.GPU{Model: "A100-80GB", UUID: first, ResetsWithOthers: true}, nil,
+			nvml.ErrResetRequired, nvml.Disabled, nvml.ErrNotSupported, nvml.Disabled, nvml.Disabled},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := newInitializedNode(t, test.gpu)
@@ -70,7 +74,7 @@ func TestSetMIGMode(t *testing.T) {
 	}
 }
 
-// TestDisableRemovesInstances turns MIG mode off with instances there.
+// TestDisableRemovesInstances disables MIG mode with instances.
 func TestDisableRemovesInstances(t *testing.T) {
 	n := newInitializedNode(t, migGPU("H100-80GB", first), migGPU("A100-80GB", second))
 	_, busy := createInstance(t, n, first, threeG, 0, 4)
@@ -83,7 +87,7 @@ func TestDisableRemovesInstances(t *testing.T) {
 	requireError(t, "activation with a process on an instance", activation, nvml.ErrInUse)
 	requireError(t, "Reset with a process on an instance", n.Reset(first), nvml.ErrInUse)
 	if got := requireResult(n.Instances(first))(t); len(got) != 2 {
-		t.Errorf("%d instances are there, want the 2 that were", len(got))
+		t.Errorf("%d instances, want the former 2", len(got))
 	}
 	n.Detach(7)
 	activation, _ = n.SetMIGMode(first, nvml.Disabled)
@@ -103,7 +107,7 @@ func TestDisableRemovesInstances(t *testing.T) {
 	activation, _ = n.SetMIGMode(second, nvml.Enabled)
 	requireError(t, "activation of the mode that it has", activation, 0)
 	if _, pending := readModes(t, n, second); pending != nvml.Enabled {
-		t.Error("the mode is still pending after it was asked for as it is")
+		t.Error("the mode is still pending after the current one was set")
 	}
 }
 

@@ -14,9 +14,8 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Node is a simulated node. As an [nvml.Library] it is the driver in the eyes of the
-// program that made it; [Node.Open] gives the driver to other programs. It is safe for
-// concurrent use.
+// Node is a simulated node. As an [nvml.Library] it is the driver for the program that created it;
+// [Node.Open] returns the driver for other programs. It is safe for concurrent use.
 type Node struct {
 	*session
 
@@ -32,12 +31,12 @@ type Node struct {
 	faults  []*activeFault
 	random  *rand.Rand
 	calls   uint64
-	changes uint64 // how often what Snapshot gives has changed
+	changes uint64 // counts the changes of Snapshot
 	denied  bool
-	initErr error // what Init answers where it fails
+	initErr error // Init's error, if it fails
 
-	generation     uint64 // of the driver: how often all programs have had to call Init
-	createdDevices uint64 // how many MIG devices there have ever been
+	generation     uint64 // counts how often all programs had to call Init again
+	createdDevices uint64 // counts all MIG devices ever created
 	gpus           []*gpu // in the order of the configuration
 }
 
@@ -48,15 +47,15 @@ type gpu struct {
 	*modelSpec
 	uuid             string
 	activation       Activation
-	resetsWithOthers bool // cannot be reset alone
+	resetsWithOthers bool // can only be reset with others
 
 	index          int
 	mode, pending  nvml.Mode
-	held           bool // by somebody who is not among the processes
-	needsReset     bool // has to be reset
+	held           bool // by a program that is not among the processes
+	needsReset     bool // needs a reset
 	lost, vanished bool
 	instances      []*instance
-	processes      []process // of the GPU while it is not cut
+	processes      []process // on the whole GPU
 }
 
 type instance struct {
@@ -69,7 +68,7 @@ type instance struct {
 type computeInstance struct {
 	id        uint32
 	uuid      string
-	slices    int // fewer than the profile's where somebody else made it so
+	slices    int // fewer than the profile's if another program created it
 	processes []process
 }
 
@@ -79,8 +78,8 @@ type process struct {
 	sm        int
 }
 
-// New is a node as it is after its first boot: nothing cut, nobody there. The error
-// says which field of the configuration is wrong.
+// New returns a node after its first boot, without instances or processes. The error names the
+// invalid field of the configuration.
 func New(c Config) (*Node, error) {
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("simulated node: %w", err)
@@ -104,10 +103,11 @@ func New(c Config) (*Node, error) {
 
 func newGPU(seed string, index int, c *GPU) *gpu {
 	m, err := modelByName(c.Model)
-	if err != nil { // it was checked
+	if err != nil { // validated before
 		panic(err)
 	}
-	g := &gpu{modelSpec: m, uuid: c.UUID, activation: c.Activation, resetsWithOthers: c.ResetsWithOthers, index: index, mode: c.Mode, pending: c.Mode}
+	g := &gpu{modelSpec: m, uuid: c.UUID, activation: c.Activation, resetsWithOthers: c.ResetsWithOthers, index: index, mode: c.Mode,
+		pending: c.Mode}
 	if g.uuid == "" {
 		g.uuid = "GPU-" + deriveUUID(seed, "gpu", index)
 	}
@@ -120,22 +120,21 @@ func newGPU(seed string, index int, c *GPU) *gpu {
 	return g
 }
 
-// session is one that uses the driver, with an Init of its own.
+// session is one program that uses the driver, with its own Init.
 type session struct {
 	node       *Node
 	inits      int
 	generation uint64
 }
 
-// Open is the driver for another program on the node: what it does not share with the
-// others is whether it has called Init.
+// Open returns the driver for another program on the node. Each program calls Init itself.
 func (n *Node) Open() nvml.Library { return &session{node: n} }
 
 func (p *session) isReady() bool {
 	return p.inits > 0 && p.generation == p.node.generation && p.node.initErr == nil
 }
 
-// noResult is the answer of calls that have none.
+// noResult is the result of calls without one.
 type noResult struct{}
 
 // Init implements [nvml.Library]. Each Init needs a Shutdown.
@@ -169,8 +168,7 @@ func (p *session) DriverVersion() (string, error) {
 
 var _ nvml.Library = (*session)(nil)
 
-// deriveUUID is the same for the same words, in the form of version 5, and another for
-// others.
+// deriveUUID returns the same UUID for the same words, in the form of version 5.
 func deriveUUID(words ...any) string {
 	sum := digest(words...)
 	sum[6] = sum[6]&0x0f | 0x50
@@ -178,7 +176,7 @@ func deriveUUID(words ...any) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
-// newRandom is a source of what looks random, the same for the same words.
+// newRandom returns a pseudo-random source that depends only on the words.
 func newRandom(words ...any) *rand.Rand {
 	sum := digest(words...)
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[0:8]), binary.LittleEndian.Uint64(sum[8:16])))
@@ -186,7 +184,7 @@ func newRandom(words ...any) *rand.Rand {
 
 func digest(words ...any) [sha256.Size]byte { return sha256.Sum256(fmt.Appendf(nil, "%q", words)) }
 
-// shuffle puts a list into any order.
+// shuffle shuffles a list.
 func shuffle[T any](r *rand.Rand, list []T) {
 	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }

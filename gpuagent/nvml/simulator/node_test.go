@@ -21,7 +21,7 @@ func TestModels(t *testing.T) {
 			n := newInitializedNode(t, simulator.GPU{Model: name})
 			gpu := requireResult(n.GPUs())(t)[0]
 			if gpu.Name == "" || gpu.PCIDevice&0xffff != 0x10de || gpu.PCIDevice>>16 == 0 || gpu.MemoryMiB < 10000 {
-				t.Errorf("GPUs = %+v, which says too little", gpu)
+				t.Errorf("GPUs = %+v, which is incomplete", gpu)
 			}
 			profiles, err := n.Profiles(gpu.UUID)
 			if err != nil {
@@ -30,7 +30,8 @@ func TestModels(t *testing.T) {
 			}
 			for _, p := range profiles {
 				whole := p.MemoryMiB > gpu.MemoryMiB*9/10
-				if p.MemoryMiB > gpu.MemoryMiB || p.Multiprocessors < 14*p.Compute || whole != (p.Compute == 7 || p.Compute == 4 && len(profiles) == 5) {
+				if p.MemoryMiB > gpu.MemoryMiB || p.Multiprocessors < 14*p.Compute ||
+					whole != (p.Compute == 7 || p.Compute == 4 && len(profiles) == 5) {
 					t.Errorf("profile %+v of a GPU with %d MiB", p, gpu.MemoryMiB)
 				}
 			}
@@ -50,13 +51,13 @@ func TestAttach(t *testing.T) {
 		want   nvml.Error
 	}{
 		{"a MIG device", 7, mig.UUID, 1000, 30, 0},
-		{"another process there", 8, mig.UUID, 18968, 30, 0},
+		{"another process", 8, mig.UUID, 18968, 30, 0},
 		{"more than is left", 9, mig.UUID, 1, 30, nvml.ErrInsufficientResources},
 		{"one that the driver cannot size", 9, mig.UUID, nvml.UnknownMiB, 0, 0},
 		{"a whole GPU", 7, second, 2000, 60, 0},
 		{"the same again", 7, second, 32768, 70, 0},
 		{"a busy one", 10, second, 0, 70, 0},
-		{"more than there is", 7, second, 32769, 60, nvml.ErrInsufficientResources},
+		{"more than the GPU has", 7, second, 32769, 60, nvml.ErrInsufficientResources},
 		{"a GPU in MIG mode", 7, first, 1, 1, nvml.ErrInvalidArgument},
 		{"no device", 7, "MIG-none", 1, 1, nvml.ErrNotFound},
 		{"no memory", 7, second, -2, 1, nvml.ErrInvalidArgument},
@@ -102,9 +103,10 @@ func TestAttach(t *testing.T) {
 	requireError(t, "Attach to an instance of a lost GPU", n.Attach(11, mig.UUID, 1, 1), nvml.ErrGPULost)
 }
 
-// TestBoot has what outlives a boot: of Ampere the mode, and what was pending.
+// TestBoot checks what outlives a boot: on Ampere the mode, and the pending mode.
 func TestBoot(t *testing.T) {
-	n := newInitializedNode(t, migGPU("A100-40GB", "ampere"), migGPU("H100-80GB", "hopper"), wholeGPU("A30", "pending"), wholeGPU("T4", "lost"), wholeGPU("L4", "gone"))
+	n := newInitializedNode(t, migGPU("A100-40GB", "ampere"), migGPU("H100-80GB", "hopper"), wholeGPU("A30", "pending"),
+		wholeGPU("T4", "lost"), wholeGPU("L4", "gone"))
 	_, before := createInstance(t, n, "ampere", threeG, 0, 4)
 	createInstance(t, n, "hopper", threeG, 0, 4)
 	n.SetMIGMode("pending", nvml.Enabled)
@@ -137,7 +139,7 @@ func TestBoot(t *testing.T) {
 		t.Errorf("identifier %d, want 0 again", it.ID)
 	}
 	if after.UUID == before.UUID {
-		t.Errorf("the device is called %s again", after.UUID)
+		t.Errorf("the device is %s again", after.UUID)
 	}
 }
 
@@ -190,7 +192,7 @@ func TestUnload(t *testing.T) {
 	requireError(t, "GPUs", err, 0)
 }
 
-// TestOldDriver has what drivers before 550 know while MIG mode is off.
+// TestOldDriver checks what drivers before 550 report while MIG mode is off.
 func TestOldDriver(t *testing.T) {
 	n := newNode(t, simulator.Config{GPUs: []simulator.GPU{wholeGPU("A30", first), migGPU("A30", second)}, DriverVersion: "535.161.08"})
 	if got := requireResult(n.Profiles(first))(t); len(got) != 0 {
@@ -203,8 +205,8 @@ func TestOldDriver(t *testing.T) {
 	}
 }
 
-// TestOrder makes the same instances under each order, and looks whether lists come
-// in another one than before.
+// TestOrder creates the same instances under each order, and checks whether the order of lists
+// changes.
 func TestOrder(t *testing.T) {
 	for _, test := range []struct {
 		order                         simulator.Order
@@ -214,7 +216,8 @@ func TestOrder(t *testing.T) {
 		{simulator.PromisedOrder, false, true, true},
 		{simulator.NoOrder, true, true, true},
 	} {
-		n := newNode(t, simulator.Config{Order: test.order, GPUs: []simulator.GPU{migGPU("A100-40GB", first), wholeGPU("T4", second), wholeGPU("T4", "")}})
+		n := newNode(t, simulator.Config{Order: test.order,
+			GPUs: []simulator.GPU{migGPU("A100-40GB", first), wholeGPU("T4", second), wholeGPU("T4", "")}})
 		for start := range 7 {
 			createInstance(t, n, first, oneG, start, 1)
 		}
@@ -228,10 +231,10 @@ func TestOrder(t *testing.T) {
 			return false
 		}
 		if got := differs(func() any { return requireResult(n.Instances(first))(t) }); got != test.instances {
-			t.Errorf("order %d: instances come in another order: %v", test.order, got)
+			t.Errorf("order %d: instances have another order: %v", test.order, got)
 		}
 		if got := differs(func() any { return requireResult(n.Profiles(first))(t) }); got != test.profiles {
-			t.Errorf("order %d: profiles come in another order: %v", test.order, got)
+			t.Errorf("order %d: profiles have another order: %v", test.order, got)
 		}
 		if got := differs(func() any { n.Reset(second); return requireResult(n.GPUs())(t) }); got != test.reindexd {
 			t.Errorf("order %d: indices change: %v", test.order, got)
@@ -241,11 +244,12 @@ func TestOrder(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for want, c := range map[string]simulator.Config{
-		"simulated node: gpus: none; a node has at least one":                 {},
-		"simulated node: gpus[1].uuid: GPU-first is that of gpus[0] already":  {GPUs: []simulator.GPU{wholeGPU("T4", first), wholeGPU("T4", first)}},
-		"simulated node: gpus[0].mode: a T4 cannot be cut; leave it disabled": {GPUs: []simulator.GPU{migGPU("T4", first)}},
-		"simulated node: gpus[0].activation: 9 is none; the last is 3":        {GPUs: []simulator.GPU{{Model: "A30", Activation: 9}}},
-		`simulated node: gpus[0].board: no board is called "K80"; there are A100-40GB, A100-80GB, A30, H100-80GB, H100-NVL-94GB, H100-96GB, GH200-96GB, GH200-144GB, H200-141GB, B200-180GB, L4, L40S, T4, V100`: {GPUs: []simulator.GPU{wholeGPU("K80", first)}},
+		"simulated node: gpus: required; a node has at least one": {},
+		"simulated node: gpus[1].uuid: GPU-first is the UUID of gpus[0]": {GPUs: []simulator.GPU{wholeGPU("T4", first),
+			wholeGPU("T4", first)}},
+		"simulated node: gpus[0].mode: a T4 does not support MIG; leave it disabled": {GPUs: []simulator.GPU{migGPU("T4", first)}},
+		"simulated node: gpus[0].activation: 9 is invalid; the last is 3":            {GPUs: []simulator.GPU{{Model: "A30", Activation: 9}}},
+		`simulated node: gpus[0].board: unknown GPU model "K80"; known are A100-40GB, A100-80GB, A30, H100-80GB, H100-NVL-94GB, H100-96GB, GH200-96GB, GH200-144GB, H200-141GB, B200-180GB, L4, L40S, T4, V100`: {GPUs: []simulator.GPU{wholeGPU("K80", first)}},
 	} {
 		if _, err := simulator.New(c); err == nil || err.Error() != want {
 			t.Errorf("New = %v, want %s", err, want)
@@ -263,22 +267,22 @@ const (
 	second = "GPU-second"
 )
 
-// The profiles of boards with seven compute slices.
+// The profiles of GPU models with seven compute slices.
 const (
 	oneG, oneGMedia, oneGDouble, twoG, threeG, fourG, sevenG nvml.ProfileID = 19, 20, 15, 14, 9, 5, 0
 )
 
 var startTime = time.Date(2026, 11, 2, 8, 0, 0, 0, time.UTC)
 
-// migGPU is one that is in MIG mode.
+// migGPU returns a GPU in MIG mode.
 func migGPU(name, uuid string) simulator.GPU {
 	return simulator.GPU{Model: name, UUID: uuid, Mode: nvml.Enabled}
 }
 
-// wholeGPU is one that is not.
+// wholeGPU returns a GPU without MIG mode.
 func wholeGPU(name, uuid string) simulator.GPU { return simulator.GPU{Model: name, UUID: uuid} }
 
-// newInitializedNode is one on which Init was called.
+// newInitializedNode returns a node after Init.
 func newInitializedNode(t testing.TB, gpus ...simulator.GPU) *simulator.Node {
 	t.Helper()
 	return newNode(t, simulator.Config{GPUs: gpus, Seed: "test"})
@@ -301,7 +305,7 @@ func newNode(t testing.TB, c simulator.Config) *simulator.Node {
 	return n
 }
 
-// requireResult is what a call returned, where it succeeded.
+// requireResult returns a call's result and fails on an error.
 func requireResult[T any](it T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -312,14 +316,15 @@ func requireResult[T any](it T, err error) func(testing.TB) T {
 	}
 }
 
-// createInstance makes an instance with its compute instance, and gives both.
-func createInstance(t testing.TB, n nvml.Library, gpu string, profile nvml.ProfileID, start, size int) (nvml.Instance, nvml.ComputeInstance) {
+// createInstance creates an instance with its compute instance.
+func createInstance(t testing.TB, n nvml.Library, gpu string, profile nvml.ProfileID, start, size int) (nvml.Instance,
+	nvml.ComputeInstance) {
 	t.Helper()
 	it := requireResult(n.CreateInstance(gpu, profile, nvml.Placement{Start: start, Size: size}))(t)
 	return it, requireResult(n.CreateComputeInstance(gpu, it.ID))(t)
 }
 
-// requireError fails the test where an error is not the one that is wanted; 0 wants none.
+// requireError fails unless the error has the code; 0 means no error.
 func requireError(t testing.TB, what string, err error, want nvml.Error) {
 	t.Helper()
 	if want == 0 {

@@ -13,7 +13,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Profiles implements [nvml.Library]: ErrNotSupported where the board cannot be cut.
+// Profiles implements [nvml.Library]. It returns ErrNotSupported for a GPU model without MIG.
 func (p *session) Profiles(gpu string) ([]nvml.Profile, error) {
 	n := p.node
 	return simulate(p, Call{Method: "Profiles", GPU: gpu}, func() ([]nvml.Profile, error) {
@@ -72,17 +72,17 @@ func (p *session) RemainingCapacity(gpu string, profile nvml.ProfileID) (int, er
 	})
 }
 
-// hasProfiles tells whether the driver knows what a GPU can be cut into.
+// hasProfiles reports whether the driver knows the GPU's profiles.
 func (n *Node) hasProfiles(g *gpu) bool {
 	major, _, _ := strings.Cut(n.version, ".")
 	release, err := strconv.Atoi(major)
 	return g.mode == nvml.Enabled || err != nil || release >= 550
 }
 
-// profileByID is the one that the driver calls so.
+// profileByID returns a profile by the driver's identifier.
 func (n *Node) profileByID(g *gpu, id nvml.ProfileID) (*mig.Profile, error) {
 	if !n.hasProfiles(g) {
-		return nil, errorf(nvml.ErrNotSupported, "driver %s knows no profiles of %s while MIG mode is off", n.version, g.uuid)
+		return nil, errorf(nvml.ErrNotSupported, "driver %s reports no profiles of %s while MIG mode is off", n.version, g.uuid)
 	}
 	if it := g.profileByNVMLID(uint32(id)); it != nil {
 		return it, nil
@@ -90,8 +90,8 @@ func (n *Node) profileByID(g *gpu, id nvml.ProfileID) (*mig.Profile, error) {
 	return nil, errorf(nvml.ErrInvalidArgument, "%s has no profile %d", g.migModel.Name, id)
 }
 
-// remainingCapacity is how many more instances of a profile there can be. Its places never
-// overlap each other, so each that is free is one.
+// remainingCapacity returns how many more instances of a profile fit. Its places never overlap each
+// other, so each free one counts.
 func (g *gpu) remainingCapacity(p *mig.Profile) int {
 	free, most := 0, g.remainingAllowed(p)
 	for _, start := range p.Starts {
@@ -102,8 +102,8 @@ func (g *gpu) remainingCapacity(p *mig.Profile) int {
 	return max(0, min(free, most))
 }
 
-// remainingAllowed is how many more instances of a profile the board allows, wherever. Of the
-// media engines there is one set, whatever the profile that has it.
+// remainingAllowed returns how many more instances of a profile the GPU model allows. All profiles
+// share one set of media engines.
 func (g *gpu) remainingAllowed(p *mig.Profile) int {
 	most := p.Max
 	for _, i := range g.instances {
@@ -114,7 +114,7 @@ func (g *gpu) remainingAllowed(p *mig.Profile) int {
 	return most
 }
 
-// instanceAt is an instance that has one of the slices, or nil.
+// instanceAt returns an instance with one of the slices, or nil.
 func (g *gpu) instanceAt(start, size int) *instance {
 	k := slices.IndexFunc(g.instances, func(i *instance) bool {
 		return i.start < start+size && start < i.start+i.profile.Memory
@@ -125,24 +125,25 @@ func (g *gpu) instanceAt(start, size int) *instance {
 	return g.instances[k]
 }
 
-// modelSpec is a kind of GPU as the driver shows it.
+// modelSpec is a GPU model as the driver reports it.
 type modelSpec struct {
-	migModel                *mig.Model // nil where it cannot be cut
-	name                    string     // what the driver calls it
+	migModel                *mig.Model // nil without MIG
+	name                    string     // the driver's name
 	device                  uint16     // its PCI device identifier
 	memoryMiB               int64
 	multiprocessorsPerSlice int           // multiprocessors of a compute slice
-	wholeMultiprocessors    int           // multiprocessors of an instance that is the whole GPU
-	memory                  map[int]int64 // MiB of an instance by its memory slices; else the board's
+	wholeMultiprocessors    int           // multiprocessors of an instance with the whole GPU
+	memory                  map[int]int64 // MiB of an instance by its memory slices, if they differ from the model's
 }
 
-// migModels are the boards of package mig by their names. Memory is what the driver reports
-// for the board; that of the GH200-144GB and the multiprocessors of Blackwell are
-// estimates. The identifiers of Blackwell's profiles are Sluice's own (see
-// [mig.Model.IDsUnpublished]).
+// migModels are package mig's GPU models by name. Memory is what the driver reports; that of the
+// GH200-144GB and the multiprocessors of Blackwell are estimates. The identifiers of Blackwell's
+// profiles are Sluice's own (see [mig.Model.IDsUnpublished]).
 var migModels = map[string]modelSpec{
-	"A100-40GB":     {name: "NVIDIA A100-SXM4-40GB", memoryMiB: 40960, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98, memory: map[int]int64{1: 4864, 2: 9856, 4: 19968, 8: 40192}},
-	"A100-80GB":     {name: "NVIDIA A100-SXM4-80GB", memoryMiB: 81920, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98, memory: map[int]int64{1: 9856, 2: 19968, 4: 40192, 8: 80384}},
+	"A100-40GB": {name: "NVIDIA A100-SXM4-40GB", memoryMiB: 40960, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98,
+		memory: map[int]int64{1: 4864, 2: 9856, 4: 19968, 8: 40192}},
+	"A100-80GB": {name: "NVIDIA A100-SXM4-80GB", memoryMiB: 81920, multiprocessorsPerSlice: 14, wholeMultiprocessors: 98,
+		memory: map[int]int64{1: 9856, 2: 19968, 4: 40192, 8: 80384}},
 	"A30":           {name: "NVIDIA A30", memoryMiB: 24576, multiprocessorsPerSlice: 14, wholeMultiprocessors: 56},
 	"H100-80GB":     {name: "NVIDIA H100 80GB HBM3", device: 0x2330, memoryMiB: 81559, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
 	"H100-NVL-94GB": {name: "NVIDIA H100 NVL", memoryMiB: 95830, multiprocessorsPerSlice: 16, wholeMultiprocessors: 132},
@@ -153,7 +154,7 @@ var migModels = map[string]modelSpec{
 	"B200-180GB":    {name: "NVIDIA B200", memoryMiB: 183359, multiprocessorsPerSlice: 18, wholeMultiprocessors: 148},
 }
 
-// modelsWithoutMIG are boards that cannot be cut.
+// modelsWithoutMIG are GPU models without MIG.
 var modelsWithoutMIG = map[string]modelSpec{
 	"L4":   {name: "NVIDIA L4", device: 0x27b8, memoryMiB: 23034},
 	"L40S": {name: "NVIDIA L40S", device: 0x26b9, memoryMiB: 46068},
@@ -161,7 +162,7 @@ var modelsWithoutMIG = map[string]modelSpec{
 	"V100": {name: "Tesla V100-SXM2-32GB", device: 0x1db5, memoryMiB: 32768},
 }
 
-// modelByName is the board of that name, in any case.
+// modelByName returns the GPU model with a name, in any case.
 func modelByName(name string) (*modelSpec, error) {
 	if board, ok := mig.ModelByName(name); ok {
 		if m, ok := migModels[board.Name]; ok {
@@ -177,11 +178,11 @@ func modelByName(name string) (*modelSpec, error) {
 			return &m, nil
 		}
 	}
-	return nil, fmt.Errorf("no board is called %q; there are %s", name, strings.Join(Models(), ", "))
+	return nil, fmt.Errorf("unknown GPU model %q; known are %s", name, strings.Join(Models(), ", "))
 }
 
-// Models are the names that [GPU] can have for its board: first those that can be
-// cut, as package mig calls them, then those that cannot.
+// Models returns the names for [GPU.Model]: first the GPU models with MIG, as package mig names
+// them, then those without.
 func Models() []string {
 	var names []string
 	for _, board := range mig.Models() {
@@ -192,7 +193,7 @@ func Models() []string {
 	return append(names, "L4", "L40S", "T4", "V100")
 }
 
-// instanceMemory is the memory of an instance of a profile.
+// instanceMemory returns the memory of an instance of a profile.
 func (m *modelSpec) instanceMemory(p *mig.Profile) int64 {
 	if memory, ok := m.memory[p.Memory]; ok {
 		return memory
@@ -200,7 +201,7 @@ func (m *modelSpec) instanceMemory(p *mig.Profile) int64 {
 	return min(p.MemoryMiB, m.memoryMiB*int64(p.Memory)/int64(m.migModel.Slices))
 }
 
-// multiprocessors are how many of them an instance of a profile has.
+// multiprocessors returns the number of multiprocessors of an instance of a profile.
 func (m *modelSpec) multiprocessors(p *mig.Profile) int {
 	if p.Memory == m.migModel.Slices {
 		return m.wholeMultiprocessors
@@ -208,7 +209,7 @@ func (m *modelSpec) multiprocessors(p *mig.Profile) int {
 	return m.multiprocessorsPerSlice * p.Compute
 }
 
-// profileByNVMLID is the profile of that identifier, or nil.
+// profileByNVMLID returns the profile with an identifier, or nil.
 func (m *modelSpec) profileByNVMLID(id uint32) *mig.Profile {
 	for i := range m.migModel.Profiles {
 		if m.migModel.Profiles[i].ID == id {

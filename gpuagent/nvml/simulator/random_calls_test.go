@@ -14,7 +14,7 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// guideProfile is a profile as NVIDIA's guide has it, written down a second time.
+// guideProfile is a profile from NVIDIA's guide, as an independent second table.
 type guideProfile struct {
 	id     nvml.ProfileID
 	size   int
@@ -42,7 +42,7 @@ var guideProfiles = map[string][]guideProfile{
 	},
 }
 
-// guideModel is a GPU as the guide has it: who has each slice, and what lies there.
+// guideModel is a GPU according to the guide: the owner of each slice, and the instances.
 type guideModel struct {
 	kinds []guideProfile
 	owner [8]int // an identifier, or -1
@@ -75,7 +75,7 @@ func (m *guideModel) isAllowed(k guideProfile) bool {
 	return same < k.most
 }
 
-// remainingCapacity counts how many more fit by trying all sets of places.
+// remainingCapacity counts how many more instances fit by trying all sets of places.
 func (m *guideModel) remainingCapacity(k guideProfile) int {
 	best := 0
 	for set := range 1 << len(k.starts) {
@@ -104,11 +104,12 @@ func (m *guideModel) remainingCapacity(k guideProfile) int {
 	return best
 }
 
-// TestRandomCalls makes any calls, and holds the answers against the model.
+// TestRandomCalls makes random calls and compares the results with the model.
 func TestRandomCalls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"A100-40GB", "A30"}).Draw(t, "board")
-		n, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{migGPU(name, first)}, Order: simulator.NoOrder, Clock: simulator.NewSkipClock(startTime)})
+		n, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{migGPU(name, first)}, Order: simulator.NoOrder,
+			Clock: simulator.NewSkipClock(startTime)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +219,7 @@ func TestRandomCalls(t *testing.T) {
 				for _, it := range there {
 					l := m.lying[it.ID]
 					if it.Profile != l.kind.id || it.Placement != (nvml.Placement{Start: l.start, Size: l.kind.size}) {
-						t.Fatalf("%+v is there, want %+v", it, l)
+						t.Fatalf("got %+v, want %+v", it, l)
 					}
 					for s := it.Placement.Start; s < it.Placement.Start+it.Placement.Size; s++ {
 						if taken[s] {
@@ -245,13 +246,13 @@ func requireOneError(t *rapid.T, what string, err error, want nvml.Error) {
 	}
 }
 
-// TestEmptyCapacity fills an empty GPU of each board with each profile: as many as
-// it says, and not one more.
+// TestEmptyCapacity fills an empty GPU of each model with each profile: as many as reported, and
+// not one more.
 func TestEmptyCapacity(t *testing.T) {
 	for _, name := range simulator.Models() {
 		n := newInitializedNode(t, wholeGPU(name, first))
 		if activation, err := n.SetMIGMode(first, nvml.Enabled); err != nil {
-			continue // it cannot be cut
+			continue // no MIG
 		} else if activation != nil {
 			n.Reset(first)
 		}

@@ -24,13 +24,13 @@ const (
 // snapshotFile is a snapshot on disk.
 type snapshotFile struct {
 	Version int             `json:"version"`
-	SHA256  string          `json:"sha256"` // of the node, without white space
+	SHA256  string          `json:"sha256"` // of the node's JSON without white space
 	Node    json.RawMessage `json:"node"`
 }
 
-// Snapshot is the node's state as JSON: layouts, modes, processes, what is lost. It
-// outlives the program that simulates, as a real layout outlives the agent; hooks,
-// faults, and denied permissions are not in it.
+// Snapshot returns the node's state as JSON: layouts, modes, processes and lost GPUs. It outlives
+// the simulating program, as a real layout outlives the agent. It omits hooks, faults and denied
+// permissions.
 func (n *Node) Snapshot() ([]byte, error) {
 	n.mu.Lock()
 	image := n.state()
@@ -42,9 +42,9 @@ func (n *Node) Snapshot() ([]byte, error) {
 	return json.MarshalIndent(snapshotFile{snapshotVersion, checksum(node), node}, "", "  ")
 }
 
-// Restore gives the node the state of a snapshot of a node with the same GPUs. The
-// error says what is wrong with the snapshot; the node is as before then. Programs
-// that use the driver are not told.
+// Restore sets the node's state to the snapshot of a node with the same GPUs. After an error, which
+// says what is wrong with the snapshot, the node is unchanged. Programs that use the driver are not
+// notified.
 func (n *Node) Restore(snapshot []byte) error {
 	image, err := parseSnapshot(snapshot)
 	if err != nil {
@@ -65,25 +65,25 @@ func (n *Node) Restore(snapshot []byte) error {
 
 func parseSnapshot(snapshot []byte) (*nodeState, error) {
 	if len(snapshot) > maxSnapshotBytes {
-		return nil, fmt.Errorf("the snapshot has %d bytes; at most %d are read", len(snapshot), maxSnapshotBytes)
+		return nil, fmt.Errorf("the snapshot has %d bytes; the limit is %d", len(snapshot), maxSnapshotBytes)
 	}
 	var s snapshotFile
 	if err := decodeStrict(snapshot, &s); err != nil {
-		return nil, fmt.Errorf("the snapshot is not one: %w", err)
+		return nil, fmt.Errorf("parse snapshot: %w", err)
 	}
 	if s.Version != snapshotVersion {
-		return nil, fmt.Errorf("the snapshot is of version %d; this is version %d", s.Version, snapshotVersion)
+		return nil, fmt.Errorf("the snapshot has version %d; want version %d", s.Version, snapshotVersion)
 	}
 	var node bytes.Buffer
 	if err := json.Compact(&node, s.Node); err != nil {
-		return nil, fmt.Errorf("the snapshot has no node: %w", err)
+		return nil, fmt.Errorf("the snapshot lacks the node: %w", err)
 	}
 	if got := checksum(node.Bytes()); got != s.SHA256 {
-		return nil, fmt.Errorf("the snapshot is damaged: its checksum is %s and should be %q", got, s.SHA256)
+		return nil, fmt.Errorf("the snapshot is damaged: its checksum is %s, want %q", got, s.SHA256)
 	}
 	var image nodeState
 	if err := decodeStrict(node.Bytes(), &image); err != nil {
-		return nil, fmt.Errorf("the snapshot's node is not one: %w", err)
+		return nil, fmt.Errorf("parse the snapshot's node: %w", err)
 	}
 	return &image, nil
 }
@@ -93,7 +93,7 @@ func checksum(of []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// decodeStrict decodes exactly one value that has no fields but those asked for.
+// decodeStrict decodes exactly one value without unknown fields.
 func decodeStrict(from []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(from))
 	decoder.DisallowUnknownFields()
@@ -101,12 +101,12 @@ func decodeStrict(from []byte, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows it")
+		return errors.New("unexpected data follows")
 	}
 	return nil
 }
 
-// nodeState is a node as a snapshot has it.
+// nodeState is a node in a snapshot.
 type nodeState struct {
 	CreatedDevices uint64     `json:"minted"`
 	GPUs           []gpuState `json:"gpus"`
@@ -136,7 +136,7 @@ type instanceState struct {
 type computeInstanceState struct {
 	ID        uint32         `json:"id"`
 	UUID      string         `json:"uuid"`
-	Slices    int            `json:"slices,omitempty"` // where they are not the profile's
+	Slices    int            `json:"slices,omitempty"` // if they differ from the profile's
 	Processes []processState `json:"processes,omitempty"`
 }
 
@@ -156,7 +156,8 @@ func (n *Node) state() *nodeState {
 		for _, i := range g.instances {
 			shown := instanceState{ID: i.id, Profile: i.profile.ID, Start: i.start}
 			if i.computeInstance != nil {
-				shown.Compute = &computeInstanceState{ID: i.computeInstance.id, UUID: i.computeInstance.uuid, Processes: toProcessStates(i.computeInstance.processes)}
+				shown.Compute = &computeInstanceState{ID: i.computeInstance.id, UUID: i.computeInstance.uuid,
+					Processes: toProcessStates(i.computeInstance.processes)}
 				if i.computeInstance.slices != i.profile.Compute {
 					shown.Compute.Slices = i.computeInstance.slices
 				}
@@ -176,7 +177,7 @@ func toProcessStates(processes []process) []processState {
 	return images
 }
 
-// restoreGPUs are the node's GPUs in the state of the image.
+// restoreGPUs returns the node's GPUs in the state of a snapshot.
 func (n *Node) restoreGPUs(image *nodeState) ([]*gpu, error) {
 	if len(image.GPUs) != len(n.gpus) {
 		return nil, fmt.Errorf("the snapshot has %d GPUs and the node %d", len(image.GPUs), len(n.gpus))
@@ -194,14 +195,15 @@ func (n *Node) restoreGPUs(image *nodeState) ([]*gpu, error) {
 
 func (g *gpu) restoreState(image *gpuState) (*gpu, error) {
 	if image.UUID != g.uuid || image.Name != g.name {
-		return nil, fmt.Errorf("the snapshot is of another node: it has the %s %q where the node has the %s %s", image.Name, image.UUID, g.name, g.uuid)
+		return nil, fmt.Errorf("the snapshot belongs to another node: it has the %s %q in place of the %s %s", image.Name, image.UUID,
+			g.name, g.uuid)
 	}
 	r := *g
 	r.index, r.mode, r.pending = image.Index, image.Mode, image.Pending
 	r.held, r.needsReset, r.lost, r.vanished = image.Held, image.NeedsReset, image.Lost, image.Vanished
 	r.instances, r.processes = nil, fromProcessStates(image.Processes)
 	if len(image.Instances) > 0 && g.migModel == nil {
-		return nil, fmt.Errorf("instances on an %s, which cannot be cut", g.name)
+		return nil, fmt.Errorf("instances on an %s, which does not support MIG", g.name)
 	}
 	for _, it := range image.Instances {
 		i := &instance{id: it.ID, profile: g.profileByNVMLID(it.Profile), start: it.Start}
@@ -209,7 +211,8 @@ func (g *gpu) restoreState(image *gpuState) (*gpu, error) {
 			return nil, fmt.Errorf("instance %d: %s has no profile %d", it.ID, g.migModel.Name, it.Profile)
 		}
 		if it.Compute != nil {
-			i.computeInstance = &computeInstance{it.Compute.ID, it.Compute.UUID, cmp.Or(it.Compute.Slices, i.profile.Compute), fromProcessStates(it.Compute.Processes)}
+			i.computeInstance = &computeInstance{it.Compute.ID, it.Compute.UUID, cmp.Or(it.Compute.Slices, i.profile.Compute),
+				fromProcessStates(it.Compute.Processes)}
 		}
 		r.instances = append(r.instances, i)
 	}

@@ -14,13 +14,14 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// newUsedNode is a node to which something has happened.
+// newUsedNode returns a node with a history.
 func newUsedNode(t testing.TB) *simulator.Node {
 	t.Helper()
 	n := newInitializedNode(t, migGPU("A100-40GB", first), wholeGPU("H100-80GB", second), wholeGPU("T4", "GPU-third"))
 	_, c := createInstance(t, n, first, threeG, 4, 4)
 	requireResult(n.CreateInstance(first, twoG, nvml.Placement{Start: 0, Size: 2}))(t)
-	for _, err := range []error{n.Attach(7, c.UUID, 100, 10), n.Attach(8, second, nvml.UnknownMiB, 90), n.Hold(second, true), n.Lose("GPU-third")} {
+	for _, err := range []error{n.Attach(7, c.UUID, 100, 10), n.Attach(8, second, nvml.UnknownMiB, 90), n.Hold(second, true),
+		n.Lose("GPU-third")} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,8 +51,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreRefuses has snapshots that are none, and what is said of them. Those
-// with a state of their own have the checksum of that state.
+// TestRestoreRefuses checks the errors of invalid snapshots. Those with another state have the
+// checksum of that state.
 func TestRestoreRefuses(t *testing.T) {
 	good := string(requireResult(newUsedNode(t).Snapshot())(t))
 	node := func(old, now string) string {
@@ -62,25 +63,26 @@ func TestRestoreRefuses(t *testing.T) {
 		return simulator.WithValidChecksum([]byte(changed))
 	}
 	for _, test := range []struct{ name, snapshot, want string }{
-		{"nothing", "", "the snapshot is not one: EOF"},
-		{"half of it", good[:len(good)/2], "the snapshot is not one: unexpected EOF"},
-		{"zeros", string(make([]byte, 512)), "the snapshot is not one"},
-		{"twice", good + good, "something follows it"},
-		{"too long", strings.Repeat(" ", 5<<20), "at most 4194304 are read"},
-		{"another version", strings.Replace(good, `"version": 1`, `"version": 2`, 1), "the snapshot is of version 2; this is version 1"},
+		{"nothing", "", "parse snapshot: EOF"},
+		{"half of it", good[:len(good)/2], "parse snapshot: unexpected EOF"},
+		{"zeros", string(make([]byte, 512)), "parse snapshot"},
+		{"twice", good + good, "unexpected data follows"},
+		{"too long", strings.Repeat(" ", 5<<20), "the limit is 4194304"},
+		{"another version", strings.Replace(good, `"version": 1`, `"version": 2`, 1), "the snapshot has version 2; want version 1"},
 		{"a field of its own", strings.Replace(good, `"version": 1`, `"version": 1, "color": "red"`, 1), `unknown field "color"`},
-		{"no node", `{"version": 1}`, "the snapshot has no node"},
+		{"no node", `{"version": 1}`, "the snapshot lacks the node"},
 		{"a changed digit", strings.Replace(good, `"start": 4`, `"start": 0`, 1), "the snapshot is damaged"},
 		{"a node with a field of its own", node(`"held"`, `"color"`), `unknown field "color"`},
-		{"another node's", node(first, "GPU-other"), `gpus[0]: the snapshot is of another node: it has the NVIDIA A100-SXM4-40GB "GPU-other"`},
+		{"another node's", node(first, "GPU-other"),
+			`gpus[0]: the snapshot belongs to another node: it has the NVIDIA A100-SXM4-40GB "GPU-other"`},
 		{"an overlap", node(`"start": 0`, `"start": 4`), "GPU-first: instance 1: 2g.10gb at 4 overlaps instance 0"},
-		{"no place of the profile", node(`"start": 0`, `"start": 1`), "instance 1: 2g.10gb cannot lie at 1, but at [0 2 4]"},
+		{"no place of the profile", node(`"start": 0`, `"start": 1`), "instance 1: 2g.10gb cannot start at 1, only at [0 2 4]"},
 		{"no profile", node(`"profile": 14`, `"profile": 77`), "gpus[0]: instance 1: A100-40GB has no profile 77"},
-		{"an identifier twice", node(`"id": 1`, `"id": 0`), "instance 0: another one has its identifier"},
-		{"an index twice", node(`"index": 2`, `"index": 1`), "GPU-third: index 1: taken"},
-		{"an index too high", node(`"index": 2`, `"index": 3`), "GPU-third: index 3: taken, or not below 3"},
-		{"too much memory", node(`"memoryMiB": 100`, `"memoryMiB": 19969`), "instance 0: processes have 1 MiB more than there are"},
-		{"no memory", node(`"memoryMiB": 100`, `"memoryMiB": -5`), "process 7: -5 MiB and 10 % are not what a process has"},
+		{"an identifier twice", node(`"id": 1`, `"id": 0`), "instance 0: another instance has its identifier"},
+		{"an index twice", node(`"index": 2`, `"index": 1`), "GPU-third: index 1 is in use"},
+		{"an index too high", node(`"index": 2`, `"index": 3`), "GPU-third: index 3 is in use, or not below 3"},
+		{"too much memory", node(`"memoryMiB": 100`, `"memoryMiB": 19969`), "instance 0: processes use 1 MiB more than the device has"},
+		{"no memory", node(`"memoryMiB": 100`, `"memoryMiB": -5`), "process 7: -5 MiB and 10 % are not possible for a process"},
 		{"MIG mode of a T4", node(`"lost": true`, `"mode": true`), "GPU-third: MIG mode on an Tesla T4"},
 		{"instances without MIG mode", node(`"mode": true`, `"mode": false`), "GPU-first: 2 instances without MIG mode"},
 		{"a GPU less", `{"version":1,"sha256":"","node":{"minted":0,"gpus":[]}}`, "damaged"},
@@ -99,23 +101,23 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRestore restores anything, with a checksum that is right so that the state
-// itself is read: the node is one that can be, whatever comes.
+// FuzzRestore restores random states with correct checksums: the node stays in a possible state.
 func FuzzRestore(f *testing.F) {
 	f.Add(requireResult(newUsedNode(f).Snapshot())(f))
 	f.Add([]byte(`{"version":1,"sha256":"","node":{"gpus":[{},{},{}]}}`))
 	f.Fuzz(func(t *testing.T, snapshot []byte) {
-		n := newUsedNode(t) // which is checked in the end
+		n := newUsedNode(t) // Check runs at the end
 		n.Restore(snapshot)
 		if n.Restore([]byte(simulator.WithValidChecksum(snapshot))) == nil {
 			if err := n.Restore(requireResult(n.Snapshot())(t)); err != nil {
-				t.Errorf("a snapshot of what was restored is refused: %v", err)
+				t.Errorf("a snapshot of the restored node is refused: %v", err)
 			}
 		}
 	})
 }
 
-// TestPartialComputeInstance has a compute instance that does not fill its GPU instance, over a restart, too.
+// TestPartialComputeInstance checks a compute instance that does not fill its GPU instance, also
+// over a restart.
 func TestPartialComputeInstance(t *testing.T) {
 	n := newInitializedNode(t, migGPU("A100-40GB", first))
 	n.SetMIGMode(first, nvml.Enabled)

@@ -4,15 +4,15 @@
 package simulator
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Check is nil where the node is in a state that a node can be in: above all, no
-// two instances overlap. Nothing that is done through the methods of a node makes it
-// otherwise.
+// Check returns nil for a possible state of the node: above all, no two instances overlap. No
+// method of the node leads to an impossible one.
 func (n *Node) Check() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -23,7 +23,7 @@ func validateGPUs(gpus []*gpu) error {
 	indices, devices := map[int]bool{}, map[string]bool{}
 	for _, g := range gpus {
 		if g.index < 0 || g.index >= len(gpus) || indices[g.index] {
-			return fmt.Errorf("%s: index %d: taken, or not below %d", g.uuid, g.index, len(gpus))
+			return fmt.Errorf("%s: index %d is in use, or not below %d", g.uuid, g.index, len(gpus))
 		}
 		indices[g.index] = true
 		if err := g.validate(devices); err != nil {
@@ -35,7 +35,7 @@ func validateGPUs(gpus []*gpu) error {
 
 func (g *gpu) validate(devices map[string]bool) error {
 	if g.migModel == nil && (g.mode == nvml.Enabled || g.pending == nvml.Enabled) {
-		return fmt.Errorf("MIG mode on an %s, which cannot be cut", g.name)
+		return fmt.Errorf("MIG mode on an %s, which does not support MIG", g.name)
 	}
 	if g.mode == nvml.Disabled && len(g.instances) > 0 {
 		return fmt.Errorf("%d instances without MIG mode", len(g.instances))
@@ -54,11 +54,11 @@ func (g *gpu) validate(devices map[string]bool) error {
 	return nil
 }
 
-// validateInstance checks one instance beside those before it.
+// validateInstance checks one instance against those before it.
 func (g *gpu) validateInstance(i *instance, before []*instance, devices map[string]bool) error {
 	rest := gpu{modelSpec: g.modelSpec, instances: before}
 	if !slices.Contains(i.profile.Starts, i.start) {
-		return fmt.Errorf("%s cannot lie at %d, but at %v", i.profile.Name, i.start, i.profile.Starts)
+		return fmt.Errorf("%s cannot start at %d, only at %v", i.profile.Name, i.start, i.profile.Starts)
 	}
 	if other := rest.instanceAt(i.start, i.profile.Memory); other != nil {
 		return fmt.Errorf("%s at %d overlaps instance %d", i.profile.Name, i.start, other.id)
@@ -67,7 +67,7 @@ func (g *gpu) validateInstance(i *instance, before []*instance, devices map[stri
 		return fmt.Errorf("one %s too many", i.profile.Name)
 	}
 	if _, err := rest.instanceByID(i.id); err == nil {
-		return fmt.Errorf("another one has its identifier")
+		return errors.New("another instance has its identifier")
 	}
 	if i.computeInstance == nil {
 		return nil
@@ -86,14 +86,14 @@ func validateProcesses(processes []process, roomMiB int64) error {
 	seen := map[uint32]bool{}
 	for _, p := range processes {
 		if seen[p.pid] {
-			return fmt.Errorf("process %d is twice on one device", p.pid)
+			return fmt.Errorf("process %d is listed twice on one device", p.pid)
 		}
 		seen[p.pid] = true
 		if p.memoryMiB < nvml.UnknownMiB || p.sm < 0 || p.sm > 100 {
-			return fmt.Errorf("process %d: %d MiB and %d %% are not what a process has", p.pid, p.memoryMiB, p.sm)
+			return fmt.Errorf("process %d: %d MiB and %d %% are not possible for a process", p.pid, p.memoryMiB, p.sm)
 		}
 		if roomMiB -= max(0, p.memoryMiB); roomMiB < 0 {
-			return fmt.Errorf("processes have %d MiB more than there are", -roomMiB)
+			return fmt.Errorf("processes use %d MiB more than the device has", -roomMiB)
 		}
 	}
 	return nil

@@ -17,14 +17,13 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// Client is the driver behind a socket. Calls that are made at once have a
-// connection each, so that one that hangs keeps no other waiting; connections that end are
-// replaced by the next call. It is safe for concurrent use.
+// Client is the driver behind a socket. Concurrent calls have a connection each, so that a hung
+// call blocks no other; the next call replaces a closed connection. It is safe for concurrent use.
 type Client struct {
 	// Socket is the path of the server's socket.
 	Socket string
-	// CallTimeout is how long a call may take before it is given up with ErrTimeout, its
-	// effect unknown; 0 means 30 s.
+	// CallTimeout limits a call. After it the call returns ErrTimeout, and its effect is unknown.
+	// Default: 30 s.
 	CallTimeout time.Duration
 
 	mu    sync.Mutex
@@ -34,8 +33,8 @@ type Client struct {
 
 var _ nvml.Library = (*Client)(nil)
 
-// Dial is the driver behind a socket. Nothing is connected before Init, which fails
-// with ErrDriverNotLoaded where nobody serves.
+// Dial returns the driver behind a socket. It connects on Init, which returns ErrDriverNotLoaded
+// without a server.
 func Dial(socket string) *Client { return &Client{Socket: socket} }
 
 // Init implements [nvml.Library].
@@ -67,8 +66,8 @@ func (c *Client) Shutdown() error {
 	return nil
 }
 
-// callServer makes a call. The server's driver may have been loaded anew since the
-// connection was made: it says so before the call has any effect, and the call is made again.
+// callServer makes a call. If the server's driver was reloaded since the connection was made, the
+// server refuses the call before any effect, and callServer repeats it.
 func callServer[T any](c *Client, r request) (answer T, err error) {
 	for range 2 {
 		l, err := c.acquire()
@@ -88,7 +87,7 @@ func callServer[T any](c *Client, r request) (answer T, err error) {
 	return answer, fmt.Errorf("%s: %w", r.Method, nvml.ErrUninitialized)
 }
 
-// acquire is a connection on which Init was called: an idle one, or a new one.
+// acquire returns an idle or a new connection on which Init was called.
 func (c *Client) acquire() (*serverConnection, error) {
 	for {
 		c.mu.Lock()
@@ -128,15 +127,15 @@ func (c *Client) callTimeout() time.Duration {
 	return 30 * time.Second
 }
 
-// serverConnection is one connection to a server, on which one call is made at a time.
+// serverConnection is one connection to a server, with one call at a time.
 type serverConnection struct {
 	*net.UnixConn
 	reader *bufio.Reader
-	broken bool // nobody knows what comes next on it
+	broken bool // The next line may belong to an earlier call.
 }
 
-// connect opens a connection and calls Init on it. The driver's calls have no
-// context; the limit ends it.
+// connect opens a connection and calls Init on it. The driver's calls have no context; the timeout
+// ends them.
 func (c *Client) connect() (*serverConnection, error) {
 	dialer := net.Dialer{Timeout: c.callTimeout()}
 	connection, err := dialer.Dial("unix", c.Socket)
@@ -151,8 +150,7 @@ func (c *Client) connect() (*serverConnection, error) {
 	return l, nil
 }
 
-// call makes one call and waits for what became of it. An answer that does not
-// come leaves unknown whether the call had an effect.
+// call makes one call and waits for its result. Without a result the call's effect is unknown.
 func (l *serverConnection) call(r *request, answer any, limit time.Duration) error {
 	l.broken = true
 	var it response
@@ -170,14 +168,14 @@ func (l *serverConnection) call(r *request, answer any, limit time.Duration) err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%s: no answer within %s: %w", r.Method, limit, nvml.ErrTimeout)
 	case err != nil:
-		return fmt.Errorf("%s: the server went away, or does not speak our language: %w: %w", r.Method, nvml.ErrUnknown, err)
+		return fmt.Errorf("%s: the server closed the connection, or sent no valid message: %w: %w", r.Method, nvml.ErrUnknown, err)
 	}
 	l.broken = false
 	return it.Error.toError()
 }
 
-// isAlive tells whether the server has not closed the connection since it was last used:
-// a call on it would be one of unknown effect.
+// isAlive reports whether the server has not closed the connection. A call on a closed connection
+// would have an unknown effect.
 func (l *serverConnection) isAlive() bool {
 	raw, err := l.SyscallConn()
 	if err != nil || l.SetDeadline(time.Time{}) != nil {
@@ -189,6 +187,7 @@ func (l *serverConnection) isAlive() bool {
 		_, _, peeked = syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		return true
 	})
-	// Nothing to read is what a quiet connection has; the end is read, and so is what nobody asked for.
+	// An idle connection has nothing to read. A closed one returns the end, a broken one unexpected
+	// data.
 	return err == nil && errors.Is(peeked, syscall.EAGAIN)
 }

@@ -34,7 +34,8 @@ func newNode(t *testing.T) *simulator.Node {
 	t.Helper()
 	n, err := simulator.New(simulator.Config{
 		Order: simulator.StableOrder, Clock: simulator.NewSkipClock(startTime),
-		GPUs: []simulator.GPU{{Model: "A100-40GB", UUID: migGPU, Mode: nvml.Enabled}, {Model: "H100-80GB", UUID: wholeGPU}, {Model: "T4", UUID: "GPU-lost"}},
+		GPUs: []simulator.GPU{{Model: "A100-40GB", UUID: migGPU, Mode: nvml.Enabled}, {Model: "H100-80GB", UUID: wholeGPU},
+			{Model: "T4", UUID: "GPU-lost"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +43,7 @@ func newNode(t *testing.T) *simulator.Node {
 	return n
 }
 
-// socketPath is a path that is short enough for one.
+// socketPath returns a path that is short enough for a socket.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nvml")
@@ -53,7 +54,7 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "nvml.sock")
 }
 
-// serveNode serves a node until stop.
+// serveNode serves a node until stop is called.
 func serveNode(t *testing.T, path string, n *simulator.Node) (stop func()) {
 	t.Helper()
 	listener, err := socket.Listen(t.Context(), path)
@@ -73,7 +74,7 @@ func serveNode(t *testing.T, path string, n *simulator.Node) (stop func()) {
 	return stop
 }
 
-// newInitializedClient is a client on which Init was called.
+// newInitializedClient returns a client after Init.
 func newInitializedClient(t *testing.T, path string) *socket.Client {
 	t.Helper()
 	c := socket.Dial(path)
@@ -84,7 +85,7 @@ func newInitializedClient(t *testing.T, path string) *socket.Client {
 	return c
 }
 
-// TestClientMatchesNode makes the same calls at a node and through the socket of its twin.
+// TestClientMatchesNode makes the same calls on a node and through the socket of its twin.
 func TestClientMatchesNode(t *testing.T) {
 	near, behind := newNode(t), newNode(t)
 	if err := near.Init(); err != nil {
@@ -150,7 +151,7 @@ func TestClientMatchesNode(t *testing.T) {
 	}
 }
 
-// callMethod calls a method; errors become their numbers.
+// callMethod calls a method; errors become their codes.
 func callMethod(l nvml.Library, method string, args []any) []any {
 	var in []reflect.Value
 	for _, arg := range args {
@@ -179,7 +180,7 @@ func errorCode(err error) nvml.Error {
 	return e
 }
 
-// TestErrors carries each error of the driver through the socket.
+// TestErrors sends each error of the driver through the socket.
 func TestErrors(t *testing.T) {
 	n, path := newNode(t), socketPath(t)
 	serveNode(t, path, n)
@@ -199,12 +200,12 @@ func TestErrors(t *testing.T) {
 		requireError(t, "Init", other.Init(), 0)
 		_, near := other.Memory(migGPU)
 		if near == nil || err == nil || near.Error() != err.Error() {
-			t.Errorf("Memory says %v through the socket, and %v without", err, near)
+			t.Errorf("Memory = %v through the socket, and %v without", err, near)
 		}
 	}
 }
 
-// TestInit has what Init says where there is no driver.
+// TestInit checks Init's error without a driver.
 func TestInit(t *testing.T) {
 	n, path := newNode(t), socketPath(t)
 	c := socket.Dial(path)
@@ -229,7 +230,7 @@ func requireError(t *testing.T, what string, err error, want nvml.Error) {
 	}
 }
 
-// TestServerRestarts has a client outlive servers and boots.
+// TestServerRestarts checks that a client outlives servers and boots.
 func TestServerRestarts(t *testing.T) {
 	n, path := newNode(t), socketPath(t)
 	stop := serveNode(t, path, n)
@@ -257,8 +258,8 @@ func TestServerRestarts(t *testing.T) {
 	requireError(t, "GPUs with it again", err, 0)
 }
 
-// TestServerStopsDuringCall ends the server after the effect: the client does not
-// know, and the effect is there once and no more.
+// TestServerStopsDuringCall ends the server after the effect: the client does not know the effect,
+// which happens exactly once.
 func TestServerStopsDuringCall(t *testing.T) {
 	n, path := newNode(t), socketPath(t)
 	stop := serveNode(t, path, n)
@@ -282,7 +283,7 @@ func TestServerStopsDuringCall(t *testing.T) {
 	}
 }
 
-// TestCallTimeout has a driver that does not answer: the call ends, and others go on.
+// TestCallTimeout checks that a hung call ends, and others continue.
 func TestCallTimeout(t *testing.T) {
 	n, path := newNode(t), socketPath(t)
 	serveNode(t, path, n)
@@ -352,8 +353,8 @@ func TestListen(t *testing.T) {
 	}
 	stale.SetUnlinkOnClose(false)
 	stale.Close()
-	serveNode(t, path, newNode(t)) // in the place of the one that was left behind
-	if _, err := socket.Listen(t.Context(), path+strings.Repeat("x", 108)); err == nil || !strings.Contains(err.Error(), "at most 107") {
+	serveNode(t, path, newNode(t)) // in place of the one that was left behind
+	if _, err := socket.Listen(t.Context(), path+strings.Repeat("x", 108)); err == nil || !strings.Contains(err.Error(), "socket is 107") {
 		t.Errorf("Listen on a long path = %v, want the limit", err)
 	}
 	file := filepath.Join(filepath.Dir(path), "file")

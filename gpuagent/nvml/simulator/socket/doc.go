@@ -1,13 +1,11 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package served gives a simulated node's driver to other processes of the machine:
-// a server on a Unix socket, and a client that is an [nvml.Library].
+// Package socket serves a simulated node's driver to other processes of the machine. [Serve]
+// answers calls on a Unix socket, and [Client] is an [nvml.Library] on it.
 //
-// Enters and leaves: one call a line and its answer, as JSON. Errors of the driver
-// keep their identity under errors.Is. A call whose connection dies was carried out
-// or was not: ErrUnknown, as on a real node.
-//
-// It never keeps an answer, never carries a call out twice, and never takes calls from
-// other users of the machine: the socket is its owner's alone.
+// Calls and results are JSON, one a line. Errors of the driver keep their identity for errors.Is.
+// After a lost connection a call returns ErrUnknown, since it may have been carried out. The
+// package caches no result, carries no call out twice, and refuses other users: the socket is its
+// owner's.
 package socket

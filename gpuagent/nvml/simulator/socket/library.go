@@ -9,7 +9,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// noResult is the answer of calls that have none.
+// noResult is the result of calls without one.
 type noResult struct{}
 
 // DriverVersion implements [nvml.Library].

@@ -15,7 +15,7 @@ import (
 	"sluice.dev/gpuagent/nvml"
 )
 
-// maxLineBytes is how long a line may be, in bytes.
+// maxLineBytes is the maximal length of a line.
 const maxLineBytes = 1 << 20
 
 // request is a call.
@@ -30,7 +30,7 @@ type request struct {
 	Since    *time.Time      `json:"since,omitempty"`
 }
 
-// response is what became of it.
+// response is the result of a call.
 type response struct {
 	Result json.RawMessage `json:"answer,omitempty"`
 	Error  *driverError    `json:"error,omitempty"`
@@ -42,19 +42,19 @@ type driverError struct {
 	Text string     `json:"text"`
 }
 
-// modeResult is the answer of MIGMode.
+// modeResult is the result of MIGMode.
 type modeResult struct {
 	Current nvml.Mode `json:"current"`
 	Pending nvml.Mode `json:"pending"`
 }
 
-// gpuResult is one of the answer of GPUs.
+// gpuResult is an item of the result of GPUs.
 type gpuResult struct {
 	nvml.GPU
-	Err *driverError `json:"Err,omitempty"` // in place of the error, which JSON cannot carry
+	Err *driverError `json:"Err,omitempty"` // in place of the error, which JSON cannot encode
 }
 
-// toDriverError is an error on its way; nil stays nil.
+// toDriverError encodes an error; nil stays nil.
 func toDriverError(err error) *driverError {
 	if err == nil {
 		return nil
@@ -64,7 +64,7 @@ func toDriverError(err error) *driverError {
 	return it
 }
 
-// toError is the error again.
+// toError decodes the error.
 func (r *driverError) toError() error {
 	switch {
 	case r == nil:
@@ -76,13 +76,13 @@ func (r *driverError) toError() error {
 	}
 }
 
-// remoteError is an error of the driver with the words that it came with.
+// remoteError is an error of the driver with its original text.
 type remoteError struct{ *driverError }
 
 func (a remoteError) Error() string { return a.Text }
 func (a remoteError) Unwrap() error { return a.Code }
 
-// readLine reads one line into it, and refuses fields that it does not have.
+// readLine decodes one line without unknown fields.
 func readLine(from *bufio.Reader, into any) error {
 	var line []byte
 	for {

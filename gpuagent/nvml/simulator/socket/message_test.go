@@ -17,16 +17,17 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// sendBytes sends bytes to a server, and returns what it answers.
+// sendBytes sends bytes to a server and returns its answer.
 func sendBytes(t testing.TB, sent []byte) string {
 	t.Helper()
-	n, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{{Model: "A30", UUID: "GPU-1", Mode: nvml.Enabled}}, Order: simulator.StableOrder})
+	n, err := simulator.New(simulator.Config{GPUs: []simulator.GPU{{Model: "A30", UUID: "GPU-1", Mode: nvml.Enabled}},
+		Order: simulator.StableOrder})
 	if err != nil {
 		t.Fatal(err)
 	}
 	near, far := net.Pipe()
 	go func() {
-		near.Write(sent) // until the server has had enough
+		near.Write(sent) // until the server closes
 		near.Write([]byte("\n"))
 		near.Write([]byte("this ends it\n"))
 	}()
@@ -53,7 +54,8 @@ func TestHostileBytes(t *testing.T) {
 		{"an endless line", strings.Repeat("x", maxLineBytes+1), "a line is longer than"},
 		{"a deep line", strings.Repeat("[", 20000), "a line is not a message"},
 		{"a call before Init", `{"method":"Reset","gpu":"GPU-1"}`, `"code":1`},
-		{"a place that is none", "{\"method\":\"Init\"}\n" + `{"method":"CreateInstance","gpu":"GPU-1","profile":14,"at":{"Start":-9223372036854775808,"Size":1}}`, `"code":2`},
+		{"a place that is none", "{\"method\":\"Init\"}\n" +
+			`{"method":"CreateInstance","gpu":"GPU-1","profile":14,"at":{"Start":-9223372036854775808,"Size":1}}`, `"code":2`},
 		{"no place", "{\"method\":\"Init\"}\n" + `{"method":"CreateInstance","gpu":"GPU-1","profile":14}`, `"code":2`},
 		{"zeros", string(make([]byte, 1000)), "invalid character"},
 	} {
@@ -65,7 +67,7 @@ func TestHostileBytes(t *testing.T) {
 	}
 }
 
-// FuzzServer sends anything.
+// FuzzServer sends random bytes.
 func FuzzServer(f *testing.F) {
 	f.Add([]byte("{\"method\":\"Init\"}\n{\"method\":\"CreateInstance\",\"gpu\":\"GPU-1\",\"profile\":14,\"at\":{\"Start\":1,\"Size\":1}}"))
 	f.Add([]byte("{\"method\":\"Init\"}\n{\"method\":\"SetMIGMode\",\"gpu\":\"GPU-1\",\"mode\":true}\n{\"method\":\"GPUs\"}\n\n"))
@@ -73,7 +75,7 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sent []byte) { sendBytes(t, sent) })
 }
 
-// FuzzClient answers anything: the client gets an answer, or an error of the driver.
+// FuzzClient answers with random bytes: the client returns a result, or an error of the driver.
 func FuzzClient(f *testing.F) {
 	f.Add([]byte(`{"answer":[{"UUID":"GPU-1","Err":{"code":15,"text":"lost"}}]}`))
 	f.Add([]byte(`{"error":{"code":0}}`))
@@ -90,7 +92,7 @@ func FuzzClient(f *testing.F) {
 	}
 	f.Cleanup(func() { listener.Close() })
 	f.Fuzz(func(t *testing.T, answered []byte) {
-		go func() { // one server that answers Init, then this, and is gone
+		go func() { // one server that answers Init, then this, and closes
 			connection, err := listener.Accept()
 			if err != nil {
 				return

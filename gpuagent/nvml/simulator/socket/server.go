@@ -21,13 +21,12 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator"
 )
 
-// maxConnections is how many connections a server has at once; further ones wait.
+// maxConnections is the maximal number of connections; further ones wait.
 const maxConnections = 128
 
-// Serve answers calls on a node until the context ends, and returns nil then, when
-// the calls that were under way have ended; or why nothing more can be
-// accepted. It closes the listener. Each connection is a program of its own: what it
-// has initialized is not initialized for others.
+// Serve answers calls on a node until ctx ends. It then closes the listener, waits for the calls in
+// progress and returns nil. It returns an error if it cannot accept connections. Each connection is
+// a program of its own with its own Init.
 func Serve(ctx context.Context, listener net.Listener, node *simulator.Node) error {
 	var connections sync.WaitGroup
 	defer connections.Wait()
@@ -80,7 +79,7 @@ func handleConnection(ctx context.Context, connection net.Conn, library nvml.Lib
 		if deadline := connection.SetWriteDeadline(time.Now().Add(10 * time.Second)); deadline != nil {
 			return
 		}
-		// After a line that is no call nothing tells where the next one begins.
+		// After an invalid line the start of the next call is unknown.
 		if writeLine(connection, answer) != nil || err != nil {
 			return
 		}
@@ -99,7 +98,7 @@ func executeRequest(library nvml.Library, r *request) response {
 	return response{Result: raw}
 }
 
-// dispatchCall calls the method that is asked for.
+// dispatchCall calls the requested method.
 func dispatchCall(library nvml.Library, r *request) (any, error) {
 	switch r.Method {
 	case "Init":
@@ -173,21 +172,21 @@ func (r *request) placement() nvml.Placement {
 	return *r.At
 }
 
-// maxSocketPath is how long the path of a socket may be, in bytes: the kernel's limit.
+// maxSocketPath is the maximal length of a socket's path in bytes, a limit of the kernel.
 const maxSocketPath = 107
 
-// Listen makes the socket at a path, for its owner alone. One that a server left
-// behind is replaced; the error says where another server is on it, or where
-// something else lies there.
+// Listen creates a socket at a path that only its owner can use. It replaces the socket of a server
+// that ended. It returns an error if another server uses the path, or if another file lies there.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("listen on %s: the path has %d bytes, and a socket's at most %d; choose a shorter one", path, len(path), maxSocketPath)
+		return nil, fmt.Errorf("listen on %s: the path has %d bytes; the limit for a socket is %d; choose a shorter one", path, len(path),
+			maxSocketPath)
 	}
 	if err := removeStale(ctx, path); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		// Before bind: there is no moment at which others could connect.
+		// Before bind, so that other users can connect at no moment.
 		if inner := raw.Control(func(fd uintptr) { err = syscall.Fchmod(int(fd), 0o600) }); inner != nil {
 			return inner
 		}
@@ -204,13 +203,13 @@ func removeStale(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return errors.New("something that is not a socket lies there; choose another path or remove it")
+		return errors.New("the file is not a socket; choose another path or remove it")
 	}
 	dialer := net.Dialer{Timeout: time.Second}
 	connection, err := dialer.DialContext(ctx, "unix", path)
 	if err == nil {
 		connection.Close()
-		return errors.New("another server is on it; stop it first")
+		return errors.New("another server uses it; stop it first")
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return err

@@ -21,49 +21,49 @@ import (
 	"sluice.dev/gpuagent/status"
 )
 
-// statusPath is where the picture is asked for.
+// statusPath serves the observed state.
 const statusPath = "/status"
 
-// socketTimeout is how long a question on the socket may take.
+// socketTimeout limits a request on the socket.
 const socketTimeout = 5 * time.Second
 
-// serveStatus tells on the node's socket what is to be seen, to its own user alone, until
-// ctx ends. It takes no orders.
-func (a *agent) serveStatus(ctx context.Context) error {
-	path := a.cfg.Socket()
-	// An agent that was killed leaves its socket; the journal's lock keeps out a second.
+// serveStatus serves the observed state on the node's socket until ctx ends. Only the agent's own user
+// can connect, and only read.
+func (r *reconciler) serveStatus(ctx context.Context) error {
+	path := r.cfg.Socket()
+	// A killed agent leaves its socket. The journal's lock excludes a second agent.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the agent's socket: %w", err)
+		return fmt.Errorf("serve agent socket: %w", err)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "unix", path)
 	if err != nil {
-		return fmt.Errorf("the agent's socket: %w", err)
+		return fmt.Errorf("serve agent socket: %w", err)
 	}
-	// The folder may have been made by the kubelet, for everybody to enter.
+	// If the kubelet created the folder, every user can enter it.
 	if err := os.Chmod(path, 0o600); err != nil {
 		_ = listener.Close()
-		return fmt.Errorf("the agent's socket: %w", err)
+		return fmt.Errorf("serve agent socket: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {
-		node := a.snapshot.Load()
+		node := r.snapshot.Load()
 		if node == nil {
-			http.Error(w, "the agent has not looked at the GPUs yet", http.StatusServiceUnavailable)
+			http.Error(w, errNotObserved.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(node) // whoever asked has gone
+		_ = json.NewEncoder(w).Encode(node) // An error means that the client is gone.
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: socketTimeout, WriteTimeout: socketTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("the agent's socket: %w", err)
+		return fmt.Errorf("serve agent socket: %w", err)
 	}
 	return nil
 }
 
-// FetchStatus is what the agent that serves the socket sees.
+// FetchStatus returns the state that the agent on the socket observes.
 func FetchStatus(ctx context.Context, socket string) (status.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, socketTimeout)
 	defer cancel()
@@ -77,41 +77,41 @@ func FetchStatus(ctx context.Context, socket string) (status.Node, error) {
 	if err != nil {
 		return status.Node{}, err
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
-		return status.Node{}, fmt.Errorf("asking the agent at %s: %w", socket, err)
+		return status.Node{}, fmt.Errorf("request status of the agent at %s: %w", socket, err)
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
-		return status.Node{}, fmt.Errorf("asking the agent at %s: %s", socket, text)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		return status.Node{}, fmt.Errorf("request status of the agent at %s: %s", socket, text)
 	}
 	var node status.Node
-	if err := json.NewDecoder(answer.Body).Decode(&node); err != nil {
-		return status.Node{}, fmt.Errorf("asking the agent at %s: %w", socket, err)
+	if err := json.NewDecoder(response.Body).Decode(&node); err != nil {
+		return status.Node{}, fmt.Errorf("request status of the agent at %s: %w", socket, err)
 	}
 	return node, nil
 }
 
-// ObserveDirect is what the driver and the kubelet tell where no agent runs. It writes nothing.
-// Which instances are Sluice's it cannot tell, and calls none foreign.
+// ObserveDirect returns the state of the GPUs without an agent, from the driver and the kubelet. It writes
+// nothing. It marks no instance as foreign, since only the agent's journal knows which ones are.
 func ObserveDirect(ctx context.Context, cfg *Config, library nvml.Library) (status.Node, error) {
 	if err := library.Init(); err != nil {
-		return status.Node{}, fmt.Errorf("%s", driverUnavailable(err).Message)
+		return status.Node{}, errors.New(driverUnavailable(err).Message)
 	}
 	defer func() { _ = library.Shutdown() }()
 	version, err := library.DriverVersion()
 	if err != nil {
 		return status.Node{}, err
 	}
-	sight, blind := readHolders(ctx, cfg.PodResources)
-	book, err := partition.OpenJournal(emptyJournalStore{}, "here", "now")
+	holders, holdersErr := readHolders(ctx, cfg.PodResources)
+	journal, err := partition.OpenJournal(emptyJournalStore{}, "here", "now")
 	if err != nil {
 		return status.Node{}, err
 	}
-	engine := partition.Engine{Library: library, Journal: book}
+	engine := partition.Engine{Library: library, Journal: journal}
 	gpus, err := engine.Observe(ctx, nil, func(_ context.Context, gpu string) (map[string]partition.Holder, error) {
-		return sight.Holders(library, gpu)
+		return holders.Holders(library, gpu)
 	})
 	if err != nil {
 		return status.Node{}, err
@@ -121,27 +121,27 @@ func ObserveDirect(ctx context.Context, cfg *Config, library nvml.Library) (stat
 			gpus[i].Instances[j].Foreign = false
 		}
 	}
-	surveyor := status.Inventory{Library: library, Proc: cfg.Proc}
-	node := surveyor.Observe(gpus, sight)
+	inventory := status.Inventory{Library: library, Proc: cfg.Proc}
+	node := inventory.Observe(gpus, holders)
 	node.Name, node.DriverVersion = cfg.NodeName, version
-	if blind != nil {
-		node.Problems = append(node.Problems, "which pod has what is not known: "+blind.Error())
+	if holdersErr != nil {
+		node.Problems = append(node.Problems, "the assignment of devices to pods is unknown: "+holdersErr.Error())
 	}
 	return node, nil
 }
 
-// readHolders is what the kubelet tells, and why where it does not.
+// readHolders returns the devices' holders according to the kubelet; without it, none and an error.
 func readHolders(ctx context.Context, socket string) (*devices.Snapshot, error) {
 	kubelet, err := devices.NewKubelet(socket)
 	if err != nil {
 		return &devices.Snapshot{}, err
 	}
 	defer kubelet.Close()
-	holdings, err := kubelet.ListAssignments(ctx)
-	return devices.KubeletSnapshot(holdings), err
+	assignments, err := kubelet.ListAssignments(ctx)
+	return devices.KubeletSnapshot(assignments), err
 }
 
-// emptyJournalStore is a journal's store that has nothing and keeps nothing.
+// emptyJournalStore is an empty, read-only journal store.
 type emptyJournalStore struct{}
 
 var _ partition.JournalStore = emptyJournalStore{}

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package status
+package agent
 
 import (
 	"bytes"
@@ -16,20 +16,22 @@ import (
 	"testing"
 
 	"sluice.dev/gpuagent/nvml"
+	"sluice.dev/gpuagent/nvml/driver"
 	"sluice.dev/gpuagent/nvml/simulator"
 	"sluice.dev/gpuagent/nvml/simulator/socket"
 	"sluice.dev/gpuagent/status"
 )
 
-// newNode is a folder with a simulated driver's socket, and the configuration of an agent.
-func newNode(t *testing.T) (dir, file string) {
+// newStatusNode returns a folder with a simulated driver's socket, and an agent's configuration file.
+func newStatusNode(t *testing.T) (dir, file string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "status") // short enough for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	gpus, err := simulator.New(simulator.Config{Seed: "status", GPUs: []simulator.GPU{{Model: "A100-40GB", Mode: nvml.Enabled}, {Model: "A30"}}})
+	gpus, err := simulator.New(simulator.Config{Seed: "status",
+		GPUs: []simulator.GPU{{Model: "A100-40GB", Mode: nvml.Enabled}, {Model: "A30"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,47 +52,54 @@ func newNode(t *testing.T) (dir, file string) {
 	return dir, file
 }
 
-func runStatus(t *testing.T, args ...string) (code int, stdout, stderr string) {
+func openDriver(d Driver) nvml.Library {
+	if d.Simulator != "" {
+		return socket.Dial(d.Simulator)
+	}
+	return driver.New(driver.Config{Path: d.Library})
+}
+
+func callStatus(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = Main(t.Context(), args, &out, &err)
+	code = StatusMain(t.Context(), args, &out, &err, openDriver)
 	return code, out.String(), err.String()
 }
 
 func TestStatusFallsBackToDriver(t *testing.T) {
-	_, file := newNode(t)
-	code, out, said := runStatus(t, "--config", file)
+	_, file := newStatusNode(t)
+	code, out, errs := callStatus(t, "--config", file)
 	if code != 0 || !strings.Contains(out, "dgx-01   2 GPUs") || !strings.Contains(out, "|........|") || !strings.Contains(out, "whole") {
-		t.Errorf("%d, %s\n%s", code, said, out)
+		t.Errorf("%d, %s\n%s", code, errs, out)
 	}
-	if !strings.Contains(said, "no agent answers") || !strings.Contains(out, "which pod has what is not known") {
-		t.Errorf("it does not say what is missing: %s\n%s", said, out)
+	if !strings.Contains(errs, "no agent answers") || !strings.Contains(out, "the assignment of devices to pods is unknown") {
+		t.Errorf("the output lacks what is missing: %s\n%s", errs, out)
 	}
 	if strings.Contains(out, "\x1b") {
-		t.Error("colors, and no terminal")
+		t.Error("colors without a terminal")
 	}
 }
 
 func TestStatusFromAgent(t *testing.T) {
-	dir, file := newNode(t)
+	dir, file := newStatusNode(t)
 	listener, err := net.Listen("unix", filepath.Join(dir, "agent.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(status.Node{Name: "by-the-agent", GPUs: []status.GPU{}, Processes: []status.Process{}})
+		_ = json.NewEncoder(w).Encode(status.Node{Name: "from-agent", GPUs: []status.GPU{}, Processes: []status.Process{}})
 	})}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
-	code, out, said := runStatus(t, "--config", file, "--output", "json")
+	code, out, errs := callStatus(t, "--config", file, "--output", "json")
 	var got status.Node
-	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Name != "by-the-agent" || said != "" {
-		t.Errorf("%d, %v, %s\n%s", code, err, said, out)
+	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Name != "from-agent" || errs != "" {
+		t.Errorf("%d, %v, %s\n%s", code, err, errs, out)
 	}
 }
 
 func TestStatusRejectsInvalidArguments(t *testing.T) {
-	_, file := newNode(t)
+	_, file := newStatusNode(t)
 	broken := filepath.Join(t.TempDir(), "broken.yaml")
 	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -101,16 +110,16 @@ func TestStatusRejectsInvalidArguments(t *testing.T) {
 		want string
 	}{
 		"another output": {[]string{"--config", file, "--output", "xml"}, 2, "want json"},
-		"an argument":    {[]string{"gpus"}, 2, "no arguments"},
+		"an argument":    {[]string{"gpus"}, 2, "want flags only"},
 		"a flag":         {[]string{"--gpus"}, 2, "gpus"},
 		"broken file":    {[]string{"--config", broken}, 2, "configuration"},
 		"help":           {[]string{"--help"}, 0, "no-color"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			code, _, said := runStatus(t, tc.args...)
-			if code != tc.code || !strings.Contains(said, tc.want) {
-				t.Errorf("%d, %s; want %d and something about %s", code, said, tc.code, tc.want)
+			code, _, errs := callStatus(t, tc.args...)
+			if code != tc.code || !strings.Contains(errs, tc.want) {
+				t.Errorf("%d, %s; want %d and %q", code, errs, tc.code, tc.want)
 			}
 		})
 	}
@@ -119,17 +128,17 @@ func TestStatusRejectsInvalidArguments(t *testing.T) {
 func TestStatusWithoutAgentAndDriver(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "gpuagent.yaml")
-	text := "apiVersion: config.sluice.dev/v1alpha1\nkind: GPUAgentConfig\nnodeName: dgx-01\ndriver: {library: " + dir + "/none.so}\nstateDir: /none\n"
+	text := "apiVersion: config.sluice.dev/v1alpha1\nkind: GPUAgentConfig\nnodeName: dgx-01\ndriver: {library: " + dir +
+		"/none.so}\nstateDir: /none\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, _, said := runStatus(t, "--config", file)
-	if code != 1 || !strings.Contains(said, "/none/agent.sock") || !strings.Contains(said, "install NVIDIA's driver") {
-		t.Errorf("%d, %s", code, said)
+	code, _, errs := callStatus(t, "--config", file)
+	if code != 1 || !strings.Contains(errs, "/none/agent.sock") || !strings.Contains(errs, "install NVIDIA's driver") {
+		t.Errorf("%d, %s", code, errs)
 	}
 }
 
-// A file that is not there stands for the defaults.
 func TestStatusUsesDefaultsWithoutConfig(t *testing.T) {
 	cfg, err := loadConfig(filepath.Join(t.TempDir(), "none.yaml"))
 	if err != nil || cfg.Socket() != "/var/lib/sluice/gpuagent/agent.sock" {

@@ -1,0 +1,17 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package host reads the node's processes from procfs. It finds other managers that partition the
+// node's GPUs, returns the pods of a process, and makes NVIDIA's device plugin enumerate its devices
+// again.
+//
+// A process that hangs in a driver call does not block the package: see [ErrReadTimeout]. The package
+// sends no signal but SIGHUP, and none to a process without a handler for it. It counts a user's pod as
+// a manager only if the pod has the privileges to partition GPUs. The caller decides what to do about a
+// manager.
+//
+// github.com/prometheus/procfs lists processes and reads command lines. The rest is our own, as these
+// tests show: the library has no time limit (TestUnreadableProcess), does not pin a process from its
+// choice to the signal and does not parse signal masks (TestSendSIGHUP, TestOpenFakeProcessFolder),
+// has no boot ID (TestBootID), and rejects a cgroup file as a whole (TestParsePodUIDs, "broken").
+package host

@@ -82,7 +82,7 @@ func TestCalendarCanceledAppointment(t *testing.T) {
 	if lines := parseCalendar(t, l); uid(lines) != uid(before) || slices.ContainsFunc(lines, func(s string) bool { return strings.HasPrefix(s, "DTSTART") }) {
 		t.Errorf("without a deadline:\n%s", strings.Join(lines, "\n"))
 	}
-	if m := mustCompose(t, l); !strings.Contains(m.Text, "the attachment takes it out of your") || !strings.Contains(string(m.Bytes), "method=CANCEL") {
+	if m := mustCompose(t, l); !strings.Contains(m.Text, "the attachment removes it from your") || !strings.Contains(string(m.Bytes), "method=CANCEL") {
 		t.Errorf("the mail does not say so:\n%s", m.Text)
 	}
 }
@@ -100,7 +100,7 @@ func TestCalendarDigest(t *testing.T) {
 			}
 		}
 		want := []string{
-			"DTEND:20261128T230000Z", "SUMMARY:Project thesis-mueller is about to end",
+			"DTEND:20261128T230000Z", "SUMMARY:Project thesis-mueller expires soon",
 			"DTEND:20261222T230000Z", "SUMMARY:Is project protein-folding still needed?",
 		}
 		if !slices.Equal(got, want) {

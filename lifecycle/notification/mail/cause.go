@@ -42,26 +42,26 @@ func (p *TemplateData) localizedCause() string {
 	used, usedKnown := p.countInput(InputUsed)
 	switch code := p.In[InputCause]; code {
 	case CauseNoSelfService:
-		return say("die Abteilung gewährt nichts von selbst", "the department grants nothing by itself")
+		return say("die Abteilung entscheidet über jeden Antrag einzeln", "your department decides on each request")
 	case CauseExtensionTooLong:
 		if each := p.Long[InputMaxPerRequest]; each != nil {
-			return say("die Abteilung gewährt von selbst höchstens %s auf einmal", "the department grants at most %s at once by itself", each.Text)
+			return say("ohne Einzelentscheidung gewährt die Abteilung höchstens %s auf einmal", "without a decision your department grants at most %s at once", each.Text)
 		}
-		return say("so viel auf einmal gewährt die Abteilung nicht von selbst", "the department does not grant so much at once by itself")
+		return say("so viel Zeit auf einmal gewährt die Abteilung nicht ohne Einzelentscheidung", "your department does not grant that much time at once without a decision")
 	case CauseSelfServiceLimitReached:
 		allowed, window := p.selfServiceLimit()
 		if !usedKnown || allowed == "" {
-			return say("was die Abteilung von selbst gewährt, ist aufgebraucht", "what the department grants by itself is used up")
+			return say("die Verlängerungen ohne Einzelentscheidung sind ausgeschöpft", "the extensions without a decision are used up")
 		}
-		return say("die Abteilung gewährt %s innerhalb von %s von selbst, und gewährt sind schon %d",
-			"the department grants %s within %s by itself, and %d were granted already", allowed, window, used)
+		return say("ohne Einzelentscheidung gewährt die Abteilung %s innerhalb von %s; davon genutzt: %d",
+			"without a decision your department grants %s within %s; used so far: %d", allowed, window, used)
 	case CauseWorkloadNotFound:
-		return say("den Workload gibt es nicht mehr", "there is no such workload any more")
+		return say("der Workload existiert nicht mehr", "the workload no longer exists")
 	case CauseExtensionLimitReached:
 		if !usedKnown {
-			return say("öfter kann der Workload nicht verlängert werden", "it cannot be extended once more")
+			return say("der Workload kann nicht noch einmal verlängert werden", "the workload cannot be extended again")
 		}
-		return say("der Workload wurde schon %d-mal verlängert, und öfter geht es nicht", "it was extended %d times already, which is the most", used)
+		return say("der Workload wurde bereits %d-mal verlängert; mehr ist nicht möglich", "the workload was extended %d times, which is the maximum", used)
 	case CauseQuotaReclaimed, CauseHigherPriority:
 		return "" // the text of the kind says it
 	default:
@@ -97,7 +97,7 @@ func (p *TemplateData) selfServiceUsage() string {
 	case !usedKnown || !allowedKnown || within == nil:
 		return ""
 	case p.Language == string(v1alpha1.LanguageGerman):
-		return fmt.Sprintf("die %d. von %d innerhalb von %s", used, allowed, within.Dative)
+		return fmt.Sprintf("Verlängerung %d von %d innerhalb von %s", used, allowed, within.Dative)
 	}
 	return fmt.Sprintf("%d of %d within %s", used, allowed, within.Text)
 }

@@ -291,7 +291,7 @@ func TestComposeLongDigest(t *testing.T) {
 		t.Error("the letter was changed")
 	}
 	for i := range 600 {
-		title := fmt.Sprintf("Project project-%03d is about to end", i)
+		title := fmt.Sprintf("Project project-%03d expires soon", i)
 		if !strings.Contains(m.Text, title) || !strings.Contains(m.HTML, title) || !strings.Contains(r.parts["text/calendar"], title) {
 			t.Fatalf("%q is missing", title)
 		}
@@ -299,7 +299,7 @@ func TestComposeLongDigest(t *testing.T) {
 	if first, last := strings.Index(m.Text, "project-599"), strings.Index(m.Text, "project-000"); first > last {
 		t.Error("what is due first does not come first")
 	}
-	if want := "600 notices, the first for Sun 22 Nov, 13:14 CET: Project project-599 is about to end"; m.Subject != want {
+	if want := "600 notices, next date Sun 22 Nov, 13:14 CET: Project project-599 expires soon"; m.Subject != want {
 		t.Errorf("subject %q, want %q", m.Subject, want)
 	}
 }
@@ -321,7 +321,7 @@ func TestComposeDigestWithoutDeadlines(t *testing.T) {
 	l.Carried = []*v1alpha1.Notice{renewed}
 	m := mustCompose(t, l)
 	r := checkMail(t, l, m)
-	if r.parts["text/calendar"] != "" || m.Subject != "Project protein-folding is valid without an end" {
+	if r.parts["text/calendar"] != "" || m.Subject != "Project protein-folding is valid without end" {
 		t.Errorf("%q with %q", m.Subject, r.parts["text/calendar"])
 	}
 }

@@ -123,7 +123,7 @@ func exampleList() []example {
 		{kind: v1alpha1.NoticeWorkloadStopped, variant: "limit", subject: job, inputs: withInputs(train, InputCause, string(v1alpha1.EndMaxRuntime), InputUntil, formatTimestamp(exampleTime.Add(time.Hour)), InputAccumulatedSeconds, "172800")},
 		{kind: v1alpha1.NoticeWorkloadStopped, variant: "idle", subject: notebook, inputs: withInputs(idle, InputCause, string(v1alpha1.EndIdle))},
 		{kind: v1alpha1.NoticeWorkloadStopped, variant: "suspended", subject: serve, inputs: withInputs(train, InputCause, string(v1alpha1.EndProjectSuspended))},
-		{kind: v1alpha1.NoticeWorkloadStopped, variant: "overshare", subject: pod, inputs: withInputs(train, InputCause, string(v1alpha1.EndShareExceeded))},
+		{kind: v1alpha1.NoticeWorkloadStopped, variant: "shareexceeded", subject: pod, inputs: withInputs(train, InputCause, string(v1alpha1.EndShareExceeded))},
 		{kind: v1alpha1.NoticeWorkloadStopped, variant: "preempted", subject: job, inputs: withInputs(train, InputCause, string(v1alpha1.EndPreempted))},
 		{kind: v1alpha1.NoticeShareExceeded, variant: "warned", subject: pod, inputs: withInputs(here, InputNode, "dgx-1", InputGPU, "3", InputMemoryMiB, "30720", InputShareMiB, "20480")},
 		{kind: v1alpha1.NoticeShareExceeded, variant: "deadline", subject: pod, deadline: exampleTime.Add(15 * time.Minute), inputs: withInputs(here, InputNode, "dgx-1", InputMemoryMiB, "30720", InputShareMiB, "20480")},

@@ -38,45 +38,45 @@ var factRows = []factRow{
 	}},
 	textRow("Typ", "Type", InputType),
 	textRow("Gestartet von", "Started by", InputCreatedBy),
-	textRow("Beantragt von", "Asked by", InputRequestedBy),
-	durationRow("Beantragte Zeit", "Time asked for", InputExtendBy),
-	textRow("Begründung", "Reason given", InputReason),
+	textRow("Beantragt von", "Requested by", InputRequestedBy),
+	durationRow("Beantragte Zeit", "Requested time", InputExtendBy),
+	textRow("Begründung", "Reason", InputReason),
 	textRow("Entschieden von", "Decided by", InputDecidedBy),
-	textRow("Nachricht dazu", "Their message", InputMessage),
+	textRow("Nachricht dazu", "Message", InputMessage),
 	{"Zeitlimit", "Time limit", func(p *TemplateData) string {
 		if l := p.Long[InputLimit]; l != nil {
 			return l.Text
 		}
 		return ""
 	}},
-	durationRow("Bisher gelaufen", "Has run for", InputAccumulatedSeconds),
+	durationRow("Bisher gelaufen", "Run time so far", InputAccumulatedSeconds),
 	durationRow("Stopp bei Leerlauf nach", "Stopped when idle for", InputIdleTimeout),
 	textRow("GPUs", "GPUs", InputGPUs),
 	textRow("Knotengruppe", "Node pool", InputNodePool),
 	textRow("Knoten", "Node", InputNode),
 	textRow("GPU", "GPU", InputGPU),
 	memoryRow("Belegter GPU-Speicher", "GPU memory in use", InputMemoryMiB),
-	memoryRow("Zustehender GPU-Speicher", "GPU memory allowed", InputShareMiB),
+	memoryRow("Zugeteilter GPU-Speicher", "GPU memory allowed", InputShareMiB),
 	{"GPUs belegt", "GPUs in use", func(p *TemplateData) string {
 		if p.In[InputAllocated] == "" || p.In[InputLimit] == "" {
 			return ""
 		}
 		return fmt.Sprintf("%s / %s", p.In[InputAllocated], p.In[InputLimit])
 	}},
-	timeRow("Wieder möglich ab", "May start again from", InputUntil),
+	timeRow("Neustart möglich ab", "Can be restarted from", InputUntil),
 	timeRow("Neues Ende", "New end", InputNewEnd),
 	timeRow("Abgelaufen seit", "Expired since", InputExpiredAt),
-	timeRow("Laufendes wird gestoppt", "Running work stops", InputSuspendAt),
-	timeRow("Löschung steht an ab", "Deletion may follow from", InputDeleteAt),
+	timeRow("Workloads werden gestoppt", "Workloads will be stopped", InputSuspendAt),
+	timeRow("Löschung möglich ab", "Deletion possible from", InputDeleteAt),
 	textRow("Laufende Workloads", "Workloads running", InputRunning),
 	textRow("Gestoppte Workloads", "Workloads stopped", InputStopped),
-	textRow("Davon wegen Leerlaufs", "Of these for idleness", InputStoppedIdle),
+	textRow("Davon wegen Leerlaufs", "Of these, idle", InputStoppedIdle),
 	textRow("Verlängert von", "Renewed by", InputRenewedBy),
 	timeRow("Gelöscht", "Deleted", InputDeletedAt),
 	textRow("Genehmigt von", "Approved by", InputApprovedBy),
-	textRow("Entfernt", "Taken away", InputRemoved),
-	textRow("Erhalten geblieben", "Left in place", InputKept),
-	textRow("Offene Anträge", "Extensions to decide", InputPendingExtensions),
+	textRow("Gelöschte Objekte", "Deleted objects", InputRemoved),
+	textRow("Erhaltene Objekte", "Kept objects", InputKept),
+	textRow("Offene Anträge", "Pending extensions", InputPendingExtensions),
 	{"GPU-Stunden", "GPU hours", func(p *TemplateData) string {
 		switch until := p.At[InputMonthUntil]; {
 		case p.Month == "" || p.Hours == "":

@@ -29,12 +29,14 @@ func TestNewValidatesConfig(t *testing.T) {
 		"in the clear, named":           {config: Config{Host: "mail.example.org", Port: 25, TLS: NoTLS, PlaintextTo: "mail.example.org"}},
 		"in the clear, loopback":        {config: Config{Host: "::1", Port: 25, TLS: NoTLS}},
 		"in the clear, mapped":          {config: Config{Host: "::ffff:127.0.0.2", Port: 25, TLS: NoTLS}},
-		"plaintext password":            {Config{Host: "localhost", Port: 25, TLS: NoTLS, Auth: PlainAuth, Credentials: password}, "a password is sent over TLS only"},
-		"no credentials":                {Config{Host: "h", Port: 25, Auth: LoginAuth}, "needs credentials"},
-		"a CA that is none":             {Config{Host: "h", Port: 25, CA: []byte("x")}, "ca: it holds no certificate"},
-		"negative time-out":             {Config{Host: "h", Port: 25, Timeouts: Timeouts{Final: -time.Second}}, "timeouts.final -1s"},
-		"negative reuse":                {Config{Host: "h", Port: 25, Reuse: Reuse{Messages: -1}}, "reuse"},
-		"a server name that is none":    {Config{Host: "h", Port: 25, ServerName: "*."}, "serverName"},
+		"plaintext password": {
+			Config{Host: "localhost", Port: 25, TLS: NoTLS, Auth: PlainAuth, Credentials: password}, "a password is sent over TLS only",
+		},
+		"no credentials":             {Config{Host: "h", Port: 25, Auth: LoginAuth}, "needs credentials"},
+		"a CA that is none":          {Config{Host: "h", Port: 25, CA: []byte("x")}, "ca: it holds no certificate"},
+		"negative time-out":          {Config{Host: "h", Port: 25, Timeouts: Timeouts{Final: -time.Second}}, "timeouts.final -1s"},
+		"negative reuse":             {Config{Host: "h", Port: 25, Reuse: Reuse{Messages: -1}}, "reuse"},
+		"a server name that is none": {Config{Host: "h", Port: 25, ServerName: "*."}, "serverName"},
 	} {
 		_, err := New(c.config)
 		switch {

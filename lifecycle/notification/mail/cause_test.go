@@ -32,15 +32,20 @@ func TestLocalizedCause(t *testing.T) {
 		inputs          map[string]string
 		german, english string
 	}{
-		"no reason":       {nil, "", ""},
-		"nothing granted": {map[string]string{InputCause: CauseNoSelfService}, "die Abteilung entscheidet über jeden Antrag einzeln", "your department decides on each request"},
+		"no reason": {nil, "", ""},
+		"nothing granted": {
+			map[string]string{InputCause: CauseNoSelfService}, "die Abteilung entscheidet über jeden Antrag einzeln",
+			"your department decides on each request",
+		},
 		"too long": {
 			map[string]string{InputCause: CauseExtensionTooLong, InputMaxPerRequest: "24h"},
-			"ohne Einzelentscheidung gewährt die Abteilung höchstens 24 Stunden auf einmal", "without a decision your department grants at most 24 hours at once",
+			"ohne Einzelentscheidung gewährt die Abteilung höchstens 24 Stunden auf einmal",
+			"without a decision your department grants at most 24 hours at once",
 		},
 		"too long, unknown maximum": {
 			map[string]string{InputCause: CauseExtensionTooLong, InputMaxPerRequest: "P1D"},
-			"so viel Zeit auf einmal gewährt die Abteilung nicht ohne Einzelentscheidung", "your department does not grant that much time at once without a decision",
+			"so viel Zeit auf einmal gewährt die Abteilung nicht ohne Einzelentscheidung",
+			"your department does not grant that much time at once without a decision",
 		},
 		"used up": {
 			map[string]string{InputCause: CauseSelfServiceLimitReached, InputUsed: "2", InputAllowed: "2", InputWindow: "30d"},
@@ -56,8 +61,11 @@ func TestLocalizedCause(t *testing.T) {
 			map[string]string{InputCause: CauseSelfServiceLimitReached, InputUsed: "1e3", InputAllowed: "-2", InputWindow: "30d"},
 			"die Verlängerungen ohne Einzelentscheidung sind ausgeschöpft", "the extensions without a decision are used up",
 		},
-		"gone":      {map[string]string{InputCause: CauseWorkloadNotFound}, "der Workload existiert nicht mehr", "the workload no longer exists"},
-		"too often": {map[string]string{InputCause: CauseExtensionLimitReached, InputUsed: "64"}, "der Workload wurde bereits 64-mal verlängert; mehr ist nicht möglich", "the workload was extended 64 times, which is the maximum"},
+		"gone": {map[string]string{InputCause: CauseWorkloadNotFound}, "der Workload existiert nicht mehr", "the workload no longer exists"},
+		"too often": {
+			map[string]string{InputCause: CauseExtensionLimitReached, InputUsed: "64"},
+			"der Workload wurde bereits 64-mal verlängert; mehr ist nicht möglich", "the workload was extended 64 times, which is the maximum",
+		},
 		"a sentence of an older version": {
 			map[string]string{InputCause: "the department grants 2 within 30d by itself, and 2 were"},
 			"the department grants 2 within 30d by itself, and 2 were", "the department grants 2 within 30d by itself, and 2 were",
@@ -103,13 +111,22 @@ func TestComposeNoticesOfOlderVersions(t *testing.T) {
 		inputs map[string]string
 		want   []string
 	}{
-		"extensionrequested-workload.de": {map[string]string{InputCause: "the department grants nothing by itself"}, []string{"eine Entscheidung nötig ist: the department grants nothing by itself."}},
-		"extensiondecided-gone.en":       {map[string]string{InputCause: "there is no such workload any more"}, []string{"Why the approval did not take effect: there is no such workload any more."}},
+		"extensionrequested-workload.de": {
+			map[string]string{InputCause: "the department grants nothing by itself"},
+			[]string{"eine Entscheidung nötig ist: the department grants nothing by itself."},
+		},
+		"extensiondecided-gone.en": {
+			map[string]string{InputCause: "there is no such workload any more"},
+			[]string{"Why the approval did not take effect: there is no such workload any more."},
+		},
 		"extensiondecided-selfservice.de": {
 			map[string]string{InputMessage: "granted by the department's self-service: 1 of 2 within 30d", InputUsed: ""},
 			[]string{"„granted by the department's self-service: 1 of 2 within 30d“", "ohne Einzelentscheidung gewährt."},
 		},
-		"projectdeleted-deleted.en": {map[string]string{InputRemoved: "3 Jobs, 2 RoleBindings", InputKept: "namespace x with 2 volumes"}, []string{"Deleted: 3 Jobs, 2 RoleBindings. Kept: namespace x with 2 volumes."}},
+		"projectdeleted-deleted.en": {
+			map[string]string{InputRemoved: "3 Jobs, 2 RoleBindings", InputKept: "namespace x with 2 volumes"},
+			[]string{"Deleted: 3 Jobs, 2 RoleBindings. Kept: namespace x with 2 volumes."},
+		},
 		"weeklysummary-week.en": {
 			map[string]string{InputMonth: "", InputMonthUntil: "", InputGPUHours: "1234.5", InputGPUHoursBefore: "987.0"},
 			[]string{"Department h2-students used 1234.5 GPU hours from Monday, 9 November 2026 to Sunday, 15 November 2026.", "GPU hours the week before:", "GPU hours: 812.0"},
@@ -172,7 +189,9 @@ func TestComposeInvalidTimeZone(t *testing.T) {
 func TestComposeInvalidNumbers(t *testing.T) {
 	for _, figure := range []string{"NaN", "Inf", "-1", "1e300", "0x10", "1_000", strings.Repeat("9", 400)} {
 		l := exampleByName(t, "weeklysummary-week.en")
-		l.Notice.Spec.Inputs[InputGPUHours], l.Notice.Spec.Inputs[InputProjects] = figure, FormatProjectWeeks([]ProjectWeek{{Project: "p", GPUHours: figure}})
+		l.Notice.Spec.Inputs[InputGPUHours], l.Notice.Spec.Inputs[InputProjects] = figure, FormatProjectWeeks(
+			[]ProjectWeek{{Project: "p", GPUHours: figure}},
+		)
 		if m := mustCompose(t, l); strings.Contains(m.Text+m.Subject, figure) {
 			t.Errorf("%q is shown:\n%s", figure, m.Text)
 		}

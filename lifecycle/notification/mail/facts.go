@@ -13,14 +13,13 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// factRow is a line of the table of facts: its labels, and its value, empty where the
-// mail has none.
+// factRow is a row of the table of facts: its labels and its value; empty for no row.
 type factRow struct {
 	german, english string
 	value           func(*TemplateData) string
 }
 
-// factRows are the lines, in their order.
+// factRows holds the rows in order.
 var factRows = []factRow{
 	{"Projekt", "Project", func(p *TemplateData) string { return p.Project }},
 	{"Abteilung", "Department", func(p *TemplateData) string { return p.Department }},
@@ -127,7 +126,7 @@ func memoryRow(german, english, key string) factRow {
 	return factRow{german, english, func(p *TemplateData) string { return p.formatGibibytes(key) }}
 }
 
-// formatGibibytes is an amount of memory as people compare it.
+// formatGibibytes formats an amount of memory in GiB.
 func (p *TemplateData) formatGibibytes(key string) string {
 	mib, err := strconv.ParseFloat(p.In[key], 64)
 	if err != nil || !decimalPattern.MatchString(p.In[key]) { // NaN and 1e300 are numbers, too
@@ -136,16 +135,16 @@ func (p *TemplateData) formatGibibytes(key string) string {
 	return p.localizeDecimal(strconv.FormatFloat(mib/1024, 'f', 1, 64)) + " GiB"
 }
 
-// milliQuantityPattern are how a quantity counts parts of a GPU.
+// milliQuantityPattern matches quantities in thousandths of a GPU.
 var milliQuantityPattern = regexp.MustCompile(`^[0-9]{1,9}m$`)
 
-// isGPUQuantity tells the inputs that are quantities of GPUs.
+// isGPUQuantity reports whether an input is a quantity of GPUs.
 func (p *TemplateData) isGPUQuantity(key string) bool {
 	return key == InputGPUs || key == InputAllocated || key == InputLimit && p.Kind == string(v1alpha1.NoticeQuotaThreshold)
 }
 
-// formatGPUQuantity is a quantity of GPUs as people count: 3600m are 3.6. Other texts stay as
-// they are.
+// formatGPUQuantity formats a quantity of GPUs as a decimal: 3600m as 3.6. Other texts stay
+// unchanged.
 func (p *TemplateData) formatGPUQuantity(s string) string {
 	if !milliQuantityPattern.MatchString(s) {
 		return s
@@ -157,7 +156,7 @@ func (p *TemplateData) formatGPUQuantity(s string) string {
 	return p.localizeDecimal(strconv.FormatFloat(float64(n)/1000, 'f', -1, 64))
 }
 
-// localizeDecimal has the language's mark.
+// localizeDecimal applies the decimal separator of the language.
 func (p *TemplateData) localizeDecimal(s string) string {
 	if p.Language == string(v1alpha1.LanguageGerman) {
 		return strings.Replace(s, ".", ",", 1)
@@ -165,7 +164,7 @@ func (p *TemplateData) localizeDecimal(s string) string {
 	return s
 }
 
-// renderFacts are the lines that have a value.
+// renderFacts returns the rows with a value.
 func renderFacts(p *TemplateData) (all []Fact) {
 	widest := 0
 	for _, f := range factRows {

@@ -11,7 +11,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// TestRenderFacts tells minutes of a limit from thousandths of a GPU.
+// TestRenderFacts distinguishes a limit in minutes from thousandths of a GPU.
 func TestRenderFacts(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind     v1alpha1.NoticeKind

@@ -24,8 +24,8 @@ import (
 	"sluice.dev/lifecycle/notification"
 )
 
-// It is told once, until the use has fallen well below; and a crash between what is
-// told and that it was tells nobody twice.
+// The Notice is recorded once until the use has fallen well below; a crash between Notice and status
+// causes no second one.
 func TestQuotaThresholdRecordedOnce(t *testing.T) {
 	steps := []struct {
 		allocated string
@@ -92,8 +92,9 @@ func TestQuotaThresholdRecordedOnce(t *testing.T) {
 				if err := raw.List(t.Context(), &told); err != nil {
 					t.Fatal(err)
 				}
-				if got := meta.IsStatusConditionTrue(project.Status.Conditions, v1alpha1.ConditionQuotaNearlyUsed); got != step.nearly || len(told.Items) != step.told {
-					t.Fatalf("step %d (%s): nearly used up %v, told %d times; want %v, %d", i, step.allocated, got, len(told.Items), step.nearly, step.told)
+				if got := meta.IsStatusConditionTrue(project.Status.Conditions, v1alpha1.ConditionQuotaNearlyUsed); got != step.nearly ||
+					len(told.Items) != step.told {
+					t.Fatalf("step %d (%s): nearly used %v, %d notices; want %v, %d", i, step.allocated, got, len(told.Items), step.nearly, step.told)
 				}
 			}
 		})

@@ -144,13 +144,13 @@ func DepartmentContacts(department *v1alpha1.Department) []v1alpha1.NoticeRecipi
 }
 
 func uniqueRecipients(contacts []v1alpha1.Contact, department *v1alpha1.Department) (recipients []v1alpha1.NoticeRecipient) {
-	seen := map[string]bool{}
+	known := map[string]bool{}
 	for _, contact := range contacts {
 		address := strings.ToLower(string(contact.Email)) // addresses that differ in case only are the same
-		if address == "" || seen[address] {
+		if address == "" || known[address] {
 			continue
 		}
-		seen[address] = true
+		known[address] = true
 		recipients = append(recipients, v1alpha1.NoticeRecipient{
 			Contact: contact, Language: department.Spec.Notices.Language, TimeZone: department.Spec.Notices.TimeZone,
 		})

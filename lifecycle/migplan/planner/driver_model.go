@@ -74,7 +74,7 @@ func (k *driverModel) resolveProfile(name v1alpha1.MIGProfile) *mig.Profile {
 		return known.(*mig.Profile) //nolint:forcetypeassert // the map holds only profiles
 	}
 	p, err := k.migModel.Profile(name)
-	if _, has := k.nameByProfile[p]; err != nil || !has {
+	if _, known := k.nameByProfile[p]; err != nil || !known {
 		p = nil
 	}
 	if k.aliasCount.Add(1) <= maxAliases {

@@ -67,9 +67,9 @@ type simulatedPod struct {
 	chosen, node *simulatedNode
 	boundAt      time.Time
 	// startAt is when the kubelet assigns its instance.
-	startAt time.Time
-	has     *simulatedInstance
-	over    bool
+	startAt  time.Time
+	instance *simulatedInstance
+	over     bool
 }
 
 func (h *simulation) logf(format string, args ...any) {
@@ -135,7 +135,7 @@ func (n *simulatedNode) reportStatus() {
 // countMissing counts the instances of a profile that pods bound to the node still need.
 func (h *simulation) countMissing(n *simulatedNode, p *mig.Profile) (count int) {
 	for _, pod := range h.pods {
-		if pod.node == n && !pod.over && pod.has == nil && pod.profile == p.Name {
+		if pod.node == n && !pod.over && pod.instance == nil && pod.profile == p.Name {
 			count++
 		}
 	}
@@ -306,17 +306,17 @@ func (h *simulation) chooseNode(pod *simulatedPod) {
 // must never cause.
 func (h *simulation) runKubelet() {
 	for _, pod := range h.pods {
-		if pod.node == nil || pod.over || pod.has != nil || h.now.Before(pod.startAt) {
+		if pod.node == nil || pod.over || pod.instance != nil || h.now.Before(pod.startAt) {
 			continue
 		}
 		for _, instances := range pod.node.real {
 			for _, it := range instances {
-				if it.profile.Name == pod.profile && it.pod == nil && pod.has == nil {
-					it.pod, pod.has = pod, it
+				if it.profile.Name == pod.profile && it.pod == nil && pod.instance == nil {
+					it.pod, pod.instance = pod, it
 				}
 			}
 		}
-		if pod.has == nil {
+		if pod.instance == nil {
 			h.failf("%s finds no %s on %s", pod.name, pod.profile, pod.node.name)
 		}
 	}
@@ -433,9 +433,9 @@ func (h *simulation) advance() {
 		h.now = h.now.Add(1500 * time.Millisecond)
 	}
 	for _, pod := range h.pods {
-		if pod.has != nil && h.oneIn(60) {
+		if pod.instance != nil && h.oneIn(60) {
 			h.logf("%s ends", pod.name)
-			pod.over, pod.has.pod, pod.has = true, nil, nil
+			pod.over, pod.instance.pod, pod.instance = true, nil, nil
 		}
 	}
 	h.runScheduler()

@@ -87,7 +87,7 @@ func (h *simulation) hasRoomFor(pod *simulatedPod) bool {
 // with or without destroying idle instances.
 func BenchmarkDecide(b *testing.B) {
 	for _, nodes := range []int{1, 1000} {
-		for name, wants := range map[string]int{"quiet": 0, "1-want": 1, "100-wants": 100} {
+		for name, pending := range map[string]int{"quiet": 0, "1-pod": 1, "100-pods": 100} {
 			b.Run(fmt.Sprintf("%d-nodes/%s", nodes, name), func(b *testing.B) {
 				var gpus [][]string
 				for range nodes {
@@ -97,7 +97,7 @@ func BenchmarkDecide(b *testing.B) {
 					})
 				}
 				s := newTestSnapshot(b, gpus...)
-				for i := range wants {
+				for i := range pending {
 					s.withPendingPod(fmt.Sprintf("p%d", i), "2g.20gb")
 				}
 				b.ReportAllocs()

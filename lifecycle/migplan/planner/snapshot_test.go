@@ -190,8 +190,8 @@ func (a *action) describe() string {
 }
 
 // newClaim returns a bound pod.
-func newClaim(uid string, asks ...instanceRequest) boundPod {
-	return boundPod{uid: types.UID(uid), instanceRequests: asks}
+func newClaim(uid string, requests ...instanceRequest) boundPod {
+	return boundPod{uid: types.UID(uid), instanceRequests: requests}
 }
 
 // oneInstance requests one instance of a profile.

@@ -60,19 +60,19 @@ func TestSecretRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carrier := s.Transport.(*transport)
-	var seen []string
+	smtpTransport := s.Transport.(*transport)
+	var fingerprints []string
 	fingerprint := func() {
 		t.Helper()
 		now, err := s.Fingerprint(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen = append(seen, now)
+		fingerprints = append(fingerprints, now)
 	}
 	credentials := func(want string) {
 		t.Helper()
-		user, password, err := carrier.credentials(t.Context())
+		user, password, err := smtpTransport.credentials(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestSecretRotation(t *testing.T) {
 	}
 	fingerprint()
 	var failure *outbox.Failure
-	if _, _, err := carrier.credentials(t.Context()); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
+	if _, _, err := smtpTransport.credentials(t.Context()); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
 		t.Errorf("without a Secret: %v", err)
 	}
 	kept := newSecret("gpu", "hunter2")
@@ -100,13 +100,13 @@ func TestSecretRotation(t *testing.T) {
 	if err := c.Update(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = carrier.credentials(t.Context())
+	_, _, err = smtpTransport.credentials(t.Context())
 	if !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure || strings.Contains(err.Error(), "hunter") ||
 		!strings.Contains(err.Error(), "password") {
 		t.Errorf("without a password: %v", err)
 	}
-	if len(seen) != 3 || seen[0] == seen[1] || seen[1] == seen[2] {
-		t.Errorf("fingerprints: %v", seen)
+	if len(fingerprints) != 3 || fingerprints[0] == fingerprints[1] || fingerprints[1] == fingerprints[2] {
+		t.Errorf("fingerprints: %v", fingerprints)
 	}
 }
 
@@ -145,16 +145,16 @@ func TestInvalidTemplatesPauseMail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	letter := outbox.ComposeRequest{Notice: noticemail.Examples()[0].Notice}
+	request := outbox.ComposeRequest{Notice: noticemail.Examples()[0].Notice}
 	var failure *outbox.Failure
-	if _, err := s.Composer.Compose(t.Context(), letter); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
+	if _, err := s.Composer.Compose(t.Context(), request); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
 		t.Errorf("%v", err)
 	}
 	texts.Data = nil
 	if err := c.Update(t.Context(), texts); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Composer.Compose(t.Context(), letter); err != nil {
+	if _, err := s.Composer.Compose(t.Context(), request); err != nil {
 		t.Error(err)
 	}
 }

@@ -38,12 +38,12 @@ func (l ComposeRequest) renderCalendar(p *TemplateData) []byte {
 	line("PRODID", "-//sluice.dev//Sluice//"+strings.ToUpper(p.Language))
 	line("CALSCALE", "GREGORIAN")
 	line("METHOD", calendarMethod(l))
-	seen := map[string]bool{}
+	known := map[string]bool{}
 	for i, n := range noted {
-		if n.Spec.Subject == nil || n.Spec.Deadline == nil && !l.Canceled || seen[eventUID(n, l.Domain)] {
+		if n.Spec.Subject == nil || n.Spec.Deadline == nil && !l.Canceled || known[eventUID(n, l.Domain)] {
 			continue
 		}
-		seen[eventUID(n, l.Domain)] = true
+		known[eventUID(n, l.Domain)] = true
 		title, text := p.Title, append([]string{p.First}, stepLines(p.How)...)
 		if l.Notice.Spec.Kind == v1alpha1.NoticeDigest {
 			title, text = p.Items[i].Title, []string{p.Items[i].Text, p.Items[i].Command}
@@ -51,7 +51,7 @@ func (l ComposeRequest) renderCalendar(p *TemplateData) []byte {
 		l.renderEvent(line, n, title, strings.TrimSpace(strings.Join(text, "\n")))
 	}
 	line("END", "VCALENDAR")
-	if len(seen) == 0 {
+	if len(known) == 0 {
 		return nil
 	}
 	return []byte(b.String())

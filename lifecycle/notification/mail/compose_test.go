@@ -194,7 +194,7 @@ func TestBuildHeader(t *testing.T) {
 	second.Notice.Name, second.Notice.UID = "another", "another"
 	renamed := first
 	renamed.Notice = first.Notice.DeepCopy()
-	renamed.Notice.Spec.Subject.UID = "made-anew"
+	renamed.Notice.Spec.Subject.UID = "recreated"
 	a, b, c := parseMail(
 		t, mustCompose(t, first).Bytes,
 	), parseMail(
@@ -299,7 +299,7 @@ func TestComposeLongDigest(t *testing.T) {
 	m := mustCompose(t, l)
 	r := checkMail(t, l, m)
 	if !slices.Equal(before, l.Carried) {
-		t.Error("the letter was changed")
+		t.Error("the request was changed")
 	}
 	for i := range 600 {
 		title := fmt.Sprintf("Project project-%03d expires soon", i)

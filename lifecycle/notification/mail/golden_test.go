@@ -23,12 +23,12 @@ var updateGolden = flag.Bool("update", false, "rewrite the golden files")
 
 // TestComposeGoldenFiles compares each mail byte for byte, and fails for unused files.
 func TestComposeGoldenFiles(t *testing.T) {
-	made := map[string]bool{}
+	used := map[string]bool{}
 	for _, l := range Examples() {
 		m := mustCompose(t, l)
 		for end, got := range map[string]string{"eml": string(m.Bytes), "txt": m.Text, "html": m.HTML} {
 			path := filepath.Join("testdata", "golden", l.Notice.Name+"."+end)
-			made[path] = true
+			used[path] = true
 			if *updateGolden {
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 					t.Fatal(err)
@@ -51,7 +51,7 @@ func TestComposeGoldenFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		if !made[file] {
+		if !used[file] {
 			t.Errorf("%s: no example uses it", file)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 const (
 	maxNameRunes  = 80  // runes of a name that are shown
-	maxProseRunes = 500 // runes of a sentence that somebody wrote
+	maxProseRunes = 500 // runes of user text
 )
 
 // sanitize turns user text into one line without control, bidirectional and invisible characters

@@ -165,9 +165,9 @@ func FuzzCompose(f *testing.F) {
 		f.Add("Anna Müller", text, "America/St_Johns", uint(7))
 	}
 	f.Add("Anna", "thesis", "nowhere", uint(3))
-	letters := Examples()
+	requests := Examples()
 	f.Fuzz(func(t *testing.T, person, project, zone string, which uint) {
-		l := withHostileText(letters[which%uint(len(letters))], project)
+		l := withHostileText(requests[which%uint(len(requests))], project)
 		l.Notice.Spec.Recipient.Name = v1alpha1.DisplayName(person)
 		l.Notice.Spec.Recipient.TimeZone = zone
 		m, err := Compose(l)

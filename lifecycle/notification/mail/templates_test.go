@@ -13,8 +13,9 @@ import (
 func TestParseTemplatesOverrides(t *testing.T) {
 	templates, err := ParseTemplates(map[string]string{
 		"WorkloadEnding.en.subject": "Mind {{.Workload}}: {{.Deadline.Brief}}",
-		"WorkloadEnding.en.txt":     "{{.Greeting}}\n{{.First}}\n{{range .How}}{{if .Command}}> {{.Command}}\n{{else}}{{.Text}}\n{{end}}{{end}}{{range $i, $f := .Facts}}{{if $i}}; {{end}}{{$f.Label}}={{$f.Value}}{{end}}\n",
-		"WorkloadEnding.en.html":    "<!DOCTYPE html><p title=\"{{.Workload}}\">{{.Workload}}: {{.Deadline.Local}}</p>",
+		"WorkloadEnding.en.txt": "{{.Greeting}}\n{{.First}}\n{{range .How}}{{if .Command}}> {{.Command}}\n{{else}}{{.Text}}\n{{end}}{{end}}" +
+			"{{range $i, $f := .Facts}}{{if $i}}; {{end}}{{$f.Label}}={{$f.Value}}{{end}}\n",
+		"WorkloadEnding.en.html": "<!DOCTYPE html><p title=\"{{.Workload}}\">{{.Workload}}: {{.Deadline.Local}}</p>",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +29,7 @@ func TestParseTemplatesOverrides(t *testing.T) {
 		m := mustCompose(t, l)
 		if languageOf(l.Notice) == v1alpha1.LanguageGerman {
 			if m.Text != plain.Text || m.HTML != plain.HTML || m.Subject != plain.Subject {
-				t.Errorf("%s: a text that nobody replaced is another", l.Notice.Name)
+				t.Errorf("%s: a built-in text changed", l.Notice.Name)
 			}
 			continue
 		}

@@ -207,21 +207,27 @@ func drawNotice() *rapid.Generator[*v1alpha1.Notice] {
 		n.CreationTimestamp = instant("created", noon)
 		n.Spec.DueAt = instant("due", testInstant.Policy)
 		n.Spec.Deadline = maybe("deadline", testInstant.Policy)
-		n.Spec.Kind = rapid.SampledFrom([]v1alpha1.NoticeKind{v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeShareExceeded, v1alpha1.NoticeWorkloadStopped}).
+		n.Spec.Kind = rapid.SampledFrom([]v1alpha1.NoticeKind{
+			v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeShareExceeded, v1alpha1.NoticeWorkloadStopped,
+		}).
 			Draw(t, "kind")
 		if rapid.Bool().Draw(t, "lead") {
-			lead := rapid.SampledFrom([]period.Duration{period.MustParseDuration("30m"), period.MustParseDuration("4h"), period.MustParseDuration("24h")}).
+			lead := rapid.SampledFrom([]period.Duration{
+				period.MustParseDuration("30m"), period.MustParseDuration("4h"), period.MustParseDuration("24h"),
+			}).
 				Draw(t, "which lead")
 			n.Spec.Lead = &lead
 		}
 		if rapid.Bool().Draw(t, "mutes") {
 			n.Spec.Recipient.Mute = []v1alpha1.OptionalNoticeKind{"ShareExceeded"}
 		}
-		if asked := maybe("resend", noon); asked != nil {
-			n.Annotations = map[string]string{v1alpha1.AnnotationResend: asked.Format(time.RFC3339)}
+		if requested := maybe("resend", noon); requested != nil {
+			n.Annotations = map[string]string{v1alpha1.AnnotationResend: requested.Format(time.RFC3339)}
 		}
 		n.Status = v1alpha1.NoticeStatus{
-			Phase: rapid.SampledFrom([]v1alpha1.NoticePhase{"", v1alpha1.NoticePending, v1alpha1.NoticeSending, v1alpha1.NoticeSent, v1alpha1.NoticeFailed, v1alpha1.NoticeSuperseded}).
+			Phase: rapid.SampledFrom([]v1alpha1.NoticePhase{
+				"", v1alpha1.NoticePending, v1alpha1.NoticeSending, v1alpha1.NoticeSent, v1alpha1.NoticeFailed, v1alpha1.NoticeSuperseded,
+			}).
 				Draw(t, "phase"),
 			Attempts: rapid.Int32Range(0, 40).
 				Draw(t, "attempts"),
@@ -248,7 +254,7 @@ func TestDecideReachesFinalPhase(t *testing.T) {
 			}
 			fresh := n.Status.Phase == v1alpha1.NoticeSending && n.Status.ClaimedAt != nil &&
 				now.Machine.Sub(n.Status.ClaimedAt.Time).Abs() < limits.ClaimLease
-			_, asked := resendRequestedAt(n)
+			_, requested := resendRequestedAt(n)
 			switch d.Action {
 			case ActionWait:
 				switch {
@@ -262,7 +268,7 @@ func TestDecideReachesFinalPhase(t *testing.T) {
 				}
 				continue
 			case ActionSend:
-				if n.Spec.DueAt.After(now.Policy) && !asked && n.Status.Phase != v1alpha1.NoticeSending {
+				if n.Spec.DueAt.After(now.Policy) && !requested && n.Status.Phase != v1alpha1.NoticeSending {
 					t.Fatalf("sent before DueAt")
 				}
 				if fresh {
@@ -294,11 +300,11 @@ func TestSupersededWarningsKeepMostUrgent(t *testing.T) {
 				Draw(t, "to")
 			all = append(all, *n)
 		}
-		newer := SupersededWarnings(testInstant.Policy, all)
+		superseded := SupersededWarnings(testInstant.Policy, all)
 		for i := range all {
 			n := &all[i]
 			key, warns := warningKeyOf(n)
-			if !newer[n.Name] {
+			if !superseded[n.Name] {
 				continue
 			}
 			if !warns || isFinished(n) || n.Spec.DueAt.After(testInstant.Policy) {
@@ -306,8 +312,8 @@ func TestSupersededWarningsKeepMostUrgent(t *testing.T) {
 			}
 			if !slices.ContainsFunc(all, func(m v1alpha1.Notice) bool {
 				other, ok := warningKeyOf(&m)
-				gone := m.Status.Phase == v1alpha1.NoticeSuperseded || m.Status.Phase == v1alpha1.NoticeFailed
-				return ok && other == key && !newer[m.Name] && !gone && !m.Spec.DueAt.After(testInstant.Policy) && !m.Spec.DueAt.Before(&n.Spec.DueAt)
+				finished := m.Status.Phase == v1alpha1.NoticeSuperseded || m.Status.Phase == v1alpha1.NoticeFailed
+				return ok && other == key && !superseded[m.Name] && !finished && !m.Spec.DueAt.After(testInstant.Policy) && !m.Spec.DueAt.Before(&n.Spec.DueAt)
 			}) {
 				t.Fatalf("%s is superseded and nothing replaces it", n.Name)
 			}

@@ -159,18 +159,18 @@ func TestDigestInvariantsOverYears(t *testing.T) {
 }
 
 // deleteExpired deletes finished Notices to keep the test fast.
-func (w *testEnv) deleteExpired() (gone []v1alpha1.Notice) {
+func (w *testEnv) deleteExpired() (deleted []v1alpha1.Notice) {
 	w.t.Helper()
 	for _, n := range w.listNotices() {
 		if !isFinished(&n) || !n.Spec.DueAt.Time.Before(w.clock.Now().AddDate(0, 0, -3)) {
 			continue
 		}
-		gone = append(gone, n)
+		deleted = append(deleted, n)
 		if err := w.raw.Delete(w.t.Context(), &n); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	return gone
+	return deleted
 }
 
 // checkInvariants checks the outcome of warnings and digests.
@@ -253,8 +253,8 @@ func TestRetentionDeletesExpiredNotices(t *testing.T) {
 				if more, err = r.deleteExpired(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if gone := before - len(w.listNotices()); gone > retentionBatchSize {
-					t.Errorf("%d at once", gone)
+				if deleted := before - len(w.listNotices()); deleted > retentionBatchSize {
+					t.Errorf("%d at once", deleted)
 				}
 			}
 			return len(w.listNotices())

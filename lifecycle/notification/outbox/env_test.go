@@ -56,7 +56,7 @@ type testEnv struct {
 	fingerprint string
 	// respond returns the reply to the n-th mail, from 0, and whether the server accepted the
 	// mail despite it.
-	respond func(to string, n int) (err error, took bool)
+	respond func(to string, n int) (err error, accepted bool)
 	// apiLatency delays each API call; with away the API server refuses writes.
 	apiLatency     time.Duration
 	apiUnavailable bool
@@ -221,9 +221,9 @@ func (c *fakeTransport) Send(_ context.Context, to string, body []byte) error {
 		c.w.mu.Lock()
 		defer c.w.mu.Unlock()
 		id, _, _ := strings.Cut(string(body), "\n")
-		err, took := c.w.respond(to, c.w.tries)
+		err, accepted := c.w.respond(to, c.w.tries)
 		c.w.tries++
-		if took {
+		if accepted {
 			c.w.mails = append(c.w.mails, sentMail{to: to, id: id, body: string(body), at: time.Now()})
 		}
 		return err

@@ -119,13 +119,13 @@ func (r Rates) newLimiter() *rate.Limiter {
 // countSentSince counts the mails to each address since a policy time. It counts Notices, so a
 // restart loses nothing; the Notices of a digest count as one mail.
 func countSentSince(notices []v1alpha1.Notice, since time.Time) map[string]int {
-	counts, seen := map[string]int{}, map[string]bool{}
+	counts, known := map[string]int{}, map[string]bool{}
 	for i := range notices {
 		n := &notices[i]
-		if n.Status.SentAt == nil || !n.Status.SentAt.After(since) || seen[n.Status.MessageID] {
+		if n.Status.SentAt == nil || !n.Status.SentAt.After(since) || known[n.Status.MessageID] {
 			continue
 		}
-		seen[n.Status.MessageID] = true
+		known[n.Status.MessageID] = true
 		counts[recipientAddress(n)]++
 	}
 	return counts

@@ -160,11 +160,11 @@ func TestUnwrittenStatusRetried(t *testing.T) {
 // One unreachable recipient does not affect the other.
 func TestFailingRecipientDoesNotBlockOthers(t *testing.T) {
 	tests := map[string]struct {
-		err   error
-		took  bool
-		tries int32
-		mails int
-		says  string
+		err      error
+		accepted bool
+		tries    int32
+		mails    int
+		says     string
 	}{
 		"no such mailbox":    {newFailure(RecipientFailure, "550 5.1.1 no such user"), false, 1, 0, "Failed: 550 5.1.1 no such user"},
 		"greylisted always":  {newFailure(TemporaryFailure, "451 later"), false, 35, 0, "Failed: 451 later"},
@@ -177,7 +177,7 @@ func TestFailingRecipientDoesNotBlockOthers(t *testing.T) {
 			inTestEnv(t, func(w *testEnv) {
 				w.respond = func(to string, _ int) (error, bool) {
 					if to == "ben@example.org" {
-						return tc.err, tc.took
+						return tc.err, tc.accepted
 					}
 					return nil, true
 				}
@@ -225,8 +225,8 @@ func TestServerUnavailableForDays(t *testing.T) {
 		if diff := cmp.Diff(want, w.sentCounts()); diff != "" {
 			t.Error(diff)
 		}
-		if most := 9*24*7 + 40; tries > most {
-			t.Errorf("%d tries in nine days; want at most %d", tries, most)
+		if limit := 9*24*7 + 40; tries > limit {
+			t.Errorf("%d tries in nine days; want at most %d", tries, limit)
 		}
 		for name, phase := range w.phases() {
 			if phase != "Sent" {
@@ -368,7 +368,7 @@ func TestResend(t *testing.T) {
 		w.recordNotice("stopped")
 		w.advance(time.Hour)
 		first := w.getNotice("stopped").Status.SentAt
-		want := func(wanted int) {
+		want := func(count int) {
 			t.Helper()
 			n := w.getNotice("stopped")
 			n.Annotations = map[string]string{v1alpha1.AnnotationResend: time.Now().UTC().Format(time.RFC3339)}
@@ -376,7 +376,7 @@ func TestResend(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.advance(time.Hour)
-			if diff := cmp.Diff(map[string]int{"stopped": wanted}, w.sentCounts()); diff != "" {
+			if diff := cmp.Diff(map[string]int{"stopped": count}, w.sentCounts()); diff != "" {
 				t.Error(diff)
 			}
 			if n := w.getNotice("stopped"); n.Status.Phase != v1alpha1.NoticeSent || !n.Status.SentAt.Equal(first) {

@@ -33,7 +33,7 @@ func TestMisbehavingServerReplies(t *testing.T) {
 		return TemporaryFailure
 	}
 	always := func(kind FailureKind) func(string) FailureKind { return func(string) FailureKind { return kind } }
-	ways := map[string]struct {
+	behaviors := map[string]struct {
 		reply string
 		want  func(step string) FailureKind
 		code  int
@@ -60,11 +60,11 @@ func TestMisbehavingServerReplies(t *testing.T) {
 			if mode != StartTLS && inTLS || mode == NoTLS && (step == "TLS" || step == "AUTH") {
 				continue
 			}
-			for way, w := range ways {
-				if step == "TLS" && way != "closes the connection" || step == "DATA" && w.code == 354 {
+			for behavior, w := range behaviors {
+				if step == "TLS" && behavior != "closes the connection" || step == "DATA" && w.code == 354 {
 					continue
 				}
-				t.Run(fmt.Sprintf("%s/%s/%s", mode, step, way), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/%s", mode, step, behavior), func(t *testing.T) {
 					t.Parallel()
 					server := &scriptedServer{replies: map[string]string{step: w.reply}, implicitTLS: mode == ImplicitTLS}
 					if mode != NoTLS {
@@ -222,7 +222,7 @@ func (c *cuttingConn) Read(b []byte) (int, error) {
 // which, as far as the client can know.
 func TestConnectionCutAtEveryByte(t *testing.T) {
 	t.Parallel()
-	for _, way := range []struct {
+	for _, direction := range []struct {
 		name    string
 		unknown bool // the final dot may pass without a reply
 		cut     func(at int) *cuttingConn
@@ -231,7 +231,7 @@ func TestConnectionCutAtEveryByte(t *testing.T) {
 		{"outgoing, without an error", true, func(at int) *cuttingConn { return &cuttingConn{out: at, in: -1, silent: true} }},
 		{"incoming", true, func(at int) *cuttingConn { return &cuttingConn{out: -1, in: at} }},
 	} {
-		t.Run(way.name, func(t *testing.T) {
+		t.Run(direction.name, func(t *testing.T) {
 			t.Parallel()
 			kinds := map[FailureKind]int{}
 			for at := range 5000 {
@@ -245,7 +245,7 @@ func TestConnectionCutAtEveryByte(t *testing.T) {
 						if err != nil {
 							return nil, err
 						}
-						c := way.cut(at)
+						c := direction.cut(at)
 						c.Conn = conn
 						return c, nil
 					},
@@ -261,7 +261,7 @@ func TestConnectionCutAtEveryByte(t *testing.T) {
 					if len(got) != 1 {
 						t.Fatalf("cut at %d: a lost message counts as sent", at)
 					}
-					if kinds[TemporaryFailure] == 0 || (kinds[UnknownOutcome] > 0) != way.unknown {
+					if kinds[TemporaryFailure] == 0 || (kinds[UnknownOutcome] > 0) != direction.unknown {
 						t.Errorf("kinds %v before the first success", kinds)
 					}
 					return

@@ -16,29 +16,27 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// DigestName is the name of the Notice that carries what one recipient is told on a
-// day: one a day, whoever has something to say.
+// DigestName returns the name of a recipient's digest of a day. All controllers share the one
+// digest of the day.
 func DigestName(email v1alpha1.EmailAddress, day period.Date) string {
 	sum := sha256.Sum256([]byte(strings.ToLower(string(email))))
 	return fmt.Sprintf("digest-%s-%s", day, hex.EncodeToString(sum[:10]))
 }
 
-// digestScheduleParser is cron's five fields, as departments write them.
+// digestScheduleParser parses cron's five fields.
 var digestScheduleParser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// maxDaysWithoutDigest is for how long a schedule may have nothing: 29 February comes once
-// in eight years at worst.
+// maxDaysWithoutDigest bounds the time between two runs: 29 February may be eight years away.
 const maxDaysWithoutDigest = 8*366 + 1
 
-// DigestSchedule is when a department's digests are. There is one a day at most: where its
-// schedule has several, or an hour comes twice, the first; on a day that lacks the
-// hour there is none.
+// DigestSchedule is the schedule of a department's digests. There is at most one digest a day:
+// the first run of the day. A day that lacks the hour has none.
 type DigestSchedule struct {
 	schedule cron.Schedule
 	zone     *time.Location
 }
 
-// ParseDigestSchedule reads a department's terms. It is nil where they have no digest.
+// ParseDigestSchedule parses a department's terms. It returns nil if they have no digest.
 func ParseDigestSchedule(terms v1alpha1.NoticeTerms) (*DigestSchedule, error) {
 	if terms.Digest == "" {
 		return nil, nil
@@ -54,14 +52,14 @@ func ParseDigestSchedule(terms v1alpha1.NoticeTerms) (*DigestSchedule, error) {
 	return &DigestSchedule{schedule: schedule, zone: zone}, nil
 }
 
-// RunOn is the digest of a day, if there is one.
+// RunOn returns the time of a day's digest, if there is one.
 func (d *DigestSchedule) RunOn(day period.Date) (time.Time, bool) {
 	run := d.schedule.Next(day.Start(d.zone).Add(-time.Second))
 	return run, !run.IsZero() && period.DateOf(run, d.zone).Equal(day)
 }
 
-// LastRun is the last digest at or before t, and its day: when what must be said by t is
-// due. It is not found where the schedule never has one.
+// LastRun returns the last digest at or before t, and its day. It is not found if the schedule
+// never runs.
 func (d *DigestSchedule) LastRun(t time.Time) (run time.Time, day period.Date, found bool) {
 	day = period.DateOf(t, d.zone)
 	for range maxDaysWithoutDigest {

@@ -1,14 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notices records who is to be told what. What is recorded is sent by package
-// outbox: this is the one seam between what happens and mail.
+// Package notification records Notices, the messages to people. Package outbox sends
+// them, so this package is the only seam between events and mail.
 //
-// Enters: an [Announcement], and the people it is for. Leaves: a Notice for each
-// of them. Its name is made of what it says, so that the same is recorded once,
-// whoever records it and however often.
-//
-// It never decides who is told what, or when.
+// [Recorder] takes an [Announcement] and its recipients, and creates a Notice for each.
+// The Notice's name is a hash of its identity, so the same announcement is recorded once,
+// however often and by whichever controller. [DigestSchedule] computes when a department's
+// digests are due. The package never decides who is notified of what, or when.
 package notification
 
 import (
@@ -27,16 +26,16 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Recorder writes Notices.
+// Recorder creates Notices.
 type Recorder struct {
 	// Client writes to the API server.
 	Client client.Client
-	// Live reads from it, where a Notice is there already.
+	// Live reads a Notice that already exists.
 	Live client.Reader
 }
 
-// Record records an announcement for each recipient. It may be called again with
-// the same: what is there already stays as it is. It returns how many were new.
+// Record creates a Notice for each recipient and returns how many are new. It is idempotent:
+// existing Notices stay unchanged.
 func (r *Recorder) Record(ctx context.Context, a Announcement, recipients []v1alpha1.NoticeRecipient) (recorded int, err error) {
 	for _, to := range recipients {
 		notice := a.newNotice(to)
@@ -45,68 +44,66 @@ func (r *Recorder) Record(ctx context.Context, a Announcement, recipients []v1al
 		case err == nil:
 			recorded++
 		case !apierrors.IsAlreadyExists(err):
-			return recorded, fmt.Errorf("recording notice %s: %w", notice.Name, err)
+			return recorded, fmt.Errorf("create notice %s: %w", notice.Name, err)
 		case !a.Superseded:
 			continue
 		default:
 			if err := r.Live.Get(ctx, client.ObjectKeyFromObject(notice), notice); err != nil {
-				return recorded, fmt.Errorf("reading notice %s: %w", notice.Name, err)
+				return recorded, fmt.Errorf("get notice %s: %w", notice.Name, err)
 			}
 		}
 		if a.Superseded && notice.Status.Phase == "" {
 			notice.Status.Phase = v1alpha1.NoticeSuperseded
 			if err := r.Client.Status().Update(ctx, notice); err != nil {
-				return recorded, fmt.Errorf("setting notice %s aside: %w", notice.Name, err)
+				return recorded, fmt.Errorf("mark notice %s as superseded: %w", notice.Name, err)
 			}
 		}
 	}
 	return recorded, nil
 }
 
-// Announcement is one thing that people are told.
+// Announcement is one message to one or more recipients.
 type Announcement struct {
-	// Kind is what it is about.
+	// Kind is the kind of the Notices.
 	Kind v1alpha1.NoticeKind
-	// Subject is the object that it speaks of.
+	// Subject is the object that the message is about.
 	Subject v1alpha1.ObjectReference
-	// Threshold tells it from others of the same kind and subject: which warning of
-	// which end. It is not shown.
+	// Threshold distinguishes messages of the same kind and subject, such as the warnings of
+	// one deadline. Mails do not show it.
 	Threshold string
-	// DueAt is when it was to be said, and Deadline what it warns of (zero for none),
-	// in policy time.
+	// DueAt is when the message is due, and Deadline what it warns of (zero for none), in policy
+	// time.
 	DueAt, Deadline time.Time
-	// Lead is how long before the deadline it was due; zero for none.
+	// Lead is the time from DueAt to the deadline; zero for none.
 	Lead period.Duration
-	// Digest is the day whose digest is to carry it, of those that [Digests] tells; nil
-	// for a mail of its own.
+	// Digest is the day of the digest that carries the message; nil for a mail of its own.
 	Digest *period.Date
-	// Inputs are what its text is made of besides.
+	// Inputs holds the other inputs of the text.
 	Inputs map[string]string
-	// Superseded is true where another one says all that it would have said. It is
-	// recorded, and not sent.
+	// Superseded marks a message that a later one replaces. It is recorded and not sent.
 	Superseded bool
 }
 
-// NoticeName is that of the Notice to a recipient.
+// NoticeName returns the name of the Notice to a recipient.
 func (a *Announcement) NoticeName(to v1alpha1.NoticeRecipient) string {
 	return a.noticeName(string(to.Email))
 }
 
-// maxSubjectNameLength is how much of the subject's name the Notice's name repeats.
+// maxSubjectNameLength bounds the part of the subject's name in the Notice's name.
 const maxSubjectNameLength = 60
 
-// noticeName is that of the Notice to a recipient: the same for the same message. The
-// deadline is left to the threshold, since one that moves is not another message.
+// noticeName returns the same name for the same message. It does not depend on the deadline
+// except through the threshold, since a moved deadline is no new message.
 func (a *Announcement) noticeName(to string) string {
 	key := strings.Join([]string{
 		string(a.Kind), a.Subject.APIVersion, a.Subject.Kind, a.Subject.Namespace, a.Subject.Name, a.Threshold, strings.ToLower(to),
 	}, "\x00")
 	sum := sha256.Sum256([]byte(key))
-	about := strings.Trim(a.Subject.Name[:min(len(a.Subject.Name), maxSubjectNameLength)], "-.")
-	return fmt.Sprintf("%s-%s-%s", strings.ToLower(string(a.Kind)), about, hex.EncodeToString(sum[:10]))
+	subjectName := strings.Trim(a.Subject.Name[:min(len(a.Subject.Name), maxSubjectNameLength)], "-.")
+	return fmt.Sprintf("%s-%s-%s", strings.ToLower(string(a.Kind)), subjectName, hex.EncodeToString(sum[:10]))
 }
 
-// newNotice is the Notice to a recipient.
+// newNotice returns the Notice to a recipient.
 func (a *Announcement) newNotice(to v1alpha1.NoticeRecipient) *v1alpha1.Notice {
 	subject := a.Subject
 	notice := &v1alpha1.Notice{
@@ -128,32 +125,32 @@ func (a *Announcement) newNotice(to v1alpha1.NoticeRecipient) *v1alpha1.Notice {
 	return notice
 }
 
-// ProjectRecipients are the people of a project: its owners; where it has none, its
-// department's contacts. Each is there once.
+// ProjectRecipients returns a project's owners, or its department's contacts if it has none,
+// without duplicates.
 func ProjectRecipients(project *v1alpha1.Project, department *v1alpha1.Department) []v1alpha1.NoticeRecipient {
-	var people []v1alpha1.Contact
+	var contacts []v1alpha1.Contact
 	for _, owner := range project.Spec.Owners {
-		people = append(people, owner.Contact)
+		contacts = append(contacts, owner.Contact)
 	}
-	if len(people) == 0 {
+	if len(contacts) == 0 {
 		return DepartmentContacts(department)
 	}
-	return uniqueRecipients(people, department)
+	return uniqueRecipients(contacts, department)
 }
 
-// DepartmentContacts are the people of a department, each once.
+// DepartmentContacts returns the contacts of a department without duplicates.
 func DepartmentContacts(department *v1alpha1.Department) []v1alpha1.NoticeRecipient {
 	return uniqueRecipients(department.Spec.Contacts, department)
 }
 
-func uniqueRecipients(people []v1alpha1.Contact, department *v1alpha1.Department) (recipients []v1alpha1.NoticeRecipient) {
-	seen := map[string]bool{}
-	for _, contact := range people {
-		address := strings.ToLower(string(contact.Email)) // nobody has two that differ in case alone
-		if address == "" || seen[address] {
+func uniqueRecipients(contacts []v1alpha1.Contact, department *v1alpha1.Department) (recipients []v1alpha1.NoticeRecipient) {
+	known := map[string]bool{}
+	for _, contact := range contacts {
+		address := strings.ToLower(string(contact.Email)) // addresses that differ in case only are the same
+		if address == "" || known[address] {
 			continue
 		}
-		seen[address] = true
+		known[address] = true
 		recipients = append(recipients, v1alpha1.NoticeRecipient{
 			Contact: contact, Language: department.Spec.Notices.Language, TimeZone: department.Spec.Notices.TimeZone,
 		})

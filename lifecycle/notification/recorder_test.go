@@ -11,8 +11,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Nobody is told twice whose address is written in two ways, and a department without
-// owners of its projects answers for them.
+// Addresses that differ in case get one Notice, and the contacts of a department stand in for missing
+// owners.
 func TestProjectRecipients(t *testing.T) {
 	contact := func(email v1alpha1.EmailAddress, mute ...v1alpha1.OptionalNoticeKind) v1alpha1.Contact {
 		return v1alpha1.Contact{Name: "Somebody", Email: email, Mute: mute}
@@ -33,9 +33,14 @@ func TestProjectRecipients(t *testing.T) {
 		project *v1alpha1.Project
 		want    []v1alpha1.Contact
 	}{
-		"owners":            {project(contact("anna@example.org"), contact("ben@example.org")), []v1alpha1.Contact{contact("anna@example.org"), contact("ben@example.org")}},
-		"one owner, twice":  {project(contact("anna@example.org", muted), contact("ANNA@example.org")), []v1alpha1.Contact{contact("anna@example.org", muted)}},
-		"nobody":            {project(), []v1alpha1.Contact{contact("Desk@example.org")}},
+		"owners": {
+			project(contact("anna@example.org"), contact("ben@example.org")),
+			[]v1alpha1.Contact{contact("anna@example.org"), contact("ben@example.org")},
+		},
+		"one owner, twice": {
+			project(contact("anna@example.org", muted), contact("ANNA@example.org")), []v1alpha1.Contact{contact("anna@example.org", muted)},
+		},
+		"no owners":         {project(), []v1alpha1.Contact{contact("Desk@example.org")}},
 		"without addresses": {project(contact("")), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +58,7 @@ func TestProjectRecipients(t *testing.T) {
 	}
 }
 
-// Both ways of writing an address name the same Notice.
+// Addresses that differ in case have the same Notice name.
 func TestNoticeNameIgnoresAddressCase(t *testing.T) {
 	a := Announcement{Kind: v1alpha1.NoticeWorkloadEnding, Subject: v1alpha1.ObjectReference{Kind: "Job", Name: "training"}, Threshold: "4h"}
 	to := func(email v1alpha1.EmailAddress) v1alpha1.NoticeRecipient {

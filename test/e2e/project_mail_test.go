@@ -177,9 +177,9 @@ func TestProjectMail(t *testing.T) {
 	ofStudents := func(withCourse bool) []expectedMail {
 		mails := []expectedMail{
 			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "0", expiry)}, Phrases: []string{formatGermanDay(expiry), "thesis-gross läuft bald ab"}},
-			{About: "course-ml2", Method: "PUBLISH", Events: []appointment{at("course-ml2", "1", renewed)}, Phrases: []string{formatGermanDay(renewed), "Verlängert hat es"}},
+			{About: "course-ml2", Method: "PUBLISH", Events: []appointment{at("course-ml2", "1", renewed)}, Phrases: []string{formatGermanDay(renewed), "hat das Projekt verlängert"}},
 			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "0", expiry)}, Phrases: []string{formatGermanDay(expiry)}},
-			{About: "course-ml2", Method: "CANCEL", Events: off("course-ml2", "2"), Phrases: []string{"ohne Ende gültig"}},
+			{About: "course-ml2", Method: "CANCEL", Events: off("course-ml2", "2"), Phrases: []string{"unbefristet gültig"}},
 			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "0", expiry)}, Phrases: []string{formatGermanDay(expiry)}},
 			{About: "thesis-gross", Method: "PUBLISH", Events: []appointment{at("thesis-gross", "1", suspension)}, Phrases: []string{formatGermanDay(expiry), formatGermanDay(suspension), formatGermanDay(deletion)}},
 			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "1", suspension)}, Phrases: []string{formatGermanDay(suspension)}},

@@ -23,7 +23,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// fakeCluster is a cluster, and how often something was written there.
+// fakeCluster is a cluster in memory that counts writes.
 type fakeCluster struct {
 	*Reconciler
 	writes int
@@ -54,7 +54,7 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 	return g
 }
 
-// reconcile reconciles until nothing is written, and gives the GPUNode; nil for none.
+// reconcile reconciles until nothing is written and returns the GPUNode; nil for none.
 func (g *fakeCluster) reconcile(t *testing.T) *v1alpha1.GPUNode {
 	t.Helper()
 	for range 4 {
@@ -82,7 +82,9 @@ func newNode(labels map[string]string, uid types.UID) *corev1.Node {
 }
 
 func newNodePool(name, label string) *v1alpha1.NodePool {
-	return &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NodePoolSpec{NodeSelector: map[string]string{label: "yes"}}}
+	return &v1alpha1.NodePool{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NodePoolSpec{NodeSelector: map[string]string{label: "yes"}},
+	}
 }
 
 var (
@@ -109,12 +111,12 @@ func TestDesiredGPUNode(t *testing.T) {
 	}{
 		"labeled by feature discovery": {newNode(withLabel(labelsPoolA, v1alpha1.LabelGPUCount, "8"), "1"), "a"},
 		"labeled by the operator":      {newNode(withLabel(labelsPoolA, "nvidia.com/gpu.present", "true"), "1"), "a"},
-		"by its device plugin":          {plugged, "a"},
-		"without GPUs":                  {newNode(withLabel(labelsPoolA, v1alpha1.LabelGPUCount, "0"), "1"), ""},
-		"whose plugin has none":         {zero, ""},
-		"of no pool":                    {newNode(map[string]string{v1alpha1.LabelGPUCount: "8"}, "1"), ""},
-		"of two":                        {newNode(withLabel(labelsPoolsAB, v1alpha1.LabelGPUCount, "8"), "1"), ""},
-		"that goes":                     {going, ""},
+		"by its device plugin":         {plugged, "a"},
+		"without GPUs":                 {newNode(withLabel(labelsPoolA, v1alpha1.LabelGPUCount, "0"), "1"), ""},
+		"whose device plugin has none": {zero, ""},
+		"of no pool":                   {newNode(map[string]string{v1alpha1.LabelGPUCount: "8"}, "1"), ""},
+		"of two pools":                 {newNode(withLabel(labelsPoolsAB, v1alpha1.LabelGPUCount, "8"), "1"), ""},
+		"being deleted":                {going, ""},
 	} {
 		got := ""
 		if want := DesiredGPUNode(tt.node, []v1alpha1.NodePool{*newNodePool("a", "a"), *newNodePool("b", "b")}); want != nil {
@@ -126,8 +128,8 @@ func TestDesiredGPUNode(t *testing.T) {
 	}
 }
 
-// A GPUNode is made once, follows its node to another pool with all that was planned,
-// goes when the node has none, and is another's where the node is another.
+// TestGPUNodeLifecycle: a GPUNode is created once, keeps its layout when its node changes the pool, is
+// deleted when the node has none, and is replaced with the node.
 func TestGPUNodeLifecycle(t *testing.T) {
 	node := newNode(withLabel(labelsPoolA, v1alpha1.LabelGPUCount, "8"), "1")
 	g := newFakeCluster(t, node, newNodePool("a", "a"), newNodePool("b", "b"))
@@ -149,17 +151,17 @@ func TestGPUNodeLifecycle(t *testing.T) {
 		t.Fatalf("after the move: %+v", moved)
 	}
 
-	// A restart of the node takes the labels of feature discovery away for a while.
+	// A restart of the node removes the labels of feature discovery for a while.
 	node.Labels = map[string]string{"b": "yes"}
 	requireNoError(t, g.Client.Update(t.Context(), node))
 	if g.reconcile(t) == nil {
-		t.Fatal("it went with the labels of feature discovery")
+		t.Fatal("it was deleted with the labels of feature discovery")
 	}
 
 	requireNoError(t, g.Client.Delete(t.Context(), node))
 	requireNoError(t, g.Client.Create(t.Context(), newNode(withLabel(labelsPoolA, v1alpha1.LabelGPUCount, "8"), "2")))
 	if other := g.reconcile(t); other == nil || other.OwnerReferences[0].UID != "2" || len(other.Spec.GPUs) != 0 {
-		t.Fatalf("of the node made anew: %+v", other)
+		t.Fatalf("of the new node: %+v", other)
 	}
 	requireNoError(t, g.Client.Delete(t.Context(), newNodePool("a", "a")))
 	if left := g.reconcile(t); left != nil {

@@ -44,10 +44,10 @@ func TestMain(m *testing.M) {
 
 const lifecycleUser = "system:serviceaccount:sluice-system:lifecycle"
 
-// testCluster is a cluster in which lifecycle has its rights, and no more.
+// testCluster is a cluster in which lifecycle runs with its own rights only.
 type testCluster struct {
 	testing.TB
-	client.Client // the administrator's
+	client.Client // as administrator
 
 	stop func()
 }
@@ -83,7 +83,7 @@ func newTestCluster(t testing.TB) *testCluster {
 	return l
 }
 
-// startControllers runs what lifecycle runs here, until the test or stop ends it.
+// startControllers runs lifecycle's MIG controllers until the test ends or stop is called.
 func (l *testCluster) startControllers() {
 	l.Helper()
 	kinds, err := api.NewScheme()
@@ -124,10 +124,10 @@ func (l *testCluster) lifecycleConfig() *rest.Config {
 	return as
 }
 
-// createNode is a node with two A100s in MIG mode, for as long as the node controller believes it.
+// createNode creates a node with two A100s in MIG mode; the node controller accepts it for the time of a test.
 func (l *testCluster) createNode(name string) {
 	l.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"cut": "yes", v1alpha1.LabelGPUCount: "2"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"mig": "yes", v1alpha1.LabelGPUCount: "2"}}}
 	if err := l.Create(l.Context(), node); err != nil {
 		l.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func (l *testCluster) createNode(name string) {
 	l.publishDevices(name, corev1.ResourceList{})
 }
 
-// publishDevices is a kubelet's and a device plugin's word.
+// publishDevices sets allocatable as kubelet and device plugin would.
 func (l *testCluster) publishDevices(name string, devices corev1.ResourceList) {
 	l.Helper()
 	clustertest.Eventually(l, func() error { return l.tryPublishDevices(l.Context(), name, devices) })
@@ -156,7 +156,8 @@ func (l *testCluster) tryPublishDevices(ctx context.Context, name string, device
 		node.Status.Allocatable, node.Status.Capacity = corev1.ResourceList{}, corev1.ResourceList{}
 	}
 	for _, list := range []corev1.ResourceList{node.Status.Allocatable, node.Status.Capacity} {
-		list[corev1.ResourceCPU], list[corev1.ResourceMemory], list[corev1.ResourcePods] = resource.MustParse("8"), resource.MustParse("8Gi"), resource.MustParse("100")
+		list[corev1.ResourceCPU], list[corev1.ResourceMemory] = resource.MustParse("8"), resource.MustParse("8Gi")
+		list[corev1.ResourcePods] = resource.MustParse("100")
 		for key, amount := range devices {
 			list[key] = amount
 		}
@@ -167,9 +168,8 @@ func (l *testCluster) tryPublishDevices(ctx context.Context, name string, device
 	return l.Status().Update(ctx, &node)
 }
 
-// cacheCopier stands where the agents and the device plugins would be: it copies the spec of
-// every GPUNode into its status, and what is there into the node's allocatable. It knows
-// nothing of GPUs and checks nothing.
+// cacheCopier replaces the agents and the device plugins: it copies the spec of every GPUNode
+// into its status, and the instances into the node's allocatable, without any check.
 type cacheCopier struct {
 	*testCluster
 	paused atomic.Bool
@@ -186,7 +186,7 @@ func (l *testCluster) newCacheCopier() *cacheCopier {
 			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond): // the copier's own pace
+			case <-time.After(100 * time.Millisecond): // the copier's interval
 			}
 		}
 	})
@@ -248,7 +248,7 @@ func (l *testCluster) createPod(namespace, name, profile string) *corev1.Pod {
 	return pod
 }
 
-// waitForBinding waits until a pod has a node.
+// waitForBinding waits until a pod is bound.
 func (l *testCluster) waitForBinding(pod *corev1.Pod) {
 	l.Helper()
 	clustertest.Eventually(l, func() error {
@@ -262,7 +262,7 @@ func (l *testCluster) waitForBinding(pod *corev1.Pod) {
 	})
 }
 
-// waitForTaint waits until the node has the taint, or has it no more.
+// waitForTaint waits until the node has the taint, or no longer has it.
 func (l *testCluster) waitForTaint(name string, want bool) {
 	l.Helper()
 	clustertest.Eventually(l, func() error {
@@ -285,7 +285,7 @@ func (l *testCluster) waitForTaint(name string, want bool) {
 	})
 }
 
-// waitForCondition waits until the pool's condition says so.
+// waitForCondition waits until the pool's condition Planned has status, reason and message.
 func (l *testCluster) waitForCondition(pool string, status metav1.ConditionStatus, reason, part string) {
 	l.Helper()
 	clustertest.Eventually(l, func() error {
@@ -295,82 +295,90 @@ func (l *testCluster) waitForCondition(pool string, status metav1.ConditionStatu
 		}
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionPlanned)
 		if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, part) {
-			return fmt.Errorf("it says %+v", c)
+			return fmt.Errorf("condition is %+v", c)
 		}
 		return nil
 	})
 }
 
-// A pod that wants an instance gets one, by a real scheduler and with lifecycle's own
-// rights; also where lifecycle begins anew in the middle. What cannot be is said. Where
-// nothing changes nothing is written.
+// TestInstancesAreCreatedForPods runs against a real scheduler with lifecycle's own rights, also
+// across a restart of lifecycle. Unmet requests are reported, and without changes nothing is
+// written.
 func TestInstancesAreCreatedForPods(t *testing.T) {
 	l := newTestCluster(t)
 	namespace := clustertest.Namespace(t, clustertest.Start(t))
 	copier := l.newCacheCopier()
-	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "cut"}, Spec: v1alpha1.NodePoolSpec{
-		NodeSelector: map[string]string{"cut": "yes"}, Scheduler: v1alpha1.SchedulerKube, Sharing: v1alpha1.SharingMIG, Compute: v1alpha1.ComputeFair,
+	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "mig"}, Spec: v1alpha1.NodePoolSpec{
+		NodeSelector: map[string]string{
+			"mig": "yes",
+		}, Scheduler: v1alpha1.SchedulerKube, Sharing: v1alpha1.SharingMIG, Compute: v1alpha1.ComputeFair,
 	}}
 	if err := l.Create(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	l.createNode("cut-1")
+	l.createNode("mig-1")
 	l.startControllers()
-	l.waitForCondition("cut", metav1.ConditionTrue, planner.ReasonPlanned, "no pod waits")
+	l.waitForCondition("mig", metav1.ConditionTrue, planner.ReasonPlanned, "no pending pod")
 
 	first := l.createPod(namespace, "first", "3g.20gb")
 	l.waitForBinding(first)
-	l.waitForTaint("cut-1", false)
+	l.waitForTaint("mig-1", false)
 
-	// Lifecycle goes while the node is tainted, and another comes.
+	// Lifecycle restarts while the node is tainted.
 	copier.paused.Store(true)
 	second := l.createPod(namespace, "second", "7g.40gb")
-	l.waitForTaint("cut-1", true)
+	l.waitForTaint("mig-1", true)
 	l.stop()
 	l.startControllers()
 	copier.paused.Store(false)
 	l.waitForBinding(second)
-	l.waitForTaint("cut-1", false)
+	l.waitForTaint("mig-1", false)
 
 	l.createPod(namespace, "third", "7g.40gb")
-	l.waitForCondition("cut", metav1.ConditionFalse, planner.ReasonInsufficientCapacity, "third asks for 7g.40gb: every place for it is in use")
+	l.waitForCondition(
+		"mig", metav1.ConditionFalse, planner.ReasonInsufficientCapacity, "third requests 7g.40gb: pods that are not preempted hold",
+	)
 	l.createPod(namespace, "fourth", "5g.20gb")
-	l.waitForCondition("cut", metav1.ConditionFalse, planner.ReasonInsufficientCapacity, "fourth asks for 5g.20gb: no board of this pool has profile 5g.20gb; they have 1g.5gb, 2g.10gb")
+	l.waitForCondition(
+		"mig", metav1.ConditionFalse, planner.ReasonInsufficientCapacity,
+		"fourth requests 5g.20gb: no GPU model of this pool has profile 5g.20gb; available are 1g.5gb, 2g.10gb",
+	)
 	l.requireNoWrites()
 	l.requireForbidden()
 
-	// It leaves the pool, and its GPUNode goes.
-	if err := l.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cut-1"}}, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"cut":null}}}`))); err != nil {
+	// A node that leaves the pool loses its GPUNode.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mig-1"}}
+	if err := l.Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"mig":null}}}`))); err != nil {
 		t.Fatal(err)
 	}
 	clustertest.Eventually(t, func() error {
-		err := l.Get(t.Context(), types.NamespacedName{Name: "cut-1"}, &v1alpha1.GPUNode{})
+		err := l.Get(t.Context(), types.NamespacedName{Name: "mig-1"}, &v1alpha1.GPUNode{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("the GPUNode is there (%w)", err)
+		return fmt.Errorf("the GPUNode still exists (%w)", err)
 	})
 }
 
-// requireNoWrites fails where something is written though nothing changes.
+// requireNoWrites fails if an object is written while nothing changes.
 func (l *testCluster) requireNoWrites() {
 	l.Helper()
 	versions := func() string {
 		var node corev1.Node
 		var gpuNode v1alpha1.GPUNode
 		var pool v1alpha1.NodePool
-		for name, object := range map[string]client.Object{"cut-1": &node, "cut": &pool} {
+		for name, object := range map[string]client.Object{"mig-1": &node, "mig": &pool} {
 			if err := l.Get(l.Context(), types.NamespacedName{Name: name}, object); err != nil {
 				l.Fatal(err)
 			}
 		}
-		if err := l.Get(l.Context(), types.NamespacedName{Name: "cut-1"}, &gpuNode); err != nil {
+		if err := l.Get(l.Context(), types.NamespacedName{Name: "mig-1"}, &gpuNode); err != nil {
 			l.Fatal(err)
 		}
 		return node.ResourceVersion + " " + gpuNode.ResourceVersion + " " + pool.ResourceVersion
 	}
 	var before string
-	clustertest.Eventually(l, func() error { // it may still be about to say something
+	clustertest.Eventually(l, func() error { // a condition may still be due
 		now := versions()
 		if now != before {
 			before = now
@@ -378,23 +386,23 @@ func (l *testCluster) requireNoWrites() {
 		}
 		return nil
 	})
-	// Longer than any pause between two decisions that something is waited for.
+	// Longer than any delay between two decisions.
 	deadline := time.NewTimer(3 * time.Second)
 	defer deadline.Stop()
 	<-deadline.C
 	if after := versions(); after != before {
-		l.Errorf("versions were %s and are %s", before, after)
+		l.Errorf("versions changed from %s to %s", before, after)
 	}
 }
 
-// requireForbidden: lifecycle's token changes nothing of a node but the taint and the currency.
+// requireForbidden checks that lifecycle's token changes only the taint and sluice.dev/gpu-milli of a node.
 func (l *testCluster) requireForbidden() {
 	l.Helper()
 	as, err := client.New(l.lifecycleConfig(), client.Options{Scheme: l.Scheme()})
 	if err != nil {
 		l.Fatal(err)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cut-1"}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mig-1"}}
 	for what, patch := range map[string]string{
 		"another taint": `{"spec":{"taints":[{"key":"a","effect":"NoExecute"}]}}`,
 		"a cordon":      `{"spec":{"unschedulable":true}}`,
@@ -409,11 +417,13 @@ func (l *testCluster) requireForbidden() {
 		"other resources": `{"status":{"allocatable":{"nvidia.com/gpu":"8"}}}`,
 		"conditions":      `{"status":{"conditions":[]}}`,
 	} {
-		if err := as.Status().Patch(l.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); !apierrors.IsForbidden(err) {
+		err := as.Status().Patch(l.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+		if !apierrors.IsForbidden(err) {
 			l.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := as.Status().Patch(l.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"allocatable":{"sluice.dev/gpu-milli":"2k"}}}`))); err != nil {
-		l.Errorf("the currency: %v", err)
+	capacity := client.RawPatch(types.MergePatchType, []byte(`{"status":{"allocatable":{"sluice.dev/gpu-milli":"2k"}}}`))
+	if err := as.Status().Patch(l.Context(), node.DeepCopy(), capacity); err != nil {
+		l.Errorf("sluice.dev/gpu-milli: %v", err)
 	}
 }

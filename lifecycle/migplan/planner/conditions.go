@@ -16,97 +16,94 @@ import (
 
 // Reasons of the condition Planned.
 const (
-	// ReasonPlanned: every pod finds its instance, or will.
+	// ReasonPlanned: every pending pod has an instance, or one is being created.
 	ReasonPlanned = "Planned"
-	// ReasonRepartitioning: nodes are being changed.
-	ReasonRepartitioning = "Cutting"
-	// ReasonInsufficientCapacity: a pod waits for room that somebody has.
-	ReasonInsufficientCapacity = "NoRoom"
-	// ReasonUnknownProfile: a pod asks for a profile that no board has.
-	ReasonUnknownProfile = "NoSuchProfile"
-	// ReasonResetRequired: there would be room on a GPU that is not in MIG mode.
+	// ReasonRepartitioning: nodes are being repartitioned.
+	ReasonRepartitioning = "Repartitioning"
+	// ReasonInsufficientCapacity: a pod waits for slices that other pods hold.
+	ReasonInsufficientCapacity = "InsufficientCapacity"
+	// ReasonUnknownProfile: a pod requests a profile that no GPU model of the pool has.
+	ReasonUnknownProfile = "UnknownProfile"
+	// ReasonResetRequired: a GPU that is not in MIG mode would have room.
 	ReasonResetRequired = "ResetRequired"
-	// ReasonOtherResourceMissing: a pod's scheduler misses something else.
-	ReasonOtherResourceMissing = "MissesOther"
-	// ReasonLayoutImpossible: a GPU cannot be cut as the pool's layout says, or not yet.
+	// ReasonOtherResourceMissing: a pod's scheduler misses another resource.
+	ReasonOtherResourceMissing = "OtherResourceMissing"
+	// ReasonLayoutImpossible: the pool's layout cannot be applied to a GPU, or not yet.
 	ReasonLayoutImpossible = "LayoutImpossible"
-	// ReasonNodesUnsuitable: nothing can be cut on a node by what its labels say.
-	ReasonNodesUnsuitable = "NodesUnfit"
-	// ReasonAgentFailed: an agent could not do what was asked, or does not answer.
+	// ReasonNodesUnsuitable: the labels of a node rule out repartitioning.
+	ReasonNodesUnsuitable = "NodesUnsuitable"
+	// ReasonAgentFailed: an agent could not apply a layout, or does not report.
 	ReasonAgentFailed = "AgentFailed"
 )
 
-// maxListed is how many pods or GPUs a message names before it only counts.
+// maxListed bounds the pods or GPUs that a message names; it counts the others.
 const maxListed = 4
 
-// preemptibleFunc tells of a pod whether it may be ended for others.
+// preemptibleFunc reports whether a pod may be preempted.
 type preemptibleFunc func(v1alpha1.PodReference) bool
 
-// conditions are the pools' conditions after a decision, in their order. Nothing is
-// preempted here: it is only said what would help.
-func (d *decision) conditions(may preemptibleFunc) []metav1.Condition {
+// conditions returns the condition Planned of each pool. It names pods whose preemption would
+// help and preempts none.
+func (d *decision) conditions(isPreemptible preemptibleFunc) []metav1.Condition {
 	all := make([]metav1.Condition, len(d.draft.pools))
 	for i := range all {
-		all[i] = d.draft.poolCondition(i, may)
+		all[i] = d.draft.poolCondition(i, isPreemptible)
 		all[i].Type = v1alpha1.ConditionPlanned
 	}
 	return all
 }
 
-func (d *draft) poolCondition(pool int, may preemptibleFunc) metav1.Condition {
+func (d *draft) poolCondition(pool int, isPreemptible preemptibleFunc) metav1.Condition {
 	if impossible := d.impossibleLayouts[pool]; len(impossible) > 0 {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: ReasonLayoutImpossible, Message: joinLimited(impossible)}
 	}
-	var waiting []string
+	var messages []string
 	reason := ""
 	for _, i := range d.unmet {
 		w := &d.requests[i]
 		if d.reportingPool(w) != pool {
 			continue
 		}
-		if len(waiting) == maxListed {
-			waiting = append(waiting, "") // is only counted
-			continue
-		} else if len(waiting) > maxListed {
-			waiting = append(waiting, "")
+		if len(messages) >= maxListed {
+			messages = append(messages, "") // only counted
 			continue
 		}
-		r, hint := d.explainUnmet(w, pool, may)
+		r, hint := d.explainUnmet(w, pool, isPreemptible)
 		if reason == "" {
 			reason = r
 		}
-		waiting = append(waiting, fmt.Sprintf("%s asks for %s: %s", w.displayName(), w.describe(), hint))
+		messages = append(messages, fmt.Sprintf("%s requests %s: %s", w.displayName(), w.describe(), hint))
 	}
-	if len(waiting) > 0 {
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: joinLimited(waiting)}
+	if len(messages) > 0 {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: joinLimited(messages)}
 	}
-	if unfit := d.unsuitableNodes(pool); len(unfit) > 0 {
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: ReasonNodesUnsuitable, Message: joinLimited(unfit)}
+	if unsuitable := d.unsuitableNodes(pool); len(unsuitable) > 0 {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: ReasonNodesUnsuitable, Message: joinLimited(unsuitable)}
 	}
-	if faults := d.agentFailures(pool); len(faults) > 0 {
-		return metav1.Condition{Status: metav1.ConditionFalse, Reason: ReasonAgentFailed, Message: joinLimited(faults)}
+	if failures := d.agentFailures(pool); len(failures) > 0 {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: ReasonAgentFailed, Message: joinLimited(failures)}
 	}
 	return d.plannedCondition(pool)
 }
 
-// plannedCondition is the condition of a pool in which nobody waits in vain.
+// plannedCondition returns the condition of a pool without unmet requests.
 func (d *draft) plannedCondition(pool int) metav1.Condition {
 	var changing []string
 	for at := range d.nodes {
 		if w := &d.nodeDrafts[at]; d.nodes[at].pool == pool && (d.nodes[at].taint != nil || w.stage == stageOpen && (w.changed || w.draining)) {
 			text := d.nodes[at].name
 			if w.draining && !w.changed {
-				text += " (once the pods have ended that have a GPU which is to be reset)"
+				text += " (after the pods have ended that hold a GPU to be reset)"
 			}
 			changing = append(changing, text)
 		}
 	}
-	c := metav1.Condition{Status: metav1.ConditionTrue, Reason: ReasonPlanned, Message: "no pod waits for an instance that is not there"}
+	c := metav1.Condition{Status: metav1.ConditionTrue, Reason: ReasonPlanned, Message: "no pending pod lacks an instance"}
 	if d.pools[pool].isStatic() {
-		c.Message = "the GPUs are cut as spec.mig.layout says"
+		c.Message = "the GPUs have the layout of spec.mig.layout"
 	}
 	if len(changing) > 0 {
-		c.Reason, c.Message = ReasonRepartitioning, "GPUs are cut anew on "+strings.Join(changing[:min(len(changing), maxListed)], ", ")
+		c.Reason, c.Message = ReasonRepartitioning, "repartitioning GPUs on "+strings.Join(changing[:min(len(changing), maxListed)], ", ")
 		if more := len(changing) - maxListed; more > 0 {
 			c.Message += fmt.Sprintf(" and %d more nodes", more)
 		}
@@ -114,7 +111,7 @@ func (d *draft) plannedCondition(pool int) metav1.Condition {
 	return c
 }
 
-// reportingPool is the pool whose condition speaks of a want: the first that is planned.
+// reportingPool returns the pool whose condition reports a request: the first planned from demand.
 func (d *draft) reportingPool(w *podRequest) int {
 	for _, pool := range w.poolOrder {
 		if !d.pools[pool].isStatic() {
@@ -124,7 +121,7 @@ func (d *draft) reportingPool(w *podRequest) int {
 	return -1
 }
 
-// unsuitableNodes are the nodes on which nothing can be cut.
+// unsuitableNodes lists the nodes whose labels rule out repartitioning.
 func (d *draft) unsuitableNodes(pool int) (all []string) {
 	for at := range d.nodes {
 		if n := &d.nodes[at]; n.pool == pool && n.unsuitableReason != "" {
@@ -134,8 +131,8 @@ func (d *draft) unsuitableNodes(pool int) (all []string) {
 	return all
 }
 
-// agentFailures are what agents could not do or do not answer.
-func (d *draft) agentFailures(pool int) (faults []string) {
+// agentFailures lists the nodes whose agent or device plugin failed or does not report.
+func (d *draft) agentFailures(pool int) (failures []string) {
 	for at := range d.nodes {
 		n := &d.nodes[at]
 		if n.pool != pool || n.observed == nil {
@@ -145,18 +142,19 @@ func (d *draft) agentFailures(pool int) (faults []string) {
 		case n.taint != nil:
 			late := n.taint.since.Add(taintMaxAge + agentTimeout + allocatableTimeout)
 			if d.nodeDrafts[at].stage == stageFinishing && m.specObserved && m.isExceededBy(n.allocatable) && !d.now.Before(late) {
-				faults = append(faults, fmt.Sprintf("node %s takes no pods, for its allocatable still has instances that are gone; restart the device plugin there", n.name))
+				failures = append(failures, fmt.Sprintf(
+					"node %s accepts no pods, since its allocatable still has destroyed instances; restart its device plugin", n.name))
 			}
 		case m.failed && m.differsFromSpec():
-			faults = append(faults, fmt.Sprintf("node %s could not be cut as asked: %s", n.name, m.message))
+			failures = append(failures, fmt.Sprintf("node %s could not be repartitioned: %s", n.name, m.message))
 		case !m.specObserved && len(m.spec) > 0:
-			faults = append(faults, fmt.Sprintf("the agent of node %s has not carried out the last layout; is it running there?", n.name))
+			failures = append(failures, fmt.Sprintf("the agent of node %s has not applied the last layout; check that it runs", n.name))
 		}
 	}
-	return faults
+	return failures
 }
 
-// describe are what a want asks for, for people.
+// describe lists the requested instances for messages.
 func (w *podRequest) describe() string {
 	texts := make([]string, 0, len(w.instanceRequests))
 	for _, a := range w.instanceRequests {
@@ -169,7 +167,7 @@ func (w *podRequest) describe() string {
 	return strings.Join(texts, " and ")
 }
 
-// joinLimited are the first of many.
+// joinLimited joins the first maxListed texts and counts the others.
 func joinLimited(texts []string) string {
 	if more := len(texts) - maxListed; more > 0 {
 		return fmt.Sprintf("%s; and %d more", strings.Join(texts[:maxListed], "; "), more)
@@ -177,17 +175,19 @@ func joinLimited(texts []string) string {
 	return strings.Join(texts, "; ")
 }
 
-// explainUnmet is why there is no room for a want in a pool, and what would help.
-func (d *draft) explainUnmet(w *podRequest, pool int, may preemptibleFunc) (reason, hint string) {
+// explainUnmet returns why a pool has no room for a request, and what would help.
+func (d *draft) explainUnmet(w *podRequest, pool int, isPreemptible preemptibleFunc) (reason, hint string) {
 	if w.missesOtherResource {
-		return ReasonOtherResourceMissing, "its scheduler misses something else; see the pod's events"
+		return ReasonOtherResourceMissing, "its scheduler misses another resource; see the pod's events"
 	}
 	for _, a := range w.instanceRequests {
-		if names, had := d.offersProfile(w, pool, a.profile); !had {
+		if names, offered := d.offersProfile(w, pool, a.profile); !offered {
 			if len(names) == 0 {
-				return ReasonInsufficientCapacity, "no agent of a node where it may be has reported GPUs that can be cut"
+				return ReasonInsufficientCapacity, "no agent of a feasible node has reported GPUs with MIG"
 			}
-			return ReasonUnknownProfile, fmt.Sprintf("no board of this pool has profile %s; they have %s", a.profile, strings.Join(names, ", "))
+			return ReasonUnknownProfile, fmt.Sprintf(
+				"no GPU model of this pool has profile %s; available are %s", a.profile, strings.Join(names, ", "),
+			)
 		}
 	}
 	for at := range d.nodes {
@@ -195,25 +195,29 @@ func (d *draft) explainUnmet(w *podRequest, pool int, may preemptibleFunc) (reas
 			continue
 		}
 		for _, c := range d.gpuDraftsOf(at) {
-			if g := c.gpu; c.eligibility == notEligible && g.model != nil && !g.migEnabled && g.wholeHolders == 0 && g.model.resolveProfile(w.instanceRequests[0].profile) != nil {
+			g := c.gpu
+			if c.eligibility == notEligible && g.model != nil && !g.migEnabled && g.wholeHolders == 0 &&
+				g.model.resolveProfile(w.instanceRequests[0].profile) != nil {
 				return ReasonResetRequired, fmt.Sprintf("GPU %d of node %s %s", g.index, d.nodes[at].name, d.ineligibleReason(&c))
 			}
 		}
 	}
-	if node, pods, ok := d.findPreemption(w, pool, may); ok {
-		return ReasonInsufficientCapacity, fmt.Sprintf("it fits on node %s after preempting %d preemptible pods (%s)", node, len(pods), joinLimited(pods))
+	if node, pods, ok := d.findPreemption(w, pool, isPreemptible); ok {
+		return ReasonInsufficientCapacity, fmt.Sprintf(
+			"it fits on node %s after preempting %d preemptible pods (%s)", node, len(pods), joinLimited(pods),
+		)
 	}
 	for at := range d.nodes {
 		if d.nodes[at].pool == pool && w.feasible[at] && d.nodeDrafts[at].stage == stageClosed && d.nodeDrafts[at].closedReason != "" {
-			return ReasonInsufficientCapacity, fmt.Sprintf("there is no room now; of node %s: %s", d.nodes[at].name, d.nodeDrafts[at].closedReason)
+			return ReasonInsufficientCapacity, fmt.Sprintf("there is no room now; node %s: %s", d.nodes[at].name, d.nodeDrafts[at].closedReason)
 		}
 	}
-	return ReasonInsufficientCapacity, "every place for it is in use by pods that are not preempted; it fits when enough of them have ended"
+	return ReasonInsufficientCapacity, "pods that are not preempted hold all suitable slices; it fits after enough of them have ended"
 }
 
-// offersProfile tells whether a board in the pool, where a want may be, has a profile, and
-// which there are.
-func (d *draft) offersProfile(w *podRequest, pool int, name v1alpha1.MIGProfile) (names []string, had bool) {
+// offersProfile reports whether a GPU of a feasible node in the pool has a profile; if not it
+// returns the available ones.
+func (d *draft) offersProfile(w *podRequest, pool int, name v1alpha1.MIGProfile) (names []string, offered bool) {
 	for at := range d.nodes {
 		if d.nodes[at].pool != pool || !w.feasible[at] {
 			continue
@@ -236,36 +240,36 @@ func (d *draft) offersProfile(w *podRequest, pool int, name v1alpha1.MIGProfile)
 	return names, false
 }
 
-// findPreemption is a node where one more instance fits once these pods have ended.
-func (d *draft) findPreemption(w *podRequest, pool int, may preemptibleFunc) (node string, pods []string, ok bool) {
-	if len(w.instanceRequests) > 1 || w.instanceRequests[0].count > 1 || may == nil {
+// findPreemption returns a node where an instance fits after these pods have ended.
+func (d *draft) findPreemption(w *podRequest, pool int, isPreemptible preemptibleFunc) (node string, pods []string, ok bool) {
+	if len(w.instanceRequests) > 1 || w.instanceRequests[0].count > 1 || isPreemptible == nil {
 		return "", nil, false
 	}
-	var cells []*gpuDraft
+	var drafts []*gpuDraft
 	var gpus []mig.GPU
 	for at := range d.nodes {
 		if d.nodes[at].pool != pool || !w.feasible[at] || d.nodeDrafts[at].stage == stageClosed && d.nodes[at].observed == nil {
 			continue
 		}
-		for c := d.nodeDrafts[at].first; c < d.nodeDrafts[at].last && len(cells) < maxComparedGPUs; c++ {
+		for c := d.nodeDrafts[at].first; c < d.nodeDrafts[at].last && len(drafts) < maxComparedGPUs; c++ {
 			it := &d.gpuDrafts[c]
 			if it.eligibility != eligibleInMIGMode || it.gpu.model.resolveProfile(w.instanceRequests[0].profile) == nil {
 				continue
 			}
-			board := it.migGPU()
-			for k := range board.Instances {
-				if pod := it.instances[k].pod; pod != nil && may(*pod) {
-					board.Instances[k].Use = mig.Preemptible
+			candidate := it.migGPU()
+			for k := range candidate.Instances {
+				if pod := it.instances[k].pod; pod != nil && isPreemptible(*pod) {
+					candidate.Instances[k].Use = mig.Preemptible
 				}
 			}
-			cells, gpus = append(cells, it), append(gpus, board)
+			drafts, gpus = append(drafts, it), append(gpus, candidate)
 		}
 	}
 	step, victims, ok := mig.Preempt(gpus, w.instanceRequests[0].profile)
 	if !ok || len(victims) == 0 {
 		return "", nil, false
 	}
-	c := cells[step.GPU]
+	c := drafts[step.GPU]
 	for _, v := range victims {
 		pods = append(pods, c.instances[v].pod.Namespace+"/"+c.instances[v].pod.Name)
 	}

@@ -14,7 +14,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// It is said of whom who waits waits for, and what would help.
+// TestConditions checks which requests a condition reports, and what would help.
 func TestConditions(t *testing.T) {
 	preemptibleAre := func(names ...string) preemptibleFunc {
 		return func(pod v1alpha1.PodReference) bool {
@@ -31,81 +31,96 @@ func TestConditions(t *testing.T) {
 		may   preemptibleFunc
 		want  string
 	}{
-		"nobody waits": {scene: newTestSnapshot(t, []string{"a100:"}), want: "True Planned no pod waits for an instance that is not there"},
-		"it is made":   {scene: newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb"), want: "True Cutting GPUs are cut anew on n1"},
-		"no such profile": {
+		"no pending pod": {scene: newTestSnapshot(t, []string{"a100:"}), want: "True Planned no pending pod lacks an instance"},
+		"an instance is being created": {
+			scene: newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb"), want: "True Repartitioning repartitioning GPUs on n1",
+		},
+		"an unknown profile": {
 			scene: newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.40gb"),
-			want:  "False NoSuchProfile ns/p asks for 3g.40gb: no board of this pool has profile 3g.40gb; they have 1g.10gb, 1g.5gb, 1g.5gb+me, 2g.10gb, 3g.20gb, 4g.20gb, 7g.40gb",
+			want: "False UnknownProfile ns/p requests 3g.40gb: no GPU model of this pool has profile 3g.40gb; " +
+				"available are 1g.10gb, 1g.5gb, 1g.5gb+me, 2g.10gb, 3g.20gb, 4g.20gb, 7g.40gb",
 		},
 		"no GPUs": {
 			scene: newTestSnapshot(t, nil).withPendingPod("p", "3g.40gb"),
-			want:  "False NoRoom ns/p asks for 3g.40gb: no agent of a node where it may be has reported GPUs that can be cut",
+			want:  "False InsufficientCapacity ns/p requests 3g.40gb: no agent of a feasible node has reported GPUs with MIG",
 		},
 		"preemption would help": {
-			scene: newTestSnapshot(t, []string{"a100: 3g.20gb@4!a 2g.10gb@0!b 1g.5gb@3"}).withPendingPod("p", "4g.20gb"), may: preemptibleAre("a", "b"),
-			want: "False NoRoom ns/p asks for 4g.20gb: it fits on node n1 after preempting 1 preemptible pods (ns/b)",
+			scene: newTestSnapshot(t, []string{"a100: 3g.20gb@4!a 2g.10gb@0!b 1g.5gb@3"}).
+				withPendingPod("p", "4g.20gb"),
+			may:  preemptibleAre("a", "b"),
+			want: "False InsufficientCapacity ns/p requests 4g.20gb: it fits on node n1 after preempting 1 preemptible pods (ns/b)",
 		},
-		"it would not": {
-			scene: newTestSnapshot(t, []string{"a100: 7g.40gb@0!a"}).withPendingPod("p", "4g.20gb").withPendingPod("q", "1g.5gb"), may: preemptibleAre(),
-			want: "False NoRoom ns/p asks for 4g.20gb: every place for it is in use by pods that are not preempted; it fits when enough of them have ended; " +
-				"ns/q asks for 1g.5gb: every place for it is in use by pods that are not preempted; it fits when enough of them have ended",
+		"preemption would not help": {
+			scene: newTestSnapshot(t, []string{"a100: 7g.40gb@0!a"}).
+				withPendingPod("p", "4g.20gb").
+				withPendingPod("q", "1g.5gb"),
+			may: preemptibleAre(),
+			want: "False InsufficientCapacity ns/p requests 4g.20gb: pods that are not preempted hold all suitable slices; " +
+				"it fits after enough of them have ended; " +
+				"ns/q requests 1g.5gb: pods that are not preempted hold all suitable slices; it fits after enough of them have ended",
 		},
 		"a reset would help": {
 			scene: newTestSnapshot(t, []string{"a100 off"}).withPendingPod("p", "4g.20gb"),
-			want: "False ResetRequired ns/p asks for 4g.20gb: GPU 0 of node n1 is not in MIG mode, which only a reset changes: " +
+			want: "False ResetRequired ns/p requests 4g.20gb: GPU 0 of node n1 is not in MIG mode, which only a reset changes: " +
 				"enable it (nvidia-smi -i 0 -mig 1) and reset the GPU, or set spec.mig.resets to WhenIdle or Drain",
 		},
-		"a reset is waited for": {
+		"a drain waits before a reset": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100 off"}).withWholeGPUHeld().withPendingPod("p", "3g.20gb").withTaint("n1", time.Hour, 1)
 				s.pools[0].resets = v1alpha1.MIGResetsDrain
 				return s
 			}(),
-			want: "True Cutting GPUs are cut anew on n1 (once the pods have ended that have a GPU which is to be reset)",
+			want: "True Repartitioning repartitioning GPUs on n1 (after the pods have ended that hold a GPU to be reset)",
 		},
-		"the scheduler misses something else": {
+		"the scheduler misses another resource": {
 			scene: newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "4g.20gb", func(w *podRequest) { w.missesOtherResource = true }),
-			want:  "False MissesOther ns/p asks for 4g.20gb: its scheduler misses something else; see the pod's events",
+			want:  "False OtherResourceMissing ns/p requests 4g.20gb: its scheduler misses another resource; see the pod's events",
 		},
-		"an agent that does not answer": {
-			scene: withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100:").updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.ObservedGeneration = 1 }),
-			want:  "False AgentFailed the agent of node n1 has not carried out the last layout; is it running there?",
+		"an agent that does not report": {
+			scene: withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100:").
+				updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.ObservedGeneration = 1 }),
+			want: "False AgentFailed the agent of node n1 has not applied the last layout; check that it runs",
 		},
-		"an agent that could not": {
+		"an agent that failed": {
 			scene: withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100:").updateGPUNode("n1", setLayoutNotApplied),
-			want:  "False AgentFailed node n1 could not be cut as asked: DriverError: create: insufficient resources",
+			want:  "False AgentFailed node n1 could not be repartitioned: DriverError: create: insufficient resources",
 		},
-		"the plugin promises what is gone": {
+		"allocatable still has destroyed instances": {
 			scene: func() *testSnapshot {
 				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").withTaint("n1", time.Hour, 1)
 				s.nodes[0].allocatable = deviceCounts{"nvidia.com/mig-7g.40gb": 1}
 				return s
 			}(),
-			want: "False AgentFailed node n1 takes no pods, for its allocatable still has instances that are gone; restart the device plugin there",
+			want: "False AgentFailed node n1 accepts no pods, since its allocatable still has destroyed instances; restart its device plugin",
 		},
 		"another strategy": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100:"})
-				s.nodes[0].unsuitableReason = unsuitableReason(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"nvidia.com/mig.strategy": "single"}}})
+				s.nodes[0].unsuitableReason = unsuitableReason(
+					&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"nvidia.com/mig.strategy": "single"}}},
+				)
 				return s
 			}(),
-			want: `False NodesUnfit node n1: its device plugin has the MIG strategy "single"; it must be mixed, for with another a pod cannot ask for a profile`,
+			want: `False NodesUnsuitable node n1: its device plugin has the MIG strategy "single"; only mixed lets a pod request a profile`,
 		},
-		"too many to name": {
+		"more pods than a message lists": {
 			scene: newTestSnapshot(t, []string{"a100: 7g.40gb@0!"}).
-				withPendingPod("p", "9g.1gb").withPendingPod("q", "9g.1gb").withPendingPod("r", "9g.1gb").withPendingPod("s", "9g.1gb").withPendingPod("t", "9g.1gb").withPendingPod("u", "9g.1gb").withSingleProfile(),
-			want: "False NoSuchProfile ns/p asks for 9g.1gb: no board of this pool has profile 9g.1gb; they have 7g.40gb; " +
-				"ns/q asks for 9g.1gb: no board of this pool has profile 9g.1gb; they have 7g.40gb; " +
-				"ns/r asks for 9g.1gb: no board of this pool has profile 9g.1gb; they have 7g.40gb; " +
-				"ns/s asks for 9g.1gb: no board of this pool has profile 9g.1gb; they have 7g.40gb; and 2 more",
+				withPendingPod("p", "9g.1gb").
+				withPendingPod("q", "9g.1gb").
+				withPendingPod("r", "9g.1gb").
+				withPendingPod("s", "9g.1gb").withPendingPod("t", "9g.1gb").withPendingPod("u", "9g.1gb").withSingleProfile(),
+			want: "False UnknownProfile ns/p requests 9g.1gb: no GPU model of this pool has profile 9g.1gb; available are 7g.40gb; " +
+				"ns/q requests 9g.1gb: no GPU model of this pool has profile 9g.1gb; available are 7g.40gb; " +
+				"ns/r requests 9g.1gb: no GPU model of this pool has profile 9g.1gb; available are 7g.40gb; " +
+				"ns/s requests 9g.1gb: no GPU model of this pool has profile 9g.1gb; available are 7g.40gb; and 2 more",
 		},
 		"a static pool": {
 			scene: newTestSnapshot(t, []string{"a100: 7g.40gb@0"}).withStaticLayout(layoutOf(map[v1alpha1.MIGProfile]int32{"7g.40gb": 1})),
-			want:  "True Planned the GPUs are cut as spec.mig.layout says",
+			want:  "True Planned the GPUs have the layout of spec.mig.layout",
 		},
-		"a static pool that cannot be": {
+		"a static pool with an impossible layout": {
 			scene: newTestSnapshot(t, []string{"a100:"}).withStaticLayout(layoutOf(map[v1alpha1.MIGProfile]int32{"7g.40gb": 2})),
-			want:  "False LayoutImpossible GPU 0 of node n1 (A100-40GB) cannot be cut into 7g.40gb: 2: there is no room for 7g.40gb",
+			want:  "False LayoutImpossible GPU 0 of node n1 (A100-40GB) cannot be partitioned into 7g.40gb: 2: no room for 7g.40gb",
 		},
 	}
 	for name, tt := range tests {
@@ -119,7 +134,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// withSingleProfile has the driver know one profile only.
+// withSingleProfile limits the driver to one profile.
 func (s *testSnapshot) withSingleProfile() *testSnapshot {
 	return s.updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.GPUs[0].MIGProfiles = []v1alpha1.MIGProfile{"7g.40gb"} })
 }

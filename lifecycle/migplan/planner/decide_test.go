@@ -14,12 +14,14 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// withSpecApplied has the spec of generation 2 carried out, with this layout of GPU 0.
+// withSpecApplied sets a spec of generation 2 that the agent has observed, with this layout of GPU 0.
 func withSpecApplied(s *testSnapshot, text string) *testSnapshot {
 	return s.updateGPUNode("n1", func(o *v1alpha1.GPUNode) {
 		o.Generation, o.Status.ObservedGeneration = 2, 2
 		o.Status.GPUs[0] = newObservedGPU(s, "n1", 0, text)
-		o.Spec.GPUs = []v1alpha1.DesiredGPU{{UUID: gpuUUID("n1", 0), MIGEnabled: true, Instances: []v1alpha1.DesiredInstance{{Profile: "3g.20gb", Start: 0}}}}
+		o.Spec.GPUs = []v1alpha1.DesiredGPU{
+			{UUID: gpuUUID("n1", 0), MIGEnabled: true, Instances: []v1alpha1.DesiredInstance{{Profile: "3g.20gb", Start: 0}}},
+		}
 	})
 }
 
@@ -37,20 +39,20 @@ func TestDecide(t *testing.T) {
 		scene func() *testSnapshot
 		want  []string
 	}{
-		"nobody waits": {scene: func() *testSnapshot { return newTestSnapshot(t, []string{"a100: 3g.20gb@4"}) }},
-		"a pod waits": {
+		"no pending pod": {scene: func() *testSnapshot { return newTestSnapshot(t, []string{"a100: 3g.20gb@4"}) }},
+		"a pending pod": {
 			scene: func() *testSnapshot { return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb") },
 			want:  []string{"taint n1"},
 		},
-		"not yet for long": {scene: func() *testSnapshot {
+		"unschedulable for less than the grace period": {scene: func() *testSnapshot {
 			return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb", since(unschedulableGracePeriod/2))
 		}},
-		"its instance is there": {
+		"an idle instance exists": {
 			scene: func() *testSnapshot {
 				return newTestSnapshot(t, []string{"a100: 3g.20gb@4"}, []string{"a100:"}).withPendingPod("p", "3g.20gb")
 			},
 		},
-		"its instance was there for long and was not used": {
+		"an idle instance was not used within the grace period": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100: 3g.20gb@4"}, []string{"a100:"}).withPendingPod("p", "3g.20gb")
 				s.previousState.offeredSince = map[types.UID]time.Time{"p": startTime.Add(-idleOfferGracePeriod)}
@@ -58,46 +60,53 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"taint n2"},
 		},
-		"its scheduler misses something else": {
+		"its scheduler misses another resource": {
 			scene: func() *testSnapshot {
 				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb", func(w *podRequest) { w.missesOtherResource = true })
 			},
 		},
-		"nobody may have it there": {
+		"no feasible node": {
 			scene: func() *testSnapshot {
 				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb", func(w *podRequest) { w.feasible = []bool{false} })
 			},
 		},
-		"the node's pods are still bound": {
+		"bindings have not settled": {
 			scene: func() *testSnapshot {
 				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").withTaint("n1", time.Second, 1)
 			},
 		},
-		"one was bound a moment ago": {
+		"a recent binding": {
 			scene: func() *testSnapshot {
 				late := boundPod{uid: "q", bound: startTime.Add(-time.Second)}
 				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").withTaint("n1", bindSettleTime+time.Second, 1, late)
 			},
 		},
-		"all are counted": {
+		"the pods are listed": {
 			scene: func() *testSnapshot {
-				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").withPendingPod("q", "1g.5gb").withTaint("n1", bindSettleTime, 1)
+				return newTestSnapshot(t, []string{"a100:"}).
+					withPendingPod("p", "3g.20gb").
+					withPendingPod("q", "1g.5gb").
+					withTaint("n1", bindSettleTime, 1)
 			},
 			want: []string{"write n1 [1g.5gb@3 3g.20gb@4]"},
 		},
-		"a bound pod needs what is idle": {
+		"a bound pod needs the idle instance": {
 			scene: func() *testSnapshot {
-				return newTestSnapshot(t, []string{"a100: 7g.40gb@0"}).withPendingPod("p", "3g.20gb").withTaint("n1", bindSettleTime, 1, newClaim("q", oneInstance("7g.40gb")))
+				return newTestSnapshot(t, []string{"a100: 7g.40gb@0"}).
+					withPendingPod("p", "3g.20gb").
+					withTaint("n1", bindSettleTime, 1, newClaim("q", oneInstance("7g.40gb")))
 			},
 			want: []string{"untaint n1 abandoned"},
 		},
-		"what it has is not counted twice": {
+		"an instance held by the pod is not counted twice": {
 			scene: func() *testSnapshot {
-				return newTestSnapshot(t, []string{"a100: 3g.20gb@4!q 3g.20gb@0"}).withPendingPod("p", "4g.20gb").withTaint("n1", bindSettleTime, 1, newClaim("q", oneInstance("3g.20gb")))
+				return newTestSnapshot(t, []string{"a100: 3g.20gb@4!q 3g.20gb@0"}).
+					withPendingPod("p", "4g.20gb").
+					withTaint("n1", bindSettleTime, 1, newClaim("q", oneInstance("3g.20gb")))
 			},
 			want: []string{"write n1 [4g.20gb@0 3g.20gb@4]"},
 		},
-		"nobody says when it was tainted": {
+		"a taint without a time": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").withTaint("n1", bindSettleTime, 1)
 				s.nodes[0].taint.since = time.Time{}
@@ -105,80 +114,99 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"taint n1"},
 		},
-		"it was tainted for long": {
+		"a taint that is too old": {
 			scene: func() *testSnapshot {
 				return newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb").withTaint("n1", time.Hour, 1)
 			},
 			want: []string{"taint n1"},
 		},
-		"nobody waits any more": {
+		"no pending pod any more": {
 			scene: func() *testSnapshot { return newTestSnapshot(t, []string{"a100:"}).withTaint("n1", time.Second, 1) },
 			want:  []string{"untaint n1 abandoned"},
 		},
-		"the agent is at work": {
+		"the agent applies the spec": {
 			scene: func() *testSnapshot {
 				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100:").withPendingPod("p", "3g.20gb").withTaint("n1", 10*time.Second, 1)
 				return s.updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.ObservedGeneration = 1 })
 			},
 		},
-		"the agent does not answer": {
+		"the agent does not report": {
 			scene: func() *testSnapshot {
-				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100:").withPendingPod("p", "3g.20gb").withTaint("n1", taintMaxAge+agentTimeout, 1)
+				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100:").
+					withPendingPod("p", "3g.20gb").
+					withTaint("n1", taintMaxAge+agentTimeout, 1)
 				return s.updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.ObservedGeneration = 1 })
 			},
 			want: []string{"write n1 [] restored"},
 		},
-		"it would have nothing to do any more": {
+		"the agent does not report and the layout matches": {
 			scene: func() *testSnapshot {
-				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").withPendingPod("p", "3g.20gb").withTaint("n1", taintMaxAge+agentTimeout, 1)
+				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
+					withPendingPod("p", "3g.20gb").
+					withTaint("n1", taintMaxAge+agentTimeout, 1)
 				return s.updateGPUNode("n1", func(o *v1alpha1.GPUNode) { o.Status.ObservedGeneration = 1 })
 			},
 			want: []string{"untaint n1 timed-out"},
 		},
-		"the plugin promises what is gone": {
+		"allocatable still has destroyed instances": {
 			scene: func() *testSnapshot {
-				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").withPendingPod("p", "3g.20gb").withTaint("n1", time.Hour, 1)
+				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
+					withPendingPod("p", "3g.20gb").
+					withTaint("n1", time.Hour, 1)
 				s.nodes[0].allocatable = deviceCounts{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-7g.40gb": 1}
 				return s
 			},
 		},
-		"the plugin has not seen it": {
+		"allocatable lacks the instance": {
 			scene: func() *testSnapshot {
-				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").withPendingPod("p", "3g.20gb").withTaint("n1", 10*time.Second, 1)
+				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
+					withPendingPod("p", "3g.20gb").
+					withTaint("n1", 10*time.Second, 1)
 				s.nodes[0].allocatable = deviceCounts{}
 				return s
 			},
 		},
-		"the plugin does not see it": {
+		"allocatable lacks the instance after the timeout": {
 			scene: func() *testSnapshot {
-				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").withPendingPod("p", "3g.20gb").withTaint("n1", taintMaxAge+agentTimeout+allocatableTimeout, 1)
+				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
+					withPendingPod("p", "3g.20gb").
+					withTaint("n1", taintMaxAge+agentTimeout+allocatableTimeout, 1)
 				s.nodes[0].allocatable = deviceCounts{}
 				return s
 			},
 			want: []string{"untaint n1 timed-out"},
 		},
-		"the plugin still has what is gone": {
+		"allocatable still has destroyed instances after the timeout": {
 			scene: func() *testSnapshot {
-				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").withPendingPod("p", "3g.20gb").withTaint("n1", 10*time.Second, 1)
+				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
+					withPendingPod("p", "3g.20gb").
+					withTaint("n1", 10*time.Second, 1)
 				s.nodes[0].allocatable = deviceCounts{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-7g.40gb": 1}
 				return s
 			},
 		},
-		"all is done": {
+		"all instances are allocatable": {
 			scene: func() *testSnapshot {
-				return withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").withPendingPod("p", "3g.20gb").withTaint("n1", 10*time.Second, 1)
+				return withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
+					withPendingPod("p", "3g.20gb").
+					withTaint("n1", 10*time.Second, 1)
 			},
 			want: []string{"untaint n1 done"},
 		},
-		"it could not be done": {
+		"the layout could not be applied": {
 			scene: func() *testSnapshot {
-				return withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 7g.40gb@0").updateGPUNode("n1", setLayoutNotApplied).withPendingPod("p", "3g.20gb").withTaint("n1", 10*time.Second, 1)
+				return withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 7g.40gb@0").
+					updateGPUNode("n1", setLayoutNotApplied).
+					withPendingPod("p", "3g.20gb").
+					withTaint("n1", 10*time.Second, 1)
 			},
 			want: []string{"write n1 [7g.40gb@0] restored"},
 		},
-		"what was there is there": {
+		"the former layout is restored": {
 			scene: func() *testSnapshot {
-				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 7g.40gb@0").withPendingPod("p", "3g.20gb").withTaint("n1", 10*time.Second, 1)
+				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 7g.40gb@0").
+					withPendingPod("p", "3g.20gb").
+					withTaint("n1", 10*time.Second, 1)
 				return s.updateGPUNode("n1", func(o *v1alpha1.GPUNode) {
 					o.Spec.GPUs[0].Instances = []v1alpha1.DesiredInstance{{Profile: "7g.40gb"}}
 					setLayoutNotApplied(o)
@@ -186,7 +214,7 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"untaint n1 failed"},
 		},
-		"its GPUNode has gone": {
+		"its GPUNode was deleted": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100:"}).withTaint("n1", time.Second, 1)
 				s.nodes[0].observed = nil
@@ -194,7 +222,7 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"untaint n1 abandoned"},
 		},
-		"somebody else put the taint on": {
+		"a taint by another writer": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100:"}).withTaint("n1", time.Second, -1)
 				s.nodes[0].taint.since = time.Time{}
@@ -202,9 +230,11 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"untaint n1 done"},
 		},
-		"a node that is being changed before others": {
+		"a node in a change comes first": {
 			scene: func() *testSnapshot {
-				return newTestSnapshot(t, []string{"a100: 1g.5gb@6!q"}, []string{"a100:"}).withPendingPod("p", "3g.20gb").withTaint("n2", bindSettleTime, 1)
+				return newTestSnapshot(t, []string{"a100: 1g.5gb@6!q"}, []string{"a100:"}).
+					withPendingPod("p", "3g.20gb").
+					withTaint("n2", bindSettleTime, 1)
 			},
 			want: []string{"write n2 [3g.20gb@4]"},
 		},
@@ -215,26 +245,32 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"taint n1", "taint n2"},
 		},
-		"who can use the node as it is goes first": {
+		"pods that can use the node as it is come first": {
 			scene: func() *testSnapshot {
-				return newTestSnapshot(t, []string{"a100: 3g.20gb@4"}).withPendingPod("p", "3g.20gb", since(2*time.Second)).withPendingPod("q", "2g.10gb", since(2*time.Second))
+				return newTestSnapshot(t, []string{"a100: 3g.20gb@4"}).
+					withPendingPod("p", "3g.20gb", since(2*time.Second)).
+					withPendingPod("q", "2g.10gb", since(2*time.Second))
 			},
 		},
-		"but not for ever": {
+		"but only for a while": {
 			scene: func() *testSnapshot {
-				return newTestSnapshot(t, []string{"a100: 3g.20gb@4"}).withPendingPod("p", "3g.20gb").withPendingPod("q", "2g.10gb", since(idleUseTimeout))
+				return newTestSnapshot(t, []string{"a100: 3g.20gb@4"}).
+					withPendingPod("p", "3g.20gb").
+					withPendingPod("q", "2g.10gb", since(idleUseTimeout))
 			},
 			want: []string{"taint n1"},
 		},
-		"a node rests after a change": {
+		"backoff after a change": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100:"}).withPendingPod("p", "3g.20gb")
 				s.previousState.nodeBackoff = map[string]backoff{"n1": {until: startTime.Add(time.Second)}}
 				return s
 			},
 		},
-		"nothing on a lost GPU": {scene: func() *testSnapshot { return newTestSnapshot(t, []string{"a100 lost:"}).withPendingPod("p", "3g.20gb") }},
-		"nothing in a foreign instance's place": {
+		"a lost GPU keeps its layout": {
+			scene: func() *testSnapshot { return newTestSnapshot(t, []string{"a100 lost:"}).withPendingPod("p", "3g.20gb") },
+		},
+		"a foreign instance keeps its place": {
 			scene: func() *testSnapshot {
 				return newTestSnapshot(t, []string{"a100: 4g.20gb@0?"}).withPendingPod("p", "4g.20gb")
 			},
@@ -252,9 +288,11 @@ func TestDecide(t *testing.T) {
 				})
 			},
 		},
-		"a profile whose memory is rounded otherwise": {
+		"a profile with another rounding of its memory": {
 			scene: func() *testSnapshot {
-				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").withPendingPod("p", "3g.19gb").withTaint("n1", 10*time.Second, 1)
+				s := withSpecApplied(newTestSnapshot(t, []string{"a100:"}), "a100: 3g.20gb@0").
+					withPendingPod("p", "3g.19gb").
+					withTaint("n1", 10*time.Second, 1)
 				s.nodes[0].allocatable = deviceCounts{"nvidia.com/mig-3g.19gb": 1}
 				return s
 			},
@@ -262,20 +300,25 @@ func TestDecide(t *testing.T) {
 		},
 		"a GPU out of MIG mode last": {
 			scene: func() *testSnapshot {
-				return newTestSnapshot(t, []string{"h100 off", "h100: 3g.40gb@4!"}).withPendingPod("p", "3g.40gb").withPendingPod("q", "7g.80gb").withTaint("n1", bindSettleTime, 1)
+				return newTestSnapshot(t, []string{"h100 off", "h100: 3g.40gb@4!"}).
+					withPendingPod("p", "3g.40gb").
+					withPendingPod("q", "7g.80gb").
+					withTaint("n1", bindSettleTime, 1)
 			},
 			want: []string{"write n1 [7g.80gb@0] 1[3g.40gb@0 3g.40gb@4]"},
 		},
-		"nobody has such a GPU": {scene: func() *testSnapshot {
+		"a GPU without holder changes its mode at once": {scene: func() *testSnapshot {
 			return newTestSnapshot(t, []string{"h100 off held"}).withWholeGPUHeld().withPendingPod("p", "3g.40gb")
 		}},
-		"somebody has such a GPU, and nobody says which": {
+		"an unknown holder of a whole GPU": {
 			scene: func() *testSnapshot {
-				return newTestSnapshot(t, []string{"h100 off"}).withPendingPod("p", "3g.40gb").withTaint("n1", bindSettleTime, 1, boundPod{uid: "h", wholeGPUs: 1})
+				return newTestSnapshot(t, []string{"h100 off"}).
+					withPendingPod("p", "3g.40gb").
+					withTaint("n1", bindSettleTime, 1, boundPod{uid: "h", wholeGPUs: 1})
 			},
 			want: []string{"untaint n1 abandoned"},
 		},
-		"and that is remembered": {
+		"the unknown holder is remembered": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"h100 off"}).withPendingPod("p", "3g.40gb")
 				s.previousState.unknownHoldersUntil = map[string]time.Time{"n1": startTime.Add(time.Second)}
@@ -293,30 +336,31 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"write n1 [3g.20gb@4]reset"},
 		},
-		"its pods are waited for": {
+		"a drain waits for the pods": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100 off"}).withWholeGPUHeld().withPendingPod("p", "3g.20gb").withTaint("n1", time.Hour, 1)
 				s.pools[0].resets = v1alpha1.MIGResetsDrain
 				return s
 			},
 		},
-		"several at once are on one node": {
+		"several instances on one node": {
 			scene: func() *testSnapshot {
 				return newTestSnapshot(t, []string{"a100: 7g.40gb@0!"}, []string{"a100: 3g.20gb@4", "a100:"}).
 					withPendingPod("p", "3g.20gb", func(w *podRequest) { w.instanceRequests[0].count = 3 }).withTaint("n2", bindSettleTime, 1)
 			},
 			want: []string{"write n2 [3g.20gb@0 3g.20gb@4] 1[3g.20gb@4]"},
 		},
-		"the pool that it likes": {
+		"the preferred pool": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100: 7g.40gb@0!"}, []string{"a100:"})
 				s.pools = append(s.pools, pool{name: "other"})
 				s.addNode("o1", 1, []string{"a100:"})
-				return s.withPendingPod("p", "3g.20gb", func(w *podRequest) { w.poolOrder = []int{1, 0} }).withPendingPod("q", "7g.40gb", func(w *podRequest) { w.poolOrder = []int{0, 1} })
+				return s.withPendingPod("p", "3g.20gb", func(w *podRequest) { w.poolOrder = []int{1, 0} }).
+					withPendingPod("q", "7g.40gb", func(w *podRequest) { w.poolOrder = []int{0, 1} })
 			},
 			want: []string{"taint n2", "taint o1"},
 		},
-		"the next pool where the first has no room": {
+		"the next pool if the preferred one has no room": {
 			scene: func() *testSnapshot {
 				s := newTestSnapshot(t, []string{"a100: 7g.40gb@0!"})
 				s.pools = append(s.pools, pool{name: "other"})
@@ -335,9 +379,11 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// withWholeGPUHeld has a pod that has GPU 0 of the first node.
+// withWholeGPUHeld adds a pod that holds GPU 0 of the first node.
 func (s *testSnapshot) withWholeGPUHeld() *testSnapshot {
 	return s.updateGPUNode("n1", func(o *v1alpha1.GPUNode) {
-		o.Status.Pods = []v1alpha1.PodUsage{{PodReference: v1alpha1.PodReference{UID: "h", Namespace: "ns", Name: "h"}, Devices: []string{string(gpuUUID("n1", 0))}}}
+		o.Status.Pods = []v1alpha1.PodUsage{
+			{PodReference: v1alpha1.PodReference{UID: "h", Namespace: "ns", Name: "h"}, Devices: []string{string(gpuUUID("n1", 0))}},
+		}
 	})
 }

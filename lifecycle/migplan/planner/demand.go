@@ -24,47 +24,49 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// maxInstancesPerPod bounds what is believed of one pod: no node has more instances.
+// maxInstancesPerPod bounds the instances of one pod; no node has more.
 const maxInstancesPerPod = 16 * 7
 
-// pendingPod is as much as is kept of a pod that waits for MIG instances.
+// pendingPod is the cached part of a pending pod that requests MIG instances.
 type pendingPod struct {
 	podRequest
-	// constraints is where it may be, as it says itself.
+	// constraints holds its node constraints.
 	constraints podConstraints
-	// preferredPools are those that it likes, by name.
+	// preferredPools holds the names of its preferred pools in order.
 	preferredPools []string
-	// podGroup is KAI-Scheduler's PodGroup; empty for none.
+	// podGroup names its PodGroup of KAI-Scheduler; empty for none.
 	podGroup string
 }
 
-// podConstraints is what of a pod bounds the nodes on which it may be.
+// podConstraints holds the fields of a pod that restrict its nodes.
 type podConstraints struct {
 	selector    map[string]string
 	affinity    *corev1.Affinity
 	tolerations []corev1.Toleration
 }
 
-// parsePendingPod is what is kept of a pod, and false for one that asks for no MIG instance or
-// for which none shall be made: it has a node, goes, is held back by a gate, or its
-// scheduler has not said that there is no place for it.
+// parsePendingPod returns the cached part of a pod, and false if no instance is to be created
+// for it: it requests none, has a node, is being deleted, has a scheduling gate, or its
+// scheduler has not reported it as unschedulable.
 func parsePendingPod(pod *corev1.Pod) (*pendingPod, bool) {
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || len(pod.Spec.SchedulingGates) > 0 || workload.IsPodTerminal(pod) {
 		return nil, false
 	}
-	asks, _ := parseInstanceRequests(pod)
-	if len(asks) == 0 {
+	instances, _ := parseInstanceRequests(pod)
+	if len(instances) == 0 {
 		return nil, false
 	}
-	said := scheduledCondition(pod)
-	if said == nil || said.Status != corev1.ConditionFalse || said.Reason != corev1.PodReasonUnschedulable || isOverQuota(said.Message) {
+	condition := scheduledCondition(pod)
+	if condition == nil || condition.Status != corev1.ConditionFalse || condition.Reason != corev1.PodReasonUnschedulable ||
+		isOverQuota(condition.Message) {
 		return nil, false
 	}
 	w := &pendingPod{
 		podRequest: podRequest{
-			uid: pod.UID, namespace: pod.Namespace, name: pod.Name, instanceRequests: asks,
-			priority: helpers.PodPriority(pod), created: pod.CreationTimestamp.Time, unschedulableSince: said.LastTransitionTime.Add(apiTimeResolution),
-			missesOtherResource: missesOtherResource(said.Message, asks),
+			uid: pod.UID, namespace: pod.Namespace, name: pod.Name, instanceRequests: instances,
+			priority: helpers.PodPriority(pod), created: pod.CreationTimestamp.Time,
+			unschedulableSince:  condition.LastTransitionTime.Add(apiTimeResolution),
+			missesOtherResource: missesOtherResource(condition.Message, instances),
 		},
 		constraints:    podConstraints{selector: pod.Spec.NodeSelector, tolerations: pod.Spec.Tolerations},
 		preferredPools: splitPoolNames(pod.Annotations[v1alpha1.AnnotationNodePools]),
@@ -95,50 +97,50 @@ func scheduledCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// parseInstanceRequests are the MIG instances that a pod asks for, by the scheduler's own rule,
-// sorted, and how many whole GPUs.
-func parseInstanceRequests(pod *corev1.Pod) (asks []instanceRequest, whole int) {
+// parseInstanceRequests returns the MIG instances that a pod requests, by the scheduler's own
+// rule and sorted, and the number of whole GPUs.
+func parseInstanceRequests(pod *corev1.Pod) (instances []instanceRequest, wholeGPUs int) {
 	for name, quantity := range resource.PodRequests(pod, resource.PodResourcesOptions{}) {
 		count := int(min(quantity.Value(), maxInstancesPerPod))
 		if count <= 0 {
 			continue
 		}
 		if name == v1alpha1.ResourceNVIDIAGPU {
-			whole = count
+			wholeGPUs = count
 		} else if profile, ok := v1alpha1.MIGProfileOf(name); ok {
-			asks = append(asks, instanceRequest{profile, count})
+			instances = append(instances, instanceRequest{profile, count})
 		}
 	}
-	slices.SortFunc(asks, func(a, b instanceRequest) int { return strings.Compare(string(a.profile), string(b.profile)) })
-	return asks, whole
+	slices.SortFunc(instances, func(a, b instanceRequest) int { return strings.Compare(string(a.profile), string(b.profile)) })
+	return instances, wholeGPUs
 }
 
-// newBoundPod is what a pod that has a node needs there.
+// newBoundPod returns the device requests and binding time of a bound pod.
 func newBoundPod(pod *corev1.Pod) boundPod {
 	c := boundPod{uid: pod.UID}
 	c.instanceRequests, c.wholeGPUs = parseInstanceRequests(pod)
-	if said := scheduledCondition(pod); said != nil && said.Status == corev1.ConditionTrue {
-		c.bound = said.LastTransitionTime.Add(apiTimeResolution)
+	if condition := scheduledCondition(pod); condition != nil && condition.Status == corev1.ConditionTrue {
+		c.bound = condition.LastTransitionTime.Add(apiTimeResolution)
 	}
 	return c
 }
 
-// schedulerMessageMarker is how the messages of kube-scheduler, and of those built on it,
-// name what is missing.
+// schedulerMessageMarker occurs in messages of kube-scheduler, and of schedulers built on it,
+// that list the missing resources.
 const schedulerMessageMarker = "nodes are available"
 
-// untoleratedTaintMarker is how they say that a taint kept a pod out. Older ones go on with its
-// key in a brace; those of Kubernetes 1.36 with "(s)", and do not say which.
+// untoleratedTaintMarker occurs in them where a taint excluded a node. Older schedulers append
+// the taint's key in braces; those of Kubernetes 1.36 append "(s)" and no key.
 const untoleratedTaintMarker = "untolerated taint"
 
-// missesOtherResource tells whether a scheduler that lists what is missing does not list the
-// instances: more of them would not help. On a node that is being changed it has not
-// looked for them.
-func missesOtherResource(message string, asks []instanceRequest) bool {
+// missesOtherResource reports whether the scheduler lists missing resources, and the requested
+// instances are not among them: more instances would not help. On a tainted node the scheduler
+// has not checked resources.
+func missesOtherResource(message string, requests []instanceRequest) bool {
 	if !strings.Contains(message, schedulerMessageMarker) || mayBeRepartitioningTaint(message) {
 		return false
 	}
-	return !slices.ContainsFunc(asks, func(a instanceRequest) bool {
+	return !slices.ContainsFunc(requests, func(a instanceRequest) bool {
 		return strings.Contains(message, string(v1alpha1.ResourceMIG(a.profile)))
 	})
 }
@@ -148,18 +150,18 @@ func mayBeRepartitioningTaint(message string) bool {
 	return found && (!strings.HasPrefix(after, " {") || strings.Contains(after, v1alpha1.TaintRepartitioning))
 }
 
-// isOverQuota tells whether KAI-Scheduler says that its queue may have no more.
+// isOverQuota reports whether a message of KAI-Scheduler says that the queue is at its quota or limit.
 func isOverQuota(message string) bool {
 	return strings.Contains(message, kaiReasonOverQuota) || strings.Contains(message, kaiReasonOverLimit)
 }
 
-// KAI-Scheduler's reasons for which a group waits for its queue, not for room.
+// Reasons of KAI-Scheduler for a group that waits for its queue, not for capacity.
 const (
 	kaiReasonOverQuota = "NonPreemptibleOverQuota"
 	kaiReasonOverLimit = "OverLimit"
 )
 
-// compareUrgency orders by priority, then by age.
+// compareUrgency orders requests by priority, then by age.
 func compareUrgency(a, b *podRequest) int {
 	if a.priority != b.priority {
 		if a.priority > b.priority {
@@ -173,18 +175,18 @@ func compareUrgency(a, b *podRequest) int {
 	return strings.Compare(string(a.uid), string(b.uid))
 }
 
-// displayName names the pod for people.
+// displayName returns namespace/name.
 func (w *podRequest) displayName() string {
 	return types.NamespacedName{Namespace: w.namespace, Name: w.name}.String()
 }
 
-// plannableAt is from when something may be made for it.
+// plannableAt returns when the planner may create instances for the request.
 func (w *podRequest) plannableAt() time.Time {
 	return w.unschedulableSince.Add(unschedulableGracePeriod)
 }
 
-// isHeldByQueue tells whether a pod waits for its queue and not for room. What Kueue
-// holds back has a gate and is not here; what KAI-Scheduler does, its group says.
+// isHeldByQueue reports whether a pod waits for its queue, not for capacity. Pods held by Kueue
+// have a scheduling gate and are not cached; for KAI-Scheduler the PodGroup shows it.
 func (r *Reconciler) isHeldByQueue(ctx context.Context, w *pendingPod) (bool, error) {
 	if w.podGroup == "" {
 		return false, nil
@@ -194,14 +196,14 @@ func (r *Reconciler) isHeldByQueue(ctx context.Context, w *pendingPod) (bool, er
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: w.podGroup}, group)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		return false, nil // the annotation is not KAI-Scheduler's word
+		return false, nil // the annotation does not come from KAI-Scheduler
 	case err != nil:
-		return false, fmt.Errorf("reading PodGroup %s/%s: %w", w.namespace, w.podGroup, err)
+		return false, fmt.Errorf("get PodGroup %s/%s: %w", w.namespace, w.podGroup, err)
 	}
 	return isPodGroupOverQuota(group.Object), nil
 }
 
-// isPodGroupOverQuota tells whether a PodGroup says that its queue may have no more.
+// isPodGroupOverQuota reports whether a PodGroup waits because its queue is at its quota or limit.
 func isPodGroupOverQuota(group map[string]any) bool {
 	return slices.ContainsFunc(schema.AsList(schema.AsMap(group["status"])["schedulingConditions"]), func(condition any) bool {
 		c := schema.AsMap(condition)

@@ -12,14 +12,14 @@ import (
 	"sluice.dev/gpuagent/mig"
 )
 
-// desiredSpec is how the node's GPUs shall be cut: those of the draft, those that could not be
-// cut as was said before, as they are, and the others as was said.
+// desiredSpec returns the node's next spec: the drafted layout of changed GPUs, the present
+// layout of GPUs whose spec could not be applied, and the previous spec of the others.
 func (d *draft) desiredSpec(at int) []v1alpha1.DesiredGPU {
 	n := &d.nodes[at]
-	cells := d.gpuDraftsOf(at)
+	drafts := d.gpuDraftsOf(at)
 	var spec []v1alpha1.DesiredGPU
-	for i := range cells {
-		c := &cells[i]
+	for i := range drafts {
+		c := &drafts[i]
 		before := c.gpu.desired
 		switch {
 		case c.changed && c.eligibility != eligibleByDrain:
@@ -35,29 +35,28 @@ func (d *draft) desiredSpec(at int) []v1alpha1.DesiredGPU {
 	return spec
 }
 
-// desiredGPU is the spec of a GPU that is changed.
+// desiredGPU returns the spec of a changed GPU.
 func (d *draft) desiredGPU(n *node, c *gpuDraft) v1alpha1.DesiredGPU {
-	want := v1alpha1.DesiredGPU{UUID: c.gpu.uuid, MIGEnabled: true, Instances: desiredInstances(c.gpu, c.instances)}
+	desired := v1alpha1.DesiredGPU{UUID: c.gpu.uuid, MIGEnabled: true, Instances: desiredInstances(c.gpu, c.instances)}
 	if d.pools[n.pool].isStatic() {
-		want.MIGEnabled = len(want.Instances) > 0
+		desired.MIGEnabled = len(desired.Instances) > 0
 	}
-	if want.MIGEnabled != c.gpu.migEnabled || c.gpu.resetPending {
-		resets := d.pools[n.pool].resets
-		want.MayReset = !c.gpu.model.migModel.ModeWithoutReset && (resets == v1alpha1.MIGResetsWhenIdle || resets == v1alpha1.MIGResetsDrain)
+	if desired.MIGEnabled != c.gpu.migEnabled || c.gpu.resetPending {
+		desired.MayReset = !c.gpu.model.migModel.ModeWithoutReset && d.pools[n.pool].mayReset()
 	}
-	return want
+	return desired
 }
 
-// currentSpec is the spec that leaves a GPU as it is.
+// currentSpec returns the spec that keeps a GPU as observed.
 func currentSpec(g *gpu) v1alpha1.DesiredGPU {
-	is := v1alpha1.DesiredGPU{UUID: g.uuid, MIGEnabled: g.migEnabled}
+	spec := v1alpha1.DesiredGPU{UUID: g.uuid, MIGEnabled: g.migEnabled}
 	if g.migEnabled {
-		is.Instances = desiredInstances(g, g.instances)
+		spec.Instances = desiredInstances(g, g.instances)
 	}
-	return is
+	return spec
 }
 
-// desiredInstances are the instances for the spec, by start. Foreign ones are not in it.
+// desiredInstances returns the instances for the spec by start, without foreign ones.
 func desiredInstances(g *gpu, instances []instance) []v1alpha1.DesiredInstance {
 	var all []v1alpha1.DesiredInstance
 	for i := range instances {
@@ -69,20 +68,19 @@ func desiredInstances(g *gpu, instances []instance) []v1alpha1.DesiredInstance {
 	return all
 }
 
-// explainLoss says what a spec would take from pods that are bound to the node; empty for
-// nothing. It is the last word before the spec is written, and asks in another way
-// than the draft was made: of each profile that such pods ask for as many must be
-// left as there are, or as they ask for.
+// explainLoss returns which instances of bound pods a spec would destroy; empty for none. It is
+// the last check before the spec is written, and independent of how the draft was made: of each
+// profile that bound pods request, as many must remain as exist or as are requested.
 func (d *draft) explainLoss(at int, spec []v1alpha1.DesiredGPU) string {
 	n := &d.nodes[at]
-	asked := map[v1alpha1.MIGProfile]int{}
+	requested := map[v1alpha1.MIGProfile]int{}
 	for i := range n.boundPods {
 		for _, a := range n.boundPods[i].instanceRequests {
-			asked[a.profile] += a.count
+			requested[a.profile] += a.count
 		}
 	}
-	for name, count := range asked {
-		there, left := 0, 0
+	for name, count := range requested {
+		current, remaining := 0, 0
 		for i := range n.observed.gpus {
 			g := &n.observed.gpus[i]
 			if g.model == nil || g.model.resolveProfile(name) == nil {
@@ -90,21 +88,21 @@ func (d *draft) explainLoss(at int, spec []v1alpha1.DesiredGPU) string {
 			}
 			p := g.model.resolveProfile(name)
 			t, l := countInstances(g, p, spec)
-			there, left = there+t, left+l
+			current, remaining = current+t, remaining+l
 		}
-		if left < min(there, count) {
-			return fmt.Sprintf("pods bound to it need %d of %s, and %d would be left", count, name, left)
+		if remaining < min(current, count) {
+			return fmt.Sprintf("pods bound to the node need %d of %s, and %d would remain", count, name, remaining)
 		}
 	}
 	return ""
 }
 
-// countInstances is how many instances of a profile a GPU has, and will have by a spec.
-func countInstances(g *gpu, p *mig.Profile, spec []v1alpha1.DesiredGPU) (there, left int) {
+// countInstances counts the instances of a profile that a GPU has, and that a spec leaves.
+func countInstances(g *gpu, p *mig.Profile, spec []v1alpha1.DesiredGPU) (current, remaining int) {
 	ours := 0
 	for i := range g.instances {
 		if it := &g.instances[i]; it.Profile == p {
-			there++
+			current++
 			if g.foreign&it.Mask() == 0 {
 				ours++
 			}
@@ -112,13 +110,13 @@ func countInstances(g *gpu, p *mig.Profile, spec []v1alpha1.DesiredGPU) (there, 
 	}
 	at := slices.IndexFunc(spec, func(d v1alpha1.DesiredGPU) bool { return d.UUID == g.uuid })
 	if at < 0 {
-		return there, there
+		return current, current
 	}
-	left = there - ours
+	remaining = current - ours
 	for _, it := range spec[at].Instances {
 		if found, err := g.model.migModel.Profile(it.Profile); err == nil && found == p {
-			left++
+			remaining++
 		}
 	}
-	return there, left
+	return current, remaining
 }

@@ -11,41 +11,41 @@ import (
 	"sluice.dev/gpuagent/mig"
 )
 
-// eligibility is how readily a GPU is cut.
+// eligibility ranks the GPUs on which instances may be created; lower values come first.
 type eligibility uint8
 
 const (
-	// eligibleInMIGMode: it is in MIG mode.
+	// eligibleInMIGMode: the GPU is in MIG mode.
 	eligibleInMIGMode eligibility = iota
-	// eligibleAtOnce: its mode changes at once, and nobody has it.
+	// eligibleAtOnce: the mode changes without a reset, and no pod holds the GPU.
 	eligibleAtOnce
-	// eligibleByReset: its mode changes by a reset that is allowed, and nobody has it.
+	// eligibleByReset: the mode changes by a reset, which is allowed, and no pod holds the GPU.
 	eligibleByReset
-	// eligibleByDrain: the same, and those who have it are waited for.
+	// eligibleByDrain: the same, after the pods that hold the GPU have ended.
 	eligibleByDrain
 	eligibilityCount
 
-	// notEligible: nothing is cut there.
+	// notEligible: the GPU keeps its layout.
 	notEligible
 )
 
-// stage is where a node is in a change.
+// stage is the progress of a node's change.
 type stage uint8
 
 const (
-	// stageOpen: it is not being changed and may be.
+	// stageOpen: no change is in progress; one may start.
 	stageOpen stage = iota
-	// stageClosed: it is not being changed and may not be now.
+	// stageClosed: no change is in progress, and none may start now.
 	stageClosed
-	// stageSettling: it is tainted, and pods may still be bound to it.
+	// stageSettling: the node is tainted, and pods may still be bound to it.
 	stageSettling
-	// stageReady: its pods are counted and the spec may be written.
+	// stageReady: the node's pods are listed, and the spec may be written.
 	stageReady
-	// stageFinishing: the spec is written, or nobody knows why it is tainted.
+	// stageFinishing: the spec is written, or the reason of the taint is unknown.
 	stageFinishing
 )
 
-// draft is a decision in the making.
+// draft is a decision in progress.
 type draft struct {
 	*snapshot
 	now        time.Time
@@ -54,37 +54,39 @@ type draft struct {
 	decision
 }
 
-// nodeDraft is a node in a draft.
+// nodeDraft is the draft of a node.
 type nodeDraft struct {
 	stage stage
-	// closedReason says why it is closed.
+	// closedReason says why the stage is stageClosed.
 	closedReason string
-	// first and last bound its cells.
+	// first and last bound the node's entries in gpuDrafts.
 	first, last int
-	// changed and draining tell that GPUs of it are to be cut, now, or when those who
-	// have it have ended; wants are for whom.
+	// changed and draining report whether GPUs of the node are to be repartitioned now, or
+	// after their pods have ended; requests holds the requests that this serves.
 	changed, draining bool
 	requests          []int
-	// idleOffers are those who could use idle instances of it as they are.
+	// idleOffers holds the requests that idle instances of the node satisfy as they are.
 	idleOffers []int
 }
 
-// gpuDraftsOf are a node's.
+// gpuDraftsOf returns the drafts of a node's GPUs.
 func (d *draft) gpuDraftsOf(node int) []gpuDraft {
 	return d.gpuDrafts[d.nodeDrafts[node].first:d.nodeDrafts[node].last]
 }
 
-// draftNode makes the cells of a node.
+// draftNode creates the drafts of a node's GPUs.
 func (d *draft) draftNode(at int) {
 	n, w := &d.nodes[at], &d.nodeDrafts[at]
 	w.first = len(d.gpuDrafts)
 	if n.observed != nil && d.isRelevant(n) {
-		coming := w.stage == stageFinishing && !n.observed.specObserved
+		specPending := w.stage == stageFinishing && !n.observed.specObserved
 		wholeUnknown := d.hasUnknownWholeHolders(n)
 		for i := range n.observed.gpus {
 			g := &n.observed.gpus[i]
-			c := gpuDraft{node: at, gpu: g, eligibility: d.eligibilityOf(n, g, wholeUnknown), instances: g.instances, occupied: g.occupied, inUse: g.inUse}
-			if coming && g.desired != nil && g.model != nil {
+			c := gpuDraft{
+				node: at, gpu: g, eligibility: d.eligibilityOf(n, g, wholeUnknown), instances: g.instances, occupied: g.occupied, inUse: g.inUse,
+			}
+			if specPending && g.desired != nil && g.model != nil {
 				c.instances = g.expectedInstances()
 				c.updateMasks()
 			}
@@ -95,13 +97,13 @@ func (d *draft) draftNode(at int) {
 	d.reserveForBoundPods(at)
 }
 
-// isRelevant tells whether anything can become of a node's GPUs: most of the time nobody
-// waits and nothing changes.
+// isRelevant reports whether a node's GPUs can change in this decision. Most of the time no
+// pod is pending and no change is in progress.
 func (s *snapshot) isRelevant(n *node) bool {
 	return len(s.requests) > 0 || n.taint != nil || s.pools[n.pool].isStatic()
 }
 
-// gpuCount is how many there are of nodes that matter.
+// gpuCount counts the GPUs of relevant nodes.
 func (s *snapshot) gpuCount() (sum int) {
 	for i := range s.nodes {
 		if n := &s.nodes[i]; n.observed != nil && s.isRelevant(n) {
@@ -111,9 +113,9 @@ func (s *snapshot) gpuCount() (sum int) {
 	return sum
 }
 
-// reserveForBoundPods keeps what bound pods need and, by the agent's report, do not have. They may
-// have it by now, and nobody knows which: all idle instances of the profile stay until
-// the agent has said so.
+// reserveForBoundPods reserves idle instances for bound pods that, by the agent's report, do
+// not hold all their instances yet. They may hold any of them by now, so all idle instances
+// of the profile are kept until the agent reports the holder.
 func (d *draft) reserveForBoundPods(at int) {
 	n := &d.nodes[at]
 	for i := range n.boundPods {
@@ -125,13 +127,13 @@ func (d *draft) reserveForBoundPods(at int) {
 	}
 }
 
-// countHeld is how many instances of a profile the agent says that the pod has.
+// countHeld counts the instances of a profile that the pod holds by the agent's report.
 func (d *draft) countHeld(at int, c *boundPod, name v1alpha1.MIGProfile) (n int) {
-	cells := d.gpuDraftsOf(at)
-	for i := range cells {
-		for j := range cells[i].instances {
-			it := &cells[i].instances[j]
-			if it.pod != nil && it.pod.UID == c.uid && cells[i].gpu.model.resolveProfile(name) == it.Profile {
+	drafts := d.gpuDraftsOf(at)
+	for i := range drafts {
+		for j := range drafts[i].instances {
+			it := &drafts[i].instances[j]
+			if it.pod != nil && it.pod.UID == c.uid && drafts[i].gpu.model.resolveProfile(name) == it.Profile {
 				n++
 			}
 		}
@@ -139,11 +141,11 @@ func (d *draft) countHeld(at int, c *boundPod, name v1alpha1.MIGProfile) (n int)
 	return n
 }
 
-// reserveIdle marks so many idle instances of a profile on a node as in use.
+// reserveIdle marks up to count idle instances of a profile on a node as in use.
 func (d *draft) reserveIdle(at int, name v1alpha1.MIGProfile, count int) {
-	cells := d.gpuDraftsOf(at)
-	for i := range cells {
-		c := &cells[i]
+	drafts := d.gpuDraftsOf(at)
+	for i := range drafts {
+		c := &drafts[i]
 		if c.gpu.model == nil {
 			continue
 		}
@@ -159,43 +161,43 @@ func (d *draft) reserveIdle(at int, name v1alpha1.MIGProfile, count int) {
 	}
 }
 
-// gpuDraft is a GPU in a draft.
+// gpuDraft is the draft of a GPU.
 type gpuDraft struct {
-	node        int // its node
+	node        int // index of its node
 	gpu         *gpu
 	eligibility eligibility
-	// instances are what will be there; held are the slices of those that stay.
+	// instances holds the future instances; inUse masks the slices of those that must stay.
 	instances       []instance
 	occupied, inUse mig.Mask
 	changed         bool
-	cloned          bool // instances may be changed
+	cloned          bool // instances may be modified
 }
 
-// eligibilityOf is how readily the GPU is cut, in its pool.
+// eligibilityOf returns the eligibility of a GPU under its pool's rules.
 func (d *draft) eligibilityOf(n *node, g *gpu, wholeUnknown bool) eligibility {
-	resets := d.pools[n.pool].resets
+	pool := &d.pools[n.pool]
 	switch {
 	case g.model == nil, d.previousState.gpuBackoff[g.uuid].until.After(d.now), g.differsFromSpec && !n.observed.failed:
 		return notEligible
 	case g.migEnabled && !g.resetPending:
 		return eligibleInMIGMode
-	case g.migEnabled: // it shall leave the mode: somebody wants it so
+	case g.migEnabled: // a reset is pending that disables the mode
 		return notEligible
 	case g.model.migModel.ModeWithoutReset && !g.resetPending:
 		if g.wholeHolders > 0 || wholeUnknown {
 			return notEligible
 		}
 		return eligibleAtOnce
-	case resets == v1alpha1.MIGResetsDrain && (g.wholeHolders > 0 || wholeUnknown):
+	case pool.resets == v1alpha1.MIGResetsDrain && (g.wholeHolders > 0 || wholeUnknown):
 		return eligibleByDrain
-	case g.wholeHolders > 0, wholeUnknown, resets != v1alpha1.MIGResetsWhenIdle && resets != v1alpha1.MIGResetsDrain:
+	case g.wholeHolders > 0, wholeUnknown, !pool.mayReset():
 		return notEligible
 	}
 	return eligibleByReset
 }
 
-// hasUnknownWholeHolders tells whether pods have whole GPUs of the node of which the agent does not
-// say which. That is known where its pods were counted, and remembered for a while.
+// hasUnknownWholeHolders reports whether pods hold whole GPUs of the node that the agent does
+// not report. The planner knows after listing the pods, and remembers it for nodeBackoffMax.
 func (d *draft) hasUnknownWholeHolders(n *node) bool {
 	if n.podsListed {
 		delete(d.nextState.unknownHoldersUntil, n.name)
@@ -210,7 +212,7 @@ func (d *draft) hasUnknownWholeHolders(n *node) bool {
 	return until.After(d.now)
 }
 
-// wholeGPUsRequested is how many whole GPUs the node's pods ask for, as far as they are known.
+// wholeGPUsRequested counts the whole GPUs that the listed pods of the node request.
 func (n *node) wholeGPUsRequested() (sum int) {
 	for i := range n.boundPods {
 		sum += n.boundPods[i].wholeGPUs
@@ -218,7 +220,7 @@ func (n *node) wholeGPUsRequested() (sum int) {
 	return sum
 }
 
-// wholeGPUHolders is how many of the machine's GPUs somebody has as a whole.
+// wholeGPUHolders counts the holders of whole GPUs of the node.
 func (m *observedNode) wholeGPUHolders() (sum int) {
 	for i := range m.gpus {
 		if !m.gpus[i].migEnabled {
@@ -228,13 +230,13 @@ func (m *observedNode) wholeGPUHolders() (sum int) {
 	return sum
 }
 
-// expectedInstances is what the GPU will have once the spec is carried out: what is there
-// already, as it is used, and what is not there yet, idle.
+// expectedInstances returns the instances after the agent applies the spec: existing ones
+// with their present use, new ones as idle.
 func (g *gpu) expectedInstances() []instance {
-	var will []instance
+	var expected []instance
 	for i := range g.instances {
 		if g.foreign&g.instances[i].Mask() != 0 {
-			will = append(will, g.instances[i])
+			expected = append(expected, g.instances[i])
 		}
 	}
 	for _, desired := range g.desired.Instances {
@@ -243,23 +245,23 @@ func (g *gpu) expectedInstances() []instance {
 			continue
 		}
 		it := instance{Instance: mig.Instance{Profile: p, Start: int(desired.Start)}}
-		at := slices.IndexFunc(g.instances, func(there instance) bool { return there.Profile == p && there.Start == it.Start })
+		at := slices.IndexFunc(g.instances, func(current instance) bool { return current.Profile == p && current.Start == it.Start })
 		if at >= 0 {
 			it = g.instances[at]
 		}
-		will = append(will, it)
+		expected = append(expected, it)
 	}
-	return will
+	return expected
 }
 
-// cloneInstances makes the instances the cell's, to be changed.
+// cloneInstances copies the instances before their first modification.
 func (c *gpuDraft) cloneInstances() {
 	if !c.cloned {
 		c.instances, c.cloned = slices.Clone(c.instances), true
 	}
 }
 
-// updateMasks reckons up what is taken and held.
+// updateMasks recomputes occupied and inUse.
 func (c *gpuDraft) updateMasks() {
 	c.occupied, c.inUse = 0, 0
 	for i := range c.instances {
@@ -271,7 +273,7 @@ func (c *gpuDraft) updateMasks() {
 	}
 }
 
-// applySteps cuts the GPU as a plan for it alone says; what is made is kept for who wanted it.
+// applySteps applies a plan to the GPU. Created instances count as in use, for their request.
 func (c *gpuDraft) applySteps(destroy, create []mig.Step) {
 	c.cloneInstances()
 	for _, step := range destroy {
@@ -286,7 +288,7 @@ func (c *gpuDraft) applySteps(destroy, create []mig.Step) {
 	c.updateMasks()
 }
 
-// migGPU is the GPU as package mig plans on it.
+// migGPU returns the GPU in the form that package mig plans with.
 func (c *gpuDraft) migGPU() mig.GPU {
 	return mig.GPU{Model: c.gpu.model.migModel, Instances: migInstances(c.instances)}
 }

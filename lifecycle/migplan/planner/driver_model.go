@@ -12,40 +12,42 @@ import (
 	"sluice.dev/gpuagent/mig"
 )
 
-// driverModel is a board with the names that a driver has for its profiles: they differ in
-// rounding between drivers, and a pod asks by the driver's.
+// driverModel is a GPU model with a driver's profile names. The names differ between drivers in
+// rounding, and pods request profiles by the driver's names.
 type driverModel struct {
 	migModel *mig.Model
-	// profileNames are the driver's; empty where the agent does not tell.
+	// profileNames holds the driver's names; empty if the agent does not report them.
 	profileNames []v1alpha1.MIGProfile
-	// profileByName is filled for the names that the driver has.
+	// profileByName and nameByProfile map the driver's names.
 	profileByName map[v1alpha1.MIGProfile]*mig.Profile
 	nameByProfile map[*mig.Profile]v1alpha1.MIGProfile
 
-	// aliases remembers what other names mean, of which there are few that make sense;
-	// a pod may ask for any.
+	// aliases caches other names that pods request, nil for unknown ones.
 	aliases    sync.Map
 	aliasCount atomic.Int32
 }
 
-// maxAliases bounds what is remembered of names.
+// maxAliases bounds the cache of aliases, since pods may request any name.
 const maxAliases = 1024
 
-// driverModels has each kind once, so that two GPUs of a kind have the same.
+// driverModels holds each model once, so GPUs of one model share the value.
 var driverModels sync.Map
 
-func driverModelOf(board *mig.Model, names []v1alpha1.MIGProfile) *driverModel {
+func driverModelOf(model *mig.Model, names []v1alpha1.MIGProfile) *driverModel {
 	var key strings.Builder
-	key.WriteString(board.Name)
+	key.WriteString(model.Name)
 	for _, name := range names {
 		key.WriteString(" " + string(name))
 	}
 	if known, ok := driverModels.Load(key.String()); ok {
-		return known.(*driverModel) //nolint:forcetypeassert // only kinds are stored
+		return known.(*driverModel) //nolint:forcetypeassert // the map holds only models
 	}
-	k := &driverModel{migModel: board, profileNames: names, profileByName: map[v1alpha1.MIGProfile]*mig.Profile{}, nameByProfile: map[*mig.Profile]v1alpha1.MIGProfile{}}
+	k := &driverModel{
+		migModel: model, profileNames: names,
+		profileByName: map[v1alpha1.MIGProfile]*mig.Profile{}, nameByProfile: map[*mig.Profile]v1alpha1.MIGProfile{},
+	}
 	for _, name := range names {
-		if p, err := board.Profile(name); err == nil {
+		if p, err := model.Profile(name); err == nil {
 			k.profileByName[name] = p
 			if _, named := k.nameByProfile[p]; !named {
 				k.nameByProfile[p] = name
@@ -53,26 +55,26 @@ func driverModelOf(board *mig.Model, names []v1alpha1.MIGProfile) *driverModel {
 		}
 	}
 	if len(names) == 0 {
-		for i := range board.Profiles {
-			p := &board.Profiles[i]
+		for i := range model.Profiles {
+			p := &model.Profiles[i]
 			k.profileByName[p.Name], k.nameByProfile[p] = p, p.Name
 		}
 	}
 	known, _ := driverModels.LoadOrStore(key.String(), k)
-	return known.(*driverModel) //nolint:forcetypeassert // only kinds are stored
+	return known.(*driverModel) //nolint:forcetypeassert // the map holds only models
 }
 
-// resolveProfile is what a pod asks for by that name, however its memory is rounded; nil where
-// such a GPU cannot be cut so.
+// resolveProfile returns the profile of a requested name with any rounding of its memory; nil
+// if the model does not have it.
 func (k *driverModel) resolveProfile(name v1alpha1.MIGProfile) *mig.Profile {
 	if p, ok := k.profileByName[name]; ok {
 		return p
 	}
 	if known, ok := k.aliases.Load(name); ok {
-		return known.(*mig.Profile) //nolint:forcetypeassert // only profiles are stored
+		return known.(*mig.Profile) //nolint:forcetypeassert // the map holds only profiles
 	}
 	p, err := k.migModel.Profile(name)
-	if _, has := k.nameByProfile[p]; err != nil || !has {
+	if _, known := k.nameByProfile[p]; err != nil || !known {
 		p = nil
 	}
 	if k.aliasCount.Add(1) <= maxAliases {
@@ -81,7 +83,7 @@ func (k *driverModel) resolveProfile(name v1alpha1.MIGProfile) *mig.Profile {
 	return p
 }
 
-// driverName is how the driver calls a profile.
+// driverName returns the driver's name of a profile.
 func (k *driverModel) driverName(p *mig.Profile) v1alpha1.MIGProfile {
 	if name, ok := k.nameByProfile[p]; ok {
 		return name

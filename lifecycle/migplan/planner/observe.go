@@ -18,31 +18,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/inventory"
 )
 
-// observedState are the objects that a snapshot was made from.
+// observedState holds a snapshot and the objects that it was made from.
 type observedState struct {
 	snapshot
 	nodePools   []*v1alpha1.NodePool
 	nodeObjects map[string]*corev1.Node
 	gpuNodes    map[string]*v1alpha1.GPUNode
-	// orphanedNodes are tainted nodes of no pool that is cut.
+	// orphanedNodes holds the tainted nodes without a pool with MIG.
 	orphanedNodes []*corev1.Node
-	// formerlyPlannedPools are pools that are not cut, and say that they are planned.
+	// formerlyPlannedPools holds the pools without MIG that still have the condition Planned.
 	formerlyPlannedPools []*v1alpha1.NodePool
 }
 
-// observe reads all that a decision needs.
+// observe reads the input of a decision.
 func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState, error) {
 	var pools v1alpha1.NodePoolList
 	var nodes corev1.NodeList
 	var gpuNodes v1alpha1.GPUNodeList
 	for what, into := range map[string]client.ObjectList{"node pools": &pools, "nodes": &nodes, "GPU nodes": &gpuNodes} {
-		// The cache's own objects, of which there are thousands; they are only read.
+		// There are thousands of objects; they are only read, so the cache's own ones serve.
 		if err := r.Client.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing %s: %w", what, err)
+			return nil, fmt.Errorf("list %s: %w", what, err)
 		}
 	}
 	s := &observedState{nodeObjects: map[string]*corev1.Node{}, gpuNodes: map[string]*v1alpha1.GPUNode{}}
@@ -63,21 +62,21 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time) (*observedState
 	for i := range nodes.Items {
 		object := &nodes.Items[i]
 		names := inventory.PoolsForNode(object, pools.Items)
-		at, cut := 0, false
+		at, planned := 0, false
 		if len(names) == 1 {
-			at, cut = byName[names[0]], true
-			if _, known := byName[names[0]]; !known {
-				cut = false
-			}
+			at, planned = byName[names[0]]
 		}
-		if !cut {
+		if !planned {
 			if repartitioningTaint(object) != nil {
 				s.orphanedNodes = append(s.orphanedNodes, object)
 			}
 			continue
 		}
 		s.nodeObjects[object.Name] = object
-		n := node{name: object.Name, pool: at, taint: repartitioningTaint(object), allocatable: allocatableDevices(object), unsuitableReason: unsuitableReason(object)}
+		n := node{
+			name: object.Name, pool: at, taint: repartitioningTaint(object),
+			allocatable: allocatableDevices(object), unsuitableReason: unsuitableReason(object),
+		}
 		if gpuNode := s.gpuNodes[object.Name]; gpuNode != nil && gpuNode.DeletionTimestamp == nil {
 			n.observed = r.observedNodes.observe(gpuNode)
 		}
@@ -101,34 +100,9 @@ func newPool(p *v1alpha1.NodePool) pool {
 	return of
 }
 
-// listBoundPods reads the pods of the nodes whose spec may be written, from the API server
-// itself: no cache may be behind here.
-func (r *Reconciler) listBoundPods(ctx context.Context, s *observedState, now time.Time) error {
-	for i := range s.nodes {
-		n := &s.nodes[i]
-		if n.taint == nil || n.observed == nil || n.taint.generation != n.observed.generation {
-			continue
-		}
-		if _, settled := n.settledAt(now); !settled {
-			continue
-		}
-		var pods corev1.PodList
-		if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": n.name}); err != nil {
-			return fmt.Errorf("listing the pods of node %s: %w", n.name, err)
-		}
-		for k := range pods.Items {
-			if pod := &pods.Items[k]; !workload.IsPodTerminal(pod) {
-				n.boundPods = append(n.boundPods, newBoundPod(pod))
-			}
-		}
-		n.podsListed = true
-	}
-	return nil
-}
-
-// collectRequests finds who waits for what, and where each may be.
+// collectRequests collects the requests of pending pods, with the nodes feasible for each.
 func (r *Reconciler) collectRequests(ctx context.Context, s *observedState) error {
-	places := map[string][]bool{}
+	feasibleByConstraints := map[string][]bool{}
 	for _, w := range r.pendingPods.list() {
 		held, err := r.isHeldByQueue(ctx, w)
 		if err != nil {
@@ -139,17 +113,17 @@ func (r *Reconciler) collectRequests(ctx context.Context, s *observedState) erro
 		}
 		raw, err := json.Marshal([]any{w.constraints.selector, w.constraints.affinity, w.constraints.tolerations})
 		if err != nil {
-			return fmt.Errorf("pod %s: %w", w.displayName(), err)
+			return fmt.Errorf("marshal constraints of pod %s: %w", w.displayName(), err)
 		}
-		where, known := places[string(raw)]
+		feasible, known := feasibleByConstraints[string(raw)]
 		if !known {
-			where = s.feasibleNodes(ctx, &w.constraints)
-			places[string(raw)] = where
+			feasible = s.feasibleNodes(ctx, &w.constraints)
+			feasibleByConstraints[string(raw)] = feasible
 		}
-		one := w.podRequest
-		one.feasible = where
-		if one.poolOrder = s.orderPools(w.preferredPools, where); len(one.poolOrder) > 0 {
-			s.requests = append(s.requests, one)
+		request := w.podRequest
+		request.feasible = feasible
+		if request.poolOrder = s.orderPools(w.preferredPools, feasible); len(request.poolOrder) > 0 {
+			s.requests = append(s.requests, request)
 		}
 	}
 	slices.SortFunc(s.requests, func(a, b podRequest) int { return compareUrgency(&a, &b) })
@@ -160,19 +134,19 @@ func hasPlannedCondition(p *v1alpha1.NodePool) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionPlanned })
 }
 
-// feasibleNodes tells of each node whether a pod may be there, were it not being changed.
+// feasibleNodes reports for each node whether a pod may run there, apart from the planner's taint.
 func (s *observedState) feasibleNodes(ctx context.Context, p *podConstraints) []bool {
 	required := nodeaffinity.NewRequiredNodeAffinity(p.selector, p.affinity)
-	where := make([]bool, len(s.nodes))
+	feasible := make([]bool, len(s.nodes))
 	for i := range s.nodes {
 		object := s.nodeObjects[s.nodes[i].name]
 		fits, err := required.Match(object)
-		where[i] = fits && err == nil && !object.Spec.Unschedulable && toleratesTaints(ctx, p.tolerations, object.Spec.Taints)
+		feasible[i] = fits && err == nil && !object.Spec.Unschedulable && toleratesTaints(ctx, p.tolerations, object.Spec.Taints)
 	}
-	return where
+	return feasible
 }
 
-// toleratesTaints tells whether taints keep a pod out that was not there before.
+// toleratesTaints reports whether a new pod tolerates the taints, apart from the planner's.
 func toleratesTaints(ctx context.Context, tolerations []corev1.Toleration, taints []corev1.Taint) bool {
 	for i := range taints {
 		taint := &taints[i]
@@ -188,24 +162,24 @@ func toleratesTaints(ctx context.Context, tolerations []corev1.Toleration, taint
 	return true
 }
 
-// orderPools are the pools in which a pod has a place: those it likes in its order, then
+// orderPools returns the pools with a feasible node: the preferred ones in their order, then
 // the others by name.
-func (s *observedState) orderPools(likes []string, where []bool) []int {
-	has := make([]bool, len(s.pools))
+func (s *observedState) orderPools(preferred []string, feasible []bool) []int {
+	hasNode := make([]bool, len(s.pools))
 	for i := range s.nodes {
-		has[s.nodes[i].pool] = has[s.nodes[i].pool] || where[i]
+		hasNode[s.nodes[i].pool] = hasNode[s.nodes[i].pool] || feasible[i]
 	}
 	var order []int
 	for i := range s.pools {
-		if has[i] {
+		if hasNode[i] {
 			order = append(order, i)
 		}
 	}
 	rank := func(i int) int {
-		if at := slices.Index(likes, s.pools[i].name); at >= 0 {
+		if at := slices.Index(preferred, s.pools[i].name); at >= 0 {
 			return at
 		}
-		return len(likes)
+		return len(preferred)
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		if c := rank(a) - rank(b); c != 0 {

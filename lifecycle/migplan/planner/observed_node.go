@@ -18,57 +18,56 @@ import (
 	"sluice.dev/gpuagent/mig"
 )
 
-// deviceCounts are numbers of devices, by resource.
+// deviceCounts counts devices by resource.
 type deviceCounts map[corev1.ResourceName]int64
 
-// observedNode is a GPUNode as it is planned on. It is read once for each version of the
-// object and never changed.
+// observedNode is a parsed GPUNode. It is parsed once for each version of the object and is
+// read-only.
 type observedNode struct {
 	generation int64
-	// specObserved tells that the agent has carried out the present spec, or found it
-	// impossible; failed that it has, and message why.
+	// specObserved reports whether the agent has processed the current spec, failed whether it
+	// could not apply it; message says why.
 	specObserved, failed bool
 	message              string
-	// unusableReason is why nothing can be planned at all; empty where it can.
+	// unusableReason says why the node cannot be planned; empty if it can.
 	unusableReason string
 	sampledAt      time.Time
 	gpus           []gpu
 	spec           []v1alpha1.DesiredGPU
-	// minAllocatable and most are how many devices the node has of each resource once its
-	// device plugin has seen the present layout: unhealthy ones it may leave out.
+	// minAllocatable and maxAllocatable bound the devices in the node's allocatable once the
+	// device plugin has enumerated the present layout; it may omit unhealthy ones.
 	minAllocatable, maxAllocatable deviceCounts
 }
 
-// gpu is one of a node's GPUs.
+// gpu is an observed GPU.
 type gpu struct {
 	uuid     v1alpha1.GPUUUID
 	index    int32
 	deviceID string
-	// model is nil where nothing can be planned on the GPU, and then why says why.
+	// model is nil if the GPU cannot be planned; then unusableReason says why.
 	model          *driverModel
 	unusableReason string
-	// migEnabled is whether it is in MIG mode, and unreset whether only a reset is missing
-	// for that it is, or is not.
+	// migEnabled reports whether MIG mode is active, resetPending whether a reset would change it.
 	migEnabled, resetPending bool
-	// wholeHolders are how many pods have it as a whole.
+	// wholeHolders counts the pods that hold the GPU as a whole.
 	wholeHolders int
-	// instances are as the driver has them; foreign are the slices of those that are
-	// not Sluice's, held those of all that may not be touched, taken those of all.
+	// instances holds the driver's instances. The masks cover the slices of instances that Sluice
+	// did not create (foreign), of all instances (occupied), and of those not idle (inUse).
 	instances                []instance
 	foreign, occupied, inUse mig.Mask
-	// desired is the spec's entry; nil where the spec leaves the GPU alone.
+	// desired is the GPU's entry in the spec; nil if the spec omits it.
 	desired *v1alpha1.DesiredGPU
-	// differsFromSpec tells that the layout is not the spec's.
+	// differsFromSpec reports whether the layout differs from the spec.
 	differsFromSpec bool
 }
 
-// instance is one at its place, and the pod that has it, where one does.
+// instance is an instance with its placement, and the pod that holds it, if any.
 type instance struct {
 	mig.Instance
 	pod *v1alpha1.PodReference
 }
 
-// observeNode reads a GPUNode.
+// observeNode parses a GPUNode.
 func observeNode(object *v1alpha1.GPUNode) *observedNode {
 	m := &observedNode{generation: object.Generation, spec: object.Spec.GPUs, minAllocatable: deviceCounts{}, maxAllocatable: deviceCounts{}}
 	status := &object.Status
@@ -76,7 +75,8 @@ func observeNode(object *v1alpha1.GPUNode) *observedNode {
 	if status.SampledAt != nil {
 		m.sampledAt = status.SampledAt.Time
 	}
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLayoutApplied); c != nil && c.Status == metav1.ConditionFalse && m.specObserved {
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionLayoutApplied); c != nil && c.Status == metav1.ConditionFalse &&
+		m.specObserved {
 		m.failed, m.message = true, strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
 	}
 	m.unusableReason = unusableReason(status)
@@ -99,7 +99,7 @@ func observeNode(object *v1alpha1.GPUNode) *observedNode {
 	return m
 }
 
-// unusableReason is why an agent's report is none to plan on.
+// unusableReason returns why a status cannot be planned with; empty if it can.
 func unusableReason(status *v1alpha1.GPUNodeStatus) string {
 	for _, condition := range status.Conditions {
 		switch {
@@ -118,21 +118,21 @@ func observeGPU(observed *v1alpha1.ObservedGPU, holders int) gpu {
 	g := gpu{uuid: observed.UUID, index: observed.Index, deviceID: observed.DeviceID, wholeHolders: holders}
 	g.migEnabled = observed.MIG.Current == v1alpha1.MIGModeEnabled
 	g.resetPending = observed.MIG.Pending != "" && observed.MIG.Pending != observed.MIG.Current
-	board, known := modelOf(observed.DeviceID)
+	model, known := modelOf(observed.DeviceID)
 	switch {
 	case observed.Health != "" && observed.Health != v1alpha1.GPUHealthy:
 		g.unusableReason = strings.TrimSuffix("is "+string(observed.Health)+": "+observed.Message, ": ")
 		return g
 	case observed.MIG.Current == v1alpha1.MIGModeNotSupported || observed.MIG.Current == "":
-		g.unusableReason = "cannot be cut"
+		g.unusableReason = "does not support MIG"
 		return g
 	case !known:
-		g.unusableReason = fmt.Sprintf("is of a kind (%s) whose layouts are not known", observed.DeviceID)
+		g.unusableReason = fmt.Sprintf("is of a model (%s) whose MIG layouts are unknown", observed.DeviceID)
 		return g
 	}
 	for i := range observed.Instances {
 		it := &observed.Instances[i]
-		profile, err := board.Profile(it.Profile)
+		profile, err := model.Profile(it.Profile)
 		if err != nil {
 			g.unusableReason = fmt.Sprintf("has an instance of an unknown profile (%s)", it.Profile)
 			return g
@@ -151,15 +151,15 @@ func observeGPU(observed *v1alpha1.ObservedGPU, holders int) gpu {
 		}
 		g.instances = append(g.instances, in)
 	}
-	if err := (&mig.GPU{Model: board, Instances: migInstances(g.instances)}).Check(); err != nil {
-		g.unusableReason = "reports a layout that cannot be: " + err.Error()
+	if err := (&mig.GPU{Model: model, Instances: migInstances(g.instances)}).Check(); err != nil {
+		g.unusableReason = "reports an impossible layout: " + err.Error()
 		return g
 	}
-	g.model = driverModelOf(board, observed.MIGProfiles)
+	g.model = driverModelOf(model, observed.MIGProfiles)
 	return g
 }
 
-// modelOf is the kind of a GPU by its identifier as the agent writes it: 0x233010DE.
+// modelOf returns the GPU model of a device ID as the agent writes it: 0x233010DE.
 func modelOf(device string) (*mig.Model, bool) {
 	digits := strings.TrimPrefix(strings.ToLower(device), "0x")
 	id, err := strconv.ParseUint(digits, 16, 32)
@@ -177,7 +177,7 @@ func migInstances(instances []instance) []mig.Instance {
 	return all
 }
 
-// matchesSpec tells whether the GPU is cut as desired. Foreign instances are nobody's business.
+// matchesSpec reports whether the layout is the desired one, apart from foreign instances.
 func (g *gpu) matchesSpec(desired *v1alpha1.DesiredGPU) bool {
 	ours := 0
 	for i := range g.instances {
@@ -196,7 +196,7 @@ func (g *gpu) matchesSpec(desired *v1alpha1.DesiredGPU) bool {
 	return g.migEnabled == desired.MIGEnabled && !g.resetPending && ours == len(desired.Instances)
 }
 
-// countDevices adds to what the node's allocatable should say.
+// countDevices adds a GPU to minAllocatable and maxAllocatable.
 func (m *observedNode) countDevices(observed *v1alpha1.ObservedGPU) {
 	healthy := observed.Health == "" || observed.Health == v1alpha1.GPUHealthy
 	if observed.MIG.Current != v1alpha1.MIGModeEnabled {
@@ -216,31 +216,31 @@ func (m *observedNode) countDevices(observed *v1alpha1.ObservedGPU) {
 	}
 }
 
-// matchesAllocatable tells whether what a node has published is what the machine has. Of whole
-// GPUs there may be fewer, never more.
+// matchesAllocatable reports whether the node's allocatable matches the layout. It may have
+// fewer whole GPUs, never more.
 func (m *observedNode) matchesAllocatable(published deviceCounts) bool {
 	published = m.translateAllocatable(published)
-	for resource, least := range m.minAllocatable {
-		if published[resource] < least {
+	for resource, minimum := range m.minAllocatable {
+		if published[resource] < minimum {
 			return false
 		}
 	}
 	return !m.isExceededBy(published)
 }
 
-// translateAllocatable are published amounts by the names that the agent has for the profiles: a
-// device plugin may round their memory otherwise.
+// translateAllocatable renames published profiles to the agent's names; a device plugin may
+// round their memory differently.
 func (m *observedNode) translateAllocatable(published deviceCounts) deviceCounts {
-	by := make(deviceCounts, len(published))
+	counts := make(deviceCounts, len(published))
 	for resource, number := range published {
-		by[m.translateResource(resource)] += number
+		counts[m.translateResource(resource)] += number
 	}
-	return by
+	return counts
 }
 
 func (m *observedNode) translateResource(resource corev1.ResourceName) corev1.ResourceName {
-	profile, cut := v1alpha1.MIGProfileOf(resource)
-	if _, known := m.maxAllocatable[resource]; known || !cut {
+	profile, isMIG := v1alpha1.MIGProfileOf(resource)
+	if _, known := m.maxAllocatable[resource]; known || !isMIG {
 		return resource
 	}
 	for i := range m.gpus {
@@ -253,7 +253,7 @@ func (m *observedNode) translateResource(resource corev1.ResourceName) corev1.Re
 	return resource
 }
 
-// isExceededBy tells whether a node has published what the machine does not have.
+// isExceededBy reports whether the node's allocatable has devices that do not exist.
 func (m *observedNode) isExceededBy(published deviceCounts) bool {
 	for resource, number := range m.translateAllocatable(published) {
 		if number > m.maxAllocatable[resource] {
@@ -263,45 +263,45 @@ func (m *observedNode) isExceededBy(published deviceCounts) bool {
 	return false
 }
 
-// repartitioningTaint is the taint of a node that is being changed; nil where it has none.
+// repartitioningTaint returns the planner's taint on a node; nil for none.
 func repartitioningTaint(object *corev1.Node) *taint {
 	for i := range object.Spec.Taints {
 		t := &object.Spec.Taints[i]
 		if t.Key != v1alpha1.TaintRepartitioning {
 			continue
 		}
-		of := &taint{generation: -1}
+		result := &taint{generation: -1}
 		if t.TimeAdded != nil {
-			of.since = t.TimeAdded.Time
+			result.since = t.TimeAdded.Time
 		}
 		if generation, err := strconv.ParseInt(t.Value, 10, 64); err == nil {
-			of.generation = generation
+			result.generation = generation
 		}
-		return of
+		return result
 	}
 	return nil
 }
 
-// allocatableDevices are the GPUs and MIG instances in a node's allocatable.
+// allocatableDevices counts the GPUs and MIG instances in a node's allocatable.
 func allocatableDevices(object *corev1.Node) deviceCounts {
-	of := deviceCounts{}
+	result := deviceCounts{}
 	for name, quantity := range object.Status.Allocatable {
 		if _, ok := v1alpha1.MIGProfileOf(name); ok || name == v1alpha1.ResourceNVIDIAGPU {
-			of[name] = quantity.Value()
+			result[name] = quantity.Value()
 		}
 	}
-	return of
+	return result
 }
 
-// unsuitableReason is why the GPUs of a node cannot be cut while it takes pods, by its labels.
+// unsuitableReason returns why a node's labels rule out repartitioning; empty if they do not.
 func unsuitableReason(object *corev1.Node) string {
-	if strategy, said := object.Labels[v1alpha1.LabelMIGStrategy]; said && strategy != "mixed" {
-		return fmt.Sprintf("its device plugin has the MIG strategy %q; it must be mixed, for with another a pod cannot ask for a profile", strategy)
+	if strategy, found := object.Labels[v1alpha1.LabelMIGStrategy]; found && strategy != "mixed" {
+		return fmt.Sprintf("its device plugin has the MIG strategy %q; only mixed lets a pod request a profile", strategy)
 	}
 	return ""
 }
 
-// observedNodes are the GPUNodes as they were read, by name.
+// observedNodes caches parsed GPUNodes by name.
 type observedNodes map[string]observedVersion
 
 type observedVersion struct {
@@ -314,14 +314,14 @@ func (m observedNodes) observe(object *v1alpha1.GPUNode) *observedNode {
 	if known, ok := m[object.Name]; ok && known.version == version {
 		return known.node
 	}
-	of := observeNode(object)
-	m[object.Name] = observedVersion{version, of}
-	return of
+	result := observeNode(object)
+	m[object.Name] = observedVersion{version, result}
+	return result
 }
 
-func (m observedNodes) prune(there map[string]*v1alpha1.GPUNode) {
+func (m observedNodes) prune(existing map[string]*v1alpha1.GPUNode) {
 	for name := range m {
-		if there[name] == nil {
+		if existing[name] == nil {
 			delete(m, name)
 		}
 	}

@@ -22,11 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// batchDelay is for how long news are gathered, in machine time.
+// batchDelay is how long changes are collected before a decision, in machine time.
 const batchDelay = 250 * time.Millisecond
 
-// pendingPods knows the pods that wait for MIG instances. Of all others without a node it
-// keeps nothing. It is a source of the planner's requests.
+// pendingPods caches the pending pods that request MIG instances and stores nothing of other
+// unbound pods. It is an event source of the planner.
 type pendingPods struct {
 	client *typed.CoreV1Client
 	logger logr.Logger
@@ -44,12 +44,14 @@ func newPendingPods(cfg *rest.Config, logger logr.Logger) (*pendingPods, error) 
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := typed.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("a client for pods: %w", err)
+		return nil, fmt.Errorf("create pod client: %w", err)
 	}
-	return &pendingPods{client: client, logger: logger, byUID: map[types.UID]*pendingPod{}, synced: make(chan struct{}), enqueue: func() {}}, nil
+	return &pendingPods{
+		client: client, logger: logger, byUID: map[types.UID]*pendingPod{}, synced: make(chan struct{}), enqueue: func() {},
+	}, nil
 }
 
-// list are those that wait now. They are shared, and read only.
+// list returns the pending pods; they are shared and read-only.
 func (p *pendingPods) list() []*pendingPod {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -60,8 +62,8 @@ func (p *pendingPods) list() []*pendingPod {
 	return all
 }
 
-// Start implements source.TypedSource: it follows the pods without a node until ctx
-// ends, and asks for a decision when one begins or ends to wait.
+// Start implements source.TypedSource: it watches the unbound pods until ctx ends and requests
+// a decision when a pod becomes pending or stops being pending.
 func (p *pendingPods) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	p.enqueue = func() { queue.AddAfter(planRequest, batchDelay) }
 	unbound := fields.AndSelectors(
@@ -69,10 +71,10 @@ func (p *pendingPods) Start(ctx context.Context, queue workqueue.TypedRateLimiti
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 	)
-	follow := cache.ToListWatcherWithWatchListSemantics(
+	listWatch := cache.ToListWatcherWithWatchListSemantics(
 		cache.NewListWatchFromClient(p.client.RESTClient(), "pods", metav1.NamespaceAll, unbound), p.client)
-	reflector := cache.NewReflectorWithOptions(follow, &corev1.Pod{}, p, cache.ReflectorOptions{
-		Name: "planner", TypeDescription: "pods without a node", Logger: &p.logger,
+	reflector := cache.NewReflectorWithOptions(listWatch, &corev1.Pod{}, p, cache.ReflectorOptions{
+		Name: "planner", TypeDescription: "unbound pods", Logger: &p.logger,
 	})
 	go reflector.RunWithContext(logr.NewContext(ctx, p.logger))
 	return nil
@@ -84,12 +86,12 @@ func (p *pendingPods) WaitForSync(ctx context.Context) error {
 	case <-p.synced:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the list of pods without a node: %w", ctx.Err())
+		return fmt.Errorf("wait for the list of unbound pods: %w", ctx.Err())
 	}
 }
 
-// Transformer implements cache.TransformingStore: of pods that do not wait for MIG
-// instances only the names are kept while all are listed.
+// Transformer implements cache.TransformingStore: during a list it keeps only the names of pods
+// that are not pending for MIG instances.
 func (*pendingPods) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		pod, ok := object.(*corev1.Pod)
@@ -97,7 +99,7 @@ func (*pendingPods) Transformer() cache.TransformFunc {
 			return object, nil
 		}
 		pod.ManagedFields = nil
-		if _, waits := parsePendingPod(pod); waits {
+		if _, pending := parsePendingPod(pod); pending {
 			return pod, nil
 		}
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -115,35 +117,35 @@ func (p *pendingPods) Update(object any) error { return p.upsert(object) }
 func (p *pendingPods) upsert(object any) error {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
-		return fmt.Errorf("a %T among the pods", object)
+		return fmt.Errorf("store pod: unexpected type %T", object)
 	}
-	w, waits := parsePendingPod(pod)
+	w, pending := parsePendingPod(pod)
 	p.mutex.Lock()
-	_, waited := p.byUID[pod.UID]
-	if waits {
+	_, wasPending := p.byUID[pod.UID]
+	if pending {
 		p.byUID[pod.UID] = w
 	} else {
 		delete(p.byUID, pod.UID)
 	}
 	p.mutex.Unlock()
-	if waits || waited {
+	if pending || wasPending {
 		p.enqueue()
 	}
 	return nil
 }
 
-// Delete implements cache.ReflectorStore. A pod that gets a node is deleted, too: it
-// leaves the selection.
+// Delete implements cache.ReflectorStore. It also runs for pods that were bound, since they
+// leave the selection.
 func (p *pendingPods) Delete(object any) error {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
-		return fmt.Errorf("a %T among the pods", object)
+		return fmt.Errorf("store pod: unexpected type %T", object)
 	}
 	p.mutex.Lock()
-	_, waited := p.byUID[pod.UID]
+	_, wasPending := p.byUID[pod.UID]
 	delete(p.byUID, pod.UID)
 	p.mutex.Unlock()
-	if waited {
+	if wasPending {
 		p.enqueue()
 	}
 	return nil
@@ -155,9 +157,9 @@ func (p *pendingPods) Replace(list []any, _ string) error {
 	for _, object := range list {
 		pod, ok := object.(*corev1.Pod)
 		if !ok {
-			return fmt.Errorf("a %T among the pods", object)
+			return fmt.Errorf("store pod: unexpected type %T", object)
 		}
-		if w, waits := parsePendingPod(pod); waits {
+		if w, pending := parsePendingPod(pod); pending {
 			all[pod.UID] = w
 		}
 	}

@@ -8,9 +8,8 @@ import (
 	"sluice.dev/gpuagent/mig"
 )
 
-// placeRequests finds a place for each want: what is idle, then room, then what idle
-// instances give up; on MIG-enabled GPUs before others, and on nodes that are being
-// changed anyhow before others.
+// placeRequests finds a place for each request: an idle instance, then free slices, then the
+// slices of idle instances. GPUs in MIG mode and nodes already in a change come first.
 func (d *draft) placeRequests() {
 	open := make([]int, 0, len(d.requests))
 	for i := range d.requests {
@@ -19,7 +18,9 @@ func (d *draft) placeRequests() {
 			d.requeueAt(at)
 			continue
 		}
-		d.countDemand(w)
+		for _, a := range w.instanceRequests {
+			d.requested[a.profile] += a.count
+		}
 		if !d.offerIdle(i) {
 			open = append(open, i)
 		}
@@ -31,13 +32,13 @@ func (d *draft) placeRequests() {
 	}
 }
 
-// offerIdle gives a want what is idle, if there is: its scheduler is left to find it. One
-// whose scheduler did not use what is there is not offered it again.
+// offerIdle reserves idle instances for a request, if there are enough, and leaves the binding
+// to the scheduler. A request whose scheduler did not use an offer gets no second one.
 func (d *draft) offerIdle(i int) bool {
 	w := &d.requests[i]
 	since, offered := d.previousState.offeredSince[w.uid]
 	if offered && d.now.Sub(since) >= idleOfferGracePeriod {
-		d.recordOffer(w, since)
+		d.nextState.offeredSince[w.uid] = since
 		return false
 	}
 	for _, pool := range w.poolOrder {
@@ -49,9 +50,9 @@ func (d *draft) offerIdle(i int) bool {
 				d.reserveIdle(at, a.profile, a.count)
 			}
 			if !offered || d.nodes[at].taint != nil {
-				since = d.now // its scheduler cannot have it yet
+				since = d.now // the scheduler cannot use the instances yet
 			}
-			d.recordOffer(w, since)
+			d.nextState.offeredSince[w.uid] = since
 			d.requeueAt(since.Add(idleOfferGracePeriod))
 			d.nodeDrafts[at].idleOffers = append(d.nodeDrafts[at].idleOffers, i)
 			return true
@@ -60,7 +61,7 @@ func (d *draft) offerIdle(i int) bool {
 	return false
 }
 
-// hasIdle tells whether a node has all that the want asks for.
+// hasIdle reports whether the drafted node has enough idle instances for the request.
 func (d *draft) hasIdle(at int, w *podRequest) bool {
 	for _, a := range w.instanceRequests {
 		if d.countIdle(at, a.profile) < a.count {
@@ -71,9 +72,9 @@ func (d *draft) hasIdle(at int, w *podRequest) bool {
 }
 
 func (d *draft) countIdle(at int, name v1alpha1.MIGProfile) (n int) {
-	cells := d.gpuDraftsOf(at)
-	for i := range cells {
-		c := &cells[i]
+	drafts := d.gpuDraftsOf(at)
+	for i := range drafts {
+		c := &drafts[i]
 		if c.gpu.model == nil || c.occupied == c.inUse {
 			continue
 		}
@@ -90,7 +91,7 @@ func (d *draft) countIdle(at int, name v1alpha1.MIGProfile) (n int) {
 	return n
 }
 
-// hasIdle tells whether the machine has idle all that a want asks for.
+// hasIdle reports whether the observed node has enough idle instances for the request.
 func (m *observedNode) hasIdle(w *podRequest) bool {
 	for _, a := range w.instanceRequests {
 		n := 0
@@ -109,11 +110,10 @@ func (m *observedNode) hasIdle(w *podRequest) bool {
 	return true
 }
 
-// maxComparedGPUs is how many GPUs are weighed against each other for what has no room
-// without something idle giving way.
+// maxComparedGPUs bounds the GPUs that are compared where idle instances must be destroyed.
 const maxComparedGPUs = 64
 
-// placeRequest makes room for a want, in the draft.
+// placeRequest creates the instances of a request in the draft.
 func (d *draft) placeRequest(i int) bool {
 	w := &d.requests[i]
 	for _, pool := range w.poolOrder {
@@ -133,8 +133,8 @@ func (d *draft) placeRequest(i int) bool {
 	return false
 }
 
-// canRepartition tells whether a node may be cut: one that is being changed and whose spec is
-// not written yet, or one that may be.
+// canRepartition reports whether a node may be repartitioned: with changing a node in a change
+// whose spec is not written yet, else a node on which a change may start.
 func (d *draft) canRepartition(at int, changing bool) bool {
 	if changing {
 		return d.nodeDrafts[at].stage == stageSettling || d.nodeDrafts[at].stage == stageReady
@@ -142,24 +142,24 @@ func (d *draft) canRepartition(at int, changing bool) bool {
 	return d.nodeDrafts[at].stage == stageOpen
 }
 
-// isOfferIgnored tells whether the node has had for long what the want asks for: there it
-// is not that what keeps the pod out.
+// isOfferIgnored reports whether the node had enough idle instances for idleOfferGracePeriod
+// and the scheduler did not use them: something else keeps the pod away from this node.
 func (d *draft) isOfferIgnored(at int, w *podRequest) bool {
 	since, offered := d.previousState.offeredSince[w.uid]
 	return offered && d.now.Sub(since) >= idleOfferGracePeriod && d.nodes[at].observed.hasIdle(w)
 }
 
-// placeOnGPUs finds room for a want on GPUs of a tier of nodes that may be cut.
-func (d *draft) placeOnGPUs(i int, may func(node int) bool, t eligibility) bool {
+// placeOnGPUs finds slices for a request on GPUs of one eligibility on the allowed nodes.
+func (d *draft) placeOnGPUs(i int, allowed func(node int) bool, t eligibility) bool {
 	w := &d.requests[i]
 	if len(w.instanceRequests) > 1 || w.instanceRequests[0].count > 1 {
-		return d.placeOnOneNode(i, may, t)
+		return d.placeOnOneNode(i, allowed, t)
 	}
 	name := w.instanceRequests[0].profile
-	best, start, least := -1, 0, 0
-	var crowded []int
+	best, start, leastHarm := -1, 0, 0
+	var candidates []int
 	for at := range d.nodes {
-		if !may(at) {
+		if !allowed(at) {
 			continue
 		}
 		for c := d.nodeDrafts[at].first; c < d.nodeDrafts[at].last; c++ {
@@ -171,17 +171,17 @@ func (d *draft) placeOnGPUs(i int, may func(node int) bool, t eligibility) bool 
 			if p == nil {
 				continue
 			}
-			board := it.gpu.model.migModel
+			model := it.gpu.model.migModel
 			if p.Attribute == "" {
-				if s, harm, ok := board.BestPlacement(it.occupied, p); ok {
-					if best < 0 || harm < least {
-						best, start, least = c, s, harm
+				if s, harm, ok := model.BestPlacement(it.occupied, p); ok {
+					if best < 0 || harm < leastHarm {
+						best, start, leastHarm = c, s, harm
 					}
 					continue
 				}
 			}
-			if best < 0 && len(crowded) < maxComparedGPUs && board.CanFit(it.inUse, p) {
-				crowded = append(crowded, c)
+			if best < 0 && len(candidates) < maxComparedGPUs && model.CanFit(it.inUse, p) {
+				candidates = append(candidates, c)
 			}
 		}
 	}
@@ -190,70 +190,71 @@ func (d *draft) placeOnGPUs(i int, may func(node int) bool, t eligibility) bool 
 		d.repartition(best, i, nil, []mig.Step{{Profile: p, Start: start}})
 		return true
 	}
-	gpus := make([]mig.GPU, len(crowded))
-	for k, c := range crowded {
+	gpus := make([]mig.GPU, len(candidates))
+	for k, c := range candidates {
 		gpus[k] = d.gpuDrafts[c].migGPU()
 	}
 	change := mig.Plan(gpus, []v1alpha1.MIGProfile{name})
 	if len(change.Create) != 1 {
 		return false
 	}
-	d.repartition(crowded[change.Create[0].GPU], i, change.Destroy, change.Create)
+	d.repartition(candidates[change.Create[0].GPU], i, change.Destroy, change.Create)
 	return true
 }
 
-// placeOnOneNode finds a node that has room for several instances at once: the one
-// where least is given up, and then least is made.
-func (d *draft) placeOnOneNode(i int, may func(node int) bool, t eligibility) bool {
+// placeOnOneNode finds a node for several instances at once: the one with the fewest instances
+// to destroy, then the fewest to create.
+func (d *draft) placeOnOneNode(i int, allowed func(node int) bool, t eligibility) bool {
 	w := &d.requests[i]
 	var best mig.Change
-	var at []int
+	var bestDrafts []int
 	for n := range d.nodes {
-		if !may(n) {
+		if !allowed(n) {
 			continue
 		}
-		var cells []int
+		var drafts []int
 		var gpus []mig.GPU
 		for c := d.nodeDrafts[n].first; c < d.nodeDrafts[n].last; c++ {
 			if it := &d.gpuDrafts[c]; it.eligibility <= t {
-				cells, gpus = append(cells, c), append(gpus, it.migGPU())
+				drafts, gpus = append(drafts, c), append(gpus, it.migGPU())
 			}
 		}
 		change := mig.Plan(gpus, w.profiles())
 		if len(change.Unmet) > 0 || change.IsEmpty() {
 			continue
 		}
-		if at == nil || len(change.Destroy) < len(best.Destroy) || len(change.Destroy) == len(best.Destroy) && len(change.Create) < len(best.Create) {
-			best, at = change, cells
+		if bestDrafts == nil || len(change.Destroy) < len(best.Destroy) ||
+			len(change.Destroy) == len(best.Destroy) && len(change.Create) < len(best.Create) {
+			best, bestDrafts = change, drafts
 		}
 	}
-	if at == nil {
+	if bestDrafts == nil {
 		return false
 	}
-	made := map[*mig.Profile]int{}
-	for k, c := range at {
+	created := map[*mig.Profile]int{}
+	for k, c := range bestDrafts {
 		destroy, create := stepsOnGPU(best.Destroy, k), stepsOnGPU(best.Create, k)
 		for _, step := range create {
-			made[step.Profile]++
+			created[step.Profile]++
 		}
 		if len(destroy)+len(create) > 0 {
 			d.repartition(c, i, destroy, create)
 		}
 	}
-	node := d.gpuDrafts[at[0]].node
+	node := d.gpuDrafts[bestDrafts[0]].node
 	for _, a := range w.instanceRequests {
-		left := a.count
-		for p, n := range made {
-			if d.gpuDrafts[at[0]].gpu.model.resolveProfile(a.profile) == p {
-				left -= n
+		missing := a.count
+		for p, n := range created {
+			if d.gpuDrafts[bestDrafts[0]].gpu.model.resolveProfile(a.profile) == p {
+				missing -= n
 			}
 		}
-		d.reserveIdle(node, a.profile, left)
+		d.reserveIdle(node, a.profile, missing)
 	}
 	return true
 }
 
-// profiles are the instances one by one.
+// profiles lists the requested instances one by one.
 func (w *podRequest) profiles() []v1alpha1.MIGProfile {
 	var all []v1alpha1.MIGProfile
 	for _, a := range w.instanceRequests {
@@ -273,8 +274,8 @@ func stepsOnGPU(steps []mig.Step, gpu int) (of []mig.Step) {
 	return of
 }
 
-// repartition changes a GPU for a want, in the draft.
-func (d *draft) repartition(c, wanted int, destroy, create []mig.Step) {
+// repartition applies a plan for a request to a GPU in the draft.
+func (d *draft) repartition(c, request int, destroy, create []mig.Step) {
 	it := &d.gpuDrafts[c]
 	it.applySteps(destroy, create)
 	w := &d.nodeDrafts[it.node]
@@ -283,5 +284,5 @@ func (d *draft) repartition(c, wanted int, destroy, create []mig.Step) {
 	} else {
 		w.changed = true
 	}
-	w.requests = append(w.requests, wanted)
+	w.requests = append(w.requests, request)
 }

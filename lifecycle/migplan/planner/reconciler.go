@@ -34,31 +34,30 @@ import (
 	"sluice.dev/policies/kaigroup"
 )
 
-// Reconciler plans all pools that are cut, in one pass: a pod may use several.
+// Reconciler plans all pools with MIG in one pass, since a pod may use several of them.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
-	// Live reads the pods of a node that is about to be changed: no cache may be
-	// behind there.
+	// Live reads the pods of a node that is about to change, where the cache may lag.
 	Live client.Reader
-	// Events tells people what is made for whom.
+	// Events records what is created for which pod.
 	Events events.EventRecorder
 
 	pendingPods   *pendingPods
 	observedNodes observedNodes
 	state         planState
-	// preemptibleCache remembers of pods that have instances whether they may be preempted.
+	// preemptibleCache holds whether pods with instances may be preempted.
 	preemptibleCache map[types.UID]bool
 	now              func() time.Time
 }
 
-// conflictRequeue is after how long what changed meanwhile is looked at again, in machine time.
+// conflictRequeue is the delay after a conflict, in machine time.
 const conflictRequeue = 100 * time.Millisecond
 
-// maxPreemptibleLookups is of how many pods is asked in one pass whether they may be preempted.
+// maxPreemptibleLookups bounds the reads of isPreemptible in one pass.
 const maxPreemptibleLookups = 64
 
-// Reconcile implements reconcile.Reconciler, for all pools.
+// Reconcile observes all pools, decides, writes the actions and reports.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := r.now()
 	s, err := r.observe(ctx, now)
@@ -72,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	recordMetrics(&d)
 	if err := r.applyActions(ctx, s, &d, now); err != nil {
 		if errors.Is(err, errConflict) || apierrors.IsNotFound(err) {
-			log.FromContext(ctx).V(1).Info("looking again", "reason", err.Error())
+			log.FromContext(ctx).V(1).Info("Requeued after conflict", "reason", err.Error())
 			return reconcile.Result{RequeueAfter: conflictRequeue}, nil
 		}
 		return reconcile.Result{}, err
@@ -87,10 +86,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: max(d.nextDecisionAt.Sub(now), conflictRequeue)}, nil
 }
 
-// updateConditions writes the condition of each pool where it changed.
+// updateConditions writes the condition Planned of each pool where it changed.
 func (r *Reconciler) updateConditions(ctx context.Context, s *observedState, d *decision, now time.Time) error {
-	asked := 0
-	conditions := d.conditions(func(pod v1alpha1.PodReference) bool { return r.isPreemptible(ctx, pod, &asked) })
+	lookups := 0
+	conditions := d.conditions(func(pod v1alpha1.PodReference) bool { return r.isPreemptible(ctx, pod, &lookups) })
 	for i, pool := range s.nodePools {
 		c := conditions[i]
 		c.Message = apply.TruncateMessage(c.Message)
@@ -114,29 +113,30 @@ func (r *Reconciler) updateConditions(ctx context.Context, s *observedState, d *
 	return nil
 }
 
-// updateStatus writes a status that differs from what was read, with the resource version
-// that was read: others write it, too.
+// updateStatus writes a changed status with the resource version that was read, since other
+// controllers write this status too.
 func (r *Reconciler) updateStatus(ctx context.Context, before, after *v1alpha1.NodePool) error {
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return nil
 	}
 	if err := r.Client.Status().Update(ctx, after); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of node pool %s: %w", after.Name, err)
+		return fmt.Errorf("update status of node pool %s: %w", after.Name, err)
 	}
 	return nil
 }
 
-// isPreemptible tells whether a pod that has an instance is one of Sluice's that may be
-// preempted. It is only said, so that what cannot be read cannot be.
-func (r *Reconciler) isPreemptible(ctx context.Context, reference v1alpha1.PodReference, asked *int) bool {
+// isPreemptible reports whether a pod that holds an instance has one of Sluice's preemptible
+// classes. The result only explains a condition, so an unreadable pod counts as not preemptible.
+func (r *Reconciler) isPreemptible(ctx context.Context, reference v1alpha1.PodReference, lookups *int) bool {
 	if known, ok := r.preemptibleCache[reference.UID]; ok {
 		return known
 	}
-	if *asked++; *asked > maxPreemptibleLookups {
+	if *lookups++; *lookups > maxPreemptibleLookups {
 		return false
 	}
 	var pod corev1.Pod
-	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}, &pod); err != nil || pod.UID != reference.UID {
+	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}, &pod); err != nil ||
+		pod.UID != reference.UID {
 		return false
 	}
 	name := pod.Spec.PriorityClassName
@@ -151,10 +151,10 @@ func (r *Reconciler) initialize() {
 	}
 }
 
-// planRequest is the one request that there is.
+// planRequest is the only request of this controller.
 var planRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: "plan"}}
 
-// SetupWithManager makes the manager run r, on the replica that has the turn.
+// SetupWithManager adds r to the manager; it runs on the leader.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.initialize()
 	var err error
@@ -169,21 +169,21 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(r.pendingPods).
 		Complete(conflict.WithRetry(r))
 	if err != nil {
-		return fmt.Errorf("planning MIG instances: %w", err)
+		return fmt.Errorf("set up planner: %w", err)
 	}
 	return nil
 }
 
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// enqueueBatched asks for a decision about all, a little later: news come in swarms.
+// enqueueBatched requests a decision after batchDelay, since changes come in bursts.
 var enqueueBatched = handler.Funcs{
 	CreateFunc: func(_ context.Context, _ event.CreateEvent, q requestQueue) { q.AddAfter(planRequest, batchDelay) },
 	UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q requestQueue) { q.AddAfter(planRequest, batchDelay) },
 	DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q requestQueue) { q.AddAfter(planRequest, batchDelay) },
 }
 
-// nodeChangedPredicate passes what can change who may be on a node, and what is there.
+// nodeChangedPredicate passes changes of what a node accepts and offers.
 var nodeChangedPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1.Node)
 	after, ok2 := e.ObjectNew.(*corev1.Node)
@@ -194,7 +194,7 @@ var nodeChangedPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent)
 		!equality.Semantic.DeepEqual(allocatableDevices(before), allocatableDevices(after))
 }}
 
-// gpuNodeChangedPredicate passes what can change a plan, and keeps out the figures of use.
+// gpuNodeChangedPredicate passes changes that affect a plan, and drops usage samples.
 var gpuNodeChangedPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.GPUNode)
 	after, ok2 := e.ObjectNew.(*v1alpha1.GPUNode)
@@ -206,13 +206,13 @@ var gpuNodeChangedPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEve
 		!equality.Semantic.DeepEqual(countDeviceHolders(before), countDeviceHolders(after))
 }}
 
-// countDeviceHolders are who has which.
+// countDeviceHolders counts the pods that hold each device.
 func countDeviceHolders(node *v1alpha1.GPUNode) map[string]int {
-	of := map[string]int{}
+	holders := map[string]int{}
 	for i := range node.Status.Pods {
 		for _, device := range node.Status.Pods[i].Devices {
-			of[device]++
+			holders[device]++
 		}
 	}
-	return of
+	return holders
 }

@@ -26,7 +26,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// fakeCluster is a cluster in memory, what is written there, and a clock.
+// fakeCluster is a cluster in memory that records writes, with a clock.
 type fakeCluster struct {
 	*Reconciler
 	testing.TB
@@ -48,13 +48,16 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 	}
 	g.client = fake.NewClientBuilder().WithScheme(kinds).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.NodePool{}, &v1alpha1.GPUNode{}).
-		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }). //nolint:forcetypeassert // of pods
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		//nolint:forcetypeassert // the index is over pods
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 				note("patch", o)
 				return c.Patch(ctx, o, patch, opts...)
 			},
-			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			SubResourceUpdate: func(
+				ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption,
+			) error {
 				note("update "+sub, o)
 				return c.SubResource(sub).Update(ctx, o, opts...)
 			},
@@ -65,7 +68,7 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 	return g
 }
 
-// reconcileAfter is one pass later, and what it wrote.
+// reconcileAfter runs one pass after a delay and returns its writes.
 func (g *fakeCluster) reconcileAfter(later time.Duration) []string {
 	g.Helper()
 	g.time = g.time.Add(later)
@@ -86,13 +89,13 @@ func (g *fakeCluster) expectWrites(what string, got []string, want ...string) {
 
 func newMIGPool() *v1alpha1.NodePool {
 	return &v1alpha1.NodePool{
-		ObjectMeta: metav1.ObjectMeta{Name: "cut"},
-		Spec:       v1alpha1.NodePoolSpec{NodeSelector: map[string]string{"cut": "yes"}, Sharing: v1alpha1.SharingMIG},
+		ObjectMeta: metav1.ObjectMeta{Name: "mig"},
+		Spec:       v1alpha1.NodePoolSpec{NodeSelector: map[string]string{"mig": "yes"}, Sharing: v1alpha1.SharingMIG},
 	}
 }
 
 func newMIGNode(change ...func(*corev1.Node)) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1", Labels: map[string]string{"cut": "yes"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1", Labels: map[string]string{"mig": "yes"}}}
 	node.Spec.Taints = []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
 	for _, c := range change {
 		c(node)
@@ -127,80 +130,85 @@ func (g *fakeCluster) getObject(into client.Object, name string) {
 	}
 }
 
-// The whole way of a change, each write once, and nothing else of the node is touched.
+// TestRepartitionWorkflow runs a change from taint to untaint: each write happens once, and the
+// other taints of the node stay.
 func TestRepartitionWorkflow(t *testing.T) {
 	gpuNode := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1", Generation: 1}}
 	gpuNode.Status.ObservedGeneration = 1
 	gpuNode.Status.GPUs = []v1alpha1.ObservedGPU{newObservedGPU(t, "n1", 0, "a100:")}
 	g := newFakeCluster(t, newMIGPool(), newMIGNode(), gpuNode)
-	const status = "update status *v1alpha1.NodePool cut"
-	g.expectWrites("nobody waits", g.reconcileAfter(0), status)
-	g.expectWrites("still", g.reconcileAfter(time.Second))
+	const status = "update status *v1alpha1.NodePool mig"
+	g.expectWrites("no pending pod", g.reconcileAfter(0), status)
+	g.expectWrites("no change", g.reconcileAfter(time.Second))
 	g.createPendingPod("3g.20gb")
-	g.expectWrites("somebody waits", g.reconcileAfter(unschedulableGracePeriod+apiTimeResolution), "patch *v1.Node n1", status)
-	g.expectWrites("it settles", g.reconcileAfter(time.Second))
-	g.expectWrites("it has settled", g.reconcileAfter(bindSettleTime+apiTimeResolution), "patch *v1alpha1.GPUNode n1")
+	g.expectWrites("a pending pod", g.reconcileAfter(unschedulableGracePeriod+apiTimeResolution), "patch *v1.Node n1", status)
+	g.expectWrites("bindings settle", g.reconcileAfter(time.Second))
+	g.expectWrites("bindings have settled", g.reconcileAfter(bindSettleTime+apiTimeResolution), "patch *v1alpha1.GPUNode n1")
 	g.getObject(gpuNode, "n1")
-	want := []v1alpha1.DesiredGPU{{UUID: gpuUUID("n1", 0), MIGEnabled: true, Instances: []v1alpha1.DesiredInstance{{Profile: "3g.20gb", Start: 4}}}}
+	want := []v1alpha1.DesiredGPU{
+		{UUID: gpuUUID("n1", 0), MIGEnabled: true, Instances: []v1alpha1.DesiredInstance{{Profile: "3g.20gb", Start: 4}}},
+	}
 	if diff := cmp.Diff(want, gpuNode.Spec.GPUs); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	gpuNode.Generation = 2 // an API server counts
+	gpuNode.Generation = 2 // as an API server does
 	if err := g.client.Update(t.Context(), gpuNode); err != nil {
 		t.Fatal(err)
 	}
-	g.expectWrites("the agent is at work", g.reconcileAfter(time.Second))
+	g.expectWrites("the agent applies the spec", g.reconcileAfter(time.Second))
 	g.getObject(gpuNode, "n1")
 	gpuNode.Status.ObservedGeneration = 2
 	gpuNode.Status.GPUs = []v1alpha1.ObservedGPU{newObservedGPU(t, "n1", 0, "a100: 3g.20gb@4")}
 	if err := g.client.Status().Update(t.Context(), gpuNode); err != nil {
 		t.Fatal(err)
 	}
-	g.expectWrites("the plugin is at work", g.reconcileAfter(time.Second))
+	g.expectWrites("the device plugin enumerates", g.reconcileAfter(time.Second))
 	node := &corev1.Node{}
 	g.getObject(node, "n1")
 	node.Status.Allocatable = corev1.ResourceList{"nvidia.com/mig-3g.20gb": resource.MustParse("1")}
 	if err := g.client.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	g.expectWrites("all is done", g.reconcileAfter(time.Second), "patch *v1.Node n1")
-	g.expectWrites("and said", g.reconcileAfter(time.Second), status)
-	g.expectWrites("the pod's scheduler has its turn", g.reconcileAfter(time.Second))
+	g.expectWrites("allocatable matches", g.reconcileAfter(time.Second), "patch *v1.Node n1")
+	g.expectWrites("the condition", g.reconcileAfter(time.Second), status)
+	g.expectWrites("the scheduler may bind", g.reconcileAfter(time.Second))
 	g.getObject(node, "n1")
 	if diff := cmp.Diff(newMIGNode().Spec.Taints, node.Spec.Taints); diff != "" {
 		t.Errorf("taints: -want +got\n%s", diff)
 	}
 	close(g.events.Events)
-	var said []string
+	var recorded []string
 	for text := range g.events.Events {
-		said = append(said, text)
+		recorded = append(recorded, text)
 	}
-	want2 := []string{
-		"Normal Repartitioning its GPUs are to be cut anew; no new pods until then", "Normal Repartitioning its GPUs are to be cut anew; no new pods until then",
-		"Normal CuttingGPU 3g.20gb is being made on node n1",
-		"Normal Repartitioned its GPUs are cut as planned, after 9s", "Normal Repartitioned its GPUs are cut as planned, after 9s",
+	const scheduled = "Normal MIGRepartitionScheduled the node's GPUs will be repartitioned; it accepts no new pods until then"
+	const completed = "Normal MIGRepartitionCompleted the GPUs were repartitioned as planned in 9s"
+	wantEvents := []string{
+		scheduled, scheduled,
+		"Normal MIGRepartitionStarted node n1 is being repartitioned to create 3g.20gb for this pod",
+		completed, completed, // on the node and the GPUNode
 	}
-	if diff := cmp.Diff(want2, said); diff != "" {
+	if diff := cmp.Diff(wantEvents, recorded); diff != "" {
 		t.Errorf("events: -want +got\n%s", diff)
 	}
 }
 
-// A taint goes where nobody changes the node any more, and a pool that is not cut says
-// nothing of plans.
+// TestOrphanedTaintsAndConditionsAreRemoved removes the taint of nodes and the condition of pools
+// that are no longer planned.
 func TestOrphanedTaintsAndConditionsAreRemoved(t *testing.T) {
 	pool := newMIGPool()
 	pool.Spec.Sharing = v1alpha1.SharingNone
 	pool.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPlanned}, {Type: v1alpha1.ConditionReady}}
 	g := newFakeCluster(t, pool, newMIGNode(withRepartitioningTaint("1")))
-	g.expectWrites("left behind", g.reconcileAfter(0), "patch *v1.Node n1", "update status *v1alpha1.NodePool cut")
-	g.getObject(pool, "cut")
+	g.expectWrites("orphans", g.reconcileAfter(0), "patch *v1.Node n1", "update status *v1alpha1.NodePool mig")
+	g.getObject(pool, "mig")
 	if meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionPlanned) != nil || len(pool.Status.Conditions) != 1 {
 		t.Errorf("conditions: %v", pool.Status.Conditions)
 	}
-	g.expectWrites("and nothing more", g.reconcileAfter(time.Second))
+	g.expectWrites("no further writes", g.reconcileAfter(time.Second))
 }
 
-// What a cache says of a GPUNode that is further by now brings no taint off.
+// TestTaintStaysWhenCacheIsStale keeps the taint while the cache lags behind the GPUNode.
 func TestTaintStaysWhenCacheIsStale(t *testing.T) {
 	gpuNode := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1", Generation: 1}}
 	gpuNode.Status.ObservedGeneration = 1
@@ -208,7 +216,7 @@ func TestTaintStaysWhenCacheIsStale(t *testing.T) {
 	g := newFakeCluster(t, newMIGPool(), newMIGNode(withRepartitioningTaint("1")), gpuNode)
 	further := gpuNode.DeepCopy()
 	further.Generation = 2
-	g.Live = interceptor.NewClient(g.client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the fake has it
+	g.Live = interceptor.NewClient(g.client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the fake client implements it
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 			if object, ok := into.(*v1alpha1.GPUNode); ok {
 				further.DeepCopyInto(object)
@@ -217,7 +225,7 @@ func TestTaintStaysWhenCacheIsStale(t *testing.T) {
 			return c.Get(ctx, key, into, opts...)
 		},
 	})
-	g.expectWrites("a cache that is behind", g.reconcileAfter(time.Second))
+	g.expectWrites("a stale cache", g.reconcileAfter(time.Second))
 	g.Live = g.client
-	g.expectWrites("one that is not", g.reconcileAfter(time.Second), "patch *v1.Node n1", "update status *v1alpha1.NodePool cut")
+	g.expectWrites("a current cache", g.reconcileAfter(time.Second), "patch *v1.Node n1", "update status *v1alpha1.NodePool mig")
 }

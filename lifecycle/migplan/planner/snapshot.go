@@ -11,105 +11,109 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// snapshot is all that a decision is made from.
+// snapshot holds the complete input of a decision.
 type snapshot struct {
 	pools []pool
-	// nodes are those of the pools, sorted by name.
+	// nodes holds the nodes of the pools, sorted by name.
 	nodes []node
-	// requests are the pods that wait, the most urgent first.
+	// requests holds the pending pods, the most urgent first.
 	requests []podRequest
-	// previousState is what the last decision remembered.
+	// previousState is the nextState of the last decision.
 	previousState planState
 }
 
-// planState is what is known beside the objects. To lose it delays a decision, and no more.
+// planState is the state that no object holds. Losing it only delays decisions.
 type planState struct {
-	// offeredSince is since when an idle instance is there for a pod.
+	// offeredSince holds, by pod, since when an idle instance is available to it.
 	offeredSince map[types.UID]time.Time
-	// nodeBackoff are the nodes that were changed.
+	// nodeBackoff holds the backoff of changed nodes.
 	nodeBackoff map[string]backoff
-	// unknownHoldersUntil are nodes of which pods have whole GPUs, and nobody says which, until when
-	// that is believed.
+	// unknownHoldersUntil holds, for nodes whose pods hold whole GPUs that the agent does not
+	// report, how long the planner assumes so.
 	unknownHoldersUntil map[string]time.Time
-	// gpuBackoff are the GPUs whose layout could not be applied.
+	// gpuBackoff holds the backoff of GPUs whose layout could not be applied.
 	gpuBackoff map[v1alpha1.GPUUUID]backoff
 }
 
-// backoff is until when nothing is done, after how many failures.
+// backoff ends at until; failures counts the failures that led to it.
 type backoff struct {
 	until    time.Time
 	failures int
 }
 
-// next is the pause after another failure, which begins with so long.
-func (p backoff) next(now time.Time, first, longest time.Duration) backoff {
-	length := first << min(p.failures, 10)
-	return backoff{until: now.Add(min(length, longest)), failures: p.failures + 1}
+// next returns the backoff after another failure. It starts at first and doubles up to longest.
+func (b backoff) next(now time.Time, first, longest time.Duration) backoff {
+	length := first << min(b.failures, 10)
+	return backoff{until: now.Add(min(length, longest)), failures: b.failures + 1}
 }
 
-// pool is a node pool that is cut.
+// pool is a node pool with sharing: MIG.
 type pool struct {
 	name   string
 	resets v1alpha1.MIGResets
-	// layout is nil where the pool is planned from demand.
+	// layout is nil if the pool is planned from demand.
 	layout []v1alpha1.MIGLayout
 }
 
 func (p *pool) isStatic() bool { return p.layout != nil }
 
-// node is one of a pool's nodes.
+// mayReset reports whether the pool allows resets that change the MIG mode.
+func (p *pool) mayReset() bool {
+	return p.resets == v1alpha1.MIGResetsWhenIdle || p.resets == v1alpha1.MIGResetsDrain
+}
+
+// node is a node of a pool.
 type node struct {
 	name string
 	// pool is the index of its pool.
 	pool int
-	// taint is nil where the node is not being changed.
+	// taint is nil if the node is not being repartitioned.
 	taint *taint
-	// unsuitableReason is why nothing can be cut there, by the node's labels; empty where it can.
+	// unsuitableReason says why the node's labels rule out repartitioning; empty if they do not.
 	unsuitableReason string
-	// allocatable are the node's allocatable GPUs and MIG instances.
+	// allocatable counts the node's allocatable GPUs and MIG instances.
 	allocatable deviceCounts
-	// observed is what the agent reports and the spec says; nil without a GPUNode.
+	// observed holds the agent's report and the spec; nil without a GPUNode.
 	observed *observedNode
-	// boundPods are the node's pods, read from the API server itself; known only where
-	// the spec may be written.
+	// boundPods holds the node's pods as read from the API server, if podsListed.
 	boundPods  []boundPod
 	podsListed bool
 }
 
-// taint is the one that keeps pods from a node while it is changed.
+// taint is the planner's taint on a node.
 type taint struct {
-	// since is when it was put on; zero where nobody says.
+	// since is when it was added; zero if unknown.
 	since time.Time
-	// generation is that of the GPUNode then; -1 where nobody says.
+	// generation is the generation of the GPUNode at that time; -1 if unknown.
 	generation int64
 }
 
-// boundPod is a pod that is bound to a node and has not ended.
+// boundPod is a non-terminal pod bound to a node.
 type boundPod struct {
 	uid   types.UID
 	bound time.Time
-	// instanceRequests are the MIG instances that it asks for, and whole how many whole GPUs.
+	// instanceRequests holds the requested MIG instances, wholeGPUs counts the whole GPUs.
 	instanceRequests []instanceRequest
 	wholeGPUs        int
 }
 
-// instanceRequest is so many instances of a profile.
+// instanceRequest requests count instances of a profile.
 type instanceRequest struct {
 	profile v1alpha1.MIGProfile
 	count   int
 }
 
-// podRequest is a pod that waits for MIG instances.
+// podRequest is a pending pod that requests MIG instances.
 type podRequest struct {
 	uid                         types.UID
 	namespace, name             string
 	instanceRequests            []instanceRequest
 	priority                    int32
 	created, unschedulableSince time.Time
-	// missesOtherResource tells that its scheduler does not miss the instances that it asks for.
+	// missesOtherResource reports whether its scheduler misses another resource than the instances.
 	missesOtherResource bool
-	// poolOrder are the indices of the pools that it may use, those that it likes first.
+	// poolOrder holds the indices of the pools it may use, preferred ones first.
 	poolOrder []int
-	// feasible tells of each node whether the pod may be there.
+	// feasible reports for each node whether the pod may run there.
 	feasible []bool
 }

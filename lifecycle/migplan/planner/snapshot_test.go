@@ -17,16 +17,16 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// startTime is when tests begin.
+// startTime is the time at the start of each test.
 var startTime = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// PCI identifiers of boards: one whose mode wants a reset, and one whose does not.
+// PCI device IDs of GPU models: one whose MIG mode needs a reset, and one whose mode does not.
 const (
 	gpuA100 = "0x20B010DE"
 	gpuH100 = "0x233010DE"
 )
 
-// gpuUUID is a GPU's identity, from its node and index.
+// gpuUUID derives a GPU's UUID from its node and index.
 func gpuUUID(node string, index int) v1alpha1.GPUUUID {
 	sum := 0
 	for _, r := range node {
@@ -35,9 +35,9 @@ func gpuUUID(node string, index int) v1alpha1.GPUUUID {
 	return v1alpha1.GPUUUID(fmt.Sprintf("GPU-%08x-0000-0000-0000-%012x", uint32(sum), index)) //nolint:gosec // wraps
 }
 
-// newObservedGPU is a GPU as tests write it: "a100: 3g.20gb@4 1g.5gb@0!pod 2g.10gb@2?", where
-// an instance with ! is in use, by the pod behind it if there is one, and one with ? is
-// foreign. "a100 off" is not in MIG mode, and "a100 off held" somebody has as a whole.
+// newObservedGPU parses a GPU such as "a100: 3g.20gb@4 1g.5gb@0!pod 2g.10gb@2?". An instance
+// with ! is in use by the pod named after it, if any; one with ? is foreign. "a100 off" is not in
+// MIG mode, and "a100 off held" is held as a whole.
 func newObservedGPU(t testing.TB, node string, index int, text string) v1alpha1.ObservedGPU {
 	t.Helper()
 	head, layout, _ := strings.Cut(text, ":")
@@ -55,7 +55,7 @@ func newObservedGPU(t testing.TB, node string, index int, text string) v1alpha1.
 	}
 	board, ok := modelOf(g.DeviceID)
 	if !ok {
-		t.Fatalf("%s is no board", words[0])
+		t.Fatalf("%s is no GPU model", words[0])
 	}
 	for i := range board.Profiles {
 		g.MIGProfiles = append(g.MIGProfiles, board.Profiles[i].Name)
@@ -82,14 +82,14 @@ func newObservedGPU(t testing.TB, node string, index int, text string) v1alpha1.
 	return g
 }
 
-// testSnapshot is a snapshot in the making.
+// testSnapshot builds a snapshot.
 type testSnapshot struct {
 	testing.TB
 	snapshot
 	objects map[string]*v1alpha1.GPUNode
 }
 
-// newTestSnapshot has one dynamic pool with these nodes, each a list of GPUs.
+// newTestSnapshot returns a snapshot of one dynamic pool with these nodes, each a list of GPUs.
 func newTestSnapshot(t testing.TB, nodes ...[]string) *testSnapshot {
 	s := &testSnapshot{TB: t, objects: map[string]*v1alpha1.GPUNode{}}
 	s.pools = []pool{{name: "dgx"}}
@@ -110,7 +110,7 @@ func (s *testSnapshot) addNode(name string, pool int, gpus []string) {
 	s.refresh()
 }
 
-// refresh reads the objects again; each node publishes what it has.
+// refresh parses the objects again; each node publishes its devices.
 func (s *testSnapshot) refresh() {
 	for i := range s.nodes {
 		n := &s.nodes[i]
@@ -126,7 +126,7 @@ func (s *testSnapshot) updateGPUNode(name string, change func(*v1alpha1.GPUNode)
 	return s
 }
 
-// withTaint is a node that was tainted so long ago, for a generation.
+// withTaint taints a node with the given age and generation.
 func (s *testSnapshot) withTaint(name string, ago time.Duration, generation int64, claims ...boundPod) *testSnapshot {
 	for i := range s.nodes {
 		if n := &s.nodes[i]; n.name == name {
@@ -137,12 +137,12 @@ func (s *testSnapshot) withTaint(name string, ago time.Duration, generation int6
 	return s
 }
 
-// withPendingPod is a pod that waits for one instance of a profile since a minute.
+// withPendingPod adds a pod that has been pending for one instance of a profile for a minute.
 func (s *testSnapshot) withPendingPod(name string, profile v1alpha1.MIGProfile, change ...func(*podRequest)) *testSnapshot {
 	w := podRequest{
 		uid: types.UID(name), namespace: "ns", name: name, instanceRequests: []instanceRequest{{profile, 1}},
-		unschedulableSince: startTime.Add(-time.Minute), created: startTime.Add(time.Duration(len(s.requests)-100) * time.Second), poolOrder: []int{0},
-		feasible: slices.Repeat([]bool{true}, len(s.nodes)),
+		unschedulableSince: startTime.Add(-time.Minute), created: startTime.Add(time.Duration(len(s.requests)-100) * time.Second),
+		poolOrder: []int{0}, feasible: slices.Repeat([]bool{true}, len(s.nodes)),
 	}
 	for _, c := range change {
 		c(&w)
@@ -152,7 +152,7 @@ func (s *testSnapshot) withPendingPod(name string, profile v1alpha1.MIGProfile, 
 	return s
 }
 
-// decideActions is what is decided, in words.
+// decideActions decides and describes the actions.
 func (s *testSnapshot) decideActions() (all []string) {
 	d := decide(&s.snapshot, startTime)
 	for _, a := range d.actions {
@@ -189,15 +189,15 @@ func (a *action) describe() string {
 	return strings.Join(words, " ")
 }
 
-// newClaim is a bound pod's claim.
-func newClaim(uid string, asks ...instanceRequest) boundPod {
-	return boundPod{uid: types.UID(uid), instanceRequests: asks}
+// newClaim returns a bound pod.
+func newClaim(uid string, requests ...instanceRequest) boundPod {
+	return boundPod{uid: types.UID(uid), instanceRequests: requests}
 }
 
-// oneInstance is one instance of a profile.
+// oneInstance requests one instance of a profile.
 func oneInstance(profile v1alpha1.MIGProfile) instanceRequest { return instanceRequest{profile, 1} }
 
-// newPendingPodObject is a pod as its scheduler left it.
+// newPendingPodObject returns an unschedulable pod.
 func newPendingPodObject(change func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p", CreationTimestamp: metav1.NewTime(startTime)},

@@ -14,8 +14,8 @@ import (
 	"sluice.dev/gpuagent/mig"
 )
 
-// planStaticPools cuts the GPUs of static pools as their layout says, in the draft. What
-// is in use stays where it is; idle instances stay where they can.
+// planStaticPools applies the layout of static pools to their GPUs in the draft. Instances in
+// use keep their place; idle ones keep it where possible.
 func (d *draft) planStaticPools() {
 	for at := range d.nodes {
 		p := &d.pools[d.nodes[at].pool]
@@ -23,9 +23,9 @@ func (d *draft) planStaticPools() {
 		if !p.isStatic() || w.stage == stageClosed || w.stage == stageFinishing {
 			continue
 		}
-		cells := d.gpuDraftsOf(at)
-		for i := range cells {
-			c := &cells[i]
+		drafts := d.gpuDraftsOf(at)
+		for i := range drafts {
+			c := &drafts[i]
 			entry, ok := layoutEntryFor(p.layout, c.gpu)
 			if !ok || c.gpu.model == nil {
 				continue
@@ -38,11 +38,12 @@ func (d *draft) planStaticPools() {
 	}
 }
 
-// layoutEntryFor is the first entry of a layout that holds for a GPU.
+// layoutEntryFor returns the first entry of a layout that matches a GPU.
 func layoutEntryFor(layout []v1alpha1.MIGLayout, g *gpu) (*v1alpha1.MIGLayout, bool) {
 	for i := range layout {
 		entry := &layout[i]
-		if len(entry.DeviceFilter) > 0 && !slices.ContainsFunc(entry.DeviceFilter, func(id string) bool { return strings.EqualFold(id, g.deviceID) }) {
+		if len(entry.DeviceFilter) > 0 &&
+			!slices.ContainsFunc(entry.DeviceFilter, func(id string) bool { return strings.EqualFold(id, g.deviceID) }) {
 			continue
 		}
 		if len(entry.Devices) > 0 && !slices.Contains(entry.Devices, g.index) {
@@ -53,7 +54,7 @@ func layoutEntryFor(layout []v1alpha1.MIGLayout, g *gpu) (*v1alpha1.MIGLayout, b
 	return nil, false
 }
 
-// applyLayout cuts one GPU, and says why it cannot; empty where it can or is so already.
+// applyLayout applies an entry to one GPU. It returns why that is impossible; empty otherwise.
 func (d *draft) applyLayout(w *nodeDraft, c *gpuDraft, entry *v1alpha1.MIGLayout) string {
 	enabled := entry.MIGEnabled == nil || *entry.MIGEnabled
 	if !enabled {
@@ -63,8 +64,8 @@ func (d *draft) applyLayout(w *nodeDraft, c *gpuDraft, entry *v1alpha1.MIGLayout
 	if err != "" {
 		return err
 	}
-	if _, left, fits := fillGPU(c.gpu.model.migModel, nil, counts); !fits {
-		return fmt.Sprintf("cannot be cut into %s: there is no room for %s", formatLayout(entry.MIGDevices), left.Name)
+	if _, missing, fits := fillGPU(c.gpu.model.migModel, nil, counts); !fits {
+		return fmt.Sprintf("cannot be partitioned into %s: no room for %s", formatLayout(entry.MIGDevices), missing.Name)
 	}
 	if c.gpu.migEnabled && hasCounts(c.instances, counts) {
 		return ""
@@ -74,11 +75,11 @@ func (d *draft) applyLayout(w *nodeDraft, c *gpuDraft, entry *v1alpha1.MIGLayout
 	}
 	for _, keepIdle := range []bool{true, false} {
 		kept, rest := splitKept(c.instances, counts, keepIdle)
-		made, _, fits := fillGPU(c.gpu.model.migModel, kept, rest)
+		created, _, fits := fillGPU(c.gpu.model.migModel, kept, rest)
 		if !fits {
 			continue
 		}
-		c.instances, c.cloned, c.changed = made, true, true
+		c.instances, c.cloned, c.changed = created, true, true
 		c.updateMasks()
 		if c.eligibility == eligibleByDrain {
 			w.draining = true
@@ -87,19 +88,19 @@ func (d *draft) applyLayout(w *nodeDraft, c *gpuDraft, entry *v1alpha1.MIGLayout
 		}
 		return ""
 	}
-	return "waits until pods end that have instances which the layout has no place for"
+	return "waits for pods to end whose instances do not fit into the layout"
 }
 
-// disableMIG takes the GPU out of MIG mode once nobody has an instance of it.
+// disableMIG disables MIG mode once no pod holds an instance of the GPU.
 func (d *draft) disableMIG(w *nodeDraft, c *gpuDraft) string {
 	switch {
 	case !c.gpu.migEnabled && !c.gpu.resetPending:
 		return ""
 	case c.inUse != 0:
-		return "waits until the pods end that have its instances"
+		return "waits for the pods to end that hold its instances"
 	case c.eligibility == notEligible:
 		return d.ineligibleReason(c)
-	case !c.gpu.model.migModel.ModeWithoutReset && d.pools[d.nodes[c.node].pool].resets != v1alpha1.MIGResetsWhenIdle && d.pools[d.nodes[c.node].pool].resets != v1alpha1.MIGResetsDrain:
+	case !c.gpu.model.migModel.ModeWithoutReset && !d.pools[d.nodes[c.node].pool].mayReset():
 		return "leaves MIG mode only by a reset, which spec.mig.resets does not allow"
 	}
 	c.instances, c.cloned, c.changed = nil, true, true
@@ -108,7 +109,7 @@ func (d *draft) disableMIG(w *nodeDraft, c *gpuDraft) string {
 	return ""
 }
 
-// ineligibleReason is why nothing is cut on a GPU, for people.
+// ineligibleReason returns why a GPU keeps its layout, for a condition.
 func (d *draft) ineligibleReason(c *gpuDraft) string {
 	g := c.gpu
 	switch {
@@ -116,20 +117,21 @@ func (d *draft) ineligibleReason(c *gpuDraft) string {
 		return g.unusableReason
 	case d.previousState.gpuBackoff[g.uuid].until.After(d.now):
 		d.requeueAt(d.previousState.gpuBackoff[g.uuid].until)
-		return "could not be cut as asked and is tried again later: " + d.nodes[c.node].observed.message
+		return "could not be repartitioned and will be retried: " + d.nodes[c.node].observed.message
 	case g.migEnabled && g.resetPending:
 		return "leaves MIG mode at its next reset"
 	case !g.migEnabled && g.wholeHolders > 0:
-		return "is not in MIG mode, and a pod has it as a whole"
+		return "is not in MIG mode, and a pod holds it as a whole"
 	case !g.migEnabled && !g.model.migModel.ModeWithoutReset:
-		return "is not in MIG mode, which only a reset changes: enable it (nvidia-smi -i " + strconv.Itoa(int(g.index)) + " -mig 1) and reset the GPU, or set spec.mig.resets to WhenIdle or Drain"
+		return "is not in MIG mode, which only a reset changes: enable it (nvidia-smi -i " + strconv.Itoa(int(g.index)) +
+			" -mig 1) and reset the GPU, or set spec.mig.resets to WhenIdle or Drain"
 	case g.differsFromSpec:
-		return "is being cut by its agent"
+		return "is being repartitioned by its agent"
 	}
-	return "cannot be changed now"
+	return "cannot be repartitioned now"
 }
 
-// profileCounts are how many instances of each profile there shall be.
+// profileCounts counts instances by profile.
 type profileCounts map[*mig.Profile]int
 
 func parseProfileCounts(k *driverModel, devices map[v1alpha1.MIGProfile]int32) (profileCounts, string) {
@@ -137,26 +139,26 @@ func parseProfileCounts(k *driverModel, devices map[v1alpha1.MIGProfile]int32) (
 	for name, n := range devices {
 		p, err := k.migModel.Profile(name)
 		if err != nil {
-			return nil, "cannot be cut into " + string(name) + ": " + err.Error()
+			return nil, "cannot be partitioned into " + string(name) + ": " + err.Error()
 		}
 		all[p] += int(n)
 	}
 	return all, ""
 }
 
-// hasCounts tells whether the instances are as many as counted, wherever they are.
-func hasCounts(instances []instance, want profileCounts) bool {
+// hasCounts reports whether the instances have these counts, regardless of placement.
+func hasCounts(instances []instance, desired profileCounts) bool {
 	have := profileCounts{}
 	for i := range instances {
 		have[instances[i].Profile]++
 	}
-	return maps.Equal(have, want)
+	return maps.Equal(have, desired)
 }
 
-// splitKept are the instances that stay, and what is still to be made. What is in use
-// stays; what is idle where it is wanted and keepIdle says so.
-func splitKept(instances []instance, want profileCounts, keepIdle bool) (kept []instance, rest profileCounts) {
-	rest = maps.Clone(want)
+// splitKept returns the instances to keep and the counts to create. It keeps instances in use,
+// and with keepIdle also idle ones that the layout needs.
+func splitKept(instances []instance, desired profileCounts, keepIdle bool) (kept []instance, rest profileCounts) {
+	rest = maps.Clone(desired)
 	for _, inUse := range []bool{true, false} {
 		for i := range instances {
 			it := instances[i]
@@ -172,54 +174,54 @@ func splitKept(instances []instance, want profileCounts, keepIdle bool) (kept []
 	return kept, rest
 }
 
-// fillGPU places what is to be made beside what is kept, the largest first, each where it
-// harms least of the places that leave room for the others; where it does not fit, the
-// first for which there is no room.
-func fillGPU(board *mig.Model, kept []instance, rest profileCounts) (all []instance, left *mig.Profile, fits bool) {
-	var open []*mig.Profile
-	for i := len(board.Profiles) - 1; i >= 0; i-- {
-		p := &board.Profiles[i]
-		there := 0
+// fillGPU places the instances to create beside the kept ones, the largest first, each at the
+// least harmful start that leaves room for the others. If they do not fit it returns the first
+// profile without room.
+func fillGPU(model *mig.Model, kept []instance, rest profileCounts) (all []instance, missing *mig.Profile, fits bool) {
+	var remaining []*mig.Profile
+	for i := len(model.Profiles) - 1; i >= 0; i-- {
+		p := &model.Profiles[i]
+		existing := 0
 		for k := range kept {
 			if kept[k].Profile == p {
-				there++
+				existing++
 			}
 		}
-		if rest[p] > 0 && there+rest[p] > p.Max {
+		if rest[p] > 0 && existing+rest[p] > p.Max {
 			return nil, p, false
 		}
 		for range rest[p] {
-			open = append(open, p)
+			remaining = append(remaining, p)
 		}
 	}
-	var taken mig.Mask
+	var occupied mig.Mask
 	for i := range kept {
-		taken |= kept[i].Mask()
+		occupied |= kept[i].Mask()
 	}
-	reached := 0
-	made, ok := searchPlacements(board, taken, open, 0, &reached)
+	deepest := 0
+	created, ok := searchPlacements(model, occupied, remaining, 0, &deepest)
 	if !ok {
-		return nil, open[min(reached, len(open)-1)], false
+		return nil, remaining[min(deepest, len(remaining)-1)], false
 	}
-	return append(slices.Clone(kept), made...), nil, true
+	return append(slices.Clone(kept), created...), nil, true
 }
 
-func searchPlacements(board *mig.Model, taken mig.Mask, open []*mig.Profile, depth int, reached *int) ([]instance, bool) {
-	*reached = max(*reached, depth)
-	if len(open) == 0 {
+func searchPlacements(model *mig.Model, occupied mig.Mask, remaining []*mig.Profile, depth int, deepest *int) ([]instance, bool) {
+	*deepest = max(*deepest, depth)
+	if len(remaining) == 0 {
 		return nil, true
 	}
-	p := open[0]
+	p := remaining[0]
 	starts := slices.Clone(p.Starts)
-	if best, _, ok := board.BestPlacement(taken, p); ok { // it is tried first
+	if best, _, ok := model.BestPlacement(occupied, p); ok { // try it first
 		starts = append([]int{best}, slices.DeleteFunc(starts, func(s int) bool { return s == best })...)
 	}
 	for _, start := range starts {
 		mask := p.Mask(start)
-		if mask&taken != 0 {
+		if mask&occupied != 0 {
 			continue
 		}
-		if more, ok := searchPlacements(board, taken|mask, open[1:], depth+1, reached); ok {
+		if more, ok := searchPlacements(model, occupied|mask, remaining[1:], depth+1, deepest); ok {
 			it := instance{Instance: mig.Instance{Profile: p, Start: start}}
 			return append([]instance{it}, more...), true
 		}
@@ -227,7 +229,7 @@ func searchPlacements(board *mig.Model, taken mig.Mask, open []*mig.Profile, dep
 	return nil, false
 }
 
-// formatLayout are devices as people write them: 1g.10gb: 2, 3g.40gb: 1.
+// formatLayout formats a layout as in the spec: 1g.10gb: 2, 3g.40gb: 1.
 func formatLayout(devices map[v1alpha1.MIGProfile]int32) string {
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(devices)) {

@@ -20,37 +20,37 @@ import (
 	"sluice.dev/lifecycle/notification/outbox"
 )
 
-// The keys of the Secrets, as Kubernetes' own types of Secrets have them.
+// Keys of the Secrets, as in the Secret types of Kubernetes.
 const (
 	usernameKey    = corev1.BasicAuthUsernameKey
 	passwordKey    = corev1.BasicAuthPasswordKey
 	dkimPrivateKey = corev1.TLSPrivateKeyKey
 )
 
-// secretReader reads what the configuration of mail names, by name and each time.
+// secretReader reads the Secrets of the mail configuration, uncached.
 type secretReader struct {
 	live client.Reader
 	mail *config.Mail
 }
 
-// readSecret is a Secret with something under each key.
+// readSecret returns a Secret that has a value for each key.
 func (s *secretReader) readSecret(ctx context.Context, field string, ref config.SecretReference, keys ...string) (*corev1.Secret, error) {
 	var secret corev1.Secret
 	if err := s.live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &secret); err != nil {
-		return nil, readFailure(err, fmt.Errorf("mail.%s: reading the Secret: %w", field, err))
+		return nil, readFailure(err, fmt.Errorf("mail.%s: get Secret: %w", field, err))
 	}
 	for _, key := range keys {
 		if len(secret.Data[key]) == 0 {
 			return nil, &outbox.Failure{
 				Kind: outbox.ConfigurationFailure,
-				Err:  fmt.Errorf("mail.%s: Secret %s in namespace %s has nothing under %s", field, ref.Name, ref.Namespace, key),
+				Err:  fmt.Errorf("mail.%s: Secret %s in namespace %s lacks the key %s", field, ref.Name, ref.Namespace, key),
 			}
 		}
 	}
 	return &secret, nil
 }
 
-// credentials are those for the mail server.
+// credentials returns the credentials for the mail server.
 func (s *secretReader) credentials(ctx context.Context) (user, password string, err error) {
 	secret, err := s.readSecret(ctx, "credentialsSecret", *s.mail.CredentialsSecret, usernameKey, passwordKey)
 	if err != nil {
@@ -59,28 +59,27 @@ func (s *secretReader) credentials(ctx context.Context) (user, password string, 
 	return string(secret.Data[usernameKey]), string(secret.Data[passwordKey]), nil
 }
 
-// readFailure is a failure to read: whether the API server is away, or what is read is not
-// there or not to be read.
-func readFailure(err, said error) error {
-	fault := outbox.ServerFailure
+// readFailure classifies a read error: ConfigurationFailure if the object is missing or forbidden,
+// else ServerFailure.
+func readFailure(err, wrapped error) error {
+	kind := outbox.ServerFailure
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		fault = outbox.ConfigurationFailure
+		kind = outbox.ConfigurationFailure
 	}
-	return &outbox.Failure{Kind: fault, Err: said}
+	return &outbox.Failure{Kind: kind, Err: wrapped}
 }
 
-// fingerprint tells one configuration of mail from another: the file's section, the
-// certificates, and the versions of the Secrets and of the texts. It gives nothing of
-// them away.
+// fingerprint hashes the mail configuration: the section of the file, the CA file, and the versions
+// of the Secrets and templates. It reveals none of them.
 func (s *secretReader) fingerprint(ctx context.Context) (string, error) {
 	section, err := json.Marshal(s.mail)
 	if err != nil {
-		return "", fmt.Errorf("mail: %w", err)
+		return "", fmt.Errorf("marshal mail configuration: %w", err)
 	}
 	hash := sha256.New()
 	hash.Write(section)
 	if s.mail.CAFile != "" {
-		// One that cannot be read is another than one that can.
+		// An unreadable file has another fingerprint than a readable one.
 		ca, _ := os.ReadFile(s.mail.CAFile)
 		fmt.Fprintf(hash, "\x00%x", sha256.Sum256(ca))
 	}
@@ -92,7 +91,7 @@ func (s *secretReader) fingerprint(ctx context.Context) (string, error) {
 		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
 			fmt.Fprint(hash, "\x00none")
 		default:
-			return fmt.Errorf("mail: reading %s: %w", name, err)
+			return fmt.Errorf("mail: get %s: %w", name, err)
 		}
 		return nil
 	}

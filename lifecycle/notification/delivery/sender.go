@@ -1,14 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package post joins the outbox to what writes mails and what brings them to the mail
-// server, as the configuration of mail says.
+// Package delivery connects the outbox with mail rendering and the mail server, as the mail
+// configuration says.
 //
-// Enters: that configuration, and the Secrets and the ConfigMap of texts that it
-// names, which are read by name each time they are needed: what changes counts at
-// once. Leaves: an outbox.Sender.
-//
-// It never keeps a password, and none is in its errors.
+// [NewSender] takes the configuration and returns an outbox.Sender. The Secrets and the
+// ConfigMap of templates that the configuration names are read by name before each use,
+// so changes take effect at once. The package never stores a password, and no error
+// contains one.
 package delivery
 
 import (
@@ -31,29 +30,29 @@ import (
 	"sluice.dev/lifecycle/notification/outbox"
 )
 
-// Dependencies are what a sender is made of besides its configuration.
+// Dependencies holds the dependencies of a sender besides its configuration.
 type Dependencies struct {
 	// Client reads Notices from the cache and writes; Live reads from the API server.
 	Client client.Client
 	Live   client.Reader
-	// Events are told when mail pauses and goes on.
+	// Events records when mail pauses and resumes.
 	Events events.EventRecorder
 	// Clock is policy time.
 	Clock policytime.Clock
 }
 
-// NewSender is the sender of a configuration, which has been validated. It fails
-// where the certificates cannot be read that the configuration names.
-func NewSender(cfg *config.Mail, parts Dependencies) (*outbox.Sender, error) {
+// NewSender returns the sender for a validated configuration. It fails if the CA file cannot be
+// read.
+func NewSender(cfg *config.Mail, deps Dependencies) (*outbox.Sender, error) {
 	from, err := cfg.Sender()
 	if err != nil {
 		return nil, fmt.Errorf("mail.from: %w", err)
 	}
 	limits := outbox.DefaultLimits()
-	secrets := &secretReader{live: parts.Live, mail: cfg}
-	carrier := &transport{config: cfg, secrets: secrets, from: from.Address, sendTimeout: limits.SendTimeout}
+	secrets := &secretReader{live: deps.Live, mail: cfg}
+	smtpTransport := &transport{config: cfg, secrets: secrets, from: from.Address, sendTimeout: limits.SendTimeout}
 	if cfg.CAFile != "" {
-		if carrier.ca, err = os.ReadFile(cfg.CAFile); err != nil {
+		if smtpTransport.ca, err = os.ReadFile(cfg.CAFile); err != nil {
 			return nil, fmt.Errorf("mail.caFile: %w", err)
 		}
 	}
@@ -62,9 +61,9 @@ func NewSender(cfg *config.Mail, parts Dependencies) (*outbox.Sender, error) {
 		host = "lifecycle"
 	}
 	return &outbox.Sender{
-		Client: parts.Client, Live: parts.Live, Events: parts.Events, Clock: parts.Clock,
-		Composer:    &composer{live: parts.Live, config: cfg, from: from},
-		Transport:   carrier,
+		Client: deps.Client, Live: deps.Live, Events: deps.Events, Clock: deps.Clock,
+		Composer:    &composer{live: deps.Live, config: cfg, from: from},
+		Transport:   smtpTransport,
 		Fingerprint: secrets.fingerprint,
 		Identity:    host + "_" + uuid.NewString(),
 		Limits:      limits,
@@ -72,35 +71,37 @@ func NewSender(cfg *config.Mail, parts Dependencies) (*outbox.Sender, error) {
 	}, nil
 }
 
-// composer writes mails in the words that are in force.
+// composer renders mails with the current templates.
 type composer struct {
 	live   client.Reader
 	config *config.Mail
 	from   mail.Address
 
 	mu sync.Mutex
-	// templatesVersion is that of the ConfigMap from which templates were read last.
+	// templatesVersion is the version of the ConfigMap that templates were parsed from.
 	templatesVersion string
 	templates        *noticemail.Templates
 }
 
 // Compose implements [outbox.Composer].
-func (c *composer) Compose(ctx context.Context, letter outbox.ComposeRequest) (*outbox.Message, error) {
+func (c *composer) Compose(ctx context.Context, request outbox.ComposeRequest) (*outbox.Message, error) {
 	templates, err := c.loadTemplates(ctx)
 	if err != nil {
 		return nil, err
 	}
-	made := noticemail.ComposeRequest{
-		Notice: letter.Notice, Carried: letter.Carried, Sequence: letter.Sequence, Sequences: letter.Sequences, Canceled: letter.Canceled,
+	mailRequest := noticemail.ComposeRequest{
+		Notice: request.Notice, Carried: request.Carried,
+		Sequence: request.Sequence, Sequences: request.Sequences, Canceled: request.Canceled,
 		From: c.from, ReplyTo: c.config.ReplyTo, Domain: c.config.Domain, Templates: templates,
 	}
-	m, err := noticemail.Compose(made)
+	m, err := noticemail.Compose(mailRequest)
 	if err != nil && c.config.Templates != "" {
-		// A text that fails on what no example has is no reason to say nothing.
-		why := err
-		made.Templates = noticemail.BuiltinTemplates()
-		if m, err = noticemail.Compose(made); err == nil {
-			ctrl.LoggerFrom(ctx).WithName("outbox").Error(why, "a text of mail.templates cannot be used; the one built in is", "notice", letter.Notice.Name)
+		// Fall back to the built-in text if an override fails on these inputs.
+		templateErr := err
+		mailRequest.Templates = noticemail.BuiltinTemplates()
+		if m, err = noticemail.Compose(mailRequest); err == nil {
+			ctrl.LoggerFrom(ctx).WithName("outbox").Error(templateErr, "Failed to render custom template; used the built-in one",
+				"notice", request.Notice.Name)
 		}
 	}
 	if err != nil {
@@ -109,8 +110,8 @@ func (c *composer) Compose(ctx context.Context, letter outbox.ComposeRequest) (*
 	return &outbox.Message{MessageID: m.MessageID, Bytes: m.Bytes}, nil
 }
 
-// loadTemplates are the templates: those built in, or the ConfigMap's, checked when it
-// changes.
+// loadTemplates returns the built-in templates with the overrides of the ConfigMap, which are
+// validated when it changes.
 func (c *composer) loadTemplates(ctx context.Context) (*noticemail.Templates, error) {
 	if c.config.Templates == "" {
 		return noticemail.BuiltinTemplates(), nil
@@ -119,7 +120,7 @@ func (c *composer) loadTemplates(ctx context.Context) (*noticemail.Templates, er
 	defer c.mu.Unlock()
 	var object corev1.ConfigMap
 	if err := c.live.Get(ctx, client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: c.config.Templates}, &object); err != nil {
-		return nil, readFailure(err, fmt.Errorf("mail.templates: reading the ConfigMap: %w", err))
+		return nil, readFailure(err, fmt.Errorf("mail.templates: get ConfigMap: %w", err))
 	}
 	version := string(object.UID) + " " + object.ResourceVersion
 	if c.templates != nil && c.templatesVersion == version {
@@ -127,7 +128,9 @@ func (c *composer) loadTemplates(ctx context.Context) (*noticemail.Templates, er
 	}
 	templates, err := noticemail.ParseTemplates(object.Data)
 	if err != nil {
-		return nil, &outbox.Failure{Kind: outbox.ConfigurationFailure, Err: fmt.Errorf("mail.templates: ConfigMap %s: %w", c.config.Templates, err)}
+		return nil, &outbox.Failure{
+			Kind: outbox.ConfigurationFailure, Err: fmt.Errorf("mail.templates: ConfigMap %s: %w", c.config.Templates, err),
+		}
 	}
 	c.templates, c.templatesVersion = templates, version
 	return templates, nil

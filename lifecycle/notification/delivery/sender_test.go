@@ -52,27 +52,27 @@ func newSecret(user, password string) *corev1.Secret {
 	}
 }
 
-// A Secret that changes is another configuration, and is used at once; nothing of it
-// is in the fingerprint, nor in any error.
+// A changed Secret changes the fingerprint and is used at once; neither fingerprint nor errors contain
+// its values.
 func TestSecretRotation(t *testing.T) {
 	c := newClient(t)
 	s, err := NewSender(newMailConfig(t, func(*config.Mail) {}), Dependencies{Client: c, Live: c, Clock: policytime.System()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	carrier := s.Transport.(*transport)
-	var seen []string
+	smtpTransport := s.Transport.(*transport)
+	var fingerprints []string
 	fingerprint := func() {
 		t.Helper()
 		now, err := s.Fingerprint(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen = append(seen, now)
+		fingerprints = append(fingerprints, now)
 	}
 	credentials := func(want string) {
 		t.Helper()
-		user, password, err := carrier.credentials(t.Context())
+		user, password, err := smtpTransport.credentials(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestSecretRotation(t *testing.T) {
 	}
 	fingerprint()
 	var failure *outbox.Failure
-	if _, _, err := carrier.credentials(t.Context()); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
+	if _, _, err := smtpTransport.credentials(t.Context()); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
 		t.Errorf("without a Secret: %v", err)
 	}
 	kept := newSecret("gpu", "hunter2")
@@ -100,16 +100,17 @@ func TestSecretRotation(t *testing.T) {
 	if err := c.Update(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = carrier.credentials(t.Context())
-	if !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure || strings.Contains(err.Error(), "hunter") || !strings.Contains(err.Error(), "password") {
+	_, _, err = smtpTransport.credentials(t.Context())
+	if !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure || strings.Contains(err.Error(), "hunter") ||
+		!strings.Contains(err.Error(), "password") {
 		t.Errorf("without a password: %v", err)
 	}
-	if len(seen) != 3 || seen[0] == seen[1] || seen[1] == seen[2] {
-		t.Errorf("fingerprints: %v", seen)
+	if len(fingerprints) != 3 || fingerprints[0] == fingerprints[1] || fingerprints[1] == fingerprints[2] {
+		t.Errorf("fingerprints: %v", fingerprints)
 	}
 }
 
-// The real texts make of what the outbox gives a mail that carries all of a digest.
+// The composer renders a digest with all its Notices.
 func TestComposeDigest(t *testing.T) {
 	c := newClient(t)
 	s, err := NewSender(newMailConfig(t, func(*config.Mail) {}), Dependencies{Client: c, Live: c, Clock: policytime.System()})
@@ -132,38 +133,42 @@ func TestComposeDigest(t *testing.T) {
 	}
 }
 
-// Texts that are wrong pause mail; with right ones it goes on.
+// Invalid templates pause mail; valid ones resume it.
 func TestInvalidTemplatesPauseMail(t *testing.T) {
 	texts := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-mail-templates"}, Data: map[string]string{"Nothing.en.txt": "x"},
 	}
 	c := newClient(t, texts)
-	s, err := NewSender(newMailConfig(t, func(m *config.Mail) { m.Templates = texts.Name }), Dependencies{Client: c, Live: c, Clock: policytime.System()})
+	s, err := NewSender(
+		newMailConfig(t, func(m *config.Mail) { m.Templates = texts.Name }), Dependencies{Client: c, Live: c, Clock: policytime.System()},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	letter := outbox.ComposeRequest{Notice: noticemail.Examples()[0].Notice}
+	request := outbox.ComposeRequest{Notice: noticemail.Examples()[0].Notice}
 	var failure *outbox.Failure
-	if _, err := s.Composer.Compose(t.Context(), letter); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
+	if _, err := s.Composer.Compose(t.Context(), request); !errors.As(err, &failure) || failure.Kind != outbox.ConfigurationFailure {
 		t.Errorf("%v", err)
 	}
 	texts.Data = nil
 	if err := c.Update(t.Context(), texts); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Composer.Compose(t.Context(), letter); err != nil {
+	if _, err := s.Composer.Compose(t.Context(), request); err != nil {
 		t.Error(err)
 	}
 }
 
-// A text that fails on what no example has gives way to the one built in.
+// A template that fails on real inputs falls back to the built-in one.
 func TestFailingTemplateFallsBackToBuiltin(t *testing.T) {
 	texts := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-mail-templates"},
 		Data:       map[string]string{"ProjectDeleted.en.txt": "deleted {{.At.deletedAt.Local}}"},
 	}
 	c := newClient(t, texts)
-	s, err := NewSender(newMailConfig(t, func(m *config.Mail) { m.Templates = texts.Name }), Dependencies{Client: c, Live: c, Clock: policytime.System()})
+	s, err := NewSender(
+		newMailConfig(t, func(m *config.Mail) { m.Templates = texts.Name }), Dependencies{Client: c, Live: c, Clock: policytime.System()},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +186,7 @@ func TestFailingTemplateFallsBackToBuiltin(t *testing.T) {
 	}
 }
 
-// What each Notice of a digest has for a SEQUENCE comes to its appointment.
+// Each appointment of a digest has the SEQUENCE of its Notice.
 func TestComposeDigestSequences(t *testing.T) {
 	c := newClient(t)
 	s, err := NewSender(newMailConfig(t, func(*config.Mail) {}), Dependencies{Client: c, Live: c, Clock: policytime.System()})
@@ -210,24 +215,34 @@ func TestOutboxFailureKind(t *testing.T) {
 		failure smtp.Failure
 		want    outbox.FailureKind
 	}{
-		"nobody there":        {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageDial}, outbox.ServerFailure},
-		"closed":              {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageGreeting, Code: 421}, outbox.ServerFailure},
-		"closes at EHLO":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageHello, Code: 421}, outbox.ServerFailure},
-		"closes at STARTTLS":  {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageStartTLS, Code: 421}, outbox.ServerFailure},
-		"closes at AUTH":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageAuth, Code: 421}, outbox.ServerFailure},
-		"closes at MAIL":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageMail, Code: 421, Enhanced: "4.7.0"}, outbox.ServerFailure},
-		"closes at RCPT":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 421, Enhanced: "4.7.0"}, outbox.ServerFailure},
-		"closes at DATA":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageData, Code: 421}, outbox.ServerFailure},
-		"closes in the mail":  {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageBody, Code: 421}, outbox.ServerFailure},
-		"closes at the end":   {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageFinal, Code: 421, Enhanced: "4.2.1"}, outbox.ServerFailure},
-		"busy at the end":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageFinal, Code: 451}, outbox.TemporaryFailure},
-		"full":                {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageMail, Code: 452}, outbox.ServerFailure},
-		"full, said late":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 452, Enhanced: "4.3.1"}, outbox.ServerFailure},
-		"greylisted":          {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 451, Enhanced: "4.7.1"}, outbox.TemporaryFailure},
-		"hung up in the mail": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageBody}, outbox.TemporaryFailure},
-		"no such user":        {smtp.Failure{Kind: smtp.RecipientFailure, Stage: smtp.StageRcpt, Code: 550}, outbox.RecipientFailure},
-		"wrong password":      {smtp.Failure{Kind: smtp.ConfigurationFailure, Stage: smtp.StageAuth, Code: 535}, outbox.ConfigurationFailure},
-		"no last answer":      {smtp.Failure{Kind: smtp.UnknownOutcome, Stage: smtp.StageFinal}, outbox.UnknownOutcome},
+		"no connection":      {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageDial}, outbox.ServerFailure},
+		"closed":             {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageGreeting, Code: 421}, outbox.ServerFailure},
+		"closes at EHLO":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageHello, Code: 421}, outbox.ServerFailure},
+		"closes at STARTTLS": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageStartTLS, Code: 421}, outbox.ServerFailure},
+		"closes at AUTH":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageAuth, Code: 421}, outbox.ServerFailure},
+		"closes at MAIL": {
+			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageMail, Code: 421, Enhanced: "4.7.0"}, outbox.ServerFailure,
+		},
+		"closes at RCPT": {
+			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 421, Enhanced: "4.7.0"}, outbox.ServerFailure,
+		},
+		"closes at DATA":     {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageData, Code: 421}, outbox.ServerFailure},
+		"closes in the mail": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageBody, Code: 421}, outbox.ServerFailure},
+		"closes at the end": {
+			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageFinal, Code: 421, Enhanced: "4.2.1"}, outbox.ServerFailure,
+		},
+		"busy at the end": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageFinal, Code: 451}, outbox.TemporaryFailure},
+		"full":            {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageMail, Code: 452}, outbox.ServerFailure},
+		"full, reported late": {
+			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 452, Enhanced: "4.3.1"}, outbox.ServerFailure,
+		},
+		"greylisted": {
+			smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageRcpt, Code: 451, Enhanced: "4.7.1"}, outbox.TemporaryFailure,
+		},
+		"closed in the mail": {smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageBody}, outbox.TemporaryFailure},
+		"no such user":       {smtp.Failure{Kind: smtp.RecipientFailure, Stage: smtp.StageRcpt, Code: 550}, outbox.RecipientFailure},
+		"wrong password":     {smtp.Failure{Kind: smtp.ConfigurationFailure, Stage: smtp.StageAuth, Code: 535}, outbox.ConfigurationFailure},
+		"no final reply":     {smtp.Failure{Kind: smtp.UnknownOutcome, Stage: smtp.StageFinal}, outbox.UnknownOutcome},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

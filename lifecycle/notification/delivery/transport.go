@@ -18,29 +18,29 @@ import (
 	"sluice.dev/lifecycle/notification/smtp"
 )
 
-// transport brings mails to the mail server of the configuration.
+// transport submits mails to the configured mail server.
 type transport struct {
 	config  *config.Mail
 	secrets *secretReader
 	from    string
-	// ca is what mail.caFile said when it was last readable; limit bounds a sending.
+	// ca is the last readable content of mail.caFile; sendTimeout bounds a Send.
 	ca          []byte
 	sendTimeout time.Duration
 
 	mu sync.Mutex
-	// sender is the wire's, for the certificates and the key with which it was made.
+	// sender was created with senderCA and senderDKIMKey.
 	sender        *smtp.Sender
 	senderCA      []byte
 	senderDKIMKey []byte
 }
 
 // Send implements [outbox.Transport].
-func (c *transport) Send(ctx context.Context, to string, mail []byte) error {
-	sender, err := c.smtpSender(ctx)
+func (t *transport) Send(ctx context.Context, to string, mail []byte) error {
+	sender, err := t.smtpSender(ctx)
 	if err != nil {
 		return err
 	}
-	err = sender.Send(ctx, smtp.Envelope{From: c.from, To: to}, mail)
+	err = sender.Send(ctx, smtp.Envelope{From: t.from, To: to}, mail)
 	var failure *smtp.Failure
 	if errors.As(err, &failure) {
 		return &outbox.Failure{Kind: outboxFailureKind(failure), AfterRecipient: stagesAfterRecipient[failure.Stage], Err: err}
@@ -48,68 +48,67 @@ func (c *transport) Send(ctx context.Context, to string, mail []byte) error {
 	return err
 }
 
-// smtpSender is the sender for the certificates and the key that there are now. They are
-// renewed while the process runs.
-func (c *transport) smtpSender(ctx context.Context) (*smtp.Sender, error) {
+// smtpSender returns the sender for the current certificates and key, which may change at run time.
+func (t *transport) smtpSender(ctx context.Context) (*smtp.Sender, error) {
 	var key []byte
-	if c.config.DKIM != nil {
-		secret, err := c.secrets.readSecret(ctx, "dkim.keySecret", c.config.DKIM.KeySecret, dkimPrivateKey)
+	if t.config.DKIM != nil {
+		secret, err := t.secrets.readSecret(ctx, "dkim.keySecret", t.config.DKIM.KeySecret, dkimPrivateKey)
 		if err != nil {
 			return nil, err
 		}
 		key = secret.Data[dkimPrivateKey]
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.config.CAFile != "" {
-		if ca, err := os.ReadFile(c.config.CAFile); err == nil {
-			c.ca = ca
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.config.CAFile != "" {
+		if ca, err := os.ReadFile(t.config.CAFile); err == nil {
+			t.ca = ca
 		}
 	}
-	if c.sender != nil && bytes.Equal(c.senderCA, c.ca) && bytes.Equal(c.senderDKIMKey, key) {
-		return c.sender, nil
+	if t.sender != nil && bytes.Equal(t.senderCA, t.ca) && bytes.Equal(t.senderDKIMKey, key) {
+		return t.sender, nil
 	}
-	sender, err := smtp.New(c.smtpConfig(key))
+	sender, err := smtp.New(t.smtpConfig(key))
 	if err != nil {
 		return nil, &outbox.Failure{Kind: outbox.ConfigurationFailure, Err: fmt.Errorf("mail: %w", err)}
 	}
-	c.sender, c.senderCA, c.senderDKIMKey = sender, c.ca, key
+	t.sender, t.senderCA, t.senderDKIMKey = sender, t.ca, key
 	return sender, nil
 }
 
-// smtpConfig says it in the wire's words.
-func (c *transport) smtpConfig(key []byte) smtp.Config {
-	made := smtp.Config{
-		Host: c.config.Host(), Port: c.config.Port(), TLS: smtp.TLSMode(c.config.TLS), PlaintextTo: c.config.PlaintextTo,
-		CA: c.ca, ServerName: c.config.ServerName, HELO: c.config.Hello, Auth: smtp.AuthMode(c.config.Auth),
-		// A claim lasts longer than all of these together.
-		Timeouts: smtp.Timeouts{Command: time.Minute, Body: 2 * time.Minute, Final: c.sendTimeout - time.Minute, Total: c.sendTimeout},
+// smtpConfig converts the configuration.
+func (t *transport) smtpConfig(key []byte) smtp.Config {
+	cfg := smtp.Config{
+		Host: t.config.Host(), Port: t.config.Port(), TLS: smtp.TLSMode(t.config.TLS), PlaintextTo: t.config.PlaintextTo,
+		CA: t.ca, ServerName: t.config.ServerName, HELO: t.config.Hello, Auth: smtp.AuthMode(t.config.Auth),
+		// A claim lasts longer than Total.
+		Timeouts: smtp.Timeouts{Command: time.Minute, Body: 2 * time.Minute, Final: t.sendTimeout - time.Minute, Total: t.sendTimeout},
 	}
-	if c.config.CredentialsSecret != nil {
-		made.Credentials = c.credentials
+	if t.config.CredentialsSecret != nil {
+		cfg.Credentials = t.credentials
 	}
-	if c.config.DKIM != nil {
-		made.DKIM = &smtp.DKIM{Domain: c.config.DKIM.Domain, Selector: c.config.DKIM.Selector, Key: key}
+	if t.config.DKIM != nil {
+		cfg.DKIM = &smtp.DKIM{Domain: t.config.DKIM.Domain, Selector: t.config.DKIM.Selector, Key: key}
 	}
-	return made
+	return cfg
 }
 
-// credentials are the Secret's. That the API server is away is no fault of theirs.
-func (c *transport) credentials(ctx context.Context) (user, password string, err error) {
-	user, password, err = c.secrets.credentials(ctx)
+// credentials reads the Secret. An unavailable API server is a temporary failure.
+func (t *transport) credentials(ctx context.Context) (user, password string, err error) {
+	user, password, err = t.secrets.credentials(ctx)
 	var failure *outbox.Failure
 	if errors.As(err, &failure) && failure.Kind == outbox.ServerFailure {
-		err = &smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageCredentials, Text: err.Error(), Server: c.config.Server}
+		err = &smtp.Failure{Kind: smtp.TemporaryFailure, Stage: smtp.StageCredentials, Text: err.Error(), Server: t.config.Server}
 	}
 	return user, password, err
 }
 
-// stagesAfterRecipient are the stages at which the server has heard whom the message is for.
+// stagesAfterRecipient holds the stages from RCPT on.
 var stagesAfterRecipient = map[smtp.Stage]bool{smtp.StageRcpt: true, smtp.StageData: true, smtp.StageBody: true, smtp.StageFinal: true}
 
-// outboxFailureKind is whose fault a failure is. Before a recipient was named, or where the
-// server says that it is full (RFC 3463, 4.3) or closes (421, RFC 5321 section 3.8), it
-// is the server's, and no message is to blame; after that it may be this message's.
+// outboxFailureKind classifies a failure for the outbox. Before RCPT, or if the server is full (RFC
+// 3463, 4.3) or closes (421, RFC 5321 section 3.8), it is a failure of the server; after that this
+// message may cause it.
 func outboxFailureKind(f *smtp.Failure) outbox.FailureKind {
 	switch f.Kind {
 	case smtp.RecipientFailure:
@@ -120,7 +119,8 @@ func outboxFailureKind(f *smtp.Failure) outbox.FailureKind {
 		return outbox.UnknownOutcome
 	}
 	switch f.Stage {
-	case smtp.StageCredentials, smtp.StageDial, smtp.StageGreeting, smtp.StageHello, smtp.StageStartTLS, smtp.StageTLS, smtp.StageAuth, smtp.StageMail:
+	case smtp.StageCredentials, smtp.StageDial, smtp.StageGreeting, smtp.StageHello, smtp.StageStartTLS, smtp.StageTLS,
+		smtp.StageAuth, smtp.StageMail:
 		return outbox.ServerFailure
 	}
 	if f.Code == 421 || strings.HasPrefix(f.Enhanced, "4.3.") {

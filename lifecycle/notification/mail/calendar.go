@@ -12,11 +12,10 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// calendarTimeLayout is RFC 5545's form of one in UTC. Without local times no description of a
-// time zone is needed, and none can be wrong.
+// calendarTimeLayout is the UTC form of RFC 5545. UTC needs no time zone definition.
 const calendarTimeLayout = "20060102T150405Z"
 
-// appointmentLength is how long before the deadline an appointment begins.
+// appointmentLength is the duration of an appointment, which ends at the deadline.
 const appointmentLength = 15 * time.Minute
 
 func calendarMethod(l ComposeRequest) string {
@@ -26,7 +25,7 @@ func calendarMethod(l ComposeRequest) string {
 	return "PUBLISH"
 }
 
-// renderCalendar is the calendar object of a letter; nil where there is nothing to note.
+// renderCalendar returns the iCalendar object of a mail; nil for none.
 func (l ComposeRequest) renderCalendar(p *TemplateData) []byte {
 	noted := []*v1alpha1.Notice{l.Notice}
 	if l.Notice.Spec.Kind == v1alpha1.NoticeDigest {
@@ -39,12 +38,12 @@ func (l ComposeRequest) renderCalendar(p *TemplateData) []byte {
 	line("PRODID", "-//sluice.dev//Sluice//"+strings.ToUpper(p.Language))
 	line("CALSCALE", "GREGORIAN")
 	line("METHOD", calendarMethod(l))
-	seen := map[string]bool{}
+	known := map[string]bool{}
 	for i, n := range noted {
-		if n.Spec.Subject == nil || n.Spec.Deadline == nil && !l.Canceled || seen[eventUID(n, l.Domain)] {
+		if n.Spec.Subject == nil || n.Spec.Deadline == nil && !l.Canceled || known[eventUID(n, l.Domain)] {
 			continue
 		}
-		seen[eventUID(n, l.Domain)] = true
+		known[eventUID(n, l.Domain)] = true
 		title, text := p.Title, append([]string{p.First}, stepLines(p.How)...)
 		if l.Notice.Spec.Kind == v1alpha1.NoticeDigest {
 			title, text = p.Items[i].Title, []string{p.Items[i].Text, p.Items[i].Command}
@@ -52,7 +51,7 @@ func (l ComposeRequest) renderCalendar(p *TemplateData) []byte {
 		l.renderEvent(line, n, title, strings.TrimSpace(strings.Join(text, "\n")))
 	}
 	line("END", "VCALENDAR")
-	if len(seen) == 0 {
+	if len(known) == 0 {
 		return nil
 	}
 	return []byte(b.String())
@@ -69,8 +68,8 @@ func (l ComposeRequest) renderEvent(line func(property, value string), n *v1alph
 	line("DTSTAMP", recordedAt(l.Notice).UTC().Format(calendarTimeLayout))
 	line("ORGANIZER", "mailto:"+l.contactAddress())
 	if n.Spec.Deadline != nil {
-		// It ends then, so that a project's last day has it; and is long enough to be
-		// seen in a week's view.
+		// The appointment ends at the deadline, so it lies on a project's last day, and is
+		// long enough for a week view.
 		line("DTSTART", n.Spec.Deadline.Add(-appointmentLength).UTC().Format(calendarTimeLayout))
 		line("DTEND", n.Spec.Deadline.UTC().Format(calendarTimeLayout))
 	}
@@ -86,7 +85,7 @@ func (l ComposeRequest) renderEvent(line func(property, value string), n *v1alph
 	line("END", "VEVENT")
 }
 
-// stepLines are the ways to go on, a line each.
+// stepLines returns the next steps, one a line.
 func stepLines(how []Step) (lines []string) {
 	for _, s := range how {
 		lines = append(lines, s.Text+s.Command)
@@ -96,7 +95,7 @@ func stepLines(how []Step) (lines []string) {
 
 var textEscaper = strings.NewReplacer(`\`, `\\`, ";", `\;`, ",", `\,`, "\r\n", `\n`, "\n", `\n`, "\r", `\n`)
 
-// escapeText is a value of the type TEXT.
+// escapeText escapes a value of the type TEXT.
 func escapeText(s string) string {
 	s = textEscaper.Replace(strings.ToValidUTF8(s, "\ufffd"))
 	return strings.Map(func(r rune) rune {
@@ -107,10 +106,10 @@ func escapeText(s string) string {
 	}, s)
 }
 
-// maxCalendarLineOctets is how long a line of a calendar may be, without its end.
+// maxCalendarLineOctets bounds a content line without its line break.
 const maxCalendarLineOctets = 75
 
-// foldContentLine folds a line, never within a character, and ends it.
+// foldContentLine folds a content line between characters and appends the line break.
 func foldContentLine(s string) string {
 	var b strings.Builder
 	column := 0

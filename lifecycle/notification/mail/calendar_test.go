@@ -12,7 +12,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// unfoldLines are the lines of a calendar as RFC 5545 reads them.
+// unfoldLines unfolds the content lines of a calendar (RFC 5545).
 func unfoldLines(t testing.TB, raw string) []string {
 	t.Helper()
 	if !strings.HasSuffix(raw, "\r\n") {
@@ -26,7 +26,7 @@ func unfoldLines(t testing.TB, raw string) []string {
 	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(raw, "\r\n ", ""), "\r\n"), "\r\n")
 }
 
-// unescapeText is a value of the type TEXT as a reader sees it.
+// unescapeText unescapes a value of the type TEXT.
 func unescapeText(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -76,13 +76,15 @@ func TestCalendarCanceledAppointment(t *testing.T) {
 	if uid(before) != uid(after) {
 		t.Errorf("UID %q became %q", uid(before), uid(after))
 	}
-	// What stops having an end has no deadline any more; the UID is enough.
+	// A canceled appointment has no deadline; the UID is enough.
 	l = Examples()[1]
 	l.Notice.Spec.Kind, l.Notice.Spec.Deadline, l.Canceled = v1alpha1.NoticeProjectRenewed, nil, true
-	if lines := parseCalendar(t, l); uid(lines) != uid(before) || slices.ContainsFunc(lines, func(s string) bool { return strings.HasPrefix(s, "DTSTART") }) {
+	if lines := parseCalendar(t, l); uid(lines) != uid(before) ||
+		slices.ContainsFunc(lines, func(s string) bool { return strings.HasPrefix(s, "DTSTART") }) {
 		t.Errorf("without a deadline:\n%s", strings.Join(lines, "\n"))
 	}
-	if m := mustCompose(t, l); !strings.Contains(m.Text, "the attachment takes it out of your") || !strings.Contains(string(m.Bytes), "method=CANCEL") {
+	if m := mustCompose(t, l); !strings.Contains(m.Text, "the attachment removes it from your") ||
+		!strings.Contains(string(m.Bytes), "method=CANCEL") {
 		t.Errorf("the mail does not say so:\n%s", m.Text)
 	}
 }
@@ -100,7 +102,7 @@ func TestCalendarDigest(t *testing.T) {
 			}
 		}
 		want := []string{
-			"DTEND:20261128T230000Z", "SUMMARY:Project thesis-mueller is about to end",
+			"DTEND:20261128T230000Z", "SUMMARY:Project thesis-mueller expires soon",
 			"DTEND:20261222T230000Z", "SUMMARY:Is project protein-folding still needed?",
 		}
 		if !slices.Equal(got, want) {

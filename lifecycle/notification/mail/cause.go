@@ -10,30 +10,29 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// The codes that [InputBecause] may have besides a v1alpha1.EndReason, and the inputs
-// that have their figures. What is none of these is a sentence that somebody recorded,
-// and is said as it stands.
+// Codes of [InputCause] besides v1alpha1.EndReason, and the inputs with their numbers. Any other
+// value is shown unchanged.
 const (
-	// CauseNoSelfService: the department grants nothing by itself.
+	// CauseNoSelfService: the department has no self-service.
 	CauseNoSelfService = "NothingGranted"
-	// CauseExtensionTooLong: it grants at most [InputEach] at once by itself.
+	// CauseExtensionTooLong: self-service grants at most [InputMaxPerRequest] at once.
 	CauseExtensionTooLong = "TooLong"
 	// CauseSelfServiceLimitReached: of [InputAllowed] within [InputWindow], [InputUsed] were granted.
 	CauseSelfServiceLimitReached = "LimitReached"
-	// CauseWorkloadNotFound: there is no such workload any more.
+	// CauseWorkloadNotFound: the workload no longer exists.
 	CauseWorkloadNotFound = "WorkloadGone"
-	// CauseExtensionLimitReached: it was extended [InputUsed] times, which is the most.
+	// CauseExtensionLimitReached: it was extended [InputUsed] times, the maximum.
 	CauseExtensionLimitReached = "ExtendedTooOften"
-	// CauseQuotaReclaimed: of a Preemption, its GPUs are guaranteed to others.
+	// CauseQuotaReclaimed: a Preemption for the guaranteed quota of another project.
 	CauseQuotaReclaimed = "Reclaimed"
-	// CauseHigherPriority: of a Preemption, something more urgent needs its GPUs.
+	// CauseHigherPriority: a Preemption for a workload with higher priority.
 	CauseHigherPriority = "HigherPriority"
 )
 
-// localizedCause says in words why: of a code that is known in the recipient's language.
+// localizedCause returns the cause in the recipient's language, or the value of an unknown code.
 func (p *TemplateData) localizedCause() string {
 	german := p.Language == string(v1alpha1.LanguageGerman)
-	say := func(de, en string, figures ...any) string {
+	localize := func(de, en string, figures ...any) string {
 		if german {
 			en = de
 		}
@@ -42,35 +41,44 @@ func (p *TemplateData) localizedCause() string {
 	used, usedKnown := p.countInput(InputUsed)
 	switch code := p.In[InputCause]; code {
 	case CauseNoSelfService:
-		return say("die Abteilung gewährt nichts von selbst", "the department grants nothing by itself")
+		return localize("die Abteilung entscheidet über jeden Antrag einzeln", "your department decides on each request")
 	case CauseExtensionTooLong:
 		if each := p.Long[InputMaxPerRequest]; each != nil {
-			return say("die Abteilung gewährt von selbst höchstens %s auf einmal", "the department grants at most %s at once by itself", each.Text)
+			return localize(
+				"ohne Einzelentscheidung gewährt die Abteilung höchstens %s auf einmal",
+				"without a decision your department grants at most %s at once", each.Text,
+			)
 		}
-		return say("so viel auf einmal gewährt die Abteilung nicht von selbst", "the department does not grant so much at once by itself")
+		return localize(
+			"so viel Zeit auf einmal gewährt die Abteilung nicht ohne Einzelentscheidung",
+			"your department does not grant that much time at once without a decision",
+		)
 	case CauseSelfServiceLimitReached:
 		allowed, window := p.selfServiceLimit()
 		if !usedKnown || allowed == "" {
-			return say("was die Abteilung von selbst gewährt, ist aufgebraucht", "what the department grants by itself is used up")
+			return localize("die Verlängerungen ohne Einzelentscheidung sind ausgeschöpft", "the extensions without a decision are used up")
 		}
-		return say("die Abteilung gewährt %s innerhalb von %s von selbst, und gewährt sind schon %d",
-			"the department grants %s within %s by itself, and %d were granted already", allowed, window, used)
+		return localize("ohne Einzelentscheidung gewährt die Abteilung %s innerhalb von %s; davon genutzt: %d",
+			"without a decision your department grants %s within %s; used so far: %d", allowed, window, used)
 	case CauseWorkloadNotFound:
-		return say("den Workload gibt es nicht mehr", "there is no such workload any more")
+		return localize("der Workload existiert nicht mehr", "the workload no longer exists")
 	case CauseExtensionLimitReached:
 		if !usedKnown {
-			return say("öfter kann der Workload nicht verlängert werden", "it cannot be extended once more")
+			return localize("der Workload kann nicht noch einmal verlängert werden", "the workload cannot be extended again")
 		}
-		return say("der Workload wurde schon %d-mal verlängert, und öfter geht es nicht", "it was extended %d times already, which is the most", used)
+		return localize(
+			"der Workload wurde bereits %d-mal verlängert; mehr ist nicht möglich", "the workload was extended %d times, which is the maximum",
+			used,
+		)
 	case CauseQuotaReclaimed, CauseHigherPriority:
-		return "" // the text of the kind says it
+		return "" // the text of the kind covers it
 	default:
 		return code
 	}
 }
 
-// selfServiceLimit is how many extensions a department grants by itself, and within which time;
-// empty where the Notice does not say.
+// selfServiceLimit returns the number of self-service extensions and their window; empty if the
+// Notice lacks them.
 func (p *TemplateData) selfServiceLimit() (allowed, window string) {
 	n, known := p.countInput(InputAllowed)
 	within := p.Long[InputWindow]
@@ -87,8 +95,7 @@ func (p *TemplateData) selfServiceLimit() (allowed, window string) {
 	return strconv.Itoa(n) + " " + words[1], within.Dative
 }
 
-// selfServiceUsage is which of those that a department grants by itself one is: "1 of 2
-// within 30 days".
+// selfServiceUsage returns the place of a self-service extension: "1 of 2 within 30 days".
 func (p *TemplateData) selfServiceUsage() string {
 	used, usedKnown := p.countInput(InputUsed)
 	allowed, allowedKnown := p.countInput(InputAllowed)
@@ -97,12 +104,12 @@ func (p *TemplateData) selfServiceUsage() string {
 	case !usedKnown || !allowedKnown || within == nil:
 		return ""
 	case p.Language == string(v1alpha1.LanguageGerman):
-		return fmt.Sprintf("die %d. von %d innerhalb von %s", used, allowed, within.Dative)
+		return fmt.Sprintf("Verlängerung %d von %d innerhalb von %s", used, allowed, within.Dative)
 	}
 	return fmt.Sprintf("%d of %d within %s", used, allowed, within.Text)
 }
 
-// countInput is an input that is a whole number below a million.
+// countInput parses an input as a whole number below a million.
 func (p *TemplateData) countInput(key string) (int, bool) {
 	n, err := strconv.ParseUint(p.In[key], 10, 32)
 	if err != nil || n >= 1_000_000 {

@@ -14,7 +14,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// exampleByName is a letter by the name of its Notice, which may be changed.
+// exampleByName returns the example of a Notice's name, which the test may change.
 func exampleByName(t *testing.T, called string) ComposeRequest {
 	t.Helper()
 	for _, l := range Examples() {
@@ -26,43 +26,51 @@ func exampleByName(t *testing.T, called string) ComposeRequest {
 	return ComposeRequest{}
 }
 
-// TestLocalizedCause says codes in both languages, and what is no code as it stands.
+// TestLocalizedCause localizes codes in both languages and keeps other texts unchanged.
 func TestLocalizedCause(t *testing.T) {
 	for name, test := range map[string]struct {
 		inputs          map[string]string
 		german, english string
 	}{
-		"no reason":       {nil, "", ""},
-		"nothing granted": {map[string]string{InputCause: CauseNoSelfService}, "die Abteilung gewährt nichts von selbst", "the department grants nothing by itself"},
+		"no reason": {nil, "", ""},
+		"nothing granted": {
+			map[string]string{InputCause: CauseNoSelfService}, "die Abteilung entscheidet über jeden Antrag einzeln",
+			"your department decides on each request",
+		},
 		"too long": {
 			map[string]string{InputCause: CauseExtensionTooLong, InputMaxPerRequest: "24h"},
-			"die Abteilung gewährt von selbst höchstens 24 Stunden auf einmal", "the department grants at most 24 hours at once by itself",
+			"ohne Einzelentscheidung gewährt die Abteilung höchstens 24 Stunden auf einmal",
+			"without a decision your department grants at most 24 hours at once",
 		},
-		"too long, of unknown length": {
+		"too long, unknown maximum": {
 			map[string]string{InputCause: CauseExtensionTooLong, InputMaxPerRequest: "P1D"},
-			"so viel auf einmal gewährt die Abteilung nicht von selbst", "the department does not grant so much at once by itself",
+			"so viel Zeit auf einmal gewährt die Abteilung nicht ohne Einzelentscheidung",
+			"your department does not grant that much time at once without a decision",
 		},
 		"used up": {
 			map[string]string{InputCause: CauseSelfServiceLimitReached, InputUsed: "2", InputAllowed: "2", InputWindow: "30d"},
-			"die Abteilung gewährt 2 Verlängerungen innerhalb von 30 Tagen von selbst, und gewährt sind schon 2",
-			"the department grants 2 extensions within 30 days by itself, and 2 were granted already",
+			"ohne Einzelentscheidung gewährt die Abteilung 2 Verlängerungen innerhalb von 30 Tagen; davon genutzt: 2",
+			"without a decision your department grants 2 extensions within 30 days; used so far: 2",
 		},
 		"one, used up": {
 			map[string]string{InputCause: CauseSelfServiceLimitReached, InputUsed: "1", InputAllowed: "1", InputWindow: "24h"},
-			"die Abteilung gewährt 1 Verlängerung innerhalb von 24 Stunden von selbst, und gewährt sind schon 1",
-			"the department grants 1 extension within 24 hours by itself, and 1 were granted already",
+			"ohne Einzelentscheidung gewährt die Abteilung 1 Verlängerung innerhalb von 24 Stunden; davon genutzt: 1",
+			"without a decision your department grants 1 extension within 24 hours; used so far: 1",
 		},
-		"used up, figures that are none": {
+		"used up, invalid numbers": {
 			map[string]string{InputCause: CauseSelfServiceLimitReached, InputUsed: "1e3", InputAllowed: "-2", InputWindow: "30d"},
-			"was die Abteilung von selbst gewährt, ist aufgebraucht", "what the department grants by itself is used up",
+			"die Verlängerungen ohne Einzelentscheidung sind ausgeschöpft", "the extensions without a decision are used up",
 		},
-		"gone":      {map[string]string{InputCause: CauseWorkloadNotFound}, "den Workload gibt es nicht mehr", "there is no such workload any more"},
-		"too often": {map[string]string{InputCause: CauseExtensionLimitReached, InputUsed: "64"}, "der Workload wurde schon 64-mal verlängert, und öfter geht es nicht", "it was extended 64 times already, which is the most"},
-		"as recorded of old": {
+		"gone": {map[string]string{InputCause: CauseWorkloadNotFound}, "der Workload existiert nicht mehr", "the workload no longer exists"},
+		"too often": {
+			map[string]string{InputCause: CauseExtensionLimitReached, InputUsed: "64"},
+			"der Workload wurde bereits 64-mal verlängert; mehr ist nicht möglich", "the workload was extended 64 times, which is the maximum",
+		},
+		"a sentence of an older version": {
 			map[string]string{InputCause: "the department grants 2 within 30d by itself, and 2 were"},
 			"the department grants 2 within 30d by itself, and 2 were", "the department grants 2 within 30d by itself, and 2 were",
 		},
-		"a code of the future": {map[string]string{InputCause: "FullMoon"}, "FullMoon", "FullMoon"},
+		"a code of a newer version": {map[string]string{InputCause: "FullMoon"}, "FullMoon", "FullMoon"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got [2]string
@@ -79,13 +87,13 @@ func TestLocalizedCause(t *testing.T) {
 	}
 }
 
-// TestGermanMailsContainNoEnglish: no code and no English sentence of Sluice's own is in one.
+// TestGermanMailsContainNoEnglish: German mails contain no code and no English text of Sluice.
 func TestGermanMailsContainNoEnglish(t *testing.T) {
 	for _, l := range Examples() {
 		if languageOf(l.Notice) != v1alpha1.LanguageGerman {
 			continue
 		}
-		if l.Notice.Spec.Inputs[InputReason] != "" { // their own words
+		if l.Notice.Spec.Inputs[InputReason] != "" { // the user's own words
 			l.Notice.Spec.Inputs = withInputs(l.Notice.Spec.Inputs, InputReason, "…", InputMessage, "…")
 		}
 		m := mustCompose(t, l)
@@ -97,22 +105,32 @@ func TestGermanMailsContainNoEnglish(t *testing.T) {
 	}
 }
 
-// TestComposeNoticesOfOlderVersions are read as they were recorded: with sentences, and a week's hours.
+// TestComposeNoticesOfOlderVersions composes Notices with sentences as causes and with hours by week.
 func TestComposeNoticesOfOlderVersions(t *testing.T) {
 	for called, test := range map[string]struct {
 		inputs map[string]string
 		want   []string
 	}{
-		"extensionrequested-workload.de": {map[string]string{InputCause: "the department grants nothing by itself"}, []string{"gewährt wurde: the department grants nothing by itself."}},
-		"extensiondecided-gone.en":       {map[string]string{InputCause: "there is no such workload any more"}, []string{"Why it was not carried out: there is no such workload any more."}},
+		"extensionrequested-workload.de": {
+			map[string]string{InputCause: "the department grants nothing by itself"},
+			[]string{"eine Entscheidung nötig ist: the department grants nothing by itself."},
+		},
+		"extensiondecided-gone.en": {
+			map[string]string{InputCause: "there is no such workload any more"},
+			[]string{"Why the approval did not take effect: there is no such workload any more."},
+		},
 		"extensiondecided-selfservice.de": {
 			map[string]string{InputMessage: "granted by the department's self-service: 1 of 2 within 30d", InputUsed: ""},
-			[]string{"„granted by the department's self-service: 1 of 2 within 30d“", "von selbst gewährt; niemand"},
+			[]string{"„granted by the department's self-service: 1 of 2 within 30d“", "ohne Einzelentscheidung gewährt."},
 		},
-		"projectdeleted-deleted.en": {map[string]string{InputRemoved: "3 Jobs, 2 RoleBindings", InputKept: "namespace x with 2 volumes"}, []string{"Taken away: 3 Jobs, 2 RoleBindings. Left in place: namespace x with 2 volumes."}},
+		"projectdeleted-deleted.en": {
+			map[string]string{InputRemoved: "3 Jobs, 2 RoleBindings", InputKept: "namespace x with 2 volumes"},
+			[]string{"Deleted: 3 Jobs, 2 RoleBindings. Kept: namespace x with 2 volumes."},
+		},
 		"weeklysummary-week.en": {
 			map[string]string{InputMonth: "", InputMonthUntil: "", InputGPUHours: "1234.5", InputGPUHoursBefore: "987.0"},
-			[]string{"Department h2-students used 1234.5 GPU hours from Monday, 9 November 2026 to Sunday, 15 November 2026.", "GPU hours the week before:", "GPU hours: 812.0"},
+			[]string{"Department h2-students used 1234.5 GPU hours from Monday, 9 November 2026 to Sunday, 15 November 2026.",
+				"GPU hours the week before:", "GPU hours: 812.0"},
 		},
 	} {
 		t.Run(called, func(t *testing.T) {
@@ -122,9 +140,9 @@ func TestComposeNoticesOfOlderVersions(t *testing.T) {
 			}
 			m := mustCompose(t, l)
 			checkMail(t, l, m)
-			said := strings.Join(strings.Fields(m.Text), " ")
+			text := strings.Join(strings.Fields(m.Text), " ")
 			for _, want := range test.want {
-				if !strings.Contains(said, want) {
+				if !strings.Contains(text, want) {
 					t.Errorf("%q is not in\n%s", want, m.Text)
 				}
 			}
@@ -132,7 +150,7 @@ func TestComposeNoticesOfOlderVersions(t *testing.T) {
 	}
 }
 
-// TestTestMailOmitsInputs: whatever else such a Notice holds is not in its mail.
+// TestTestMailOmitsInputs: the mail of a Test contains none of the Notice's inputs.
 func TestTestMailOmitsInputs(t *testing.T) {
 	l := exampleByName(t, "test-asked.en")
 	plain := mustCompose(t, l)
@@ -157,7 +175,7 @@ func TestTestMailOmitsInputs(t *testing.T) {
 	}
 }
 
-// TestComposeInvalidTimeZone: a warning comes all the same, in UTC.
+// TestComposeInvalidTimeZone: an invalid zone falls back to UTC.
 func TestComposeInvalidTimeZone(t *testing.T) {
 	for _, zone := range []string{"", "Local", "Europe/Nowhere", "../etc/passwd", "/etc/localtime"} {
 		l := exampleByName(t, "workloadending-pod.en")
@@ -168,18 +186,20 @@ func TestComposeInvalidTimeZone(t *testing.T) {
 	}
 }
 
-// TestComposeInvalidNumbers are not shown as figures.
+// TestComposeInvalidNumbers: invalid numbers are not shown.
 func TestComposeInvalidNumbers(t *testing.T) {
 	for _, figure := range []string{"NaN", "Inf", "-1", "1e300", "0x10", "1_000", strings.Repeat("9", 400)} {
 		l := exampleByName(t, "weeklysummary-week.en")
-		l.Notice.Spec.Inputs[InputGPUHours], l.Notice.Spec.Inputs[InputProjects] = figure, FormatProjectWeeks([]ProjectWeek{{Project: "p", GPUHours: figure}})
+		l.Notice.Spec.Inputs[InputGPUHours], l.Notice.Spec.Inputs[InputProjects] = figure, FormatProjectWeeks(
+			[]ProjectWeek{{Project: "p", GPUHours: figure}},
+		)
 		if m := mustCompose(t, l); strings.Contains(m.Text+m.Subject, figure) {
 			t.Errorf("%q is shown:\n%s", figure, m.Text)
 		}
-		l = exampleByName(t, "overshare-warned.en")
+		l = exampleByName(t, "shareexceeded-warned.en")
 		l.Notice.Spec.Inputs[InputMemoryMiB] = figure
 		if m := mustCompose(t, l); strings.Contains(m.Text, "NaN GiB") || strings.Contains(m.Text, "000 GiB") {
-			t.Errorf("%q is told as memory:\n%s", figure, m.Text)
+			t.Errorf("%q is shown as memory:\n%s", figure, m.Text)
 		}
 	}
 }

@@ -13,55 +13,55 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// ComposeRequest is what a mail is made of.
+// ComposeRequest is the input of a mail.
 type ComposeRequest struct {
-	// Notice is the message: its spec, name, UID and creation are read, its status is not.
+	// Notice is the message; its status is not read.
 	Notice *v1alpha1.Notice
-	// Carried are the Notices that a Digest carries; for other kinds there are none.
+	// Carried holds the Notices in a Digest; empty for other kinds.
 	Carried []*v1alpha1.Notice
 	// From is the sender that the mail shows.
 	From mail.Address
-	// ReplyTo is where answers go, and whom the mail names for questions; empty for From.
+	// ReplyTo is the address for replies and questions; empty means From.
 	ReplyTo string
-	// Domain is what stands behind the @ of a Message-ID.
+	// Domain is the domain of Message-IDs.
 	Domain string
-	// Sequence rises with each change of the subject's deadline, so that a calendar
-	// takes the latest.
+	// Sequence rises with each change of the subject's deadline, so calendars keep the latest.
 	Sequence int
-	// Sequences are the same for what a Digest carries, by the names of these Notices.
+	// Sequences holds the same for the Notices in a Digest, by name.
 	Sequences map[string]int
-	// Canceled takes the subject's appointment out of the recipient's calendar.
+	// Canceled removes the subject's appointment from the recipient's calendar.
 	Canceled bool
-	// Templates are the texts; nil for those that are built in.
+	// Templates holds the texts; nil means the built-in ones.
 	Templates *Templates
 }
 
-// Message is a message as it is sent.
+// Message is a complete mail.
 type Message struct {
-	// MessageID is that of the mail, with its angle brackets.
+	// MessageID is the Message-ID with angle brackets.
 	MessageID string
-	// Subject is the subject as people read it.
+	// Subject is the decoded subject.
 	Subject string
-	// Bytes are the whole mail. Its lines end in CRLF and none is longer than 998 bytes.
+	// Bytes holds the complete mail, with lines of at most 998 bytes that end with CRLF.
 	Bytes []byte
-	// Text and HTML are its two bodies, with line feeds alone.
+	// Text and HTML are its bodies, with LF line breaks.
 	Text, HTML string
 }
 
-// optionalKinds are the kinds that nobody has to read.
+// optionalKinds holds the kinds that recipients can mute.
 var optionalKinds = map[v1alpha1.NoticeKind]bool{
 	v1alpha1.NoticeQuotaThreshold: true, v1alpha1.NoticeWeeklySummary: true,
 	v1alpha1.NoticeShareExceeded: true, v1alpha1.NoticeProjectRenewed: true,
 }
 
-// kindsWithoutSubject are the kinds that speak of no object, and alone those that no Digest
-// carries.
+// kindsWithoutSubject holds the kinds without a subject object. A Digest carries all other kinds.
 var (
 	kindsWithoutSubject = map[v1alpha1.NoticeKind]bool{v1alpha1.NoticeDigest: true, v1alpha1.NoticeTest: true}
-	kindsNeverInDigest  = map[v1alpha1.NoticeKind]bool{v1alpha1.NoticeDigest: true, v1alpha1.NoticeTest: true, v1alpha1.NoticeWeeklySummary: true}
+	kindsNeverInDigest  = map[v1alpha1.NoticeKind]bool{
+		v1alpha1.NoticeDigest: true, v1alpha1.NoticeTest: true, v1alpha1.NoticeWeeklySummary: true,
+	}
 )
 
-// kindsWithDeadline are the kinds that are nothing without a deadline.
+// kindsWithDeadline holds the kinds that require a deadline.
 var kindsWithDeadline = map[v1alpha1.NoticeKind]bool{
 	v1alpha1.NoticeWorkloadEnding: true, v1alpha1.NoticeWorkloadIdle: true, v1alpha1.NoticePreemption: true,
 	v1alpha1.NoticeProjectExpiring: true, v1alpha1.NoticeProjectSuspending: true, v1alpha1.NoticeProjectConfirm: true,
@@ -78,8 +78,8 @@ const (
 	maxSubjectRunes  = 200
 )
 
-// Compose writes the mail. An error says which part of the letter is wrong, or which
-// replaced template failed.
+// Compose renders the mail. Its error names the invalid part of the request or the failed
+// template.
 func Compose(l ComposeRequest) (*Message, error) {
 	if err := l.validate(); err != nil {
 		return nil, err
@@ -109,10 +109,10 @@ func Compose(l ComposeRequest) (*Message, error) {
 	return m, nil
 }
 
-// validate finds what no mail can be made of.
+// validate checks the request.
 func (l ComposeRequest) validate() error {
 	if l.Notice == nil {
-		return fmt.Errorf("a letter without a notice")
+		return fmt.Errorf("the request has no notice")
 	}
 	spec := &l.Notice.Spec
 	name := l.Notice.Name
@@ -129,8 +129,11 @@ func (l ComposeRequest) validate() error {
 		return fmt.Errorf("notice %s: a digest that carries nothing", name)
 	}
 	for _, n := range l.Carried {
-		if spec.Kind != v1alpha1.NoticeDigest || n == nil || n.Spec.Subject == nil || kindsWithDeadline[n.Spec.Kind] && n.Spec.Deadline == nil || kindsNeverInDigest[n.Spec.Kind] {
-			return fmt.Errorf("notice %s: it is a Digest that carries Notices, and each of these needs a subject, and a deadline if its kind has one", name)
+		if spec.Kind != v1alpha1.NoticeDigest || n == nil || n.Spec.Subject == nil || kindsWithDeadline[n.Spec.Kind] && n.Spec.Deadline == nil ||
+			kindsNeverInDigest[n.Spec.Kind] {
+			return fmt.Errorf(
+				"notice %s: it is a Digest that carries Notices, and each of these needs a subject, and a deadline if its kind has one", name,
+			)
 		}
 	}
 	for field, value := range map[string]string{
@@ -140,24 +143,28 @@ func (l ComposeRequest) validate() error {
 			continue
 		}
 		if len(value) > maxAddressLength || !addressPattern.MatchString(value) {
-			return fmt.Errorf("notice %s: %s: %q is not one plain mail address such as anna.mueller@example.org", name, field, truncate(sanitize(value), maxNameRunes))
+			return fmt.Errorf(
+				"notice %s: %s: %q is not one plain mail address such as anna.mueller@example.org", name, field,
+				truncate(sanitize(value), maxNameRunes),
+			)
 		}
 	}
 	if len(l.Domain) > maxDomainLength || !domainPattern.MatchString(l.Domain) {
-		return fmt.Errorf("notice %s: domain: %q is not the name of a domain such as gpu.example.org", name, truncate(sanitize(l.Domain), maxNameRunes))
+		return fmt.Errorf(
+			"notice %s: domain: %q is not the name of a domain such as gpu.example.org", name, truncate(sanitize(l.Domain), maxNameRunes),
+		)
 	}
 	return nil
 }
 
-// stripTestNotice is a Test without all that it should not have: none of it is anybody's words.
+// stripTestNotice returns a Test without user-provided content.
 func stripTestNotice(test *v1alpha1.Notice) *v1alpha1.Notice {
 	n := test.DeepCopy()
 	n.Spec.Inputs, n.Spec.Subject, n.Spec.Deadline, n.Spec.Lead, n.Spec.Recipient.Name = nil, nil, nil, nil, ""
 	return n
 }
 
-// sortByDeadline is what a Digest carries, in the order in which it wants attention; what
-// has no deadline comes last.
+// sortByDeadline sorts the Notices of a Digest by deadline; those without one come last.
 func sortByDeadline(carried []*v1alpha1.Notice) []*v1alpha1.Notice {
 	return slices.SortedStableFunc(slices.Values(carried), func(a, b *v1alpha1.Notice) int {
 		switch x, y := a.Spec.Deadline, b.Spec.Deadline; {
@@ -172,7 +179,7 @@ func sortByDeadline(carried []*v1alpha1.Notice) []*v1alpha1.Notice {
 	})
 }
 
-// contactAddress is whom the mail names for questions.
+// contactAddress returns the address for questions.
 func (l ComposeRequest) contactAddress() string {
 	if l.ReplyTo != "" {
 		return l.ReplyTo
@@ -180,7 +187,7 @@ func (l ComposeRequest) contactAddress() string {
 	return l.From.Address
 }
 
-// languageOf is the recipient's; English where it is none that Sluice writes.
+// languageOf returns the recipient's language; English for unsupported ones.
 func languageOf(n *v1alpha1.Notice) v1alpha1.Language {
 	if l := n.Spec.Recipient.Language; l == v1alpha1.LanguageGerman {
 		return l
@@ -188,5 +195,5 @@ func languageOf(n *v1alpha1.Notice) v1alpha1.Language {
 	return v1alpha1.LanguageEnglish
 }
 
-// singleLine is a rendered text as a header or a heading shows it.
+// singleLine sanitizes a rendered text for a header or heading.
 func singleLine(s string) string { return truncate(sanitize(strings.TrimSpace(s)), maxSubjectRunes) }

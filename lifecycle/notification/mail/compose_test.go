@@ -22,13 +22,13 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// parsedMail is a mail as a reader sees it.
+// parsedMail is a decoded mail.
 type parsedMail struct {
 	header mail.Header
 	parts  map[string]string // by media type
 }
 
-// parseMail reads a mail by net/mail, which is strict, and go-message.
+// parseMail parses a mail with net/mail, which is strict, and go-message.
 func parseMail(t testing.TB, raw []byte) parsedMail {
 	t.Helper()
 	strict, err := mail.ReadMessage(bytes.NewReader(raw))
@@ -69,7 +69,7 @@ func (r parsedMail) walkParts(t testing.TB, e *gomessage.Entity) {
 	r.parts[mediaType] = string(body)
 }
 
-// partTypes are the header fields, each as often as it occurs.
+// partTypes lists the header fields with repetitions.
 func (r parsedMail) partTypes() (keys []string) {
 	for key, values := range r.header {
 		for range values {
@@ -80,7 +80,7 @@ func (r parsedMail) partTypes() (keys []string) {
 	return keys
 }
 
-// expectedPartTypes are the header fields that a letter's mail has.
+// expectedPartTypes lists the expected header fields.
 func expectedPartTypes(l ComposeRequest) []string {
 	keys := []string{
 		"Auto-Submitted", "Content-Language", "Content-Type", "Date", "From", "Message-Id", "Mime-Version",
@@ -155,14 +155,15 @@ func TestComposeParsesBack(t *testing.T) {
 			if !bytes.Equal(m.Bytes, again.Bytes) {
 				t.Error("the same letter made other bytes")
 			}
-			if strings.Contains(m.Text, "<no value>") || strings.Contains(m.Text, "  .") || strings.Contains(m.Text, " ,") || strings.Contains(m.Text, "..") {
+			if strings.Contains(m.Text, "<no value>") || strings.Contains(m.Text, "  .") || strings.Contains(m.Text, " ,") ||
+				strings.Contains(m.Text, "..") {
 				t.Errorf("the text is not smooth:\n%s", m.Text)
 			}
 		})
 	}
 }
 
-// TestComposeMinimalNotices writes notices whose recorder gave less than it might.
+// TestComposeMinimalNotices composes Notices without optional inputs.
 func TestComposeMinimalNotices(t *testing.T) {
 	for _, l := range Examples() {
 		kind := l.Notice.Spec.Kind
@@ -193,8 +194,14 @@ func TestBuildHeader(t *testing.T) {
 	second.Notice.Name, second.Notice.UID = "another", "another"
 	renamed := first
 	renamed.Notice = first.Notice.DeepCopy()
-	renamed.Notice.Spec.Subject.UID = "made-anew"
-	a, b, c := parseMail(t, mustCompose(t, first).Bytes), parseMail(t, mustCompose(t, second).Bytes), parseMail(t, mustCompose(t, renamed).Bytes)
+	renamed.Notice.Spec.Subject.UID = "recreated"
+	a, b, c := parseMail(
+		t, mustCompose(t, first).Bytes,
+	), parseMail(
+		t, mustCompose(t, second).Bytes,
+	), parseMail(
+		t, mustCompose(t, renamed).Bytes,
+	)
 	if a.header.Get("Message-Id") == b.header.Get("Message-Id") {
 		t.Error("two notices have one Message-ID")
 	}
@@ -234,18 +241,22 @@ func TestComposeInvalidRequests(t *testing.T) {
 		change func(*ComposeRequest)
 		want   string
 	}{
-		"no notice":        {func(l *ComposeRequest) { l.Notice = nil }, "a letter without a notice"},
-		"unknown kind":     {func(l *ComposeRequest) { l.Notice.Spec.Kind = "Nonsense" }, `spec.kind: there is no text for "Nonsense"`},
-		"no deadline":      {func(l *ComposeRequest) { l.Notice.Spec.Deadline = nil }, "spec.deadline: a WorkloadEnding warns of one"},
-		"no subject":       {func(l *ComposeRequest) { l.Notice.Spec.Subject = nil }, "spec.subject: a WorkloadEnding speaks of an object"},
-		"two recipients":   {func(l *ComposeRequest) { l.Notice.Spec.Recipient.Email = "a@example.org,b@example.org" }, "spec.recipient.email:"},
-		"recipient's CRLF": {func(l *ComposeRequest) { l.Notice.Spec.Recipient.Email = "a@example.org\r\nBcc: b@example.org" }, "spec.recipient.email:"},
-		"parameters":       {func(l *ComposeRequest) { l.Notice.Spec.Recipient.Email = "a@example.org> NOTIFY=NEVER" }, "spec.recipient.email:"},
-		"sender":           {func(l *ComposeRequest) { l.From.Address = "Sluice" }, "from:"},
-		"answers":          {func(l *ComposeRequest) { l.ReplyTo = "x\r\n" }, "replyTo:"},
-		"domain":           {func(l *ComposeRequest) { l.Domain = "x>\r\nBcc: y" }, "domain:"},
-		"not a digest":     {func(l *ComposeRequest) { l.Carried = []*v1alpha1.Notice{l.Notice} }, "it is a Digest that carries Notices"},
-		"empty digest":     {func(l *ComposeRequest) { l.Notice.Spec.Kind = v1alpha1.NoticeDigest; l.Notice.Spec.Subject = nil }, "a digest that carries nothing"},
+		"no notice":      {func(l *ComposeRequest) { l.Notice = nil }, "the request has no notice"},
+		"unknown kind":   {func(l *ComposeRequest) { l.Notice.Spec.Kind = "Nonsense" }, `spec.kind: there is no text for "Nonsense"`},
+		"no deadline":    {func(l *ComposeRequest) { l.Notice.Spec.Deadline = nil }, "spec.deadline: a WorkloadEnding warns of one"},
+		"no subject":     {func(l *ComposeRequest) { l.Notice.Spec.Subject = nil }, "spec.subject: a WorkloadEnding speaks of an object"},
+		"two recipients": {func(l *ComposeRequest) { l.Notice.Spec.Recipient.Email = "a@example.org,b@example.org" }, "spec.recipient.email:"},
+		"recipient's CRLF": {
+			func(l *ComposeRequest) { l.Notice.Spec.Recipient.Email = "a@example.org\r\nBcc: b@example.org" }, "spec.recipient.email:",
+		},
+		"parameters":   {func(l *ComposeRequest) { l.Notice.Spec.Recipient.Email = "a@example.org> NOTIFY=NEVER" }, "spec.recipient.email:"},
+		"sender":       {func(l *ComposeRequest) { l.From.Address = "Sluice" }, "from:"},
+		"answers":      {func(l *ComposeRequest) { l.ReplyTo = "x\r\n" }, "replyTo:"},
+		"domain":       {func(l *ComposeRequest) { l.Domain = "x>\r\nBcc: y" }, "domain:"},
+		"not a digest": {func(l *ComposeRequest) { l.Carried = []*v1alpha1.Notice{l.Notice} }, "it is a Digest that carries Notices"},
+		"empty digest": {
+			func(l *ComposeRequest) { l.Notice.Spec.Kind = v1alpha1.NoticeDigest; l.Notice.Spec.Subject = nil }, "a digest that carries nothing",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := Examples()[0]
@@ -271,7 +282,7 @@ func exampleDigest(t *testing.T) ComposeRequest {
 	return all[i]
 }
 
-// TestComposeLongDigest: whoever answers for many projects hears of each.
+// TestComposeLongDigest: a digest of many projects names each.
 func TestComposeLongDigest(t *testing.T) {
 	l := exampleDigest(t)
 	pattern := l.Carried[1]
@@ -288,10 +299,10 @@ func TestComposeLongDigest(t *testing.T) {
 	m := mustCompose(t, l)
 	r := checkMail(t, l, m)
 	if !slices.Equal(before, l.Carried) {
-		t.Error("the letter was changed")
+		t.Error("the request was changed")
 	}
 	for i := range 600 {
-		title := fmt.Sprintf("Project project-%03d is about to end", i)
+		title := fmt.Sprintf("Project project-%03d expires soon", i)
 		if !strings.Contains(m.Text, title) || !strings.Contains(m.HTML, title) || !strings.Contains(r.parts["text/calendar"], title) {
 			t.Fatalf("%q is missing", title)
 		}
@@ -299,7 +310,7 @@ func TestComposeLongDigest(t *testing.T) {
 	if first, last := strings.Index(m.Text, "project-599"), strings.Index(m.Text, "project-000"); first > last {
 		t.Error("what is due first does not come first")
 	}
-	if want := "600 notices, the first for Sun 22 Nov, 13:14 CET: Project project-599 is about to end"; m.Subject != want {
+	if want := "600 notices, next date Sun 22 Nov, 13:14 CET: Project project-599 expires soon"; m.Subject != want {
 		t.Errorf("subject %q, want %q", m.Subject, want)
 	}
 }
@@ -313,7 +324,7 @@ func TestCalendarDigestSequences(t *testing.T) {
 	}
 }
 
-// TestComposeDigestWithoutDeadlines carries what is no warning.
+// TestComposeDigestWithoutDeadlines composes a digest of Notices without deadline.
 func TestComposeDigestWithoutDeadlines(t *testing.T) {
 	l := exampleDigest(t)
 	renewed := l.Carried[0].DeepCopy()
@@ -321,7 +332,7 @@ func TestComposeDigestWithoutDeadlines(t *testing.T) {
 	l.Carried = []*v1alpha1.Notice{renewed}
 	m := mustCompose(t, l)
 	r := checkMail(t, l, m)
-	if r.parts["text/calendar"] != "" || m.Subject != "Project protein-folding is valid without an end" {
+	if r.parts["text/calendar"] != "" || m.Subject != "Project protein-folding is valid without end" {
 		t.Errorf("%q with %q", m.Subject, r.parts["text/calendar"])
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// texts has a file for each kind and language, with the blocks subject, title, first,
-// why and how; and the two layouts.
+// texts holds a file for each kind and language, with the blocks subject, title, first, why and
+// how, and the two layouts.
 //
 //go:embed texts
 var texts embed.FS
@@ -26,11 +26,10 @@ type contentKey struct {
 	language v1alpha1.Language
 }
 
-// content is what one kind says in one language. It is text: the HTML layout escapes it.
+// content holds the texts of one kind in one language. The HTML layout escapes them.
 type content struct{ blocks *template.Template }
 
-// noticeContents are all of them. They are part of the program, so what is wrong with one
-// is found by its tests.
+// noticeContents returns all contents. They are embedded, so tests find errors in them.
 var noticeContents = sync.OnceValue(func() map[contentKey]*content {
 	all := map[contentKey]*content{}
 	for _, language := range []v1alpha1.Language{v1alpha1.LanguageGerman, v1alpha1.LanguageEnglish} {
@@ -46,7 +45,7 @@ var noticeContents = sync.OnceValue(func() map[contentKey]*content {
 	return all
 })
 
-// renderBlock is what one block says.
+// renderBlock renders one block.
 func (c *content) renderBlock(name string, p *TemplateData) (string, error) {
 	var b bytes.Buffer
 	if err := c.blocks.ExecuteTemplate(&b, name, p); err != nil {
@@ -55,23 +54,23 @@ func (c *content) renderBlock(name string, p *TemplateData) (string, error) {
 	return strings.TrimSpace(b.String()), nil
 }
 
-// renderSentences writes the page's sentences.
+// renderSentences renders the blocks into p.
 func (c *content) renderSentences(p *TemplateData) error {
-	said := map[string]string{}
+	blocks := map[string]string{}
 	for _, name := range []string{"title", "first", "why", "how"} {
 		var err error
-		if said[name], err = c.renderBlock(name, p); err != nil {
+		if blocks[name], err = c.renderBlock(name, p); err != nil {
 			return err
 		}
 	}
-	p.Title, p.First = singleLine(said["title"]), sanitize(said["first"])
+	p.Title, p.First = singleLine(blocks["title"]), sanitize(blocks["first"])
 	p.Why, p.How = nil, nil
-	for line := range strings.Lines(said["why"]) {
+	for line := range strings.Lines(blocks["why"]) {
 		if line = sanitize(line); line != "" {
 			p.Why = append(p.Why, line)
 		}
 	}
-	for line := range strings.Lines(said["how"]) {
+	for line := range strings.Lines(blocks["how"]) {
 		command, isCommand := strings.CutPrefix(strings.TrimSpace(line), "$ ")
 		switch {
 		case isCommand:
@@ -85,99 +84,105 @@ func (c *content) renderSentences(p *TemplateData) error {
 	return nil
 }
 
-// audienceNote says who gets the mail, and how one comes not to.
+// audienceNote returns who receives the mail, and how to unsubscribe.
 func audienceNote(p *TemplateData) string {
 	kind := v1alpha1.NoticeKind(p.Kind)
-	says := p.Words.AudienceOwners
+	note := p.Words.AudienceOwners
 	switch kind {
 	case v1alpha1.NoticeExtensionRequested:
-		says = p.Words.AudienceContacts
+		note = p.Words.AudienceContacts
 	case v1alpha1.NoticeWeeklySummary:
-		says = p.Words.AudienceAdministrators
+		note = p.Words.AudienceAdministrators
 	case v1alpha1.NoticeDigest:
-		says = p.Words.AudienceDigest
+		note = p.Words.AudienceDigest
 	case v1alpha1.NoticeTest:
-		says = p.Words.AudienceTest
+		note = p.Words.AudienceTest
 	}
-	says = strings.NewReplacer("PROJECT", p.Project, "DEPARTMENT", p.Department).Replace(says)
+	note = strings.NewReplacer("PROJECT", p.Project, "DEPARTMENT", p.Department).Replace(note)
 	if optionalKinds[kind] {
-		says += " " + strings.ReplaceAll(p.Words.Optional, "KIND", p.Kind)
+		note += " " + strings.ReplaceAll(p.Words.Optional, "KIND", p.Kind)
 	}
-	return says
+	return note
 }
 
-// Phrases are those that stand around what a mail says.
+// Phrases holds the fixed phrases of a language.
 type Phrases struct {
-	// Hello is put before the recipient's name, Next and Facts are headings, Questions
-	// stands before the address for questions.
+	// Hello precedes the recipient's name, Next and Facts are headings, Questions precedes the
+	// address for questions.
 	Hello, Next, Facts, Questions string
-	// Anchors say of each kind what its instant is.
+	// Anchors labels the time of each kind.
 	Anchors map[v1alpha1.NoticeKind]string
-	// Withdrawn says that the appointment is taken out of the calendar.
+	// Withdrawn says that the appointment is canceled.
 	Withdrawn string
-	// Sender says who writes.
+	// Sender names the sender.
 	Sender string
-	// Until says up to when something is counted.
+	// Until says up to when hours are counted.
 	Until string
-	// WeekColumns head the table of a WeeklySummary, HoursIn the second column where the
-	// hours are a month's; More counts what the table leaves out.
+	// WeekColumns are the headings of a WeeklySummary's table, HoursIn that of a month's hours;
+	// More counts the omitted rows.
 	WeekColumns []string
 	HoursIn     string
 	More        string
 	// AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest and
-	// AudienceTest say who gets a mail; Optional how it is left out. PROJECT, DEPARTMENT and KIND stand for these.
+	// AudienceTest say who receives a mail, Optional how to unsubscribe. PROJECT, DEPARTMENT and
+	// KIND are placeholders.
 	AudienceOwners, AudienceContacts, AudienceAdministrators, AudienceDigest, AudienceTest, Optional string
 }
 
 var phrasesByLanguage = map[v1alpha1.Language]Phrases{
 	v1alpha1.LanguageGerman: {
-		Hello: "Guten Tag", Next: "So geht es weiter", Facts: "Auf einen Blick", Questions: "Fragen beantwortet",
+		Hello: "Guten Tag", Next: "So geht es weiter", Facts: "Auf einen Blick", Questions: "Bei Fragen wenden Sie sich bitte an",
 		Anchors: map[v1alpha1.NoticeKind]string{
-			v1alpha1.NoticeWorkloadEnding: "Wird gestoppt", v1alpha1.NoticeWorkloadIdle: "Wird gestoppt, wenn es dabei bleibt",
-			v1alpha1.NoticeWorkloadStopped: "Darf wieder starten ab", v1alpha1.NoticeShareExceeded: "Wird gestoppt, wenn es dabei bleibt",
-			v1alpha1.NoticePreemption: "Macht Platz", v1alpha1.NoticeExtensionDecided: "Neues Ende",
-			v1alpha1.NoticeProjectExpiring: "Gültig bis", v1alpha1.NoticeProjectExpired: "Laufendes wird gestoppt",
-			v1alpha1.NoticeProjectSuspending: "Laufendes wird gestoppt", v1alpha1.NoticeProjectSuspended: "Löschung möglich ab",
+			v1alpha1.NoticeWorkloadEnding: "Wird gestoppt", v1alpha1.NoticeWorkloadIdle: "Wird gestoppt, falls weiter ungenutzt",
+			v1alpha1.NoticeWorkloadStopped: "Neustart möglich ab", v1alpha1.NoticeShareExceeded: "Wird gestoppt, falls unverändert",
+			v1alpha1.NoticePreemption: "Wird beendet", v1alpha1.NoticeExtensionDecided: "Neues Ende",
+			v1alpha1.NoticeProjectExpiring: "Gültig bis", v1alpha1.NoticeProjectExpired: "Workloads werden gestoppt",
+			v1alpha1.NoticeProjectSuspending: "Workloads werden gestoppt", v1alpha1.NoticeProjectSuspended: "Löschung möglich ab",
 			v1alpha1.NoticeProjectDeletion: "Löschung möglich ab", v1alpha1.NoticeProjectConfirm: "Antwort erbeten bis",
-			v1alpha1.NoticeProjectRenewed: "Gültig bis", v1alpha1.NoticeDigest: "Erster Termin",
+			v1alpha1.NoticeProjectRenewed: "Gültig bis", v1alpha1.NoticeDigest: "Nächster Termin",
 		},
-		Withdrawn:   "Der bisherige Termin entfällt; der Anhang nimmt ihn aus Ihrem Kalender.",
-		Until:       "bis %s",
-		Sender:      "Diese Mail schreibt Sluice, die Verwaltung des GPU-Clusters, von selbst.",
+		Withdrawn:   "Der bisherige Termin entfällt; der Anhang entfernt ihn aus Ihrem Kalender.",
+		Until:       "Stand %s",
+		Sender:      "Diese Mail wurde automatisch von Sluice erstellt, der Verwaltung des GPU-Clusters.",
 		WeekColumns: []string{"Projekt", "GPU-Stunden", "Gestoppt", "Gültig bis"},
 		HoursIn:     "GPU-Stunden im %s",
-		More:        "Und %d weitere Projekte.",
+		More:        "Dazu %d weitere Projekte.",
 
-		AudienceOwners:         "Sie geht an die Eigentümer des Projekts PROJECT oder, wenn es keine hat, an die Ansprechpartner der Abteilung DEPARTMENT.",
-		AudienceContacts:       "Sie geht an die Ansprechpartner der Abteilung DEPARTMENT, weil dort entschieden wird.",
+		AudienceOwners: "Sie geht an die Eigentümer des Projekts PROJECT oder, " +
+			"wenn es keine hat, an die Ansprechpartner der Abteilung DEPARTMENT.",
+		AudienceContacts:       "Sie geht an die Ansprechpartner der Abteilung DEPARTMENT, die über den Antrag entscheidet.",
 		AudienceAdministrators: "Sie geht jede Woche an die Verwalter der Abteilung DEPARTMENT.",
-		AudienceDigest:         "Sie geht an die Eigentümer der genannten Projekte und, wo ein Projekt keine hat, an die Ansprechpartner der Abteilung; sie fasst zusammen, was sonst je eine Mail wäre.",
-		AudienceTest:           "Sie geht an diese Adresse allein.",
-		Optional:               "Mails dieser Art können Sie abbestellen: Antworten Sie mit dem Wort „abbestellen“, oder lassen Sie KIND unter „mute“ bei Ihrer Adresse eintragen.",
+		AudienceDigest: "Sie fasst die Hinweise eines Tages zusammen und geht an die Eigentümer der genannten Projekte " +
+			"oder, wenn ein Projekt keine hat, an die Ansprechpartner der Abteilung.",
+		AudienceTest: "Sie geht nur an diese Adresse.",
+		Optional: "Sie können Mails dieser Art abbestellen: Antworten Sie mit dem Wort „abbestellen“, " +
+			"oder lassen Sie KIND bei Ihrer Adresse unter „mute“ eintragen.",
 	},
 	v1alpha1.LanguageEnglish: {
-		Hello: "Hello", Next: "What you can do", Facts: "At a glance", Questions: "Questions are answered by",
+		Hello: "Hello", Next: "What you can do", Facts: "At a glance", Questions: "Questions? Please write to",
 		Anchors: map[v1alpha1.NoticeKind]string{
 			v1alpha1.NoticeWorkloadEnding: "Will be stopped", v1alpha1.NoticeWorkloadIdle: "Will be stopped unless it is used",
-			v1alpha1.NoticeWorkloadStopped: "May start again from", v1alpha1.NoticeShareExceeded: "Will be stopped unless it gives back",
-			v1alpha1.NoticePreemption: "Makes room", v1alpha1.NoticeExtensionDecided: "New end",
-			v1alpha1.NoticeProjectExpiring: "Valid until", v1alpha1.NoticeProjectExpired: "Running work will be stopped",
-			v1alpha1.NoticeProjectSuspending: "Running work will be stopped", v1alpha1.NoticeProjectSuspended: "Deletion may follow from",
-			v1alpha1.NoticeProjectDeletion: "Deletion may follow from", v1alpha1.NoticeProjectConfirm: "Please answer by",
-			v1alpha1.NoticeProjectRenewed: "Valid until", v1alpha1.NoticeDigest: "The first date",
+			v1alpha1.NoticeWorkloadStopped: "Can be restarted from", v1alpha1.NoticeShareExceeded: "Will be stopped if unchanged",
+			v1alpha1.NoticePreemption: "Will be preempted", v1alpha1.NoticeExtensionDecided: "New end",
+			v1alpha1.NoticeProjectExpiring: "Valid until", v1alpha1.NoticeProjectExpired: "Workloads will be stopped",
+			v1alpha1.NoticeProjectSuspending: "Workloads will be stopped", v1alpha1.NoticeProjectSuspended: "Deletion possible from",
+			v1alpha1.NoticeProjectDeletion: "Deletion possible from", v1alpha1.NoticeProjectConfirm: "Please answer by",
+			v1alpha1.NoticeProjectRenewed: "Valid until", v1alpha1.NoticeDigest: "Next date",
 		},
-		Withdrawn:   "The appointment made before is off; the attachment takes it out of your calendar.",
-		Until:       "up to %s",
-		Sender:      "Sluice, which looks after the GPU cluster, wrote this mail by itself.",
+		Withdrawn:   "The previous appointment is canceled; the attachment removes it from your calendar.",
+		Until:       "as of %s",
+		Sender:      "Sluice, which manages the GPU cluster, sent this mail automatically.",
 		WeekColumns: []string{"Project", "GPU hours", "Stopped", "Valid until"},
 		HoursIn:     "GPU hours in %s",
 		More:        "And %d more projects.",
 
 		AudienceOwners:         "It goes to the owners of project PROJECT or, where it has none, to the contacts of department DEPARTMENT.",
-		AudienceContacts:       "It goes to the contacts of department DEPARTMENT, since that is where it is decided.",
+		AudienceContacts:       "It goes to the contacts of department DEPARTMENT, who decide on the request.",
 		AudienceAdministrators: "It goes to the administrators of department DEPARTMENT every week.",
-		AudienceDigest:         "It goes to the owners of the projects named, or, where one has none, to the contacts of its department, and says at once what would else be a mail each.",
-		AudienceTest:           "It goes to this address alone.",
-		Optional:               "You need not get mail of this kind: answer with the word \"unsubscribe\", or have KIND added to \"mute\" beside your address.",
+		AudienceDigest: "It collects the notices of one day and goes to the owners of these projects " +
+			"or, where a project has none, to the contacts of its department.",
+		AudienceTest: "It goes to this address only.",
+		Optional: "You can unsubscribe from mails of this kind: reply with the word \"unsubscribe\", " +
+			"or have KIND added to \"mute\" at your address.",
 	},
 }

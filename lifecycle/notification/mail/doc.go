@@ -1,21 +1,21 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package message writes the mail that a Notice becomes: its subject, its text and
-// HTML in the recipient's language, and its deadline as an appointment.
+// Package mail renders the mail of a Notice: subject, text and HTML in the recipient's
+// language, and the deadline as an appointment.
 //
-// Enters: a [Letter], which is a Notice and from whom it comes. Leaves: a [Mail], whole,
-// as the bytes that go over the wire. The same Letter makes the same bytes.
+// [Compose] takes a [ComposeRequest] with the Notice and the sender, and returns a
+// [Message] with the complete bytes for SMTP. The same request gives the same bytes.
 //
-// A mail says first what happens and when, in the recipient's zone, as an instant and
-// as how long that is; then why; then how to go on, by commands that exist; then the
-// facts, who gets it, and whom to ask. Every figure is the Notice's: nothing is looked
-// up, so that what was sent can be made again from what was recorded.
+// A mail first says what happens and when, in the recipient's time zone and as a
+// duration. Then it explains why, and how to continue, with commands that exist. Last
+// come the facts, the audience, and the contact for questions. All values come from the
+// Notice, so a sent mail can be rendered again from its record.
 //
-// Names come from users: before anything is made of one it is one line, without control
-// or bidirectional characters, of bounded length. In a command stands only a name that a
-// shell takes as one word.
+// Names come from users. A mail shows them on one line of bounded length without control
+// and bidirectional characters. A command contains only names that a shell reads as one
+// word.
 //
-// It never reads a clock, never talks to the API server or a mail server, and decides
-// neither who is written to nor whether.
+// The package never reads a clock, never contacts the API server or a mail server, and
+// never decides whom to notify.
 package mail

@@ -18,9 +18,9 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// encode writes the mail: text and HTML as alternatives, and beside them, where there
-// is one, the appointment. It is not a third alternative: a reader that knows calendars
-// would show it instead of the text.
+// encode returns the bytes of the mail: text and HTML as alternatives, and the appointment as an
+// attachment. As a third alternative, mail clients with a calendar would show it instead of the
+// text.
 func encode(l ComposeRequest, m *Message, events []byte) ([]byte, error) {
 	h := buildHeader(l, m).Header
 	var b bytes.Buffer
@@ -73,8 +73,7 @@ func writeAlternatives(w *gomessage.Writer, m *Message) error {
 	return w.Close()
 }
 
-// writePart writes one part, quoted-printable: no line is too long, and every line feed
-// becomes a CRLF.
+// writePart writes one part as quoted-printable, with CRLF line breaks.
 func writePart(w *gomessage.Writer, h gomessage.Header, body []byte) error {
 	mediaType, _, err := h.ContentType()
 	if err != nil {
@@ -91,10 +90,10 @@ func writePart(w *gomessage.Writer, h gomessage.Header, body []byte) error {
 	return p.Close()
 }
 
-// dateLayout is RFC 5322's, in UTC.
+// dateLayout is the layout of RFC 5322, in UTC.
 const dateLayout = "Mon, 02 Jan 2006 15:04:05 +0000"
 
-// buildHeader is the mail's header, but for what describes its body.
+// buildHeader returns the mail's header without the fields of its body.
 func buildHeader(l ComposeRequest, m *Message) gomail.Header {
 	spec := &l.Notice.Spec
 	fields := []string{
@@ -110,7 +109,7 @@ func buildHeader(l ComposeRequest, m *Message) gomail.Header {
 	if root := threadID(l.Notice, l.Domain); root != "" {
 		fields = append(fields, foldField("In-Reply-To", []string{root}), foldField("References", []string{root}))
 	}
-	// No answering machine shall answer.
+	// Suppress automatic replies.
 	fields = append(fields, foldField("Auto-Submitted", []string{"auto-generated"}), foldField("X-Auto-Response-Suppress", []string{"All"}))
 	fields = append(fields, foldField("Content-Language", []string{string(languageOf(l.Notice))}))
 	if optionalKinds[spec.Kind] {
@@ -128,7 +127,7 @@ func unsubscribeURI(to string, kind v1alpha1.NoticeKind) string {
 	return fmt.Sprintf("<mailto:%s@%s?subject=%s>", url.PathEscape(to[:at]), to[at+1:], url.PathEscape("Mute "+string(kind)))
 }
 
-// mailboxWords is a name and an address, as words between which a line may be folded.
+// mailboxWords returns a name and an address as words for folding.
 func mailboxWords(display, address string) []string {
 	display = displayName(display)
 	if display == "" {
@@ -141,7 +140,7 @@ func mailboxWords(display, address string) []string {
 	return append(encodeWords("Reply-To", display), "<"+address+">")
 }
 
-// unstructuredWords is a text, as words between which a line may be folded.
+// unstructuredWords returns a text as words for folding.
 func unstructuredWords(key, text string) []string {
 	if !isPlainText(text) {
 		return encodeWords(key, text)
@@ -155,7 +154,7 @@ func unstructuredWords(key, text string) []string {
 	return words
 }
 
-// isPlainText reports whether a reader takes the text as it stands.
+// isPlainText reports whether a header may contain the text unencoded.
 func isPlainText(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -172,8 +171,8 @@ const (
 	encodedWordSuffix    = "?="
 )
 
-// encodeWords are RFC 2047's, none of which splits a character or is too long for the
-// line it stands on. What is not a letter or a digit is encoded, as a phrase wants it.
+// encodeWords returns encoded words (RFC 2047) that split no character and fit into a line. It
+// encodes all but letters and digits, as required in a phrase.
 func encodeWords(key, text string) (words []string) {
 	room := maxHeaderLineLength - len(key) - len(": ")
 	var b strings.Builder
@@ -203,7 +202,7 @@ func quoteRune(r rune) string {
 	return b.String()
 }
 
-// foldField is a whole field: a word that does not fit begins a new line.
+// foldField returns a folded header field.
 func foldField(key string, words []string) string {
 	var b strings.Builder
 	b.WriteString(key + ":")

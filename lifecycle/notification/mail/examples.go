@@ -15,23 +15,23 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// exampleTime is when the examples are written: some minutes past noon in Berlin.
+// exampleTime is when the examples are recorded: some minutes past noon in Berlin.
 var exampleTime = time.Date(2026, 11, 22, 11, 14, 3, 0, time.UTC)
 
-// example is one, in both languages.
+// example is an example in both languages.
 type example struct {
 	kind    v1alpha1.NoticeKind
 	variant string
 	subject v1alpha1.ObjectReference
-	// ahead is how long before the deadline it is written; zero for no deadline.
+	// deadline is zero for none.
 	deadline time.Time
 	inputs   map[string]string
 	carried  []example
 }
 
-// Examples are letters of every kind, in German and English, one for each thing that a
-// kind may say. Their Notices are named <kind>-<variant>.<language>.
-func Examples() (letters []ComposeRequest) {
+// Examples returns requests of every kind and variant in German and English. Their Notices are
+// named <kind>-<variant>.<language>.
+func Examples() (requests []ComposeRequest) {
 	for _, e := range exampleList() {
 		for _, language := range []v1alpha1.Language{v1alpha1.LanguageGerman, v1alpha1.LanguageEnglish} {
 			l := ComposeRequest{
@@ -42,10 +42,10 @@ func Examples() (letters []ComposeRequest) {
 			for _, c := range e.carried {
 				l.Carried = append(l.Carried, c.newNotice(language))
 			}
-			letters = append(letters, l)
+			requests = append(requests, l)
 		}
 	}
-	return letters
+	return requests
 }
 
 func (e example) newNotice(language v1alpha1.Language) *v1alpha1.Notice {
@@ -78,7 +78,7 @@ func exampleObject(apiVersion, kind, namespace, name string) v1alpha1.ObjectRefe
 	return v1alpha1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name, UID: types.UID("uid-of-" + name)}
 }
 
-// withInputs are inputs added to others.
+// withInputs returns the inputs with more added.
 func withInputs(base map[string]string, more ...string) map[string]string {
 	all := map[string]string{}
 	for k, v := range base {
@@ -90,7 +90,7 @@ func withInputs(base map[string]string, more ...string) map[string]string {
 	return all
 }
 
-// exampleMidnight is the end of a day in Berlin's winter, some days from the examples' noon.
+// exampleMidnight returns the end of a day in Berlin's winter, days after the examples.
 func exampleMidnight(days int) time.Time {
 	return time.Date(2026, 11, 22+days, 23, 0, 0, 0, time.UTC)
 }
@@ -100,53 +100,161 @@ var exampleRenewalEnd = time.Date(2027, 5, 31, 22, 0, 0, 0, time.UTC)
 
 func formatTimestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// exampleList are one for each thing that a kind may say.
+// exampleList holds an example of each variant.
 func exampleList() []example {
 	job := exampleObject("batch/v1", "Job", "thesis-mueller", "training")
 	notebook := exampleObject("kubeflow.org/v1", "Notebook", "thesis-mueller", "scratch")
 	serve := exampleObject("apps/v1", "Deployment", "thesis-mueller", "serve")
 	pod := exampleObject("v1", "Pod", "thesis-mueller", "debug")
 	project := exampleObject("sluice.dev/v1alpha1", "Project", "", "thesis-mueller")
-	asked := exampleObject("sluice.dev/v1alpha1", "Extension", "thesis-mueller", "job-training-x7k2p")
+	extension := exampleObject("sluice.dev/v1alpha1", "Extension", "thesis-mueller", "job-training-x7k2p")
 
-	here := map[string]string{InputProject: "thesis-mueller", InputDepartment: "h2-students"}
-	train := withInputs(here, InputType, "train", InputCreatedBy, "anna.mueller@example.org", InputAccumulatedSeconds, "86402", InputLimit, "48h")
-	idle := withInputs(here, InputType, "interactive", InputCreatedBy, "anna.mueller@example.org", InputAccumulatedSeconds, "11520", InputLimit, "48h", InputIdleTimeout, "2h")
-	wish := withInputs(here, InputTargetKind, "Job", InputTargetName, "training", InputExtendBy, "24h", InputReason, "two epochs are left", InputRequestedBy, "anna.mueller@example.org")
-	renewal := withInputs(here, InputTargetKind, "Project", InputTargetName, "thesis-mueller", InputReason, "the defense is in June", InputRequestedBy, "anna.mueller@example.org")
-	expired := withInputs(here, InputExpiredAt, formatTimestamp(exampleMidnight(-8)), InputDeleteAt, formatTimestamp(exampleMidnight(22)))
+	base := map[string]string{InputProject: "thesis-mueller", InputDepartment: "h2-students"}
+	train := withInputs(
+		base, InputType, "train", InputCreatedBy, "anna.mueller@example.org", InputAccumulatedSeconds, "86402", InputLimit, "48h",
+	)
+	idle := withInputs(
+		base, InputType, "interactive", InputCreatedBy, "anna.mueller@example.org", InputAccumulatedSeconds, "11520", InputLimit, "48h",
+		InputIdleTimeout, "2h",
+	)
+	request := withInputs(
+		base, InputTargetKind, "Job", InputTargetName, "training", InputExtendBy, "24h", InputReason, "two epochs are left", InputRequestedBy,
+		"anna.mueller@example.org",
+	)
+	renewal := withInputs(
+		base, InputTargetKind, "Project", InputTargetName, "thesis-mueller", InputReason, "the defense is in June", InputRequestedBy,
+		"anna.mueller@example.org",
+	)
+	expired := withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-8)), InputDeleteAt, formatTimestamp(exampleMidnight(22)))
 
 	return []example{
-		{kind: v1alpha1.NoticeWorkloadEnding, variant: "job", subject: job, deadline: exampleTime.Add(24*time.Hour - 3*time.Second), inputs: withInputs(train, InputGPUs, "2", InputNodePool, "dgx-h100")},
+		{
+			kind: v1alpha1.NoticeWorkloadEnding, variant: "job", subject: job, deadline: exampleTime.Add(24*time.Hour - 3*time.Second),
+			inputs: withInputs(train, InputGPUs, "2", InputNodePool, "dgx-h100"),
+		},
 		{kind: v1alpha1.NoticeWorkloadEnding, variant: "pod", subject: pod, deadline: exampleTime.Add(30 * time.Minute), inputs: train},
 		{kind: v1alpha1.NoticeWorkloadIdle, variant: "notebook", subject: notebook, deadline: exampleTime.Add(time.Hour), inputs: idle},
-		{kind: v1alpha1.NoticeWorkloadStopped, variant: "limit", subject: job, inputs: withInputs(train, InputCause, string(v1alpha1.EndMaxRuntime), InputUntil, formatTimestamp(exampleTime.Add(time.Hour)), InputAccumulatedSeconds, "172800")},
-		{kind: v1alpha1.NoticeWorkloadStopped, variant: "idle", subject: notebook, inputs: withInputs(idle, InputCause, string(v1alpha1.EndIdle))},
-		{kind: v1alpha1.NoticeWorkloadStopped, variant: "suspended", subject: serve, inputs: withInputs(train, InputCause, string(v1alpha1.EndProjectSuspended))},
-		{kind: v1alpha1.NoticeWorkloadStopped, variant: "overshare", subject: pod, inputs: withInputs(train, InputCause, string(v1alpha1.EndShareExceeded))},
-		{kind: v1alpha1.NoticeWorkloadStopped, variant: "preempted", subject: job, inputs: withInputs(train, InputCause, string(v1alpha1.EndPreempted))},
-		{kind: v1alpha1.NoticeShareExceeded, variant: "warned", subject: pod, inputs: withInputs(here, InputNode, "dgx-1", InputGPU, "3", InputMemoryMiB, "30720", InputShareMiB, "20480")},
-		{kind: v1alpha1.NoticeShareExceeded, variant: "deadline", subject: pod, deadline: exampleTime.Add(15 * time.Minute), inputs: withInputs(here, InputNode, "dgx-1", InputMemoryMiB, "30720", InputShareMiB, "20480")},
-		{kind: v1alpha1.NoticePreemption, variant: "room", subject: pod, deadline: exampleTime.Add(5 * time.Minute), inputs: withInputs(here, InputType, "train", InputGPUs, "2", InputNodePool, "dgx-h100")},
-		{kind: v1alpha1.NoticeExtensionRequested, variant: "workload", subject: asked, inputs: withInputs(wish, InputCause, CauseSelfServiceLimitReached, InputUsed, "2", InputAllowed, "2", InputWindow, "30d")},
-		{kind: v1alpha1.NoticeExtensionRequested, variant: "renewal", subject: asked, inputs: renewal},
-		{kind: v1alpha1.NoticeExtensionDecided, variant: "approved", subject: asked, inputs: withInputs(wish, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputMessage, "see you on Monday", InputNewEnd, formatTimestamp(exampleTime.Add(48*time.Hour)))},
-		{kind: v1alpha1.NoticeExtensionDecided, variant: "selfservice", subject: asked, inputs: withInputs(wish, InputDecision, "Approved", InputNewEnd, formatTimestamp(exampleTime.Add(48*time.Hour)), InputUsed, "1", InputAllowed, "2", InputWindow, "30d")},
-		{kind: v1alpha1.NoticeExtensionDecided, variant: "gone", subject: asked, inputs: withInputs(wish, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputCause, CauseWorkloadNotFound)},
-		{kind: v1alpha1.NoticeExtensionDecided, variant: "toooften", subject: asked, inputs: withInputs(wish, InputDecision, "Denied", InputCause, CauseExtensionLimitReached, InputUsed, "64")},
-		{kind: v1alpha1.NoticeExtensionDecided, variant: "refused", subject: asked, inputs: withInputs(wish, InputDecision, "Denied", InputDecidedBy, "dept-admin@example.org", InputMessage, "others wait")},
-		{kind: v1alpha1.NoticeExtensionDecided, variant: "renewal", subject: asked, inputs: withInputs(renewal, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputNewEnd, formatTimestamp(exampleRenewalEnd))},
-		{kind: v1alpha1.NoticeProjectExpiring, variant: "month", subject: project, deadline: exampleMidnight(30), inputs: withInputs(here, InputSuspendAt, formatTimestamp(exampleMidnight(44)), InputDeleteAt, formatTimestamp(exampleMidnight(60)))},
+		{
+			kind:    v1alpha1.NoticeWorkloadStopped,
+			variant: "limit",
+			subject: job,
+			inputs: withInputs(
+				train, InputCause, string(v1alpha1.EndMaxRuntime), InputUntil, formatTimestamp(exampleTime.Add(time.Hour)), InputAccumulatedSeconds,
+				"172800",
+			),
+		},
+		{
+			kind: v1alpha1.NoticeWorkloadStopped, variant: "idle", subject: notebook,
+			inputs: withInputs(idle, InputCause, string(v1alpha1.EndIdle)),
+		},
+		{
+			kind: v1alpha1.NoticeWorkloadStopped, variant: "suspended", subject: serve,
+			inputs: withInputs(train, InputCause, string(v1alpha1.EndProjectSuspended)),
+		},
+		{
+			kind: v1alpha1.NoticeWorkloadStopped, variant: "shareexceeded", subject: pod,
+			inputs: withInputs(train, InputCause, string(v1alpha1.EndShareExceeded)),
+		},
+		{
+			kind: v1alpha1.NoticeWorkloadStopped, variant: "preempted", subject: job,
+			inputs: withInputs(train, InputCause, string(v1alpha1.EndPreempted)),
+		},
+		{
+			kind: v1alpha1.NoticeShareExceeded, variant: "warned", subject: pod,
+			inputs: withInputs(base, InputNode, "dgx-1", InputGPU, "3", InputMemoryMiB, "30720", InputShareMiB, "20480"),
+		},
+		{
+			kind: v1alpha1.NoticeShareExceeded, variant: "deadline", subject: pod, deadline: exampleTime.Add(15 * time.Minute),
+			inputs: withInputs(base, InputNode, "dgx-1", InputMemoryMiB, "30720", InputShareMiB, "20480"),
+		},
+		{
+			kind: v1alpha1.NoticePreemption, variant: "room", subject: pod, deadline: exampleTime.Add(5 * time.Minute),
+			inputs: withInputs(base, InputType, "train", InputGPUs, "2", InputNodePool, "dgx-h100"),
+		},
+		{
+			kind: v1alpha1.NoticeExtensionRequested, variant: "workload", subject: extension,
+			inputs: withInputs(request, InputCause, CauseSelfServiceLimitReached, InputUsed, "2", InputAllowed, "2", InputWindow, "30d"),
+		},
+		{kind: v1alpha1.NoticeExtensionRequested, variant: "renewal", subject: extension, inputs: renewal},
+		{
+			kind:    v1alpha1.NoticeExtensionDecided,
+			variant: "approved",
+			subject: extension,
+			inputs: withInputs(
+				request, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputMessage, "see you on Monday", InputNewEnd,
+				formatTimestamp(exampleTime.Add(48*time.Hour)),
+			),
+		},
+		{
+			kind:    v1alpha1.NoticeExtensionDecided,
+			variant: "selfservice",
+			subject: extension,
+			inputs: withInputs(
+				request, InputDecision, "Approved", InputNewEnd, formatTimestamp(exampleTime.Add(48*time.Hour)), InputUsed, "1", InputAllowed, "2",
+				InputWindow, "30d",
+			),
+		},
+		{
+			kind: v1alpha1.NoticeExtensionDecided, variant: "gone", subject: extension,
+			inputs: withInputs(request, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputCause, CauseWorkloadNotFound),
+		},
+		{
+			kind: v1alpha1.NoticeExtensionDecided, variant: "toooften", subject: extension,
+			inputs: withInputs(request, InputDecision, "Denied", InputCause, CauseExtensionLimitReached, InputUsed, "64"),
+		},
+		{
+			kind: v1alpha1.NoticeExtensionDecided, variant: "refused", subject: extension,
+			inputs: withInputs(request, InputDecision, "Denied", InputDecidedBy, "dept-admin@example.org", InputMessage, "others wait"),
+		},
+		{
+			kind:    v1alpha1.NoticeExtensionDecided,
+			variant: "renewal",
+			subject: extension,
+			inputs: withInputs(
+				renewal, InputDecision, "Approved", InputDecidedBy, "dept-admin@example.org", InputNewEnd, formatTimestamp(exampleRenewalEnd),
+			),
+		},
+		{
+			kind: v1alpha1.NoticeProjectExpiring, variant: "month", subject: project, deadline: exampleMidnight(30),
+			inputs: withInputs(base, InputSuspendAt, formatTimestamp(exampleMidnight(44)), InputDeleteAt, formatTimestamp(exampleMidnight(60))),
+		},
 		{kind: v1alpha1.NoticeProjectExpired, variant: "expired", subject: project, deadline: exampleMidnight(6), inputs: expired},
-		{kind: v1alpha1.NoticeProjectSuspending, variant: "week", subject: project, deadline: exampleMidnight(6), inputs: withInputs(expired, InputRunning, "3")},
-		{kind: v1alpha1.NoticeProjectSuspended, variant: "suspended", subject: project, deadline: exampleMidnight(16), inputs: withInputs(here, InputExpiredAt, formatTimestamp(exampleMidnight(-15)), InputStopped, "3")},
-		{kind: v1alpha1.NoticeProjectDeletion, variant: "ahead", subject: project, deadline: exampleMidnight(6), inputs: withInputs(here, InputExpiredAt, formatTimestamp(exampleMidnight(-24)))},
-		{kind: v1alpha1.NoticeProjectDeletion, variant: "open", subject: project, deadline: exampleMidnight(-1), inputs: withInputs(here, InputExpiredAt, formatTimestamp(exampleMidnight(-24)), InputExtension, "project-thesis-mueller-delete")},
-		{kind: v1alpha1.NoticeProjectConfirm, variant: "year", subject: project, deadline: exampleMidnight(30), inputs: here},
-		{kind: v1alpha1.NoticeProjectRenewed, variant: "renewed", subject: project, deadline: exampleRenewalEnd, inputs: withInputs(here, InputRenewedBy, "anna.mueller@example.org")},
-		{kind: v1alpha1.NoticeProjectRenewed, variant: "exempt", subject: project, inputs: here},
-		{kind: v1alpha1.NoticeProjectDeleted, variant: "deleted", subject: project, inputs: withInputs(here, InputDeletedAt, formatTimestamp(exampleTime.Add(-time.Hour)), InputApprovedBy, "dept-admin@example.org", InputRemoved, FormatCounts([]Count{{"Job", 3}, {"RoleBinding", 2}}), InputKept, FormatCounts([]Count{{"Namespace", 1}, {"PersistentVolumeClaim", 2}}))},
-		{kind: v1alpha1.NoticeQuotaThreshold, variant: "ninety", subject: project, inputs: withInputs(here, InputNodePool, "dgx-h100", InputPercent, "90", InputAllocated, "3600m", InputLimit, "4")},
+		{
+			kind: v1alpha1.NoticeProjectSuspending, variant: "week", subject: project, deadline: exampleMidnight(6),
+			inputs: withInputs(expired, InputRunning, "3"),
+		},
+		{
+			kind: v1alpha1.NoticeProjectSuspended, variant: "suspended", subject: project, deadline: exampleMidnight(16),
+			inputs: withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-15)), InputStopped, "3"),
+		},
+		{
+			kind: v1alpha1.NoticeProjectDeletion, variant: "ahead", subject: project, deadline: exampleMidnight(6),
+			inputs: withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-24))),
+		},
+		{
+			kind: v1alpha1.NoticeProjectDeletion, variant: "open", subject: project, deadline: exampleMidnight(-1),
+			inputs: withInputs(base, InputExpiredAt, formatTimestamp(exampleMidnight(-24)), InputExtension, "project-thesis-mueller-delete"),
+		},
+		{kind: v1alpha1.NoticeProjectConfirm, variant: "year", subject: project, deadline: exampleMidnight(30), inputs: base},
+		{
+			kind: v1alpha1.NoticeProjectRenewed, variant: "renewed", subject: project, deadline: exampleRenewalEnd,
+			inputs: withInputs(base, InputRenewedBy, "anna.mueller@example.org"),
+		},
+		{kind: v1alpha1.NoticeProjectRenewed, variant: "exempt", subject: project, inputs: base},
+		{
+			kind:    v1alpha1.NoticeProjectDeleted,
+			variant: "deleted",
+			subject: project,
+			inputs: withInputs(
+				base, InputDeletedAt, formatTimestamp(exampleTime.Add(-time.Hour)), InputApprovedBy, "dept-admin@example.org", InputRemoved,
+				FormatCounts([]Count{{"Job", 3}, {"RoleBinding", 2}}), InputKept,
+				FormatCounts([]Count{{"Namespace", 1}, {"PersistentVolumeClaim", 2}}),
+			),
+		},
+		{
+			kind: v1alpha1.NoticeQuotaThreshold, variant: "ninety", subject: project,
+			inputs: withInputs(base, InputNodePool, "dgx-h100", InputPercent, "90", InputAllocated, "3600m", InputLimit, "4"),
+		},
 		{
 			kind: v1alpha1.NoticeWeeklySummary, variant: "week", subject: exampleObject("sluice.dev/v1alpha1", "Department", "", "h2-students"),
 			inputs: map[string]string{
@@ -163,18 +271,30 @@ func exampleList() []example {
 		{
 			kind: v1alpha1.NoticeWeeklySummary, variant: "month", subject: exampleObject("sluice.dev/v1alpha1", "Department", "", "h2-students"),
 			inputs: map[string]string{
-				InputDepartment: "h2-students", InputFrom: formatTimestamp(time.Date(2026, 10, 25, 23, 0, 0, 0, time.UTC)), InputTo: formatTimestamp(exampleMidnight(-21)),
-				InputMonth: "2026-10", InputGPUHours: "3020.4", InputGPUHoursBefore: "2711.0", InputStopped: "1", InputStoppedIdle: "0", InputPendingExtensions: "0",
-				InputProjects: FormatProjectWeeks([]ProjectWeek{{Project: "course-ml", GPUHours: "3020.4", Stopped: 1}}),
+				InputDepartment: "h2-students", InputFrom: formatTimestamp(time.Date(2026, 10, 25, 23, 0, 0, 0, time.UTC)),
+				InputTo:    formatTimestamp(exampleMidnight(-21)),
+				InputMonth: "2026-10", InputGPUHours: "3020.4", InputGPUHoursBefore: "2711.0", InputStopped: "1", InputStoppedIdle: "0",
+				InputPendingExtensions: "0",
+				InputProjects:          FormatProjectWeeks([]ProjectWeek{{Project: "course-ml", GPUHours: "3020.4", Stopped: 1}}),
 			},
 		},
 		{kind: v1alpha1.NoticeTest, variant: "asked"},
 		{kind: v1alpha1.NoticeDigest, variant: "two", carried: []example{
-			{kind: v1alpha1.NoticeProjectConfirm, variant: "carried", subject: exampleObject("sluice.dev/v1alpha1", "Project", "", "protein-folding"), deadline: exampleMidnight(30), inputs: map[string]string{InputProject: "protein-folding", InputDepartment: "h2-research"}},
-			{kind: v1alpha1.NoticeProjectExpiring, variant: "carried", subject: project, deadline: exampleMidnight(6), inputs: withInputs(here, InputSuspendAt, formatTimestamp(exampleMidnight(20)))},
+			{
+				kind: v1alpha1.NoticeProjectConfirm, variant: "carried",
+				subject: exampleObject("sluice.dev/v1alpha1", "Project", "", "protein-folding"), deadline: exampleMidnight(30),
+				inputs: map[string]string{InputProject: "protein-folding", InputDepartment: "h2-research"},
+			},
+			{
+				kind: v1alpha1.NoticeProjectExpiring, variant: "carried", subject: project, deadline: exampleMidnight(6),
+				inputs: withInputs(base, InputSuspendAt, formatTimestamp(exampleMidnight(20))),
+			},
 		}},
 		{kind: v1alpha1.NoticeDigest, variant: "one", carried: []example{
-			{kind: v1alpha1.NoticeProjectExpiring, variant: "carried", subject: project, deadline: exampleMidnight(6), inputs: withInputs(here, InputSuspendAt, formatTimestamp(exampleMidnight(20)))},
+			{
+				kind: v1alpha1.NoticeProjectExpiring, variant: "carried", subject: project, deadline: exampleMidnight(6),
+				inputs: withInputs(base, InputSuspendAt, formatTimestamp(exampleMidnight(20))),
+			},
 		}},
 	}
 }

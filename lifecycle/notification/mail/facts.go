@@ -13,14 +13,13 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// factRow is a line of the table of facts: its labels, and its value, empty where the
-// mail has none.
+// factRow is a row of the table of facts: its labels and its value; empty for no row.
 type factRow struct {
 	german, english string
 	value           func(*TemplateData) string
 }
 
-// factRows are the lines, in their order.
+// factRows holds the rows in order.
 var factRows = []factRow{
 	{"Projekt", "Project", func(p *TemplateData) string { return p.Project }},
 	{"Abteilung", "Department", func(p *TemplateData) string { return p.Department }},
@@ -38,45 +37,45 @@ var factRows = []factRow{
 	}},
 	textRow("Typ", "Type", InputType),
 	textRow("Gestartet von", "Started by", InputCreatedBy),
-	textRow("Beantragt von", "Asked by", InputRequestedBy),
-	durationRow("Beantragte Zeit", "Time asked for", InputExtendBy),
-	textRow("Begründung", "Reason given", InputReason),
+	textRow("Beantragt von", "Requested by", InputRequestedBy),
+	durationRow("Beantragte Zeit", "Requested time", InputExtendBy),
+	textRow("Begründung", "Reason", InputReason),
 	textRow("Entschieden von", "Decided by", InputDecidedBy),
-	textRow("Nachricht dazu", "Their message", InputMessage),
+	textRow("Nachricht dazu", "Message", InputMessage),
 	{"Zeitlimit", "Time limit", func(p *TemplateData) string {
 		if l := p.Long[InputLimit]; l != nil {
 			return l.Text
 		}
 		return ""
 	}},
-	durationRow("Bisher gelaufen", "Has run for", InputAccumulatedSeconds),
+	durationRow("Bisher gelaufen", "Run time so far", InputAccumulatedSeconds),
 	durationRow("Stopp bei Leerlauf nach", "Stopped when idle for", InputIdleTimeout),
 	textRow("GPUs", "GPUs", InputGPUs),
 	textRow("Knotengruppe", "Node pool", InputNodePool),
 	textRow("Knoten", "Node", InputNode),
 	textRow("GPU", "GPU", InputGPU),
 	memoryRow("Belegter GPU-Speicher", "GPU memory in use", InputMemoryMiB),
-	memoryRow("Zustehender GPU-Speicher", "GPU memory allowed", InputShareMiB),
+	memoryRow("Zugeteilter GPU-Speicher", "GPU memory allowed", InputShareMiB),
 	{"GPUs belegt", "GPUs in use", func(p *TemplateData) string {
 		if p.In[InputAllocated] == "" || p.In[InputLimit] == "" {
 			return ""
 		}
 		return fmt.Sprintf("%s / %s", p.In[InputAllocated], p.In[InputLimit])
 	}},
-	timeRow("Wieder möglich ab", "May start again from", InputUntil),
+	timeRow("Neustart möglich ab", "Can be restarted from", InputUntil),
 	timeRow("Neues Ende", "New end", InputNewEnd),
 	timeRow("Abgelaufen seit", "Expired since", InputExpiredAt),
-	timeRow("Laufendes wird gestoppt", "Running work stops", InputSuspendAt),
-	timeRow("Löschung steht an ab", "Deletion may follow from", InputDeleteAt),
+	timeRow("Workloads werden gestoppt", "Workloads will be stopped", InputSuspendAt),
+	timeRow("Löschung möglich ab", "Deletion possible from", InputDeleteAt),
 	textRow("Laufende Workloads", "Workloads running", InputRunning),
 	textRow("Gestoppte Workloads", "Workloads stopped", InputStopped),
-	textRow("Davon wegen Leerlaufs", "Of these for idleness", InputStoppedIdle),
+	textRow("Davon wegen Leerlaufs", "Of these, idle", InputStoppedIdle),
 	textRow("Verlängert von", "Renewed by", InputRenewedBy),
 	timeRow("Gelöscht", "Deleted", InputDeletedAt),
 	textRow("Genehmigt von", "Approved by", InputApprovedBy),
-	textRow("Entfernt", "Taken away", InputRemoved),
-	textRow("Erhalten geblieben", "Left in place", InputKept),
-	textRow("Offene Anträge", "Extensions to decide", InputPendingExtensions),
+	textRow("Gelöschte Objekte", "Deleted objects", InputRemoved),
+	textRow("Erhaltene Objekte", "Kept objects", InputKept),
+	textRow("Offene Anträge", "Pending extensions", InputPendingExtensions),
 	{"GPU-Stunden", "GPU hours", func(p *TemplateData) string {
 		switch until := p.At[InputMonthUntil]; {
 		case p.Month == "" || p.Hours == "":
@@ -127,7 +126,7 @@ func memoryRow(german, english, key string) factRow {
 	return factRow{german, english, func(p *TemplateData) string { return p.formatGibibytes(key) }}
 }
 
-// formatGibibytes is an amount of memory as people compare it.
+// formatGibibytes formats an amount of memory in GiB.
 func (p *TemplateData) formatGibibytes(key string) string {
 	mib, err := strconv.ParseFloat(p.In[key], 64)
 	if err != nil || !decimalPattern.MatchString(p.In[key]) { // NaN and 1e300 are numbers, too
@@ -136,16 +135,16 @@ func (p *TemplateData) formatGibibytes(key string) string {
 	return p.localizeDecimal(strconv.FormatFloat(mib/1024, 'f', 1, 64)) + " GiB"
 }
 
-// milliQuantityPattern are how a quantity counts parts of a GPU.
+// milliQuantityPattern matches quantities in thousandths of a GPU.
 var milliQuantityPattern = regexp.MustCompile(`^[0-9]{1,9}m$`)
 
-// isGPUQuantity tells the inputs that are quantities of GPUs.
+// isGPUQuantity reports whether an input is a quantity of GPUs.
 func (p *TemplateData) isGPUQuantity(key string) bool {
 	return key == InputGPUs || key == InputAllocated || key == InputLimit && p.Kind == string(v1alpha1.NoticeQuotaThreshold)
 }
 
-// formatGPUQuantity is a quantity of GPUs as people count: 3600m are 3.6. Other texts stay as
-// they are.
+// formatGPUQuantity formats a quantity of GPUs as a decimal: 3600m as 3.6. Other texts stay
+// unchanged.
 func (p *TemplateData) formatGPUQuantity(s string) string {
 	if !milliQuantityPattern.MatchString(s) {
 		return s
@@ -157,7 +156,7 @@ func (p *TemplateData) formatGPUQuantity(s string) string {
 	return p.localizeDecimal(strconv.FormatFloat(float64(n)/1000, 'f', -1, 64))
 }
 
-// localizeDecimal has the language's mark.
+// localizeDecimal applies the decimal separator of the language.
 func (p *TemplateData) localizeDecimal(s string) string {
 	if p.Language == string(v1alpha1.LanguageGerman) {
 		return strings.Replace(s, ".", ",", 1)
@@ -165,7 +164,7 @@ func (p *TemplateData) localizeDecimal(s string) string {
 	return s
 }
 
-// renderFacts are the lines that have a value.
+// renderFacts returns the rows with a value.
 func renderFacts(p *TemplateData) (all []Fact) {
 	widest := 0
 	for _, f := range factRows {

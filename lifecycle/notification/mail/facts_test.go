@@ -11,7 +11,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// TestRenderFacts tells minutes of a limit from thousandths of a GPU.
+// TestRenderFacts distinguishes a limit in minutes from thousandths of a GPU.
 func TestRenderFacts(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind     v1alpha1.NoticeKind
@@ -23,9 +23,9 @@ func TestRenderFacts(t *testing.T) {
 			v1alpha1.NoticeWorkloadStopped, v1alpha1.LanguageEnglish,
 			map[string]string{InputLimit: "90m", InputGPUs: "500m", InputAccumulatedSeconds: "5399"},
 			[]Fact{
-				{Label: "Time limit", Padded: "Time limit: ", Value: "1 hour 30 minutes"},
-				{Label: "Has run for", Padded: "Has run for:", Value: "1 hour 29 minutes"},
-				{Label: "GPUs", Padded: "GPUs:       ", Value: "0.5"},
+				{Label: "Time limit", Padded: "Time limit:     ", Value: "1 hour 30 minutes"},
+				{Label: "Run time so far", Padded: "Run time so far:", Value: "1 hour 29 minutes"},
+				{Label: "GPUs", Padded: "GPUs:           ", Value: "0.5"},
 			},
 		},
 		"a limit of half a GPU": {
@@ -36,7 +36,7 @@ func TestRenderFacts(t *testing.T) {
 				{Label: "GPUs belegt", Padded: "GPUs belegt: ", Value: "0,45 / 0,5"},
 			},
 		},
-		"what is no number": {
+		"an invalid number": {
 			v1alpha1.NoticeShareExceeded, v1alpha1.LanguageEnglish,
 			map[string]string{InputMemoryMiB: "much", InputShareMiB: "1536", InputLimit: "long", InputAccumulatedSeconds: "-1"},
 			[]Fact{

@@ -19,16 +19,16 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-var updateGolden = flag.Bool("update", false, "write the golden files anew")
+var updateGolden = flag.Bool("update", false, "rewrite the golden files")
 
-// TestComposeGoldenFiles compares every mail, byte for byte, and leaves no file that none makes.
+// TestComposeGoldenFiles compares each mail byte for byte, and fails for unused files.
 func TestComposeGoldenFiles(t *testing.T) {
-	made := map[string]bool{}
+	used := map[string]bool{}
 	for _, l := range Examples() {
 		m := mustCompose(t, l)
 		for end, got := range map[string]string{"eml": string(m.Bytes), "txt": m.Text, "html": m.HTML} {
 			path := filepath.Join("testdata", "golden", l.Notice.Name+"."+end)
-			made[path] = true
+			used[path] = true
 			if *updateGolden {
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 					t.Fatal(err)
@@ -42,7 +42,7 @@ func TestComposeGoldenFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s differs (-want +got; -update writes it anew)\n%s", path, diff)
+				t.Errorf("%s differs (-want +got; -update rewrites it)\n%s", path, diff)
 			}
 		}
 	}
@@ -51,20 +51,22 @@ func TestComposeGoldenFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		if !made[file] {
-			t.Errorf("%s: no example makes it any more", file)
+		if !used[file] {
+			t.Errorf("%s: no example uses it", file)
 		}
 	}
 }
 
-// TestExamplesCoverEveryKind sees an example of every kind in both languages.
+// TestExamplesCoverEveryKind: each kind has an example in both languages.
 func TestExamplesCoverEveryKind(t *testing.T) {
 	want := map[contentKey]bool{}
 	for _, kind := range []v1alpha1.NoticeKind{
 		v1alpha1.NoticeProjectExpiring, v1alpha1.NoticeProjectExpired, v1alpha1.NoticeProjectSuspending, v1alpha1.NoticeProjectSuspended,
 		v1alpha1.NoticeProjectDeletion, v1alpha1.NoticeProjectConfirm, v1alpha1.NoticeProjectRenewed, v1alpha1.NoticeProjectDeleted,
-		v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeWorkloadIdle, v1alpha1.NoticeWorkloadStopped, v1alpha1.NoticeShareExceeded, v1alpha1.NoticePreemption,
-		v1alpha1.NoticeExtensionRequested, v1alpha1.NoticeExtensionDecided, v1alpha1.NoticeQuotaThreshold, v1alpha1.NoticeWeeklySummary, v1alpha1.NoticeDigest, v1alpha1.NoticeTest,
+		v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeWorkloadIdle, v1alpha1.NoticeWorkloadStopped, v1alpha1.NoticeShareExceeded,
+		v1alpha1.NoticePreemption,
+		v1alpha1.NoticeExtensionRequested, v1alpha1.NoticeExtensionDecided, v1alpha1.NoticeQuotaThreshold, v1alpha1.NoticeWeeklySummary,
+		v1alpha1.NoticeDigest, v1alpha1.NoticeTest,
 	} {
 		want[contentKey{kind, v1alpha1.LanguageGerman}], want[contentKey{kind, v1alpha1.LanguageEnglish}] = true, true
 	}
@@ -93,7 +95,7 @@ func mustCompose(t *testing.T, l ComposeRequest) *Message {
 	return m
 }
 
-// relativeLuminance is WCAG's, of a color written #rrggbb.
+// relativeLuminance returns the relative luminance (WCAG) of a color #rrggbb.
 func relativeLuminance(t *testing.T, color string) float64 {
 	t.Helper()
 	var c [3]int
@@ -113,7 +115,7 @@ func relativeLuminance(t *testing.T, color string) float64 {
 	return sum
 }
 
-// TestColorContrast: all text stands out by 4.5 to 1 at least, light and dark.
+// TestColorContrast: all text has a contrast of at least 4.5 to 1, light and dark.
 func TestColorContrast(t *testing.T) {
 	raw, err := texts.ReadFile("texts/layout.html.tmpl")
 	if err != nil {

@@ -16,21 +16,21 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Count is so many objects of one kind.
+// Count counts the objects of one kind.
 type Count struct {
-	// Kind is theirs, as Kubernetes writes it: Job.
+	// Kind is the Kubernetes kind, such as Job.
 	Kind string
-	// N is how many there are: 1 to 999999999.
+	// N is the number of objects: 1 to 999999999.
 	N int
 }
 
-// maxCounts is how many kinds a list may have.
+// maxCounts bounds the kinds of a list.
 const maxCounts = 64
 
 var countPattern = regexp.MustCompile(`^([A-Z][A-Za-z0-9]{0,62})=([1-9][0-9]{0,8})$`)
 
-// FormatCounts is the value of the inputs removed and kept: "Job=3,RoleBinding=2". It leaves
-// out what there is none of.
+// FormatCounts returns the value of the inputs removed and kept: "Job=3,RoleBinding=2". It omits
+// zero counts.
 func FormatCounts(counts []Count) string {
 	var parts []string
 	for _, c := range counts {
@@ -41,7 +41,7 @@ func FormatCounts(counts []Count) string {
 	return strings.Join(parts, ",")
 }
 
-// ParseCounts reads what [Counts] writes. An error says what is wrong with which part.
+// ParseCounts parses the result of [FormatCounts]. Its error names the invalid part.
 func ParseCounts(text string) (counts []Count, err error) {
 	parts := strings.Split(text, ",")
 	if len(parts) > maxCounts {
@@ -64,7 +64,7 @@ func ParseCounts(text string) (counts []Count, err error) {
 	return counts, nil
 }
 
-// localizeCounts is such a list as people read it.
+// localizeCounts formats counts in the language.
 func (p *TemplateData) localizeCounts(counts []Count) string {
 	var words []string
 	for _, c := range counts {
@@ -73,8 +73,8 @@ func (p *TemplateData) localizeCounts(counts []Count) string {
 	return strings.Join(words, ", ")
 }
 
-// kindNoun is what so many objects of a kind are called. People know volumes by another
-// name than Kubernetes does.
+// kindNoun returns the noun of a kind in singular or plural; PersistentVolumeClaims are called
+// volumes.
 func (p *TemplateData) kindNoun(c Count) string {
 	word := c.Kind
 	if word == "PersistentVolumeClaim" {
@@ -96,13 +96,13 @@ func (p *TemplateData) kindNoun(c Count) string {
 	return word + "s"
 }
 
-// maxSummaryRows is how many projects a WeeklySummary shows.
+// maxSummaryRows bounds the projects in a WeeklySummary.
 const maxSummaryRows = 20
 
-// decimalPattern is how a figure is recorded that is measured.
+// decimalPattern matches recorded measurements.
 var decimalPattern = regexp.MustCompile(`^[0-9]{1,12}([.][0-9]{1,3})?$`)
 
-// formatHours is an amount of use; empty for what is no number.
+// formatHours formats an amount of use; empty for an invalid number.
 func (p *TemplateData) formatHours(s string) string {
 	if !decimalPattern.MatchString(s) {
 		return ""
@@ -110,21 +110,21 @@ func (p *TemplateData) formatHours(s string) string {
 	return p.localizeDecimal(s)
 }
 
-// setMonth takes in the month that a WeeklySummary's GPU hours are of, 2026-11.
-func (p *TemplateData) setMonth(tell timeFormatter, text string) {
+// setMonth sets the month of a WeeklySummary's GPU hours, 2026-11.
+func (p *TemplateData) setMonth(formatter timeFormatter, text string) {
 	of, err := time.Parse("2006-01", text)
 	if err != nil {
 		return
 	}
 	called := of.Month().String()
-	if tell.language == v1alpha1.LanguageGerman {
+	if formatter.language == v1alpha1.LanguageGerman {
 		called = germanMonths[of.Month()-1]
 	}
 	p.Month = called + " " + strconv.Itoa(of.Year())
 }
 
-// setProjectRows takes in the table of a WeeklySummary.
-func (p *TemplateData) setProjectRows(tell timeFormatter, raw string) error {
+// setProjectRows sets the table of a WeeklySummary.
+func (p *TemplateData) setProjectRows(formatter timeFormatter, raw string) error {
 	if raw == "" {
 		return nil
 	}
@@ -143,9 +143,11 @@ func (p *TemplateData) setProjectRows(tell timeFormatter, raw string) error {
 		}
 		end := unknownPlaceholder
 		if at, err := time.Parse(time.RFC3339, row.ExpiresAt); err == nil {
-			end = tell.formatTime(at, true).Day
+			end = formatter.formatTime(at, true).Day
 		}
-		p.Rows = append(p.Rows, []string{displayName(row.Project), cmp.Or(p.formatHours(row.GPUHours), unknownPlaceholder), strconv.Itoa(row.Stopped), end})
+		p.Rows = append(
+			p.Rows, []string{displayName(row.Project), cmp.Or(p.formatHours(row.GPUHours), unknownPlaceholder), strconv.Itoa(row.Stopped), end},
+		)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestParseCountsInvalid(t *testing.T) {
 	}
 }
 
-// FuzzParseCounts: what is read is written as it was.
+// FuzzParseCounts: parsing and formatting round-trip.
 func FuzzParseCounts(f *testing.F) {
 	for _, text := range []string{"Job=3,RoleBinding=2", "Job=1", "", ",", "A=1,A=1", "Ä=1", "Job=1\x00"} {
 		f.Add(text)

@@ -13,11 +13,11 @@ import (
 
 const (
 	maxNameRunes  = 80  // runes of a name that are shown
-	maxProseRunes = 500 // runes of a sentence that somebody wrote
+	maxProseRunes = 500 // runes of user text
 )
 
-// sanitize makes one line of what somebody wrote: control, bidirectional and invisible
-// characters are out, and so is space twice.
+// sanitize turns user text into one line without control, bidirectional and invisible characters
+// and without repeated spaces.
 func sanitize(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -33,7 +33,7 @@ func sanitize(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// truncate cuts a line to so many runes, the last of them an ellipsis.
+// truncate shortens a line to a number of runes, with an ellipsis at the end.
 func truncate(s string, runes int) string {
 	if utf8.RuneCountInString(s) <= runes {
 		return s
@@ -41,13 +41,13 @@ func truncate(s string, runes int) string {
 	return strings.TrimRight(string([]rune(s)[:runes-1]), " ") + "…"
 }
 
-// displayName is a name as it is shown.
+// displayName sanitizes and truncates a name.
 func displayName(s string) string { return truncate(sanitize(s), maxNameRunes) }
 
-// shellWordPattern is a name that every shell takes as one word, and no program as a flag.
+// shellWordPattern matches names that are one shell word and no flag.
 var shellWordPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,252}$`)
 
-// commandArgument is a name as a command has it: whole, or a placeholder.
+// commandArgument returns the name if it is safe in a command, else the placeholder.
 func commandArgument(s, placeholder string) string {
 	if shellWordPattern.MatchString(s) {
 		return s
@@ -55,10 +55,10 @@ func commandArgument(s, placeholder string) string {
 	return placeholder
 }
 
-// maxTextColumn is where a line of text ends; what cannot be broken goes on.
+// maxTextColumn is the column where text wraps; longer words are not broken.
 const maxTextColumn = 76
 
-// layoutFuncs are the functions of the built-in text layout.
+// layoutFuncs holds the functions of the built-in text layout.
 var layoutFuncs = template.FuncMap{
 	"wrap": wrapText,
 	"hang": func(label, text string) string {
@@ -68,7 +68,7 @@ var layoutFuncs = template.FuncMap{
 	"underline": func(s string) string { return strings.Repeat("-", utf8.RuneCountInString(s)) },
 }
 
-// wrapText breaks a paragraph into lines between its words.
+// wrapText wraps a paragraph between words.
 func wrapText(indent, text string) string {
 	var b strings.Builder
 	b.WriteString(indent)

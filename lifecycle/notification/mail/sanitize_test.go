@@ -41,7 +41,7 @@ var hostileTexts = map[string]string{
 	"combining":     "e" + strings.Repeat("\u0301", 400),
 }
 
-// withHostileText is an example with a text in every place that a user has a say in.
+// withHostileText puts a text into each user-provided place of an example.
 func withHostileText(l ComposeRequest, text string) ComposeRequest {
 	fill := func(n *v1alpha1.Notice) *v1alpha1.Notice {
 		n = n.DeepCopy()
@@ -51,7 +51,7 @@ func withHostileText(l ComposeRequest, text string) ComposeRequest {
 		}
 		for key := range n.Spec.Inputs {
 			switch key {
-			case InputCause, InputDecision, InputProjects: // words of Sluice's own
+			case InputCause, InputDecision, InputProjects: // values of Sluice
 			default:
 				n.Spec.Inputs[key] = text
 			}
@@ -76,7 +76,7 @@ func TestComposeHostileNames(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			for i, l := range Examples() {
 				if i/2%2 == i%2 {
-					continue // one language of each is enough; both have their turn
+					continue // one language for each is enough; they alternate
 				}
 				l = withHostileText(l, text)
 				m := mustCompose(t, l)
@@ -90,7 +90,7 @@ func TestComposeHostileNames(t *testing.T) {
 	}
 }
 
-// assertSafe asserts what no name may bring about in the bodies.
+// assertSafe asserts that no name injects content into the bodies.
 func assertSafe(t testing.TB, m *Message) {
 	t.Helper()
 	for _, s := range []string{m.Subject, m.Text, m.HTML} {
@@ -105,12 +105,14 @@ func assertSafe(t testing.TB, m *Message) {
 		t.Errorf("subject %q", m.Subject)
 	}
 	// Only one style sheet, no scripts, and the tags of the layout.
-	if lower := strings.ToLower(m.HTML); strings.Count(lower, "<style") != 1 || strings.Contains(lower, "<script") || strings.Contains(lower, "<img") {
+	if lower := strings.ToLower(m.HTML); strings.Count(lower, "<style") != 1 || strings.Contains(lower, "<script") ||
+		strings.Contains(lower, "<img") {
 		t.Errorf("HTML was injected:\n%s", m.HTML)
 	}
 	for line := range strings.SplitSeq(m.Text, "\n") {
 		command := strings.TrimSpace(line)
-		if (strings.HasPrefix(command, "sluice ") || strings.HasPrefix(command, "kubectl ")) && strings.HasPrefix(line, "    ") && strings.ContainsAny(command, "$`&|;") {
+		if (strings.HasPrefix(command, "sluice ") || strings.HasPrefix(command, "kubectl ")) && strings.HasPrefix(line, "    ") &&
+			strings.ContainsAny(command, "$`&|;") {
 			t.Errorf("a command with a hook: %q", command)
 		}
 	}
@@ -156,16 +158,16 @@ func BenchmarkCompose(b *testing.B) {
 	}
 }
 
-// FuzzCompose puts names and a zone into a mail of every kind in turn.
+// FuzzCompose composes a mail of each kind with fuzzed names and zone.
 func FuzzCompose(f *testing.F) {
 	for _, text := range hostileTexts {
 		f.Add(text, text, "Europe/Berlin", uint(0))
 		f.Add("Anna Müller", text, "America/St_Johns", uint(7))
 	}
 	f.Add("Anna", "thesis", "nowhere", uint(3))
-	letters := Examples()
+	requests := Examples()
 	f.Fuzz(func(t *testing.T, person, project, zone string, which uint) {
-		l := withHostileText(letters[which%uint(len(letters))], project)
+		l := withHostileText(requests[which%uint(len(requests))], project)
 		l.Notice.Spec.Recipient.Name = v1alpha1.DisplayName(person)
 		l.Notice.Spec.Recipient.TimeZone = zone
 		m, err := Compose(l)

@@ -15,10 +15,10 @@ import (
 	"sluice.dev/api/workloadkind"
 )
 
-// unknownPlaceholder stands where the Notice does not name what every Notice should.
+// unknownPlaceholder replaces a missing name.
 const unknownPlaceholder = "–"
 
-// setSubject names what the mail speaks of, to people and in commands.
+// setSubject sets the names of the subject, for texts and commands.
 func (p *TemplateData) setSubject(n *v1alpha1.Notice) {
 	in := n.Spec.Inputs
 	p.Project, p.Department = p.In[InputProject], p.In[InputDepartment]
@@ -56,10 +56,16 @@ func (p *TemplateData) setSubject(n *v1alpha1.Notice) {
 			p.Project = cmp.Or(p.Project, displayName(namespace), unknownPlaceholder)
 		}
 	}
-	p.Namespace, p.Place, p.Tenant = displayName(namespace), commandArgument(namespace, "NAMESPACE"), commandArgument(in[InputProject], "PROJECT")
+	p.Namespace, p.Place, p.Tenant = displayName(
+		namespace,
+	), commandArgument(
+		namespace, "NAMESPACE",
+	), commandArgument(
+		in[InputProject], "PROJECT",
+	)
 }
 
-// setStartCommand says how the workload is started again.
+// setStartCommand sets the command that starts the workload again.
 func (p *TemplateData) setStartCommand(s *v1alpha1.ObjectReference, kind, target string) {
 	group, _, found := strings.Cut(s.APIVersion, "/")
 	if !found {
@@ -73,16 +79,16 @@ func (p *TemplateData) setStartCommand(s *v1alpha1.ObjectReference, kind, target
 	p.Scaled, p.Deleted = row.StopAction.Method == workloadkind.StopByScaling, row.StopAction.Method == workloadkind.StopByDeletion
 }
 
-// MessageID is the Message-ID of a Notice's mail, with angle brackets: the same at every
-// attempt, and another for a Notice that was made anew.
+// MessageID returns the Message-ID of a Notice's mail, with angle brackets: the same at each
+// attempt, and a different one for a recreated Notice.
 //
 //nolint:revive // it is the name of what it returns
 func MessageID(notice *v1alpha1.Notice, domain string) string {
 	return "<" + hashStrings("notice", notice.Name, string(notice.UID)) + "@" + domain + ">"
 }
 
-// threadID is the Message-ID of a mail that never was, to which all mails of a subject
-// are answers, so that they stand together; empty where there is no subject.
+// threadID returns a virtual Message-ID that all mails of a subject reference, so mail clients show
+// them as a thread; empty without a subject.
 func threadID(notice *v1alpha1.Notice, domain string) string {
 	if notice.Spec.Subject == nil {
 		return ""
@@ -90,13 +96,13 @@ func threadID(notice *v1alpha1.Notice, domain string) string {
 	return "<" + subjectHash("thread", notice.Spec.Subject) + "@" + domain + ">"
 }
 
-// eventUID is the UID of a subject's appointment.
+// eventUID returns the UID of a subject's appointment.
 func eventUID(notice *v1alpha1.Notice, domain string) string {
 	return subjectHash("deadline", notice.Spec.Subject) + "@" + domain
 }
 
-// subjectHash tells an object from all others, those of the same name before and after
-// it included. The version of its API is no part of it.
+// subjectHash identifies an object, also among successive objects of the same name. It does not
+// depend on the API version.
 func subjectHash(what string, o *v1alpha1.ObjectReference) string {
 	group, _, found := strings.Cut(o.APIVersion, "/")
 	if !found {
@@ -105,7 +111,7 @@ func subjectHash(what string, o *v1alpha1.ObjectReference) string {
 	return hashStrings(what, group, o.Kind, o.Namespace, o.Name, string(o.UID))
 }
 
-// partBoundary is what separates the parts. No text that is quoted-printable has "=_".
+// partBoundary returns a multipart boundary. Quoted-printable text cannot contain "=_".
 func partBoundary(messageID, which string) string {
 	return "=_" + which + "_" + hashStrings("boundary", messageID, which)
 }

@@ -13,107 +13,105 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// TemplateData is what a template is given: everything that the mail says, in the recipient's
-// language. It has strings, lists and nothing that does anything.
+// TemplateData is the input of a template: the content of the mail in the recipient's language. It
+// has strings and lists and no methods.
 type TemplateData struct {
 	// Language is de or en; Kind is the Notice's.
 	Language, Kind string
-	// Subject is the mail's; empty while it is made.
+	// Subject is the mail's subject; empty while it is rendered.
 	Subject string
-	// Title is what happens in a few words, Event the same as a calendar shows it.
+	// Title says in a few words what happens.
 	Title string
 	// Greeting addresses the recipient by name.
 	Greeting string
-	// First says what happens and when; Why the reasons, a paragraph each; How the ways
-	// to go on.
+	// First says what happens and when, Why holds the reasons as paragraphs, How the next steps.
 	First string
 	Why   []string
 	How   []Step
-	// Deadline is what the mail warns of; nil where it warns of nothing.
+	// Deadline is the time that the mail warns of; nil for none.
 	Deadline *LocalizedTime
-	// Due is when it was to be said: of what was done, when that was.
+	// Due is when the Notice is due; for an event that happened, when it happened.
 	Due *LocalizedTime
-	// Written is when the Notice was recorded, by the machine's time.
+	// Written is when the Notice was recorded, in machine time.
 	Written *LocalizedTime
-	// Anchor is the instant that the mail is about, the deadline where there is one, and
-	// AnchorLabel what it is: "Wird gestoppt".
+	// Anchor is the highlighted time, usually the deadline, and AnchorLabel its label: "Wird
+	// gestoppt".
 	Anchor      *LocalizedTime
 	AnchorLabel string
-	// Facts are the figures, as a table shows them.
+	// Facts holds the rows of the table of facts.
 	Facts []Fact
-	// Items are the lines of a Digest; Columns and Rows the table of a WeeklySummary, and
-	// More says what it leaves out.
+	// Items holds the entries of a Digest; Columns and Rows form the table of a WeeklySummary,
+	// and More counts the omitted rows.
 	Items   []Item
 	Columns []string
 	Rows    [][]string
 	More    string
-	// Audience says who gets this mail and why, and how it is left out, where it can be.
+	// Audience says who receives the mail, and how to unsubscribe if that is possible.
 	Audience string
-	// Contact is the address for questions, Sender the one that the mail comes from.
+	// Contact is the address for questions, Sender the sender's address.
 	Contact, Sender string
-	// Words are those around all this.
+	// Words holds the fixed phrases.
 	Words Phrases
-	// Cancelled says that the appointment is taken out of the calendar.
-	Cancelled bool
+	// Canceled reports whether the appointment is canceled.
+	Canceled bool
 
-	// Recipient is who is written to; Project, Department, Namespace, Workload and Name
-	// what it is about, as people read it: "Job training".
+	// Recipient, Project, Department, Namespace, Workload and Name are display names, such as
+	// "Job training".
 	Recipient, Project, Department, Namespace, Workload, Name string
-	// Target and Place are the workload and the namespace as commands have them:
-	// "job/training". Object is the subject's bare name, Tenant the project's.
+	// Target and Place are the workload and the namespace as command arguments:
+	// "job/training". Object is the subject's name, Tenant the project's name.
 	Target, Place, Object, Tenant string
-	// Start is the command that starts the workload again, empty where it is made anew.
+	// Start is the command that starts the workload again; empty if it must be created again.
 	Start string
-	// Extension is that of a deletion, as commands have it. Memory and Share are the GPU
-	// memory that a pod holds and may hold, Hours the GPU hours of a
-	// WeeklySummary, and Month the month that they are of: "November 2026"; empty where they
-	// are the week's.
+	// Extension is the name of a deletion's Extension as a command argument. Memory and Share
+	// are the used and the allowed GPU memory of a pod. Hours holds the GPU hours of a
+	// WeeklySummary, Month their month: "November 2026"; empty for hours of the week.
 	Extension, Memory, Share, Hours, Month string
-	// Renewal is true of an Extension that renews a project; Scaled of a workload that
-	// stops by having no replicas; Deleted of one that stops by being deleted.
+	// Renewal reports whether an Extension renews a project, Scaled whether the workload is
+	// stopped by scaling to zero, Deleted whether it is stopped by deletion.
 	Renewal, Scaled, Deleted bool
-	// Because is why, in words: what stands in .In.because as a code is said in the
-	// language. SelfService is which of those an extension is that the department grants
-	// by itself: "1 of 2 within 30 days".
+	// Because is the cause in words: a code in .In.because is localized. SelfService is the place
+	// of a self-service extension: "1 of 2 within 30 days".
 	Because, SelfService string
-	// In are the Notice's inputs as they stand, but for lists of objects, which are in words; At those that are instants, Long those that are lengths.
+	// In holds the Notice's inputs, with lists of objects in words; At those that are times, Long
+	// those that are durations.
 	In   map[string]string
 	At   map[string]*LocalizedTime
 	Long map[string]*LocalizedDuration
 }
 
-// Step is one way to go on: a paragraph, or a command. Words are the command's, so that
-// a line can be broken between them.
+// Step is a next step: a paragraph or a command. Words holds the words of the command, for line
+// breaks between them.
 type Step struct {
 	Text, Command string
 	Words         []string
 }
 
-// Fact is one figure. Padded is the label, as wide as the widest.
+// Fact is a row of the table of facts. Padded is the label padded to the widest.
 type Fact struct{ Label, Padded, Value string }
 
-// Item is one Notice that a Digest carries.
+// Item is a Notice in a Digest.
 type Item struct {
-	// Title is what happens, When when, Text the sentence that says both; after the
-	// fortieth there is no Text.
+	// Title says what happens, When at what time, Text both in a sentence. Text is empty after
+	// maxFullDigestItems.
 	Title, Text string
 	When        *LocalizedTime
-	// Command is the first way to go on, Words its words; it may be empty.
+	// Command is the first command of the next steps, Words its words; it may be empty.
 	Command string
 	Words   []string
 }
 
-// templateData is everything that the letter says.
+// templateData returns the content of the mail.
 func (l ComposeRequest) templateData() (*TemplateData, error) {
-	p, tell := newTemplateData(l.Notice)
-	p.Contact, p.Sender, p.Cancelled = l.contactAddress(), l.From.Address, l.Canceled
+	p, formatter := newTemplateData(l.Notice)
+	p.Contact, p.Sender, p.Canceled = l.contactAddress(), l.From.Address, l.Canceled
 	if l.Notice.Spec.Kind == v1alpha1.NoticeDigest {
 		if err := p.addDigestItems(l.Notice, l.Carried); err != nil {
 			return nil, err
 		}
 	}
 	if l.Notice.Spec.Kind == v1alpha1.NoticeWeeklySummary {
-		if err := p.setProjectRows(tell, l.Notice.Spec.Inputs[InputProjects]); err != nil {
+		if err := p.setProjectRows(formatter, l.Notice.Spec.Inputs[InputProjects]); err != nil {
 			return nil, err
 		}
 	}
@@ -125,18 +123,18 @@ func (l ComposeRequest) templateData() (*TemplateData, error) {
 	return p, nil
 }
 
-// newTemplateData is a page with all that a Notice holds, and no sentences yet.
+// newTemplateData returns the data of a Notice, without rendered sentences.
 func newTemplateData(n *v1alpha1.Notice) (*TemplateData, timeFormatter) {
-	tell := newTimeFormatter(n)
+	formatter := newTimeFormatter(n)
 	spec := &n.Spec
 	p := &TemplateData{
-		Language: string(tell.language), Kind: string(spec.Kind), Words: phrasesByLanguage[tell.language],
+		Language: string(formatter.language), Kind: string(spec.Kind), Words: phrasesByLanguage[formatter.language],
 		Recipient: displayName(string(spec.Recipient.Name)),
 		In:        map[string]string{}, At: map[string]*LocalizedTime{}, Long: map[string]*LocalizedDuration{},
 	}
 	endsDay := strings.HasPrefix(string(spec.Kind), "Project")
 	if spec.Deadline != nil {
-		p.Deadline = tell.formatTime(spec.Deadline.Time, endsDay)
+		p.Deadline = formatter.formatTime(spec.Deadline.Time, endsDay)
 	}
 	for key, value := range spec.Inputs {
 		long := maxNameRunes
@@ -150,7 +148,7 @@ func newTemplateData(n *v1alpha1.Notice) (*TemplateData, timeFormatter) {
 	}
 	for _, key := range timeInputs {
 		if at, err := time.Parse(time.RFC3339, spec.Inputs[key]); err == nil {
-			p.At[key] = tell.formatTime(at, endsDay || key == InputTo || spec.Inputs[InputTargetKind] == "Project")
+			p.At[key] = formatter.formatTime(at, endsDay || key == InputTo || spec.Inputs[InputTargetKind] == "Project")
 		}
 	}
 	for _, key := range durationInputs {
@@ -158,11 +156,11 @@ func newTemplateData(n *v1alpha1.Notice) (*TemplateData, timeFormatter) {
 			continue // 500m are half a GPU, not minutes
 		}
 		if d, err := period.ParseDuration(spec.Inputs[key]); err == nil {
-			p.Long[key] = tell.formatExact(d.Length())
+			p.Long[key] = formatter.formatExact(d.Length())
 		}
 	}
 	if ran, err := time.ParseDuration(spec.Inputs[InputAccumulatedSeconds] + "s"); err == nil && ran > 0 {
-		p.Long[InputAccumulatedSeconds] = tell.formatExact(max(ran.Truncate(time.Minute), time.Minute))
+		p.Long[InputAccumulatedSeconds] = formatter.formatExact(max(ran.Truncate(time.Minute), time.Minute))
 	}
 	for _, key := range []string{InputRemoved, InputKept} {
 		if counts, err := ParseCounts(spec.Inputs[key]); err == nil {
@@ -170,15 +168,15 @@ func newTemplateData(n *v1alpha1.Notice) (*TemplateData, timeFormatter) {
 		}
 	}
 	p.Because, p.SelfService = p.localizedCause(), p.selfServiceUsage()
-	p.Due, p.Written = tell.formatTime(spec.DueAt.Time, false), tell.formatTime(recordedAt(n), false)
+	p.Due, p.Written = formatter.formatTime(spec.DueAt.Time, false), formatter.formatTime(recordedAt(n), false)
 	p.setSubject(n)
 	p.Extension = commandArgument(spec.Inputs[InputExtension], "NAME")
 	p.Memory, p.Share, p.Hours = p.formatGibibytes(InputMemoryMiB), p.formatGibibytes(InputShareMiB), p.formatHours(p.In[InputGPUHours])
-	p.setMonth(tell, spec.Inputs[InputMonth])
-	return p, tell
+	p.setMonth(formatter, spec.Inputs[InputMonth])
+	return p, formatter
 }
 
-// renderContent fills in the sentences.
+// renderContent renders the sentences and facts.
 func (p *TemplateData) renderContent() error {
 	c := noticeContents()[contentKey{v1alpha1.NoticeKind(p.Kind), v1alpha1.Language(p.Language)}]
 	if c == nil {
@@ -187,7 +185,7 @@ func (p *TemplateData) renderContent() error {
 	return c.renderSentences(p)
 }
 
-// setAnchor finds the instant that stands out.
+// setAnchor sets the highlighted time.
 func (p *TemplateData) setAnchor() {
 	kind := v1alpha1.NoticeKind(p.Kind)
 	switch p.Anchor = p.Deadline; {
@@ -201,11 +199,11 @@ func (p *TemplateData) setAnchor() {
 	}
 }
 
-// maxFullDigestItems is how many Notices of a Digest have their text; the others have their
-// titles and dates alone, so that the mail stays one that can be read.
+// maxFullDigestItems bounds the Notices of a Digest with text; others have title and time only, so
+// the mail stays readable.
 const maxFullDigestItems = 40
 
-// addDigestItems takes in what a Digest is made of, in that order.
+// addDigestItems adds the Notices of a Digest in order.
 func (p *TemplateData) addDigestItems(digest *v1alpha1.Notice, carried []*v1alpha1.Notice) error {
 	var first *v1alpha1.Notice
 	for i, n := range carried {

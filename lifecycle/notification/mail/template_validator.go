@@ -11,27 +11,27 @@ import (
 	"text/template/parse"
 )
 
-// allowedSyntax says what a template may have.
-const allowedSyntax = "allowed are fields of the page, such as .First, .Why, .How, .Deadline.Local and .Facts, with if, with, range over a list, variables, and the functions and, or, not, eq, ne, lt, le, gt, ge, len"
+// allowedSyntax describes the allowed template syntax.
+const allowedSyntax = "allowed are fields of the page, such as .First, .Why, .How, .Deadline.Local and .Facts, " +
+	"with if, with, range over a list, variables, and the functions and, or, not, eq, ne, lt, le, gt, ge, len"
 
-// allowedFunctions are all that a template may call: none makes more text than it was given.
+// allowedFunctions holds the functions that a template may call; none returns more text than it gets.
 var allowedFunctions = map[string]bool{
 	"and": true, "or": true, "not": true, "eq": true, "ne": true, "lt": true, "le": true, "gt": true, "ge": true, "len": true,
 }
 
-// maxRangeDepth is how many ranges may stand in one another. Lists are short, so two of
-// them bound how long a template takes.
+// maxRangeDepth bounds nested ranges. Lists are short, so this bounds the execution time.
 const maxRangeDepth = 2
 
-// templateValidator goes through a template, and knows what the dot is at each place. A type
-// that it cannot tell is nil, and what depends on it is found when it is executed.
+// templateValidator walks a template and tracks the type of the dot. An unknown type is nil; the
+// execution of the examples checks what depends on it.
 type templateValidator struct {
 	tree       *parse.Tree
 	vars       map[string]reflect.Type
 	rangeDepth int
 }
 
-// validateTemplate finds what a template may not have, also where no example goes.
+// validateTemplate rejects disallowed syntax, also in branches that no example executes.
 func validateTemplate(tree *parse.Tree) error {
 	page := reflect.TypeFor[TemplateData]()
 	i := &templateValidator{tree: tree, vars: map[string]reflect.Type{"$": page}}
@@ -76,7 +76,7 @@ func (i *templateValidator) validateNode(n parse.Node, dot reflect.Type) error {
 	return i.reject(n, "%q is not allowed", n.String())
 }
 
-// validateBranch goes through both lists; what these declare ends with them.
+// validateBranch checks both lists; variables declared in them end there.
 func (i *templateValidator) validateBranch(err error, b *parse.BranchNode, inner, outer reflect.Type) error {
 	if err != nil {
 		return err
@@ -89,8 +89,8 @@ func (i *templateValidator) validateBranch(err error, b *parse.BranchNode, inner
 	return i.validateList(b.ElseList, outer)
 }
 
-// validateRange allows a range over a list of the page alone: a field, or the dot that is one.
-// What a variable holds depends on the way that was taken, and may be a number.
+// validateRange allows a range only over a field of [TemplateData] or the dot. The value of a
+// variable depends on the executed branch and may be a number.
 func (i *templateValidator) validateRange(n *parse.RangeNode, dot reflect.Type) error {
 	over := dot
 	if n.Pipe.Cmds[0].Args[0].Type() != parse.NodeDot {
@@ -115,7 +115,7 @@ func (i *templateValidator) validateRange(n *parse.RangeNode, dot reflect.Type) 
 	return i.validateBranch(nil, &n.BranchNode, over.Elem(), dot)
 }
 
-// validatePipe goes through a pipeline, and declares its variables.
+// validatePipe checks a pipeline and declares its variables.
 func (i *templateValidator) validatePipe(p *parse.PipeNode, dot reflect.Type) (reflect.Type, error) {
 	t, err := i.resolvePipe(p, dot)
 	for _, v := range p.Decl {
@@ -124,7 +124,7 @@ func (i *templateValidator) validatePipe(p *parse.PipeNode, dot reflect.Type) (r
 	return t, err
 }
 
-// resolvePipe is the type of what a pipeline gives.
+// resolvePipe returns the type of a pipeline.
 func (i *templateValidator) resolvePipe(p *parse.PipeNode, dot reflect.Type) (t reflect.Type, err error) {
 	for _, c := range p.Cmds {
 		for _, arg := range c.Args {
@@ -167,7 +167,7 @@ func (i *templateValidator) resolveArgument(n parse.Node, dot reflect.Type) (ref
 	return nil, nil
 }
 
-// resolveField follows names from a type.
+// resolveField resolves a chain of field names.
 func (i *templateValidator) resolveField(n parse.Node, t reflect.Type, names []string) (reflect.Type, error) {
 	for _, name := range names {
 		for t != nil && t.Kind() == reflect.Pointer {
@@ -181,7 +181,7 @@ func (i *templateValidator) resolveField(n parse.Node, t reflect.Type, names []s
 		case t.Kind() == reflect.Struct:
 			f, ok := t.FieldByName(name)
 			if !ok {
-				return nil, i.reject(n, "there is no field .%s; here there are %s", name, fieldNames(t))
+				return nil, i.reject(n, "there is no field .%s; available are %s", name, fieldNames(t))
 			}
 			t = f.Type
 		default:

@@ -20,19 +20,19 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Templates are the texts of mails: those that are built in, and those that an
-// administrator put in their place. The zero value and nil are the ones built in.
+// Templates holds the texts of mails: the built-in ones, and an administrator's overrides. The
+// zero value and nil are the built-in ones.
 type Templates struct{ overrides map[string]templateExecutor }
 
-// templateExecutor is a template of either kind.
+// templateExecutor is a text or HTML template.
 type templateExecutor interface {
 	Execute(w io.Writer, data any) error
 }
 
-// BuiltinTemplates are the texts that come with the program.
+// BuiltinTemplates returns the built-in texts.
 func BuiltinTemplates() *Templates { return &Templates{} }
 
-// The forms of a text, as the ends of their keys.
+// The forms of a text, the suffixes of template keys.
 const (
 	formSubject = "subject"
 	formText    = "txt"
@@ -43,12 +43,12 @@ func templateKey(kind v1alpha1.NoticeKind, language v1alpha1.Language, form stri
 	return fmt.Sprintf("%s.%s.%s", kind, language, form)
 }
 
-// maxOutputBytes is how large a text of a replaced template may be: 256 KiB.
+// maxOutputBytes bounds the output of an override: 256 KiB.
 const maxOutputBytes = 256 << 10
 
-var errOutputTooLong = errors.New("it makes a text of more than 256 KiB; that is as much as a mail may have")
+var errOutputTooLong = errors.New("its output exceeds 256 KiB")
 
-// limitedBuffer holds so much and no more.
+// limitedBuffer is a buffer of limited size.
 type limitedBuffer struct {
 	bytes.Buffer
 	limit int
@@ -62,32 +62,32 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 }
 
 func (t *Templates) renderSubject(p *TemplateData) (string, error) {
-	said, ok, err := t.renderOverride(p, formSubject)
+	output, ok, err := t.renderOverride(p, formSubject)
 	if !ok {
 		c := noticeContents()[contentKey{v1alpha1.NoticeKind(p.Kind), v1alpha1.Language(p.Language)}]
-		said, err = c.renderBlock("subject", p)
+		output, err = c.renderBlock("subject", p)
 	}
-	return singleLine(said), err
+	return singleLine(output), err
 }
 
 func (t *Templates) renderText(p *TemplateData) (string, error) {
-	said, ok, err := t.renderOverride(p, formText)
+	output, ok, err := t.renderOverride(p, formText)
 	if !ok {
-		said, err = executeTemplate(builtinLayouts().text, p, math.MaxInt)
+		output, err = executeTemplate(builtinLayouts().text, p, math.MaxInt)
 	}
-	return normalizeNewlines(said), err
+	return normalizeNewlines(output), err
 }
 
 func (t *Templates) renderHTML(p *TemplateData) (string, error) {
-	said, ok, err := t.renderOverride(p, formHTML)
+	output, ok, err := t.renderOverride(p, formHTML)
 	if !ok {
-		said, err = executeTemplate(builtinLayouts().html, p, math.MaxInt)
+		output, err = executeTemplate(builtinLayouts().html, p, math.MaxInt)
 	}
-	return normalizeNewlines(said), err
+	return normalizeNewlines(output), err
 }
 
-// renderOverride is what a replaced template says; false where there is none.
-func (t *Templates) renderOverride(p *TemplateData, form string) (said string, ok bool, err error) {
+// renderOverride renders an override; false if there is none.
+func (t *Templates) renderOverride(p *TemplateData, form string) (output string, ok bool, err error) {
 	if t == nil {
 		return "", false, nil
 	}
@@ -96,10 +96,10 @@ func (t *Templates) renderOverride(p *TemplateData, form string) (said string, o
 	if !ok {
 		return "", false, nil
 	}
-	if said, err = executeTemplate(r, p, maxOutputBytes); err != nil {
+	if output, err = executeTemplate(r, p, maxOutputBytes); err != nil {
 		return "", true, fmt.Errorf("template %s: %w", file, err)
 	}
-	return said, true, nil
+	return output, true, nil
 }
 
 func executeTemplate(r templateExecutor, p *TemplateData, limit int) (string, error) {
@@ -110,7 +110,7 @@ func executeTemplate(r templateExecutor, p *TemplateData, limit int) (string, er
 	return b.String(), nil
 }
 
-// normalizeNewlines has line feeds alone, and no other control characters than these and tabs.
+// normalizeNewlines converts line breaks to LF and removes control characters except tabs.
 func normalizeNewlines(s string) string {
 	s = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.ToValidUTF8(s, "\ufffd"))
 	s = strings.Map(func(r rune) rune {
@@ -125,26 +125,26 @@ func normalizeNewlines(s string) string {
 type layout struct{ text, html templateExecutor }
 
 var builtinLayouts = sync.OnceValue(func() layout {
-	read := func(name string) string {
-		raw, _ := texts.ReadFile("texts/" + name) // embedded: it is there
+	mustRead := func(name string) string {
+		raw, _ := texts.ReadFile("texts/" + name) // embedded files exist
 		return string(raw)
 	}
 	return layout{
-		text: texttemplate.Must(texttemplate.New("layout.txt").Funcs(layoutFuncs).Parse(read("layout.txt.tmpl"))),
-		html: htmltemplate.Must(htmltemplate.New("layout.html").Parse(read("layout.html.tmpl"))),
+		text: texttemplate.Must(texttemplate.New("layout.txt").Funcs(layoutFuncs).Parse(mustRead("layout.txt.tmpl"))),
+		html: htmltemplate.Must(htmltemplate.New("layout.html").Parse(mustRead("layout.html.tmpl"))),
 	}
 })
 
-// maxTemplateBytes is how large one template may be: 64 KiB.
+// maxTemplateBytes bounds one template: 64 KiB.
 const maxTemplateBytes = 64 << 10
 
-// ParseTemplates reads templates that replace those built in. A file's name says what it
-// replaces: <Kind>.<de|en>.subject, .txt or .html. What is not replaced stays as it is.
+// ParseTemplates parses overrides of the built-in templates. A file is named after the text that
+// it replaces: <Kind>.<de|en>.subject, .txt or .html.
 //
-// A template is text/template (subject, txt) or html/template (html) over a [Page]. It
-// has if, with, range, variables, comparisons and len, and no other functions: so it ends
-// soon, whatever is in it. Each is tried on every example of its kind and language before
-// any is accepted. An error names the file, the line and what is allowed.
+// A template is text/template (subject, txt) or html/template (html) over [TemplateData]. It may use
+// if, with, range, variables, comparisons and len, and no other functions, so its execution time is
+// bounded. All are tested on each example of their kind and language. An error names the file, the
+// line and the allowed syntax.
 func ParseTemplates(files map[string]string) (*Templates, error) {
 	t := &Templates{overrides: map[string]templateExecutor{}}
 	for _, file := range slices.Sorted(maps.Keys(files)) {
@@ -162,7 +162,7 @@ func ParseTemplates(files map[string]string) (*Templates, error) {
 	return t, nil
 }
 
-// parseTemplateKey is the form of what a file replaces.
+// parseTemplateKey returns the form that a file replaces.
 func parseTemplateKey(file string) (form string, err error) {
 	parts := strings.Split(file, ".")
 	if len(parts) == 3 && slices.Contains([]string{formSubject, formText, formHTML}, parts[2]) {
@@ -170,18 +170,21 @@ func parseTemplateKey(file string) (form string, err error) {
 			return parts[2], nil
 		}
 	}
-	return "", fmt.Errorf("template %q: its name must be <Kind>.<de|en>.<subject|txt|html>, such as WorkloadEnding.de.txt; kinds are %s", truncate(sanitize(file), maxNameRunes), listKinds())
+	return "", fmt.Errorf(
+		"template %q: its name must be <Kind>.<de|en>.<subject|txt|html>, such as WorkloadEnding.de.txt; kinds are %s",
+		truncate(sanitize(file), maxNameRunes), listKinds(),
+	)
 }
 
 func listKinds() string {
-	seen := map[string]bool{}
+	kinds := map[string]bool{}
 	for k := range noticeContents() {
-		seen[string(k.kind)] = true
+		kinds[string(k.kind)] = true
 	}
-	return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
+	return strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
 }
 
-// compileTemplate reads one template and looks through it, before anything is executed.
+// compileTemplate parses and validates one template without executing it.
 func compileTemplate(file, form, text string) (templateExecutor, error) {
 	if len(text) > maxTemplateBytes {
 		return nil, fmt.Errorf("template %s: it has %d bytes; at most %d are allowed", file, len(text), maxTemplateBytes)
@@ -196,7 +199,7 @@ func compileTemplate(file, form, text string) (templateExecutor, error) {
 		}
 	}
 	if source.Tree == nil || parse.IsEmptyTree(source.Root) {
-		return nil, fmt.Errorf("template %s: it is empty; leave the key out for the text that is built in", file)
+		return nil, fmt.Errorf("template %s: it is empty; remove the key to use the built-in text", file)
 	}
 	if err := validateTemplate(source.Tree); err != nil {
 		return nil, err
@@ -211,8 +214,8 @@ func compileTemplate(file, form, text string) (templateExecutor, error) {
 	return page, nil
 }
 
-// validateExamples renders every example of what is replaced. A template must say the deadline of
-// a kind that has one: its day and its time, as the page has them.
+// validateExamples renders the examples of all overrides. A template of a kind with a deadline must
+// show its day and time.
 func (t *Templates) validateExamples() error {
 	for _, l := range Examples() {
 		l.Templates = t
@@ -221,20 +224,27 @@ func (t *Templates) validateExamples() error {
 		if err != nil {
 			return err
 		}
-		for form, render := range map[string]func(*TemplateData) (string, error){formSubject: t.renderSubject, formText: t.renderText, formHTML: t.renderHTML} {
+		renderers := map[string]func(*TemplateData) (string, error){
+			formSubject: t.renderSubject, formText: t.renderText, formHTML: t.renderHTML,
+		}
+		for form, render := range renderers {
 			file := templateKey(kind, language, form)
 			if t.overrides[file] == nil {
 				continue
 			}
-			said, err := render(page)
+			output, err := render(page)
 			if err != nil {
 				return fmt.Errorf("%w (tried on the example %s; %s)", err, l.Notice.Name, allowedSyntax)
 			}
-			if strings.TrimSpace(said) == "" {
-				return fmt.Errorf("template %s: it says nothing in the example %s", file, l.Notice.Name)
+			if strings.TrimSpace(output) == "" {
+				return fmt.Errorf("template %s: its output is empty for the example %s", file, l.Notice.Name)
 			}
-			if form != formSubject && kindsWithDeadline[kind] && !containsTime(said, page.Deadline) {
-				return fmt.Errorf("template %s: it does not say when: a %s needs its deadline, as {{.Deadline.Local}} or {{.Deadline.At}}, or {{.Deadline.Date}} and {{.Deadline.Time}} (tried on the example %s)", file, kind, l.Notice.Name)
+			if form != formSubject && kindsWithDeadline[kind] && !containsTime(output, page.Deadline) {
+				return fmt.Errorf(
+					"template %s: it does not show the deadline, which a %s requires, as {{.Deadline.Local}} or {{.Deadline.At}}, "+
+						"or {{.Deadline.Date}} and {{.Deadline.Time}} (tried on the example %s)",
+					file, kind, l.Notice.Name,
+				)
 			}
 		}
 	}
@@ -242,7 +252,7 @@ func (t *Templates) validateExamples() error {
 }
 
 func containsTime(text string, m *LocalizedTime) bool {
-	// The German "am Montag, dem 23. November 2026" has the day too, in other words.
+	// The German At, "am Montag, dem 23. November 2026", does not contain Date.
 	day := strings.Contains(text, m.Date) || strings.Contains(text, m.At) || strings.Contains(text, m.Brief)
 	return day && (strings.Contains(text, m.Time) || strings.Contains(text, m.Brief))
 }

@@ -12,7 +12,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// LocalizedTime is an instant as the recipient reads it, in the recipient's zone.
+// LocalizedTime is a time in the recipient's language and zone.
 type LocalizedTime struct {
 	// Date is the day: "Montag, 23. November 2026".
 	Date string
@@ -21,27 +21,26 @@ type LocalizedTime struct {
 	// Time is the time of that day, with its zone: "18:14 Uhr MEZ". The end of a
 	// project is at "24:00 Uhr MEZ" of its last day.
 	Time string
-	// At is both, as a sentence has it: "am Montag, dem 23. November 2026, um 18:14 Uhr MEZ".
+	// At is both for a sentence: "am Montag, dem 23. November 2026, um 18:14 Uhr MEZ".
 	At string
-	// Local is both, as a list has it: "Montag, 23. November 2026, 18:14 Uhr MEZ".
+	// Local is both for a list: "Montag, 23. November 2026, 18:14 Uhr MEZ".
 	Local string
-	// Brief is both, as short as a subject has it: "Mo., 23.11., 18:14 MEZ", and in another
+	// Brief is both for a subject: "Mo., 23.11., 18:14 MEZ", or in another
 	// year "23.11.2027, 18:14 MEZ".
 	Brief string
-	// In is how long that is from when it was written: "in 24 Stunden"; empty for what
-	// is past.
+	// In is the duration from the reference time: "in 24 Stunden"; empty for a past time.
 	In string
 }
 
-// timeFormatter tells times to one recipient.
+// timeFormatter formats times for one recipient.
 type timeFormatter struct {
 	language v1alpha1.Language
 	zone     *time.Location
 	now      time.Time
 }
 
-// newTimeFormatter tells times in UTC where the zone is none: each names its zone, and a
-// warning that comes in another zone is better than none.
+// newTimeFormatter returns a formatter for the recipient's zone, or UTC if it is invalid. Each
+// formatted time names its zone.
 func newTimeFormatter(n *v1alpha1.Notice) timeFormatter {
 	zone, err := time.LoadLocation(n.Spec.Recipient.TimeZone) // empty is UTC
 	if err != nil || n.Spec.Recipient.TimeZone == "Local" {
@@ -50,9 +49,8 @@ func newTimeFormatter(n *v1alpha1.Notice) timeFormatter {
 	return timeFormatter{language: languageOf(n), zone: zone, now: referenceTime(n)}
 }
 
-// referenceTime is the instant from which a mail counts: when the Notice was recorded, which
-// may be later than it was due; but when it was due, where time was stepped and the
-// machine's says nothing.
+// referenceTime returns the time from which a mail counts durations: when the Notice was recorded,
+// or when it was due if policy time was stepped away from machine time.
 func referenceTime(n *v1alpha1.Notice) time.Time {
 	due, at := n.Spec.DueAt.Time, n.CreationTimestamp.Time
 	if at.Before(due) || n.Spec.Deadline != nil && !at.Before(n.Spec.Deadline.Time) {
@@ -61,8 +59,7 @@ func referenceTime(n *v1alpha1.Notice) time.Time {
 	return at
 }
 
-// recordedAt is when the API server took the Notice; when it was due, of one that it has
-// not seen.
+// recordedAt returns the creation time of the Notice, or its due time before creation.
 func recordedAt(n *v1alpha1.Notice) time.Time {
 	if n.CreationTimestamp.IsZero() {
 		return n.Spec.DueAt.Time
@@ -70,7 +67,7 @@ func recordedAt(n *v1alpha1.Notice) time.Time {
 	return n.CreationTimestamp.Time
 }
 
-// formatTime is an instant. A midnight that ends a day is told as that day's 24:00.
+// formatTime formats a time. With endsDay midnight becomes 24:00 of the day before.
 func (t timeFormatter) formatTime(at time.Time, endsDay bool) *LocalizedTime {
 	local := at.In(t.zone)
 	day, clock := local, local.Format("15:04")
@@ -101,7 +98,7 @@ func (t timeFormatter) formatTime(at time.Time, endsDay bool) *LocalizedTime {
 	return m
 }
 
-// zoneAbbreviation is the zone's at an instant: CET and CEST have German names.
+// zoneAbbreviation returns the zone's abbreviation; CET and CEST have German names.
 func (t timeFormatter) zoneAbbreviation(at time.Time) string {
 	short, _ := at.Zone()
 	if t.language == v1alpha1.LanguageGerman {
@@ -118,7 +115,7 @@ func (t timeFormatter) zoneAbbreviation(at time.Time) string {
 	return short
 }
 
-// timeUntil is how long it is until an instant.
+// timeUntil formats the duration until a time.
 func (t timeFormatter) timeUntil(at time.Time) string {
 	left := at.Sub(t.now)
 	if left <= 0 {
@@ -140,18 +137,17 @@ var (
 	germanWeekdays = [...]string{"Sonntag", "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag"}
 )
 
-// LocalizedDuration is a length of time in words.
+// LocalizedDuration is a duration in words.
 type LocalizedDuration struct {
-	// Text is the length by itself: "10 Tage".
+	// Text is the plain form: "10 Tage".
 	Text string
-	// Dative is the length after "in", "nach" or "um": "10 Tagen".
+	// Dative is the form after "in", "nach" or "um": "10 Tagen".
 	Dative string
 }
 
 const oneDay = 24 * time.Hour
 
-// durationUnits are those in which lengths are told, with their words for one and for more,
-// and German's for more after a preposition, and for one.
+// durationUnits holds the units with their singular and plural, and the German dative forms.
 var durationUnits = []struct {
 	length                     time.Duration
 	one, more                  string
@@ -163,8 +159,8 @@ var durationUnits = []struct {
 	{time.Second, "second", "seconds", "Sekunde", "Sekunde", "Sekunden", "Sekunden"},
 }
 
-// formatExact is a length with all its units; up to two days are told in hours, as limits
-// are.
+// formatExact formats a duration with all its units, and up to two days in hours, as limits are
+// written.
 func (t timeFormatter) formatExact(d time.Duration) *LocalizedDuration {
 	d = d.Truncate(time.Second)
 	var text, dative []string
@@ -182,8 +178,7 @@ func (t timeFormatter) formatExact(d time.Duration) *LocalizedDuration {
 	return &LocalizedDuration{Text: strings.Join(text, " "), Dative: strings.Join(dative, " ")}
 }
 
-// formatRounded is a length in one unit, rounded to the nearest: what a person wants to know
-// of something ahead.
+// formatRounded formats a duration in one unit, rounded to the nearest.
 func (t timeFormatter) formatRounded(d time.Duration) *LocalizedDuration {
 	unit := time.Minute
 	switch {

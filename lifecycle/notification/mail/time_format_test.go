@@ -59,7 +59,8 @@ func TestFormatTime(t *testing.T) {
 			Local: "Sunday, 25 October 2026, 24:00 CET", Brief: "Sun 25 Oct, 24:00 CET", In: "in 212 days",
 		}},
 		"a year's last day": {"Europe/Berlin", v1alpha1.LanguageGerman, "2026-12-31T23:00:00Z", true, LocalizedTime{
-			Date: "Donnerstag, 31. Dezember 2026", Day: "31.12.2026", Time: "24:00 Uhr MEZ", At: "am Donnerstag, dem 31. Dezember 2026, um 24:00 Uhr MEZ",
+			Date: "Donnerstag, 31. Dezember 2026", Day: "31.12.2026", Time: "24:00 Uhr MEZ",
+			At:    "am Donnerstag, dem 31. Dezember 2026, um 24:00 Uhr MEZ",
 			Local: "Donnerstag, 31. Dezember 2026, 24:00 Uhr MEZ", Brief: "Do., 31.12., 24:00 MEZ", In: "in 279 Tagen",
 		}},
 		"another year": {"Europe/Berlin", v1alpha1.LanguageGerman, "2027-01-01T11:00:00Z", false, LocalizedTime{
@@ -131,8 +132,8 @@ func TestFormatExact(t *testing.T) {
 	}
 }
 
-// TestReferenceTime: how long it is counts from when the Notice was recorded, but where
-// policy time runs ahead of the machine's, from when it was due.
+// TestReferenceTime: durations count from when the Notice was recorded, or from when it was due if
+// policy time differs from machine time.
 func TestReferenceTime(t *testing.T) {
 	for name, test := range map[string]struct{ due, recorded, deadline, want string }{
 		"at once":      {"2026-11-22T11:14:00Z", "2026-11-22T11:14:03Z", "2026-11-22T15:14:00Z", "in 4 hours"},
@@ -142,7 +143,13 @@ func TestReferenceTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := Examples()[1].Notice
-			n.Spec.DueAt.Time, n.CreationTimestamp.Time, n.Spec.Deadline.Time = mustParseTime(test.due), mustParseTime(test.recorded), mustParseTime(test.deadline)
+			n.Spec.DueAt.Time, n.CreationTimestamp.Time, n.Spec.Deadline.Time = mustParseTime(
+				test.due,
+			), mustParseTime(
+				test.recorded,
+			), mustParseTime(
+				test.deadline,
+			)
 			if p, _ := newTemplateData(n); p.Deadline.In != test.want {
 				t.Errorf("%q, want %q", p.Deadline.In, test.want)
 			}

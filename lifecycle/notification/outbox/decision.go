@@ -14,67 +14,66 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Action is what is to be done about a Notice.
+// Action is the next step for a Notice.
 type Action string
 
 // The actions.
 const (
-	// ActionNone: it came to its end.
-	ActionNone Action = "Rest"
-	// ActionWait: nothing, until the decision's instants.
+	// ActionNone: the Notice is finished.
+	ActionNone Action = "None"
+	// ActionWait: wait until the decision's times.
 	ActionWait Action = "Wait"
-	// ActionSend: it is sent, if the rates allow it and mail is not paused.
+	// ActionSend: send it, if the rates allow it and mail is not paused.
 	ActionSend Action = "Send"
-	// ActionAwaitDigest: the digest that it names is to carry it, and is not there yet.
-	ActionAwaitDigest Action = "Leave"
-	// ActionFollowDigest: it ends as the digest ended that carried it.
-	ActionFollowDigest Action = "Follow"
-	// ActionSupersede: it is not sent, for the decision's reason.
+	// ActionAwaitDigest: wait until its digest is created.
+	ActionAwaitDigest Action = "AwaitDigest"
+	// ActionFollowDigest: finish it as its digest finished.
+	ActionFollowDigest Action = "FollowDigest"
+	// ActionSupersede: do not send it, for the decision's reason.
 	ActionSupersede Action = "Supersede"
-	// ActionGiveUp: it was tried often enough.
+	// ActionGiveUp: stop after the maximum number of attempts.
 	ActionGiveUp Action = "GiveUp"
 )
 
-// Instant is one instant in both times.
+// Instant is one moment in both times.
 type Instant struct {
 	// Machine is for retries, leases and claims.
 	Machine time.Time
-	// Policy is for what is due, and when it was sent.
+	// Policy is for due times, and for when a Notice was sent.
 	Policy time.Time
 }
 
-// NoticeContext is what else there is that bears on a Notice.
+// NoticeContext holds the inputs of a decision besides the Notice.
 type NoticeContext struct {
-	// HasNewer is that there is a due one of the same subject, kind and recipient that
-	// says all it would say: see [Newer].
+	// HasNewer reports whether a later due warning replaces it: see [SupersededWarnings].
 	HasNewer bool
-	// Digest is the Notice that it names in spec.digest; nil where there is none yet.
+	// Digest is the Notice named in spec.digest; nil if it does not exist yet.
 	Digest *v1alpha1.Notice
-	// MailEnabledAt is when mail was set up, in policy time; zero for always. What was over by
-	// then is not sent.
+	// MailEnabledAt is when mail was first configured, in policy time; zero for always. Notices
+	// that were obsolete by then are not sent.
 	MailEnabledAt time.Time
 }
 
-// Decision is what is to be done, and why or until when.
+// Decision is the next step for a Notice, with its reason or time.
 type Decision struct {
-	// Action is what is to be done.
+	// Action is the next step.
 	Action Action
-	// RecheckAt, in machine time, and PolicyAt, in policy time, are when to look again; zero
-	// for when something changes.
+	// RecheckAt (machine time) and RecheckPolicyAt (policy time) are when to decide again; zero
+	// for the next change of an object.
 	RecheckAt, RecheckPolicyAt time.Time
-	// Reason is why it is not sent.
+	// Reason says why the Notice is not sent.
 	Reason string
 }
 
-// Decide tells what is to be done about a Notice. It reads its name, creation,
-// annotations, spec and status, and nothing else; the same gives the same.
-func Decide(now Instant, n *v1alpha1.Notice, around NoticeContext, limits Limits) Decision {
+// Decide returns the next step for a Notice. It depends on its arguments only; of the Notice it
+// reads name, creation time, annotations, spec and status.
+func Decide(now Instant, n *v1alpha1.Notice, noticeContext NoticeContext, limits Limits) Decision {
 	if n.Status.Phase == v1alpha1.NoticeSending {
 		return decideClaimed(now, n, limits)
 	}
-	if asked, ok := resendRequestedAt(n); ok {
-		if asked.After(now.Machine) {
-			return Decision{Action: ActionWait, RecheckAt: asked}
+	if requestedAt, ok := resendRequestedAt(n); ok {
+		if requestedAt.After(now.Machine) {
+			return Decision{Action: ActionWait, RecheckAt: requestedAt}
 		}
 		return Decision{Action: ActionSend}
 	}
@@ -84,57 +83,57 @@ func Decide(now Instant, n *v1alpha1.Notice, around NoticeContext, limits Limits
 	case n.Spec.Kind == v1alpha1.NoticeTest:
 		return decideTest(now, n, limits)
 	case isMuted(n):
-		return Decision{Action: ActionSupersede, Reason: "the recipient does not want mail of this kind"}
+		return Decision{Action: ActionSupersede, Reason: "the recipient muted mail of this kind"}
 	case n.Spec.DueAt.After(now.Policy):
 		return Decision{Action: ActionWait, RecheckPolicyAt: n.Spec.DueAt.Time}
-	case isObsolete(n, around.MailEnabledAt):
-		return Decision{Action: ActionSupersede, Reason: "it was over before mail was set up"}
+	case isObsolete(n, noticeContext.MailEnabledAt):
+		return Decision{Action: ActionSupersede, Reason: "it was obsolete before mail was configured"}
 	}
 	if n.Spec.Digest != "" {
-		switch d := around.Digest; {
-		case d == nil && !around.HasNewer:
+		switch d := noticeContext.Digest; {
+		case d == nil && !noticeContext.HasNewer:
 			return decideAfterSettling(now, n, limits.DigestSettleDelay, ActionAwaitDigest)
 		case d == nil || !carriesNotice(d, n) || d.Status.Phase == v1alpha1.NoticeSuperseded:
-			// It came too late for the digest, and is a mail of its own.
+			// It was recorded too late for the digest and becomes a mail of its own.
 		case isFinished(d):
 			return Decision{Action: ActionFollowDigest}
 		default:
-			return Decision{Action: ActionWait} // for the digest, whose change is heard of
+			return Decision{Action: ActionWait} // for the digest, whose change triggers a pass
 		}
 	}
-	if around.HasNewer {
-		return Decision{Action: ActionSupersede, Reason: "a later warning says all that it would have said"}
+	if noticeContext.HasNewer {
+		return Decision{Action: ActionSupersede, Reason: "a later warning replaces it"}
 	}
 	return decideAttempt(now, n, limits)
 }
 
-// decideAttempt is a Notice that is to be sent, perhaps not for the first time.
+// decideAttempt decides on a Notice to send or to retry.
 func decideAttempt(now Instant, n *v1alpha1.Notice, limits Limits) Decision {
 	if int(n.Status.Attempts) >= limits.MaxAttempts {
-		return Decision{Action: ActionGiveUp, Reason: "tried too often"}
+		return Decision{Action: ActionGiveUp, Reason: "too many attempts"}
 	}
-	// An instant further away than any retry was written by a clock that was wrong.
+	// A time later than any retry comes from a wrong clock.
 	if retry := n.Status.RetryAt; retry != nil && retry.After(now.Machine) && retry.Sub(now.Machine) <= 2*limits.MaxRetry {
 		return Decision{Action: ActionWait, RecheckAt: retry.Time}
 	}
 	return decideAfterSettling(now, n, limits.SettleDelay, ActionSend)
 }
 
-// maxTestAge is for how long somebody is taken to wait for a test, in machine time.
+// maxTestAge is how long a test stays relevant, in machine time.
 const maxTestAge = 24 * time.Hour
 
-// decideTest is a Test that has not ended. It is due when it is made, whatever it says, and
-// in no digest. Nobody waits for one that could not be tried for a day.
+// decideTest decides on an unfinished Test. It is due on creation, is in no digest, and is
+// superseded if it could not be tried for maxTestAge.
 func decideTest(now Instant, n *v1alpha1.Notice, limits Limits) Decision {
 	_, again := n.Annotations[v1alpha1.AnnotationResend]
 	if n.Status.Attempts == 0 && !again && now.Machine.Sub(n.CreationTimestamp.Time) > maxTestAge {
-		return Decision{Action: ActionSupersede, Reason: "nobody waits for a test that could not be tried for a day"}
+		return Decision{Action: ActionSupersede, Reason: "the test could not be tried for a day"}
 	}
-	limits.SettleDelay = 0 // it has no siblings
+	limits.SettleDelay = 0 // a test has no related Notices
 	return decideAttempt(now, n, limits)
 }
 
-// decideClaimed is a Notice that somebody is sending, or was when the process died.
+// decideClaimed decides on a Notice that a process is sending, or was when it crashed.
 func decideClaimed(now Instant, n *v1alpha1.Notice, limits Limits) Decision {
 	at := n.Status.ClaimedAt
 	if at != nil {
@@ -143,13 +142,13 @@ func decideClaimed(now Instant, n *v1alpha1.Notice, limits Limits) Decision {
 		}
 	}
 	if int(n.Status.Attempts) >= limits.MaxAttempts {
-		return Decision{Action: ActionGiveUp, Reason: "each attempt ended without an answer"}
+		return Decision{Action: ActionGiveUp, Reason: "each attempt ended without a result"}
 	}
 	return Decision{Action: ActionSend}
 }
 
-// decideAfterSettling is the action, once whoever recorded n had the time to record, or to set
-// aside, the others that belong to it.
+// decideAfterSettling returns the action after the settle delay, in which the recorder creates
+// or supersedes related Notices.
 func decideAfterSettling(now Instant, n *v1alpha1.Notice, settle time.Duration, action Action) Decision {
 	if age := now.Machine.Sub(n.CreationTimestamp.Time); age >= 0 && age < settle {
 		return Decision{Action: ActionWait, RecheckAt: n.CreationTimestamp.Add(settle)}
@@ -157,7 +156,7 @@ func decideAfterSettling(now Instant, n *v1alpha1.Notice, settle time.Duration, 
 	return Decision{Action: action}
 }
 
-// isFinished tells whether a Notice came to its end.
+// isFinished reports whether a Notice is in a final phase.
 func isFinished(n *v1alpha1.Notice) bool {
 	switch n.Status.Phase {
 	case v1alpha1.NoticeSent, v1alpha1.NoticeFailed, v1alpha1.NoticeSuperseded:
@@ -166,16 +165,15 @@ func isFinished(n *v1alpha1.Notice) bool {
 	return false
 }
 
-// isMuted tells whether the recipient does not want it. Only of the optional kinds can
-// that be said: the field takes no others.
+// isMuted reports whether the recipient muted the kind. The field accepts optional kinds only.
 func isMuted(n *v1alpha1.Notice) bool {
 	return slices.Contains(n.Spec.Recipient.Mute, v1alpha1.OptionalNoticeKind(n.Spec.Kind))
 }
 
-// maxNewsAge is how old news may be that was recorded before mail was set up.
+// maxNewsAge is the maximum age of a Notice when mail is first configured.
 const maxNewsAge = 24 * time.Hour
 
-// isObsolete tells whether all that a Notice says lay in the past when mail was set up.
+// isObsolete reports whether a Notice was outdated when mail was first configured.
 func isObsolete(n *v1alpha1.Notice, since time.Time) bool {
 	if since.IsZero() || !n.Spec.DueAt.Time.Before(since.Add(-maxNewsAge)) {
 		return false
@@ -183,26 +181,26 @@ func isObsolete(n *v1alpha1.Notice, since time.Time) bool {
 	return n.Spec.Deadline == nil || n.Spec.Deadline.Time.Before(since)
 }
 
-// resendRequestedAt is when another sending was asked for that there was not yet. What
-// cannot be read asks for nothing.
+// resendRequestedAt returns when another sending was requested that has not happened yet. An
+// invalid annotation requests nothing.
 func resendRequestedAt(n *v1alpha1.Notice) (time.Time, bool) {
 	text, ok := n.Annotations[v1alpha1.AnnotationResend]
 	if !ok || !isFinished(n) {
-		return time.Time{}, false // what waits is sent in any case
+		return time.Time{}, false // an unfinished Notice is sent anyway
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return time.Time{}, false
 	}
-	at = at.Truncate(time.Second) // as exact as a claim is
+	at = at.Truncate(time.Second) // the resolution of a claim
 	if n.Status.ClaimedAt != nil && !n.Status.ClaimedAt.Time.Before(at) {
 		return time.Time{}, false
 	}
 	return at, true
 }
 
-// warningKey is what Notices have in common of which a later one says all that an earlier
-// one would have said. Only what warns, a lead ahead, is of that kind.
+// warningKey identifies warnings of which a later one replaces the earlier ones. Only Notices
+// with a lead are warnings.
 type warningKey struct {
 	kind, recipient string
 	subject         v1alpha1.ObjectReference
@@ -215,45 +213,42 @@ func warningKeyOf(n *v1alpha1.Notice) (warningKey, bool) {
 	return warningKey{kind: string(n.Spec.Kind), recipient: recipientAddress(n), subject: *n.Spec.Subject}, true
 }
 
-// recipientAddress is the recipient's address as it is compared: nobody has two that differ
-// in case alone.
+// recipientAddress returns the recipient's address in lower case, for comparison.
 func recipientAddress(n *v1alpha1.Notice) string {
 	return strings.ToLower(string(n.Spec.Recipient.Email))
 }
 
-// SupersededWarnings are the Notices, by name, in whose place a more urgent one is sent, or was:
-// of those of one subject, kind and recipient all that are due but the latest. One
-// that failed says nothing in another's place.
+// SupersededWarnings returns the names of warnings that a later one replaces: of one subject, kind
+// and recipient all due ones but the latest. A failed warning replaces none.
 func SupersededWarnings(now time.Time, notices []v1alpha1.Notice) map[string]bool {
 	latest := map[warningKey]*v1alpha1.Notice{}
 	forEachDueWarning(now, notices, func(key warningKey, n *v1alpha1.Notice) {
-		if was := latest[key]; was == nil || isDueBefore(was, n) {
+		if previous := latest[key]; previous == nil || isDueBefore(previous, n) {
 			latest[key] = n
 		}
 	})
-	newer := map[string]bool{}
+	superseded := map[string]bool{}
 	forEachDueWarning(now, notices, func(key warningKey, n *v1alpha1.Notice) {
 		if !isFinished(n) && isDueBefore(n, latest[key]) {
-			newer[n.Name] = true
+			superseded[n.Name] = true
 		}
 	})
-	return newer
+	return superseded
 }
 
-// forEachDueWarning calls with all warnings that are due, and not set aside.
-func forEachDueWarning(now time.Time, notices []v1alpha1.Notice, with func(warningKey, *v1alpha1.Notice)) {
+// forEachDueWarning calls visit for each due warning that is not superseded or failed.
+func forEachDueWarning(now time.Time, notices []v1alpha1.Notice, visit func(warningKey, *v1alpha1.Notice)) {
 	for i := range notices {
 		n := &notices[i]
 		key, ok := warningKeyOf(n)
-		aside := n.Status.Phase == v1alpha1.NoticeSuperseded || n.Status.Phase == v1alpha1.NoticeFailed
-		if ok && !aside && !n.Spec.DueAt.After(now) {
-			with(key, n)
+		excluded := n.Status.Phase == v1alpha1.NoticeSuperseded || n.Status.Phase == v1alpha1.NoticeFailed
+		if ok && !excluded && !n.Spec.DueAt.After(now) {
+			visit(key, n)
 		}
 	}
 }
 
-// isDueBefore tells whether a was due before b; of two that were due at once the one with
-// the longer lead.
+// isDueBefore reports whether a is due before b; with equal times the longer lead comes first.
 func isDueBefore(a, b *v1alpha1.Notice) bool {
 	if !a.Spec.DueAt.Equal(&b.Spec.DueAt) {
 		return a.Spec.DueAt.Before(&b.Spec.DueAt)
@@ -261,14 +256,13 @@ func isDueBefore(a, b *v1alpha1.Notice) bool {
 	return a.Spec.Lead.Length() > b.Spec.Lead.Length()
 }
 
-// CacheTransform is a transform for the cache: of a Notice it keeps what [Decide] reads, and
-// leaves out the inputs of its text, which are most of it. A Notice is read live
-// before it is sent or written.
+// CacheTransform returns a transform for the cache that keeps what [Decide] reads and drops the
+// inputs of the text, the largest part. A Notice is read live before it is sent or written.
 func CacheTransform() cache.TransformFunc {
 	return func(object any) (any, error) {
 		n, ok := object.(*v1alpha1.Notice)
 		if !ok {
-			return nil, fmt.Errorf("trimming notices: %T is none", object)
+			return nil, fmt.Errorf("trim notice: unexpected type %T", object)
 		}
 		n.ManagedFields = nil
 		carried := n.Spec.Inputs[InputCarriedNotices]

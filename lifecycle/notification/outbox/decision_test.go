@@ -16,14 +16,14 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// noon is now in the tables, in machine time; policy time is three years ahead, as
-// it may be in an embedded cluster.
+// noon is the present of the tables in machine time; policy time is three years ahead, as in an
+// embedded cluster.
 var (
 	noon        = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	testInstant = Instant{Machine: noon, Policy: noon.AddDate(3, 0, 0)}
 )
 
-// newNotice is one that was due an hour ago, recorded as long ago.
+// newNotice returns a Notice recorded and due an hour ago.
 func newNotice(change ...func(*v1alpha1.Notice)) *v1alpha1.Notice {
 	n := &v1alpha1.Notice{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))},
@@ -45,8 +45,8 @@ func withPhase(p v1alpha1.NoticePhase) func(*v1alpha1.Notice) {
 	return func(n *v1alpha1.Notice) { n.Status.Phase = p }
 }
 
-// Invariants 5, 6 and 8: what is due is sent, what was begun is taken over, and what
-// is not sent says why.
+// Invariants 5, 6 and 8: due Notices are sent, expired claims are taken over, and Notices that are
+// not sent record why.
 func TestDecide(t *testing.T) {
 	limits := DefaultLimits()
 	claim := func(ago time.Duration, attempts int32) func(*v1alpha1.Notice) {
@@ -70,64 +70,110 @@ func TestDecide(t *testing.T) {
 		around NoticeContext
 		want   Decision
 	}{
-		"due":        {notice: newNotice(), want: Decision{Action: ActionSend}},
-		"due, early": {notice: newNotice(func(n *v1alpha1.Notice) { n.Spec.DueAt = metav1.NewTime(testInstant.Policy.Add(time.Hour)) }), want: Decision{Action: ActionWait, RecheckPolicyAt: testInstant.Policy.Add(time.Hour)}},
+		"due": {notice: newNotice(), want: Decision{Action: ActionSend}},
+		"due, early": {
+			notice: newNotice(func(n *v1alpha1.Notice) { n.Spec.DueAt = metav1.NewTime(testInstant.Policy.Add(time.Hour)) }),
+			want:   Decision{Action: ActionWait, RecheckPolicyAt: testInstant.Policy.Add(time.Hour)},
+		},
 		"just recorded": {
 			notice: newNotice(func(n *v1alpha1.Notice) { n.CreationTimestamp = *atOffset(-time.Second) }),
 			want:   Decision{Action: ActionWait, RecheckAt: noon.Add(4 * time.Second)},
 		},
-		"recorded by a clock that is ahead": {
+		"recorded by a clock ahead": {
 			notice: newNotice(func(n *v1alpha1.Notice) { n.CreationTimestamp = *atOffset(time.Hour) }), want: Decision{Action: ActionSend},
 		},
 		"sent":       {notice: newNotice(withPhase(v1alpha1.NoticeSent)), want: Decision{Action: ActionNone}},
 		"failed":     {notice: newNotice(withPhase(v1alpha1.NoticeFailed)), want: Decision{Action: ActionNone}},
 		"superseded": {notice: newNotice(withPhase(v1alpha1.NoticeSuperseded)), want: Decision{Action: ActionNone}},
-		"waits to be tried again": {
-			notice: newNotice(func(n *v1alpha1.Notice) { n.Status.RetryAt = atOffset(time.Minute) }), want: Decision{Action: ActionWait, RecheckAt: noon.Add(time.Minute)},
+		"waits for a retry": {
+			notice: newNotice(
+				func(n *v1alpha1.Notice) { n.Status.RetryAt = atOffset(time.Minute) },
+			), want: Decision{Action: ActionWait, RecheckAt: noon.Add(time.Minute)},
 		},
-		"to be tried again in a year, by a clock that was wrong": {
+		"a retry in a year from a wrong clock": {
 			notice: newNotice(func(n *v1alpha1.Notice) { n.Status.RetryAt = atOffset(365 * 24 * time.Hour) }), want: Decision{Action: ActionSend},
 		},
-		"tried too often": {
-			notice: newNotice(func(n *v1alpha1.Notice) { n.Status.Attempts = 35 }), want: Decision{Action: ActionGiveUp, Reason: "tried too often"},
+		"too many attempts": {
+			notice: newNotice(
+				func(n *v1alpha1.Notice) { n.Status.Attempts = 35 },
+			), want: Decision{Action: ActionGiveUp, Reason: "too many attempts"},
 		},
-		"claimed by another":            {notice: newNotice(claim(time.Minute, 1)), want: Decision{Action: ActionWait, RecheckAt: noon.Add(7 * time.Minute)}},
-		"claimed by one that died":      {notice: newNotice(claim(limits.ClaimLease, 1)), want: Decision{Action: ActionSend}},
-		"claimed in a future":           {notice: newNotice(claim(-time.Hour, 1)), want: Decision{Action: ActionSend}},
-		"whoever claims it dies":        {notice: newNotice(claim(time.Hour, 35)), want: Decision{Action: ActionGiveUp, Reason: "each attempt ended without an answer"}},
-		"wanted again":                  {notice: newNotice(withPhase(v1alpha1.NoticeSent), resend(time.Minute)), want: Decision{Action: ActionSend}},
-		"wanted again, and was sent":    {notice: newNotice(claim(time.Second, 1), withPhase(v1alpha1.NoticeSent), resend(time.Minute)), want: Decision{Action: ActionNone}},
-		"wanted again in a minute":      {notice: newNotice(withPhase(v1alpha1.NoticeFailed), resend(-time.Minute)), want: Decision{Action: ActionWait, RecheckAt: noon.Add(time.Minute)}},
-		"wanted again, nobody can read": {notice: newNotice(withPhase(v1alpha1.NoticeSent), func(n *v1alpha1.Notice) { n.Annotations = map[string]string{v1alpha1.AnnotationResend: "now"} }), want: Decision{Action: ActionNone}},
-		"a later one says it":           {notice: newNotice(), around: NoticeContext{HasNewer: true}, want: Decision{Action: ActionSupersede, Reason: "a later warning says all that it would have said"}},
+		"claimed by another": {
+			notice: newNotice(claim(time.Minute, 1)), want: Decision{Action: ActionWait, RecheckAt: noon.Add(7 * time.Minute)},
+		},
+		"an expired claim":      {notice: newNotice(claim(limits.ClaimLease, 1)), want: Decision{Action: ActionSend}},
+		"a claim in the future": {notice: newNotice(claim(-time.Hour, 1)), want: Decision{Action: ActionSend}},
+		"every attempt crashes": {
+			notice: newNotice(claim(time.Hour, 35)), want: Decision{Action: ActionGiveUp, Reason: "each attempt ended without a result"},
+		},
+		"resend requested": {
+			notice: newNotice(withPhase(v1alpha1.NoticeSent), resend(time.Minute)), want: Decision{Action: ActionSend},
+		},
+		"resend requested, failed since": {
+			notice: newNotice(claim(time.Second, 1), withPhase(v1alpha1.NoticeSent), resend(time.Minute)), want: Decision{Action: ActionNone},
+		},
+		"resend requested in a minute": {
+			notice: newNotice(withPhase(v1alpha1.NoticeFailed), resend(-time.Minute)),
+			want:   Decision{Action: ActionWait, RecheckAt: noon.Add(time.Minute)},
+		},
+		"resend with an invalid time": {
+			notice: newNotice(
+				withPhase(v1alpha1.NoticeSent), func(n *v1alpha1.Notice) { n.Annotations = map[string]string{v1alpha1.AnnotationResend: "now"} },
+			),
+			want: Decision{Action: ActionNone},
+		},
+		"a later one replaces it": {
+			notice: newNotice(), around: NoticeContext{HasNewer: true},
+			want: Decision{Action: ActionSupersede, Reason: "a later warning replaces it"},
+		},
 		"muted": {
 			notice: newNotice(func(n *v1alpha1.Notice) {
 				n.Spec.Kind, n.Spec.Recipient.Mute = v1alpha1.NoticeShareExceeded, []v1alpha1.OptionalNoticeKind{"ShareExceeded"}
 			}),
-			want: Decision{Action: ActionSupersede, Reason: "the recipient does not want mail of this kind"},
+			want: Decision{Action: ActionSupersede, Reason: "the recipient muted mail of this kind"},
 		},
 		"another kind is muted": {
-			notice: newNotice(func(n *v1alpha1.Notice) { n.Spec.Recipient.Mute = []v1alpha1.OptionalNoticeKind{"ShareExceeded"} }), want: Decision{Action: ActionSend},
+			notice: newNotice(
+				func(n *v1alpha1.Notice) { n.Spec.Recipient.Mute = []v1alpha1.OptionalNoticeKind{"ShareExceeded"} },
+			), want: Decision{Action: ActionSend},
 		},
-		"over before there was mail": {
+		"obsolete before mail was configured": {
 			notice: newNotice(func(n *v1alpha1.Notice) { n.Spec.DueAt = metav1.NewTime(testInstant.Policy.Add(-48 * time.Hour)) }),
-			around: NoticeContext{MailEnabledAt: testInstant.Policy}, want: Decision{Action: ActionSupersede, Reason: "it was over before mail was set up"},
+			around: NoticeContext{
+				MailEnabledAt: testInstant.Policy,
+			}, want: Decision{Action: ActionSupersede, Reason: "it was obsolete before mail was configured"},
 		},
-		"warns of what is to come, though from before there was mail": {
+		"a future deadline from before mail was configured": {
 			notice: newNotice(func(n *v1alpha1.Notice) {
 				n.Spec.DueAt = metav1.NewTime(testInstant.Policy.Add(-48 * time.Hour))
 				n.Spec.Deadline = &metav1.Time{Time: testInstant.Policy.Add(time.Hour)}
 			}),
 			around: NoticeContext{MailEnabledAt: testInstant.Policy}, want: Decision{Action: ActionSend},
 		},
-		"for a digest that is not there":      {notice: newNotice(inDigest), want: Decision{Action: ActionAwaitDigest}},
-		"for a digest, a later one says it":   {notice: newNotice(inDigest), around: NoticeContext{HasNewer: true}, want: Decision{Action: ActionSupersede, Reason: "a later warning says all that it would have said"}},
-		"in a digest that waits":              {notice: newNotice(inDigest), around: NoticeContext{Digest: digest("", "m,n")}, want: Decision{Action: ActionWait}},
-		"in a digest that was sent":           {notice: newNotice(inDigest), around: NoticeContext{Digest: digest(v1alpha1.NoticeSent, "m,n")}, want: Decision{Action: ActionFollowDigest}},
-		"in a digest that failed":             {notice: newNotice(inDigest), around: NoticeContext{Digest: digest(v1alpha1.NoticeFailed, "n")}, want: Decision{Action: ActionFollowDigest}},
-		"too late for its digest":             {notice: newNotice(inDigest), around: NoticeContext{Digest: digest(v1alpha1.NoticeSent, "m")}, want: Decision{Action: ActionSend}},
-		"in a digest that somebody set aside": {notice: newNotice(inDigest), around: NoticeContext{Digest: digest(v1alpha1.NoticeSuperseded, "n")}, want: Decision{Action: ActionSend}},
-		"names the digest of another": {
+		"a digest that does not exist yet": {notice: newNotice(inDigest), want: Decision{Action: ActionAwaitDigest}},
+		"for a digest, a later one replaces it": {
+			notice: newNotice(inDigest), around: NoticeContext{HasNewer: true},
+			want: Decision{Action: ActionSupersede, Reason: "a later warning replaces it"},
+		},
+		"in a pending digest": {
+			notice: newNotice(inDigest), around: NoticeContext{Digest: digest("", "m,n")}, want: Decision{Action: ActionWait},
+		},
+		"in a sent digest": {
+			notice: newNotice(inDigest), around: NoticeContext{Digest: digest(v1alpha1.NoticeSent, "m,n")},
+			want: Decision{Action: ActionFollowDigest},
+		},
+		"in a failed digest": {
+			notice: newNotice(inDigest), around: NoticeContext{Digest: digest(v1alpha1.NoticeFailed, "n")},
+			want: Decision{Action: ActionFollowDigest},
+		},
+		"too late for its digest": {
+			notice: newNotice(inDigest), around: NoticeContext{Digest: digest(v1alpha1.NoticeSent, "m")}, want: Decision{Action: ActionSend},
+		},
+		"in a superseded digest": {
+			notice: newNotice(inDigest), around: NoticeContext{Digest: digest(v1alpha1.NoticeSuperseded, "n")},
+			want: Decision{Action: ActionSend},
+		},
+		"a digest of another recipient": {
 			notice: newNotice(inDigest),
 			around: NoticeContext{Digest: func() *v1alpha1.Notice { d := digest("", "n"); d.Spec.Recipient.Email = "ben@example.org"; return d }()},
 			want:   Decision{Action: ActionSend},
@@ -142,7 +188,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// drawNotice is any Notice whose instants are around now.
+// drawNotice draws a Notice with times around the present.
 func drawNotice() *rapid.Generator[*v1alpha1.Notice] {
 	return rapid.Custom(func(t *rapid.T) *v1alpha1.Notice {
 		span := rapid.Int64Range(-3*int64(time.Hour), 3*int64(time.Hour))
@@ -161,28 +207,38 @@ func drawNotice() *rapid.Generator[*v1alpha1.Notice] {
 		n.CreationTimestamp = instant("created", noon)
 		n.Spec.DueAt = instant("due", testInstant.Policy)
 		n.Spec.Deadline = maybe("deadline", testInstant.Policy)
-		n.Spec.Kind = rapid.SampledFrom([]v1alpha1.NoticeKind{v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeShareExceeded, v1alpha1.NoticeWorkloadStopped}).Draw(t, "kind")
+		n.Spec.Kind = rapid.SampledFrom([]v1alpha1.NoticeKind{
+			v1alpha1.NoticeWorkloadEnding, v1alpha1.NoticeShareExceeded, v1alpha1.NoticeWorkloadStopped,
+		}).
+			Draw(t, "kind")
 		if rapid.Bool().Draw(t, "lead") {
-			lead := rapid.SampledFrom([]period.Duration{period.MustParseDuration("30m"), period.MustParseDuration("4h"), period.MustParseDuration("24h")}).Draw(t, "which lead")
+			lead := rapid.SampledFrom([]period.Duration{
+				period.MustParseDuration("30m"), period.MustParseDuration("4h"), period.MustParseDuration("24h"),
+			}).
+				Draw(t, "which lead")
 			n.Spec.Lead = &lead
 		}
 		if rapid.Bool().Draw(t, "mutes") {
 			n.Spec.Recipient.Mute = []v1alpha1.OptionalNoticeKind{"ShareExceeded"}
 		}
-		if asked := maybe("resend", noon); asked != nil {
-			n.Annotations = map[string]string{v1alpha1.AnnotationResend: asked.Format(time.RFC3339)}
+		if requested := maybe("resend", noon); requested != nil {
+			n.Annotations = map[string]string{v1alpha1.AnnotationResend: requested.Format(time.RFC3339)}
 		}
 		n.Status = v1alpha1.NoticeStatus{
-			Phase:    rapid.SampledFrom([]v1alpha1.NoticePhase{"", v1alpha1.NoticePending, v1alpha1.NoticeSending, v1alpha1.NoticeSent, v1alpha1.NoticeFailed, v1alpha1.NoticeSuperseded}).Draw(t, "phase"),
-			Attempts: rapid.Int32Range(0, 40).Draw(t, "attempts"), ClaimedAt: maybe("claimed", noon), RetryAt: maybe("retry", noon), SentAt: maybe("sent", testInstant.Policy),
+			Phase: rapid.SampledFrom([]v1alpha1.NoticePhase{
+				"", v1alpha1.NoticePending, v1alpha1.NoticeSending, v1alpha1.NoticeSent, v1alpha1.NoticeFailed, v1alpha1.NoticeSuperseded,
+			}).
+				Draw(t, "phase"),
+			Attempts: rapid.Int32Range(0, 40).
+				Draw(t, "attempts"),
+			ClaimedAt: maybe("claimed", noon), RetryAt: maybe("retry", noon), SentAt: maybe("sent", testInstant.Policy),
 		}
 		return n
 	})
 }
 
-// Invariants 5 and 6: nothing is sent before it is due, nothing mandatory is ever set
-// aside for the recipient's wish, a claim that is fresh is respected, and whatever
-// waits is looked at again and comes to its end.
+// Invariants 5 and 6: no Notice is sent before it is due, muting never supersedes a mandatory kind,
+// valid claims are respected, and every waiting Notice is decided again and finishes.
 func TestDecideReachesFinalPhase(t *testing.T) {
 	limits := DefaultLimits()
 	rapid.Check(t, func(t *rapid.T) {
@@ -191,14 +247,14 @@ func TestDecideReachesFinalPhase(t *testing.T) {
 		for range 50 {
 			d := Decide(now, n, NoticeContext{}, limits)
 			if diff := cmp.Diff(d, Decide(now, n, NoticeContext{}, limits)); diff != "" {
-				t.Fatalf("it is not the same twice: %s", diff)
+				t.Fatalf("two decisions differ: %s", diff)
 			}
 			if diff := cmp.Diff(before, n); diff != "" {
-				t.Fatalf("it changed the notice: %s", diff)
+				t.Fatalf("Decide changed the notice: %s", diff)
 			}
 			fresh := n.Status.Phase == v1alpha1.NoticeSending && n.Status.ClaimedAt != nil &&
 				now.Machine.Sub(n.Status.ClaimedAt.Time).Abs() < limits.ClaimLease
-			_, asked := resendRequestedAt(n)
+			_, requested := resendRequestedAt(n)
 			switch d.Action {
 			case ActionWait:
 				switch {
@@ -206,66 +262,66 @@ func TestDecideReachesFinalPhase(t *testing.T) {
 					now.Policy = now.Policy.Add(d.RecheckAt.Sub(now.Machine))
 					now.Machine = d.RecheckAt
 				case d.RecheckPolicyAt.After(now.Policy):
-					now.Policy = d.RecheckPolicyAt // and machine time stands still: a step
+					now.Policy = d.RecheckPolicyAt // a step of policy time
 				default:
-					t.Fatalf("it waits for nothing: %+v", d)
+					t.Fatalf("a wait without a time: %+v", d)
 				}
 				continue
 			case ActionSend:
-				if n.Spec.DueAt.After(now.Policy) && !asked && n.Status.Phase != v1alpha1.NoticeSending {
-					t.Fatalf("sent before it is due")
+				if n.Spec.DueAt.After(now.Policy) && !requested && n.Status.Phase != v1alpha1.NoticeSending {
+					t.Fatalf("sent before DueAt")
 				}
 				if fresh {
-					t.Fatalf("sent while another sends it")
+					t.Fatalf("sent despite a valid claim")
 				}
 			case ActionSupersede:
 				if n.Spec.Kind != v1alpha1.NoticeShareExceeded || d.Reason == "" {
-					t.Fatalf("set aside: %+v", d)
+					t.Fatalf("superseded: %+v", d)
 				}
 			case ActionNone:
 				if !isFinished(n) {
-					t.Fatalf("it rests, and has not ended")
+					t.Fatalf("ActionNone before a final phase")
 				}
 			}
 			return
 		}
-		t.Fatal("it waits for ever")
+		t.Fatal("the notice never finishes")
 	})
 }
 
-// Invariant 5: of warnings that fell due together the most urgent is sent, and at
-// least one of each subject, kind and recipient always is.
+// Invariant 5: of warnings due together the most urgent is sent, and at least one of each subject,
+// kind and recipient.
 func TestSupersededWarningsKeepMostUrgent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []v1alpha1.Notice
 		for i, n := range rapid.SliceOfN(drawNotice(), 1, 12).Draw(t, "notices") {
 			n.Name += string(rune('a' + i))
-			n.Spec.Recipient.Email = rapid.SampledFrom([]v1alpha1.EmailAddress{"anna@example.org", "Anna@Example.org", "ben@example.org"}).Draw(t, "to")
+			n.Spec.Recipient.Email = rapid.SampledFrom([]v1alpha1.EmailAddress{"anna@example.org", "Anna@Example.org", "ben@example.org"}).
+				Draw(t, "to")
 			all = append(all, *n)
 		}
-		newer := SupersededWarnings(testInstant.Policy, all)
+		superseded := SupersededWarnings(testInstant.Policy, all)
 		for i := range all {
 			n := &all[i]
 			key, warns := warningKeyOf(n)
-			if !newer[n.Name] {
+			if !superseded[n.Name] {
 				continue
 			}
 			if !warns || isFinished(n) || n.Spec.DueAt.After(testInstant.Policy) {
-				t.Fatalf("%s is set aside", n.Name)
+				t.Fatalf("%s is superseded", n.Name)
 			}
 			if !slices.ContainsFunc(all, func(m v1alpha1.Notice) bool {
 				other, ok := warningKeyOf(&m)
-				gone := m.Status.Phase == v1alpha1.NoticeSuperseded || m.Status.Phase == v1alpha1.NoticeFailed
-				return ok && other == key && !newer[m.Name] && !gone && !m.Spec.DueAt.After(testInstant.Policy) && !m.Spec.DueAt.Before(&n.Spec.DueAt)
+				finished := m.Status.Phase == v1alpha1.NoticeSuperseded || m.Status.Phase == v1alpha1.NoticeFailed
+				return ok && other == key && !superseded[m.Name] && !finished && !m.Spec.DueAt.After(testInstant.Policy) && !m.Spec.DueAt.Before(&n.Spec.DueAt)
 			}) {
-				t.Fatalf("%s is set aside, and nothing is sent in its place", n.Name)
+				t.Fatalf("%s is superseded and nothing replaces it", n.Name)
 			}
 		}
 	})
 }
 
-// Two rounds of one workload: a warning of the round that is over, sent long ago, says
-// nothing in place of the new round's.
+// A sent warning of an earlier deadline of the same workload does not replace a later one.
 func TestSupersededWarningsSeparateRounds(t *testing.T) {
 	warning := func(name, lead string, due time.Duration, p v1alpha1.NoticePhase) v1alpha1.Notice {
 		length := period.MustParseDuration(lead)
@@ -278,17 +334,23 @@ func TestSupersededWarningsSeparateRounds(t *testing.T) {
 		want map[string]bool
 	}{
 		"an earlier round": {
-			[]v1alpha1.Notice{warning("old-30m", "30m", -100*time.Hour, v1alpha1.NoticeSent), warning("24h", "24h", -time.Hour, "")}, map[string]bool{},
+			[]v1alpha1.Notice{
+				warning("old-30m", "30m", -100*time.Hour, v1alpha1.NoticeSent), warning("24h", "24h", -time.Hour, ""),
+			}, map[string]bool{},
 		},
 		"one is due, one is not": {
 			[]v1alpha1.Notice{warning("24h", "24h", -time.Hour, ""), warning("4h", "4h", time.Hour, "")}, map[string]bool{},
 		},
 		"lifecycle was away": {
-			[]v1alpha1.Notice{warning("24h", "24h", -23*time.Hour, ""), warning("4h", "4h", -3*time.Hour, ""), warning("30m", "30m", -time.Minute, "")},
+			[]v1alpha1.Notice{
+				warning("24h", "24h", -23*time.Hour, ""), warning("4h", "4h", -3*time.Hour, ""), warning("30m", "30m", -time.Minute, ""),
+			},
 			map[string]bool{"24h": true, "4h": true},
 		},
 		"the later one was sent": {
-			[]v1alpha1.Notice{warning("24h", "24h", -23*time.Hour, ""), warning("4h", "4h", -3*time.Hour, v1alpha1.NoticeSent)}, map[string]bool{"24h": true},
+			[]v1alpha1.Notice{
+				warning("24h", "24h", -23*time.Hour, ""), warning("4h", "4h", -3*time.Hour, v1alpha1.NoticeSent),
+			}, map[string]bool{"24h": true},
 		},
 		"the later one failed": {
 			[]v1alpha1.Notice{warning("24h", "24h", -23*time.Hour, ""), warning("4h", "4h", -3*time.Hour, v1alpha1.NoticeFailed)}, map[string]bool{},
@@ -306,7 +368,7 @@ func TestSupersededWarningsSeparateRounds(t *testing.T) {
 	}
 }
 
-// A message is tried for about five days, and no attempt follows another too soon.
+// A Notice is retried for about five days, with a minimum delay.
 func TestRetryDelayBounds(t *testing.T) {
 	limits := DefaultLimits()
 	rapid.Check(t, func(t *rapid.T) {
@@ -315,7 +377,7 @@ func TestRetryDelayBounds(t *testing.T) {
 		for n := 1; n < limits.MaxAttempts; n++ {
 			wait := limits.RetryDelay(name, n)
 			if wait != limits.RetryDelay(name, n) {
-				t.Fatal("it is not the same twice")
+				t.Fatal("two delays differ")
 			}
 			if low := limits.FirstRetry * 8 / 10; wait < low || wait > limits.MaxRetry*12/10 {
 				t.Fatalf("attempt %d: %s", n, wait)
@@ -323,7 +385,7 @@ func TestRetryDelayBounds(t *testing.T) {
 			sum += wait
 		}
 		if sum < 90*time.Hour || sum > 150*time.Hour {
-			t.Fatalf("it is tried for %s", sum)
+			t.Fatalf("retries take %s", sum)
 		}
 	})
 }

@@ -19,74 +19,74 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// statusWriteTimeout is how long a status may take to be written when the process ends.
+// statusWriteTimeout bounds writing a status, also during shutdown.
 const statusWriteTimeout = 10 * time.Second
 
-// sendNotice claims one Notice, sends it, and records what became of it. Others may follow
-// at once, unless that says something of them, too.
-func (s *Sender) sendNotice(ctx context.Context, cached *v1alpha1.Notice, p *plan, all []v1alpha1.Notice) (goOn bool, err error) {
+// sendNotice claims one Notice, sends it, and records the outcome. It returns whether others may
+// follow at once; a failure of the server or the configuration affects all.
+func (s *Sender) sendNotice(ctx context.Context, cached *v1alpha1.Notice, p *plan, all []v1alpha1.Notice) (mayContinue bool, err error) {
 	n := &v1alpha1.Notice{}
 	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(cached), n); err != nil {
 		return true, client.IgnoreNotFound(err)
 	}
 	now := s.currentInstant()
 	if Decide(now, n, p.contextFor(n, s.mailEnabledAt), s.Limits).Action != ActionSend {
-		return true, nil // the cache has yet to hear what became of it
+		return true, nil // the cache lags behind
 	}
-	letter, err := s.newComposeRequest(ctx, n, all)
+	request, err := s.newComposeRequest(ctx, n, all)
 	if err != nil {
 		return true, err
 	}
-	mail, failed := s.composeMessage(ctx, letter)
+	mail, sendErr := s.composeMessage(ctx, request)
 	if err := s.claimNotice(ctx, now, n, mail); err != nil {
 		return true, err
 	}
-	if failed == nil {
-		failed = s.deliver(ctx, n, mail)
+	if sendErr == nil {
+		sendErr = s.deliver(ctx, n, mail)
 	}
-	fault := failureKindOf(failed)
-	goOn = failed == nil || fault != ServerFailure && fault != ConfigurationFailure
-	return goOn, s.recordOutcome(ctx, n, failed)
+	kind := failureKindOf(sendErr)
+	mayContinue = sendErr == nil || kind != ServerFailure && kind != ConfigurationFailure
+	return mayContinue, s.recordOutcome(ctx, n, sendErr)
 }
 
-// newComposeRequest is what n's mail is made of.
+// newComposeRequest returns the input of n's mail.
 func (s *Sender) newComposeRequest(ctx context.Context, n *v1alpha1.Notice, all []v1alpha1.Notice) (ComposeRequest, error) {
-	letter := ComposeRequest{Notice: n, Sequence: Sequence(n, all), Sequences: map[string]int{}, Canceled: IsCancellation(n, all)}
+	request := ComposeRequest{Notice: n, Sequence: Sequence(n, all), Sequences: map[string]int{}, Canceled: IsCancellation(n, all)}
 	for _, name := range CarriedNotices(n) {
 		member := &v1alpha1.Notice{}
 		err := s.Live.Get(ctx, client.ObjectKey{Name: name}, member)
 		if apierrors.IsNotFound(err) {
-			continue // somebody took it away
+			continue // deleted
 		}
 		if err != nil {
-			return ComposeRequest{}, fmt.Errorf("reading notice %s, which %s carries: %w", name, n.Name, err)
+			return ComposeRequest{}, fmt.Errorf("get notice %s of digest %s: %w", name, n.Name, err)
 		}
 		if recipientAddress(member) != recipientAddress(n) || member.Spec.Digest != n.Name {
-			continue // somebody else's, or of another digest: nobody is told what is not theirs
+			continue // never send a Notice of another recipient or digest
 		}
-		letter.Carried = append(letter.Carried, member)
-		letter.Sequences[member.Name] = Sequence(member, all)
+		request.Carried = append(request.Carried, member)
+		request.Sequences[member.Name] = Sequence(member, all)
 	}
-	n.Status.Sequence = int32(letter.Sequence) //nolint:gosec // as many Notices as there are
-	return letter, nil
+	n.Status.Sequence = int32(request.Sequence) //nolint:gosec // bounded by the number of Notices
+	return request, nil
 }
 
-// composeMessage writes the whole mail, before anybody is spoken to.
-func (s *Sender) composeMessage(ctx context.Context, letter ComposeRequest) (*Message, error) {
-	if letter.Notice.Spec.Kind == v1alpha1.NoticeDigest && len(letter.Carried) == 0 {
-		return nil, &Failure{Kind: RecipientFailure, Err: errors.New("none of the notices that it carries is there any more")}
+// composeMessage renders the complete mail before the mail server is contacted.
+func (s *Sender) composeMessage(ctx context.Context, request ComposeRequest) (*Message, error) {
+	if request.Notice.Spec.Kind == v1alpha1.NoticeDigest && len(request.Carried) == 0 {
+		return nil, &Failure{Kind: RecipientFailure, Err: errors.New("all notices of the digest were deleted")}
 	}
-	mail, err := s.Composer.Compose(ctx, letter)
+	mail, err := s.Composer.Compose(ctx, request)
 	if err != nil {
-		return nil, fmt.Errorf("writing the mail: %w", err)
+		return nil, fmt.Errorf("compose mail: %w", err)
 	}
 	return mail, nil
 }
 
-// claimNotice is where two senders part: the API server lets one of them write.
+// claimNotice claims a Notice. Of two senders the API server accepts one write.
 func (s *Sender) claimNotice(ctx context.Context, now Instant, n *v1alpha1.Notice, mail *Message) error {
 	if isFinished(n) {
-		n.Status.Attempts = 0 // somebody asked for it anew
+		n.Status.Attempts = 0 // another sending was requested
 	}
 	n.Status.Phase, n.Status.Attempts = v1alpha1.NoticeSending, n.Status.Attempts+1
 	n.Status.ClaimedBy, n.Status.ClaimedAt, n.Status.RetryAt = s.Identity, &metav1.Time{Time: now.Machine.Truncate(time.Second)}, nil
@@ -94,12 +94,12 @@ func (s *Sender) claimNotice(ctx context.Context, now Instant, n *v1alpha1.Notic
 		n.Status.MessageID = mail.MessageID
 	}
 	if err := s.Client.Status().Update(ctx, n); err != nil {
-		return fmt.Errorf("claiming notice %s: %w", n.Name, err)
+		return fmt.Errorf("claim notice %s: %w", n.Name, err)
 	}
 	return nil
 }
 
-// deliver hands the mail over, within the time that a claim allows.
+// deliver submits the mail within the time that a claim allows.
 func (s *Sender) deliver(ctx context.Context, n *v1alpha1.Notice, mail *Message) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Limits.SendTimeout)
 	defer cancel()
@@ -109,38 +109,36 @@ func (s *Sender) deliver(ctx context.Context, n *v1alpha1.Notice, mail *Message)
 	return err
 }
 
-// recordOutcome records what became of an attempt; also when the process is asked to end.
-func (s *Sender) recordOutcome(ctx context.Context, n *v1alpha1.Notice, failed error) error {
+// recordOutcome records the outcome of an attempt, also during shutdown.
+func (s *Sender) recordOutcome(ctx context.Context, n *v1alpha1.Notice, sendErr error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWriteTimeout)
 	defer cancel()
 	now := s.currentInstant()
-	status := statusAfterAttempt(now, n, failed, s.lateRejectionRetryAt(now, n, failed, s.recordServerState(now, failed)), s.Limits)
-	s.reportAttempt(ctx, n, status, failed)
-	// What made mail pause is recorded first: otherwise it would be tried at once.
-	var paused error
-	if failed != nil && failureKindOf(failed) == ConfigurationFailure {
-		paused = s.pauseMail(ctx, now, n.Status.ClaimedAt.Time, failed)
+	status := statusAfterAttempt(now, n, sendErr, s.lateRejectionRetryAt(now, n, sendErr, s.recordServerState(now, sendErr)), s.Limits)
+	s.reportAttempt(ctx, n, status, sendErr)
+	// Pause mail before the status is written; otherwise the Notice would be retried at once.
+	var pauseErr error
+	if sendErr != nil && failureKindOf(sendErr) == ConfigurationFailure {
+		pauseErr = s.pauseMail(ctx, now, n.Status.ClaimedAt.Time, sendErr)
 	}
-	return errors.Join(paused, s.writeStatus(ctx, n, status))
+	return errors.Join(pauseErr, s.writeStatus(ctx, n, status))
 }
 
-// recordServerState keeps in mind whether the mail server can be spoken to. It returns until when
-// nothing is tried.
-func (s *Sender) recordServerState(now Instant, failed error) time.Time {
+// recordServerState tracks failures of the mail server and returns when it is tried again.
+func (s *Sender) recordServerState(now Instant, sendErr error) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case failed == nil || failureKindOf(failed) != ServerFailure:
+	case sendErr == nil || failureKindOf(sendErr) != ServerFailure:
 		s.serverFailures, s.serverRetryAt = 0, time.Time{}
-	case !now.Machine.Before(s.serverRetryAt): // those that went abreast failed at once
+	case !now.Machine.Before(s.serverRetryAt): // count concurrent failures once
 		s.serverFailures++
 		s.serverRetryAt = now.Machine.Add(serverRetryDelay(s.serverFailures))
 	}
 	return s.serverRetryAt
 }
 
-// How long nothing is tried after the server could not be spoken to; twice that each
-// time.
+// Delays after a failure of the mail server; they double with each failure.
 const (
 	firstServerRetry = 15 * time.Second
 	maxServerRetry   = 10 * time.Minute
@@ -151,20 +149,19 @@ func serverRetryDelay(failures int) time.Duration {
 	return l.RetryDelay("the mail server", failures)
 }
 
-// reportAttempt counts and logs what became of an attempt. Whom it was for stays out of the
-// log.
-func (s *Sender) reportAttempt(ctx context.Context, n *v1alpha1.Notice, status v1alpha1.NoticeStatus, failed error) {
+// reportAttempt counts and logs the outcome of an attempt. The log does not name the recipient.
+func (s *Sender) reportAttempt(ctx context.Context, n *v1alpha1.Notice, status v1alpha1.NoticeStatus, sendErr error) {
 	log := s.logger(ctx).WithValues("notice", n.Name, "kind", n.Spec.Kind, "attempts", status.Attempts)
 	result := "retried"
 	switch {
-	case failed == nil:
+	case sendErr == nil:
 		result = "sent"
-		log.Info("sent", "messageID", status.MessageID)
+		log.Info("Sent notice", "messageID", status.MessageID)
 	case status.Phase == v1alpha1.NoticePending:
-		log.Info("not sent yet", "fault", failureKindOf(failed), "reason", status.LastError, "retryAt", status.RetryAt)
+		log.Info("Postponed notice", "failure", failureKindOf(sendErr), "reason", status.LastError, "retryAt", status.RetryAt)
 	default:
 		result = "failed"
-		log.Error(nil, "not sent, and not tried again", "fault", failureKindOf(failed), "reason", status.LastError)
+		log.Error(nil, "Failed to send notice", "failure", failureKindOf(sendErr), "reason", status.LastError)
 	}
 	attemptsTotal.WithLabelValues(string(n.Spec.Kind), result).Inc()
 }
@@ -172,27 +169,27 @@ func (s *Sender) reportAttempt(ctx context.Context, n *v1alpha1.Notice, status v
 var (
 	attemptsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_notices_total",
-		Help: "Attempts at Notices and what became of them, by kind; result: sent, retried, failed, superseded.",
+		Help: "Outcomes of Notices by kind; result: sent, retried, failed, superseded.",
 	}, []string{"kind", "result"})
 	pendingGauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sluice_notices_waiting",
-		Help: "Notices that are not sent yet and will be.",
+		Help: "Notices that are not finished.",
 	})
 	oldestPendingGauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sluice_notices_oldest_seconds",
-		Help: "How long ago the oldest Notice was recorded that is due and not sent, in machine time; 0 without one.",
+		Help: "Age of the oldest Notice that is due and not sent, in machine time; 0 without one.",
 	})
 	pausedGauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sluice_mail_paused",
-		Help: "1 while no mail is sent: somebody paused it, or its configuration does not work.",
+		Help: "1 while mail is paused by an administrator or because its configuration failed.",
 	})
 	deliverySeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "sluice_mail_seconds",
-		Help:    "How long the mail server took over one mail, from dialling to its answer.",
+		Help:    "Time to submit one mail, from dialing to the reply of the mail server.",
 		Buckets: []float64{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300},
 	})
 )
 
-func init() { //nolint:gochecknoinits // how controller-runtime's registry is filled
+func init() { //nolint:gochecknoinits // controller-runtime's registry is filled by init functions
 	metrics.Registry.MustRegister(attemptsTotal, pendingGauge, oldestPendingGauge, pausedGauge, deliverySeconds)
 }

@@ -19,8 +19,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Somebody takes the ConfigMap away to have mail go on. What waited in the pause is
-// sent all the same, however old it is.
+// An administrator deletes the ConfigMap to resume mail. Notices of any age that waited in the pause
+// are sent.
 func TestMailStateConfigMapDeleted(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.recordNotice("first")
@@ -43,17 +43,17 @@ func TestMailStateConfigMapDeleted(t *testing.T) {
 	})
 }
 
-// The Secret is rotated while mails are on their way with the old password: they are
-// sent with the new one, and nothing pauses.
+// The Secret changes while mails are being sent with the old password: they are sent with the new
+// one, and mail does not pause.
 func TestCredentialsRotatedDuringSend(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.advance(time.Minute)
 		w.respond = func(string, int) (error, bool) {
 			if w.fingerprint == "first" {
-				w.fingerprint = "second" // as this one is refused
+				w.fingerprint = "second" // changes when this one is refused
 				return &Failure{Kind: ConfigurationFailure, Err: errors.New("535 wrong password")}, false
 			}
-			if len(w.mails) == 0 && w.tries < maxConcurrentSends { // those abreast had the old one, too
+			if len(w.mails) == 0 && w.tries < maxConcurrentSends { // concurrent mails had the old one, too
 				return &Failure{Kind: ConfigurationFailure, Err: errors.New("535 wrong password")}, false
 			}
 			return nil, true
@@ -71,7 +71,7 @@ func TestCredentialsRotatedDuringSend(t *testing.T) {
 		if ParseMailState(w.stateConfigMap()).Paused {
 			t.Errorf("mail is paused: %v", w.stateConfigMap().Data)
 		}
-		// One that does not work, either, pauses mail as ever.
+		// A second invalid configuration pauses mail.
 		w.respond = func(string, int) (error, bool) {
 			return &Failure{Kind: ConfigurationFailure, Err: errors.New("535 wrong password")}, false
 		}
@@ -83,8 +83,7 @@ func TestCredentialsRotatedDuringSend(t *testing.T) {
 	})
 }
 
-// At one mail the server says each time that it is closing. That costs the others no
-// more than moments.
+// The server shuts down on each attempt of one mail. Other mails are delayed by moments only.
 func TestServerClosesForOneMail(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		tries := 0
@@ -118,7 +117,7 @@ func TestServerClosesForOneMail(t *testing.T) {
 	})
 }
 
-// A digest that somebody made by hand carries nobody else's Notices.
+// A digest created by a user never carries Notices of other recipients.
 func TestManualDigestCarriesNoForeignNotices(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		day := period.MustParseDate("2026-03-02")
@@ -130,7 +129,7 @@ func TestManualDigestCarriesNoForeignNotices(t *testing.T) {
 		w.advance(time.Hour)
 		for _, m := range w.mails {
 			if m.to == "mallory@example.org" {
-				t.Errorf("mallory is told: %s", m.body)
+				t.Errorf("mallory receives: %s", m.body)
 			}
 		}
 		if n := w.getNotice("digest-by-hand"); n.Status.Phase != v1alpha1.NoticeFailed {
@@ -139,7 +138,7 @@ func TestManualDigestCarriesNoForeignNotices(t *testing.T) {
 	})
 }
 
-// A Test goes before all others, is in no digest, and waits for no time of its own.
+// A Test comes before all others, is in no digest, and is due at once.
 func TestTestNoticeSentFirst(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.rates = Rates{PerMinute: 4}
@@ -159,17 +158,18 @@ func TestTestNoticeSentFirst(t *testing.T) {
 			t.Errorf("%d mails in a minute", len(w.mails)-before)
 		}
 		if !slices.ContainsFunc(w.mails[before:], func(m sentMail) bool { return m.id == "<test-x@example.org>" }) {
-			t.Errorf("it waits: %v", w.phases()["test-x"])
+			t.Errorf("the test waits: %v", w.phases()["test-x"])
 		}
 	})
 }
 
-// Nobody waits for a Test that could not be tried for a day; one that is asked for
-// again is.
+// A Test that could not be tried for a day is superseded, unless its resending is requested.
 func TestOldTestNoticeSuperseded(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		state := w.stateConfigMap()
-		state.Namespace, state.Name, state.Data = mailStateObjectKey.Namespace, mailStateObjectKey.Name, map[string]string{MailStatePausedKey: "true"}
+		state.Namespace, state.Name, state.Data = mailStateObjectKey.Namespace, mailStateObjectKey.Name, map[string]string{
+			MailStatePausedKey: "true",
+		}
 		if err := w.raw.Create(t.Context(), state); err != nil {
 			t.Fatal(err)
 		}
@@ -195,11 +195,13 @@ func TestOldTestNoticeSuperseded(t *testing.T) {
 	})
 }
 
-// A deadline that moved between two digests has a higher SEQUENCE in the second, of
-// its own; what stayed keeps its own.
+// A deadline that moved between two digests has a higher SEQUENCE in the second; an unchanged one
+// keeps its own.
 func TestSequenceDeadlineMovedBetweenDigests(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
-		w.clock.line = policytime.Timeline{Segments: []policytime.Segment{{Real: time.Now().Add(-time.Hour), Policy: parseLocalTime(t, "2026-03-02 05:00"), Scale: 1}}}
+		w.clock.line = policytime.Timeline{
+			Segments: []policytime.Segment{{Real: time.Now().Add(-time.Hour), Policy: parseLocalTime(t, "2026-03-02 05:00"), Scale: 1}},
+		}
 		eight := newDigestSchedule(t, "0 8 * * *")
 		w.recordExpiring("p1-first", "p1", eight, "7d", parseLocalTime(t, "2026-03-09 12:00"), "anna@example.org")
 		w.recordExpiring("p2-first", "p2", eight, "7d", parseLocalTime(t, "2026-03-09 12:00"), "anna@example.org")
@@ -229,7 +231,7 @@ func TestSequenceDeadlineMovedBetweenDigests(t *testing.T) {
 	})
 }
 
-// The SEQUENCE goes on rising when the Notices of 13 months ago are taken away.
+// The SEQUENCE keeps rising after old Notices are deleted.
 func TestSequenceSurvivesRetention(t *testing.T) {
 	var all []v1alpha1.Notice
 	last := -1
@@ -251,12 +253,12 @@ func TestSequenceSurvivesRetention(t *testing.T) {
 	}
 }
 
-// Many mails go out between two looks at all Notices, as fast as the mail server takes
-// them; and what becomes urgent meanwhile waits no longer than a turn.
+// Many mails are sent in one batch, as fast as the mail server accepts them; an urgent Notice waits
+// for one batch at most.
 func TestSendQueueThroughput(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.advance(time.Minute)
-		const many = 2000 // the mail server needs 10 ms for each, four abreast
+		const many = 2000 // the mail server needs 10 ms for each, four at a time
 		for i := range many {
 			w.recordNotice(fmt.Sprintf("n%04d", i), toRecipient(v1alpha1.EmailAddress(fmt.Sprintf("u%d@example.org", i))))
 		}
@@ -271,7 +273,7 @@ func TestSendQueueThroughput(t *testing.T) {
 		}
 		for _, m := range w.mails {
 			if late := m.at.Sub(urgent.Spec.DueAt.Time); m.id == "<urgent@example.org>" && late > sendBatchDuration+time.Second {
-				t.Errorf("what was urgent waited %s", late)
+				t.Errorf("the urgent notice waited %s", late)
 			}
 		}
 	})

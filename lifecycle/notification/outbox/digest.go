@@ -15,12 +15,12 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// InputCarriedNotices are the names of the Notices that a digest carries, separated by
-// commas. It is the digest's spec, and so never changes: after a crash between the
-// digest's sending and its Notices' status it is still known which were in it.
+// InputCarriedNotices is the input with the names of the Notices in a digest, separated by commas.
+// It is part of the immutable spec, so a crash between sending the digest and writing the status
+// of its Notices loses nothing.
 const InputCarriedNotices = "carries"
 
-// CarriedNotices are the names of the Notices that a digest carries.
+// CarriedNotices returns the names of the Notices in a digest.
 func CarriedNotices(digest *v1alpha1.Notice) []string {
 	list := digest.Spec.Inputs[InputCarriedNotices]
 	if digest.Spec.Kind != v1alpha1.NoticeDigest || list == "" {
@@ -29,20 +29,19 @@ func CarriedNotices(digest *v1alpha1.Notice) []string {
 	return strings.Split(list, ",")
 }
 
-// carriesNotice tells whether the digest has n in it.
+// carriesNotice reports whether the digest contains n.
 func carriesNotice(digest, n *v1alpha1.Notice) bool {
 	return recipientAddress(digest) == recipientAddress(n) && slices.Contains(CarriedNotices(digest), n.Name)
 }
 
-// newDigest is the digest that carries the Notices, which name it, are to one
-// recipient, and of which there is at least one. Its day is that on which the first
-// of them was due.
+// newDigest returns the digest of at least one Notice. All name the same digest and recipient. Its
+// day is the one on which the first of them is due.
 func newDigest(members []*v1alpha1.Notice) *v1alpha1.Notice {
 	slices.SortFunc(members, compareRecorded)
 	first := slices.MinFunc(members, func(a, b *v1alpha1.Notice) int { return a.Spec.DueAt.Compare(b.Spec.DueAt.Time) })
 	zone, err := time.LoadLocation(first.Spec.Recipient.TimeZone)
 	if err != nil {
-		zone = time.UTC // as the mail will say, too
+		zone = time.UTC // as in the mail
 	}
 	day := period.DateOf(first.Spec.DueAt.Time, zone)
 	names := make([]string, 0, len(members))
@@ -58,25 +57,26 @@ func newDigest(members []*v1alpha1.Notice) *v1alpha1.Notice {
 	}
 }
 
-// Sequence is the SEQUENCE of a Notice's appointment: how often the deadline of its
-// subject changed, as its recipient was told, up to this Notice. It depends on the
-// Notices before it alone, and so is the same at every attempt. What was sent says
-// itself which it had, so that it goes on rising when older ones are taken away.
+// Sequence returns the iCalendar SEQUENCE of a Notice's appointment: the number of changes of its
+// subject's deadline in the Notices to this recipient up to this one. It depends on earlier Notices
+// only, so it is the same at each attempt. The status of sent Notices holds it, so it keeps rising
+// after older ones are deleted.
 func Sequence(n *v1alpha1.Notice, all []v1alpha1.Notice) int {
 	if n.Spec.Subject == nil {
 		return 0
 	}
-	var told []*v1alpha1.Notice
+	var earlier []*v1alpha1.Notice
 	for i := range all {
 		other := &all[i]
-		if (other.Spec.Deadline != nil || withdrawsDeadline(other)) && haveSameSubject(n, other) && recipientAddress(other) == recipientAddress(n) && compareRecorded(other, n) <= 0 {
-			told = append(told, other)
+		hasAppointment := other.Spec.Deadline != nil || withdrawsDeadline(other)
+		if hasAppointment && haveSameSubject(n, other) && recipientAddress(other) == recipientAddress(n) && compareRecorded(other, n) <= 0 {
+			earlier = append(earlier, other)
 		}
 	}
-	slices.SortFunc(told, compareRecorded)
+	slices.SortFunc(earlier, compareRecorded)
 	changes := 0
-	for i, other := range told {
-		if i > 0 && !other.Spec.Deadline.Equal(told[i-1].Spec.Deadline) {
+	for i, other := range earlier {
+		if i > 0 && !other.Spec.Deadline.Equal(earlier[i-1].Spec.Deadline) {
 			changes++
 		}
 		changes = max(changes, int(other.Status.Sequence))
@@ -84,8 +84,8 @@ func Sequence(n *v1alpha1.Notice, all []v1alpha1.Notice) int {
 	return changes
 }
 
-// withdrawsDeadline tells whether a Notice says that what it is about is not there any more, or
-// has no end: that is a change of its deadline, too.
+// withdrawsDeadline reports whether a Notice says that its subject was deleted or no longer has a
+// deadline.
 func withdrawsDeadline(n *v1alpha1.Notice) bool {
 	return n.Spec.Kind == v1alpha1.NoticeProjectDeleted || n.Spec.Kind == v1alpha1.NoticeProjectRenewed && n.Spec.Deadline == nil
 }
@@ -95,7 +95,7 @@ func haveSameSubject(a, b *v1alpha1.Notice) bool {
 	return y != nil && x.Kind == y.Kind && x.Namespace == y.Namespace && x.Name == y.Name && x.UID == y.UID
 }
 
-// compareRecorded is that in which Notices were recorded.
+// compareRecorded orders Notices as they were recorded.
 func compareRecorded(a, b *v1alpha1.Notice) int {
 	return cmp.Or(
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
@@ -104,9 +104,8 @@ func compareRecorded(a, b *v1alpha1.Notice) int {
 	)
 }
 
-// IsCancellation tells whether a Notice takes an appointment out of its recipient's
-// calendar: there was one, and what it was about is not there any more, or has no
-// end.
+// IsCancellation reports whether a Notice cancels an earlier appointment: its subject was deleted
+// or no longer has a deadline.
 func IsCancellation(n *v1alpha1.Notice, all []v1alpha1.Notice) bool {
 	if !withdrawsDeadline(n) || n.Spec.Subject == nil {
 		return false

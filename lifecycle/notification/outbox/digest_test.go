@@ -17,8 +17,10 @@ import (
 	"sluice.dev/lifecycle/notification"
 )
 
-// recordExpiring is a project's warning, for the last digest by a lead before its end.
-func (w *testEnv) recordExpiring(name, project string, digests *notification.DigestSchedule, lead string, deadline time.Time, address v1alpha1.EmailAddress) {
+// recordExpiring records a project's warning for the last digest at the lead before its end.
+func (w *testEnv) recordExpiring(
+	name, project string, digests *notification.DigestSchedule, lead string, deadline time.Time, address v1alpha1.EmailAddress,
+) {
 	w.t.Helper()
 	length := period.MustParseDuration(lead)
 	due, on, found := digests.LastRun(deadline.Add(-length.Length()))
@@ -52,10 +54,12 @@ func parseLocalTime(t testing.TB, text string) time.Time {
 	return at
 }
 
-// What several departments have to say to one person on one day is one mail.
+// Notices of several departments to one person on one day are one mail.
 func TestOneDigestPerRecipientAndDay(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
-		w.clock.line = policytime.Timeline{Segments: []policytime.Segment{{Real: time.Now().Add(-time.Hour), Policy: parseLocalTime(t, "2026-03-02 05:00"), Scale: 1}}}
+		w.clock.line = policytime.Timeline{
+			Segments: []policytime.Segment{{Real: time.Now().Add(-time.Hour), Policy: parseLocalTime(t, "2026-03-02 05:00"), Scale: 1}},
+		}
 		w.advance(time.Minute)
 		eight := newDigestSchedule(t, "0 8 * * *")
 		for _, project := range []string{"p1", "p2"} {
@@ -73,7 +77,8 @@ func TestOneDigestPerRecipientAndDay(t *testing.T) {
 			t.Fatal(diff)
 		}
 		for _, m := range w.mails {
-			if m.to == "anna@example.org" && (!strings.Contains(m.body, "carries p1 text of p1") || !strings.Contains(m.body, "carries p2 text of p2")) {
+			if m.to == "anna@example.org" &&
+				(!strings.Contains(m.body, "carries p1 text of p1") || !strings.Contains(m.body, "carries p2 text of p2")) {
 				t.Errorf("anna's: %s", m.body)
 			}
 		}
@@ -93,7 +98,7 @@ func TestOneDigestPerRecipientAndDay(t *testing.T) {
 	})
 }
 
-// A digest that nobody takes ends what it carries: somebody is to see that.
+// A failed digest fails its Notices, so administrators see it.
 func TestFailedDigestFailsCarriedNotices(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.respond = func(string, int) (error, bool) { return newFailure(RecipientFailure, "550 no such user"), false }
@@ -107,20 +112,21 @@ func TestFailedDigestFailsCarriedNotices(t *testing.T) {
 	})
 }
 
-// Invariants 5 and 6 through years: with summer time, steps of policy time and
-// restarts each warning is sent or set aside for a later one, each day has one digest
-// at most, and none is sent before it is due.
+// Invariants 5 and 6 over years, with summer time, steps of policy time and restarts: each warning is
+// sent or replaced by a later one, each day has at most one digest, and none is sent early.
 func TestDigestInvariantsOverYears(t *testing.T) {
 	for _, schedule := range []string{"0 8 * * *", "30 2 * * *", "0 9 * * 1-5"} {
 		t.Run(schedule, func(t *testing.T) {
 			inTestEnv(t, func(w *testEnv) {
-				w.clock.line = policytime.Timeline{Segments: []policytime.Segment{{Real: time.Now().Add(-time.Hour), Policy: parseLocalTime(t, "2026-03-20 00:00"), Scale: 1}}}
+				w.clock.line = policytime.Timeline{
+					Segments: []policytime.Segment{{Real: time.Now().Add(-time.Hour), Policy: parseLocalTime(t, "2026-03-20 00:00"), Scale: 1}},
+				}
 				w.advance(time.Minute)
 				digests := newDigestSchedule(t, schedule)
 				until := parseLocalTime(t, "2027-04-05 00:00")
 				var past []v1alpha1.Notice
 				for i := 0; w.clock.Now().Before(until); i++ {
-					// Now and then lifecycle is away for days, and begins anew.
+					// Sometimes lifecycle is down for days and restarts.
 					step := 19 * time.Hour
 					switch {
 					case i%60 == 59:
@@ -152,22 +158,22 @@ func TestDigestInvariantsOverYears(t *testing.T) {
 	}
 }
 
-// deleteExpired takes away what ended, so that years do not take hours.
-func (w *testEnv) deleteExpired() (gone []v1alpha1.Notice) {
+// deleteExpired deletes finished Notices to keep the test fast.
+func (w *testEnv) deleteExpired() (deleted []v1alpha1.Notice) {
 	w.t.Helper()
 	for _, n := range w.listNotices() {
 		if !isFinished(&n) || !n.Spec.DueAt.Time.Before(w.clock.Now().AddDate(0, 0, -3)) {
 			continue
 		}
-		gone = append(gone, n)
+		deleted = append(deleted, n)
 		if err := w.raw.Delete(w.t.Context(), &n); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	return gone
+	return deleted
 }
 
-// checkInvariants looks at what became of warnings and digests.
+// checkInvariants checks the outcome of warnings and digests.
 func (w *testEnv) checkInvariants(t *testing.T, all []v1alpha1.Notice) {
 	t.Helper()
 	days, sent := map[string]int{}, w.sentCounts()
@@ -188,7 +194,7 @@ func (w *testEnv) checkInvariants(t *testing.T, all []v1alpha1.Notice) {
 		case n.Status.Phase == v1alpha1.NoticeSuperseded:
 			key, _ := warningKeyOf(n)
 			if !n.Spec.DueAt.Time.Before(newest[key]) {
-				t.Errorf("%s was set aside, and nothing sent in its place", n.Name)
+				t.Errorf("%s was superseded and nothing replaced it", n.Name)
 			}
 		case n.Status.Phase != v1alpha1.NoticeSent:
 			t.Errorf("%s: %s %s", n.Name, n.Status.Phase, n.Status.LastError)
@@ -207,8 +213,7 @@ func (w *testEnv) checkInvariants(t *testing.T, all []v1alpha1.Notice) {
 	}
 }
 
-// A calendar that skips an hour skips that day's digest; one that has it twice has one
-// digest.
+// A day without the hour has no digest; a day with the hour twice has one.
 func TestDigestScheduleDaylightSaving(t *testing.T) {
 	half := newDigestSchedule(t, "30 2 * * *")
 	if run, ok := half.RunOn(period.MustParseDate("2026-03-29")); ok {
@@ -225,13 +230,14 @@ func TestDigestScheduleDaylightSaving(t *testing.T) {
 	if _, _, found := newDigestSchedule(t, "0 8 30 2 *").LastRun(parseLocalTime(t, "2026-03-29 12:00")); found {
 		t.Error("30 February was found")
 	}
-	if last, _, found := newDigestSchedule(t, "0 8 29 2 *").LastRun(parseLocalTime(t, "2027-03-29 12:00")); !found || !last.Equal(parseLocalTime(t, "2024-02-29 08:00")) {
+	if last, _, found := newDigestSchedule(t, "0 8 29 2 *").LastRun(parseLocalTime(t, "2027-03-29 12:00")); !found ||
+		!last.Equal(parseLocalTime(t, "2024-02-29 08:00")) {
 		t.Errorf("the last 29 February: %v", last)
 	}
 }
 
-// What came to its end 13 months ago is taken away, in policy time and in batches;
-// what waits is not, however old it is.
+// Notices that finished 13 months ago, in policy time, are deleted in batches; unfinished ones of any
+// age stay.
 func TestRetentionDeletesExpiredNotices(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		for i := range 450 {
@@ -247,8 +253,8 @@ func TestRetentionDeletesExpiredNotices(t *testing.T) {
 				if more, err = r.deleteExpired(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if gone := before - len(w.listNotices()); gone > retentionBatchSize {
-					t.Errorf("%d at once", gone)
+				if deleted := before - len(w.listNotices()); deleted > retentionBatchSize {
+					t.Errorf("%d at once", deleted)
 				}
 			}
 			return len(w.listNotices())

@@ -31,44 +31,44 @@ import (
 	"sluice.dev/lifecycle/rendering/conflict"
 )
 
-// errCrash is what a process is answered once it is dead.
+// errCrash is the error of all calls of a crashed process.
 var errCrash = errors.New("the process died here")
 
-// policyClock is policy time in the bubble.
+// policyClock is policy time in the synctest bubble.
 type policyClock struct{ line policytime.Timeline }
 
 func (p *policyClock) Now() time.Time                      { return p.line.At(time.Now()) }
 func (p *policyClock) FromReal(t time.Time) time.Time      { return p.line.At(t) }
 func (p *policyClock) RealUntil(t time.Time) time.Duration { return p.line.RealUntil(t, time.Now()) }
 
-// sentMail is one that the server took.
+// sentMail is a mail that the server accepted.
 type sentMail struct {
 	to, id, body string
 	at           time.Time
 }
 
-// testEnv is an API server, a mail server, and the processes that send.
+// testEnv holds an API server, a mail server, and sender processes.
 type testEnv struct {
 	t     testing.TB
 	raw   client.WithWatch
 	clock *policyClock
-	// fingerprint is that of the configuration in force.
+	// fingerprint is the fingerprint of the current configuration.
 	fingerprint string
-	// respond is what the mail server says to the n-th mail, from 0; took whether it has
-	// it all the same.
-	respond func(to string, n int) (err error, took bool)
-	// apiLatency is how long each call of the API takes; away is that it takes no writes.
+	// respond returns the reply to the n-th mail, from 0, and whether the server accepted the
+	// mail despite it.
+	respond func(to string, n int) (err error, accepted bool)
+	// apiLatency delays each API call; with away the API server refuses writes.
 	apiLatency     time.Duration
 	apiUnavailable bool
-	// limits and rates are the processes'.
+	// limits and rates configure the processes.
 	limits Limits
 	rates  Rates
 
 	mu    sync.Mutex
 	mails []sentMail
 	tries int
-	// points counts the calls of the API that write, and the mails; at crashAt the
-	// process that does it dies, before it is done or after.
+	// points counts API writes and mails. At crashAt the process crashes, before or after the
+	// operation.
 	points, crashAt int
 	after           bool
 	writes          int
@@ -78,14 +78,14 @@ type testEnv struct {
 	lives     int
 }
 
-// senderProcess is one that sends.
+// senderProcess is a process with a Sender.
 type senderProcess struct {
 	*Sender
 	events *events.FakeRecorder
 	dead   atomic.Bool
 }
 
-// inTestEnv runs a test in a bubble of its own time.
+// inTestEnv runs a test in a synctest bubble.
 func inTestEnv(t *testing.T, do func(*testEnv)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { do(newTestEnv(t)) })
@@ -107,7 +107,7 @@ func newTestEnv(t testing.TB) *testEnv {
 	return w
 }
 
-// start begins a process with nothing in memory.
+// start starts a process with empty memory.
 func (w *testEnv) start() *senderProcess {
 	w.lives++
 	p := &senderProcess{events: events.NewFakeRecorder(10000)}
@@ -121,13 +121,13 @@ func (w *testEnv) start() *senderProcess {
 	return p
 }
 
-// restart ends all processes and begins one.
+// restart stops all processes and starts one.
 func (w *testEnv) restart() *senderProcess {
 	w.processes = nil
 	return w.start()
 }
 
-// crashPoint is one at which a process may die.
+// crashPoint is a point at which a process may crash.
 func (w *testEnv) crashPoint(p *senderProcess, do func() error) error {
 	w.mu.Lock()
 	if p.dead.Load() {
@@ -151,7 +151,7 @@ func (w *testEnv) crashPoint(p *senderProcess, do func() error) error {
 	return err
 }
 
-// newClient is a process' way to the API server.
+// newClient returns a process's client of the API server.
 func (w *testEnv) newClient(p *senderProcess) client.Client {
 	write := func(do func() error) error {
 		time.Sleep(w.apiLatency)
@@ -179,7 +179,7 @@ func (w *testEnv) newClient(p *senderProcess) client.Client {
 			}
 			err := c.List(ctx, list, opts...)
 			if all, ok := list.(*v1alpha1.NoticeList); ok && err == nil {
-				for i := range all.Items { // as the cache has them
+				for i := range all.Items { // as in the cache
 					if _, err := CacheTransform()(&all.Items[i]); err != nil {
 						return err
 					}
@@ -202,14 +202,14 @@ func (w *testEnv) newClient(p *senderProcess) client.Client {
 	})
 }
 
-// createObject is what an API server does besides.
+// createObject creates an object with the fields that an API server sets.
 func createObject(ctx context.Context, c client.Client, o client.Object, opts ...client.CreateOption) error {
 	o.SetUID(types.UID("uid-of-" + o.GetName()))
 	o.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
 	return c.Create(ctx, o, opts...)
 }
 
-// fakeTransport is a process' way to the mail server.
+// fakeTransport is a process's transport to the mail server.
 type fakeTransport struct {
 	w *testEnv
 	p *senderProcess
@@ -221,16 +221,16 @@ func (c *fakeTransport) Send(_ context.Context, to string, body []byte) error {
 		c.w.mu.Lock()
 		defer c.w.mu.Unlock()
 		id, _, _ := strings.Cut(string(body), "\n")
-		err, took := c.w.respond(to, c.w.tries)
+		err, accepted := c.w.respond(to, c.w.tries)
 		c.w.tries++
-		if took {
+		if accepted {
 			c.w.mails = append(c.w.mails, sentMail{to: to, id: id, body: string(body), at: time.Now()})
 		}
 		return err
 	})
 }
 
-// fakeComposer writes mails whose first line is the Message-ID.
+// fakeComposer renders mails whose first line is the Message-ID.
 type fakeComposer struct{}
 
 func (fakeComposer) Compose(_ context.Context, l ComposeRequest) (*Message, error) {
@@ -242,7 +242,7 @@ func (fakeComposer) Compose(_ context.Context, l ComposeRequest) (*Message, erro
 	return &Message{MessageID: id, Bytes: []byte(strings.Join(append(lines, l.Notice.Spec.Inputs["text"]), "\n"))}, nil
 }
 
-// recordNotice records a Notice as others do, due now.
+// recordNotice records a Notice that is due now.
 func (w *testEnv) recordNotice(name string, change ...func(*v1alpha1.Notice)) {
 	w.t.Helper()
 	n := &v1alpha1.Notice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NoticeSpec{
@@ -263,7 +263,7 @@ func toRecipient(address v1alpha1.EmailAddress) func(*v1alpha1.Notice) {
 	return func(n *v1alpha1.Notice) { n.Spec.Recipient.Email = address }
 }
 
-// asWarning makes it one that warns, a lead ahead, of the end of a subject.
+// asWarning turns the Notice into a warning of a subject's end.
 func asWarning(subject, lead string, due, deadline time.Time) func(*v1alpha1.Notice) {
 	return func(n *v1alpha1.Notice) {
 		length := period.MustParseDuration(lead)
@@ -272,8 +272,7 @@ func asWarning(subject, lead string, due, deadline time.Time) func(*v1alpha1.Not
 	}
 }
 
-// advance lets time pass, in which the processes are asked as they want to be, and where
-// something was written: they hear of it.
+// advance advances time and reconciles the processes when they requested it, and after writes.
 func (w *testEnv) advance(span time.Duration) {
 	w.t.Helper()
 	end := time.Now().Add(span)
@@ -298,7 +297,7 @@ func (w *testEnv) advance(span time.Duration) {
 				break
 			}
 			if results[i] <= 0 {
-				w.t.Fatalf("it does not say when to look again")
+				w.t.Fatalf("Reconcile returned no requeue time")
 			}
 			next = min(next, results[i])
 		}
@@ -331,7 +330,7 @@ func (w *testEnv) listNotices() []v1alpha1.Notice {
 	return all.Items
 }
 
-// phases are all Notices' phases, and what was said last, where something was.
+// phases returns the phases of all Notices with their last error.
 func (w *testEnv) phases() map[string]string {
 	phases := map[string]string{}
 	for _, n := range w.listNotices() {
@@ -343,7 +342,7 @@ func (w *testEnv) phases() map[string]string {
 	return phases
 }
 
-// sentCounts is how often each mail arrived, by Message-ID.
+// sentCounts counts the mails by Message-ID.
 func (w *testEnv) sentCounts() map[string]int {
 	sent := map[string]int{}
 	for _, m := range w.mails {
@@ -352,7 +351,7 @@ func (w *testEnv) sentCounts() map[string]int {
 	return sent
 }
 
-// stateConfigMap is what the ConfigMap says.
+// stateConfigMap returns the ConfigMap of the mail state.
 func (w *testEnv) stateConfigMap() *corev1.ConfigMap {
 	w.t.Helper()
 	var object corev1.ConfigMap
@@ -362,7 +361,7 @@ func (w *testEnv) stateConfigMap() *corev1.ConfigMap {
 	return &object
 }
 
-// hookTransport is a carrier after whose answers something happens.
+// hookTransport is a transport with a hook after each reply.
 type hookTransport struct {
 	Transport
 	then func()

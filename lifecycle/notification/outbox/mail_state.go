@@ -16,39 +16,39 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// MailStateConfigMapName is the name of the ConfigMap, in Sluice's own namespace, that says
-// whether mail is paused, and since when there is any.
+// MailStateConfigMapName names the ConfigMap in Sluice's namespace that holds the state of mail:
+// whether it is paused, and when it was first configured.
 const MailStateConfigMapName = "sluice-mail"
 
-// The keys of that ConfigMap. Whoever pauses mail writes paused, and may say why;
-// whoever resumes it takes the four away, or sets paused to "false".
+// The keys of that ConfigMap. An administrator pauses mail with paused and an optional reason, and
+// resumes it by removing the first four keys or with paused "false".
 const (
-	// MailStatePausedKey is "true" while nothing is sent.
+	// MailStatePausedKey is "true" while mail is paused.
 	MailStatePausedKey = "paused"
-	// MailStateReasonKey is why, in a sentence.
+	// MailStateReasonKey is the reason.
 	MailStateReasonKey = "because"
-	// MailStatePausedAtKey is since when, RFC 3339, machine time.
+	// MailStatePausedAtKey is when mail was paused, RFC 3339, machine time.
 	MailStatePausedAtKey = "pausedAt"
-	// MailStateConfigurationKey is there if lifecycle itself paused mail, and tells the
-	// configuration that did not work from others: with another, mail goes on.
+	// MailStateConfigurationKey is set if lifecycle paused mail: the fingerprint of the failed
+	// configuration. Mail resumes when it changes.
 	MailStateConfigurationKey = "configuration"
-	// MailStateEnabledAtKey is when mail was set up, RFC 3339, policy time. What was over by then
-	// is not sent.
+	// MailStateEnabledAtKey is when mail was first configured, RFC 3339, policy time.
 	MailStateEnabledAtKey = "since"
 )
 
-// MailState is what that ConfigMap says.
+// MailState is the content of that ConfigMap.
 type MailState struct {
-	// Paused is true while nothing is sent, and Because why.
+	// Paused reports whether mail is paused, Reason why.
 	Paused bool
 	Reason string
-	// FailedConfiguration is that which did not work; empty if a person paused mail.
+	// FailedConfiguration is the fingerprint of the failed configuration; empty if an administrator
+	// paused mail.
 	FailedConfiguration string
-	// EnabledAt is when mail was set up; zero for not yet.
+	// EnabledAt is when mail was first configured; zero for not yet.
 	EnabledAt time.Time
 }
 
-// ParseMailState reads the ConfigMap.
+// ParseMailState parses the ConfigMap.
 func ParseMailState(object *corev1.ConfigMap) MailState {
 	s := MailState{
 		Reason: object.Data[MailStateReasonKey], FailedConfiguration: object.Data[MailStateConfigurationKey],
@@ -60,15 +60,15 @@ func ParseMailState(object *corev1.ConfigMap) MailState {
 	return s
 }
 
-// mailStateObjectKey is where the ConfigMap is.
+// mailStateObjectKey is the key of the ConfigMap.
 var mailStateObjectKey = client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: MailStateConfigMapName}
 
-// reconcileMailState reads the state, records when mail was set up, and lets mail go on that was
-// paused for a configuration which has changed since.
+// reconcileMailState reads the state, records when mail was first configured, and resumes mail if
+// the failed configuration has changed.
 func (s *Sender) reconcileMailState(ctx context.Context, now Instant) (MailState, error) {
 	var object corev1.ConfigMap
 	if err := s.Live.Get(ctx, mailStateObjectKey, &object); client.IgnoreNotFound(err) != nil {
-		return MailState{}, fmt.Errorf("reading whether mail is paused: %w", err)
+		return MailState{}, fmt.Errorf("get mail state: %w", err)
 	}
 	state := ParseMailState(&object)
 	if state.Paused && state.FailedConfiguration != "" {
@@ -77,11 +77,12 @@ func (s *Sender) reconcileMailState(ctx context.Context, now Instant) (MailState
 			return MailState{}, err
 		}
 		if fingerprint != state.FailedConfiguration {
-			if err := s.writeMailState(ctx, &object, map[string]string{MailStateEnabledAtKey: object.Data[MailStateEnabledAtKey]}); err != nil {
+			values := map[string]string{MailStateEnabledAtKey: object.Data[MailStateEnabledAtKey]}
+			if err := s.writeMailState(ctx, &object, values); err != nil {
 				return MailState{}, err
 			}
 			state = MailState{EnabledAt: state.EnabledAt}
-			s.recordMailEvent(ctx, corev1.EventTypeNormal, "MailResumed", "Resume", "the configuration of mail has changed; mail goes on")
+			s.recordMailEvent(ctx, corev1.EventTypeNormal, "MailResumed", "Resume", "mail resumed, since its configuration has changed")
 		}
 	}
 	if state.EnabledAt.IsZero() {
@@ -104,8 +105,8 @@ func (s *Sender) reconcileMailState(ctx context.Context, now Instant) (MailState
 	return state, nil
 }
 
-// firstSentAt is when the first Notice was sent, in policy time; zero without one. Mail
-// was set up by then, whatever the ConfigMap says.
+// firstSentAt returns when the first Notice was sent, in policy time; zero for none. Mail was
+// configured by then, whatever the ConfigMap says.
 func firstSentAt(notices []v1alpha1.Notice) (first time.Time) {
 	for i := range notices {
 		if at := notices[i].Status.SentAt; at != nil {
@@ -115,11 +116,10 @@ func firstSentAt(notices []v1alpha1.Notice) (first time.Time) {
 	return first
 }
 
-// pauseMail has nothing sent until the configuration changes, or somebody resumes mail. A
-// configuration that has changed since it was last looked at, perhaps while mails were
-// on their way, is tried first: paused for its predecessor, nothing would wake mail.
-// begun is when the attempt began.
-func (s *Sender) pauseMail(ctx context.Context, now Instant, begun time.Time, why error) error {
+// pauseMail pauses mail until the configuration changes or an administrator resumes it. If the
+// configuration changed after the attempt began, mail is not paused and the new one is tried:
+// otherwise nothing would resume mail. begun is when the attempt began.
+func (s *Sender) pauseMail(ctx context.Context, now Instant, begun time.Time, cause error) error {
 	fingerprint, err := s.Fingerprint(ctx)
 	if err != nil {
 		return err
@@ -136,13 +136,13 @@ func (s *Sender) pauseMail(ctx context.Context, now Instant, begun time.Time, wh
 	}
 	var object corev1.ConfigMap
 	if err := s.Live.Get(ctx, mailStateObjectKey, &object); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("pausing mail: %w", err)
+		return fmt.Errorf("get mail state: %w", err)
 	}
 	if ParseMailState(&object).Paused {
 		return nil
 	}
 	values := map[string]string{
-		MailStatePausedKey: "true", MailStateReasonKey: singleLine(why.Error()), MailStateConfigurationKey: fingerprint,
+		MailStatePausedKey: "true", MailStateReasonKey: singleLine(cause.Error()), MailStateConfigurationKey: fingerprint,
 		MailStatePausedAtKey: now.Machine.UTC().Format(time.RFC3339), MailStateEnabledAtKey: object.Data[MailStateEnabledAtKey],
 	}
 	if err := s.writeMailState(ctx, &object, values); err != nil {
@@ -150,11 +150,11 @@ func (s *Sender) pauseMail(ctx context.Context, now Instant, begun time.Time, wh
 	}
 	pausedGauge.Set(1)
 	s.recordMailEvent(ctx, corev1.EventTypeWarning, "MailPaused", "Pause",
-		"no mail is sent until its configuration or its Secret is put right, or: sluice notices resume; the reason: "+singleLine(why.Error()))
+		"mail is paused until its configuration or its Secret is corrected; to resume: sluice notices resume; reason: "+singleLine(cause.Error()))
 	return nil
 }
 
-// writeMailState replaces what the ConfigMap says, which may not be there yet.
+// writeMailState replaces the data of the ConfigMap, which may not exist yet.
 func (s *Sender) writeMailState(ctx context.Context, object *corev1.ConfigMap, values map[string]string) error {
 	object.Data = values
 	if object.ResourceVersion == "" {
@@ -164,24 +164,26 @@ func (s *Sender) writeMailState(ctx context.Context, object *corev1.ConfigMap, v
 			return apierrors.NewConflict(corev1.Resource("configmaps"), MailStateConfigMapName, err)
 		}
 		if err != nil {
-			return fmt.Errorf("recording the state of mail: %w", err)
+			return fmt.Errorf("write mail state: %w", err)
 		}
 		return nil
 	}
 	if err := s.Client.Update(ctx, object); err != nil {
-		return fmt.Errorf("recording the state of mail: %w", err)
+		return fmt.Errorf("write mail state: %w", err)
 	}
 	return nil
 }
 
-// recordMailEvent says in the log and in an event on the ConfigMap what became of mail.
+// recordMailEvent logs a change of the mail state and records an event on the ConfigMap.
 func (s *Sender) recordMailEvent(ctx context.Context, kind, reason, action, text string) {
-	text = singleLine(text) // an event's text may be as long as a status' error
+	text = singleLine(text) // an event's note is limited, as is a status's error
 	if log := s.logger(ctx); kind == corev1.EventTypeWarning {
-		log.Error(nil, text, "reason", reason)
+		log.Error(nil, "Mail state changed", "reason", reason, "message", text)
 	} else {
-		log.Info(text, "reason", reason)
+		log.Info("Mail state changed", "reason", reason, "message", text)
 	}
-	regarding := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: mailStateObjectKey.Namespace, Name: mailStateObjectKey.Name}
+	regarding := &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "ConfigMap", Namespace: mailStateObjectKey.Namespace, Name: mailStateObjectKey.Name,
+	}
 	s.Events.Eventf(regarding, nil, kind, reason, action, "%s", text)
 }

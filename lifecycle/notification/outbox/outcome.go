@@ -16,42 +16,42 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// mayHaveArrivedPrefix begins the error of a mail that the server may have taken. It is
-// sent once more, under the same Message-ID, and not a third time.
+// mayHaveArrivedPrefix starts the error of a mail that the server may have accepted. It is sent
+// once more, under the same Message-ID, and not a third time.
 const mayHaveArrivedPrefix = "may have arrived: "
 
-// failureKindOf is whose fault an error is: the mail server's, for now, if nobody says.
+// failureKindOf returns the kind of an error; TemporaryFailure if unknown.
 func failureKindOf(err error) FailureKind {
 	var failure *Failure
 	if errors.As(err, &failure) {
 		return failure.Kind
 	}
 	if errors.Is(err, context.Canceled) {
-		return ServerFailure // the process is asked to end
+		return ServerFailure // the process is shutting down
 	}
 	return TemporaryFailure
 }
 
-// statusAfterAttempt is a claimed Notice's status after its attempt. down is when the next
-// mail is tried where the server takes none.
+// statusAfterAttempt returns the status of a claimed Notice after its attempt. down is when the
+// server is tried again.
 func statusAfterAttempt(now Instant, n *v1alpha1.Notice, err error, down time.Time, limits Limits) v1alpha1.NoticeStatus {
 	s := *n.Status.DeepCopy()
-	s.ClaimedBy, s.RetryAt = "", nil // claimedAt stays: it answers a wish to send again
+	s.ClaimedBy, s.RetryAt = "", nil // claimedAt stays: resendRequestedAt compares it
 	if err == nil {
 		s.Phase, s.LastError = v1alpha1.NoticeSent, ""
 		if s.SentAt == nil {
-			s.SentAt = toPolicyTime(now) // the first is the one that warned
+			s.SentAt = toPolicyTime(now) // the first sending is the warning
 		}
 		return s
 	}
-	already := strings.HasPrefix(s.LastError, mayHaveArrivedPrefix)
+	mayHaveArrived := strings.HasPrefix(s.LastError, mayHaveArrivedPrefix)
 	s.LastError = singleLine(err.Error())
-	fault := failureKindOf(err)
-	if already || fault == UnknownOutcome {
+	kind := failureKindOf(err)
+	if mayHaveArrived || kind == UnknownOutcome {
 		s.LastError = singleLine(mayHaveArrivedPrefix + err.Error())
 	}
 	s.Phase = v1alpha1.NoticePending
-	switch fault {
+	switch kind {
 	case RecipientFailure:
 		s.Phase = finalPhase(s)
 	case ConfigurationFailure:
@@ -61,14 +61,14 @@ func statusAfterAttempt(now Instant, n *v1alpha1.Notice, err error, down time.Ti
 		s.RetryAt = toMachineTime(down)
 	default:
 		s.RetryAt = toMachineTime(now.Machine.Add(limits.RetryDelay(n.Name, int(s.Attempts))))
-		if int(s.Attempts) >= limits.MaxAttempts || fault == UnknownOutcome && already {
+		if int(s.Attempts) >= limits.MaxAttempts || kind == UnknownOutcome && mayHaveArrived {
 			s.Phase, s.RetryAt = finalPhase(s), nil
 		}
 	}
 	return s
 }
 
-// finalPhase is the phase of what is not tried again: what was sent once stays sent.
+// finalPhase returns the phase of a Notice that is not retried; a Notice that was sent once stays Sent.
 func finalPhase(s v1alpha1.NoticeStatus) v1alpha1.NoticePhase {
 	if s.SentAt != nil {
 		return v1alpha1.NoticeSent
@@ -76,7 +76,7 @@ func finalPhase(s v1alpha1.NoticeStatus) v1alpha1.NoticePhase {
 	return v1alpha1.NoticeFailed
 }
 
-// statusWithoutSending is the status of a Notice that ends without a mail of its own.
+// statusWithoutSending returns the status of a Notice that finishes without a mail of its own.
 func (p *plan) statusWithoutSending(n *v1alpha1.Notice, d Decision) v1alpha1.NoticeStatus {
 	s := *n.Status.DeepCopy()
 	s.ClaimedBy, s.RetryAt = "", nil
@@ -90,16 +90,16 @@ func (p *plan) statusWithoutSending(n *v1alpha1.Notice, d Decision) v1alpha1.Not
 		}
 	case ActionFollowDigest:
 		digest := p.byName[n.Spec.Digest].Status
-		s.Sequence = int32(Sequence(n, p.all)) //nolint:gosec // as many Notices as there are
+		s.Sequence = int32(Sequence(n, p.all)) //nolint:gosec // bounded by the number of Notices
 		s.Phase, s.MessageID, s.LastError, s.SentAt = digest.Phase, digest.MessageID, digest.LastError, digest.SentAt.DeepCopy()
 	}
 	return s
 }
 
-// maxErrorBytes is how many bytes status.lastError may have.
+// maxErrorBytes bounds status.lastError.
 const maxErrorBytes = 1024
 
-// singleLine is what others said, fit for a status.
+// singleLine sanitizes untrusted text for a status.
 func singleLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -117,26 +117,25 @@ func toPolicyTime(now Instant) *metav1.Time {
 	return &metav1.Time{Time: now.Policy.Truncate(time.Second)}
 }
 
-// toMachineTime is rounded up: a status knows whole seconds, and what is tried too soon
-// is tried in vain.
+// toMachineTime rounds up to whole seconds, the resolution of a status, so that a retry is not too
+// early.
 func toMachineTime(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t.Add(time.Second - time.Nanosecond).Truncate(time.Second)}
 }
 
-// How long a mail waits at which the server said that it takes nothing now, after it
-// had heard whom the mail is for; twice that each time. All others wait for the server
-// alone, so that one mail that brings it about holds them up ever more seldom.
+// Delays of a mail after a server failure that followed its recipient; they double each time. Other
+// mails wait for the server only, so one mail that causes the failure delays them less and less.
 const (
 	firstLateRejectionRetry = time.Minute
 	maxLateRejectionRetry   = 30 * time.Minute
 )
 
-// lateRejectionRetryAt is when n is tried again that failed, where down is when the server is.
-func (s *Sender) lateRejectionRetryAt(now Instant, n *v1alpha1.Notice, failed error, down time.Time) time.Time {
+// lateRejectionRetryAt returns when n is tried again; down is when the server is tried again.
+func (s *Sender) lateRejectionRetryAt(now Instant, n *v1alpha1.Notice, sendErr error, down time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var failure *Failure
-	if !errors.As(failed, &failure) || failure.Kind != ServerFailure || !failure.AfterRecipient {
+	if !errors.As(sendErr, &failure) || failure.Kind != ServerFailure || !failure.AfterRecipient {
 		delete(s.lateRejections, n.UID)
 		return down
 	}

@@ -13,54 +13,57 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// plan is what is to be done about all Notices at one moment.
+// plan holds the next steps for all Notices at one moment.
 type plan struct {
-	// toSend is what is to be sent, the most urgent first.
+	// toSend holds the Notices to send, the most urgent first.
 	toSend []*v1alpha1.Notice
-	// toFinish is what ends without being sent, or as its digest did.
+	// toFinish holds the Notices that end without a mail of their own.
 	toFinish []finishStep
-	// digests are to be made.
+	// digests holds the digests to create.
 	digests []*v1alpha1.Notice
-	// recheckAt and policyAt are when something that waits is to be looked at; zero for never.
+	// recheckAt (machine time) and recheckPolicyAt (policy time) are the next checks; zero for never.
 	recheckAt, recheckPolicyAt time.Time
-	// pending is how many are due or will be, and oldest when the first of those that
-	// are due was recorded; zero where there is none.
+	// pending counts the unfinished Notices; oldestPending is when the first due one was
+	// recorded, zero for none.
 	pending       int
 	oldestPending time.Time
-	// superseded is what Newer found, and all are the Notices, byName by their names.
+	// superseded is the result of SupersededWarnings; byName maps all by name.
 	superseded map[string]bool
 	byName     map[string]*v1alpha1.Notice
 	all        []v1alpha1.Notice
 }
 
-// finishStep is a Notice and what was decided of it.
+// finishStep is a Notice and its decision.
 type finishStep struct {
 	notice   *v1alpha1.Notice
 	decision Decision
 }
 
-// newPlan looks at all Notices.
+// newPlan decides on all Notices.
 func newPlan(now Instant, notices []v1alpha1.Notice, since time.Time, limits Limits) *plan {
-	p := &plan{superseded: SupersededWarnings(now.Policy, notices), all: notices, byName: make(map[string]*v1alpha1.Notice, len(notices))}
+	p := &plan{
+		superseded: SupersededWarnings(now.Policy, notices), all: notices, byName: make(map[string]*v1alpha1.Notice, len(notices)),
+	}
 	for i := range notices {
 		p.byName[notices[i].Name] = &notices[i]
 	}
 	type digest struct{ name, to string }
-	collected, early := map[digest][]*v1alpha1.Notice{}, map[digest]bool{}
+	collected, incomplete := map[digest][]*v1alpha1.Notice{}, map[digest]bool{}
 	for i := range notices {
 		n := &notices[i]
 		d := Decide(now, n, p.contextFor(n, since), limits)
 		if !isFinished(n) {
 			p.countPending(now, n)
 		}
-		in := digest{name: n.Spec.Digest, to: recipientAddress(n)}
+		key := digest{name: n.Spec.Digest, to: recipientAddress(n)}
 		switch d.Action {
 		case ActionNone:
 		case ActionWait:
-			p.recheckAt, p.recheckPolicyAt = earliestTime(p.recheckAt, d.RecheckAt), earliestTime(p.recheckPolicyAt, d.RecheckPolicyAt)
-			early[in] = early[in] || n.Spec.Digest != "" && p.byName[n.Spec.Digest] == nil && d.RecheckPolicyAt.IsZero()
+			p.recheckAt = earliestTime(p.recheckAt, d.RecheckAt)
+			p.recheckPolicyAt = earliestTime(p.recheckPolicyAt, d.RecheckPolicyAt)
+			incomplete[key] = incomplete[key] || n.Spec.Digest != "" && p.byName[n.Spec.Digest] == nil && d.RecheckPolicyAt.IsZero()
 		case ActionAwaitDigest:
-			collected[in] = append(collected[in], n)
+			collected[key] = append(collected[key], n)
 		case ActionSend:
 			p.toSend = append(p.toSend, n)
 		default:
@@ -71,24 +74,24 @@ func newPlan(now Instant, notices []v1alpha1.Notice, since time.Time, limits Lim
 		return cmp.Or(urgencyTime(a).Compare(urgencyTime(b)), strings.Compare(a.Name, b.Name))
 	})
 	order := func(a, b digest) int { return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.to, b.to)) }
-	for _, in := range slices.SortedFunc(maps.Keys(collected), order) {
-		if !early[in] { // one that is being recorded is to be in it
-			p.digests = append(p.digests, newDigest(collected[in]))
+	for _, key := range slices.SortedFunc(maps.Keys(collected), order) {
+		if !incomplete[key] { // wait for Notices that are still being recorded
+			p.digests = append(p.digests, newDigest(collected[key]))
 		}
 	}
 	return p
 }
 
-// contextFor is what else bears on n.
+// contextFor returns the other inputs of the decision on n.
 func (p *plan) contextFor(n *v1alpha1.Notice, since time.Time) NoticeContext {
-	around := NoticeContext{HasNewer: p.superseded[n.Name], MailEnabledAt: since}
+	result := NoticeContext{HasNewer: p.superseded[n.Name], MailEnabledAt: since}
 	if n.Spec.Digest != "" {
-		around.Digest = p.byName[n.Spec.Digest]
+		result.Digest = p.byName[n.Spec.Digest]
 	}
-	return around
+	return result
 }
 
-// countPending counts what waits.
+// countPending counts an unfinished Notice.
 func (p *plan) countPending(now Instant, n *v1alpha1.Notice) {
 	p.pending++
 	if !n.Spec.DueAt.After(now.Policy) {
@@ -96,7 +99,7 @@ func (p *plan) countPending(now Instant, n *v1alpha1.Notice) {
 	}
 }
 
-// How urgent is what has no deadline: as if it had one that long after it was due.
+// Notices without a deadline count as due this long after DueAt.
 const (
 	defaultUrgencyDelay  = 4 * time.Hour
 	optionalUrgencyDelay = 24 * time.Hour
@@ -107,12 +110,12 @@ var optionalKinds = map[v1alpha1.NoticeKind]bool{
 	v1alpha1.NoticeShareExceeded: true, v1alpha1.NoticeProjectRenewed: true,
 }
 
-// urgencyTime is an instant: what has the earlier one is sent first. It never changes,
-// so that what waits is overtaken by what is due before it alone, and is sent.
+// urgencyTime returns the sort key of toSend: earlier ones are sent first. It never changes, so
+// no Notice starves.
 func urgencyTime(n *v1alpha1.Notice) time.Time {
 	switch {
 	case n.Spec.Kind == v1alpha1.NoticeTest:
-		return time.Time{} // somebody sits and waits for it
+		return time.Time{} // an administrator waits for it
 	case n.Spec.Kind == v1alpha1.NoticeDigest:
 		return n.Spec.DueAt.Add(defaultUrgencyDelay)
 	case optionalKinds[n.Spec.Kind]:
@@ -125,7 +128,7 @@ func urgencyTime(n *v1alpha1.Notice) time.Time {
 	return n.Spec.DueAt.Add(defaultUrgencyDelay)
 }
 
-// earliestTime is the earlier of two instants of which each may be none.
+// earliestTime returns the earlier of two times; zero means none.
 func earliestTime(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

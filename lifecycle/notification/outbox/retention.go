@@ -18,19 +18,17 @@ import (
 )
 
 const (
-	// retentionMonths is for how many months a Notice is kept, in policy time: as are the
-	// deadlines of which it is the record.
+	// retentionMonths is how many months a Notice is kept, in policy time.
 	retentionMonths = 13
-	// retentionInterval is how often older ones are looked for, in machine time, and
-	// retentionPause how long after a batch the next follows.
+	// retentionInterval is the time between two runs, retentionBatchDelay between two batches, in
+	// machine time.
 	retentionInterval   = time.Hour
 	retentionBatchDelay = 10 * time.Second
-	// retentionBatchSize is how many are taken away at once.
+	// retentionBatchSize bounds the deletions of one batch.
 	retentionBatchSize = 200
 )
 
-// Retention takes away the Notices that were kept long enough. It also does where no
-// mail is sent.
+// Retention deletes expired Notices, also if mail is not configured.
 type Retention struct {
 	// Client reads from the cache and deletes.
 	Client client.Client
@@ -38,13 +36,13 @@ type Retention struct {
 	Clock policytime.Clock
 }
 
-// Start looks for them until ctx ends. It implements manager.Runnable.
+// Start deletes expired Notices until ctx ends. It implements manager.Runnable.
 func (r *Retention) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		for {
 			more, err := r.deleteExpired(ctx)
 			if err != nil && ctx.Err() == nil {
-				log.FromContext(ctx).Error(err, "looking for notices that have been kept long enough")
+				log.FromContext(ctx).Error(err, "Failed to delete expired notices")
 			}
 			if !more || err != nil {
 				return
@@ -52,41 +50,40 @@ func (r *Retention) Start(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(retentionBatchDelay): //nolint:forbidigo // machine time: the API server has other things to do
+			case <-time.After(retentionBatchDelay): //nolint:forbidigo // machine time
 			}
 		}
 	}, retentionInterval)
 	return nil
 }
 
-// deleteExpired takes a batch away, and tells whether there are more.
+// deleteExpired deletes a batch and returns whether there are more.
 func (r *Retention) deleteExpired(ctx context.Context) (more bool, err error) {
 	var all v1alpha1.NoticeList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("listing notices: %w", err)
+		return false, fmt.Errorf("list notices: %w", err)
 	}
-	now, gone := r.Clock.Now(), 0
+	now, deleted := r.Clock.Now(), 0
 	for i := range all.Items {
 		n := &all.Items[i]
 		if !isExpired(n, now) {
 			continue
 		}
-		if gone == retentionBatchSize {
+		if deleted == retentionBatchSize {
 			return true, nil
 		}
-		gone++
-		// What was asked for again in this moment has another version, and stays.
+		deleted++
+		// A Notice whose resending was just requested has another version and stays.
 		err := r.Client.Delete(ctx, &v1alpha1.Notice{ObjectMeta: *n.ObjectMeta.DeepCopy()},
 			client.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion})
 		if client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("deleting notice %s, which was kept for %d months: %w", n.Name, retentionMonths, err)
+			return false, fmt.Errorf("delete notice %s after %d months: %w", n.Name, retentionMonths, err)
 		}
 	}
 	return false, nil
 }
 
-// isExpired tells whether a Notice came to its end, and all that it says lies 13 months
-// in the past. What waits is never taken away.
+// isExpired reports whether a Notice is finished and its last time is retentionMonths ago.
 func isExpired(n *v1alpha1.Notice, now time.Time) bool {
 	if !isFinished(n) {
 		return false

@@ -13,12 +13,11 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// sendBatchDuration is for how long mails are begun before all Notices are looked at again. A look
-// at thousands takes longer than a mail does, and what becomes urgent meanwhile waits
-// no longer than this.
+// sendBatchDuration bounds a batch of mails. A pass over thousands of Notices takes longer than a
+// mail; a Notice that becomes urgent meanwhile waits no longer than this.
 const sendBatchDuration = 2 * time.Second
 
-// sendQueue is what is to be sent in a turn, the most urgent first. Several take from it.
+// sendQueue holds the Notices of one batch, the most urgent first. Workers share it.
 type sendQueue struct {
 	rates    Rates
 	limiter  *rate.Limiter
@@ -26,13 +25,13 @@ type sendQueue struct {
 
 	mu      sync.Mutex
 	pending []*v1alpha1.Notice
-	// sentToday is how many each address got today.
+	// sentToday counts the mails of each address within recipientRateWindow.
 	sentToday map[string]int
-	// requeueAfter is when to go on, 0 for when something changes.
+	// requeueAfter is the time until the next batch, 0 for none.
 	requeueAfter time.Duration
 }
 
-// newSendQueue is the turn's. What was sent, while that is still to be written, is not in it.
+// newSendQueue returns the queue of a batch, without Notices whose outcome is not written yet.
 func (s *Sender) newSendQueue(now Instant, p *plan, all []v1alpha1.Notice) *sendQueue {
 	q := &sendQueue{rates: s.Rates, limiter: s.limiter, deadline: now.Machine.Add(sendBatchDuration), sentToday: map[string]int{}}
 	if s.Rates.PerRecipientPerDay > 0 {
@@ -41,14 +40,14 @@ func (s *Sender) newSendQueue(now Instant, p *plan, all []v1alpha1.Notice) *send
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range p.toSend {
-		if _, was := s.unwrittenStatuses[n.UID]; !was {
+		if _, unwritten := s.unwrittenStatuses[n.UID]; !unwritten {
 			q.pending = append(q.pending, n)
 		}
 	}
 	return q
 }
 
-// next is the next one that the rates allow; nil where the turn is over.
+// next returns the next Notice that the rates allow; nil at the end of the batch.
 func (q *sendQueue) next() *v1alpha1.Notice {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -78,7 +77,7 @@ func (q *sendQueue) next() *v1alpha1.Notice {
 	return nil
 }
 
-// stop ends the turn: what is left is looked at anew.
+// stop ends the batch; the next pass decides on the rest.
 func (q *sendQueue) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,7 +86,7 @@ func (q *sendQueue) stop() {
 	}
 }
 
-// shortestDelay is the shorter of two waits, of which the first may be none.
+// shortestDelay returns the shorter delay; a zero first delay means none.
 func shortestDelay(a, b time.Duration) time.Duration {
 	if a == 0 {
 		return b
@@ -95,23 +94,21 @@ func shortestDelay(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// recipientRateWindow is over how much machine time a recipient's mails are counted.
+// recipientRateWindow is the period of PerRecipientPerDay, in machine time.
 const recipientRateWindow = 24 * time.Hour
 
-// recipientRateRecheck is how soon it is looked again whether a recipient's day has room.
+// recipientRateRecheck is the delay before a recipient's limit is checked again.
 const recipientRateRecheck = 10 * time.Minute
 
-// Rates bound how much mail there is, in machine time. What is more waits; nothing is
-// lost.
+// Rates limits the mails, in machine time. Notices beyond a limit wait.
 type Rates struct {
-	// PerMinute is how many mails are sent in a minute in all; 0 for any number.
+	// PerMinute limits all mails in a minute; 0 for no limit.
 	PerMinute int
-	// PerRecipientPerDay is how many one address is sent within 24 hours; 0 for any
-	// number.
+	// PerRecipientPerDay limits the mails to one address within 24 hours; 0 for no limit.
 	PerRecipientPerDay int
 }
 
-// newLimiter bounds the whole. After a pause a minute's worth may come at once.
+// newLimiter returns the limiter of all mails, with bursts of a quarter of PerMinute.
 func (r Rates) newLimiter() *rate.Limiter {
 	if r.PerMinute <= 0 {
 		return rate.NewLimiter(rate.Inf, 1)
@@ -119,18 +116,17 @@ func (r Rates) newLimiter() *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(float64(r.PerMinute)/60), max(1, r.PerMinute/4))
 }
 
-// countSentSince counts the mails that each address was sent since an instant of policy
-// time, from the Notices themselves: no restart forgets them. What a digest carried
-// was one mail.
+// countSentSince counts the mails to each address since a policy time. It counts Notices, so a
+// restart loses nothing; the Notices of a digest count as one mail.
 func countSentSince(notices []v1alpha1.Notice, since time.Time) map[string]int {
-	count, seen := map[string]int{}, map[string]bool{}
+	counts, known := map[string]int{}, map[string]bool{}
 	for i := range notices {
 		n := &notices[i]
-		if n.Status.SentAt == nil || !n.Status.SentAt.After(since) || seen[n.Status.MessageID] {
+		if n.Status.SentAt == nil || !n.Status.SentAt.After(since) || known[n.Status.MessageID] {
 			continue
 		}
-		seen[n.Status.MessageID] = true
-		count[recipientAddress(n)]++
+		known[n.Status.MessageID] = true
+		counts[recipientAddress(n)]++
 	}
-	return count
+	return counts
 }

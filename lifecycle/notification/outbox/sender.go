@@ -26,24 +26,22 @@ import (
 	"sluice.dev/lifecycle/rendering/conflict"
 )
 
-// Sender sends what is due. Its fields are set before it is used and not changed.
+// Sender sends due Notices. Its fields must be set before use and not changed.
 type Sender struct {
-	// Client reads Notices from the cache, where [Trim] may have trimmed them, and
-	// writes.
+	// Client reads Notices from the cache, which [CacheTransform] may have trimmed, and writes.
 	Client client.Client
 	// Live reads a Notice before it is claimed, and the ConfigMap.
 	Live client.Reader
-	// Composer writes the mails, and Carrier brings them to the mail server.
+	// Composer renders the mails, and Transport submits them to the mail server.
 	Composer  Composer
 	Transport Transport
-	// Fingerprint tells one configuration of mail, its Secrets included, from
-	// another, without giving anything of it away.
+	// Fingerprint identifies the mail configuration with its Secrets, without revealing it.
 	Fingerprint func(context.Context) (string, error)
-	// Events are told when mail pauses and goes on.
+	// Events records when mail pauses and resumes.
 	Events events.EventRecorder
 	// Clock is policy time.
 	Clock policytime.Clock
-	// Identity is who claims; no other process has it, and none had it before.
+	// Identity identifies the claims of this process; it is unique over time.
 	Identity string
 	// Limits bound the attempts, and Rates the mail.
 	Limits Limits
@@ -53,31 +51,27 @@ type Sender struct {
 	limiter *rate.Limiter
 
 	mu sync.Mutex
-	// mailEnabledAt is when mail was set up, and lookedAt when that was read, and whether mail is
-	// paused.
+	// mailEnabledAt is when mail was first configured, mailStateReadAt when that was read.
 	mailEnabledAt   time.Time
 	mailStateReadAt time.Time
-	// knownFingerprint is the fingerprint of the configuration that was last looked at, and changedAt
-	// when a mail failed at which it was found to have changed.
+	// knownFingerprint is the last fingerprint, fingerprintChangedAt when a failure revealed
+	// that it had changed.
 	knownFingerprint     string
 	fingerprintChangedAt time.Time
-	// serverFailures is how often in a row the server took nothing, and down until when
-	// nothing is tried.
+	// serverFailures counts consecutive failures of the server, serverRetryAt is the next try.
 	serverFailures int
 	serverRetryAt  time.Time
-	// lateRejections is how often the server took nothing once it had heard of a mail.
+	// lateRejections counts, by Notice, server failures after the recipient was sent.
 	lateRejections map[types.UID]int
-	// unwrittenStatuses is what became of Notices whose status could not be written.
+	// unwrittenStatuses holds outcomes whose status could not be written.
 	unwrittenStatuses map[types.UID]unwrittenStatus
 }
 
-// maxConcurrentSends is how many mails are on their way at once: one recipient's slow server
-// does not keep the others waiting.
+// maxConcurrentSends bounds concurrent mails, so one slow recipient does not delay the others.
 const maxConcurrentSends = 4
 
-// Longest times until everything is looked at again, in machine time: where
-// something waits for policy time, which can be stepped; while mail is paused; after
-// an error, which is not to hold others up for long; and in any case.
+// Maximum times until the next pass, in machine time: while a Notice waits for policy time,
+// which can be stepped; while mail is paused; after an error; and in general.
 const (
 	policyTimeRecheck = time.Minute
 	pausedRecheck     = 30 * time.Second
@@ -85,8 +79,7 @@ const (
 	maxRequeueAfter   = time.Hour
 )
 
-// mailStateMaxAge is for how long it is not looked whether mail is paused, where nothing is
-// due.
+// mailStateMaxAge is how long the mail state is cached while nothing is due.
 const mailStateMaxAge = 5 * time.Minute
 
 func (s *Sender) currentInstant() Instant {
@@ -97,7 +90,7 @@ func (s *Sender) logger(ctx context.Context) logr.Logger {
 	return ctrl.LoggerFrom(ctx).WithName("outbox")
 }
 
-// Reconcile looks at all Notices, and does what is due; whatever it is asked about.
+// Reconcile decides on all Notices and sends the due ones, whatever the request.
 func (s *Sender) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	s.once.Do(func() { s.limiter, s.unwrittenStatuses = s.Rates.newLimiter(), map[types.UID]unwrittenStatus{} })
 	errs := s.retryUnwrittenStatuses(ctx)
@@ -108,17 +101,17 @@ func (s *Sender) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 			return reconcile.Result{}, err
 		}
 		s.mailEnabledAt = state.EnabledAt
-		// What is in force before anything fails tells later whether it has changed since.
+		// The fingerprint before a failure shows later whether the configuration changed.
 		if known, err := s.Fingerprint(ctx); err == nil {
 			s.knownFingerprint = known
 		}
 	}
 	var all v1alpha1.NoticeList
 	if err := s.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing notices: %w", err)
+		return reconcile.Result{}, fmt.Errorf("list notices: %w", err)
 	}
 	if first := firstSentAt(all.Items); !first.IsZero() && first.Before(s.mailEnabledAt) {
-		s.mailEnabledAt = first // the ConfigMap was taken away, or edited
+		s.mailEnabledAt = first // the ConfigMap was deleted or edited
 	}
 	p := newPlan(now, all.Items, s.mailEnabledAt, s.Limits)
 	pendingGauge.Set(float64(p.pending))
@@ -126,22 +119,22 @@ func (s *Sender) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	if !p.oldestPending.IsZero() {
 		oldestPendingGauge.Set(max(0, now.Machine.Sub(p.oldestPending).Seconds()))
 	}
-	// One Notice that cannot be written keeps no other from being sent.
+	// A failed write of one Notice does not block the others.
 	errs = errors.Join(errs, s.finishUnsent(ctx, now, p), s.createDigests(ctx, p))
-	again, err := s.sendDue(ctx, now, p, all.Items)
+	requeue, err := s.sendDue(ctx, now, p, all.Items)
 	errs = errors.Join(errs, err)
 	if apierrors.IsConflict(errs) || ctx.Err() != nil {
 		return reconcile.Result{}, errs
 	}
 	if errs != nil {
-		s.logger(ctx).Error(errs, "not all could be done; trying again")
-		again = shortestDelay(again, errorRetryDelay)
+		s.logger(ctx).Error(errs, "Failed to process all notices; retrying")
+		requeue = shortestDelay(requeue, errorRetryDelay)
 	}
-	return reconcile.Result{RequeueAfter: s.requeueAfter(now, p, again)}, nil
+	return reconcile.Result{RequeueAfter: s.requeueAfter(now, p, requeue)}, nil
 }
 
-// requeueAfter is in how long all is looked at again.
-func (s *Sender) requeueAfter(now Instant, p *plan, again time.Duration) time.Duration {
+// requeueAfter returns the time until the next pass.
+func (s *Sender) requeueAfter(now Instant, p *plan, requeue time.Duration) time.Duration {
 	wait := maxRequeueAfter
 	if !p.recheckPolicyAt.IsZero() {
 		wait = min(policyTimeRecheck, s.Clock.RealUntil(p.recheckPolicyAt))
@@ -149,18 +142,17 @@ func (s *Sender) requeueAfter(now Instant, p *plan, again time.Duration) time.Du
 	if !p.recheckAt.IsZero() {
 		wait = min(wait, p.recheckAt.Sub(now.Machine))
 	}
-	if again > 0 {
-		wait = min(wait, again)
+	if requeue > 0 {
+		wait = min(wait, requeue)
 	}
 	return max(wait, minRequeueAfter)
 }
 
-// minRequeueAfter is how soon it is looked again, at the soonest: about how long the cache
-// takes to hear of what was written.
+// minRequeueAfter bounds the time until the next pass; the cache needs about this long to
+// observe a write.
 const minRequeueAfter = 50 * time.Millisecond
 
-// SetupWithManager makes the manager run s: one look at all Notices at a time,
-// whichever of them changed.
+// SetupWithManager adds s to the manager, with one pass over all Notices at a time.
 func (s *Sender) SetupWithManager(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: "all"}}}
@@ -172,8 +164,8 @@ func (s *Sender) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(conflict.WithRetry(s))
 }
 
-// sendDue sends what is to be sent, the most urgent first, for the length of a turn.
-// It returns when to go on, 0 for when something changes.
+// sendDue sends Notices, the most urgent first, for sendBatchDuration. It returns the time until
+// the next batch, 0 for none.
 func (s *Sender) sendDue(ctx context.Context, now Instant, p *plan, all []v1alpha1.Notice) (time.Duration, error) {
 	if len(p.toSend) == 0 {
 		return 0, nil
@@ -188,9 +180,9 @@ func (s *Sender) sendDue(ctx context.Context, now Instant, p *plan, all []v1alph
 	if state.Paused {
 		return pausedRecheck, nil
 	}
-	most := maxConcurrentSends
+	workers := maxConcurrentSends
 	if s.serverFailures > 0 {
-		most = 1 // whether the server is back is tried with one
+		workers = 1 // probe the server with one mail
 	}
 	q := s.newSendQueue(now, p, all)
 	var (
@@ -198,14 +190,14 @@ func (s *Sender) sendDue(ctx context.Context, now Instant, p *plan, all []v1alph
 		mu    sync.Mutex
 		errs  error
 	)
-	for range most {
+	for range workers {
 		group.Go(func() {
 			for n := q.next(); n != nil && ctx.Err() == nil; n = q.next() {
-				goOn, err := s.sendNotice(ctx, n, p, all)
-				if !goOn {
+				mayContinue, err := s.sendNotice(ctx, n, p, all)
+				if !mayContinue {
 					q.stop()
 				}
-				if err != nil { // the API server's: the others may have more luck, each once
+				if err != nil { // from the API server; the other workers continue
 					mu.Lock()
 					defer mu.Unlock()
 					errs = errors.Join(errs, err)

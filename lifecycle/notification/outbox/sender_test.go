@@ -20,7 +20,7 @@ func newFailure(fault FailureKind, text string) error {
 	return &Failure{Kind: fault, Err: errors.New(text)}
 }
 
-// Nothing is written when nothing is due; what is due is sent, once.
+// Nothing is written while nothing is due; a due Notice is sent once.
 func TestSendsDueNoticesOnce(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.advance(time.Hour)
@@ -31,7 +31,10 @@ func TestSendsDueNoticesOnce(t *testing.T) {
 			t.Error(diff)
 		}
 		n := w.getNotice("stopped")
-		want := v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSent, Attempts: 1, MessageID: "<stopped@example.org>", ClaimedAt: n.Status.ClaimedAt, SentAt: n.Status.SentAt}
+		want := v1alpha1.NoticeStatus{
+			Phase: v1alpha1.NoticeSent, Attempts: 1, MessageID: "<stopped@example.org>", ClaimedAt: n.Status.ClaimedAt,
+			SentAt: n.Status.SentAt,
+		}
 		if diff := cmp.Diff(want, n.Status); diff != "" {
 			t.Error(diff)
 		}
@@ -50,9 +53,8 @@ func TestSendsDueNoticesOnce(t *testing.T) {
 	})
 }
 
-// Invariants 6 and 8: a crash before or after any write, and before or after any
-// answer of the mail server, loses no message and repeats at most one, under the same
-// Message-ID.
+// Invariants 6 and 8: a crash before or after any write and any reply of the mail server loses no
+// message and repeats at most one, under the same Message-ID.
 func TestCrashAtEveryPoint(t *testing.T) {
 	scene := func(w *testEnv) {
 		now := w.clock.Now()
@@ -65,7 +67,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 				n.Spec.Kind, n.Spec.Digest = v1alpha1.NoticeProjectExpiring, "digest-of-today"
 			})
 		}
-		// The first is greylisted, the second gone in the dark.
+		// The first is greylisted, the second gets no reply.
 		w.respond = func(_ string, n int) (error, bool) {
 			switch n {
 			case 0:
@@ -78,13 +80,13 @@ func TestCrashAtEveryPoint(t *testing.T) {
 		w.advance(12 * time.Hour)
 	}
 	want := map[string]string{
-		"stopped": "Sent", "24h": "Superseded: a later warning says all that it would have said", "4h": "Sent", "to-ben": "Sent",
+		"stopped": "Sent", "24h": "Superseded: a later warning replaces it", "4h": "Sent", "to-ben": "Sent",
 		"p1": "Sent", "p2": "Sent", "digest-of-today": "Sent",
 	}
 	points := 0
 	inTestEnv(t, func(w *testEnv) { scene(w); points = w.points })
 	if points < 15 {
-		t.Fatalf("only %d points: the scene is not what it is meant to be", points)
+		t.Fatalf("only %d crash points", points)
 	}
 	for crashAt := 1; crashAt <= points; crashAt++ {
 		for _, after := range []bool{false, true} {
@@ -114,7 +116,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 	}
 }
 
-// Invariant 6: two that both believe they lead send each message once.
+// Invariant 6: two leaders at once send each message once.
 func TestTwoLeaders(t *testing.T) {
 	for _, slow := range []time.Duration{0, time.Millisecond, 700 * time.Millisecond} {
 		t.Run(slow.String(), func(t *testing.T) {
@@ -136,14 +138,14 @@ func TestTwoLeaders(t *testing.T) {
 	}
 }
 
-// Invariant 6: that the API server was away after the mail was taken repeats nothing
-// while the process lives.
+// Invariant 6: an API server that is unavailable after the mail was accepted causes no duplicate while
+// the process lives.
 func TestUnwrittenStatusRetried(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.recordNotice("stopped")
 		p := w.processes[0]
 		p.Transport = &hookTransport{p.Transport, func() { w.apiUnavailable = true }}
-		w.advance(30 * time.Minute) // longer than a claim lasts
+		w.advance(30 * time.Minute) // longer than a claim is valid
 		w.apiUnavailable = false
 		w.advance(time.Hour)
 		if diff := cmp.Diff(map[string]int{"stopped": 1}, w.sentCounts()); diff != "" {
@@ -155,27 +157,27 @@ func TestUnwrittenStatusRetried(t *testing.T) {
 	})
 }
 
-// Two recipients, of whom one cannot be reached for ever: the other does not notice.
+// One unreachable recipient does not affect the other.
 func TestFailingRecipientDoesNotBlockOthers(t *testing.T) {
 	tests := map[string]struct {
-		err   error
-		took  bool
-		tries int32
-		mails int
-		says  string
+		err      error
+		accepted bool
+		tries    int32
+		mails    int
+		says     string
 	}{
-		"no such mailbox":     {newFailure(RecipientFailure, "550 5.1.1 no such user"), false, 1, 0, "Failed: 550 5.1.1 no such user"},
-		"greylisted always":   {newFailure(TemporaryFailure, "451 later"), false, 35, 0, "Failed: 451 later"},
-		"any other error":     {errors.New("what?"), false, 35, 0, "Failed: what?"},
-		"taken, no answer":    {newFailure(UnknownOutcome, "i/o timeout"), true, 2, 2, "Failed: may have arrived: i/o timeout"},
-		"a secret is no line": {newFailure(RecipientFailure, "550 no\r\nX: y\x00"), false, 1, 0, "Failed: 550 no  X: y "},
+		"no such mailbox":    {newFailure(RecipientFailure, "550 5.1.1 no such user"), false, 1, 0, "Failed: 550 5.1.1 no such user"},
+		"greylisted always":  {newFailure(TemporaryFailure, "451 later"), false, 35, 0, "Failed: 451 later"},
+		"any other error":    {errors.New("what?"), false, 35, 0, "Failed: what?"},
+		"accepted, no reply": {newFailure(UnknownOutcome, "i/o timeout"), true, 2, 2, "Failed: may have arrived: i/o timeout"},
+		"control characters": {newFailure(RecipientFailure, "550 no\r\nX: y\x00"), false, 1, 0, "Failed: 550 no  X: y "},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			inTestEnv(t, func(w *testEnv) {
 				w.respond = func(to string, _ int) (error, bool) {
 					if to == "ben@example.org" {
-						return tc.err, tc.took
+						return tc.err, tc.accepted
 					}
 					return nil, true
 				}
@@ -199,8 +201,7 @@ func TestFailingRecipientDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// Invariant 6: a mail server that is away or full for days loses nothing, and is
-// spoken to now and then only.
+// Invariant 6: a mail server that is down or full for days causes no loss, and is tried rarely.
 func TestServerUnavailableForDays(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		back := time.Now().Add(9 * 24 * time.Hour)
@@ -219,13 +220,13 @@ func TestServerUnavailableForDays(t *testing.T) {
 			want[name] = 1
 		}
 		w.advance(5 * time.Minute)
-		w.restart() // what is known of the server is forgotten, and found out again
+		w.restart() // forgets the state of the server
 		w.advance(9*24*time.Hour + time.Hour)
 		if diff := cmp.Diff(want, w.sentCounts()); diff != "" {
 			t.Error(diff)
 		}
-		if most := 9*24*7 + 40; tries > most {
-			t.Errorf("%d tries in nine days; want at most %d", tries, most)
+		if limit := 9*24*7 + 40; tries > limit {
+			t.Errorf("%d tries in nine days; want at most %d", tries, limit)
 		}
 		for name, phase := range w.phases() {
 			if phase != "Sent" {
@@ -235,8 +236,8 @@ func TestServerUnavailableForDays(t *testing.T) {
 	})
 }
 
-// Mail pauses by itself where its configuration does not work, burns no attempt, and
-// goes on by itself when the configuration or a Secret has changed.
+// Mail pauses when its configuration fails, counts no attempt, and resumes when the configuration or a
+// Secret changes.
 func TestPausedUntilConfigurationChanges(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.respond = func(string, int) (error, bool) {
@@ -277,7 +278,7 @@ func TestPausedUntilConfigurationChanges(t *testing.T) {
 	})
 }
 
-// A person's pause is for a person to end: no change of the configuration does.
+// Only an administrator ends an administrator's pause; a configuration change does not.
 func TestManualPause(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.advance(time.Minute)
@@ -304,8 +305,7 @@ func TestManualPause(t *testing.T) {
 	})
 }
 
-// No restart and no number of Notices makes one address' day longer, and all is sent
-// in the end.
+// The daily limit of an address holds across restarts, and all Notices are sent eventually.
 func TestRateLimits(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.rates = Rates{PerMinute: 8, PerRecipientPerDay: 5}
@@ -342,8 +342,7 @@ func TestRateLimits(t *testing.T) {
 	})
 }
 
-// The day of a recipient is one of machine time, though what was sent is recorded in
-// policy time.
+// The daily limit counts machine time, although sentAt is policy time.
 func TestRecipientRateUsesMachineTime(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.rates = Rates{PerRecipientPerDay: 1}
@@ -363,14 +362,13 @@ func TestRecipientRateUsesMachineTime(t *testing.T) {
 	})
 }
 
-// What somebody wants again is sent again, once for each wish; what was sent stays
-// sent, since then, whatever becomes of it.
+// Each resend request sends the Notice once more; a sent Notice stays Sent whatever the outcome.
 func TestResend(t *testing.T) {
 	inTestEnv(t, func(w *testEnv) {
 		w.recordNotice("stopped")
 		w.advance(time.Hour)
 		first := w.getNotice("stopped").Status.SentAt
-		want := func(wanted int) {
+		want := func(count int) {
 			t.Helper()
 			n := w.getNotice("stopped")
 			n.Annotations = map[string]string{v1alpha1.AnnotationResend: time.Now().UTC().Format(time.RFC3339)}
@@ -378,7 +376,7 @@ func TestResend(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.advance(time.Hour)
-			if diff := cmp.Diff(map[string]int{"stopped": wanted}, w.sentCounts()); diff != "" {
+			if diff := cmp.Diff(map[string]int{"stopped": count}, w.sentCounts()); diff != "" {
 				t.Error(diff)
 			}
 			if n := w.getNotice("stopped"); n.Status.Phase != v1alpha1.NoticeSent || !n.Status.SentAt.Equal(first) {
@@ -392,7 +390,7 @@ func TestResend(t *testing.T) {
 	})
 }
 
-// Thousands that wait are no matter, and the most urgent comes first.
+// Planning thousands of Notices is fast, and the most urgent comes first.
 func TestTenThousandPendingNotices(t *testing.T) {
 	now := Instant{Machine: noon, Policy: noon}
 	all := make([]v1alpha1.Notice, 0, 10_001)
@@ -409,7 +407,7 @@ func TestTenThousandPendingNotices(t *testing.T) {
 	began := time.Now()
 	p := newPlan(now, all, time.Time{}, DefaultLimits())
 	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("a look at them took %v", took)
+		t.Errorf("planning took %v", took)
 	}
 	if len(p.toSend) != 10_001 || p.toSend[0].Name != "urgent" {
 		t.Errorf("%d to send, first %s", len(p.toSend), p.toSend[0].Name)

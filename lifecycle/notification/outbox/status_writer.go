@@ -15,14 +15,14 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// unwrittenStatus is what became of a Notice, as it stood when it was claimed.
+// unwrittenStatus is the outcome of a claimed Notice.
 type unwrittenStatus struct {
 	claimed *v1alpha1.Notice
 	status  v1alpha1.NoticeStatus
 }
 
-// writeStatus writes what became of a claimed Notice. What cannot be written is kept, and
-// written before anything else is done: that the API server was away repeats no mail.
+// writeStatus writes the outcome of a claimed Notice. If that fails it keeps the outcome, and the
+// next pass writes it first, so an unavailable API server causes no duplicate.
 func (s *Sender) writeStatus(ctx context.Context, n *v1alpha1.Notice, status v1alpha1.NoticeStatus) error {
 	if err := s.updateClaimedStatus(ctx, n, status); err != nil {
 		s.mu.Lock()
@@ -33,14 +33,14 @@ func (s *Sender) writeStatus(ctx context.Context, n *v1alpha1.Notice, status v1a
 	return nil
 }
 
-// updateClaimedStatus writes the status over the claim, if that is still there.
+// updateClaimedStatus writes the status if the claim is unchanged.
 func (s *Sender) updateClaimedStatus(ctx context.Context, n *v1alpha1.Notice, status v1alpha1.NoticeStatus) error {
 	next := n.DeepCopy()
 	next.Status = status
 	err := s.Client.Status().Update(ctx, next)
 	if apierrors.IsConflict(err) {
-		// Somebody wrote an annotation, or took the claim over, or this very status was
-		// written and the answer lost.
+		// An annotation changed, another process took over the claim, or this status was
+		// written and the reply lost.
 		if err := s.Live.Get(ctx, client.ObjectKeyFromObject(n), next); err != nil {
 			return client.IgnoreNotFound(err)
 		}
@@ -52,13 +52,12 @@ func (s *Sender) updateClaimedStatus(ctx context.Context, n *v1alpha1.Notice, st
 		err = s.Client.Status().Update(ctx, next)
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("recording what became of notice %s: %w", n.Name, err)
+		return fmt.Errorf("write status of notice %s: %w", n.Name, err)
 	}
 	return nil
 }
 
-// retryUnwrittenStatuses writes what could not be written. What cannot be written now, either,
-// keeps nothing else from being sent.
+// retryUnwrittenStatuses writes the kept outcomes. A failure does not block other Notices.
 func (s *Sender) retryUnwrittenStatuses(ctx context.Context) (errs error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,11 +71,11 @@ func (s *Sender) retryUnwrittenStatuses(ctx context.Context) (errs error) {
 	return errs
 }
 
-// maxFinishedPerPass is how many Notices are set aside in one go: then it is looked whether
-// something more urgent is to be sent.
+// maxFinishedPerPass bounds the Notices finished without sending in one pass, so that urgent ones
+// are sent soon.
 const maxFinishedPerPass = 100
 
-// finishUnsent ends what is not sent.
+// finishUnsent finishes Notices without sending them.
 func (s *Sender) finishUnsent(ctx context.Context, now Instant, p *plan) (errs error) {
 	for i, a := range p.toFinish {
 		if i == maxFinishedPerPass {
@@ -88,7 +87,7 @@ func (s *Sender) finishUnsent(ctx context.Context, now Instant, p *plan) (errs e
 	return errs
 }
 
-// finishNotice ends one Notice that is not sent, or was with its digest.
+// finishNotice finishes one Notice that is not sent, or was sent with its digest.
 func (s *Sender) finishNotice(ctx context.Context, now Instant, p *plan, a finishStep) error {
 	n := &v1alpha1.Notice{}
 	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(a.notice), n); err != nil {
@@ -96,11 +95,11 @@ func (s *Sender) finishNotice(ctx context.Context, now Instant, p *plan, a finis
 	}
 	d := Decide(now, n, p.contextFor(n, s.mailEnabledAt), s.Limits)
 	if d.Action != a.decision.Action {
-		return nil // the cache has yet to hear what became of it
+		return nil // the cache lags behind
 	}
 	n.Status = p.statusWithoutSending(n, d)
 	if err := s.Client.Status().Update(ctx, n); err != nil {
-		return fmt.Errorf("setting notice %s aside: %w", n.Name, err)
+		return fmt.Errorf("finish notice %s: %w", n.Name, err)
 	}
 	switch n.Status.Phase {
 	case v1alpha1.NoticeSuperseded:
@@ -111,11 +110,11 @@ func (s *Sender) finishNotice(ctx context.Context, now Instant, p *plan, a finis
 	return nil
 }
 
-// createDigests makes the digests whose Notices are all recorded.
+// createDigests creates the digests whose Notices are all recorded.
 func (s *Sender) createDigests(ctx context.Context, p *plan) (errs error) {
 	for _, digest := range p.digests {
 		if err := s.Client.Create(ctx, digest); err != nil && !apierrors.IsAlreadyExists(err) {
-			errs = errors.Join(errs, fmt.Errorf("making digest %s: %w", digest.Name, err))
+			errs = errors.Join(errs, fmt.Errorf("create digest %s: %w", digest.Name, err))
 		}
 	}
 	return errs

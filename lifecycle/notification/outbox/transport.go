@@ -12,91 +12,90 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// ComposeRequest is what a mail is made of.
+// ComposeRequest is the input of a mail.
 type ComposeRequest struct {
-	// Notice is the message, and Carried are those that it carries, if it is a digest.
+	// Notice is the message, and Carried holds the Notices in it if it is a digest.
 	Notice  *v1alpha1.Notice
 	Carried []*v1alpha1.Notice
-	// Sequence and Cancelled are its appointment's: see [Sequence] and [Cancelled].
-	// Sequences are those of the Notices that it carries, by their names.
+	// Sequence and Canceled describe its appointment: see [Sequence] and [IsCancellation].
+	// Sequences holds those of the carried Notices by name.
 	Sequence  int
 	Sequences map[string]int
 	Canceled  bool
 }
 
-// Message is a whole mail.
+// Message is a complete mail.
 type Message struct {
 	// MessageID is its Message-ID, with angle brackets.
 	MessageID string
-	// Bytes are what goes over the wire.
+	// Bytes holds the message for SMTP.
 	Bytes []byte
 }
 
-// Composer writes mails. The same letter must get the same Message-ID at each
-// attempt. It is called before anybody is spoken to.
+// Composer renders mails, before the mail server is contacted. The same request must get the same
+// Message-ID at each attempt.
 type Composer interface {
-	Compose(ctx context.Context, letter ComposeRequest) (*Message, error)
+	Compose(ctx context.Context, request ComposeRequest) (*Message, error)
 }
 
-// Transport brings a mail to the mail server. It returns nil only where the server has
-// taken the mail, and a [Failure] where it can tell more than that it failed. It ends
-// when ctx does, and is called from several goroutines.
+// Transport submits a mail to the mail server. It returns nil only if the server has accepted the
+// mail, and a [Failure] if it knows the kind of failure. It returns when ctx ends, and is called
+// concurrently.
 type Transport interface {
 	Send(ctx context.Context, to string, mail []byte) error
 }
 
-// FailureKind tells whose fault it is that a mail was not sent.
+// FailureKind classifies why a mail was not sent.
 type FailureKind string
 
-// The faults.
+// The kinds.
 const (
-	// TemporaryFailure: the server does not want this mail now.
+	// TemporaryFailure: the server does not accept this mail now.
 	TemporaryFailure FailureKind = "Temporary"
-	// ServerFailure: it cannot be reached, or takes nothing at all now.
+	// ServerFailure: the server is unreachable or accepts no mail now.
 	ServerFailure FailureKind = "Server"
-	// RecipientFailure: it will never take mail to this address.
+	// RecipientFailure: the server will never accept this mail for this address.
 	RecipientFailure FailureKind = "Recipient"
-	// ConfigurationFailure: Sluice's own; no mail will be sent until that has changed.
+	// ConfigurationFailure: the mail configuration is wrong; no mail can be sent until it changes.
 	ConfigurationFailure FailureKind = "Configuration"
-	// UnknownOutcome: the whole mail was sent, and no answer came. It may have arrived.
+	// UnknownOutcome: the complete mail was sent without a reply. It may have arrived.
 	UnknownOutcome FailureKind = "Unknown"
 )
 
-// Failure is an error of a [Carrier] or a [Composer].
+// Failure is an error of a [Transport] or a [Composer].
 type Failure struct {
-	// Kind is whose fault it is.
+	// Kind classifies the failure.
 	Kind FailureKind
-	// AfterRecipient is that the server had heard whom the mail is for: what it says of itself may
-	// be this mail's doing, so that the next time others are tried first.
+	// AfterRecipient reports whether the recipient had been sent. This mail may then cause the
+	// failure of the server, so others are tried first.
 	AfterRecipient bool
-	// Err is what happened, without secrets.
+	// Err is the cause, without secrets.
 	Err error
 }
 
 // Error implements error.
 func (f *Failure) Error() string { return f.Err.Error() }
 
-// Unwrap returns what happened.
+// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Limits bound how often and for how long a Notice is tried, in machine time.
+// Limits bounds the attempts of a Notice, in machine time.
 type Limits struct {
-	// MaxAttempts is how often it is tried. A try for which the way to the mail server,
-	// or Sluice's own configuration, was not in order is not counted.
+	// MaxAttempts bounds the attempts. Failures of the server or of the configuration do not
+	// count.
 	MaxAttempts int
-	// FirstRetry is about how long after the first failure it is tried again; with
-	// each further one twice that, up to LongestRetry. A mail server that greylists
-	// wants five minutes at least.
+	// FirstRetry is the approximate delay after the first failure. It doubles with each failure,
+	// up to MaxRetry. Greylisting requires at least five minutes.
 	FirstRetry, MaxRetry time.Duration
-	// SendTimeout is how long one attempt may take, and Lease for how long a claim is
-	// respected: longer, by more than what the clocks of two machines differ.
+	// SendTimeout bounds one attempt. ClaimLease is how long a claim is valid; it exceeds
+	// SendTimeout by more than the clock skew between machines.
 	SendTimeout, ClaimLease time.Duration
-	// SettleDelay is how old a Notice is before it is sent, and DigestSettle before a
-	// digest collects it: its siblings are recorded at the same time, one by one.
+	// SettleDelay is the minimum age of a Notice before it is sent, DigestSettleDelay before a
+	// digest collects it, since related Notices are recorded one by one.
 	SettleDelay, DigestSettleDelay time.Duration
 }
 
-// DefaultLimits try a message for about five days, as mail servers themselves do.
+// DefaultLimits returns limits that retry for about five days, as mail servers do.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxAttempts: 35, FirstRetry: 5 * time.Minute, MaxRetry: 4 * time.Hour,
@@ -105,9 +104,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// RetryDelay is how long after the n-th failed attempt (from 1) the next one is: doubled
-// each time, and up to a fifth more or less, which the name decides, so that what
-// failed together is not tried together.
+// RetryDelay returns the delay after the n-th failed attempt (from 1). It doubles each time, with a
+// jitter of up to a fifth derived from the name.
 func (l Limits) RetryDelay(name string, n int) time.Duration {
 	wait := l.FirstRetry
 	for i := 1; i < n && wait < l.MaxRetry; i++ {

@@ -1,13 +1,16 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package threshold records that a project uses most of what it may have.
+// Package report records Notices about the use of quota.
 //
-// Enters: Projects, whose status has their limits and what is allocated. Leaves: a
-// condition that tells it, and with it a Notice to the project's people: once, until
-// the use has fallen well below the threshold again.
+// [QuotaThresholdReconciler] reads the allocation in a Project's status. It sets the
+// condition QuotaNearlyUsed and records a Notice for the project's recipients, once until
+// the use has fallen well below the threshold. [WeeklySummaryReconciler] reads
+// Departments with their Projects, WorkloadClocks, Extensions and UsageRecords. It records
+// one Notice a week for each contact, due at the first digest of the week, or on Monday at
+// eight without a digest; it does not make up for weeks without a running lifecycle.
 //
-// It never sends anything and bounds nothing.
+// The package never sends mail and never limits anything.
 package report
 
 import (
@@ -31,17 +34,17 @@ import (
 	"sluice.dev/lifecycle/rendering/conflict"
 )
 
-// QuotaThresholdReconciler looks at each project.
+// QuotaThresholdReconciler reports projects that have nearly used their quota.
 type QuotaThresholdReconciler struct {
 	// Client reads Projects and Departments from the cache, and writes the condition.
 	Client client.Client
-	// Notices records what people are told.
+	// Notices records Notices.
 	Notices notification.Recorder
 	// Clock is policy time.
 	Clock policytime.Clock
 }
 
-// SetupWithManager makes the manager run r.
+// SetupWithManager adds r to the manager.
 func (r *QuotaThresholdReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("quota-threshold").
@@ -49,35 +52,37 @@ func (r *QuotaThresholdReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(conflict.WithRetry(r))
 }
 
-// Reconcile looks at one project.
+// Reconcile updates the condition of one project and records the Notice.
 func (r *QuotaThresholdReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var project v1alpha1.Project
 	if err := r.Client.Get(ctx, request.NamespacedName, &project); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	before := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionQuotaNearlyUsed)
-	was := before != nil && before.Status == metav1.ConditionTrue
-	full := poolsNearLimit(&project.Status, was)
-	if is := len(full) > 0; is == was || !project.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, nil // and before the first time there is nothing to say
+	wasNearlyUsed := before != nil && before.Status == metav1.ConditionTrue
+	full := poolsNearLimit(&project.Status, wasNearlyUsed)
+	if isNearlyUsed := len(full) > 0; isNearlyUsed == wasNearlyUsed || !project.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, nil // unchanged, or never near the limit
 	}
 	if len(full) > 0 {
-		// The Notice comes first: after a crash in between it is recorded again, under
-		// the same name.
+		// The Notice comes first: after a crash before the status update, it is recorded
+		// again under the same name.
 		if err := r.recordNotice(ctx, &project, before, full[0]); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
 	meta.SetStatusCondition(&project.Status.Conditions, nearlyUsedCondition(full, project.Generation, metav1.NewTime(policytime.MachineNow())))
 	if err := r.Client.Status().Update(ctx, &project); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("writing the status of project %s: %w", project.Name, err)
+		return reconcile.Result{}, fmt.Errorf("update status of project %s: %w", project.Name, err)
 	}
 	return reconcile.Result{}, nil
 }
 
-// recordNotice records it for the project's people. Since when there was room tells this time
-// from others.
-func (r *QuotaThresholdReconciler) recordNotice(ctx context.Context, project *v1alpha1.Project, before *metav1.Condition, fullest poolUse) error {
+// recordNotice records the Notice for the project's recipients. The last transition of the condition
+// distinguishes it from earlier ones.
+func (r *QuotaThresholdReconciler) recordNotice(
+	ctx context.Context, project *v1alpha1.Project, before *metav1.Condition, fullest poolUse,
+) error {
 	var department v1alpha1.Department
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: project.Spec.Department}, &department); err != nil {
 		if client.IgnoreNotFound(err) == nil {
@@ -100,22 +105,21 @@ func (r *QuotaThresholdReconciler) recordNotice(ctx context.Context, project *v1
 	return err
 }
 
-// Percentages of a limit at which the condition becomes true, and below which it is
-// false again.
+// Percentages of a limit at which the condition becomes true, and below which it becomes false.
 const (
 	warnPercent  = 90
 	resetPercent = 80
 )
 
-// poolUse is one node pool that is nearly used up.
+// poolUse is the use of a nearly used node pool.
 type poolUse struct {
 	pool             string
 	percent          int64
 	allocated, limit string
 }
 
-// poolsNearLimit are the pools that are nearly used up, the fullest first. One that was stays
-// so until its use has fallen far.
+// poolsNearLimit returns the nearly used pools, the fullest first, with hysteresis if the condition
+// was true.
 func poolsNearLimit(status *v1alpha1.ProjectStatus, was bool) (full []poolUse) {
 	threshold := int64(warnPercent)
 	if was {
@@ -134,10 +138,11 @@ func poolsNearLimit(status *v1alpha1.ProjectStatus, was bool) (full []poolUse) {
 	return full
 }
 
-// nearlyUsedCondition says it in words.
+// nearlyUsedCondition returns the condition.
 func nearlyUsedCondition(full []poolUse, generation int64, now metav1.Time) metav1.Condition {
 	c := metav1.Condition{
-		Type: v1alpha1.ConditionQuotaNearlyUsed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWithinLimit, Message: "each node pool has room",
+		Type: v1alpha1.ConditionQuotaNearlyUsed, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonWithinLimit, Message: "each node pool has room",
 		ObservedGeneration: generation, LastTransitionTime: now,
 	}
 	if len(full) == 0 {

@@ -24,13 +24,13 @@ import (
 	"sluice.dev/lifecycle/notification"
 )
 
-// It is told once, until the use has fallen well below; and a crash between what is
-// told and that it was tells nobody twice.
+// The Notice is recorded once until the use has fallen well below; a crash between Notice and status
+// causes no second one.
 func TestQuotaThresholdRecordedOnce(t *testing.T) {
 	steps := []struct {
 		allocated string
 		nearly    bool
-		told      int
+		notices   int
 	}{
 		{"8900m", false, 0},
 		{"9", true, 1},
@@ -59,7 +59,9 @@ func TestQuotaThresholdRecordedOnce(t *testing.T) {
 				WithObjects(project, &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students"}}).Build()
 			dies := false
 			c := interceptor.NewClient(raw, interceptor.Funcs{
-				SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+				SubResourceUpdate: func(
+					ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption,
+				) error {
 					if dies = !dies; crash && dies {
 						return errors.New("the process died here")
 					}
@@ -88,12 +90,13 @@ func TestQuotaThresholdRecordedOnce(t *testing.T) {
 				if err := raw.Get(t.Context(), client.ObjectKeyFromObject(project), project); err != nil {
 					t.Fatal(err)
 				}
-				var told v1alpha1.NoticeList
-				if err := raw.List(t.Context(), &told); err != nil {
+				var notices v1alpha1.NoticeList
+				if err := raw.List(t.Context(), &notices); err != nil {
 					t.Fatal(err)
 				}
-				if got := meta.IsStatusConditionTrue(project.Status.Conditions, v1alpha1.ConditionQuotaNearlyUsed); got != step.nearly || len(told.Items) != step.told {
-					t.Fatalf("step %d (%s): nearly used up %v, told %d times; want %v, %d", i, step.allocated, got, len(told.Items), step.nearly, step.told)
+				if got := meta.IsStatusConditionTrue(project.Status.Conditions, v1alpha1.ConditionQuotaNearlyUsed); got != step.nearly ||
+					len(notices.Items) != step.notices {
+					t.Fatalf("step %d (%s): nearly used %v, %d notices; want %v, %d", i, step.allocated, got, len(notices.Items), step.nearly, step.notices)
 				}
 			}
 		})

@@ -17,24 +17,23 @@ import (
 	"sluice.dev/lifecycle/notification/mail"
 )
 
-// reportingWeek is one that ended, and when it is told of.
+// reportingWeek is a past week with the due time of its summary.
 type reportingWeek struct {
-	// from and to bound it; to is Monday's midnight, and not in it.
+	// from and to bound the week; to is exclusive, Monday's midnight.
 	from, to time.Time
-	// dueAt is when it is told of, and day its first day.
+	// dueAt is when the summary is due, firstDay the first day of the week.
 	dueAt    time.Time
 	firstDay period.Date
-	// nextDueAt is when the week after is told of.
+	// nextDueAt is when the next summary is due.
 	nextDueAt time.Time
-	// zone is the department's.
+	// zone is the department's time zone.
 	zone *time.Location
 }
 
-// defaultDueHour is when the week is told of by a department without a digest, as hours after
-// midnight.
+// defaultDueHour is the hour of the summary for departments without a digest.
 const defaultDueHour = 8
 
-// reportingWeekOf is the last week at t that is to be told of already.
+// reportingWeekOf returns the last week whose summary is due at t.
 func reportingWeekOf(terms v1alpha1.NoticeTerms, t time.Time) (reportingWeek, error) {
 	zone, err := time.LoadLocation(terms.TimeZone)
 	if err != nil {
@@ -62,7 +61,8 @@ func reportingWeekOf(terms v1alpha1.NoticeTerms, t time.Time) (reportingWeek, er
 	}, nil
 }
 
-// dueInWeek is the first digest of the week that begins on a Monday, or its eight o'clock.
+// dueInWeek returns the first digest of the week that starts on a Monday, or that Monday at
+// defaultDueHour.
 func dueInWeek(digests *notification.DigestSchedule, on period.Date, zone *time.Location) time.Time {
 	if digests != nil {
 		for n := range 7 {
@@ -75,29 +75,29 @@ func dueInWeek(digests *notification.DigestSchedule, on period.Date, zone *time.
 	return time.Date(midnight.Year(), midnight.Month(), midnight.Day(), defaultDueHour, 0, 0, 0, zone)
 }
 
-// addDays is the date so many days later. Noon is on that day in every zone.
+// addDays returns the date days later. It adds to noon, which exists on every day in every zone.
 func addDays(d period.Date, days int, zone *time.Location) period.Date {
 	return period.DateOf(d.Start(zone).Add(12*time.Hour).AddDate(0, 0, days), zone)
 }
 
-// monthLayout is how a UsageRecord's month is written.
+// monthLayout is the layout of a UsageRecord's month.
 const monthLayout = "2006-01"
 
-// monthSettleDelay is how long after its end a month's records are final: what runs is added to
-// them every hour.
+// monthSettleDelay is how long after its end a month's records are final, since they are updated
+// hourly.
 const monthSettleDelay = 2 * time.Hour
 
-// reportingMonth is the one that a summary gives the GPU hours of. Records are kept by months,
-// and how much of one was used in a week cannot be told from them.
+// reportingMonth is the month of a summary's GPU hours. UsageRecords are monthly and do not show the
+// use of a week.
 type reportingMonth struct {
-	// name is the month's, and before that of the month before.
+	// name and previous name the month and the one before.
 	name, previous string
-	// countedUntil is up to when it is counted; zero where the month is over.
+	// countedUntil is up to when hours are counted; zero for a whole month.
 	countedUntil time.Time
 }
 
-// reportingMonthOf is the month in which the week began: so each has one summary that gives the
-// whole of it.
+// reportingMonthOf returns the month in which the week began, so each month has one summary that
+// covers the whole month.
 func reportingMonthOf(w reportingWeek, now time.Time, zone *time.Location) reportingMonth {
 	year, of, _ := w.from.In(zone).Date()
 	first := time.Date(year, of, 1, 0, 0, 0, 0, zone)
@@ -108,23 +108,23 @@ func reportingMonthOf(w reportingWeek, now time.Time, zone *time.Location) repor
 	return m
 }
 
-// gpuMilliHours is how much a project used in a month, in thousandths of a GPU hour; 0 where
-// there is no record. Records are not cached.
+// gpuMilliHours returns the use of a project in a month, in thousandths of a GPU hour; 0 without a
+// record. Records are not cached.
 func (r *WeeklySummaryReconciler) gpuMilliHours(ctx context.Context, project, month string) (milli int64, err error) {
 	var record v1alpha1.UsageRecord
 	name := project + "-" + month
 	if err := r.Notices.Live.Get(ctx, client.ObjectKey{Name: name}, &record); client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("reading usage record %s: %w", name, err)
+		return 0, fmt.Errorf("get usage record %s: %w", name, err)
 	}
 	return record.Status.GPUMilliHours, nil
 }
 
-// formatHours are thousandths of a GPU hour as a summary has them, rounded to a tenth.
+// formatHours formats thousandths of a GPU hour as hours, rounded to a tenth.
 func formatHours(milli int64) string {
 	return strconv.FormatFloat(float64(milli)/1000, 'f', 1, 64)
 }
 
-// toInputs are what a summary says of the month, and of the sums of its projects.
+// toInputs returns the inputs of the month.
 func (m reportingMonth) toInputs(now, before int64) map[string]string {
 	inputs := map[string]string{mail.InputMonth: m.name, mail.InputGPUHours: formatHours(now)}
 	if before > 0 {

@@ -66,15 +66,14 @@ func TestReportingWeekOf(t *testing.T) {
 	}
 }
 
-// Each week is recorded once for each contact, however often it is looked; a
-// department that is new has none before its first.
+// Each week is recorded once for each contact; a new department has none before its first week.
 func TestWeeklySummaryRecordedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheme := runtime.NewScheme()
 		if err := v1alpha1.AddToScheme(scheme); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Until(parseTime(t, "2026-03-11 10:00"))) // the bubble begins in 2000
+		time.Sleep(time.Until(parseTime(t, "2026-03-11 10:00"))) // the bubble starts in 2000
 		contact := v1alpha1.Contact{Name: "Office", Email: "office@example.org"}
 		stop := func(name, when string, reason v1alpha1.EndReason) *v1alpha1.WorkloadClock {
 			return &v1alpha1.WorkloadClock{
@@ -89,16 +88,21 @@ func TestWeeklySummaryRecordedOnce(t *testing.T) {
 			WithObjects(
 				&v1alpha1.Department{
 					ObjectMeta: metav1.ObjectMeta{Name: "students", UID: "s", CreationTimestamp: metav1.NewTime(time.Now())},
-					Spec:       v1alpha1.DepartmentSpec{Contacts: []v1alpha1.Contact{contact}, Notices: v1alpha1.NoticeTerms{Digest: "0 8 * * *", TimeZone: "Europe/Berlin"}},
+					Spec: v1alpha1.DepartmentSpec{
+						Contacts: []v1alpha1.Contact{contact}, Notices: v1alpha1.NoticeTerms{Digest: "0 8 * * *", TimeZone: "Europe/Berlin"},
+					},
 				},
 				&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "lab"}, Spec: v1alpha1.ProjectSpec{Department: "students"}},
 				stop("before", "2026-03-08 12:00", v1alpha1.EndIdle), stop("idle", "2026-03-12 12:00", v1alpha1.EndIdle),
 				stop("long", "2026-03-15 23:59", v1alpha1.EndMaxRuntime), stop("after", "2026-03-16 00:00", v1alpha1.EndMaxRuntime),
 				&v1alpha1.UsageRecord{ObjectMeta: metav1.ObjectMeta{Name: "lab-2026-03"}, Status: v1alpha1.UsageRecordStatus{GPUMilliHours: 1_234_540}},
 				&v1alpha1.UsageRecord{ObjectMeta: metav1.ObjectMeta{Name: "lab-2026-02"}, Status: v1alpha1.UsageRecordStatus{GPUMilliHours: 987_000}},
-				&v1alpha1.UsageRecord{ObjectMeta: metav1.ObjectMeta{Name: "other-2026-03"}, Status: v1alpha1.UsageRecordStatus{GPUMilliHours: 5_000_000}},
+				&v1alpha1.UsageRecord{
+					ObjectMeta: metav1.ObjectMeta{Name: "other-2026-03"}, Status: v1alpha1.UsageRecordStatus{GPUMilliHours: 5_000_000},
+				},
 				&v1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "asked"}},
-			).Build()
+			).
+			Build()
 		r := &WeeklySummaryReconciler{Client: c, Notices: notification.Recorder{Client: c, Live: c}, Clock: policytime.System()}
 		recorded := func(until string) []v1alpha1.Notice {
 			for time.Now().Before(parseTime(t, until)) {
@@ -122,7 +126,8 @@ func TestWeeklySummaryRecordedOnce(t *testing.T) {
 			t.Fatalf("%d after the first week", len(all))
 		}
 		want := map[string]string{
-			"department": "students", "from": "2026-03-08T23:00:00Z", "to": "2026-03-15T23:00:00Z", "stopped": "2", "stoppedIdle": "1", "waiting": "1",
+			"department": "students", "from": "2026-03-08T23:00:00Z", "to": "2026-03-15T23:00:00Z", "stopped": "2", "stoppedIdle": "1",
+			"waiting":  "1",
 			"projects": `[{"project":"lab","gpuHours":"1234.5","stopped":2}]`,
 			"month":    "2026-03", "monthUntil": "2026-03-16T07:00:00Z", "gpuHours": "1234.5", "gpuHoursBefore": "987.0",
 		}
@@ -138,16 +143,15 @@ func TestWeeklySummaryRecordedOnce(t *testing.T) {
 	})
 }
 
-// Each summary is of the month in which its week began, and each month has one that
-// gives the whole of it.
+// Each summary covers the month in which its week began, and each month has one that covers it wholly.
 func TestReportingMonthOf(t *testing.T) {
 	for name, tc := range map[string]struct{ now, want, before, until string }{
-		"within a month":                     {"2026-03-16 08:00", "2026-03", "2026-02", "2026-03-16 08:00"},
-		"the week that ends a month":         {"2026-03-02 08:00", "2026-02", "2026-01", ""},
-		"the week over two months":           {"2026-05-04 08:00", "2026-04", "2026-03", ""},
-		"the week after that":                {"2026-05-11 08:00", "2026-05", "2026-04", "2026-05-11 08:00"},
-		"the turn of the year":               {"2027-01-04 08:00", "2026-12", "2026-11", ""},
-		"while the last hour is still added": {"2026-06-01 00:30", "2026-05", "2026-04", "2026-06-01 00:30"},
+		"within a month":                   {"2026-03-16 08:00", "2026-03", "2026-02", "2026-03-16 08:00"},
+		"the week that ends a month":       {"2026-03-02 08:00", "2026-02", "2026-01", ""},
+		"the week over two months":         {"2026-05-04 08:00", "2026-04", "2026-03", ""},
+		"the week after that":              {"2026-05-11 08:00", "2026-05", "2026-04", "2026-05-11 08:00"},
+		"the turn of the year":             {"2027-01-04 08:00", "2026-12", "2026-11", ""},
+		"before the last hour is recorded": {"2026-06-01 00:30", "2026-05", "2026-04", "2026-06-01 00:30"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := parseTime(t, tc.now)

@@ -22,38 +22,37 @@ const (
 	maxLabelLength     = 63
 )
 
-// address is what may stand between the angle brackets of MAIL and RCPT.
+// address is a path of MAIL or RCPT, without angle brackets.
 type address struct {
 	path string // with the domain in its ASCII form
 	utf8 bool   // the local part needs SMTPUTF8
 }
 
-// ValidateAddress refuses an address to which [Sender.Send] would send nothing. The error
-// says what is wrong with it, and not which it is.
-func ValidateAddress(given string) error {
-	_, err := parseAddress(given)
+// ValidateAddress returns an error for an address that [Sender.Send] would refuse. The error
+// does not contain the address.
+func ValidateAddress(text string) error {
+	_, err := parseAddress(text)
 	return err
 }
 
-// parseAddress lets through what cannot end the brackets or the line it is put
-// into: a local part that is a dot-string (RFC 5321 section 4.1.2, RFC 6531
-// section 3.3) and a domain of DNS labels. Quoted local parts and address literals
-// are not among them: nobody has such a mailbox, and they are how parameters are
-// smuggled.
-func parseAddress(given string) (address, error) {
+// parseAddress accepts a local part that is a dot-string (RFC 5321 section 4.1.2, RFC 6531
+// section 3.3) and a domain of DNS labels, so the address cannot end the brackets or the line
+// of a command. It refuses quoted local parts and address literals: such mailboxes are not in
+// use, and they allow smuggling of parameters.
+func parseAddress(text string) (address, error) {
 	switch {
-	case given == "":
+	case text == "":
 		return address{}, errors.New("it is empty")
-	case len(given) > maxAddressLength:
-		return address{}, fmt.Errorf("it has %d bytes; %d are allowed", len(given), maxAddressLength)
-	case !utf8.ValidString(given):
+	case len(text) > maxAddressLength:
+		return address{}, fmt.Errorf("it has %d bytes; %d are allowed", len(text), maxAddressLength)
+	case !utf8.ValidString(text):
 		return address{}, errors.New("it is not valid UTF-8")
 	}
-	at := strings.LastIndexByte(given, '@')
+	at := strings.LastIndexByte(text, '@')
 	if at < 0 {
 		return address{}, errors.New("it has no @")
 	}
-	local, domain := given[:at], given[at+1:]
+	local, domain := text[:at], text[at+1:]
 	if err := validateLocalPart(local); err != nil {
 		return address{}, err
 	}
@@ -73,7 +72,7 @@ func parseAddress(given string) (address, error) {
 	return address{path: local + "@" + domain, utf8: !isASCII(local)}, nil
 }
 
-// validateLocalPart admits atext (RFC 5322 section 3.2.3), dots between, and printable
+// validateLocalPart accepts atext (RFC 5322 section 3.2.3) with dots between, and printable
 // characters beyond ASCII.
 func validateLocalPart(local string) error {
 	if local == "" || len(local) > maxLocalPartLength {
@@ -94,7 +93,7 @@ func validateLocalPart(local string) error {
 	return nil
 }
 
-// isDNSName is whether a name is letters, digits and hyphens between dots.
+// isDNSName reports whether a name consists of labels of letters, digits and hyphens.
 func isDNSName(name string) bool {
 	if name == "" || len(name) > maxDomainLength {
 		return false

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// testCA signs the certificates of a test.
+// testCA signs certificates for a test.
 type testCA struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -47,7 +47,7 @@ func newTestCA(t testing.TB) *testCA {
 	return &testCA{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// serverConfig is a TLS configuration with a certificate for names and 127.0.0.1.
+// serverConfig returns a TLS configuration with a certificate for the names and 127.0.0.1.
 func (a *testCA) serverConfig(t testing.TB, until time.Time, names ...string) *tls.Config {
 	t.Helper()
 	key := newKey(t)

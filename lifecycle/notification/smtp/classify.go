@@ -6,14 +6,14 @@ package smtp
 // enhancedCode is a code of RFC 3463 and of the registry of RFC 5248; zero without one.
 type enhancedCode struct{ class, subject, detail int }
 
-// classifyReply says what a server's refusal means at a stage.
+// classifyReply returns the kind of failure for a reply at a stage.
 //
-// A reply of 4yz is Temporary everywhere (RFC 5321 section 4.2.1), also 421 when the
+// A 4yz reply is Temporary at every stage (RFC 5321 section 4.2.1), also 421 when the
 // server closes (section 3.8), 454 to STARTTLS (RFC 3207 section 4) and 454 to AUTH
-// (RFC 4954 section 6); but 432 to AUTH asks for a password change (RFC 4954 section
+// (RFC 4954 section 6); but 432 to AUTH requests a password change (RFC 4954 section
 // 6) and is Configuration.
 //
-// A reply of 5yz:
+// A 5yz reply:
 //
 //	stage      reply                              kind           why
 //	greeting   554, 521                           Configuration  no service for this client: RFC 5321 3.1, RFC 7504
@@ -24,7 +24,7 @@ type enhancedCode struct{ class, subject, detail int }
 //	           x.6.*                              Recipient      it cannot be converted, SMTPUTF8: RFC 3463 3.7, RFC 6531 3.5
 //	           others (530, 550, 553, x.7.*)      Configuration  the sender is ours: RFC 5321 4.1.1.2, RFC 4954 6
 //	RCPT       552, x.2.2                         Temporary      the mailbox is full: RFC 5321 4.5.3.1.10, RFC 3463 3.3
-//	           523, 530, 534, 535, 538            Configuration  authentication or TLS is wanted: RFC 4954 6, RFC 5248
+//	           523, 530, 534, 535, 538            Configuration  authentication or TLS is required: RFC 4954 6, RFC 5248
 //	           500, 502, 503, 504, 555            Configuration  the command is not understood: RFC 5321 4.2.2, 4.1.1.11
 //	           x.7.2, x.7.17, x.7.18, x.7.124,    Recipient      a list or mailbox that admits certain senders only, or
 //	           x.7.129 to x.7.139                                that changed hands: RFC 3463 3.8, RFC 7293
@@ -37,14 +37,13 @@ type enhancedCode struct{ class, subject, detail int }
 //	                                                             RFC 4954 6, RFC 5248, RFC 7372, RFC 7505, RFC 8689
 //	           others (552, 554, x.6.*, x.7.1)    Recipient      this content is refused: RFC 5321 4.2.5, RFC 3463 3.7
 //
-// The 5.7.12x and 5.7.13x are those of Exchange for restricted groups and
-// mailboxes. 5.7.1 stands for two things: at RCPT most often for a relay that does
-// not know the sender, where it would turn away every message, so that stopping
-// loses none; at the end of the message for a filter of contents, where it speaks of
-// this message alone.
+// Exchange uses 5.7.12x and 5.7.13x for restricted groups and mailboxes. 5.7.1 has two
+// meanings: at RCPT mostly a relay that does not accept the sender and would refuse every
+// message, so pausing loses none; at the end of the message a content filter, which
+// refuses this message only.
 //
-// Any other reply where a 5yz is expected to be one, as a 250 to DATA, is out of
-// step: Temporary, and Unknown after the final dot.
+// Any other unexpected reply, such as 250 to DATA, is out of step: Temporary, and Unknown
+// after the final dot.
 func classifyReply(stage Stage, code int, status enhancedCode) FailureKind {
 	switch {
 	case code/100 == 4:
@@ -67,7 +66,7 @@ func classifyReply(stage Stage, code int, status enhancedCode) FailureKind {
 	}
 }
 
-// kindWithoutReply is what it means that no reply came that can be read.
+// kindWithoutReply returns the kind of failure if no valid reply was received.
 func kindWithoutReply(stage Stage) FailureKind {
 	if stage == StageFinal {
 		return UnknownOutcome
@@ -117,8 +116,8 @@ func (e enhancedCode) matches(subject, detail int) bool {
 	return e.subject == subject && e.detail == detail
 }
 
-// isRestrictedRecipient is whether a refusal of subject 7 is about who may write to
-// this one recipient.
+// isRestrictedRecipient reports whether a refusal of subject 7 concerns who may write to this
+// recipient.
 func (e enhancedCode) isRestrictedRecipient() bool {
 	switch e.detail {
 	case 2, 17, 18, 124:

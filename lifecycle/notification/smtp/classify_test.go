@@ -77,7 +77,7 @@ func TestClassifyReply(t *testing.T) {
 	}
 }
 
-// FuzzReplies makes failures of whatever a server may say.
+// FuzzReplies creates failures from arbitrary replies.
 func FuzzReplies(f *testing.F) {
 	f.Add("RCPT", 550, "5.1.1 no such user", 5, 1, 1)
 	f.Add("AUTH", 535, "5.7.8 bad password "+testPassword, 5, 7, 8)

@@ -16,81 +16,74 @@ import (
 	"time"
 )
 
-// TLSMode says how the connection is protected.
+// TLSMode selects the protection of the connection.
 type TLSMode string
 
 const (
-	// StartTLS begins in the clear and changes to TLS (RFC 3207), usually on port
-	// 587 or 25. A server that does not offer it is a failure, never a reason to
-	// go on in the clear. It is the default.
+	// StartTLS starts in plaintext and switches to TLS (RFC 3207), usually on port 587 or 25.
+	// If the server does not offer it, Send fails; it never continues in plaintext. It is the
+	// default.
 	StartTLS TLSMode = "StartTLS"
-	// ImplicitTLS speaks TLS from the first byte (RFC 8314), usually on port 465.
+	// ImplicitTLS uses TLS from the first byte (RFC 8314), usually on port 465.
 	ImplicitTLS TLSMode = "Implicit"
-	// NoTLS is for a server on this very machine; see [Config.PlaintextTo].
+	// NoTLS is for a server on the same machine; see [Config.PlaintextTo].
 	NoTLS TLSMode = "None"
 )
 
-// AuthMode says how the sender proves who it is.
+// AuthMode selects how the sender authenticates.
 type AuthMode string
 
 const (
-	// NoAuth is for servers that know a sender by its network address. It is the
-	// default.
+	// NoAuth is for servers that accept a sender by its network address. It is the default.
 	NoAuth AuthMode = "None"
 	// PlainAuth is the mechanism PLAIN (RFC 4616).
 	PlainAuth AuthMode = "PLAIN"
-	// LoginAuth is the mechanism LOGIN, for servers that have only that.
+	// LoginAuth is the mechanism LOGIN, for servers without PLAIN.
 	LoginAuth AuthMode = "LOGIN"
 )
 
-// Config says which server takes the mails, and how it is spoken to. [New]
-// checks it.
+// Config configures the mail server and the connection to it. [New] validates it.
 type Config struct {
 	// Host is the DNS name or the IP address of the server.
 	Host string
 	// Port is its port, 1 to 65535.
 	Port int
 
-	// TLS is how the connection is protected; empty means StartTLS.
+	// TLS selects the protection; empty means StartTLS.
 	TLS TLSMode
-	// CA is PEM with the certificates that may have signed the server's; empty
-	// means those of the system.
+	// CA is PEM with the trusted certificate authorities; empty means those of the system.
 	CA []byte
-	// ServerName is the name that the server's certificate has to carry; empty
-	// means Host.
+	// ServerName is the name in the server's certificate; empty means Host.
 	ServerName string
-	// PlaintextTo allows NoTLS to a server elsewhere: it has to repeat Host.
-	// Without it NoTLS reaches loopback addresses only.
+	// PlaintextTo allows NoTLS to a remote server: it must repeat Host. Without it NoTLS is
+	// limited to loopback addresses.
 	PlaintextTo string
 
-	// HELO is the name by which the client introduces itself, a DNS name; empty
-	// means the name of this machine, or localhost where that is not a DNS name.
+	// HELO is the client's name in EHLO, a DNS name; empty means the host name, or localhost if
+	// that is no DNS name.
 	HELO string
 
-	// Auth is how the sender proves who it is; empty means None. Anything else
-	// needs TLS and Credentials.
+	// Auth selects the authentication; empty means None. Others need TLS and Credentials.
 	Auth AuthMode
-	// Credentials is asked at each new connection, before it is dialled, so that
-	// changed ones are used at once. Its error is a Configuration failure, unless
-	// it is a *Failure of its own or comes of the end of ctx. It never puts a
-	// password into its error.
+	// Credentials is called before each new connection is dialed, so changed ones take effect
+	// at once. Its error is a Configuration failure, unless it is a *Failure or results from
+	// the end of ctx. Its error must not contain the password.
 	Credentials func(ctx context.Context) (user, password string, err error)
 
-	// Timeouts bounds every step.
+	// Timeouts bounds each step.
 	Timeouts Timeouts
-	// Reuse says how long a connection serves.
+	// Reuse bounds the reuse of connections.
 	Reuse Reuse
 
-	// DKIM signs each message; nil leaves that to the server.
+	// DKIM signs each message; nil leaves signing to the server.
 	DKIM *DKIM
 
 	// Dial opens the connection; nil means TCP. Tests use it.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Timeouts bounds every step of a sending, and all of them together. Zero means
-// the default; those follow RFC 5321 section 4.5.3.2, because a server may hold
-// back a reply for minutes for good reasons.
+// Timeouts bounds each step of a Send, and all of them together. Zero means the default. The
+// defaults follow RFC 5321 section 4.5.3.2, since a server may delay a reply for minutes.
 type Timeouts struct {
 	// Dial bounds the resolution of the name and the connection: 30 s.
 	Dial time.Duration
@@ -100,19 +93,19 @@ type Timeouts struct {
 	Command time.Duration
 	// Body bounds the transfer of the message: 5 min.
 	Body time.Duration
-	// Final bounds the wait for the reply after the final dot: 10 min. A short
-	// one makes duplicates: the server may take the message all the same.
+	// Final bounds the wait for the reply after the final dot: 10 min. A short timeout causes
+	// duplicates, since the server may still accept the message.
 	Final time.Duration
-	// Total bounds a whole [Sender.Send], its connection included: 15 min. A claim
-	// on a message has to last longer than this.
+	// Total bounds a [Sender.Send] with its connection: 15 min. A claim on a message must last
+	// longer.
 	Total time.Duration
 }
 
-// WithDefaults is t with the defaults in place of zeroes.
+// WithDefaults returns t with defaults for zero values.
 func (t Timeouts) WithDefaults() Timeouts {
 	for _, limit := range []struct {
-		of      *time.Duration
-		absence time.Duration
+		value        *time.Duration
+		defaultValue time.Duration
 	}{
 		{&t.Dial, 30 * time.Second},
 		{&t.TLS, 30 * time.Second},
@@ -121,23 +114,22 @@ func (t Timeouts) WithDefaults() Timeouts {
 		{&t.Final, 10 * time.Minute},
 		{&t.Total, 15 * time.Minute},
 	} {
-		if *limit.of == 0 {
-			*limit.of = limit.absence
+		if *limit.value == 0 {
+			*limit.value = limit.defaultValue
 		}
 	}
 	return t
 }
 
-// Reuse says how long a connection serves. Only one on which everything went
-// well is used again.
+// Reuse bounds the reuse of connections. A connection is reused only after success.
 type Reuse struct {
-	// Messages is how many messages one connection carries at most: 100, which
-	// common servers allow. 1 opens a connection for each message.
+	// Messages bounds the messages of one connection: 100, which common servers allow. 1 opens
+	// a connection for each message.
 	Messages int
-	// Idle is for how long a connection waits for the next message: 5 s. It is
-	// short because servers count idle connections.
+	// Idle bounds how long a connection stays idle: 5 s. It is short, since servers limit idle
+	// connections.
 	Idle time.Duration
-	// Connections is how many wait at most: 2.
+	// Connections bounds the idle connections: 2.
 	Connections int
 }
 
@@ -154,11 +146,11 @@ func (r Reuse) withDefaults() Reuse {
 	return r
 }
 
-// validate says what is wrong with a configuration, all of it at once.
+// validate returns all errors of a configuration at once.
 func (c *Config) validate() error {
-	var wrong []error
-	field := func(name string, is any, rule string) {
-		wrong = append(wrong, fmt.Errorf("%s %v: %s", name, is, rule))
+	var errs []error
+	field := func(name string, value any, rule string) {
+		errs = append(errs, fmt.Errorf("%s %v: %s", name, value, rule))
 	}
 
 	if !isDNSName(c.Host) && !isIP(c.Host) {
@@ -178,7 +170,10 @@ func (c *Config) validate() error {
 	case "", StartTLS, ImplicitTLS:
 	case NoTLS:
 		if !c.isLoopbackHost() && c.PlaintextTo != c.Host {
-			field("tls", c.TLS, fmt.Sprintf("mails would cross the network in the clear to %s; use StartTLS or Implicit, or allow it by naming the host", quote(c.Host)))
+			field(
+				"tls", c.TLS,
+				fmt.Sprintf("mails would be sent unencrypted to %s; use StartTLS or Implicit, or allow it by naming the host", quote(c.Host)),
+			)
 		}
 	default:
 		field("tls", quote(string(c.TLS)), "give StartTLS, Implicit or None")
@@ -199,22 +194,22 @@ func (c *Config) validate() error {
 
 	t := c.Timeouts
 	for _, limit := range []struct {
-		name string
-		is   time.Duration
+		name  string
+		value time.Duration
 	}{
 		{"dial", t.Dial}, {"tls", t.TLS}, {"command", t.Command}, {"body", t.Body}, {"final", t.Final}, {"total", t.Total},
 	} {
-		if limit.is < 0 {
-			field("timeouts."+limit.name, limit.is, "give a positive duration, or nothing for the default")
+		if limit.value < 0 {
+			field("timeouts."+limit.name, limit.value, "give a positive duration, or nothing for the default")
 		}
 	}
 	if c.Reuse.Messages < 0 || c.Reuse.Idle < 0 || c.Reuse.Connections < 0 {
 		field("reuse", c.Reuse, "give positive figures, or nothing for the defaults")
 	}
-	return errors.Join(wrong...)
+	return errors.Join(errs...)
 }
 
-// tlsConfig is how the server's certificate is checked; nil for NoTLS.
+// tlsConfig returns the TLS configuration; nil for NoTLS.
 func (c *Config) tlsConfig() (*tls.Config, error) {
 	if c.TLS == NoTLS {
 		return nil, nil
@@ -242,7 +237,7 @@ func (c *Config) helloName() string {
 	return "localhost"
 }
 
-// isLoopbackHost is whether the host is this machine, as far as its name tells.
+// isLoopbackHost reports whether the host is a loopback address or localhost.
 func (c *Config) isLoopbackHost() bool {
 	if ip, err := netip.ParseAddr(c.Host); err == nil {
 		return ip.Unmap().IsLoopback()
@@ -250,8 +245,7 @@ func (c *Config) isLoopbackHost() bool {
 	return strings.EqualFold(c.Host, "localhost")
 }
 
-// isRemote is whether a connection goes to another machine: what localhost
-// resolved to is known only now.
+// isRemote reports whether a connection goes to another machine; localhost may resolve to one.
 func isRemote(conn net.Conn) bool {
 	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 	return ok && !tcp.IP.IsLoopback()

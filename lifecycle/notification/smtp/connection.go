@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/emersion/go-smtp"
@@ -16,7 +15,7 @@ import (
 	"sluice.dev/api/policytime"
 )
 
-// connection is one that is ready for MAIL, or on the way there.
+// connection is a connection that is ready for MAIL or being established.
 type connection struct {
 	sender       *Sender
 	raw          net.Conn
@@ -24,13 +23,13 @@ type connection struct {
 	client       *smtp.Client
 	stage        Stage
 	secrets      []string
-	sentMessages int // messages
+	sentMessages int
 
-	canceled bool // its deadline may be cut at any moment
+	canceled bool // its deadline may expire at any moment
 }
 
-// connect opens a connection and makes it ready for MAIL before the limit. Its
-// error is a *Failure, and then nothing is left open.
+// connect opens a connection and makes it ready for MAIL before the limit. Its error is a
+// *Failure; the connection is closed then.
 func (s *Sender) connect(ctx context.Context, limit time.Time) (*connection, error) {
 	c := &connection{sender: s, stage: StageCredentials}
 	if err := c.establish(ctx, limit); err != nil {
@@ -42,11 +41,11 @@ func (s *Sender) connect(ctx context.Context, limit time.Time) (*connection, err
 
 func (c *connection) establish(ctx context.Context, limit time.Time) error {
 	s := c.sender
-	as, err := s.loadCredentials(ctx)
+	creds, err := s.loadCredentials(ctx)
 	if err != nil {
 		return err
 	}
-	c.secrets = as.encodedSecrets()
+	c.secrets = creds.encodedSecrets()
 
 	c.stage = StageDial
 	if err := c.dial(ctx); err != nil {
@@ -60,7 +59,7 @@ func (c *connection) establish(ctx context.Context, limit time.Time) error {
 	if err != nil {
 		return err
 	}
-	// Above TLS a new guard counts what the server says.
+	// negotiateTLS replaced the limitedConn by one above TLS.
 	c.conn.setLimit(limit)
 	defer context.AfterFunc(ctx, c.conn.cancel)()
 
@@ -79,7 +78,7 @@ func (c *connection) establish(ctx context.Context, limit time.Time) error {
 		return nil
 	}
 	c.stage = StageAuth
-	return authenticate(c.client, s.config.Auth, as)
+	return authenticate(c.client, s.config.Auth, creds)
 }
 
 func (s *Sender) loadCredentials(ctx context.Context) (credentials, error) {
@@ -89,21 +88,21 @@ func (s *Sender) loadCredentials(ctx context.Context) (credentials, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeouts.Command)
 	defer cancel()
 	user, password, err := s.config.Credentials(ctx)
-	as := credentials{user, password}
+	creds := credentials{user, password}
 	if err == nil {
-		err = as.validate()
+		err = creds.validate()
 	}
 	if err == nil {
-		return as, nil
+		return creds, nil
 	}
-	own, is := errors.AsType[*Failure](err)
+	failure, is := errors.AsType[*Failure](err)
 	switch {
 	case is:
-		return credentials{}, &localFailure{own.Kind, own.Text}
+		return credentials{}, &localFailure{failure.Kind, failure.Text}
 	case ctx.Err() != nil:
 		return credentials{}, err
 	default:
-		return credentials{}, &localFailure{ConfigurationFailure, sanitizeText(err.Error(), as.encodedSecrets())}
+		return credentials{}, &localFailure{ConfigurationFailure, sanitizeText(err.Error(), creds.encodedSecrets())}
 	}
 }
 
@@ -111,18 +110,20 @@ func (c *connection) dial(ctx context.Context) error {
 	s := c.sender
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeouts.Dial)
 	defer cancel()
-	raw, err := s.config.Dial(ctx, "tcp", net.JoinHostPort(s.config.Host, strconv.Itoa(s.config.Port)))
+	raw, err := s.config.Dial(ctx, "tcp", s.server)
 	if err != nil {
 		return err
 	}
 	c.raw = raw
 	if s.config.TLS == NoTLS && s.config.PlaintextTo != s.config.Host && isRemote(raw) {
-		return &localFailure{ConfigurationFailure, "tls None is for this machine, but " + s.config.Host + " is at " + raw.RemoteAddr().String()}
+		return &localFailure{
+			ConfigurationFailure, "tls None is for a server on this machine, but " + s.config.Host + " is at " + raw.RemoteAddr().String(),
+		}
 	}
 	return nil
 }
 
-// negotiateTLS brings the connection to where the SMTP client takes it over.
+// negotiateTLS runs STARTTLS or implicit TLS, before the SMTP client uses the connection.
 func (c *connection) negotiateTLS(ctx context.Context) error {
 	s := c.sender
 	var greeting []byte
@@ -143,28 +144,28 @@ func (c *connection) negotiateTLS(ctx context.Context) error {
 	if err := c.conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	protected := tls.Client(c.raw, s.tls)
-	if err := protected.HandshakeContext(ctx); err != nil {
+	tlsConn := tls.Client(c.raw, s.tls)
+	if err := tlsConn.HandshakeContext(ctx); err != nil {
 		return err
 	}
-	c.conn = newLimitedConn(protected, c.raw, greeting)
+	c.conn = newLimitedConn(tlsConn, c.raw, greeting)
 	return nil
 }
 
-// closeNow closes the connection at once. A message that is under way stays without
-// its final dot, and TLS takes no leave of a server that may not be listening.
+// closeNow closes the connection without the final dot of a pending message and without TLS's
+// close_notify, which could block.
 func (c *connection) closeNow() {
 	if c.raw != nil {
 		_ = c.raw.Close() // the failure that led here is the one that counts
 	}
 }
 
-// quitTimeout is how long a connection that has done well takes to say goodbye.
+// quitTimeout bounds QUIT on an idle connection.
 const quitTimeout = 2 * time.Second
 
-// quit ends a connection on which nothing is under way (RFC 5321 section 4.1.1.10).
+// quit closes an idle connection with QUIT (RFC 5321 section 4.1.1.10).
 func (c *connection) quit() {
 	c.conn.setLimit(policytime.MachineNow().Add(quitTimeout))
-	_ = c.client.Quit() // the messages have been taken; a missing 221 changes nothing
+	_ = c.client.Quit() // the messages are accepted; a missing 221 changes nothing
 	c.closeNow()
 }

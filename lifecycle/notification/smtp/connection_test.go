@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMisbehavingServerReplies runs against a server that misbehaves more than go-smtp's can: at
-// each step, over each kind of connection, in each way.
+// TestMisbehavingServerReplies runs against a server with replies that go-smtp's server cannot
+// send: at each step, with each TLS mode, in each way.
 func TestMisbehavingServerReplies(t *testing.T) {
 	ca := newTestCA(t)
 	certificate := ca.serverConfig(t, tomorrow(), "mail.example.org")
@@ -33,22 +33,22 @@ func TestMisbehavingServerReplies(t *testing.T) {
 		return TemporaryFailure
 	}
 	always := func(kind FailureKind) func(string) FailureKind { return func(string) FailureKind { return kind } }
-	ways := map[string]struct {
+	behaviors := map[string]struct {
 		reply string
 		want  func(step string) FailureKind
 		code  int
 	}{
-		"hangs up":                       {reply: replyDrop, want: lost},
-		"hangs up within its reply":      {reply: "25" + replyDrop, want: lost},
-		"hangs up before the line break": {reply: "250 " + replyDrop, want: lost},
-		"hangs up between lines":         {reply: "250-x\r\n" + replyDrop, want: lost},
-		"closes its service":             {reply: "421 4.3.2 shutting down", want: always(TemporaryFailure), code: 421},
-		"says garbage":                   {reply: "\xff\xfe\x00garbage", want: lost},
-		"says an empty line":             {reply: "", want: lost},
-		"says a long line":               {reply: "250 " + strings.Repeat("x", 5000), want: lost},
-		"never ends its line":            {reply: strings.Repeat("x", 2*maxReplyBytes) + replyDrop, want: lost},
-		"never ends its reply":           {reply: strings.Repeat("250-more of it\r\n", maxReplyBytes/8) + replyDrop, want: lost},
-		"answers out of step":            {reply: "354 go on", want: lost, code: 354},
+		"closes the connection":        {reply: replyDrop, want: lost},
+		"closes within its reply":      {reply: "25" + replyDrop, want: lost},
+		"closes before the line break": {reply: "250 " + replyDrop, want: lost},
+		"closes between lines":         {reply: "250-x\r\n" + replyDrop, want: lost},
+		"shuts down":                   {reply: "421 4.3.2 shutting down", want: always(TemporaryFailure), code: 421},
+		"sends garbage":                {reply: "\xff\xfe\x00garbage", want: lost},
+		"sends an empty line":          {reply: "", want: lost},
+		"sends a long line":            {reply: "250 " + strings.Repeat("x", 5000), want: lost},
+		"never ends its line":          {reply: strings.Repeat("x", 2*maxReplyBytes) + replyDrop, want: lost},
+		"never ends its reply":         {reply: strings.Repeat("250-more of it\r\n", maxReplyBytes/8) + replyDrop, want: lost},
+		"replies out of step":          {reply: "354 continue", want: lost, code: 354},
 	}
 	for mode, config := range map[TLSMode]Config{
 		NoTLS:       {},
@@ -60,11 +60,11 @@ func TestMisbehavingServerReplies(t *testing.T) {
 			if mode != StartTLS && inTLS || mode == NoTLS && (step == "TLS" || step == "AUTH") {
 				continue
 			}
-			for way, w := range ways {
-				if step == "TLS" && way != "hangs up" || step == "DATA" && w.code == 354 {
+			for behavior, w := range behaviors {
+				if step == "TLS" && behavior != "closes the connection" || step == "DATA" && w.code == 354 {
 					continue
 				}
-				t.Run(fmt.Sprintf("%s/%s/%s", mode, step, way), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/%s", mode, step, behavior), func(t *testing.T) {
 					t.Parallel()
 					server := &scriptedServer{replies: map[string]string{step: w.reply}, implicitTLS: mode == ImplicitTLS}
 					if mode != NoTLS {
@@ -103,13 +103,13 @@ func TestMisbehavingServerReplies(t *testing.T) {
 	}
 }
 
-// TestInjectedRepliesBeforeTLS is CVE-2011-0411: somebody between puts replies before the
-// handshake that would count as said within TLS.
+// TestInjectedRepliesBeforeTLS covers CVE-2011-0411: an attacker injects replies before the
+// handshake that would count as received within TLS.
 func TestInjectedRepliesBeforeTLS(t *testing.T) {
 	t.Parallel()
 	ca := newTestCA(t)
 	server := &scriptedServer{tls: ca.serverConfig(t, tomorrow(), "mail.example.org"), replies: map[string]string{
-		"STARTTLS": "220 go on\r\n250-mail.example.org\r\n250 AUTH PLAIN",
+		"STARTTLS": "220 ready\r\n250-mail.example.org\r\n250 AUTH PLAIN",
 	}}
 	wire := newMemoryListener()
 	server.run(t, wire)
@@ -123,17 +123,18 @@ func TestInjectedRepliesBeforeTLS(t *testing.T) {
 		t.Errorf("failure (-want +got):\n%s", diff)
 	}
 	if strings.Contains(server.receivedLines(), "AUTH") {
-		t.Errorf("the server heard %q", server.receivedLines())
+		t.Errorf("the server received %q", server.receivedLines())
 	}
 }
 
-// TestPasswordRedactedFromEchoes is a server that repeats what it hears: the password never gets into
-// the error.
+// TestPasswordRedactedFromEchoes runs against a server that echoes commands: no error contains the
+// password.
 func TestPasswordRedactedFromEchoes(t *testing.T) {
 	t.Parallel()
 	ca := newTestCA(t)
-	as := credentials{"sluice", testPassword}
-	for _, echo := range []string{"535 " + as.encodedSecrets()[0], "535 5.7.8 " + testPassword, as.encodedSecrets()[0], "AUTH " + as.encodedSecrets()[1], "334 " + testPassword} {
+	creds := credentials{"sluice", testPassword}
+	secrets := creds.encodedSecrets()
+	for _, echo := range []string{"535 " + secrets[0], "535 5.7.8 " + testPassword, secrets[0], "AUTH " + secrets[1], "334 " + testPassword} {
 		for _, mode := range []AuthMode{PlainAuth, LoginAuth} {
 			server := &scriptedServer{tls: ca.serverConfig(t, tomorrow(), "mail.example.org"), replies: map[string]string{"AUTH": echo}}
 			wire := newMemoryListener()
@@ -143,7 +144,7 @@ func TestPasswordRedactedFromEchoes(t *testing.T) {
 				Auth: mode, Credentials: staticCredentials("sluice", testPassword),
 			})
 			f := requireFailure(t, s.Send(t.Context(), Envelope{testSender, testRecipient}, []byte(testMessage)))
-			for _, secret := range as.encodedSecrets() {
+			for _, secret := range secrets {
 				for err := error(f); err != nil; err = errors.Unwrap(err) {
 					if strings.Contains(err.Error(), secret) {
 						t.Errorf("%s: %q is in %q", mode, secret, err)
@@ -154,11 +155,29 @@ func TestPasswordRedactedFromEchoes(t *testing.T) {
 	}
 }
 
-// cuttingConn is a connection that ends after so many bytes.
+// TestHelloName: the client introduces itself with its configured name before and after STARTTLS.
+func TestHelloName(t *testing.T) {
+	t.Parallel()
+	ca := newTestCA(t)
+	server := &scriptedServer{tls: ca.serverConfig(t, tomorrow(), "mail.example.org")}
+	wire := newMemoryListener()
+	server.run(t, wire)
+	s := newTestSender(t, Config{
+		Host: "mail.example.org", Port: 587, CA: ca.pem, Dial: wire.dial, Timeouts: shortTimeouts(), HELO: "sluice.example.org",
+	})
+	if err := s.Send(t.Context(), Envelope{testSender, testRecipient}, []byte(testMessage)); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(server.receivedLines(), "EHLO sluice.example.org"); n != 2 {
+		t.Errorf("%d EHLO with the name, want 2:\n%s", n, server.receivedLines())
+	}
+}
+
+// cuttingConn is a connection that ends after a number of bytes.
 type cuttingConn struct {
 	net.Conn
 	out, in int  // how many bytes pass; negative means all
-	silent  bool // what does not pass is swallowed, as by a buffer of the kernel
+	silent  bool // drop further bytes without an error, as a buffer of the kernel does
 
 	mu sync.Mutex
 }
@@ -198,23 +217,23 @@ func (c *cuttingConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestConnectionCutAtEveryByte ends the connection after every single byte of a conversation
-// with a go-smtp server, in both directions. The server has all of the message or
-// nothing, and the failure says which, as far as it can be known.
+// TestConnectionCutAtEveryByte ends the connection after every byte of a session with a go-smtp
+// server, in both directions. The server has the complete message or nothing, and the failure says
+// which, as far as the client can know.
 func TestConnectionCutAtEveryByte(t *testing.T) {
 	t.Parallel()
-	for _, way := range []struct {
+	for _, direction := range []struct {
 		name    string
-		unknown bool // the end of the message may pass without a reply
+		unknown bool // the final dot may pass without a reply
 		cut     func(at int) *cuttingConn
 	}{
-		{"going out, noticed", false, func(at int) *cuttingConn { return &cuttingConn{out: at, in: -1} }},
-		{"going out, unnoticed", true, func(at int) *cuttingConn { return &cuttingConn{out: at, in: -1, silent: true} }},
-		{"coming in", true, func(at int) *cuttingConn { return &cuttingConn{out: -1, in: at} }},
+		{"outgoing, with an error", false, func(at int) *cuttingConn { return &cuttingConn{out: at, in: -1} }},
+		{"outgoing, without an error", true, func(at int) *cuttingConn { return &cuttingConn{out: at, in: -1, silent: true} }},
+		{"incoming", true, func(at int) *cuttingConn { return &cuttingConn{out: -1, in: at} }},
 	} {
-		t.Run(way.name, func(t *testing.T) {
+		t.Run(direction.name, func(t *testing.T) {
 			t.Parallel()
-			seen := map[FailureKind]int{}
+			kinds := map[FailureKind]int{}
 			for at := range 5000 {
 				backend, wire := &fakeBackend{}, newMemoryListener()
 				serve(t, wire, backend, nil)
@@ -226,7 +245,7 @@ func TestConnectionCutAtEveryByte(t *testing.T) {
 						if err != nil {
 							return nil, err
 						}
-						c := way.cut(at)
+						c := direction.cut(at)
 						c.Conn = conn
 						return c, nil
 					},
@@ -240,28 +259,28 @@ func TestConnectionCutAtEveryByte(t *testing.T) {
 				}
 				if err == nil {
 					if len(got) != 1 {
-						t.Fatalf("cut at %d: a lost message passed for a sent one", at)
+						t.Fatalf("cut at %d: a lost message counts as sent", at)
 					}
-					if seen[TemporaryFailure] == 0 || (seen[UnknownOutcome] > 0) != way.unknown {
-						t.Errorf("seen %v before the first success", seen)
+					if kinds[TemporaryFailure] == 0 || (kinds[UnknownOutcome] > 0) != direction.unknown {
+						t.Errorf("kinds %v before the first success", kinds)
 					}
 					return
 				}
 				f := requireFailure(t, err)
-				seen[f.Kind]++
+				kinds[f.Kind]++
 				switch {
 				case f.Kind != TemporaryFailure && f.Kind != UnknownOutcome:
 					t.Fatalf("cut at %d: %v", at, err)
 				case f.Kind == TemporaryFailure && len(got) != 0:
-					t.Fatalf("cut at %d: a delivered message is said to be not taken: %v", at, err)
+					t.Fatalf("cut at %d: a delivered message counts as not accepted: %v", at, err)
 				}
 			}
-			t.Error("no cut was late enough to leave the message alone")
+			t.Error("no cut was late enough for success")
 		})
 	}
 }
 
-// TestConnectionRefused is a port at which nothing listens, and a name that is none.
+// TestConnectionRefused dials a port without listener, and a name that does not resolve.
 func TestConnectionRefused(t *testing.T) {
 	t.Parallel()
 	listener, host, port := listen(t)
@@ -284,16 +303,18 @@ func TestConnectionRefused(t *testing.T) {
 		return nil, &net.DNSError{Err: "no such host", Name: "mail.invalid"}
 	}})
 	if err := s.Send(t.Context(), Envelope{testSender, testRecipient}, []byte(testMessage)); !errors.As(err, &dns) {
-		t.Errorf("the cause of %v is not to be found", err)
+		t.Errorf("%v does not wrap its cause", err)
 	}
 }
 
-// TestUnresponsiveHost is a port behind which nobody answers.
+// TestUnresponsiveHost dials a port that accepts no connection.
 func TestUnresponsiveHost(t *testing.T) {
 	t.Parallel()
-	_, host, port := listen(t) // and never accepted from
+	_, host, port := listen(t) // never accepts
 	for _, mode := range []TLSMode{StartTLS, ImplicitTLS, NoTLS} {
-		s := newTestSender(t, Config{Host: host, Port: port, TLS: mode, Timeouts: Timeouts{TLS: 20 * time.Millisecond, Command: 20 * time.Millisecond}})
+		s := newTestSender(
+			t, Config{Host: host, Port: port, TLS: mode, Timeouts: Timeouts{TLS: 20 * time.Millisecond, Command: 20 * time.Millisecond}},
+		)
 		want := &Failure{Kind: TemporaryFailure, Stage: StageGreeting}
 		if mode == ImplicitTLS {
 			want.Stage = StageTLS
@@ -305,45 +326,63 @@ func TestUnresponsiveHost(t *testing.T) {
 	}
 }
 
-// TestEndlessReply is a server that never stops: little of it is listened to.
+// TestEndlessReply runs against a server with an endless reply: the client stops reading.
 func TestEndlessReply(t *testing.T) {
 	t.Parallel()
-	for _, words := range []string{"220-and so on\r\n", "220 x\r\n250-and so on\r\n250-", strings.Repeat("x", 1000), "\r\n"} {
-		heard := make(chan int, 1)
-		s := newTestSender(t, Config{Host: "localhost", Port: 25, TLS: NoTLS, Timeouts: shortTimeouts(), Dial: func(context.Context, string, string) (net.Conn, error) {
-			near, far := net.Pipe()
-			go func() { _, _ = io.Copy(io.Discard, far) }()
-			go func() {
-				total := 0
-				for {
-					n, err := io.WriteString(far, words)
-					total += n
-					if err != nil {
-						heard <- total
-						return
-					}
-				}
-			}()
-			return near, nil
-		}})
+	for _, reply := range []string{"220-and so on\r\n", "220 x\r\n250-and so on\r\n250-", strings.Repeat("x", 1000), "\r\n"} {
+		written := make(chan int, 1)
+		s := newTestSender(
+			t,
+			Config{
+				Host:     "localhost",
+				Port:     25,
+				TLS:      NoTLS,
+				Timeouts: shortTimeouts(),
+				Dial: func(context.Context, string, string) (net.Conn, error) {
+					near, far := net.Pipe()
+					go func() { _, _ = io.Copy(io.Discard, far) }()
+					go func() {
+						total := 0
+						for {
+							n, err := io.WriteString(far, reply)
+							total += n
+							if err != nil {
+								written <- total
+								return
+							}
+						}
+					}()
+					return near, nil
+				},
+			},
+		)
 		f := requireFailure(t, s.Send(t.Context(), Envelope{testSender, testRecipient}, []byte(testMessage)))
 		if f == nil || f.Kind != TemporaryFailure {
-			t.Errorf("%q: %v", words, f)
+			t.Errorf("%q: %v", reply, f)
 		}
-		if total := <-heard; total > 3*maxReplyBytes {
-			t.Errorf("%q: %d bytes were listened to", words, total)
+		if total := <-written; total > 3*maxReplyBytes {
+			t.Errorf("%q: %d bytes were read", reply, total)
 		}
 	}
 }
 
-// TestLocalhostResolvesToRemoteHost is a resolver that says localhost is another machine.
+// TestLocalhostResolvesToRemoteHost: a resolver that maps localhost to another machine causes a failure.
 func TestLocalhostResolvesToRemoteHost(t *testing.T) {
 	t.Parallel()
 	near, far := net.Pipe()
 	defer far.Close()
-	s := newTestSender(t, Config{Host: "localhost", Port: 25, TLS: NoTLS, Timeouts: Timeouts{Command: time.Second}, Dial: func(context.Context, string, string) (net.Conn, error) {
-		return &remoteConn{near}, nil
-	}})
+	s := newTestSender(
+		t,
+		Config{
+			Host:     "localhost",
+			Port:     25,
+			TLS:      NoTLS,
+			Timeouts: Timeouts{Command: time.Second},
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				return &remoteConn{near}, nil
+			},
+		},
+	)
 	want := &Failure{Kind: ConfigurationFailure, Stage: StageDial}
 	err := s.Send(t.Context(), Envelope{testSender, testRecipient}, []byte(testMessage))
 	if diff := cmp.Diff(want, requireFailure(t, err), ignoreText); diff != "" {

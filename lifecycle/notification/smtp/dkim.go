@@ -20,10 +20,10 @@ import (
 // 3.2, which recommends 2048.
 const minRSABits = 1024
 
-// DKIM says how messages are signed (RFC 6376): relaxed/relaxed, with RSA (rsa-
-// sha256) or Ed25519 (RFC 8463).
+// DKIM configures signing (RFC 6376): relaxed/relaxed, with RSA (rsa-sha256) or Ed25519
+// (RFC 8463).
 type DKIM struct {
-	// Domain is the one that answers for the message, usually that of From.
+	// Domain is the signing domain, usually that of From.
 	Domain string
 	// Selector names the public key, at <Selector>._domainkey.<Domain>.
 	Selector string
@@ -32,8 +32,8 @@ type DKIM struct {
 	Key []byte
 }
 
-// signedFields are the ones that make the message what it is for its reader. One
-// that is absent is signed as absent, so that none can be added.
+// signedFields returns the signed header fields. An absent field is signed as absent, so it
+// cannot be added later.
 func signedFields() []string {
 	return []string{"From", "To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type"}
 }
@@ -60,8 +60,8 @@ func (d *DKIM) signOptions() (*dkim.SignOptions, error) {
 	}, nil
 }
 
-func parsePrivateKey(from []byte) (crypto.Signer, error) {
-	block, _ := pem.Decode(from)
+func parsePrivateKey(pemBytes []byte) (crypto.Signer, error) {
+	block, _ := pem.Decode(pemBytes)
 	if block == nil {
 		return nil, errors.New("it holds no PEM; give one that begins with -----BEGIN PRIVATE KEY-----")
 	}
@@ -91,7 +91,7 @@ func parsePrivateKey(from []byte) (crypto.Signer, error) {
 	}
 }
 
-// signMessage puts the signature before the message.
+// signMessage returns the message with its signature prepended.
 func signMessage(message []byte, options *dkim.SignOptions) ([]byte, error) {
 	var signed bytes.Buffer
 	if err := dkim.Sign(&signed, bytes.NewReader(message), options); err != nil {

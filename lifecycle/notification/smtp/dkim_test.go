@@ -20,8 +20,8 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 )
 
-// TestDKIMSignature verifies what arrives with the public key, and that a changed or added
-// field no longer verifies.
+// TestDKIMSignature verifies the received message with the public key; a message with a changed or
+// added field fails.
 func TestDKIMSignature(t *testing.T) {
 	t.Parallel()
 	long, err := rsa.GenerateKey(rand.Reader, 2048)

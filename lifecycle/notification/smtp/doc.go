@@ -1,18 +1,30 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire hands one complete message for one recipient to a mail server.
+// Package smtp submits one complete message for one recipient to a mail server.
 //
-// Enters: a [Config], an [Envelope], and the bytes of a message. Leaves: nothing,
-// once the server has said that the message is its own; otherwise a [Failure]
-// that says at which [Stage] it ended and, by its [Kind], what to do about it.
+// A [Sender] takes an [Envelope] and the bytes of a message. It returns nil once the
+// server has accepted the message, and otherwise a [Failure] with the [Stage] of the
+// failure and a [FailureKind] that says what to do. The server is a submission server
+// or a relay (RFC 6409, RFC 5321): the package looks up no MX record, tries no second
+// host, keeps no queue, and never decides when to retry.
 //
-// The mail server is a submission server or a relay (RFC 6409, RFC 5321): this
-// package looks up no MX record, tries no second host and keeps no queue.
+// It never delivers part of a message: the message is checked and signed before
+// dialing, and after an error the connection closes without the final dot. It never
+// sends a password without TLS, never falls back to plaintext, and never puts a
+// password into an error.
 //
-// It never delivers half a message: everything is checked and signed before the
-// server is dialled, and whatever goes wrong ends the connection and leaves the
-// message without its final dot. It never sends a password over a connection
-// without TLS, never falls back to one, and never puts a password into an error.
-// It never decides whether or when to try again.
+// The commands are those of go-smtp's Client. Three parts are our own, each for tests
+// that go-smtp does not pass:
+//   - requestStartTLS runs the plaintext phase of STARTTLS. With
+//     smtp.NewClientStartTLS, TestInjectedRepliesBeforeTLS fails (replies injected
+//     before the handshake stay unnoticed), TestHelloName (the client calls itself
+//     localhost), TestStepTimeouts (the timeouts of greeting, EHLO, STARTTLS and TLS
+//     cannot be set) and TestSendFailures (a certificate error is not told from an
+//     error of EHLO).
+//   - limitedConn sits between TLS and the Client, where NewClientStartTLS leaves no
+//     room. Without it TestMisbehavingServerReplies fails: a reply cut off before its
+//     line break counts as complete, so a lost message counts as sent.
+//   - loginMechanism replaces sasl.NewLoginClient, which requires the challenge
+//     "Password:" and sends an initial response (TestSendFailures/LOGIN_only).
 package smtp

@@ -20,33 +20,32 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// FailureKind says what to do about a failure.
+// FailureKind classifies a failure by what to do about it.
 type FailureKind string
 
 const (
-	// TemporaryFailure: the server has not taken the message; try again later.
+	// TemporaryFailure: the server did not accept the message; retry later.
 	TemporaryFailure FailureKind = "Temporary"
-	// RecipientFailure: this message will never be taken for this address. Another
-	// address, or another message, may be.
+	// RecipientFailure: the server will never accept this message for this address. Another
+	// address or another message may succeed.
 	RecipientFailure FailureKind = "Recipient"
-	// ConfigurationFailure: the server has not taken the message and will take none
-	// until a person has set something right, here or there. Stop sending, keep
-	// the messages, and tell that person.
+	// ConfigurationFailure: the server did not accept the message and will accept none until
+	// an administrator corrects the configuration of Sluice or of the server. Stop sending,
+	// keep the messages, and notify the administrator.
 	ConfigurationFailure FailureKind = "Configuration"
-	// UnknownOutcome: the whole message with its final dot went out, and no reply came
-	// back. The server may have taken it. Sending it again, with the same
-	// Message-ID, is better than losing it.
+	// UnknownOutcome: the complete message was sent and no reply was received. The server may
+	// have accepted it. Sending it again with the same Message-ID is better than losing it.
 	UnknownOutcome FailureKind = "Unknown"
 )
 
-// Stage is the step at which a sending ended.
+// Stage is the step at which a Send failed.
 type Stage string
 
-// The stages in their order. Nothing has been dialled at the first three.
+// The stages in order. The first three precede dialing.
 const (
 	StageAddress     Stage = "address"     // the envelope is checked
 	StageMessage     Stage = "message"     // the message is checked and signed
-	StageCredentials Stage = "credentials" // the password is asked for
+	StageCredentials Stage = "credentials" // the credentials are read
 	StageDial        Stage = "dial"        // name, connection
 	StageGreeting    Stage = "greeting"    // the server's first line
 	StageHello       Stage = "EHLO"        // EHLO, or HELO
@@ -56,23 +55,23 @@ const (
 	StageMail        Stage = "MAIL"
 	StageRcpt        Stage = "RCPT"
 	StageData        Stage = "DATA" // the command
-	StageBody        Stage = "body" // the message, up to its final dot
+	StageBody        Stage = "body" // the message, before its final dot
 	StageFinal       Stage = "end of message"
 )
 
-// Failure is why a message was not handed over. It is the only error that
+// Failure says why a message was not submitted. It is the only error type that
 // [Sender.Send] returns.
 type Failure struct {
-	// Kind is what to do about it.
+	// Kind says what to do about it.
 	Kind FailureKind
 	// Code is the server's reply code (RFC 5321 section 4.2); 0 without a reply.
 	Code int
 	// Enhanced is its enhanced status code (RFC 3463), as 5.1.1; may be empty.
 	Enhanced string
-	// Text is what the server said, or what went wrong: one line of at most 500
-	// bytes, without control characters and without the password.
+	// Text is the server's reply or the local error: one line of at most 500 bytes, without
+	// control characters and without the password.
 	Text string
-	// Stage is the step at which it ended.
+	// Stage is the failed step.
 	Stage Stage
 	// Server is host:port.
 	Server string
@@ -80,20 +79,20 @@ type Failure struct {
 	cause error
 }
 
-// maxFailureText is the longest Text in bytes: it ends up in a status.
+// maxFailureText bounds Text in bytes, since it is written to a status.
 const maxFailureText = 500
 
 // Error implements error.
 func (f *Failure) Error() string {
-	var said strings.Builder
+	var reply strings.Builder
 	if f.Code != 0 {
-		fmt.Fprintf(&said, "%d ", f.Code)
+		fmt.Fprintf(&reply, "%d ", f.Code)
 	}
 	if f.Enhanced != "" {
-		said.WriteString(f.Enhanced + " ")
+		reply.WriteString(f.Enhanced + " ")
 	}
-	said.WriteString(f.Text)
-	return fmt.Sprintf("mail server %s: at %s: %s (%s)", f.Server, f.Stage, said.String(), f.advice())
+	reply.WriteString(f.Text)
+	return fmt.Sprintf("mail server %s: at %s: %s (%s)", f.Server, f.Stage, reply.String(), f.advice())
 }
 
 func (f *Failure) advice() string {
@@ -103,21 +102,21 @@ func (f *Failure) advice() string {
 	case RecipientFailure:
 		return "permanent for this message and address"
 	case UnknownOutcome:
-		return "the server may have taken the message"
+		return "the server may have accepted the message"
 	default:
-		return "the configuration of the mail has to be set right"
+		return "the mail configuration must be corrected"
 	}
 }
 
-// Unwrap is the cause on this side: of the network, the certificate, the context.
-// It is nil where a server's reply is the cause.
+// Unwrap returns the local cause, such as a network, certificate or context error. It is nil if
+// a server's reply is the cause.
 func (f *Failure) Unwrap() error { return f.cause }
 
-// sanitizeText makes one printable line of at most maxText bytes of what a stranger said,
-// with the secrets taken out.
-func sanitizeText(said string, secrets []string) string {
-	said = redactSecrets(said, secrets)
-	said = strings.Map(func(r rune) rune {
+// sanitizeText turns untrusted text into one printable line of at most maxFailureText bytes,
+// with the secrets redacted.
+func sanitizeText(text string, secrets []string) string {
+	text = redactSecrets(text, secrets)
+	text = strings.Map(func(r rune) rune {
 		switch {
 		case r == utf8.RuneError:
 			return '?'
@@ -125,29 +124,29 @@ func sanitizeText(said string, secrets []string) string {
 			return ' '
 		}
 		return r
-	}, said)
-	// Once more: one line may show a secret that was broken up before.
-	said = redactSecrets(strings.Join(strings.Fields(said), " "), secrets)
-	if len(said) <= maxFailureText {
-		return said
+	}, text)
+	// Redact again: joining lines may reassemble a secret.
+	text = redactSecrets(strings.Join(strings.Fields(text), " "), secrets)
+	if len(text) <= maxFailureText {
+		return text
 	}
 	cut := maxFailureText - len("…")
-	for !utf8.RuneStart(said[cut]) {
+	for !utf8.RuneStart(text[cut]) {
 		cut--
 	}
-	return said[:cut] + "…"
+	return text[:cut] + "…"
 }
 
-func redactSecrets(said string, secrets []string) string {
+func redactSecrets(text string, secrets []string) string {
 	for _, secret := range secrets {
 		if secret != "" {
-			said = strings.ReplaceAll(said, secret, "***")
+			text = strings.ReplaceAll(text, secret, "***")
 		}
 	}
-	return said
+	return text
 }
 
-// newFailure makes a *Failure of what went wrong at a stage.
+// newFailure returns the *Failure for an error at a stage.
 func (s *Sender) newFailure(ctx context.Context, stage Stage, secrets []string, err error) *Failure {
 	f := &Failure{Stage: stage, Server: s.server}
 	if code, status, text, ok := serverReply(err); ok {
@@ -158,8 +157,8 @@ func (s *Sender) newFailure(ctx context.Context, stage Stage, secrets []string, 
 		f.Kind = classifyReply(stage, code, status)
 		return f
 	}
-	if own, is := errors.AsType[*localFailure](err); is {
-		f.Kind, f.Text = own.kind, sanitizeText(own.text, secrets)
+	if local, is := errors.AsType[*localFailure](err); is {
+		f.Kind, f.Text = local.kind, sanitizeText(local.text, secrets)
 		return f
 	}
 	f.Kind = kindWithoutReply(stage)
@@ -168,21 +167,21 @@ func (s *Sender) newFailure(ctx context.Context, stage Stage, secrets []string, 
 	}
 	f.Text, f.cause = sanitizeText(err.Error(), secrets), err
 	if cause := context.Cause(ctx); cause != nil {
-		f.Text, f.cause = "called off: "+sanitizeText(cause.Error(), secrets), cause
+		f.Text, f.cause = "canceled: "+sanitizeText(cause.Error(), secrets), cause
 	}
-	// What was read and not understood is the server's words, and may be ours.
-	var garbled textproto.ProtocolError
-	if errors.As(err, &garbled) {
-		f.Text, f.cause = sanitizeText("not a reply of an SMTP server: "+garbled.Error(), secrets), nil
+	// An invalid reply may contain an echo of the client's own words.
+	var invalid textproto.ProtocolError
+	if errors.As(err, &invalid) {
+		f.Text, f.cause = sanitizeText("not a reply of an SMTP server: "+invalid.Error(), secrets), nil
 	}
 	return f
 }
 
-// serverReply is what the server answered, where an answer is the cause.
+// serverReply returns the server's reply if a reply is the cause.
 func serverReply(err error) (code int, status enhancedCode, text string, ok bool) {
-	if said, is := errors.AsType[*smtp.SMTPError](err); is {
-		e := said.EnhancedCode
-		return said.Code, enhancedCode{e[0], e[1], e[2]}.validFor(said.Code), said.Message, true
+	if reply, is := errors.AsType[*smtp.SMTPError](err); is {
+		e := reply.EnhancedCode
+		return reply.Code, enhancedCode{e[0], e[1], e[2]}.validFor(reply.Code), reply.Message, true
 	}
 	if code, text, ok := textprotoReply(err); ok {
 		status, rest := parseEnhancedCode(text)
@@ -191,8 +190,8 @@ func serverReply(err error) (code int, status enhancedCode, text string, ok bool
 	return 0, enhancedCode{}, "", false
 }
 
-// validFor is the status, where it is one and agrees with the reply code (RFC 2034
-// section 4).
+// validFor returns the code if it is valid and agrees with the reply code (RFC 2034 section 4),
+// and zero otherwise.
 func (e enhancedCode) validFor(code int) enhancedCode {
 	if e.class != code/100 || e.subject < 0 || e.subject > 999 || e.detail < 0 || e.detail > 999 {
 		return enhancedCode{}
@@ -200,38 +199,40 @@ func (e enhancedCode) validFor(code int) enhancedCode {
 	return e
 }
 
-// parseEnhancedCode takes the enhanced status code off the text of a reply.
+// parseEnhancedCode splits the enhanced status code from the text of a reply.
 func parseEnhancedCode(text string) (enhancedCode, string) {
 	word, rest, _ := strings.Cut(text, " ")
 	parts := strings.Split(word, ".")
 	if len(parts) != 3 {
 		return enhancedCode{}, text
 	}
-	var figures [3]int
+	var numbers [3]int
 	for i, part := range parts {
-		figure, err := strconv.ParseUint(part, 10, 10)
+		number, err := strconv.ParseUint(part, 10, 10)
 		if err != nil {
 			return enhancedCode{}, text
 		}
-		figures[i] = int(figure)
+		numbers[i] = int(number)
 	}
-	return enhancedCode{figures[0], figures[1], figures[2]}, rest
+	return enhancedCode{numbers[0], numbers[1], numbers[2]}, rest
 }
 
-// isTLSAlert is whether the server ended TLS with an alert. TLS 1.3 tells a client that
-// its own certificate is missing only after the handshake (RFC 8446 section 4.4.2.4).
+// isTLSAlert reports whether the server ended TLS with an alert. In TLS 1.3 a missing client
+// certificate is reported only after the handshake (RFC 8446 section 4.4.2.4).
 func isTLSAlert(err error) bool {
 	op, is := errors.AsType[*net.OpError](err)
 	return is && op.Op == "remote error"
 }
 
-// isNetworkError is whether an error of a handshake comes of the network, not of what
-// the two sides said to each other.
+// isNetworkError reports whether a handshake failed because of the network rather than the TLS
+// protocol.
 func isNetworkError(err error) bool {
 	if slow, is := errors.AsType[net.Error](err); is && slow.Timeout() {
 		return true
 	}
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded} {
+	for _, end := range []error{
+		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded,
+	} {
 		if errors.Is(err, end) {
 			return true
 		}

@@ -21,10 +21,11 @@ const (
 	testSender    = "bounces@example.org"
 	testRecipient = "ada@example.org"
 	testPassword  = "correct horse"
-	testMessage   = "From: Sluice <sluice@example.org>\r\nTo: ada@example.org\r\nSubject: two days\r\n\r\nThe project ends.\r\n.\r\n.. and so on\r\n"
+	testMessage   = "From: Sluice <sluice@example.org>\r\nTo: ada@example.org\r\nSubject: two days\r\n\r\n" +
+		"The project ends.\r\n.\r\n.. and so on\r\n"
 )
 
-// requireFailure is the failure, for comparison: its text is looked at apart.
+// requireFailure returns the *Failure, or nil; callers compare its text separately.
 func requireFailure(t *testing.T, err error) *Failure {
 	t.Helper()
 	if err == nil {
@@ -55,8 +56,8 @@ func staticCredentials(user, secret string) func(context.Context) (string, strin
 	return func(context.Context) (string, string, error) { return user, secret, nil }
 }
 
-// TestSendFailures runs against a go-smtp server on a socket. Each row says what comes
-// back, and how many messages the server has then: all of each, or none.
+// TestSendFailures runs against a go-smtp server on a socket. Each case has the expected failure
+// and the number of complete messages that the server received.
 func TestSendFailures(t *testing.T) {
 	ca := newTestCA(t)
 	good := ca.serverConfig(t, tomorrow(), "mail.example.org")
@@ -73,9 +74,9 @@ func TestSendFailures(t *testing.T) {
 		want      *Failure
 		wantText  string
 		delivered int
-		unasked   bool // the server is not dialled
+		notDialed bool
 	}{
-		"all is well":           {delivered: 1},
+		"success":               {delivered: 1},
 		"implicit TLS":          {config: func(c *Config) { c.TLS = ImplicitTLS }, delivered: 1},
 		"certificate for an IP": {config: func(c *Config) { c.ServerName = "" }, delivered: 1},
 		"PLAIN only": {
@@ -117,35 +118,35 @@ func TestSendFailures(t *testing.T) {
 			want:     &Failure{Kind: ConfigurationFailure, Stage: StageAuth, Code: 535, Enhanced: "5.7.8"},
 			wantText: "bad password ***",
 		},
-		"no credentials to be had": {
+		"missing credentials": {
 			config: func(c *Config) {
 				c.Auth = PlainAuth
 				c.Credentials = func(context.Context) (string, string, error) {
 					return "", "", errors.New("secret mail/relay not found")
 				}
 			},
-			want:     &Failure{Kind: ConfigurationFailure, Stage: StageCredentials},
-			wantText: "secret mail/relay not found",
-			unasked:  true,
+			want:      &Failure{Kind: ConfigurationFailure, Stage: StageCredentials},
+			wantText:  "secret mail/relay not found",
+			notDialed: true,
 		},
-		"credentials that cannot be had now": {
+		"temporarily unavailable credentials": {
 			config: func(c *Config) {
 				c.Auth = PlainAuth
 				c.Credentials = func(context.Context) (string, string, error) {
-					return "", "", fmt.Errorf("read secret: %w", &Failure{Kind: TemporaryFailure, Text: "the API server is away"})
+					return "", "", fmt.Errorf("read secret: %w", &Failure{Kind: TemporaryFailure, Text: "the API server is unavailable"})
 				}
 			},
-			want:    &Failure{Kind: TemporaryFailure, Stage: StageCredentials},
-			unasked: true,
+			want:      &Failure{Kind: TemporaryFailure, Stage: StageCredentials},
+			notDialed: true,
 		},
 		"a password with a line break": {
 			config: func(c *Config) {
 				c.Auth = PlainAuth
 				c.Credentials = staticCredentials("sluice", testPassword+"\n")
 			},
-			want:     &Failure{Kind: ConfigurationFailure, Stage: StageCredentials},
-			wantText: "line break",
-			unasked:  true,
+			want:      &Failure{Kind: ConfigurationFailure, Stage: StageCredentials},
+			wantText:  "line break",
+			notDialed: true,
 		},
 		"no TLS offered": {
 			server:   func(s *smtp.Server) { s.TLSConfig = nil },
@@ -191,7 +192,7 @@ func TestSendFailures(t *testing.T) {
 			},
 			want: &Failure{Kind: ConfigurationFailure, Stage: StageTLS},
 		},
-		"client certificate wanted": {
+		"client certificate required": {
 			server: func(s *smtp.Server) {
 				s.TLSConfig = s.TLSConfig.Clone()
 				s.TLSConfig.ClientAuth = tls.RequireAnyClientCert
@@ -200,7 +201,7 @@ func TestSendFailures(t *testing.T) {
 			wantText: "certificate required",
 		},
 		"greylisting": {
-			sink: &fakeBackend{rcpt: replyWith(451, smtp.EnhancedCode{4, 7, 1}, "greylisted, come again")},
+			sink: &fakeBackend{rcpt: replyWith(451, smtp.EnhancedCode{4, 7, 1}, "greylisted, try again")},
 			want: &Failure{Kind: TemporaryFailure, Stage: StageRcpt, Code: 451, Enhanced: "4.7.1"},
 		},
 		"recipient refused": {
@@ -219,7 +220,7 @@ func TestSendFailures(t *testing.T) {
 			sink: &fakeBackend{mail: replyWith(550, smtp.EnhancedCode{5, 1, 8}, "no such domain")},
 			want: &Failure{Kind: ConfigurationFailure, Stage: StageMail, Code: 550, Enhanced: "5.1.8"},
 		},
-		"authentication wanted": {
+		"authentication required": {
 			sink: &fakeBackend{mail: replyWith(530, smtp.EnhancedCode{5, 7, 0}, "authenticate first")},
 			want: &Failure{Kind: ConfigurationFailure, Stage: StageMail, Code: 530, Enhanced: "5.7.0"},
 		},
@@ -239,34 +240,48 @@ func TestSendFailures(t *testing.T) {
 			sink: &fakeBackend{final: replyWith(451, smtp.EnhancedCode{4, 3, 0}, "try again")},
 			want: &Failure{Kind: TemporaryFailure, Stage: StageFinal, Code: 451, Enhanced: "4.3.0"},
 		},
-		"a reply of another's words": {
+		"an untrusted reply": {
 			sink: &fakeBackend{rcpt: replyWith(550, smtp.EnhancedCode{5, 1, 1}, "no\x1b[2J such\x00 user \u202e"+strings.Repeat("ü", 400))},
 			want: &Failure{Kind: RecipientFailure, Stage: StageRcpt, Code: 550, Enhanced: "5.1.1"},
 		},
-		"size beyond what is announced": {
+		"size beyond the announced limit": {
 			server:   func(s *smtp.Server) { s.MaxMessageBytes = 100 },
 			want:     &Failure{Kind: RecipientFailure, Stage: StageMail},
-			wantText: "the server takes 100",
+			wantText: "the server accepts 100",
 		},
 		"line too long": {
-			mail:     "Subject: x\r\n\r\n" + strings.Repeat("x", maxMessageLineBytes+1) + "\r\n",
-			want:     &Failure{Kind: RecipientFailure, Stage: StageMessage},
-			wantText: "line 3 has 999 bytes",
-			unasked:  true,
+			mail:      "Subject: x\r\n\r\n" + strings.Repeat("x", maxMessageLineBytes+1) + "\r\n",
+			want:      &Failure{Kind: RecipientFailure, Stage: StageMessage},
+			wantText:  "line 3 has 999 bytes",
+			notDialed: true,
 		},
-		"the longest line":      {mail: "Subject: x\r\n\r\n" + strings.Repeat("x", maxMessageLineBytes) + "\r\n", delivered: 1},
-		"half a header":         {mail: "Subject: x\r\n", want: &Failure{Kind: RecipientFailure, Stage: StageMessage}, unasked: true},
-		"no message":            {mail: "\r\n", want: &Failure{Kind: RecipientFailure, Stage: StageMessage}, unasked: true},
-		"half a last line":      {mail: "Subject: x\r\n\r\nthis is only ha", want: &Failure{Kind: RecipientFailure, Stage: StageMessage}, unasked: true},
-		"a smuggled message":    {mail: "Subject: x\r\n\r\nx\n.\r\nMAIL FROM:<a@b>\r\n", want: &Failure{Kind: RecipientFailure, Stage: StageMessage}, unasked: true},
-		"a smuggled lone CR":    {mail: "Subject: x\r\n\r\nx\r.\r\nx\r\n", want: &Failure{Kind: RecipientFailure, Stage: StageMessage}, unasked: true},
-		"a NUL":                 {mail: "Subject: x\r\n\r\n\x00\r\n", want: &Failure{Kind: RecipientFailure, Stage: StageMessage}, unasked: true},
-		"parameters injected":   {to: "v@x.org> NOTIFY=NEVER ORCPT=rfc822;z@z", want: &Failure{Kind: RecipientFailure, Stage: StageAddress}, unasked: true},
-		"a command injected":    {to: "v@x.org>\r\nRCPT TO:<w@x.org", want: &Failure{Kind: RecipientFailure, Stage: StageAddress}, unasked: true},
-		"a NUL injected":        {to: "v\x00@x.org", want: &Failure{Kind: RecipientFailure, Stage: StageAddress}, unasked: true},
-		"address too long":      {to: long + "@x.org", want: &Failure{Kind: RecipientFailure, Stage: StageAddress}, unasked: true},
-		"no address":            {to: "<>", want: &Failure{Kind: RecipientFailure, Stage: StageAddress}, unasked: true},
-		"sender's injected":     {from: "a@b.org> SIZE=1", want: &Failure{Kind: ConfigurationFailure, Stage: StageAddress}, unasked: true},
+		"the longest line":     {mail: "Subject: x\r\n\r\n" + strings.Repeat("x", maxMessageLineBytes) + "\r\n", delivered: 1},
+		"an incomplete header": {mail: "Subject: x\r\n", want: &Failure{Kind: RecipientFailure, Stage: StageMessage}, notDialed: true},
+		"no message":           {mail: "\r\n", want: &Failure{Kind: RecipientFailure, Stage: StageMessage}, notDialed: true},
+		"an incomplete last line": {
+			mail: "Subject: x\r\n\r\nthis is incompl", want: &Failure{Kind: RecipientFailure, Stage: StageMessage}, notDialed: true,
+		},
+		"a smuggled message": {
+			mail: "Subject: x\r\n\r\nx\n.\r\nMAIL FROM:<a@b>\r\n", want: &Failure{Kind: RecipientFailure, Stage: StageMessage},
+			notDialed: true,
+		},
+		"a smuggled lone CR": {
+			mail: "Subject: x\r\n\r\nx\r.\r\nx\r\n", want: &Failure{Kind: RecipientFailure, Stage: StageMessage}, notDialed: true,
+		},
+		"a NUL": {
+			mail: "Subject: x\r\n\r\n\x00\r\n", want: &Failure{Kind: RecipientFailure, Stage: StageMessage}, notDialed: true,
+		},
+		"parameters injected": {
+			to: "v@x.org> NOTIFY=NEVER ORCPT=rfc822;z@z", want: &Failure{Kind: RecipientFailure, Stage: StageAddress},
+			notDialed: true,
+		},
+		"a command injected": {
+			to: "v@x.org>\r\nRCPT TO:<w@x.org", want: &Failure{Kind: RecipientFailure, Stage: StageAddress}, notDialed: true,
+		},
+		"a NUL injected":        {to: "v\x00@x.org", want: &Failure{Kind: RecipientFailure, Stage: StageAddress}, notDialed: true},
+		"address too long":      {to: long + "@x.org", want: &Failure{Kind: RecipientFailure, Stage: StageAddress}, notDialed: true},
+		"no address":            {to: "<>", want: &Failure{Kind: RecipientFailure, Stage: StageAddress}, notDialed: true},
+		"sender injection":      {from: "a@b.org> SIZE=1", want: &Failure{Kind: ConfigurationFailure, Stage: StageAddress}, notDialed: true},
 		"non-ASCII everything":  {to: "jürgen.müller@bücher.example", mail: "Subject: Frist läuft ab 🚦\r\n\r\nGrüße\r\n", delivered: 1},
 		"non-ASCII domain only": {to: "ada@bücher.example", server: func(s *smtp.Server) { s.EnableSMTPUTF8 = false }, delivered: 1},
 		"non-ASCII address at an ASCII server": {
@@ -349,8 +364,8 @@ func TestSendFailures(t *testing.T) {
 					t.Errorf("SIZE=%d, want %d", d.Size, len(mail))
 				}
 			}
-			if c.unasked && backend.sessions > 0 {
-				t.Error("the server was dialled")
+			if c.notDialed && backend.sessions > 0 {
+				t.Error("the server was dialed")
 			}
 		})
 	}

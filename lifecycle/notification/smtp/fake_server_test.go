@@ -20,12 +20,12 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// fakeBackend is a go-smtp server that keeps the whole messages it was given, and refuses
-// what it is told to refuse.
+// fakeBackend is the backend of a go-smtp server. It stores complete messages and refuses commands
+// as configured.
 type fakeBackend struct {
 	mechanisms        []string
 	user, password    string
-	mail, rcpt, final func(nth int) error // the answer to the nth of them, from 1
+	mail, rcpt, final func(nth int) error // the reply to the nth command, from 1
 
 	mu                        sync.Mutex
 	mails, rcpts, finals      int
@@ -80,7 +80,7 @@ func (s *fakeSession) Auth(mechanism string) (sasl.Server, error) {
 		defer s.backend.mu.Unlock()
 		s.backend.authentications++
 		if user != s.backend.user || password != s.backend.password {
-			// Some servers say what they were told.
+			// Some servers echo the password.
 			return &smtp.SMTPError{Code: 535, EnhancedCode: smtp.EnhancedCode{5, 7, 8}, Message: "bad password " + password}
 		}
 		return nil
@@ -116,7 +116,7 @@ func (s *fakeSession) Data(r io.Reader) error {
 	return nil
 }
 
-// loginServer asks in words that go-sasl's own client does not know.
+// loginServer sends challenges that go-sasl's client does not accept.
 type loginServer struct {
 	check func(user, password string) error
 	user  *string
@@ -135,7 +135,7 @@ func (l *loginServer) Next(response []byte) ([]byte, bool, error) {
 	}
 }
 
-// serve runs a go-smtp server for a backend until the test ends, and says where.
+// serve runs a go-smtp server for a backend until the test ends.
 func serve(t testing.TB, listener net.Listener, backend smtp.Backend, change func(*smtp.Server)) {
 	t.Helper()
 	server := smtp.NewServer(backend)
@@ -150,7 +150,7 @@ func serve(t testing.TB, listener net.Listener, backend smtp.Backend, change fun
 	done.Go(func() { _ = server.Serve(listener) })
 	t.Cleanup(func() {
 		_ = server.Close()
-		_ = listener.Close() // the server may not know it yet
+		_ = listener.Close() // the server may not have it yet
 		done.Wait()
 	})
 }
@@ -166,8 +166,7 @@ func listen(t testing.TB) (net.Listener, string, int) {
 	return listener, at.IP.String(), at.Port
 }
 
-// memoryListener is a listener of connections in memory. It knows when the server has done
-// with all of them.
+// memoryListener listens for connections in memory and counts those that the server has open.
 type memoryListener struct {
 	accept chan net.Conn
 	closed chan struct{}
@@ -220,22 +219,22 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Replies of a script that are none.
+// Pseudo replies of a script.
 const (
-	replyDrop = "\x00drop" // hang up
-	replyHang = "\x00hang" // say nothing until the client hangs up
+	replyDrop = "\x00drop" // close the connection
+	replyHang = "\x00hang" // send nothing until the client closes
 )
 
-// scriptedServer is a server that answers each step as it is told, and correctly where it
-// is told nothing. A reply is sent as it is, with CRLF behind.
+// scriptedServer sends the configured reply at each step, and a correct one by default. It appends
+// CRLF to each reply.
 type scriptedServer struct {
 	replies     map[string]string // by step: greeting, EHLO, ..., "." for the end of the message
 	tls         *tls.Config
 	implicitTLS bool
 
 	mu       sync.Mutex
-	received []string // every line outside the message
-	messages []string // whole ones
+	received []string // lines outside the message
+	messages []string // complete ones
 }
 
 func smtpSteps() []string {
@@ -243,7 +242,7 @@ func smtpSteps() []string {
 }
 
 func (s *scriptedServer) replyFor(step string) string {
-	if reply, told := s.replies[step]; told {
+	if reply, found := s.replies[step]; found {
 		return reply
 	}
 	switch step {
@@ -257,11 +256,11 @@ func (s *scriptedServer) replyFor(step string) string {
 	case "EHLO2":
 		return "250-mail.example.org\r\n250-8BITMIME\r\n250-SIZE\r\n250 AUTH PLAIN LOGIN"
 	case "STARTTLS":
-		return "220 go on"
+		return "220 ready"
 	case "AUTH":
 		return "235 welcome"
 	case "DATA":
-		return "354 go on"
+		return "354 continue"
 	case "QUIT":
 		return "221 bye"
 	default:
@@ -302,21 +301,21 @@ func (s *scriptedServer) run(t testing.TB, listener net.Listener) {
 	})
 }
 
-var errHungUp = errors.New("hung up")
+var errConnectionClosed = errors.New("connection closed")
 
 func (s *scriptedServer) serveConn(conn net.Conn) error {
 	protected := false
-	say := func(step string) error {
+	send := func(step string) error {
 		switch reply := s.replyFor(step); reply {
 		case replyDrop:
-			return errHungUp
+			return errConnectionClosed
 		case replyHang:
 			_, _ = io.Copy(io.Discard, conn)
-			return errHungUp
+			return errConnectionClosed
 		default:
 			if reply, half := strings.CutSuffix(reply, replyDrop); half {
 				_, _ = io.WriteString(conn, reply)
-				return errHungUp
+				return errConnectionClosed
 			}
 			_, err := io.WriteString(conn, reply+"\r\n")
 			return err
@@ -324,7 +323,7 @@ func (s *scriptedServer) serveConn(conn net.Conn) error {
 	}
 	secure := func() error {
 		if reply := s.replyFor("TLS"); reply == replyDrop || reply == replyHang {
-			return say("TLS")
+			return send("TLS")
 		}
 		server := tls.Server(conn, s.tls)
 		conn, protected = server, true
@@ -335,7 +334,7 @@ func (s *scriptedServer) serveConn(conn net.Conn) error {
 			return err
 		}
 	}
-	if err := say("greeting"); err != nil {
+	if err := send("greeting"); err != nil {
 		return err
 	}
 	for {
@@ -350,7 +349,7 @@ func (s *scriptedServer) serveConn(conn net.Conn) error {
 		if verb == "EHLO" && protected && !s.implicitTLS {
 			verb = "EHLO2"
 		}
-		if err := say(verb); err != nil {
+		if err := send(verb); err != nil {
 			return err
 		}
 		switch verb {
@@ -367,7 +366,7 @@ func (s *scriptedServer) serveConn(conn net.Conn) error {
 			if err := s.readMessage(conn); err != nil {
 				return err
 			}
-			if err := say("."); err != nil {
+			if err := send("."); err != nil {
 				return err
 			}
 		}
@@ -391,7 +390,7 @@ func (s *scriptedServer) readMessage(conn net.Conn) error {
 	}
 }
 
-// readLine reads byte by byte, so that nothing is read that belongs to TLS.
+// readLine reads byte by byte, so it does not consume bytes of TLS.
 func readLine(conn net.Conn) (string, error) {
 	var line []byte
 	var b [1]byte
@@ -406,7 +405,10 @@ func readLine(conn net.Conn) (string, error) {
 	}
 }
 
-// shortTimeouts is time-outs for servers that answer: long enough for a busy machine.
+// shortTimeouts returns timeouts for responsive servers, long enough for a busy machine.
 func shortTimeouts() Timeouts {
-	return Timeouts{Dial: 20 * time.Second, TLS: 20 * time.Second, Command: 20 * time.Second, Body: 20 * time.Second, Final: 20 * time.Second, Total: time.Minute}
+	return Timeouts{
+		Dial: 20 * time.Second, TLS: 20 * time.Second, Command: 20 * time.Second, Body: 20 * time.Second, Final: 20 * time.Second,
+		Total: time.Minute,
+	}
 }

@@ -16,16 +16,15 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// requestStartTLS speaks the part of StartTLS that is in the clear, and returns the
-// greeting. It is done here rather than by the SMTP client so that the client's own
-// name is said, a refusal is told apart from a missing offer, and words that were
-// slipped in before the handshake are noticed (CVE-2011-0411).
+// requestStartTLS runs the plaintext phase of STARTTLS and returns the greeting. It sends the
+// client's own name, distinguishes a refusal from a missing offer, and detects replies injected
+// before the handshake (CVE-2011-0411).
 func requestStartTLS(conn *limitedConn, hello string, within func() error, at func(Stage)) (greeting []byte, err error) {
 	text := textproto.Conn{
 		Reader: textproto.Reader{R: bufio.NewReader(conn)},
 		Writer: textproto.Writer{W: bufio.NewWriter(conn)},
 	}
-	ask := func(stage Stage, expect int, command string) (string, error) {
+	request := func(stage Stage, expect int, command string) (string, error) {
 		at(stage)
 		if err := within(); err != nil {
 			return "", err
@@ -35,34 +34,35 @@ func requestStartTLS(conn *limitedConn, hello string, within func() error, at fu
 				return "", err
 			}
 		}
-		_, said, err := text.ReadResponse(expect)
-		return said, err
+		_, reply, err := text.ReadResponse(expect)
+		return reply, err
 	}
 
-	said, err := ask(StageGreeting, 220, "")
+	greetingText, err := request(StageGreeting, 220, "")
 	if err != nil {
 		return nil, err
 	}
-	offers, err := ask(StageHello, 250, "EHLO "+hello)
+	extensions, err := request(StageHello, 250, "EHLO "+hello)
 	if err != nil {
 		return nil, err
 	}
-	if !offersStartTLS(offers) {
+	if !offersStartTLS(extensions) {
 		at(StageStartTLS)
-		return nil, &localFailure{ConfigurationFailure, "the server does not offer STARTTLS; nothing is sent in the clear: check the port, use tls Implicit, or have TLS enabled at the server"}
+		text := "the server does not offer STARTTLS; mail is sent over TLS only: check the port, use tls Implicit, or enable TLS there"
+		return nil, &localFailure{ConfigurationFailure, text}
 	}
-	if _, err := ask(StageStartTLS, 220, "STARTTLS"); err != nil {
+	if _, err := request(StageStartTLS, 220, "STARTTLS"); err != nil {
 		return nil, err
 	}
 	if text.R.Buffered()+len(conn.unread) > 0 {
-		return nil, &localFailure{ConfigurationFailure, "the server, or somebody between, said more in the clear before the TLS handshake than belongs there"}
+		return nil, &localFailure{ConfigurationFailure, "the server or an attacker on the network sent data before the TLS handshake"}
 	}
-	// Only the code of the greeting counts; its lines are joined to one.
-	return fmt.Appendf(nil, "220 %s\r\n", strings.ReplaceAll(sanitizeText(said, nil), "\n", " ")), nil
+	// The SMTP client reads the greeting again; only its code matters.
+	return fmt.Appendf(nil, "220 %s\r\n", strings.ReplaceAll(sanitizeText(greetingText, nil), "\n", " ")), nil
 }
 
-func offersStartTLS(offers string) bool {
-	for line := range strings.SplitSeq(offers, "\n") {
+func offersStartTLS(extensions string) bool {
+	for line := range strings.SplitSeq(extensions, "\n") {
 		if word, _, _ := strings.Cut(strings.TrimSpace(line), " "); strings.EqualFold(word, "STARTTLS") {
 			return true
 		}
@@ -70,7 +70,7 @@ func offersStartTLS(offers string) bool {
 	return false
 }
 
-// localFailure is a failure that this side finds, with its kind.
+// localFailure is a failure detected by the client.
 type localFailure struct {
 	kind FailureKind
 	text string
@@ -79,8 +79,7 @@ type localFailure struct {
 // Error implements error.
 func (r *localFailure) Error() string { return r.text }
 
-// textprotoReply is the code and the text of a server's reply that was not the expected
-// one, as package textproto gives it.
+// textprotoReply returns code and text of an unexpected reply as reported by package textproto.
 func textprotoReply(err error) (code int, text string, ok bool) {
 	if reply, is := errors.AsType[*textproto.Error](err); is {
 		return reply.Code, reply.Msg, true
@@ -88,10 +87,10 @@ func textprotoReply(err error) (code int, text string, ok bool) {
 	return 0, "", false
 }
 
-// credentials are those of one connection.
+// credentials authenticate one connection.
 type credentials struct{ user, password string }
 
-// validate refuses what a server would refuse without a word of help.
+// validate refuses credentials that a server would refuse without explanation.
 func (c credentials) validate() error {
 	switch {
 	case c.user == "" || c.password == "":
@@ -102,8 +101,8 @@ func (c credentials) validate() error {
 	return nil
 }
 
-// encodedSecrets are the forms in which the password crosses the wire, for taking them
-// out of what a server says.
+// encodedSecrets returns the encodings of the password on the wire, for redacting them in
+// replies.
 func (c credentials) encodedSecrets() []string {
 	if c.password == "" {
 		return nil
@@ -116,8 +115,8 @@ func (c credentials) encodedSecrets() []string {
 	}
 }
 
-// authenticate proves who the sender is. The caller has made sure of TLS.
-func authenticate(client *smtp.Client, mode AuthMode, as credentials) error {
+// authenticate authenticates the client. The caller ensures TLS.
+func authenticate(client *smtp.Client, mode AuthMode, creds credentials) error {
 	if !client.SupportsAuth(string(mode)) {
 		_, offered := client.Extension("AUTH")
 		if offered == "" {
@@ -126,20 +125,19 @@ func authenticate(client *smtp.Client, mode AuthMode, as credentials) error {
 		return &localFailure{ConfigurationFailure, "the server does not offer AUTH " + string(mode) + "; it offers: " + offered}
 	}
 	if mode == LoginAuth {
-		return client.Auth(&loginMechanism{credentials: as})
+		return client.Auth(&loginMechanism{credentials: creds})
 	}
-	return client.Auth(sasl.NewPlainClient("", as.user, as.password))
+	return client.Auth(sasl.NewPlainClient("", creds.user, creds.password))
 }
 
-// loginMechanism is the mechanism LOGIN, which no RFC describes: servers ask for the user
-// and then for the password, in words of their own. So it answers by order.
+// loginMechanism implements LOGIN, which no RFC specifies: servers request the user and then
+// the password with arbitrary challenges, so it responds by order.
 type loginMechanism struct {
 	credentials credentials
 	challenges  int
 }
 
-// Start implements [sasl.Client]. It sends no initial response: some servers take
-// none.
+// Start implements [sasl.Client]. It sends no initial response, since some servers refuse one.
 func (*loginMechanism) Start() (string, []byte, error) { return sasl.Login, nil, nil }
 
 // Next implements [sasl.Client].
@@ -151,5 +149,5 @@ func (l *loginMechanism) Next([]byte) ([]byte, error) {
 	case 2:
 		return []byte(l.credentials.password), nil
 	}
-	return nil, &localFailure{ConfigurationFailure, "the server asks for more than a user and a password with AUTH LOGIN"}
+	return nil, &localFailure{ConfigurationFailure, "the server requests more than a user and a password with AUTH LOGIN"}
 }

@@ -13,164 +13,160 @@ import (
 	"sluice.dev/api/policytime"
 )
 
-// How many bytes a server may say between two commands, and in one line of that. A
-// reply has a few hundred, the longest EHLO some thousand; RFC 5321 section
-// 4.5.3.1.5 allows 512 in a line.
+// Bounds of a server's replies between two commands, and of one line. A reply has a few hundred
+// bytes, the longest EHLO some thousand; RFC 5321 section 4.5.3.1.5 allows 512 in a line.
 const (
 	maxReplyBytes     = 64 << 10
 	maxReplyLineBytes = 2000
 )
 
-// cancelGracePeriod is for how long a sending that is called off waits for the reply to a
-// message that has already gone out whole: cutting it short makes a duplicate.
+// cancelGracePeriod is how long a canceled Send waits for the reply to a completely sent
+// message. Giving up earlier causes duplicates.
 const cancelGracePeriod = 5 * time.Second
 
 var errReplyTooLong = errors.New("the server's reply does not end")
 
-// limitedConn bounds what the SMTP client does not: all time together, writes between
-// commands, and how much a server says. It passes whole lines only: half a line is
-// no reply, though package textproto takes it for one when the connection ends. Once
-// something failed everything after it fails at once, so that no step waits a second
-// time on a dead connection.
+// limitedConn bounds what the SMTP client does not: the total time, writes between commands, and
+// the size of replies. It passes complete lines only, since package textproto accepts a partial
+// line as a reply when the connection ends. After the first error every call fails at once, so no
+// step waits on a dead connection again.
 type limitedConn struct {
 	net.Conn
-	raw net.Conn // the same, or below TLS
+	raw net.Conn // the connection below TLS, or the same
 
-	unread      []byte // and not yet read
+	unread      []byte // received and not yet read
 	replyBudget int
 
 	mu                sync.Mutex
 	firstErr          error
-	wroteAny          bool // something was said
-	writeFailed       bool // a write failed: the server has not got all that was said
+	wroteAny          bool
+	writeFailed       bool
 	requestedDeadline time.Time
 	maxDeadline       time.Time
-	messageComplete   bool // the whole message is on its way
+	messageComplete   bool // the complete message is written or being written
 }
 
-// newLimitedConn guards conn; replay is read first: the greeting, which came before TLS.
+// newLimitedConn wraps conn. Reads return replay first: the greeting received before TLS.
 func newLimitedConn(conn, raw net.Conn, replay []byte) *limitedConn {
 	return &limitedConn{Conn: conn, raw: raw, unread: replay, replyBudget: maxReplyBytes}
 }
 
-// Close implements [net.Conn]. It takes no leave of TLS, which would wait for a
-// server that does not listen.
-func (g *limitedConn) Close() error { return g.raw.Close() }
+// Close implements [net.Conn]. It skips TLS's close_notify, which could block.
+func (c *limitedConn) Close() error { return c.raw.Close() }
 
 // Read implements [net.Conn].
-func (g *limitedConn) Read(b []byte) (int, error) {
+func (c *limitedConn) Read(b []byte) (int, error) {
 	for {
-		if end := bytes.LastIndexByte(g.unread, '\n') + 1; end > 0 {
-			n := copy(b, g.unread[:end])
-			g.unread = g.unread[n:]
+		if end := bytes.LastIndexByte(c.unread, '\n') + 1; end > 0 {
+			n := copy(b, c.unread[:end])
+			c.unread = c.unread[n:]
 			return n, nil
 		}
-		if err := g.failure(); err != nil {
+		if err := c.failure(); err != nil {
 			return 0, err
 		}
-		if g.replyBudget <= 0 || len(g.unread) > maxReplyLineBytes {
-			return 0, g.recordFailure(errReplyTooLong, false)
+		if c.replyBudget <= 0 || len(c.unread) > maxReplyLineBytes {
+			return 0, c.recordFailure(errReplyTooLong, false)
 		}
 		var chunk [1024]byte
-		n, err := g.Conn.Read(chunk[:])
-		g.replyBudget -= n
-		g.unread = append(g.unread, chunk[:n]...)
-		_ = g.recordFailure(err, false) // after the lines that came with it
+		n, err := c.Conn.Read(chunk[:])
+		c.replyBudget -= n
+		c.unread = append(c.unread, chunk[:n]...)
+		_ = c.recordFailure(err, false) // reported after the lines received with it
 	}
 }
 
 // Write implements [net.Conn].
-func (g *limitedConn) Write(b []byte) (int, error) {
-	if err := g.failure(); err != nil {
-		return 0, g.recordFailure(err, true)
+func (c *limitedConn) Write(b []byte) (int, error) {
+	if err := c.failure(); err != nil {
+		return 0, c.recordFailure(err, true)
 	}
-	g.markWritten()
-	g.replyBudget = maxReplyBytes
-	n, err := g.Conn.Write(b)
-	return n, g.recordFailure(err, true)
+	c.markWritten()
+	c.replyBudget = maxReplyBytes
+	n, err := c.Conn.Write(b)
+	return n, c.recordFailure(err, true)
 }
 
-// SetDeadline implements [net.Conn]. It never goes beyond the limit.
-func (g *limitedConn) SetDeadline(t time.Time) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.requestedDeadline = t
-	return g.applyDeadline()
+// SetDeadline implements [net.Conn]. The limit bounds the deadline.
+func (c *limitedConn) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requestedDeadline = t
+	return c.applyDeadline()
 }
 
-// setLimit sets the limit of what follows.
-func (g *limitedConn) setLimit(limit time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.maxDeadline, g.requestedDeadline, g.messageComplete = limit, time.Time{}, false
-	_ = g.applyDeadline() // a connection that takes no deadline fails at its first use
+// setLimit sets the limit of all following calls.
+func (c *limitedConn) setLimit(limit time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.maxDeadline, c.requestedDeadline, c.messageComplete = limit, time.Time{}, false
+	_ = c.applyDeadline() // a connection without deadlines fails at its first use
 }
 
-// markMessageComplete says that the whole message goes out now.
-func (g *limitedConn) markMessageComplete() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.messageComplete = true
+// markMessageComplete records that the complete message is being sent.
+func (c *limitedConn) markMessageComplete() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.messageComplete = true
 }
 
-// cancel ends what is under way: at once, or soon where the whole message is on
-// its way.
-func (g *limitedConn) cancel() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// cancel ends pending calls: at once, or after cancelGracePeriod if the complete message is sent.
+func (c *limitedConn) cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	end := policytime.MachineNow()
-	if g.messageComplete {
+	if c.messageComplete {
 		end = end.Add(cancelGracePeriod)
 	}
-	if g.maxDeadline.IsZero() || end.Before(g.maxDeadline) {
-		g.maxDeadline = end
+	if c.maxDeadline.IsZero() || end.Before(c.maxDeadline) {
+		c.maxDeadline = end
 	}
-	_ = g.applyDeadline() // as above
+	_ = c.applyDeadline() // as above
 }
 
-func (g *limitedConn) applyDeadline() error {
-	end := g.requestedDeadline
-	if end.IsZero() || !g.maxDeadline.IsZero() && g.maxDeadline.Before(end) {
-		end = g.maxDeadline
+func (c *limitedConn) applyDeadline() error {
+	end := c.requestedDeadline
+	if end.IsZero() || !c.maxDeadline.IsZero() && c.maxDeadline.Before(end) {
+		end = c.maxDeadline
 	}
-	return g.Conn.SetDeadline(end)
+	return c.Conn.SetDeadline(end)
 }
 
-func (g *limitedConn) failure() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.firstErr
+func (c *limitedConn) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.firstErr
 }
 
-func (g *limitedConn) recordFailure(err error, writing bool) error {
+func (c *limitedConn) recordFailure(err error, writing bool) error {
 	if err == nil {
 		return nil
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.writeFailed = g.writeFailed || writing
-	if g.firstErr == nil {
-		g.firstErr = err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writeFailed = c.writeFailed || writing
+	if c.firstErr == nil {
+		c.firstErr = err
 	}
 	return err
 }
 
-func (g *limitedConn) markWritten() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.wroteAny = true
+func (c *limitedConn) markWritten() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wroteAny = true
 }
 
-// hasWritten is whether anything was said on this side.
-func (g *limitedConn) hasWritten() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.wroteAny
+// hasWritten reports whether anything was written.
+func (c *limitedConn) hasWritten() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wroteAny
 }
 
-// hasFailedWrite is whether something that was said has not gone out.
-func (g *limitedConn) hasFailedWrite() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.writeFailed
+// hasFailedWrite reports whether a write failed, so the server lacks part of the data.
+func (c *limitedConn) hasFailedWrite() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writeFailed
 }

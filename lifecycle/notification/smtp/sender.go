@@ -18,16 +18,16 @@ import (
 	"sluice.dev/api/policytime"
 )
 
-// Envelope is what the server is told, whatever the message's header says.
+// Envelope holds the addresses of the SMTP transaction, independent of the message's header.
 type Envelope struct {
-	// From gets the bounces.
+	// From receives bounces.
 	From string
-	// To is the one recipient.
+	// To is the only recipient.
 	To string
 }
 
-// Sender hands messages to one mail server. It is safe for concurrent use: each
-// [Sender.Send] has a connection for itself. [New] makes one.
+// Sender submits messages to one mail server. It is safe for concurrent use: each
+// [Sender.Send] has its own connection. [New] creates one.
 type Sender struct {
 	config    Config
 	server    string
@@ -35,19 +35,19 @@ type Sender struct {
 	tls       *tls.Config
 	dkim      *dkim.SignOptions
 
-	closing sync.WaitGroup // connections that say goodbye
+	closing sync.WaitGroup // connections that send QUIT
 	mu      sync.Mutex
 	idle    []*idleConnection
 	closed  bool
 }
 
-// New checks a configuration and makes a sender of it. It dials nothing. Its error
-// names every field that is wrong, in the words of the configuration file.
+// New validates a configuration and returns a Sender for it, without dialing. Its error
+// names every invalid field as in the configuration file.
 func New(config Config) (*Sender, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	protection, err := config.tlsConfig()
+	tlsConfig, err := config.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func New(config Config) (*Sender, error) {
 		config:    config,
 		server:    net.JoinHostPort(config.Host, strconv.Itoa(config.Port)),
 		helloName: config.helloName(),
-		tls:       protection,
+		tls:       tlsConfig,
 	}
 	if config.DKIM != nil {
 		if s.dkim, err = config.DKIM.signOptions(); err != nil {
@@ -76,13 +76,12 @@ func New(config Config) (*Sender, error) {
 	return s, nil
 }
 
-// Send hands one message to the server and returns nil once the server has said
-// that it has it. mail is the whole message in its form for the wire: lines end
-// with CRLF and have at most 998 bytes. It is not changed.
+// Send submits one message and returns nil once the server has accepted it. mail is the
+// complete message with lines of at most 998 bytes that end with CRLF; it is not changed.
 //
-// The error is always a *[Failure]. Send returns after at most [Timeouts].Total, and
-// when ctx ends: at once, or within five seconds where the whole message is out
-// and only its reply is missing.
+// The error is always a *[Failure]. Send returns after at most [Timeouts].Total. When ctx
+// ends it returns at once, or within five seconds if the complete message is sent and only
+// its reply is missing.
 func (s *Sender) Send(ctx context.Context, envelope Envelope, mail []byte) error {
 	limit := policytime.MachineNow().Add(s.config.Timeouts.Total)
 	p, stage, err := s.prepare(envelope, mail)
@@ -115,18 +114,19 @@ func (s *Sender) Send(ctx context.Context, envelope Envelope, mail []byte) error
 	return nil
 }
 
-// isStaleConnection is whether a connection that was used before had been closed by the server
-// meanwhile: nothing of the message has been said, so another one may be tried.
+// isStaleConnection reports whether the server had closed a reused connection: nothing of the
+// message was sent, so a new connection may be tried.
 func isStaleConnection(err error) bool {
 	f, is := errors.AsType[*Failure](err)
 	return is && f.Stage == StageMail && (f.Code == 421 || f.Code == 0 && f.Kind == TemporaryFailure)
 }
 
-// prepare checks all that can be known before the server is dialled, and signs.
+// prepare checks envelope and message before dialing, and signs the message.
 func (s *Sender) prepare(envelope Envelope, mail []byte) (submission, Stage, error) {
 	from, err := parseAddress(envelope.From)
 	if err != nil {
-		return submission{}, StageAddress, &localFailure{ConfigurationFailure, fmt.Sprintf("the sender %q is not an address: %v", envelope.From, err)}
+		text := fmt.Sprintf("the sender %q is not an address: %v", envelope.From, err)
+		return submission{}, StageAddress, &localFailure{ConfigurationFailure, text}
 	}
 	to, err := parseAddress(envelope.To)
 	if err != nil {
@@ -144,15 +144,15 @@ func (s *Sender) prepare(envelope Envelope, mail []byte) (submission, Stage, err
 	return submission{from: from, to: to, message: checked}, "", nil
 }
 
-// idleConnection is a connection that waits for the next message. Whoever takes it off
-// [Sender.waiting] owns it.
+// idleConnection is a connection kept for the next message. The goroutine that removes it from
+// Sender.idle owns it.
 type idleConnection struct {
 	*connection
-	stopTimer context.CancelFunc // ends the wait
+	stopTimer context.CancelFunc // stops the idle timer
 }
 
-// acquireIdle is a connection that waits, or nil. The latest comes first: it is the least
-// likely to have been closed by the server.
+// acquireIdle returns an idle connection, or nil. The latest comes first, since the server is
+// least likely to have closed it.
 func (s *Sender) acquireIdle() *connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,13 +160,13 @@ func (s *Sender) acquireIdle() *connection {
 	if last < 0 {
 		return nil
 	}
-	waiting := s.idle[last]
+	idle := s.idle[last]
 	s.idle = s.idle[:last]
-	waiting.stopTimer()
-	return waiting.connection
+	idle.stopTimer()
+	return idle.connection
 }
 
-// release lets a connection wait for the next message, or ends it.
+// release keeps a connection for the next message, or closes it.
 func (s *Sender) release(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,34 +181,33 @@ func (s *Sender) release(c *connection) {
 		s.closing.Go(c.quit)
 		return
 	}
-	wait, stop := context.WithTimeout(context.Background(), s.config.Reuse.Idle)
-	waiting := &idleConnection{connection: c, stopTimer: stop}
-	context.AfterFunc(wait, func() { s.expireIdle(waiting) })
-	s.idle = append(s.idle, waiting)
+	idleTimer, stopTimer := context.WithTimeout(context.Background(), s.config.Reuse.Idle)
+	idle := &idleConnection{connection: c, stopTimer: stopTimer}
+	context.AfterFunc(idleTimer, func() { s.expireIdle(idle) })
+	s.idle = append(s.idle, idle)
 }
 
-// expireIdle ends a connection that has waited long enough, unless it has been taken.
-func (s *Sender) expireIdle(waiting *idleConnection) {
+// expireIdle closes a connection after its idle time, unless it was acquired.
+func (s *Sender) expireIdle(idle *idleConnection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := slices.Index(s.idle, waiting)
+	at := slices.Index(s.idle, idle)
 	if at < 0 {
 		return
 	}
 	s.idle = slices.Delete(s.idle, at, at+1)
-	waiting.stopTimer()
-	s.closing.Go(waiting.quit)
+	idle.stopTimer()
+	s.closing.Go(idle.quit)
 }
 
-// Close ends the connections that wait, and returns when they are closed, after two
-// seconds at most. A [Sender.Send] that is under way is not disturbed, and a later
-// one still works, with a connection of its own.
+// Close closes the idle connections and returns after at most two seconds. A running
+// [Sender.Send] is not affected, and a later one still works with a new connection.
 func (s *Sender) Close() {
 	s.mu.Lock()
 	s.closed = true
-	for _, waiting := range s.idle {
-		waiting.stopTimer()
-		s.closing.Go(waiting.quit)
+	for _, idle := range s.idle {
+		idle.stopTimer()
+		s.closing.Go(idle.quit)
 	}
 	s.idle = nil
 	s.mu.Unlock()

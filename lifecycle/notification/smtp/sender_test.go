@@ -43,8 +43,8 @@ func TestConnectionReuse(t *testing.T) {
 		if backend.sessions != 3 {
 			t.Errorf("%d connections for 7 messages of 3 each, want 3", backend.sessions)
 		}
-		time.Sleep(6 * time.Second) // longer than a connection waits
-		wire.open.Wait()            // so the server sees its end
+		time.Sleep(6 * time.Second) // longer than the idle time
+		wire.open.Wait()            // until the server sees the end
 		if err := sendTo(t, s, testRecipient); err != nil {
 			t.Fatal(err)
 		}
@@ -56,8 +56,8 @@ func TestConnectionReuse(t *testing.T) {
 	})
 }
 
-// TestStaleConnection is a server that ends idle connections before the sender
-// does: with a word, and without.
+// TestStaleConnection runs against a server that closes idle connections first, with and without a
+// reply.
 func TestStaleConnection(t *testing.T) {
 	for name, end := range map[string]func(int) error{
 		"with 421": func(nth int) error {
@@ -66,7 +66,7 @@ func TestStaleConnection(t *testing.T) {
 			}
 			return nil
 		},
-		"without a word": nil,
+		"without a reply": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			backend := &fakeBackend{mail: end}
@@ -93,8 +93,7 @@ func TestStaleConnection(t *testing.T) {
 	}
 }
 
-// TestFailureEndsConnection is that a refused recipient has no part in the message
-// of the next.
+// TestFailureEndsConnection: a refused recipient does not receive the next message.
 func TestFailureEndsConnection(t *testing.T) {
 	t.Parallel()
 	backend := &fakeBackend{rcpt: func(nth int) error {
@@ -123,8 +122,7 @@ func TestFailureEndsConnection(t *testing.T) {
 	}
 }
 
-// TestPasswordRotation changes the Secret and the server's idea of it: the next
-// connection uses it.
+// TestPasswordRotation changes the Secret and the server's password: the next connection uses it.
 func TestPasswordRotation(t *testing.T) {
 	t.Parallel()
 	ca := newTestCA(t)
@@ -183,8 +181,7 @@ func TestConcurrentSends(t *testing.T) {
 	}
 }
 
-// BenchmarkSend is how fast notices drain over TLS with a password, to a server on
-// the same machine: what each costs without the network's time.
+// BenchmarkSend measures submissions over TLS with a password to a server on the same machine.
 func BenchmarkSend(b *testing.B) {
 	ca := newTestCA(b)
 	for _, c := range []struct {

@@ -18,15 +18,14 @@ import (
 
 // The tests of this file run in virtual time, over connections in memory.
 
-// TestGreylisting is a server that takes its time with every reply, and wants the
-// sender to come again.
+// TestGreylisting runs against a server with slow replies that requires retries.
 func TestGreylisting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opened := time.Now()
 		backend := &fakeBackend{rcpt: func(int) error {
 			time.Sleep(4 * time.Minute) // virtual
 			if time.Since(opened) < 46*time.Hour {
-				return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "come again"}
+				return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "try again"}
 			}
 			return nil
 		}}
@@ -53,9 +52,12 @@ func TestGreylisting(t *testing.T) {
 	})
 }
 
-// TestStepTimeouts is a server that says nothing, at each step.
+// TestStepTimeouts runs against a server that sends no reply at one step.
 func TestStepTimeouts(t *testing.T) {
-	limits := Timeouts{Dial: time.Second, TLS: 2 * time.Second, Command: 3 * time.Second, Body: 4 * time.Second, Final: 5 * time.Second, Total: time.Minute}
+	limits := Timeouts{
+		Dial: time.Second, TLS: 2 * time.Second, Command: 3 * time.Second, Body: 4 * time.Second, Final: 5 * time.Second,
+		Total: time.Minute,
+	}
 	ca := newTestCA(t)
 	certificate, today := ca.serverConfig(t, tomorrow(), "mail.example.org"), time.Now()
 	for _, c := range []struct {
@@ -84,7 +86,7 @@ func TestStepTimeouts(t *testing.T) {
 					Host: "mail.example.org", Port: 587, CA: ca.pem, Dial: wire.dial, Timeouts: limits,
 					Auth: PlainAuth, Credentials: staticCredentials("sluice", testPassword),
 				})
-				s.tls.Time = func() time.Time { return today } // virtual time begins in the year 2000
+				s.tls.Time = func() time.Time { return today } // virtual time starts in the year 2000
 				began := time.Now()
 				err := s.Send(t.Context(), Envelope{testSender, testRecipient}, []byte(testMessage))
 				want := &Failure{Kind: c.kind, Stage: c.stage}
@@ -102,7 +104,7 @@ func TestStepTimeouts(t *testing.T) {
 	}
 }
 
-// TestServerStopsReading is a server that stops reading in the middle of the message.
+// TestServerStopsReading runs against a server that stops reading within the message.
 func TestServerStopsReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := &fakeBackend{}
@@ -117,13 +119,13 @@ func TestServerStopsReading(t *testing.T) {
 			t.Errorf("failure (-want +got):\n%s", diff)
 		}
 		if took := time.Since(began); took != 5*time.Minute {
-			t.Errorf("took %s, want the five minutes for the body", took)
+			t.Errorf("took %s, want the timeout of the body, 5m", took)
 		}
 		wire.open.Wait()
 	})
 }
 
-// TestTotalTimeout is a server that is just fast enough at each step.
+// TestTotalTimeout runs against a server that is slow at each step, within its timeout.
 func TestTotalTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait := func(int) error {
@@ -147,13 +149,13 @@ func TestTotalTimeout(t *testing.T) {
 	})
 }
 
-// TestContextCanceledAtEachStep ends the context at each step. The reply to a whole message is
-// waited for a little, so that a restart makes no duplicate.
+// TestContextCanceledAtEachStep ends the context at each step. Send waits shortly for the reply to a
+// complete message, so that a restart causes no duplicate.
 func TestContextCanceledAtEachStep(t *testing.T) {
 	stop := errors.New("the controller stops")
 	for _, c := range []struct {
 		step string
-		late time.Duration // the server's answer comes so long after the end
+		late time.Duration // delay of the server's reply after the end
 		want *Failure
 		took time.Duration // after the end
 	}{
@@ -183,13 +185,13 @@ func TestContextCanceledAtEachStep(t *testing.T) {
 					t.Errorf("failure (-want +got):\n%s", diff)
 				}
 				if err != nil && !errors.Is(err, stop) {
-					t.Errorf("%v does not say why", err)
+					t.Errorf("%v does not wrap the cause", err)
 				}
 				if took := time.Since(began); took != time.Minute+c.took {
 					t.Errorf("took %s, want %s", took, time.Minute+c.took)
 				}
 				if len(s.idle) != 0 {
-					t.Error("a connection that was called off waits for the next message")
+					t.Error("a canceled connection is idle")
 				}
 				err = s.Send(ctx, Envelope{testSender, testRecipient}, []byte(testMessage))
 				if want := (&Failure{Kind: TemporaryFailure, Stage: StageDial}); !cmp.Equal(want, requireFailure(t, err), ignoreText) {
@@ -200,7 +202,7 @@ func TestContextCanceledAtEachStep(t *testing.T) {
 	}
 }
 
-// stallingBackend takes the first bytes of a message, and then does nothing for hours.
+// stallingBackend reads the first bytes of a message and then stalls for hours.
 type stallingBackend struct{ *fakeBackend }
 
 func (s stallingBackend) NewSession(c *smtp.Conn) (smtp.Session, error) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// determineStage tells where a node is.
+// determineStage sets the stage of a node.
 func (d *draft) determineStage(at int) {
 	n, w := &d.nodes[at], &d.nodeDrafts[at]
 	m := n.observed
@@ -21,7 +21,7 @@ func (d *draft) determineStage(at int) {
 	case m == nil || n.taint.generation != m.generation:
 		w.stage = stageFinishing
 	case d.agentUnavailableReason(m) != "" || !m.specObserved:
-		// Nothing is written for an agent that is not there.
+		// No spec is written for an absent agent.
 		w.stage = stageFinishing
 	default:
 		w.stage = stageSettling
@@ -33,7 +33,7 @@ func (d *draft) determineStage(at int) {
 	}
 }
 
-// closedReason is why nothing can be changed on a node that is not tainted; empty where it can.
+// closedReason returns why a node without the taint cannot change now; empty if it can.
 func (d *draft) closedReason(n *node) string {
 	if n.observed == nil {
 		return "it has no GPUNode"
@@ -41,38 +41,38 @@ func (d *draft) closedReason(n *node) string {
 	if n.unsuitableReason != "" {
 		return n.unsuitableReason
 	}
-	if why := d.agentUnavailableReason(n.observed); why != "" {
-		return why
+	if reason := d.agentUnavailableReason(n.observed); reason != "" {
+		return reason
 	}
 	if !n.observed.specObserved {
-		return "its agent has not carried out the last layout yet"
+		return "its agent has not applied the last layout yet"
 	}
 	if until := d.previousState.nodeBackoff[n.name].until; until.After(d.now) {
 		d.requeueAt(until)
-		return "it was changed a moment ago"
+		return "it is in backoff after its last change"
 	}
 	return ""
 }
 
-// agentUnavailableReason is why an agent cannot be asked to do anything.
+// agentUnavailableReason returns why an agent can apply no spec; empty if it can.
 func (d *draft) agentUnavailableReason(m *observedNode) string {
 	if m.unusableReason != "" {
 		return m.unusableReason
 	}
 	if !m.sampledAt.IsZero() {
 		if until := m.sampledAt.Add(agentSilenceTimeout); !until.After(d.now) {
-			return fmt.Sprintf("its agent has said nothing for %s", agentSilenceTimeout)
+			return fmt.Sprintf("its agent has reported no sample for %s", agentSilenceTimeout)
 		}
 	}
 	return ""
 }
 
-// settledAt is from when a tainted node's pods can be counted, and whether that has come:
-// no scheduler binds one there any more.
+// settledAt returns when the pods of a tainted node can be listed, and whether that time has
+// passed: no scheduler binds a pod to the node after it.
 func (n *node) settledAt(now time.Time) (until time.Time, settled bool) {
 	until = n.taint.since.Add(bindSettleTime)
 	for i := range n.boundPods {
-		// One that is bound in the future is of another clock.
+		// A binding in the future comes from another clock.
 		if at := n.boundPods[i].bound; at.Before(now.Add(bindSettleTime)) && at.Add(bindSettleTime).After(until) {
 			until = at.Add(bindSettleTime)
 		}
@@ -80,14 +80,14 @@ func (n *node) settledAt(now time.Time) (until time.Time, settled bool) {
 	return until, !until.After(now)
 }
 
-// prepareChange goes on with a node that is tainted and whose spec is not written.
+// prepareChange continues with a tainted node whose spec is not written.
 func (d *draft) prepareChange(at int) {
 	w, n := &d.nodeDrafts[at], &d.nodes[at]
 	switch {
 	case !w.changed && !w.draining:
-		d.releaseNode(at, outcomeAbandoned, "nothing is to be changed there any more")
+		d.releaseNode(at, outcomeAbandoned, "the change is no longer needed")
 	case w.stage == stageSettling:
-	case !w.changed: // until those have ended who have the GPU
+	case !w.changed: // a drain waits until the pods that hold the GPU have ended
 	case d.now.Sub(n.taint.since) > taintMaxAge:
 		d.addAction(action{verb: addTaint, node: n.name, requests: w.requests})
 	default:
@@ -101,20 +101,22 @@ func (d *draft) prepareChange(at int) {
 	}
 }
 
-// finishChange goes on with a node whose spec is written.
+// finishChange continues with a node whose spec is written.
 func (d *draft) finishChange(at int) {
 	n := &d.nodes[at]
 	m := n.observed
 	switch byAgent := n.taint.since.Add(taintMaxAge + agentTimeout); {
 	case m == nil:
-		d.releaseNode(at, outcomeAbandoned, "its GPUNode has gone")
+		d.releaseNode(at, outcomeAbandoned, "its GPUNode was deleted")
 	case !m.specObserved && d.now.Before(byAgent):
 		d.requeueAt(byAgent)
 	case !m.specObserved && m.differsFromSpec():
-		// Should it come back later, it is not to change a node that takes pods.
+		// An agent that returns later must not change a node that accepts pods.
 		d.addAction(action{verb: writeSpec, node: n.name, spec: d.desiredSpec(at), restoresCurrent: true})
 	case !m.specObserved:
-		d.releaseNode(at, outcomeTimedOut, fmt.Sprintf("its agent has not answered within %s; is it running there?", agentTimeout))
+		d.releaseNode(
+			at, outcomeTimedOut, fmt.Sprintf("its agent has not reported within %s; check that the agent runs on the node", agentTimeout),
+		)
 	case m.failed && m.differsFromSpec() && d.now.Before(byAgent):
 		d.backOffGPUs(m)
 		d.addAction(action{verb: writeSpec, node: n.name, spec: d.desiredSpec(at), restoresCurrent: true})
@@ -122,23 +124,26 @@ func (d *draft) finishChange(at int) {
 	case !m.matchesAllocatable(n.allocatable) && d.now.Before(byAgent.Add(allocatableTimeout)):
 		d.requeueAt(byAgent.Add(allocatableTimeout))
 	case !m.matchesAllocatable(n.allocatable) && m.isExceededBy(n.allocatable):
-		// A pod would be sent to what is not there, and fail. The kubelet takes back
-		// what a plugin that has gone had told.
+		// A pod scheduled to a missing device would fail. The kubelet removes the
+		// devices of a device plugin that has stopped.
 	case !m.matchesAllocatable(n.allocatable):
-		d.releaseNode(at, outcomeTimedOut, fmt.Sprintf("the node's allocatable lacks instances of its GPUs after %s; is the device plugin running there, with the strategy mixed?", allocatableTimeout))
+		d.releaseNode(at, outcomeTimedOut, fmt.Sprintf(
+			"the node's allocatable lacks instances of its GPUs after %s; check that the device plugin runs on the node with the MIG strategy mixed",
+			allocatableTimeout,
+		))
 	case m.failed:
 		d.backOffGPUs(m)
 		d.releaseNode(at, outcomeFailed, m.message)
 	case n.taint.generation == m.generation:
 		d.releaseNode(at, outcomeAbandoned, d.agentUnavailableReason(m))
 	case d.isRolledBack(m):
-		d.releaseNode(at, outcomeFailed, "its agent could not cut the GPUs as asked; they are as they were")
+		d.releaseNode(at, outcomeFailed, "its agent could not apply the layout and restored the former one")
 	default:
 		d.releaseNode(at, outcomeDone, "")
 	}
 }
 
-// differsFromSpec tells whether a GPU is not cut as the spec says.
+// differsFromSpec reports whether the layout of a GPU differs from the spec.
 func (m *observedNode) differsFromSpec() bool {
 	for i := range m.gpus {
 		if m.gpus[i].differsFromSpec {
@@ -148,7 +153,7 @@ func (m *observedNode) differsFromSpec() bool {
 	return false
 }
 
-// isRolledBack tells whether a GPU's layout could not be applied a moment ago.
+// isRolledBack reports whether a GPU of the node is in backoff after a failed layout.
 func (d *draft) isRolledBack(m *observedNode) bool {
 	for i := range m.gpus {
 		if d.nextState.gpuBackoff[m.gpus[i].uuid].until.After(d.now) {
@@ -158,7 +163,7 @@ func (d *draft) isRolledBack(m *observedNode) bool {
 	return false
 }
 
-// backOffGPUs leaves alone for a while the GPUs whose layout could not be applied.
+// backOffGPUs starts the backoff of the GPUs whose layout could not be applied.
 func (d *draft) backOffGPUs(m *observedNode) {
 	for i := range m.gpus {
 		uuid := m.gpus[i].uuid
@@ -168,17 +173,17 @@ func (d *draft) backOffGPUs(m *observedNode) {
 	}
 }
 
-// releaseNode takes the taint off, and leaves the node alone for a while.
-func (d *draft) releaseNode(at int, what outcome, why string) {
+// releaseNode removes the taint and starts the backoff of the node.
+func (d *draft) releaseNode(at int, result outcome, reason string) {
 	n := &d.nodes[at]
 	before := d.nextState.nodeBackoff[n.name]
-	if what == outcomeDone {
+	if result == outcomeDone {
 		before.failures = 0
 	}
 	after := before.next(d.now, nodeBackoffBase, nodeBackoffMax)
-	if what == outcomeDone {
+	if result == outcomeDone {
 		after.failures = 0
 	}
 	d.nextState.nodeBackoff[n.name] = after
-	d.addAction(action{verb: removeTaint, node: n.name, outcome: what, reason: why, taintedSince: n.taint.since})
+	d.addAction(action{verb: removeTaint, node: n.name, outcome: result, reason: reason, taintedSince: n.taint.since})
 }

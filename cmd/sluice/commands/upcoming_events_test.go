@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package commands_test
+package commands
 
 import (
 	"context"
@@ -13,13 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"sluice.dev/api"
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/cmd/sluice/commands"
 )
 
 var eventsNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -63,14 +60,14 @@ func withClockState(s v1alpha1.ClockState) func(*v1alpha1.WorkloadClock) {
 
 // sampleEventSources is a project y in the namespace thesis, of a department with the
 // usual leads and an idle time-out of two hours.
-func sampleEventSources() commands.EventSources {
+func sampleEventSources() eventSources {
 	two := period.MustParseDuration("2h")
-	return commands.EventSources{
-		Projects: []v1alpha1.Project{{
+	return eventSources{
+		projects: []v1alpha1.Project{{
 			ObjectMeta: metav1.ObjectMeta{Name: "y"},
 			Spec:       v1alpha1.ProjectSpec{Department: "students", Namespace: "thesis"},
 		}},
-		Departments: []v1alpha1.Department{{
+		departments: []v1alpha1.Department{{
 			ObjectMeta: metav1.ObjectMeta{Name: "students"},
 			Spec: v1alpha1.DepartmentSpec{
 				Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.AnyWorkload: {IdleTimeout: &two}},
@@ -145,14 +142,14 @@ func TestNextEvents(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			recorded := sampleEventSources()
-			recorded.Projects[0].Status.Next = tc.step
+			sources := sampleEventSources()
+			sources.projects[0].Status.Next = tc.step
 			if tc.stranger {
-				recorded = commands.EventSources{}
+				sources = eventSources{}
 			}
-			recorded.Clocks, recorded.Notices = tc.clocks, tc.notices
+			sources.clocks, sources.notices = tc.clocks, tc.notices
 			var got []string
-			for _, event := range commands.NextEvents(eventsNow, recorded) {
+			for _, event := range nextEvents(eventsNow, sources) {
 				got = append(got, event.Description)
 				if want := eventsNow.Add(tc.at); !event.At.Equal(want) {
 					t.Errorf("%s at %v, want %v", event.Description, event.At, want)
@@ -179,19 +176,14 @@ func noticeDueIn(after time.Duration, phase v1alpha1.NoticePhase, digest string)
 }
 
 func TestListEventSources(t *testing.T) {
-	kinds, err := api.NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	clock, due := runningClock(), noticeDueIn(time.Hour, "", "")
-	recorded := sampleEventSources()
-	c := fake.NewClientBuilder().WithScheme(kinds).
-		WithObjects(&clock, &due, &recorded.Projects[0], &recorded.Departments[0]).Build()
-	got, err := commands.ListEventSources(t.Context(), c)
+	sources := sampleEventSources()
+	c := newFakeClient(t, interceptor.Funcs{}, &clock, &due, &sources.projects[0], &sources.departments[0])
+	got, err := listEventSources(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]int{1, 1, 1, 1}, []int{len(got.Clocks), len(got.Notices), len(got.Projects), len(got.Departments)}); diff != "" {
+	if diff := cmp.Diff([]int{1, 1, 1, 1}, []int{len(got.clocks), len(got.notices), len(got.projects), len(got.departments)}); diff != "" {
 		t.Error(diff)
 	}
 	refused := interceptor.NewClient(c, interceptor.Funcs{
@@ -199,7 +191,7 @@ func TestListEventSources(t *testing.T) {
 			return errors.New("not for you")
 		},
 	})
-	if _, err := commands.ListEventSources(t.Context(), refused); err == nil || !strings.Contains(err.Error(), "not for you") {
+	if _, err := listEventSources(t.Context(), refused); err == nil || !strings.Contains(err.Error(), "not for you") {
 		t.Errorf("err = %v, want what the API server said", err)
 	}
 }

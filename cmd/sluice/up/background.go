@@ -44,7 +44,7 @@ func Detach(ctx context.Context, options Options) error {
 		return err
 	}
 	// Built here, where there may be a terminal to show the progress on.
-	if _, err := Prepare(ctx, options.Output, options.Scheduler); err != nil {
+	if _, err := Build(ctx, options.Output, options.Scheduler); err != nil {
 		return err
 	}
 	self, err := os.Executable()

@@ -27,17 +27,23 @@ type PolicyTime struct {
 	Scale float64 `json:"scale"`
 }
 
-// ErrNoCluster says that a folder is no embedded cluster's. Everywhere else
-// policy time is real time.
+// ErrNoCluster is the error for a folder that has no embedded cluster.
 var ErrNoCluster = errors.New("no embedded cluster")
 
-// OpenClock is the policy time of the cluster in dir, whether it runs or not. It
-// wraps [ErrNoCluster] where dir is no cluster's.
+// CheckDir fails with [ErrNoCluster] if dir has no embedded cluster.
+func CheckDir(dir string) error {
+	if cluster.Exists(dir) {
+		return nil
+	}
+	who := currentCaller()
+	return fmt.Errorf("%w in %s: name its folder with --dir, or start one with `%s up --dir %[2]s`; "+
+		"only an embedded cluster has its own policy time and keeps its mail", ErrNoCluster, who.shellPath(dir), who.program)
+}
+
+// OpenClock returns the policy time of the cluster in dir, which need not run.
 func OpenClock(dir string) (*policytime.File, error) {
-	if !cluster.Exists(dir) {
-		who := currentCaller()
-		return nil, fmt.Errorf("%w in %s: name its folder with --dir, or start one with `%s up --dir %[2]s`; on every other cluster policy time is real time, which cannot be stepped",
-			ErrNoCluster, who.shellPath(dir), who.program)
+	if err := CheckDir(dir); err != nil {
+		return nil, err
 	}
 	return policytime.OpenFile(filepath.Join(dir, policytime.FileName), nil)
 }

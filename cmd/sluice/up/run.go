@@ -26,10 +26,10 @@ import (
 // errStopped is the outcome of what was cut short by the end of its context.
 var errStopped = errors.New("stopped on the way up, as was asked")
 
-// Prepare builds the programs of a cluster with a scheduler, empty for the
+// Build builds the programs of a cluster with a scheduler, empty for the
 // default, where that was not done before, and starts nothing. The first time
 // takes minutes; progress is shown on output.
-func Prepare(ctx context.Context, output io.Writer, scheduler string) (map[string]string, error) {
+func Build(ctx context.Context, output io.Writer, scheduler string) (map[string]string, error) {
 	if scheduler == "" {
 		scheduler = Schedulers[0]
 	}
@@ -55,7 +55,7 @@ func Run(ctx context.Context, options Options, ready func() error) (err error) {
 		return err
 	}
 	begin := time.Now()
-	programs, err := Prepare(ctx, options.Output, options.Scheduler)
+	programs, err := Build(ctx, options.Output, options.Scheduler)
 	if err != nil {
 		return startupError(ctx, options.Output, err)
 	}

@@ -57,4 +57,3 @@ func (t Table) Write(output io.Writer, wide bool) error {
 	}
 	return printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(table, output)
 }
-

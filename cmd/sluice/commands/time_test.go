@@ -64,7 +64,7 @@ func TestCommandsRejectInvalidArguments(t *testing.T) {
 		"time scale fast --dir " + dir:        "from 1 to 3600",
 		"time sideways":                       "sideways",
 		"time show --dir " + dir + "/none":    "no embedded cluster",
-		"time next --dir " + dir:              "nothing runs here",
+		"time next --dir " + dir:              "no cluster is running",
 		"up --time-scale 3601 --dir " + dir:   "from 1 to 3600",
 		"up --time-scale 0 --dir " + dir:      "from 1 to 3600",
 		"clocks -A -n lab":                    "none of the others can be",

@@ -44,7 +44,7 @@ func renderReport(report Report, who caller, zone *time.Location) string {
 	fmt.Fprintln(&text, componentTable(report.Components, who))
 	fmt.Fprintln(&text)
 	fmt.Fprintln(&text, nodeTable(report.Nodes))
-	fmt.Fprintf(&text, "\n%s %d in %s; to list them: %s mail list --dir %s\n", boldStyle.Render("Mails:"), report.Mail.Count,
+	fmt.Fprintf(&text, "\n%s %d in %s; to list it: %s mail list --dir %s\n", boldStyle.Render("Mail:"), report.Mail.Count,
 		who.shellPath(report.Mail.Dir), who.program, who.shellPath(report.Dir))
 	fmt.Fprintf(&text, "\n%s\n  export KUBECONFIG=%s\n", boldStyle.Render("To use it:"), who.persistentPath(report.Kubeconfig))
 	fmt.Fprintf(&text, "\n%s\n", boldStyle.Render("To try:"))

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What Sluice's policies for Kueue count on.
+// Sluice's policies for Kueue depend on these settings.
 func TestConfiguration(t *testing.T) {
 	raw, err := Configuration(Settings{
 		Health: "127.0.0.1:20001", Metrics: "127.0.0.1:20002", WebhookPort: 20003, Certificates: "/lab/anna's room: a/certificates",

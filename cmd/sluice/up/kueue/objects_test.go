@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// moduleFiles has of each kind in Kueue's manifests what is changed, and what is not.
+// moduleFiles has an object of each kind that Objects changes, and of others.
 var moduleFiles = fstest.MapFS{
 	"default/kustomization.yaml": {Data: []byte("resources: [all.yaml]\n")},
 	"default/all.yaml": {Data: []byte(`
@@ -120,10 +120,10 @@ webhooks:
 
 func TestObjectsRejectsUnexpectedManifests(t *testing.T) {
 	tests := map[string]struct{ object, want string }{
-		"no path":     {"{kind: MutatingWebhookConfiguration, metadata: {name: a}, webhooks: [{clientConfig: {}}]}", "webhooks[0]: clientConfig.service.path is not there"},
-		"no object":   {"{kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: [7]}", "webhooks[0] is no object"},
+		"no path":     {"{kind: MutatingWebhookConfiguration, metadata: {name: a}, webhooks: [{clientConfig: {}}]}", "webhooks[0]: clientConfig.service.path is missing"},
+		"no object":   {"{kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: [7]}", "webhooks[0] is not an object"},
 		"no list":     {"{kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: x}", "webhooks"},
-		"no service":  {"{kind: CustomResourceDefinition, metadata: {name: a}, spec: {conversion: {webhook: {clientConfig: {url: x}}}}}", "path is not there"},
+		"no service":  {"{kind: CustomResourceDefinition, metadata: {name: a}, spec: {conversion: {webhook: {clientConfig: {url: x}}}}}", "path is missing"},
 		"not a field": {"{kind: CustomResourceDefinition, metadata: {name: a}, spec: {conversion: 7}}", "conversion"},
 	}
 	for name, tc := range tests {

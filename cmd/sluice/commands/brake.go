@@ -148,7 +148,8 @@ func parseReleaseDuration(text string) (time.Duration, error) {
 		return 0, err
 	}
 	if length.Length() > maxRelease {
-		return 0, fmt.Errorf("%q: want at most 7d; to disable the stop limiter, set stopping.brake.percent to 100 in lifecycle's configuration", text)
+		return 0, fmt.Errorf("%q: want at most 7d; "+
+			"to disable the stop limiter, set stopping.brake.percent to 100 in lifecycle's configuration", text)
 	}
 	return length.Length(), nil
 }

@@ -96,11 +96,21 @@ func TestReleaseStopLimiter(t *testing.T) {
 		data, want map[string]string
 		err        error
 	}{
-		"never engaged":     {err: errStopLimiterNotEngaged},
-		"engaged":           {data: engagedStopLimiterData(), want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours)},
-		"engaged again":     {data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T14:30:00Z"), want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours)},
-		"released already":  {data: withDataKey(engagedStopLimiterData(), "releasedUntil", untilOneHour), want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours)},
-		"after its release": {data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T15:30:00Z"), want: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T15:30:00Z"), err: errStopLimiterNotEngaged},
+		"never engaged": {err: errStopLimiterNotEngaged},
+		"engaged":       {data: engagedStopLimiterData(), want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours)},
+		"engaged again": {
+			data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T14:30:00Z"),
+			want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours),
+		},
+		"released already": {
+			data: withDataKey(engagedStopLimiterData(), "releasedUntil", untilOneHour),
+			want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours),
+		},
+		"after its release": {
+			data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T15:30:00Z"),
+			want: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T15:30:00Z"),
+			err:  errStopLimiterNotEngaged,
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +162,8 @@ func TestStopLimiterForbidden(t *testing.T) {
 	_, toRead := getStopLimiterStatus(t.Context(), newBrakeClient(t, engagedStopLimiterData(), noGet), stopLimiterNow)
 	_, toRelease := releaseStopLimiter(t.Context(), newBrakeClient(t, engagedStopLimiterData(), noPatch), stopLimiterNow, time.Hour)
 	for what, err := range map[string]error{"get the stop limiter": toRead, "release the stop limiter": toRelease} {
-		if err == nil || !strings.HasPrefix(err.Error(), what+": ") || !strings.Contains(err.Error(), "get and patch the ConfigMap sluice-brake in namespace sluice-system") {
+		if err == nil || !strings.HasPrefix(err.Error(), what+": ") ||
+			!strings.Contains(err.Error(), "get and patch the ConfigMap sluice-brake in namespace sluice-system") {
 			t.Errorf("%v: want the prefix %q, and a hint on the rights", err, what)
 		}
 	}

@@ -91,7 +91,11 @@ func sampleClocks() []v1alpha1.WorkloadClock {
 	}
 }
 
-var sampleProjects = map[string]string{"thesis": "thesis-mueller", "protein-folding": "protein-folding", "campus-assistant": "campus-assistant"}
+var sampleProjects = map[string]string{
+	"thesis":           "thesis-mueller",
+	"protein-folding":  "protein-folding",
+	"campus-assistant": "campus-assistant",
+}
 
 func TestClockOutput(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")

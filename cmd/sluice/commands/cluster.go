@@ -88,7 +88,8 @@ func (f *clusterFlags) embeddedDir() (string, error) {
 		return "", err
 	}
 	if dir == "" || up.CheckDir(dir) != nil {
-		return "", fmt.Errorf("%w: the kubeconfig is not one of `sluice up`; name the cluster's folder with --dir, or set KUBECONFIG", up.ErrNoCluster)
+		return "", fmt.Errorf("%w: the kubeconfig is not one of `sluice up`; "+
+			"name the cluster's folder with --dir, or set KUBECONFIG", up.ErrNoCluster)
 	}
 	return dir, nil
 }
@@ -157,7 +158,8 @@ func (f *clusterFlags) restConfig() (*rest.Config, string, error) {
 		return nil, "", fmt.Errorf("read kubeconfig: %w", err)
 	}
 	if _, err := rest.InClusterConfig(); err != nil && clientcmdapi.IsConfigEmpty(&raw) {
-		return nil, "", errors.New("no cluster selected: name a kubeconfig with --kubeconfig or in KUBECONFIG, or an embedded cluster's folder with --dir")
+		return nil, "", errors.New("no cluster selected: name a kubeconfig with --kubeconfig or in KUBECONFIG, " +
+			"or an embedded cluster's folder with --dir")
 	}
 	config, err := f.ToRESTConfig()
 	if err != nil {

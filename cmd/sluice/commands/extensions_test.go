@@ -34,7 +34,10 @@ func jobTarget(name string) resolvedTarget {
 }
 
 func projectTarget(name string) resolvedTarget {
-	return resolvedTarget{Namespace: "thesis", ExtensionTarget: v1alpha1.ExtensionTarget{APIVersion: "sluice.dev/v1alpha1", Kind: "Project", Name: name}}
+	return resolvedTarget{
+		Namespace:       "thesis",
+		ExtensionTarget: v1alpha1.ExtensionTarget{APIVersion: "sluice.dev/v1alpha1", Kind: "Project", Name: name},
+	}
 }
 
 func newExtensionClient(t *testing.T, objects ...client.Object) client.WithWatch {
@@ -302,19 +305,33 @@ func TestListExtensionsAndWriteTable(t *testing.T) {
 	c := newExtensionClient(t,
 		&v1alpha1.Extension{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "later", CreationTimestamp: made(5 * time.Minute)},
-			Spec:       v1alpha1.ExtensionSpec{Target: projectTarget("p").ExtensionTarget, Action: v1alpha1.ActionRenew, Reason: "line\nand \x1b[31mred"},
+			Spec: v1alpha1.ExtensionSpec{
+				Target: projectTarget("p").ExtensionTarget,
+				Action: v1alpha1.ActionRenew,
+				Reason: "line\nand \x1b[31mred",
+			},
 		},
 		&v1alpha1.Extension{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "lab", Name: "first", CreationTimestamp: made(3 * time.Hour),
 				Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "anna"},
 			},
-			Spec: v1alpha1.ExtensionSpec{Target: jobTarget("training").ExtensionTarget, Action: v1alpha1.ActionExtend, By: &extensionDay, Reason: "nearly done"},
+			Spec: v1alpha1.ExtensionSpec{
+				Target: jobTarget("training").ExtensionTarget,
+				Action: v1alpha1.ActionExtend,
+				By:     &extensionDay,
+				Reason: "nearly done",
+			},
 		},
 		&v1alpha1.Extension{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "done", CreationTimestamp: made(time.Hour)},
-			Spec:       v1alpha1.ExtensionSpec{Target: jobTarget("training").ExtensionTarget, Action: v1alpha1.ActionExtend, By: &extensionDay, Reason: "again"},
-			Status:     v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied},
+			Spec: v1alpha1.ExtensionSpec{
+				Target: jobTarget("training").ExtensionTarget,
+				Action: v1alpha1.ActionExtend,
+				By:     &extensionDay,
+				Reason: "again",
+			},
+			Status: v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied},
 		},
 	)
 	table := func(namespace string, decided bool) string {
@@ -344,7 +361,12 @@ done    Extend   Job/training   24h   -              1h    Denied     again
 func TestDescribeExtension(t *testing.T) {
 	at := metav1.NewTime(extensionEnd)
 	extension := &v1alpha1.Extension{Spec: v1alpha1.ExtensionSpec{Target: jobTarget("training").ExtensionTarget, By: &extensionDay}}
-	awaiting := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAwaitingDecision, Message: "editor decides"}
+	awaiting := metav1.Condition{
+		Type:    v1alpha1.ConditionApplied,
+		Status:  metav1.ConditionFalse,
+		Reason:  v1alpha1.ReasonAwaitingDecision,
+		Message: "editor decides",
+	}
 	for want, status := range map[string]v1alpha1.ExtensionStatus{
 		"not decided yet":                 {},
 		"not decided yet: editor decides": {Conditions: []metav1.Condition{awaiting}},

@@ -36,7 +36,7 @@ func newMailDir(t *testing.T) string {
 		}
 	}
 	for i, raw := range append(raws, hostileMail, "\x00") {
-		name := fmt.Sprintf("2026-11-22T11:14:%02dZ-somebody@example.org-%d.eml", i, i+1)
+		name := fmt.Sprintf("2026-11-22T11:14:%02dZ-anna@example.org-%d.eml", i, i+1)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(raw), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestMailText(t *testing.T) {
 
 func TestWriteMailHTMLAndRaw(t *testing.T) {
 	dir := newMailDir(t)
-	m, err := findMail("elsewhere", filepath.Join(dir, "2026-11-22T11:14:02Z-somebody@example.org-3.eml"))
+	m, err := findMail("elsewhere", filepath.Join(dir, "2026-11-22T11:14:02Z-anna@example.org-3.eml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestWriteMailHTMLAndRaw(t *testing.T) {
 
 func TestFindMailErrors(t *testing.T) {
 	dir := newMailDir(t)
-	for _, which := range []string{"9", "-1", "x", "2026-11-22T11:14:00Z-somebody@example.org-9.eml", ""} {
+	for _, which := range []string{"9", "-1", "x", "2026-11-22T11:14:00Z-anna@example.org-9.eml", ""} {
 		if _, err := findMail(dir, which); !errors.Is(err, mailsink.ErrNoMail) || !strings.Contains(err.Error(), "`sluice mail list`") {
 			t.Errorf("%q: %v", which, err)
 		}

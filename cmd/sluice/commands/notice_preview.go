@@ -76,7 +76,8 @@ all examples. The command needs no cluster.`,
 }
 
 func addLanguageFlag(cmd *cobra.Command, language *string) {
-	addChoiceFlag(cmd, language, "language", "", "Language of the mail", []string{string(v1alpha1.LanguageGerman), string(v1alpha1.LanguageEnglish)})
+	languages := []string{string(v1alpha1.LanguageGerman), string(v1alpha1.LanguageEnglish)}
+	addChoiceFlag(cmd, language, "language", "", "Language of the mail", languages)
 }
 
 // openInBrowser opens a page from a file, which stays for the browser to read.

@@ -48,11 +48,22 @@ func newOutboxClient(t *testing.T, calls interceptor.Funcs, more ...client.Objec
 	objects := append(more,
 		exampleNotice(t, "workloadending-job.de", func(n *v1alpha1.Notice) {
 			n.Name, n.Spec.Lead = "sent", &lead
-			n.Status = v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSent, Attempts: 1, SentAt: at(-time.Minute), ClaimedAt: at(-time.Minute), ClaimedBy: "lifecycle_1", MessageID: "<1@gpu.example.org>"}
+			n.Status = v1alpha1.NoticeStatus{
+				Phase:     v1alpha1.NoticeSent,
+				Attempts:  1,
+				SentAt:    at(-time.Minute),
+				ClaimedAt: at(-time.Minute),
+				ClaimedBy: "lifecycle_1",
+				MessageID: "<1@gpu.example.org>",
+			}
 		}),
 		exampleNotice(t, "workloadidle-notebook.en", func(n *v1alpha1.Notice) {
 			n.Name, n.Spec.Recipient.Email, n.Spec.Inputs[mail.InputProject] = "failed", "Ben@example.org", "course-ml"
-			n.Status = v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeFailed, Attempts: 2, LastError: "550 5.1.1 <ben@example.org>: no such user here\x1b[2J, and many words more of what is wrong"}
+			n.Status = v1alpha1.NoticeStatus{
+				Phase:     v1alpha1.NoticeFailed,
+				Attempts:  2,
+				LastError: "550 5.1.1 <ben@example.org>: no such user here\x1b[2J, and many words more of what is wrong",
+			}
 		}),
 		exampleNotice(t, "extensiondecided-approved.en", func(n *v1alpha1.Notice) {
 			n.Name = "retried"
@@ -150,7 +161,12 @@ func TestResendNotice(t *testing.T) {
 			t.Errorf("%s: %v", name, n.Annotations)
 		}
 		// The outbox accepts the request.
-		decision := outbox.Decide(outbox.Instant{Machine: noticesNow.Add(time.Minute), Policy: noticesNow.Add(time.Minute)}, n, outbox.NoticeContext{}, outbox.DefaultLimits())
+		decision := outbox.Decide(
+			outbox.Instant{Machine: noticesNow.Add(time.Minute), Policy: noticesNow.Add(time.Minute)},
+			n,
+			outbox.NoticeContext{},
+			outbox.DefaultLimits(),
+		)
 		if decision.Action != outbox.ActionSend {
 			t.Errorf("%s: the outbox decides %+v", name, decision)
 		}
@@ -185,7 +201,9 @@ func mailStateConfigMap(data map[string]string) *corev1.ConfigMap {
 func mailStateData(t *testing.T, c client.Client) map[string]string {
 	t.Helper()
 	object := &corev1.ConfigMap{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "sluice-system", Name: "sluice-mail"}, object); client.IgnoreNotFound(err) != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "sluice-system", Name: "sluice-mail"}, object); client.IgnoreNotFound(
+		err,
+	) != nil {
 		t.Fatal(err)
 	}
 	return object.Data
@@ -211,7 +229,12 @@ func TestPauseAndResumeMail(t *testing.T) {
 		pausedAs, resumeAs map[string]string
 	}{
 		"never paused": {nil, "Mail is not paused.\n", paused, map[string]string{}},
-		"set up":       {map[string]string{"since": pausedSince}, "Mail is not paused.\n", with("since", pausedSince), map[string]string{"since": pausedSince}},
+		"set up": {
+			map[string]string{"since": pausedSince},
+			"Mail is not paused.\n",
+			with("since", pausedSince),
+			map[string]string{"since": pausedSince},
+		},
 		"by lifecycle": {
 			map[string]string{"since": pausedSince, "paused": "true", "because": "535 no\x1b", "pausedAt": pausedSince, "configuration": "abc"},
 			"Mail is paused since 2026-11-01 00:00:00 UTC: notices wait, and none is lost.\nReason: 535 no\\x1b\n" +

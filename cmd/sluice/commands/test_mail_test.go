@@ -41,9 +41,16 @@ func TestSendTestMail(t *testing.T) {
 	claimed := metav1.NewTime(noticesNow)
 	setUp := mailStateConfigMap(map[string]string{"since": pausedSince})
 	another := exampleNotice(t, "workloadidle-notebook.en", func(n *v1alpha1.Notice) {
-		n.Name, n.Status = "another", v1alpha1.NoticeStatus{Phase: v1alpha1.NoticePending, ClaimedAt: &claimed, LastError: "dial tcp: connection refused"}
+		n.Name, n.Status = "another", v1alpha1.NoticeStatus{
+			Phase:     v1alpha1.NoticePending,
+			ClaimedAt: &claimed,
+			LastError: "dial tcp: connection refused",
+		}
 	})
-	sending := testMailStep{2 * time.Second, v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSending, Attempts: 1, ClaimedBy: "lifecycle_1", ClaimedAt: &claimed}}
+	sending := testMailStep{
+		2 * time.Second,
+		v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSending, Attempts: 1, ClaimedBy: "lifecycle_1", ClaimedAt: &claimed},
+	}
 	tests := map[string]struct {
 		objects  []client.Object
 		steps    []testMailStep
@@ -54,7 +61,10 @@ func TestSendTestMail(t *testing.T) {
 	}{
 		"sent": {
 			[]client.Object{setUp},
-			[]testMailStep{sending, {3 * time.Second, v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSent, Attempts: 1, SentAt: &claimed, MessageID: "<1@gpu.example.org>"}}},
+			[]testMailStep{
+				sending,
+				{3 * time.Second, v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSent, Attempts: 1, SentAt: &claimed, MessageID: "<1@gpu.example.org>"}},
+			},
 			4 * time.Second, true,
 			[]string{"Claimed by lifecycle_1; attempt 1"},
 			[]string{"Sent at 2026-11-22 12:00:00 UTC: the mail server accepted the mail for anna@example.org.", "Message-ID: <1@gpu.example.org>"},
@@ -62,7 +72,16 @@ func TestSendTestMail(t *testing.T) {
 		"greylisted, then sent": {
 			[]client.Object{setUp},
 			[]testMailStep{
-				{2 * time.Second, v1alpha1.NoticeStatus{Phase: v1alpha1.NoticePending, Attempts: 1, RetryAt: &retryAt, ClaimedAt: &claimed, LastError: "451 4.7.1 come back\x1b"}},
+				{
+					2 * time.Second,
+					v1alpha1.NoticeStatus{
+						Phase:     v1alpha1.NoticePending,
+						Attempts:  1,
+						RetryAt:   &retryAt,
+						ClaimedAt: &claimed,
+						LastError: "451 4.7.1 come back\x1b",
+					},
+				},
 				{40 * time.Second, v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSent, Attempts: 2, SentAt: &claimed, MessageID: "<1@gpu.example.org>"}},
 			},
 			41 * time.Second, true,
@@ -71,7 +90,18 @@ func TestSendTestMail(t *testing.T) {
 		},
 		"greylisted": {
 			[]client.Object{setUp},
-			[]testMailStep{{2 * time.Second, v1alpha1.NoticeStatus{Phase: v1alpha1.NoticePending, Attempts: 1, RetryAt: &retryAt, ClaimedAt: &claimed, LastError: "451 4.7.1 come back"}}},
+			[]testMailStep{
+				{
+					2 * time.Second,
+					v1alpha1.NoticeStatus{
+						Phase:     v1alpha1.NoticePending,
+						Attempts:  1,
+						RetryAt:   &retryAt,
+						ClaimedAt: &claimed,
+						LastError: "451 4.7.1 come back",
+					},
+				},
+			},
 			61 * time.Second, false,
 			[]string{"Not accepted yet: 451 4.7.1 come back; next attempt at "},
 			[]string{"not sent within 1m0s: 451 4.7.1 come back; Sluice retries: sluice notices show test-"},
@@ -95,31 +125,58 @@ func TestSendTestMail(t *testing.T) {
 			[]string{"is Pending: Mail is paused: notices wait, and none is lost; Reason: it moves; To resume mail: sluice notices resume"},
 		},
 		"paused by lifecycle, not corrected": {
-			[]client.Object{mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "because": "535 wrong", "configuration": "x"})},
+			[]client.Object{
+				mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "because": "535 wrong", "configuration": "x"}),
+			},
 			nil,
 			11 * time.Second, false, nil,
 			[]string{"Reason: 535 wrong; Mail resumes with a changed configuration"},
 		},
 		"paused by lifecycle, corrected meanwhile": {
-			[]client.Object{mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "because": "535 wrong", "configuration": "x"})},
+			[]client.Object{
+				mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "because": "535 wrong", "configuration": "x"}),
+			},
 			[]testMailStep{{5 * time.Second, v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSent, SentAt: &claimed}}},
 			6 * time.Second, true, nil,
 			[]string{"Sent at"},
 		},
 		"it pauses mail itself": {
-			[]client.Object{mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "because": "535 wrong", "configuration": "x"})},
+			[]client.Object{
+				mailStateConfigMap(map[string]string{"since": pausedSince, "paused": "true", "because": "535 wrong", "configuration": "x"}),
+			},
 			[]testMailStep{{time.Second, v1alpha1.NoticeStatus{Phase: v1alpha1.NoticePending, ClaimedAt: &claimed, LastError: "535 wrong"}}},
 			2 * time.Second, false, nil,
 			[]string{"Reason: 535 wrong"},
 		},
-		"no mail server": {nil, nil, 61 * time.Second, false, nil, []string{"no mail server is configured: lifecycle's `mail` section is missing; Sluice sends it when possible"}},
-		"not claimed":    {[]client.Object{setUp}, nil, 61 * time.Second, false, nil, []string{"not sent within 1m0s: lifecycle has not claimed it. Lifecycle is not running"}},
+		"no mail server": {
+			nil,
+			nil,
+			61 * time.Second,
+			false,
+			nil,
+			[]string{"no mail server is configured: lifecycle's `mail` section is missing; Sluice sends it when possible"},
+		},
+		"not claimed": {
+			[]client.Object{setUp},
+			nil,
+			61 * time.Second,
+			false,
+			nil,
+			[]string{"not sent within 1m0s: lifecycle has not claimed it. Lifecycle is not running"},
+		},
 		"the server is unreachable": {
 			[]client.Object{setUp, another},
 			nil, 61 * time.Second, false, nil,
 			[]string{"1 other notices are waiting; the last error of the mail server is: dial tcp: connection refused"},
 		},
-		"the server does not answer": {[]client.Object{setUp}, []testMailStep{sending}, 61 * time.Second, false, []string{"Claimed by"}, []string{"the mail server has not answered yet"}},
+		"the server does not answer": {
+			[]client.Object{setUp},
+			[]testMailStep{sending},
+			61 * time.Second,
+			false,
+			[]string{"Claimed by"},
+			[]string{"the mail server has not answered yet"},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +188,13 @@ func TestSendTestMail(t *testing.T) {
 				c := newFakeClient(t, interceptor.Funcs{}, objects...)
 				var progress []string
 				began := time.Now()
-				test := testMail{address: "anna@example.org", language: "de", now: noticesNow, timeout: time.Minute, progress: func(s string) { progress = append(progress, s) }}
+				test := testMail{
+					address:  "anna@example.org",
+					language: "de",
+					now:      noticesNow,
+					timeout:  time.Minute,
+					progress: func(s string) { progress = append(progress, s) },
+				}
 				go func() {
 					for _, s := range tc.steps {
 						time.Sleep(time.Until(began.Add(s.after)))
@@ -178,7 +241,13 @@ func TestSendTestMail(t *testing.T) {
 func TestTestMailNotice(t *testing.T) {
 	c := newFakeClient(t, interceptor.Funcs{})
 	ctx, cancel := context.WithCancel(t.Context())
-	test := testMail{address: "anna@example.org", language: "de", now: noticesNow.Add(time.Millisecond), timeout: time.Minute, progress: func(string) { cancel() }}
+	test := testMail{
+		address:  "anna@example.org",
+		language: "de",
+		now:      noticesNow.Add(time.Millisecond),
+		timeout:  time.Minute,
+		progress: func(string) { cancel() },
+	}
 	result, err := test.send(ctx, c)
 	if !errors.Is(err, errTestMailNotSent) || !strings.Contains(result.Problem, "no mail server is configured") {
 		t.Fatal(result, err)
@@ -232,7 +301,9 @@ func TestValidateAddressRejectsHostileInput(t *testing.T) {
 			t.Errorf("%q: %v; want %q", address, err, want)
 			continue
 		}
-		if text := err.Error(); !strings.HasPrefix(text, "ADDRESS ") || !strings.Contains(text, "want one plain mail address") || strings.ContainsAny(text, "\n\x00") || len(text) > 400 {
+		if text := err.Error(); !strings.HasPrefix(text, "ADDRESS ") || !strings.Contains(text, "want one plain mail address") ||
+			strings.ContainsAny(text, "\n\x00") ||
+			len(text) > 400 {
 			t.Errorf("%q: %q", address, text)
 		}
 	}

@@ -72,7 +72,8 @@ func (w *testMailWatch) evaluate(ctx context.Context) (problem string, completed
 	case v1alpha1.NoticeSent:
 		return "", true
 	case v1alpha1.NoticeFailed:
-		return fmt.Sprintf("sending failed and is not retried: %s; correct the address or the mail server, and send another test mail", lastError), true
+		return fmt.Sprintf("sending failed and is not retried: %s; "+
+			"correct the address or the mail server, and send another test mail", lastError), true
 	case v1alpha1.NoticeSuperseded:
 		return "the notice was superseded: " + lastError, true
 	case v1alpha1.NoticeSending:
@@ -131,7 +132,8 @@ func (w *testMailWatch) timeoutResult(ctx context.Context, cause error) *testMai
 		return w.result("no mail server is configured: lifecycle's `mail` section is missing; " + later)
 	}
 	if lastError, count := w.otherPendingNotices(ctx); count > 0 {
-		return w.result(fmt.Sprintf("%s: %d other notices are waiting; the last error of the mail server is: %s; %s", until, count, lastError, later))
+		return w.result(fmt.Sprintf("%s: %d other notices are waiting; the last error of the mail server is: %s; %s",
+			until, count, lastError, later))
 	}
 	return w.result(fmt.Sprintf("%s: lifecycle has not claimed it. Lifecycle is not running, its `mail` section was removed, "+
 		"or the address reached its daily limit (mail.rate.perRecipientPerDay); %s", until, later))

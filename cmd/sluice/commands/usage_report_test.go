@@ -242,7 +242,8 @@ func TestListUsageRecords(t *testing.T) {
 			return forbiddenError()
 		},
 	})
-	if _, err := listUsageRecords(t.Context(), forbidding, "2026-10", "", ""); err == nil || !strings.Contains(err.Error(), "for administrators") {
+	if _, err := listUsageRecords(t.Context(), forbidding, "2026-10", "", ""); err == nil ||
+		!strings.Contains(err.Error(), "for administrators") {
 		t.Errorf("err = %v, want a hint on the rights", err)
 	}
 }

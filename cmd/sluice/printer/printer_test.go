@@ -83,8 +83,13 @@ func TestWriteYAML(t *testing.T) {
 
 func TestTableWrite(t *testing.T) {
 	table := printer.Table{
-		Columns: append(printer.Columns("NAME", "HOURS"), printer.Column{Name: "NODE", Wide: true}, printer.Column{Name: "ZONE", Hidden: true}, printer.Column{Name: "REASON"}),
-		Rows:    [][]string{{"名前", "7.5", "n1", "z", "\x1b[2J"}, {"a name", "1200.0", "", "z", ""}, {"", "0.0"}},
+		Columns: append(
+			printer.Columns("NAME", "HOURS"),
+			printer.Column{Name: "NODE", Wide: true},
+			printer.Column{Name: "ZONE", Hidden: true},
+			printer.Column{Name: "REASON"},
+		),
+		Rows: [][]string{{"名前", "7.5", "n1", "z", "\x1b[2J"}, {"a name", "1200.0", "", "z", ""}, {"", "0.0"}},
 	}
 	for wide, want := range map[bool]string{
 		false: `NAME     HOURS    REASON

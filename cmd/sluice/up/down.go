@@ -67,7 +67,8 @@ func cleanUp(dir string, keep bool) error {
 	var held *filelock.HeldError
 	switch {
 	case errors.As(err, &held):
-		return fmt.Errorf("process %d, another up or down, holds the cluster in %s; try again in a moment", held.PID, currentCaller().shellPath(dir))
+		return fmt.Errorf("process %d, another up or down, holds the cluster in %s; try again in a moment",
+			held.PID, currentCaller().shellPath(dir))
 	case errors.Is(err, fs.ErrNotExist): // another down was faster
 		return nil
 	default:

@@ -71,7 +71,10 @@ func TestMaxDirLength(t *testing.T) {
 		dir := filepath.Join(base, strings.Repeat("d", maxDirLength(list)-len(base)-1+over))
 		ended, cancel := context.WithCancel(t.Context())
 		cancel() // it checks the paths first
-		err := fakekubelet.Run(ended, fakekubelet.Config{Dir: dir, Nodes: list, API: &rest.Config{Host: "127.0.0.1:1"}, Log: slog.New(slog.DiscardHandler)})
+		err := fakekubelet.Run(
+			ended,
+			fakekubelet.Config{Dir: dir, Nodes: list, API: &rest.Config{Host: "127.0.0.1:1"}, Log: slog.New(slog.DiscardHandler)},
+		)
 		if (err == nil) != want {
 			t.Errorf("a folder of %d bytes: %v, want it accepted: %v", len(dir), err, want)
 		}

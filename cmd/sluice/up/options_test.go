@@ -115,12 +115,17 @@ func TestChooseSchedulerKeepsExisting(t *testing.T) {
 		requested, want string
 		wantErr         []string
 	}{
-		"a new one, by default":           {nil, "", "kube-scheduler", nil},
-		"a new one, requested":            {nil, "kueue", "kueue", nil},
-		"unknown":                         {nil, "kai", "", []string{"--scheduler kai", "kube-scheduler or kueue"}},
-		"kept":                            {map[string]string{"scheduler": "kueue\n"}, "", "kueue", nil},
-		"the same again":                  {map[string]string{"scheduler": "kueue\n"}, "kueue", "kueue", nil},
-		"another":                         {map[string]string{"scheduler": "kueue\n"}, "kube-scheduler", "", []string{"keeps its scheduler kueue", "down --dir"}},
+		"a new one, by default": {nil, "", "kube-scheduler", nil},
+		"a new one, requested":  {nil, "kueue", "kueue", nil},
+		"unknown":               {nil, "kai", "", []string{"--scheduler kai", "kube-scheduler or kueue"}},
+		"kept":                  {map[string]string{"scheduler": "kueue\n"}, "", "kueue", nil},
+		"the same again":        {map[string]string{"scheduler": "kueue\n"}, "kueue", "kueue", nil},
+		"another": {
+			map[string]string{"scheduler": "kueue\n"},
+			"kube-scheduler",
+			"",
+			[]string{"keeps its scheduler kueue", "down --dir"},
+		},
 		"its first start was interrupted": {map[string]string{}, "kueue", "kueue", nil},
 		"from before there was a choice":  {map[string]string{"report.json": "{}"}, "", "kube-scheduler", nil},
 		"that one does not change either": {map[string]string{"report.json": "{}"}, "kueue", "", []string{"keeps its scheduler kube-scheduler"}},

@@ -77,7 +77,8 @@ func (p PolicyTime) ScaleText() string { return formatScale(p.Scale) }
 // with the value.
 func ValidateScale(scale float64) error {
 	if !(scale >= 1 && scale <= policytime.MaxScale) { // also refuses NaN
-		return fmt.Errorf("%s: want a number from 1 to %d, the speed of policy time in multiples of real time", formatScale(scale), policytime.MaxScale)
+		return fmt.Errorf("%s: want a number from 1 to %d, the speed of policy time in multiples of real time",
+			formatScale(scale), policytime.MaxScale)
 	}
 	return nil
 }

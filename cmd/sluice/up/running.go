@@ -44,7 +44,8 @@ func Status(dir string) (Report, error) {
 		}
 	}
 	if report.PID != pid { // no report yet, or an earlier run's
-		return report, fmt.Errorf("process %d is starting or stopping the cluster in %s; try again in a moment", pid, currentCaller().shellPath(dir))
+		return report, fmt.Errorf("process %d is starting or stopping the cluster in %s; try again in a moment",
+			pid, currentCaller().shellPath(dir))
 	}
 	return report.refresh()
 }

@@ -55,7 +55,8 @@ func TestCheckRunningInEmptyDir(t *testing.T) {
 	if _, err := Status(dir); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("Status = %v, want ErrNotRunning", err)
 	}
-	if err := Down(t.Context(), filepath.Join(dir, "none"), false, &output); err != nil || !bytes.HasPrefix(output.Bytes(), []byte("No cluster in ")) {
+	if err := Down(t.Context(), filepath.Join(dir, "none"), false, &output); err != nil ||
+		!bytes.HasPrefix(output.Bytes(), []byte("No cluster in ")) {
 		t.Errorf("Down = %v, %q", err, &output)
 	}
 }

@@ -104,7 +104,19 @@ func TestRenderReportWithManyAgents(t *testing.T) {
 }
 
 func TestDisplayOrderFollowsDependencies(t *testing.T) {
-	order := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, "kwok", "fakekubelet", "mailsink", "lifecycle", "webhook", "kueue", "gpuagent-dgx-1"}
+	order := []string{
+		cluster.Etcd,
+		cluster.APIServer,
+		cluster.ControllerManager,
+		cluster.Scheduler,
+		"kwok",
+		"fakekubelet",
+		"mailsink",
+		"lifecycle",
+		"webhook",
+		"kueue",
+		"gpuagent-dgx-1",
+	}
 	for i, name := range order {
 		if got := displayOrder(name); got != i {
 			t.Errorf("displayOrder(%s) = %d, want %d", name, got, i)

@@ -175,7 +175,9 @@ func TestParseReleaseDuration(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
-	for text, want := range map[string]string{"": "such as", "0h": "longer than zero", "-1h": "such as", "7d1s": "at most 7d", "2": "such as", "forever": "such as"} {
+	for text, want := range map[string]string{
+		"": "such as", "0h": "longer than zero", "-1h": "such as", "7d1s": "at most 7d", "2": "such as", "forever": "such as",
+	} {
 		if _, err := parseReleaseDuration(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}

@@ -283,7 +283,9 @@ func TestDecideExtensionConflict(t *testing.T) {
 	key := client.ObjectKeyFromObject(extension)
 	first := true
 	c := interceptor.NewClient(base, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+		) error {
 			if first {
 				first = false
 				if _, err := decideExtension(ctx, base, key, v1alpha1.ExtensionDenied, ""); err != nil {

@@ -18,7 +18,8 @@ import (
 	"sluice.dev/test/cluster/mailsink"
 )
 
-const hostileMail = "From: x\r\nTo: Eve <eve@example.org>\r\nSubject: =?utf-8?q?=1B[2Jred=E2=80=AE?=\r\nDate: never\r\n\r\nplain \x1b]0;x\x07text\r\n"
+const hostileMail = "From: x\r\nTo: Eve <eve@example.org>\r\nSubject: =?utf-8?q?=1B[2Jred=E2=80=AE?=\r\nDate: never\r\n" +
+	"\r\nplain \x1b]0;x\x07text\r\n"
 
 // newMailDir returns a folder with two mails of Sluice, a hostile one and an
 // unreadable one.

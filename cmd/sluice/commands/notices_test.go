@@ -145,7 +145,10 @@ func TestGetNoticeDetails(t *testing.T) {
 
 func TestResendNotice(t *testing.T) {
 	c := newOutboxClient(t, interceptor.Funcs{})
-	for name, refused := range map[string]string{"sent": "", "failed": "", "muted": "", "retried": "next attempt is at 2026-11-22T13:00:00Z", "carried": "is Pending", "none": "not found"} {
+	for name, refused := range map[string]string{
+		"sent": "", "failed": "", "muted": "",
+		"retried": "next attempt is at 2026-11-22T13:00:00Z", "carried": "is Pending", "none": "not found",
+	} {
 		_, err := resendNotice(t.Context(), c, name, noticesNow)
 		if (err == nil) != (refused == "") || err != nil && !strings.Contains(err.Error(), refused) {
 			t.Errorf("%s: %v, want %q", name, err, refused)
@@ -328,7 +331,9 @@ func TestRenderNoticePreview(t *testing.T) {
 			t.Fatal(len(list), err)
 		}
 		for _, e := range list {
-			for form, begins := range map[string]string{previewText: "Subject: " + e.Subject, previewHTML: "<!DOCTYPE html>", previewEML: "Mime-Version: 1.0\r\n"} {
+			for form, begins := range map[string]string{
+				previewText: "Subject: " + e.Subject, previewHTML: "<!DOCTYPE html>", previewEML: "Mime-Version: 1.0\r\n",
+			} {
 				got, err := renderNoticePreview(strings.ToUpper(e.Name), language, form)
 				if err != nil || !strings.HasPrefix(got, begins) {
 					t.Errorf("%s as %s: %.60q, %v", e.Name, form, got, err)

@@ -63,7 +63,8 @@ func TestMailConfig(t *testing.T) {
 		PerMinute, PerDay   int
 	}
 	want := fields{From: "Sluice <sluice@cluster.example>", Domain: "cluster.example", Hello: "cluster.example"}
-	if diff := cmp.Diff(want, fields{c.Mail.From, c.Mail.Domain, c.Mail.Hello, *c.Mail.Rate.PerMinute, *c.Mail.Rate.PerRecipientPerDay}); diff != "" {
+	got := fields{c.Mail.From, c.Mail.Domain, c.Mail.Hello, *c.Mail.Rate.PerMinute, *c.Mail.Rate.PerRecipientPerDay}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -92,8 +92,14 @@ func TestGPUModelsKnown(t *testing.T) {
 		"whole GPUs":            {v1alpha1.SharingNone, v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(8)}}, true},
 		"an empty pool":         {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{}, true},
 		"no agent has reported": {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(8)}}, false},
-		"one of two":            {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 16, GPUModels: []v1alpha1.GPUModel{model(8), model(8, "1g.5gb")}}, false},
-		"all":                   {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(8, "1g.5gb")}}, true},
+		"one of two": {
+			v1alpha1.SharingMIG,
+			v1alpha1.NodePoolStatus{GPUs: 16, GPUModels: []v1alpha1.GPUModel{model(8), model(8, "1g.5gb")}}, false,
+		},
+		"all": {
+			v1alpha1.SharingMIG,
+			v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(8, "1g.5gb")}}, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := &v1alpha1.NodePool{Spec: v1alpha1.NodePoolSpec{Sharing: tc.sharing}, Status: tc.status}

@@ -96,7 +96,9 @@ func TestRenderReportWithManyAgents(t *testing.T) {
 	}
 	list[15].State = "BackOff"
 	got := componentTable(list, caller{})
-	for word, want := range map[string]bool{"gpuagent-dgx-8 ": true, "gpuagent-dgx-9 ": false, "gpuagent-dgx-16": true, "and 11 more agents": true} {
+	for word, want := range map[string]bool{
+		"gpuagent-dgx-8 ": true, "gpuagent-dgx-9 ": false, "gpuagent-dgx-16": true, "and 11 more agents": true,
+	} {
 		if strings.Contains(got, word) != want {
 			t.Errorf("%q is on the screen: %v, want %v:\n%s", word, !want, want, got)
 		}

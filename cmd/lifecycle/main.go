@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command lifecycle runs package lifecycle; see its documentation.
+// Command lifecycle runs the controllers of package lifecycle.
 package main
 
 import (

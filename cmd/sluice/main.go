@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sluice is Sluice's command line, also as `kubectl sluice`.
+// Command sluice is the command line of Sluice, also as `kubectl sluice`.
 package main
 
 import (

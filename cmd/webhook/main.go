@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command webhook runs package webhook; see its documentation.
+// Command webhook runs the admission webhook of package webhook.
 package main
 
 import (

@@ -49,7 +49,7 @@ func messages(tb testing.TB, c *client.Client, body []byte) []string {
 	return all
 }
 
-// The reviews have the size and variety that docs/performance.md states.
+// The reviews have the size and variety that docs/developer/performance.md states.
 func TestReviews(t *testing.T) {
 	if size := len(review(t, 0, 0)); size < 6500 || size > 8500 {
 		t.Errorf("a review has %d bytes; want about 7 kB", size)

@@ -225,7 +225,7 @@ func (a *extensionTest) testAutomaticApproval(t *testing.T) {
 	})
 	eventually(t, func() error { return a.checkEvent(t, "training", "ExtensionApproved", "the department's self-service") })
 	out, err := exec.CommandContext(t.Context(), sharedCluster.binary, "extensions", "-n", a.ns, "--kubeconfig", filepath.Join(sharedCluster.dir, "kubeconfig")).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "ASKED BY") || !strings.Contains(string(out), ada) || strings.Contains(string(out), "first") {
+	if err != nil || !strings.Contains(string(out), "REQUESTED BY") || !strings.Contains(string(out), ada) || strings.Contains(string(out), "first") {
 		t.Errorf("sluice extensions: %v\n%s", err, out)
 	}
 }

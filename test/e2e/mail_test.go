@@ -38,7 +38,7 @@ type sinkMail struct {
 func (c *policyTimeCluster) listMailsTo(t *testing.T, address string) (list []sinkMail) {
 	t.Helper()
 	var said struct{ Mails []sinkMail }
-	out := c.runSluice(t, "mail", "--to", address, "--output", "json")
+	out := c.runSluice(t, "mail", "list", "--to", address, "--output", "json")
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

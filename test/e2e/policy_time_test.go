@@ -129,7 +129,7 @@ func (c *policyTimeCluster) nextEventsWithTime(t *testing.T, flags ...string) (k
 			At   time.Time
 		}
 	}
-	out := c.runSluice(t, append([]string{"clock", "next", "--output", "json"}, flags...)...)
+	out := c.runSluice(t, append([]string{"time", "next", "--output", "json"}, flags...)...)
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

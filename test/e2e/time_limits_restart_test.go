@@ -323,8 +323,8 @@ func (c *policyTimeCluster) testStopLimiter(t *testing.T) {
 	c.advanceTime(t, 5*time.Hour)
 	c.assertRunning(t, "five hours later", both...)
 
-	if said := c.runSluice(t, "brake"); !strings.Contains(said, "the brake is engaged since ") {
-		t.Errorf("sluice brake says %s", said)
+	if shown := c.runSluice(t, "brake", "show"); !strings.Contains(shown, "The stop limiter is engaged since ") {
+		t.Errorf("sluice brake show prints %s", shown)
 	}
 	c.runSluice(t, "brake", "release", "--for", "2h")
 	c.assertStopped(t, v1alpha1.EndMaxRuntime, 53*time.Hour, both...)

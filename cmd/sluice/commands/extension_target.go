@@ -18,39 +18,38 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// ResolvedTarget is the object for which something is asked.
-type ResolvedTarget struct {
+// resolvedTarget is the object that an Extension is for.
+type resolvedTarget struct {
 	v1alpha1.ExtensionTarget
-	// Namespace is where it is asked: the workload's, or the project's.
+	// Namespace is the namespace of the workload or of the project.
 	Namespace string
 }
 
-// TargetReader is what a target is looked up in.
-type TargetReader interface {
+// targetReader reads objects and resolves their kinds.
+type targetReader interface {
 	client.Reader
 	RESTMapper() meta.RESTMapper
 }
 
-// ResolveExtensionTarget finds the object that a person means by KIND/NAME, such as job/training
-// or jobs.batch/training, in a namespace; project/NAME is a project. It fails for
-// what is not there, and for what another object has made: only that one has a
-// clock.
-func ResolveExtensionTarget(ctx context.Context, c TargetReader, namespace, text string) (ResolvedTarget, error) {
+// resolveExtensionTarget finds the workload KIND/NAME in a namespace, or the
+// project project/NAME. KIND is any name that kubectl accepts. It fails for an
+// object that a controller owns: only the owner has a clock.
+func resolveExtensionTarget(ctx context.Context, c targetReader, namespace, text string) (resolvedTarget, error) {
 	resource, name, err := parseTarget(text)
 	if err != nil {
-		return ResolvedTarget{}, err
+		return resolvedTarget{}, err
 	}
 	kind, err := resolveKind(c.RESTMapper(), resource)
 	if err != nil {
-		return ResolvedTarget{}, err
+		return resolvedTarget{}, err
 	}
-	target := ResolvedTarget{Namespace: namespace}
+	target := resolvedTarget{Namespace: namespace}
 	target.APIVersion, target.Kind = kind.ToAPIVersionAndKind()
 	target.Name = name
 	if target.isProject() {
 		var project v1alpha1.Project
 		if err := c.Get(ctx, types.NamespacedName{Name: name}, &project); err != nil {
-			return ResolvedTarget{}, fmt.Errorf("reading project %s: %w", name, err)
+			return resolvedTarget{}, fmt.Errorf("get project %s: %w", name, err)
 		}
 		target.Namespace = project.NamespaceName()
 		return target, nil
@@ -60,25 +59,24 @@ func ResolveExtensionTarget(ctx context.Context, c TargetReader, namespace, text
 	err = c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)
 	switch {
 	case apierrors.IsNotFound(err):
-		return ResolvedTarget{}, fmt.Errorf("there is no %s %s in namespace %s", kind.Kind, name, namespace)
+		return resolvedTarget{}, fmt.Errorf("%s %s not found in namespace %s", kind.Kind, name, namespace)
 	case apierrors.IsForbidden(err):
-		return target, nil // who may ask need not be able to look
+		return target, nil // a user may create Extensions without reading workloads
 	case err != nil:
-		return ResolvedTarget{}, fmt.Errorf("reading %s %s: %w", kind.Kind, name, err)
+		return resolvedTarget{}, fmt.Errorf("get %s %s: %w", kind.Kind, name, err)
 	}
 	if owner := metav1.GetControllerOf(object); owner != nil {
-		return ResolvedTarget{}, fmt.Errorf("%s %s was made by %s %s, whose time it is that counts: extend %s/%s",
+		return resolvedTarget{}, fmt.Errorf("%s %s belongs to %s %s, which has the clock: extend %s/%s",
 			kind.Kind, name, owner.Kind, owner.Name, strings.ToLower(owner.Kind), owner.Name)
 	}
 	return target, nil
 }
 
-// isProject reports whether the target is a project, which is renewed.
-func (t ResolvedTarget) isProject() bool {
+func (t resolvedTarget) isProject() bool {
 	return t.Kind == "Project" && strings.HasPrefix(t.APIVersion, v1alpha1.Group+"/")
 }
 
-// parseTarget takes KIND/NAME apart.
+// parseTarget splits KIND/NAME.
 func parseTarget(text string) (resource, name string, err error) {
 	resource, name, found := strings.Cut(text, "/")
 	if !found || resource == "" || name == "" || strings.Contains(name, "/") {
@@ -87,8 +85,7 @@ func parseTarget(text string) (resource, name string, err error) {
 	return strings.ToLower(resource), name, nil
 }
 
-// resolveKind is the kind that a person means, as kubectl understands them: job, jobs,
-// jobs.batch or jobs.v1.batch.
+// resolveKind resolves job, jobs, jobs.batch and jobs.v1.batch alike.
 func resolveKind(mapper meta.RESTMapper, resource string) (schema.GroupVersionKind, error) {
 	versioned, grouped := schema.ParseResourceArg(resource)
 	if versioned != nil {

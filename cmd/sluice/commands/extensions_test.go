@@ -4,7 +4,6 @@
 package commands
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -16,15 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"sluice.dev/api"
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 )
@@ -34,20 +29,19 @@ var (
 	extensionEnd = time.Date(2026, 11, 23, 15, 5, 0, 0, time.UTC)
 )
 
-func jobTarget(name string) ResolvedTarget {
-	return ResolvedTarget{Namespace: "thesis", ExtensionTarget: v1alpha1.ExtensionTarget{APIVersion: "batch/v1", Kind: "Job", Name: name}}
+func jobTarget(name string) resolvedTarget {
+	return resolvedTarget{Namespace: "thesis", ExtensionTarget: v1alpha1.ExtensionTarget{APIVersion: "batch/v1", Kind: "Job", Name: name}}
 }
 
-func projectTarget(name string) ResolvedTarget {
-	return ResolvedTarget{Namespace: "thesis", ExtensionTarget: v1alpha1.ExtensionTarget{APIVersion: "sluice.dev/v1alpha1", Kind: "Project", Name: name}}
+func projectTarget(name string) resolvedTarget {
+	return resolvedTarget{
+		Namespace:       "thesis",
+		ExtensionTarget: v1alpha1.ExtensionTarget{APIVersion: "sluice.dev/v1alpha1", Kind: "Project", Name: name},
+	}
 }
 
 func newExtensionClient(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
-	kinds, err := api.NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	controlled := true
 	objects = append(
 		objects,
@@ -57,13 +51,13 @@ func newExtensionClient(t *testing.T, objects ...client.Object) client.WithWatch
 		}}},
 		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis-mueller"}, Spec: v1alpha1.ProjectSpec{Namespace: "thesis"}},
 	)
-	return fake.NewClientBuilder().WithScheme(kinds).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(kinds)).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Extension{}).Build()
+	return newFakeClient(t, interceptor.Funcs{}, objects...)
 }
 
 func TestResolveExtensionTarget(t *testing.T) {
 	c := newExtensionClient(t)
 	tests := map[string]struct {
-		want ResolvedTarget
+		want resolvedTarget
 		err  string
 	}{
 		"job/training":           {want: jobTarget("training")},
@@ -72,7 +66,7 @@ func TestResolveExtensionTarget(t *testing.T) {
 		"jobs.batch/training":    {want: jobTarget("training")},
 		"jobs.v1.batch/training": {want: jobTarget("training")},
 		"project/thesis-mueller": {want: projectTarget("thesis-mueller")},
-		"job/none":               {err: "there is no Job none in namespace thesis"},
+		"job/none":               {err: "Job none not found in namespace thesis"},
 		"project/none":           {err: "project none"},
 		"pod/training-abcde":     {err: "extend job/training"},
 		"spoon/training":         {err: `kind "spoon"`},
@@ -83,10 +77,10 @@ func TestResolveExtensionTarget(t *testing.T) {
 	}
 	for text, tc := range tests {
 		t.Run(text, func(t *testing.T) {
-			got, err := ResolveExtensionTarget(t.Context(), c, "thesis", text)
+			got, err := resolveExtensionTarget(t.Context(), c, "thesis", text)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Fatalf("err = %v, want it to say %q", err, tc.err)
+					t.Fatalf("err = %v, want it to contain %q", err, tc.err)
 				}
 				return
 			}
@@ -103,11 +97,11 @@ func TestResolveExtensionTarget(t *testing.T) {
 func TestResolveExtensionTargetWithoutReadAccess(t *testing.T) {
 	c := interceptor.NewClient(newExtensionClient(t), interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, "training", nil)
+			return forbiddenError()
 		},
 	})
-	if got, err := ResolveExtensionTarget(t.Context(), c, "thesis", "job/training"); err != nil || got != jobTarget("training") {
-		t.Errorf("Find = %v, %v", got, err)
+	if got, err := resolveExtensionTarget(t.Context(), c, "thesis", "job/training"); err != nil || got != jobTarget("training") {
+		t.Errorf("resolveExtensionTarget = %v, %v", got, err)
 	}
 }
 
@@ -122,17 +116,17 @@ func FuzzParseTarget(f *testing.F) {
 			return
 		}
 		if resource == "" || name == "" || strings.Contains(name, "/") {
-			t.Fatalf("parse(%q) = %q, %q", text, resource, name)
+			t.Fatalf("parseTarget(%q) = %q, %q", text, resource, name)
 		}
 		if _, err := resolveKind(mapper, resource); err == nil {
-			t.Fatalf("%q is found among no kinds", resource)
+			t.Fatalf("%q resolves to a kind of an empty mapper", resource)
 		}
 	})
 }
 
 func TestNewExtension(t *testing.T) {
 	tests := map[string]struct {
-		target ResolvedTarget
+		target resolvedTarget
 		by     period.Duration
 		reason string
 		action v1alpha1.ExtensionAction
@@ -145,14 +139,14 @@ func TestNewExtension(t *testing.T) {
 		"a blank reason":        {target: jobTarget("x"), by: extensionDay, reason: " \n", err: "--reason"},
 		"too long a reason":     {target: jobTarget("x"), by: extensionDay, reason: strings.Repeat("ü", 501), err: "at most 500"},
 		"a workload without by": {target: jobTarget("x"), reason: "r", err: "--by"},
-		"a project with by":     {target: projectTarget("p"), by: extensionDay, reason: "r", err: "leave --by out"},
+		"a project with by":     {target: projectTarget("p"), by: extensionDay, reason: "r", err: "omit --by"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := NewExtension(tc.target, tc.by, tc.reason)
+			got, err := newExtension(tc.target, tc.by, tc.reason)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Fatalf("err = %v, want it to say %q", err, tc.err)
+					t.Fatalf("err = %v, want it to contain %q", err, tc.err)
 				}
 				return
 			}
@@ -160,29 +154,29 @@ func TestNewExtension(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got.Spec.Action != tc.action || got.Namespace != "thesis" || (got.Spec.By != nil) != (tc.action == v1alpha1.ActionExtend) {
-				t.Errorf("it asks for %+v in %s", got.Spec, got.Namespace)
+				t.Errorf("the extension is %+v in %s", got.Spec, got.Namespace)
 			}
 		})
 	}
 }
 
-// clientWithDecision is a cluster in which an Extension is decided on when it is looked at
-// for the second time, and carried out at the third.
+// clientWithDecision returns a cluster in which an Extension is decided at its
+// second read and applied at the third.
 func clientWithDecision(t *testing.T, decision v1alpha1.ExtensionDecision) client.WithWatch {
-	looks := 0
+	reads := 0
 	return interceptor.NewClient(newExtensionClient(t), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if err := c.Get(ctx, key, object, options...); err != nil {
 				return err
 			}
-			extension, is := object.(*v1alpha1.Extension)
-			if !is {
+			extension, ok := object.(*v1alpha1.Extension)
+			if !ok {
 				return nil
 			}
-			if looks++; looks >= 2 {
+			if reads++; reads >= 2 {
 				extension.Status.Decision = decision
 			}
-			if looks >= 3 {
+			if reads >= 3 {
 				at := metav1.NewTime(extensionEnd)
 				extension.Status.NewEnd = &at
 			}
@@ -191,50 +185,50 @@ func clientWithDecision(t *testing.T, decision v1alpha1.ExtensionDecision) clien
 	})
 }
 
-func createTestExtension(t *testing.T, c client.Client, patience WaitOptions) *v1alpha1.Extension {
+func createTestExtension(t *testing.T, c client.Client, options waitOptions) *v1alpha1.Extension {
 	t.Helper()
-	extension, err := NewExtension(jobTarget("training"), extensionDay, "nearly done")
+	extension, err := newExtension(jobTarget("training"), extensionDay, "nearly done")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := CreateExtension(t.Context(), c, extension, patience); err != nil {
+	if err := createExtension(t.Context(), c, extension, options); err != nil {
 		t.Fatal(err)
 	}
 	return extension
 }
 
 func TestCreateExtensionWaitsForDecision(t *testing.T) {
-	patience := WaitOptions{Timeout: time.Minute, PollInterval: time.Millisecond}
+	options := waitOptions{time.Minute, time.Millisecond}
 	for decision, want := range map[v1alpha1.ExtensionDecision]string{
 		v1alpha1.ExtensionApproved: "approved; Job training ends 2026-11-23 15:05 UTC",
-		v1alpha1.ExtensionDenied:   "refused",
+		v1alpha1.ExtensionDenied:   "denied",
 	} {
-		extension := createTestExtension(t, clientWithDecision(t, decision), patience)
-		if got := DescribeExtensionOutcome(extension, time.UTC); got != want {
+		extension := createTestExtension(t, clientWithDecision(t, decision), options)
+		if got := describeExtensionOutcome(extension, time.UTC); got != want {
 			t.Errorf("the outcome is %q, want %q", got, want)
 		}
 	}
 }
 
-// What was left to people is not carried out by their approval alone.
+// An approval alone does not complete an Extension: lifecycle applies it.
 func TestCreateExtensionWaitsUntilApplied(t *testing.T) {
 	extension := &v1alpha1.Extension{Status: v1alpha1.ExtensionStatus{
 		Decision:   v1alpha1.ExtensionApproved,
 		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAwaitingDecision}},
 	}}
 	if extensionCompleted(extension) {
-		t.Error("it is settled before the workload has more time")
+		t.Error("completed before the workload has more time")
 	}
 	extension.Status.Conditions[0].Reason = v1alpha1.ReasonTargetNotFound
 	if !extensionCompleted(extension) {
-		t.Error("it is not settled although the workload is gone")
+		t.Error("not completed although the workload is gone")
 	}
 }
 
 func TestCreateExtensionTimesOut(t *testing.T) {
 	for _, within := range []time.Duration{0, 20 * time.Millisecond} {
-		extension := createTestExtension(t, newExtensionClient(t), WaitOptions{Timeout: within, PollInterval: time.Millisecond})
-		if got := DescribeExtensionOutcome(extension, time.UTC); got != "not decided yet" || extension.Name == "" {
+		extension := createTestExtension(t, newExtensionClient(t), waitOptions{within, time.Millisecond})
+		if got := describeExtensionOutcome(extension, time.UTC); got != "not decided yet" || extension.Name == "" {
 			t.Errorf("within %v: extension %q is %q", within, extension.Name, got)
 		}
 	}
@@ -242,27 +236,27 @@ func TestCreateExtensionTimesOut(t *testing.T) {
 
 func TestWaitForExtensionReportsErrors(t *testing.T) {
 	gone := &v1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "gone"}}
-	patience := WaitOptions{Timeout: time.Minute, PollInterval: time.Millisecond}
-	if err := WaitForExtension(t.Context(), newExtensionClient(t), gone, patience); !apierrors.IsNotFound(err) {
+	options := waitOptions{time.Minute, time.Millisecond}
+	if err := waitForExtension(t.Context(), newExtensionClient(t), gone, options); !apierrors.IsNotFound(err) {
 		t.Errorf("err = %v, want not found", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := newExtensionClient(t)
-	waits := createTestExtension(t, c, WaitOptions{})
-	if err := WaitForExtension(ctx, c, waits, patience); !errors.Is(err, context.Canceled) {
+	pending := createTestExtension(t, c, waitOptions{})
+	if err := waitForExtension(ctx, c, pending, options); !errors.Is(err, context.Canceled) {
 		t.Errorf("err = %v, want that it was canceled", err)
 	}
 }
 
 func TestDecideExtension(t *testing.T) {
 	c := newExtensionClient(t)
-	asked := createTestExtension(t, c, WaitOptions{})
-	key := client.ObjectKeyFromObject(asked)
-	if _, err := DecideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, strings.Repeat("x", 501)); err == nil {
+	extension := createTestExtension(t, c, waitOptions{})
+	key := client.ObjectKeyFromObject(extension)
+	if _, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, strings.Repeat("x", 501)); err == nil {
 		t.Error("a message of 501 characters is accepted")
 	}
-	if _, err := DecideExtension(t.Context(), c, key, v1alpha1.ExtensionDenied, "others wait"); err != nil {
+	if _, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionDenied, "others wait"); err != nil {
 		t.Fatal(err)
 	}
 	var now v1alpha1.Extension
@@ -270,38 +264,40 @@ func TestDecideExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := (v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied, Message: "others wait"}); !cmp.Equal(want, now.Status) {
-		t.Errorf("the status is %+v, want %+v and nothing that only the cluster knows", now.Status, want)
+		t.Errorf("the status is %+v, want %+v; admission sets the other fields", now.Status, want)
 	}
-	_, err := DecideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, "")
-	if err == nil || !strings.Contains(err.Error(), "decided already") {
-		t.Errorf("err = %v, want that a decision stands", err)
+	_, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, "")
+	if err == nil || !strings.Contains(err.Error(), "already decided") {
+		t.Errorf("err = %v, want that a decision is final", err)
 	}
 	none := types.NamespacedName{Namespace: "thesis", Name: "none"}
-	if _, err := DecideExtension(t.Context(), c, none, v1alpha1.ExtensionApproved, ""); !apierrors.IsNotFound(err) {
+	if _, err := decideExtension(t.Context(), c, none, v1alpha1.ExtensionApproved, ""); !apierrors.IsNotFound(err) {
 		t.Errorf("err = %v, want not found", err)
 	}
 }
 
-// Of two who decide at once the second is told so, not overruled in silence.
+// The second of two concurrent decisions fails.
 func TestDecideExtensionConflict(t *testing.T) {
 	base := newExtensionClient(t)
-	asked := createTestExtension(t, base, WaitOptions{})
-	key := client.ObjectKeyFromObject(asked)
+	extension := createTestExtension(t, base, waitOptions{})
+	key := client.ObjectKeyFromObject(extension)
 	first := true
 	c := interceptor.NewClient(base, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+		) error {
 			if first {
 				first = false
-				if _, err := DecideExtension(ctx, base, key, v1alpha1.ExtensionDenied, ""); err != nil {
+				if _, err := decideExtension(ctx, base, key, v1alpha1.ExtensionDenied, ""); err != nil {
 					t.Error(err)
 				}
 			}
 			return c.SubResource(name).Patch(ctx, object, patch, options...)
 		},
 	})
-	_, err := DecideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, "")
-	if err == nil || !strings.Contains(err.Error(), "decided already") {
-		t.Errorf("err = %v, want that another has decided", err)
+	_, err := decideExtension(t.Context(), c, key, v1alpha1.ExtensionApproved, "")
+	if err == nil || !strings.Contains(err.Error(), "already decided") {
+		t.Errorf("err = %v, want that the extension is decided", err)
 	}
 }
 
@@ -311,58 +307,73 @@ func TestListExtensionsAndWriteTable(t *testing.T) {
 	c := newExtensionClient(t,
 		&v1alpha1.Extension{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "later", CreationTimestamp: made(5 * time.Minute)},
-			Spec:       v1alpha1.ExtensionSpec{Target: projectTarget("p").ExtensionTarget, Action: v1alpha1.ActionRenew, Reason: "line\nand \x1b[31mred"},
+			Spec: v1alpha1.ExtensionSpec{
+				Target: projectTarget("p").ExtensionTarget,
+				Action: v1alpha1.ActionRenew,
+				Reason: "line\nand \x1b[31mred",
+			},
 		},
 		&v1alpha1.Extension{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "lab", Name: "first", CreationTimestamp: made(3 * time.Hour),
 				Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "anna"},
 			},
-			Spec: v1alpha1.ExtensionSpec{Target: jobTarget("training").ExtensionTarget, Action: v1alpha1.ActionExtend, By: &extensionDay, Reason: "nearly done"},
+			Spec: v1alpha1.ExtensionSpec{
+				Target: jobTarget("training").ExtensionTarget,
+				Action: v1alpha1.ActionExtend,
+				By:     &extensionDay,
+				Reason: "nearly done",
+			},
 		},
 		&v1alpha1.Extension{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "done", CreationTimestamp: made(time.Hour)},
-			Spec:       v1alpha1.ExtensionSpec{Target: jobTarget("training").ExtensionTarget, Action: v1alpha1.ActionExtend, By: &extensionDay, Reason: "again"},
-			Status:     v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied},
+			Spec: v1alpha1.ExtensionSpec{
+				Target: jobTarget("training").ExtensionTarget,
+				Action: v1alpha1.ActionExtend,
+				By:     &extensionDay,
+				Reason: "again",
+			},
+			Status: v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied},
 		},
 	)
 	table := func(namespace string, decided bool) string {
 		t.Helper()
-		rows, err := ListExtensions(t.Context(), c, namespace, decided)
+		rows, err := listExtensions(t.Context(), c, namespace, decided)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var out bytes.Buffer
-		if err := WriteExtensionTable(&out, rows, namespace == "", decided, now); err != nil {
-			t.Fatal(err)
-		}
-		return out.String()
+		return tableText(t, extensionTable(rows, namespace == "", decided, now))
 	}
-	want := `NAMESPACE   NAME    ACTION   TARGET         BY    ASKED BY   AGE   REASON
-lab         first   Extend   Job/training   24h   anna       3h    nearly done
-thesis      later   Renew    Project/p      -     -          5m    line\nand \x1b[31mred
+	want := `NAMESPACE   NAME    ACTION   TARGET         BY    REQUESTED BY   AGE   REASON
+lab         first   Extend   Job/training   24h   anna           3h    nearly done
+thesis      later   Renew    Project/p      -     -              5m    line\nand \x1b[31mred
 `
 	if diff := cmp.Diff(want, table("", false)); diff != "" {
-		t.Errorf("what waits differs (-want +got)\n%s", diff)
+		t.Errorf("pending extensions differ (-want +got)\n%s", diff)
 	}
-	want = `NAME    ACTION   TARGET         BY    ASKED BY   AGE   DECISION   REASON
-first   Extend   Job/training   24h   anna       3h    -          nearly done
-done    Extend   Job/training   24h   -          1h    Refused    again
+	want = `NAME    ACTION   TARGET         BY    REQUESTED BY   AGE   DECISION   REASON
+first   Extend   Job/training   24h   anna           3h    -          nearly done
+done    Extend   Job/training   24h   -              1h    Denied     again
 `
 	if diff := cmp.Diff(want, table("lab", true)); diff != "" {
-		t.Errorf("what was asked differs (-want +got)\n%s", diff)
+		t.Errorf("all extensions differ (-want +got)\n%s", diff)
 	}
 }
 
 func TestDescribeExtension(t *testing.T) {
 	at := metav1.NewTime(extensionEnd)
 	extension := &v1alpha1.Extension{Spec: v1alpha1.ExtensionSpec{Target: jobTarget("training").ExtensionTarget, By: &extensionDay}}
-	waits := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAwaitingDecision, Message: "editor decides"}
+	awaiting := metav1.Condition{
+		Type:    v1alpha1.ConditionApplied,
+		Status:  metav1.ConditionFalse,
+		Reason:  v1alpha1.ReasonAwaitingDecision,
+		Message: "editor decides",
+	}
 	for want, status := range map[string]v1alpha1.ExtensionStatus{
 		"not decided yet":                 {},
-		"not decided yet: editor decides": {Conditions: []metav1.Condition{waits}},
-		"approved by c":                   {Decision: v1alpha1.ExtensionApproved, DecidedBy: "c", Conditions: []metav1.Condition{waits}},
-		`refused by b\x1b[1m: no`: {
+		"not decided yet: editor decides": {Conditions: []metav1.Condition{awaiting}},
+		"approved by c":                   {Decision: v1alpha1.ExtensionApproved, DecidedBy: "c", Conditions: []metav1.Condition{awaiting}},
+		`denied by b\x1b[1m: no`: {
 			Decision: v1alpha1.ExtensionDenied, DecidedBy: "b\x1b[1m", Message: "no",
 		},
 		"approved; Job training ends 2026-11-23 15:05 UTC": {Decision: v1alpha1.ExtensionApproved, NewEnd: &at},
@@ -372,8 +383,8 @@ func TestDescribeExtension(t *testing.T) {
 		},
 	} {
 		extension.Status = status
-		if got := DescribeExtensionOutcome(extension, time.UTC); got != want {
-			t.Errorf("Outcome = %q, want %q", got, want)
+		if got := describeExtensionOutcome(extension, time.UTC); got != want {
+			t.Errorf("describeExtensionOutcome = %q, want %q", got, want)
 		}
 	}
 	renewal, deletion := extension.DeepCopy(), extension.DeepCopy()
@@ -382,8 +393,8 @@ func TestDescribeExtension(t *testing.T) {
 	for want, e := range map[string]*v1alpha1.Extension{
 		"24h more for Job training": extension, "the renewal of Project p": renewal, "the deletion of Project p": deletion,
 	} {
-		if got := DescribeExtensionRequest(e); got != want {
-			t.Errorf("Wish = %q, want %q", got, want)
+		if got := describeExtensionRequest(e); got != want {
+			t.Errorf("describeExtensionRequest = %q, want %q", got, want)
 		}
 	}
 }

@@ -17,143 +17,119 @@ import (
 
 	"sluice.dev/cmd/sluice/printer"
 	"sluice.dev/cmd/sluice/up"
-	"sluice.dev/test/cluster"
 	"sluice.dev/test/cluster/mailsink"
 )
 
-func mailCommand() *cobra.Command {
-	cmd := mailListCommand("mail")
-	cmd.Short = "Show the mail that the embedded Kubernetes sent"
-	cmd.Long = `mail lists the mails that an embedded Kubernetes sent. They go nowhere: a mail server
-on this machine keeps each as a file.`
-	cmd.Example = `  sluice mail
-  sluice mail --to anna.mueller@example.org
+const mailHelp = `Show the mail that an embedded cluster sent.
+
+The mail server of an embedded cluster delivers nothing. It keeps each mail as a file
+on this machine.`
+
+func newMailListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List mails",
+		Long:  "List the mails that an embedded cluster sent, the latest last.",
+		Example: `  # List all mails
+  sluice mail list
+
+  # List the mails to one address
+  sluice mail list --to anna.mueller@example.org`,
+		Args: cobra.NoArgs,
+	}
+	cluster := addClusterFlags(cmd, clusterScope)
+	output := addListOutputFlag(cmd)
+	to := cmd.Flags().String("to", "", "List the mails to this address")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dir, err := cluster.embeddedDir()
+		if err != nil {
+			return err
+		}
+		list, err := listMails(up.MailDir(dir), *to)
+		if err != nil {
+			return err
+		}
+		return output.printList(cmd, list, list.table(time.Local), "mails")
+	}
+	return cmd
+}
+
+func newMailShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show NUMBER|FILE",
+		Short: "Show a mail",
+		Long:  "Show the header and the text of a mail. The number of a mail never changes.",
+		Example: `  # Show the first mail
   sluice mail show 1
-  sluice mail show 1 --raw`
-	cmd.AddCommand(mailListCommand("list"), mailShowCommand())
-	return cmd
-}
 
-func mailListCommand(name string) *cobra.Command {
-	var dir, to, output string
-	cmd := &cobra.Command{
-		Use:   name,
-		Short: "List the mails that were sent, the latest last",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			mails, err := embeddedMailDir(dir)
-			if err != nil {
-				return err
-			}
-			list, err := ListMails(mails, to)
-			if err != nil {
-				return err
-			}
-			if output == "json" {
-				return printer.WriteJSON(cmd.OutOrStdout(), list)
-			}
-			if len(list.Mails) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "no mail was sent")
-				return nil
-			}
-			return list.WriteTable(cmd.OutOrStdout(), time.Local)
-		},
-	}
-	addDirFlag(cmd, &dir)
-	cmd.Flags().StringVar(&to, "to", "", "those to this `address` alone")
-	addOutputFlag(cmd, &output, "table", "json")
-	return cmd
-}
+  # Save its HTML for a browser
+  sluice mail show 1 --html > mail.html
 
-func mailShowCommand() *cobra.Command {
-	var dir, output string
-	var html, raw bool
-	cmd := &cobra.Command{
-		Use:   "show N|FILE",
-		Short: "Show one mail",
-		Long: `show prints a mail's header and text. It is named by its number or by its file; the
-number stays the same.`,
-		Example: `  sluice mail show 1
-  sluice mail show 1 --html > mail.html`,
+  # Print its bytes
+  sluice mail show 1 --raw`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if html && raw {
-				return errors.New("want one of --html and --raw")
-			}
-			mails, err := embeddedMailDir(dir)
-			if err != nil {
-				return err
-			}
-			found, err := FindMail(mails, args[0])
-			if err != nil {
-				return err
-			}
-			switch {
-			case html:
-				return WriteMailHTML(cmd.OutOrStdout(), found)
-			case raw:
-				return WriteMailRaw(cmd.OutOrStdout(), found)
-			case output == "json":
-				return printer.WriteJSON(cmd.OutOrStdout(), found)
-			}
-			return WriteMailText(cmd.OutOrStdout(), found, time.Local)
-		},
 	}
-	addDirFlag(cmd, &dir)
-	cmd.Flags().BoolVar(&html, "html", false, "its HTML as it came, for a browser")
-	cmd.Flags().BoolVar(&raw, "raw", false, "its bytes as they came")
-	addOutputFlag(cmd, &output, "text", "json")
+	cluster := addClusterFlags(cmd, clusterScope)
+	output := addTextOutputFlag(cmd)
+	html := cmd.Flags().Bool("html", false, "Print the HTML of the mail")
+	raw := cmd.Flags().Bool("raw", false, "Print the bytes of the mail")
+	cmd.MarkFlagsMutuallyExclusive("html", "raw", "output")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		dir, err := cluster.embeddedDir()
+		if err != nil {
+			return err
+		}
+		m, err := findMail(up.MailDir(dir), args[0])
+		if err != nil {
+			return err
+		}
+		switch {
+		case *html:
+			return writeMailHTML(cmd.OutOrStdout(), m)
+		case *raw:
+			return writeMailRaw(cmd.OutOrStdout(), m)
+		default:
+			return output.printText(cmd.OutOrStdout(), m, mailText(m, time.Local))
+		}
+	}
 	return cmd
 }
 
-// embeddedMailDir is where the mails of the embedded cluster in dir are.
-func embeddedMailDir(dir string) (string, error) {
-	absolute, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	if !cluster.Exists(absolute) {
-		return "", fmt.Errorf("%s is no embedded cluster's folder: name it with --dir, or start one with `sluice up`; a real cluster's mails are in its people's mailboxes", dir)
-	}
-	return up.MailDir(absolute), nil
-}
-
-// MailDocument is the form of the list for a machine.
-type MailDocument struct {
+// mailDocument is the JSON output of list.
+type mailDocument struct {
 	// Dir is the folder of the mails.
 	Dir string `json:"dir"`
-	// Mails are their headers, in the order in which they were taken; never null.
+	// Mails are the headers in the order of arrival; never null.
 	Mails []mailsink.Header `json:"mails"`
 }
 
-// ListMails reads the mails in dir, or with an address those to it alone.
-func ListMails(dir, to string) (MailDocument, error) {
-	found, err := mailsink.List(dir)
+// listMails lists the mails in dir, or only those to an address.
+func listMails(dir, to string) (mailDocument, error) {
+	headers, err := mailsink.List(dir)
 	if err != nil {
-		return MailDocument{}, err
+		return mailDocument{}, err
 	}
 	if to != "" {
-		found = slices.DeleteFunc(found, func(h mailsink.Header) bool { return !strings.EqualFold(h.To, to) })
+		headers = slices.DeleteFunc(headers, func(h mailsink.Header) bool { return !strings.EqualFold(h.To, to) })
 	}
-	return MailDocument{Dir: dir, Mails: append([]mailsink.Header{}, found...)}, nil
+	return mailDocument{Dir: dir, Mails: append([]mailsink.Header{}, headers...)}, nil
 }
 
-// WriteTable prints the list for a person, times in zone.
-func (d MailDocument) WriteTable(output io.Writer, zone *time.Location) error {
-	table := printer.Table{Headers: []string{"N", "TAKEN", "TO", "SUBJECT"}, Right: []string{"N"}}
+// table returns the table of the mails, with times in zone.
+func (d mailDocument) table(zone *time.Location) printer.Table {
+	table := printer.Table{Columns: append(printer.Columns("NUMBER", "RECEIVED", "TO", "SUBJECT"), printer.Column{Name: "FILE", Wide: true})}
 	for _, h := range d.Mails {
 		subject := h.Subject
 		if h.Problem != "" {
 			subject = "(" + h.Problem + ")"
 		}
-		table.Rows = append(table.Rows, []string{strconv.Itoa(h.Number), printer.FormatSecond(h.At, zone), h.To, subject})
+		table.Rows = append(table.Rows, []string{strconv.Itoa(h.Number), printer.FormatSecond(h.At, zone), h.To, subject, h.File})
 	}
-	return table.Write(output)
+	return table
 }
 
-// FindMail reads the mail that a person means: by its number, or by its file's name or
-// path. The error says how to see which there are.
-func FindMail(dir, which string) (*mailsink.Mail, error) {
+// findMail reads a mail by its number, or by the name or path of its file.
+func findMail(dir, which string) (*mailsink.Mail, error) {
 	file := filepath.Base(which)
 	if number, err := strconv.Atoi(which); err == nil {
 		if file, err = mailFileName(dir, number); err != nil {
@@ -164,12 +140,11 @@ func FindMail(dir, which string) (*mailsink.Mail, error) {
 	}
 	m, err := mailsink.Read(dir, file)
 	if errors.Is(err, mailsink.ErrNoMail) {
-		err = fmt.Errorf("%w; `sluice mail` lists those that there are", err)
+		err = fmt.Errorf("%w; `sluice mail list` lists all mails", err)
 	}
 	return m, err
 }
 
-// mailFileName is the file of the mail with a number.
 func mailFileName(dir string, number int) (string, error) {
 	list, err := mailsink.List(dir)
 	if err != nil {
@@ -180,37 +155,45 @@ func mailFileName(dir string, number int) (string, error) {
 			return h.File, nil
 		}
 	}
-	return "", fmt.Errorf("%w with number %d; `sluice mail` lists those that there are", mailsink.ErrNoMail, number)
+	return "", fmt.Errorf("%w with number %d; `sluice mail list` lists all mails", mailsink.ErrNoMail, number)
 }
 
-// WriteMailText prints a mail for a person: its header, its text, and what hangs on it. Times
-// are in zone.
-func WriteMailText(output io.Writer, m *mailsink.Mail, zone *time.Location) error {
-	var text strings.Builder
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&text, "%-12s%s\n", name+":", printer.Sanitize(value))
-		}
-	}
-	line("From", m.From)
-	line("To", m.To)
-	line("Subject", m.Subject)
-	if m.Date != nil {
-		line("Date", printer.FormatSecond(*m.Date, zone))
-	}
-	line("Message-ID", m.MessageID)
+// mailText returns the header, the attachments and the text of a mail, with times
+// in zone.
+func mailText(m *mailsink.Mail, zone *time.Location) string {
+	var text fieldList
+	text.add("From", m.From)
+	text.add("To", m.To)
+	text.add("Subject", m.Subject)
+	text.addTime("Date", m.Date, zone)
+	text.add("Message-ID", m.MessageID)
 	for _, a := range m.Attachments {
-		line("Attached", fmt.Sprintf("%s (%s, %d bytes)", a.Name, a.Type, a.Size))
+		text.add("Attached", fmt.Sprintf("%s (%s, %d bytes)", a.Name, a.Type, a.Size))
 	}
-	line("File", m.File)
-	line("Problem", m.Problem)
-	fmt.Fprintf(&text, "\n%s", withTrailingNewline(printer.SanitizeLines(m.Text)))
-	_, err := io.WriteString(output, text.String())
-	return err
+	text.add("File", m.File)
+	text.add("Problem", m.Problem)
+	text.WriteString("\n" + withTrailingNewline(printer.SanitizeLines(m.Text)))
+	return text.String()
 }
 
-// WriteMailHTML prints a mail's page as it came: for a file or a browser, not for a terminal.
-func WriteMailHTML(output io.Writer, m *mailsink.Mail) error {
+// fieldList is text with one field on each line.
+type fieldList struct{ strings.Builder }
+
+// add writes a field, sanitized. It omits an empty one.
+func (f *fieldList) add(name, value string) {
+	if value != "" {
+		fmt.Fprintf(f, "%-12s%s\n", name+":", printer.Sanitize(value))
+	}
+}
+
+func (f *fieldList) addTime(name string, at *time.Time, zone *time.Location) {
+	if at != nil {
+		f.add(name, printer.FormatSecond(*at, zone))
+	}
+}
+
+// writeMailHTML prints the HTML of a mail as it is.
+func writeMailHTML(output io.Writer, m *mailsink.Mail) error {
 	if m.HTML == "" {
 		return fmt.Errorf("mail %d has no HTML; `sluice mail show %d` shows its text", m.Number, m.Number)
 	}
@@ -218,8 +201,8 @@ func WriteMailHTML(output io.Writer, m *mailsink.Mail) error {
 	return err
 }
 
-// WriteMailRaw prints a mail's bytes as they came.
-func WriteMailRaw(output io.Writer, m *mailsink.Mail) error {
+// writeMailRaw prints the bytes of a mail as they are.
+func writeMailRaw(output io.Writer, m *mailsink.Mail) error {
 	_, err := output.Write(m.Raw)
 	return err
 }

@@ -23,103 +23,98 @@ import (
 	"sluice.dev/lifecycle/notification/outbox"
 )
 
-func noticesPauseCommand() *cobra.Command {
-	var reason string
-	cmd := mailDeliveryCommand(func(ctx context.Context, c *ClusterClient) (MailState, error) {
-		return PauseMail(ctx, c, reason, time.Now())
-	})
-	cmd.Use, cmd.Short = "pause", "Have no mail sent until it is resumed"
-	cmd.Long = "pause has no mail sent until somebody resumes it. What is due waits; deadlines do not."
-	cmd.Example = `  sluice notices pause --reason "the mail server moves"`
-	cmd.Flags().StringVar(&reason, "reason", "", "why, in a `sentence`")
-	return cmd
-}
-
-func noticesResumeCommand() *cobra.Command {
-	cmd := mailDeliveryCommand(func(ctx context.Context, c *ClusterClient) (MailState, error) {
-		return ResumeMail(ctx, c)
-	})
-	cmd.Use, cmd.Short = "resume", "Have mail sent again, all that waits first"
-	cmd.Example = "  sluice notices resume"
-	return cmd
-}
-
-// mailDeliveryCommand is a command that changes whether mail is sent.
-func mailDeliveryCommand(change func(context.Context, *ClusterClient) (MailState, error)) *cobra.Command {
-	var options ClusterOptions
-	var output string
+func newNoticesPauseCommand() *cobra.Command {
 	cmd := &cobra.Command{
+		Use:   "pause",
+		Short: "Pause all mail",
+		Long:  "Pause all mail until you resume it. Notices wait meanwhile; deadlines do not.",
+		Example: `  # Pause mail and record the reason
+  sluice notices pause --reason "the mail server moves"`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := connectCluster(cmd, options)
-			if err != nil {
-				return err
-			}
-			state, err := change(cmd.Context(), c)
-			if err != nil {
-				return err
-			}
-			if output == "json" {
-				return printer.WriteJSON(cmd.OutOrStdout(), state)
-			}
-			fmt.Fprint(cmd.OutOrStdout(), state.Text(time.Local))
-			return nil
-		},
 	}
-	addClusterFlags(cmd, &options)
-	addOutputFlag(cmd, &output, "text", "json")
+	reason := cmd.Flags().String("reason", "", "Reason, in one line")
+	return addMailStateRun(cmd, func(ctx context.Context, c client.Client) (mailState, error) {
+		return pauseMail(ctx, c, *reason, time.Now())
+	})
+}
+
+func newNoticesResumeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "resume",
+		Short: "Resume mail",
+		Long:  "Resume mail after a pause. Sluice sends the waiting notices first.",
+		Example: `  # Resume mail
+  sluice notices resume`,
+		Args: cobra.NoArgs,
+	}
+	return addMailStateRun(cmd, resumeMail)
+}
+
+// addMailStateRun makes a command change the state of mail and print it.
+func addMailStateRun(cmd *cobra.Command, change func(context.Context, client.Client) (mailState, error)) *cobra.Command {
+	cluster := addClusterFlags(cmd, clusterScope)
+	output := addTextOutputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := cluster.connect(cmd)
+		if err != nil {
+			return err
+		}
+		state, err := change(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		return output.printText(cmd.OutOrStdout(), state, state.text(time.Local))
+	}
 	return cmd
 }
 
-// MailState is whether mail is sent.
-type MailState struct {
-	// Paused is true while nothing is sent, Because why, and Since, machine time, since
-	// when.
-	Paused bool       `json:"paused"`
-	Reason string     `json:"because,omitempty"`
-	Since  *time.Time `json:"since,omitempty"`
-	// PausedByLifecycle is true where lifecycle itself paused mail, for a configuration that
-	// does not work: with another, mail goes on by itself.
+// mailState is the state of mail as the commands print it.
+type mailState struct {
+	Paused bool   `json:"paused"`
+	Reason string `json:"because,omitempty"`
+	// Since is the real time of the pause.
+	Since *time.Time `json:"since,omitempty"`
+	// PausedByLifecycle reports whether lifecycle paused mail because its
+	// configuration failed. Mail resumes with a changed configuration.
 	PausedByLifecycle bool `json:"byLifecycle,omitempty"`
 }
 
-// maxPauseReasonLength is how many characters a reason may have.
+// maxPauseReasonLength limits the characters of a reason.
 const maxPauseReasonLength = 256
 
-// ErrMailNotPaused is that there is nothing to resume.
-var ErrMailNotPaused = errors.New("mail is not paused")
+var errMailNotPaused = errors.New("mail is not paused")
 
 var mailStateKey = client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: outbox.MailStateConfigMapName}
 
-// GetMailState reads whether mail is sent. Where nobody ever paused it, it is.
-func GetMailState(ctx context.Context, c client.Reader) (MailState, error) {
+// getMailState returns the state of mail. A missing ConfigMap means that mail was
+// never paused.
+func getMailState(ctx context.Context, c client.Reader) (mailState, error) {
 	object := &corev1.ConfigMap{}
-	if err := c.Get(ctx, mailStateKey, object); client.IgnoreNotFound(err) != nil {
-		return MailState{}, fmt.Errorf("reading whether mail is paused: %w%s", err, mailStateAccessHint(err))
+	if err := client.IgnoreNotFound(c.Get(ctx, mailStateKey, object)); err != nil {
+		return mailState{}, fmt.Errorf("get the state of mail: %w", explainForbidden(err, mailStateAccessHint))
 	}
 	return newMailState(object), nil
 }
 
-func newMailState(object *corev1.ConfigMap) MailState {
-	read := outbox.ParseMailState(object)
-	if !read.Paused {
-		return MailState{}
+func newMailState(object *corev1.ConfigMap) mailState {
+	parsed := outbox.ParseMailState(object)
+	if !parsed.Paused {
+		return mailState{}
 	}
-	s := MailState{Paused: true, Reason: read.Reason, PausedByLifecycle: read.FailedConfiguration != ""}
+	state := mailState{Paused: true, Reason: parsed.Reason, PausedByLifecycle: parsed.FailedConfiguration != ""}
 	if at, err := time.Parse(time.RFC3339, object.Data[outbox.MailStatePausedAtKey]); err == nil {
-		at = at.UTC()
-		s.Since = &at
+		state.Since = optionalTime(&metav1.Time{Time: at})
 	}
-	return s
+	return state
 }
 
-// PauseMail has no mail sent from now on, machine time, until somebody resumes it; the
-// reason may be empty. What is being sent is sent.
-func PauseMail(ctx context.Context, c client.Client, reason string, now time.Time) (MailState, error) {
+// pauseMail pauses mail from now, real time, for a reason that may be empty. Mail
+// that is being sent is still sent.
+func pauseMail(ctx context.Context, c client.Client, reason string, now time.Time) (mailState, error) {
 	if utf8.RuneCountInString(reason) > maxPauseReasonLength || strings.ContainsAny(reason, "\n\r") {
-		return MailState{}, fmt.Errorf("--reason: want one line of at most %d characters", maxPauseReasonLength)
+		return mailState{}, fmt.Errorf("--reason: want one line of at most %d characters", maxPauseReasonLength)
 	}
-	return updateMailState(ctx, c, "pausing mail", func(object *corev1.ConfigMap) error {
+	return updateMailState(ctx, c, "pause mail", func(object *corev1.ConfigMap) error {
 		clearPauseKeys(object)
 		object.Data[outbox.MailStatePausedKey] = "true"
 		object.Data[outbox.MailStatePausedAtKey] = now.UTC().Format(time.RFC3339)
@@ -130,51 +125,54 @@ func PauseMail(ctx context.Context, c client.Client, reason string, now time.Tim
 	})
 }
 
-// ResumeMail has mail sent again. It fails with [ErrNotPaused] where it is sent already.
-func ResumeMail(ctx context.Context, c client.Client) (MailState, error) {
-	return updateMailState(ctx, c, "resuming mail", func(object *corev1.ConfigMap) error {
+// resumeMail resumes mail. It fails with [errMailNotPaused] if mail is not paused.
+func resumeMail(ctx context.Context, c client.Client) (mailState, error) {
+	return updateMailState(ctx, c, "resume mail", func(object *corev1.ConfigMap) error {
 		if !outbox.ParseMailState(object).Paused {
-			return ErrMailNotPaused
+			return errMailNotPaused
 		}
 		clearPauseKeys(object)
 		return nil
 	})
 }
 
-// clearPauseKeys leaves of the state what is not about a pause.
+// clearPauseKeys keeps the keys that do not describe a pause.
 func clearPauseKeys(object *corev1.ConfigMap) {
 	if object.Data == nil {
 		object.Data = map[string]string{}
 	}
-	for _, key := range []string{outbox.MailStatePausedKey, outbox.MailStateReasonKey, outbox.MailStatePausedAtKey, outbox.MailStateConfigurationKey} {
+	for _, key := range []string{
+		outbox.MailStatePausedKey, outbox.MailStateReasonKey, outbox.MailStatePausedAtKey, outbox.MailStateConfigurationKey,
+	} {
 		delete(object.Data, key)
 	}
 }
 
-// updateMailState changes the ConfigMap, or makes it. Lifecycle may write at the same time;
-// what it writes is kept.
-func updateMailState(ctx context.Context, c client.Client, what string, how func(*corev1.ConfigMap) error) (MailState, error) {
-	var state MailState
-	again := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-	err := retry.OnError(retry.DefaultRetry, again, func() error {
+// updateMailState patches or creates the ConfigMap. It keeps what lifecycle writes
+// at the same time.
+func updateMailState(ctx context.Context, c client.Client, operation string, mutate func(*corev1.ConfigMap) error) (mailState, error) {
+	var state mailState
+	retriable := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+	err := retry.OnError(retry.DefaultRetry, retriable, func() error {
 		object := &corev1.ConfigMap{}
 		err := c.Get(ctx, mailStateKey, object)
 		missing := apierrors.IsNotFound(err)
 		if err != nil && !missing {
-			return fmt.Errorf("%s: %w%s", what, err, mailStateAccessHint(err))
+			return fmt.Errorf("%s: %w", operation, explainForbidden(err, mailStateAccessHint))
 		}
 		before := object.DeepCopy()
-		if err := how(object); err != nil {
+		if err := mutate(object); err != nil {
 			return err
 		}
 		if missing {
 			object.ObjectMeta = metav1.ObjectMeta{Namespace: mailStateKey.Namespace, Name: mailStateKey.Name}
 			err = c.Create(ctx, object, client.FieldOwner(v1alpha1.FieldManagerCLI))
 		} else {
-			err = c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldManagerCLI))
+			patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+			err = c.Patch(ctx, object, patch, client.FieldOwner(v1alpha1.FieldManagerCLI))
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w%s", what, err, mailStateAccessHint(err))
+			return fmt.Errorf("%s: %w", operation, explainForbidden(err, mailStateAccessHint))
 		}
 		state = newMailState(object)
 		return nil
@@ -182,28 +180,27 @@ func updateMailState(ctx context.Context, c client.Client, what string, how func
 	return state, err
 }
 
-func mailStateAccessHint(err error) string {
-	return noticeAccessHint(err, fmt.Sprintf("get, create and patch the ConfigMap %s in namespace %s", mailStateKey.Name, mailStateKey.Namespace))
-}
+const mailStateAccessHint = noticeAccessHint + "get, create and patch the ConfigMap " + outbox.MailStateConfigMapName +
+	" in namespace " + v1alpha1.SystemNamespace
 
-// Text is the state for a person, in lines; times in zone.
-func (s MailState) Text(zone *time.Location) string {
+// text returns the state as text, with times in zone.
+func (s mailState) text(zone *time.Location) string {
 	if !s.Paused {
-		return "mail is sent\n"
+		return "Mail is not paused.\n"
 	}
 	var text strings.Builder
-	text.WriteString("mail is paused")
+	text.WriteString("Mail is paused")
 	if s.Since != nil {
 		text.WriteString(" since " + printer.FormatSecond(*s.Since, zone))
 	}
-	text.WriteString(": what is due waits, nothing is lost\n")
+	text.WriteString(": notices wait, and none is lost.\n")
 	if s.Reason != "" {
-		fmt.Fprintf(&text, "the reason: %s\n", printer.Sanitize(s.Reason))
+		fmt.Fprintf(&text, "Reason: %s\n", printer.Sanitize(s.Reason))
 	}
 	if s.PausedByLifecycle {
-		text.WriteString("it goes on by itself with another configuration or Secret; to try with the same: sluice notices resume\n")
+		text.WriteString("Mail resumes with a changed configuration or Secret. To retry with the same: sluice notices resume\n")
 	} else {
-		text.WriteString("to go on: sluice notices resume\n")
+		text.WriteString("To resume mail: sluice notices resume\n")
 	}
 	return text.String()
 }

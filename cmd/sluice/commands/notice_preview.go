@@ -20,66 +20,67 @@ import (
 	"sluice.dev/lifecycle/notification/mail"
 )
 
-func noticesPreviewCommand() *cobra.Command {
-	var language, form, out string
-	var browser bool
+// The formats of a preview.
+const (
+	previewText = "text"
+	previewHTML = "html"
+	previewEML  = "eml"
+)
+
+func newNoticesPreviewCommand() *cobra.Command {
+	language, format := string(v1alpha1.LanguageEnglish), previewText
 	cmd := &cobra.Command{
 		Use:   "preview [KIND]",
-		Short: "Show an example of each mail that Sluice writes",
-		Long: `preview shows what a mail of a kind looks like, in the words that are built in, by an
-example; without a kind it lists all examples. It talks to no cluster.`,
-		Example: `  sluice notices preview
+		Short: "Show an example mail of each kind of notice",
+		Long: `Show an example mail of a kind of notice, with Sluice's own texts. Without a kind, list
+all examples. The command needs no cluster.`,
+		Example: `  # List all examples
+  sluice notices preview
+
+  # Show one in German
   sluice notices preview WorkloadEnding --language de
+
+  # Open one in the browser
   sluice notices preview projectexpiring-month --browser`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			spoken := v1alpha1.Language(language)
-			if spoken != v1alpha1.LanguageGerman && spoken != v1alpha1.LanguageEnglish {
-				return fmt.Errorf("--language %q: want de or en", language)
-			}
-			if forms := []string{PreviewText, PreviewHTML, PreviewEML}; !slices.Contains(forms, form) {
-				return fmt.Errorf("--format %q: want text, html or eml", form)
-			}
-			if len(args) == 0 {
-				return printNoticeExamples(cmd, spoken)
-			}
-			if browser {
-				form = PreviewHTML
-			}
-			content, err := RenderNoticePreview(args[0], spoken, form)
-			switch {
-			case err != nil:
-				return err
-			case browser:
-				return openInBrowser(cmd.Context(), out, content)
-			case out != "":
-				return os.WriteFile(out, []byte(content), 0o600)
-			}
-			fmt.Fprint(cmd.OutOrStdout(), content)
-			return nil
-		},
 	}
-	cmd.Flags().StringVar(&language, "language", "en", "the `language`: de, en")
-	cmd.Flags().StringVar(&form, "format", PreviewText, "the `form`: text, html, eml")
-	cmd.Flags().StringVar(&out, "out", "", "write it to this `file`")
-	cmd.Flags().BoolVar(&browser, "browser", false, "open its HTML in the browser")
+	output := addListOutputFlag(cmd)
+	addLanguageFlag(cmd, &language)
+	addChoiceFlag(cmd, &format, "format", "", "Format of the mail", []string{previewText, previewHTML, previewEML})
+	file := cmd.Flags().String("out", "", "Write the mail to this `file`")
+	browser := cmd.Flags().Bool("browser", false, "Open the HTML of the mail in the browser")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			examples, err := listNoticeExamples(v1alpha1.Language(language))
+			if err != nil {
+				return err
+			}
+			return output.printList(cmd, map[string][]noticeExample{"examples": examples}, noticeExampleTable(examples), "examples")
+		}
+		if *browser {
+			format = previewHTML
+		}
+		content, err := renderNoticePreview(args[0], v1alpha1.Language(language), format)
+		switch {
+		case err != nil:
+			return err
+		case *browser:
+			return openInBrowser(cmd.Context(), *file, content)
+		case *file != "":
+			return os.WriteFile(*file, []byte(content), 0o600)
+		}
+		_, err = fmt.Fprint(cmd.OutOrStdout(), content)
+		return err
+	}
 	return cmd
 }
 
-func printNoticeExamples(cmd *cobra.Command, language v1alpha1.Language) error {
-	list, err := ListNoticeExamples(language)
-	if err != nil {
-		return err
-	}
-	table := printer.Table{Headers: []string{"NAME", "KIND", "SUBJECT"}}
-	for _, e := range list {
-		table.Rows = append(table.Rows, []string{e.Name, string(e.Kind), e.Subject})
-	}
-	return table.Write(cmd.OutOrStdout())
+func addLanguageFlag(cmd *cobra.Command, language *string) {
+	languages := []string{string(v1alpha1.LanguageGerman), string(v1alpha1.LanguageEnglish)}
+	addChoiceFlag(cmd, language, "language", "", "Language of the mail", languages)
 }
 
-// openInBrowser opens a page in the person's browser, by a file that stays: the browser reads
-// it when it likes.
+// openInBrowser opens a page from a file, which stays for the browser to read.
 func openInBrowser(ctx context.Context, path, page string) error {
 	if path == "" {
 		file, err := os.CreateTemp("", "sluice-mail-*.html")
@@ -100,72 +101,72 @@ func openInBrowser(ctx context.Context, path, page string) error {
 	}
 	err := exec.CommandContext(ctx, program, path).Run()
 	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("there is no %s to open the browser with; the page is %s", program, path)
+		return fmt.Errorf("%s not found, which opens the browser; the page is %s", program, path)
 	}
 	if err != nil {
-		return fmt.Errorf("opening %s with %s: %w", path, program, err)
+		return fmt.Errorf("open %s with %s: %w", path, program, err)
 	}
 	return nil
 }
 
-// The forms of a preview.
-const (
-	PreviewText = "text"
-	PreviewHTML = "html"
-	PreviewEML  = "eml"
-)
-
-// NoticeExample is a letter that can be previewed.
-type NoticeExample struct {
-	// Name is what it is called: its kind in lower case, and what of that it shows.
-	Name string `json:"name"`
-	// Kind is the message's.
+// noticeExample is an example mail.
+type noticeExample struct {
+	// Name is the kind in lower case, and a variant.
+	Name string              `json:"name"`
 	Kind v1alpha1.NoticeKind `json:"kind"`
-	// Subject is the mail's, in the language that was asked for.
+	// Subject is the subject of the mail in the selected language.
 	Subject string `json:"subject"`
 }
 
-// ListNoticeExamples are the letters that can be previewed, by kinds.
-func ListNoticeExamples(language v1alpha1.Language) ([]NoticeExample, error) {
-	var list []NoticeExample
-	for _, letter := range examplesInLanguage(language) {
-		m, err := mail.Compose(letter)
+// listNoticeExamples returns all examples by name.
+func listNoticeExamples(language v1alpha1.Language) ([]noticeExample, error) {
+	var list []noticeExample
+	for _, request := range examplesInLanguage(language) {
+		m, err := mail.Compose(request)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, NoticeExample{Name: exampleName(letter), Kind: letter.Notice.Spec.Kind, Subject: m.Subject})
+		list = append(list, noticeExample{Name: exampleName(request), Kind: request.Notice.Spec.Kind, Subject: m.Subject})
 	}
-	slices.SortFunc(list, func(a, b NoticeExample) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b noticeExample) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
 
-// RenderNoticePreview is the mail of an example, which is named by its kind or its name, in upper
-// or lower case, in a form.
-func RenderNoticePreview(which string, language v1alpha1.Language, form string) (string, error) {
-	for _, letter := range examplesInLanguage(language) {
-		if !strings.EqualFold(which, string(letter.Notice.Spec.Kind)) && !strings.EqualFold(which, exampleName(letter)) {
+func noticeExampleTable(examples []noticeExample) printer.Table {
+	table := printer.Table{Columns: printer.Columns("NAME", "KIND", "SUBJECT")}
+	for _, e := range examples {
+		table.Rows = append(table.Rows, []string{e.Name, string(e.Kind), e.Subject})
+	}
+	return table
+}
+
+// renderNoticePreview returns the mail of an example. The example is named by its
+// kind or its name, in any case.
+func renderNoticePreview(which string, language v1alpha1.Language, format string) (string, error) {
+	for _, request := range examplesInLanguage(language) {
+		if !strings.EqualFold(which, string(request.Notice.Spec.Kind)) && !strings.EqualFold(which, exampleName(request)) {
 			continue
 		}
-		m, err := mail.Compose(letter)
+		m, err := mail.Compose(request)
 		if err != nil {
 			return "", err
 		}
-		switch form {
-		case PreviewHTML:
+		switch format {
+		case previewHTML:
 			return m.HTML, nil
-		case PreviewEML:
+		case previewEML:
 			return string(m.Bytes), nil
 		}
 		return "Subject: " + m.Subject + "\n\n" + m.Text, nil
 	}
-	return "", fmt.Errorf("%q is no kind of message; `sluice notices preview` lists those that there are", which)
+	return "", fmt.Errorf("%q is no kind of notice; `sluice notices preview` lists all examples", which)
 }
 
 func examplesInLanguage(language v1alpha1.Language) []mail.ComposeRequest {
-	return slices.DeleteFunc(mail.Examples(), func(l mail.ComposeRequest) bool { return l.Notice.Spec.Recipient.Language != language })
+	return slices.DeleteFunc(mail.Examples(), func(r mail.ComposeRequest) bool { return r.Notice.Spec.Recipient.Language != language })
 }
 
-// exampleName is an example's, without its language.
-func exampleName(letter mail.ComposeRequest) string {
-	return strings.TrimSuffix(letter.Notice.Name, "."+string(letter.Notice.Spec.Recipient.Language))
+// exampleName returns the name of an example without its language.
+func exampleName(request mail.ComposeRequest) string {
+	return strings.TrimSuffix(request.Notice.Name, "."+string(request.Notice.Spec.Recipient.Language))
 }

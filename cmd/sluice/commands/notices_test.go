@@ -1,14 +1,11 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package commands_test
+package commands
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,47 +15,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"sluice.dev/api"
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/cmd/sluice/commands"
 	"sluice.dev/lifecycle/notification/mail"
 	"sluice.dev/lifecycle/notification/outbox"
 )
 
-var (
-	noticesNow = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-)
+var noticesNow = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// compareNoticeGolden compares with a file of testdata.
-func compareNoticeGolden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", "notices", name)
-	if *commands.Update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got; go test ./cmd/sluice/notices -update writes it anew)\n%s", name, diff)
-	}
-}
-
-// exampleNotice is the Notice of an example letter, under a name that Kubernetes takes.
+// exampleNotice returns the Notice of an example mail, changed.
 func exampleNotice(t *testing.T, name string, change func(*v1alpha1.Notice)) *v1alpha1.Notice {
 	t.Helper()
-	for _, letter := range mail.Examples() {
-		if letter.Notice.Name == name {
-			n := letter.Notice
+	for _, request := range mail.Examples() {
+		if request.Notice.Name == name {
+			n := request.Notice
 			change(n)
 			return n
 		}
@@ -67,23 +40,30 @@ func exampleNotice(t *testing.T, name string, change func(*v1alpha1.Notice)) *v1
 	return nil
 }
 
-// newOutboxClient is a cluster with one Notice in each phase, and a digest.
+// newOutboxClient returns a cluster with one Notice in each phase, and a digest.
 func newOutboxClient(t *testing.T, calls interceptor.Funcs, more ...client.Object) client.WithWatch {
 	t.Helper()
-	kinds, err := api.NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	at := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: noticesNow.Add(d)} }
 	lead := period.MustParseDuration("24h")
 	objects := append(more,
 		exampleNotice(t, "workloadending-job.de", func(n *v1alpha1.Notice) {
 			n.Name, n.Spec.Lead = "sent", &lead
-			n.Status = v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeSent, Attempts: 1, SentAt: at(-time.Minute), ClaimedAt: at(-time.Minute), ClaimedBy: "lifecycle_1", MessageID: "<1@gpu.example.org>"}
+			n.Status = v1alpha1.NoticeStatus{
+				Phase:     v1alpha1.NoticeSent,
+				Attempts:  1,
+				SentAt:    at(-time.Minute),
+				ClaimedAt: at(-time.Minute),
+				ClaimedBy: "lifecycle_1",
+				MessageID: "<1@gpu.example.org>",
+			}
 		}),
 		exampleNotice(t, "workloadidle-notebook.en", func(n *v1alpha1.Notice) {
 			n.Name, n.Spec.Recipient.Email, n.Spec.Inputs[mail.InputProject] = "failed", "Ben@example.org", "course-ml"
-			n.Status = v1alpha1.NoticeStatus{Phase: v1alpha1.NoticeFailed, Attempts: 2, LastError: "550 5.1.1 <ben@example.org>: no such user here\x1b[2J, and many words more of what is wrong"}
+			n.Status = v1alpha1.NoticeStatus{
+				Phase:     v1alpha1.NoticeFailed,
+				Attempts:  2,
+				LastError: "550 5.1.1 <ben@example.org>: no such user here\x1b[2J, and many words more of what is wrong",
+			}
 		}),
 		exampleNotice(t, "extensiondecided-approved.en", func(n *v1alpha1.Notice) {
 			n.Name = "retried"
@@ -97,33 +77,29 @@ func newOutboxClient(t *testing.T, calls interceptor.Funcs, more ...client.Objec
 			n.Name, n.Status.Phase = "muted", v1alpha1.NoticeSuperseded
 		}),
 	)
-	return fake.NewClientBuilder().WithScheme(kinds).WithObjects(objects...).WithInterceptorFuncs(calls).Build()
+	return newFakeClient(t, calls, objects...)
 }
 
 func TestListNotices(t *testing.T) {
 	c := newOutboxClient(t, interceptor.Funcs{})
-	rows, err := commands.ListNotices(t.Context(), c, commands.NoticeFilter{})
+	rows, err := listNotices(t.Context(), c, noticeFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var table bytes.Buffer
-	if err := commands.WriteNoticeTable(&table, rows, time.UTC); err != nil {
-		t.Fatal(err)
-	}
-	compareNoticeGolden(t, "list.txt", table.String())
+	compareGolden(t, "notices/list.txt", tableText(t, noticeTable(rows, time.UTC)))
 	tests := map[string]struct {
-		filter commands.NoticeFilter
+		filter noticeFilter
 		want   []string
 	}{
-		"a project's, and the digest": {commands.NoticeFilter{Project: "thesis-mueller"}, []string{"carried", "digest", "retried", "sent"}},
-		"another's":                   {commands.NoticeFilter{Project: "course-ml"}, []string{"failed"}},
-		"a recipient's":               {commands.NoticeFilter{Recipient: "ben@EXAMPLE.org"}, []string{"failed"}},
-		"pending, never looked at":    {commands.NoticeFilter{Phase: v1alpha1.NoticePending}, []string{"carried", "digest", "retried"}},
-		"none":                        {commands.NoticeFilter{Project: "thesis-mueller", Phase: v1alpha1.NoticeFailed}, nil},
+		"a project's, and the digest": {noticeFilter{project: "thesis-mueller"}, []string{"carried", "digest", "retried", "sent"}},
+		"another's":                   {noticeFilter{project: "course-ml"}, []string{"failed"}},
+		"a recipient's":               {noticeFilter{recipient: "ben@EXAMPLE.org"}, []string{"failed"}},
+		"pending, without a phase":    {noticeFilter{phase: v1alpha1.NoticePending}, []string{"carried", "digest", "retried"}},
+		"none":                        {noticeFilter{project: "thesis-mueller", phase: v1alpha1.NoticeFailed}, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			rows, err := commands.ListNotices(t.Context(), c, tc.filter)
+			rows, err := listNotices(t.Context(), c, tc.filter)
 			if err != nil || rows == nil {
 				t.Fatal(rows, err)
 			}
@@ -138,35 +114,42 @@ func TestListNotices(t *testing.T) {
 	}
 }
 
-func TestParseNoticePhase(t *testing.T) {
-	for text, want := range map[string]v1alpha1.NoticePhase{"": "", "sent": "Sent", "FAILED": "Failed"} {
-		if got, err := commands.ParseNoticePhase(text); got != want || err != nil {
-			t.Errorf("%q: %q, %v", text, got, err)
+func TestNoticePhaseFlag(t *testing.T) {
+	for text, want := range map[string]string{"sent": "Sent", "FAILED": "Failed"} {
+		cmd := newNoticesListCommand()
+		if err := cmd.ParseFlags([]string{"--phase", text}); err != nil || cmd.Flag("phase").Value.String() != want {
+			t.Errorf("%q: %q, %v", text, cmd.Flag("phase").Value, err)
 		}
 	}
-	if _, err := commands.ParseNoticePhase("lost"); err == nil || !strings.Contains(err.Error(), "want Pending") {
+	if err := newNoticesListCommand().ParseFlags([]string{"--phase", "lost"}); err == nil || !strings.Contains(err.Error(), "want Pending") {
 		t.Error(err)
+	}
+	if phase := newNoticesListCommand().Flag("phase").Value.String(); phase != "" {
+		t.Errorf("without --phase it is %q", phase)
 	}
 }
 
 func TestGetNoticeDetails(t *testing.T) {
 	c := newOutboxClient(t, interceptor.Funcs{})
 	for _, name := range []string{"sent", "failed", "digest", "muted"} {
-		shown, err := commands.GetNoticeDetails(t.Context(), c, name)
+		details, err := getNoticeDetails(t.Context(), c, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		compareNoticeGolden(t, "show-"+name+".txt", shown.Text(time.UTC))
+		compareGolden(t, "notices/show-"+name+".txt", details.text(time.UTC))
 	}
-	if _, err := commands.GetNoticeDetails(t.Context(), c, "none"); err == nil || !strings.Contains(err.Error(), "`sluice notices list`") {
+	if _, err := getNoticeDetails(t.Context(), c, "none"); err == nil || !strings.Contains(err.Error(), "`sluice notices list`") {
 		t.Error(err)
 	}
 }
 
 func TestResendNotice(t *testing.T) {
 	c := newOutboxClient(t, interceptor.Funcs{})
-	for name, refused := range map[string]string{"sent": "", "failed": "", "muted": "", "retried": "next time at 2026-11-22T13:00:00Z", "carried": "is Pending", "none": "there is no notice"} {
-		err := commands.ResendNotice(t.Context(), c, name, noticesNow)
+	for name, refused := range map[string]string{
+		"sent": "", "failed": "", "muted": "",
+		"retried": "next attempt is at 2026-11-22T13:00:00Z", "carried": "is Pending", "none": "not found",
+	} {
+		_, err := resendNotice(t.Context(), c, name, noticesNow)
 		if (err == nil) != (refused == "") || err != nil && !strings.Contains(err.Error(), refused) {
 			t.Errorf("%s: %v, want %q", name, err, refused)
 		}
@@ -180,21 +163,26 @@ func TestResendNotice(t *testing.T) {
 		if n.Annotations[v1alpha1.AnnotationResend] != "2026-11-22T12:00:00Z" {
 			t.Errorf("%s: %v", name, n.Annotations)
 		}
-		// The outbox understands it so.
-		decision := outbox.Decide(outbox.Instant{Machine: noticesNow.Add(time.Minute), Policy: noticesNow.Add(time.Minute)}, n, outbox.NoticeContext{}, outbox.DefaultLimits())
+		// The outbox accepts the request.
+		decision := outbox.Decide(
+			outbox.Instant{Machine: noticesNow.Add(time.Minute), Policy: noticesNow.Add(time.Minute)},
+			n,
+			outbox.NoticeContext{},
+			outbox.DefaultLimits(),
+		)
 		if decision.Action != outbox.ActionSend {
 			t.Errorf("%s: the outbox decides %+v", name, decision)
 		}
 	}
 }
 
-// A wish in the second of the last attempt, or of a clock that was behind then, is one.
+// A request in the second of the last attempt counts, and so does one of a slow clock.
 func TestResendNoticeInSameSecond(t *testing.T) {
 	for name, after := range map[string]time.Duration{"in the same second": 900 * time.Millisecond, "before it": -time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			c := newOutboxClient(t, interceptor.Funcs{})
 			claimed := noticesNow.Add(-time.Minute)
-			if err := commands.ResendNotice(t.Context(), c, "sent", claimed.Add(after)); err != nil {
+			if _, err := resendNotice(t.Context(), c, "sent", claimed.Add(after)); err != nil {
 				t.Fatal(err)
 			}
 			n := &v1alpha1.Notice{}
@@ -203,7 +191,7 @@ func TestResendNoticeInSameSecond(t *testing.T) {
 			}
 			at := outbox.Instant{Machine: noticesNow, Policy: noticesNow}
 			if d := outbox.Decide(at, n, outbox.NoticeContext{}, outbox.DefaultLimits()); d.Action != outbox.ActionSend {
-				t.Errorf("asked at %s, claimed at %s: %+v", n.Annotations[v1alpha1.AnnotationResend], n.Status.ClaimedAt.UTC(), d)
+				t.Errorf("requested at %s, claimed at %s: %+v", n.Annotations[v1alpha1.AnnotationResend], n.Status.ClaimedAt.UTC(), d)
 			}
 		})
 	}
@@ -216,7 +204,9 @@ func mailStateConfigMap(data map[string]string) *corev1.ConfigMap {
 func mailStateData(t *testing.T, c client.Client) map[string]string {
 	t.Helper()
 	object := &corev1.ConfigMap{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "sluice-system", Name: "sluice-mail"}, object); client.IgnoreNotFound(err) != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "sluice-system", Name: "sluice-mail"}, object); client.IgnoreNotFound(
+		err,
+	) != nil {
 		t.Fatal(err)
 	}
 	return object.Data
@@ -241,18 +231,23 @@ func TestPauseAndResumeMail(t *testing.T) {
 		text               string
 		pausedAs, resumeAs map[string]string
 	}{
-		"never paused": {nil, "mail is sent\n", paused, map[string]string{}},
-		"set up":       {map[string]string{"since": pausedSince}, "mail is sent\n", with("since", pausedSince), map[string]string{"since": pausedSince}},
-		"by lifecycle": {
-			map[string]string{"since": pausedSince, "paused": "true", "because": "535 no\x1b", "pausedAt": pausedSince, "configuration": "abc"},
-			"mail is paused since 2026-11-01 00:00:00 UTC: what is due waits, nothing is lost\nthe reason: 535 no\\x1b\n" +
-				"it goes on by itself with another configuration or Secret; to try with the same: sluice notices resume\n",
+		"never paused": {nil, "Mail is not paused.\n", paused, map[string]string{}},
+		"set up": {
+			map[string]string{"since": pausedSince},
+			"Mail is not paused.\n",
 			with("since", pausedSince),
 			map[string]string{"since": pausedSince},
 		},
-		"by a person": {
+		"by lifecycle": {
+			map[string]string{"since": pausedSince, "paused": "true", "because": "535 no\x1b", "pausedAt": pausedSince, "configuration": "abc"},
+			"Mail is paused since 2026-11-01 00:00:00 UTC: notices wait, and none is lost.\nReason: 535 no\\x1b\n" +
+				"Mail resumes with a changed configuration or Secret. To retry with the same: sluice notices resume\n",
+			with("since", pausedSince),
+			map[string]string{"since": pausedSince},
+		},
+		"by an administrator": {
 			map[string]string{"paused": "true"},
-			"mail is paused: what is due waits, nothing is lost\nto go on: sluice notices resume\n", paused,
+			"Mail is paused: notices wait, and none is lost.\nTo resume mail: sluice notices resume\n", paused,
 			map[string]string{},
 		},
 	}
@@ -262,33 +257,33 @@ func TestPauseAndResumeMail(t *testing.T) {
 			if tc.before != nil {
 				c = newOutboxClient(t, interceptor.Funcs{}, mailStateConfigMap(tc.before))
 			}
-			read, err := commands.GetMailState(t.Context(), c)
-			if diff := cmp.Diff(tc.text, read.Text(time.UTC)); err != nil || diff != "" {
+			state, err := getMailState(t.Context(), c)
+			if diff := cmp.Diff(tc.text, state.text(time.UTC)); err != nil || diff != "" {
 				t.Fatal(err, diff)
 			}
-			if _, err := commands.PauseMail(t.Context(), c, "it moves", noticesNow); err != nil {
+			if _, err := pauseMail(t.Context(), c, "it moves", noticesNow); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.pausedAs, mailStateData(t, c)); diff != "" {
 				t.Error(diff)
 			}
-			if s, err := commands.ResumeMail(t.Context(), c); err != nil || s.Paused {
+			if s, err := resumeMail(t.Context(), c); err != nil || s.Paused {
 				t.Fatal(s, err)
 			}
 			if diff := cmp.Diff(tc.resumeAs, mailStateData(t, c), cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
-			if _, err := commands.ResumeMail(t.Context(), c); !errors.Is(err, commands.ErrMailNotPaused) {
+			if _, err := resumeMail(t.Context(), c); !errors.Is(err, errMailNotPaused) {
 				t.Error(err)
 			}
 		})
 	}
-	if _, err := commands.PauseMail(t.Context(), newOutboxClient(t, interceptor.Funcs{}), "two\nlines", noticesNow); err == nil {
+	if _, err := pauseMail(t.Context(), newOutboxClient(t, interceptor.Funcs{}), "two\nlines", noticesNow); err == nil {
 		t.Error("a reason of two lines")
 	}
 }
 
-// Lifecycle writes the state while somebody pauses mail: both are kept.
+// Lifecycle may write the state while an administrator pauses mail.
 func TestPauseMailKeepsConcurrentUpdates(t *testing.T) {
 	tries := 0
 	c := newOutboxClient(t, interceptor.Funcs{
@@ -301,7 +296,7 @@ func TestPauseMailKeepsConcurrentUpdates(t *testing.T) {
 			return w.Patch(ctx, o, p, opts...)
 		},
 	}, mailStateConfigMap(nil))
-	if _, err := commands.PauseMail(t.Context(), c, "", noticesNow); err != nil || tries != 2 {
+	if _, err := pauseMail(t.Context(), c, "", noticesNow); err != nil || tries != 2 {
 		t.Fatal(tries, err)
 	}
 	if got := mailStateData(t, c); got["since"] != pausedSince || got["paused"] != "true" {
@@ -310,17 +305,19 @@ func TestPauseMailKeepsConcurrentUpdates(t *testing.T) {
 }
 
 func TestNoticeCommandsForbidden(t *testing.T) {
-	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "notices"}, "", errors.New("not you"))
 	c := newOutboxClient(t, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return refused
+			return forbiddenError()
 		},
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return refused },
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return forbiddenError()
+		},
 	})
-	_, listed := commands.ListNotices(t.Context(), c, commands.NoticeFilter{})
-	_, shown := commands.GetNoticeDetails(t.Context(), c, "sent")
-	_, paused := commands.PauseMail(t.Context(), c, "", noticesNow)
-	for _, err := range []error{listed, shown, paused, commands.ResendNotice(t.Context(), c, "sent", noticesNow)} {
+	_, listed := listNotices(t.Context(), c, noticeFilter{})
+	_, shown := getNoticeDetails(t.Context(), c, "sent")
+	_, paused := pauseMail(t.Context(), c, "", noticesNow)
+	_, resent := resendNotice(t.Context(), c, "sent", noticesNow)
+	for _, err := range []error{listed, shown, paused, resent} {
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "this is for administrators of the cluster") {
 			t.Error(err)
 		}
@@ -329,23 +326,25 @@ func TestNoticeCommandsForbidden(t *testing.T) {
 
 func TestRenderNoticePreview(t *testing.T) {
 	for _, language := range []v1alpha1.Language{v1alpha1.LanguageGerman, v1alpha1.LanguageEnglish} {
-		list, err := commands.ListNoticeExamples(language)
+		list, err := listNoticeExamples(language)
 		if err != nil || len(list) < 18 {
 			t.Fatal(len(list), err)
 		}
 		for _, e := range list {
-			for form, begins := range map[string]string{commands.PreviewText: "Subject: " + e.Subject, commands.PreviewHTML: "<!DOCTYPE html>", commands.PreviewEML: "Mime-Version: 1.0\r\n"} {
-				got, err := commands.RenderNoticePreview(strings.ToUpper(e.Name), language, form)
+			for form, begins := range map[string]string{
+				previewText: "Subject: " + e.Subject, previewHTML: "<!DOCTYPE html>", previewEML: "Mime-Version: 1.0\r\n",
+			} {
+				got, err := renderNoticePreview(strings.ToUpper(e.Name), language, form)
 				if err != nil || !strings.HasPrefix(got, begins) {
 					t.Errorf("%s as %s: %.60q, %v", e.Name, form, got, err)
 				}
 			}
-			if _, err := commands.RenderNoticePreview(string(e.Kind), language, commands.PreviewText); err != nil {
+			if _, err := renderNoticePreview(string(e.Kind), language, previewText); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if _, err := commands.RenderNoticePreview("Spoon", "en", commands.PreviewText); err == nil || !strings.Contains(err.Error(), "sluice notices preview") {
+	if _, err := renderNoticePreview("Spoon", "en", previewText); err == nil || !strings.Contains(err.Error(), "sluice notices preview") {
 		t.Error(err)
 	}
 }

@@ -1,12 +1,16 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package commands has the commands of the sluice command line. Each reads its
+// flags, reads or writes objects of one cluster, and prints a table, text, JSON or
+// YAML. The commands start no controller and make no decision of their own;
+// package up runs the embedded cluster.
 package commands
 
 import (
 	"fmt"
+	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -14,99 +18,159 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"sluice.dev/api"
-	"sluice.dev/cmd/sluice/up"
+	"sluice.dev/cmd/sluice/printer"
 )
 
-// NewRootCommand is the command sluice with all that is below it.
+// NewRootCommand returns the command sluice with all its subcommands.
 func NewRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice",
-		Short: "The governance layer for shared GPU clusters on Kubernetes",
-		Long: `sluice looks after a GPU cluster that is governed by Sluice, and runs a whole one
-on this machine to try it out: a real Kubernetes with simulated DGX nodes.`,
+		Short: "Manage a shared GPU cluster that Sluice governs",
+		Long: `sluice shows and changes how Sluice governs a GPU cluster: time limits, extensions,
+notices and usage. It also runs a whole cluster on this machine: a real Kubernetes
+with simulated DGX nodes.`,
 		Version:       api.Version,
 		SilenceErrors: true, // main prints them once
-		SilenceUsage:  true, // what went wrong is not lost under a page of flags
-		PersistentPreRun: func(*cobra.Command, []string) {
-			// Errors come back to us; the libraries have nothing to add to them.
-			ctrl.SetLogger(logr.Discard())
-		},
+		SilenceUsage:  true, // the usage would hide the error
+	}
+	noColor := root.PersistentFlags().Bool("no-color", false, "Print without colors")
+	root.PersistentPreRun = func(*cobra.Command, []string) {
+		ctrl.SetLogger(logr.Discard()) // the commands return their errors
+		if *noColor {
+			// Only a writer that is a terminal gets colors.
+			root.SetOut(struct{ io.Writer }{root.OutOrStdout()})
+		}
 	}
 	root.AddCommand(
-		upCommand(), downCommand(), statusCommand(), clockCommand(),
-		clocksCommand(), reportCommand(),
-		extendCommand(), extensionsCommand(), approveCommand(), refuseCommand(),
-		noticesCommand(), mailCommand(),
-		brakeCommand(), simulateCommand(),
+		newUpCommand(), newDownCommand(), newStatusCommand(),
+		newGroup("time", "Show or advance the policy time of an embedded cluster", policyTimeHelp,
+			newTimeShowCommand(), newTimeAdvanceCommand(), newTimeScaleCommand(), newTimeNextCommand()),
+		newGroup("mail", "Show the mail that an embedded cluster sent", mailHelp, newMailListCommand(), newMailShowCommand()),
+		newClocksCommand(),
+		newExtendCommand(), newExtensionsCommand(), newApproveCommand(), newDenyCommand(),
+		newGroup("notices", "Show notices, send them again, or pause mail", noticesHelp,
+			newNoticesListCommand(), newNoticesShowCommand(), newNoticesResendCommand(), newNoticesTestCommand(),
+			newNoticesPauseCommand(), newNoticesResumeCommand(), newNoticesPreviewCommand()),
+		newGroup("brake", "Show or release the stop limiter", brakeHelp, newBrakeShowCommand(), newBrakeReleaseCommand()),
+		newReportCommand(),
+		newSimulateCommand(),
 	)
 	return root
 }
 
-// addDirFlag is the folder of the embedded cluster, for commands about nothing else.
-func addDirFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "dir", ".sluice", "the cluster's `folder`: data, keys, kubeconfig, logs")
+// newGroup returns a command that only has subcommands.
+func newGroup(name, short, long string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{
+		Use: name, Short: short, Long: long, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	group.AddCommand(commands...)
+	return group
 }
 
-// addClusterFlags say which cluster is meant, for commands about any.
-func addClusterFlags(cmd *cobra.Command, options *ClusterOptions) {
-	flags := cmd.Flags()
-	flags.StringVar(&options.Dir, "dir", "", "the `folder` of an embedded cluster: its kubeconfig and its policy time")
-	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "path of the kubeconfig `file` (default: KUBECONFIG, else ~/.kube/config)")
-	flags.StringVar(&options.Context, "context", "", "the `context` in the kubeconfig (default: its current one)")
+// The output formats.
+const (
+	tableFormat = "table"
+	wideFormat  = "wide"
+	textFormat  = "text"
+	jsonFormat  = "json"
+	yamlFormat  = "yaml"
+	csvFormat   = "csv"
+)
+
+// outputFlag is the flag -o.
+type outputFlag struct{ format string }
+
+// addListOutputFlag adds -o to a command that prints a table.
+func addListOutputFlag(cmd *cobra.Command, more ...string) *outputFlag {
+	return addOutputFlag(cmd, append([]string{tableFormat, wideFormat, jsonFormat, yamlFormat}, more...))
 }
 
-// addNamespaceFlag is the namespace that is meant, as kubectl has it.
-func addNamespaceFlag(cmd *cobra.Command, options *ClusterOptions) {
-	cmd.Flags().StringVarP(&options.Namespace, "namespace", "n", "", "the `namespace` (default: the context's)")
+// addTextOutputFlag adds -o to a command that prints one result.
+func addTextOutputFlag(cmd *cobra.Command) *outputFlag {
+	return addOutputFlag(cmd, []string{textFormat, jsonFormat, yamlFormat})
 }
 
-// addOutputFlag is the form of the output: the first of forms unless said otherwise.
-func addOutputFlag(cmd *cobra.Command, output *string, forms ...string) {
-	cmd.Flags().StringVarP(output, "output", "o", forms[0], "the `form` of the output: "+strings.Join(forms, ", "))
-	before := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if !slices.Contains(forms, *output) {
-			return fmt.Errorf("--output %q: want %s", *output, strings.Join(forms, " or "))
-		}
-		if before != nil {
-			return before(cmd, args)
-		}
-		return nil
+func addOutputFlag(cmd *cobra.Command, formats []string) *outputFlag {
+	output := &outputFlag{format: formats[0]}
+	addChoiceFlag(cmd, &output.format, "output", "o", "Output format", formats)
+	return output
+}
+
+// isObject reports whether the output is an object for programs.
+func (o *outputFlag) isObject() bool { return o.format == jsonFormat || o.format == yamlFormat }
+
+// print prints value as JSON or YAML, or calls text for the other formats.
+func (o *outputFlag) print(output io.Writer, value any, text func(io.Writer) error) error {
+	switch o.format {
+	case jsonFormat:
+		return printer.WriteJSON(output, value)
+	case yamlFormat:
+		return printer.WriteYAML(output, value)
+	default:
+		return text(output)
 	}
 }
 
-// connectCluster finds the cluster that is meant. What the API server warns of is told on
-// the command's standard error.
-func connectCluster(cmd *cobra.Command, options ClusterOptions) (*ClusterClient, error) {
-	options.Warnings = cmd.ErrOrStderr()
-	return NewClusterClient(options)
+// printText prints value as JSON, YAML or text.
+func (o *outputFlag) printText(output io.Writer, value any, text string) error {
+	return o.print(output, value, func(output io.Writer) error {
+		_, err := io.WriteString(output, text)
+		return err
+	})
 }
 
-// scaleFlag is the value of a flag: how fast policy time runs.
-type scaleFlag float64
-
-// Set implements pflag.Value. The error begins with the value.
-func (s *scaleFlag) Set(text string) error {
-	value, err := parseScale(text)
-	*s = scaleFlag(value)
-	return err
+// printList prints value as JSON or YAML, or the table. An empty table becomes a
+// message on standard error that names the resources.
+func (o *outputFlag) printList(cmd *cobra.Command, value any, table printer.Table, resources string) error {
+	return o.print(cmd.OutOrStdout(), value, func(output io.Writer) error {
+		if len(table.Rows) == 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "No %s found.\n", resources)
+			return nil
+		}
+		return table.Write(output, o.format == wideFormat)
+	})
 }
 
-// String implements pflag.Value; empty where the flag was not given.
-func (s *scaleFlag) String() string {
-	if *s == 0 {
+// choiceFlag is the value of a flag that accepts a few values, in any case.
+type choiceFlag struct {
+	value   *string
+	choices []string
+}
+
+func addChoiceFlag(cmd *cobra.Command, value *string, name, shorthand, usage string, choices []string) {
+	flag := choiceFlag{value, choices}
+	cmd.Flags().VarP(flag, name, shorthand, usage+": "+flag.list())
+	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return choices, cobra.ShellCompDirectiveNoFileComp
+	}
+	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+		panic(err) // the flag was just added
+	}
+}
+
+func (f choiceFlag) list() string {
+	last := len(f.choices) - 1
+	return strings.Join(f.choices[:last], ", ") + " or " + f.choices[last]
+}
+
+// Set implements pflag.Value.
+func (f choiceFlag) Set(text string) error {
+	i := slices.IndexFunc(f.choices, func(choice string) bool { return strings.EqualFold(choice, text) })
+	if i < 0 {
+		return fmt.Errorf("want %s", f.list())
+	}
+	*f.value = f.choices[i]
+	return nil
+}
+
+// String implements pflag.Value.
+func (f choiceFlag) String() string {
+	if f.value == nil {
 		return ""
 	}
-	return strconv.FormatFloat(float64(*s), 'f', -1, 64)
+	return *f.value
 }
 
 // Type implements pflag.Value.
-func (s *scaleFlag) Type() string { return "N" }
-
-func parseScale(text string) (float64, error) {
-	value, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%q: want a number from 1 to 3600", text)
-	}
-	return value, up.ValidateScale(value)
-}
+func (f choiceFlag) Type() string { return "string" }

@@ -17,43 +17,37 @@ import (
 	"sluice.dev/cmd/sluice/printer"
 )
 
-// UpcomingEventKind says what will happen.
-type UpcomingEventKind string
+// upcomingEventKind is the kind of an [upcomingEvent].
+type upcomingEventKind string
 
-// What can lie ahead.
 const (
-	// WorkloadEndEvent is a workload's deadline.
-	WorkloadEndEvent UpcomingEventKind = "WorkloadEnd"
-	// WorkloadWarningEvent is a lead before it that was not given yet.
-	WorkloadWarningEvent UpcomingEventKind = "WorkloadWarning"
-	// NoticeDueEvent is a message that waits for its time.
-	NoticeDueEvent UpcomingEventKind = "NoticeDue"
-	// ProjectPhaseEvent is the next phase of a project's life.
-	ProjectPhaseEvent UpcomingEventKind = "ProjectStep"
+	// workloadEndEvent is the deadline of a workload.
+	workloadEndEvent upcomingEventKind = "WorkloadEnd"
+	// workloadWarningEvent is a warning before a deadline.
+	workloadWarningEvent upcomingEventKind = "WorkloadWarning"
+	// noticeDueEvent is the due time of a notice.
+	noticeDueEvent upcomingEventKind = "NoticeDue"
+	// projectPhaseEvent is the next phase of a project.
+	projectPhaseEvent upcomingEventKind = "ProjectStep"
 )
 
-// UpcomingEvent is something that happens at an instant of policy time.
-type UpcomingEvent struct {
-	// At is when.
-	At time.Time `json:"at"`
-	// Kind is what.
-	Kind UpcomingEventKind `json:"kind"`
-	// Description says it in words, as somebody else's names have it: not yet fit for a
-	// terminal.
+// upcomingEvent is an event at a policy time.
+type upcomingEvent struct {
+	At   time.Time         `json:"at"`
+	Kind upcomingEventKind `json:"kind"`
+	// Description has names that users chose, not sanitized.
 	Description string `json:"what"`
-	// Project is whose it is, where that is known.
+	// Project is empty if it is unknown.
 	Project string `json:"project,omitempty"`
-	// Namespace and Name are the recorded object's: a WorkloadClock, a Notice or a
-	// Project.
+	// Namespace and Name are those of the WorkloadClock, Notice or Project.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 }
 
-// NextEvents are the events that come first after now: all those of one instant, in
-// the order of their words.
-func NextEvents(now time.Time, recorded EventSources) []UpcomingEvent {
-	events := slices.DeleteFunc(recorded.allEvents(), func(e UpcomingEvent) bool { return !e.At.After(now) })
-	slices.SortStableFunc(events, func(a, b UpcomingEvent) int {
+// nextEvents returns all events at the first event time after now, by description.
+func nextEvents(now time.Time, sources eventSources) []upcomingEvent {
+	events := slices.DeleteFunc(sources.allEvents(), func(e upcomingEvent) bool { return !e.At.After(now) })
+	slices.SortStableFunc(events, func(a, b upcomingEvent) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Description, b.Description))
 	})
 	for i := range events {
@@ -64,24 +58,16 @@ func NextEvents(now time.Time, recorded EventSources) []UpcomingEvent {
 	return events
 }
 
-// formatProjectScope is " in project x", where the project is known, else the namespace.
-func formatProjectScope(project, namespace string) string {
-	if project == "" {
-		return fmt.Sprintf(" in namespace %s", namespace)
-	}
-	return fmt.Sprintf(" in project %s", project)
+// eventSources has the objects that events follow from.
+type eventSources struct {
+	clocks      []v1alpha1.WorkloadClock
+	notices     []v1alpha1.Notice
+	projects    []v1alpha1.Project
+	departments []v1alpha1.Department
 }
 
-// EventSources is everything that says what lies ahead.
-type EventSources struct {
-	Clocks      []v1alpha1.WorkloadClock
-	Notices     []v1alpha1.Notice
-	Projects    []v1alpha1.Project
-	Departments []v1alpha1.Department
-}
-
-// ListEventSources reads it with an administrator's rights.
-func ListEventSources(ctx context.Context, c client.Reader) (EventSources, error) {
+// listEventSources lists the sources of all namespaces.
+func listEventSources(ctx context.Context, c client.Reader) (eventSources, error) {
 	var (
 		clocks      v1alpha1.WorkloadClockList
 		notices     v1alpha1.NoticeList
@@ -90,103 +76,100 @@ func ListEventSources(ctx context.Context, c client.Reader) (EventSources, error
 	)
 	err := errors.Join(c.List(ctx, &clocks), c.List(ctx, &notices), c.List(ctx, &projects), c.List(ctx, &departments))
 	if err != nil {
-		return EventSources{}, fmt.Errorf("reading what lies ahead: %w", err)
+		return eventSources{}, fmt.Errorf("list upcoming events: %w", err)
 	}
-	return EventSources{clocks.Items, notices.Items, projects.Items, departments.Items}, nil
+	return eventSources{clocks.Items, notices.Items, projects.Items, departments.Items}, nil
 }
 
-// allEvents are all of them, those that have passed as well.
-func (r EventSources) allEvents() []UpcomingEvent {
+// allEvents returns all events, past ones included.
+func (s eventSources) allEvents() []upcomingEvent {
 	projects := map[string]*v1alpha1.Project{} // by namespace
-	for i := range r.Projects {
-		projects[r.Projects[i].NamespaceName()] = &r.Projects[i]
+	for i := range s.projects {
+		projects[s.projects[i].NamespaceName()] = &s.projects[i]
 	}
 	departments := map[string]*v1alpha1.Department{}
-	for i := range r.Departments {
-		departments[r.Departments[i].Name] = &r.Departments[i]
+	for i := range s.departments {
+		departments[s.departments[i].Name] = &s.departments[i]
 	}
-	var events []UpcomingEvent
-	for i := range r.Clocks {
-		clock := &r.Clocks[i]
+	var events []upcomingEvent
+	for i := range s.clocks {
+		clock := &s.clocks[i]
 		of := warningContext{project: projects[clock.Namespace]}
 		if of.project != nil {
 			of.department = departments[of.project.Spec.Department]
 		}
 		events = append(events, workloadClockEvents(clock, of)...)
 	}
-	for i := range r.Notices {
-		events = append(events, noticeEvents(&r.Notices[i])...)
+	for i := range s.notices {
+		events = append(events, noticeEvents(&s.notices[i])...)
 	}
-	for i := range r.Projects {
-		events = append(events, projectEvents(&r.Projects[i])...)
+	for i := range s.projects {
+		events = append(events, projectEvents(&s.projects[i])...)
 	}
 	return events
 }
 
-// noticeEvents is the instant at which a message is due that nobody has sent.
-func noticeEvents(notice *v1alpha1.Notice) []UpcomingEvent {
-	if phase := notice.Status.Phase; phase != "" && phase != v1alpha1.NoticePending || notice.Spec.Digest != "" {
-		return nil // sent, given up, or carried by a digest that is an event of its own
+// noticeEvents returns the due time of a pending notice.
+func noticeEvents(notice *v1alpha1.Notice) []upcomingEvent {
+	if noticePhase(notice) != v1alpha1.NoticePending || notice.Spec.Digest != "" {
+		return nil // a digest is a notice of its own
 	}
-	what := fmt.Sprintf("notice %s to %s", notice.Spec.Kind, notice.Spec.Recipient.Email)
-	event := UpcomingEvent{At: notice.Spec.DueAt.Time, Kind: NoticeDueEvent, Name: notice.Name}
+	description := fmt.Sprintf("notice %s to %s", notice.Spec.Kind, notice.Spec.Recipient.Email)
 	if subject := notice.Spec.Subject; subject != nil {
-		what += fmt.Sprintf(" about %s %s", subject.Kind, subject.Name)
-		if subject.Namespace != "" {
-			what += " in namespace " + subject.Namespace
-		}
+		description += fmt.Sprintf(" about %s %s%s", subject.Kind, subject.Name, inNamespace(subject.Namespace))
 	}
-	event.Description = what
-	return []UpcomingEvent{event}
+	return []upcomingEvent{{At: notice.Spec.DueAt.Time, Kind: noticeDueEvent, Name: notice.Name, Description: description}}
 }
 
-// projectEvents is the next step of a project's life.
-func projectEvents(project *v1alpha1.Project) []UpcomingEvent {
+// projectEvents returns the next phase of a project.
+func projectEvents(project *v1alpha1.Project) []upcomingEvent {
 	next := project.Status.Next
 	if next == nil {
 		return nil
 	}
-	return []UpcomingEvent{{
-		At: next.At.Time, Kind: ProjectPhaseEvent, Project: project.Name, Name: project.Name,
+	return []upcomingEvent{{
+		At: next.At.Time, Kind: projectPhaseEvent, Project: project.Name, Name: project.Name,
 		Description: fmt.Sprintf("project %s becomes %s", project.Name, next.Phase),
 	}}
 }
 
-// warningContext is what a workload's warnings depend on; either may be unknown.
+// warningContext has the project and the department of a workload; nil if unknown.
 type warningContext struct {
 	project    *v1alpha1.Project
 	department *v1alpha1.Department
 }
 
-// workloadClockEvents are a workload's end and the warnings before it that were not given.
-// While the time of a workload stands still, so does its end: it never comes.
-func workloadClockEvents(clock *v1alpha1.WorkloadClock, of warningContext) []UpcomingEvent {
+// workloadClockEvents returns the end of a running workload and the warnings that
+// were not given yet. A paused workload has no end.
+func workloadClockEvents(clock *v1alpha1.WorkloadClock, of warningContext) []upcomingEvent {
 	deadline := clock.Status.Deadline
 	if deadline == nil || clock.Status.State != v1alpha1.ClockStateRunning {
 		return nil
 	}
-	event := UpcomingEvent{Namespace: clock.Namespace, Name: clock.Name}
+	project, scope := "", inNamespace(clock.Namespace)
 	if of.project != nil {
-		event.Project = of.project.Name
+		project = of.project.Name
+		scope = " in project " + project
 	}
-	root := clock.Spec.Root
-	end := fmt.Sprintf("end of %s %s%s", root.Kind, root.Name, formatProjectScope(event.Project, clock.Namespace))
-	add := func(at time.Time, kind UpcomingEventKind, what string) UpcomingEvent {
-		event.At, event.Kind, event.Description = at, kind, what
-		return event
+	end := fmt.Sprintf("end of %s %s%s", clock.Spec.Root.Kind, clock.Spec.Root.Name, scope)
+	newEvent := func(at time.Time, kind upcomingEventKind, description string) upcomingEvent {
+		return upcomingEvent{
+			At: at, Kind: kind, Description: description, Project: project, Namespace: clock.Namespace, Name: clock.Name,
+		}
 	}
-	events := []UpcomingEvent{add(deadline.At.Time, WorkloadEndEvent, fmt.Sprintf("the %s (%s)", end, deadline.Reason))}
+	events := []upcomingEvent{newEvent(deadline.At.Time, workloadEndEvent, fmt.Sprintf("the %s (%s)", end, deadline.Reason))}
 	for _, lead := range of.warningLeads(clock) {
 		if !warningRecorded(clock, lead) {
-			events = append(events, add(deadline.At.Add(-lead), WorkloadWarningEvent, fmt.Sprintf("warning %s before the %s", printer.FormatDuration(lead), end)))
+			description := fmt.Sprintf("warning %s before the %s", printer.FormatDuration(lead), end)
+			events = append(events, newEvent(deadline.At.Add(-lead), workloadWarningEvent, description))
 		}
 	}
 	return events
 }
 
-// warningLeads are how long before its end a workload's people are warned: as the
-// department says for its limit, and at half the time-out where it idles.
-// Everything else announces itself by Notices of its own.
+// warningLeads returns the leads of the warnings before a deadline: those of the
+// department before the running time limit, and half the timeout before an idle
+// end. Notices announce all other ends.
 func (of warningContext) warningLeads(clock *v1alpha1.WorkloadClock) []time.Duration {
 	if of.department == nil {
 		return nil
@@ -209,8 +192,8 @@ func (of warningContext) warningLeads(clock *v1alpha1.WorkloadClock) []time.Dura
 	}
 }
 
-// warningRecorded reports whether a warning was recorded for the end that is announced.
-// The same lead before another end is another warning.
+// warningRecorded reports whether the warning for the current deadline was given. A
+// warning for another limit does not count.
 func warningRecorded(clock *v1alpha1.WorkloadClock, lead time.Duration) bool {
 	return slices.ContainsFunc(clock.Status.Leads, func(l v1alpha1.ClockLead) bool {
 		return l.Lead.Length() == lead && l.Reason == clock.Status.Deadline.Reason &&

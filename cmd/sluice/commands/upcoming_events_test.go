@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package commands_test
+package commands
 
 import (
 	"context"
@@ -13,21 +13,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"sluice.dev/api"
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/cmd/sluice/commands"
 )
 
 var eventsNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func metaTimeIn(length time.Duration) metav1.Time { return metav1.NewTime(eventsNow.Add(length)) }
 
-// runningClock is the clock of the Job x in thesis, which ends in 30 hours at its
-// limit of 48.
+// runningClock returns the clock of the Job x in thesis, which reaches its limit of 48
+// hours in 30.
 func runningClock(changes ...func(*v1alpha1.WorkloadClock)) v1alpha1.WorkloadClock {
 	clock := v1alpha1.WorkloadClock{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "job-x-1"},
@@ -61,16 +58,16 @@ func withClockState(s v1alpha1.ClockState) func(*v1alpha1.WorkloadClock) {
 	return func(c *v1alpha1.WorkloadClock) { c.Status.State = s }
 }
 
-// sampleEventSources is a project y in the namespace thesis, of a department with the
-// usual leads and an idle time-out of two hours.
-func sampleEventSources() commands.EventSources {
+// sampleEventSources returns a project y in the namespace thesis, whose department has
+// the usual leads and an idle timeout of two hours.
+func sampleEventSources() eventSources {
 	two := period.MustParseDuration("2h")
-	return commands.EventSources{
-		Projects: []v1alpha1.Project{{
+	return eventSources{
+		projects: []v1alpha1.Project{{
 			ObjectMeta: metav1.ObjectMeta{Name: "y"},
 			Spec:       v1alpha1.ProjectSpec{Department: "students", Namespace: "thesis"},
 		}},
-		Departments: []v1alpha1.Department{{
+		departments: []v1alpha1.Department{{
 			ObjectMeta: metav1.ObjectMeta{Name: "students"},
 			Spec: v1alpha1.DepartmentSpec{
 				Workloads: map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.AnyWorkload: {IdleTimeout: &two}},
@@ -85,59 +82,66 @@ func sampleEventSources() commands.EventSources {
 func TestNextEvents(t *testing.T) {
 	day, half := "24h", "30m"
 	tests := map[string]struct {
-		clocks   []v1alpha1.WorkloadClock
-		notices  []v1alpha1.Notice
-		step     *v1alpha1.ProjectStep
-		stranger bool // nobody knows the project
-		at       time.Duration
-		want     []string
+		clocks  []v1alpha1.WorkloadClock
+		notices []v1alpha1.Notice
+		step    *v1alpha1.ProjectStep
+		unknown bool // the project
+		at      time.Duration
+		want    []string
 	}{
 		"nothing": {},
 		"the first warning": {
 			clocks: []v1alpha1.WorkloadClock{runningClock()},
 			at:     6 * time.Hour, want: []string{"warning 24h before the end of Job x in project y"},
 		},
-		"a warning that was given": {
+		"a warning was given": {
 			clocks: []v1alpha1.WorkloadClock{runningClock(withRecordedWarning(day, 172800))},
 			at:     26 * time.Hour, want: []string{"warning 4h before the end of Job x in project y"},
 		},
-		"the same one in other words": {
+		"a warning with the same lead": {
 			clocks: []v1alpha1.WorkloadClock{runningClock(withRecordedWarning("1d", 172800))},
 			at:     26 * time.Hour, want: []string{"warning 4h before the end of Job x in project y"},
 		},
-		"one that spoke of another limit": {
+		"a warning for another limit": {
 			clocks: []v1alpha1.WorkloadClock{runningClock(withRecordedWarning(day, 86400))},
 			at:     6 * time.Hour, want: []string{"warning 24h before the end of Job x in project y"},
 		},
 		"the end itself": {
-			clocks: []v1alpha1.WorkloadClock{runningClock(withRecordedWarning(day, 172800), withRecordedWarning("4h", 172800), withRecordedWarning(half, 172800))},
-			at:     30 * time.Hour, want: []string{"the end of Job x in project y (MaxRuntime)"},
+			clocks: []v1alpha1.WorkloadClock{
+				runningClock(withRecordedWarning(day, 172800), withRecordedWarning("4h", 172800), withRecordedWarning(half, 172800)),
+			},
+			at: 30 * time.Hour, want: []string{"the end of Job x in project y (MaxRuntime)"},
 		},
-		"a time that stands still": {clocks: []v1alpha1.WorkloadClock{runningClock(withClockState(v1alpha1.ClockStatePaused)), runningClock(withClockState(v1alpha1.ClockStateStopped))}},
-		"an end that has come":     {clocks: []v1alpha1.WorkloadClock{runningClock(withDeadline(0, v1alpha1.EndMaxRuntime))}},
-		"half of an idle time-out": {
+		"paused and stopped": {
+			clocks: []v1alpha1.WorkloadClock{
+				runningClock(withClockState(v1alpha1.ClockStatePaused)),
+				runningClock(withClockState(v1alpha1.ClockStateStopped)),
+			},
+		},
+		"a past end": {clocks: []v1alpha1.WorkloadClock{runningClock(withDeadline(0, v1alpha1.EndMaxRuntime))}},
+		"half of an idle timeout": {
 			clocks: []v1alpha1.WorkloadClock{runningClock(withDeadline(90*time.Minute, v1alpha1.EndIdle))},
 			at:     30 * time.Minute, want: []string{"warning 1h before the end of Job x in project y"},
 		},
-		"an end that announces itself": {
+		"an end with its own notice": {
 			clocks: []v1alpha1.WorkloadClock{runningClock(withDeadline(90*time.Minute, v1alpha1.EndProjectSuspended))},
 			at:     90 * time.Minute, want: []string{"the end of Job x in project y (ProjectSuspended)"},
 		},
-		"a project that nobody knows": {
-			clocks: []v1alpha1.WorkloadClock{runningClock()}, stranger: true,
+		"an unknown project": {
+			clocks: []v1alpha1.WorkloadClock{runningClock()}, unknown: true,
 			at: 30 * time.Hour, want: []string{"the end of Job x in namespace thesis (MaxRuntime)"},
 		},
 		"a notice": {
 			notices: []v1alpha1.Notice{noticeDueIn(time.Hour, "", ""), noticeDueIn(2*time.Hour, v1alpha1.NoticePending, "")},
 			at:      time.Hour, want: []string{"notice ProjectExpiring to anna@example.org about Project y"},
 		},
-		"notices that are done with": {
+		"completed notices": {
 			notices: []v1alpha1.Notice{
 				noticeDueIn(time.Hour, v1alpha1.NoticeSent, ""), noticeDueIn(time.Hour, v1alpha1.NoticeSuperseded, ""),
 				noticeDueIn(time.Hour, v1alpha1.NoticeFailed, ""), noticeDueIn(time.Hour, "", "digest-of-the-day"),
 			},
 		},
-		"a step of a project, and what comes at once with it": {
+		"a phase of a project, and an end at the same time": {
 			clocks: []v1alpha1.WorkloadClock{runningClock(withDeadline(48*time.Hour, v1alpha1.EndProjectSuspended))},
 			step:   &v1alpha1.ProjectStep{Phase: v1alpha1.ProjectSuspended, At: metaTimeIn(48 * time.Hour)},
 			at:     48 * time.Hour, want: []string{"project y becomes Suspended", "the end of Job x in project y (ProjectSuspended)"},
@@ -145,21 +149,21 @@ func TestNextEvents(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			recorded := sampleEventSources()
-			recorded.Projects[0].Status.Next = tc.step
-			if tc.stranger {
-				recorded = commands.EventSources{}
+			sources := sampleEventSources()
+			sources.projects[0].Status.Next = tc.step
+			if tc.unknown {
+				sources = eventSources{}
 			}
-			recorded.Clocks, recorded.Notices = tc.clocks, tc.notices
+			sources.clocks, sources.notices = tc.clocks, tc.notices
 			var got []string
-			for _, event := range commands.NextEvents(eventsNow, recorded) {
+			for _, event := range nextEvents(eventsNow, sources) {
 				got = append(got, event.Description)
 				if want := eventsNow.Add(tc.at); !event.At.Equal(want) {
 					t.Errorf("%s at %v, want %v", event.Description, event.At, want)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("what lies ahead differs (-want +got)\n%s", diff)
+				t.Errorf("the events differ (-want +got)\n%s", diff)
 			}
 		})
 	}
@@ -179,19 +183,14 @@ func noticeDueIn(after time.Duration, phase v1alpha1.NoticePhase, digest string)
 }
 
 func TestListEventSources(t *testing.T) {
-	kinds, err := api.NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	clock, due := runningClock(), noticeDueIn(time.Hour, "", "")
-	recorded := sampleEventSources()
-	c := fake.NewClientBuilder().WithScheme(kinds).
-		WithObjects(&clock, &due, &recorded.Projects[0], &recorded.Departments[0]).Build()
-	got, err := commands.ListEventSources(t.Context(), c)
+	sources := sampleEventSources()
+	c := newFakeClient(t, interceptor.Funcs{}, &clock, &due, &sources.projects[0], &sources.departments[0])
+	got, err := listEventSources(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]int{1, 1, 1, 1}, []int{len(got.Clocks), len(got.Notices), len(got.Projects), len(got.Departments)}); diff != "" {
+	if diff := cmp.Diff([]int{1, 1, 1, 1}, []int{len(got.clocks), len(got.notices), len(got.projects), len(got.departments)}); diff != "" {
 		t.Error(diff)
 	}
 	refused := interceptor.NewClient(c, interceptor.Funcs{
@@ -199,7 +198,7 @@ func TestListEventSources(t *testing.T) {
 			return errors.New("not for you")
 		},
 	})
-	if _, err := commands.ListEventSources(t.Context(), refused); err == nil || !strings.Contains(err.Error(), "not for you") {
-		t.Errorf("err = %v, want what the API server said", err)
+	if _, err := listEventSources(t.Context(), refused); err == nil || !strings.Contains(err.Error(), "not for you") {
+		t.Errorf("err = %v, want the error of the API server", err)
 	}
 }

@@ -7,30 +7,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"flag"
+	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/cmd/sluice/printer"
 )
-
-// Update makes the tests write their golden files.
-var Update = flag.Bool("update", false, "write the golden files in testdata")
 
 const gpuHour = 3600 * 1000 // of one GPU
 
@@ -46,7 +36,7 @@ func usageEntry(user string, t v1alpha1.WorkloadType, pool string, used int64) v
 	return v1alpha1.UsageEntry{User: user, WorkloadType: t, NodePool: pool, GPUMilliSeconds: used}
 }
 
-// octoberRecords has names of every kind that people have thought of.
+// octoberRecords returns records with hostile names.
 func octoberRecords() []v1alpha1.UsageRecord {
 	return []v1alpha1.UsageRecord{
 		usageRecord("h2-students", "thesis-mueller", "2026-10",
@@ -69,53 +59,39 @@ func octoberRecords() []v1alpha1.UsageRecord {
 }
 
 func TestUsageReportOutput(t *testing.T) {
-	for _, by := range []UsageGrouping{GroupByAll, GroupByProject, GroupByUser, GroupByType, GroupByPool} {
-		report, err := NewUsageReport("2026-10", by, octoberRecords())
+	for _, by := range []usageGrouping{groupByAll, groupByProject, groupByUser, groupByType, groupByPool} {
+		report, err := newUsageReport("2026-10", by, octoberRecords())
 		if err != nil {
 			t.Fatal(err)
 		}
 		name := string(by)
-		if by == GroupByAll {
+		if by == groupByAll {
 			name = "all"
 		}
-		compareUsageGolden(t, name+".txt", func(b *bytes.Buffer) error { return WriteUsageTable(b, report) })
-		compareUsageGolden(t, name+".csv", func(b *bytes.Buffer) error { return WriteUsageCSV(b, report) })
-		compareUsageGolden(t, name+".json", func(b *bytes.Buffer) error { return printer.WriteJSON(b, report) })
+		compareGolden(t, "usage/"+name+".txt", usageText(t, writeUsageTable, report))
+		compareGolden(t, "usage/"+name+".csv", usageText(t, writeUsageCSV, report))
+		compareGolden(t, "usage/"+name+".json", jsonText(t, report))
 	}
-	none, err := NewUsageReport("2026-02", GroupByAll, nil)
+	none, err := newUsageReport("2026-02", groupByAll, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareUsageGolden(t, "none.txt", func(b *bytes.Buffer) error { return WriteUsageTable(b, none) })
-	compareUsageGolden(t, "none.json", func(b *bytes.Buffer) error { return printer.WriteJSON(b, none) })
+	compareGolden(t, "usage/none.txt", usageText(t, writeUsageTable, none))
+	compareGolden(t, "usage/none.json", jsonText(t, none))
 }
 
-func compareUsageGolden(t *testing.T, name string, write func(*bytes.Buffer) error) {
+func usageText(t *testing.T, write func(io.Writer, usageReport) error, report usageReport) string {
 	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		var got bytes.Buffer
-		if err := write(&got); err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join("testdata", "usage", name)
-		if *Update {
-			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got.String()); diff != "" {
-			t.Errorf("%s differs (-want +got; -update writes it anew)\n%s", path, diff)
-		}
-	})
+	var out bytes.Buffer
+	if err := write(&out, report); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
 }
 
 func TestUsageReportSumIsExact(t *testing.T) {
-	for _, by := range []UsageGrouping{GroupByAll, GroupByProject, GroupByUser, GroupByType, GroupByPool} {
-		report, err := NewUsageReport("2026-10", by, octoberRecords())
+	for _, by := range []usageGrouping{groupByAll, groupByProject, groupByUser, groupByType, groupByPool} {
+		report, err := newUsageReport("2026-10", by, octoberRecords())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +100,7 @@ func TestUsageReportSumIsExact(t *testing.T) {
 			sum += row.GPUMilliSeconds
 		}
 		if want := int64(1200*gpuHour + 1799 + 8 + 3*gpuHour + gpuHour/2 + gpuHour/20); sum != want || report.GPUMilliSeconds != want {
-			t.Errorf("by %q: rows sum up to %d, the total is %d, want %d", by, sum, report.GPUMilliSeconds, want)
+			t.Errorf("by %q: the sum of the rows is %d, the total is %d, want %d", by, sum, report.GPUMilliSeconds, want)
 		}
 	}
 }
@@ -135,12 +111,12 @@ func TestUsageReportRejectsInvalidRecords(t *testing.T) {
 		"too much": {most, usageEntry("b", v1alpha1.WorkloadTrain, "dgx", 1)},
 		"negative": {usageEntry("a", v1alpha1.WorkloadTrain, "dgx", -1)},
 	} {
-		_, err := NewUsageReport("2026-10", GroupByAll, []v1alpha1.UsageRecord{usageRecord("d", "p", "2026-10", entries...)})
+		_, err := newUsageReport("2026-10", groupByAll, []v1alpha1.UsageRecord{usageRecord("d", "p", "2026-10", entries...)})
 		if err == nil || !strings.Contains(err.Error(), "p-2026-10") {
-			t.Errorf("%s: err = %v, want it to name the record", name, err)
+			t.Errorf("%s: err = %v, want the name of the record", name, err)
 		}
 	}
-	if _, err := NewUsageReport("2026-10", GroupByAll, []v1alpha1.UsageRecord{usageRecord("d", "p", "2026-10", most)}); err != nil {
+	if _, err := newUsageReport("2026-10", groupByAll, []v1alpha1.UsageRecord{usageRecord("d", "p", "2026-10", most)}); err != nil {
 		t.Error(err)
 	}
 }
@@ -167,13 +143,13 @@ func FuzzWriteUsageCSV(f *testing.F) {
 	f.Add("\x1b[31m", "\"\r\n")
 	f.Fuzz(func(t *testing.T, user, pool string) {
 		records := []v1alpha1.UsageRecord{usageRecord("d", "p", "2026-10", usageEntry(user, v1alpha1.WorkloadTrain, pool, 1))}
-		for _, by := range []UsageGrouping{GroupByUser, GroupByPool} {
-			report, err := NewUsageReport("2026-10", by, records)
+		for _, by := range []usageGrouping{groupByUser, groupByPool} {
+			report, err := newUsageReport("2026-10", by, records)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			if err := WriteUsageCSV(&out, report); err != nil {
+			if err := writeUsageCSV(&out, report); err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range out.String() {
@@ -186,7 +162,7 @@ func FuzzWriteUsageCSV(f *testing.F) {
 				t.Fatalf("it reads back as %q: %v", lines, err)
 			}
 			if cell := lines[1][1]; cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-				t.Fatalf("the cell %q begins as a formula does", cell)
+				t.Fatalf("the cell %q begins like a formula", cell)
 			}
 		}
 	})
@@ -197,8 +173,8 @@ func TestParseMonth(t *testing.T) {
 		"2026-10": true, "0001-01": true,
 		"": false, "2026-13": false, "2026-00": false, "2026-1": false, "26-10": false, "2026-10-01": false, " 2026-10": false, "10-2026": false,
 	} {
-		if got, err := ParseMonth(text); (err == nil) != ok || ok && got != text {
-			t.Errorf("ParseMonth(%q) = %q, %v", text, got, err)
+		if got, err := parseMonth(text); (err == nil) != ok || ok && got != text {
+			t.Errorf("parseMonth(%q) = %q, %v", text, got, err)
 		}
 	}
 	berlin, err := time.LoadLocation("Europe/Berlin")
@@ -206,45 +182,49 @@ func TestParseMonth(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := time.Date(2026, 10, 31, 23, 30, 0, 0, time.UTC)
-	if got := FormatMonth(last, berlin); got != "2026-11" {
-		t.Errorf("the month is %s, want 2026-11: it has begun in Berlin", got)
+	if got := formatMonth(last, berlin); got != "2026-11" {
+		t.Errorf("the month is %s, want 2026-11, which has begun in Berlin", got)
 	}
 }
 
-func TestParseUsageGrouping(t *testing.T) {
-	for text, ok := range map[string]bool{"": true, "user": true, "type": true, "pool": true, "project": true, "User": false, "all": false} {
-		if _, err := ParseUsageGrouping(text); (err == nil) != ok {
-			t.Errorf("ParseBy(%q) = %v", text, err)
+func TestUsageGroupingFlag(t *testing.T) {
+	for text, ok := range map[string]bool{"user": true, "type": true, "pool": true, "project": true, "User": true, "": false, "all": false} {
+		cmd := newReportCommand()
+		err := cmd.ParseFlags([]string{"--by", text})
+		if (err == nil) != ok {
+			t.Errorf("--by %q: %v", text, err)
 		}
+		if by := cmd.Flag("by").Value.String(); ok && by != strings.ToLower(text) {
+			t.Errorf("--by %q is %q", text, by)
+		}
+	}
+	if by := newReportCommand().Flag("by").Value.String(); by != string(groupByAll) {
+		t.Errorf("without --by it is %q", by)
 	}
 }
 
 func TestListUsageRecords(t *testing.T) {
-	kinds, err := api.NewScheme()
-	if err != nil {
-		t.Fatal(err)
+	var objects []client.Object
+	for _, record := range append(octoberRecords(), usageRecord("h2-students", "thesis-mueller", "2026-09")) {
+		objects = append(objects, &record)
 	}
-	builder := fake.NewClientBuilder().WithScheme(kinds)
-	for _, r := range append(octoberRecords(), usageRecord("h2-students", "thesis-mueller", "2026-09")) {
-		builder.WithObjects(&r)
-	}
-	c := builder.Build()
+	c := newFakeClient(t, interceptor.Funcs{}, objects...)
 	tests := map[string]struct {
 		month, department, project string
 		want                       []string
 	}{
-		"all":                    {"2026-10", "", "", []string{"protein-folding-2026-10", "thesis-mueller-2026-10"}},
-		"a department":           {"2026-10", "h2-students", "", []string{"thesis-mueller-2026-10"}},
-		"a project":              {"2026-10", "", "protein-folding", []string{"protein-folding-2026-10"}},
-		"a project of another":   {"2026-10", "h2-students", "protein-folding", nil},
-		"another month":          {"2026-09", "", "", []string{"thesis-mueller-2026-09"}},
-		"a month without any":    {"2025-01", "", "", nil},
-		"a project without any":  {"2026-09", "", "protein-folding", nil},
-		"a department of no one": {"2026-10", "nobody", "", nil},
+		"all":                   {"2026-10", "", "", []string{"protein-folding-2026-10", "thesis-mueller-2026-10"}},
+		"a department":          {"2026-10", "h2-students", "", []string{"thesis-mueller-2026-10"}},
+		"a project":             {"2026-10", "", "protein-folding", []string{"protein-folding-2026-10"}},
+		"a project of another":  {"2026-10", "h2-students", "protein-folding", nil},
+		"another month":         {"2026-09", "", "", []string{"thesis-mueller-2026-09"}},
+		"a month without any":   {"2025-01", "", "", nil},
+		"a project without any": {"2026-09", "", "protein-folding", nil},
+		"an unknown department": {"2026-10", "nobody", "", nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			records, err := ListUsageRecords(t.Context(), c, tc.month, tc.department, tc.project)
+			records, err := listUsageRecords(t.Context(), c, tc.month, tc.department, tc.project)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,10 +239,11 @@ func TestListUsageRecords(t *testing.T) {
 	}
 	forbidding := interceptor.NewClient(c, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return apierrors.NewForbidden(schema.GroupResource{Group: v1alpha1.Group, Resource: "usagerecords"}, "", nil)
+			return forbiddenError()
 		},
 	})
-	if _, err := ListUsageRecords(t.Context(), forbidding, "2026-10", "", ""); err == nil || !strings.Contains(err.Error(), "for administrators") {
-		t.Errorf("err = %v, want it to say who may read them", err)
+	if _, err := listUsageRecords(t.Context(), forbidding, "2026-10", "", ""); err == nil ||
+		!strings.Contains(err.Error(), "for administrators") {
+		t.Errorf("err = %v, want a hint on the rights", err)
 	}
 }

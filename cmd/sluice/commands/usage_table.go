@@ -13,31 +13,30 @@ import (
 	"sluice.dev/cmd/sluice/printer"
 )
 
-// usageColumn is one of the fields that name a row.
+// usageColumn is a field that defines the groups of a report.
 type usageColumn struct {
-	title string // of the table
-	name  string // of the CSV
-	value func(UsageRow) string
+	title string // in the table
+	name  string // in CSV
+	value func(usageRow) string
 }
 
 var (
-	departmentColumn = usageColumn{"DEPARTMENT", "department", func(r UsageRow) string { return r.Department }}
-	projectColumn    = usageColumn{"PROJECT", "project", func(r UsageRow) string { return r.Project }}
-	userColumn       = usageColumn{"USER", "user", func(r UsageRow) string { return r.User }}
-	typeColumn       = usageColumn{"TYPE", "type", func(r UsageRow) string { return string(r.Type) }}
-	poolColumn       = usageColumn{"NODE POOL", "node_pool", func(r UsageRow) string { return r.NodePool }}
+	departmentColumn = usageColumn{"DEPARTMENT", "department", func(r usageRow) string { return r.Department }}
+	projectColumn    = usageColumn{"PROJECT", "project", func(r usageRow) string { return r.Project }}
+	userColumn       = usageColumn{"USER", "user", func(r usageRow) string { return r.User }}
+	typeColumn       = usageColumn{"TYPE", "type", func(r usageRow) string { return string(r.Type) }}
+	poolColumn       = usageColumn{"NODE POOL", "node_pool", func(r usageRow) string { return r.NodePool }}
 )
 
-// usageColumns are those that a report has.
-func (by UsageGrouping) usageColumns() []usageColumn {
+func (by usageGrouping) columns() []usageColumn {
 	switch by {
-	case GroupByProject:
+	case groupByProject:
 		return []usageColumn{departmentColumn, projectColumn}
-	case GroupByUser:
+	case groupByUser:
 		return []usageColumn{userColumn}
-	case GroupByType:
+	case groupByType:
 		return []usageColumn{typeColumn}
-	case GroupByPool:
+	case groupByPool:
 		return []usageColumn{poolColumn}
 	default:
 		return []usageColumn{departmentColumn, projectColumn, userColumn, typeColumn}
@@ -47,20 +46,19 @@ func (by UsageGrouping) usageColumns() []usageColumn {
 // milliSecondsPerTenthHour is a tenth of a GPU-hour.
 const milliSecondsPerTenthHour = 3600 * 1000 / 10
 
-// WriteUsageTable prints a report for a person, in GPU-hours rounded to tenths. The total
-// is rounded by itself, so that it can differ from the sum of rounded rows.
-func WriteUsageTable(output io.Writer, report UsageReport) error {
+// writeUsageTable prints a report in GPU-hours, rounded to tenths. The total is
+// rounded separately, so it may differ from the sum of the rounded rows.
+func writeUsageTable(output io.Writer, report usageReport) error {
 	if len(report.Rows) == 0 {
-		_, err := fmt.Fprintf(output, "no use of GPUs is recorded for %s\n", report.Month)
+		_, err := fmt.Fprintf(output, "No GPU use is recorded for %s.\n", report.Month)
 		return err
 	}
-	const hours = "GPU HOURS"
-	table := printer.Table{Right: []string{hours}}
-	columns := report.GroupBy.usageColumns()
+	var table printer.Table
+	columns := report.GroupBy.columns()
 	for _, c := range columns {
-		table.Headers = append(table.Headers, c.title)
+		table.Columns = append(table.Columns, printer.Column{Name: c.title})
 	}
-	table.Headers = append(table.Headers, hours)
+	table.Columns = append(table.Columns, printer.Column{Name: "GPU HOURS"})
 	for _, row := range report.Rows {
 		var cells []string
 		for _, c := range columns {
@@ -70,14 +68,14 @@ func WriteUsageTable(output io.Writer, report UsageReport) error {
 	}
 	total := make([]string, len(columns)+1)
 	for i := range total {
-		total[i] = " " // no "-": there is nothing to tell apart
+		total[i] = " " // an empty cell would print as "-"
 	}
 	total[0], total[len(columns)] = "total "+report.Month, formatTenthHours(report.GPUMilliSeconds)
 	table.Rows = append(table.Rows, total)
-	return table.Write(output)
+	return table.Write(output, false)
 }
 
-// formatTenthHours are GPU-hours with one decimal, rounded half up.
+// formatTenthHours returns GPU-hours with one decimal, rounded half up.
 func formatTenthHours(milliSeconds int64) string {
 	n := milliSeconds / milliSecondsPerTenthHour
 	if milliSeconds%milliSecondsPerTenthHour >= milliSecondsPerTenthHour/2 {
@@ -86,22 +84,20 @@ func formatTenthHours(milliSeconds int64) string {
 	return fmt.Sprintf("%d.%d", n/10, n%10)
 }
 
-// WriteUsageCSV writes a report as RFC 4180 has it, with a line of names on top and without
-// a total. The use is there exactly, in GPU-milli-seconds, and in GPU-hours to
-// the milli-hour.
+// writeUsageCSV prints a report as RFC 4180, with a header and without a total. It
+// has the exact use in GPU-milli-seconds, and GPU-hours with three decimals.
 //
-// Names are those that people chose, so they are made harmless: control
-// characters are written as escapes, and where a spreadsheet would take a name
-// for a formula an apostrophe stands before it. JSON has them as they are.
-func WriteUsageCSV(output io.Writer, report UsageReport) error {
+// Users choose names, so control characters become escapes, and a name that a
+// spreadsheet would evaluate gets an apostrophe. JSON has the exact names.
+func writeUsageCSV(output io.Writer, report usageReport) error {
 	w := csv.NewWriter(output)
 	w.UseCRLF = true
-	columns := report.GroupBy.usageColumns()
-	head := []string{"month"}
+	columns := report.GroupBy.columns()
+	header := []string{"month"}
 	for _, c := range columns {
-		head = append(head, c.name)
+		header = append(header, c.name)
 	}
-	lines := [][]string{append(head, "gpu_hours", "gpu_milli_seconds")}
+	lines := [][]string{append(header, "gpu_hours", "gpu_milli_seconds")}
 	for _, row := range report.Rows {
 		line := []string{report.Month}
 		for _, c := range columns {
@@ -110,22 +106,23 @@ func WriteUsageCSV(output io.Writer, report UsageReport) error {
 		lines = append(lines, append(line, formatGPUHours(row.GPUMilliSeconds), strconv.FormatInt(row.GPUMilliSeconds, 10)))
 	}
 	if err := w.WriteAll(lines); err != nil {
-		return fmt.Errorf("writing CSV: %w", err)
+		return fmt.Errorf("write CSV: %w", err)
 	}
 	return nil
 }
 
-// escapeForSpreadsheet is a name that neither a terminal nor a spreadsheet acts upon.
+// escapeForSpreadsheet returns a name that neither a terminal nor a spreadsheet
+// evaluates.
 func escapeForSpreadsheet(name string) string {
 	name = printer.Sanitize(name)
-	// Some spreadsheets look past blanks, and take wide forms for the narrow ones.
+	// Some spreadsheets ignore leading blanks and accept full-width characters.
 	if strings.IndexAny(strings.TrimLeft(name, " \u00a0\u3000"), "=+-@＝＋－＠") == 0 {
 		return "'" + name
 	}
 	return name
 }
 
-// formatGPUHours are GPU-hours with three decimals, rounded half up.
+// formatGPUHours returns GPU-hours with three decimals, rounded half up.
 func formatGPUHours(milliSeconds int64) string {
 	const perMilliHour = 3600
 	n := milliSeconds / perMilliHour

@@ -30,11 +30,11 @@ func TestSanitize(t *testing.T) {
 		"null\x00":              `null\x00`,
 	} {
 		if got := printer.Sanitize(text); got != want {
-			t.Errorf("Clean(%q) = %s, want %s", text, got, want)
+			t.Errorf("Sanitize(%q) = %s, want %s", text, got, want)
 		}
 	}
 	if got := printer.SanitizeLines("a\x07\nb"); got != `a\a`+"\nb" {
-		t.Errorf("CleanLines = %q", got)
+		t.Errorf("SanitizeLines = %q", got)
 	}
 }
 
@@ -43,7 +43,7 @@ func FuzzSanitize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, r := range printer.Sanitize(text) {
 			if !strconv.IsGraphic(r) {
-				t.Fatalf("Clean(%q) has %q", text, r)
+				t.Fatalf("Sanitize(%q) has %q", text, r)
 			}
 		}
 	})
@@ -59,7 +59,7 @@ func FuzzWriteJSON(f *testing.F) {
 		}
 		for _, r := range out.String() {
 			if r != '\n' && !strconv.IsGraphic(r) {
-				t.Fatalf("JSON(%q) has %q", text, r)
+				t.Fatalf("WriteJSON(%q) has %q", text, r)
 			}
 		}
 		var back []string
@@ -69,23 +69,47 @@ func FuzzWriteJSON(f *testing.F) {
 	})
 }
 
-func TestTableWrite(t *testing.T) {
+func TestWriteYAML(t *testing.T) {
 	var out bytes.Buffer
-	err := printer.Table{
-		Headers: []string{"NAME", "HOURS", "WHY"},
-		Right:   []string{"HOURS"},
-		Rows:    [][]string{{"名前", "7.5", "\x1b[2J"}, {"a name", "1200.0", ""}, {"", "0.0"}},
-	}.Write(&out)
-	if err != nil {
+	value := map[string]any{"name": "red\x1b[31m\u202e", "rows": []string{"a: b"}, "none": []string{}}
+	if err := printer.WriteYAML(&out, value); err != nil {
 		t.Fatal(err)
 	}
-	want := `NAME      HOURS   WHY
-名前        7.5   \x1b[2J
-a name   1200.0   -
--           0.0   -
-`
+	want := "name: \"red\\e[31m\\u202e\"\nnone: []\nrows:\n- 'a: b'\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("the table differs (-want +got)\n%s", diff)
+		t.Errorf("the YAML differs (-want +got)\n%s", diff)
+	}
+}
+
+func TestTableWrite(t *testing.T) {
+	table := printer.Table{
+		Columns: append(
+			printer.Columns("NAME", "HOURS"),
+			printer.Column{Name: "NODE", Wide: true},
+			printer.Column{Name: "ZONE", Hidden: true},
+			printer.Column{Name: "REASON"},
+		),
+		Rows: [][]string{{"名前", "7.5", "n1", "z", "\x1b[2J"}, {"a name", "1200.0", "", "z", ""}, {"", "0.0"}},
+	}
+	for wide, want := range map[bool]string{
+		false: `NAME     HOURS    REASON
+名前       7.5      \x1b[2J
+a name   1200.0   -
+-        0.0      -
+`,
+		true: `NAME     HOURS    NODE   REASON
+名前       7.5      n1     \x1b[2J
+a name   1200.0   -      -
+-        0.0      -      -
+`,
+	} {
+		var out bytes.Buffer
+		if err := table.Write(&out, wide); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("the table differs, wide: %v (-want +got)\n%s", wide, diff)
+		}
 	}
 }
 
@@ -105,7 +129,7 @@ func TestFormatDuration(t *testing.T) {
 		1<<63 - 1:                         "106751d23h",
 	} {
 		if got := printer.FormatDuration(length); got != want {
-			t.Errorf("Span(%v) = %s, want %s", length, got, want)
+			t.Errorf("FormatDuration(%v) = %s, want %s", length, got, want)
 		}
 	}
 }
@@ -122,10 +146,10 @@ func TestFormatMinuteIncludesZone(t *testing.T) {
 		first.Add(time.Hour): "2026-10-25 02:30 CET",
 	} {
 		if got := printer.FormatMinute(at, berlin); got != want {
-			t.Errorf("Instant = %s, want %s", got, want)
+			t.Errorf("FormatMinute = %s, want %s", got, want)
 		}
 	}
 	if got, want := printer.FormatSecond(first, time.UTC), "2026-10-25 00:30:07 UTC"; got != want {
-		t.Errorf("Second = %s, want %s", got, want)
+		t.Errorf("FormatSecond = %s, want %s", got, want)
 	}
 }

@@ -21,41 +21,44 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// component is one program beside Kubernetes' own. Each runs under its own
-// ServiceAccount's token, if under any.
+// component is one program that runs beside those of Kubernetes.
 type component struct {
 	name string
-	// node is the node that it runs on; empty for what belongs to no node. Its token is
-	// bound to it.
+	// node is the node to which the component and its token are bound; empty for none.
 	node string
-	// account is the ServiceAccount's namespace and name; empty for what never speaks
-	// to Kubernetes.
+	// namespace and account name the ServiceAccount; empty for a component that does
+	// not use the Kubernetes API.
 	namespace, account string
-	// ports is how many ports on loopback it is given.
+	// ports is the number of ports on loopback.
 	ports int
-	// command makes its program, arguments and configuration file.
+	// command writes the configuration and returns the program and its arguments.
 	command func(componentContext) (process.Spec, error)
-	// onlyWithScheduler is the scheduler of the clusters that have it; empty for all.
+	// onlyWithScheduler limits the component to clusters with this scheduler.
 	onlyWithScheduler string
 }
 
-// componentRegistry has all components in the order of the screen. Those of a cluster are
-// started together, and stopped before Kubernetes is.
+// componentRegistry has all components that are not bound to a node, in the order
+// of the screen.
 var componentRegistry = []component{
 	{name: "kwok", namespace: simulationNamespace, account: "kwok", command: kwokCommand},
 	{name: "fakekubelet", namespace: simulationNamespace, account: "fakekubelet", command: fakekubeletCommand},
 	{name: mailsinkName, ports: 1, command: mailsinkCommand},
 	{name: "lifecycle", namespace: v1alpha1.SystemNamespace, account: "lifecycle", ports: 2, command: lifecycleCommand},
 	{name: "webhook", namespace: v1alpha1.SystemNamespace, account: "webhook", ports: 3, command: webhookCommand},
-	{name: build.Kueue, namespace: kueue.Namespace, account: kueue.Account, ports: 3, command: kueueCommand, onlyWithScheduler: schedulerKueue},
+	{
+		name: build.Kueue, namespace: kueue.Namespace, account: kueue.Account, ports: 3,
+		command: kueueCommand, onlyWithScheduler: schedulerKueue,
+	},
 }
 
-// agentProgram is the program that each node has one of, after all others on the screen.
+// agentProgram is the GPU agent, which runs on each node.
 const agentProgram = "gpuagent"
 
-// components are those of a cluster.
+// components returns the components of a cluster.
 func (o Options) components() []component {
-	list := slices.DeleteFunc(slices.Clone(componentRegistry), func(c component) bool { return c.onlyWithScheduler != "" && c.onlyWithScheduler != o.Scheduler })
+	list := slices.DeleteFunc(slices.Clone(componentRegistry), func(c component) bool {
+		return c.onlyWithScheduler != "" && c.onlyWithScheduler != o.Scheduler
+	})
 	for _, node := range o.nodes() {
 		list = append(list, component{
 			name: agentProgram + "-" + node.Name, node: node.Name,
@@ -65,29 +68,24 @@ func (o Options) components() []component {
 	return list
 }
 
-// componentContext is what a component is told of the cluster it belongs to.
+// componentContext is the input of a component's command.
 type componentContext struct {
 	cluster *cluster.Cluster
-	// programs are the paths of the built ones by name.
+	// programs has the paths of the built programs by name.
 	programs map[string]string
-	// kubeconfig is the component's own.
-	kubeconfig string
-	// dir is the component's own folder.
-	dir string
-	// clockFile is where policy time is read.
+	// clockFile has policy time.
 	clockFile string
-	// ports are the component's own; their meaning is its command's.
-	ports []int
-	nodes []fakekubelet.Node
-	// node is the component's own; empty where it has none.
-	node string
-	// scheduler is the one that the cluster is started with.
+	nodes     []fakekubelet.Node
 	scheduler string
-	// mail is how mails reach the mail sink.
-	mail mailAccess
+	mail      mailAccess
+
+	// The following fields are the component's own.
+	kubeconfig string
+	dir        string
+	ports      []int
+	node       string
 }
 
-// forComponent is the setting of one component.
 func (s componentContext) forComponent(c component, ports map[string][]int) componentContext {
 	s.node = c.node
 	s.ports = ports[c.name]
@@ -95,11 +93,15 @@ func (s componentContext) forComponent(c component, ports map[string][]int) comp
 	return s
 }
 
+// configFile returns the path of the component's configuration.
+func (s componentContext) configFile() string { return filepath.Join(s.dir, "config.yaml") }
+
 func (s componentContext) loopbackAddress(i int) string {
 	return "127.0.0.1:" + strconv.Itoa(s.ports[i])
 }
 
-// startComponents starts all of them at once and returns when all are ready.
+// startComponents starts all components concurrently, and returns when all are
+// ready.
 func startComponents(ctx context.Context, common componentContext, list []component, ports map[string][]int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range list {
@@ -109,7 +111,7 @@ func startComponents(ctx context.Context, common componentContext, list []compon
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			if own.kubeconfig, err = c.componentKubeconfig(ctx, common.cluster); err != nil {
+			if own.kubeconfig, err = c.writeKubeconfig(ctx, common.cluster); err != nil {
 				return err
 			}
 			spec, err := c.command(own)
@@ -123,9 +125,10 @@ func startComponents(ctx context.Context, common componentContext, list []compon
 	return group.Wait()
 }
 
-// componentKubeconfig is the kubeconfig of the component's account; empty where it has none. The Node
-// of one that runs on a node is made by another component: its token waits for it.
-func (c component) componentKubeconfig(ctx context.Context, in *cluster.Cluster) (kubeconfig string, err error) {
+// writeKubeconfig writes the kubeconfig of the component's ServiceAccount and
+// returns its path. A token that is bound to a node waits for the Node, which
+// another component creates.
+func (c component) writeKubeconfig(ctx context.Context, in *cluster.Cluster) (path string, err error) {
 	switch {
 	case c.account == "":
 		return "", nil
@@ -133,14 +136,13 @@ func (c component) componentKubeconfig(ctx context.Context, in *cluster.Cluster)
 		return in.ServiceAccountKubeconfig(ctx, c.namespace, c.account)
 	}
 	err = waitFor(ctx, "a token for "+c.name, func(ctx context.Context) (bool, error) {
-		kubeconfig, err = in.NodeBoundKubeconfig(ctx, c.namespace, c.account, c.node)
+		path, err = in.NodeBoundKubeconfig(ctx, c.namespace, c.account, c.node)
 		return err == nil, err
 	})
-	return kubeconfig, err
+	return path, err
 }
 
-// reservePorts gives every component the ports that it asks for, which no other
-// cluster is given until release is called.
+// reservePorts reserves the ports of all components until release is called.
 func reservePorts(list []component) (ports map[string][]int, release func(), err error) {
 	total := 0
 	for _, c := range list {
@@ -157,8 +159,7 @@ func reservePorts(list []component) (ports map[string][]int, release func(), err
 	return ports, release, nil
 }
 
-// checkPrograms tells whether Sluice's own programs are there: better now than when
-// Kubernetes runs already.
+// checkPrograms fails if one of Sluice's own programs is missing.
 func checkPrograms() error {
 	programs := []string{agentProgram}
 	for _, c := range componentRegistry {
@@ -174,7 +175,7 @@ func checkPrograms() error {
 	return nil
 }
 
-// siblingProgram is the path of another of Sluice's programs, which lies beside this one.
+// siblingProgram returns the path of a program in the folder of this one.
 func siblingProgram(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -182,7 +183,7 @@ func siblingProgram(name string) (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(self), name)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("the program %s has to lie beside this one: %w; `make build` puts them into one folder", name, err)
+		return "", fmt.Errorf("program %s is not in the folder of this one: %w; `make build` builds all programs into one folder", name, err)
 	}
 	return path, nil
 }

@@ -1,14 +1,10 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package up runs a whole cluster with Sluice in it on this machine.
-//
-// Enters: a folder and a few options. Leaves: a real Kubernetes on loopback
-// with simulated DGX nodes, Sluice's objects, Sluice's components, each under
-// its own ServiceAccount's token, with Kueue where it is asked for, a sample of
-// who shares the nodes, and a screen that says what runs; and on the way down,
-// nothing.
-//
-// It never listens beyond loopback, never uses the person's own kubeconfig, and
-// gives no component a right that the manifests do not give it.
+// Package up runs a cluster with Sluice on this machine: a real Kubernetes on
+// loopback, simulated DGX nodes, Sluice's objects and components, a sample, and
+// Kueue if requested. Its input is a folder and a few options; its output is the
+// running cluster, and a screen that shows how to use it. Each component runs under
+// its own ServiceAccount and gets no right that the manifests do not grant. The
+// package never listens beyond loopback and never uses the user's own kubeconfig.
 package up

@@ -19,35 +19,34 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// kueueGroup is the group of Kueue's kinds.
+// kueueGroup is the API group of Kueue.
 const kueueGroup = "kueue.x-k8s.io"
 
-// kueueDir is where its files lie below the folder of its cluster.
-func kueueDir(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "components", build.Kueue) }
+// kueueVerbosity is that of Kueue's manifests: it logs admissions and preemptions.
+const kueueVerbosity = 2
 
-// installKueue applies Kueue's objects, and writes what its process is started
-// with: the certificates that a node would mount for its pod, and the text that
-// stands in its ConfigMap.
+// installKueue applies Kueue's objects, and writes the certificates and the
+// configuration that a pod would mount.
 func installKueue(ctx context.Context, admin client.Client, s componentContext) error {
-	dir := kueueDir(s.cluster)
 	certificates, err := kueue.Issue()
 	if err != nil {
 		return err
 	}
-	if err := certificates.Write(filepath.Join(dir, "certificates")); err != nil {
+	certificateDir := filepath.Join(s.dir, "certificates")
+	if err := certificates.Write(certificateDir); err != nil {
 		return err
 	}
 	configuration, err := kueue.Configuration(kueue.Settings{
 		Health:       s.loopbackAddress(healthPort),
 		Metrics:      s.loopbackAddress(metricsPort),
 		WebhookPort:  s.ports[webhookPort],
-		Certificates: filepath.Join(dir, "certificates"),
+		Certificates: certificateDir,
 	})
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), configuration, 0o600); err != nil {
-		return fmt.Errorf("kueue's configuration: %w", err)
+	if err := os.WriteFile(s.configFile(), configuration, 0o600); err != nil {
+		return fmt.Errorf("write Kueue's configuration: %w", err)
 	}
 	files := os.DirFS(build.Manifests(s.programs[build.Kueue]))
 	objects, err := kueue.Objects(files, "https://"+s.loopbackAddress(webhookPort), certificates, configuration)
@@ -57,27 +56,20 @@ func installKueue(ctx context.Context, admin client.Client, s componentContext) 
 	if err := applyObjects(ctx, admin, objects); err != nil {
 		return err
 	}
-	return waitFor(ctx, "Kueue's kinds to be served", func(ctx context.Context) (bool, error) {
-		return groupServed(ctx, admin, kueueGroup)
-	})
+	return waitForGroup(ctx, admin, kueueGroup)
 }
 
 func kueueCommand(s componentContext) (process.Spec, error) {
 	return process.Spec{
 		Path: s.programs[build.Kueue],
 		Args: []string{
-			"--config=" + filepath.Join(s.dir, "config.yaml"),
+			"--config=" + s.configFile(),
 			"--kubeconfig=" + s.kubeconfig,
 			"--zap-log-level=" + strconv.Itoa(kueueVerbosity),
 		},
-		// What its own manifests give to its pod.
-		Env:   []string{"GOMEMLIMIT=512MiB"},
+		Env:   []string{"GOMEMLIMIT=512MiB"}, // as in Kueue's manifests
 		Ready: cluster.Readyz(s.loopbackAddress(healthPort)),
-		// It looks for its certificates with growing pauses first.
+		// Kueue first polls for its certificates with growing pauses.
 		ReadyTimeout: 2 * time.Minute,
 	}, nil
 }
-
-// kueueVerbosity is what its own manifests have: it says what is admitted and
-// what is preempted.
-const kueueVerbosity = 2

@@ -26,29 +26,28 @@ import (
 
 const (
 	mailsinkName = "mailsink"
-	// mailSecret has what lifecycle tells the mail sink. Lifecycle may read it by this
-	// name.
+	// mailSecret is the Secret with lifecycle's credentials. The manifests let
+	// lifecycle read a Secret of this name.
 	mailSecret = "sluice-mail"
 	mailUser   = "lifecycle"
-	// mailDomain is nobody's: the name is reserved (RFC 2606).
+	// mailDomain is reserved (RFC 2606).
 	mailDomain = "cluster.example"
 )
 
-// MailDir is the folder of the mails of the embedded cluster in dir.
+// MailDir returns the folder of the mails of the embedded cluster in dir.
 func MailDir(dir string) string { return filepath.Join(dir, "mail") }
 
-// mailAccess is how mails reach the mail sink.
+// mailAccess is the address and the credentials of the mail sink.
 type mailAccess struct {
-	// server is its host and port, and authority the file with the certificate of who
-	// vouches for it.
-	server, authority  string
+	// server is host:port, and caFile the certificate that signed the server's.
+	server, caFile     string
 	username, password string
 }
 
-// installMail makes the Secret of the mail sink, once in a cluster's life, and returns
-// what is in it. The sink is the first of the ports.
-func installMail(ctx context.Context, c client.Client, ports []int) (mailAccess, error) {
-	access := mailAccess{server: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))}
+// installMail creates the Secret of the mail sink in a new cluster, and returns its
+// content. The mail sink listens on the first port.
+func installMail(ctx context.Context, c client.Client, ports []int, caFile string) (mailAccess, error) {
+	access := mailAccess{server: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])), caFile: caFile}
 	secret := &corev1.Secret{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: mailSecret}, secret)
 	if apierrors.IsNotFound(err) {
@@ -63,23 +62,24 @@ func installMail(ctx context.Context, c client.Client, ports []int) (mailAccess,
 		err = c.Create(ctx, secret, client.FieldOwner(v1alpha1.FieldManagerCLI))
 	}
 	if err != nil {
-		return access, fmt.Errorf("the mail sink's Secret %s: %w", mailSecret, err)
+		return access, fmt.Errorf("create Secret %s of the mail sink: %w", mailSecret, err)
 	}
 	access.username, access.password = string(secret.Data[corev1.BasicAuthUsernameKey]), string(secret.Data[corev1.BasicAuthPasswordKey])
 	if access.username == "" || access.password == "" {
-		return access, fmt.Errorf("the Secret %s in namespace %s lacks %s or %s: put it right, or delete it and it is made anew",
+		return access, fmt.Errorf("the Secret %s in namespace %s lacks %s or %s: add it, or delete the Secret to create it again",
 			mailSecret, v1alpha1.SystemNamespace, corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey)
 	}
 	return access, nil
 }
 
-// mailConfig has lifecycle send all mail to the mail sink. There is no limit to how
-// much: where policy time is stepped, months of mail come at once.
+// mailConfig returns the configuration with which lifecycle sends all mail to the
+// mail sink. It has no rate limit: a step of policy time can make months of mail
+// due at once.
 func (s componentContext) mailConfig() *lifecycleconfig.Mail {
 	return &lifecycleconfig.Mail{
 		Server:            s.mail.server,
 		TLS:               lifecycleconfig.MailStartTLS,
-		CAFile:            s.mail.authority,
+		CAFile:            s.mail.caFile,
 		From:              "Sluice <sluice@" + mailDomain + ">",
 		Domain:            mailDomain,
 		Auth:              lifecycleconfig.MailPlain,
@@ -97,10 +97,9 @@ func mailsinkCommand(s componentContext) (process.Spec, error) {
 	if err := s.cluster.IssueServing("localhost", certificates); err != nil {
 		return process.Spec{}, err
 	}
-	path := filepath.Join(s.dir, "config.yaml")
-	err = mailsink.WriteConfig(path, mailsink.Config{
+	err = mailsink.WriteConfig(s.configFile(), mailsink.Config{
 		Listen: s.mail.server, Dir: MailDir(s.cluster.Dir()), Certificates: certificates,
 		Username: s.mail.username, Password: s.mail.password,
 	})
-	return process.Spec{Path: self, Args: []string{"simulate", "mail", "--config", path}, Ready: mailsink.Ready(s.mail.server)}, err
+	return process.Spec{Path: self, Args: []string{"simulate", "mail", "--config", s.configFile()}, Ready: mailsink.Ready(s.mail.server)}, err
 }

@@ -18,18 +18,18 @@ import (
 
 func TestInstallMailCreatesSecretOnce(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
-	first, err := installMail(t.Context(), c, []int{2525})
+	first, err := installMail(t.Context(), c, []int{2525}, "/ca.crt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if first.server != "127.0.0.1:2525" || first.username == "" || len(first.password) < 26 {
 		t.Errorf("%+v", first)
 	}
-	again, err := installMail(t.Context(), c, []int{2526})
+	again, err := installMail(t.Context(), c, []int{2526}, "/ca.crt")
 	if err != nil || again.password != first.password || again.server != "127.0.0.1:2526" {
 		t.Errorf("%+v, %v, want the password %s", again, err, first.password)
 	}
-	others, err := installMail(t.Context(), fake.NewClientBuilder().Build(), []int{2525})
+	others, err := installMail(t.Context(), fake.NewClientBuilder().Build(), []int{2525}, "/ca.crt")
 	if err != nil || others.password == first.password {
 		t.Errorf("another cluster has the same password: %v", err)
 	}
@@ -40,15 +40,15 @@ func TestInstallMailRejectsIncompleteSecret(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: mailSecret},
 		Data:       map[string][]byte{"username": []byte("lifecycle")},
 	}
-	_, err := installMail(t.Context(), fake.NewClientBuilder().WithObjects(secret).Build(), []int{2525})
-	if err == nil || !strings.Contains(err.Error(), "delete it and it is made anew") {
+	_, err := installMail(t.Context(), fake.NewClientBuilder().WithObjects(secret).Build(), []int{2525}, "/ca.crt")
+	if err == nil || !strings.Contains(err.Error(), "delete the Secret to create it again") {
 		t.Error(err)
 	}
 }
 
-// What lifecycle is told is a configuration that it takes.
+// Lifecycle accepts the configuration.
 func TestMailConfig(t *testing.T) {
-	s := componentContext{mail: mailAccess{server: "127.0.0.1:2525", authority: "/ca.crt", username: "u", password: "secret"}}
+	s := componentContext{mail: mailAccess{server: "127.0.0.1:2525", caFile: "/ca.crt", username: "u", password: "secret"}}
 	c := lifecycleconfig.Config{
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: lifecycleconfig.Kind},
 		Common:   config.Common{Kubeconfig: "/kubeconfig", Health: "127.0.0.1:1", Metrics: "127.0.0.1:2"},
@@ -58,12 +58,13 @@ func TestMailConfig(t *testing.T) {
 	if errs := c.Validate(); len(errs) > 0 {
 		t.Error(errs)
 	}
-	type told struct {
+	type fields struct {
 		From, Domain, Hello string
 		PerMinute, PerDay   int
 	}
-	want := told{From: "Sluice <sluice@cluster.example>", Domain: "cluster.example", Hello: "cluster.example"}
-	if diff := cmp.Diff(want, told{c.Mail.From, c.Mail.Domain, c.Mail.Hello, *c.Mail.Rate.PerMinute, *c.Mail.Rate.PerRecipientPerDay}); diff != "" {
+	want := fields{From: "Sluice <sluice@cluster.example>", Domain: "cluster.example", Hello: "cluster.example"}
+	got := fields{c.Mail.From, c.Mail.Domain, c.Mail.Hello, *c.Mail.Rate.PerMinute, *c.Mail.Rate.PerRecipientPerDay}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

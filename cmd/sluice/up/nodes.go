@@ -19,34 +19,34 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"sluice.dev/api/v1alpha1"
 	"sluice.dev/test/cluster/fakekubelet"
 	"sluice.dev/test/cluster/kwok"
 	"sluice.dev/test/cluster/process"
 )
 
-// removeStaleNodes takes out what an earlier run in the folder has left of the
-// simulation: the Nodes that are not in list, and all their Leases. The folder's
-// lock says that nobody plays them now, and kwok would wait for a Lease to run
-// out that a predecessor has held.
+// removeStaleNodes removes the simulated Nodes of an earlier run that are not in
+// list, and all node Leases. The folder's lock ensures that no other process
+// simulates them. kwok would wait until a Lease of its predecessor expires.
 func removeStaleNodes(ctx context.Context, c client.Client, list []fakekubelet.Node) error {
-	var found corev1.NodeList
-	if err := c.List(ctx, &found); err != nil {
-		return fmt.Errorf("listing the nodes: %w", err)
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("list nodes: %w", err)
 	}
-	for i := range found.Items {
-		if node := &found.Items[i]; isStaleNode(node, list) {
+	for i := range nodes.Items {
+		if node := &nodes.Items[i]; isStaleNode(node, list) {
 			if err := c.Delete(ctx, node); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("removing node %s: %w", node.Name, err)
+				return fmt.Errorf("remove node %s: %w", node.Name, err)
 			}
 		}
 	}
 	if err := c.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(corev1.NamespaceNodeLease)); err != nil {
-		return fmt.Errorf("removing the nodes' leases: %w", err)
+		return fmt.Errorf("remove node leases: %w", err)
 	}
 	return nil
 }
 
-// isStaleNode tells whether a Node is simulated and not in list.
+// isStaleNode reports whether a Node is simulated and not in list.
 func isStaleNode(node *corev1.Node, list []fakekubelet.Node) bool {
 	return node.Annotations[kwok.NodeAnnotation] == kwok.NodeAnnotationValue &&
 		!slices.ContainsFunc(list, func(n fakekubelet.Node) bool { return n.Name == node.Name })
@@ -64,8 +64,8 @@ func waitForNodesAndComponents(ctx context.Context, c client.Client, list []fake
 	})
 }
 
-// checkNodeReady says what a node lacks. Its condition may be from an earlier run;
-// its Lease, which retireNodes has removed, is from this one.
+// checkNodeReady fails if a node is not ready. The condition may be from an earlier
+// run, but removeStaleNodes has removed the Lease of that run.
 func checkNodeReady(ctx context.Context, c client.Client, name string) error {
 	var node corev1.Node
 	if err := c.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
@@ -80,7 +80,7 @@ func checkNodeReady(ctx context.Context, c client.Client, name string) error {
 	return c.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: name}, &coordinationv1.Lease{})
 }
 
-// checkComponentsRunning names the components that do not run.
+// checkComponentsRunning fails for each component that does not run.
 func checkComponentsRunning(list []process.Status) error {
 	var errs []error
 	for _, s := range list {
@@ -91,15 +91,49 @@ func checkComponentsRunning(list []process.Status) error {
 	return errors.Join(errs...)
 }
 
-// maxSocketPath is as long, in bytes, as the path of a Unix socket may be.
+// waitForGPUModels waits until the agents have reported the MIG profiles of the
+// nodes' pools. Until then admission denies pods that request a slice.
+func waitForGPUModels(ctx context.Context, c client.Client, list []fakekubelet.Node) error {
+	return waitFor(ctx, "the GPU agents to report", func(ctx context.Context) (bool, error) {
+		var pools v1alpha1.NodePoolList
+		if err := c.List(ctx, &pools); err != nil {
+			return false, err
+		}
+		for i := range pools.Items {
+			pool := &pools.Items[i]
+			used := slices.ContainsFunc(list, func(n fakekubelet.Node) bool { return n.Pool == pool.Name })
+			if used && !gpuModelsKnown(pool) {
+				return false, fmt.Errorf("the MIG profiles of node pool %s are unknown", pool.Name)
+			}
+		}
+		return true, nil
+	})
+}
+
+// gpuModelsKnown reports whether the MIG profiles of all GPUs in a pool are known.
+func gpuModelsKnown(pool *v1alpha1.NodePool) bool {
+	if pool.Spec.Sharing != v1alpha1.SharingMIG {
+		return true
+	}
+	known := int32(0)
+	for _, model := range pool.Status.GPUModels {
+		if len(model.MIGProfiles) > 0 {
+			known += model.GPUs
+		}
+	}
+	return known >= pool.Status.GPUs
+}
+
+// maxSocketPath limits the path of a Unix socket, in bytes.
 const maxSocketPath = 107
 
-// podResourcesSocket is where the fake kubelet of a node serves PodResources.
+// podResourcesSocket returns the socket on which a node's fake kubelet serves
+// PodResources.
 func podResourcesSocket(dir, node string) string {
 	return filepath.Join(dir, "nodes", node, "pod-resources", "kubelet.sock")
 }
 
-// maxDirLength is as long, in bytes, as the folder of a cluster with these nodes may be.
+// maxDirLength returns the longest folder, in bytes, of a cluster with these nodes.
 func maxDirLength(list []fakekubelet.Node) int {
 	longest := 0
 	for _, node := range list {
@@ -108,13 +142,13 @@ func maxDirLength(list []fakekubelet.Node) int {
 	return maxSocketPath - len("/") - longest
 }
 
-// kubeletsReady is ready when each node's kubelet answers, which it does once
-// its Node is registered and its pods are known.
+// kubeletsReady returns a check that each fake kubelet answers, which it does once
+// its Node is registered and its pods are listed.
 func kubeletsReady(dir string, list []fakekubelet.Node) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, node := range list {
 			if err := checkKubelet(ctx, podResourcesSocket(dir, node.Name)); err != nil {
-				return fmt.Errorf("the kubelet of %s: %w", node.Name, err)
+				return fmt.Errorf("kubelet of %s: %w", node.Name, err)
 			}
 		}
 		return nil
@@ -122,7 +156,7 @@ func kubeletsReady(dir string, list []fakekubelet.Node) func(context.Context) er
 }
 
 func checkKubelet(ctx context.Context, socket string) error {
-	// Dialled by ourselves: a path may have characters that a URL may not.
+	// A URL could not hold every path.
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}

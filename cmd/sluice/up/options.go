@@ -14,52 +14,38 @@ import (
 	"strings"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/manifests"
 	"sluice.dev/test/cluster"
-	"sluice.dev/test/cluster/build"
-	"sluice.dev/test/cluster/fakekubelet"
-)
-
-const (
-	// DefaultNodes is one node with whole GPUs and one whose GPUs are cut as pods ask.
-	DefaultNodes = 2
-	// DefaultNodesKueue is two nodes with whole GPUs, which the sample's teams
-	// share, and one whose GPUs are cut.
-	DefaultNodesKueue = 3
-	// MaxNodes is as many simulated nodes, each with its agent, as two cores carry with
-	// ease.
-	MaxNodes = 50
 )
 
 // Options of a run.
 type Options struct {
-	// Dir is the cluster's folder. It must not exist, be empty, or be an earlier
-	// cluster's, which is then taken up again. Its absolute path may have about 68
-	// bytes: sockets lie below it.
+	// Dir is the cluster's folder: a new one, an empty one, or that of an earlier run,
+	// which continues. Its absolute path may have about 68 bytes, since it holds
+	// sockets.
 	Dir string
-	// Port of the API server on 127.0.0.1; 0 for the one it had before, or a free one.
+	// Port of the API server on 127.0.0.1; 0 for the earlier one, or a free one.
 	Port int
-	// Scheduler is one of Schedulers; empty for the one it had before, or the first.
-	// A cluster keeps it.
+	// Scheduler is one of Schedulers; empty for the earlier one, or the first. A
+	// cluster keeps its scheduler.
 	Scheduler string
-	// Nodes is how many simulated DGX nodes there are, 1 to MaxNodes. The GPUs
-	// of every second one are in MIG mode, with Kueue of every third.
+	// Nodes is the number of simulated DGX nodes, 1 to MaxNodes. Every second node has
+	// its GPUs in MIG mode; with Kueue, every third.
 	Nodes int
-	// TimeScale is how many times as fast as real time policy time runs, 1 to
-	// [clock.MaxScale]; 0 for the scale it had before, or 1.
+	// TimeScale is the speed of policy time, 1 to [policytime.MaxScale]; 0 for the
+	// earlier one, or 1.
 	TimeScale float64
-	// NodesUnset: nobody has asked for Nodes. It is what the scheduler's sample has,
-	// and a cluster that runs already may have another number.
+	// NodesUnset replaces Nodes by the default of the scheduler's sample.
 	NodesUnset bool
-	// Detach returns once all is ready, and leaves it running.
+	// Detach returns when the cluster is ready, and leaves it running.
 	Detach bool
-	// Output is where progress and the screen go.
+	// Output receives progress and the screen.
 	Output io.Writer
 }
 
+// validate returns the options with an absolute folder and all defaults.
 func (o Options) validate() (Options, error) {
 	if o.Dir == "" {
-		return o, fmt.Errorf("--dir: want a folder")
+		return o, errors.New("--dir: want a folder")
 	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -82,19 +68,20 @@ func (o Options) validate() (Options, error) {
 			return o, fmt.Errorf("--time-scale %w", err)
 		}
 	}
-	if behind, most := resolveSymlinks(dir), maxDirLength(o.nodes()); len(behind) > most {
-		return o, fmt.Errorf("--dir %s: its absolute path has %d bytes; want at most %d with %d nodes, as a socket of each node lies below it: name a shorter one",
-			behind, len(behind), most, o.Nodes)
+	if resolved, most := resolveSymlinks(dir), maxDirLength(o.nodes()); len(resolved) > most {
+		return o, fmt.Errorf("--dir %s: its absolute path has %d bytes; want at most %d with %d nodes, because it holds a socket of each node",
+			resolved, len(resolved), most, o.Nodes)
 	}
 	o.Dir = dir
 	return o, nil
 }
 
-// resolveSymlinks is a path without symbolic links, also where its end is not there yet.
+// resolveSymlinks returns a path without symbolic links. The end of the path need
+// not exist.
 func resolveSymlinks(path string) string {
-	behind, err := filepath.EvalSymlinks(path)
+	resolved, err := filepath.EvalSymlinks(path)
 	if err == nil {
-		return behind
+		return resolved
 	}
 	parent := filepath.Dir(path)
 	if parent == path {
@@ -103,14 +90,22 @@ func resolveSymlinks(path string) string {
 	return filepath.Join(resolveSymlinks(parent), filepath.Base(path))
 }
 
-// schedulerFile is in a cluster's folder, and says which scheduler it has.
+const (
+	schedulerKube  = string(v1alpha1.SchedulerKube)
+	schedulerKueue = string(v1alpha1.SchedulerKueue)
+)
+
+// Schedulers are the schedulers of a cluster, the default first.
+var Schedulers = []string{schedulerKube, schedulerKueue}
+
+// schedulerFile has the scheduler of the cluster in the same folder.
 const schedulerFile = "scheduler"
 
-// chooseScheduler returns the scheduler of the cluster in dir, which is one for
-// all its life: what was asked for, or what it had before, or the default.
-func chooseScheduler(dir, asked string) (string, error) {
-	if asked != "" {
-		if err := validateScheduler(asked); err != nil {
+// chooseScheduler returns the scheduler of the cluster in dir: its own, the
+// requested one for a new cluster, or the default.
+func chooseScheduler(dir, requested string) (string, error) {
+	if requested != "" {
+		if err := validateScheduler(requested); err != nil {
 			return "", err
 		}
 	}
@@ -118,14 +113,14 @@ func chooseScheduler(dir, asked string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case kept == "" && asked == "":
+	case kept == "" && requested == "":
 		return Schedulers[0], nil
 	case kept == "":
-		return asked, nil
-	case asked != "" && asked != kept:
+		return requested, nil
+	case requested != "" && requested != kept:
 		who := currentCaller()
-		return "", fmt.Errorf("--scheduler %s: the cluster in %s has %s, and keeps it; name another folder with --dir, or remove this one first, with `%s down --dir %[2]s`",
-			asked, who.shellPath(dir), kept, who.program)
+		return "", fmt.Errorf("--scheduler %s: the cluster in %s keeps its scheduler %s; "+
+			"name another folder with --dir, or remove this cluster with `%s down --dir %[2]s`", requested, who.shellPath(dir), kept, who.program)
 	default:
 		return kept, nil
 	}
@@ -138,7 +133,8 @@ func validateScheduler(name string) error {
 	return nil
 }
 
-// readScheduler is that of the cluster in dir; empty where there is no cluster.
+// readScheduler returns the scheduler of the cluster in dir, and an empty string if
+// there is no cluster.
 func readScheduler(dir string) (string, error) {
 	if !cluster.Exists(dir) {
 		return "", nil
@@ -147,87 +143,28 @@ func readScheduler(dir string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(filepath.Join(dir, reportFile)); err == nil {
-			return Schedulers[0], nil // it was started when there was no other
+			return Schedulers[0], nil // from a version with one scheduler
 		}
-		return "", nil // its first start was cut short
+		return "", nil // its first start was interrupted
 	}
 	if err != nil {
-		return "", fmt.Errorf("the cluster's scheduler: %w", err)
+		return "", fmt.Errorf("read scheduler: %w", err)
 	}
 	kept := strings.TrimSpace(string(raw))
 	if !slices.Contains(Schedulers, kept) {
-		return "", fmt.Errorf("the cluster's scheduler: %s says %q; want %s in it", path, kept, strings.Join(Schedulers, " or "))
+		return "", fmt.Errorf("read scheduler: %s has %q; want %s", path, kept, strings.Join(Schedulers, " or "))
 	}
 	return kept, nil
 }
 
-// saveScheduler notes it in the cluster's folder for the next start.
+// saveScheduler writes the scheduler for the next run.
 func (o Options) saveScheduler() error {
-	path := filepath.Join(o.Dir, schedulerFile)
-	if err := os.WriteFile(path+".new", []byte(o.Scheduler+"\n"), 0o600); err != nil {
-		return fmt.Errorf("noting the scheduler: %w", err)
+	return writeFileAtomically(filepath.Join(o.Dir, schedulerFile), []byte(o.Scheduler+"\n"))
+}
+
+func writeFileAtomically(path string, content []byte) error {
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return err
 	}
 	return os.Rename(path+".new", path)
-}
-
-const (
-	schedulerKube  = string(v1alpha1.SchedulerKube)
-	schedulerKueue = string(v1alpha1.SchedulerKueue)
-)
-
-// Schedulers are those that a cluster may be started with, the default first.
-var Schedulers = []string{schedulerKube, schedulerKueue}
-
-// sampleSpec is what a cluster starts with: machines, and who shares them.
-type sampleSpec struct {
-	// folder is its kustomization, name what people call it.
-	folder, name string
-	// programs are built beside those that every cluster has.
-	programs []string
-	// pool is that of the i-th machine, from 1 on, and whether its GPUs are in MIG mode.
-	pool func(i int) (name string, cut bool)
-	// defaultNodes is how many machines there are where nobody says.
-	defaultNodes int
-}
-
-// sampleSpecs are by the scheduler that their pools have.
-var sampleSpecs = map[string]sampleSpec{
-	schedulerKube: {
-		folder: manifests.University, name: "university", defaultNodes: DefaultNodes,
-		pool: func(i int) (string, bool) {
-			if i%2 == 0 {
-				return "dgx-mig", true
-			}
-			return "dgx", false
-		},
-	},
-	schedulerKueue: {
-		folder: manifests.Fairness, name: "four teams", defaultNodes: DefaultNodesKueue,
-		programs: []string{build.Kueue},
-		pool: func(i int) (string, bool) {
-			if i%3 == 0 {
-				return "cut", true
-			}
-			return "whole", false
-		},
-	},
-}
-
-// sample is that of the scheduler, which must be a known one.
-func (o Options) sample() sampleSpec { return sampleSpecs[o.Scheduler] }
-
-// nodes describes the simulated machines: dgx-1, dgx-2, ...
-func (o Options) nodes() []fakekubelet.Node { return o.sample().nodes(o.Nodes) }
-
-func (s sampleSpec) nodes(n int) []fakekubelet.Node {
-	list := make([]fakekubelet.Node, 0, n)
-	for i := 1; i <= n; i++ {
-		name := fmt.Sprintf("dgx-%d", i)
-		if pool, cut := s.pool(i); cut {
-			list = append(list, fakekubelet.DGXA100MIG(name, pool))
-		} else {
-			list = append(list, fakekubelet.DGXA100(name, pool))
-		}
-	}
-	return list
 }

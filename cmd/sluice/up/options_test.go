@@ -34,7 +34,7 @@ func TestOptionsValidate(t *testing.T) {
 		"policy time at its pace":  {Options{Dir: "d", Nodes: 1, TimeScale: 3600}, nil},
 		"no folder":                {Options{Nodes: 1}, []string{"--dir"}},
 		"an unknown scheduler":     {Options{Dir: "d", Nodes: 1, Scheduler: "slurm"}, []string{"--scheduler slurm", "kube-scheduler or kueue"}},
-		"no number that is asked":  {Options{Dir: "d", NodesUnset: true, Scheduler: "kueue"}, nil},
+		"the default number":       {Options{Dir: "d", NodesUnset: true, Scheduler: "kueue"}, nil},
 		"as long as it may be":     {Options{Dir: fit(68), Nodes: 9}, nil},
 		"a byte too long":          {Options{Dir: fit(69), Nodes: 9}, []string{"--dir /ddd", "69 bytes", "at most 68"}},
 		"too long for the longest": {Options{Dir: fit(68), Nodes: 10}, []string{"68 bytes", "at most 67 with 10 nodes"}},
@@ -56,7 +56,7 @@ func TestOptionsValidate(t *testing.T) {
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q does not say %q", err, want)
+					t.Errorf("error %q lacks %q", err, want)
 				}
 			}
 		})
@@ -88,12 +88,12 @@ func TestResolveSymlinks(t *testing.T) {
 		"/not/there":                   "/not/there",
 	} {
 		if got := resolveSymlinks(path); got != want {
-			t.Errorf("followed(%s) = %s, want %s", path, got, want)
+			t.Errorf("resolveSymlinks(%s) = %s, want %s", path, got, want)
 		}
 	}
 }
 
-// newClusterDir makes a cluster's folder as a start leaves it, with further files.
+// newClusterDir returns the folder of a cluster with files.
 func newClusterDir(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -111,30 +111,35 @@ func newClusterDir(t *testing.T, files map[string]string) string {
 
 func TestChooseSchedulerKeepsExisting(t *testing.T) {
 	tests := map[string]struct {
-		files       map[string]string // nil for no cluster
-		asked, want string
-		wantErr     []string
+		files           map[string]string // nil for no cluster
+		requested, want string
+		wantErr         []string
 	}{
-		"a new one, by default":           {nil, "", "kube-scheduler", nil},
-		"a new one, asked for":            {nil, "kueue", "kueue", nil},
-		"unknown":                         {nil, "kai", "", []string{"--scheduler kai", "kube-scheduler or kueue"}},
-		"kept":                            {map[string]string{"scheduler": "kueue\n"}, "", "kueue", nil},
-		"the same again":                  {map[string]string{"scheduler": "kueue\n"}, "kueue", "kueue", nil},
-		"another":                         {map[string]string{"scheduler": "kueue\n"}, "kube-scheduler", "", []string{"has kueue, and keeps it", "down --dir"}},
-		"its first start was cut short":   {map[string]string{}, "kueue", "kueue", nil},
+		"a new one, by default": {nil, "", "kube-scheduler", nil},
+		"a new one, requested":  {nil, "kueue", "kueue", nil},
+		"unknown":               {nil, "kai", "", []string{"--scheduler kai", "kube-scheduler or kueue"}},
+		"kept":                  {map[string]string{"scheduler": "kueue\n"}, "", "kueue", nil},
+		"the same again":        {map[string]string{"scheduler": "kueue\n"}, "kueue", "kueue", nil},
+		"another": {
+			map[string]string{"scheduler": "kueue\n"},
+			"kube-scheduler",
+			"",
+			[]string{"keeps its scheduler kueue", "down --dir"},
+		},
+		"its first start was interrupted": {map[string]string{}, "kueue", "kueue", nil},
 		"from before there was a choice":  {map[string]string{"report.json": "{}"}, "", "kube-scheduler", nil},
-		"that one does not change either": {map[string]string{"report.json": "{}"}, "kueue", "", []string{"has kube-scheduler"}},
-		"what nobody can have written":    {map[string]string{"scheduler": "slurm"}, "", "", []string{`says "slurm"`, "kube-scheduler or kueue"}},
+		"that one does not change either": {map[string]string{"report.json": "{}"}, "kueue", "", []string{"keeps its scheduler kube-scheduler"}},
+		"a damaged file":                  {map[string]string{"scheduler": "slurm"}, "", "", []string{`has "slurm"`, "kube-scheduler or kueue"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := chooseScheduler(newClusterDir(t, tc.files), tc.asked)
+			got, err := chooseScheduler(newClusterDir(t, tc.files), tc.requested)
 			if (err != nil) != (tc.wantErr != nil) || got != tc.want {
 				t.Fatalf("%q, %v; want %q, %q in the error", got, err, tc.want, tc.wantErr)
 			}
 			for _, want := range tc.wantErr {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q does not say %q", err, want)
+					t.Errorf("error %q lacks %q", err, want)
 				}
 			}
 		})
@@ -151,7 +156,7 @@ func TestSaveScheduler(t *testing.T) {
 	}
 }
 
-// The sample's pools are those of its machines, and of its scheduler.
+// The sample has the node pools of its nodes, with its scheduler.
 func TestSampleNodePoolsMatchNodes(t *testing.T) {
 	for _, scheduler := range Schedulers {
 		t.Run(scheduler, func(t *testing.T) {
@@ -185,7 +190,7 @@ func TestSampleNodePoolsMatchNodes(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-machines +sample)\n%s", diff)
+				t.Errorf("(-nodes +sample)\n%s", diff)
 			}
 		})
 	}
@@ -205,7 +210,7 @@ func TestKueueRunsOnlyWhenRequested(t *testing.T) {
 	for scheduler, want := range map[string]bool{schedulerKube: false, schedulerKueue: true} {
 		has := slices.ContainsFunc(Options{Scheduler: scheduler}.components(), func(c component) bool { return c.name == "kueue" })
 		if has != want || (len(sampleSpecs[scheduler].programs) > 0) != want {
-			t.Errorf("with %s: it runs: %v, it is built: %v", scheduler, has, sampleSpecs[scheduler].programs)
+			t.Errorf("with %s: running: %v, built: %v", scheduler, has, sampleSpecs[scheduler].programs)
 		}
 	}
 }
@@ -234,16 +239,16 @@ func TestReservePortsAreDistinct(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	seen := map[int]string{}
+	owners := map[int]string{}
 	for _, c := range list {
 		if len(ports[c.name]) != c.ports {
-			t.Errorf("%s has %d ports, wants %d", c.name, len(ports[c.name]), c.ports)
+			t.Errorf("%s has %d ports, want %d", c.name, len(ports[c.name]), c.ports)
 		}
 		for _, port := range ports[c.name] {
-			if other, taken := seen[port]; taken {
+			if other, taken := owners[port]; taken {
 				t.Errorf("%s and %s both have port %d", c.name, other, port)
 			}
-			seen[port] = c.name
+			owners[port] = c.name
 		}
 	}
 }

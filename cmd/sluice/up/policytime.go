@@ -15,70 +15,76 @@ import (
 	"sluice.dev/test/cluster"
 )
 
-// PolicyTime is where policy time stands, and how fast it runs.
+// PolicyTime is the current policy time and its speed.
 type PolicyTime struct {
-	// Now is the present instant of policy time.
+	// Now is policy time.
 	Now time.Time `json:"now"`
-	// Real is the same instant of real time.
+	// Real is real time.
 	Real time.Time `json:"real"`
-	// AheadSeconds is by how many seconds policy time is ahead of real time.
+	// AheadSeconds is Now minus Real.
 	AheadSeconds int64 `json:"aheadSeconds"`
-	// Scale is how many times as fast as real time it runs.
+	// Scale is the speed of policy time in multiples of real time.
 	Scale float64 `json:"scale"`
 }
 
-// ErrNoCluster says that a folder is no embedded cluster's. Everywhere else
-// policy time is real time.
+// ErrNoCluster is the error for a folder that has no embedded cluster.
 var ErrNoCluster = errors.New("no embedded cluster")
 
-// OpenClock is the policy time of the cluster in dir, whether it runs or not. It
-// wraps [ErrNoCluster] where dir is no cluster's.
+// CheckDir fails with [ErrNoCluster] if dir has no embedded cluster.
+func CheckDir(dir string) error {
+	if cluster.Exists(dir) {
+		return nil
+	}
+	who := currentCaller()
+	return fmt.Errorf("%w in %s: name its folder with --dir, or start one with `%s up --dir %[2]s`; "+
+		"only an embedded cluster has its own policy time and keeps its mail", ErrNoCluster, who.shellPath(dir), who.program)
+}
+
+// OpenClock returns the policy time of the cluster in dir, which need not run.
 func OpenClock(dir string) (*policytime.File, error) {
-	if !cluster.Exists(dir) {
-		who := currentCaller()
-		return nil, fmt.Errorf("%w in %s: name its folder with --dir, or start one with `%s up --dir %[2]s`; on every other cluster policy time is real time, which cannot be stepped",
-			ErrNoCluster, who.shellPath(dir), who.program)
+	if err := CheckDir(dir); err != nil {
+		return nil, err
 	}
 	return policytime.OpenFile(filepath.Join(dir, policytime.FileName), nil)
 }
 
-// PolicyTimeOf is where policy time stands by a clock's file.
+// PolicyTimeOf returns the current policy time of a clock's file.
 func PolicyTimeOf(file *policytime.File) PolicyTime {
-	line, here := file.Timeline(), time.Now()
-	now := line.At(here)
+	timeline, realTime := file.Timeline(), time.Now()
+	now := timeline.At(realTime)
 	return PolicyTime{
-		Now: now, Real: here.UTC(), Scale: line.Scale(here),
-		AheadSeconds: int64(now.Sub(here).Round(time.Second) / time.Second),
+		Now: now, Real: realTime.UTC(), Scale: timeline.Scale(realTime),
+		AheadSeconds: int64(now.Sub(realTime).Round(time.Second) / time.Second),
 	}
 }
 
-// Summary is where policy time stands, in a line: the instant in zone, how far it
-// is ahead, and its pace.
+// Summary returns policy time in zone, its lead and its speed in one line.
 func (p PolicyTime) Summary(zone *time.Location) string {
 	text := printer.FormatSecond(p.Now, zone)
 	if p.AheadSeconds != 0 {
 		text += ", " + printer.FormatDuration(time.Duration(p.AheadSeconds)*time.Second) + " ahead of real time"
 	}
 	if p.Scale != 1 {
-		text += ", and runs " + formatScale(p.Scale) + " times as fast"
+		text += ", running " + formatScale(p.Scale) + " times as fast"
 	}
 	return text
 }
 
-// ScaleText is the pace as people write it: 1, 60 or 1.5.
+// ScaleText returns the speed as a decimal: 1, 60 or 1.5.
 func (p PolicyTime) ScaleText() string { return formatScale(p.Scale) }
 
-// ValidateScale says what is wrong with a pace of policy time. The message begins
+// ValidateScale fails for a speed that policy time cannot have. The error begins
 // with the value.
 func ValidateScale(scale float64) error {
 	if !(scale >= 1 && scale <= policytime.MaxScale) { // also refuses NaN
-		return fmt.Errorf("%s: want a number from 1 to %d: how many times as fast as real time policy time runs", formatScale(scale), policytime.MaxScale)
+		return fmt.Errorf("%s: want a number from 1 to %d, the speed of policy time in multiples of real time",
+			formatScale(scale), policytime.MaxScale)
 	}
 	return nil
 }
 
-// applyTimeScale makes policy time run at the pace that is asked for. Where it runs
-// so already, nothing is written.
+// applyTimeScale sets the requested speed of policy time. It writes nothing if the
+// speed is already right.
 func (o Options) applyTimeScale() error {
 	file, err := OpenClock(o.Dir)
 	if err != nil || o.TimeScale == 0 || PolicyTimeOf(file).Scale == o.TimeScale {
@@ -87,7 +93,7 @@ func (o Options) applyTimeScale() error {
 	return file.SetScale(o.TimeScale)
 }
 
-// withPolicyTime is the report with policy time as it is now, where that is not real time.
+// withPolicyTime returns the report with the current policy time.
 func (r Report) withPolicyTime() (Report, error) {
 	file, err := OpenClock(r.Dir)
 	if err != nil {

@@ -20,9 +20,9 @@ func TestValidateScale(t *testing.T) {
 		0: false, 0.5: false, -60: false, 3600.5: false, math.Inf(1): false,
 	} {
 		if err := ValidateScale(scale); (err == nil) != ok {
-			t.Errorf("CheckScale(%v) = %v", scale, err)
+			t.Errorf("ValidateScale(%v) = %v", scale, err)
 		} else if err != nil && !strings.Contains(err.Error(), "from 1 to 3600") {
-			t.Errorf("%q does not say what is allowed", err)
+			t.Errorf("%q lacks the allowed range", err)
 		}
 	}
 	if ValidateScale(math.NaN()) == nil {
@@ -33,13 +33,13 @@ func TestValidateScale(t *testing.T) {
 func TestPolicyTimeSummary(t *testing.T) {
 	at := time.Date(2026, 11, 21, 15, 4, 5, 0, time.UTC)
 	for want, p := range map[string]PolicyTime{
-		"2026-11-21 15:04:05 UTC":                                                     {Now: at, Scale: 1},
-		"2026-11-21 15:04:05 UTC, 30d ahead of real time":                             {Now: at, Scale: 1, AheadSeconds: 30 * 86400},
-		"2026-11-21 15:04:05 UTC, and runs 60 times as fast":                          {Now: at, Scale: 60},
-		"2026-11-21 15:04:05 UTC, 36h ahead of real time, and runs 1.5 times as fast": {Now: at, Scale: 1.5, AheadSeconds: 36 * 3600},
+		"2026-11-21 15:04:05 UTC":                                                    {Now: at, Scale: 1},
+		"2026-11-21 15:04:05 UTC, 30d ahead of real time":                            {Now: at, Scale: 1, AheadSeconds: 30 * 86400},
+		"2026-11-21 15:04:05 UTC, running 60 times as fast":                          {Now: at, Scale: 60},
+		"2026-11-21 15:04:05 UTC, 36h ahead of real time, running 1.5 times as fast": {Now: at, Scale: 1.5, AheadSeconds: 36 * 3600},
 	} {
 		if got := p.Summary(time.UTC); got != want {
-			t.Errorf("Phrase = %q, want %q", got, want)
+			t.Errorf("Summary = %q, want %q", got, want)
 		}
 	}
 }
@@ -67,9 +67,9 @@ func TestOpenClockWithoutCluster(t *testing.T) {
 	if !errors.Is(err, ErrNoCluster) {
 		t.Fatalf("err = %v, want ErrNoCluster", err)
 	}
-	for _, want := range []string{dir, "--dir", "cannot be stepped"} {
+	for _, want := range []string{dir, "--dir", "its own policy time"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error %q does not say %q", err, want)
+			t.Errorf("error %q lacks %q", err, want)
 		}
 	}
 }
@@ -86,12 +86,12 @@ func TestOptionsConflictWithTimeScale(t *testing.T) {
 		{slow, 1, ""},
 		{fast, 0, ""},
 		{fast, 60, ""},
-		{slow, 60, "clock scale 60"},
-		{fast, 1, "clock scale 1"},
+		{slow, 60, "time scale 60"},
+		{fast, 1, "time scale 1"},
 	} {
 		got, instead := Options{NodesUnset: true, Detach: true, TimeScale: tc.scale}.conflictWith(tc.report)
 		if (got == "") != (tc.want == "") || instead.command != tc.want {
-			t.Errorf("against(%v) with --time-scale %v = %q, %q; want %q", tc.report.PolicyTime, tc.scale, got, instead.command, tc.want)
+			t.Errorf("conflictWith(%v) with --time-scale %v = %q, %q; want %q", tc.report.PolicyTime, tc.scale, got, instead.command, tc.want)
 		}
 	}
 }

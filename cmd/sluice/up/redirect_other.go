@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// redirect makes what is written to file go to target.
-func redirect(file, target *os.File) error {
+// redirectFile redirects writes to file to target.
+func redirectFile(file, target *os.File) error {
 	return unix.Dup2(int(target.Fd()), int(file.Fd()))
 }

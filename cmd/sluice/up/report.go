@@ -6,14 +6,11 @@ package up
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,43 +19,43 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// reportFile is where a run says what it has started, for other processes.
+// reportFile has the report of a run for other processes.
 const reportFile = "report.json"
 
-// Report is what runs, as a person or a machine asks for it.
+// Report describes a running cluster.
 type Report struct {
 	// Server is the API server's URL.
 	Server string `json:"server"`
-	// Kubeconfig is the path of the administrator's.
+	// Kubeconfig is the path of the administrator's kubeconfig.
 	Kubeconfig string `json:"kubeconfig"`
 	// Dir is the cluster's folder.
 	Dir string `json:"dir"`
-	// PID is the process that watches over all the others.
+	// PID is the process of the run, which supervises the components.
 	PID int `json:"pid"`
-	// PolicyTime is the time of limits and deadlines, where it is not real time.
+	// PolicyTime is nil while policy time is real time.
 	PolicyTime *PolicyTime `json:"policyTime,omitempty"`
-	// Scheduler is the one that the cluster was started with.
+	// Scheduler is one of Schedulers.
 	Scheduler string `json:"scheduler,omitempty"`
-	// Mail is what the mail sink has taken.
+	// Mail is the mail that the mail sink has.
 	Mail Mail `json:"mail"`
-	// Nodes are the simulated machines.
+	// Nodes are the simulated nodes.
 	Nodes []Node `json:"nodes"`
-	// Components are the programs, Kubernetes' and Sluice's.
+	// Components are the programs of Kubernetes and Sluice.
 	Components []Component `json:"components"`
 }
 
-// Node is one simulated machine.
+// Node is one simulated node.
 type Node struct {
 	Name string `json:"name"`
 	Pool string `json:"pool"`
 	GPUs string `json:"gpus"`
 }
 
-// Mail is the mail that was sent.
+// Mail is the mail that the mail sink has.
 type Mail struct {
-	// Dir is the folder in which each mail is a file.
+	// Dir has a file for each mail.
 	Dir string `json:"dir"`
-	// Count is how many there are.
+	// Count is the number of mails.
 	Count int `json:"count"`
 }
 
@@ -88,7 +85,7 @@ func newReport(c *cluster.Cluster, o Options) Report {
 	return report
 }
 
-// withComponents is the report with the components as they are now.
+// withComponents returns the report with the current state of the components.
 func (r Report) withComponents(list []process.Status) Report {
 	r.Components = make([]Component, 0, len(list))
 	for _, s := range list {
@@ -103,9 +100,8 @@ func (r Report) withComponents(list []process.Status) Report {
 	return r
 }
 
-// displayOrder orders the screen: those of Kubernetes as they depend on each other,
-// then those that are added to it, in the order of their registry, and the nodes'
-// agents. They start side by side, and so in any order.
+// displayOrder returns the place of a component on the screen: Kubernetes by
+// dependency, then the registry's components, then the agents.
 func displayOrder(name string) int {
 	names := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler}
 	for _, c := range componentRegistry {
@@ -119,54 +115,19 @@ func displayOrder(name string) int {
 
 func isAgent(component string) bool { return strings.HasPrefix(component, agentProgram+"-") }
 
-// compareNatural orders names that end in a number by that: dgx-2 before dgx-10.
+// compareNatural compares names that end in a number: dgx-2 before dgx-10.
 func compareNatural(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) }
 
-// save leaves the report in the cluster's folder, whole.
+// save writes the report with its components to the cluster's folder.
 func (r Report) save(list []process.Status) error {
 	raw, err := json.MarshalIndent(r.withComponents(list), "", "  ")
 	if err != nil {
-		return fmt.Errorf("report: %w", err)
+		return fmt.Errorf("encode report: %w", err)
 	}
-	path := filepath.Join(r.Dir, reportFile)
-	if err := os.WriteFile(path+".new", append(raw, '\n'), 0o600); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return os.Rename(path+".new", path)
+	return writeFileAtomically(filepath.Join(r.Dir, reportFile), append(raw, '\n'))
 }
 
-// ErrNotRunning says that nothing runs in the folder.
-var ErrNotRunning = errors.New("nothing runs here")
-
-// Status is the report of the run in dir. It wraps [ErrNotRunning] where there
-// is none.
-func Status(dir string) (Report, error) {
-	var report Report
-	pid, err := cluster.Holder(dir)
-	if err != nil {
-		return report, err
-	}
-	if pid == 0 {
-		who := currentCaller()
-		return report, fmt.Errorf("%w: no cluster in %s; start one with `%s up --dir %s`", ErrNotRunning, who.shellPath(dir), who.program, who.shellPath(dir))
-	}
-	raw, err := os.ReadFile(filepath.Join(dir, reportFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return report, fmt.Errorf("report: %w", err)
-	}
-	if err == nil {
-		if err := json.Unmarshal(raw, &report); err != nil {
-			return report, fmt.Errorf("report: %s: %w", reportFile, err)
-		}
-	}
-	if report.PID != pid { // none yet, or an earlier run's
-		return report, fmt.Errorf("process %d is bringing the cluster in %s up, or down; ask again in a moment", pid, currentCaller().shellPath(dir))
-	}
-	return report.refresh()
-}
-
-// refresh is the report with what changes by itself: policy time, and how many mails
-// there are.
+// refresh returns the report with the current policy time and number of mails.
 func (r Report) refresh() (Report, error) {
 	r, err := r.withPolicyTime()
 	if err != nil {
@@ -176,53 +137,7 @@ func (r Report) refresh() (Report, error) {
 	return r, err
 }
 
-// CheckRunning reports whether a cluster runs in options.Dir. One that options, with
-// Detach, are content with is shown on options.Output; any other is an error,
-// which says how to stop it, and so are options that no cluster could have.
-func CheckRunning(options Options) (bool, error) {
-	options, err := options.validate()
-	if err != nil {
-		return false, err
-	}
-	report, err := Status(options.Dir)
-	switch {
-	case errors.Is(err, ErrNotRunning):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	who := currentCaller()
-	if against, instead := options.conflictWith(report); against != "" {
-		return true, fmt.Errorf("it runs already, %s: %s; %s`%s %s --dir %s`",
-			report.describe(), against, instead.words, who.program, instead.command, who.shellPath(report.Dir))
-	}
-	fmt.Fprint(options.Output, "it runs already\n\n")
-	return true, WriteReport(options.Output, report)
-}
-
-// suggestion is what to do when the options are against a cluster that runs.
-type suggestion struct{ words, command string }
-
-// conflictWith says what the options want and a cluster that runs does not have, and
-// what to do instead; empty where they are content with it.
-func (o Options) conflictWith(report Report) (string, suggestion) {
-	stop := suggestion{"stop it first, with ", "down --keep"}
-	switch {
-	case !o.NodesUnset && o.Nodes != len(report.Nodes):
-		return fmt.Sprintf("--nodes %d does not change it", o.Nodes), stop
-	case o.Port != 0 && strconv.Itoa(o.Port) != report.apiServerPort():
-		return fmt.Sprintf("--port %d does not change it", o.Port), stop
-	case o.TimeScale != 0 && !report.hasTimeScale(o.TimeScale):
-		scale := formatScale(o.TimeScale)
-		return fmt.Sprintf("--time-scale %s does not change it", scale), suggestion{"but this does: ", "clock scale " + scale}
-	case !o.Detach:
-		return fmt.Sprintf("process %d watches over it", report.PID), stop
-	default:
-		return "", suggestion{}
-	}
-}
-
-// describe says in a few words which cluster this is.
+// describe returns the number of nodes and the port.
 func (r Report) describe() string {
 	nodes := "1 node"
 	if n := len(r.Nodes); n != 1 {
@@ -231,11 +146,11 @@ func (r Report) describe() string {
 	return "with " + nodes + " on port " + r.apiServerPort()
 }
 
-// apiServerPort is the API server's.
+// apiServerPort returns the port of the API server.
 func (r Report) apiServerPort() string {
 	server, err := url.Parse(r.Server)
 	if err != nil {
-		return "" // not written by a run: no port is equal to it
+		return "" // equal to no port
 	}
 	return server.Port()
 }

@@ -23,13 +23,71 @@ import (
 	"sluice.dev/test/cluster/build"
 )
 
-// errStopped is the outcome of what was cut short by the end of its context.
-var errStopped = errors.New("stopped on the way up, as was asked")
+// errStopped is the error of a start that its context ended.
+var errStopped = errors.New("stopped before the cluster was ready")
 
-// Prepare builds the programs of a cluster with a scheduler, empty for the
-// default, where that was not done before, and starts nothing. The first time
-// takes minutes; progress is shown on output.
-func Prepare(ctx context.Context, output io.Writer, scheduler string) (map[string]string, error) {
+// Run builds the programs, starts the cluster, installs Sluice's objects, starts
+// the components, installs the sample, prints the screen and calls ready. It then
+// watches the cluster until ctx ends, stops everything, and keeps the folder for
+// the next run. The end of ctx is no error; the removal of the folder is one.
+func Run(ctx context.Context, options Options, ready func() error) (err error) {
+	options, err = options.validate()
+	if err != nil {
+		return err
+	}
+	if err := checkPrograms(); err != nil {
+		return err
+	}
+	started := time.Now()
+	programs, err := Build(ctx, options.Output, options.Scheduler)
+	if err != nil {
+		return startError(ctx, options.Output, err)
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Dir: options.Dir, Port: options.Port, KeepData: true, Progress: options.Output})
+	if err != nil {
+		return startError(ctx, options.Output, err)
+	}
+	defer func() {
+		err = errors.Join(err, c.Stop())
+		if !cluster.Exists(options.Dir) {
+			removeEmptyDirs(options.Dir)
+		}
+	}()
+	if err := errors.Join(options.saveScheduler(), options.applyTimeScale()); err != nil {
+		return err
+	}
+	ports, release, err := reservePorts(options.components())
+	if err != nil {
+		return err
+	}
+	defer release() // after the components have stopped
+	if err := installAndStart(ctx, c, options, programs, ports); err != nil {
+		return startError(ctx, options.Output, err)
+	}
+	report := newReport(c, options)
+	if err := report.save(c.Processes().List()); err != nil {
+		return err
+	}
+	fmt.Fprintf(options.Output, "The cluster is ready, after %s\n\n", time.Since(started).Round(100*time.Millisecond))
+	current, err := report.withComponents(c.Processes().List()).refresh()
+	if err != nil {
+		return err
+	}
+	if err := WriteReport(options.Output, current); err != nil {
+		return err
+	}
+	if err := ready(); err != nil {
+		return err
+	}
+	err = watchComponents(ctx, c, report, options.Output)
+	fmt.Fprintln(options.Output, "Stopping the cluster")
+	return err
+}
+
+// Build builds the programs of a cluster with a scheduler, empty for the default,
+// and returns their paths by name. The first build takes minutes; progress goes to
+// output.
+func Build(ctx context.Context, output io.Writer, scheduler string) (map[string]string, error) {
 	if scheduler == "" {
 		scheduler = Schedulers[0]
 	}
@@ -43,144 +101,91 @@ func Prepare(ctx context.Context, output io.Writer, scheduler string) (map[strin
 	return programs, err
 }
 
-// Run brings everything up, shows the screen, calls ready, and stays until ctx
-// ends; then it stops everything and leaves the folder for a later run. It is no
-// error if ctx ends on the way up; it is one if somebody removes the folder.
-func Run(ctx context.Context, options Options, ready func() error) (err error) {
-	options, err = options.validate()
-	if err != nil {
-		return err
-	}
-	if err := checkPrograms(); err != nil {
-		return err
-	}
-	begin := time.Now()
-	programs, err := Prepare(ctx, options.Output, options.Scheduler)
-	if err != nil {
-		return startupError(ctx, options.Output, err)
-	}
-	c, err := cluster.Start(ctx, cluster.Options{Dir: options.Dir, Port: options.Port, KeepData: true, Progress: options.Output})
-	if err != nil {
-		return startupError(ctx, options.Output, err)
-	}
-	defer func() {
-		err = errors.Join(err, c.Stop())
-		if !cluster.Exists(options.Dir) {
-			removeEmptyDirs(options.Dir)
-		}
-	}()
-
-	if err := options.saveScheduler(); err != nil {
-		return err
-	}
-	if err := options.applyTimeScale(); err != nil {
-		return err
-	}
-	ports, release, err := reservePorts(options.components())
-	if err != nil {
-		return err
-	}
-	defer release() // not before the components have ended, below
-	if err := installAndStart(ctx, c, options, programs, ports); err != nil {
-		return startupError(ctx, options.Output, err)
-	}
-	report := newReport(c, options)
-	if err := report.save(c.Processes().List()); err != nil {
-		return err
-	}
-	fmt.Fprintf(options.Output, "everything is ready, after %s\n\n", time.Since(begin).Round(100*time.Millisecond))
-	now, err := report.withComponents(c.Processes().List()).refresh()
-	if err != nil {
-		return err
-	}
-	if err := WriteReport(options.Output, now); err != nil {
-		return err
-	}
-	if err := ready(); err != nil {
-		return err
-	}
-	err = watchComponents(ctx, c, report, options.Output)
-	fmt.Fprintln(options.Output, "stopping")
-	return err
-}
-
-// startupError is the outcome of a start that failed with err. Where ctx has ended
-// there are as many reasons as components, and none that matters.
-func startupError(ctx context.Context, output io.Writer, err error) error {
+// startError returns the error of a start. If ctx has ended, every component fails,
+// and none of the errors matters.
+func startError(ctx context.Context, output io.Writer, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	if !inBackground() { // else Detach says it
+	if !inBackground() { // Detach prints it otherwise
 		fmt.Fprintln(output, errStopped)
 	}
 	return nil
 }
 
+// installAndStart installs all objects, starts all components, installs the sample,
+// and waits until the cluster is ready.
 func installAndStart(ctx context.Context, c *cluster.Cluster, options Options, programs map[string]string, ports map[string][]int) error {
-	kinds, err := api.NewScheme()
+	admin, err := newAdminClient(c)
 	if err != nil {
 		return err
 	}
-	if err := apiextensionsv1.AddToScheme(kinds); err != nil {
-		return fmt.Errorf("building the scheme: %w", err)
-	}
-	admin, err := client.New(c.Config(), client.Options{Scheme: kinds})
-	if err != nil {
-		return fmt.Errorf("connecting to the cluster: %w", err)
-	}
-	fmt.Fprintln(options.Output, "installing Sluice's objects")
-	if err := installBase(ctx, admin, "https://127.0.0.1:"+strconv.Itoa(ports["webhook"][webhookPort])); err != nil {
-		return err
-	}
-	access, err := installMail(ctx, admin, ports[mailsinkName])
-	if err != nil {
-		return err
-	}
-	access.authority = c.CA().CertFile()
-	list := options.nodes()
 	common := componentContext{
 		cluster:   c,
 		programs:  programs,
 		clockFile: filepath.Join(c.Dir(), policytime.FileName),
-		nodes:     list,
+		nodes:     options.nodes(),
 		scheduler: options.Scheduler,
-		mail:      access,
+	}
+
+	fmt.Fprintln(options.Output, "Installing Sluice's objects")
+	if err := installBase(ctx, admin, "https://127.0.0.1:"+strconv.Itoa(ports["webhook"][webhookPort])); err != nil {
+		return err
+	}
+	if common.mail, err = installMail(ctx, admin, ports[mailsinkName], c.CA().CertFile()); err != nil {
+		return err
 	}
 	if options.Scheduler == schedulerKueue {
-		fmt.Fprintln(options.Output, "installing Kueue's objects")
+		fmt.Fprintln(options.Output, "Installing Kueue's objects")
 		if err := installKueue(ctx, admin, common.forComponent(component{name: build.Kueue}, ports)); err != nil {
 			return err
 		}
 	}
-	if err := removeStaleNodes(ctx, admin, list); err != nil {
+	if err := removeStaleNodes(ctx, admin, common.nodes); err != nil {
 		return err
 	}
-	fmt.Fprintln(options.Output, "starting Sluice's components and the simulated nodes")
+
+	fmt.Fprintln(options.Output, "Starting Sluice's components and the simulated nodes")
 	if err := startComponents(ctx, common, options.components(), ports); err != nil {
 		return err
 	}
-	fmt.Fprintf(options.Output, "founding the sample: %s\n", options.sample().name)
+
+	fmt.Fprintf(options.Output, "Installing the sample: %s\n", options.sample().name)
 	if err := installSample(ctx, admin, options.sample()); err != nil {
 		return err
 	}
 	if err := waitForAdmissionPolicies(ctx, admin); err != nil {
 		return err
 	}
-	if err := waitForNodesAndComponents(ctx, admin, list, c.Processes().List); err != nil {
+	if err := waitForNodesAndComponents(ctx, admin, common.nodes, c.Processes().List); err != nil {
 		return err
 	}
-	return waitForGPUModels(ctx, admin, list)
+	return waitForGPUModels(ctx, admin, common.nodes)
+}
+
+func newAdminClient(c *cluster.Cluster) (client.Client, error) {
+	scheme, err := api.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("build scheme: %w", err)
+	}
+	admin, err := client.New(c.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return admin, nil
 }
 
 const (
-	// pollInterval is how often a condition that is waited for is looked at.
 	pollInterval = 100 * time.Millisecond
-	// waitTimeout is how long anything that is waited for may take.
+	// waitTimeout limits each wait.
 	waitTimeout = time.Minute
 )
 
-// waitFor waits for a condition, and says which one it was where it does not come.
-// An error of the condition is only the reason for the next look.
+// waitFor polls a condition. An error of the condition does not end the wait; the
+// last one is the reason in the error.
 func waitFor(ctx context.Context, what string, condition wait.ConditionWithContextFunc) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, waitTimeout, true, func(ctx context.Context) (bool, error) {
@@ -189,7 +194,7 @@ func waitFor(ctx context.Context, what string, condition wait.ConditionWithConte
 		return done && err == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for %s: %w", what, errors.Join(err, last))
+		return fmt.Errorf("wait for %s: %w", what, errors.Join(err, last))
 	}
 	return nil
 }

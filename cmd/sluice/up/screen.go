@@ -25,14 +25,14 @@ var (
 	errorStyle = lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true)
 )
 
-// WriteReport prints the one screen that says what runs and how to use it. Colors are
-// left out where output is no terminal.
+// WriteReport prints the screen, which shows a running cluster and how to use it. It
+// prints colors only to a terminal.
 func WriteReport(output io.Writer, report Report) error {
 	_, err := lipgloss.Fprint(output, renderReport(report, currentCaller(), time.Local))
 	return err
 }
 
-// exampleCommand is a command for the person at the screen, and what it shows.
+// exampleCommand is a command on the screen, and what it shows.
 type exampleCommand struct{ command, description string }
 
 func renderReport(report Report, who caller, zone *time.Location) string {
@@ -44,35 +44,35 @@ func renderReport(report Report, who caller, zone *time.Location) string {
 	fmt.Fprintln(&text, componentTable(report.Components, who))
 	fmt.Fprintln(&text)
 	fmt.Fprintln(&text, nodeTable(report.Nodes))
-	fmt.Fprintf(&text, "\n%s %d in %s; to read it: %s mail --dir %s\n", boldStyle.Render("Mail:"), report.Mail.Count, who.shellPath(report.Mail.Dir), who.program, who.shellPath(report.Dir))
+	fmt.Fprintf(&text, "\n%s %d in %s; to list it: %s mail list --dir %s\n", boldStyle.Render("Mail:"), report.Mail.Count,
+		who.shellPath(report.Mail.Dir), who.program, who.shellPath(report.Dir))
 	fmt.Fprintf(&text, "\n%s\n  export KUBECONFIG=%s\n", boldStyle.Render("To use it:"), who.persistentPath(report.Kubeconfig))
 	fmt.Fprintf(&text, "\n%s\n", boldStyle.Render("To try:"))
-	// They work from any folder.
-	tries := []exampleCommand{
-		{"kubectl get slpool,sldept,slproj", "pools, departments and projects"},
+	examples := []exampleCommand{
+		{"kubectl get slpool,sldept,slproj", "node pools, departments and projects"},
 		{"kubectl get nodes -L sluice.dev/node-pool", fmt.Sprintf("%d simulated DGX A100", len(report.Nodes))},
 	}
 	if len(report.Nodes) > 0 {
-		tries = append(tries, exampleCommand{"kubectl describe slpool " + report.Nodes[0].Pool, "a pool, its nodes and its GPUs"})
+		examples = append(examples, exampleCommand{"kubectl describe slpool " + report.Nodes[0].Pool, "a node pool, its nodes and its GPUs"})
 	}
 	if report.Scheduler == schedulerKueue {
-		tries = append(tries, exampleCommand{"kubectl get clusterqueues,workloads -A", "Kueue's queues, and what waits in them"})
+		examples = append(examples, exampleCommand{"kubectl get clusterqueues,workloads -A", "Kueue's queues and their workloads"})
 	}
-	for _, each := range tries {
-		fmt.Fprintf(&text, "  %-44s %s\n", each.command, faintStyle.Render("# "+each.description))
+	for _, example := range examples {
+		fmt.Fprintf(&text, "  %-44s %s\n", example.command, faintStyle.Render("# "+example.description))
 	}
 	fmt.Fprintf(&text, "\n%s\n  %s down --dir %s\n", boldStyle.Render("To stop and remove it:"), who.program, who.shellPath(report.Dir))
 	return text.String()
 }
 
 func componentTable(components []Component, who caller) string {
-	const most = 8 // agents, as there are as many as nodes
+	const maxAgents = 8
 	rows := newTable("COMPONENT", "STATE", "PID", "RESTARTS", "LOG")
-	agents, left := 0, 0
+	agents, omitted := 0, 0
 	for _, c := range components {
 		if isAgent(c.Name) && c.State == "Running" {
-			if agents++; agents > most {
-				left++
+			if agents++; agents > maxAgents {
+				omitted++
 				continue
 			}
 		}
@@ -86,20 +86,20 @@ func componentTable(components []Component, who caller) string {
 		}
 		rows.Row(c.Name, state, pid, strconv.Itoa(c.Restarts), who.shellPath(c.Log))
 	}
-	if left > 0 {
-		rows.Row(fmt.Sprintf("and %d more agents", left), okStyle.Render("Running"), "", "", "")
+	if omitted > 0 {
+		rows.Row(fmt.Sprintf("and %d more agents", omitted), okStyle.Render("Running"), "", "", "")
 	}
 	return rows.Render()
 }
 
 func nodeTable(nodes []Node) string {
-	const most = 8
+	const maxRows = 8
 	rows := newTable("NODE", "POOL", "GPUS")
-	for _, n := range nodes[:min(most, len(nodes))] {
+	for _, n := range nodes[:min(maxRows, len(nodes))] {
 		rows.Row(n.Name, n.Pool, n.GPUs)
 	}
-	if len(nodes) > most {
-		rows.Row(fmt.Sprintf("and %d more", len(nodes)-most), "", "")
+	if len(nodes) > maxRows {
+		rows.Row(fmt.Sprintf("and %d more", len(nodes)-maxRows), "", "")
 	}
 	return rows.Render()
 }
@@ -118,34 +118,34 @@ func newTable(headers ...string) *table.Table {
 		})
 }
 
-// describeGPUs says in a few words what a machine has when it is new.
+// describeGPUs describes the GPUs of a new machine.
 func describeGPUs(m machine.Machine) string {
 	text := fmt.Sprintf("%d x %s", m.GPUs, m.Product())
 	if len(m.MIG) == 0 {
 		return text
 	}
-	return text + " in MIG mode, cut as pods ask"
+	return text + " in MIG mode, partitioned on demand"
 }
 
-// caller is the person at the shell. What they may copy from the screen has to
-// work where they stand and by the name under which they found the program.
+// caller is the user's shell. Commands on the screen must work in its working
+// directory, with the program's name as the user typed it.
 type caller struct {
-	// program is how the program was called.
+	// program is the program as the user typed it.
 	program string
-	// dir is the working directory; empty where that is not known.
+	// dir is the working directory; empty if unknown.
 	dir string
 }
 
 func currentCaller() caller {
 	who := caller{program: programName(os.Args[0])}
-	// Without it paths are absolute. A cluster's own have no links.
+	// Without it all paths are absolute. Those of a cluster have no symbolic links.
 	if dir, err := os.Getwd(); err == nil {
 		who.dir = resolveSymlinks(dir)
 	}
 	return who
 }
 
-// programName is what to type to call the program that was called as arg0.
+// programName returns the command that calls the program again.
 func programName(arg0 string) string {
 	if filepath.Base(arg0) == "kubectl-sluice" {
 		return "kubectl sluice"
@@ -153,11 +153,11 @@ func programName(arg0 string) string {
 	return shellQuote(arg0)
 }
 
-// shellPath is a path as the caller may write it, short where it lies below them.
+// shellPath returns a quoted path, relative if it is below the working directory.
 func (c caller) shellPath(path string) string { return shellQuote(c.relativePath(path)) }
 
-// persistentPath is a path that stays right when the caller goes elsewhere; only the
-// shell's own variable for the working directory keeps it short.
+// persistentPath returns a quoted path that stays valid when the user changes the
+// working directory.
 func (c caller) persistentPath(path string) string {
 	short := c.relativePath(path)
 	if filepath.IsAbs(short) {
@@ -174,7 +174,7 @@ func (c caller) relativePath(path string) string {
 	return short
 }
 
-// shellQuote is text as one word of a shell's command line.
+// shellQuote quotes text as one word of a shell.
 func shellQuote(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
 	if text != "" && strings.Trim(text, plain) == "" {

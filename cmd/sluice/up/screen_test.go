@@ -22,7 +22,7 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-var updateFiles = flag.Bool("update", false, "write the screen into testdata anew")
+var updateFiles = flag.Bool("update", false, "write the golden files in testdata")
 
 func TestRenderReport(t *testing.T) {
 	report := Report{
@@ -49,7 +49,7 @@ func TestRenderReport(t *testing.T) {
 		"ahead.txt":     {caller{program: "sluice", dir: "/srv"}, ahead},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got bytes.Buffer // no terminal: without colors
+			var got bytes.Buffer // no terminal, so no colors
 			report.PolicyTime = tc.time
 			if _, err := lipgloss.Fprint(&got, renderReport(report, tc.who, time.UTC)); err != nil {
 				t.Fatal(err)
@@ -65,7 +65,7 @@ func TestRenderReport(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("the screen differs (-want +got; go test ./cmd/sluice/up -update writes it anew)\n%s", diff)
+				t.Errorf("the screen differs (-want +got; go test ./cmd/sluice/up -update writes it)\n%s", diff)
 			}
 		})
 	}
@@ -77,18 +77,18 @@ func TestDescribeGPUs(t *testing.T) {
 		want    string
 	}{
 		"whole": {machine.DGXA100(), "8 x NVIDIA-A100-SXM4-40GB"},
-		"cut":   {machine.DGXA100MIG(), "8 x NVIDIA-A100-SXM4-40GB in MIG mode, cut as pods ask"},
+		"MIG":   {machine.DGXA100MIG(), "8 x NVIDIA-A100-SXM4-40GB in MIG mode, partitioned on demand"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := describeGPUs(tc.machine); got != tc.want {
-				t.Errorf("gpus = %q, want %q", got, tc.want)
+				t.Errorf("describeGPUs = %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-// As many agents as there are nodes would hide the rest; one that does not run is seen.
+// A large cluster shows some agents, and every agent that does not run.
 func TestRenderReportWithManyAgents(t *testing.T) {
 	var list []Component
 	for i := range 20 {
@@ -96,7 +96,9 @@ func TestRenderReportWithManyAgents(t *testing.T) {
 	}
 	list[15].State = "BackOff"
 	got := componentTable(list, caller{})
-	for word, want := range map[string]bool{"gpuagent-dgx-8 ": true, "gpuagent-dgx-9 ": false, "gpuagent-dgx-16": true, "and 11 more agents": true} {
+	for word, want := range map[string]bool{
+		"gpuagent-dgx-8 ": true, "gpuagent-dgx-9 ": false, "gpuagent-dgx-16": true, "and 11 more agents": true,
+	} {
 		if strings.Contains(got, word) != want {
 			t.Errorf("%q is on the screen: %v, want %v:\n%s", word, !want, want, got)
 		}
@@ -104,10 +106,22 @@ func TestRenderReportWithManyAgents(t *testing.T) {
 }
 
 func TestDisplayOrderFollowsDependencies(t *testing.T) {
-	order := []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, "kwok", "fakekubelet", "mailsink", "lifecycle", "webhook", "kueue", "gpuagent-dgx-1"}
+	order := []string{
+		cluster.Etcd,
+		cluster.APIServer,
+		cluster.ControllerManager,
+		cluster.Scheduler,
+		"kwok",
+		"fakekubelet",
+		"mailsink",
+		"lifecycle",
+		"webhook",
+		"kueue",
+		"gpuagent-dgx-1",
+	}
 	for i, name := range order {
 		if got := displayOrder(name); got != i {
-			t.Errorf("place(%s) = %d, want %d", name, got, i)
+			t.Errorf("displayOrder(%s) = %d, want %d", name, got, i)
 		}
 	}
 }
@@ -123,36 +137,36 @@ func TestShellQuote(t *testing.T) {
 	}
 	for text, want := range tests {
 		if got := shellQuote(text); got != want {
-			t.Errorf("quoted(%q) = %s, want %s", text, got, want)
+			t.Errorf("shellQuote(%q) = %s, want %s", text, got, want)
 		}
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+shellQuote(text)).Output()
 		if err != nil || string(out) != text {
-			t.Errorf("the shell reads quoted(%q) as %q, %v", text, out, err)
+			t.Errorf("the shell reads shellQuote(%q) as %q, %v", text, out, err)
 		}
 	}
 }
 
 func TestCallerPaths(t *testing.T) {
 	tests := map[string]struct {
-		dir, path, want, lasting string
+		dir, path, want, persistent string
 	}{
-		"below":             {"/lab/a", "/lab/a/.sluice/kubeconfig", ".sluice/kubeconfig", `"$PWD"/.sluice/kubeconfig`},
-		"below, odd":        {"/lab/a", "/lab/a/b c/k", "'b c/k'", `"$PWD"/'b c/k'`},
-		"here":              {"/lab/a", "/lab/a", ".", `"$PWD"/.`},
-		"beside":            {"/lab/a", "/lab/ab/k", "/lab/ab/k", "/lab/ab/k"},
-		"above":             {"/lab/a", "/lab/k", "/lab/k", "/lab/k"},
-		"a name with dots":  {"/lab/a", "/lab/a/..b/k", "..b/k", `"$PWD"/..b/k`},
-		"elsewhere, odd":    {"/lab/a", "/shelf/b c", "'/shelf/b c'", "'/shelf/b c'"},
-		"nobody knows here": {"", "/shelf/k", "/shelf/k", "/shelf/k"},
+		"below":            {"/lab/a", "/lab/a/.sluice/kubeconfig", ".sluice/kubeconfig", `"$PWD"/.sluice/kubeconfig`},
+		"below, odd":       {"/lab/a", "/lab/a/b c/k", "'b c/k'", `"$PWD"/'b c/k'`},
+		"the same":         {"/lab/a", "/lab/a", ".", `"$PWD"/.`},
+		"beside":           {"/lab/a", "/lab/ab/k", "/lab/ab/k", "/lab/ab/k"},
+		"above":            {"/lab/a", "/lab/k", "/lab/k", "/lab/k"},
+		"a name with dots": {"/lab/a", "/lab/a/..b/k", "..b/k", `"$PWD"/..b/k`},
+		"elsewhere, odd":   {"/lab/a", "/shelf/b c", "'/shelf/b c'", "'/shelf/b c'"},
+		"unknown folder":   {"", "/shelf/k", "/shelf/k", "/shelf/k"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			who := caller{dir: tc.dir}
 			if got := who.shellPath(tc.path); got != tc.want {
-				t.Errorf("path = %s, want %s", got, tc.want)
+				t.Errorf("shellPath = %s, want %s", got, tc.want)
 			}
-			if got := who.persistentPath(tc.path); got != tc.lasting {
-				t.Errorf("lasting = %s, want %s", got, tc.lasting)
+			if got := who.persistentPath(tc.path); got != tc.persistent {
+				t.Errorf("persistentPath = %s, want %s", got, tc.persistent)
 			}
 		})
 	}
@@ -166,7 +180,7 @@ func TestProgramName(t *testing.T) {
 		"/usr/local/bin/kubectl-sluice": "kubectl sluice",
 	} {
 		if got := programName(arg0); got != want {
-			t.Errorf("programOf(%q) = %s, want %s", arg0, got, want)
+			t.Errorf("programName(%q) = %s, want %s", arg0, got, want)
 		}
 	}
 }

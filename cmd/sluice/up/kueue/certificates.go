@@ -18,22 +18,20 @@ import (
 )
 
 const (
-	// caName and serverName are those under which Kueue looks whether it
-	// has to make others.
+	// Kueue renews certificates that do not have these names.
 	caName     = "kueue-ca"
 	serverName = "kueue-webhook-service." + Namespace + ".svc"
-	// certificateValidity is well above the 90 days before its end at which Kueue would make
-	// others; each start issues anew.
+	// certificateValidity is well above the 90 days before expiry at which Kueue renews
+	// certificates. Each start issues new ones.
 	certificateValidity = 365 * 24 * time.Hour
-	// clockSkewTolerance allows for clocks that differ a little.
+	// clockSkewTolerance allows for small clock differences.
 	clockSkewTolerance = 5 * time.Minute
 	rsaKeyBits         = 2048
 )
 
-// Certificates are those of Kueue's webhooks, as PEM, by their names in its
-// Secret: an authority of their own, and a server on 127.0.0.1. Kueue itself would
-// make them for a Service only. It keeps the authority's key as well, and reads
-// RSA alone.
+// Certificates has the PEM files of Kueue's webhooks by their names in its Secret: a
+// certificate authority and a server on 127.0.0.1. Kueue itself would issue them for
+// a Service only. It keeps the authority's key, and accepts RSA keys only.
 type Certificates map[string][]byte
 
 // The files of [Certificates].
@@ -44,7 +42,7 @@ const (
 	serverKeyFile  = "tls.key"
 )
 
-// Issue makes new certificates, valid for a year.
+// Issue issues new certificates for a year.
 func Issue() (Certificates, error) {
 	now := time.Now()
 	authority := &x509.Certificate{
@@ -70,12 +68,13 @@ func Issue() (Certificates, error) {
 		_, err = files.add(serverCertFile, serverKeyFile, server, authority, signer)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("kueue's certificates: %w", err)
+		return nil, fmt.Errorf("issue Kueue's certificates: %w", err)
 	}
 	return files, nil
 }
 
-// add makes a key and its certificate; one without a signer signs itself.
+// add creates a key and its certificate. Without a signer the certificate is
+// self-signed.
 func (c Certificates) add(cert, key string, template, parent *x509.Certificate, signer *rsa.PrivateKey) (*rsa.PrivateKey, error) {
 	private, err := rsa.GenerateKey(rand.Reader, rsaKeyBits)
 	if err != nil {
@@ -93,15 +92,15 @@ func (c Certificates) add(cert, key string, template, parent *x509.Certificate, 
 	return private, nil
 }
 
-// Write puts the server's pair into dir, which is made where it is missing, both
-// for the owner alone: on a node that would be the mounted Secret.
+// Write writes the server's certificate and key to dir, readable by the owner only.
+// A pod would mount them from the Secret.
 func (c Certificates) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("kueue's certificates: %w", err)
+		return fmt.Errorf("write Kueue's certificates: %w", err)
 	}
 	for _, name := range []string{serverCertFile, serverKeyFile} {
 		if err := os.WriteFile(filepath.Join(dir, name), c[name], 0o600); err != nil {
-			return fmt.Errorf("kueue's certificates: %w", err)
+			return fmt.Errorf("write Kueue's certificates: %w", err)
 		}
 	}
 	return nil

@@ -27,8 +27,8 @@ func parseCertificate(t *testing.T, raw []byte) *x509.Certificate {
 	return certificate
 }
 
-// Kueue makes others where one of these is not so, and what the API server was
-// told of would be void.
+// Kueue renews certificates that fail one of these checks. The API server would then
+// reject the webhooks.
 func TestIssuedCertificatesAreKeptByKueue(t *testing.T) {
 	files, err := Issue()
 	if err != nil {
@@ -44,7 +44,7 @@ func TestIssuedCertificatesAreKeptByKueue(t *testing.T) {
 	}{
 		{authority, "kueue-ca"},
 		{server, "kueue-webhook-service.kueue-system.svc"},
-		{server, "127.0.0.1"}, // the API server's own look
+		{server, "127.0.0.1"}, // the API server's own check
 	} {
 		options := x509.VerifyOptions{
 			DNSName: tc.name, Roots: roots, CurrentTime: time.Now().Add(lookahead),

@@ -12,32 +12,31 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Namespace, Account and ConfigMap are the names that Kueue's manifests give.
+// Names in Kueue's manifests.
 const (
 	Namespace = "kueue-system"
 	Account   = "kueue-controller-manager"
-	// ConfigMap holds the text that Kueue is started with, below the key
-	// controller_manager_config.yaml.
+	// ConfigMap has Kueue's configuration under the key configurationKey.
 	ConfigMap = "kueue-manager-config"
 
 	configurationKey = "controller_manager_config.yaml"
 )
 
-// User is Kueue's name in Kubernetes.
+// User is Kueue's user name in Kubernetes.
 const User = "system:serviceaccount:" + Namespace + ":" + Account
 
-// Settings are where Kueue listens and finds its certificates.
+// Settings are Kueue's addresses and the folder of its certificates.
 type Settings struct {
 	// Health and Metrics are addresses on loopback, host:port.
 	Health, Metrics string
 	// WebhookPort is the port of its webhooks on 127.0.0.1.
 	WebhookPort int
-	// Certificates is the folder of tls.crt and tls.key.
+	// Certificates has tls.crt and tls.key.
 	Certificates string
 }
 
-// integrationFrameworks are what Kueue queues. For those whose kinds the cluster
-// does not have, it waits until it has.
+// integrationFrameworks are the kinds that Kueue queues. It waits for kinds that the
+// cluster does not have.
 var integrationFrameworks = []string{
 	"batch/job", "pod", "deployment", "statefulset",
 	"jobset.x-k8s.io/jobset", "leaderworkerset.x-k8s.io/leaderworkerset",
@@ -46,7 +45,7 @@ var integrationFrameworks = []string{
 	"kubeflow.org/tfjob", "kubeflow.org/jaxjob", "kubeflow.org/paddlejob", "kubeflow.org/xgboostjob",
 }
 
-// projectLabel is on the namespaces whose workloads Kueue sees.
+// projectLabel selects the namespaces whose workloads Kueue manages.
 const projectLabel = v1alpha1.LabelProject
 
 var configurationTemplate = template.Must(template.New("configuration").Parse(`apiVersion: config.kueue.x-k8s.io/v1beta2
@@ -61,11 +60,11 @@ webhook:
   host: 127.0.0.1
   port: {{.WebhookPort}}
   certDir: {{.Quoted}}
-# The cluster's folder leaves room for one.
+# The lock of the cluster's folder admits one process.
 leaderElection:
   leaderElect: false
-# Without it Kueue reads metrics certificates in a folder of the machine, below
-# /etc. It finds those of its webhooks in the Secret and leaves them alone.
+# Without it Kueue reads metrics certificates from a folder below /etc. It keeps the
+# certificates of its webhooks, which the Secret has.
 internalCertManagement:
   enable: true
   webhookServiceName: kueue-webhook-service
@@ -73,14 +72,14 @@ internalCertManagement:
 clientConnection:
   qps: 200
   burst: 400
-# What nobody uses is divided by the weights; without it who comes first has it.
+# Idle quota is shared by weight, and not first come, first served.
 fairSharing:
   preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]
-# GPUs are counted in {{.Currency}}, and nothing else is: nor are those of pools that
-# others serve, in {{.Currency}}.<pool>.
+# Kueue only counts {{.QuotaUnit}}. Other schedulers serve the pools of
+# {{.QuotaUnit}}.<pool>.
 resources:
-  excludeResourcePrefixes: [cpu, memory, ephemeral-storage, hugepages-, nvidia.com/, {{.Currency}}.]
-# In each project a queue named default takes what names none.
+  excludeResourcePrefixes: [cpu, memory, ephemeral-storage, hugepages-, nvidia.com/, {{.QuotaUnit}}.]
+# In each project the queue named default gets the workloads without a queue.
 manageJobsWithoutQueueName: false
 managedJobsNamespaceSelector:
   matchExpressions:
@@ -91,24 +90,24 @@ integrations:
     - {{.}}
 {{- end}}
 featureGates:
-  # They need a Service that is reached from the API server, and further clusters.
+  # They need a Service that the API server reaches, and other clusters.
   VisibilityOnDemand: false
   MultiKueue: false
 `))
 
-// Configuration is the text of Kueue's configuration file.
+// Configuration returns Kueue's configuration file.
 func Configuration(s Settings) ([]byte, error) {
 	var out bytes.Buffer
 	err := configurationTemplate.Execute(&out, struct {
 		Settings
-		Namespace, Currency, ProjectLabel, Quoted string
-		Frameworks                                []string
+		Namespace, QuotaUnit, ProjectLabel, Quoted string
+		Frameworks                                 []string
 	}{s, Namespace, string(v1alpha1.ResourceGPUMilli), projectLabel, yamlQuote(s.Certificates), integrationFrameworks})
 	if err != nil {
-		return nil, fmt.Errorf("kueue's configuration: %w", err)
+		return nil, fmt.Errorf("render Kueue's configuration: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
-// yamlQuote is a path as a YAML string, whatever characters it has.
+// yamlQuote quotes a path as a YAML string.
 func yamlQuote(path string) string { return "'" + strings.ReplaceAll(path, "'", "''") + "'" }

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What Sluice's policies for Kueue count on.
+// Sluice's policies for Kueue depend on these settings.
 func TestConfiguration(t *testing.T) {
 	raw, err := Configuration(Settings{
 		Health: "127.0.0.1:20001", Metrics: "127.0.0.1:20002", WebhookPort: 20003, Certificates: "/lab/anna's room: a/certificates",
@@ -28,17 +28,23 @@ func TestConfiguration(t *testing.T) {
 	}
 	delete(got, "integrations")
 	want := map[string]any{
-		"apiVersion":                 "config.kueue.x-k8s.io/v1beta2",
-		"kind":                       "Configuration",
-		"namespace":                  "kueue-system",
-		"health":                     map[string]any{"healthProbeBindAddress": "127.0.0.1:20001"},
-		"metrics":                    map[string]any{"bindAddress": "127.0.0.1:20002", "enableClusterQueueResources": true},
-		"webhook":                    map[string]any{"host": "127.0.0.1", "port": 20003.0, "certDir": "/lab/anna's room: a/certificates"},
-		"leaderElection":             map[string]any{"leaderElect": false},
-		"internalCertManagement":     map[string]any{"enable": true, "webhookServiceName": "kueue-webhook-service", "webhookSecretName": "kueue-webhook-server-cert"},
-		"clientConnection":           map[string]any{"qps": 200.0, "burst": 400.0},
-		"fairSharing":                map[string]any{"preemptionStrategies": []any{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
-		"resources":                  map[string]any{"excludeResourcePrefixes": []any{"cpu", "memory", "ephemeral-storage", "hugepages-", "nvidia.com/", "sluice.dev/gpu-milli."}},
+		"apiVersion":     "config.kueue.x-k8s.io/v1beta2",
+		"kind":           "Configuration",
+		"namespace":      "kueue-system",
+		"health":         map[string]any{"healthProbeBindAddress": "127.0.0.1:20001"},
+		"metrics":        map[string]any{"bindAddress": "127.0.0.1:20002", "enableClusterQueueResources": true},
+		"webhook":        map[string]any{"host": "127.0.0.1", "port": 20003.0, "certDir": "/lab/anna's room: a/certificates"},
+		"leaderElection": map[string]any{"leaderElect": false},
+		"internalCertManagement": map[string]any{
+			"enable":             true,
+			"webhookServiceName": "kueue-webhook-service",
+			"webhookSecretName":  "kueue-webhook-server-cert",
+		},
+		"clientConnection": map[string]any{"qps": 200.0, "burst": 400.0},
+		"fairSharing":      map[string]any{"preemptionStrategies": []any{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
+		"resources": map[string]any{
+			"excludeResourcePrefixes": []any{"cpu", "memory", "ephemeral-storage", "hugepages-", "nvidia.com/", "sluice.dev/gpu-milli."},
+		},
 		"manageJobsWithoutQueueName": false,
 		"managedJobsNamespaceSelector": map[string]any{
 			"matchExpressions": []any{map[string]any{"key": "sluice.dev/project", "operator": "Exists"}},

@@ -15,20 +15,20 @@ import (
 	"sluice.dev/manifests"
 )
 
-// kustomization is the one of Kueue's manifests that its releases are made of.
+// kustomization is the folder of Kueue's release manifests.
 const kustomization = "default"
 
-// podOnlyKinds are the kinds of Kueue's manifests that are there for its pod, and for
-// the API that is left out.
+// podOnlyKinds are kinds in Kueue's manifests that only its pod, and the visibility
+// API, need.
 var podOnlyKinds = []string{"Deployment", "Service", "APIService"}
 
-// Objects are Kueue's own, from the manifests of its module, in the order in which
-// they can be applied, but for its pod. Its webhooks are reached below the URL
-// base, which certificates vouch for; its ConfigMap holds configuration.
+// Objects returns Kueue's objects without its pod, from the manifests of its module,
+// in the order to apply them. The API server reaches the webhooks below the URL base
+// and verifies them with certificates. The ConfigMap has configuration.
 func Objects(files fs.FS, base string, certificates Certificates, configuration []byte) ([]*unstructured.Unstructured, error) {
 	all, err := manifests.BuildFrom(files, kustomization)
 	if err != nil {
-		return nil, fmt.Errorf("kueue's manifests: %w", err)
+		return nil, fmt.Errorf("build Kueue's manifests: %w", err)
 	}
 	all = slices.DeleteFunc(all, func(object *unstructured.Unstructured) bool {
 		namespace := object.GetNamespace()
@@ -36,13 +36,13 @@ func Objects(files fs.FS, base string, certificates Certificates, configuration 
 	})
 	for _, object := range all {
 		if err := adaptObject(object, base, certificates, configuration); err != nil {
-			return nil, fmt.Errorf("kueue's %s %s: %w", object.GetKind(), object.GetName(), err)
+			return nil, fmt.Errorf("adapt Kueue's %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
 	return all, nil
 }
 
-// adaptObject changes what a process on this machine has otherwise than a pod.
+// adaptObject changes the fields that differ between a process and a pod.
 func adaptObject(object *unstructured.Unstructured, base string, certificates Certificates, configuration []byte) error {
 	switch object.GetKind() {
 	case "CustomResourceDefinition":
@@ -62,17 +62,17 @@ func adaptObject(object *unstructured.Unstructured, base string, certificates Ce
 	}
 }
 
-// kueueGroup is that of Kueue's own kinds.
+// kueueGroup is the API group of Kueue.
 const kueueGroup = "kueue.x-k8s.io"
 
-// setConversionURL has the API server ask Kueue for the versions of a kind, where
-// that has several that differ. Without an answer it would drop what one version
-// calls otherwise than the other: of a queue, the cohort.
+// setConversionURL makes the API server convert a kind through Kueue if the kind has
+// several versions. Without conversion it would drop renamed fields, such as a
+// queue's cohort.
 func setConversionURL(crd *unstructured.Unstructured, base string, authority []byte) error {
 	path := []string{"spec", "conversion", "webhook", "clientConfig"}
 	client, found, err := unstructured.NestedMap(crd.Object, path...)
 	if err != nil || !found {
-		return err // one version, or several that are alike
+		return err // the versions have the same fields
 	}
 	byURL, err := urlClientConfig(client, base, authority)
 	if err != nil {
@@ -81,9 +81,9 @@ func setConversionURL(crd *unstructured.Unstructured, base string, authority []b
 	return unstructured.SetNestedMap(crd.Object, byURL, path...)
 }
 
-// setWebhookURLs has the API server ask Kueue about its own kinds everywhere, and about
-// those of others in projects alone, as Kueue's Helm chart has it: a Kueue that is
-// away must not hold up anybody else.
+// setWebhookURLs makes the API server call Kueue for its own kinds everywhere, and
+// for other kinds only in projects, as Kueue's Helm chart does. A stopped Kueue then
+// blocks no other namespace.
 func setWebhookURLs(configuration *unstructured.Unstructured, base string, authority []byte) error {
 	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
 	if err != nil {
@@ -92,7 +92,7 @@ func setWebhookURLs(configuration *unstructured.Unstructured, base string, autho
 	for i := range webhooks {
 		webhook, ok := webhooks[i].(map[string]any)
 		if !ok {
-			return fmt.Errorf("webhooks[%d] is no object", i)
+			return fmt.Errorf("webhooks[%d] is not an object", i)
 		}
 		client, _, err := unstructured.NestedMap(webhook, "clientConfig")
 		if err == nil {
@@ -110,14 +110,14 @@ func setWebhookURLs(configuration *unstructured.Unstructured, base string, autho
 	return unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")
 }
 
-// urlClientConfig replaces the Service in a webhook's client configuration by a URL.
+// urlClientConfig replaces the Service of a webhook by a URL.
 func urlClientConfig(client map[string]any, base string, authority []byte) (map[string]any, error) {
 	path, found, err := unstructured.NestedString(client, "service", "path")
 	if err != nil {
 		return nil, err
 	}
 	if !found {
-		return nil, errors.New("clientConfig.service.path is not there")
+		return nil, errors.New("clientConfig.service.path is missing")
 	}
 	return map[string]any{"url": base + path, "caBundle": base64.StdEncoding.EncodeToString(authority)}, nil
 }

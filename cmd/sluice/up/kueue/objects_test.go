@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// moduleFiles has of each kind in Kueue's manifests what is changed, and what is not.
+// moduleFiles has an object of each kind that Objects changes, and of others.
 var moduleFiles = fstest.MapFS{
 	"default/kustomization.yaml": {Data: []byte("resources: [all.yaml]\n")},
 	"default/all.yaml": {Data: []byte(`
@@ -91,14 +91,28 @@ func TestObjects(t *testing.T) {
 		"CustomResourceDefinition plain": `{group: kueue.x-k8s.io}`,
 	} {
 		kind, own, _ := strings.Cut(name, " ")
-		want[name] = map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": own}, "spec": decodeYAML(t, text)}
+		want[name] = map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1",
+			"kind":       kind,
+			"metadata":   map[string]any{"name": own},
+			"spec":       decodeYAML(t, text),
+		}
 	}
-	want["ClusterRole kueue-manager-role"] = decodeYAML(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: kueue-manager-role},
-		rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`)
-	want["ConfigMap kueue-manager-config"] = decodeYAML(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: kueue-manager-config, namespace: kueue-system},
-		data: {controller_manager_config.yaml: ours}}`)
-	want["Secret kueue-webhook-server-cert"] = decodeYAML(t, `{apiVersion: v1, kind: Secret, metadata: {name: kueue-webhook-server-cert, namespace: kueue-system},
-		data: {ca.crt: `+encoded([]byte("authority"))+`, tls.key: `+encoded([]byte("key"))+`}}`)
+	want["ClusterRole kueue-manager-role"] = decodeYAML(
+		t,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: kueue-manager-role},
+		rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`,
+	)
+	want["ConfigMap kueue-manager-config"] = decodeYAML(
+		t,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: kueue-manager-config, namespace: kueue-system},
+		data: {controller_manager_config.yaml: ours}}`,
+	)
+	want["Secret kueue-webhook-server-cert"] = decodeYAML(
+		t,
+		`{apiVersion: v1, kind: Secret, metadata: {name: kueue-webhook-server-cert, namespace: kueue-system},
+		data: {ca.crt: `+encoded([]byte("authority"))+`, tls.key: `+encoded([]byte("key"))+`}}`,
+	)
 	want["MutatingWebhookConfiguration kueue-mutating-webhook-configuration"] = decodeYAML(t, `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
@@ -120,10 +134,16 @@ webhooks:
 
 func TestObjectsRejectsUnexpectedManifests(t *testing.T) {
 	tests := map[string]struct{ object, want string }{
-		"no path":     {"{kind: MutatingWebhookConfiguration, metadata: {name: a}, webhooks: [{clientConfig: {}}]}", "webhooks[0]: clientConfig.service.path is not there"},
-		"no object":   {"{kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: [7]}", "webhooks[0] is no object"},
-		"no list":     {"{kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: x}", "webhooks"},
-		"no service":  {"{kind: CustomResourceDefinition, metadata: {name: a}, spec: {conversion: {webhook: {clientConfig: {url: x}}}}}", "path is not there"},
+		"no path": {
+			"{kind: MutatingWebhookConfiguration, metadata: {name: a}, webhooks: [{clientConfig: {}}]}",
+			"webhooks[0]: clientConfig.service.path is missing",
+		},
+		"no object": {"{kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: [7]}", "webhooks[0] is not an object"},
+		"no list":   {"{kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: x}", "webhooks"},
+		"no service": {
+			"{kind: CustomResourceDefinition, metadata: {name: a}, spec: {conversion: {webhook: {clientConfig: {url: x}}}}}",
+			"path is missing",
+		},
 		"not a field": {"{kind: CustomResourceDefinition, metadata: {name: a}, spec: {conversion: 7}}", "conversion"},
 	}
 	for name, tc := range tests {

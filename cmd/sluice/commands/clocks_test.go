@@ -1,31 +1,22 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package commands_test
+package commands
 
 import (
 	"bytes"
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"sluice.dev/api"
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/cmd/sluice/commands"
-	"sluice.dev/cmd/sluice/printer"
 )
 
 var clocksNow = time.Date(2026, 10, 24, 22, 0, 0, 0, time.UTC)
@@ -43,13 +34,13 @@ func newClock(namespace, kind, name string, status v1alpha1.WorkloadClockStatus)
 	}
 }
 
-// runtimeLimit is one that nothing but its configuration made.
+// runtimeLimit returns a limit that is in force as configured.
 func runtimeLimit(text string) *v1alpha1.ClockLimit {
 	length := period.MustParseDuration(text)
 	return &v1alpha1.ClockLimit{Configured: length, InForce: length}
 }
 
-// sampleClocks has a workload of each sort.
+// sampleClocks returns a workload in each state.
 func sampleClocks() []v1alpha1.WorkloadClock {
 	end := func(after time.Duration, reason v1alpha1.EndReason, limit time.Duration) *v1alpha1.ClockDeadline {
 		return &v1alpha1.ClockDeadline{At: *clockTime(after), Reason: reason, LimitSeconds: int64(limit / time.Second)}
@@ -73,7 +64,7 @@ func sampleClocks() []v1alpha1.WorkloadClock {
 		newClock("thesis", "Pod", "notebook", v1alpha1.WorkloadClockStatus{
 			WorkloadType: v1alpha1.WorkloadInteractive, State: v1alpha1.ClockStateRunning,
 			RunningSince: clockTime(-3 * time.Hour), IdleSince: clockTime(-90*time.Minute - 12*time.Second),
-			// In the hour that Europe/Berlin has twice.
+			// Europe/Berlin has this hour twice.
 			Deadline: end(2*time.Hour+30*time.Minute, v1alpha1.EndIdle, 0),
 		}),
 		newClock("thesis", "StatefulSet", "paused", v1alpha1.WorkloadClockStatus{
@@ -93,82 +84,62 @@ func sampleClocks() []v1alpha1.WorkloadClock {
 			Stopped: &v1alpha1.ClockStop{At: *clockTime(-2 * time.Hour), Reason: v1alpha1.EndMaxRuntime, Until: clockTime(-time.Hour)},
 		}),
 		newClock("lab", "Job", "waits", v1alpha1.WorkloadClockStatus{State: v1alpha1.ClockStatePending}),
-		// What nothing of the API keeps out, a terminal is still kept from.
+		// The API accepts such names. A terminal must not receive them.
 		newClock("lab", "Ev\x1b[2Jil", "a\nb", v1alpha1.WorkloadClockStatus{
 			State: v1alpha1.ClockStateRunning, RunningSince: clockTime(time.Hour), AccumulatedSeconds: 1<<63 - 1, CreatedBy: "\u202e\u009b31m",
 		}),
 	}
 }
 
-var sampleProjects = map[string]string{"thesis": "thesis-mueller", "protein-folding": "protein-folding", "campus-assistant": "campus-assistant"}
+var sampleProjects = map[string]string{
+	"thesis":           "thesis-mueller",
+	"protein-folding":  "protein-folding",
+	"campus-assistant": "campus-assistant",
+}
 
 func TestClockOutput(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := commands.NewClockRows(sampleClocks(), sampleProjects, clocksNow)
-	for name, write := range map[string]func(*bytes.Buffer) error{
-		"all.txt": func(b *bytes.Buffer) error { return commands.WriteClockTable(b, rows, true, berlin) },
-		"one.txt": func(b *bytes.Buffer) error { return commands.WriteClockTable(b, rows[:2], false, time.UTC) },
-		"all.json": func(b *bytes.Buffer) error {
-			return printer.WriteJSON(b, commands.ClockDocument{Now: clocksNow, Clocks: rows})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got bytes.Buffer
-			if err := write(&got); err != nil {
-				t.Fatal(err)
-			}
-			golden := filepath.Join("testdata", "clocks", name)
-			if *commands.Update {
-				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("what is shown differs (-want +got; -update writes it anew)\n%s", diff)
-			}
-		})
-	}
-}
-
-func newClientBuilder(t *testing.T) *fake.ClientBuilder {
-	t.Helper()
-	kinds, err := api.NewScheme()
-	if err != nil {
+	rows := newClockRows(sampleClocks(), sampleProjects, clocksNow)
+	compareGolden(t, "clocks/all.txt", tableText(t, clockTable(rows, true, berlin)))
+	compareGolden(t, "clocks/one.txt", tableText(t, clockTable(rows[:2], false, time.UTC)))
+	compareGolden(t, "clocks/all.json", jsonText(t, clockDocument{Now: clocksNow, Clocks: rows}))
+	var wide bytes.Buffer
+	if err := clockTable(rows, true, berlin).Write(&wide, true); err != nil {
 		t.Fatal(err)
 	}
-	b := fake.NewClientBuilder().WithScheme(kinds)
-	for _, clock := range sampleClocks()[:7] {
-		b.WithObjects(&clock)
-	}
-	for namespace, project := range sampleProjects {
-		b.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{v1alpha1.LabelProject: project}}})
-	}
-	return b.WithObjects(&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis-mueller"}, Spec: v1alpha1.ProjectSpec{Namespace: "thesis"}})
+	compareGolden(t, "clocks/wide.txt", wide.String())
 }
 
-// asProjectMember is what a person may read who has rights in the namespace thesis only.
-func asProjectMember(c client.WithWatch) client.Client {
-	forbidden := func(name string) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, name, nil)
+func newClocksClient(t *testing.T) client.WithWatch {
+	t.Helper()
+	var objects []client.Object
+	for _, clock := range sampleClocks()[:7] {
+		objects = append(objects, &clock)
 	}
+	for namespace, project := range sampleProjects {
+		labels := map[string]string{v1alpha1.LabelProject: project}
+		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: labels}})
+	}
+	project := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis-mueller"}, Spec: v1alpha1.ProjectSpec{Namespace: "thesis"}}
+	return newFakeClient(t, interceptor.Funcs{}, append(objects, project)...)
+}
+
+// asProjectMember returns a client that may only read the namespace thesis.
+func asProjectMember(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if _, isProject := object.(*v1alpha1.Project); isProject {
 				return c.Get(ctx, key, object, options...)
 			}
-			return forbidden(key.Name)
+			return forbiddenError()
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			asked := client.ListOptions{}
-			if asked.ApplyOptions(options); asked.Namespace != "thesis" {
-				return forbidden("")
+			selected := client.ListOptions{}
+			if selected.ApplyOptions(options); selected.Namespace != "thesis" {
+				return forbiddenError()
 			}
 			return c.List(ctx, list, options...)
 		},
@@ -176,7 +147,7 @@ func asProjectMember(c client.WithWatch) client.Client {
 }
 
 func TestListClocks(t *testing.T) {
-	admin := newClientBuilder(t).Build()
+	admin := newClocksClient(t)
 	tests := map[string]struct {
 		reader             client.Client
 		namespace, project string
@@ -184,29 +155,29 @@ func TestListClocks(t *testing.T) {
 		ofThesis           string
 		err                string
 	}{
-		"everywhere":                 {admin, "", "", 7, "thesis-mueller", ""},
-		"a namespace":                {admin, "thesis", "", 4, "thesis-mueller", ""},
-		"a project":                  {admin, "", "thesis-mueller", 4, "thesis-mueller", ""},
-		"an empty namespace":         {admin, "none", "", 0, "", ""},
-		"a project that is none":     {admin, "", "none", 0, "", `reading project none`},
-		"a member's namespace":       {asProjectMember(admin), "thesis", "", 4, "", ""},
-		"a member's project":         {asProjectMember(admin), "", "thesis-mueller", 4, "thesis-mueller", ""},
-		"a member asks for too much": {asProjectMember(admin), "", "", 0, "", "name a namespace with -n"},
+		"everywhere":                {admin, "", "", 7, "thesis-mueller", ""},
+		"a namespace":               {admin, "thesis", "", 4, "thesis-mueller", ""},
+		"a project":                 {admin, "", "thesis-mueller", 4, "thesis-mueller", ""},
+		"an empty namespace":        {admin, "none", "", 0, "", ""},
+		"an unknown project":        {admin, "", "none", 0, "", `get project none`},
+		"a member's namespace":      {asProjectMember(admin), "thesis", "", 4, "", ""},
+		"a member's project":        {asProjectMember(admin), "", "thesis-mueller", 4, "thesis-mueller", ""},
+		"a member lists everything": {asProjectMember(admin), "", "", 0, "", "name a namespace with -n"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			found, err := commands.ListClocks(t.Context(), tc.reader, tc.namespace, tc.project)
+			list, err := listClocks(t.Context(), tc.reader, tc.namespace, tc.project)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Fatalf("err = %v, want it to say %q", err, tc.err)
+					t.Fatalf("err = %v, want it to contain %q", err, tc.err)
 				}
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(found.Clocks) != tc.clocks || found.Projects["thesis"] != tc.ofThesis {
-				t.Errorf("%d clocks and project %q, want %d and %q", len(found.Clocks), found.Projects["thesis"], tc.clocks, tc.ofThesis)
+			if len(list.clocks) != tc.clocks || list.projects["thesis"] != tc.ofThesis {
+				t.Errorf("%d clocks and project %q, want %d and %q", len(list.clocks), list.projects["thesis"], tc.clocks, tc.ofThesis)
 			}
 		})
 	}

@@ -19,43 +19,44 @@ func TestOptionsConflictWith(t *testing.T) {
 	}{
 		"the same":                     {Options{Detach: true, Nodes: 2, Port: 26256}, ""},
 		"any port":                     {Options{Detach: true, Nodes: 2}, ""},
-		"nobody asked for nodes":       {Options{Detach: true, Nodes: 3, NodesUnset: true}, ""},
+		"nodes not requested":          {Options{Detach: true, Nodes: 3, NodesUnset: true}, ""},
 		"other nodes":                  {Options{Detach: true, Nodes: 3}, "--nodes 3 does not change it"},
 		"another port":                 {Options{Detach: true, Nodes: 2, Port: 80}, "--port 80 does not change it"},
-		"the foreground is taken once": {Options{Nodes: 2}, "process 42 watches over it"},
+		"the foreground has a process": {Options{Nodes: 2}, "process 42 runs it"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got, _ := tc.options.conflictWith(runs); got != tc.want {
-				t.Errorf("against = %q, want %q", got, tc.want)
+				t.Errorf("conflictWith = %q, want %q", got, tc.want)
 			}
 		})
 	}
 	if got, want := runs.describe(), "with 2 nodes on port 26256"; got != want {
-		t.Errorf("size = %q, want %q", got, want)
+		t.Errorf("describe = %q, want %q", got, want)
 	}
 }
 
 func TestCheckRunningValidatesOptionsFirst(t *testing.T) {
 	if runs, err := CheckRunning(Options{Dir: t.TempDir(), Nodes: 0, Detach: true}); err == nil || runs {
-		t.Errorf("Already = %v, %v; want an error about --nodes", runs, err)
+		t.Errorf("CheckRunning = %v, %v; want an error about --nodes", runs, err)
 	}
 }
 
 func TestCheckRunningInEmptyDir(t *testing.T) {
-	dir, err := os.MkdirTemp("/tmp", "sluice-up-") // short: sockets could lie below
+	dir, err := os.MkdirTemp("/tmp", "sluice-up-") // short, for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
 	var output bytes.Buffer
 	if runs, err := CheckRunning(Options{Dir: dir, Nodes: 1, Output: &output}); runs || err != nil || output.Len() > 0 {
-		t.Errorf("Already = %v, %v, %q; want false and nothing said", runs, err, &output)
+		t.Errorf("CheckRunning = %v, %v, %q; want false and no output", runs, err, &output)
 	}
 	if _, err := Status(dir); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("Status = %v, want ErrNotRunning", err)
 	}
-	if err := Down(t.Context(), filepath.Join(dir, "none"), false, &output); err != nil || !bytes.HasPrefix(output.Bytes(), []byte("nothing runs in ")) {
+	if err := Down(t.Context(), filepath.Join(dir, "none"), false, &output); err != nil ||
+		!bytes.HasPrefix(output.Bytes(), []byte("No cluster in ")) {
 		t.Errorf("Down = %v, %q", err, &output)
 	}
 }

@@ -22,19 +22,19 @@ func TestDescribeTransition(t *testing.T) {
 		was, now process.Status
 		want     string
 	}{
-		"seen for the first time":       {process.Status{}, running, ""},
-		"first seen after it came back": {process.Status{}, again, ""},
-		"nothing":                       {running, running, ""},
-		"it crashes":                    {running, crashed, "kwok ended (signal: killed); it is started again; its log: '/a b/kwok.log'"},
-		"it is still down":              {crashed, crashed, ""},
-		"it comes back":                 {crashed, again, "kwok runs again, process 8, restart 1"},
-		"it was too quick to see":       {running, again, "kwok runs again, process 8, restart 1"},
-		"it is told to stop":            {running, stopping, ""},
+		"its first status":               {process.Status{}, running, ""},
+		"its first status after a crash": {process.Status{}, again, ""},
+		"nothing":                        {running, running, ""},
+		"it crashes":                     {running, crashed, "kwok ended (signal: killed) and will be restarted; its log: '/a b/kwok.log'"},
+		"it is still down":               {crashed, crashed, ""},
+		"it restarts":                    {crashed, again, "kwok was restarted: process 8, restart 1"},
+		"it restarted in between":        {running, again, "kwok was restarted: process 8, restart 1"},
+		"it is stopping":                 {running, stopping, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := describeTransition(tc.was, tc.now); got != tc.want {
-				t.Errorf("change = %q, want %q", got, tc.want)
+				t.Errorf("describeTransition = %q, want %q", got, tc.want)
 			}
 		})
 	}
@@ -42,19 +42,19 @@ func TestDescribeTransition(t *testing.T) {
 
 func TestReportOwnsDir(t *testing.T) {
 	tests := map[string]struct {
-		disturb func(t *testing.T, dir string)
-		want    bool
+		change func(t *testing.T, dir string)
+		want   bool
 	}{
-		"as it was left": {func(*testing.T, string) {}, true},
+		"unchanged": {func(*testing.T, string) {}, true},
 		"the folder is gone": {func(t *testing.T, dir string) {
 			if err := os.RemoveAll(dir); err != nil {
 				t.Fatal(err)
 			}
 		}, false},
-		"the report is gone":     {removeFile(reportFile), false},
-		"the mark is gone":       {removeFile("cluster.json"), false},
-		"another has taken over": {writeFile(reportFile, `{"pid": 43}`), false},
-		"the report is broken":   {writeFile(reportFile, "{"), true},
+		"the report is gone":   {removeFile(reportFile), false},
+		"the mark is gone":     {removeFile("cluster.json"), false},
+		"another run owns it":  {writeFile(reportFile, `{"pid": 43}`), false},
+		"the report is broken": {writeFile(reportFile, "{"), true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -66,9 +66,9 @@ func TestReportOwnsDir(t *testing.T) {
 			if err := report.save(nil); err != nil {
 				t.Fatal(err)
 			}
-			tc.disturb(t, report.Dir)
+			tc.change(t, report.Dir)
 			if got := report.ownsDir(); got != tc.want {
-				t.Errorf("inPlace = %v, want %v", got, tc.want)
+				t.Errorf("ownsDir = %v, want %v", got, tc.want)
 			}
 		})
 	}

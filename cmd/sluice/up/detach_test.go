@@ -10,7 +10,6 @@ import (
 	"testing"
 )
 
-// Whatever ends the background process, one line says what that means.
 func TestBackgroundErrorIsOneLine(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -19,9 +18,9 @@ func TestBackgroundErrorIsOneLine(t *testing.T) {
 		script string
 		want   string
 	}{
-		"it has said why":            {t.Context(), "exit 1", "the cluster did not come up; the reason is above"},
-		"it was killed":              {t.Context(), "kill -9 $$", "the cluster did not come up: signal: killed"},
-		"it was told to end":         {t.Context(), "exit 0", errStopped.Error()},
+		"it printed why":             {t.Context(), "exit 1", "the cluster did not start; the reason is above"},
+		"it was killed":              {t.Context(), "kill -9 $$", "the cluster did not start: signal: killed"},
+		"it was terminated":          {t.Context(), "exit 0", errStopped.Error()},
 		"we were interrupted":        {ended, "exit 1", errStopped.Error()},
 		"we were interrupted, twice": {ended, "kill -9 $$", errStopped.Error()},
 	}
@@ -29,7 +28,7 @@ func TestBackgroundErrorIsOneLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := backgroundError(tc.ctx, exec.CommandContext(t.Context(), "sh", "-c", tc.script).Run())
 			if err == nil || err.Error() != tc.want || strings.Contains(err.Error(), "\n") {
-				t.Errorf("outcome = %q, want %q", err, tc.want)
+				t.Errorf("backgroundError = %q, want %q", err, tc.want)
 			}
 		})
 	}

@@ -1,0 +1,185 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+var stopLimiterNow = time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
+
+const (
+	oneHourAgo    = "2026-11-21T15:00:00Z"
+	untilOneHour  = "2026-11-21T17:00:00Z"
+	untilTwoHours = "2026-11-21T18:00:00Z"
+)
+
+// newBrakeClient returns a cluster with the ConfigMap of the stop limiter; none if
+// data is nil.
+func newBrakeClient(t *testing.T, data map[string]string, calls interceptor.Funcs) client.WithWatch {
+	t.Helper()
+	if data == nil {
+		return newFakeClient(t, calls)
+	}
+	return newFakeClient(t, calls, stopLimiterConfigMap(data))
+}
+
+func stopLimiterConfigMap(data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice-system", Name: "sluice-brake"}, Data: data}
+}
+
+func engagedStopLimiterData() map[string]string {
+	return map[string]string{"engagedAt": oneHourAgo, "due": "60", "running": "100"}
+}
+
+func withDataKey(data map[string]string, key, value string) map[string]string {
+	data[key] = value
+	return data
+}
+
+func TestStopLimiterStatusText(t *testing.T) {
+	tests := map[string]struct {
+		data map[string]string
+		want string
+	}{
+		"never engaged": {want: "The stop limiter is not engaged.\n"},
+		"engaged": {
+			data: engagedStopLimiterData(),
+			want: "The stop limiter is engaged since 2026-11-21 15:00:00 UTC: no workload is stopped.\n" +
+				"60 of 100 running workloads were to be stopped within an hour.\n" +
+				"To stop them nevertheless: sluice brake release --for 2h\n",
+		},
+		"released": {
+			data: withDataKey(engagedStopLimiterData(), "releasedUntil", untilOneHour),
+			want: "The stop limiter is released until 2026-11-21 17:00:00 UTC (1h): workloads are stopped at their limits.\n" +
+				"It last engaged at 2026-11-21 15:00:00 UTC, when 60 of 100 running workloads were to be stopped within an hour.\n",
+		},
+		"after its release": {
+			data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T15:30:00Z"),
+			want: "The stop limiter is not engaged.\n" +
+				"It last engaged at 2026-11-21 15:00:00 UTC, when 60 of 100 running workloads were to be stopped within an hour.\n",
+		},
+		"engaged again": {
+			data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T14:30:00Z"),
+			want: "The stop limiter is engaged since 2026-11-21 15:00:00 UTC: no workload is stopped.\n" +
+				"60 of 100 running workloads were to be stopped within an hour.\n" +
+				"To stop them nevertheless: sluice brake release --for 2h\n",
+		},
+		"unreadable data": {data: map[string]string{"engagedAt": "\x1b[2J", "due": "-1"}, want: "The stop limiter is not engaged.\n"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			report, err := getStopLimiterStatus(t.Context(), newBrakeClient(t, tc.data, interceptor.Funcs{}), stopLimiterNow)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, report.text(time.UTC)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReleaseStopLimiter(t *testing.T) {
+	tests := map[string]struct {
+		data, want map[string]string
+		err        error
+	}{
+		"never engaged": {err: errStopLimiterNotEngaged},
+		"engaged":       {data: engagedStopLimiterData(), want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours)},
+		"engaged again": {
+			data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T14:30:00Z"),
+			want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours),
+		},
+		"released already": {
+			data: withDataKey(engagedStopLimiterData(), "releasedUntil", untilOneHour),
+			want: withDataKey(engagedStopLimiterData(), "releasedUntil", untilTwoHours),
+		},
+		"after its release": {
+			data: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T15:30:00Z"),
+			want: withDataKey(engagedStopLimiterData(), "releasedUntil", "2026-11-21T15:30:00Z"),
+			err:  errStopLimiterNotEngaged,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newBrakeClient(t, tc.data, interceptor.Funcs{})
+			report, err := releaseStopLimiter(t.Context(), c, stopLimiterNow, 2*time.Hour)
+			if !errors.Is(err, tc.err) {
+				t.Fatalf("error %v, want %v", err, tc.err)
+			}
+			if err == nil && (!report.Released || report.Engaged || report.ReleasedUntil.Format(time.RFC3339) != untilTwoHours) {
+				t.Errorf("it reports %+v", report)
+			}
+			object := stopLimiterConfigMap(nil)
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, object.Data); diff != "" {
+				t.Errorf("the ConfigMap (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Lifecycle may engage the stop limiter again while a user releases it.
+func TestReleaseStopLimiterKeepsConcurrentUpdates(t *testing.T) {
+	tries := 0
+	c := newBrakeClient(t, engagedStopLimiterData(), interceptor.Funcs{
+		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if tries++; tries == 1 {
+				if err := w.Update(ctx, stopLimiterConfigMap(withDataKey(engagedStopLimiterData(), "due", "61"))); err != nil {
+					return err
+				}
+			}
+			return w.Patch(ctx, o, p, opts...)
+		},
+	})
+	report, err := releaseStopLimiter(t.Context(), c, stopLimiterNow, 2*time.Hour)
+	if err != nil || tries != 2 || report.StopsDue != 61 || !report.Released {
+		t.Errorf("after %d tries: %+v, %v", tries, report, err)
+	}
+}
+
+func TestStopLimiterForbidden(t *testing.T) {
+	noGet := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		return forbiddenError()
+	}}
+	noPatch := interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return forbiddenError()
+	}}
+	_, toRead := getStopLimiterStatus(t.Context(), newBrakeClient(t, engagedStopLimiterData(), noGet), stopLimiterNow)
+	_, toRelease := releaseStopLimiter(t.Context(), newBrakeClient(t, engagedStopLimiterData(), noPatch), stopLimiterNow, time.Hour)
+	for what, err := range map[string]error{"get the stop limiter": toRead, "release the stop limiter": toRelease} {
+		if err == nil || !strings.HasPrefix(err.Error(), what+": ") ||
+			!strings.Contains(err.Error(), "get and patch the ConfigMap sluice-brake in namespace sluice-system") {
+			t.Errorf("%v: want the prefix %q, and a hint on the rights", err, what)
+		}
+	}
+}
+
+func TestParseReleaseDuration(t *testing.T) {
+	for text, want := range map[string]time.Duration{"2h": 2 * time.Hour, "7d": 7 * 24 * time.Hour, "90m": 90 * time.Minute} {
+		if got, err := parseReleaseDuration(text); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"": "such as", "0h": "longer than zero", "-1h": "such as", "7d1s": "at most 7d", "2": "such as", "forever": "such as",
+	} {
+		if _, err := parseReleaseDuration(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,227 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api"
+	"sluice.dev/api/policytime"
+	"sluice.dev/cmd/sluice/up"
+)
+
+// requestTimeout limits each request to the API server.
+const requestTimeout = 30 * time.Second
+
+// scope says which namespaces a command works in.
+type scope int
+
+const (
+	clusterScope   scope = iota // no namespace
+	namespaceScope              // -n
+	listScope                   // -n or -A
+)
+
+// clusterFlags are the flags that select a cluster and a namespace, as kubectl has
+// them, and --dir for an embedded cluster.
+type clusterFlags struct {
+	*genericclioptions.ConfigFlags
+	dir           string
+	allNamespaces bool
+}
+
+func addClusterFlags(cmd *cobra.Command, s scope) *clusterFlags {
+	f := &clusterFlags{ConfigFlags: &genericclioptions.ConfigFlags{KubeConfig: new(string), Context: new(string)}}
+	if s != clusterScope {
+		f.Namespace = new(string)
+	}
+	f.AddFlags(cmd.Flags())
+	cmd.Flags().StringVar(&f.dir, "dir", "", "Folder of an embedded cluster (default: the folder of the kubeconfig, if it has one)")
+	if s == listScope {
+		cmd.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "List the objects of all namespaces")
+		cmd.MarkFlagsMutuallyExclusive("all-namespaces", "namespace")
+	}
+	return f
+}
+
+// complete sets the kubeconfig of an embedded cluster's folder.
+func (f *clusterFlags) complete() error {
+	if f.dir == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(f.dir)
+	if err != nil {
+		return fmt.Errorf("--dir %s: %w", f.dir, err)
+	}
+	f.dir = dir
+	if *f.KubeConfig == "" {
+		*f.KubeConfig = filepath.Join(dir, "kubeconfig")
+	}
+	return nil
+}
+
+// embeddedDir returns the folder of the embedded cluster. It fails with
+// [up.ErrNoCluster] for any other cluster.
+func (f *clusterFlags) embeddedDir() (string, error) {
+	if err := f.complete(); err != nil {
+		return "", err
+	}
+	if f.dir != "" {
+		return f.dir, up.CheckDir(f.dir)
+	}
+	dir, err := f.kubeconfigDir()
+	if err != nil {
+		return "", err
+	}
+	if dir == "" || up.CheckDir(dir) != nil {
+		return "", fmt.Errorf("%w: the kubeconfig is not one of `sluice up`; "+
+			"name the cluster's folder with --dir, or set KUBECONFIG", up.ErrNoCluster)
+	}
+	return dir, nil
+}
+
+// kubeconfigDir returns the folder of the file that defines the current cluster.
+// It is empty if no file does. KUBECONFIG may name several files.
+func (f *clusterFlags) kubeconfigDir() (string, error) {
+	raw, err := f.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return "", fmt.Errorf("read kubeconfig: %w", err)
+	}
+	current := raw.Contexts[cmp.Or(*f.Context, raw.CurrentContext)]
+	if current == nil {
+		return "", nil
+	}
+	server := raw.Clusters[current.Cluster]
+	if server == nil || server.LocationOfOrigin == "" {
+		return "", nil
+	}
+	return filepath.Abs(filepath.Dir(server.LocationOfOrigin))
+}
+
+// clusterClient reads and writes the objects of one cluster.
+type clusterClient struct {
+	client.Client
+	flags  *clusterFlags
+	config *rest.Config
+	// namespace is the selected namespace; empty for all namespaces.
+	namespace string
+	// clock is the cluster's policy time.
+	clock policytime.Clock
+}
+
+// connect returns a client for the selected cluster. It sends no request. Warnings
+// of the API server go to the command's standard error.
+func (f *clusterFlags) connect(cmd *cobra.Command) (*clusterClient, error) {
+	config, namespace, err := f.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = requestTimeout
+	config.UserAgent = "sluice/" + api.Version
+	config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
+	clock, err := f.policyClock()
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := api.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	return &clusterClient{Client: c, flags: f, config: config, namespace: namespace, clock: clock}, nil
+}
+
+func (f *clusterFlags) restConfig() (*rest.Config, string, error) {
+	if err := f.complete(); err != nil {
+		return nil, "", err
+	}
+	loader := f.ToRawKubeConfigLoader()
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if _, err := rest.InClusterConfig(); err != nil && clientcmdapi.IsConfigEmpty(&raw) {
+		return nil, "", errors.New("no cluster selected: name a kubeconfig with --kubeconfig or in KUBECONFIG, " +
+			"or an embedded cluster's folder with --dir")
+	}
+	config, err := f.ToRESTConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if f.allNamespaces {
+		return config, "", nil
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, "", fmt.Errorf("read kubeconfig: %w", err)
+	}
+	return config, namespace, nil
+}
+
+// policyClock returns the policy time of an embedded cluster, and real time for
+// any other.
+func (f *clusterFlags) policyClock() (policytime.Clock, error) {
+	dir, err := f.embeddedDir()
+	if errors.Is(err, up.ErrNoCluster) && f.dir == "" {
+		return policytime.System(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return up.OpenClock(dir)
+}
+
+// RESTMapper resolves kinds by all names that kubectl accepts, short names
+// included.
+func (c *clusterClient) RESTMapper() meta.RESTMapper {
+	mapper, err := c.flags.ToRESTMapper()
+	if err != nil {
+		return c.Client.RESTMapper()
+	}
+	return mapper
+}
+
+// pageSize is the number of objects in one list request.
+const pageSize = 500
+
+// listPages lists objects in pages and calls visit with each page.
+func listPages[T any, L interface {
+	*T
+	client.ObjectList
+}](ctx context.Context, c client.Reader, visit func(L), options ...client.ListOption) error {
+	for next := ""; ; {
+		page := L(new(T)) // decoding into an earlier page would change its objects
+		if err := c.List(ctx, page, append(options, client.Limit(pageSize), client.Continue(next))...); err != nil {
+			return err
+		}
+		visit(page)
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}
+
+// explainForbidden appends a hint to an error if the API server denied the request.
+func explainForbidden(err error, hint string) error {
+	if apierrors.IsForbidden(err) && hint != "" {
+		return fmt.Errorf("%w; %s", err, hint)
+	}
+	return err
+}

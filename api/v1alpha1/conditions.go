@@ -41,7 +41,7 @@ const (
 	ConditionUncounted = "Uncounted"
 	// ConditionPending is true while workloads wait whose pods do not fit into the
 	// quota.
-	ConditionPending = "Waiting"
+	ConditionPending = "Pending"
 	// ConditionQuotaNearlyUsed is true from when a node pool's limit is nearly used up
 	// until none is, by far.
 	ConditionQuotaNearlyUsed = "QuotaNearlyUsed"
@@ -98,7 +98,7 @@ const (
 	// ReasonSupported: all that was asked for can be done.
 	ReasonSupported = "Supported"
 	// ReasonMultipleReasons: there is more than one reason; the message lists them.
-	ReasonMultipleReasons = "Several"
+	ReasonMultipleReasons = "MultipleReasons"
 )
 
 // Reasons on a NodePool.

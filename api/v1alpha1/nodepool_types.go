@@ -126,14 +126,14 @@ type NodePoolStatus struct {
 	// +optional
 	GPUs int32 `json:"gpus,omitempty"`
 
-	// GPUModels are the kinds of GPU in the pool, from the nodes' GPUNodes, else from
+	// Products are the kinds of GPU in the pool, from the nodes' GPUNodes, else from
 	// the labels of GPU feature discovery.
 	//
 	// +optional
 	// +listType=map
-	// +listMapKey=product
+	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
-	GPUModels []GPUModel `json:"boards,omitempty"`
+	Products []GPUModel `json:"products,omitempty"`
 
 	// Settings are what was found in the configuration of the pool's engine and is
 	// needed to write for it, such as the name of the label by which it knows its
@@ -154,13 +154,13 @@ type NodePoolStatus struct {
 
 // GPUModel is one kind of GPU.
 type GPUModel struct {
-	// Product is the GPU's name, as GPU feature discovery writes it:
+	// Name is the GPU's name, as GPU feature discovery writes it:
 	// NVIDIA-H100-80GB-HBM3.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	Product string `json:"product"`
+	Name string `json:"name"`
 
 	// MemoryMiB is the memory of one whole GPU in MiB.
 	//
@@ -209,7 +209,7 @@ type GPUModel struct {
 // +kubebuilder:printcolumn:name="Sharing",type=string,JSONPath=`.spec.sharing`
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
 // +kubebuilder:printcolumn:name="GPUs",type=integer,JSONPath=`.status.gpus`
-// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.status.boards[0].product`
+// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.status.products[0].name`
 // +kubebuilder:printcolumn:name="Requirements",type=string,JSONPath=`.status.conditions[?(@.type=="RequirementsMet")].status`,priority=1
 // +kubebuilder:printcolumn:name="Unsupported",type=string,JSONPath=`.status.conditions[?(@.type=="Unsupported")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

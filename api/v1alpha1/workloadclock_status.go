@@ -18,7 +18,7 @@ type ClockState string
 // The states of a clock.
 const (
 	// ClockStatePending: no GPU pod has run since the time began.
-	ClockStatePending ClockState = "Waiting"
+	ClockStatePending ClockState = "Pending"
 	// ClockStateRunning: at least one GPU pod runs.
 	ClockStateRunning ClockState = "Running"
 	// ClockStatePaused: pods have run, and none does now.

@@ -59,7 +59,7 @@ func summaryFromGPUNode(observed *v1alpha1.GPUNode) Summary {
 		machine.GPUs++
 		// The schema of a GPUNode is as strict as that of a pool's status.
 		machine.GPUModels = mergeModel(machine.GPUModels, v1alpha1.GPUModel{
-			Product:     productLabel(gpu.Model),
+			Name:        productLabel(gpu.Model),
 			MemoryMiB:   gpu.MemoryMiB,
 			GPUs:        1,
 			MIGProfiles: gpu.MIGProfiles,
@@ -102,7 +102,7 @@ func summaryFromLabels(node *corev1.Node) (Summary, error) {
 		product = "unknown"
 	}
 	profiles, remarks := profilesFromLabels(node)
-	board := v1alpha1.GPUModel{Product: product, MemoryMiB: memory, GPUs: int32(count), MIGProfiles: profiles}
+	board := v1alpha1.GPUModel{Name: product, MemoryMiB: memory, GPUs: int32(count), MIGProfiles: profiles}
 	applySharing(&board, node)
 	return Summary{GPUs: int32(count), GPUModels: []v1alpha1.GPUModel{board}, Warnings: remarks}, nil
 }
@@ -123,8 +123,8 @@ func Combine(machines []Summary) Summary {
 
 // mergeModel adds a board to sorted ones, without changing what they share memory with.
 func mergeModel(boards []v1alpha1.GPUModel, board v1alpha1.GPUModel) []v1alpha1.GPUModel {
-	at, found := slices.BinarySearchFunc(boards, board.Product, func(b v1alpha1.GPUModel, product string) int {
-		return strings.Compare(b.Product, product)
+	at, found := slices.BinarySearchFunc(boards, board.Name, func(b v1alpha1.GPUModel, product string) int {
+		return strings.Compare(b.Name, product)
 	})
 	if !found {
 		board.MIGProfiles = slices.Clone(board.MIGProfiles)
@@ -212,8 +212,8 @@ func inconsistentSharing(machines []Summary) []string {
 			if board.Replicas > 0 {
 				way = fmt.Sprintf("into %d %s", board.Replicas, board.ReplicaResource)
 			}
-			if !slices.Contains(ways[board.Product], way) {
-				ways[board.Product] = append(ways[board.Product], way)
+			if !slices.Contains(ways[board.Name], way) {
+				ways[board.Name] = append(ways[board.Name], way)
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func TestSummarizeNode(t *testing.T) {
 		return &v1alpha1.GPUNode{Status: v1alpha1.GPUNodeStatus{GPUs: gpus}}
 	}
 	board := func(product string, gpus int32, memory int64, profiles ...v1alpha1.MIGProfile) v1alpha1.GPUModel {
-		return v1alpha1.GPUModel{Product: product, GPUs: gpus, MemoryMiB: memory, MIGProfiles: profiles}
+		return v1alpha1.GPUModel{Name: product, GPUs: gpus, MemoryMiB: memory, MIGProfiles: profiles}
 	}
 	tests := map[string]struct {
 		node     *corev1.Node
@@ -141,7 +141,7 @@ func withReplicas(board v1alpha1.GPUModel, replicas int32, resource string) v1al
 // A replica that is worth two things is worth nothing, in any order of the nodes.
 func TestCombineSharedGPUs(t *testing.T) {
 	machine := func(replicas int32) inventory.Summary {
-		board := v1alpha1.GPUModel{Product: productA100, GPUs: 1}
+		board := v1alpha1.GPUModel{Name: productA100, GPUs: 1}
 		if replicas > 0 {
 			board = withReplicas(board, replicas, "nvidia.com/gpu")
 		}
@@ -204,8 +204,8 @@ func TestPoolsForNode(t *testing.T) {
 }
 
 func TestCombineDoesNotModifyItsInput(t *testing.T) {
-	one := inventory.Summary{GPUs: 1, GPUModels: []v1alpha1.GPUModel{{Product: productA100, GPUs: 1, MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb"}}}}
-	two := inventory.Summary{GPUs: 2, GPUModels: []v1alpha1.GPUModel{{Product: productA100, GPUs: 2, MIGProfiles: []v1alpha1.MIGProfile{"3g.20gb"}}}}
+	one := inventory.Summary{GPUs: 1, GPUModels: []v1alpha1.GPUModel{{Name: productA100, GPUs: 1, MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb"}}}}
+	two := inventory.Summary{GPUs: 2, GPUModels: []v1alpha1.GPUModel{{Name: productA100, GPUs: 2, MIGProfiles: []v1alpha1.MIGProfile{"3g.20gb"}}}}
 	all := inventory.Combine([]inventory.Summary{one, two, one})
 	if all.GPUs != 4 || len(all.GPUModels) != 1 || all.GPUModels[0].GPUs != 4 {
 		t.Errorf("Combine = %+v", all)

@@ -151,7 +151,7 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 	waitForPending(t, ns, "500m", "Deployment web (1 pod of 0.5 of a GPU of node pool dgx-mig, since ")
 	eventually(t, func() error { return checkEvent(t, web.Name, "WaitingForQuota") })
 	shown := map[string][]string{
-		kubectl(t, "describe", "slproj", ns):                  {"Waiting", "Deployment web (1 pod of 0.5 of a GPU", "QuotaExceeded"},
+		kubectl(t, "describe", "slproj", ns):                  {"Pending", "Deployment web (1 pod of 0.5 of a GPU", "QuotaExceeded"},
 		kubectl(t, "describe", "deployment", "web", "-n", ns): {"WaitingForQuota", "project " + ns + " holds 1 GPU and may hold 1 GPU at once"},
 	}
 	eventually(t, func() error {

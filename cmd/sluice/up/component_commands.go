@@ -167,7 +167,7 @@ func gpuModelsKnown(pool *v1alpha1.NodePool) bool {
 		return true
 	}
 	known := int32(0)
-	for _, board := range pool.Status.GPUModels {
+	for _, board := range pool.Status.Products {
 		if len(board.MIGProfiles) > 0 {
 			known += board.GPUs
 		}

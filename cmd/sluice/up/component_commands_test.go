@@ -18,11 +18,11 @@ func TestGPUModelsKnown(t *testing.T) {
 		status  v1alpha1.NodePoolStatus
 		want    bool
 	}{
-		"whole GPUs":        {v1alpha1.SharingNone, v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(8)}}, true},
+		"whole GPUs":        {v1alpha1.SharingNone, v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{board(8)}}, true},
 		"an empty pool":     {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{}, true},
-		"no agent has said": {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(8)}}, false},
-		"one of two has":    {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 16, GPUModels: []v1alpha1.GPUModel{board(8), board(8, "1g.5gb")}}, false},
-		"all have":          {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(8, "1g.5gb")}}, true},
+		"no agent has said": {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{board(8)}}, false},
+		"one of two has":    {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 16, Products: []v1alpha1.GPUModel{board(8), board(8, "1g.5gb")}}, false},
+		"all have":          {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{board(8, "1g.5gb")}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := &v1alpha1.NodePool{Spec: v1alpha1.NodePoolSpec{Sharing: tc.sharing}, Status: tc.status}

@@ -109,12 +109,12 @@ func TestDesiredGPUNode(t *testing.T) {
 	}{
 		"labeled by feature discovery": {newNode(withLabel(labelsPoolA, v1alpha1.LabelGPUCount, "8"), "1"), "a"},
 		"labeled by the operator":      {newNode(withLabel(labelsPoolA, "nvidia.com/gpu.present", "true"), "1"), "a"},
-		"by its device plugin":          {plugged, "a"},
-		"without GPUs":                  {newNode(withLabel(labelsPoolA, v1alpha1.LabelGPUCount, "0"), "1"), ""},
-		"whose plugin has none":         {zero, ""},
-		"of no pool":                    {newNode(map[string]string{v1alpha1.LabelGPUCount: "8"}, "1"), ""},
-		"of two":                        {newNode(withLabel(labelsPoolsAB, v1alpha1.LabelGPUCount, "8"), "1"), ""},
-		"that goes":                     {going, ""},
+		"by its device plugin":         {plugged, "a"},
+		"without GPUs":                 {newNode(withLabel(labelsPoolA, v1alpha1.LabelGPUCount, "0"), "1"), ""},
+		"whose plugin has none":        {zero, ""},
+		"of no pool":                   {newNode(map[string]string{v1alpha1.LabelGPUCount: "8"}, "1"), ""},
+		"of two":                       {newNode(withLabel(labelsPoolsAB, v1alpha1.LabelGPUCount, "8"), "1"), ""},
+		"that goes":                    {going, ""},
 	} {
 		got := ""
 		if want := DesiredGPUNode(tt.node, []v1alpha1.NodePool{*newNodePool("a", "a"), *newNodePool("b", "b")}); want != nil {

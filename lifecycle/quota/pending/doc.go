@@ -12,7 +12,7 @@
 // object itself, read when it is looked at, and Kueue's Workloads, watched as soon
 // as they are served and kept in a small form. Leaves: in the status of its Project
 // what is allocated, beyond the guarantee and pending, in all and by node pool, and
-// the condition Waiting; events on workloads in people's words, one for each reason:
+// the condition Pending; events on workloads in people's words, one for each reason:
 // for what they wait, and for whom they were ended; when there is room, an
 // annotation on the object that makes its controller try at once, the oldest
 // first; and how long pods waited, for Prometheus.

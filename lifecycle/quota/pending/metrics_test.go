@@ -42,13 +42,13 @@ func TestPodWaitObservedOnce(t *testing.T) {
 		changes    []change
 		kind, pool string
 	}{
-		"it waits":            {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), pod("dgx", false))}, "", ""},
-		"it ran":              {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), pod("dgx", true)), from(pod("dgx", true), pod("dgx", true)), from(pod("dgx", true), nil)}, "interactive", "dgx"},
-		"it ran at once":      {[]change{from(nil, pod("dgx", true))}, "interactive", "dgx"},
-		"its node was away":   {[]change{from(pod("dgx", false), pod("dgx", true)), from(pod("dgx", true), pod("dgx", false)), from(pod("dgx", false), pod("dgx", true))}, "interactive", "dgx"},
-		"it went":             {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), nil)}, "", ""},
-		"no type":             {[]change{from(nil, pod("dgx", true, nonsense))}, "train", "dgx"},
-		"no pool of its own":  {[]change{from(nil, pod("../../etc", true))}, "interactive", "(unknown)"},
+		"it waits":           {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), pod("dgx", false))}, "", ""},
+		"it ran":             {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), pod("dgx", true)), from(pod("dgx", true), pod("dgx", true)), from(pod("dgx", true), nil)}, "interactive", "dgx"},
+		"it ran at once":     {[]change{from(nil, pod("dgx", true))}, "interactive", "dgx"},
+		"its node was away":  {[]change{from(pod("dgx", false), pod("dgx", true)), from(pod("dgx", true), pod("dgx", false)), from(pod("dgx", false), pod("dgx", true))}, "interactive", "dgx"},
+		"it went":            {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), nil)}, "", ""},
+		"no type":            {[]change{from(nil, pod("dgx", true, nonsense))}, "train", "dgx"},
+		"no pool of its own": {[]change{from(nil, pod("../../etc", true))}, "interactive", "(unknown)"},
 		"labeled by anybody": {[]change{from(nil, pod("dgx", true, elsewhere))}, "", ""},
 	}
 	for name, tc := range tests {

@@ -84,9 +84,9 @@ func nodePoolTable() table {
 		},
 		status: []edit{
 			{"a count that is none", `{status: {gpus: eight}}`, "status.gpus", "must be of type integer"},
-			{"a board twice", `{status: {boards: [{product: A, memoryMiB: 1}, {product: A, memoryMiB: 2}]}}`, "status.boards[1]", "Duplicate value"},
-			{"a board of negative memory", `{status: {boards: [{product: A, memoryMiB: -1}]}}`, "status.boards[0].memoryMiB", "greater than or equal to 0"},
-			{"a profile that is none", `{status: {boards: [{product: A, memoryMiB: 1, migProfiles: [3g]}]}}`, "status.boards[0].migProfiles[0]", "such as 3g.40gb"},
+			{"a board twice", `{status: {products: [{name: A, memoryMiB: 1}, {name: A, memoryMiB: 2}]}}`, "status.products[1]", "Duplicate value"},
+			{"a board of negative memory", `{status: {products: [{name: A, memoryMiB: -1}]}}`, "status.products[0].memoryMiB", "greater than or equal to 0"},
+			{"a profile that is none", `{status: {products: [{name: A, memoryMiB: 1, migProfiles: [3g]}]}}`, "status.products[0].migProfiles[0]", "such as 3g.40gb"},
 			{"a condition twice", `{status: {conditions: [` + newCondition("Ready") + `, ` + newCondition("Ready") + `]}}`, "status.conditions[1]", "Duplicate value"},
 		},
 	}

@@ -24,7 +24,7 @@ func workloadClockTable() table {
 		},
 		status: []edit{
 			{"an unknown type", `{status: {workloadType: "*"}}`, "status.workloadType", `"train", "interactive", "inference"`},
-			{"an unknown state", `{status: {state: Idle}}`, "status.state", `"Waiting", "Running", "Paused", "Stopped"`},
+			{"an unknown state", `{status: {state: Idle}}`, "status.state", `"Pending", "Running", "Paused", "Stopped"`},
 			{"less time than none", `{status: {accumulatedSeconds: -1}}`, "status.accumulatedSeconds", "greater than or equal to 0"},
 			{"an interval from no instant", `{status: {runningSince: yesterday}}`, "status.runningSince", "date-time"},
 			{"an end for an unknown reason", `{status: {deadline: {reason: Bored}}}`, "status.deadline.reason", `"MaxRuntime", "Idle", "ProjectSuspended", "ShareExceeded", "Preempted"`},

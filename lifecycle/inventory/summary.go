@@ -1,15 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory tells what GPUs a node has and to which pool it belongs.
+// Package inventory finds the GPUs of a node, the pool of a node and the project of a
+// namespace.
 //
-// Enters: a Node, its GPUNode where an agent has written one, and all
-// NodePools. Leaves: the number and kinds of the node's physical GPUs, or why
-// they cannot be told; and the one pool that has the node, or all that contend
-// for it.
-//
-// It never writes, reads nothing but the GPUNode it is asked for, and never
-// guesses a number.
+// The GPUs come from the node's GPUNode, else from the labels of GPU feature discovery.
+// If they are unknown, the error names the missing label; a number is never guessed.
+// The package only reads.
 package inventory
 
 import (
@@ -24,23 +21,22 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// maxGPUs is more than any node has; a label beyond it is damage or mischief.
+// maxGPUs is larger than any node. A label beyond it is invalid.
 const maxGPUs = 1024
 
-// Summary is what GPUs a node has.
+// Summary lists the GPUs of a node.
 type Summary struct {
-	// GPUs is the number of physical GPUs, whatever they are cut into.
+	// GPUs is the number of physical GPUs, partitioned or not.
 	GPUs int32
-	// GPUModels are their kinds, sorted by product.
+	// GPUModels are the GPU models, sorted by name.
 	GPUModels []v1alpha1.GPUModel
-	// Warnings are what was said of the GPUs and left out, each with the reason.
+	// Warnings are ignored labels and inconsistencies, with the reason.
 	Warnings []string
 }
 
-// SummarizeNode tells what GPUs the node has: from its GPUNode where an agent has
-// reported any, else from the labels of GPU feature discovery. The GPUNode is
-// nil where there is none. The error says which label is missing or cannot be
-// used, and what to do; a node without GPUs says so by a count of 0.
+// SummarizeNode returns the GPUs of a node: from its GPUNode if that lists any, else from the
+// labels of GPU feature discovery. observed is nil if there is no GPUNode. The error names the
+// missing or invalid label and what to do. A node without GPUs has the count 0.
 func SummarizeNode(node *corev1.Node, observed *v1alpha1.GPUNode) (Summary, error) {
 	if observed != nil && len(observed.Status.GPUs) > 0 {
 		machine := summaryFromGPUNode(observed)
@@ -68,7 +64,7 @@ func summaryFromGPUNode(observed *v1alpha1.GPUNode) Summary {
 	return machine
 }
 
-// productLabel writes a driver's name of a GPU as GPU feature discovery does.
+// productLabel converts a driver's GPU name to the form of GPU feature discovery.
 func productLabel(model string) string {
 	if model == "" {
 		return "unknown"
@@ -107,7 +103,7 @@ func summaryFromLabels(node *corev1.Node) (Summary, error) {
 	return Summary{GPUs: int32(count), GPUModels: []v1alpha1.GPUModel{board}, Warnings: remarks}, nil
 }
 
-// Combine is the machines of a pool taken together.
+// Combine returns the summary of all nodes of a pool.
 func Combine(machines []Summary) Summary {
 	var all Summary
 	for _, machine := range machines {
@@ -121,7 +117,7 @@ func Combine(machines []Summary) Summary {
 	return all
 }
 
-// mergeModel adds a board to sorted ones, without changing what they share memory with.
+// mergeModel adds a model to a sorted list. It does not change the slice that was passed.
 func mergeModel(boards []v1alpha1.GPUModel, board v1alpha1.GPUModel) []v1alpha1.GPUModel {
 	at, found := slices.BinarySearchFunc(boards, board.Name, func(b v1alpha1.GPUModel, product string) int {
 		return strings.Compare(b.Name, product)
@@ -147,13 +143,11 @@ func mergeModel(boards []v1alpha1.GPUModel, board v1alpha1.GPUModel) []v1alpha1.
 	return boards
 }
 
-// profilePattern is what a NodePool's status takes for a profile; a test holds it
-// against the schema.
+// profilePattern is the pattern of a MIG profile in the schema. A test compares both.
 var profilePattern = regexp.MustCompile(`^[1-8]g[.][0-9]{1,4}gb([+][a-z]+([.][a-z]+)?|-me)?$`)
 
-// profilesFromLabels are the profiles that the node's GPUs are cut into now, for
-// GPU feature discovery tells of no others; and remarks on labels that are of
-// its form and name no profile.
+// profilesFromLabels returns the profiles of the node's existing MIG instances; GPU feature
+// discovery reports no others. It returns warnings about labels with an invalid profile.
 func profilesFromLabels(node *corev1.Node) (profiles []v1alpha1.MIGProfile, remarks []string) {
 	for key := range node.Labels {
 		name, ok := strings.CutSuffix(key, ".count")
@@ -176,14 +170,14 @@ func profilesFromLabels(node *corev1.Node) (profiles []v1alpha1.MIGProfile, rema
 	return profiles, remarks
 }
 
-// sharedSuffix ends a product whose replicas keep the name of whole GPUs.
+// sharedSuffix marks a product whose replicas have the resource name of whole GPUs.
 const sharedSuffix = "-SHARED"
 
-// maxReplicas is more than any device plugin makes of a GPU.
+// maxReplicas is larger than any device plugin allows.
 const maxReplicas = 1024
 
-// applySharing says of the board how the node's device plugin divides it, where GPU
-// feature discovery tells.
+// applySharing sets how the node's device plugin divides the GPUs, as GPU feature discovery
+// reports it.
 func applySharing(board *v1alpha1.GPUModel, node *corev1.Node) {
 	switch node.Labels[v1alpha1.LabelGPUSharingStrategy] {
 	case "mps", "time-slicing":
@@ -202,8 +196,8 @@ func applySharing(board *v1alpha1.GPUModel, node *corev1.Node) {
 	}
 }
 
-// inconsistentSharing has a remark for each product whose GPUs are not divided
-// alike on all nodes; sorted.
+// inconsistentSharing returns a warning for each product that the nodes divide differently,
+// sorted.
 func inconsistentSharing(machines []Summary) []string {
 	ways := map[string][]string{}
 	for _, machine := range machines {

@@ -1,17 +1,16 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package currency writes on each node how many thousandths of GPUs it has, the
-// one unit in which quotas count whole GPUs, MIG slices and fractions.
+// Package capacity sets the GPU quota unit on each node: thousandths of a GPU, in which
+// quotas count whole GPUs, MIG instances and fractions alike.
 //
-// Enters: Nodes, their GPUNodes and the NodePools. Leaves: the extended
-// resource sluice.dev/gpu-milli, or sluice.dev/gpu-milli.<pool> where the
-// pool's engine cannot tell pools apart, in each node's capacity and
-// allocatable; again whenever it is missing or zeroed, as after a node's
-// restart. No other component writes it.
+// It reads Nodes, their GPUNodes and the NodePools. It writes the extended resource
+// sluice.dev/gpu-milli to each node's capacity and allocatable, or
+// sluice.dev/gpu-milli.<pool> if the pool's scheduler does not distinguish node pools.
+// It writes it again whenever it is missing or zero, for example after a node restart.
 //
-// It never touches another resource, and never lowers what a node had because
-// nobody can say at the moment what it has.
+// It never changes other resources, and keeps the last value while the number of GPUs
+// is unknown.
 package capacity
 
 import (
@@ -38,23 +37,23 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// Reconciler keeps the currency on every node right.
+// Reconciler sets the GPU quota unit on every node.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
 }
 
-// SetupWithManager makes the manager run r.
+// SetupWithManager adds r to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("currency").
+		Named("capacity").
 		For(&corev1.Node{}, builder.WithPredicates(inventory.NodeChanged)).
 		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allRequests), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.GPUNode{}, &handler.EnqueueRequestForObject{}).
 		Complete(conflict.WithRetry(r))
 }
 
-// Reconcile implements reconcile.Reconciler for the node of the request's name.
+// Reconcile implements reconcile.Reconciler for the node with the request's name.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var node corev1.Node
 	if err := r.Client.Get(ctx, req.NamespacedName, &node); err != nil {
@@ -112,12 +111,11 @@ func (r *Reconciler) allRequests(ctx context.Context, _ client.Object) []reconci
 	return inventory.Requests(&nodes)
 }
 
-// MilliPerGPU is what one physical GPU is worth.
+// MilliPerGPU is the capacity of one physical GPU.
 const MilliPerGPU = 1000
 
-// Desired is which of Sluice's resources the node should have, and how much: none
-// where no pool, or more than one, selects it. It fails where the node belongs
-// to a pool and its GPUs cannot be told.
+// Desired returns the GPU quota resource that the node must have. It returns none if no pool or
+// several pools select the node, and an error if the number of its GPUs is unknown.
 func Desired(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.NodePool) (corev1.ResourceList, error) {
 	names := inventory.PoolsForNode(node, pools)
 	if len(names) != 1 {
@@ -137,9 +135,8 @@ func Desired(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.Nod
 	return nil, nil
 }
 
-// Patch is the change that makes have what is wanted: a value for each resource
-// to set, nil for each to take away. It is empty where nothing is to be done.
-// Only Sluice's own resources are looked at.
+// Patch returns the change from have to want: a value for each resource to set and nil for each
+// to remove. It is empty if nothing changes. Resources other than Sluice's are ignored.
 func Patch(have, want corev1.ResourceList) map[corev1.ResourceName]any {
 	patch := map[corev1.ResourceName]any{}
 	for name := range have {

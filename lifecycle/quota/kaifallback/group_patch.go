@@ -18,8 +18,8 @@ import (
 	"sluice.dev/policies/kaigroup"
 )
 
-// moveGroup puts the pods under the place's queue, and then their group: by what is
-// left to do of a move that did not come to its end, the same place comes next.
+// moveGroup changes the queue of the pods and then of their group. After a failure in between,
+// the next attempt repeats the same move.
 func (r *Reconciler) moveGroup(ctx context.Context, group *unstructured.Unstructured, pods []corev1.Pod, to kaigroup.Placement) error {
 	labels := labelPatch(to.Labels())
 	labels[v1alpha1.LabelNodePool] = to.Pool
@@ -38,7 +38,7 @@ func (r *Reconciler) moveGroup(ctx context.Context, group *unstructured.Unstruct
 	})
 }
 
-// labelPatch are labels for a patch; null takes one off.
+// labelPatch returns a patch of labels, in which null removes one.
 func labelPatch(labels map[string]string) map[string]any {
 	written := make(map[string]any, len(labels))
 	for key, text := range labels {
@@ -49,7 +49,7 @@ func labelPatch(labels map[string]string) map[string]any {
 	return written
 }
 
-// setSchedulingBackoff says how often the group is tried where it is: once, or on and on.
+// setSchedulingBackoff sets how often the scheduler tries the group: once, or without a limit.
 func (r *Reconciler) setSchedulingBackoff(ctx context.Context, group *unstructured.Unstructured, once bool) error {
 	times := int64(-1)
 	if once {
@@ -66,7 +66,7 @@ func (r *Reconciler) demoteGroup(ctx context.Context, group *unstructured.Unstru
 	}})
 }
 
-// patchObject writes these fields of the very object that was looked at, as it was.
+// patchObject patches fields of an object if it did not change since it was read.
 func (r *Reconciler) patchObject(ctx context.Context, object client.Object, fields map[string]any) error {
 	metadata, _ := fields["metadata"].(map[string]any)
 	if metadata == nil {

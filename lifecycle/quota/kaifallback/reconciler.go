@@ -1,18 +1,18 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nextpool looks after KAI-Scheduler's groups of pods: where one node pool
-// has no room for a group, the next is tried that its pods may use.
+// Package kaifallback moves PodGroups of KAI-Scheduler to the next node pool when their
+// node pool has no room.
 //
-// Enters: PodGroups, as watched once their kind is there, the project of their
-// namespace with its node pools, and a group's pods, read when they are needed.
-// Leaves: the group and its pods under another of the project's queues and node
-// pools, after the last the first again; and a group that says of itself that it
-// cannot be preempted, as one of its pods is that can.
+// It reads PodGroups, the project of their namespace with its node pools, and the pods
+// of a group. It changes the queue and the node pool labels of the group and its pods,
+// in the order of the pods' preference and from the last node pool to the first again.
+// It also lowers the class of a group that claims not to be preemptible although one
+// of its pods is.
 //
-// It never moves a group of which a pod has a node, moves none again within a
-// minute, never chooses a pool that the pods were not admitted to, and leaves groups
-// to kai-resource-management where that has the namespace.
+// It never moves a group with a scheduled pod, never moves a group twice within a
+// minute, and never uses a node pool to which the pods were not admitted. It does not
+// change groups in namespaces of kai-resource-management.
 package kaifallback
 
 import (
@@ -43,17 +43,17 @@ import (
 	"sluice.dev/policies/kaigroup"
 )
 
-// Reconciler looks after PodGroups.
+// Reconciler moves PodGroups of KAI-Scheduler.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
-	// Live reads pods, of which there are too many to keep.
+	// Live reads pods from the API server. They are not cached.
 	Live client.Reader
-	// Events tells people where their pods went.
+	// Events records the moves.
 	Events events.EventRecorder
 
-	// notBefore is until when a group stays where it is. One pass at a time touches
-	// it; after a restart a group waits for a moment, and then goes on.
+	// notBefore is until when a group stays in its node pool. Only one pass at a time uses
+	// it. After a restart, each group first waits for schedulerSettleDelay.
 	notBefore map[types.NamespacedName]time.Time
 }
 
@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.applyDecision(ctx, now, what, object, pods)
 }
 
-// applyDecision takes a step.
+// applyDecision writes the change.
 func (r *Reconciler) applyDecision(ctx context.Context, now time.Time, what decision, object *unstructured.Unstructured, pods []corev1.Pod) (reconcile.Result, error) {
 	name := client.ObjectKeyFromObject(object)
 	var err error
@@ -101,8 +101,8 @@ func (r *Reconciler) applyDecision(ctx context.Context, now time.Time, what deci
 	case what.move != nil:
 		if err = r.moveGroup(ctx, object, pods, *what.move); err == nil {
 			what.waitUntil = now.Add(minMoveInterval)
-			r.Events.Eventf(object, nil, corev1.EventTypeNormal, "NextNodePool", "TryNextNodePool",
-				"there is no room in its node pool; trying %s, with queue %s", what.move.Pool, what.move.Queue)
+			r.Events.Eventf(object, nil, corev1.EventTypeNormal, "NodePoolChanged", "ChangeNodePool",
+				"its node pool has no room; moved to node pool %s, queue %s", what.move.Pool, what.move.Queue)
 		}
 	}
 	if err != nil {
@@ -122,8 +122,8 @@ func laterTime(a, b time.Time) time.Time {
 	return b
 }
 
-// listPlaces are those of the project that has the namespace; none where nobody of
-// Sluice's decides where its groups are.
+// listPlaces returns the placements of the project that has the namespace. It returns none if the
+// namespace is not Sluice's to change.
 func (r *Reconciler) listPlaces(ctx context.Context, namespace string) ([]kaigroup.Placement, error) {
 	project, err := inventory.ProjectForNamespace(ctx, r.Client, namespace)
 	if project == nil || err != nil {
@@ -150,7 +150,7 @@ func (r *Reconciler) listPlaces(ctx context.Context, namespace string) ([]kaigro
 	return kaigroup.Placements(project.Name, input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] })), nil
 }
 
-// listPods are those of a group that are still to run, or run.
+// listPods returns the pods of a group that have not ended.
 func (r *Reconciler) listPods(ctx context.Context, group types.NamespacedName) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := r.Live.List(ctx, &list, client.InNamespace(group.Namespace), client.HasLabels{v1alpha1.LabelNodePool}); err != nil {
@@ -161,12 +161,10 @@ func (r *Reconciler) listPods(ctx context.Context, group types.NamespacedName) (
 	}), nil
 }
 
-// discoveryInterval is after how long it is asked again whether there are PodGroups, in machine
-// time.
+// discoveryInterval is the interval of API discovery until PodGroups are found, in machine time.
 const discoveryInterval = 10 * time.Second
 
-// SetupWithManager makes the manager run r as soon as the API server serves
-// PodGroups.
+// SetupWithManager adds r to the manager as soon as the API server serves PodGroups.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.notBefore = map[types.NamespacedName]time.Time{}
 	server, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
@@ -177,7 +175,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		err := wait.PollUntilContextCancel(ctx, discoveryInterval, true, func(ctx context.Context) (bool, error) {
 			served, err := isPodGroupServed(ctx, server)
 			if err != nil {
-				mgr.GetLogger().V(1).Info("the API server does not say whether it serves PodGroups; asking again", "reason", err.Error())
+				mgr.GetLogger().V(1).Info("API discovery of PodGroups failed; retrying", "reason", err.Error())
 			}
 			return served, nil
 		})
@@ -194,7 +192,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) startController(mgr ctrl.Manager) error {
 	groups := &unstructured.Unstructured{}
 	groups.SetGroupVersionKind(kaigroup.Kind)
-	return ctrl.NewControllerManagedBy(mgr).Named("nextpool").For(groups).Complete(conflict.WithRetry(r))
+	return ctrl.NewControllerManagedBy(mgr).Named("kaifallback").For(groups).Complete(conflict.WithRetry(r))
 }
 
 func isPodGroupServed(ctx context.Context, server *discovery.DiscoveryClient) (bool, error) {

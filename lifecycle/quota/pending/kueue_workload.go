@@ -19,7 +19,7 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// kueueGroupVersion is what Kueue's Workloads are served as.
+// kueueGroupVersion is the supported API version of Kueue.
 var kueueGroupVersion = schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
 
 // The conditions of a Workload that are read.
@@ -39,11 +39,11 @@ const (
 	maxKueueCharge  = 1 << 40
 )
 
-// ownerKindPod is the kind of the owner of a Workload that stands for pods.
+// ownerKindPod is the kind of owner of a Workload that represents pods.
 const ownerKindPod = "Pod"
 
-// kueueWorkload is as much of a Workload as is read of it: nothing else of one is
-// ever in memory.
+// kueueWorkload has the fields of a Workload that the controller reads. The others are never in
+// memory.
 type kueueWorkload struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -56,8 +56,8 @@ type kueueWorkload struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	} `json:"status"`
 
-	// pods is how many it asks for, share what they are charged in all, and pool
-	// where; empty where they say different pools, or none.
+	// pods is the number of requested pods, charge the GPU quota that they need in total, and
+	// pool their node pool. pool is empty if they differ.
 	pods   int32
 	charge workload.Milli
 	pool   string
@@ -82,11 +82,11 @@ type kueueContainer struct {
 	} `json:"resources"`
 }
 
-// lenientMilli is an amount of the currency; 0 for what cannot be read as one.
+// lenientMilli is an amount of the GPU quota unit. Invalid values are read as 0.
 type lenientMilli int64
 
-// UnmarshalJSON implements json.Unmarshaler. It has no errors: one odd object must
-// not keep all others from being read.
+// UnmarshalJSON implements json.Unmarshaler. It returns no errors, so that one invalid object
+// does not prevent reading the others.
 func (l *lenientMilli) UnmarshalJSON(raw []byte) error {
 	*l = 0
 	if q, err := resource.ParseQuantity(strings.Trim(string(raw), `"`)); err == nil && q.Sign() > 0 {
@@ -95,7 +95,7 @@ func (l *lenientMilli) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// trimKueueWorkload reckons up what a Workload asks for, and forgets how it does.
+// trimKueueWorkload computes the requested quota of a Workload and drops its pod sets.
 func trimKueueWorkload(object any) (any, error) {
 	w, ok := object.(*kueueWorkload)
 	if !ok {
@@ -114,7 +114,7 @@ func trimKueueWorkload(object any) (any, error) {
 	return w, nil
 }
 
-// computeCharge adds up the pods. An object that was reckoned before has none any more.
+// computeCharge sums the requests of the pod sets. A trimmed object has none.
 func (w *kueueWorkload) computeCharge() {
 	for i := range w.Spec.PodSets[:min(len(w.Spec.PodSets), maxPodSets)] {
 		set := &w.Spec.PodSets[i]
@@ -150,18 +150,19 @@ func (c *kueueContainer) gpuMilli() (sum int64) {
 	return sum
 }
 
-// hasCondition tells whether a condition holds.
+// hasCondition reports whether a condition is true.
 func (w *kueueWorkload) hasCondition(condition string) bool {
 	return meta.IsStatusConditionTrue(w.Status.Conditions, condition)
 }
 
-// isPending tells whether it asks for GPUs, may have them, and was not let in.
+// isPending reports whether the Workload requests GPUs, is active, and is neither admitted nor
+// finished.
 func (w *kueueWorkload) isPending() bool {
 	active := w.Spec.Active == nil || *w.Spec.Active
 	return w.charge > 0 && active && w.DeletionTimestamp.IsZero() && !w.hasCondition(kueueAdmitted) && !w.hasCondition(kueueFinished)
 }
 
-// DeepCopyObject implements runtime.Object. What is in the cache has no pod sets.
+// DeepCopyObject implements runtime.Object.
 func (w *kueueWorkload) DeepCopyObject() runtime.Object {
 	c := *w
 	w.DeepCopyInto(&c.ObjectMeta)
@@ -170,7 +171,7 @@ func (w *kueueWorkload) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// kueueWorkloadList is a list of them.
+// kueueWorkloadList is a list of Workloads.
 type kueueWorkloadList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
@@ -187,7 +188,7 @@ func (l *kueueWorkloadList) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// newKueueScheme knows them, and nothing else.
+// newKueueScheme returns a scheme with Workloads only.
 func newKueueScheme() *runtime.Scheme {
 	kinds := runtime.NewScheme()
 	kinds.AddKnownTypeWithName(kueueGroupVersion.WithKind("Workload"), &kueueWorkload{})

@@ -78,7 +78,7 @@ func waitMetricText(kind, pool string) string {
 		return ""
 	}
 	var lines strings.Builder
-	fmt.Fprintln(&lines, "# HELP sluice_pod_waiting_seconds Time from the creation of a GPU pod until it ran, in machine time, by project, type of workload and node pool.")
+	fmt.Fprintln(&lines, "# HELP sluice_pod_waiting_seconds Time in seconds from the creation of a GPU pod until it ran, in machine time, by project, type of workload and node pool.")
 	fmt.Fprintln(&lines, "# TYPE sluice_pod_waiting_seconds histogram")
 	labels := fmt.Sprintf("pool=%q,project=\"thesis\",type=%q", pool, kind)
 	for _, bucket := range append(slices.Clone(podWaitBuckets), math.Inf(1)) {

@@ -71,8 +71,8 @@ func withCurrentTimes(w kueueWorkload) kueueWorkload {
 	return w
 }
 
-const noQuotaEvent = "WaitingInQueue 3 pods wait in queue default of project thesis (department students), 3 GPUs in all: " +
-	"no room in node pool whole, where 3 GPUs more would be needed of what the project may have and others do not use; it starts by itself when it is its turn"
+const noQuotaEvent = "Queued 3 pods wait in queue default of project thesis (department students), 3 GPUs in total: " +
+	"no free quota in node pool whole (3 GPUs more needed); it starts automatically when Kueue admits it"
 
 func TestQueuedReasonsAnnouncedOnce(t *testing.T) {
 	train := withCurrentTimes(newKueueWorkload("job-train", 3, 0, noQuotaMessage, ownerReference("batch/v1", "Job", "train")))
@@ -95,7 +95,7 @@ func TestQueuedReasonsAnnouncedOnce(t *testing.T) {
 	train.Status.Conditions[0].Message = "ClusterQueue thesis is stopped"
 	there.items[0] = train
 	g.reconcileOnce(t)
-	if said := g.recordedEvents(); len(said) != 1 || !strings.Contains(said[0], "Kueue's ClusterQueue thesis is stopped; tell an administrator") {
+	if said := g.recordedEvents(); len(said) != 1 || !strings.Contains(said[0], "Kueue's ClusterQueue thesis is stopped; contact an administrator") {
 		t.Errorf("it is told %v", said)
 	}
 	there.items = nil
@@ -114,7 +114,7 @@ func TestStatusIncludesQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionPending)
-	if waits == nil || waits.Reason != v1alpha1.ReasonQueued || !strings.Contains(waits.Message, "Job train (3 pods, 3 GPUs, since ") || !strings.Contains(waits.Message, ": no room in node pool whole)") {
+	if waits == nil || waits.Reason != v1alpha1.ReasonQueued || !strings.Contains(waits.Message, "Job train (3 pods, 3 GPUs, since ") || !strings.Contains(waits.Message, ": no free quota in node pool whole)") {
 		t.Errorf("condition = %+v", waits)
 	}
 	if got := p.Status.GPU.Pending.String() + " " + p.Status.NodePools[0].Pending.String(); got != "3500m 500m" {
@@ -170,8 +170,8 @@ func TestEvictionAnnounced(t *testing.T) {
 	g, there := newQueueTestEnv(t, evicted(at))
 	g.reconcileOnce(t)
 	g.reconcileOnce(t)
-	const want = "Warning EndedForOthers it was ended for project team-d, to which the GPUs are guaranteed; it ran on what was idle; " +
-		"it waits in the queue of project thesis and starts again by itself when there is room"
+	const want = "Warning EvictedByKueue it was stopped for project team-d, which is guaranteed these GPUs; it ran over quota; " +
+		"it is queued again in project thesis and starts automatically when quota is free"
 	if diff := cmp.Diff([]string{want}, g.recordedEvents()); diff != "" {
 		t.Error(diff)
 	}
@@ -273,7 +273,7 @@ func TestKueueWorkloadsWatched(t *testing.T) {
 			"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": noQuotaMessage, "lastTransitionTime": "2026-05-01T12:00:00Z",
 		}}},
 	})
-	await("3", "3", "Job train (3 pods, 3 GPUs, since 2026-05-01T12:00:00Z: no room in node pool whole)")
+	await("3", "3", "Job train (3 pods, 3 GPUs, since 2026-05-01T12:00:00Z: no free quota in node pool whole)")
 	if err := server.Delete(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "Workload"}, "thesis", "job-train"); err != nil {
 		t.Fatal(err)
 	}

@@ -29,57 +29,57 @@ import (
 	"sluice.dev/lifecycle/rendering/conflict"
 )
 
-// maxRejectedPerPass is how many refused objects of a project are looked at in one pass,
-// the oldest ones.
+// maxRejectedPerPass is the largest number of rejected objects of a project that one pass reads,
+// the oldest first.
 const maxRejectedPerPass = 100
 
-// pendingRequeueAfter is after how long a project of which something waits is looked at again,
-// in machine time: nobody tells when a workload is scaled down.
+// pendingRequeueAfter is the interval at which a project with pending workloads is reconciled, in
+// machine time. Scaling a workload down causes no event that the controller watches.
 const pendingRequeueAfter = 30 * time.Second
 
-// Reconciler looks after what waits of each Project.
+// Reconciler reports the pending work of each Project.
 type Reconciler struct {
-	// Client reads from a cache that has the quotas which lifecycle rendered and the
-	// events of [Cached].
+	// Client reads from a cache that has the rendered quotas and the events of
+	// EventCacheOptions.
 	Client client.Client
-	// Live reads workloads and pods, of which there are too many to keep.
+	// Live reads workloads from the API server. They are not cached.
 	Live client.Reader
-	// Pods are the GPU pods.
+	// Pods reads the GPU pods.
 	Pods PodReader
-	// Events tells people why their workloads wait.
+	// Events records why workloads are pending.
 	Events events.EventRecorder
 
-	// pendingSince is of whom it is known since when they wait, and told of whom Kueue's
-	// reasons were told, by project. One pass at a time touches them.
+	// pendingSince holds since when workloads are pending, and announced the events recorded
+	// for queued ones, by project. Only one pass at a time uses them.
 	pendingSince map[string]pendingTimes
 	announced    map[string]announcements
-	// leadingSince is since when this process has the turn, in machine time.
+	// leadingSince is when this process became the leader, in machine time.
 	leadingSince time.Time
 
 	kueue     kueueReader
 	waitTimes waitRecorder
 }
 
-// PodReader knows the GPU pods: a gpupods.Store.
+// PodReader reads the GPU pods. Package podcache implements it.
 type PodReader interface {
-	// InNamespace are the pods of a namespace.
+	// InNamespace returns the pods of a namespace.
 	InNamespace(namespace string) iter.Seq[*podcache.Pod]
-	// ByUID is the pod of that UID; false where there is none.
+	// ByUID returns the pod with that UID.
 	ByUID(uid types.UID) (*podcache.Pod, bool)
-	// Subscribe tells of those that are there, before it returns, and of each change
+	// Subscribe calls handler for all existing pods before it returns, and for each change
 	// until cancel is called.
 	Subscribe(handler func(podcache.Change)) (cancel func())
-	// WaitForSync waits until all are known.
+	// WaitForSync waits until all pods are known.
 	WaitForSync(ctx context.Context) error
 }
 
 var _ PodReader = (*podcache.Store)(nil)
 
-// SetupWithManager makes the manager run r.
+// SetupWithManager adds r to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.initState()
 	c, err := ctrl.NewControllerManagedBy(mgr).
-		Named("waiting").
+		Named("pending").
 		Watches(&corev1.Event{}, enqueueSettled(r.requestsForNamespace), builder.WithPredicates(rejectionEvents)).
 		Watches(&corev1.ResourceQuota{}, enqueueSettled(requestsForQuota), builder.WithPredicates(quotaStatusChanged)).
 		Watches(&v1alpha1.Project{}, enqueueSettled(requestForObject), builder.WithPredicates(nodePoolsChanged)).
@@ -97,7 +97,7 @@ func (r *Reconciler) initState() {
 	r.leadingSince = policytime.MachineNow()
 }
 
-// Reconcile implements reconcile.Reconciler for the project of the request's name.
+// Reconcile implements reconcile.Reconciler for the project with the request's name.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var project v1alpha1.Project
 	err := r.Client.Get(ctx, req.NamespacedName, &project)
@@ -154,8 +154,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return result, nil
 }
 
-// listRejected are the objects of the namespace whose pods did not fit into one of
-// these quotas.
+// listRejected returns the objects of the namespace whose pods exceeded one of the quotas.
 func (r *Reconciler) listRejected(ctx context.Context, namespace string, quotas []corev1.ResourceQuota, now time.Time) ([]RejectedObject, error) {
 	var told corev1.EventList
 	if err := r.Client.List(ctx, &told, client.InNamespace(namespace)); err != nil {
@@ -167,7 +166,7 @@ func (r *Reconciler) listRejected(ctx context.Context, namespace string, quotas 
 	return refused[:min(len(refused), maxRejectedPerPass)], nil
 }
 
-// observeRejected reads each object, and keeps those that wait.
+// observeRejected reads each object and returns those that are still pending.
 func (r *Reconciler) observeRejected(ctx context.Context, refused []RejectedObject, now time.Time) ([]Workload, error) {
 	var waiting []Workload
 	for _, one := range refused {
@@ -186,8 +185,8 @@ func (r *Reconciler) observeRejected(ctx context.Context, refused []RejectedObje
 	return waiting, nil
 }
 
-// announceRejected tells the authors of those that are new, and puts all in the order in
-// which they began to wait.
+// announceRejected records an event on each workload that is newly pending. It sorts all by age,
+// the oldest first.
 func (r *Reconciler) announceRejected(project *v1alpha1.Project, waiting []Workload, quotas []corev1.ResourceQuota) {
 	before, now := r.pendingSince[project.Name], pendingTimes{}
 	for i := range waiting {
@@ -198,7 +197,7 @@ func (r *Reconciler) announceRejected(project *v1alpha1.Project, waiting []Workl
 		}
 		now[w.UID] = w.Since
 		if !told {
-			r.Events.Eventf(&w.Root, nil, corev1.EventTypeWarning, reasonWaitingForQuota, "Wait", "%s", describeRejected(w, project, quotas))
+			r.Events.Eventf(&w.Root, nil, corev1.EventTypeWarning, reasonQuotaExceeded, "CreatePod", "%s", describeRejected(w, project, quotas))
 		}
 	}
 	if r.pendingSince[project.Name] = now; len(now) == 0 {
@@ -207,8 +206,7 @@ func (r *Reconciler) announceRejected(project *v1alpha1.Project, waiting []Workl
 	slices.SortFunc(waiting, compareAge)
 }
 
-// wakeWorkload changes an annotation of the very object that was looked at, upon which
-// its controller tries again.
+// wakeWorkload sets an annotation on the object, which makes its controller retry.
 func (r *Reconciler) wakeWorkload(ctx context.Context, w *Workload, now time.Time) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": w.UID, "annotations": map[string]string{v1alpha1.AnnotationRetriedAt: now.UTC().Format(time.RFC3339Nano)},
@@ -226,6 +224,6 @@ func (r *Reconciler) wakeWorkload(ctx context.Context, w *Workload, now time.Tim
 		return fmt.Errorf("waking %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
 	wakesTotal.WithLabelValues(w.Kind).Inc()
-	r.Events.Eventf(&w.Root, nil, corev1.EventTypeNormal, reasonQuotaAvailable, "Wake", "there is room in the GPU quota for a pod of %s; it is made now", describeCharge(w))
+	r.Events.Eventf(&w.Root, nil, corev1.EventTypeNormal, reasonQuotaAvailable, "Retry", "GPU quota is available for a pod of %s; its controller creates it now", describeCharge(w))
 	return nil
 }

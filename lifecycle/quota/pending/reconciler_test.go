@@ -84,7 +84,7 @@ func TestRejectedAnnouncedOnceAndStatusStable(t *testing.T) {
 	if diff := cmp.Diff([]string{"update status thesis"}, wrote); diff != "" || result.RequeueAfter != pendingRequeueAfter {
 		t.Errorf("%s\nagain after %v", diff, result.RequeueAfter)
 	}
-	if said := <-g.recorder.Events; !strings.Contains(said, "WaitingForQuota 1 pod waits for GPU quota, 0.5 of a GPU of node pool dgx: project thesis holds 1 GPU") {
+	if said := <-g.recorder.Events; !strings.Contains(said, "QuotaExceeded 1 pod waits for GPU quota, 0.5 of a GPU of node pool dgx: project thesis uses 1 GPU") {
 		t.Errorf("it is told %q", said)
 	}
 	if wrote, _ := g.reconcileOnce(t); len(wrote) > 0 {

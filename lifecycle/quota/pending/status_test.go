@@ -49,7 +49,7 @@ func TestDesiredStatus(t *testing.T) {
 		t.Errorf("pending in dgx %s, in old %s", dgx, old)
 	}
 	condition := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionPending)
-	const want = "2 workloads wait for GPU quota, 1.125 GPUs in all: " +
+	const want = "2 workloads wait for GPU quota, 1.125 GPUs in total: " +
 		"Deployment web (2 pods of 0.5 of a GPU of node pool dgx, since 2026-05-01T12:00:00Z), " +
 		"Deployment db (1 pod of 0.125 of a GPU of node pool dgx, since 2026-05-01T12:00:00Z); " +
 		"their pods are made as room appears, the oldest first"
@@ -81,7 +81,7 @@ func TestSummarizeRejectedBounds(t *testing.T) {
 		waiting = append(waiting, newWorkload(strings.Repeat("n", 60)+strconv.Itoa(i), 1, 1000))
 	}
 	got := summarizeRejected(waiting)
-	if len(got) > 4096 || !strings.HasPrefix(got, "500 workloads wait for GPU quota, 500 GPUs in all") || !strings.Contains(got, " and 490 more; ") {
+	if len(got) > 4096 || !strings.HasPrefix(got, "500 workloads wait for GPU quota, 500 GPUs in total") || !strings.Contains(got, " and 490 more; ") {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
 }
@@ -89,10 +89,10 @@ func TestSummarizeRejectedBounds(t *testing.T) {
 func TestDescribeRejected(t *testing.T) {
 	guaranteed := func(w *Workload) { w.Quota = "sluice-dgx-guaranteed" }
 	gone := func(w *Workload) { w.Quota = "gone" }
-	const end = "; what is missing is made as soon as there is room, by itself; end something of the project, or ask an administrator of department students for more"
+	const end = "; the missing pods are created automatically when quota becomes available; stop another workload of the project, or ask an administrator of department students for more quota"
 	tests := map[string]Workload{
-		"2 pods wait for GPU quota, each 0.5 of a GPU of node pool dgx: project thesis holds 1 GPU and may hold 1 GPU at once" + end:                                                 newWorkload("web", 2, 500),
-		"1 pod waits for GPU quota, 1 GPU of node pool dgx: project thesis holds 0.25 of a GPU with pods that cannot be preempted, for which 0.5 of a GPU may be used at once" + end: newWorkload("web", 1, 1000, guaranteed),
+		"2 pods wait for GPU quota, each 0.5 of a GPU of node pool dgx: project thesis uses 1 GPU of a limit of 1 GPU" + end:                                                 newWorkload("web", 2, 500),
+		"1 pod waits for GPU quota, 1 GPU of node pool dgx: project thesis uses 0.25 of a GPU of a limit of 0.5 of a GPU for pods that cannot be preempted" + end: newWorkload("web", 1, 1000, guaranteed),
 		"1 pod waits for GPU quota, 2 GPUs of node pool dgx: the quota gone of project thesis is used up" + end:                                                                      newWorkload("web", 1, 2000, gone),
 	}
 	for want, w := range tests {

@@ -17,20 +17,18 @@ import (
 )
 
 const (
-	// retentionMonths is for how many whole months a record is kept after its own, in
-	// policy time.
+	// retentionMonths is how many whole months a record is kept, in policy time.
 	retentionMonths = 36
-	// retentionInterval is how often older records are looked for, in machine time.
+	// retentionInterval is how often expired records are deleted, in machine time.
 	retentionInterval = time.Hour
-	// listPageSize is how many records are asked for at once.
+	// listPageSize is the number of records in one list request.
 	listPageSize = 500
-	// flushTimeout is how long the last writes may take when the process ends.
+	// flushTimeout limits the last writes when the process exits.
 	flushTimeout = 10 * time.Second
 )
 
-// Start takes away the records that have been kept long enough, until ctx ends; then
-// it writes what has ended and is not in the records yet. It implements
-// manager.Runnable.
+// Start implements manager.Runnable. It deletes expired records until ctx ends, and then writes
+// the pending usage of ended pods.
 func (r *Reconciler) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := r.deleteExpired(ctx); err != nil && ctx.Err() == nil {
@@ -41,7 +39,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	return nil
 }
 
-// flush writes what has ended, as far as that is quickly done.
+// flush writes the usage of ended pods.
 func (r *Reconciler) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
@@ -52,7 +50,7 @@ func (r *Reconciler) flush(ctx context.Context) {
 	}
 }
 
-// deleteExpired looks once at all records, of which it reads the names alone.
+// deleteExpired lists the metadata of all records once and deletes the expired ones.
 func (r *Reconciler) deleteExpired(ctx context.Context) error {
 	now := r.Clock.Now()
 	list := &metav1.PartialObjectMetadataList{}
@@ -78,8 +76,8 @@ func (r *Reconciler) deleteExpired(ctx context.Context) error {
 	}
 }
 
-// isExpired tells whether a record of that name was kept long enough, wherever its
-// month ended.
+// isExpired reports whether a record with that name is older than the retention in every time
+// zone.
 func isExpired(name string, now time.Time) bool {
 	if len(name) < len(monthLayout) {
 		return false

@@ -50,7 +50,7 @@ func IndexProjects(ctx context.Context, indexer client.FieldIndexer) error {
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("indexing projects by %s: %w", name, err)
+			return fmt.Errorf("index projects by %s: %w", name, err)
 		}
 	}
 	return nil
@@ -69,7 +69,7 @@ func poolNames(project *v1alpha1.Project) []string {
 func ProjectForNamespace(ctx context.Context, cached client.Reader, namespace string) (*v1alpha1.Project, error) {
 	var projects v1alpha1.ProjectList
 	if err := cached.List(ctx, &projects, client.MatchingFields{ProjectsByNamespace: namespace}); err != nil {
-		return nil, fmt.Errorf("looking for the project of namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("find project of namespace %s: %w", namespace, err)
 	}
 	for i := range projects.Items {
 		project := &projects.Items[i]
@@ -88,15 +88,14 @@ func TenantForNamespace(ctx context.Context, cached client.Reader, namespace str
 	}
 	department := &v1alpha1.Department{}
 	if err := cached.Get(ctx, types.NamespacedName{Name: project.Spec.Department}, department); err != nil {
-		return nil, nil, fmt.Errorf("reading department %s of project %s: %w", project.Spec.Department, project.Name, err)
+		return nil, nil, fmt.Errorf("get department %s of project %s: %w", project.Spec.Department, project.Name, err)
 	}
 	return project, department, nil
 }
 
 // SelectsNode reports whether the pool's selector matches the node.
 func SelectsNode(pool *v1alpha1.NodePool, node *corev1.Node) bool {
-	// An empty selector would take in every node; the schema refuses it, and so
-	// does this.
+	// An empty selector would match every node. The schema rejects it, too.
 	return len(pool.Spec.NodeSelector) > 0 &&
 		labels.SelectorFromSet(pool.Spec.NodeSelector).Matches(labels.Set(node.Labels))
 }
@@ -122,7 +121,7 @@ func GetGPUNode(ctx context.Context, reader client.Reader, node string) (*v1alph
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading GPUNode %s: %w", node, err)
+		return nil, fmt.Errorf("get GPUNode %s: %w", node, err)
 	}
 	return &observed, nil
 }
@@ -143,7 +142,7 @@ var NodeChanged = predicate.Funcs{
 // Requests returns one request for each object of the list.
 func Requests(list client.ObjectList) []reconcile.Request {
 	var requests []reconcile.Request
-	// Fails only for what is no list.
+	// It fails only if list is not a list.
 	_ = meta.EachListItem(list, func(object runtime.Object) error {
 		if named, ok := object.(client.Object); ok {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{

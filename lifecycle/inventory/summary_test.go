@@ -53,8 +53,8 @@ func TestSummarizeNode(t *testing.T) {
 		"a profile that is none": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), "nvidia.com/mig-bogus.count", "1"), "nvidia.com/mig-1c.3g.20gb.count", "1")),
 			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960)}, Warnings: []string{
-				"node dgx-1: label nvidia.com/mig-1c.3g.20gb.count names no profile of GPU instances",
-				"node dgx-1: label nvidia.com/mig-bogus.count names no profile of GPU instances",
+				"node dgx-1: label nvidia.com/mig-1c.3g.20gb.count is not a GPU instance profile",
+				"node dgx-1: label nvidia.com/mig-bogus.count is not a GPU instance profile",
 			}},
 		},
 		"whole": {

@@ -61,7 +61,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	var pools v1alpha1.NodePoolList
 	if err := r.Client.List(ctx, &pools); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing node pools: %w", err)
+		return reconcile.Result{}, fmt.Errorf("list node pools: %w", err)
 	}
 	observed, err := inventory.GetGPUNode(ctx, r.Client, node.Name)
 	if err != nil {
@@ -69,9 +69,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	want, err := Desired(&node, observed, pools.Items)
 	if err != nil {
-		// The pool's status tells people. What the node had stays: running pods
-		// are counted in it.
-		log.FromContext(ctx).Info("keeping the currency as it is", "reason", err.Error())
+		// The pool's status reports the error. The node keeps its capacity, because
+		// running pods use it.
+		log.FromContext(ctx).Info("Kept GPU capacity of node", "reason", err.Error())
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, r.patchCapacity(ctx, &node, want)
@@ -93,19 +93,19 @@ func (r *Reconciler) patchCapacity(ctx context.Context, node *corev1.Node, want 
 	}
 	err = r.Client.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, raw))
 	if apierrors.IsNotFound(err) {
-		return nil // the node has gone, and its currency with it
+		return nil // the node was deleted
 	}
 	if err != nil {
-		return fmt.Errorf("writing the currency of node %s: %w", node.Name, err)
+		return fmt.Errorf("update GPU capacity of node %s: %w", node.Name, err)
 	}
-	log.FromContext(ctx).Info("wrote the currency", "resources", want)
+	log.FromContext(ctx).Info("Updated GPU capacity of node", "resources", want)
 	return nil
 }
 
 func (r *Reconciler) allRequests(ctx context.Context, _ client.Object) []reconcile.Request {
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes); err != nil {
-		log.FromContext(ctx).Error(err, "listing nodes for a changed pool")
+		log.FromContext(ctx).Error(err, "Failed to list nodes for a changed node pool")
 		return nil
 	}
 	return inventory.Requests(&nodes)
@@ -121,14 +121,14 @@ func Desired(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.Nod
 	if len(names) != 1 {
 		return nil, nil
 	}
-	machine, err := inventory.SummarizeNode(node, observed)
+	summary, err := inventory.SummarizeNode(node, observed)
 	if err != nil {
 		return nil, err
 	}
 	for i := range pools {
-		if pools[i].Name == names[0] && machine.GPUs > 0 {
+		if pools[i].Name == names[0] && summary.GPUs > 0 {
 			return corev1.ResourceList{
-				input.QuotaResource(&pools[i]): *resource.NewQuantity(int64(machine.GPUs)*MilliPerGPU, resource.DecimalSI),
+				input.QuotaResource(&pools[i]): *resource.NewQuantity(int64(summary.GPUs)*MilliPerGPU, resource.DecimalSI),
 			}, nil
 		}
 	}

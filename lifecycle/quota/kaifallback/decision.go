@@ -14,7 +14,7 @@ import (
 	"sluice.dev/policies/kaigroup"
 )
 
-// After how long a group is looked at again, in machine time.
+// Delays of changes to a group, in machine time.
 const (
 	// schedulerSettleDelay is how long the scheduler may take to finish an attempt after it
 	// was told to try only once.
@@ -103,11 +103,11 @@ func admittedPools(pod *corev1.Pod) []string {
 // nextPlace returns the placement after at, or the first after the last. It returns false if
 // there is no other.
 func nextPlace(at kaigroup.Placement, places []kaigroup.Placement) (kaigroup.Placement, bool) {
-	here := slices.IndexFunc(places, func(p kaigroup.Placement) bool { return p.Queue == at.Queue })
-	if len(places) == 0 || here >= 0 && len(places) == 1 {
+	current := slices.IndexFunc(places, func(p kaigroup.Placement) bool { return p.Queue == at.Queue })
+	if len(places) == 0 || current >= 0 && len(places) == 1 {
 		return kaigroup.Placement{}, false
 	}
-	return places[(here+1)%len(places)], true
+	return places[(current+1)%len(places)], true
 }
 
 // isScheduled reports whether a pod has a node.

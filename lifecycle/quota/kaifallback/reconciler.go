@@ -59,20 +59,20 @@ type Reconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(kaigroup.Kind)
-	if err := r.Client.Get(ctx, req.NamespacedName, object); err != nil {
+	podGroup := &unstructured.Unstructured{}
+	podGroup.SetGroupVersionKind(kaigroup.Kind)
+	if err := r.Client.Get(ctx, req.NamespacedName, podGroup); err != nil {
 		delete(r.notBefore, req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !object.GetDeletionTimestamp().IsZero() {
+	if !podGroup.GetDeletionTimestamp().IsZero() {
 		return reconcile.Result{}, nil
 	}
 	places, err := r.listPlaces(ctx, req.Namespace)
 	if len(places) == 0 || err != nil {
 		return reconcile.Result{}, err
 	}
-	group := kaigroup.Group(object.Object)
+	group := kaigroup.Group(podGroup.Object)
 	if at, known := kaigroup.FindPlacement(places, group.Queue()); group.Preemptible() && (!known || !group.IsUnschedulable(at)) {
 		return reconcile.Result{}, nil
 	}
@@ -81,38 +81,38 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	now := policytime.MachineNow()
-	what := decide(now, group, places, pods, r.notBefore[req.NamespacedName])
-	return r.applyDecision(ctx, now, what, object, pods)
+	next := decide(now, group, places, pods, r.notBefore[req.NamespacedName])
+	return r.applyDecision(ctx, now, next, podGroup, pods)
 }
 
 // applyDecision writes the change.
-func (r *Reconciler) applyDecision(ctx context.Context, now time.Time, what decision, object *unstructured.Unstructured, pods []corev1.Pod) (reconcile.Result, error) {
-	name := client.ObjectKeyFromObject(object)
+func (r *Reconciler) applyDecision(ctx context.Context, now time.Time, next decision, podGroup *unstructured.Unstructured, pods []corev1.Pod) (reconcile.Result, error) {
+	name := client.ObjectKeyFromObject(podGroup)
 	var err error
 	switch {
-	case what.demote != "":
-		err = r.demoteGroup(ctx, object, what.demote)
-	case what.retryForever:
+	case next.demote != "":
+		err = r.demoteGroup(ctx, podGroup, next.demote)
+	case next.retryForever:
 		delete(r.notBefore, name)
-		err = r.setSchedulingBackoff(ctx, object, false)
-	case what.tryOnce:
-		err = r.setSchedulingBackoff(ctx, object, true)
-		what.waitUntil = laterTime(r.notBefore[name], now.Add(schedulerSettleDelay))
-	case what.move != nil:
-		if err = r.moveGroup(ctx, object, pods, *what.move); err == nil {
-			what.waitUntil = now.Add(minMoveInterval)
-			r.Events.Eventf(object, nil, corev1.EventTypeNormal, "NodePoolChanged", "ChangeNodePool",
-				"its node pool has no room; moved to node pool %s, queue %s", what.move.Pool, what.move.Queue)
+		err = r.setSchedulingBackoff(ctx, podGroup, false)
+	case next.tryOnce:
+		err = r.setSchedulingBackoff(ctx, podGroup, true)
+		next.waitUntil = laterTime(r.notBefore[name], now.Add(schedulerSettleDelay))
+	case next.move != nil:
+		if err = r.moveGroup(ctx, podGroup, pods, *next.move); err == nil {
+			next.waitUntil = now.Add(minMoveInterval)
+			r.Events.Eventf(podGroup, nil, corev1.EventTypeNormal, "NodePoolChanged", "ChangeNodePool",
+				"its node pool has no room; moved to node pool %s, queue %s", next.move.Pool, next.move.Queue)
 		}
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("PodGroup %s: %w", name, client.IgnoreNotFound(err))
+		return reconcile.Result{}, fmt.Errorf("change PodGroup %s: %w", name, client.IgnoreNotFound(err))
 	}
-	if what.waitUntil.IsZero() {
+	if next.waitUntil.IsZero() {
 		return reconcile.Result{}, nil
 	}
-	r.notBefore[name] = what.waitUntil
-	return reconcile.Result{RequeueAfter: what.waitUntil.Sub(now)}, nil
+	r.notBefore[name] = next.waitUntil
+	return reconcile.Result{RequeueAfter: next.waitUntil.Sub(now)}, nil
 }
 
 func laterTime(a, b time.Time) time.Time {
@@ -129,11 +129,11 @@ func (r *Reconciler) listPlaces(ctx context.Context, namespace string) ([]kaigro
 	if project == nil || err != nil {
 		return nil, err
 	}
-	var there corev1.Namespace
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: namespace}, &there); err != nil {
+	var ns corev1.Namespace
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: namespace}, &ns); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if _, others := there.Labels[kaigroup.LabelKRMProject]; others {
+	if _, others := ns.Labels[kaigroup.LabelKRMProject]; others {
 		return nil, nil
 	}
 	pools := map[string]*v1alpha1.NodePool{}
@@ -141,7 +141,7 @@ func (r *Reconciler) listPlaces(ctx context.Context, namespace string) ([]kaigro
 		var pool v1alpha1.NodePool
 		err := r.Client.Get(ctx, types.NamespacedName{Name: quota.Name}, &pool)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading node pool %s: %w", quota.Name, err)
+			return nil, fmt.Errorf("get node pool %s: %w", quota.Name, err)
 		}
 		if err == nil {
 			pools[quota.Name] = &pool
@@ -154,7 +154,7 @@ func (r *Reconciler) listPlaces(ctx context.Context, namespace string) ([]kaigro
 func (r *Reconciler) listPods(ctx context.Context, group types.NamespacedName) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := r.Live.List(ctx, &list, client.InNamespace(group.Namespace), client.HasLabels{v1alpha1.LabelNodePool}); err != nil {
-		return nil, fmt.Errorf("listing the pods of PodGroup %s: %w", group, err)
+		return nil, fmt.Errorf("list pods of PodGroup %s: %w", group, err)
 	}
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
 		return p.Annotations[kaigroup.AnnotationGroup] != group.Name || workload.IsPodTerminal(&p)
@@ -169,7 +169,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.notBefore = map[types.NamespacedName]time.Time{}
 	server, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("nextpool: %w", err)
+		return fmt.Errorf("create discovery client: %w", err)
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		err := wait.PollUntilContextCancel(ctx, discoveryInterval, true, func(ctx context.Context) (bool, error) {

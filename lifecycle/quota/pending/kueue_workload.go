@@ -22,17 +22,17 @@ import (
 // kueueGroupVersion is the supported API version of Kueue.
 var kueueGroupVersion = schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
 
-// The conditions of a Workload that are read.
+// The conditions of a Workload that the controller reads.
 const (
 	kueueQuotaReserved = "QuotaReserved"
 	kueueAdmitted      = "Admitted"
 	kueueEvicted       = "Evicted"
-	kueuePreempted     = "Preempted" // and the reason why it is evicted then
+	kueuePreempted     = "Preempted" // also a reason of Evicted
 	kueueFinished      = "Finished"
 )
 
-// What is read of one is bounded: anybody may have written it. maxKueueMessage is in
-// bytes, maxKueueShare in thousandths of a GPU, and far more than there are.
+// Limits on the data of a Workload, which any user may write. maxKueueMessage is in bytes,
+// maxKueueCharge in thousandths of a GPU.
 const (
 	maxKueueMessage = 2048
 	maxPodSets      = 64
@@ -118,14 +118,14 @@ func trimKueueWorkload(object any) (any, error) {
 func (w *kueueWorkload) computeCharge() {
 	for i := range w.Spec.PodSets[:min(len(w.Spec.PodSets), maxPodSets)] {
 		set := &w.Spec.PodSets[i]
-		var each int64
+		var podCharge int64
 		for _, c := range set.Template.Spec.Containers {
-			each = min(each+c.gpuMilli(), maxKueueCharge)
+			podCharge = min(podCharge+c.gpuMilli(), maxKueueCharge)
 		}
 		for _, c := range set.Template.Spec.InitContainers {
-			each = max(each, c.gpuMilli())
+			podCharge = max(podCharge, c.gpuMilli())
 		}
-		if each <= 0 || set.Count <= 0 {
+		if podCharge <= 0 || set.Count <= 0 {
 			continue
 		}
 		pool := strings.Clone(set.Template.Metadata.Labels[v1alpha1.LabelNodePool])
@@ -134,10 +134,10 @@ func (w *kueueWorkload) computeCharge() {
 		}
 		w.pool = pool
 		w.pods = min(w.pods, math.MaxInt32-set.Count) + set.Count
-		if each > maxKueueCharge/int64(set.Count) {
-			each = maxKueueCharge / int64(set.Count)
+		if podCharge > maxKueueCharge/int64(set.Count) {
+			podCharge = maxKueueCharge / int64(set.Count)
 		}
-		w.charge = min(w.charge+workload.Milli(each*int64(set.Count)), maxKueueCharge)
+		w.charge = min(w.charge+workload.Milli(podCharge*int64(set.Count)), maxKueueCharge)
 	}
 }
 
@@ -190,9 +190,9 @@ func (l *kueueWorkloadList) DeepCopyObject() runtime.Object {
 
 // newKueueScheme returns a scheme with Workloads only.
 func newKueueScheme() *runtime.Scheme {
-	kinds := runtime.NewScheme()
-	kinds.AddKnownTypeWithName(kueueGroupVersion.WithKind("Workload"), &kueueWorkload{})
-	kinds.AddKnownTypeWithName(kueueGroupVersion.WithKind("WorkloadList"), &kueueWorkloadList{})
-	metav1.AddToGroupVersion(kinds, kueueGroupVersion)
-	return kinds
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(kueueGroupVersion.WithKind("Workload"), &kueueWorkload{})
+	scheme.AddKnownTypeWithName(kueueGroupVersion.WithKind("WorkloadList"), &kueueWorkloadList{})
+	metav1.AddToGroupVersion(scheme, kueueGroupVersion)
+	return scheme
 }

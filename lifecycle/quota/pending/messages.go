@@ -22,7 +22,7 @@ import (
 // Reasons of the events on a workload.
 const (
 	reasonQuotaExceeded  = "QuotaExceeded"
-	reasonQuotaAvailable  = "QuotaAvailable"
+	reasonQuotaAvailable = "QuotaAvailable"
 )
 
 // maxNamedWorkloads is the largest number of workloads that the condition names. It only counts
@@ -44,35 +44,35 @@ func describeQuotaUse(w *Workload, project *v1alpha1.Project, quotas []corev1.Re
 		if quota.Name != w.Quota || !ok {
 			continue
 		}
-		used := quota.Status.Used[name]
-		has, may := workload.Milli(used.Value()).Describe(), workload.Milli(hard.Value()).Describe()
+		usage := quota.Status.Used[name]
+		used, limit := workload.Milli(usage.Value()).Describe(), workload.Milli(hard.Value()).Describe()
 		if len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
-			return fmt.Sprintf("project %s uses %s of a limit of %s for pods that cannot be preempted", project.Name, has, may)
+			return fmt.Sprintf("project %s uses %s of a limit of %s for pods that cannot be preempted", project.Name, used, limit)
 		}
-		return fmt.Sprintf("project %s uses %s of a limit of %s", project.Name, has, may)
+		return fmt.Sprintf("project %s uses %s of a limit of %s", project.Name, used, limit)
 	}
 	return fmt.Sprintf("the quota %s of project %s is used up", w.Quota, project.Name)
 }
 
 // summarizeRejected returns the message of the condition. It does not change while the same
 // workloads are pending.
-func summarizeRejected(waiting []Workload) string {
+func summarizeRejected(pending []Workload) string {
 	var total workload.Milli
-	for i := range waiting {
-		total += waiting[i].PendingCharge()
+	for i := range pending {
+		total += pending[i].PendingCharge()
 	}
 	var names []string
-	for i := range waiting[:min(maxNamedWorkloads, len(waiting))] {
-		w := &waiting[i]
+	for i := range pending[:min(maxNamedWorkloads, len(pending))] {
+		w := &pending[i]
 		names = append(names, fmt.Sprintf("%s %s (%s of %s, since %s)",
 			w.Root.Kind, w.Root.Name, pluralize(w.MissingPods, "pod", "pods"), describeCharge(w), w.Since.UTC().Format(time.RFC3339)))
 	}
 	list := strings.Join(names, ", ")
-	if more := len(waiting) - maxNamedWorkloads; more > 0 {
+	if more := len(pending) - maxNamedWorkloads; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
 	return fmt.Sprintf("%s for GPU quota, %s in total: %s; their pods are created when quota becomes available, the oldest workload first",
-		pluralize(int32(len(waiting)), "workload waits", "workloads wait"), total.Describe(), list)
+		pluralize(int32(len(pending)), "workload waits", "workloads wait"), total.Describe(), list)
 }
 
 // describeCharge returns the GPU quota that one pod needs, and in which node pool.
@@ -107,8 +107,7 @@ type PendingReason struct {
 	Transient bool
 }
 
-// What Kueue's scheduler says of a flavor, which is a node pool; of a flavor that
-// cannot be had at all, and of what goes on meanwhile.
+// Patterns of the messages of Kueue's scheduler. A flavor is a node pool.
 var (
 	insufficientUnusedPattern   = regexp.MustCompile(`insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed`)
 	insufficientCapacityPattern = regexp.MustCompile(`insufficient quota for (\S+) in flavor (\S+), previously considered podsets requests \((\S*)\) \+ current podset request \((\S*)\) > maximum capacity \((\S*)\)`)
@@ -122,43 +121,43 @@ const maxQuotedMessage, maxReasonSummary, maxReasonDetails = 300, 200, 800
 // ExplainQueued translates the message of Kueue's condition QuotaReserved for a workload that is
 // not admitted.
 func ExplainQueued(message string) PendingReason {
-	var brief, full []string
-	passing := false
-	say := func(short, long string) {
-		if !slices.Contains(brief, short) {
-			brief, full = append(brief, short), append(full, long)
+	var summaries, details []string
+	transient := false
+	add := func(summary, detail string) {
+		if !slices.Contains(summaries, summary) {
+			summaries, details = append(summaries, summary), append(details, detail)
 		}
 	}
 	for _, m := range insufficientUnusedPattern.FindAllStringSubmatch(message, maxNamedWorkloads) {
-		short := "no free quota in node pool " + m[2]
-		say(short, fmt.Sprintf("%s (%s more needed)", short, formatAmount(m[1], m[3])))
+		summary := "no free quota in node pool " + m[2]
+		add(summary, fmt.Sprintf("%s (%s more needed)", summary, formatAmount(m[1], m[3])))
 	}
 	for _, m := range insufficientCapacityPattern.FindAllStringSubmatch(message, maxNamedWorkloads) {
-		short := fmt.Sprintf("the request exceeds the maximum of node pool %s", m[2])
-		say(short, fmt.Sprintf("%s: %s requested, at most %s allowed for the project", short, formatSum(m[1], m[3], m[4]), formatAmount(m[1], m[5])))
+		summary := fmt.Sprintf("the request exceeds the maximum of node pool %s", m[2])
+		add(summary, fmt.Sprintf("%s: %s requested, at most %s allowed for the project", summary, formatSum(m[1], m[3], m[4]), formatAmount(m[1], m[5])))
 	}
 	for _, m := range affinityMismatchPattern.FindAllStringSubmatch(message, maxNamedWorkloads) {
-		short := fmt.Sprintf("its node selector does not match node pool %s", m[1])
-		say(short, short)
+		summary := fmt.Sprintf("its node selector does not match node pool %s", m[1])
+		add(summary, summary)
 	}
 	switch m := queueFaultPattern.FindStringSubmatch(message); {
 	case m != nil:
-		short := fmt.Sprintf("Kueue's %s %s %s", m[1], m[2], m[3])
-		say(short, short+"; contact an administrator")
+		summary := fmt.Sprintf("Kueue's %s %s %s", m[1], m[2], m[3])
+		add(summary, summary+"; contact an administrator")
 	case strings.Contains(message, "no longer fits after processing another workload"),
 		strings.Contains(message, "overlapping preemption targets with another workload"):
-		say("another workload got the quota", "another workload got the quota; Kueue retries immediately")
-		passing = len(brief) == 1
+		add("another workload got the quota", "another workload got the quota; Kueue retries immediately")
+		transient = len(summaries) == 1
 	case strings.Contains(message, "namespace doesn't match ClusterQueue selector"):
-		say("the queue does not accept this namespace", "the queue does not accept this namespace; contact an administrator")
-	case len(brief) > 0:
+		add("the queue does not accept this namespace", "the queue does not accept this namespace; contact an administrator")
+	case len(summaries) > 0:
 	case message == "":
-		say("Kueue has not evaluated it yet", "Kueue has not evaluated it yet")
-		passing = true
+		add("Kueue has not evaluated it yet", "Kueue has not evaluated it yet")
+		transient = true
 	default:
-		say("Kueue reports another reason", "Kueue reports: "+quoteMessage(message))
+		add("Kueue reports another reason", "Kueue reports: "+quoteMessage(message))
 	}
-	why := PendingReason{singleLine(strings.Join(brief, ", "), maxReasonSummary), singleLine(strings.Join(full, "; "), maxReasonDetails), passing}
+	why := PendingReason{singleLine(strings.Join(summaries, ", "), maxReasonSummary), singleLine(strings.Join(details, "; "), maxReasonDetails), transient}
 	if m := pendingPreemptionPattern.FindStringSubmatch(message); m != nil {
 		why.Details += fmt.Sprintf("; %s preempted for it", pluralizeText(m[1], "other workload is being", "other workloads are being"))
 	}

@@ -38,7 +38,7 @@ const (
 // podWait is how long a pod waited until it ran.
 type podWait struct {
 	namespace, pool string
-	kind            v1alpha1.WorkloadType
+	workloadType    v1alpha1.WorkloadType
 	duration        time.Duration
 }
 
@@ -77,11 +77,11 @@ func (w *waitRecorder) recordStart(c podcache.Change) bool {
 	if len(w.waitsByProject[pod.Project]) >= maxRecordedWaits {
 		return false
 	}
-	kind := pod.WorkloadType
-	if !slices.Contains(v1alpha1.WorkloadTypes, kind) {
-		kind = v1alpha1.WorkloadTrain
+	workloadType := pod.WorkloadType
+	if !slices.Contains(v1alpha1.WorkloadTypes, workloadType) {
+		workloadType = v1alpha1.WorkloadTrain
 	}
-	w.waitsByProject[pod.Project] = append(w.waitsByProject[pod.Project], podWait{pod.Namespace, pod.Pool, kind, max(0, pod.EffectiveStart().Sub(pod.CreatedAt))})
+	w.waitsByProject[pod.Project] = append(w.waitsByProject[pod.Project], podWait{pod.Namespace, pod.Pool, workloadType, max(0, pod.EffectiveStart().Sub(pod.CreatedAt))})
 	return true
 }
 
@@ -89,9 +89,9 @@ func (w *waitRecorder) recordStart(c podcache.Change) bool {
 func (w *waitRecorder) drain(project string) []podWait {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	taken := w.waitsByProject[project]
+	waits := w.waitsByProject[project]
 	delete(w.waitsByProject, project)
-	return taken
+	return waits
 }
 
 // observeWaits adds the waits of a project to the histogram. It ignores pods outside the
@@ -105,7 +105,7 @@ func (w *waitRecorder) observeWaits(project *v1alpha1.Project) {
 		if !slices.ContainsFunc(project.Spec.NodePools, func(q v1alpha1.PoolQuota) bool { return q.Name == pool }) {
 			pool = unknownPool
 		}
-		podWaitSeconds.WithLabelValues(project.Name, string(one.kind), pool).Observe(one.duration.Seconds())
+		podWaitSeconds.WithLabelValues(project.Name, string(one.workloadType), pool).Observe(one.duration.Seconds())
 	}
 }
 
@@ -127,10 +127,10 @@ var wakesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 
 func init() { metrics.Registry.MustRegister(pendingWorkloads, wakesTotal, podWaitSeconds) }
 
-func recordPendingWorkloads(project string, waiting int) {
-	if waiting == 0 {
+func recordPendingWorkloads(project string, count int) {
+	if count == 0 {
 		pendingWorkloads.DeleteLabelValues(project)
 		return
 	}
-	pendingWorkloads.WithLabelValues(project).Set(float64(waiting))
+	pendingWorkloads.WithLabelValues(project).Set(float64(count))
 }

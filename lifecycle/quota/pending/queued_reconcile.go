@@ -42,33 +42,33 @@ func (q *kueueReader) listWorkloads(ctx context.Context, namespace string) ([]ku
 	}
 	var list kueueWorkloadList
 	if err := (*reader).List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing the workloads of Kueue in namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("list Kueue workloads in namespace %s: %w", namespace, err)
 	}
 	return list.Items, nil
 }
 
 // watchKueueWorkloads watches Kueue's Workloads as soon as their kind is served.
 func (r *Reconciler) watchKueueWorkloads(mgr ctrl.Manager, c controller.Controller) error {
-	kinds := newKueueScheme()
-	look := func(ctx context.Context) (bool, error) {
+	scheme := newKueueScheme()
+	discover := func(ctx context.Context) (bool, error) {
 		_, err := mgr.GetRESTMapper().RESTMapping(kueueGroupVersion.WithKind("Workload").GroupKind(), kueueGroupVersion.Version)
 		if meta.IsNoMatchError(err) {
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("asking for Kueue's Workloads: %w", err)
+			return false, fmt.Errorf("discover Kueue's Workloads: %w", err)
 		}
 		watched, err := cache.New(mgr.GetConfig(), cache.Options{
-			HTTPClient: mgr.GetHTTPClient(), Scheme: kinds, Mapper: mgr.GetRESTMapper(), DefaultTransform: trimKueueWorkload,
+			HTTPClient: mgr.GetHTTPClient(), Scheme: scheme, Mapper: mgr.GetRESTMapper(), DefaultTransform: trimKueueWorkload,
 			DefaultWatchErrorHandler: ignoreNotFoundWatchError,
 		})
 		if err != nil {
-			return false, fmt.Errorf("watching Kueue's Workloads: %w", err)
+			return false, fmt.Errorf("watch Kueue's Workloads: %w", err)
 		}
 		if err := c.Watch(source.Kind[client.Object](watched, &kueueWorkload{}, enqueueSettled(r.requestsForNamespace))); err != nil {
-			return false, fmt.Errorf("watching Kueue's Workloads: %w", err)
+			return false, fmt.Errorf("watch Kueue's Workloads: %w", err)
 		}
-		go func() { _ = watched.Start(ctx) }() // it ends with ctx, and has no other error
+		go func() { _ = watched.Start(ctx) }() // returns nil when ctx ends
 		if !watched.WaitForCacheSync(ctx) {
 			return false, ctx.Err()
 		}
@@ -78,16 +78,16 @@ func (r *Reconciler) watchKueueWorkloads(mgr ctrl.Manager, c controller.Controll
 	}
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		_ = wait.PollUntilContextCancel(ctx, kueueDiscoveryInterval, true, func(ctx context.Context) (bool, error) {
-			found, err := look(ctx)
+			found, err := discover(ctx)
 			if err != nil && ctx.Err() == nil {
-				log.FromContext(ctx).Error(err, "looking for the queues of Kueue")
+				log.FromContext(ctx).Error(err, "Failed to discover Kueue")
 			}
 			return found, nil
-		}) // it ends with ctx, or once it has found them
+		}) // returns when ctx ends or the Workloads are watched
 		return nil
 	}))
 	if err != nil {
-		return fmt.Errorf("watching Kueue's Workloads: %w", err)
+		return fmt.Errorf("watch Kueue's Workloads: %w", err)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (r *Reconciler) reconcileQueued(ctx context.Context, project *v1alpha1.Proj
 	return queued, nil
 }
 
-// Reasons of the events on what waits in a queue.
+// Reasons of the events on queued workloads.
 const (
 	reasonQueued  = "Queued"
 	reasonEvicted = "EvictedByKueue"
@@ -208,7 +208,7 @@ func (r *Reconciler) rootOwner(ctx context.Context, owner corev1.ObjectReference
 	case apierrors.IsNotFound(err) || err == nil && object.UID != owner.UID:
 		return owner, nil
 	case err != nil:
-		return owner, fmt.Errorf("reading ReplicaSet %s/%s: %w", owner.Namespace, owner.Name, err)
+		return owner, fmt.Errorf("get ReplicaSet %s/%s: %w", owner.Namespace, owner.Name, err)
 	}
 	if by := metav1.GetControllerOf(object); by != nil {
 		owner.APIVersion, owner.Kind, owner.Name, owner.UID = by.APIVersion, by.Kind, by.Name, by.UID

@@ -58,14 +58,14 @@ func ListQueued(all []kueueWorkload, pods func(types.UID) (*podcache.Pod, bool))
 			continue
 		}
 		owner := workloadOwner(w, pods)
-		since, why := w.pendingReason()
+		since, reason := w.pendingReason()
 		q := by[owner.UID]
 		if q == nil {
-			q = &QueuedWorkload{Owner: owner, Root: owner, Queue: w.Spec.QueueName, Pool: w.pool, Reason: why, Since: since}
+			q = &QueuedWorkload{Owner: owner, Root: owner, Queue: w.Spec.QueueName, Pool: w.pool, Reason: reason, Since: since}
 			by[owner.UID] = q
 		}
 		if since.Before(q.Since) {
-			q.Since, q.Reason = since, why
+			q.Since, q.Reason = since, reason
 		}
 		if q.Pool != w.pool {
 			q.Pool = ""
@@ -91,12 +91,12 @@ func listEvictions(all []kueueWorkload, pods func(types.UID) (*podcache.Pod, boo
 	var evictions []eviction
 	for i := range all {
 		w := &all[i]
-		gone := meta.FindStatusCondition(w.Status.Conditions, kueueEvicted)
-		if gone == nil || gone.Status != metav1.ConditionTrue || w.hasCondition(kueueFinished) || w.Spec.Active != nil && !*w.Spec.Active {
+		evicted := meta.FindStatusCondition(w.Status.Conditions, kueueEvicted)
+		if evicted == nil || evicted.Status != metav1.ConditionTrue || w.hasCondition(kueueFinished) || w.Spec.Active != nil && !*w.Spec.Active {
 			continue
 		}
-		e := eviction{owner: workloadOwner(w, pods), uid: w.UID, at: gone.LastTransitionTime.Time, reason: ExplainEviction("", gone.Message)}
-		if by := meta.FindStatusCondition(w.Status.Conditions, kueuePreempted); gone.Reason == kueuePreempted && by != nil {
+		e := eviction{owner: workloadOwner(w, pods), uid: w.UID, at: evicted.LastTransitionTime.Time, reason: ExplainEviction("", evicted.Message)}
+		if by := meta.FindStatusCondition(w.Status.Conditions, kueuePreempted); evicted.Reason == kueuePreempted && by != nil {
 			e.reason = ExplainEviction(by.Reason, by.Message)
 		}
 		evictions = append(evictions, e)
@@ -117,8 +117,8 @@ func (w *kueueWorkload) pendingReason() (time.Time, PendingReason) {
 	case reserved == nil:
 		return w.CreationTimestamp.Time, ExplainQueued("")
 	case reserved.Status == metav1.ConditionTrue:
-		const checks = "its GPUs are reserved, but a Kueue admission check is not complete"
-		return reserved.LastTransitionTime.Time, PendingReason{Summary: checks, Details: checks}
+		const message = "its GPUs are reserved, but a Kueue admission check is not complete"
+		return reserved.LastTransitionTime.Time, PendingReason{Summary: message, Details: message}
 	default:
 		return reserved.LastTransitionTime.Time, ExplainQueued(reserved.Message)
 	}

@@ -86,7 +86,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(&podChangeSource{reconciler: r}).
 		Build(conflict.WithRetry(r))
 	if err != nil {
-		return fmt.Errorf("looking after what waits: %w", err)
+		return fmt.Errorf("set up controller of pending workloads: %w", err)
 	}
 	return r.watchKueueWorkloads(mgr, c)
 }
@@ -109,25 +109,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading project %s: %w", req.Name, err)
+		return reconcile.Result{}, fmt.Errorf("get project %s: %w", req.Name, err)
 	}
-	place := apply.ProjectTarget(&project)
+	target := apply.ProjectTarget(&project)
 	var quotas corev1.ResourceQuotaList
-	if err := r.Client.List(ctx, &quotas, client.InNamespace(place.Namespace), client.MatchingLabels{v1alpha1.LabelProject: place.Name}); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing the quotas of project %s: %w", project.Name, err)
+	if err := r.Client.List(ctx, &quotas, client.InNamespace(target.Namespace), client.MatchingLabels{v1alpha1.LabelProject: target.Name}); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list quotas of project %s: %w", project.Name, err)
 	}
 	now := policytime.MachineNow()
-	refused, err := r.listRejected(ctx, place.Namespace, quotas.Items, now)
+	rejected, err := r.listRejected(ctx, target.Namespace, quotas.Items, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	waiting, err := r.observeRejected(ctx, refused, now)
+	pending, err := r.observeRejected(ctx, rejected, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.announceRejected(&project, waiting, quotas.Items)
+	r.announceRejected(&project, pending, quotas.Items)
 	result := reconcile.Result{}
-	for _, w := range SelectToWake(waiting, quotas.Items, now) {
+	for _, w := range SelectToWake(pending, quotas.Items, now) {
 		if err := r.wakeWorkload(ctx, &w, now); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -138,72 +138,72 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	r.waitTimes.observeWaits(&project)
-	recordPendingWorkloads(project.Name, len(waiting)+len(queued))
-	seen := ObservedState{Quotas: quotas.Items, Charges: SumPodCharges(r.Pods.InNamespace(place.Namespace), project.Name), Rejected: waiting, Queued: queued}
-	if result.RequeueAfter == 0 && len(refused) > 0 {
+	recordPendingWorkloads(project.Name, len(pending)+len(queued))
+	observed := ObservedState{Quotas: quotas.Items, Charges: SumPodCharges(r.Pods.InNamespace(target.Namespace), project.Name), Rejected: pending, Queued: queued}
+	if result.RequeueAfter == 0 && len(rejected) > 0 {
 		result.RequeueAfter = pendingRequeueAfter
 	}
-	status := DesiredStatus(&project, seen, metav1.NewTime(now))
+	status := DesiredStatus(&project, observed, metav1.NewTime(now))
 	if equality.Semantic.DeepEqual(status, project.Status) {
 		return result, nil
 	}
 	project.Status = status
 	if err := r.Client.Status().Update(ctx, &project); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("writing what waits of project %s: %w", project.Name, err)
+		return reconcile.Result{}, fmt.Errorf("update status of project %s: %w", project.Name, err)
 	}
 	return result, nil
 }
 
 // listRejected returns the objects of the namespace whose pods exceeded one of the quotas.
 func (r *Reconciler) listRejected(ctx context.Context, namespace string, quotas []corev1.ResourceQuota, now time.Time) ([]RejectedObject, error) {
-	var told corev1.EventList
-	if err := r.Client.List(ctx, &told, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing the refusals in namespace %s: %w", namespace, err)
+	var list corev1.EventList
+	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list events in namespace %s: %w", namespace, err)
 	}
-	refused := slices.DeleteFunc(LatestRejections(told.Items, now), func(o RejectedObject) bool {
+	rejected := slices.DeleteFunc(LatestRejections(list.Items, now), func(o RejectedObject) bool {
 		return o.Namespace != namespace || !slices.ContainsFunc(quotas, func(q corev1.ResourceQuota) bool { return q.Name == o.Quota })
 	})
-	return refused[:min(len(refused), maxRejectedPerPass)], nil
+	return rejected[:min(len(rejected), maxRejectedPerPass)], nil
 }
 
 // observeRejected reads each object and returns those that are still pending.
-func (r *Reconciler) observeRejected(ctx context.Context, refused []RejectedObject, now time.Time) ([]Workload, error) {
-	var waiting []Workload
-	for _, one := range refused {
+func (r *Reconciler) observeRejected(ctx context.Context, rejected []RejectedObject, now time.Time) ([]Workload, error) {
+	var pending []Workload
+	for _, one := range rejected {
 		object := workloadKinds[one.Kind].newObject()
 		err := r.Live.Get(ctx, types.NamespacedName{Namespace: one.Namespace, Name: one.Name}, object)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading %s %s/%s: %w", one.Kind, one.Namespace, one.Name, err)
+			return nil, fmt.Errorf("get %s %s/%s: %w", one.Kind, one.Namespace, one.Name, err)
 		}
 		if w, waits := ObserveWorkload(one, object, now); waits {
-			waiting = append(waiting, w)
+			pending = append(pending, w)
 		}
 	}
-	return waiting, nil
+	return pending, nil
 }
 
 // announceRejected records an event on each workload that is newly pending. It sorts all by age,
 // the oldest first.
-func (r *Reconciler) announceRejected(project *v1alpha1.Project, waiting []Workload, quotas []corev1.ResourceQuota) {
+func (r *Reconciler) announceRejected(project *v1alpha1.Project, pending []Workload, quotas []corev1.ResourceQuota) {
 	before, now := r.pendingSince[project.Name], pendingTimes{}
-	for i := range waiting {
-		w := &waiting[i]
-		since, told := before[w.UID]
-		if told && since.Before(w.Since) {
+	for i := range pending {
+		w := &pending[i]
+		since, known := before[w.UID]
+		if known && since.Before(w.Since) {
 			w.Since = since
 		}
 		now[w.UID] = w.Since
-		if !told {
+		if !known {
 			r.Events.Eventf(&w.Root, nil, corev1.EventTypeWarning, reasonQuotaExceeded, "CreatePod", "%s", describeRejected(w, project, quotas))
 		}
 	}
 	if r.pendingSince[project.Name] = now; len(now) == 0 {
 		delete(r.pendingSince, project.Name)
 	}
-	slices.SortFunc(waiting, compareAge)
+	slices.SortFunc(pending, compareAge)
 }
 
 // wakeWorkload sets an annotation on the object, which makes its controller retry.
@@ -212,16 +212,16 @@ func (r *Reconciler) wakeWorkload(ctx context.Context, w *Workload, now time.Tim
 		"uid": w.UID, "annotations": map[string]string{v1alpha1.AnnotationRetriedAt: now.UTC().Format(time.RFC3339Nano)},
 	}})
 	if err != nil {
-		return fmt.Errorf("waking %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+		return fmt.Errorf("trigger retry of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
 	object.SetGroupVersionKind(workloadKinds[w.Kind].GroupVersionKind)
 	err = r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldManagerLifecycle))
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil // it is gone, or another has its name
+		return nil // it was deleted, or replaced by another object
 	case err != nil:
-		return fmt.Errorf("waking %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+		return fmt.Errorf("trigger retry of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
 	wakesTotal.WithLabelValues(w.Kind).Inc()
 	r.Events.Eventf(&w.Root, nil, corev1.EventTypeNormal, reasonQuotaAvailable, "Retry", "GPU quota is available for a pod of %s; its controller creates it now", describeCharge(w))

@@ -38,7 +38,7 @@ func (r QuotaRejection) NodePool() string {
 // ParseQuotaRejection parses the message of the API server's quota admission, as a
 // controller repeats it in an event:
 //
-// 	... exceeded quota: Q, requested: requests.C=500, used: ..., limited: ...
+//	... exceeded quota: Q, requested: requests.C=500, used: ..., limited: ...
 //
 // It returns false if the message is about no GPU quota resource.
 func ParseQuotaRejection(message string) (QuotaRejection, bool) {
@@ -87,11 +87,11 @@ type RejectedObject struct {
 // LatestRejections returns the objects whose last event is a rejection by a quota, the oldest
 // first. An object with a later failure for another reason is not pending for quota.
 func LatestRejections(events []corev1.Event, now time.Time) []RejectedObject {
-	type heard struct {
-		refused RejectedObject
-		quota   bool
+	type latestEvent struct {
+		object RejectedObject
+		quota  bool
 	}
-	by := map[types.UID]heard{}
+	by := map[types.UID]latestEvent{}
 	for i := range events {
 		event := &events[i]
 		about := &event.InvolvedObject
@@ -99,25 +99,25 @@ func LatestRejections(events []corev1.Event, now time.Time) []RejectedObject {
 		if event.Reason != reasonFailedCreate || workloadKinds[about.Kind].newObject == nil || now.Sub(last) > maxRejectionAge {
 			continue
 		}
-		refusal, quota := ParseQuotaRejection(event.Message)
+		rejection, quota := ParseQuotaRejection(event.Message)
 		known, before := by[about.UID]
-		if before && known.refused.First.Before(first) {
-			first = known.refused.First
+		if before && known.object.First.Before(first) {
+			first = known.object.First
 		}
-		if before && (last.Before(known.refused.Last) || last.Equal(known.refused.Last) && !quota) {
-			known.refused.First = first
+		if before && (last.Before(known.object.Last) || last.Equal(known.object.Last) && !quota) {
+			known.object.First = first
 			by[about.UID] = known
 			continue
 		}
-		by[about.UID] = heard{quota: quota, refused: RejectedObject{
+		by[about.UID] = latestEvent{quota: quota, object: RejectedObject{
 			Kind: about.Kind, Namespace: about.Namespace, Name: about.Name, UID: about.UID,
-			QuotaRejection: refusal, First: first, Last: last,
+			QuotaRejection: rejection, First: first, Last: last,
 		}}
 	}
 	var latest []RejectedObject
-	for h := range maps.Values(by) {
-		if h.quota {
-			latest = append(latest, h.refused)
+	for e := range maps.Values(by) {
+		if e.quota {
+			latest = append(latest, e.object)
 		}
 	}
 	slices.SortFunc(latest, func(a, b RejectedObject) int {

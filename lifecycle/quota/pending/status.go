@@ -31,10 +31,10 @@ type ObservedState struct {
 
 // DesiredStatus returns the project's status with the allocated and pending GPUs and the
 // condition Pending. It changes no other field.
-func DesiredStatus(project *v1alpha1.Project, seen ObservedState, now metav1.Time) v1alpha1.ProjectStatus {
+func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1.Time) v1alpha1.ProjectStatus {
 	status := *project.Status.DeepCopy()
-	allocated, in := seen.Charges.allocatedByPool(project, seen.Quotas)
-	pending, by := seen.pendingCharges()
+	allocated, in := observed.Charges.allocatedByPool(project, observed.Quotas)
+	pending, by := observed.pendingCharges()
 	status.GPU.Allocated, status.GPU.Pending = milliQuantity(allocated), milliQuantity(pending)
 	for i := range status.NodePools {
 		pool := &status.NodePools[i]
@@ -46,14 +46,14 @@ func DesiredStatus(project *v1alpha1.Project, seen ObservedState, now metav1.Tim
 		ObservedGeneration: project.Generation, LastTransitionTime: now,
 	}
 	switch {
-	case len(seen.Rejected) > 0 && len(seen.Queued) > 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonQuotaExceeded, summarizeRejected(seen.Rejected)+". In addition, "+summarizeQueued(seen.Queued)
-	case len(seen.Rejected) > 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonQuotaExceeded, summarizeRejected(seen.Rejected)
-	case len(seen.Queued) > 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonQueued, summarizeQueued(seen.Queued)
+	case len(observed.Rejected) > 0 && len(observed.Queued) > 0:
+		condition.Reason, condition.Message = v1alpha1.ReasonQuotaExceeded, summarizeRejected(observed.Rejected)+". In addition, "+summarizeQueued(observed.Queued)
+	case len(observed.Rejected) > 0:
+		condition.Reason, condition.Message = v1alpha1.ReasonQuotaExceeded, summarizeRejected(observed.Rejected)
+	case len(observed.Queued) > 0:
+		condition.Reason, condition.Message = v1alpha1.ReasonQueued, summarizeQueued(observed.Queued)
 	case meta.FindStatusCondition(status.Conditions, condition.Type) == nil:
-		return status // where nothing ever waited there is nothing to say
+		return status // no workload was ever pending
 	default:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonNoPendingWorkloads, "no workload waits for GPU quota"
 	}

@@ -52,7 +52,7 @@ func TestDesiredStatus(t *testing.T) {
 	const want = "2 workloads wait for GPU quota, 1.125 GPUs in total: " +
 		"Deployment web (2 pods of 0.5 of a GPU of node pool dgx, since 2026-05-01T12:00:00Z), " +
 		"Deployment db (1 pod of 0.125 of a GPU of node pool dgx, since 2026-05-01T12:00:00Z); " +
-		"their pods are made as room appears, the oldest first"
+		"their pods are created when quota becomes available, the oldest workload first"
 	if condition == nil || condition.Status != metav1.ConditionTrue || condition.Reason != v1alpha1.ReasonQuotaExceeded || condition.Message != want || condition.ObservedGeneration != 3 {
 		t.Errorf("condition = %+v", condition)
 	}
@@ -91,9 +91,9 @@ func TestDescribeRejected(t *testing.T) {
 	gone := func(w *Workload) { w.Quota = "gone" }
 	const end = "; the missing pods are created automatically when quota becomes available; stop another workload of the project, or ask an administrator of department students for more quota"
 	tests := map[string]Workload{
-		"2 pods wait for GPU quota, each 0.5 of a GPU of node pool dgx: project thesis uses 1 GPU of a limit of 1 GPU" + end:                                                 newWorkload("web", 2, 500),
+		"2 pods wait for GPU quota, each 0.5 of a GPU of node pool dgx: project thesis uses 1 GPU of a limit of 1 GPU" + end:                                      newWorkload("web", 2, 500),
 		"1 pod waits for GPU quota, 1 GPU of node pool dgx: project thesis uses 0.25 of a GPU of a limit of 0.5 of a GPU for pods that cannot be preempted" + end: newWorkload("web", 1, 1000, guaranteed),
-		"1 pod waits for GPU quota, 2 GPUs of node pool dgx: the quota gone of project thesis is used up" + end:                                                                      newWorkload("web", 1, 2000, gone),
+		"1 pod waits for GPU quota, 2 GPUs of node pool dgx: the quota gone of project thesis is used up" + end:                                                   newWorkload("web", 1, 2000, gone),
 	}
 	for want, w := range tests {
 		if got := describeRejected(&w, newThesisProject(), newQuotas(1000, 1000, 500, 250)); got != want {

@@ -25,17 +25,17 @@ const (
 
 // SelectToWake returns the workloads whose next pod fits into all quotas that count it, the
 // oldest first. Quota that a workload with a recent retry needs is not offered to the next.
-func SelectToWake(waiting []Workload, quotas []corev1.ResourceQuota, now time.Time) []Workload {
+func SelectToWake(pending []Workload, quotas []corev1.ResourceQuota, now time.Time) []Workload {
 	left := remaindersOf(quotas)
 	var chosen []Workload
-	for _, w := range waiting {
+	for _, w := range pending {
 		fits := left.podsThatFit(w.QuotaRejection)
 		if fits == 0 {
 			continue
 		}
 		switch since := now.Sub(w.WokenAt); {
 		case w.WokenAt.IsZero():
-		case since < wakeGracePeriod: // it is at it
+		case since < wakeGracePeriod: // the retry is in progress
 			left.reserve(w.QuotaRejection, min(fits, w.MissingPods))
 			continue
 		case since < rewakeInterval && w.Last.Before(w.WokenAt.Truncate(time.Second)):
@@ -81,31 +81,31 @@ func remaindersOf(quotas []corev1.ResourceQuota) quotaRemainders {
 
 // affectedBy returns the remainders that a rejected pod reduces: that of the quota that rejected
 // it, and those of the quotas that count every pod.
-func (r quotaRemainders) affectedBy(refusal QuotaRejection) []*quotaRemainder {
+func (r quotaRemainders) affectedBy(rejection QuotaRejection) []*quotaRemainder {
 	var needed []*quotaRemainder
 	for name, by := range r {
-		if room := by[refusal.Resource]; room != nil && (room.countsAllPods || name == refusal.Quota) {
-			needed = append(needed, room)
+		if remainder := by[rejection.Resource]; remainder != nil && (remainder.countsAllPods || name == rejection.Quota) {
+			needed = append(needed, remainder)
 		}
 	}
 	return needed
 }
 
 // podsThatFit returns the number of such pods that fit.
-func (r quotaRemainders) podsThatFit(refusal QuotaRejection) int32 {
-	if r[refusal.Quota][refusal.Resource] == nil {
-		return 0 // not ours, or not counted yet
+func (r quotaRemainders) podsThatFit(rejection QuotaRejection) int32 {
+	if r[rejection.Quota][rejection.Resource] == nil {
+		return 0 // not a quota of Sluice, or not counted yet
 	}
 	const most = 1 << 20
 	fits := int64(most)
-	for _, room := range r.affectedBy(refusal) {
-		fits = min(fits, int64(room.remaining/refusal.Charge))
+	for _, remainder := range r.affectedBy(rejection) {
+		fits = min(fits, int64(remainder.remaining/rejection.Charge))
 	}
 	return int32(fits)
 }
 
-func (r quotaRemainders) reserve(refusal QuotaRejection, pods int32) {
-	for _, room := range r.affectedBy(refusal) {
-		room.remaining -= workload.Milli(pods) * refusal.Charge
+func (r quotaRemainders) reserve(rejection QuotaRejection, pods int32) {
+	for _, remainder := range r.affectedBy(rejection) {
+		remainder.remaining -= workload.Milli(pods) * rejection.Charge
 	}
 }

@@ -47,9 +47,9 @@ func EventCacheOptions() (client.Object, cache.ByObject) {
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // enqueueSettled enqueues the requests of an object after eventSettleDelay.
-func enqueueSettled(concerns func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
+func enqueueSettled(requests func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, q requestQueue) {
-		for _, request := range concerns(ctx, object) {
+		for _, request := range requests(ctx, object) {
 			q.AddAfter(request, eventSettleDelay)
 		}
 	}
@@ -81,7 +81,7 @@ var quotaStatusChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) b
 func (r *Reconciler) requestsForNamespace(ctx context.Context, object client.Object) []reconcile.Request {
 	var projects v1alpha1.ProjectList
 	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNamespace: object.GetNamespace()}); err != nil {
-		log.FromContext(ctx).Error(err, "finding the project of a namespace", "namespace", object.GetNamespace())
+		log.FromContext(ctx).Error(err, "Failed to find project of namespace", "namespace", object.GetNamespace())
 		return nil
 	}
 	return inventory.Requests(&projects)
@@ -131,11 +131,11 @@ func (p *podChangeSource) Start(ctx context.Context, queue workqueue.TypedRateLi
 		if project == "" {
 			return
 		}
-		heard := false
+		recorded := false
 		if p.synced.Load() {
-			heard = p.reconciler.waitTimes.recordStart(c)
+			recorded = p.reconciler.waitTimes.recordStart(c)
 		}
-		if heard || !hasSameCharge(c.Before, c.After) {
+		if recorded || !hasSameCharge(c.Before, c.After) {
 			queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: project}}, eventSettleDelay)
 		}
 	})

@@ -40,31 +40,31 @@ const statusSettleDelay = 10 * time.Second
 
 // ObserveWorkload returns the pending workload of an object. It returns false if the object is
 // not pending.
-func ObserveWorkload(refused RejectedObject, object client.Object, now time.Time) (Workload, bool) {
-	w := Workload{RejectedObject: refused, Since: refused.First, Root: rootOfObject(refused, object)}
-	if object.GetUID() != refused.UID || !object.GetDeletionTimestamp().IsZero() {
+func ObserveWorkload(rejected RejectedObject, object client.Object, now time.Time) (Workload, bool) {
+	w := Workload{RejectedObject: rejected, Since: rejected.First, Root: rootOfObject(rejected, object)}
+	if object.GetUID() != rejected.UID || !object.GetDeletionTimestamp().IsZero() {
 		return w, false
 	}
-	if w.MissingPods = workloadKinds[refused.Kind].missingPods(object); w.MissingPods == 0 {
+	if w.MissingPods = workloadKinds[rejected.Kind].missingPods(object); w.MissingPods == 0 {
 		return w, false
 	}
-	if since, says, known := replicaFailureSince(object); says {
+	if since, reported, known := replicaFailureSince(object); reported {
 		w.Since = since
-	} else if known && now.Sub(refused.Last) > statusSettleDelay {
+	} else if known && now.Sub(rejected.Last) > statusSettleDelay {
 		return w, false
 	}
-	// What cannot be read or lies ahead was not written here.
-	if woken, err := time.Parse(time.RFC3339Nano, object.GetAnnotations()[v1alpha1.AnnotationRetriedAt]); err == nil && !woken.After(now) {
-		w.WokenAt = woken
+	// An invalid value or a future time was not written by Sluice.
+	if retried, err := time.Parse(time.RFC3339Nano, object.GetAnnotations()[v1alpha1.AnnotationRetriedAt]); err == nil && !retried.After(now) {
+		w.WokenAt = retried
 	}
 	return w, true
 }
 
 // rootOfObject returns the object's controller. A Job of a CronJob is its own root.
-func rootOfObject(refused RejectedObject, object client.Object) corev1.ObjectReference {
+func rootOfObject(rejected RejectedObject, object client.Object) corev1.ObjectReference {
 	root := corev1.ObjectReference{
-		APIVersion: workloadKinds[refused.Kind].GroupVersion().String(), Kind: refused.Kind,
-		Namespace: refused.Namespace, Name: refused.Name, UID: refused.UID,
+		APIVersion: workloadKinds[rejected.Kind].GroupVersion().String(), Kind: rejected.Kind,
+		Namespace: rejected.Namespace, Name: rejected.Name, UID: rejected.UID,
 	}
 	if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind != "CronJob" {
 		root.APIVersion, root.Kind, root.Name, root.UID = owner.APIVersion, owner.Kind, owner.Name, owner.UID
@@ -101,17 +101,17 @@ var workloadKinds = map[string]workloadKind{
 }
 
 func missingReplicas(object client.Object) int32 {
-	var wanted *int32
-	var there int32
+	var desired *int32
+	var existing int32
 	switch set := object.(type) {
 	case *appsv1.ReplicaSet:
-		wanted, there = set.Spec.Replicas, set.Status.Replicas
+		desired, existing = set.Spec.Replicas, set.Status.Replicas
 	case *appsv1.StatefulSet:
-		wanted, there = set.Spec.Replicas, set.Status.Replicas
+		desired, existing = set.Spec.Replicas, set.Status.Replicas
 	case *corev1.ReplicationController:
-		wanted, there = set.Spec.Replicas, set.Status.Replicas
+		desired, existing = set.Spec.Replicas, set.Status.Replicas
 	}
-	return max(0, valueOr(wanted, 1)-there)
+	return max(0, valueOr(desired, 1)-existing)
 }
 
 // missingJobPods counts like the Job controller: the parallelism, limited by the missing
@@ -121,14 +121,14 @@ func missingJobPods(object client.Object) int32 {
 	if !ok || job.Spec.Suspend != nil && *job.Spec.Suspend || isJobFinished(job) {
 		return 0
 	}
-	wanted := valueOr(job.Spec.Parallelism, 1)
+	desired := valueOr(job.Spec.Parallelism, 1)
 	switch {
 	case job.Spec.Completions != nil:
-		wanted = min(wanted, *job.Spec.Completions-job.Status.Succeeded)
+		desired = min(desired, *job.Spec.Completions-job.Status.Succeeded)
 	case job.Status.Succeeded > 0:
-		return 0 // of a work queue no new pods are made once one succeeded
+		return 0 // a Job with a work queue creates no pods after one succeeded
 	}
-	return max(0, wanted-job.Status.Active)
+	return max(0, desired-job.Status.Active)
 }
 
 func isJobFinished(job *batchv1.Job) bool {
@@ -151,7 +151,7 @@ func valueOr(value *int32, otherwise int32) int32 {
 
 // replicaFailureSince returns since when a ReplicaSet reports that it cannot create pods. known
 // is false for the other kinds, which do not report it in their status.
-func replicaFailureSince(object client.Object) (since time.Time, says, known bool) {
+func replicaFailureSince(object client.Object) (since time.Time, reported, known bool) {
 	set, ok := object.(*appsv1.ReplicaSet)
 	if !ok {
 		return time.Time{}, false, false

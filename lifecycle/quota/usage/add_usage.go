@@ -25,16 +25,16 @@ type monthlyUse struct {
 // the rest is added later.
 func (r *Reconciler) addUsage(ctx context.Context, l *pendingUsage) error {
 	months := l.usesByMonth()
-	inOrder := slices.SortedFunc(maps.Keys(months), func(a, b month) int {
+	sortedMonths := slices.SortedFunc(maps.Keys(months), func(a, b month) int {
 		if a.before(b) {
 			return -1
 		}
 		return 1
 	})
-	if err := r.observeUnreadRecords(ctx, l.recordState, inOrder); err != nil {
+	if err := r.observeUnreadRecords(ctx, l.recordState, sortedMonths); err != nil {
 		return err
 	}
-	for _, m := range inOrder {
+	for _, m := range sortedMonths {
 		record, err := r.getOrCreateRecord(ctx, l.recordState, m)
 		if err != nil {
 			return err
@@ -56,18 +56,18 @@ func (r *Reconciler) observeUnreadRecords(ctx context.Context, b *recordState, m
 	if len(months) < 2 {
 		return nil
 	}
-	moved := false
+	anyChanged := false
 	for _, m := range months {
 		if b.resourceVersions[b.owner.recordName(m)] != "" {
 			continue
 		}
-		_, news, err := r.readRecord(ctx, b, m)
+		_, changed, err := r.readRecord(ctx, b, m)
 		if err != nil {
 			return err
 		}
-		moved = moved || news
+		anyChanged = anyChanged || changed
 	}
-	if moved {
+	if anyChanged {
 		return errRecordChanged
 	}
 	return nil
@@ -109,17 +109,17 @@ func (l *pendingUsage) nextCursors(record *v1alpha1.UsageRecord, m month) map[st
 		was[cursor.Clock] = cursor.Until.UTC()
 	}
 	until := earlierTime(l.runningUntil, m.end(l.owner.zone))
-	waiting := map[string]time.Time{}
+	unknown := map[string]time.Time{}
 	for _, s := range l.intervals {
 		switch from := l.accountedFrom(s.usageInterval); {
 		case !s.to.IsZero() || s.clock == "" || !l.startOf(s.usageInterval).Before(until):
 		case s.user != "":
 			next[s.clock] = laterTime(until, laterTime(was[s.clock], l.cursorFloor(s.clock)))
-		case waiting[s.clock].IsZero() || from.Before(waiting[s.clock]):
-			waiting[s.clock] = from
+		case unknown[s.clock].IsZero() || from.Before(unknown[s.clock]):
+			unknown[s.clock] = from
 		}
 	}
-	for name, from := range waiting { // nothing of it is in a record
+	for name, from := range unknown { // no record includes it
 		if next[name].IsZero() {
 			next[name] = laterTime(from, was[name])
 		}
@@ -141,11 +141,11 @@ func (r *Reconciler) clearOldCursors(ctx context.Context, l *pendingUsage, lates
 		if m == latest || !has {
 			continue
 		}
-		record, news, err := r.readRecord(ctx, l.recordState, m)
+		record, changed, err := r.readRecord(ctx, l.recordState, m)
 		switch {
 		case err != nil:
 			return err
-		case news:
+		case changed:
 			return errRecordChanged
 		case record == nil:
 			continue
@@ -164,7 +164,7 @@ var gpuSecondsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "GPU usage added to UsageRecords, in GPU seconds of policy time, by department and type of workload.",
 }, []string{"department", "type"})
 
-func init() { metrics.Registry.MustRegister(gpuSecondsTotal) } //nolint:gochecknoinits // how controller-runtime's registry is filled
+func init() { metrics.Registry.MustRegister(gpuSecondsTotal) } //nolint:gochecknoinits // registers with controller-runtime
 
 // recordGPUSeconds adds sums in thousandths of GPU seconds to the counter.
 func recordGPUSeconds(department string, sums map[v1alpha1.WorkloadType]int64) {

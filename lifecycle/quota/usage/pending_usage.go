@@ -51,7 +51,7 @@ type pendingUsage struct {
 }
 
 // computePending computes the pending usage of a namespace and its users.
-func (r *Reconciler) computePending(ctx context.Context, namespace string, a *namespaceUsage, pressed bool) (*pendingUsage, error) {
+func (r *Reconciler) computePending(ctx context.Context, namespace string, a *namespaceUsage, flush bool) (*pendingUsage, error) {
 	_, all := r.tracker.snapshot(namespace)
 	if !a.loaded {
 		if err := r.loadRecords(ctx, a.recordState, all); err != nil {
@@ -61,7 +61,7 @@ func (r *Reconciler) computePending(ctx context.Context, namespace string, a *na
 	if err := r.resolvePendingWrites(ctx, a.recordState); err != nil {
 		return nil, err
 	}
-	l := &pendingUsage{namespaceUsage: a, clock: r.Clock, now: policytime.MachineNow(), intervals: all, isComplete: true, flush: pressed}
+	l := &pendingUsage{namespaceUsage: a, clock: r.Clock, now: policytime.MachineNow(), intervals: all, isComplete: true, flush: flush}
 	l.runningUntil = truncateToSecond(r.Clock.FromReal(l.now.Add(-reportDelay)))
 	if err := r.attribute(ctx, namespace, l); err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ const (
 // workload wait only as long as the first one: they share a cursor, which would otherwise hide
 // usage that no record includes.
 func (r *Reconciler) attribute(ctx context.Context, namespace string, l *pendingUsage) error {
-	first := map[string]time.Time{} // since when a workload runs; zero where it is not waited for
+	first := map[string]time.Time{} // since when a workload runs; zero if it does not wait
 	for _, s := range l.intervals {
 		if s.clock == "" && s.user == "" {
 			if name, known := r.ClockResolver.ClockOf(s.podIdentity(namespace)); known {
@@ -173,7 +173,7 @@ func (r *Reconciler) attribute(ctx context.Context, namespace string, l *pending
 		if s.user != "" {
 			since = time.Time{}
 		}
-		if known, others := first[s.clock]; !others || since.Before(known) {
+		if known, seenBefore := first[s.clock]; !seenBefore || since.Before(known) {
 			first[s.clock] = since
 		}
 	}
@@ -182,30 +182,30 @@ func (r *Reconciler) attribute(ctx context.Context, namespace string, l *pending
 		if s.user != "" {
 			continue
 		}
-		waited := l.now.Sub(first[s.clock]) > clockWaitTimeout
+		timedOut := l.now.Sub(first[s.clock]) > clockWaitTimeout
 		if !s.to.IsZero() {
-			waited = l.flush || l.now.Sub(s.to) > minWriteInterval
+			timedOut = l.flush || l.now.Sub(s.to) > minWriteInterval
 		}
 		if s.clock == "" {
 			l.isComplete = false
-			if waited && !s.to.IsZero() {
+			if timedOut && !s.to.IsZero() {
 				s.attributeTo(s.creator, "")
 			}
 			continue
 		}
-		found, looked := clocks[s.clock]
-		if !looked {
-			found = &v1alpha1.WorkloadClock{}
-			if err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: s.clock}, found); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("reading clock %s/%s: %w", namespace, s.clock, err)
+		clock, cached := clocks[s.clock]
+		if !cached {
+			clock = &v1alpha1.WorkloadClock{}
+			if err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: s.clock}, clock); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("get clock %s/%s: %w", namespace, s.clock, err)
 			}
-			clocks[s.clock] = found
+			clocks[s.clock] = clock
 		}
 		switch {
-		case found.Status.CreatedBy != "":
-			s.attributeTo(found.Status.CreatedBy, found.Status.WorkloadType)
-		case found.Status.RootUID != "" || waited:
-			s.attributeTo(s.creator, found.Status.WorkloadType)
+		case clock.Status.CreatedBy != "":
+			s.attributeTo(clock.Status.CreatedBy, clock.Status.WorkloadType)
+		case clock.Status.RootUID != "" || timedOut:
+			s.attributeTo(s.creator, clock.Status.WorkloadType)
 		default:
 			l.isComplete = false
 		}
@@ -223,12 +223,12 @@ func nodePoolOf(s *usageInterval) string {
 
 // attributeTo sets the user of an interval, and its type: the pod's label if it is valid, else
 // the workload's type.
-func (s *usageInterval) attributeTo(user string, otherwise v1alpha1.WorkloadType) {
+func (s *usageInterval) attributeTo(user string, workloadType v1alpha1.WorkloadType) {
 	if user == "" || utf8.RuneCountInString(user) > maxUserLength {
 		user = UnknownName
 	}
 	s.user, s.workloadType = user, v1alpha1.WorkloadTrain
-	for _, kind := range []v1alpha1.WorkloadType{otherwise, s.labeledType} {
+	for _, kind := range []v1alpha1.WorkloadType{workloadType, s.labeledType} {
 		if slices.Contains(v1alpha1.WorkloadTypes, kind) {
 			s.workloadType = kind
 		}

@@ -21,7 +21,7 @@ import (
 type podTracker struct {
 	// mu guards all fields below and the fields of intervals that are marked as the
 	// tracker's.
-	mu         sync.Mutex // guards all below, and of stretches what is the meter's
+	mu         sync.Mutex // guards all fields below and the fields of intervals that are the tracker's
 	namespaces map[string]*namespaceUsage
 }
 
@@ -46,13 +46,13 @@ func (m *podTracker) handleChange(c podcache.Change) []reconcile.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	pod := c.Pod()
-	noted := false
+	changed := false
 	if c.After != nil && c.After.Running && c.After.Milli > 0 {
-		noted = m.usageOf(pod.Namespace).observeRunning(c.After, now)
+		changed = m.usageOf(pod.Namespace).observeRunning(c.After, now)
 	} else if a := m.namespaces[pod.Namespace]; a != nil {
-		noted = a.observeStopped(pod.UID, now, c.After == nil)
+		changed = a.observeStopped(pod.UID, now, c.After == nil)
 	}
-	if !noted {
+	if !changed {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pod.Namespace}}}

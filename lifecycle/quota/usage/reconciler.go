@@ -53,7 +53,7 @@ type ClockResolver interface {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	result, err := r.reconcileNamespace(ctx, req.Name, false)
 	if errors.Is(err, errRecordChanged) {
-		ctrl.LoggerFrom(ctx).V(1).Info("a usage record has changed; reckoning anew")
+		ctrl.LoggerFrom(ctx).V(1).Info("Usage record changed, retrying")
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	return result, err
@@ -61,7 +61,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // reconcileNamespace writes the pending usage of a namespace if a write is due. With flush it
 // writes all usage of ended pods.
-func (r *Reconciler) reconcileNamespace(ctx context.Context, namespace string, pressed bool) (reconcile.Result, error) {
+func (r *Reconciler) reconcileNamespace(ctx context.Context, namespace string, flush bool) (reconcile.Result, error) {
 	a, _ := r.tracker.snapshot(namespace)
 	if a == nil {
 		return reconcile.Result{}, nil
@@ -81,13 +81,13 @@ func (r *Reconciler) reconcileNamespace(ctx context.Context, namespace string, p
 		r.tracker.dropEnded(a, func(*usageInterval) bool { return true })
 		return r.requeueIdle(namespace, a), nil
 	}
-	l, err := r.computePending(ctx, namespace, a, pressed)
+	l, err := r.computePending(ctx, namespace, a, flush)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	due := l.timeUntilWrite()
 	switch {
-	case due == 0, pressed && l.hasEnded():
+	case due == 0, flush && l.hasEnded():
 		if err := r.addUsage(ctx, l); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -185,11 +185,11 @@ func (r *Reconciler) timeZoneOf(ctx context.Context, name string) (*time.Locatio
 		if client.IgnoreNotFound(err) == nil {
 			return time.UTC, nil
 		}
-		return nil, fmt.Errorf("reading department %s: %w", name, err)
+		return nil, fmt.Errorf("get department %s: %w", name, err)
 	}
 	zone, err := time.LoadLocation(department.Spec.Notices.TimeZone)
 	if err != nil {
-		return time.UTC, nil //nolint:nilerr // admission checks it; an older object may have another
+		return time.UTC, nil //nolint:nilerr // admission validates it; only an older object may be invalid
 	}
 	return zone, nil
 }

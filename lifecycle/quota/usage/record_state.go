@@ -104,7 +104,7 @@ func (b *recordState) confirmWrite(record *v1alpha1.UsageRecord, a *recordWrite)
 }
 
 // errRecordChanged means that a record changed after the usage to add was computed.
-var errRecordChanged = errors.New("the usage record is another than before")
+var errRecordChanged = errors.New("usage record changed")
 
 // loadRecords reads the records that may have cursors: those of all months since the oldest
 // running pod started, in any time zone.
@@ -150,7 +150,7 @@ func (r *Reconciler) readRecord(ctx context.Context, b *recordState, m month) (*
 		delete(b.monthsWithCursors, m)
 		return nil, false, nil
 	case err != nil:
-		return nil, false, fmt.Errorf("reading usage record %s: %w", name, err)
+		return nil, false, fmt.Errorf("get usage record %s: %w", name, err)
 	}
 	return record, b.observeRecord(record, m), nil
 }
@@ -158,11 +158,11 @@ func (r *Reconciler) readRecord(ctx context.Context, b *recordState, m month) (*
 // getOrCreateRecord returns the record of a month. It returns errRecordChanged if the record
 // contains an unknown write.
 func (r *Reconciler) getOrCreateRecord(ctx context.Context, b *recordState, m month) (*v1alpha1.UsageRecord, error) {
-	record, news, err := r.readRecord(ctx, b, m)
+	record, changed, err := r.readRecord(ctx, b, m)
 	switch {
 	case err != nil:
 		return nil, err
-	case news:
+	case changed:
 		return nil, errRecordChanged
 	case record != nil:
 		return record, nil
@@ -172,7 +172,7 @@ func (r *Reconciler) getOrCreateRecord(ctx context.Context, b *recordState, m mo
 		Spec:       v1alpha1.UsageRecordSpec{Project: b.owner.project, ProjectUID: b.owner.uid, Month: m.String()},
 	}
 	if err := r.Client.Create(ctx, record); err != nil {
-		return nil, fmt.Errorf("making usage record %s: %w", record.Name, err)
+		return nil, fmt.Errorf("create usage record %s: %w", record.Name, err)
 	}
 	b.resourceVersions[record.Name] = record.ResourceVersion
 	return record, nil
@@ -187,9 +187,9 @@ func (r *Reconciler) writeRecord(ctx context.Context, b *recordState, m month, r
 	b.lastWrite = policytime.MachineNow()
 	if err := r.Client.Status().Update(ctx, next); err != nil {
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err) {
-			b.pendingWrites[record.Name] = b.pendingWrites[record.Name][:len(b.pendingWrites[record.Name])-1] // it was not done
+			b.pendingWrites[record.Name] = b.pendingWrites[record.Name][:len(b.pendingWrites[record.Name])-1] // the API server rejected it
 		}
-		return fmt.Errorf("writing usage record %s: %w", record.Name, err)
+		return fmt.Errorf("update usage record %s: %w", record.Name, err)
 	}
 	b.monthsWithCursors[m] = len(a.status.Accounted) > 0
 	b.confirmWrite(next, a)

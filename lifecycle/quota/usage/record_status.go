@@ -14,7 +14,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Names that stand for no single user, node pool or clock. Nobody has such a name.
+// Names of combined or unknown users, node pools and clocks. No object has such a name.
 const (
 	// UnknownName is the user of usage without a known creator, and the node pool of a pod
 	// that was not admitted by Sluice.
@@ -39,9 +39,9 @@ type Addition struct {
 // AddToStatus returns a record's status with an addition. The sum of the entries grows exactly by
 // the sum of the uses, in any order and partition. Entries and cursors beyond the maximum are
 // combined, never lost.
-func AddToStatus(was v1alpha1.UsageRecordStatus, add Addition) v1alpha1.UsageRecordStatus {
+func AddToStatus(old v1alpha1.UsageRecordStatus, add Addition) v1alpha1.UsageRecordStatus {
 	sums := entrySums{}
-	for _, e := range was.Entries {
+	for _, e := range old.Entries {
 		sums.add(entryKey{e.User, e.WorkloadType, e.NodePool}, e.GPUMilliSeconds)
 	}
 	for _, use := range add.Uses {
@@ -49,7 +49,7 @@ func AddToStatus(was v1alpha1.UsageRecordStatus, add Addition) v1alpha1.UsageRec
 	}
 	sums.mergeSmallest()
 	at := truncateToSecond(add.At)
-	if last := was.UpdatedAt; last != nil && at.Before(last.Time) {
+	if last := old.UpdatedAt; last != nil && at.Before(last.Time) {
 		at = last.UTC()
 	}
 	return v1alpha1.UsageRecordStatus{
@@ -118,13 +118,12 @@ func earlierTime(a, b time.Time) time.Time {
 	return a
 }
 
-// A record holds so many entries and cursors, and so many bytes of each: what an
-// object may weigh in all is a megabyte and a half, most of it what the API server
-// notes about who manages which part.
+// Maximum number and size of entries and cursors in a record. An object is limited to about 1.5 MB;
+// most of it is the managedFields of the API server.
 const (
 	maxEntries, maxEntryBytes  = 4096, 768 << 10
 	maxCursors, maxCursorBytes = 4096, 384 << 10
-	entryBytes, cursorBytes    = 260, 105 // beside what their names weigh, twice
+	entryBytes, cursorBytes    = 260, 105 // plus twice the length of the names
 )
 
 // estimatedBytes returns about how many bytes an entry adds to its object.
@@ -139,7 +138,7 @@ func (t entrySums) mergeSmallest() {
 		bytes += key.estimatedBytes()
 	}
 	fits := func() bool { return len(t) <= maxEntries && bytes <= maxEntryBytes }
-	for _, into := range []func(entryKey) entryKey{
+	for _, combine := range []func(entryKey) entryKey{
 		func(k entryKey) entryKey { return entryKey{OthersName, k.kind, k.pool} },
 		func(k entryKey) entryKey { return entryKey{OthersName, k.kind, OthersName} },
 	} {
@@ -150,14 +149,14 @@ func (t entrySums) mergeSmallest() {
 			if fits() {
 				return
 			}
-			to := into(key)
+			to := combine(key)
 			if to == key {
 				continue
 			}
 			sum := t[key]
 			delete(t, key)
 			bytes -= key.estimatedBytes()
-			if _, there := t[to]; !there {
+			if _, exists := t[to]; !exists {
 				bytes += to.estimatedBytes()
 			}
 			t.add(to, sum)

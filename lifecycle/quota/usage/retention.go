@@ -32,7 +32,7 @@ const (
 func (r *Reconciler) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := r.deleteExpired(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "looking for usage records that have been kept long enough")
+			log.FromContext(ctx).Error(err, "Failed to delete expired usage records")
 		}
 	}, retentionInterval)
 	r.flush(context.WithoutCancel(ctx))
@@ -45,7 +45,7 @@ func (r *Reconciler) flush(ctx context.Context) {
 	defer cancel()
 	for _, namespace := range r.tracker.namespaceNames() {
 		if _, err := r.reconcileNamespace(ctx, namespace, true); err != nil {
-			log.FromContext(ctx).Error(err, "recording the last use of GPUs", "namespace", namespace)
+			log.FromContext(ctx).Error(err, "Failed to record final GPU usage", "namespace", namespace)
 		}
 	}
 }
@@ -57,17 +57,17 @@ func (r *Reconciler) deleteExpired(ctx context.Context) error {
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("UsageRecordList"))
 	for {
 		if err := r.Live.List(ctx, list, client.Limit(listPageSize), client.Continue(list.Continue)); err != nil {
-			return fmt.Errorf("listing usage records: %w", err)
+			return fmt.Errorf("list usage records: %w", err)
 		}
 		for i := range list.Items {
 			record := &list.Items[i]
 			if !isExpired(record.Name, now) {
 				continue
 			}
-			gone := &v1alpha1.UsageRecord{ObjectMeta: metav1.ObjectMeta{Name: record.Name}}
-			err := r.Client.Delete(ctx, gone, client.Preconditions{UID: &record.UID})
+			expired := &v1alpha1.UsageRecord{ObjectMeta: metav1.ObjectMeta{Name: record.Name}}
+			err := r.Client.Delete(ctx, expired, client.Preconditions{UID: &record.UID})
 			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("deleting usage record %s, which was kept for %d months: %w", record.Name, retentionMonths, err)
+				return fmt.Errorf("delete usage record %s: %w", record.Name, err)
 			}
 		}
 		if list.Continue == "" {
@@ -82,9 +82,9 @@ func isExpired(name string, now time.Time) bool {
 	if len(name) < len(monthLayout) {
 		return false
 	}
-	of, err := time.Parse(monthLayout, name[len(name)-len(monthLayout):])
+	month, err := time.Parse(monthLayout, name[len(name)-len(monthLayout):])
 	if err != nil {
 		return false
 	}
-	return !now.Before(of.AddDate(0, 1+retentionMonths, 0).Add(maxZoneDifference))
+	return !now.Before(month.AddDate(0, 1+retentionMonths, 0).Add(maxZoneDifference))
 }

@@ -75,7 +75,7 @@ const monthLayout = "2006-01"
 func monthOf(at time.Time, zone *time.Location) month {
 	local := at.In(zone)
 	m := month{local.Year(), local.Month()}
-	// Where the clocks are set back over midnight, the end of a month occurs twice.
+	// If the clocks are set back over midnight, the end of a month occurs twice.
 	switch {
 	case at.Before(m.start(zone)):
 		return m.addMonths(-1)
@@ -94,7 +94,7 @@ func (m month) addMonths(months int) month {
 // start returns the first instant of the month.
 func (m month) start(zone *time.Location) time.Time {
 	at := time.Date(m.year, m.month, 1, 0, 0, 0, 0, zone)
-	if at.Day() != 1 { // there is no such midnight: the month begins after the gap
+	if at.Day() != 1 { // midnight does not exist: the month starts after the gap
 		_, at = at.ZoneBounds()
 	}
 	return at.UTC()

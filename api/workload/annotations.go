@@ -14,16 +14,17 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// annotation is one annotation; set tells an empty one from none.
+// annotation is one annotation of the pod. isSet distinguishes an empty value from a missing
+// annotation.
 type annotation struct {
 	key, value string
 	isSet      bool
 }
 
-// path is the annotation's field.
+// path returns the annotation's field.
 func (n annotation) path() string { return "metadata.annotations[" + n.key + "]" }
 
-// requestAnnotations are the annotations that say something of what a pod asks for.
+// requestAnnotations are the annotations that belong to a GPU request.
 type requestAnnotations struct {
 	gpu, fraction, memory                      annotation // how much
 	devices, container                         annotation // of how many GPUs, for whom
@@ -32,7 +33,7 @@ type requestAnnotations struct {
 	kaiContainers                              []annotation
 }
 
-// collectAnnotations picks them out in one pass, which costs less than a look-up for each.
+// collectAnnotations collects them in one pass, which is faster than one lookup each.
 func collectAnnotations(annotations map[string]string) requestAnnotations {
 	var n requestAnnotations
 	for key, value := range annotations {
@@ -68,7 +69,7 @@ func collectAnnotations(annotations map[string]string) requestAnnotations {
 	return n
 }
 
-// parseAmounts reads the annotations that say how much, ours first.
+// parseAmounts reads the annotations with an amount, sluice.dev/gpu first.
 func (r *parser) parseAmounts() []annotatedAmount {
 	if !r.annotations.hasAmount() {
 		return nil
@@ -98,8 +99,8 @@ func (r *parser) parseAmounts() []annotatedAmount {
 	return said
 }
 
-// parseShare reads a part of one GPU, up to most. GPUs are counted in thousandths; more
-// decimals are refused, since rounding them would charge what nobody wrote.
+// parseShare reads a share of one GPU, up to most. More than three decimals are rejected, because
+// rounding would charge another amount than requested.
 func parseShare(text string, most Milli) (share Milli, wrong string) {
 	share, exact, ok := parseDecimal(text)
 	switch {
@@ -111,13 +112,13 @@ func parseShare(text string, most Milli) (share Milli, wrong string) {
 	return 0, "must be a decimal from " + Milli(1).String() + " to " + most.String() + " with at most three decimals, such as 0.5"
 }
 
-// hasAmount reports whether any annotation says how much.
+// hasAmount reports whether any annotation has an amount.
 func (n *requestAnnotations) hasAmount() bool {
 	return n.gpu.isSet || n.fraction.isSet || n.memory.isSet
 }
 
-// parseGPUAmount reads our own annotation, a quantity in steps of a thousandth as
-// quotas are. A part lies on one GPU, so above one there are whole GPUs only.
+// parseGPUAmount reads the annotation sluice.dev/gpu, a quantity in steps of one thousandth. A
+// share is on one GPU, so amounts above one must be whole GPUs.
 func parseGPUAmount(n annotation) (a annotatedAmount, wrong string) {
 	value, exact, ok := parseDecimal(n.value)
 	if thousandths, cut := strings.CutSuffix(n.value, "m"); cut {
@@ -139,8 +140,8 @@ func parseGPUAmount(n annotation) (a annotatedAmount, wrong string) {
 		devices, each, v1alpha1.AnnotationGPUFractionDevices, strconv.FormatInt(devices, 10))
 }
 
-// describeInvalidAmount is the refusal of a text that is no amount of GPUs. Profiles are
-// what people write there most.
+// describeInvalidAmount returns the error for an invalid amount. A MIG profile is the most
+// frequent mistake.
 func describeInvalidAmount(text string) string {
 	if refusal := validateNotComputeInstance(text); refusal != "" {
 		return refusal
@@ -151,8 +152,7 @@ func describeInvalidAmount(text string) string {
 	return "must be a part of one GPU in thousandths such as 500m or 0.5, or whole GPUs such as 2"
 }
 
-// annotatedAmount is what one annotation says: whole GPUs, or a share or some memory of
-// each GPU.
+// annotatedAmount is the amount in one annotation: whole GPUs, or a share or memory of each GPU.
 type annotatedAmount struct {
 	annotation
 	wholeGPUs int64
@@ -160,8 +160,7 @@ type annotatedAmount struct {
 	memoryMiB int64
 }
 
-// applyAnnotations fills in what the pod's annotations ask for. They stand for the
-// whole pod, so nothing is added up.
+// applyAnnotations sets the request from the pod's annotations. They apply to the whole pod.
 func (r *parser) applyAnnotations(request *Request) {
 	granted := request.RequestsGPU()
 	if granted && r.admitted {
@@ -198,8 +197,8 @@ func (r *parser) applyAnnotations(request *Request) {
 	}
 }
 
-// rejectDuplicate refuses a second annotation for what first says already. In a pod that
-// was admitted an engine's word may stand beside its author's, if they agree.
+// rejectDuplicate rejects a second annotation with the meaning of the first. In an admitted pod,
+// an equal annotation of the scheduler is allowed.
 func (r *parser) rejectDuplicate(path, value, first, firstValue string, same bool) {
 	says := "says the same again as "
 	switch {
@@ -211,7 +210,7 @@ func (r *parser) rejectDuplicate(path, value, first, firstValue string, same boo
 	r.addInvalid(path, value, says+first+", "+strconv.Quote(truncateValue(firstValue))+"; keep one of the two")
 }
 
-// rejectShareBesideResource refuses annotations for shares beside GPUs in a container's limits.
+// rejectShareBesideResource rejects annotations for shares beside a GPU resource.
 func (r *parser) rejectShareBesideResource() {
 	resource := &r.gpuTally.entries[0]
 	for _, n := range [...]annotation{r.annotations.gpu, r.annotations.fraction, r.annotations.memory, r.annotations.devices} {
@@ -222,7 +221,7 @@ func (r *parser) rejectShareBesideResource() {
 	}
 }
 
-// parseDevices is on how many GPUs a share is wanted.
+// parseDevices returns the number of GPUs on which a share is requested.
 func (r *parser) parseDevices(said []annotatedAmount) int64 {
 	n := r.annotations.devices
 	if !n.isSet {
@@ -242,7 +241,7 @@ func (r *parser) parseDevices(said []annotatedAmount) int64 {
 	return count
 }
 
-// shareContainer is the container that gets the share: the one that the author named,
+// shareContainer returns the container that gets the share: the one that the annotation names,
 // else the first.
 func (r *parser) shareContainer() *corev1.Container {
 	if n := r.annotations.container; n.isSet {
@@ -255,7 +254,7 @@ func (r *parser) shareContainer() *corev1.Container {
 	return &r.spec.Containers[0]
 }
 
-// containerByName is the regular or init container of that name, nil where there is none.
+// containerByName returns the regular or init container with that name, or nil.
 func (r *parser) containerByName(name string) (containerPath, *corev1.Container) {
 	for i := range r.spec.Containers {
 		if r.spec.Containers[i].Name == name {

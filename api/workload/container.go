@@ -15,7 +15,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// containerPath is where a container stands: spec.containers[2].
+// containerPath is the field of a container, such as spec.containers[2].
 type containerPath struct {
 	list  string
 	index int
@@ -33,16 +33,17 @@ const (
 
 func (p containerPath) String() string { return p.list + "[" + strconv.Itoa(p.index) + "]" }
 
-// resourcePath is the field of one resource: spec.containers[2].resources.limits[cpu].
+// resourcePath returns the field of one resource, such as
+// spec.containers[2].resources.limits[cpu].
 func (p containerPath) resourcePath(list string, name corev1.ResourceName) string {
 	return p.String() + ".resources." + list + "[" + string(name) + "]"
 }
 
-// maxDevices is how many GPUs, slices or replicas a pod may ask for: as many as
-// a quota can hold.
+// maxDevices is the largest number of GPUs, MIG instances or replicas of a pod, as many as a
+// quota can hold.
 const maxDevices = 99999
 
-// parseContainers reads what all containers ask for.
+// parseContainers reads the resources of all containers.
 func (r *parser) parseContainers(spec *corev1.PodSpec) {
 	for i := range spec.Containers {
 		r.parseContainer(&spec.Containers[i], containerPath{regularContainers, i}, roleRegular)
@@ -65,8 +66,8 @@ func (r *parser) parseContainers(spec *corev1.PodSpec) {
 	}
 }
 
-// parseContainer reads what one container asks for. An extended resource has a limit,
-// and a request that is absent or the same.
+// parseContainer reads the resources of one container. An extended resource has a limit, and a
+// request that is equal or absent.
 func (r *parser) parseContainer(c *corev1.Container, at containerPath, as containerRole) {
 	if len(c.Resources.Limits) == 0 && len(c.Resources.Requests) == 0 {
 		return
@@ -89,13 +90,12 @@ func (r *parser) parseContainer(c *corev1.Container, at containerPath, as contai
 	r.sortErrorsFrom(before)
 }
 
-// containerRequest is one container that is being read.
+// containerRequest is one container that is being parsed.
 type containerRequest struct {
 	containerPath
 	name string
 	role containerRole
-	// devices are the GPU resources that it counts, sizes those that say how large
-	// each device is.
+	// devices are its GPU resources, sizes the resources for the size of each device.
 	devices, sizes []resourceAmount
 }
 
@@ -137,7 +137,7 @@ func (r *parser) parseResource(c *containerRequest, all *corev1.ResourceRequirem
 	r.addAmount(c, resourceAmount{name, unit, amount})
 }
 
-// addAmount takes in one amount that is well-formed.
+// addAmount adds one valid amount.
 func (r *parser) addAmount(c *containerRequest, s resourceAmount) {
 	switch {
 	case s.amount == 0: // the same as not asking
@@ -161,7 +161,7 @@ func (r *parser) addAmount(c *containerRequest, s resourceAmount) {
 	}
 }
 
-// rejectMisplacedGPUs refuses GPUs where no container can have them.
+// rejectMisplacedGPUs rejects GPUs in resources that cannot have them.
 func (r *parser) rejectMisplacedGPUs(list *corev1.ResourceRequirements, path, why string) {
 	before := len(r.errs)
 	for key, resources := range map[string]corev1.ResourceList{limits: list.Limits, requests: list.Requests} {
@@ -174,7 +174,7 @@ func (r *parser) rejectMisplacedGPUs(list *corev1.ResourceRequirements, path, wh
 	r.sortErrorsFrom(before)
 }
 
-// otherResourceNames are the resources outside the table, each once.
+// otherResourceNames returns the names of unknown extended resources, each once.
 func (r *parser) otherResourceNames() []string {
 	if len(r.otherResources) == 0 {
 		return []string{}
@@ -183,7 +183,7 @@ func (r *parser) otherResourceNames() []string {
 	return slices.Compact(r.otherResources)
 }
 
-// wholeQuantity is a quantity without a fraction, and false for any other.
+// wholeQuantity returns the value of a whole quantity, and false for any other.
 func wholeQuantity(q resource.Quantity) (int64, bool) {
 	if value, ok := q.AsInt64(); ok {
 		return value, true
@@ -192,8 +192,8 @@ func wholeQuantity(q resource.Quantity) (int64, bool) {
 	return value, q.CmpInt64(value) == 0
 }
 
-// validateContainerNames refuses containers that have no name, or another's. The API server would,
-// later: but by then what was granted to one of two stands on whichever is found.
+// validateContainerNames rejects empty and duplicate container names. The API server rejects
+// them, too, but only after the webhook has granted resources by container name.
 func (r *parser) validateContainerNames(spec *corev1.PodSpec) {
 	n := len(spec.Containers) + len(spec.InitContainers) + len(spec.EphemeralContainers)
 	taken := make(map[string]containerPath, n)
@@ -221,7 +221,7 @@ func (r *parser) validateContainerNames(spec *corev1.PodSpec) {
 	}
 }
 
-// containerRole is how a container's resources add up with the others'.
+// containerRole determines how a container's resources are summed.
 type containerRole uint8
 
 const (
@@ -230,28 +230,27 @@ const (
 	roleSidecar // an init container that goes on beside the regular ones
 )
 
-// resourceTally adds up resources by name, by the API server's own rule (PodRequests in
-// k8s.io/component-helpers/resource): regular containers and sidecars run all at
-// once; an init container runs alone, beside the sidecars that stand before it.
-// Regular containers come first, then init containers in their order.
+// resourceTally sums resources by name, as the API server does (PodRequests in
+// k8s.io/component-helpers/resource): regular containers and sidecars run at the same time; an
+// init container runs alone, beside the sidecars before it. Regular containers must be added
+// first, then init containers in their order.
 type resourceTally struct{ entries []tallyEntry }
 
-// tallyEntry is one resource in all containers.
+// tallyEntry is the sum of one resource over all containers.
 type tallyEntry struct {
 	name corev1.ResourceName
 	unit Unit
-	// sum is of regular containers and sidecars, sidecars of those alone, and peak
-	// the most while any init container ran. (The sidecars alone are never more than
-	// sum.)
+	// sum is the total of regular containers and sidecars, sidecars that of sidecars alone,
+	// and peak the largest amount while an init container runs.
 	sum, sidecars, peak int64
-	// size is what the first container that asks says of each device.
+	// size is the device size in the first container with the resource.
 	size deviceSize
-	// firstContainer is that container, named container.
+	// firstContainer is the first container with the resource.
 	firstContainer containerPath
 	containerName  string
 }
 
-// entryFor finds or makes the entry of name.
+// entryFor returns the entry of name and creates it if necessary.
 func (t *resourceTally) entryFor(name corev1.ResourceName, unit Unit) *tallyEntry {
 	for i := range t.entries {
 		if t.entries[i].name == name {
@@ -262,8 +261,8 @@ func (t *resourceTally) entryFor(name corev1.ResourceName, unit Unit) *tallyEntr
 	return &t.entries[len(t.entries)-1]
 }
 
-// add counts what one container asks for. No sum can overflow: each amount is at
-// most mostDevices.
+// add adds the amount of one container. The sum cannot overflow: each amount is at most
+// maxDevices.
 func (e *tallyEntry) add(amount int64, as containerRole) {
 	switch as {
 	case roleRegular:
@@ -276,8 +275,8 @@ func (e *tallyEntry) add(amount int64, as containerRole) {
 	}
 }
 
-// total is what the whole pod asks for.
+// total returns the amount of the whole pod.
 func (e *tallyEntry) total() int64 { return max(e.sum, e.peak) }
 
-// fieldPath is the field in which the first container asks.
+// fieldPath returns the field of the first container with the resource.
 func (e *tallyEntry) fieldPath() string { return e.firstContainer.resourcePath(limits, e.name) }

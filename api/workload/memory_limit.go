@@ -13,15 +13,14 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// memoryLimit is how far one key lets each device's memory go: so many MiB, or a part
-// of the GPU.
+// memoryLimit is a limit of each device's memory, in MiB or as a share of the GPU.
 type memoryLimit struct {
 	path, value string
 	memoryMiB   int64
 	share       Milli
 }
 
-// parseMemoryLimits fills in how far the memory may go above what is asked for.
+// parseMemoryLimits reads up to which limit the memory may burst.
 func (r *parser) parseMemoryLimits(request *Request) {
 	shared := request.Form == FormShare || request.Form == FormMemory
 	var found [4]memoryLimit
@@ -47,9 +46,9 @@ func (r *parser) parseMemoryLimits(request *Request) {
 	request.MemoryLimitMiB, request.ShareLimit = first.memoryMiB, first.share
 }
 
-// rejectLimitsWithoutShare refuses limits of what has none: a whole GPU or a slice cannot
-// burst. In a pod that was admitted they are what its author had said before it
-// was granted one; where the share itself is malformed, that is fault enough.
+// rejectLimitsWithoutShare rejects limits without a share: whole GPUs and MIG instances cannot
+// burst. An admitted pod may have them from before a MIG instance was granted. If the share
+// itself is invalid, the limits cause no second error.
 func (r *parser) rejectLimitsWithoutShare(request *Request, said []memoryLimit) {
 	if (r.admitted && request.RequestsGPU()) || (r.annotations.hasAmount() && !request.RequestsGPU()) {
 		return
@@ -60,7 +59,7 @@ func (r *parser) rejectLimitsWithoutShare(request *Request, said []memoryLimit) 
 	}
 }
 
-// parseLimitAnnotations reads the three annotations, ours first.
+// parseLimitAnnotations reads the three annotations, sluice.dev/gpu-memory-limit first.
 func (r *parser) parseLimitAnnotations(said []memoryLimit) []memoryLimit {
 	if n := r.annotations.memoryLimit; n.isSet {
 		if memory, ok := parseWholeNumber(n.value, maxMemoryMiB); ok && memory > 0 {
@@ -86,10 +85,10 @@ func (r *parser) parseLimitAnnotations(said []memoryLimit) []memoryLimit {
 	return said
 }
 
-// parseLimitVariable reads the variable by which Run:ai's users say it, in the
-// container that has the share: of a fraction a part of the GPU, of memory a
-// quantity of bytes. Of two variables of one name a container gets the last.
-// Elsewhere it means nothing, and many set it everywhere.
+// parseLimitVariable reads the environment variable of Run:ai's users in the container with the
+// share: a part of the GPU for a fraction, a quantity of bytes for memory. If the variable is set
+// twice, the container gets the last one. In other containers it has no effect, and many users
+// set it everywhere.
 func (r *parser) parseLimitVariable(request *Request, said []memoryLimit) []memoryLimit {
 	at, c := r.containerByName(request.Container)
 	if c == nil {
@@ -128,7 +127,7 @@ func (l *memoryLimit) parseVariable(form Form, variable *corev1.EnvVar) (wrong s
 	return ""
 }
 
-// parseMebibytesOrNumber reads a plain number as MiB, all else as [mebibytes] does.
+// parseMebibytesOrNumber reads a plain number as MiB, and other text like [parseMebibytes].
 func parseMebibytesOrNumber(text string) (int64, bool) {
 	if memory, ok := parseWholeNumber(text, maxMemoryMiB); ok {
 		return memory, memory > 0
@@ -136,8 +135,8 @@ func parseMebibytesOrNumber(text string) (int64, bool) {
 	return parseMebibytes(text)
 }
 
-// parseMebibytes reads a quantity of bytes as whole MiB, the rest cut off; false for
-// what is no quantity, less than one MiB or too much.
+// parseMebibytes reads a quantity of bytes as MiB, rounded down. It returns false for an invalid
+// quantity, less than one MiB, or more than the maximum.
 func parseMebibytes(text string) (int64, bool) {
 	if len(text) > maxValueBytes {
 		return 0, false
@@ -150,11 +149,10 @@ func parseMebibytes(text string) (int64, bool) {
 	return memory, memory > 0 && memory <= maxMemoryMiB
 }
 
-// validateKAIContainers looks at the annotations into which later versions of
-// KAI-Scheduler translate gpu-memory, container by container, and which it then
-// prefers to every other. Its webhook comes after ours, so they may be on a pod
-// that was admitted, if they say no more than what the pod was charged for. An
-// author's own are refused: nobody would have counted them.
+// validateKAIContainers validates the annotations into which later versions of KAI-Scheduler
+// translate gpu-memory for each container, and which it prefers to all others. Its webhook runs
+// after Sluice's, so an admitted pod may have them if they match the charged amount. A user's own
+// are rejected, because they would not be charged.
 func (r *parser) validateKAIContainers() {
 	for _, n := range r.annotations.kaiContainers {
 		switch {

@@ -16,7 +16,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// applyResources fills in what the containers' resources ask for.
+// applyResources sets the request from the containers' resources.
 func (r *parser) applyResources(request *Request) {
 	request.Resources = r.gpuTally.amounts(0)
 	if len(r.gpuTally.entries) == 0 {
@@ -47,7 +47,7 @@ func (r *parser) applyResources(request *Request) {
 	request.countGPUs()
 }
 
-// applyPercent reads hundredths of a GPU.
+// applyPercent sets the request from hundredths of a GPU.
 func (r *parser) applyPercent(request *Request, asked *tallyEntry) {
 	switch total := asked.total(); {
 	case total < 100:
@@ -60,7 +60,7 @@ func (r *parser) applyPercent(request *Request, asked *tallyEntry) {
 	}
 }
 
-// applySize fills in how large each device is.
+// applySize sets the size of each device.
 func (request *Request) applySize(z deviceSize) {
 	request.ComputeShare = Milli(z.computePercent) * 10
 	switch {
@@ -73,7 +73,7 @@ func (request *Request) applySize(z deviceSize) {
 	}
 }
 
-// countGPUs adds up physical GPUs, as far as the pod can tell.
+// countGPUs sets the number of physical GPUs as far as the pod determines it.
 func (request *Request) countGPUs() {
 	each := oneGPU
 	if request.Form == FormShare {
@@ -82,7 +82,7 @@ func (request *Request) countGPUs() {
 	request.GPUs = Milli(request.Devices) * each
 }
 
-// describeConflict is the refusal of a second GPU resource.
+// describeConflict returns the error for a second GPU resource.
 func (e *tallyEntry) describeConflict(first *tallyEntry) string {
 	if e.unit == unitMIG && first.unit == unitMIG {
 		return "is a second MIG profile beside " + first.fieldPath() +
@@ -91,7 +91,7 @@ func (e *tallyEntry) describeConflict(first *tallyEntry) string {
 	return "is a second kind of GPU beside " + first.fieldPath() + "; a pod asks for one kind, keep one of the two"
 }
 
-// amounts are the totals by name, without the first cut bytes of each name.
+// amounts returns the totals by name, without the first cut bytes of each name.
 func (t *resourceTally) amounts(cut int) Amounts {
 	if len(t.entries) == 0 {
 		return Amounts{}
@@ -104,17 +104,17 @@ func (t *resourceTally) amounts(cut int) Amounts {
 	return totals
 }
 
-// deviceSize is what a container says of each of its devices; all zero for nothing.
-// Unlike what is counted, it is not added up: it holds for every device.
+// deviceSize is the size of each device of a container. Sizes are not summed. All zero means
+// whole devices.
 type deviceSize struct{ memoryMiB, memoryPercent, computePercent int64 }
 
-// maxMemoryMiB is the most memory of one GPU that can be asked for: 16 TiB, far
-// beyond any board, so that what is larger was written in another unit.
+// maxMemoryMiB is the largest memory request, 16 TiB, far more than any GPU has. Larger values
+// were probably meant in another unit.
 const maxMemoryMiB = 16 << 20
 
 func (u Unit) isSize() bool { return u >= UnitMemoryMiB && u <= UnitComputePercent }
 
-// maxAmount is the largest amount of a resource of this unit in one container.
+// maxAmount returns the largest amount of a resource of this unit in one container.
 func (u Unit) maxAmount() int64 {
 	switch u {
 	case UnitMemoryMiB:
@@ -128,7 +128,7 @@ func (u Unit) maxAmount() int64 {
 	}
 }
 
-// describeRange says which amounts of a resource of this unit there are.
+// describeRange returns the allowed amounts of a resource of this unit.
 func (u Unit) describeRange() string {
 	from := "0"
 	if u.isSize() {
@@ -137,8 +137,8 @@ func (u Unit) describeRange() string {
 	return "must be a whole number from " + from + " to " + strconv.FormatInt(u.maxAmount(), 10)
 }
 
-// parseSizes puts together what a container says of the size of its devices, and
-// compares it with the containers before it: one pod has one share.
+// parseSizes reads the device sizes of a container. All containers of a pod must request the same
+// size.
 func (r *parser) parseSizes(c *containerRequest) {
 	for _, s := range c.sizes {
 		if !slices.ContainsFunc(c.devices, s.isSizeOf) {
@@ -170,7 +170,7 @@ func (r *parser) parseSizes(c *containerRequest) {
 	}
 }
 
-// isSizeOf reports whether s says how large device is.
+// isSizeOf reports whether s is the size of device.
 func (s resourceAmount) isSizeOf(device resourceAmount) bool {
 	return device.unit == UnitGPU && resourceDomain(device.name) == resourceDomain(s.name)
 }
@@ -186,7 +186,7 @@ func (z *deviceSize) setDimension(s resourceAmount) {
 	}
 }
 
-// String is for messages: "8000 MiB of each GPU".
+// String formats the size for messages: "8000 MiB of each GPU".
 func (z deviceSize) String() string {
 	text := "whole GPUs"
 	switch {
@@ -201,8 +201,8 @@ func (z deviceSize) String() string {
 	return text
 }
 
-// countingResource is the resource that counts the devices of which size says how large
-// they are; of several the first by name.
+// countingResource returns the resource that counts the devices of a size resource, the first by
+// name if there are several.
 func (n ResourceUnits) countingResource(size corev1.ResourceName) corev1.ResourceName {
 	found := corev1.ResourceName("")
 	for name, unit := range n {
@@ -216,19 +216,18 @@ func (n ResourceUnits) countingResource(size corev1.ResourceName) corev1.Resourc
 	return found
 }
 
-// Amount is so many of something that has a name.
+// Amount is a named number.
 type Amount struct {
-	// Name is what is counted.
+	// Name is the name of the resource.
 	Name string
-	// Count is how many, more than 0.
+	// Count is more than 0.
 	Count int64
 }
 
-// Amounts are sorted by name, each name once. In JSON they are one object:
-// {"nvidia.com/gpu": 2}.
+// Amounts are sorted by unique name. In JSON they are one object: {"nvidia.com/gpu": 2}.
 type Amounts []Amount
 
-// Get is how many there are of name; 0 where it is not among them.
+// Get returns the count of name, or 0.
 func (a Amounts) Get(name string) int64 {
 	for i := range a {
 		if a[i].Name == name {
@@ -238,7 +237,7 @@ func (a Amounts) Get(name string) int64 {
 	return 0
 }
 
-// MarshalJSON writes one object; an empty one for none.
+// MarshalJSON encodes the amounts as one object.
 func (a Amounts) MarshalJSON() ([]byte, error) {
 	out := []byte{'{'}
 	for i := range a {
@@ -255,7 +254,7 @@ func (a Amounts) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// UnmarshalJSON reads one object of whole numbers.
+// UnmarshalJSON decodes one object of whole numbers.
 func (a *Amounts) UnmarshalJSON(raw []byte) error {
 	var object map[string]int64
 	decoder := json.NewDecoder(bytes.NewReader(raw))

@@ -28,8 +28,8 @@ var (
 	statusReplicasPath = []string{"status", "replicas"}
 )
 
-// kindTable has every kind that Sluice knows how to stop, and DaemonSets, which it
-// never stops: they are the cluster's. The sources are the kinds' own API types.
+// kindTable has every kind that Sluice can stop, and DaemonSets, which it never stops because
+// they belong to the cluster. The sources are the API types of the kinds.
 var kindTable = []Kind{
 	{
 		GroupKind: schema.GroupKind{Kind: "Pod"}, Resource: "pods",
@@ -136,7 +136,8 @@ var kindTable = []Kind{
 // The objects by which Kueue holds workloads in its queues.
 const (
 	GroupKueue = "kueue.x-k8s.io"
-	// LabelKueueJobUID is, on such an object, the UID of what it holds.
+	// LabelKueueJobUID is the label of a Workload with the UID of the object that it
+	// represents.
 	LabelKueueJobUID = "kueue.x-k8s.io/job-uid"
 )
 

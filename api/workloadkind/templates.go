@@ -11,23 +11,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// wildcard stands for all elements of a list, or all entries of an object.
+// wildcard stands for all elements of a list or all entries of an object.
 const wildcard = "*"
 
-// MaxTemplates is how many templates of one object are looked at: more than any
-// real object has.
+// MaxTemplates is the largest number of templates of an object that are read, more than any real
+// object has.
 const MaxTemplates = 64
 
 // Template is one pod template of an object.
 type Template struct {
-	// Path is where it stands: spec.template; empty for a pod, which is its own.
+	// Path is the template's field, such as spec.template. It is empty for a pod, which is
+	// its own template.
 	Path string
-	// Body is its metadata and spec.
+	// Body is the template's metadata and spec.
 	Body map[string]any
 }
 
-// Templates are the pod templates of an object of that kind, in a fixed order
-// and at most 64; none where the kind is not known or has none.
+// Templates returns the pod templates of an object, in a fixed order and at most MaxTemplates. It
+// returns none for unknown kinds.
 func Templates(kind schema.GroupKind, object map[string]any) []Template {
 	var found []Template
 	for _, path := range byKind[kind].Templates {
@@ -59,7 +60,7 @@ func collectTemplates(found []Template, at any, path []string, place string) []T
 	return found
 }
 
-// childPath and index are the places below a place.
+// childPath and indexPath return paths below a path.
 func childPath(place, name string) string {
 	if place == "" {
 		return name
@@ -69,19 +70,19 @@ func childPath(place, name string) string {
 
 func indexPath(place string, at any) string { return fmt.Sprintf("%s[%v]", place, at) }
 
-// asMap is the object, and nil for all else.
+// asMap returns an object, or nil for other values.
 func asMap(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	return m
 }
 
-// asSlice is the list, and nil for all else.
+// asSlice returns a list, or nil for other values.
 func asSlice(v any) []any {
 	l, _ := v.([]any)
 	return l
 }
 
-// valueAt is what stands at a path, and nil where nothing does.
+// valueAt returns the value at a path, and false if it is absent.
 func valueAt(object map[string]any, path []string) (any, bool) {
 	var v any = object
 	for _, key := range path {
@@ -94,10 +95,9 @@ func valueAt(object map[string]any, path []string) (any, bool) {
 	return v, true
 }
 
-// WithTemplates is a copy of an object of that kind in which other pod templates
-// stand in the places of some, by [Template.Place]. It shares all else with the
-// object, which is not changed; a place where the object has no template is passed
-// over.
+// WithTemplates returns a copy of an object with other pod templates, by [Template.Path]. It
+// shares all other data with the object, which is not changed. Paths without a template are
+// ignored.
 func WithTemplates(kind schema.GroupKind, object map[string]any, bodies map[string]map[string]any) map[string]any {
 	var after any = object
 	for _, path := range byKind[kind].Templates {
@@ -106,7 +106,7 @@ func WithTemplates(kind schema.GroupKind, object map[string]any, bodies map[stri
 	return asMap(after)
 }
 
-// replaceTemplates goes the same way as descend.
+// replaceTemplates follows the same paths as collectTemplates.
 func replaceTemplates(at any, path []string, place string, bodies map[string]map[string]any) any {
 	if len(path) == 0 {
 		if body, ok := bodies[place]; ok && asMap(at) != nil {

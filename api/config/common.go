@@ -103,7 +103,7 @@ func (c *Common) Clock(logger logr.Logger) (policytime.Clock, error) {
 		return policytime.System(), nil
 	}
 	return policytime.OpenFile(c.ClockFile, func(err error) {
-		logger.Error(err, "keeping the last policy time that could be read")
+		logger.Error(err, "Failed to read policy time, keeping the last one")
 	})
 }
 
@@ -179,9 +179,9 @@ func validateOneOf(path *field.Path, value string, allowed []string) field.Error
 // ManagerOptions returns the options of a controller-runtime manager for this configuration.
 // Callers add their own.
 func (c *Common) ManagerOptions(logger logr.Logger) (ctrl.Options, error) {
-	kinds, err := api.NewScheme()
+	scheme, err := api.NewScheme()
 	return ctrl.Options{
-		Scheme:                 kinds,
+		Scheme:                 scheme,
 		Logger:                 logger,
 		Metrics:                metricsserver.Options{BindAddress: c.Metrics},
 		HealthProbeBindAddress: c.Health,

@@ -57,7 +57,7 @@ type fileVersion struct {
 // be nil.
 func OpenFile(path string, report func(error)) (*File, error) {
 	f := &File{path: path}
-	defer func() { f.report = report }() // this first look's error is returned
+	defer func() { f.report = report }() // the first error is returned, not reported
 	f.current()
 	if f.err != nil {
 		return nil, f.err
@@ -139,9 +139,9 @@ func (f *File) refreshLocked() {
 		f.err = err
 	case now == f.version:
 	case now == fileVersion{}:
-		// The file went away with the cluster it belonged to; policy time
-		// must not fall back to real time under a process that still runs.
-		f.err = fmt.Errorf("policy time: %s is gone; keeping the last one read", f.path)
+		// The file was deleted with its cluster. Policy time must not fall back to real time
+		// in a process that still runs.
+		f.err = fmt.Errorf("policy time: %s is missing; keeping the last one read", f.path)
 	default:
 		f.version = now
 		f.setTimelineLocked(readTimeline(f.path))
@@ -164,12 +164,12 @@ func (f *File) setTimelineLocked(l Timeline, err error) {
 
 // update reads, changes and replaces the file under a lock that all processes use, so that no
 // step is lost.
-func (f *File) update(with func(Timeline) (Timeline, error)) error {
+func (f *File) update(change func(Timeline) (Timeline, error)) error {
 	lock, err := os.OpenFile(f.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("policy time: %w", err)
 	}
-	defer lock.Close() // and releases the lock
+	defer lock.Close() // also releases the lock
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("policy time: locking %s: %w", lock.Name(), err)
 	}
@@ -177,9 +177,9 @@ func (f *File) update(with func(Timeline) (Timeline, error)) error {
 	if err != nil {
 		return err
 	}
-	after, err := with(before)
+	after, err := change(before)
 	if err != nil || len(after.Segments) == len(before.Segments) {
-		return err // every change is one segment more
+		return err // every change adds one segment
 	}
 	return writeTimeline(f.path, after)
 }

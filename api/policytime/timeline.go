@@ -56,7 +56,7 @@ func (l Timeline) RealUntil(t, now time.Time) time.Duration {
 	if scale == 1 {
 		return left
 	}
-	// Rounded up, since waking a moment early costs a second waking.
+	// Rounded up: waking too early would require a second wake-up.
 	return scaleDuration(left, 1/scale) + time.Nanosecond
 }
 
@@ -135,7 +135,7 @@ func (l Timeline) segmentAt(t time.Time) Segment {
 }
 
 func validateScale(scale float64) error {
-	if !(scale >= 1 && scale <= MaxScale) { // also refuses NaN
+	if !(scale >= 1 && scale <= MaxScale) { // also rejects NaN
 		return fmt.Errorf("%w: scale %v: want 1 to %d policy seconds per real second", ErrInvalid, scale, MaxScale)
 	}
 	return nil

@@ -56,46 +56,46 @@ func DecideClaim(project *v1alpha1.Project, namespace *corev1.Namespace) (Claim,
 	if namespace == nil {
 		return ClaimCreate, nil
 	}
-	claim, refusal := DecideExistingClaim(project, namespace)
-	if refusal == nil && namespace.DeletionTimestamp != nil {
+	claim, claimErr := DecideExistingClaim(project, namespace)
+	if claimErr == nil && namespace.DeletionTimestamp != nil {
 		return "", newClaimError(ReasonNamespaceTerminating,
-			"namespace %s is being deleted; it can be had once it has gone", name)
+			"namespace %s is being deleted; wait until it is gone", name)
 	}
-	return claim, refusal
+	return claim, claimErr
 }
 
 // DecideExistingClaim decides the claim on an existing namespace, without checking its name or
 // whether it is being deleted.
 func DecideExistingClaim(project *v1alpha1.Project, namespace *corev1.Namespace) (Claim, *ClaimError) {
-	if held := project.Status.Namespace; held != nil && held.UID == namespace.UID {
-		if held.Origin == v1alpha1.NamespaceCreated {
+	if recorded := project.Status.Namespace; recorded != nil && recorded.UID == namespace.UID {
+		if recorded.Origin == v1alpha1.NamespaceCreated {
 			return ClaimCreated, nil
 		}
 		return ClaimAdopted, nil
 	}
-	// Written in the very call that made the namespace, so that a crash before
-	// the status was written loses nothing.
+	// The annotation is written in the request that creates the namespace, so that it survives a
+	// crash before the status is written.
 	if project.UID != "" && namespace.Annotations[v1alpha1.AnnotationCreatedFor] == string(project.UID) {
 		return ClaimCreated, nil
 	}
 	if other := namespace.Labels[v1alpha1.LabelProject]; other != "" && other != project.Name {
 		return "", newClaimError(ReasonNamespaceTaken,
-			"namespace %s carries the label %s=%s; one namespace has one project: set spec.namespace to another, or have the label removed if it is wrong", namespace.Name, v1alpha1.LabelProject, other)
+			"namespace %s carries the label %s=%s; a namespace has one project: set spec.namespace to another, or remove the label if it is wrong", namespace.Name, v1alpha1.LabelProject, other)
 	}
-	switch consent := namespace.Annotations[v1alpha1.AnnotationAdoptBy]; consent {
+	switch adoptBy := namespace.Annotations[v1alpha1.AnnotationAdoptBy]; adoptBy {
 	case project.Name:
 		return ClaimAdopt, nil
 	case "":
 		return "", newClaimError(ReasonNotAdoptable,
-			"namespace %s exists already; somebody who may update it can hand it over with: kubectl annotate namespace %s %s=%s",
+			"namespace %s exists already; a user who may update it can hand it over with: kubectl annotate namespace %s %s=%s",
 			namespace.Name, namespace.Name, v1alpha1.AnnotationAdoptBy, project.Name)
 	default:
 		return "", newClaimError(ReasonNotAdoptable,
-			"namespace %s is marked for project %s by its annotation %s, not for %s", namespace.Name, consent, v1alpha1.AnnotationAdoptBy, project.Name)
+			"namespace %s is marked for project %s by its annotation %s, not for %s", namespace.Name, adoptBy, v1alpha1.AnnotationAdoptBy, project.Name)
 	}
 }
 
-// The reasons of refusals, as they appear in conditions.
+// The reasons of a ClaimError, as they appear in conditions.
 const (
 	ReasonSystemNamespace      = "SystemNamespace"
 	ReasonNamespaceTaken       = "NamespaceTaken"

@@ -42,28 +42,28 @@ type ProjectShare struct {
 // project named without.
 func Subscriptions(department *v1alpha1.Department, projects []v1alpha1.Project, without string) []Subscription {
 	spec := &department.Spec
-	things := make([]QuotaResource, 0, len(spec.NodePools)+2)
+	resources := make([]QuotaResource, 0, len(spec.NodePools)+2)
 	for i := range spec.NodePools {
-		things = append(things, NodePoolGPUs(spec.NodePools[i].Name))
+		resources = append(resources, NodePoolGPUs(spec.NodePools[i].Name))
 	}
-	things = append(things, ResourceCPU, ResourceMemory)
-	var promises []Subscription
-	for _, thing := range things {
-		has := thing.QuotaOf(spec.NodePools, spec.Resources)
-		if has == nil {
+	resources = append(resources, ResourceCPU, ResourceMemory)
+	var subscriptions []Subscription
+	for _, quotaResource := range resources {
+		quota := quotaResource.QuotaOf(spec.NodePools, spec.Resources)
+		if quota == nil {
 			continue
 		}
-		promise := Subscription{QuotaResource: thing, Quota: *has}
+		subscription := Subscription{QuotaResource: quotaResource, Quota: *quota}
 		for i := range projects {
 			if p := &projects[i]; p.Spec.Department == department.Name && p.Name != without {
-				promise.addProject(p)
+				subscription.addProject(p)
 			}
 		}
-		slices.SortFunc(promise.Shares, compareShares)
-		slices.Sort(promise.WithoutQuota)
-		promises = append(promises, promise)
+		slices.SortFunc(subscription.Shares, compareShares)
+		slices.Sort(subscription.WithoutQuota)
+		subscriptions = append(subscriptions, subscription)
 	}
-	return promises
+	return subscriptions
 }
 
 func (p *Subscription) addProject(project *v1alpha1.Project) {
@@ -89,12 +89,12 @@ func (p *Subscription) IsOversubscribed() bool { return p.Subscribed.Cmp(p.Quota
 
 // Remaining returns the quota that is not subscribed, at least 0.
 func (p *Subscription) Remaining() resource.Quantity {
-	left := p.Quota.DeepCopy()
-	left.Sub(p.Subscribed)
-	if left.Sign() < 0 {
+	remaining := p.Quota.DeepCopy()
+	remaining.Sub(p.Subscribed)
+	if remaining.Sign() < 0 {
 		return resource.Quantity{Format: p.Quota.Format}
 	}
-	return left
+	return remaining
 }
 
 // maxListed is the number of projects that a message names. It only counts the others.
@@ -120,10 +120,10 @@ func JoinLimited(words []string) string {
 
 // DescribeOversubscription describes every oversubscribed resource, with the amounts and the
 // projects. It returns "" if there is none.
-func DescribeOversubscription(promises []Subscription) string {
+func DescribeOversubscription(subscriptions []Subscription) string {
 	var words []string
-	for i := range promises {
-		p := &promises[i]
+	for i := range subscriptions {
+		p := &subscriptions[i]
 		if p.IsOversubscribed() {
 			words = append(words, fmt.Sprintf("%s: it has %s and has promised %s (%s)", p.QuotaResource, p.Quota.String(), p.Subscribed.String(), p.DescribeShares()))
 		}
@@ -142,7 +142,7 @@ type QuotaResource struct {
 // NodePoolGPUs returns the GPUs of a node pool.
 func NodePoolGPUs(pool string) QuotaResource { return QuotaResource{NodePool: pool} }
 
-// The things that are not a node pool's.
+// The resources without a node pool.
 var (
 	ResourceCPU    = QuotaResource{Resource: corev1.ResourceCPU}
 	ResourceMemory = QuotaResource{Resource: corev1.ResourceMemory}

@@ -58,11 +58,11 @@ func (r *parser) parseContainers(spec *corev1.PodSpec) {
 	}
 	for i := range spec.EphemeralContainers {
 		r.rejectMisplacedGPUs(&spec.EphemeralContainers[i].Resources, containerPath{ephemeralContainers, i}.String(),
-			"ephemeral containers cannot have GPUs; ask for them in spec.containers")
+			"ephemeral containers cannot have GPUs; request them in spec.containers")
 	}
 	if spec.Resources != nil {
 		r.rejectMisplacedGPUs(spec.Resources, "spec",
-			"a whole pod's resources cannot have GPUs; ask for them in a container's resources")
+			"pod-level resources cannot have GPUs; request them in a container's resources")
 	}
 }
 
@@ -73,20 +73,20 @@ func (r *parser) parseContainer(c *corev1.Container, at containerPath, as contai
 		return
 	}
 	before := len(r.errs)
-	asked := containerRequest{containerPath: at, name: c.Name, role: as}
+	parsed := containerRequest{containerPath: at, name: c.Name, role: as}
 	for name := range c.Resources.Limits {
 		if unit := r.units.unitOf(name); unit != unitNone {
-			r.parseResource(&asked, &c.Resources, name, unit)
+			r.parseResource(&parsed, &c.Resources, name, unit)
 		}
 	}
 	for name := range c.Resources.Requests {
 		if unit := r.units.unitOf(name); unit != unitNone {
 			if _, limited := c.Resources.Limits[name]; !limited {
-				r.parseResource(&asked, &c.Resources, name, unit)
+				r.parseResource(&parsed, &c.Resources, name, unit)
 			}
 		}
 	}
-	r.parseSizes(&asked)
+	r.parseSizes(&parsed)
 	r.sortErrorsFrom(before)
 }
 
@@ -118,15 +118,15 @@ func (r *parser) parseResource(c *containerRequest, all *corev1.ResourceRequirem
 	case !limited && unit != unitDeviceClass:
 		r.addInvalid(c.resourcePath(requests, name), request.String(), "needs the same amount as limit, in "+c.resourcePath(limits, name))
 		return
-	case unit == unitDeviceClass && requested: // the API server fills an absent one in from the limit
+	case unit == unitDeviceClass && requested: // the API server sets an absent request to the limit
 		list, quantity = requests, request
 	case requested && request.Cmp(quantity) != 0:
 		r.addInvalid(c.resourcePath(requests, name), request.String(), "must be the same as the limit, "+quantity.String())
 		return
 	}
 	if unit == UnitUnsupported {
-		r.addInvalid(c.resourcePath(list, name), quantity.String(), "is not read here; ask for whole GPUs as "+
-			string(v1alpha1.ResourceNVIDIAGPU)+", for a part of one by the annotation "+v1alpha1.AnnotationGPU)
+		r.addInvalid(c.resourcePath(list, name), quantity.String(), "is not supported; request whole GPUs as "+
+			string(v1alpha1.ResourceNVIDIAGPU)+", and a share of one with the annotation "+v1alpha1.AnnotationGPU)
 		return
 	}
 	amount, ok := wholeQuantity(quantity)
@@ -140,15 +140,15 @@ func (r *parser) parseResource(c *containerRequest, all *corev1.ResourceRequirem
 // addAmount adds one valid amount.
 func (r *parser) addAmount(c *containerRequest, s resourceAmount) {
 	switch {
-	case s.amount == 0: // the same as not asking
+	case s.amount == 0: // the same as no request
 	case s.unit.isSize():
 		c.sizes = append(c.sizes, s)
 	case s.unit == unitDeviceClass:
 		r.deviceClassTally.entryFor(s.name, s.unit).add(s.amount, c.role)
 	default:
 		if s.unit == unitMIG {
-			if wrong := validateMIGResource(s.name); wrong != "" {
-				r.addInvalid(c.resourcePath(limits, s.name), strconv.FormatInt(s.amount, 10), wrong)
+			if problem := validateMIGResource(s.name); problem != "" {
+				r.addInvalid(c.resourcePath(limits, s.name), strconv.FormatInt(s.amount, 10), problem)
 				return
 			}
 		}
@@ -162,12 +162,12 @@ func (r *parser) addAmount(c *containerRequest, s resourceAmount) {
 }
 
 // rejectMisplacedGPUs rejects GPUs in resources that cannot have them.
-func (r *parser) rejectMisplacedGPUs(list *corev1.ResourceRequirements, path, why string) {
+func (r *parser) rejectMisplacedGPUs(list *corev1.ResourceRequirements, path, reason string) {
 	before := len(r.errs)
 	for key, resources := range map[string]corev1.ResourceList{limits: list.Limits, requests: list.Requests} {
 		for name, quantity := range resources {
 			if unit := r.units.unitOf(name); unit != unitNone && unit != unitOther {
-				r.addInvalid(path+".resources."+key+"["+string(name)+"]", quantity.String(), why)
+				r.addInvalid(path+".resources."+key+"["+string(name)+"]", quantity.String(), reason)
 			}
 		}
 	}
@@ -196,28 +196,28 @@ func wholeQuantity(q resource.Quantity) (int64, bool) {
 // them, too, but only after the webhook has granted resources by container name.
 func (r *parser) validateContainerNames(spec *corev1.PodSpec) {
 	n := len(spec.Containers) + len(spec.InitContainers) + len(spec.EphemeralContainers)
-	taken := make(map[string]containerPath, n)
-	take := func(name string, at containerPath) {
+	names := make(map[string]containerPath, n)
+	check := func(name string, at containerPath) {
 		path := at.String() + ".name"
-		switch first, repeated := taken[name]; {
+		switch first, repeated := names[name]; {
 		case name == "":
 			r.errs = append(r.errs, &field.Error{Type: field.ErrorTypeRequired, Field: path, BadValue: "", Detail: "every container needs a name"})
 		case repeated:
 			r.errs = append(r.errs, &field.Error{
-				Type: field.ErrorTypeDuplicate, Field: path, BadValue: truncateValue(name), Detail: "it is that of " + first.String() + "; every container needs its own",
+				Type: field.ErrorTypeDuplicate, Field: path, BadValue: truncateValue(name), Detail: "it is the name of " + first.String() + "; every container needs its own",
 			})
 		default:
-			taken[name] = at
+			names[name] = at
 		}
 	}
 	for i := range spec.Containers {
-		take(spec.Containers[i].Name, containerPath{regularContainers, i})
+		check(spec.Containers[i].Name, containerPath{regularContainers, i})
 	}
 	for i := range spec.InitContainers {
-		take(spec.InitContainers[i].Name, containerPath{initContainers, i})
+		check(spec.InitContainers[i].Name, containerPath{initContainers, i})
 	}
 	for i := range spec.EphemeralContainers {
-		take(spec.EphemeralContainers[i].Name, containerPath{ephemeralContainers, i})
+		check(spec.EphemeralContainers[i].Name, containerPath{ephemeralContainers, i})
 	}
 }
 
@@ -227,7 +227,7 @@ type containerRole uint8
 const (
 	roleRegular containerRole = iota
 	roleInit
-	roleSidecar // an init container that goes on beside the regular ones
+	roleSidecar // an init container that runs beside the regular ones
 )
 
 // resourceTally sums resources by name, as the API server does (PodRequests in

@@ -67,7 +67,7 @@ func (p *errorCollector) addInvalid(path, value, allowed string) {
 
 // newRequiredError returns the error for a nil pod.
 func newRequiredError(what string) InvalidRequest {
-	return InvalidRequest{{Type: field.ErrorTypeRequired, Field: what, Detail: "there is none to read"}}
+	return InvalidRequest{{Type: field.ErrorTypeRequired, Field: what, Detail: "must not be nil"}}
 }
 
 // sortErrorsFrom sorts the problems since the first n, which were found in the random order of a

@@ -92,7 +92,7 @@ func parseOwner(meta *metav1.ObjectMeta) Owner {
 	if controller == nil {
 		return Owner{}
 	}
-	version, _ := schema.ParseGroupVersion(controller.APIVersion) // a wrong one has no group
+	version, _ := schema.ParseGroupVersion(controller.APIVersion) // an invalid version has no group
 	return Owner{Group: version.Group, Kind: controller.Kind}
 }
 
@@ -149,7 +149,7 @@ func (r *parser) parseNodePools(request *Request) {
 		name = strings.TrimSpace(name)
 		switch {
 		case name == "":
-			r.addInvalid(n.path(), n.value, "has a name that is empty; want names of node pools with commas between them, such as dgx-h100,dgx-a100")
+			r.addInvalid(n.path(), n.value, "has an empty name; want names of node pools separated by commas, such as dgx-h100,dgx-a100")
 		case !isNodePoolName(name):
 			r.addInvalid(n.path(), name, "must be the name of a node pool: lower-case letters, digits and hyphens, at most "+
 				strconv.Itoa(v1alpha1.MaxNodePoolName)+", beginning and ending with a letter or digit, such as dgx-h100")

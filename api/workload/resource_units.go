@@ -16,9 +16,8 @@ import (
 // Unit is the meaning of one unit of an extended resource.
 type Unit uint8
 
-// The units. The first three are counted; the next three say how large each
-// counted device of the same domain (nvidia.com, volcano.sh) in the same
-// container is.
+// The units. The first three are counted. The next three are the size of each counted device
+// of the same domain (nvidia.com, volcano.sh) in the same container.
 const (
 	// UnitGPU is a GPU, or what the device plugin calls one if GPUs are shared or
 	// partitioned.
@@ -39,9 +38,9 @@ const (
 	UnitUnsupported
 
 	unitNone        // not an extended resource, or one of Sluice's own
-	unitMIG         // a slice; known by its prefix
-	unitDeviceClass // DRA in the guise of an extended resource
-	unitOther       // an extended resource that is in no table
+	unitMIG         // a MIG instance, recognized by its prefix
+	unitDeviceClass // a DRA device class as an extended resource
+	unitOther       // an unknown extended resource
 )
 
 // ResourceUnits maps extended GPU resources to their units. MIG resources need no entry: their
@@ -105,15 +104,15 @@ func resourceDomain(name corev1.ResourceName) string {
 	return before
 }
 
-// Resources by which HAMi's users say how large each device of nvidia.com/gpu is.
+// Resources of HAMi for the size of each device of nvidia.com/gpu.
 const (
 	resourceHAMiMemory        corev1.ResourceName = "nvidia.com/gpumem"            // MiB
 	resourceHAMiMemoryPercent corev1.ResourceName = "nvidia.com/gpumem-percentage" // 1 to 100
 	resourceHAMiCores         corev1.ResourceName = "nvidia.com/gpucores"          // percent of the compute
 )
 
-// Resources of Volcano's device plugin; the first is counted, the others say how
-// large each is. The last two are of a plugin that came before it.
+// Resources of Volcano's device plugin. The first is counted, the next three are the size of each
+// device. The last two belong to an earlier plugin.
 const (
 	resourceVolcanoGPU           corev1.ResourceName = "volcano.sh/vgpu-number"
 	resourceVolcanoMemory        corev1.ResourceName = "volcano.sh/vgpu-memory" // MiB
@@ -133,8 +132,7 @@ const (
 	resourceKoordinatorMemoryRatio corev1.ResourceName = "koordinator.sh/gpu-memory-ratio"
 )
 
-// Annotations in which later versions of KAI-Scheduler keep each container's
-// memory: nvidia.com/container.<name>.gpu-memory.request.
+// Annotations in which later versions of KAI-Scheduler store each container's memory: nvidia.com/container.<name>.gpu-memory.request.
 const (
 	annotationKAIContainerPrefix  = "nvidia.com/container."
 	annotationKAIContainerRequest = ".gpu-memory.request"
@@ -148,13 +146,13 @@ const maxProfileLength = 24
 func validateMIGResource(name corev1.ResourceName) string {
 	profile, _ := v1alpha1.MIGProfileOf(name)
 	text := string(profile)
-	if refusal := validateNotComputeInstance(text); refusal != "" {
-		return refusal
+	if problem := validateNotComputeInstance(text); problem != "" {
+		return problem
 	}
 	if slice, shared := strings.CutSuffix(text, "+shared"); shared {
-		return "is a replica of a MIG slice, which is not offered; ask for the slice, " + string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(slice)))
+		return "is a replica of a MIG instance, which is not offered; request the instance, " + string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(slice)))
 	}
-	if !isMIGProfile(text) || v1alpha1.ResourceMIG(profile) != name { // a plus is no part of a resource's name
+	if !isMIGProfile(text) || v1alpha1.ResourceMIG(profile) != name { // a resource name cannot contain a plus
 		return "is not a MIG profile; one looks like nvidia.com/mig-3g.40gb, nvidia.com/mig-1g.10gb.me or nvidia.com/mig-1g.24gb-me"
 	}
 	return ""
@@ -171,7 +169,7 @@ func validateNotComputeInstance(text string) string {
 		return ""
 	}
 	return text + " is a compute instance inside the GPU instance " + instance +
-		"; compute instances are not offered, ask for " + string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(instance)))
+		"; compute instances are not offered, request " + string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(instance)))
 }
 
 // isMIGProfile reports whether text has the form of a GPU instance profile, as in the schema of

@@ -22,41 +22,41 @@ func (r *parser) applyResources(request *Request) {
 	if len(r.gpuTally.entries) == 0 {
 		return
 	}
-	asked := &r.gpuTally.entries[0]
-	total := asked.total()
+	requested := &r.gpuTally.entries[0]
+	total := requested.total()
 	for i := range r.gpuTally.entries[1:] {
 		second := &r.gpuTally.entries[1+i]
-		r.addInvalid(second.fieldPath(), strconv.FormatInt(second.total(), 10), second.describeConflict(asked))
+		r.addInvalid(second.fieldPath(), strconv.FormatInt(second.total(), 10), second.describeConflict(requested))
 	}
-	if total > asked.unit.maxAmount() {
-		r.addInvalid(asked.fieldPath(), strconv.FormatInt(total, 10), "is the sum over the containers, and "+asked.unit.describeRange())
+	if total > requested.unit.maxAmount() {
+		r.addInvalid(requested.fieldPath(), strconv.FormatInt(total, 10), "is the sum over the containers, and "+requested.unit.describeRange())
 	}
-	request.Container = asked.containerName
+	request.Container = requested.containerName
 	request.Devices = total
-	switch asked.unit {
+	switch requested.unit {
 	case UnitReplica:
 		request.Form = FormReplica
 	case unitMIG:
 		request.Form = FormMIG
-		request.MIGProfile, _ = v1alpha1.MIGProfileOf(asked.name)
+		request.MIGProfile, _ = v1alpha1.MIGProfileOf(requested.name)
 	case UnitPercent:
-		r.applyPercent(request, asked)
+		r.applyPercent(request, requested)
 	default:
-		request.applySize(asked.size)
+		request.applySize(requested.size)
 	}
 	request.countGPUs()
 }
 
 // applyPercent sets the request from hundredths of a GPU.
-func (r *parser) applyPercent(request *Request, asked *tallyEntry) {
-	switch total := asked.total(); {
+func (r *parser) applyPercent(request *Request, requested *tallyEntry) {
+	switch total := requested.total(); {
 	case total < 100:
 		request.Form, request.Devices, request.Share = FormShare, 1, Milli(total)*10
 	case total%100 == 0:
 		request.Form, request.Devices, request.Share = FormWhole, total/100, oneGPU
 	default:
-		r.addInvalid(asked.fieldPath(), strconv.FormatInt(total, 10),
-			"is hundredths of a GPU, and must be less than 100 or whole hundreds: a part lies on one GPU")
+		r.addInvalid(requested.fieldPath(), strconv.FormatInt(total, 10),
+			"is hundredths of a GPU, and must be less than 100 or whole hundreds: a share is on one GPU")
 	}
 }
 
@@ -86,20 +86,20 @@ func (request *Request) countGPUs() {
 func (e *tallyEntry) describeConflict(first *tallyEntry) string {
 	if e.unit == unitMIG && first.unit == unitMIG {
 		return "is a second MIG profile beside " + first.fieldPath() +
-			"; the slices of a pod are of one profile, put the others into pods of their own"
+			"; a pod uses one profile, put the others into separate pods"
 	}
-	return "is a second kind of GPU beside " + first.fieldPath() + "; a pod asks for one kind, keep one of the two"
+	return "is a second kind of GPU beside " + first.fieldPath() + "; a pod requests one kind, keep one of the two"
 }
 
 // amounts returns the totals by name, without the first cut bytes of each name.
-func (t *resourceTally) amounts(cut int) Amounts {
+func (t *resourceTally) amounts(prefix int) Amounts {
 	if len(t.entries) == 0 {
 		return Amounts{}
 	}
 	slices.SortFunc(t.entries, func(a, b tallyEntry) int { return strings.Compare(string(a.name), string(b.name)) })
 	totals := make(Amounts, len(t.entries))
 	for i := range t.entries {
-		totals[i] = Amount{Name: string(t.entries[i].name)[cut:], Count: t.entries[i].total()}
+		totals[i] = Amount{Name: string(t.entries[i].name)[prefix:], Count: t.entries[i].total()}
 	}
 	return totals
 }
@@ -143,29 +143,29 @@ func (r *parser) parseSizes(c *containerRequest) {
 	for _, s := range c.sizes {
 		if !slices.ContainsFunc(c.devices, s.isSizeOf) {
 			r.addInvalid(c.resourcePath(limits, s.name), strconv.FormatInt(s.amount, 10),
-				"says how large each GPU is; the same container must say how many, as "+string(r.units.countingResource(s.name)))
+				"sets the size of each GPU; the same container must request the number of GPUs as "+string(r.units.countingResource(s.name)))
 		}
 	}
 	for _, device := range c.devices {
-		var own deviceSize
+		var size deviceSize
 		for _, s := range c.sizes {
 			if s.isSizeOf(device) {
-				own.setDimension(s)
+				size.setDimension(s)
 			}
 		}
-		if own.memoryMiB > 0 && own.memoryPercent > 0 {
+		if size.memoryMiB > 0 && size.memoryPercent > 0 {
 			r.addInvalid(c.resourcePath(limits, device.name), strconv.FormatInt(device.amount, 10),
 				"has its memory both in MiB and in percent; keep one of the two")
-			own.memoryPercent = 0
+			size.memoryPercent = 0
 		}
 		e := r.gpuTally.entryFor(device.name, device.unit)
 		switch {
 		case e.firstContainer == c.containerPath:
-			e.size = own
-		case e.size != own:
+			e.size = size
+		case e.size != size:
 			r.addInvalid(c.resourcePath(limits, device.name), strconv.FormatInt(device.amount, 10),
-				"is for "+own.String()+", in "+e.firstContainer.String()+" for "+e.size.String()+
-					"; all containers of a pod ask for the same, or go into pods of their own")
+				"is for "+size.String()+", in "+e.firstContainer.String()+" for "+e.size.String()+
+					"; all containers of a pod must request the same, or go into separate pods")
 		}
 	}
 }
@@ -246,7 +246,7 @@ func (a Amounts) MarshalJSON() ([]byte, error) {
 		}
 		name, err := json.Marshal(a[i].Name)
 		if err != nil {
-			return nil, fmt.Errorf("writing the name %q: %w", a[i].Name, err)
+			return nil, fmt.Errorf("encode name %q: %w", a[i].Name, err)
 		}
 		out = append(append(out, name...), ':')
 		out = strconv.AppendInt(out, a[i].Count, 10)

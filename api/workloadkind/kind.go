@@ -21,7 +21,7 @@ import (
 // StopMethod is the way in which a workload is stopped.
 type StopMethod string
 
-// The forms of verbs.
+// The methods.
 const (
 	// StopByField sets a field to a value.
 	StopByField StopMethod = "Field"
@@ -136,13 +136,13 @@ func (k Kind) StartCommand(namespace, name string, replicas int64) string {
 	if k.Group != "" {
 		object += "." + k.Group
 	}
-	where := fmt.Sprintf("%s/%s -n %s", object, name, namespace)
+	target := fmt.Sprintf("%s/%s -n %s", object, name, namespace)
 	annotation, isAnnotation := strings.CutPrefix(strings.Join(k.StopAction.Path, "."), annotationsPrefix)
 	switch {
 	case k.StopAction.Method == StopByScaling && strings.Join(k.StopAction.Path, ".") == "spec.replicas":
-		return fmt.Sprintf("kubectl scale %s --replicas=%d", where, max(replicas, 1))
+		return fmt.Sprintf("kubectl scale %s --replicas=%d", target, max(replicas, 1))
 	case isAnnotation && k.StopAction.StartValue == nil:
-		return fmt.Sprintf("kubectl annotate %s %s-", where, annotation)
+		return fmt.Sprintf("kubectl annotate %s %s-", target, annotation)
 	}
 	start := k.StopAction.StartValue
 	if k.StopAction.Method == StopByScaling {
@@ -154,9 +154,9 @@ func (k Kind) StartCommand(namespace, name string, replicas int64) string {
 	}
 	raw, err := json.Marshal(patch)
 	if err != nil {
-		return "" // the values of the table are bools, strings and numbers
+		return "" // cannot happen: the values are bools, strings and numbers
 	}
-	return fmt.Sprintf("kubectl patch %s --type=merge -p '%s'", where, raw)
+	return fmt.Sprintf("kubectl patch %s --type=merge -p '%s'", target, raw)
 }
 
 // PreviousReplicas returns the number of replicas before Sluice scaled the workload to zero, or 1

@@ -16,7 +16,7 @@ const (
 	groupTekton   = "tekton.dev"
 )
 
-// Verbs that several kinds share.
+// Stop actions that several kinds share.
 var (
 	suspendAction   = StopAction{Method: StopByField, Path: []string{"spec", "suspend"}, StopValue: true, StartValue: false}
 	runPolicyAction = StopAction{Method: StopByField, Path: []string{"spec", "runPolicy", "suspend"}, StopValue: true, StartValue: false}
@@ -46,7 +46,7 @@ var kindTable = []Kind{
 		GroupKind: schema.GroupKind{Group: groupBatch, Kind: "Job"}, Resource: "jobs", StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
 		Templates: specTemplatePaths, Completion: Completion{Conditions: []string{"Complete", "Failed"}}, ActivePodsPath: []string{"status", "active"},
 	},
-	// Its Jobs go on: each is a workload of its own.
+	// Its Jobs continue: each is a workload of its own.
 	{
 		GroupKind: schema.GroupKind{Group: groupBatch, Kind: "CronJob"}, Resource: "cronjobs", StopAction: suspendAction,
 		Templates: [][]string{{"spec", "jobTemplate", "spec", "template"}},
@@ -111,7 +111,7 @@ var kindTable = []Kind{
 		GroupKind: schema.GroupKind{Group: "workspace.devfile.io", Kind: "DevWorkspace"}, Resource: "devworkspaces",
 		StopAction: StopAction{Method: StopByField, Path: []string{"spec", "started"}, StopValue: false, StartValue: true},
 	},
-	// Of all its pods at once; what it made already stays.
+	// It stops all pods at once; finished results are kept.
 	{
 		GroupKind: schema.GroupKind{Group: "argoproj.io", Kind: "Workflow"}, Resource: "workflows",
 		StopAction: StopAction{Method: StopByField, Path: []string{"spec", "shutdown"}, StopValue: "Terminate", Irreversible: true},
@@ -133,7 +133,7 @@ var kindTable = []Kind{
 	},
 }
 
-// The objects by which Kueue holds workloads in its queues.
+// The group and a label of Kueue's Workloads.
 const (
 	GroupKueue = "kueue.x-k8s.io"
 	// LabelKueueJobUID is the label of a Workload with the UID of the object that it

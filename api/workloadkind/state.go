@@ -24,12 +24,12 @@ func RequestsPods(object *unstructured.Unstructured) bool {
 		return kind.RequestsPods(object)
 	}
 	if object.GroupVersionKind().GroupKind() == scaleKind {
-		// The one kind that leaves a 0 out.
+		// Scale is the only kind that omits a 0.
 		value, _ := valueAt(object.Object, scaleAction.Path)
 		n, _ := asInt64(value)
 		return n > 0
 	}
-	if _, is := valueAt(object.Object, suspendAction.Path); is {
+	if _, found := valueAt(object.Object, suspendAction.Path); found {
 		return Kind{StopAction: suspendAction}.RequestsPods(object)
 	}
 	return Kind{StopAction: scaleAction}.RequestsPods(object)
@@ -42,12 +42,12 @@ func (k Kind) RequestsPods(object *unstructured.Unstructured) bool {
 	if k.StopAction.Method == StopByDeletion {
 		return object.GetDeletionTimestamp() == nil && !k.IsFinished(object)
 	}
-	value, is := valueAt(object.Object, k.StopAction.Path)
+	value, found := valueAt(object.Object, k.StopAction.Path)
 	switch k.StopAction.Method {
 	case StopByField:
-		return !is || value != k.StopAction.StopValue
+		return !found || value != k.StopAction.StopValue
 	case StopByAnnotation:
-		return !is
+		return !found
 	case StopByScaling:
 		return ReplicasAt(object, k.StopAction.Path) > 0
 	}
@@ -71,8 +71,8 @@ func ReplicasAt(object *unstructured.Unstructured, path []string) int64 {
 // IsFinished reports whether an object has finished by itself.
 func (k Kind) IsFinished(object *unstructured.Unstructured) bool {
 	if phase, _ := valueAt(object.Object, k.Completion.PhasePath); len(k.Completion.PhasePath) > 0 {
-		word, _ := phase.(string)
-		if slices.Contains(k.Completion.Phases, word) {
+		text, _ := phase.(string)
+		if slices.Contains(k.Completion.Phases, text) {
 			return true
 		}
 	}
@@ -138,7 +138,7 @@ func IsStoppable(kind schema.GroupKind) bool {
 func ControllerOf(object map[string]any) (schema.GroupKind, bool) {
 	for _, element := range asSlice(asMap(object["metadata"])["ownerReferences"]) {
 		reference := asMap(element)
-		if is, _ := reference["controller"].(bool); !is {
+		if found, _ := reference["controller"].(bool); !found {
 			continue
 		}
 		version, _ := reference["apiVersion"].(string)

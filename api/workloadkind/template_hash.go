@@ -30,12 +30,12 @@ func TemplateHash(kind schema.GroupKind, object map[string]any) string {
 		return ""
 	}
 	spec := maps.Clone(asMap(object["spec"]))
-	verb := byKind[kind].StopAction
-	if verb.Method == "" {
-		verb = suspendAction
+	action := byKind[kind].StopAction
+	if action.Method == "" {
+		action = suspendAction
 	}
-	if len(verb.Path) == 2 && verb.Path[0] == "spec" {
-		delete(spec, verb.Path[1]) // stopped or not, it is the same
+	if len(action.Path) == 2 && action.Path[0] == "spec" {
+		delete(spec, action.Path[1]) // the hash does not depend on whether it is stopped
 	}
 	if len(spec) == 0 {
 		return ""
@@ -100,7 +100,7 @@ func mountedSources(volumes any) []any {
 func hashJSON(v any) string {
 	raw, err := json.Marshal(v) // the keys of objects are sorted
 	if err != nil {
-		return "" // what is no JSON cannot be stored either
+		return "" // cannot happen: objects are JSON
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:16])

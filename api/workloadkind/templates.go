@@ -37,38 +37,38 @@ func Templates(kind schema.GroupKind, object map[string]any) []Template {
 	return found[:min(len(found), MaxTemplates)]
 }
 
-func collectTemplates(found []Template, at any, path []string, place string) []Template {
+func collectTemplates(found []Template, at any, path []string, fieldPath string) []Template {
 	if len(found) >= MaxTemplates {
 		return found
 	}
 	if len(path) == 0 {
 		if body := asMap(at); body != nil {
-			found = append(found, Template{place, body})
+			found = append(found, Template{fieldPath, body})
 		}
 		return found
 	}
 	if path[0] != wildcard {
-		return collectTemplates(found, asMap(at)[path[0]], path[1:], childPath(place, path[0]))
+		return collectTemplates(found, asMap(at)[path[0]], path[1:], childPath(fieldPath, path[0]))
 	}
 	for i, element := range asSlice(at) {
-		found = collectTemplates(found, element, path[1:], indexPath(place, i))
+		found = collectTemplates(found, element, path[1:], indexPath(fieldPath, i))
 	}
 	named := asMap(at)
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		found = collectTemplates(found, named[name], path[1:], indexPath(place, name))
+		found = collectTemplates(found, named[name], path[1:], indexPath(fieldPath, name))
 	}
 	return found
 }
 
 // childPath and indexPath return paths below a path.
-func childPath(place, name string) string {
-	if place == "" {
+func childPath(fieldPath, name string) string {
+	if fieldPath == "" {
 		return name
 	}
-	return place + "." + name
+	return fieldPath + "." + name
 }
 
-func indexPath(place string, at any) string { return fmt.Sprintf("%s[%v]", place, at) }
+func indexPath(fieldPath string, at any) string { return fmt.Sprintf("%s[%v]", fieldPath, at) }
 
 // asMap returns an object, or nil for other values.
 func asMap(v any) map[string]any {
@@ -107,9 +107,9 @@ func WithTemplates(kind schema.GroupKind, object map[string]any, bodies map[stri
 }
 
 // replaceTemplates follows the same paths as collectTemplates.
-func replaceTemplates(at any, path []string, place string, bodies map[string]map[string]any) any {
+func replaceTemplates(at any, path []string, fieldPath string, bodies map[string]map[string]any) any {
 	if len(path) == 0 {
-		if body, ok := bodies[place]; ok && asMap(at) != nil {
+		if body, ok := bodies[fieldPath]; ok && asMap(at) != nil {
 			return body
 		}
 		return at
@@ -120,23 +120,23 @@ func replaceTemplates(at any, path []string, place string, bodies map[string]map
 		if !ok {
 			return at
 		}
-		with := maps.Clone(object)
-		with[path[0]] = replaceTemplates(next, path[1:], childPath(place, path[0]), bodies)
-		return with
+		copied := maps.Clone(object)
+		copied[path[0]] = replaceTemplates(next, path[1:], childPath(fieldPath, path[0]), bodies)
+		return copied
 	}
 	if list := asSlice(at); list != nil {
-		with := slices.Clone(list)
+		copied := slices.Clone(list)
 		for i, element := range list {
-			with[i] = replaceTemplates(element, path[1:], indexPath(place, i), bodies)
+			copied[i] = replaceTemplates(element, path[1:], indexPath(fieldPath, i), bodies)
 		}
-		return with
+		return copied
 	}
 	if named := asMap(at); named != nil {
-		with := maps.Clone(named)
+		copied := maps.Clone(named)
 		for name, entry := range named {
-			with[name] = replaceTemplates(entry, path[1:], indexPath(place, name), bodies)
+			copied[name] = replaceTemplates(entry, path[1:], indexPath(fieldPath, name), bodies)
 		}
-		return with
+		return copied
 	}
 	return at
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // DatePattern is the regular expression of a Date: all days of the calendar, including leap days.
-const DatePattern = `^([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)$`
+const DatePattern = `^([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|` +
+	`([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)$`
 
 // Date is a calendar day, such as 2026-12-19, without a time zone: Start and End take a location.
 // The zero value means that it is not set and has the text "".

@@ -14,7 +14,8 @@ import (
 // 285 years; time.Duration holds 292.
 const DurationPattern = `^([0-9]{1,5}d)?([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$`
 
-const durationHelp = "want whole numbers of d, h, m and s in this order, such as 30m, 48h, 10d or 1d12h (d = 24 h), longer than zero, at most five digits each"
+const durationHelp = "want whole numbers of d, h, m and s in this order, such as 30m, 48h, 10d or 1d12h (d = 24 h), " +
+	"longer than zero, at most five digits each"
 
 // durationDigits is the largest number of digits of one component.
 const durationDigits = 5

@@ -15,7 +15,8 @@ import (
 // the years of a timestamp (9999).
 const PeriodPattern = `^P([0-9]{1,2}Y)?([0-9]{1,3}M)?([0-9]{1,3}W)?([0-9]{1,3}D)?$`
 
-const periodHelp = "want an ISO 8601 period of whole years, months, weeks and days in this order, such as P6M, P1Y6M, P2W or P30D, longer than zero, two digits of years and three of the others at most"
+const periodHelp = "want an ISO 8601 period of whole years, months, weeks and days in this order, such as P6M, P1Y6M, P2W or P30D, " +
+	"longer than zero, two digits of years and three of the others at most"
 
 // Period is a calendar step in ISO 8601 form, of whole years, months, weeks and days, such as
 // P6M, P1Y6M or P2W. It has no fixed length and is counted from a date. A Period is longer than

@@ -80,7 +80,8 @@ func DecideExistingClaim(project *v1alpha1.Project, namespace *corev1.Namespace)
 	}
 	if other := namespace.Labels[v1alpha1.LabelProject]; other != "" && other != project.Name {
 		return "", newClaimError(ReasonNamespaceTaken,
-			"namespace %s carries the label %s=%s; a namespace has one project: set spec.namespace to another, or remove the label if it is wrong", namespace.Name, v1alpha1.LabelProject, other)
+			"namespace %s carries the label %s=%s; one namespace has one project: set spec.namespace to another, or remove the label if it is wrong",
+			namespace.Name, v1alpha1.LabelProject, other)
 	}
 	switch adoptBy := namespace.Annotations[v1alpha1.AnnotationAdoptBy]; adoptBy {
 	case project.Name:
@@ -91,7 +92,8 @@ func DecideExistingClaim(project *v1alpha1.Project, namespace *corev1.Namespace)
 			namespace.Name, namespace.Name, v1alpha1.AnnotationAdoptBy, project.Name)
 	default:
 		return "", newClaimError(ReasonNotAdoptable,
-			"namespace %s is marked for project %s by its annotation %s, not for %s", namespace.Name, adoptBy, v1alpha1.AnnotationAdoptBy, project.Name)
+			"namespace %s is marked for project %s by its annotation %s, not for %s",
+			namespace.Name, adoptBy, v1alpha1.AnnotationAdoptBy, project.Name)
 	}
 }
 

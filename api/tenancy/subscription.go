@@ -125,7 +125,8 @@ func DescribeOversubscription(subscriptions []Subscription) string {
 	for i := range subscriptions {
 		p := &subscriptions[i]
 		if p.IsOversubscribed() {
-			words = append(words, fmt.Sprintf("%s: it has %s and has promised %s (%s)", p.QuotaResource, p.Quota.String(), p.Subscribed.String(), p.DescribeShares()))
+			words = append(words, fmt.Sprintf("%s: it has %s and has promised %s (%s)",
+				p.QuotaResource, p.Quota.String(), p.Subscribed.String(), p.DescribeShares()))
 		}
 	}
 	return strings.Join(words, "; ")

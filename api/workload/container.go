@@ -204,7 +204,8 @@ func (r *parser) validateContainerNames(spec *corev1.PodSpec) {
 			r.errs = append(r.errs, &field.Error{Type: field.ErrorTypeRequired, Field: path, BadValue: "", Detail: "every container needs a name"})
 		case repeated:
 			r.errs = append(r.errs, &field.Error{
-				Type: field.ErrorTypeDuplicate, Field: path, BadValue: truncateValue(name), Detail: "it is the name of " + first.String() + "; every container needs its own",
+				Type: field.ErrorTypeDuplicate, Field: path, BadValue: truncateValue(name),
+				Detail: "it is the name of " + first.String() + "; every container needs its own",
 			})
 		default:
 			names[name] = at

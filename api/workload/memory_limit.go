@@ -65,7 +65,8 @@ func (r *parser) parseLimitAnnotations(found []memoryLimit) []memoryLimit {
 		if memory, ok := parseWholeNumber(n.value, maxMemoryMiB); ok && memory > 0 {
 			found = append(found, memoryLimit{path: n.path(), value: n.value, memoryMiB: memory})
 		} else {
-			r.addInvalid(n.path(), n.value, "must be MiB of one GPU's memory, a whole number from 1 to "+strconv.Itoa(maxMemoryMiB)+", such as 16384")
+			r.addInvalid(n.path(), n.value,
+				"must be MiB of one GPU's memory, a whole number from 1 to "+strconv.Itoa(maxMemoryMiB)+", such as 16384")
 		}
 	}
 	if n := r.annotations.memoryLimitKAI; n.isSet {

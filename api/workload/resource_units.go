@@ -150,7 +150,8 @@ func validateMIGResource(name corev1.ResourceName) string {
 		return problem
 	}
 	if slice, shared := strings.CutSuffix(text, "+shared"); shared {
-		return "is a replica of a MIG instance, which is not offered; request the instance, " + string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(slice)))
+		return "is a replica of a MIG instance, which is not offered; request the instance, " +
+			string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(slice)))
 	}
 	if !isMIGProfile(text) || v1alpha1.ResourceMIG(profile) != name { // a resource name cannot contain a plus
 		return "is not a MIG profile; one looks like nvidia.com/mig-3g.40gb, nvidia.com/mig-1g.10gb.me or nvidia.com/mig-1g.24gb-me"

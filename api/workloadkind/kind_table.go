@@ -37,14 +37,31 @@ var kindTable = []Kind{
 		Templates:  [][]string{{}},
 		Completion: Completion{PhasePath: []string{"status", "phase"}, Phases: []string{"Succeeded", "Failed"}},
 	},
-	{GroupKind: schema.GroupKind{Kind: "ReplicationController"}, Resource: "replicationcontrollers", StopAction: scaleAction, Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath},
-	{GroupKind: schema.GroupKind{Group: groupApps, Kind: "Deployment"}, Resource: "deployments", StopAction: scaleAction, Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath},
-	{GroupKind: schema.GroupKind{Group: groupApps, Kind: "ReplicaSet"}, Resource: "replicasets", StopAction: scaleAction, Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath},
-	{GroupKind: schema.GroupKind{Group: groupApps, Kind: "StatefulSet"}, Resource: "statefulsets", StopAction: scaleAction, Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath, OrderedTermination: true},
-	{GroupKind: schema.GroupKind{Group: groupApps, Kind: "DaemonSet"}, Resource: "daemonsets", StopAction: StopAction{Method: StopNever}, Templates: specTemplatePaths},
 	{
-		GroupKind: schema.GroupKind{Group: groupBatch, Kind: "Job"}, Resource: "jobs", StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
-		Templates: specTemplatePaths, Completion: Completion{Conditions: []string{"Complete", "Failed"}}, ActivePodsPath: []string{"status", "active"},
+		GroupKind: schema.GroupKind{Kind: "ReplicationController"}, Resource: "replicationcontrollers", StopAction: scaleAction,
+		Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath,
+	},
+	{
+		GroupKind: schema.GroupKind{Group: groupApps, Kind: "Deployment"}, Resource: "deployments", StopAction: scaleAction,
+		Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath,
+	},
+	{
+		GroupKind: schema.GroupKind{Group: groupApps, Kind: "ReplicaSet"}, Resource: "replicasets", StopAction: scaleAction,
+		Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath,
+	},
+	{
+		GroupKind: schema.GroupKind{Group: groupApps, Kind: "StatefulSet"}, Resource: "statefulsets", StopAction: scaleAction,
+		Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath, OrderedTermination: true,
+	},
+	{
+		GroupKind: schema.GroupKind{Group: groupApps, Kind: "DaemonSet"}, Resource: "daemonsets",
+		StopAction: StopAction{Method: StopNever}, Templates: specTemplatePaths,
+	},
+	{
+		GroupKind: schema.GroupKind{Group: groupBatch, Kind: "Job"}, Resource: "jobs",
+		StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
+		Templates: specTemplatePaths, ActivePodsPath: []string{"status", "active"},
+		Completion: Completion{Conditions: []string{"Complete", "Failed"}},
 	},
 	// Its Jobs continue: each is a workload of its own.
 	{
@@ -52,12 +69,14 @@ var kindTable = []Kind{
 		Templates: [][]string{{"spec", "jobTemplate", "spec", "template"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}, Resource: "jobsets", StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
+		GroupKind: schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}, Resource: "jobsets",
+		StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
 		Templates:  [][]string{{"spec", "replicatedJobs", wildcard, "template", "spec", "template"}},
 		Completion: Completion{Conditions: []string{"Completed", "Failed"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}, Resource: "leaderworkersets", StopAction: scaleAction, KueueCountsTemplates: true,
+		GroupKind: schema.GroupKind{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}, Resource: "leaderworkersets",
+		StopAction: scaleAction, KueueCountsTemplates: true,
 		Templates:      [][]string{{"spec", "leaderWorkerTemplate", "leaderTemplate"}, {"spec", "leaderWorkerTemplate", "workerTemplate"}},
 		ActivePodsPath: statusReplicasPath,
 	},
@@ -77,15 +96,18 @@ var kindTable = []Kind{
 	kubeflowTrainingJob("JAXJob", "jaxjobs", "jaxReplicaSpecs"),
 	kubeflowTrainingJob("MPIJob", "mpijobs", "mpiReplicaSpecs"),
 	{
-		GroupKind: schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}, Resource: "trainjobs", StopAction: suspendAction, KueueManaged: true,
+		GroupKind: schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}, Resource: "trainjobs",
+		StopAction: suspendAction, KueueManaged: true,
 		Completion: Completion{Conditions: []string{"Complete", "Failed"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: groupRay, Kind: "RayCluster"}, Resource: "rayclusters", StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
+		GroupKind: schema.GroupKind{Group: groupRay, Kind: "RayCluster"}, Resource: "rayclusters",
+		StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
 		Templates: rayClusterTemplates("spec"),
 	},
 	{
-		GroupKind: schema.GroupKind{Group: groupRay, Kind: "RayJob"}, Resource: "rayjobs", StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
+		GroupKind: schema.GroupKind{Group: groupRay, Kind: "RayJob"}, Resource: "rayjobs",
+		StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
 		Templates:  append(rayClusterTemplates("spec", "rayClusterSpec"), []string{"spec", "submitterPodTemplate"}),
 		Completion: Completion{PhasePath: []string{"status", "jobDeploymentStatus"}, Phases: []string{"Complete", "Failed"}},
 	},
@@ -94,11 +116,13 @@ var kindTable = []Kind{
 		Templates: rayClusterTemplates("spec", "rayClusterConfig"),
 	},
 	{
-		GroupKind: schema.GroupKind{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}, Resource: "sparkapplications", StopAction: suspendAction, KueueManaged: true,
+		GroupKind: schema.GroupKind{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}, Resource: "sparkapplications",
+		StopAction: suspendAction, KueueManaged: true,
 		Completion: Completion{PhasePath: []string{"status", "applicationState", "state"}, Phases: []string{"COMPLETED", "FAILED"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: "workload.codeflare.dev", Kind: "AppWrapper"}, Resource: "appwrappers", StopAction: suspendAction, KueueManaged: true,
+		GroupKind: schema.GroupKind{Group: "workload.codeflare.dev", Kind: "AppWrapper"}, Resource: "appwrappers",
+		StopAction: suspendAction, KueueManaged: true,
 		Completion: Completion{PhasePath: []string{"status", "phase"}, Phases: []string{"Succeeded", "Failed"}},
 	},
 	{
@@ -143,7 +167,8 @@ const (
 
 func kubeflowTrainingJob(kind, resource, specs string) Kind {
 	return Kind{
-		GroupKind: schema.GroupKind{Group: groupKubeflow, Kind: kind}, Resource: resource, StopAction: runPolicyAction, KueueManaged: true, KueueCountsTemplates: true,
+		GroupKind: schema.GroupKind{Group: groupKubeflow, Kind: kind}, Resource: resource,
+		StopAction: runPolicyAction, KueueManaged: true, KueueCountsTemplates: true,
 		Templates:  [][]string{{"spec", specs, wildcard, "template"}},
 		Completion: Completion{Conditions: []string{"Succeeded", "Failed"}},
 	}

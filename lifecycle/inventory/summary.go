@@ -84,7 +84,8 @@ func summaryFromLabels(node *corev1.Node) (Summary, error) {
 	}
 	count, err := strconv.Atoi(value)
 	if err != nil || count < 0 || count > maxGPUs {
-		return Summary{}, fmt.Errorf("node %s: label %s=%s: want a number of GPUs from 0 to %d", node.Name, v1alpha1.LabelGPUCount, value, maxGPUs)
+		return Summary{}, fmt.Errorf("node %s: label %s=%s: want a number of GPUs from 0 to %d",
+			node.Name, v1alpha1.LabelGPUCount, value, maxGPUs)
 	}
 	if count == 0 {
 		return Summary{}, nil

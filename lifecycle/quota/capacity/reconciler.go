@@ -48,7 +48,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("capacity").
 		For(&corev1.Node{}, builder.WithPredicates(inventory.NodeChanged)).
-		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allRequests), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allRequests),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.GPUNode{}, &handler.EnqueueRequestForObject{}).
 		Complete(conflict.WithRetry(r))
 }

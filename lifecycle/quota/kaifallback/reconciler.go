@@ -86,7 +86,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // applyDecision writes the change.
-func (r *Reconciler) applyDecision(ctx context.Context, now time.Time, next decision, podGroup *unstructured.Unstructured, pods []corev1.Pod) (reconcile.Result, error) {
+func (r *Reconciler) applyDecision(
+	ctx context.Context, now time.Time, next decision, podGroup *unstructured.Unstructured, pods []corev1.Pod,
+) (reconcile.Result, error) {
 	name := client.ObjectKeyFromObject(podGroup)
 	var err error
 	switch {

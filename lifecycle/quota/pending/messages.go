@@ -31,8 +31,10 @@ const maxNamedWorkloads = 10
 
 // describeRejected returns the message of the event on a rejected workload.
 func describeRejected(w *Workload, project *v1alpha1.Project, quotas []corev1.ResourceQuota) string {
-	return fmt.Sprintf("%s for GPU quota, %s%s: %s; the missing pods are created automatically when quota becomes available; stop another workload of the project, or ask an administrator of department %s for more quota",
-		pluralize(w.MissingPods, "pod waits", "pods wait"), eachPrefix(w.MissingPods), describeCharge(w), describeQuotaUse(w, project, quotas), project.Spec.Department)
+	return fmt.Sprintf("%s for GPU quota, %s%s: %s; the missing pods are created automatically when quota becomes available; "+
+		"stop another workload of the project, or ask an administrator of department %s for more quota",
+		pluralize(w.MissingPods, "pod waits", "pods wait"), eachPrefix(w.MissingPods), describeCharge(w),
+		describeQuotaUse(w, project, quotas), project.Spec.Department)
 }
 
 // describeQuotaUse returns how much of the quota is used.
@@ -110,10 +112,12 @@ type PendingReason struct {
 // Patterns of the messages of Kueue's scheduler. A flavor is a node pool.
 var (
 	insufficientUnusedPattern   = regexp.MustCompile(`insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed`)
-	insufficientCapacityPattern = regexp.MustCompile(`insufficient quota for (\S+) in flavor (\S+), previously considered podsets requests \((\S*)\) \+ current podset request \((\S*)\) > maximum capacity \((\S*)\)`)
-	affinityMismatchPattern     = regexp.MustCompile(`flavor (\S+) doesn't match node affinity`)
-	pendingPreemptionPattern    = regexp.MustCompile(`Pending the preemption of (\d{1,9}) workload\(s\)`)
-	queueFaultPattern           = regexp.MustCompile(`^(LocalQueue|ClusterQueue) (\S*) (doesn't exist|not found|is inactive|is stopped|is terminating or missing)$`)
+	insufficientCapacityPattern = regexp.MustCompile(`insufficient quota for (\S+) in flavor (\S+), ` +
+		`previously considered podsets requests \((\S*)\) \+ current podset request \((\S*)\) > maximum capacity \((\S*)\)`)
+	affinityMismatchPattern  = regexp.MustCompile(`flavor (\S+) doesn't match node affinity`)
+	pendingPreemptionPattern = regexp.MustCompile(`Pending the preemption of (\d{1,9}) workload\(s\)`)
+	queueFaultPattern        = regexp.MustCompile(`^(LocalQueue|ClusterQueue) (\S*) ` +
+		`(doesn't exist|not found|is inactive|is stopped|is terminating or missing)$`)
 )
 
 const maxQuotedMessage, maxReasonSummary, maxReasonDetails = 300, 200, 800
@@ -134,7 +138,8 @@ func ExplainQueued(message string) PendingReason {
 	}
 	for _, m := range insufficientCapacityPattern.FindAllStringSubmatch(message, maxNamedWorkloads) {
 		summary := fmt.Sprintf("the request exceeds the maximum of node pool %s", m[2])
-		add(summary, fmt.Sprintf("%s: %s requested, at most %s allowed for the project", summary, formatSum(m[1], m[3], m[4]), formatAmount(m[1], m[5])))
+		add(summary, fmt.Sprintf("%s: %s requested, at most %s allowed for the project",
+			summary, formatSum(m[1], m[3], m[4]), formatAmount(m[1], m[5])))
 	}
 	for _, m := range affinityMismatchPattern.FindAllStringSubmatch(message, maxNamedWorkloads) {
 		summary := fmt.Sprintf("its node selector does not match node pool %s", m[1])
@@ -157,7 +162,11 @@ func ExplainQueued(message string) PendingReason {
 	default:
 		add("Kueue reports another reason", "Kueue reports: "+quoteMessage(message))
 	}
-	why := PendingReason{singleLine(strings.Join(summaries, ", "), maxReasonSummary), singleLine(strings.Join(details, "; "), maxReasonDetails), transient}
+	why := PendingReason{
+		Summary:   singleLine(strings.Join(summaries, ", "), maxReasonSummary),
+		Details:   singleLine(strings.Join(details, "; "), maxReasonDetails),
+		Transient: transient,
+	}
 	if m := pendingPreemptionPattern.FindStringSubmatch(message); m != nil {
 		why.Details += fmt.Sprintf("; %s preempted for it", pluralizeText(m[1], "other workload is being", "other workloads are being"))
 	}

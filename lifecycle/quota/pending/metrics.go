@@ -25,7 +25,10 @@ var podWaitSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 }, []string{"project", "type", "pool"})
 
 // podWaitBuckets are in seconds, from one second to a week.
-var podWaitBuckets = []float64{1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 2 * 3600, 4 * 3600, 8 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600}
+var podWaitBuckets = []float64{
+	1, 2, 5, 10, 30, 60, 120, 300, 600, 1800,
+	3600, 2 * 3600, 4 * 3600, 8 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600,
+}
 
 const (
 	// unknownPool labels pods in a node pool that is not the project's.
@@ -81,7 +84,8 @@ func (w *waitRecorder) recordStart(c podcache.Change) bool {
 	if !slices.Contains(v1alpha1.WorkloadTypes, workloadType) {
 		workloadType = v1alpha1.WorkloadTrain
 	}
-	w.waitsByProject[pod.Project] = append(w.waitsByProject[pod.Project], podWait{pod.Namespace, pod.Pool, workloadType, max(0, pod.EffectiveStart().Sub(pod.CreatedAt))})
+	duration := max(0, pod.EffectiveStart().Sub(pod.CreatedAt))
+	w.waitsByProject[pod.Project] = append(w.waitsByProject[pod.Project], podWait{pod.Namespace, pod.Pool, workloadType, duration})
 	return true
 }
 

@@ -150,7 +150,9 @@ const leaderOverlap = time.Minute
 
 // announceQueued resolves the root of each queued workload and records events for new reasons.
 // The previous leader recorded the earlier ones.
-func (r *Reconciler) announceQueued(ctx context.Context, project *v1alpha1.Project, queued []QueuedWorkload, before, now announcements) error {
+func (r *Reconciler) announceQueued(
+	ctx context.Context, project *v1alpha1.Project, queued []QueuedWorkload, before, now announcements,
+) error {
 	for i := range queued[:min(len(queued), maxAnnouncedQueued)] {
 		q := &queued[i]
 		last, known := before[q.Owner.UID]
@@ -168,7 +170,8 @@ func (r *Reconciler) announceQueued(ctx context.Context, project *v1alpha1.Proje
 		last.summary = q.Reason.Summary
 		if !q.Reason.Transient && !slices.Contains(last.announcedReasons, q.Reason.Summary) && len(last.announcedReasons) < maxNamedWorkloads {
 			if known || q.Since.After(r.leadingSince.Add(-leaderOverlap)) {
-				r.Events.Eventf(&q.Root, nil, corev1.EventTypeWarning, reasonQueued, "Queue", "%s", describeQueued(q, project.Name, project.Spec.Department))
+				r.Events.Eventf(&q.Root, nil, corev1.EventTypeWarning, reasonQueued, "Queue", "%s",
+					describeQueued(q, project.Name, project.Spec.Department))
 			}
 			last.announcedReasons = append(slices.Clone(last.announcedReasons), q.Reason.Summary)
 		}
@@ -178,7 +181,9 @@ func (r *Reconciler) announceQueued(ctx context.Context, project *v1alpha1.Proje
 }
 
 // announceEvicted records events on evicted workloads.
-func (r *Reconciler) announceEvicted(ctx context.Context, project *v1alpha1.Project, evictions []eviction, before, now announcements) error {
+func (r *Reconciler) announceEvicted(
+	ctx context.Context, project *v1alpha1.Project, evictions []eviction, before, now announcements,
+) error {
 	for _, e := range evictions[:min(len(evictions), maxAnnouncedQueued)] {
 		if e.at.After(r.leadingSince.Add(-leaderOverlap)) && e.at.After(before[e.uid].evictedAt) {
 			root, err := r.rootOwner(ctx, e.owner)

@@ -81,7 +81,8 @@ func ListQueued(all []kueueWorkload, pods func(types.UID) (*podcache.Pod, bool))
 		queued = append(queued, *q)
 	}
 	slices.SortFunc(queued, func(a, b QueuedWorkload) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Owner.Kind, b.Owner.Kind), cmp.Compare(a.Owner.Name, b.Owner.Name), cmp.Compare(a.Owner.UID, b.Owner.UID))
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Owner.Kind, b.Owner.Kind),
+			cmp.Compare(a.Owner.Name, b.Owner.Name), cmp.Compare(a.Owner.UID, b.Owner.UID))
 	})
 	return queued
 }
@@ -95,7 +96,8 @@ func listEvictions(all []kueueWorkload, pods func(types.UID) (*podcache.Pod, boo
 		if evicted == nil || evicted.Status != metav1.ConditionTrue || w.hasCondition(kueueFinished) || w.Spec.Active != nil && !*w.Spec.Active {
 			continue
 		}
-		e := eviction{owner: workloadOwner(w, pods), uid: w.UID, at: evicted.LastTransitionTime.Time, reason: ExplainEviction("", evicted.Message)}
+		e := eviction{owner: workloadOwner(w, pods), uid: w.UID, at: evicted.LastTransitionTime.Time}
+		e.reason = ExplainEviction("", evicted.Message)
 		if by := meta.FindStatusCondition(w.Status.Conditions, kueuePreempted); evicted.Reason == kueuePreempted && by != nil {
 			e.reason = ExplainEviction(by.Reason, by.Message)
 		}

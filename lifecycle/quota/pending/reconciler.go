@@ -113,7 +113,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	target := apply.ProjectTarget(&project)
 	var quotas corev1.ResourceQuotaList
-	if err := r.Client.List(ctx, &quotas, client.InNamespace(target.Namespace), client.MatchingLabels{v1alpha1.LabelProject: target.Name}); err != nil {
+	labels := client.MatchingLabels{v1alpha1.LabelProject: target.Name}
+	if err := r.Client.List(ctx, &quotas, client.InNamespace(target.Namespace), labels); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list quotas of project %s: %w", project.Name, err)
 	}
 	now := policytime.MachineNow()
@@ -139,7 +140,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	r.waitTimes.observeWaits(&project)
 	recordPendingWorkloads(project.Name, len(pending)+len(queued))
-	observed := ObservedState{Quotas: quotas.Items, Charges: SumPodCharges(r.Pods.InNamespace(target.Namespace), project.Name), Rejected: pending, Queued: queued}
+	charges := SumPodCharges(r.Pods.InNamespace(target.Namespace), project.Name)
+	observed := ObservedState{Quotas: quotas.Items, Charges: charges, Rejected: pending, Queued: queued}
 	if result.RequeueAfter == 0 && len(rejected) > 0 {
 		result.RequeueAfter = pendingRequeueAfter
 	}
@@ -155,7 +157,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // listRejected returns the objects of the namespace whose pods exceeded one of the quotas.
-func (r *Reconciler) listRejected(ctx context.Context, namespace string, quotas []corev1.ResourceQuota, now time.Time) ([]RejectedObject, error) {
+func (r *Reconciler) listRejected(
+	ctx context.Context, namespace string, quotas []corev1.ResourceQuota, now time.Time,
+) ([]RejectedObject, error) {
 	var list corev1.EventList
 	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("list events in namespace %s: %w", namespace, err)
@@ -224,6 +228,7 @@ func (r *Reconciler) wakeWorkload(ctx context.Context, w *Workload, now time.Tim
 		return fmt.Errorf("trigger retry of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
 	wakesTotal.WithLabelValues(w.Kind).Inc()
-	r.Events.Eventf(&w.Root, nil, corev1.EventTypeNormal, reasonQuotaAvailable, "Retry", "GPU quota is available for a pod of %s; its controller creates it now", describeCharge(w))
+	r.Events.Eventf(&w.Root, nil, corev1.EventTypeNormal, reasonQuotaAvailable, "Retry",
+		"GPU quota is available for a pod of %s; its controller creates it now", describeCharge(w))
 	return nil
 }

@@ -47,7 +47,8 @@ func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1
 	}
 	switch {
 	case len(observed.Rejected) > 0 && len(observed.Queued) > 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonQuotaExceeded, summarizeRejected(observed.Rejected)+". In addition, "+summarizeQueued(observed.Queued)
+		condition.Reason = v1alpha1.ReasonQuotaExceeded
+		condition.Message = summarizeRejected(observed.Rejected) + ". In addition, " + summarizeQueued(observed.Queued)
 	case len(observed.Rejected) > 0:
 		condition.Reason, condition.Message = v1alpha1.ReasonQuotaExceeded, summarizeRejected(observed.Rejected)
 	case len(observed.Queued) > 0:
@@ -55,7 +56,8 @@ func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1
 	case meta.FindStatusCondition(status.Conditions, condition.Type) == nil:
 		return status // no workload was ever pending
 	default:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonNoPendingWorkloads, "no workload waits for GPU quota"
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonNoPendingWorkloads
+		condition.Message = "no workload waits for GPU quota"
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
 	return status

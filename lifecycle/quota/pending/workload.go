@@ -94,10 +94,22 @@ type workloadKind struct {
 
 // workloadKinds lists these kinds by the name in events.
 var workloadKinds = map[string]workloadKind{
-	"Job":                   {batchv1.SchemeGroupVersion.WithKind("Job"), func() client.Object { return &batchv1.Job{} }, missingJobPods},
-	"ReplicaSet":            {appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), func() client.Object { return &appsv1.ReplicaSet{} }, missingReplicas},
-	"ReplicationController": {corev1.SchemeGroupVersion.WithKind("ReplicationController"), func() client.Object { return &corev1.ReplicationController{} }, missingReplicas},
-	"StatefulSet":           {appsv1.SchemeGroupVersion.WithKind("StatefulSet"), func() client.Object { return &appsv1.StatefulSet{} }, missingReplicas},
+	"Job": {
+		GroupVersionKind: batchv1.SchemeGroupVersion.WithKind("Job"), missingPods: missingJobPods,
+		newObject: func() client.Object { return &batchv1.Job{} },
+	},
+	"ReplicaSet": {
+		GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), missingPods: missingReplicas,
+		newObject: func() client.Object { return &appsv1.ReplicaSet{} },
+	},
+	"ReplicationController": {
+		GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ReplicationController"), missingPods: missingReplicas,
+		newObject: func() client.Object { return &corev1.ReplicationController{} },
+	},
+	"StatefulSet": {
+		GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), missingPods: missingReplicas,
+		newObject: func() client.Object { return &appsv1.StatefulSet{} },
+	},
 }
 
 func missingReplicas(object client.Object) int32 {

@@ -80,7 +80,10 @@ func (l *pendingUsage) usesByMonth() map[month][]monthlyUse {
 		if s.user == "" {
 			continue
 		}
-		use := Use{User: s.user, Type: s.workloadType, NodePool: nodePoolOf(s.usageInterval), Milli: s.milli, From: l.accountedFrom(s.usageInterval), To: l.accountableUntil(s)}
+		use := Use{
+			User: s.user, Type: s.workloadType, NodePool: nodePoolOf(s.usageInterval), Milli: s.milli,
+			From: l.accountedFrom(s.usageInterval), To: l.accountableUntil(s),
+		}
 		for m, use := range use.splitByMonth(l.owner.zone) {
 			months[m] = append(months[m], monthlyUse{use, s.usageInterval})
 		}

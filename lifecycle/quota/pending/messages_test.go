@@ -122,8 +122,8 @@ func TestExplainEviction(t *testing.T) {
 	}
 }
 
-// Whatever somebody writes there, what is said of it can be printed, is on one line,
-// and is no longer than an event's note.
+// For every message of Kueue, the explanation is printable, has one line, and fits into the note of
+// an event.
 func FuzzExplain(f *testing.F) {
 	f.Add("InCohortReclamation", "Preempted to accommodate a workload (UID: 4c2, JobUID: 81f) due to reclamation within the cohort; preemptor path: /sluice/lab/d; preemptee path: /a")
 	f.Add("", "couldn't assign flavors to pod set main: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, -9E more needed. Pending the preemption of 2 workload(s)")
@@ -134,11 +134,11 @@ func FuzzExplain(f *testing.F) {
 		for _, text := range []string{why.Summary, why.Details, ExplainEviction(reason, message)} {
 			odd := func(r rune) bool { return !unicode.IsPrint(r) }
 			if text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, odd) || utf8.RuneCountInString(text) > 900 {
-				t.Errorf("it is said %q", text)
+				t.Errorf("explained as %q", text)
 			}
 		}
 		if again := ExplainQueued(message); again != why {
-			t.Errorf("it is said %+v, then %+v", why, again)
+			t.Errorf("explained as %+v, then %+v", why, again)
 		}
 	})
 }

@@ -96,26 +96,26 @@ func waitMetricText(kind, pool string) string {
 func TestPodsRunningBeforeStartNotObserved(t *testing.T) {
 	g := newTestEnv(t, 0)
 	running := func(p *podcache.Pod) { p.Running = true }
-	there := &capturingPods{fakePods: fakePods{newGPUPod("dgx", 1000, running)}}
-	g.Pods = there
+	pods := &capturingPods{fakePods: fakePods{newGPUPod("dgx", 1000, running)}}
+	g.Pods = pods
 	source := &podChangeSource{reconciler: g.Reconciler}
 	if err := source.Start(t.Context(), discardQueue{}); err != nil {
 		t.Fatal(err)
 	}
-	there.handler(podcache.Change{After: newGPUPod("dgx", 1000, running)})
+	pods.handler(podcache.Change{After: newGPUPod("dgx", 1000, running)})
 	if len(g.waitTimes.waitsByProject) > 0 {
 		t.Errorf("heard %v while the pods were listed", g.waitTimes.waitsByProject)
 	}
 	if err := source.WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	there.handler(podcache.Change{After: newGPUPod("dgx", 1000, running)})
+	pods.handler(podcache.Change{After: newGPUPod("dgx", 1000, running)})
 	if len(g.waitTimes.waitsByProject) != 1 {
 		t.Errorf("heard %v of what came later", g.waitTimes.waitsByProject)
 	}
 }
 
-// capturingPods are pods of which some are told later.
+// capturingPods reports some pods later.
 type capturingPods struct {
 	fakePods
 

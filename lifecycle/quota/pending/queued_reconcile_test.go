@@ -43,7 +43,7 @@ func (w *fakeKueueReader) List(_ context.Context, list client.ObjectList, _ ...c
 	return nil
 }
 
-// newQueueTestEnv is a ground where nothing was refused, and these wait in the queue.
+// newQueueTestEnv returns an environment without rejections and with these queued workloads.
 func newQueueTestEnv(t *testing.T, items ...kueueWorkload) (*testEnv, *fakeKueueReader) {
 	t.Helper()
 	g := newTestEnv(t, 0)
@@ -51,13 +51,13 @@ func newQueueTestEnv(t *testing.T, items ...kueueWorkload) (*testEnv, *fakeKueue
 	if err := g.client.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	there := &fakeKueueReader{items: items}
-	var reader client.Reader = there
+	fake := &fakeKueueReader{items: items}
+	var reader client.Reader = fake
 	g.kueue.reader.Store(&reader)
-	return g, there
+	return g, fake
 }
 
-// recordedEvents are the events since it was asked last.
+// recordedEvents returns the events since its last call.
 func (g *testEnv) recordedEvents() (texts []string) {
 	for len(g.recorder.Events) > 0 {
 		texts = append(texts, <-g.recorder.Events)
@@ -76,7 +76,7 @@ const noQuotaEvent = "Queued 3 pods wait in queue default of project thesis (dep
 
 func TestQueuedReasonsAnnouncedOnce(t *testing.T) {
 	train := withCurrentTimes(newKueueWorkload("job-train", 3, 0, noQuotaMessage, ownerReference("batch/v1", "Job", "train")))
-	g, there := newQueueTestEnv(t, train)
+	g, reader := newQueueTestEnv(t, train)
 	if wrote, _ := g.reconcileOnce(t); len(wrote) != 1 {
 		t.Errorf("wrote %v", wrote)
 	}
@@ -87,18 +87,18 @@ func TestQueuedReasonsAnnouncedOnce(t *testing.T) {
 		strings.Replace(noQuotaMessage, "3k", "1k", 1), "Workload no longer fits after processing another workload", noQuotaMessage, "",
 	} {
 		train.Status.Conditions[0].Message = message
-		there.items[0] = train
+		reader.items[0] = train
 		if wrote, _ := g.reconcileOnce(t); len(wrote) > 0 || len(g.recorder.Events) > 0 {
 			t.Errorf("%q is no other reason, and it wrote %v and said %v", message, wrote, g.recordedEvents())
 		}
 	}
 	train.Status.Conditions[0].Message = "ClusterQueue thesis is stopped"
-	there.items[0] = train
+	reader.items[0] = train
 	g.reconcileOnce(t)
-	if said := g.recordedEvents(); len(said) != 1 || !strings.Contains(said[0], "Kueue's ClusterQueue thesis is stopped; contact an administrator") {
-		t.Errorf("it is told %v", said)
+	if recorded := g.recordedEvents(); len(recorded) != 1 || !strings.Contains(recorded[0], "Kueue's ClusterQueue thesis is stopped; contact an administrator") {
+		t.Errorf("it is told %v", recorded)
 	}
-	there.items = nil
+	reader.items = nil
 	g.reconcileOnce(t)
 	if len(g.recorder.Events) > 0 || len(g.announced) > 0 {
 		t.Errorf("nothing waits: said %v, remembers %v", g.recordedEvents(), g.announced)
@@ -140,21 +140,21 @@ func TestDeploymentAnnouncedOnce(t *testing.T) {
 	}
 	g.reconcileOnce(t)
 	g.reconcileOnce(t)
-	if said := g.recordedEvents(); len(said) != 1 || !strings.Contains(said[0], "30 pods wait in queue default") || g.announced["thesis"]["web-5d"].root.Name != "web" {
-		t.Errorf("it is told %v, of %+v", said, g.announced)
+	if recorded := g.recordedEvents(); len(recorded) != 1 || !strings.Contains(recorded[0], "30 pods wait in queue default") || g.announced["thesis"]["web-5d"].root.Name != "web" {
+		t.Errorf("recorded events %v, announced %+v", recorded, g.announced)
 	}
 }
 
 func TestNotAnnouncedAgainAfterLeaderChange(t *testing.T) {
-	g, there := newQueueTestEnv(t, newKueueWorkload("job-train", 3, 0, noQuotaMessage, ownerReference("batch/v1", "Job", "train")))
+	g, reader := newQueueTestEnv(t, newKueueWorkload("job-train", 3, 0, noQuotaMessage, ownerReference("batch/v1", "Job", "train")))
 	g.reconcileOnce(t)
-	if said := g.recordedEvents(); len(said) > 0 {
-		t.Errorf("it waits since long ago, and is told %v", said)
+	if recorded := g.recordedEvents(); len(recorded) > 0 {
+		t.Errorf("it waits since long ago, and is told %v", recorded)
 	}
-	there.items[0].Status.Conditions[0].Message = "LocalQueue default is stopped"
+	reader.items[0].Status.Conditions[0].Message = "LocalQueue default is stopped"
 	g.reconcileOnce(t)
-	if said := g.recordedEvents(); len(said) != 1 {
-		t.Errorf("the reason is another: %v", said)
+	if recorded := g.recordedEvents(); len(recorded) != 1 {
+		t.Errorf("the reason is another: %v", recorded)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestEvictionAnnounced(t *testing.T) {
 		return w
 	}
 	at := policytime.MachineNow()
-	g, there := newQueueTestEnv(t, evicted(at))
+	g, reader := newQueueTestEnv(t, evicted(at))
 	g.reconcileOnce(t)
 	g.reconcileOnce(t)
 	const want = "Warning EvictedByKueue it was stopped for project team-d, which is guaranteed these GPUs; it ran over quota; " +
@@ -175,15 +175,15 @@ func TestEvictionAnnounced(t *testing.T) {
 	if diff := cmp.Diff([]string{want}, g.recordedEvents()); diff != "" {
 		t.Error(diff)
 	}
-	there.items[0] = evicted(at.Add(time.Minute))
+	reader.items[0] = evicted(at.Add(time.Minute))
 	g.reconcileOnce(t)
-	if said := g.recordedEvents(); len(said) != 1 {
-		t.Errorf("it was ended again: %v", said)
+	if recorded := g.recordedEvents(); len(recorded) != 1 {
+		t.Errorf("repeated the eviction: %v", recorded)
 	}
 	old, _ := newQueueTestEnv(t, evicted(at.Add(-time.Hour)))
 	old.reconcileOnce(t)
-	if said := old.recordedEvents(); len(said) > 0 {
-		t.Errorf("it was ended before this process came: %v", said)
+	if recorded := old.recordedEvents(); len(recorded) > 0 {
+		t.Errorf("announced an eviction from before it became the leader: %v", recorded)
 	}
 }
 

@@ -36,12 +36,12 @@ func newThesisProject() *v1alpha1.Project {
 
 func TestDesiredStatus(t *testing.T) {
 	p := newThesisProject()
-	seen := ObservedState{
+	observed := ObservedState{
 		Quotas:   newQuotas(1000, 1000, 0, 0),
 		Charges:  PodCharges{Pending: poolCharges{"dgx": 250, "old": 125}},
 		Rejected: []Workload{newWorkload("web", 2, 500), newWorkload("db", 1, 125)},
 	}
-	got := DesiredStatus(p, seen, metav1.NewTime(noon))
+	got := DesiredStatus(p, observed, metav1.NewTime(noon))
 	if all := got.GPU.Pending.String(); all != "1500m" {
 		t.Errorf("pending = %s, want 1500m", all)
 	}
@@ -58,10 +58,10 @@ func TestDesiredStatus(t *testing.T) {
 	}
 
 	p.Status = got
-	if again := DesiredStatus(p, seen, metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
+	if again := DesiredStatus(p, observed, metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
 		t.Errorf("the second pass says something else: %+v", again)
 	}
-	got = DesiredStatus(p, ObservedState{Quotas: seen.Quotas}, metav1.Now())
+	got = DesiredStatus(p, ObservedState{Quotas: observed.Quotas}, metav1.Now())
 	condition = meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionPending)
 	if !got.GPU.Pending.IsZero() || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNoPendingWorkloads {
 		t.Errorf("when all is over: %s pending, %+v", &got.GPU.Pending, condition)

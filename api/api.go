@@ -1,13 +1,9 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package api is the root of what every part of Sluice agrees on.
-//
-// Enters and leaves: nothing; the packages below hold the objects people
-// declare and Sluice keeps (v1alpha1), the durations and periods they are
-// written in (period), and policy time (clock).
-//
-// It never imports another part of Sluice, and every other part may import it.
+// Package api is the root of the packages that all parts of Sluice share: the API objects
+// (v1alpha1), pod requests (workload), kinds of workloads (workloadkind), periods, policy
+// time, configuration and tenancy. It imports no other part of Sluice.
 package api
 
 import (
@@ -19,15 +15,15 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Version is the version of this build, stamped in by the linker.
+// Version is the version of this build. The linker sets it.
 var Version = "unknown"
 
-// NewScheme makes a scheme with Kubernetes' kinds and Sluice's.
+// NewScheme returns a scheme with the kinds of Kubernetes and Sluice.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("building the scheme: %w", err)
+			return nil, fmt.Errorf("build scheme: %w", err)
 		}
 	}
 	return scheme, nil

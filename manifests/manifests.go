@@ -1,13 +1,10 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests holds what is installed into a cluster, as files that
-// kubectl and kustomize read and as a file system for those who install it from
-// Go: the CRDs, the ServiceAccounts with their rights and the webhook
-// configurations (base), the agent of GPU nodes (agent), and a sample university.
-//
-// Enters: nothing. Leaves: [Files], and the objects that a kustomization in it
-// builds. It never talks to a cluster.
+// Package manifests contains the objects of a Sluice installation, as files for kubectl and
+// kustomize and as an embedded file system: CRDs, RBAC and webhook configurations (base), the
+// agent of GPU nodes (agent), and samples. [Build] returns the objects of a kustomization. The
+// package never connects to a cluster.
 package manifests
 
 import (
@@ -20,14 +17,14 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// Files are the manifests as they lie in this folder.
+// Files are the manifests in this folder.
 //
 //go:embed crds base agent samples
 var Files embed.FS
 
 // The kustomizations in [Files].
 const (
-	// Base is what every installation needs.
+	// Base is required in every installation.
 	Base = "base"
 	// Agent is Base with the agent on GPU nodes.
 	Agent = "agent"
@@ -37,13 +34,13 @@ const (
 	Fairness = "samples/fairness"
 )
 
-// Build is what `kubectl kustomize` would make of the kustomization in folder,
-// in the order in which it can be applied.
+// Build returns the objects of the kustomization in folder, as `kubectl kustomize` builds them, in
+// the order in which they can be applied.
 func Build(folder string) ([]*unstructured.Unstructured, error) {
 	return BuildFrom(Files, folder)
 }
 
-// BuildFrom is Build with other files than Sluice's own.
+// BuildFrom is Build with other files.
 func BuildFrom(files fs.FS, folder string) ([]*unstructured.Unstructured, error) {
 	disk := filesys.MakeFsInMemory()
 	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
@@ -57,24 +54,24 @@ func BuildFrom(files fs.FS, folder string) ([]*unstructured.Unstructured, error)
 		return disk.WriteFile("/"+path, raw)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("manifests: %w", err)
+		return nil, fmt.Errorf("copy manifests: %w", err)
 	}
 	options := krusty.MakeDefaultOptions()
 	options.Reorder = krusty.ReorderOptionLegacy // namespaces and CRDs first
 	built, err := krusty.MakeKustomizer(options).Run(disk, "/"+folder)
 	if err != nil {
-		return nil, fmt.Errorf("manifests: building %s: %w", folder, err)
+		return nil, fmt.Errorf("build manifests of %s: %w", folder, err)
 	}
 	var objects []*unstructured.Unstructured
 	for _, resource := range built.Resources() {
 		object := &unstructured.Unstructured{}
 		raw, err := resource.MarshalJSON()
 		if err == nil {
-			// Through JSON, whose numbers are the ones that unstructured can copy.
+			// Unstructured objects can only copy the number types of JSON.
 			err = object.UnmarshalJSON(raw)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("manifests: building %s: %w", folder, err)
+			return nil, fmt.Errorf("build manifests of %s: %w", folder, err)
 		}
 		objects = append(objects, object)
 	}

@@ -20,7 +20,7 @@ import (
 	"sluice.dev/manifests"
 )
 
-// What is installed is what the code says of the classes.
+// The manifests contain the PriorityClasses of the code.
 func TestPriorityClassesMatchAPI(t *testing.T) {
 	objects, err := manifests.Build(manifests.Base)
 	if err != nil {

@@ -117,8 +117,8 @@ func TestRolesCoverAllWorkloadKinds(t *testing.T) {
 	}
 }
 
-// Who made a workload is written on it as it comes in: by that an L2 researcher's own
-// are told from others'. Of pods it is a policy that writes it.
+// Admission records the creator of each workload, by which an L2 researcher's own workloads are
+// recognized. For pods a policy does.
 func TestUserWorkloadKindsRecordCreator(t *testing.T) {
 	objects, err := manifests.Build(manifests.Base)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestUserWorkloadKindsRecordCreator(t *testing.T) {
 	}
 }
 
-// What nobody may, whatever role it is.
+// Rights that no role may have.
 func TestRolesDenyForbiddenRules(t *testing.T) {
 	writing := []string{"create", "update", "patch", "delete", "deletecollection"}
 	forbidden := map[string][]string{}
@@ -231,7 +231,7 @@ func TestMailAdministrator(t *testing.T) {
 	}
 }
 
-// Whoever changes what others made says so to admission, or keeps to the own.
+// Each role declares to admission whether it may change other users' workloads.
 func TestOwnOnlyAccessOfRoles(t *testing.T) {
 	for name, may := range clusterRoles(t) {
 		if got, want := may["own-only workloads.sluice.dev"], name == "l2-researcher"; got != want {

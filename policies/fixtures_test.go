@@ -41,13 +41,13 @@ func testPool(name string, sharing v1alpha1.Sharing, boards ...input.GPUModel) i
 		NodeSelector:  map[string]string{"pool": name},
 		Tolerations:   []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
 		QuotaResource: v1alpha1.ResourceGPUMilliFor(name), Guaranteed: 1000, Limit: 2000, Weight: 1,
-		GPUModels: boards,
+		Products: boards,
 	}
 }
 
 // kueuePool is a pool as another, that Kueue serves.
 func kueuePool(name string, as input.NodePool) input.NodePool {
-	p := testPool(name, as.Sharing, as.GPUModels...)
+	p := testPool(name, as.Sharing, as.Products...)
 	p.Scheduler, p.QuotaResource, p.GPUs = v1alpha1.SchedulerKueue, v1alpha1.ResourceGPUMilli, 8
 	return p
 }
@@ -57,14 +57,14 @@ func migProfile(name v1alpha1.MIGProfile, gb int64, price workload.Milli) input.
 }
 
 var (
-	wholeGPUPool = testPool("whole", v1alpha1.SharingNone, input.GPUModel{Product: "H100", MemoryMiB: 81559})
-	migPool      = testPool("cut", v1alpha1.SharingMIG, input.GPUModel{Product: "A100", MemoryMiB: 40960, Profiles: []input.MIGProfile{
+	wholeGPUPool = testPool("whole", v1alpha1.SharingNone, input.GPUModel{Name: "H100", MemoryMiB: 81559})
+	migPool      = testPool("cut", v1alpha1.SharingMIG, input.GPUModel{Name: "A100", MemoryMiB: 40960, Profiles: []input.MIGProfile{
 		migProfile("1g.5gb", 5, 125), migProfile("1g.5gb+me", 5, 125), migProfile("2g.10gb", 10, 250), migProfile("3g.20gb", 20, 500), migProfile("7g.40gb", 40, 1000),
 	}})
 	kueuePoolA     = kueuePool("queue", wholeGPUPool)
 	kueuePoolB     = kueuePool("other", wholeGPUPool)
-	timeSlicedPool = testPool("taken", v1alpha1.SharingTimeSlicing, input.GPUModel{Product: "T4", MemoryMiB: 15360, Replicas: 4, ReplicaResource: "nvidia.com/gpu.shared"})
-	mpsPool        = testPool("named", v1alpha1.SharingMPS, input.GPUModel{Product: "L4", MemoryMiB: 24000, Replicas: 3, ReplicaResource: "nvidia.com/gpu"})
+	timeSlicedPool = testPool("taken", v1alpha1.SharingTimeSlicing, input.GPUModel{Name: "T4", MemoryMiB: 15360, Replicas: 4, ReplicaResource: "nvidia.com/gpu.shared"})
+	mpsPool        = testPool("named", v1alpha1.SharingMPS, input.GPUModel{Name: "L4", MemoryMiB: 24000, Replicas: 3, ReplicaResource: "nvidia.com/gpu"})
 )
 
 // admissionResult is one pod, asked about and changed.

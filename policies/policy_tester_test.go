@@ -241,7 +241,7 @@ func decodePod(pod string) (object map[string]any, err error) {
 // with the pools that `sluice up` has. Another has three pools that Kueue serves, of
 // which no pod of the corpus speaks: two alike, and one with slices.
 func corpusProjects(b policySets) map[string]*policyTester {
-	pools := map[string]input.NodePool{"dgx": testPool("dgx", v1alpha1.SharingNone, wholeGPUPool.GPUModels...), "dgx-mig": testPool("dgx-mig", v1alpha1.SharingMIG, slices.Clone(migPool.GPUModels)...)}
+	pools := map[string]input.NodePool{"dgx": testPool("dgx", v1alpha1.SharingNone, wholeGPUPool.Products...), "dgx-mig": testPool("dgx-mig", v1alpha1.SharingMIG, slices.Clone(migPool.Products)...)}
 	for name, p := range pools {
 		p.NodeSelector = map[string]string{v1alpha1.LabelNodePool: name}
 		p.Tolerations = []corev1.Toleration{{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
@@ -249,7 +249,7 @@ func corpusProjects(b policySets) map[string]*policyTester {
 		if name == "dgx-mig" {
 			p.Guaranteed, p.Limit = 1000, 2000
 			// All that its boards can be cut into, whatever they are cut into now.
-			p.GPUModels[0].Profiles = append(slices.Clone(p.GPUModels[0].Profiles), migProfile("1g.10gb", 10, 250), migProfile("4g.20gb", 20, 500))
+			p.Products[0].Profiles = append(slices.Clone(p.Products[0].Profiles), migProfile("1g.10gb", 10, 250), migProfile("4g.20gb", 20, 500))
 		}
 		pools[name] = p
 	}

@@ -1,15 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the one configuration file that each of Sluice's
-// binaries has.
+// Package config reads the configuration file of each Sluice binary: YAML with apiVersion
+// and kind. It returns a typed configuration with defaults, or one error that names every
+// invalid field with its value and what is allowed. [Common] is the part that all
+// binaries share.
 //
-// Enters: a YAML file with apiVersion and kind. Leaves: a typed, defaulted and
-// validated configuration, or one error that names every wrong field with its
-// value and what is allowed. [Common] is the part that all binaries share.
-//
-// It is strict: an unknown or repeated field is an error, never ignored. It
-// never reads the environment and never merges files.
+// Unknown and repeated fields are errors. The package never reads the environment and
+// never merges files.
 package config
 
 import (
@@ -34,28 +32,26 @@ import (
 	"sluice.dev/api/policytime"
 )
 
-// Common is what every binary's configuration has.
+// Common is the part of the configuration that all binaries share.
 type Common struct {
-	// Kubeconfig is the path of the kubeconfig to use. Default: the rights of
-	// the pod's ServiceAccount.
+	// Kubeconfig is the path of the kubeconfig. Default: the pod's ServiceAccount.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Metrics is the address, host:port, that Prometheus reads over HTTP.
-	// Default ":8080"; "0" serves none.
+	// Metrics is the address, host:port, of the metrics endpoint for Prometheus. Default
+	// ":8080"; "0" disables it.
 	Metrics string `json:"metrics,omitempty"`
-	// Health is the address, host:port, of /healthz and /readyz over HTTP.
-	// Default ":8081".
+	// Health is the address, host:port, of /healthz and /readyz. Default ":8081".
 	Health string `json:"health,omitempty"`
-	// Logging says how much is logged and in which form.
+	// Logging configures the log output.
 	Logging Logging `json:"logging,omitempty"`
-	// ClockFile is the file from which policy time is read in an embedded
-	// cluster. Default: none, policy time is real time.
+	// ClockFile is the file with the policy time of an embedded cluster. Default: none,
+	// policy time is real time.
 	ClockFile string `json:"clockFile,omitempty"`
 }
 
-// DisabledAddress as an address serves nothing.
+// DisabledAddress as an address disables the endpoint.
 const DisabledAddress = "0"
 
-// Default fills what was left open.
+// Default sets the fields that the file leaves out.
 func (c *Common) Default() {
 	if c.Metrics == "" {
 		c.Metrics = ":8080"
@@ -66,7 +62,7 @@ func (c *Common) Default() {
 	c.Logging.Default()
 }
 
-// Validate tells all that is wrong below path, which is nil at the top.
+// Validate returns all problems below path, which is nil at the top.
 func (c *Common) Validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.Metrics != DisabledAddress {
@@ -76,7 +72,7 @@ func (c *Common) Validate(path *field.Path) field.ErrorList {
 	return append(errs, c.Logging.Validate(path.Child("logging"))...)
 }
 
-// RESTConfig is the client configuration that Kubeconfig stands for.
+// RESTConfig returns the client configuration for Kubeconfig.
 func (c *Common) RESTConfig() (*rest.Config, error) {
 	if c.Kubeconfig == "" {
 		cfg, err := rest.InClusterConfig()
@@ -92,26 +88,26 @@ func (c *Common) RESTConfig() (*rest.Config, error) {
 	return withoutRateLimit(cfg), nil
 }
 
-// withoutRateLimit leaves it to the API server how many requests it takes at a time: it
-// shares its time among its clients. Client-go's own default, five a second, would
-// have the end of a thousand workloads take minutes.
+// withoutRateLimit disables the client's rate limit. The API server shares its capacity among
+// clients; the client's default of five requests a second would delay the end of a thousand
+// workloads by minutes.
 func withoutRateLimit(cfg *rest.Config) *rest.Config {
 	cfg.QPS = -1
 	return cfg
 }
 
-// Clock is the policy time that ClockFile stands for. Should the file become
-// unusable later, the logger says so and the last policy time stays in force.
+// Clock returns the policy time for ClockFile. If the file becomes unusable later, the error is
+// logged and the last policy time stays in force.
 func (c *Common) Clock(logger logr.Logger) (policytime.Clock, error) {
 	if c.ClockFile == "" {
 		return policytime.System(), nil
 	}
 	return policytime.OpenFile(c.ClockFile, func(err error) {
-		logger.Error(err, "keeping the last policy time that could be read")
+		logger.Error(err, "Failed to read policy time, keeping the last one")
 	})
 }
 
-// ValidateAddress tells what is wrong with a host:port to listen on.
+// ValidateAddress returns the problems of a host:port to listen on.
 func ValidateAddress(path *field.Path, value string) field.ErrorList {
 	const want = `want host:port or :port, such as ":8080" or "127.0.0.1:8080"`
 	_, port, err := net.SplitHostPort(value)
@@ -124,11 +120,11 @@ func ValidateAddress(path *field.Path, value string) field.ErrorList {
 	return nil
 }
 
-// Logging says how much is logged and in which form.
+// Logging configures the log output.
 type Logging struct {
-	// Level is debug, info, warn or error. Default info.
+	// Level is debug, info (the default), warn or error.
 	Level string `json:"level,omitempty"`
-	// Format is json, one object a line, or text. Default json.
+	// Format is json (the default), one object per line, or text.
 	Format string `json:"format,omitempty"`
 }
 
@@ -137,7 +133,7 @@ var (
 	logFormats = []string{"json", "text"}
 )
 
-// Default fills what was left open.
+// Default sets the fields that the file leaves out.
 func (l *Logging) Default() {
 	if l.Level == "" {
 		l.Level = "info"
@@ -147,15 +143,15 @@ func (l *Logging) Default() {
 	}
 }
 
-// Validate tells all that is wrong below path.
+// Validate returns all problems below path.
 func (l *Logging) Validate(path *field.Path) field.ErrorList {
 	return append(
 		validateOneOf(path.Child("level"), l.Level, logLevels),
 		validateOneOf(path.Child("format"), l.Format, logFormats)...)
 }
 
-// SetupLogging makes a logger that writes to w, and makes it the one of the
-// Kubernetes libraries too.
+// SetupLogging returns a logger that writes to w, and sets it as the logger of the Kubernetes
+// libraries.
 func (c *Common) SetupLogging(w io.Writer) logr.Logger {
 	l := c.Logging
 	var level slog.Level
@@ -180,20 +176,20 @@ func validateOneOf(path *field.Path, value string, allowed []string) field.Error
 	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }
 
-// ManagerOptions are the options of a controller-runtime manager that this
-// configuration stands for; the caller adds its own.
+// ManagerOptions returns the options of a controller-runtime manager for this configuration.
+// Callers add their own.
 func (c *Common) ManagerOptions(logger logr.Logger) (ctrl.Options, error) {
-	kinds, err := api.NewScheme()
+	scheme, err := api.NewScheme()
 	return ctrl.Options{
-		Scheme:                 kinds,
+		Scheme:                 scheme,
 		Logger:                 logger,
 		Metrics:                metricsserver.Options{BindAddress: c.Metrics},
 		HealthProbeBindAddress: c.Health,
 	}, err
 }
 
-// AddHealthChecks makes mgr answer /healthz, and /readyz once its caches are filled
-// and every check in ready passes.
+// AddHealthChecks serves /healthz, and /readyz once the caches are filled and every check in
+// ready passes.
 func AddHealthChecks(mgr ctrl.Manager, ready map[string]healthz.Checker) error {
 	errs := []error{
 		mgr.AddHealthzCheck("ping", healthz.Ping),

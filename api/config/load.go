@@ -24,28 +24,28 @@ import (
 	"sluice.dev/api"
 )
 
-// APIVersion is the version of every configuration file's format.
+// APIVersion is the version of the format of all configuration files.
 const APIVersion = "config.sluice.dev/v1alpha1"
 
-// maxFileSize is far above any sensible configuration, in bytes.
+// maxFileSize in bytes is far above any sensible configuration.
 const maxFileSize = 1 << 20
 
-// File is a configuration that [Load] can fill: a pointer to a struct that
-// embeds metav1.TypeMeta and [Common] inline.
+// File is a configuration that [Load] can fill: a pointer to a struct that embeds metav1.TypeMeta
+// and [Common] inline.
 type File interface {
-	// Kind is the file's kind, as in "WebhookConfig".
+	// Kind returns the kind of the file, such as WebhookConfig.
 	Kind() string
-	// Type is the apiVersion and kind that the file itself states.
+	// Type returns the apiVersion and kind in the file.
 	Type() metav1.TypeMeta
-	// Default fills what the file left open.
+	// Default sets the fields that the file leaves out.
 	Default()
-	// Validate tells all that is wrong, after Default.
+	// Validate returns all problems, after Default.
 	Validate() field.ErrorList
-	// SetupLogging makes the logger that the file asks for; see [Common].
+	// SetupLogging returns the configured logger; see [Common].
 	SetupLogging(w io.Writer) logr.Logger
 }
 
-// Load fills into from the file at path; see [Parse].
+// Load reads the file at path into the configuration; see [Parse].
 func Load(path string, into File) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -64,8 +64,8 @@ func Load(path string, into File) error {
 	return nil
 }
 
-// Parse fills into from YAML, strictly: unknown and repeated fields, another
-// apiVersion or kind, and whatever Validate finds are errors.
+// Parse decodes YAML strictly: unknown and repeated fields, another apiVersion or kind, and all
+// problems that Validate finds are errors.
 func Parse(raw []byte, into File) error {
 	if err := decodeStrict(raw, into); err != nil {
 		return err
@@ -80,8 +80,8 @@ func Parse(raw []byte, into File) error {
 	return append(errs, into.Validate()...).ToAggregate()
 }
 
-// decodeStrict is strict where the usual decoders are not: the case of a field's name
-// counts, and a second document is an error.
+// decodeStrict is stricter than the usual decoders: field names are case-sensitive, and a second
+// document is an error.
 func decodeStrict(raw []byte, into any) error {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
 	for documents := 0; ; {
@@ -109,10 +109,9 @@ func decodeStrict(raw []byte, into any) error {
 	}
 }
 
-// Main is the main function of a binary that runs until ctx ends: it reads the
-// flags in args, fills cfg from the file they name, and calls run. What it
-// returns is the exit status: 0 when run ended without an error, 1 when it did
-// not, 2 when the flags or the configuration are wrong.
+// Main is the main function of a binary that runs until ctx ends. It reads the flags in args and
+// the configuration file that they name, and calls run. It returns the exit status: 0 if run
+// returned no error, 1 if it did, 2 if the flags or the configuration are invalid.
 func Main(ctx context.Context, name string, args []string, stderr io.Writer, cfg File, run func(context.Context, logr.Logger) error) int {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(stderr)

@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// DatePattern is the form of a Date as a regular expression: the days that the
-// calendar has, those of leap years included.
-const DatePattern = `^([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)$`
+// DatePattern is the regular expression of a Date: all days of the calendar, including leap days.
+const DatePattern = `^([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|` +
+	`([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)$`
 
-// Date is a day of the calendar, "2026-12-19", in no time zone of its own: where
-// it begins and ends is asked with a location. The zero value stands for "not
-// set" and prints as the empty string.
+// Date is a calendar day, such as 2026-12-19, without a time zone: Start and End take a location.
+// The zero value means that it is not set and has the text "".
 //
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:MaxLength=10
@@ -28,7 +27,7 @@ type Date struct {
 	day   int
 }
 
-// ParseDate reads a Date of the form YYYY-MM-DD which the calendar has.
+// ParseDate parses a Date in the form YYYY-MM-DD. The day must exist.
 func ParseDate(text string) (Date, error) {
 	t, err := time.Parse(time.DateOnly, text)
 	if err != nil {
@@ -37,8 +36,7 @@ func ParseDate(text string) (Date, error) {
 	return DateOf(t, time.UTC), nil
 }
 
-// MustParseDate is ParseDate for texts that a program holds itself. It panics
-// where ParseDate would return an error; never give it a user's text.
+// MustParseDate is ParseDate for constants of the program. It panics on an error.
 func MustParseDate(text string) Date {
 	d, err := ParseDate(text)
 	if err != nil {
@@ -47,16 +45,16 @@ func MustParseDate(text string) Date {
 	return d
 }
 
-// DateOf is the day on which t falls in loc. A nil loc is UTC.
+// DateOf returns the day of t in loc. A nil loc means UTC.
 func DateOf(t time.Time, loc *time.Location) Date {
 	var d Date
 	d.year, d.month, d.day = t.In(locationOrUTC(loc)).Date()
 	return d
 }
 
-// Start is the first instant of the day in loc: midnight, the first of two where
-// the clocks are put back over it, and where they are put forward over it the
-// moment at which they are. A nil loc is UTC.
+// Start returns the first instant of the day in loc. If clocks are set back over midnight, it is
+// the first of the two midnights. If they are set forward over it, it is the moment of the
+// change. A nil loc means UTC.
 func (d Date) Start(loc *time.Location) time.Time {
 	midnight := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, locationOrUTC(loc))
 	from, to := midnight.ZoneBounds()
@@ -76,13 +74,13 @@ func (d Date) Start(loc *time.Location) time.Time {
 	return midnight
 }
 
-// End is the instant at which the day is over in loc: the start of the next.
+// End returns the end of the day in loc: the start of the next day.
 func (d Date) End(loc *time.Location) time.Time {
 	next := time.Date(d.year, d.month, d.day+1, 0, 0, 0, 0, time.UTC)
 	return DateOf(next, time.UTC).Start(loc)
 }
 
-// Compare is negative, zero or positive as d lies before, on or after other.
+// Compare returns a negative number, zero or a positive number if d is before, on or after other.
 func (d Date) Compare(other Date) int {
 	return cmp.Or(
 		cmp.Compare(d.year, other.year),
@@ -91,7 +89,7 @@ func (d Date) Compare(other Date) int {
 	)
 }
 
-// String is the date as YYYY-MM-DD; empty for the zero value.
+// String returns the date as YYYY-MM-DD, "" for the zero value.
 func (d Date) String() string {
 	if d.IsZero() {
 		return ""
@@ -99,16 +97,16 @@ func (d Date) String() string {
 	return fmt.Sprintf("%04d-%02d-%02d", d.year, d.month, d.day)
 }
 
-// IsZero reports whether the date was never set.
+// IsZero reports whether the date is not set.
 func (d Date) IsZero() bool { return d == Date{} }
 
 // Equal reports whether both are the same day.
 func (d Date) Equal(other Date) bool { return d == other }
 
-// MarshalJSON writes the date as YYYY-MM-DD.
+// MarshalJSON encodes the date as YYYY-MM-DD.
 func (d Date) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 
-// UnmarshalJSON reads a text as ParseDate does; null and "" leave "not set".
+// UnmarshalJSON parses a string; null and "" give the zero value.
 func (d *Date) UnmarshalJSON(raw []byte) error {
 	return unmarshalText(raw, d, "date", ParseDate)
 }

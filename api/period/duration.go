@@ -10,21 +10,20 @@ import (
 	"time"
 )
 
-// DurationPattern is the form of a Duration as a regular expression. Five
-// digits for each unit are the whole bound: the longest text, 99999d99999h99999m99999s,
-// is 285 years, and time.Duration holds 292.
+// DurationPattern is the regular expression of a Duration. Five digits for each unit limit it to
+// 285 years; time.Duration holds 292.
 const DurationPattern = `^([0-9]{1,5}d)?([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$`
 
-const durationHelp = "want whole numbers of d, h, m and s in this order, such as 30m, 48h, 10d or 1d12h (d = 24 h), longer than zero, at most five digits each"
+const durationHelp = "want whole numbers of d, h, m and s in this order, such as 30m, 48h, 10d or 1d12h (d = 24 h), " +
+	"longer than zero, at most five digits each"
 
-// durationDigits is how many digits one component may have.
+// durationDigits is the largest number of digits of one component.
 const durationDigits = 5
 
-// Duration is an exact length of time as people write it: whole numbers of
-// days, hours, minutes and seconds, in this order, each at most once and of at
-// most five digits: "30m", "48h", "10d", "1d12h". A day is 24 hours, whatever
-// the clocks of a country do. It is always longer than zero; the zero value
-// stands for "not set" and prints as the empty string.
+// Duration is an exact length of time: whole numbers of days, hours, minutes and seconds in this
+// order, each at most once and with at most five digits, such as 30m, 48h, 10d or 1d12h. A day is
+// 24 hours. A Duration is longer than zero; the zero value means that it is not set and has the
+// text "".
 //
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:MaxLength=24
@@ -35,7 +34,7 @@ type Duration struct {
 	length time.Duration
 }
 
-// durationUnits lists the units in the order in which a text must have them.
+// durationUnits lists the units in their order.
 var durationUnits = []struct {
 	suffix byte
 	length time.Duration
@@ -46,7 +45,7 @@ var durationUnits = []struct {
 	{'s', time.Second},
 }
 
-// ParseDuration reads a Duration. The error names the text and what is allowed.
+// ParseDuration parses a Duration. The error names the text and what is allowed.
 func ParseDuration(text string) (Duration, error) {
 	rest, length := text, time.Duration(0)
 	for _, unit := range durationUnits {
@@ -63,8 +62,7 @@ func ParseDuration(text string) (Duration, error) {
 	return Duration{text: text, length: length}, nil
 }
 
-// MustParseDuration is ParseDuration for texts that a program holds itself. It
-// panics where ParseDuration would return an error; never give it a user's text.
+// MustParseDuration is ParseDuration for constants of the program. It panics on an error.
 func MustParseDuration(text string) Duration {
 	d, err := ParseDuration(text)
 	if err != nil {
@@ -73,8 +71,8 @@ func MustParseDuration(text string) Duration {
 	return d
 }
 
-// DurationOf turns a length into a Duration, cut down to whole seconds. What is
-// shorter than a second, or longer than five digits of days, is an error.
+// DurationOf returns a length as a Duration, rounded down to whole seconds. It fails for less
+// than a second and for more than five digits of days.
 func DurationOf(length time.Duration) (Duration, error) {
 	var text strings.Builder
 	rest := length
@@ -91,22 +89,22 @@ func DurationOf(length time.Duration) (Duration, error) {
 	return d, nil
 }
 
-// Length is the duration's length; 0 for the zero value.
+// Length returns the length, 0 for the zero value.
 func (d Duration) Length() time.Duration { return d.length }
 
-// String is the text as it was written; empty for the zero value.
+// String returns the parsed text, "" for the zero value.
 func (d Duration) String() string { return d.text }
 
-// IsZero reports whether the duration was never set.
+// IsZero reports whether the duration is not set.
 func (d Duration) IsZero() bool { return d.length == 0 }
 
-// Equal reports whether both are equally long: 48h equals 2d.
+// Equal reports whether both have the same length: 48h equals 2d.
 func (d Duration) Equal(other Duration) bool { return d.length == other.length }
 
-// MarshalJSON writes the text as it was written.
+// MarshalJSON encodes the parsed text.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.text) }
 
-// UnmarshalJSON reads a text as ParseDuration does; null and "" leave "not set".
+// UnmarshalJSON parses a string; null and "" give the zero value.
 func (d *Duration) UnmarshalJSON(raw []byte) error {
 	return unmarshalText(raw, d, "duration", ParseDuration)
 }

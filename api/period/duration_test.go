@@ -62,7 +62,7 @@ func TestParseDurationRejectsInvalidText(t *testing.T) {
 }
 
 // The CRDs check durations with DurationPattern, the code with ParseDuration;
-// whoever passes one must pass the other.
+// a text that matches one must match the other.
 func TestDurationPatternMatchesParseDuration(t *testing.T) {
 	pattern := regexp.MustCompile(DurationPattern)
 	rapid.Check(t, func(t *rapid.T) {

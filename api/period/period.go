@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// PeriodPattern is the form of a Period as a regular expression. The few digits
-// keep dozens of renewals within the years that a timestamp can name (9999).
+// PeriodPattern is the regular expression of a Period. The limits keep dozens of renewals within
+// the years of a timestamp (9999).
 const PeriodPattern = `^P([0-9]{1,2}Y)?([0-9]{1,3}M)?([0-9]{1,3}W)?([0-9]{1,3}D)?$`
 
-const periodHelp = "want an ISO 8601 period of whole years, months, weeks and days in this order, such as P6M, P1Y6M, P2W or P30D, longer than zero, two digits of years and three of the others at most"
+const periodHelp = "want an ISO 8601 period of whole years, months, weeks and days in this order, such as P6M, P1Y6M, P2W or P30D, " +
+	"longer than zero, two digits of years and three of the others at most"
 
-// Period is a step in the calendar as ISO 8601 writes it, of whole years,
-// months, weeks and days: "P6M", "P1Y6M", "P2W". It has no fixed length, so it
-// is counted from a date. It is always longer than zero; the zero value stands
-// for "not set" and prints as the empty string.
+// Period is a calendar step in ISO 8601 form, of whole years, months, weeks and days, such as
+// P6M, P1Y6M or P2W. It has no fixed length and is counted from a date. A Period is longer than
+// zero; the zero value means that it is not set and has the text "".
 //
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:MaxLength=16
@@ -32,9 +32,8 @@ type Period struct {
 	days   int
 }
 
-// periodUnits lists the units in the order in which a text must have them. A
-// year is always twelve months and a week always seven days, so two numbers
-// carry them all.
+// periodUnits lists the units in their order. A year is twelve months and a week seven days, so
+// months and days represent all units.
 var periodUnits = []struct {
 	suffix       byte
 	digits       int
@@ -46,7 +45,7 @@ var periodUnits = []struct {
 	{'D', 3, 0, 1},
 }
 
-// ParsePeriod reads a Period. The error names the text and what is allowed.
+// ParsePeriod parses a Period. The error names the text and what is allowed.
 func ParsePeriod(text string) (Period, error) {
 	p := Period{text: text}
 	rest, started := strings.CutPrefix(text, "P")
@@ -65,8 +64,7 @@ func ParsePeriod(text string) (Period, error) {
 	return p, nil
 }
 
-// MustParsePeriod is ParsePeriod for texts that a program holds itself. It
-// panics where ParsePeriod would return an error; never give it a user's text.
+// MustParsePeriod is ParsePeriod for constants of the program. It panics on an error.
 func MustParsePeriod(text string) Period {
 	p, err := ParsePeriod(text)
 	if err != nil {
@@ -75,11 +73,10 @@ func MustParsePeriod(text string) Period {
 	return p
 }
 
-// AddTo is the time of day of anchor, n whole periods later in the calendar of
-// loc. It counts from the anchor itself, never step by step, and a day which
-// the month does not have becomes that month's last: two times P6M after
-// 31 August is 31 August again, though the first is 28 February. A negative n
-// counts backwards. A nil loc is UTC.
+// AddTo returns the time of day of anchor, n whole periods later in the calendar of loc. It
+// counts from the anchor, not step by step, and replaces a day that the month lacks by the
+// month's last: two times P6M after 31 August is 31 August, though one time is 28 February. n may
+// be negative. A nil loc means UTC.
 func (p Period) AddTo(anchor time.Time, n int, loc *time.Location) time.Time {
 	local := anchor.In(locationOrUTC(loc))
 	day := p.dateAfter(DateOf(anchor, loc), n)
@@ -87,14 +84,14 @@ func (p Period) AddTo(anchor time.Time, n int, loc *time.Location) time.Time {
 		local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), local.Location())
 }
 
-// ExpiryOf is the first instant at which n whole periods after anchor are over:
-// the end of that day in loc, which is the first instant of the day after it.
-// What ends then is still valid on the whole day which AddTo names.
+// ExpiryOf returns the end of the day that lies n whole periods after anchor in loc: the first
+// instant of the next day. The day that AddTo returns is still valid in full.
 func (p Period) ExpiryOf(anchor time.Time, n int, loc *time.Location) time.Time {
 	return p.dateAfter(DateOf(anchor, loc), n).End(loc)
 }
 
-// dateAfter moves a date by n periods: first the months, clamped, then the days.
+// dateAfter moves a date by n periods: first the months, limited to the month's last day, then
+// the days.
 func (p Period) dateAfter(from Date, n int) Date {
 	first := time.Date(from.year, from.month+time.Month(n*p.months), 1, 0, 0, 0, 0, time.UTC)
 	last := time.Date(first.Year(), first.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day()
@@ -102,25 +99,25 @@ func (p Period) dateAfter(from Date, n int) Date {
 	return DateOf(time.Date(first.Year(), first.Month(), day, 0, 0, 0, 0, time.UTC), time.UTC)
 }
 
-// String is the text as it was written; empty for the zero value.
+// String returns the parsed text, "" for the zero value.
 func (p Period) String() string { return p.text }
 
-// IsZero reports whether the period was never set.
+// IsZero reports whether the period is not set.
 func (p Period) IsZero() bool { return p.months == 0 && p.days == 0 }
 
-// Equal reports whether both lead from every date to the same one: P1Y equals P12M.
+// Equal reports whether both lead from every date to the same date: P1Y equals P12M.
 func (p Period) Equal(other Period) bool { return p.months == other.months && p.days == other.days }
 
-// MarshalJSON writes the text as it was written.
+// MarshalJSON encodes the parsed text.
 func (p Period) MarshalJSON() ([]byte, error) { return json.Marshal(p.text) }
 
-// UnmarshalJSON reads a text as ParsePeriod does; null and "" leave "not set".
+// UnmarshalJSON parses a string; null and "" give the zero value.
 func (p *Period) UnmarshalJSON(raw []byte) error {
 	return unmarshalText(raw, p, "period", ParsePeriod)
 }
 
-// parseComponent takes a number of at most maxDigits digits and its unit off the
-// front of text. It reports false where text begins with something else.
+// parseComponent parses a number of at most maxDigits digits and its unit at the start of text.
+// It returns false if text starts with something else.
 func parseComponent(text string, unit byte, maxDigits int) (n int, rest string, ok bool) {
 	digits := 0
 	for digits < len(text) && '0' <= text[digits] && text[digits] <= '9' {
@@ -133,7 +130,7 @@ func parseComponent(text string, unit byte, maxDigits int) (n int, rest string, 
 	return n, text[digits+1:], err == nil
 }
 
-// unmarshalText reads a JSON string into what parse makes of it.
+// unmarshalText decodes a JSON string and parses it.
 func unmarshalText[T any](raw []byte, into *T, what string, parse func(string) (T, error)) error {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {

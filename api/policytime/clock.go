@@ -7,24 +7,22 @@ import (
 	"time"
 )
 
-// Clock tells policy time. Implementations are safe for concurrent use.
+// Clock returns policy time. Implementations are safe for concurrent use.
 type Clock interface {
-	// Now is the present instant of policy time, in UTC.
+	// Now returns the current policy time in UTC.
 	Now() time.Time
 
-	// FromReal is the policy time at which the real instant t lies: what an
-	// API object's timestamp, written in real time, means for a limit. It is
-	// monotonic in t.
+	// FromReal returns the policy time of the real instant t, such as the timestamp of an API
+	// object. It is monotonic in t.
 	FromReal(t time.Time) time.Time
 
-	// RealUntil is how much real time passes before policy time reaches t at
-	// the present scale: what a reconciler returns as RequeueAfter. It is
-	// zero for an instant that has passed. A later step or change of pace of the
-	// clock may make the instant come sooner.
+	// RealUntil returns the real time until policy time reaches t at the current scale, for
+	// use as RequeueAfter. It is zero if t has passed. A later step or a higher scale makes
+	// the instant come sooner.
 	RealUntil(t time.Time) time.Duration
 }
 
-// System is policy time where it is real time: everywhere outside an embedded
+// System returns a clock whose policy time is real time, as everywhere outside an embedded
 // cluster.
 func System() Clock { return systemClock{} }
 
@@ -39,16 +37,14 @@ func (systemClock) FromReal(t time.Time) time.Time { return t.UTC() }
 // RealUntil implements [Clock].
 func (systemClock) RealUntil(t time.Time) time.Duration { return max(0, time.Until(t)) }
 
-// MachineNow is the present instant of machine time: for time-outs, retries,
-// leases, certificates, sampling, freshness and event times, never for a
-// limit. It exists so that the choice of time is made by name; in the packages
-// where both times occur the linter forbids [time.Now].
+// MachineNow returns the current machine time: for timeouts, retries, leases, certificates,
+// sampling, freshness and event times, never for a limit. Its name makes the choice of time
+// explicit; the linter forbids [time.Now] in packages that use both times.
 func MachineNow() time.Time { return time.Now() }
 
-// FromTimestamp is the policy time of a real instant that was cut down to its second,
-// as the API server's timestamps are. Where policy time was stepped within that
-// second the instant is taken to lie after the step: nothing lasted for a step that
-// may have begun with it.
+// FromTimestamp returns the policy time of a real instant that was truncated to the second, like
+// timestamps of the API server. If policy time was stepped within that second, the result is
+// after the step, so that the step does not count as running time.
 func FromTimestamp(c Clock, t time.Time) time.Time {
 	of, ok := c.(interface{ Timeline() Timeline })
 	if !ok {

@@ -19,46 +19,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileName is what an embedded cluster calls its clock's file.
+// FileName is the name of the clock file of an embedded cluster.
 const FileName = "clock.json"
 
-// maxFileSize is far above what [MaxSegments] segments need, in bytes.
+// maxFileSize in bytes is far above the size of [MaxSegments] segments.
 const maxFileSize = 4 << 20
 
-// File is the policy time that the processes of one embedded cluster share
-// through a file. Where the file does not exist, it is real time. Every
-// reading looks whether the file has changed, so a step is seen by all
-// processes at once; a file that cannot be read or is damaged leaves the last
-// good timeline in force (see [File.Err]).
+// File is the policy time that the processes of an embedded cluster share through a file. Without
+// the file it is real time. Every read checks whether the file has changed, so all processes
+// observe a step immediately. If the file cannot be read or is invalid, the last valid timeline
+// stays in force (see [File.Err]).
 type File struct {
 	path string
-	// report is told each new reason why the file cannot be used.
+	// report is called with each new reason why the file cannot be used.
 	report func(error)
 
 	mu       sync.Mutex
 	version  fileVersion
 	timeline Timeline
 	err      error
-	// lastNow is the last instant that Now told.
+	// lastNow is the last result of Now.
 	lastNow time.Time
 }
 
 var _ Clock = (*File)(nil)
 
-// fileVersion tells two versions of a file apart. Each version is a file of its own,
-// renamed into place, so the inode alone nearly does.
+// fileVersion identifies a version of the file. Each version is a new file that is renamed into
+// place.
 type fileVersion struct {
 	inode    uint64
 	modified time.Time
 	size     int64
 }
 
-// OpenFile opens the clock in the file at path, which need not exist yet. It
-// fails where the file is there and cannot be used. Should it become unusable
-// later, report is told why, once for each reason; report may be nil.
+// OpenFile opens the clock file at path, which need not exist. It fails if the file exists and is
+// invalid. If the file becomes invalid later, report is called once for each reason; report may
+// be nil.
 func OpenFile(path string, report func(error)) (*File, error) {
 	f := &File{path: path}
-	defer func() { f.report = report }() // this first look's error is returned
+	defer func() { f.report = report }() // the first error is returned, not reported
 	f.current()
 	if f.err != nil {
 		return nil, f.err
@@ -66,8 +65,8 @@ func OpenFile(path string, report func(error)) (*File, error) {
 	return f, nil
 }
 
-// Now implements [Clock]. It never tells an instant before one that it told: when
-// the pace slows down, the last one may have been told by the faster.
+// Now implements [Clock]. It never returns an earlier time than before, even if the scale was
+// lowered in between.
 func (f *File) Now() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,11 +83,11 @@ func (f *File) FromReal(t time.Time) time.Time { return f.current().At(t) }
 // RealUntil implements [Clock].
 func (f *File) RealUntil(t time.Time) time.Duration { return f.current().RealUntil(t, time.Now()) }
 
-// Timeline is the mapping in force.
+// Timeline returns the current mapping.
 func (f *File) Timeline() Timeline { return f.current() }
 
-// Err is why the file could not be used when it was last looked at; nil when
-// it could. The timeline before that stays in force.
+// Err returns why the file could not be used at the last read, or nil. The last valid timeline
+// stays in force.
 func (f *File) Err() error {
 	f.current()
 	f.mu.Lock()
@@ -96,14 +95,13 @@ func (f *File) Err() error {
 	return f.err
 }
 
-// Advance steps policy time forward by d for every process that reads the file.
+// Advance steps policy time forward by d for all processes that read the file.
 func (f *File) Advance(d time.Duration) error {
 	return f.update(func(l Timeline) (Timeline, error) { return l.WithStep(d, time.Now()) })
 }
 
-// AdvanceTo steps policy time forward to t for every process that reads the file.
-// Where it has got there by itself, it does nothing. It fails where t is more than
-// [MaxStep] away.
+// AdvanceTo steps policy time forward to t for all processes that read the file. It does nothing
+// if t has passed, and fails if t is more than [MaxStep] ahead.
 func (f *File) AdvanceTo(t time.Time) error {
 	return f.update(func(l Timeline) (Timeline, error) {
 		now := time.Now()
@@ -127,7 +125,7 @@ func (f *File) current() Timeline {
 	return f.timeline
 }
 
-// refreshLocked takes what the file has now, if it has changed. Its caller holds the lock.
+// refreshLocked reads the file if it has changed. The caller holds the lock.
 func (f *File) refreshLocked() {
 	before := f.err
 	defer func() {
@@ -141,18 +139,17 @@ func (f *File) refreshLocked() {
 		f.err = err
 	case now == f.version:
 	case now == fileVersion{}:
-		// The file went away with the cluster it belonged to; policy time
-		// must not fall back to real time under a process that still runs.
-		f.err = fmt.Errorf("policy time: %s is gone; keeping the last one read", f.path)
+		// The file was deleted with its cluster. Policy time must not fall back to real time
+		// in a process that still runs.
+		f.err = fmt.Errorf("policy time: %s is missing; keeping the last one read", f.path)
 	default:
 		f.version = now
 		f.setTimelineLocked(readTimeline(f.path))
 	}
 }
 
-// setTimelineLocked puts a timeline in force that was read, unless it would set policy time
-// back under a process that has acted by the one before. One that goes on from
-// there cannot, even if it is slower now: it is as it was up to the change.
+// setTimelineLocked puts a timeline in force unless it would set policy time back for this
+// process. A timeline that continues the current one cannot do so, even with a lower scale.
 func (f *File) setTimelineLocked(l Timeline, err error) {
 	if err == nil && !l.hasPrefix(f.timeline) {
 		instant := time.Now()
@@ -165,14 +162,14 @@ func (f *File) setTimelineLocked(l Timeline, err error) {
 	}
 }
 
-// update reads, changes and replaces the file under a lock that all processes
-// respect, so that no step is lost.
-func (f *File) update(with func(Timeline) (Timeline, error)) error {
+// update reads, changes and replaces the file under a lock that all processes use, so that no
+// step is lost.
+func (f *File) update(change func(Timeline) (Timeline, error)) error {
 	lock, err := os.OpenFile(f.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("policy time: %w", err)
 	}
-	defer lock.Close() // and releases the lock
+	defer lock.Close() // also releases the lock
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("policy time: locking %s: %w", lock.Name(), err)
 	}
@@ -180,9 +177,9 @@ func (f *File) update(with func(Timeline) (Timeline, error)) error {
 	if err != nil {
 		return err
 	}
-	after, err := with(before)
+	after, err := change(before)
 	if err != nil || len(after.Segments) == len(before.Segments) {
-		return err // every change is one segment more
+		return err // every change adds one segment
 	}
 	return writeTimeline(f.path, after)
 }
@@ -213,9 +210,8 @@ func readTimeline(path string) (Timeline, error) {
 	return l, nil
 }
 
-// ParseTimeline reads a timeline from the JSON form its file has. Unknown fields,
-// anything after the object, and contents that [Timeline.Validate] refuses are
-// errors that wrap [ErrInvalid].
+// ParseTimeline parses the JSON form of a timeline. Unknown fields, trailing data and contents
+// that [Timeline.Validate] rejects are errors that wrap [ErrInvalid].
 func ParseTimeline(raw []byte) (Timeline, error) {
 	if len(raw) > maxFileSize {
 		return Timeline{}, fmt.Errorf("%w: %d bytes; at most %d are allowed", ErrInvalid, len(raw), maxFileSize)
@@ -238,7 +234,7 @@ func ParseTimeline(raw []byte) (Timeline, error) {
 	return l, l.Validate()
 }
 
-// writeTimeline replaces the file whole: a reader sees the old or the new one, also
+// writeTimeline replaces the file atomically: a reader sees the old or the new version, also
 // after a crash.
 func writeTimeline(path string, l Timeline) (err error) {
 	raw, err := json.MarshalIndent(l, "", "  ")
@@ -264,7 +260,7 @@ func writeTimeline(path string, l Timeline) (err error) {
 	return nil
 }
 
-// inodeNumber is the file's number; zero where the file system has none.
+// inodeNumber returns the file's inode, or zero if the file system has none.
 func inodeNumber(info fs.FileInfo) uint64 {
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
 		return sys.Ino

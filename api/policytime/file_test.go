@@ -190,7 +190,7 @@ func TestDamagedFileKeepsLastValidTimeline(t *testing.T) {
 		"backwards":        {overwriteFile(`{"segments":[{"real":"2026-01-02T00:00:00Z","policy":"2026-01-01T00:00:00Z","scale":1}]}`), "segments[0].policy"},
 		"absurd scale":     {overwriteFile(`{"segments":[{"real":"2026-01-01T00:00:00Z","policy":"2026-01-01T00:00:00Z","scale":1e300}]}`), "want 1 to 3600"},
 		"a folder instead": {func(t *testing.T, path string) { replaceWithDirectory(t, path) }, "is a directory"},
-		"gone":             {func(t *testing.T, path string) { removeFile(t, path) }, "is gone"},
+		"gone":             {func(t *testing.T, path string) { removeFile(t, path) }, "is missing"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

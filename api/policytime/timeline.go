@@ -12,41 +12,41 @@ import (
 )
 
 const (
-	// MaxScale is the fastest that policy time may run: one hour a second.
+	// MaxScale is the largest scale: one hour per second.
 	MaxScale = 3600
-	// MaxStep is the longest single step of policy time: ten years.
+	// MaxStep is the largest single step: ten years.
 	MaxStep = 10 * 366 * 24 * time.Hour
-	// MaxSegments bounds the history of a timeline, and so its file.
+	// MaxSegments limits the history of a timeline, and so its file.
 	MaxSegments = 10000
 )
 
-// ErrInvalid is wrapped by every error about a timeline's contents.
+// ErrInvalid is wrapped by every error about the contents of a timeline.
 var ErrInvalid = errors.New("invalid policy time")
 
-// Timeline maps real time to policy time, piece by piece. Before its first
-// segment the two are the same. The zero value is real time throughout.
+// Timeline maps real time to policy time in segments. Before the first segment both are the same.
+// The zero value is real time.
 type Timeline struct {
-	// Segments in rising order of Real; at most [MaxSegments].
+	// Segments are ordered by Real; at most [MaxSegments].
 	Segments []Segment `json:"segments"`
 }
 
-// Segment is a stretch of even pace: from the real instant Real on, which is
-// the policy instant Policy, policy time runs Scale times as fast as real time.
+// Segment is a time with a constant scale: from the real instant Real on, which is the policy
+// time Policy, policy time runs Scale times as fast as real time.
 type Segment struct {
 	Real   time.Time `json:"real"`
 	Policy time.Time `json:"policy"`
-	// Scale in policy seconds per real second, 1 to [MaxScale].
+	// Scale is in policy seconds per real second, from 1 to [MaxScale].
 	Scale float64 `json:"scale"`
 }
 
-// At is the policy time of the real instant t.
+// At returns the policy time of the real instant t.
 func (l Timeline) At(t time.Time) time.Time {
 	s := l.segmentAt(t)
 	return s.Policy.Add(scaleDuration(t.Sub(s.Real), s.Scale)).UTC()
 }
 
-// RealUntil is how much real time lies between the real instant now and the
-// policy instant t, at the pace of now; zero where t has passed.
+// RealUntil returns the real time between the real instant now and the policy time t, at the
+// scale of now. It is zero if t has passed.
 func (l Timeline) RealUntil(t, now time.Time) time.Duration {
 	left := t.Sub(l.At(now))
 	if left <= 0 {
@@ -56,16 +56,16 @@ func (l Timeline) RealUntil(t, now time.Time) time.Duration {
 	if scale == 1 {
 		return left
 	}
-	// Rounded up, since waking a moment early costs a second waking.
+	// Rounded up: waking too early would require a second wake-up.
 	return scaleDuration(left, 1/scale) + time.Nanosecond
 }
 
-// Scale is the pace at the real instant t.
+// Scale returns the scale at the real instant t.
 func (l Timeline) Scale(t time.Time) float64 { return l.segmentAt(t).Scale }
 
-// WithScale is the timeline that runs at scale from the real instant now on.
-// It fails for a scale outside 1 to [MaxScale], and for a now before the last
-// change: what has been told of the past stays true.
+// WithScale returns the timeline with another scale from the real instant now on. It fails for a
+// scale outside 1 to [MaxScale], and if now is before the last change, so that past times do not
+// change.
 func (l Timeline) WithScale(scale float64, now time.Time) (Timeline, error) {
 	if err := validateScale(scale); err != nil {
 		return l, err
@@ -73,9 +73,8 @@ func (l Timeline) WithScale(scale float64, now time.Time) (Timeline, error) {
 	return l.append(Segment{Real: now, Policy: l.At(now), Scale: scale})
 }
 
-// WithStep is the timeline that steps forward by d at the real instant now and
-// keeps its pace. It fails for a d that is not in 1 ns to [MaxStep]: policy
-// time never runs backwards.
+// WithStep returns the timeline with a step forward by d at the real instant now, with the same
+// scale. d must be more than 0 and at most [MaxStep].
 func (l Timeline) WithStep(d time.Duration, now time.Time) (Timeline, error) {
 	if d <= 0 || d > MaxStep {
 		return l, fmt.Errorf("%w: step %v: want more than 0 and at most %v", ErrInvalid, d, MaxStep)
@@ -83,7 +82,7 @@ func (l Timeline) WithStep(d time.Duration, now time.Time) (Timeline, error) {
 	return l.append(Segment{Real: now, Policy: l.At(now).Add(d), Scale: l.Scale(now)})
 }
 
-// Validate tells what is wrong with a timeline that was read from a file.
+// Validate returns the first problem of a timeline that was read from a file.
 func (l Timeline) Validate() error {
 	if len(l.Segments) > MaxSegments {
 		return fmt.Errorf("%w: segments: %d of them; at most %d are allowed", ErrInvalid, len(l.Segments), MaxSegments)
@@ -106,7 +105,7 @@ func (l Timeline) Validate() error {
 	return nil
 }
 
-// hasPrefix tells whether l is before with nothing but later changes added.
+// hasPrefix reports whether l is before with only later changes added.
 func (l Timeline) hasPrefix(before Timeline) bool {
 	return len(l.Segments) >= len(before.Segments) &&
 		slices.EqualFunc(l.Segments[:len(before.Segments)], before.Segments, func(a, b Segment) bool {
@@ -136,14 +135,14 @@ func (l Timeline) segmentAt(t time.Time) Segment {
 }
 
 func validateScale(scale float64) error {
-	if !(scale >= 1 && scale <= MaxScale) { // also refuses NaN
+	if !(scale >= 1 && scale <= MaxScale) { // also rejects NaN
 		return fmt.Errorf("%w: scale %v: want 1 to %d policy seconds per real second", ErrInvalid, scale, MaxScale)
 	}
 	return nil
 }
 
-// scaleDuration multiplies without losing nanoseconds where the scale is one, and
-// stops at the longest duration there is (292 years) instead of wrapping.
+// scaleDuration multiplies a duration. It loses no nanoseconds if the factor is one, and stops at
+// the largest duration (292 years) instead of wrapping.
 func scaleDuration(d time.Duration, by float64) time.Duration {
 	if by == 1 {
 		return d

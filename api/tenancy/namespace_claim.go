@@ -1,15 +1,11 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tenancy decides which namespace a project may have.
+// Package tenancy decides which namespace a project may have, and compares the guarantees
+// of a department with those of its projects.
 //
-// Enters: a Project and the namespace of the name it wants, as it is now.
-// Leaves: whether the namespace is to be made, is to be adopted or is the
-// project's already, or a [Refusal] that says why not and what to do. Admission
-// asks before a Project is stored, lifecycle before it touches the namespace,
-// so both give the same answer in the same words.
-//
-// It never reads or writes the cluster.
+// Admission and the lifecycle controller use the same functions, so that both give the
+// same result with the same message. The package does not read or write the cluster.
 package tenancy
 
 import (
@@ -22,23 +18,23 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Claim is how a project comes by its namespace.
+// Claim is the way in which a project gets its namespace.
 type Claim string
 
 // The claims that a project may have.
 const (
-	// ClaimCreate: there is no such namespace yet.
+	// ClaimCreate means that the namespace does not exist yet.
 	ClaimCreate Claim = "Create"
-	// ClaimCreated: Sluice made the namespace for this very project.
+	// ClaimCreated means that Sluice created the namespace for this project.
 	ClaimCreated Claim = "Created"
-	// ClaimAdopt: it exists, and somebody who may change it has marked it for this
-	// project.
+	// ClaimAdopt means that the namespace exists and is annotated for this project by a user
+	// who may update it.
 	ClaimAdopt Claim = "Adopt"
-	// ClaimAdopted: it was adopted before.
+	// ClaimAdopted means that the project has adopted the namespace.
 	ClaimAdopted Claim = "Adopted"
 )
 
-// Origin is what the project's status says of a namespace claimed like this.
+// Origin returns the origin that the project's status records for this claim.
 func (c Claim) Origin() v1alpha1.NamespaceOrigin {
 	if c == ClaimCreate || c == ClaimCreated {
 		return v1alpha1.NamespaceCreated
@@ -46,13 +42,11 @@ func (c Claim) Origin() v1alpha1.NamespaceOrigin {
 	return v1alpha1.NamespaceAdopted
 }
 
-// DecideClaim decides project's claim on the namespace that it names. The namespace is
-// nil where none of that name exists. A non-nil Refusal means that the project
-// may not have it, or not yet.
+// DecideClaim decides the project's claim on its namespace. namespace is nil if it does not
+// exist. A ClaimError means that the project may not have it, or not yet.
 //
-// Nothing that the namespace says makes it the project's unless somebody with
-// the right to update it said so, or Sluice itself did: a project label alone
-// proves nothing.
+// A namespace becomes the project's only if Sluice created it or a user with the right to update
+// it annotated it. A project label alone is no proof.
 func DecideClaim(project *v1alpha1.Project, namespace *corev1.Namespace) (Claim, *ClaimError) {
 	name := project.NamespaceName()
 	if IsSystemNamespace(name) {
@@ -62,46 +56,48 @@ func DecideClaim(project *v1alpha1.Project, namespace *corev1.Namespace) (Claim,
 	if namespace == nil {
 		return ClaimCreate, nil
 	}
-	claim, refusal := DecideExistingClaim(project, namespace)
-	if refusal == nil && namespace.DeletionTimestamp != nil {
+	claim, claimErr := DecideExistingClaim(project, namespace)
+	if claimErr == nil && namespace.DeletionTimestamp != nil {
 		return "", newClaimError(ReasonNamespaceTerminating,
-			"namespace %s is being deleted; it can be had once it has gone", name)
+			"namespace %s is being deleted; wait until it is gone", name)
 	}
-	return claim, refusal
+	return claim, claimErr
 }
 
-// DecideExistingClaim is [Of] for a namespace that is there, whatever its name, and also
-// while it is being deleted: whose it is, whether or not it can still be had.
+// DecideExistingClaim decides the claim on an existing namespace, without checking its name or
+// whether it is being deleted.
 func DecideExistingClaim(project *v1alpha1.Project, namespace *corev1.Namespace) (Claim, *ClaimError) {
-	if held := project.Status.Namespace; held != nil && held.UID == namespace.UID {
-		if held.Origin == v1alpha1.NamespaceCreated {
+	if recorded := project.Status.Namespace; recorded != nil && recorded.UID == namespace.UID {
+		if recorded.Origin == v1alpha1.NamespaceCreated {
 			return ClaimCreated, nil
 		}
 		return ClaimAdopted, nil
 	}
-	// Written in the very call that made the namespace, so that a crash before
-	// the status was written loses nothing.
+	// The annotation is written in the request that creates the namespace, so that it survives a
+	// crash before the status is written.
 	if project.UID != "" && namespace.Annotations[v1alpha1.AnnotationCreatedFor] == string(project.UID) {
 		return ClaimCreated, nil
 	}
 	if other := namespace.Labels[v1alpha1.LabelProject]; other != "" && other != project.Name {
 		return "", newClaimError(ReasonNamespaceTaken,
-			"namespace %s carries the label %s=%s; one namespace has one project: set spec.namespace to another, or have the label removed if it is wrong", namespace.Name, v1alpha1.LabelProject, other)
+			"namespace %s carries the label %s=%s; one namespace has one project: set spec.namespace to another, or remove the label if it is wrong",
+			namespace.Name, v1alpha1.LabelProject, other)
 	}
-	switch consent := namespace.Annotations[v1alpha1.AnnotationAdoptBy]; consent {
+	switch adoptBy := namespace.Annotations[v1alpha1.AnnotationAdoptBy]; adoptBy {
 	case project.Name:
 		return ClaimAdopt, nil
 	case "":
 		return "", newClaimError(ReasonNotAdoptable,
-			"namespace %s exists already; somebody who may update it can hand it over with: kubectl annotate namespace %s %s=%s",
+			"namespace %s exists already; a user who may update it can hand it over with: kubectl annotate namespace %s %s=%s",
 			namespace.Name, namespace.Name, v1alpha1.AnnotationAdoptBy, project.Name)
 	default:
 		return "", newClaimError(ReasonNotAdoptable,
-			"namespace %s is marked for project %s by its annotation %s, not for %s", namespace.Name, consent, v1alpha1.AnnotationAdoptBy, project.Name)
+			"namespace %s is marked for project %s by its annotation %s, not for %s",
+			namespace.Name, adoptBy, v1alpha1.AnnotationAdoptBy, project.Name)
 	}
 }
 
-// The reasons of refusals, as they appear in conditions.
+// The reasons of a ClaimError, as they appear in conditions.
 const (
 	ReasonSystemNamespace      = "SystemNamespace"
 	ReasonNamespaceTaken       = "NamespaceTaken"
@@ -109,19 +105,19 @@ const (
 	ReasonNotAdoptable         = "NamespaceNotAdoptable"
 )
 
-// ClaimError says why a project may not have a namespace, and what to do.
+// ClaimError explains why a project may not have a namespace, and what to do.
 type ClaimError struct {
 	// Reason is one of the reasons above.
 	Reason string
-	// Message is for the person who wrote the project.
+	// Message is for the user who writes the project.
 	Message string
 }
 
 // Error implements error.
 func (r *ClaimError) Error() string { return r.Message }
 
-// NewNamespaceTakenError is the refusal of a namespace that another Project names, which is not
-// visible from the namespace while neither of them has it.
+// NewNamespaceTakenError returns the error for a namespace that another Project names. The
+// namespace itself does not show this while neither project has it.
 func NewNamespaceTakenError(namespace, by string) *ClaimError {
 	return newClaimError(ReasonNamespaceTaken,
 		"namespace %s is named by project %s already; one namespace has one project: set spec.namespace to another", namespace, by)
@@ -131,8 +127,8 @@ func newClaimError(reason, format string, args ...any) *ClaimError {
 	return &ClaimError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// systemNamespaces are those of the engines and operators that Sluice works
-// with, and its own.
+// systemNamespaces are the namespaces of the supported schedulers and operators, and Sluice's
+// own.
 var systemNamespaces = map[string]bool{
 	"default":                  true,
 	"gpu-operator":             true,
@@ -149,9 +145,9 @@ var systemNamespaces = map[string]bool{
 	"yunikorn":                 true,
 }
 
-// ExemptNamespaces are those, by name, in which pods may ask for GPUs outside of
-// projects: Kubernetes' own, the engines' and the operators'. Sorted. In
-// namespace default they may not: it is nobody's.
+// ExemptNamespaces returns the namespaces, sorted, in which pods may request GPUs without a
+// project: those of Kubernetes, the schedulers and the operators. The namespace default is not
+// exempt.
 func ExemptNamespaces() []string {
 	names := []string{"kube-node-lease", "kube-system"}
 	for name := range systemNamespaces {
@@ -163,9 +159,8 @@ func ExemptNamespaces() []string {
 	return names
 }
 
-// IsSystemNamespace tells whether the namespace of that name can never be a project's:
-// default, kube-* (which Kubernetes reserves), openshift-*, and those of the
-// engines, the operators and Sluice.
+// IsSystemNamespace reports whether a namespace can never be a project's: default, kube-* (which
+// Kubernetes reserves), openshift-*, and those of schedulers, operators and Sluice.
 func IsSystemNamespace(name string) bool {
 	return systemNamespaces[name] ||
 		strings.HasPrefix(name, "kube-") ||

@@ -101,7 +101,7 @@ func TestDecideClaim(t *testing.T) {
 		},
 		"going": {
 			project: projectWithNamespace("thesis", "", held("ns-1", v1alpha1.NamespaceCreated)), namespace: buildNamespace("terminating"),
-			refused: tenancy.ReasonNamespaceTerminating, says: "once it has gone",
+			refused: tenancy.ReasonNamespaceTerminating, says: "wait until it is gone",
 		},
 		"kube-system, even if marked": {
 			project: projectWithNamespace("thesis", "kube-system", nil), namespace: buildNamespace(adoptBy + "=thesis"),

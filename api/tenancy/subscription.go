@@ -14,56 +14,56 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Subscription is what a department has of a thing, and has promised of it.
+// Subscription compares a department's quota of one resource with the guarantees of its projects.
 type Subscription struct {
 	QuotaResource
 
-	// Quota is the department's own guarantee of GPUs, or its quota of CPU or memory.
+	// Quota is the department's guarantee of GPUs, or its quota of CPU or memory.
 	Quota resource.Quantity
-	// Subscribed is the sum of what its projects were.
+	// Subscribed is the sum of its projects' guarantees.
 	Subscribed resource.Quantity
-	// Shares are theirs, the largest first; none of nothing.
+	// Shares are the projects' guarantees above 0, the largest first.
 	Shares []ProjectShare
-	// WithoutQuota are the projects without a quota of it, by name; only of CPU and
-	// memory, of which they can then take all there is.
+	// WithoutQuota are the projects without a quota of CPU or memory, by name. They can use
+	// all of it.
 	WithoutQuota []string
 }
 
-// ProjectShare is a project's part of a promise.
+// ProjectShare is the guarantee of one project.
 type ProjectShare struct {
 	// Project is the project's name.
 	Project string
-	// Quantity is how much it was promised, more than 0.
+	// Quantity is more than 0.
 	Quantity resource.Quantity
 }
 
-// Subscriptions is what the department has and has promised: of its node pools in their
-// order, then of CPU and memory where it has a quota of them. Projects of other
-// departments are left out, and so is the one named without, if any.
+// Subscriptions returns the subscriptions of a department: its node pools in their order, then
+// CPU and memory if it has a quota of them. It ignores projects of other departments and the
+// project named without.
 func Subscriptions(department *v1alpha1.Department, projects []v1alpha1.Project, without string) []Subscription {
 	spec := &department.Spec
-	things := make([]QuotaResource, 0, len(spec.NodePools)+2)
+	resources := make([]QuotaResource, 0, len(spec.NodePools)+2)
 	for i := range spec.NodePools {
-		things = append(things, NodePoolGPUs(spec.NodePools[i].Name))
+		resources = append(resources, NodePoolGPUs(spec.NodePools[i].Name))
 	}
-	things = append(things, ResourceCPU, ResourceMemory)
-	var promises []Subscription
-	for _, thing := range things {
-		has := thing.QuotaOf(spec.NodePools, spec.Resources)
-		if has == nil {
+	resources = append(resources, ResourceCPU, ResourceMemory)
+	var subscriptions []Subscription
+	for _, quotaResource := range resources {
+		quota := quotaResource.QuotaOf(spec.NodePools, spec.Resources)
+		if quota == nil {
 			continue
 		}
-		promise := Subscription{QuotaResource: thing, Quota: *has}
+		subscription := Subscription{QuotaResource: quotaResource, Quota: *quota}
 		for i := range projects {
 			if p := &projects[i]; p.Spec.Department == department.Name && p.Name != without {
-				promise.addProject(p)
+				subscription.addProject(p)
 			}
 		}
-		slices.SortFunc(promise.Shares, compareShares)
-		slices.Sort(promise.WithoutQuota)
-		promises = append(promises, promise)
+		slices.SortFunc(subscription.Shares, compareShares)
+		slices.Sort(subscription.WithoutQuota)
+		subscriptions = append(subscriptions, subscription)
 	}
-	return promises
+	return subscriptions
 }
 
 func (p *Subscription) addProject(project *v1alpha1.Project) {
@@ -84,24 +84,23 @@ func compareShares(a, b ProjectShare) int {
 	return strings.Compare(a.Project, b.Project)
 }
 
-// IsOversubscribed tells whether more was promised than the department has.
+// IsOversubscribed reports whether the guarantees exceed the department's quota.
 func (p *Subscription) IsOversubscribed() bool { return p.Subscribed.Cmp(p.Quota) > 0 }
 
-// Remaining is what can still be promised; never less than 0.
+// Remaining returns the quota that is not subscribed, at least 0.
 func (p *Subscription) Remaining() resource.Quantity {
-	left := p.Quota.DeepCopy()
-	left.Sub(p.Subscribed)
-	if left.Sign() < 0 {
+	remaining := p.Quota.DeepCopy()
+	remaining.Sub(p.Subscribed)
+	if remaining.Sign() < 0 {
 		return resource.Quantity{Format: p.Quota.Format}
 	}
-	return left
+	return remaining
 }
 
-// maxListed is how many projects a sentence names before it only counts.
+// maxListed is the number of projects that a message names. It only counts the others.
 const maxListed = 3
 
-// DescribeShares says who has most of it: "course 2, thesis 500m and 4 more"; empty
-// where nobody has any.
+// DescribeShares lists the largest guarantees, such as "course 2, thesis 500m and 4 more".
 func (p *Subscription) DescribeShares() string {
 	var words []string
 	for i := range p.Shares {
@@ -110,7 +109,7 @@ func (p *Subscription) DescribeShares() string {
 	return JoinLimited(words)
 }
 
-// JoinLimited is a list in words that names a few and counts the others: "a, b, c and 4 more".
+// JoinLimited joins the first words and counts the others: "a, b, c and 4 more".
 func JoinLimited(words []string) string {
 	shown := strings.Join(words[:min(maxListed, len(words))], ", ")
 	if more := len(words) - maxListed; more > 0 {
@@ -119,37 +118,38 @@ func JoinLimited(words []string) string {
 	return shown
 }
 
-// DescribeOversubscription says of every thing of which more was promised than there is how much,
-// and to whom; empty where there is none.
-func DescribeOversubscription(promises []Subscription) string {
+// DescribeOversubscription describes every oversubscribed resource, with the amounts and the
+// projects. It returns "" if there is none.
+func DescribeOversubscription(subscriptions []Subscription) string {
 	var words []string
-	for i := range promises {
-		p := &promises[i]
+	for i := range subscriptions {
+		p := &subscriptions[i]
 		if p.IsOversubscribed() {
-			words = append(words, fmt.Sprintf("%s: it has %s and has promised %s (%s)", p.QuotaResource, p.Quota.String(), p.Subscribed.String(), p.DescribeShares()))
+			words = append(words, fmt.Sprintf("%s: it has %s and has promised %s (%s)",
+				p.QuotaResource, p.Quota.String(), p.Subscribed.String(), p.DescribeShares()))
 		}
 	}
 	return strings.Join(words, "; ")
 }
 
-// QuotaResource is what can be promised: the GPUs of a node pool, CPU or memory.
+// QuotaResource is a resource with a quota: the GPUs of a node pool, CPU or memory.
 type QuotaResource struct {
-	// NodePool is the node pool whose GPUs it is; empty for CPU and memory.
+	// NodePool is the node pool of the GPUs. It is empty for CPU and memory.
 	NodePool string
-	// Resource is cpu or memory; empty for GPUs.
+	// Resource is cpu or memory. It is empty for GPUs.
 	Resource corev1.ResourceName
 }
 
-// NodePoolGPUs are the GPUs of the node pool.
+// NodePoolGPUs returns the GPUs of a node pool.
 func NodePoolGPUs(pool string) QuotaResource { return QuotaResource{NodePool: pool} }
 
-// The things that are not a node pool's.
+// The resources without a node pool.
 var (
 	ResourceCPU    = QuotaResource{Resource: corev1.ResourceCPU}
 	ResourceMemory = QuotaResource{Resource: corev1.ResourceMemory}
 )
 
-// String names it: "GPUs of node pool dgx", "CPU", "memory".
+// String returns "GPUs of node pool dgx", "CPU" or "memory".
 func (t QuotaResource) String() string {
 	switch t.Resource {
 	case corev1.ResourceCPU:
@@ -161,7 +161,7 @@ func (t QuotaResource) String() string {
 	}
 }
 
-// FormatAmount is so much of it, in words: "2 GPUs", "64 cores", "512Gi of memory".
+// FormatAmount formats an amount: "2 GPUs", "64 cores", "512Gi of memory".
 func (t QuotaResource) FormatAmount(of resource.Quantity) string {
 	number := of.String()
 	unit := " GPUs"
@@ -177,8 +177,8 @@ func (t QuotaResource) FormatAmount(of resource.Quantity) string {
 	return number + unit
 }
 
-// QuotaOf is what somebody with these quotas states for the thing: the guarantee of
-// GPUs, the quota of CPU or memory; nil where nothing is stated.
+// QuotaOf returns the quota of the resource: the guarantee of GPUs, or the quota of CPU or
+// memory. It returns nil if there is none.
 func (t QuotaResource) QuotaOf(pools []v1alpha1.PoolQuota, resources v1alpha1.ResourceQuota) *resource.Quantity {
 	switch t.Resource {
 	case corev1.ResourceCPU:

@@ -5,236 +5,239 @@ package v1alpha1
 
 // Types of conditions, on several kinds of objects.
 const (
-	// ConditionReady is true when the object is in the state that its spec asks for.
+	// ConditionReady is true when the object is in the state that its spec requests.
 	ConditionReady = "Ready"
-	// ConditionUnsupported is true where the engine or the hardware cannot do
-	// something that was asked for; the reason and the message say what.
+	// ConditionUnsupported is true when the scheduler or the hardware does not support
+	// something that the spec requests. The reason and the message name it.
 	ConditionUnsupported = "Unsupported"
-	// ConditionQueueApplied is true on a Department or a Project whose queues exist
-	// in its engines for the present generation.
+	// ConditionQueueApplied is true on a Department or Project whose queues exist in all its
+	// schedulers for the current generation.
 	ConditionQueueApplied = "QueueApplied"
 )
 
-// ConditionMembersBound is false on a Project or a Department whose members lack
-// rights of their roles; the message says why. It is there only once that was so.
+// ConditionMembersBound is false on a Project or Department whose members lack rights of their
+// roles. The message explains why. It is absent until a binding first failed.
 const ConditionMembersBound = "MembersBound"
 
-// ConditionRequirementsMet is true on a NodePool for which all is there that its
-// engine and its sharing need.
+// ConditionRequirementsMet is true on a NodePool if everything that its scheduler and its sharing
+// need is installed.
 const ConditionRequirementsMet = "RequirementsMet"
 
-// ConditionPlanned is on a NodePool whose GPUs are cut into MIG instances: true while
-// every pod that asks for one finds it or will, and false where one does not, with
-// what would help in the message.
+// ConditionPlanned is on a NodePool with MIG. It is true if every pod that requests a MIG
+// instance has one or will get one. If it is false, the message says what would help.
 const ConditionPlanned = "Planned"
 
-// ConditionOversubscribed is true on a Department that has promised its projects
-// more than it has itself; the message has the figures.
+// ConditionOversubscribed is true on a Department that guarantees its projects more than it has.
+// The message has the amounts.
 const ConditionOversubscribed = "Oversubscribed"
 
 // Types of conditions of a Project.
 const (
-	// ConditionQuotaApplied is true when the project's quotas exist and are counted
-	// for the present generation. Until then its GPU pods are refused.
+	// ConditionQuotaApplied is true when the project's quotas exist and are counted for the
+	// current generation. Until then its GPU pods are rejected.
 	ConditionQuotaApplied = "QuotaApplied"
-	// ConditionUncounted is true while GPU pods run that were there before the quota.
+	// ConditionUncounted is true while GPU pods run that are older than the quota.
 	ConditionUncounted = "Uncounted"
-	// ConditionPending is true while workloads wait whose pods do not fit into the
-	// quota.
-	ConditionPending = "Waiting"
-	// ConditionQuotaNearlyUsed is true from when a node pool's limit is nearly used up
-	// until none is, by far.
+	// ConditionPending is true while workloads wait for GPU quota.
+	ConditionPending = "Pending"
+	// ConditionQuotaNearlyUsed becomes true when 90 % of the limit in a node pool are used,
+	// and false when usage in all node pools is well below.
 	ConditionQuotaNearlyUsed = "QuotaNearlyUsed"
-	// ConditionHeld is true while the project's expiry stands still.
+	// ConditionHeld is true while spec.hold keeps the project in its phase.
 	ConditionHeld = "Held"
-	// ConditionExempt is true while the project does not expire at all.
+	// ConditionExempt is true while spec.exempt excludes the project from expiry.
 	ConditionExempt = "Exempt"
 )
 
 // Types of conditions of a GPUNode.
 const (
-	// ConditionLayoutApplied is true when the GPUs are cut as the spec says.
+	// ConditionLayoutApplied is true when the GPUs are partitioned as the spec says.
 	ConditionLayoutApplied = "LayoutApplied"
-	// ConditionResetRequired is true when a GPU changes its MIG mode only at a reset.
+	// ConditionResetRequired is true when the MIG mode of a GPU changes only after a reset.
 	ConditionResetRequired = "ResetRequired"
-	// ConditionNoPermission is true when the agent may not configure the GPUs.
+	// ConditionNoPermission is true when the agent has no permission to configure the GPUs.
 	ConditionNoPermission = "NoPermission"
-	// ConditionGPULost is true when the driver does not reach a GPU any more.
+	// ConditionGPULost is true when the driver cannot reach a GPU.
 	ConditionGPULost = "GPULost"
 )
 
-// ConditionCompiled is true on a Policy whose present source compiles.
+// ConditionCompiled is true on a Policy whose current source compiles.
 const ConditionCompiled = "Compiled"
 
 // Types of conditions of a WorkloadClock.
 const (
-	// ConditionIdleUnknown is true while nobody can tell whether the workload's GPUs
-	// are used; its idle time stands still.
+	// ConditionIdleUnknown is true while the use of the workload's GPUs is unknown. Idle time
+	// does not count meanwhile.
 	ConditionIdleUnknown = "IdleUnknown"
-	// ConditionUnstoppable is true when the workload was stopped and runs again, or
-	// is of a kind that nobody knows how to stop.
+	// ConditionUnstoppable is true when the workload was stopped and runs again, or when
+	// Sluice does not know how to stop its kind.
 	ConditionUnstoppable = "Unstoppable"
-	// ConditionDryRun is true when the workload would have been stopped.
+	// ConditionDryRun is true when the workload would have been stopped without the dry run.
 	ConditionDryRun = "DryRun"
 )
 
 // Types of conditions of an Extension.
 const (
-	// ConditionApplied is true on an Extension that was carried out.
+	// ConditionApplied is true on an Extension that was applied.
 	ConditionApplied = "Applied"
-	// ConditionAnnounced is true on an Extension of which people were told: that
-	// somebody has to decide, or what was decided.
+	// ConditionAnnounced is true on an Extension whose request or decision was sent by mail.
 	ConditionAnnounced = "Announced"
 )
 
 // Reasons that any condition may have.
 const (
-	// ReasonReady: everything is as the spec asks.
+	// ReasonReady means that the object is as the spec requests.
 	ReasonReady = "Ready"
-	// ReasonApplied: what was to be written is written.
+	// ReasonApplied means that all objects were written.
 	ReasonApplied = "Applied"
-	// ReasonProgressing: it is being done; nothing is wrong.
+	// ReasonProgressing means that the work is not finished. It is not an error.
 	ReasonProgressing = "Progressing"
-	// ReasonSupported: all that was asked for can be done.
+	// ReasonSupported means that everything that the spec requests is supported.
 	ReasonSupported = "Supported"
-	// ReasonMultipleReasons: there is more than one reason; the message lists them.
-	ReasonMultipleReasons = "Several"
+	// ReasonMultipleReasons means that the message lists several reasons.
+	ReasonMultipleReasons = "MultipleReasons"
 )
 
 // Reasons on a NodePool.
 const (
-	// ReasonNoNodes: no node has the labels of the selector.
+	// ReasonNoNodes means that no node matches the selector.
 	ReasonNoNodes = "NoNodes"
-	// ReasonNodeSelectorConflict: other pools select some of the nodes as well, so that those
-	// belong to none.
+	// ReasonNodeSelectorConflict means that other pools select some of the nodes, too. Such
+	// nodes belong to no pool.
 	ReasonNodeSelectorConflict = "NodeSelectorConflict"
-	// ReasonRequirementsMissing: the engine lacks an API or a setting.
+	// ReasonRequirementsMissing means that an API or a setting of the scheduler is missing.
 	ReasonRequirementsMissing = "RequirementsMissing"
-	// ReasonGPUCountUnknown: no source says how many GPUs a node has.
+	// ReasonGPUCountUnknown means that the number of GPUs of a node is unknown.
 	ReasonGPUCountUnknown = "GPUCountUnknown"
-	// ReasonStrictComputeUnsupported: the pool cannot hold a share to its part of the compute.
+	// ReasonStrictComputeUnsupported means that the pool cannot limit pods to their share of
+	// compute.
 	ReasonStrictComputeUnsupported = "StrictComputeUnsupported"
-	// ReasonDepartmentLimitUnsupported: the pool's engine counts each project alone, and the limits
-	// of the department's projects add up to more than its own.
+	// ReasonDepartmentLimitUnsupported means that the scheduler limits each project only by
+	// itself, and the limits of the department's projects add up to more than the
+	// department's.
 	ReasonDepartmentLimitUnsupported = "DepartmentLimitUnsupported"
-	// ReasonTrainingGuaranteeUnsupported: the pool's engine keeps the guarantee for workloads
-	// that are not preemptible only; training is best effort up to the limit.
+	// ReasonTrainingGuaranteeUnsupported means that the scheduler guarantees quota only to
+	// workloads that are not preemptible. Training is best effort up to the limit.
 	ReasonTrainingGuaranteeUnsupported = "TrainingGuaranteeUnsupported"
 )
 
 // Reasons on a Department.
 const (
-	// ReasonWithinQuota: what its projects were promised is there.
+	// ReasonWithinQuota means that the department's quota covers the guarantees of its
+	// projects.
 	ReasonWithinQuota = "WithinQuota"
-	// ReasonGuaranteesExceedQuota: projects that came at the same moment, or when nobody
-	// looked, were promised more than there is.
+	// ReasonGuaranteesExceedQuota means that the guarantees exceed the department's quota. It
+	// happens if projects were created at the same time or without validation.
 	ReasonGuaranteesExceedQuota = "GuaranteesExceedQuota"
-	// ReasonAllowed: the department allows it.
+	// ReasonAllowed means that the department allows oversubscription.
 	ReasonAllowed = "Allowed"
 )
 
 // Reasons on a Project.
 const (
-	// ReasonDepartmentNotFound: there is no such department.
+	// ReasonDepartmentNotFound means that the department does not exist.
 	ReasonDepartmentNotFound = "DepartmentNotFound"
-	// ReasonNamespaceUnavailable: the namespace cannot be had; the message says why.
+	// ReasonNamespaceUnavailable means that the project cannot have the namespace. The
+	// message explains why.
 	ReasonNamespaceUnavailable = "NamespaceUnavailable"
-	// ReasonNodePoolNotFound: a node pool does not exist, or is not the department's.
+	// ReasonNodePoolNotFound means that a node pool does not exist or is not available to the
+	// department.
 	ReasonNodePoolNotFound = "NodePoolNotFound"
-	// ReasonQuotaNotCounted: the quota exists, but is not yet counted.
+	// ReasonQuotaNotCounted means that Kubernetes has not counted the usage of the quota yet.
 	ReasonQuotaNotCounted = "QuotaNotCounted"
-	// ReasonUncountedPodsExceedLimit: pods that were there before the quota need more than
-	// the limit.
+	// ReasonUncountedPodsExceedLimit means that pods older than the quota need more than the
+	// limit.
 	ReasonUncountedPodsExceedLimit = "UncountedPodsExceedLimit"
-	// ReasonPodsUncounted: pods run that the quota does not count.
+	// ReasonPodsUncounted means that pods run that the quota does not count.
 	ReasonPodsUncounted = "PodsUncounted"
-	// ReasonQuotaExceeded: pods do not fit into what is left of the quota.
+	// ReasonQuotaExceeded means that pods do not fit into the remaining quota.
 	ReasonQuotaExceeded = "QuotaExceeded"
-	// ReasonQueued: workloads wait in a queue of the scheduler's.
+	// ReasonQueued means that workloads are pending in a queue of the scheduler.
 	ReasonQueued = "Queued"
-	// ReasonNoPendingWorkloads: nothing waits for quota any more.
+	// ReasonNoPendingWorkloads means that no workload waits for quota.
 	ReasonNoPendingWorkloads = "NoPendingWorkloads"
-	// ReasonNearlyUsed: of a pool's limit 90 % or more are allocated.
+	// ReasonNearlyUsed means that 90 % or more of the limit in a node pool are used.
 	ReasonNearlyUsed = "NearlyUsed"
-	// ReasonWithinLimit: of each pool's limit there is room.
+	// ReasonWithinLimit means that usage is below this threshold in each node pool.
 	ReasonWithinLimit = "WithinLimit"
-	// ReasonHoldInSpec: spec.hold says so.
+	// ReasonHoldInSpec means that spec.hold is set.
 	ReasonHoldInSpec = "HoldInSpec"
-	// ReasonExtensionPending: somebody asked for a renewal and nobody has decided.
+	// ReasonExtensionPending means that a renewal was requested and not decided.
 	ReasonExtensionPending = "ExtensionPending"
-	// ReasonNoRecipient: there is nobody to warn, and without a warning no step is
-	// taken.
+	// ReasonNoRecipient means that no recipient exists for a required warning. Without the
+	// warning the phase does not change.
 	ReasonNoRecipient = "NoRecipient"
-	// ReasonExemptInSpec: spec.exempt says so.
+	// ReasonExemptInSpec means that spec.exempt is set.
 	ReasonExemptInSpec = "ExemptInSpec"
 )
 
-// ReasonRoleBindingFailed is on a Project or a Department: something has the name of one
-// of its bindings and is not Sluice's, or the API server refuses the binding.
+// ReasonRoleBindingFailed is on a Project or Department: another object has the name of a role
+// binding, or the API server rejects the binding.
 const ReasonRoleBindingFailed = "RoleBindingFailed"
 
 // Reasons on a GPUNode.
 const (
-	// ReasonInUse: what shall be changed is in use.
+	// ReasonInUse means that an instance that must change is in use.
 	ReasonInUse = "InUse"
-	// ReasonRolledBack: a change failed and what was there before is there again.
+	// ReasonRolledBack means that a change failed and was undone.
 	ReasonRolledBack = "RolledBack"
-	// ReasonTimedOut: a change was not completed in its time.
+	// ReasonTimedOut means that a change was not completed in time.
 	ReasonTimedOut = "TimedOut"
-	// ReasonInvalidLayout: the board cannot be cut like this.
+	// ReasonInvalidLayout means that the GPU cannot be partitioned as the spec says.
 	ReasonInvalidLayout = "InvalidLayout"
-	// ReasonMIGManager: NVIDIA's MIG manager cuts this node's GPUs.
+	// ReasonMIGManager means that NVIDIA's MIG manager partitions the GPUs of this node.
 	ReasonMIGManager = "MIGManager"
-	// ReasonJournalFailed: what was to be done could not be written to disk before, so
-	// it was not done.
+	// ReasonJournalFailed means that the agent could not write its journal and therefore did
+	// not start the change.
 	ReasonJournalFailed = "JournalFailed"
-	// ReasonDriverError: the driver refused; the message has its words.
+	// ReasonDriverError means that the driver returned an error. The message contains it.
 	ReasonDriverError = "DriverError"
-	// ReasonLibraryNotFound: NVIDIA's management library is not on the node, or not
-	// where the agent sees it.
+	// ReasonLibraryNotFound means that the agent does not find NVIDIA's management library
+	// (NVML) on the node.
 	ReasonLibraryNotFound = "LibraryNotFound"
-	// ReasonDriverNotLoaded: the driver of the GPUs is not loaded.
+	// ReasonDriverNotLoaded means that the GPU driver is not loaded.
 	ReasonDriverNotLoaded = "DriverNotLoaded"
-	// ReasonDriverNotResponding: a call of the driver does not return.
+	// ReasonDriverNotResponding means that a driver call does not return.
 	ReasonDriverNotResponding = "DriverNotResponding"
-	// ReasonKubeletUnreachable: the kubelet, or the API server, does not say which pod
-	// has which device, so that all count as in use.
+	// ReasonKubeletUnreachable means that the allocation of devices to pods is unknown,
+	// because the kubelet or the API server does not respond. All devices count as in use.
 	ReasonKubeletUnreachable = "KubeletUnreachable"
-	// ReasonDevicePluginNotFound: the GPUs are cut, and the device plugin that had to
-	// enumerate them again was not found.
+	// ReasonDevicePluginNotFound means that the GPUs were partitioned, but the device plugin
+	// that must report them again was not found.
 	ReasonDevicePluginNotFound = "DevicePluginNotFound"
 )
 
 // Reasons on a Policy.
 const (
-	// ReasonCompiled: the source compiles and is in force.
+	// ReasonCompiled means that the source compiles and is in force.
 	ReasonCompiled = "Compiled"
-	// ReasonCompileError: it does not; the last one that did stays in force.
+	// ReasonCompileError means that the source does not compile. The last source that
+	// compiled stays in force.
 	ReasonCompileError = "CompileError"
 )
 
 // Reasons on a WorkloadClock.
 const (
-	// ReasonStaleSample: a node's figures are too old.
+	// ReasonStaleSample means that the last sample of a node is too old.
 	ReasonStaleSample = "StaleSample"
-	// ReasonNoUtilization: a node cannot say whether its GPUs are used.
+	// ReasonNoUtilization means that a node cannot measure utilization.
 	ReasonNoUtilization = "NoUtilization"
-	// ReasonRestarted: something starts the workload again and again.
+	// ReasonRestarted means that the workload is started again each time it is stopped.
 	ReasonRestarted = "Restarted"
-	// ReasonUnknownKind: nobody knows how this kind is stopped.
+	// ReasonUnknownKind means that Sluice does not know how to stop this kind.
 	ReasonUnknownKind = "UnknownKind"
 )
 
 // Reasons on an Extension.
 const (
-	// ReasonAwaitingDecision: an approver has to decide.
+	// ReasonAwaitingDecision means that an approver must decide.
 	ReasonAwaitingDecision = "AwaitingDecision"
-	// ReasonTargetNotFound: the object is not there any more.
+	// ReasonTargetNotFound means that the target does not exist.
 	ReasonTargetNotFound = "TargetNotFound"
-	// ReasonDenied: it was refused.
+	// ReasonDenied means that an approver denied the request.
 	ReasonDenied = "Denied"
-	// ReasonRequested: people were told that somebody has to decide.
+	// ReasonRequested means that approvers were asked by mail to decide.
 	ReasonRequested = "Requested"
-	// ReasonDecided: people were told what was decided.
+	// ReasonDecided means that the decision was sent by mail.
 	ReasonDecided = "Decided"
 )

@@ -7,45 +7,48 @@ import (
 	"sluice.dev/api/period"
 )
 
-// ExpiryAction says what happens when a project's validity is over.
+// ExpiryAction selects what happens when a project's validity ends.
 //
 // +kubebuilder:validation:Enum=Expire;Confirm
 type ExpiryAction string
 
-// The ways in which a validity ends.
+// The actions at the end of a validity.
 const (
-	// ExpiryExpire ends the project step by step unless it is renewed.
+	// ExpiryExpire suspends the project and later requests its deletion, unless it is
+	// renewed.
 	ExpiryExpire ExpiryAction = "Expire"
-	// ExpiryConfirm asks the owners whether the project is still needed.
+	// ExpiryConfirm asks the owners by mail to confirm that the project is still needed.
 	ExpiryConfirm ExpiryAction = "Confirm"
 )
 
-// ProjectTerms says how long projects are valid and what happens then.
+// ProjectTerms sets how long projects are valid and what happens when the validity ends.
 //
 // +kubebuilder:validation:XValidation:rule="self.atExpiry != 'Expire' || self.deleteAfter.findAll('[0-9]{1,5}[dhms]').map(t, int(t.substring(0, size(t) - 1)) * {'d': 86400, 'h': 3600, 'm': 60, 's': 1}[t.substring(size(t) - 1)]).sum() > self.suspendAfter.findAll('[0-9]{1,5}[dhms]').map(t, int(t.substring(0, size(t) - 1)) * {'d': 86400, 'h': 3600, 'm': 60, 's': 1}[t.substring(size(t) - 1)]).sum()",fieldPath=".deleteAfter",messageExpression="'must be longer than suspendAfter, ' + self.suspendAfter"
 type ProjectTerms struct {
-	// Validity is the calendar period after which a project expires or its owners
-	// are asked, such as P6M or P1Y. Without it projects never end.
+	// Validity is the calendar period for which a project is valid, such as P6M or P1Y.
+	// Without it projects never expire.
 	//
 	// +optional
 	Validity *period.Period `json:"validity,omitempty"`
 
-	// AtExpiry is Expire (suspend, then delete) or Confirm (ask, and delete only
-	// what nobody answers for).
+	// AtExpiry selects what happens when the validity ends. Expire (the default) suspends the
+	// project after suspendAfter and requests its deletion after deleteAfter. Confirm asks
+	// the owners whether the project is still needed and requests its deletion only if no
+	// owner confirms.
 	//
 	// +optional
 	// +kubebuilder:default=Expire
 	AtExpiry ExpiryAction `json:"atExpiry,omitempty"`
 
-	// SuspendAfter is how long after its expiry a project's running work is
-	// stopped. It has no meaning with Confirm.
+	// SuspendAfter is the time between a project's expiry and the stop of its running
+	// workloads. It has no effect with Confirm. Default: 14d.
 	//
 	// +optional
 	// +kubebuilder:default="14d"
 	SuspendAfter *period.Duration `json:"suspendAfter,omitempty"`
 
-	// DeleteAfter is how long after its expiry a project waits for the approval of
-	// its deletion. Longer than suspendAfter.
+	// DeleteAfter is the time between a project's expiry and the request to approve its
+	// deletion. With Expire it must be longer than suspendAfter. Default: 30d.
 	//
 	// +optional
 	// +kubebuilder:default="30d"
@@ -57,13 +60,13 @@ type ProjectTerms struct {
 // +kubebuilder:validation:Enum=system-administrator;department-administrator;editor;research-manager
 type ApproverRole string
 
-// RoleSystemAdministrator may approve, but is no role that an object here can give.
+// RoleSystemAdministrator may approve extensions. No Department or Project can grant it.
 const RoleSystemAdministrator ApproverRole = "system-administrator"
 
-// ExtensionTerms says how workloads get more time.
+// ExtensionTerms sets how workloads get more time.
 type ExtensionTerms struct {
-	// SelfService is how many extensions a workload gets within the window without
-	// anybody's approval, from 0 (none, the default) to 100.
+	// SelfService is the number of extensions that a workload gets within the window without
+	// approval, from 0 (none, the default) to 100.
 	//
 	// +optional
 	// +kubebuilder:default=0
@@ -71,19 +74,20 @@ type ExtensionTerms struct {
 	// +kubebuilder:validation:Maximum=100
 	SelfService int32 `json:"selfService,omitempty"`
 
-	// MaxDuration is the longest time that one such extension adds.
+	// MaxDuration is the longest time that one extension without approval adds. Default: 24h.
 	//
 	// +optional
 	// +kubebuilder:default="24h"
 	MaxDuration *period.Duration `json:"each,omitempty"`
 
-	// Window is the time over which selfService counts.
+	// Window is the time over which selfService counts extensions. Default: 30d.
 	//
 	// +optional
 	// +kubebuilder:default="30d"
 	Window *period.Duration `json:"window,omitempty"`
 
-	// Approvers are the roles whose holders decide on everything beyond.
+	// Approvers are the roles whose holders decide on all other extensions. Default:
+	// department-administrator.
 	//
 	// +optional
 	// +listType=set
@@ -93,7 +97,7 @@ type ExtensionTerms struct {
 	Approvers []ApproverRole `json:"approvers,omitempty"`
 }
 
-// Holiday is a row of days, both ends included.
+// Holiday is a range of days. Both ends are included.
 //
 // +kubebuilder:validation:XValidation:rule="self.from <= self.to",fieldPath=".to",message="must not be before from"
 type Holiday struct {
@@ -102,7 +106,7 @@ type Holiday struct {
 	// +required
 	From period.Date `json:"from"`
 
-	// To is the last day, not before the first.
+	// To is the last day. It must not be before the first.
 	//
 	// +required
 	To period.Date `json:"to"`
@@ -113,22 +117,22 @@ type Holiday struct {
 // +kubebuilder:validation:Enum=de;en
 type Language string
 
-// The languages in which Sluice writes.
+// The languages of mail.
 const (
 	LanguageGerman  Language = "de"
 	LanguageEnglish Language = "en"
 )
 
-// NoticeTerms says when and how people are told.
+// NoticeTerms sets when and in which language Sluice sends mail.
 type NoticeTerms struct {
-	// Language is the language of the department's mail.
+	// Language is the language of the department's mail: en (the default) or de.
 	//
 	// +optional
 	// +kubebuilder:default=en
 	Language Language `json:"language,omitempty"`
 
-	// ProjectExpiry are the leads at which a project's owners are warned of each
-	// of its steps.
+	// ProjectExpiry lists how long before each step of a project's expiry its owners are
+	// warned. Default: 30d, 7d and 1d.
 	//
 	// +optional
 	// +listType=set
@@ -137,8 +141,8 @@ type NoticeTerms struct {
 	// +kubebuilder:validation:MaxItems=10
 	ProjectExpiry []period.Duration `json:"projectExpiry,omitempty"`
 
-	// WorkloadEnd are the leads at which the people of a workload are warned of
-	// its end.
+	// WorkloadEnd lists how long before the end of a workload its owners and its creator are
+	// warned. Default: 24h, 4h and 30m.
 	//
 	// +optional
 	// +listType=set
@@ -147,17 +151,17 @@ type NoticeTerms struct {
 	// +kubebuilder:validation:MaxItems=10
 	WorkloadEnd []period.Duration `json:"workloadEnd,omitempty"`
 
-	// Digest is when the warnings of projects are collected into one mail, as a
-	// cron expression of five fields: minute, hour, day of month, month, day of
-	// week. Without it each is a mail of its own.
+	// Digest is a cron expression of five fields: minute, hour, day of month, month and day
+	// of week. At these times the project warnings are sent, collected into one mail per
+	// recipient. Without it each warning is sent as its own mail.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=100
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9*/,-]+ +[0-9*/,-]+ +[0-9*/,?-]+ +[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,?-]+$')",message="must be a cron expression of five fields (minute, hour, day of month, month, day of week), such as 0 8 * * *"
 	Digest string `json:"digest,omitempty"`
 
-	// TimeZone is where the department's days begin and end, as the IANA database
-	// names it: Europe/Berlin.
+	// TimeZone is the time zone of the department, by its IANA name, such as Europe/Berlin.
+	// Days, holidays and cron expressions are read in it. Default: UTC.
 	//
 	// +optional
 	// +kubebuilder:default=UTC

@@ -7,14 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DepartmentSpec is what a department is given and what its projects must keep.
+// DepartmentSpec sets the quota of a department and the rules for its projects.
 type DepartmentSpec struct {
-	// DisplayName is the department's name for people to read.
+	// DisplayName is the department's name in mails and tables.
 	//
 	// +optional
 	DisplayName DisplayName `json:"displayName,omitempty"`
 
-	// Contacts are told when nobody else can be.
+	// Contacts receive the mail of a project that has no reachable owner.
 	//
 	// +optional
 	// +listType=map
@@ -22,8 +22,8 @@ type DepartmentSpec struct {
 	// +kubebuilder:validation:MaxItems=20
 	Contacts []Contact `json:"contacts,omitempty"`
 
-	// NodePools are the pools that the department may use, in order of preference,
-	// and how many GPUs of each.
+	// NodePools are the node pools that the department may use, in order of preference, with
+	// the GPU quota in each.
 	//
 	// +optional
 	// +listType=map
@@ -31,28 +31,28 @@ type DepartmentSpec struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodePools []PoolQuota `json:"nodePools,omitempty"`
 
-	// Oversubscription says whether the guarantees of the department's projects may
-	// add up to more than its own, in a node pool; so too for CPU and memory. By
-	// default that is refused, with the figures.
+	// Oversubscription sets whether the guarantees of the department's projects may add up to
+	// more than the department's own, for the GPUs of a node pool, for CPU and for memory.
+	// Deny (the default) rejects such a project and reports the amounts.
 	//
 	// +optional
 	// +kubebuilder:default=Deny
 	Oversubscription Oversubscription `json:"oversubscription,omitempty"`
 
-	// Resources are how much CPU and memory the pods of all its projects may request
-	// at once.
+	// Resources limits the CPU and memory that the pods of all projects of the department may
+	// request at the same time.
 	//
 	// +optional
 	Resources ResourceQuota `json:"resources,omitempty,omitzero"`
 
-	// PodSecurity is the level of the Pod Security Standards to which the namespaces
-	// of its projects are held.
+	// PodSecurity is the level of the Pod Security Standards that the namespaces of the
+	// projects enforce. Default: baseline.
 	//
 	// +optional
 	// +kubebuilder:default=baseline
 	PodSecurity PodSecurity `json:"podSecurity,omitempty"`
 
-	// Members have a role in all of the department's projects.
+	// Members have a role in all projects of the department.
 	//
 	// +optional
 	// +listType=map
@@ -62,28 +62,28 @@ type DepartmentSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	Members []Member `json:"members,omitempty"`
 
-	// Workloads are the limits by type of workload: train, interactive, inference,
-	// and "*" for what those leave open.
+	// Workloads sets limits for each type of workload: train, interactive and inference. The
+	// key "*" sets the limits that a type leaves out.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=4
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['*', 'train', 'interactive', 'inference'])",message="keys must be train, interactive, inference or *"
 	Workloads map[WorkloadType]WorkloadLimits `json:"workloads,omitempty"`
 
-	// Projects says how long the department's projects are valid and what happens
-	// then. Without it they never end.
+	// Projects sets how long the department's projects are valid. Without it they never
+	// expire.
 	//
 	// +optional
 	Projects ProjectTerms `json:"projects,omitempty,omitzero"`
 
-	// Extensions says how workloads get more time.
+	// Extensions sets how workloads get more time.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Extensions ExtensionTerms `json:"extensions,omitempty,omitzero"`
 
-	// Holidays are days on which nothing is suspended or deleted: a project's step
-	// that would fall on one waits until they are over.
+	// Holidays are days on which no project is suspended or deleted. A step that falls on a
+	// holiday is postponed to the first day after it.
 	//
 	// +optional
 	// +listType=map
@@ -91,31 +91,31 @@ type DepartmentSpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	Holidays []Holiday `json:"holidays,omitempty"`
 
-	// Notices says when and in which language people are told.
+	// Notices sets when and in which language Sluice sends mail.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Notices NoticeTerms `json:"notices,omitempty,omitzero"`
 }
 
-// DepartmentStatus is what was found of a department.
+// DepartmentStatus is the observed state of a department.
 type DepartmentStatus struct {
-	// ObservedGeneration is the generation of the spec that this status speaks of.
+	// ObservedGeneration is the generation of the spec that this status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Projects is how many projects the department has.
+	// Projects is the number of projects in the department.
 	//
 	// +optional
 	Projects int32 `json:"projects,omitempty"`
 
-	// GPU is the department's quota and use, over all node pools.
+	// GPU is the department's GPU quota and usage, summed over all node pools.
 	//
 	// +optional
 	GPU GPUUsage `json:"gpu,omitempty,omitzero"`
 
-	// NodePools is the same, pool by pool.
+	// NodePools is the GPU quota and usage in each node pool.
 	//
 	// +optional
 	// +listType=map
@@ -123,7 +123,7 @@ type DepartmentStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodePools []PoolUsage `json:"nodePools,omitempty"`
 
-	// Conditions are Ready, QueueApplied, Oversubscribed and Unsupported.
+	// Conditions are Ready, QueueApplied, MembersBound, Oversubscribed and Unsupported.
 	//
 	// +optional
 	// +listType=map
@@ -132,7 +132,7 @@ type DepartmentStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Department is a part of an institution that shares GPUs among its projects.
+// Department is an organizational unit that shares GPUs among its projects.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -152,12 +152,12 @@ type Department struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the department is given and what its projects must keep.
+	// Spec sets the quota of the department and the rules for its projects.
 	//
 	// +required
 	Spec DepartmentSpec `json:"spec"`
 
-	// Status is what was found.
+	// Status is the observed state of the department.
 	//
 	// +optional
 	Status DepartmentStatus `json:"status,omitempty"`

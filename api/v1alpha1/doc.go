@@ -1,17 +1,14 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the objects of the group sluice.dev: what people
-// declare (NodePool, Department, Project, Policy, Extension), what Sluice keeps
-// (GPUNode, WorkloadClock, Notice, UsageRecord), and the names it uses on other
-// objects (keys.go and keys_foreign.go).
+// Package v1alpha1 defines the API objects of the group sluice.dev.
+// Users write NodePools, Departments, Projects, Policies and Extensions.
+// Sluice writes GPUNodes, WorkloadClocks, Notices and UsageRecords.
 //
-// What enters is YAML that the API server has checked against the schemas which
-// are generated from these types, rules that span fields (CEL) included. What
-// leaves are Go values and the few answers that need nothing but an object
-// itself: a project's namespace, the limits that hold for a type of workload.
-//
-// The package never talks to a cluster, reads a clock or changes an object.
+// keys.go and keys_foreign.go hold every label, annotation, taint and resource
+// name that Sluice uses on other objects. The CRDs in manifests/crds are generated
+// from these types, including the CEL rules. The package contains no client and
+// reads no clock.
 //
 // +kubebuilder:object:generate=true
 // +groupName=sluice.dev

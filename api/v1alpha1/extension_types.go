@@ -9,7 +9,7 @@ import (
 	"sluice.dev/api/period"
 )
 
-// ExtensionAction is what is asked for.
+// ExtensionAction is the requested action.
 //
 // +kubebuilder:validation:Enum=Extend;Renew;Delete
 type ExtensionAction string
@@ -20,13 +20,14 @@ const (
 	ActionExtend ExtensionAction = "Extend"
 	// ActionRenew gives a project another period of validity.
 	ActionRenew ExtensionAction = "Renew"
-	// ActionDelete approves the deletion of a project. Lifecycle makes these.
+	// ActionDelete deletes a project once it is approved. The lifecycle controller creates
+	// these Extensions.
 	ActionDelete ExtensionAction = "Delete"
 )
 
-// ExtensionTarget names the object for which something is asked.
+// ExtensionTarget names the object that the request is about.
 type ExtensionTarget struct {
-	// APIVersion is the object's group and version: batch/v1, or
+	// APIVersion is the object's group and version: that of a workload, such as batch/v1, or
 	// sluice.dev/v1alpha1 for a Project.
 	//
 	// +required
@@ -34,15 +35,15 @@ type ExtensionTarget struct {
 	// +kubebuilder:validation:MaxLength=317
 	APIVersion string `json:"apiVersion"`
 
-	// Kind is the object's kind: Job, or Project.
+	// Kind is the object's kind, such as Job or Project.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
-	// Name is the object's name: a workload in the Extension's namespace, or the
-	// project to which that namespace belongs.
+	// Name is the name of a workload in the Extension's namespace, or of the project to which
+	// that namespace belongs.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -50,30 +51,30 @@ type ExtensionTarget struct {
 	Name string `json:"name"`
 }
 
-// ExtensionSpec is what is asked for. It never changes: who wants something else
-// asks again.
+// ExtensionSpec is the request. It cannot be changed.
 //
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed; make another Extension"
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed; create another Extension"
 // +kubebuilder:validation:XValidation:rule="self.action != 'Extend' || has(self.by)",fieldPath=".by",message="is required for the action Extend: how much more time, such as 24h"
 // +kubebuilder:validation:XValidation:rule="self.action == 'Extend' || !has(self.by)",fieldPath=".by",messageExpression="'is for the action Extend only; it is ' + self.action + ' here'"
 // +kubebuilder:validation:XValidation:rule="(self.action == 'Extend') != (self.target.kind == 'Project' && self.target.apiVersion.startsWith('sluice.dev/'))",fieldPath=".target",message="must be a workload for the action Extend, and a Project of sluice.dev/v1alpha1 for Renew and Delete"
 type ExtensionSpec struct {
-	// Target is the object for which something is asked.
+	// Target is the object that the request is about.
 	//
 	// +required
 	Target ExtensionTarget `json:"target"`
 
-	// Action is Extend (a workload), Renew or Delete (a project).
+	// Action is Extend for a workload, and Renew or Delete for a project.
 	//
 	// +required
 	Action ExtensionAction `json:"action"`
 
-	// By is how much more time a workload shall have; for Extend only.
+	// By is the time to add to the workload's limit, such as 24h. It is required for Extend
+	// and must be left out otherwise.
 	//
 	// +optional
 	By *period.Duration `json:"by,omitempty"`
 
-	// Reason is why, in a sentence that whoever decides reads.
+	// Reason explains the request to the approver, in one sentence.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -82,43 +83,44 @@ type ExtensionSpec struct {
 	Reason string `json:"reason"`
 }
 
-// ExtensionDecision is the answer to an Extension.
+// ExtensionDecision is the decision on an Extension.
 //
 // +kubebuilder:validation:Enum=Approved;Denied
 type ExtensionDecision string
 
-// The answers.
+// The decisions.
 const (
 	ExtensionApproved ExtensionDecision = "Approved"
 	ExtensionDenied   ExtensionDecision = "Denied"
 )
 
-// ExtensionStatus is what became of an Extension.
+// ExtensionStatus is the decision on an Extension and its result.
 type ExtensionStatus struct {
-	// Decision is Approved or Refused; absent while nobody has decided.
+	// Decision is Approved or Denied. It is absent until an approver has decided.
 	//
 	// +optional
 	Decision ExtensionDecision `json:"decision,omitempty"`
 
-	// DecidedBy is the name of the user who decided, as admission wrote it, or
-	// empty where the department's self-service did.
+	// DecidedBy is the name of the user who decided. Admission sets it. It is empty if the
+	// extension was granted by self-service.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	DecidedBy string `json:"decidedBy,omitempty"`
 
-	// DecidedAt is when.
+	// DecidedAt is when the decision was made.
 	//
 	// +optional
 	DecidedAt *metav1.Time `json:"decidedAt,omitempty"`
 
-	// Message is what whoever decided wants to say.
+	// Message is the approver's comment.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=500
 	Message string `json:"message,omitempty"`
 
-	// NewEnd is the end that holds since it was carried out.
+	// NewEnd is the end of the workload or of the project's validity after the extension was
+	// applied.
 	//
 	// +optional
 	NewEnd *metav1.Time `json:"newEnd,omitempty"`
@@ -132,8 +134,8 @@ type ExtensionStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Extension asks for more time, for a project's renewal, or for the approval of
-// its deletion.
+// Extension requests more time for a workload, the renewal of a project, or approval of its
+// deletion.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -151,12 +153,12 @@ type Extension struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is asked for.
+	// Spec is the request.
 	//
 	// +required
 	Spec ExtensionSpec `json:"spec"`
 
-	// Status is what became of it.
+	// Status is the decision and its result.
 	//
 	// +optional
 	Status ExtensionStatus `json:"status,omitempty,omitzero"`

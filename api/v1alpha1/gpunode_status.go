@@ -7,28 +7,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// InstanceState is where a GPU instance is in its life.
+// InstanceState is the state of a MIG instance.
 //
 // +kubebuilder:validation:Enum=Creating;Active;Idle;Reclaiming;Destroying;Error
 type InstanceState string
 
 // The states of a GPU instance.
 const (
-	// InstanceCreating: the agent is making it.
+	// InstanceCreating means that the agent is creating the instance.
 	InstanceCreating InstanceState = "Creating"
-	// InstanceActive: a pod or a process has it.
+	// InstanceActive means that a pod or a process uses the instance.
 	InstanceActive InstanceState = "Active"
-	// InstanceIdle: nobody has it; it is kept until its room is needed.
+	// InstanceIdle means that the instance is unused. The agent keeps it until the planner
+	// removes it.
 	InstanceIdle InstanceState = "Idle"
-	// InstanceReclaiming: it shall go, and is still in use.
+	// InstanceReclaiming means that the instance is still in use and will be destroyed
+	// afterwards.
 	InstanceReclaiming InstanceState = "Reclaiming"
-	// InstanceDestroying: the agent is taking it away.
+	// InstanceDestroying means that the agent is destroying the instance.
 	InstanceDestroying InstanceState = "Destroying"
-	// InstanceError: the last call on it failed.
+	// InstanceError means that the last driver call on the instance failed.
 	InstanceError InstanceState = "Error"
 )
 
-// MIGModeState is a GPU's MIG mode.
+// MIGModeState is the MIG mode of a GPU.
 //
 // +kubebuilder:validation:Enum=Enabled;Disabled;NotSupported
 type MIGModeState string
@@ -40,39 +42,39 @@ const (
 	MIGModeNotSupported MIGModeState = "NotSupported"
 )
 
-// GPUHealth says whether the driver answers for a GPU.
+// GPUHealth is the health of a GPU as the driver reports it.
 //
 // +kubebuilder:validation:Enum=Healthy;Unhealthy;Lost
 type GPUHealth string
 
 // The states of health.
 const (
-	// GPUHealthy: the driver answers.
+	// GPUHealthy means that the driver responds for the GPU.
 	GPUHealthy GPUHealth = "Healthy"
-	// GPUUnhealthy: calls on it failed more often than they were tried again.
+	// GPUUnhealthy means that driver calls for the GPU failed, including all retries.
 	GPUUnhealthy GPUHealth = "Unhealthy"
-	// GPULost: the driver does not reach it any more.
+	// GPULost means that the driver cannot reach the GPU.
 	GPULost GPUHealth = "Lost"
 )
 
-// UtilizationSource says where a node's figures of use come from.
+// UtilizationSource is the source of a node's utilization samples.
 //
 // +kubebuilder:validation:Enum=NVML;Unavailable
 type UtilizationSource string
 
 // The sources of utilization.
 const (
-	// UtilizationNVML is the driver's own sampling.
+	// UtilizationNVML is the sampling of the driver.
 	UtilizationNVML UtilizationSource = "NVML"
-	// UtilizationUnavailable: nothing on this node can tell whether a GPU is used,
-	// so no pod on it ever counts as idle.
+	// UtilizationUnavailable means that the node cannot measure utilization. Pods on it never
+	// count as idle.
 	UtilizationUnavailable UtilizationSource = "Unavailable"
 )
 
-// GPUNodeStatus is what a node's agent found.
+// GPUNodeStatus is the observed state of a node's GPUs. Only the node's agent writes it.
 type GPUNodeStatus struct {
-	// ObservedGeneration is the generation of the spec that was last carried out,
-	// or found impossible.
+	// ObservedGeneration is the generation of the spec that the agent last applied or
+	// rejected.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -83,14 +85,14 @@ type GPUNodeStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	DriverVersion string `json:"driverVersion,omitempty"`
 
-	// Slices are the node's GPU instances in a line, how many of each profile are in
-	// use of how many there are: "1g.5gb 3/8, 3g.20gb 2/2".
+	// Slices summarizes the node's MIG instances: for each profile the used and the total
+	// number, such as "1g.5gb 3/8, 3g.20gb 2/2".
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Slices string `json:"slices,omitempty"`
 
-	// GPUs are the node's GPUs, by index.
+	// GPUs are the node's GPUs, ordered by index.
 	//
 	// +optional
 	// +listType=map
@@ -98,7 +100,7 @@ type GPUNodeStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	GPUs []ObservedGPU `json:"gpus,omitempty"`
 
-	// Pods are the pods that use a GPU, or were given one.
+	// Pods are the pods that use a GPU or were allocated one.
 	//
 	// +optional
 	// +listType=map
@@ -106,26 +108,26 @@ type GPUNodeStatus struct {
 	// +kubebuilder:validation:MaxItems=512
 	Pods []PodUsage `json:"pods,omitempty"`
 
-	// Findings are the pods that use what is not theirs, worst first.
+	// Findings are the pods that use GPU memory or GPUs beyond their allocation, worst first.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512
 	Findings []Finding `json:"findings,omitempty"`
 
-	// SampledAt is when the figures of use were read, in machine time. One write
-	// carries one whole sample.
+	// SampledAt is when the usage was sampled, in machine time. All usage in one status is
+	// from the same sample.
 	//
 	// +optional
 	SampledAt *metav1.Time `json:"sampledAt,omitempty"`
 
-	// UtilizationSource says where lastActive comes from; where it is Unavailable
-	// nobody may be called idle.
+	// UtilizationSource is the source of lastActive. If it is Unavailable, no pod counts as
+	// idle.
 	//
 	// +optional
 	UtilizationSource UtilizationSource `json:"utilizationSource,omitempty"`
 
-	// Conditions are Ready, ResetRequired, NoPermission and GPULost.
+	// Conditions are Ready, LayoutApplied, ResetRequired, NoPermission and GPULost.
 	//
 	// +optional
 	// +listType=map
@@ -134,62 +136,62 @@ type GPUNodeStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ObservedGPU is one GPU as it is.
+// ObservedGPU is the observed state of one GPU.
 type ObservedGPU struct {
-	// UUID is the GPU's identity.
+	// UUID is the GPU's UUID.
 	//
 	// +required
 	UUID GPUUUID `json:"uuid"`
 
-	// Index is its number on the node. It may change when the node restarts.
+	// Index is the GPU's number on the node. It may change when the node restarts.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Index int32 `json:"index"`
 
-	// Model is its name, as the driver says it: NVIDIA H100 80GB HBM3.
+	// Model is the GPU's name as the driver reports it, such as NVIDIA H100 80GB HBM3.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Model string `json:"model,omitempty"`
 
-	// DeviceID is its PCI device identifier, such as 0x233010DE.
+	// DeviceID is the GPU's PCI device ID, such as 0x233010DE.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	DeviceID string `json:"deviceID,omitempty"`
 
-	// MemoryMiB is its memory in MiB.
+	// MemoryMiB is the GPU's memory in MiB.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 
-	// Health says whether the driver answers for it. Nothing is planned on a GPU that
-	// is not Healthy.
+	// Health is the GPU's health. Partitions are planned only on Healthy GPUs.
 	//
 	// +optional
 	Health GPUHealth `json:"health,omitempty"`
 
-	// Message says why, where it is not Healthy or cannot be cut as the spec asks.
+	// Message explains why the GPU is not Healthy or why the desired partitions cannot be
+	// applied.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// MIG is its MIG mode.
+	// MIG is the GPU's MIG mode.
 	//
 	// +optional
 	MIG MIGMode `json:"mig,omitempty,omitzero"`
 
-	// MIGProfiles are the profiles into which it can be cut.
+	// MIGProfiles are the MIG profiles that the GPU supports.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	MIGProfiles []MIGProfile `json:"migProfiles,omitempty"`
 
-	// Instances are its GPU instances.
+	// Instances are the MIG instances on the GPU.
 	//
 	// +optional
 	// +listType=map
@@ -198,65 +200,66 @@ type ObservedGPU struct {
 	Instances []ObservedInstance `json:"instances,omitempty"`
 }
 
-// MIGMode is a GPU's MIG mode, now and after its next reset.
+// MIGMode is the MIG mode of a GPU, now and after its next reset.
 type MIGMode struct {
-	// Current is the mode that the GPU is in.
+	// Current is the present mode.
 	//
 	// +optional
 	Current MIGModeState `json:"current,omitempty"`
 
-	// Pending is the mode that it takes when it is reset. It differs from current
-	// only where a reset is required.
+	// Pending is the mode after the next reset. It differs from current only if a reset is
+	// required.
 	//
 	// +optional
 	Pending MIGModeState `json:"pending,omitempty"`
 }
 
-// ObservedInstance is one GPU instance as it is.
+// ObservedInstance is the observed state of one MIG instance.
 type ObservedInstance struct {
-	// Profile is its profile: 3g.40gb.
+	// Profile is the instance's profile, such as 3g.40gb.
 	//
 	// +required
 	Profile MIGProfile `json:"profile"`
 
-	// Start is its first memory slice.
+	// Start is the instance's first memory slice, counted from 0.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=7
 	Start int32 `json:"start"`
 
-	// Size is how many memory slices it has.
+	// Size is the number of memory slices of the instance.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=8
 	Size int32 `json:"size,omitempty"`
 
-	// UUID is the MIG device that containers are given; absent until it exists.
+	// UUID is the UUID of the MIG device that containers get. It is absent until the device
+	// exists.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=80
 	UUID string `json:"uuid,omitempty"`
 
-	// State is where the instance is in its life.
+	// State is the state of the instance.
 	//
 	// +required
 	State InstanceState `json:"state"`
 
-	// Foreign tells that neither the spec nor the agent has made it. It is left alone
-	// and nothing is planned in its place.
+	// Foreign is true if neither the spec nor the agent created the instance. Sluice does not
+	// change it and plans no instance in its place.
 	//
 	// +optional
 	Foreign bool `json:"foreign,omitempty"`
 
-	// Message says why, where the state is Error or Reclaiming.
+	// Message explains the states Error and Reclaiming.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// Pod is the pod that has it.
+	// Pod is the pod that uses the instance.
 	//
 	// +optional
 	Pod *PodReference `json:"pod,omitempty"`

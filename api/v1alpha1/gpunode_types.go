@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// GPUNodeSpec is how a node's GPUs shall be cut. The planner alone writes gpus.
+// GPUNodeSpec is the desired partitioning of a node's GPUs. Only the planner writes gpus.
 type GPUNodeSpec struct {
 	// NodePool is the name of the pool to which the node belongs.
 	//
@@ -16,8 +16,8 @@ type GPUNodeSpec struct {
 	// +kubebuilder:validation:MaxLength=53
 	NodePool string `json:"nodePool,omitempty"`
 
-	// GPUs are the GPUs whose layout is decided. Those that are not listed are
-	// left alone.
+	// GPUs are the GPUs with a desired layout. The agent does not change GPUs that are not
+	// listed.
 	//
 	// +optional
 	// +listType=map
@@ -26,28 +26,27 @@ type GPUNodeSpec struct {
 	GPUs []DesiredGPU `json:"gpus,omitempty"`
 }
 
-// DesiredGPU is the layout that one GPU shall have.
+// DesiredGPU is the desired layout of one GPU.
 //
 // +kubebuilder:validation:XValidation:rule="self.migEnabled || !has(self.instances) || size(self.instances) == 0",fieldPath=".instances",message="must be left out where migEnabled is false"
 type DesiredGPU struct {
-	// UUID is the GPU's identity: GPU-8f6e2a04-....
+	// UUID is the GPU's UUID, such as GPU-8f6e2a04-....
 	//
 	// +required
 	UUID GPUUUID `json:"uuid"`
 
-	// MIGEnabled is whether the GPU shall be in MIG mode.
+	// MIGEnabled is the desired MIG mode of the GPU.
 	//
 	// +required
 	MIGEnabled bool `json:"migEnabled"`
 
-	// MayReset lets the agent reset the GPU, and it alone, where its MIG mode changes
-	// only so. The planner sets it where the pool's mig.resets allows it and nobody has
-	// the GPU.
+	// MayReset allows the agent to reset this GPU if its MIG mode cannot change otherwise.
+	// The planner sets it if mig.resets of the pool allows resets and the GPU is unused.
 	//
 	// +optional
 	MayReset bool `json:"mayReset,omitempty"`
 
-	// Instances are exactly the GPU instances that it shall have.
+	// Instances are exactly the MIG instances that the GPU must have.
 	//
 	// +optional
 	// +listType=map
@@ -56,14 +55,14 @@ type DesiredGPU struct {
 	Instances []DesiredInstance `json:"instances,omitempty"`
 }
 
-// DesiredInstance is one GPU instance and its place on the board.
+// DesiredInstance is a desired MIG instance and its place on the GPU.
 type DesiredInstance struct {
-	// Profile is the instance's profile: 3g.40gb.
+	// Profile is the instance's profile, such as 3g.40gb.
 	//
 	// +required
 	Profile MIGProfile `json:"profile"`
 
-	// Start is its first memory slice, 0 to 7. No two begin at the same.
+	// Start is the instance's first memory slice, from 0 to 7. It must be unique on the GPU.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
@@ -71,14 +70,14 @@ type DesiredInstance struct {
 	Start int32 `json:"start"`
 }
 
-// GPUUUID is the identity of a GPU, as the driver gives it.
+// GPUUUID is the UUID of a GPU, as the driver reports it.
 //
 // +kubebuilder:validation:MaxLength=40
 // +kubebuilder:validation:Pattern=`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`
 type GPUUUID string
 
-// GPUNode is the GPUs of one node: how they shall be cut, how they are, and who
-// uses them. It has the node's name and goes with it.
+// GPUNode is the state of one node's GPUs: the desired partitions, the observed partitions and
+// the pods that use them. It has the node's name and is deleted with the node.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -95,12 +94,12 @@ type GPUNode struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is how the GPUs shall be cut.
+	// Spec is the desired partitioning of the GPUs.
 	//
 	// +optional
 	Spec GPUNodeSpec `json:"spec,omitempty,omitzero"`
 
-	// Status is what the node's agent found. It alone writes it.
+	// Status is the observed state of the GPUs. Only the node's agent writes it.
 	//
 	// +optional
 	Status GPUNodeStatus `json:"status,omitempty,omitzero"`
@@ -117,7 +116,7 @@ type GPUNodeList struct {
 
 // PodReference names a pod.
 type PodReference struct {
-	// UID is the pod's identity.
+	// UID is the pod's UID.
 	//
 	// +required
 	UID types.UID `json:"uid"`
@@ -135,62 +134,61 @@ type PodReference struct {
 	Name string `json:"name"`
 }
 
-// PodUsage is what one pod uses of a node's GPUs.
+// PodUsage is the GPU usage of one pod on a node.
 type PodUsage struct {
 	PodReference `json:",inline"`
 
-	// Devices are the GPUs and MIG devices that the pod was given, by UUID.
+	// Devices are the UUIDs of the GPUs and MIG devices that were allocated to the pod.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Devices []string `json:"devices,omitempty"`
 
-	// MemoryMiB is the GPU memory that it holds, in MiB.
+	// MemoryMiB is the GPU memory that the pod uses, in MiB.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 
-	// ShareMiB is the GPU memory that it may hold, in MiB.
+	// ShareMiB is the GPU memory that the pod may use, in MiB.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ShareMiB int64 `json:"shareMiB,omitempty"`
 
-	// LastActive is when one of its processes was last seen computing, in machine
-	// time.
+	// LastActive is when the pod's processes last used a GPU, in machine time.
 	//
 	// +optional
 	LastActive *metav1.Time `json:"lastActive,omitempty"`
 }
 
-// FindingReason says what is wrong with a pod's use of a GPU.
+// FindingReason is the kind of a violation by a pod.
 //
 // +kubebuilder:validation:Enum=ShareExceeded;NotAllocated
 type FindingReason string
 
 // The findings.
 const (
-	// FindingShareExceeded: the pod holds more memory than its share.
+	// FindingShareExceeded means that the pod uses more GPU memory than its share.
 	FindingShareExceeded FindingReason = "ShareExceeded"
-	// FindingNotAllocated: the pod uses a GPU that it was not given.
+	// FindingNotAllocated means that the pod uses a GPU that was not allocated to it.
 	FindingNotAllocated FindingReason = "NotAllocated"
 )
 
-// Finding is a pod that uses what is not its own.
+// Finding is a pod that uses a GPU or GPU memory that was not allocated to it.
 type Finding struct {
-	// PodUID is the pod.
+	// PodUID is the pod's UID.
 	//
 	// +required
 	PodUID types.UID `json:"podUID"`
 
-	// Reason is what is wrong.
+	// Reason is the kind of violation.
 	//
 	// +required
 	Reason FindingReason `json:"reason"`
 
-	// Since is when it was first seen, in machine time.
+	// Since is when the violation was first observed, in machine time.
 	//
 	// +required
 	Since metav1.Time `json:"since"`

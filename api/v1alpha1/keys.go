@@ -9,113 +9,111 @@ import (
 
 // Labels of Sluice.
 const (
-	// LabelProject names the project. On a namespace lifecycle sets it once the
-	// project's quota exists, and from then on the namespace is governed; the
-	// webhook sets it on pods.
+	// LabelProject names the project. Lifecycle sets it on a namespace once the project's
+	// quota exists; the namespace is governed from then on. The webhook sets it on pods.
 	LabelProject = "sluice.dev/project"
 	// LabelDepartment names the department of the project, on the same objects.
 	LabelDepartment = "sluice.dev/department"
-	// LabelQueued is "true" on a project's namespace where Kueue serves one of its
-	// node pools: what Kueue counts before there are pods must come in counted.
+	// LabelQueued is "true" on a project's namespace if Kueue serves one of its node pools.
+	// Kueue counts pod templates before pods exist, so the webhook sets the quota in the
+	// templates.
 	LabelQueued = "sluice.dev/queued"
-	// LabelNodePool names the node pool. On a node its administrator sets it (or any
-	// other label that a NodePool selects); the webhook sets it on GPU pods.
+	// LabelNodePool names the node pool. Administrators set it, or another label that a
+	// NodePool selects, on nodes. The webhook sets it on GPU pods.
 	LabelNodePool = "sluice.dev/node-pool"
-	// LabelWorkloadType is train, interactive or inference. Its author may set it on
-	// a pod or a pod template; the webhook fills it in.
+	// LabelWorkloadType is train, interactive or inference. Users may set it on a pod or pod
+	// template; otherwise the webhook sets it.
 	LabelWorkloadType = "sluice.dev/workload-type"
-	// LabelBuiltIn is "true" on the read-only Policies that mirror what is built in.
+	// LabelBuiltIn is "true" on the read-only Policies that mirror the built-in ones.
 	LabelBuiltIn = "sluice.dev/built-in"
-	// LabelManagedBy tells what lifecycle rendered from what others made.
+	// LabelManagedBy marks the objects that lifecycle rendered.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// ManagedBySluice is the value of LabelManagedBy on what lifecycle rendered.
+	// ManagedBySluice is the value of LabelManagedBy on these objects.
 	ManagedBySluice = "sluice"
 )
 
 // Annotations that the author of a pod may set.
 const (
-	// AnnotationGPU is how much of a GPU the pod wants, as a quantity: "500m".
+	// AnnotationGPU is the share of a GPU that the pod requests, as a quantity: "500m".
 	AnnotationGPU = "sluice.dev/gpu"
-	// AnnotationGPUMemoryLimit is the GPU memory in MiB up to which the pod may go
-	// where its pool can burst.
+	// AnnotationGPUMemoryLimit is the GPU memory in MiB up to which the pod may burst, if its
+	// pool supports it.
 	AnnotationGPUMemoryLimit = "sluice.dev/gpu-memory-limit"
-	// AnnotationNodePools are the pools that the pod would like, in order of
-	// preference, separated by commas.
+	// AnnotationNodePools lists the node pools for the pod, in order of preference, separated
+	// by commas.
 	AnnotationNodePools = "sluice.dev/node-pools"
-	// AnnotationMaxRuntime shortens the workload's time limit: "6h". It never
-	// lengthens it.
+	// AnnotationMaxRuntime shortens the workload's time limit: "6h". It never extends it.
 	AnnotationMaxRuntime = "sluice.dev/max-runtime"
 )
 
 // Annotations that Sluice sets and guards.
 const (
-	// AnnotationTimeLimit is the time limit that holds for the pod's workload, as
-	// the webhook found it at admission.
+	// AnnotationTimeLimit is the time limit of the pod's workload at admission. The webhook
+	// sets it.
 	AnnotationTimeLimit = "sluice.dev/time-limit"
-	// AnnotationCreatedBy is the name of the user who made the object. The webhook
-	// overwrites what a user wrote there.
+	// AnnotationCreatedBy is the name of the user who created the object. The webhook
+	// overwrites a user's value.
 	AnnotationCreatedBy = "sluice.dev/created-by"
-	// AnnotationDecisions is what the policies decided of the pod, as JSON.
+	// AnnotationDecisions is the result of the policies for the pod, as JSON.
 	AnnotationDecisions = "sluice.dev/decisions"
-	// AnnotationStoppedUntil is on a root workload that lifecycle stopped: until
-	// then (RFC 3339) it is not started again. Only lifecycle may change it.
+	// AnnotationStoppedUntil is on a root workload that lifecycle stopped. It must not be
+	// started before this time (RFC 3339). Only lifecycle may change it.
 	AnnotationStoppedUntil = "sluice.dev/stopped-until"
-	// AnnotationReplicasBefore is on a root workload that lifecycle scaled to
-	// nothing: how many replicas it had, for its owner to start it again.
+	// AnnotationReplicasBefore is on a root workload that lifecycle scaled to zero: the
+	// number of replicas before, with which its owner can start it again.
 	AnnotationReplicasBefore = "sluice.dev/replicas-before"
-	// AnnotationRetriedAt is on a ReplicaSet, StatefulSet or Job whose pods waited for
-	// quota: when its controller was last made to try again (RFC 3339).
+	// AnnotationRetriedAt is on a ReplicaSet, StatefulSet or Job whose pods wait for quota:
+	// when lifecycle last made its controller retry (RFC 3339).
 	AnnotationRetriedAt = "sluice.dev/retried-at"
-	// AnnotationEndsAt is on the running pods of a workload whose end was announced:
-	// when that is (RFC 3339, policy time). A program can read it by the downward API.
+	// AnnotationEndsAt is on the running pods of a workload with an announced deadline: the
+	// deadline (RFC 3339, policy time). Programs can read it through the downward API.
 	AnnotationEndsAt = "sluice.dev/ends-at"
-	// AnnotationCreatedFor is on a namespace that Sluice made: the UID of the Project.
-	// A namespace without it is never deleted by Sluice.
+	// AnnotationCreatedFor is on a namespace that Sluice created: the UID of its Project.
+	// Sluice deletes no namespace without it.
 	AnnotationCreatedFor = "sluice.dev/created-for"
-	// AnnotationPreemptAt is on a pod that must make room: when it is evicted
-	// (RFC 3339).
+	// AnnotationPreemptAt is on a pod that will be preempted: the time of its eviction (RFC
+	// 3339).
 	AnnotationPreemptAt = "sluice.dev/preempt-at"
 )
 
-// AnnotationResend is on a Notice that somebody wants sent again, whatever became of
-// it: since when, RFC 3339, machine time. A sending since then answers it.
+// AnnotationResend requests that a Notice is sent again, whatever its phase. Its value is the
+// time of the request (RFC 3339, machine time). A delivery after that time satisfies it.
 const AnnotationResend = "sluice.dev/resend"
 
-// AnnotationAdoptBy is set on an existing namespace by somebody who may update it:
-// the name of the project that may take it over.
+// AnnotationAdoptBy names the project that may adopt an existing namespace. A user who may update
+// the namespace sets it.
 const AnnotationAdoptBy = "sluice.dev/adopt-by"
 
-// TaintRepartitioning keeps new pods from a node while its GPUs are cut anew. Its
-// effect is NoSchedule.
+// TaintRepartitioning keeps new pods off a node while its GPUs are repartitioned. Its effect is
+// NoSchedule.
 const TaintRepartitioning = "sluice.dev/repartitioning"
 
-// FinalizerProject holds a Project until what was rendered for it is gone.
+// FinalizerProject keeps a Project until the objects rendered for it are deleted.
 const FinalizerProject = "sluice.dev/project"
 
-// FinalizerRendered holds a Department or a NodePool until what was rendered for it
-// is taken back.
+// FinalizerRendered keeps a Department or NodePool until the objects rendered for it are deleted.
 const FinalizerRendered = "sluice.dev/rendered"
 
-// Labels and annotations by which Kubernetes and its engines are spoken to.
+// Labels and scheduling gates of Kubernetes and Kueue.
 const (
-	// LabelPodSecurityEnforce is a namespace's level of Pod Security.
+	// LabelPodSecurityEnforce is the level of Pod Security that a namespace enforces.
 	LabelPodSecurityEnforce = "pod-security.kubernetes.io/enforce"
-	// LabelKueueQueue names the LocalQueue of a workload, in its own namespace.
+	// LabelKueueQueue names the LocalQueue of a workload, in the workload's namespace.
 	LabelKueueQueue = "kueue.x-k8s.io/queue-name"
-	// GateKueue is the scheduling gate by which Kueue holds back a pod.
+	// GateKueue is the scheduling gate of pods that Kueue has not admitted.
 	GateKueue = "kueue.x-k8s.io/admission"
 )
 
-// ResourceGPUMilli is the currency of quotas: thousandths of a physical GPU, on
-// engines that tell node pools apart by themselves.
+// ResourceGPUMilli is the GPU quota unit, one thousandth of a physical GPU, on schedulers that
+// distinguish node pools themselves.
 const ResourceGPUMilli corev1.ResourceName = "sluice.dev/gpu-milli"
 
-// MaxNodePoolName is how long the name of a NodePool may be: as much as a
-// resource name has room for beside "gpu-milli.".
+// MaxNodePoolName is the largest length of a NodePool's name: a resource name has no more room
+// after "gpu-milli.".
 const MaxNodePoolName = 63 - len("gpu-milli.")
 
-// ResourceGPUMilliFor is the resource that stands for a pool's GPUs on engines whose
-// quota cannot tell pools apart: sluice.dev/gpu-milli.<pool>.
+// ResourceGPUMilliFor returns the GPU quota unit of one pool, for quotas that do not distinguish
+// node pools: sluice.dev/gpu-milli.<pool>.
 func ResourceGPUMilliFor(pool string) corev1.ResourceName {
 	return ResourceGPUMilli + "." + corev1.ResourceName(pool)
 }
@@ -146,21 +144,22 @@ const (
 	FieldManagerCLI       = "sluice"
 )
 
-// SystemNamespace is where Sluice itself runs. No project can have it.
+// SystemNamespace is the namespace of Sluice itself. No project can use it.
 const SystemNamespace = "sluice-system"
 
-// Annotations that govern a pod's processes in the simulation. They have no
+// Annotations that control the processes of a simulated pod. They have no
 // meaning on a node with real GPUs.
 const (
-	// AnnotationSimMemory is the GPU memory that the pod's processes hold, in MiB.
+	// AnnotationSimMemory is the GPU memory in MiB that the pod's processes use.
 	AnnotationSimMemory = "sim.sluice.dev/memory"
-	// AnnotationSimUtilization is how busy they keep their GPU, 0 to 100 percent.
+	// AnnotationSimUtilization is the utilization of the GPU by these processes, 0 to 100
+	// percent.
 	AnnotationSimUtilization = "sim.sluice.dev/utilization"
-	// AnnotationSimExitDelay is how long they outlive their pod: "5s".
+	// AnnotationSimExitDelay is how long the processes outlive their pod: "5s".
 	AnnotationSimExitDelay = "sim.sluice.dev/exit-delay"
 	// AnnotationSimRunFor is how long the pod runs until it completes: "10m".
 	AnnotationSimRunFor = "sim.sluice.dev/run-for"
-	// AnnotationSimFailAfter is how long it runs until it fails.
+	// AnnotationSimFailAfter is how long the pod runs until it fails.
 	AnnotationSimFailAfter = "sim.sluice.dev/fail-after"
 	// AnnotationSimExitCode is the exit code with which it fails, 1 to 255.
 	AnnotationSimExitCode = "sim.sluice.dev/exit-code"

@@ -54,7 +54,7 @@ func TestResourceMIG(t *testing.T) {
 
 // Keys are read out of the source, so that a new one cannot be forgotten here.
 func TestKeysAreQualifiedNames(t *testing.T) {
-	seen := map[string]string{}
+	valueByName := map[string]string{}
 	for name, value := range parseStringConstants(t, "keys.go", "keys_foreign.go") {
 		switch {
 		case strings.HasPrefix(name, "Env"), strings.HasPrefix(name, "PriorityClass"),
@@ -66,13 +66,13 @@ func TestKeysAreQualifiedNames(t *testing.T) {
 			t.Errorf("%s = %q: %v", name, value, problems)
 		}
 		space := firstWordPattern.FindString(name)
-		if other, twice := seen[space+value]; twice {
+		if other, twice := valueByName[space+value]; twice {
 			t.Errorf("%s and %s are both %q", name, other, value)
 		}
-		seen[space+value] = name
+		valueByName[space+value] = name
 	}
-	if len(seen) < 30 {
-		t.Errorf("only %d keys were found", len(seen))
+	if len(valueByName) < 30 {
+		t.Errorf("only %d keys were found", len(valueByName))
 	}
 }
 

@@ -10,92 +10,91 @@ import (
 	"sluice.dev/api/period"
 )
 
-// WorkloadType is what a workload is for. It decides its limits, its priority
+// WorkloadType is the purpose of a workload. It determines the workload's limits, its priority
 // and whether it can be preempted.
 type WorkloadType string
 
-// The types of workload, and the key under which a map of limits holds what is
-// valid for all of them.
+// The types of workload, and the key of limits for all types.
 const (
 	WorkloadTrain       WorkloadType = "train"
 	WorkloadInteractive WorkloadType = "interactive"
 	WorkloadInference   WorkloadType = "inference"
-	// AnyWorkload is a key in a map of limits only; no workload is of this type.
+	// AnyWorkload is a key in a map of limits. No workload has this type.
 	AnyWorkload WorkloadType = "*"
 )
 
-// WorkloadClockMode says when a workload's time runs.
+// WorkloadClockMode selects which time counts toward maxRuntime.
 //
 // +kubebuilder:validation:Enum=Running;Active
 type WorkloadClockMode string
 
 // The ways of counting a workload's time.
 const (
-	// ClockRunning counts while at least one GPU pod runs.
+	// ClockRunning counts the time in which at least one GPU pod runs.
 	ClockRunning WorkloadClockMode = "Running"
-	// ClockActive counts only while a GPU is in use as well.
+	// ClockActive counts only the time in which a GPU is used as well.
 	ClockActive WorkloadClockMode = "Active"
 )
 
-// WorkloadLimits are the limits of one type of workload. What is left open is
-// taken from the entry "*" of the same map.
+// WorkloadLimits are the limits of one type of workload. A limit that is left out is taken from
+// the entry "*" of the same map.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.idleTimeout) || !has(self.maxRuntime) || self.idleTimeout.findAll('[0-9]{1,5}[dhms]').map(t, int(t.substring(0, size(t) - 1)) * {'d': 86400, 'h': 3600, 'm': 60, 's': 1}[t.substring(size(t) - 1)]).sum() <= self.maxRuntime.findAll('[0-9]{1,5}[dhms]').map(t, int(t.substring(0, size(t) - 1)) * {'d': 86400, 'h': 3600, 'm': 60, 's': 1}[t.substring(size(t) - 1)]).sum()",fieldPath=".idleTimeout",messageExpression="'must not be longer than maxRuntime, ' + self.maxRuntime"
 // +kubebuilder:validation:XValidation:rule="!has(self.resetAfter) || !has(self.maxRuntime) || self.resetAfter.findAll('[0-9]{1,5}[dhms]').map(t, int(t.substring(0, size(t) - 1)) * {'d': 86400, 'h': 3600, 'm': 60, 's': 1}[t.substring(size(t) - 1)]).sum() <= self.maxRuntime.findAll('[0-9]{1,5}[dhms]').map(t, int(t.substring(0, size(t) - 1)) * {'d': 86400, 'h': 3600, 'm': 60, 's': 1}[t.substring(size(t) - 1)]).sum()",fieldPath=".resetAfter",messageExpression="'must not be longer than maxRuntime, ' + self.maxRuntime"
 type WorkloadLimits struct {
-	// MaxRuntime is how long a workload may run in all, over restarts and
-	// preemptions; waiting does not count. Without it there is no end.
+	// MaxRuntime is the longest total running time of a workload. Restarts and preemptions do
+	// not reset it; pending time does not count. Without it the runtime is not limited.
 	//
 	// +optional
 	MaxRuntime *period.Duration `json:"maxRuntime,omitempty"`
 
-	// IdleTimeout ends a workload whose GPUs were not used for this long. At most
-	// maxRuntime. Without it an idle workload runs on.
+	// IdleTimeout stops a workload whose GPUs were not used for this long. It must not be
+	// longer than maxRuntime. Without it idle workloads are not stopped.
 	//
 	// +optional
 	IdleTimeout *period.Duration `json:"idleTimeout,omitempty"`
 
-	// Clock says when the time of maxRuntime runs: while pods run (Running, the
-	// default), or only while their GPUs are used (Active).
+	// Clock selects which time counts toward maxRuntime: the time in which GPU pods run
+	// (Running, the default), or only the time in which their GPUs are used (Active).
 	//
 	// +optional
 	Clock WorkloadClockMode `json:"clock,omitempty"`
 
-	// ResetAfter is how long a workload must have been stopped before its time
-	// begins anew. At most maxRuntime; the default is 1h.
+	// ResetAfter is how long a workload must be stopped before its running time is reset to
+	// zero. It must not be longer than maxRuntime. Default: 1h.
 	//
 	// +optional
 	ResetAfter *period.Duration `json:"resetAfter,omitempty"`
 
-	// DryRun reports what would be stopped, and stops nothing. The default is false.
+	// DryRun reports the workloads that would be stopped and stops none. Default: false.
 	//
 	// +optional
 	DryRun *bool `json:"dryRun,omitempty"`
 }
 
-// WorkloadTypes are the types that a workload can have.
+// WorkloadTypes lists the types that a workload can have.
 var WorkloadTypes = []WorkloadType{WorkloadTrain, WorkloadInteractive, WorkloadInference}
 
-// DefaultResetAfter is resetAfter where neither department nor project says it.
+// DefaultResetAfter is the value of resetAfter if neither the department nor the project sets it.
 var DefaultResetAfter = period.MustParseDuration("1h")
 
-// Limits are the limits that hold for a workload, with nothing left open.
+// Limits are the effective limits of a workload, with all defaults filled in.
 type Limits struct {
-	// MaxRuntime is the longest running time; the zero value is none.
+	// MaxRuntime is the longest running time. The zero value means no limit.
 	MaxRuntime period.Duration
-	// IdleTimeout is the longest time without use; the zero value is none.
+	// IdleTimeout is the longest time without use. The zero value means no limit.
 	IdleTimeout period.Duration
-	// Clock says when the running time counts.
+	// Clock selects which time counts as running time.
 	Clock WorkloadClockMode
-	// ResetAfter is how long a stop must last before the time begins anew.
+	// ResetAfter is how long a workload must be stopped before its running time is reset.
 	ResetAfter period.Duration
-	// DryRun reports what would be stopped, and stops nothing.
+	// DryRun reports the workloads that would be stopped and stops none.
 	DryRun bool
 }
 
-// EffectiveLimits is what holds for workloads of one type in a project: of each limit
-// the department's, or the project's where that is tighter. So a project whose
-// department tightens its limits later is bound by them at once.
+// EffectiveLimits returns the limits for workloads of type t in a project: for each limit the
+// tighter of the department's and the project's. If a department tightens a limit later, its
+// projects are bound by it immediately.
 func EffectiveLimits(t WorkloadType, project, department map[WorkloadType]WorkloadLimits) Limits {
 	limits := withDefaults(limitsFor(department, t))
 	own := limitsFor(project, t)
@@ -117,23 +116,22 @@ func EffectiveLimits(t WorkloadType, project, department map[WorkloadType]Worklo
 	return limits
 }
 
-// LoosenedLimit is a limit by which a project would be bound less than its department
-// binds it.
+// LoosenedLimit is a limit of a project that is looser than allowed.
 type LoosenedLimit struct {
-	// Type is the key in spec.workloads under which the project has it.
+	// Type is the key in spec.workloads under which the project sets the limit.
 	Type WorkloadType
-	// Field is the name of the limit there: maxRuntime.
+	// Field is the name of the limit, such as maxRuntime.
 	Field string
-	// Value is what the project has.
+	// Value is the project's value.
 	Value string
-	// Bound is what the department has, under the same key or, where that leaves it
-	// open, under "*", or by default.
+	// Bound is the tightest allowed value: the department's under the same key, else under
+	// "*", else the default.
 	Bound string
 }
 
-// FindLooserLimits lists the limits of a project that are looser than its department's, in
-// the order of types and of fields. Longer is looser, but for resetAfter, where
-// it is tighter; Active is looser than Running, and a dry run than none.
+// FindLooserLimits lists the limits of a project that are looser than its department's, ordered
+// by type and field. A longer time is looser, except for resetAfter, where it is tighter. Active
+// is looser than Running, and a dry run is looser than none.
 func FindLooserLimits(project, department map[WorkloadType]WorkloadLimits) []LoosenedLimit {
 	var found []LoosenedLimit
 	for _, t := range append([]WorkloadType{AnyWorkload}, WorkloadTypes...) {
@@ -160,7 +158,7 @@ func FindLooserLimits(project, department map[WorkloadType]WorkloadLimits) []Loo
 	return found
 }
 
-// limitsFor is the entry for a type, with what it leaves open taken from "*".
+// limitsFor returns the limits of a type, completed with those of "*".
 func limitsFor(limits map[WorkloadType]WorkloadLimits, t WorkloadType) WorkloadLimits {
 	own, all := limits[t], limits[AnyWorkload]
 	return WorkloadLimits{
@@ -172,7 +170,7 @@ func limitsFor(limits map[WorkloadType]WorkloadLimits, t WorkloadType) WorkloadL
 	}
 }
 
-// withDefaults fills the defaults into what a department leaves open.
+// withDefaults fills in the defaults for limits that a department leaves out.
 func withDefaults(l WorkloadLimits) Limits {
 	limits := Limits{Clock: cmp.Or(l.Clock, ClockRunning), ResetAfter: DefaultResetAfter}
 	if l.MaxRuntime != nil {
@@ -190,7 +188,7 @@ func withDefaults(l WorkloadLimits) Limits {
 	return limits
 }
 
-// isShorter reports whether a is shorter than b, where "not set" is without end.
+// isShorter reports whether a is shorter than b, where a zero value means no limit.
 func isShorter(a, b period.Duration) bool {
 	if a.IsZero() || b.IsZero() {
 		return !a.IsZero()
@@ -198,11 +196,10 @@ func isShorter(a, b period.Duration) bool {
 	return a.Length() < b.Length()
 }
 
-// FindLoosenedLimits lists the limits of a project's own that a change takes away or makes
-// looser, for each type of workload, in the order of types and of fields, whatever
-// its department has now. A value that is left open binds least, since the
-// department's holds then. Of each, Value is what the type has after the change, ""
-// where that is left open, and Bound what it had before.
+// FindLoosenedLimits lists the project limits that a change removes or loosens, for each type of
+// workload, ordered by type and field. It ignores the department's limits. A limit that is left
+// out is the loosest. Value holds the limit after the change ("" if it is left out) and Bound the
+// limit before it.
 func FindLoosenedLimits(before, after map[WorkloadType]WorkloadLimits) []LoosenedLimit {
 	var found []LoosenedLimit
 	for _, t := range WorkloadTypes {
@@ -233,7 +230,7 @@ func FindLoosenedLimits(before, after map[WorkloadType]WorkloadLimits) []Loosene
 	return found
 }
 
-// formatDuration is the duration as it was written; "" where none was.
+// formatDuration returns the text of d, or "" for nil.
 func formatDuration(d *period.Duration) string {
 	if d == nil {
 		return ""

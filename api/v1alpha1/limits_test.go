@@ -132,8 +132,8 @@ func TestEffectiveLimits(t *testing.T) {
 	}
 }
 
-// Whatever a project says, its department's limits bind it; and a project that
-// loosens nothing gets all that it says.
+// The department's limits bind every project, and a project that loosens no limit gets all of its
+// own.
 func TestProjectNeverLoosensDepartmentLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		department, project := drawLimits(t, "department"), drawLimits(t, "project")

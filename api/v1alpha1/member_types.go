@@ -3,13 +3,13 @@
 
 package v1alpha1
 
-// EmailPattern is the form of an EmailAddress as a regular expression: what RFC
-// 5322 calls an addr-spec, without quotes, comments and backticks.
-const EmailPattern = `^[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+([.][A-Za-z0-9!#$%&'*+/=?^_{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`
+// EmailPattern is the regular expression of an EmailAddress: an addr-spec of RFC 5322 without
+// quotes, comments and backticks.
+const EmailPattern = `^[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+([.][A-Za-z0-9!#$%&'*+/=?^_{|}~-]+)*` +
+	`@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`
 
-// EmailAddress is one plain address, such as anna.mueller@example.org: ASCII, no
-// display name, no angle brackets, no spaces or line breaks, at most 254
-// characters.
+// EmailAddress is one plain mail address, such as anna.mueller@example.org. It is ASCII, has at
+// most 254 characters, and contains no display name, angle brackets, spaces or line breaks.
 //
 // +kubebuilder:validation:MinLength=3
 // +kubebuilder:validation:MaxLength=254
@@ -17,28 +17,27 @@ const EmailPattern = `^[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+([.][A-Za-z0-9!#$%&'*+/=?^_
 // +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&\\x27*+/=?^_{|}~-]+([.][A-Za-z0-9!#$%&\\x27*+/=?^_{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$')",message="must be one plain address such as anna.mueller@example.org: ASCII, no display name, no brackets, no spaces or line breaks, at most 254 characters"
 type EmailAddress string
 
-// DisplayName is a name for people to read: one line of 1 to 200 characters,
-// without control characters.
+// DisplayName is a name in one line of 1 to 200 characters, without control characters.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=200
 // +kubebuilder:validation:Pattern=`^[^\p{Cc}\p{Zl}\p{Zp}]+$`
 type DisplayName string
 
-// Contact is somebody who is written to.
+// Contact is a recipient of mail.
 type Contact struct {
-	// Name is the person's or the office's name, as a mail addresses it.
+	// Name is the name of the person or office, as mails address it.
 	//
 	// +required
 	Name DisplayName `json:"name"`
 
-	// Email is where mail goes. Each address is listed once.
+	// Email is the recipient's mail address. An address may occur only once in a list.
 	//
 	// +required
 	Email EmailAddress `json:"email"`
 
-	// Mute are the kinds of mail that the person does not want. What warns of an end
-	// or asks for a decision cannot be left out.
+	// Mute lists the kinds of mail that the recipient does not get. Warnings before an end
+	// and requests for a decision cannot be muted.
 	//
 	// +optional
 	// +listType=set
@@ -46,14 +45,14 @@ type Contact struct {
 	Mute []OptionalNoticeKind `json:"mute,omitempty"`
 }
 
-// Owner is a person who answers for a project: is told of its expiry and of its
-// workloads' ends, and may renew it.
+// Owner is a person who is responsible for a project. Owners receive mail about its expiry and
+// the end of its workloads, and may renew it.
 type Owner struct {
 	Contact `json:",inline"`
 
-	// User is the person's name in Kubernetes, as the API server's authentication
-	// says it. It tells whose pods are the owner's; without it the owner is told,
-	// but not recognized.
+	// User is the owner's Kubernetes user name, as the API server authenticates it. Sluice
+	// uses it to find the owner's pods and to recognize the owner's requests. Without it the
+	// owner only receives mail.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -62,7 +61,7 @@ type Owner struct {
 	User string `json:"user,omitempty"`
 }
 
-// MemberKind says what kind of subject a Member is.
+// MemberKind is the kind of subject of a Member.
 //
 // +kubebuilder:validation:Enum=User;Group;ServiceAccount
 type MemberKind string
@@ -74,7 +73,7 @@ const (
 	MemberServiceAccount MemberKind = "ServiceAccount"
 )
 
-// Role is what a member may do, in the scope of the object that lists the member.
+// Role is a set of rights in the object that lists the member.
 //
 // +kubebuilder:validation:Enum=department-administrator;editor;research-manager;l1-researcher;l2-researcher;ml-engineer;viewer;department-viewer
 type Role string
@@ -82,26 +81,26 @@ type Role string
 // The roles that a Department or a Project may give. The role of the system's
 // administrators is given by Kubernetes alone.
 const (
-	// RoleDepartmentAdministrator manages a department's projects and members and
+	// RoleDepartmentAdministrator manages the projects and members of a department and
 	// approves extensions.
 	RoleDepartmentAdministrator Role = "department-administrator"
 	// RoleEditor creates and changes workloads of every type.
 	RoleEditor Role = "editor"
-	// RoleResearchManager looks after people and quotas, and runs nothing.
+	// RoleResearchManager manages people and quotas and runs no workloads.
 	RoleResearchManager Role = "research-manager"
-	// RoleL1Researcher creates, changes and deletes all workloads in scope.
+	// RoleL1Researcher creates, changes and deletes all workloads.
 	RoleL1Researcher Role = "l1-researcher"
-	// RoleL2Researcher creates workloads, and changes and deletes only their own.
+	// RoleL2Researcher creates workloads, and changes and deletes only its own.
 	RoleL2Researcher Role = "l2-researcher"
 	// RoleMLEngineer deploys and changes inference workloads.
 	RoleMLEngineer Role = "ml-engineer"
-	// RoleViewer reads a project's workloads.
+	// RoleViewer reads the workloads of a project.
 	RoleViewer Role = "viewer"
-	// RoleDepartmentViewer reads a department's projects and workloads.
+	// RoleDepartmentViewer reads the projects and workloads of a department.
 	RoleDepartmentViewer Role = "department-viewer"
 )
 
-// Member is somebody with a role. One subject has one role.
+// Member grants a role to a subject. A subject has at most one role in an object.
 //
 // +kubebuilder:validation:XValidation:rule="(self.kind == 'ServiceAccount') == (size(self.__namespace__) > 0)",fieldPath=".namespace",message="must name the namespace of a ServiceAccount, and be left out for a User or a Group"
 type Member struct {
@@ -110,7 +109,7 @@ type Member struct {
 	// +required
 	Kind MemberKind `json:"kind"`
 
-	// Namespace is a ServiceAccount's namespace; other kinds have none.
+	// Namespace is the namespace of a ServiceAccount. It must be empty for the other kinds.
 	//
 	// +optional
 	// +kubebuilder:default=""
@@ -118,7 +117,7 @@ type Member struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	Namespace string `json:"namespace,omitempty"`
 
-	// Name is the subject's name, as the API server's authentication says it.
+	// Name is the subject's name, as the API server authenticates it.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -126,7 +125,7 @@ type Member struct {
 	// +kubebuilder:validation:Pattern=`^[^\p{Cc}\p{Zl}\p{Zp}]+$`
 	Name string `json:"name"`
 
-	// Role is what the member may do.
+	// Role is the role that the member has.
 	//
 	// +required
 	Role Role `json:"role"`

@@ -8,12 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Scheduler names the engine that places a pool's pods.
+// Scheduler is the scheduler or queue controller that places the pods of a pool.
 //
 // +kubebuilder:validation:Enum=kube-scheduler;kueue;kai;volcano;yunikorn;koordinator;hami
 type Scheduler string
 
-// The engines that Sluice writes for.
+// The schedulers that Sluice supports.
 const (
 	SchedulerKube        Scheduler = "kube-scheduler"
 	SchedulerKueue       Scheduler = "kueue"
@@ -24,75 +24,77 @@ const (
 	SchedulerHAMi        Scheduler = "hami"
 )
 
-// Sharing says how a fraction of a GPU is realized on a pool's nodes.
+// Sharing is the technique by which several pods share a GPU of a pool.
 //
 // +kubebuilder:validation:Enum=None;MIG;MPS;TimeSlicing;KAI;HAMi
 type Sharing string
 
 // The ways of sharing a GPU.
 const (
-	// SharingNone gives out whole GPUs only.
+	// SharingNone allocates whole GPUs only.
 	SharingNone Sharing = "None"
-	// SharingMIG cuts a GPU into instances of its own hardware.
+	// SharingMIG partitions a GPU into MIG instances.
 	SharingMIG Sharing = "MIG"
-	// SharingMPS runs processes side by side under NVIDIA's MPS.
+	// SharingMPS runs several processes on a GPU under NVIDIA MPS.
 	SharingMPS Sharing = "MPS"
-	// SharingTimeSlicing lets the driver take turns between processes.
+	// SharingTimeSlicing runs several processes on a GPU in time slices of the driver.
 	SharingTimeSlicing Sharing = "TimeSlicing"
-	// SharingKAI is KAI-Scheduler's own fraction, placed by it.
+	// SharingKAI uses the GPU fractions of KAI-Scheduler.
 	SharingKAI Sharing = "KAI"
-	// SharingHAMi is HAMi's virtual GPU, limited by its library.
+	// SharingHAMi uses the virtual GPUs of HAMi, which its library limits.
 	SharingHAMi Sharing = "HAMi"
 )
 
-// Compute says whether a share may use the compute that others leave idle.
+// Compute sets whether a pod may use compute of its GPU that other pods leave idle.
 //
 // +kubebuilder:validation:Enum=Fair;Strict
 type Compute string
 
-// The rules for a share's compute.
+// The rules for compute.
 const (
-	// ComputeFair lets a share use what is idle.
+	// ComputeFair lets a pod use idle compute.
 	ComputeFair Compute = "Fair"
-	// ComputeStrict holds a share to its part, idle neighbors or not.
+	// ComputeStrict limits a pod to its share at all times.
 	ComputeStrict Compute = "Strict"
 )
 
-// NodePoolSpec is what a platform team says of a set of GPU nodes.
+// NodePoolSpec sets the nodes of a pool, its scheduler and how its GPUs are shared.
 //
 // +kubebuilder:validation:XValidation:rule="!(self.scheduler in ['kube-scheduler', 'yunikorn', 'kueue']) || self.sharing in ['None', 'MIG', 'MPS', 'TimeSlicing']",fieldPath=".sharing",messageExpression="'must be None, MIG, MPS or TimeSlicing where the scheduler is ' + self.scheduler"
 // +kubebuilder:validation:XValidation:rule="!(self.scheduler in ['kai']) || self.sharing in ['None', 'KAI', 'MIG']",fieldPath=".sharing",messageExpression="'must be None, KAI or MIG where the scheduler is ' + self.scheduler"
 // +kubebuilder:validation:XValidation:rule="!(self.scheduler in ['volcano', 'koordinator', 'hami']) || self.sharing in ['None', 'HAMi', 'MIG']",fieldPath=".sharing",messageExpression="'must be None, HAMi or MIG where the scheduler is ' + self.scheduler"
-// +kubebuilder:validation:XValidation:rule="self.compute != 'Strict' || self.sharing in ['MPS', 'HAMi']",fieldPath=".compute",messageExpression="'Strict is possible only where sharing is MPS or HAMi; with ' + self.sharing + ' leave it Fair'"
+// +kubebuilder:validation:XValidation:rule="self.compute != 'Strict' || self.sharing in ['MPS', 'HAMi']",fieldPath=".compute",messageExpression="'Strict requires sharing MPS or HAMi; with ' + self.sharing + ' it must be Fair'"
 // +kubebuilder:validation:XValidation:rule="!has(self.mig) || self.sharing == 'MIG'",fieldPath=".mig",messageExpression="'is for sharing MIG only; it is ' + self.sharing + ' here'"
 type NodePoolSpec struct {
-	// NodeSelector are the labels that a node of this pool has, all of them. A node
-	// that two pools select belongs to neither.
+	// NodeSelector selects the nodes that have all of these labels. A node that two pools
+	// select belongs to neither, and both pools report it.
 	//
 	// +required
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['nvidia.com/gpu.product', 'nvidia.com/gpu.count', 'nvidia.com/gpu.replicas', 'nvidia.com/gpu.memory', 'nvidia.com/gpu.sharing-strategy']))",message="must not use a label that GPU feature discovery rewrites when GPUs are shared or cut (nvidia.com/gpu.product, .count, .replicas, .memory, .sharing-strategy): label the nodes yourself, for example sluice.dev/node-pool"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['nvidia.com/gpu.product', 'nvidia.com/gpu.count', 'nvidia.com/gpu.replicas', 'nvidia.com/gpu.memory', 'nvidia.com/gpu.sharing-strategy']))",message="must not use a label that GPU feature discovery rewrites when GPUs are shared or partitioned (nvidia.com/gpu.product, .count, .replicas, .memory, .sharing-strategy): label the nodes yourself, for example sluice.dev/node-pool"
 	NodeSelector map[string]string `json:"nodeSelector"`
 
-	// Scheduler is the engine that places this pool's pods.
+	// Scheduler is the scheduler that places this pool's pods.
 	//
 	// +required
 	Scheduler Scheduler `json:"scheduler"`
 
-	// Sharing is how a fraction of a GPU is realized here; None gives out whole GPUs.
+	// Sharing is the technique by which several pods share a GPU. It must be one that the
+	// scheduler supports. None (the default) allocates whole GPUs only.
 	//
 	// +optional
 	// +kubebuilder:default=None
 	Sharing Sharing `json:"sharing,omitempty"`
 
-	// Compute says whether a share may use the compute that others leave idle.
+	// Compute sets whether a pod may use compute of its GPU that other pods leave idle: Fair
+	// (the default) or Strict. Strict requires sharing MPS or HAMi.
 	//
 	// +optional
 	// +kubebuilder:default=Fair
 	Compute Compute `json:"compute,omitempty"`
 
-	// Tolerations are given to every GPU pod that is sent to this pool.
+	// Tolerations are added to every GPU pod that is assigned to this pool.
 	//
 	// +optional
 	// +listType=atomic
@@ -102,48 +104,47 @@ type NodePoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(t, (has(t.operator) && t.operator == 'Exists') ? !has(t.value) || t.value == '' : has(t.key) && t.key != '')",message="operator Exists takes no value, and operator Equal (the default) needs a key"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
-	// MIG says how the GPUs are cut, where sharing is MIG. Without it they are
+	// MIG sets how the GPUs are partitioned if sharing is MIG. Without it partitions are
 	// planned from demand.
 	//
 	// +optional
 	MIG *MIGSpec `json:"mig,omitempty"`
 }
 
-// NodePoolStatus is what was found of a pool.
+// NodePoolStatus is the observed state of a pool.
 type NodePoolStatus struct {
-	// ObservedGeneration is the generation of the spec that this status speaks of.
+	// ObservedGeneration is the generation of the spec that this status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Nodes is how many nodes belong to the pool.
+	// Nodes is the number of nodes in the pool.
 	//
 	// +optional
 	Nodes int32 `json:"nodes,omitempty"`
 
-	// GPUs is how many physical GPUs those nodes have.
+	// GPUs is the number of physical GPUs on these nodes.
 	//
 	// +optional
 	GPUs int32 `json:"gpus,omitempty"`
 
-	// GPUModels are the kinds of GPU in the pool, from the nodes' GPUNodes, else from
-	// the labels of GPU feature discovery.
+	// Products are the GPU models in the pool, as the GPUNodes report them, else as the node
+	// labels of GPU feature discovery report them.
 	//
 	// +optional
 	// +listType=map
-	// +listMapKey=product
+	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
-	GPUModels []GPUModel `json:"boards,omitempty"`
+	Products []GPUModel `json:"products,omitempty"`
 
-	// Settings are what was found in the configuration of the pool's engine and is
-	// needed to write for it, such as the name of the label by which it knows its
-	// queues; by the names that its policy gives them.
+	// Settings are values that the pool's policy reads from the scheduler's configuration,
+	// such as the key of its queue label.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Settings map[string]string `json:"settings,omitempty"`
 
-	// Conditions are Ready, RequirementsMet and Unsupported.
+	// Conditions are Ready, RequirementsMet, Planned and Unsupported.
 	//
 	// +optional
 	// +listType=map
@@ -152,45 +153,45 @@ type NodePoolStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// GPUModel is one kind of GPU.
+// GPUModel is a GPU model and the number of its GPUs in a pool.
 type GPUModel struct {
-	// Product is the GPU's name, as GPU feature discovery writes it:
+	// Name is the product name that GPU feature discovery reports, such as
 	// NVIDIA-H100-80GB-HBM3.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	Product string `json:"product"`
+	Name string `json:"name"`
 
-	// MemoryMiB is the memory of one whole GPU in MiB.
+	// MemoryMiB is the memory of one whole GPU in MiB, or 0 if it is unknown.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	MemoryMiB int64 `json:"memoryMiB"`
 
-	// GPUs is how many of the pool's GPUs are of this kind.
+	// GPUs is the number of the pool's GPUs of this model.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GPUs int32 `json:"gpus,omitempty"`
 
-	// Replicas is into how many replicas the device plugin divides each GPU (MPS and
-	// time slicing); 0 where it does not, or where that is not known.
+	// Replicas is the number of replicas into which the device plugin divides each GPU with
+	// MPS or time slicing. It is 0 if GPUs are not divided or the number is unknown.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// ReplicaResource is the resource that stands for one replica: nvidia.com/gpu, or
-	// nvidia.com/gpu.shared where the plugin renames it.
+	// ReplicaResource is the resource name of one replica: nvidia.com/gpu, or
+	// nvidia.com/gpu.shared if the device plugin renames it.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	ReplicaResource string `json:"replicaResource,omitempty"`
 
-	// MIGProfiles are the profiles into which the GPU can be cut, where planning is
-	// Static those of the layout; empty where it cannot, or where that is not known
-	// yet.
+	// MIGProfiles are the MIG profiles that the GPUs offer. With planning Static they are
+	// those of the layout. The list is empty if the GPU does not support MIG or its profiles
+	// are unknown.
 	//
 	// +optional
 	// +listType=set
@@ -198,7 +199,7 @@ type GPUModel struct {
 	MIGProfiles []MIGProfile `json:"migProfiles,omitempty"`
 }
 
-// NodePool is a set of GPU nodes that are scheduled, shared and cut in one way.
+// NodePool is a set of GPU nodes with the same scheduler and the same way of sharing GPUs.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -209,7 +210,7 @@ type GPUModel struct {
 // +kubebuilder:printcolumn:name="Sharing",type=string,JSONPath=`.spec.sharing`
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
 // +kubebuilder:printcolumn:name="GPUs",type=integer,JSONPath=`.status.gpus`
-// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.status.boards[0].product`
+// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.status.products[0].name`
 // +kubebuilder:printcolumn:name="Requirements",type=string,JSONPath=`.status.conditions[?(@.type=="RequirementsMet")].status`,priority=1
 // +kubebuilder:printcolumn:name="Unsupported",type=string,JSONPath=`.status.conditions[?(@.type=="Unsupported")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -217,12 +218,12 @@ type NodePool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted of the pool.
+	// Spec sets the nodes of the pool, its scheduler and how its GPUs are shared.
 	//
 	// +required
 	Spec NodePoolSpec `json:"spec"`
 
-	// Status is what was found.
+	// Status is the observed state of the pool.
 	//
 	// +optional
 	Status NodePoolStatus `json:"status,omitempty"`
@@ -237,8 +238,8 @@ type NodePoolList struct {
 	Items           []NodePool `json:"items"`
 }
 
-// PlansMIG reports whether the pool's GPUs are cut by demand: sharing is MIG and
-// nobody laid down a layout.
+// PlansMIG reports whether the pool's GPUs are partitioned on demand: sharing is MIG and planning
+// is not Static.
 func (s *NodePoolSpec) PlansMIG() bool {
 	return s.Sharing == SharingMIG && (s.MIG == nil || s.MIG.Planning != MIGPlanningStatic)
 }

@@ -10,17 +10,18 @@ import (
 	"sluice.dev/api/period"
 )
 
-// NoticeRecipient is who is written to, and how.
+// NoticeRecipient is the recipient of a message, with language and time zone.
 type NoticeRecipient struct {
 	Contact `json:",inline"`
 
-	// Language is the language of the text.
+	// Language is the language of the message. Default: en.
 	//
 	// +optional
 	// +kubebuilder:default=en
 	Language Language `json:"language,omitempty"`
 
-	// TimeZone is the zone in which the text gives times.
+	// TimeZone is the time zone in which the message shows times, by its IANA name. Default:
+	// UTC.
 	//
 	// +optional
 	// +kubebuilder:default=UTC
@@ -29,7 +30,7 @@ type NoticeRecipient struct {
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// ObjectReference names any object.
+// ObjectReference names an object of any kind.
 type ObjectReference struct {
 	// APIVersion is the object's group and version.
 	//
@@ -45,7 +46,7 @@ type ObjectReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
-	// Namespace is the object's namespace; empty where it has none.
+	// Namespace is the object's namespace. It is empty for cluster-scoped objects.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -58,148 +59,151 @@ type ObjectReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// UID is the object's identity.
+	// UID is the object's UID.
 	//
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// NoticeSpec is one message to one recipient. It never changes.
+// NoticeSpec is one message to one recipient. It cannot be changed.
 //
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: it says what was sent"
-// +kubebuilder:validation:XValidation:rule="(self.kind == 'Digest') == has(self.date)",fieldPath=".date",message="is the day of a Digest: required there, and left out elsewhere"
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed"
+// +kubebuilder:validation:XValidation:rule="(self.kind == 'Digest') == has(self.date)",fieldPath=".date",message="is required for a Digest and must be left out otherwise"
 // +kubebuilder:validation:XValidation:rule="(self.kind in ['Digest', 'Test']) != has(self.subject)",fieldPath=".subject",message="is required, except for a Digest or a Test, which have none"
-// +kubebuilder:validation:XValidation:rule="!has(self.digest) || !(self.kind in ['Digest', 'WeeklySummary', 'Test'])",fieldPath=".digest",message="is left out for a Digest, a WeeklySummary and a Test: each is a mail of its own"
-// +kubebuilder:validation:XValidation:rule="has(self.deadline) || !(self.kind in ['WorkloadEnding', 'WorkloadIdle', 'Preemption', 'ProjectExpiring', 'ProjectSuspending', 'ProjectConfirm'])",fieldPath=".deadline",message="is required for a kind that warns of an end: WorkloadEnding, WorkloadIdle, Preemption, ProjectExpiring, ProjectSuspending, ProjectConfirm"
-// +kubebuilder:validation:XValidation:rule="self.kind != 'Test' || !has(self.deadline) && !has(self.lead)",fieldPath=".deadline",message="is left out for a Test, and so is lead: it warns of nothing"
-// +kubebuilder:validation:XValidation:rule="self.kind != 'Test' || !has(self.inputs)",fieldPath=".inputs",message="is left out for a Test: its text is made of nothing that a person wrote"
+// +kubebuilder:validation:XValidation:rule="!has(self.digest) || !(self.kind in ['Digest', 'WeeklySummary', 'Test'])",fieldPath=".digest",message="must be left out for a Digest, a WeeklySummary and a Test: each is sent as its own mail"
+// +kubebuilder:validation:XValidation:rule="has(self.deadline) || !(self.kind in ['WorkloadEnding', 'WorkloadIdle', 'Preemption', 'ProjectExpiring', 'ProjectSuspending', 'ProjectConfirm'])",fieldPath=".deadline",message="is required for the kinds that warn of an end: WorkloadEnding, WorkloadIdle, Preemption, ProjectExpiring, ProjectSuspending, ProjectConfirm"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'Test' || !has(self.deadline) && !has(self.lead)",fieldPath=".deadline",message="must be left out for a Test, and so must lead"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'Test' || !has(self.inputs)",fieldPath=".inputs",message="must be left out for a Test"
 type NoticeSpec struct {
-	// Recipient is who is written to.
+	// Recipient is the recipient of the message.
 	//
 	// +required
 	Recipient NoticeRecipient `json:"recipient"`
 
-	// Kind is what the message is about.
+	// Kind is the kind of the message.
 	//
 	// +required
 	Kind NoticeKind `json:"kind"`
 
-	// Subject is the object that the message speaks of; a Digest and a Test speak of
-	// none.
+	// Subject is the object that the message is about. It is required, except for the kinds
+	// Digest and Test, which have none.
 	//
 	// +optional
 	Subject *ObjectReference `json:"subject,omitempty"`
 
-	// DueAt is when it was to be sent, in policy time.
+	// DueAt is when the message is due, in policy time.
 	//
 	// +required
 	DueAt metav1.Time `json:"dueAt"`
 
-	// Lead is how long before the deadline it was due.
+	// Lead is how long before the deadline the message is due.
 	//
 	// +optional
 	Lead *period.Duration `json:"lead,omitempty"`
 
-	// Deadline is what it warns of, in policy time.
+	// Deadline is the end that the message announces, in policy time. Kinds that warn of an
+	// end require it.
 	//
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 
-	// Date is the day of a digest, in the recipient's time zone.
+	// Date is the day of a Digest, in the recipient's time zone. Other kinds have none.
 	//
 	// +optional
 	Date *period.Date `json:"date,omitempty"`
 
-	// Digest is the name of the Notice that carries this one. It is sent with that.
+	// Digest is the name of the Notice that contains this message. This message is then not
+	// sent by itself.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
 	Digest string `json:"digest,omitempty"`
 
-	// Inputs are what the text is made of, besides the above.
+	// Inputs are further values for the text of the message.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Inputs map[string]string `json:"inputs,omitempty"`
 }
 
-// NoticePhase is where a message is on its way.
+// NoticePhase is the phase of a message's delivery.
 //
 // +kubebuilder:validation:Enum=Pending;Sending;Sent;Failed;Superseded
 type NoticePhase string
 
 // The phases of a message.
 const (
-	// NoticePending: it waits to be sent, for the first time or again.
+	// NoticePending means that the message waits for its first or next attempt.
 	NoticePending NoticePhase = "Pending"
-	// NoticeSending: somebody is at it. Where the claim is old, it is sent again.
+	// NoticeSending means that a process has claimed the message. A message with an old claim
+	// is sent again.
 	NoticeSending NoticePhase = "Sending"
-	// NoticeSent: the mail server took it.
+	// NoticeSent means that the mail server accepted the message.
 	NoticeSent NoticePhase = "Sent"
-	// NoticeFailed: it will not be sent.
+	// NoticeFailed means that the message will not be sent.
 	NoticeFailed NoticePhase = "Failed"
-	// NoticeSuperseded: a later one says all it would have said.
+	// NoticeSuperseded means that a later message replaces this one.
 	NoticeSuperseded NoticePhase = "Superseded"
 )
 
-// NoticeStatus is how far a message has come. All times in it are machine time,
-// but sentAt, which is compared with deadlines.
+// NoticeStatus is the state of a message's delivery. All times in it are machine time, except
+// sentAt.
 type NoticeStatus struct {
-	// Phase is where the message is on its way; empty means Pending.
+	// Phase is the phase of the delivery. An empty value means Pending.
 	//
 	// +optional
 	Phase NoticePhase `json:"phase,omitempty"`
 
-	// Attempts is how often it was tried.
+	// Attempts is the number of attempts to send the message.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Attempts int32 `json:"attempts"`
 
-	// ClaimedBy is who is sending it.
+	// ClaimedBy is the name of the process that is sending the message.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClaimedBy string `json:"claimedBy,omitempty"`
 
-	// ClaimedAt is since when.
+	// ClaimedAt is when the process claimed the message.
 	//
 	// +optional
 	ClaimedAt *metav1.Time `json:"claimedAt,omitempty"`
 
-	// RetryAt is when it is tried again.
+	// RetryAt is when the message will be sent again.
 	//
 	// +optional
 	RetryAt *metav1.Time `json:"retryAt,omitempty"`
 
-	// MessageID is the mail's Message-ID, the same at every attempt.
+	// MessageID is the Message-ID of the mail. It is the same for every attempt.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=320
 	MessageID string `json:"messageID,omitempty"`
 
-	// Sequence is how often the deadline of its subject had changed as its recipient was
-	// told, when it was sent: the SEQUENCE of the mail's appointment.
+	// Sequence is the SEQUENCE of the calendar entry in the mail: how often the recipient was
+	// sent another deadline before.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Sequence int32 `json:"sequence,omitempty"`
 
-	// LastError is what the mail server, or the way to it, last said.
+	// LastError is the last error of the mail server or of the connection to it.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	LastError string `json:"lastError,omitempty"`
 
-	// SentAt is when the mail server took it, in policy time.
+	// SentAt is when the mail server accepted the message, in policy time.
 	//
 	// +optional
 	SentAt *metav1.Time `json:"sentAt,omitempty"`
 }
 
-// Notice is one message to one recipient: the outbox, and the record of who was
-// told what and when.
+// Notice is one message to one recipient. Notices are the outbox and the record of all messages
+// that were sent.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -221,7 +225,7 @@ type Notice struct {
 	// +required
 	Spec NoticeSpec `json:"spec"`
 
-	// Status is how far it has come.
+	// Status is the state of the delivery.
 	//
 	// +optional
 	Status NoticeStatus `json:"status,omitempty,omitzero"`
@@ -236,12 +240,12 @@ type NoticeList struct {
 	Items           []Notice `json:"items"`
 }
 
-// NoticeKind is what a message is about.
+// NoticeKind is the kind of a message.
 //
 // +kubebuilder:validation:Enum=ProjectExpiring;ProjectExpired;ProjectSuspending;ProjectSuspended;ProjectDeletion;ProjectConfirm;ProjectRenewed;ProjectDeleted;WorkloadEnding;WorkloadIdle;WorkloadStopped;ShareExceeded;Preemption;ExtensionRequested;ExtensionDecided;QuotaThreshold;WeeklySummary;Digest;Test
 type NoticeKind string
 
-// OptionalNoticeKind is a NoticeKind that nobody has to read.
+// OptionalNoticeKind is a NoticeKind that recipients can mute.
 //
 // +kubebuilder:validation:Enum=QuotaThreshold;WeeklySummary;ShareExceeded;ProjectRenewed
 type OptionalNoticeKind string
@@ -250,40 +254,40 @@ type OptionalNoticeKind string
 const (
 	// NoticeProjectExpiring warns of a project's expiry.
 	NoticeProjectExpiring NoticeKind = "ProjectExpiring"
-	// NoticeProjectExpired says that no new GPU pods are let in.
+	// NoticeProjectExpired reports that a project has expired and new GPU pods are rejected.
 	NoticeProjectExpired NoticeKind = "ProjectExpired"
-	// NoticeProjectSuspending warns that a project's running work will be stopped.
+	// NoticeProjectSuspending warns that a project's running workloads will be stopped.
 	NoticeProjectSuspending NoticeKind = "ProjectSuspending"
-	// NoticeProjectSuspended says that it was, and how it is started again.
+	// NoticeProjectSuspended reports that they were stopped and how to start them again.
 	NoticeProjectSuspended NoticeKind = "ProjectSuspended"
-	// NoticeProjectDeletion warns that a deletion will be, or is, up for approval.
+	// NoticeProjectDeletion warns that approval of a deletion will be or is requested.
 	NoticeProjectDeletion NoticeKind = "ProjectDeletion"
 	// NoticeProjectConfirm asks whether a project is still needed.
 	NoticeProjectConfirm NoticeKind = "ProjectConfirm"
-	// NoticeProjectRenewed says until when a project is valid now.
+	// NoticeProjectRenewed reports the new end of a project's validity.
 	NoticeProjectRenewed NoticeKind = "ProjectRenewed"
-	// NoticeProjectDeleted says what was taken away and what was left.
+	// NoticeProjectDeleted lists what was deleted and what was kept.
 	NoticeProjectDeleted NoticeKind = "ProjectDeleted"
-	// NoticeWorkloadEnding warns of a workload's end at its limit.
+	// NoticeWorkloadEnding warns that a workload will reach its limit.
 	NoticeWorkloadEnding NoticeKind = "WorkloadEnding"
-	// NoticeWorkloadIdle warns of a workload's end for want of use.
+	// NoticeWorkloadIdle warns that an idle workload will be stopped.
 	NoticeWorkloadIdle NoticeKind = "WorkloadIdle"
-	// NoticeWorkloadStopped says that a workload was stopped, and why.
+	// NoticeWorkloadStopped reports that a workload was stopped, and why.
 	NoticeWorkloadStopped NoticeKind = "WorkloadStopped"
-	// NoticeShareExceeded warns that a pod holds more memory than its share.
+	// NoticeShareExceeded warns that a pod uses more GPU memory than its share.
 	NoticeShareExceeded NoticeKind = "ShareExceeded"
-	// NoticePreemption announces that a pod will make room.
+	// NoticePreemption announces that a pod will be preempted.
 	NoticePreemption NoticeKind = "Preemption"
-	// NoticeExtensionRequested asks somebody to decide.
+	// NoticeExtensionRequested asks an approver to decide on an Extension.
 	NoticeExtensionRequested NoticeKind = "ExtensionRequested"
-	// NoticeExtensionDecided says what was decided.
+	// NoticeExtensionDecided reports the decision on an Extension.
 	NoticeExtensionDecided NoticeKind = "ExtensionDecided"
-	// NoticeQuotaThreshold says that a project uses most of what it may have.
+	// NoticeQuotaThreshold reports that a project uses most of its quota.
 	NoticeQuotaThreshold NoticeKind = "QuotaThreshold"
-	// NoticeWeeklySummary tells a department's administrators of its week.
+	// NoticeWeeklySummary summarizes the week of a department for its administrators.
 	NoticeWeeklySummary NoticeKind = "WeeklySummary"
-	// NoticeDigest collects the warnings of one day and recipient.
+	// NoticeDigest collects the warnings of one day for one recipient.
 	NoticeDigest NoticeKind = "Digest"
-	// NoticeTest says that mail arrives: an administrator asked for it.
+	// NoticeTest tests mail delivery at an administrator's request.
 	NoticeTest NoticeKind = "Test"
 )

@@ -8,18 +8,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Enforcement says what becomes of what a policy demands.
+// Enforcement sets how the results of a policy are enforced.
 //
 // +kubebuilder:validation:Enum=Deny;Warn;DryRun
 type Enforcement string
 
 // The ways of enforcing a policy.
 const (
-	// EnforcementDeny refuses what the policy refuses and applies what it changes.
+	// EnforcementDeny rejects the objects that the policy denies and applies its changes.
 	EnforcementDeny Enforcement = "Deny"
 	// EnforcementWarn turns denials into warnings.
 	EnforcementWarn Enforcement = "Warn"
-	// EnforcementDryRun only counts and records.
+	// EnforcementDryRun only counts and records the results.
 	EnforcementDryRun Enforcement = "DryRun"
 )
 
@@ -28,43 +28,43 @@ const (
 // +kubebuilder:validation:Enum=CREATE;UPDATE
 type PolicyOperation string
 
-// The operations that policies are asked about.
+// The operations for which policies are evaluated.
 const (
 	OperationCreate PolicyOperation = "CREATE"
 	OperationUpdate PolicyOperation = "UPDATE"
 )
 
-// PolicySpec is one policy.
+// PolicySpec is the source of a policy and where it applies.
 type PolicySpec struct {
-	// Enforcement is Deny, Warn or DryRun.
+	// Enforcement sets how results are enforced. Deny (the default) rejects objects, Warn
+	// only returns warnings, DryRun only counts and records.
 	//
 	// +optional
 	// +kubebuilder:default=Deny
 	Enforcement Enforcement `json:"enforcement,omitempty"`
 
-	// Match says which objects the policy is asked about. An empty match is every
-	// governed object.
+	// Match selects the objects for which the policy is evaluated. An empty match selects
+	// every object in governed namespaces.
 	//
 	// +optional
 	Match PolicyMatch `json:"match,omitempty,omitzero"`
 
-	// Parameters is what the policy reads as input.parameters: an object of any
-	// form.
+	// Parameters is an object of any form that the policy reads as input.parameters.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *apiextensionsv1.JSON `json:"parameters,omitempty"`
 
-	// Replaces is the name of the built-in policy in whose place this one stands,
-	// such as core.gpu. core.project and core.quota cannot be replaced.
+	// Replaces is the name of the built-in policy that this policy replaces, such as
+	// core.gpu. core.project and core.quota cannot be replaced.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^core[.][a-z0-9]([-a-z0-9]*[a-z0-9])?$') && !(self in ['core.project', 'core.quota'])",message="must be the name of a built-in policy, such as core.gpu; core.project and core.quota cannot be replaced"
 	Replaces string `json:"replaces,omitempty"`
 
-	// Rego is the policy's source, one Rego v1 module of at most 256 KiB.
+	// Rego is the policy's source: one Rego v1 module of at most 256 KiB.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -72,8 +72,7 @@ type PolicySpec struct {
 	Rego string `json:"rego"`
 }
 
-// PolicyMatch says which objects a policy is asked about: those that match every
-// list. An empty list matches everything.
+// PolicyMatch selects objects that match all lists. An empty list matches every object.
 type PolicyMatch struct {
 	// Departments are names of departments.
 	//
@@ -93,8 +92,8 @@ type PolicyMatch struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Projects []string `json:"projects,omitempty"`
 
-	// Kinds are kinds of objects: Pod, or with the group where the kind alone is
-	// not clear, Job.batch. Where the list is empty: pods.
+	// Kinds are kinds of objects, such as Pod, or with their group, such as Job.batch. An
+	// empty list matches pods.
 	//
 	// +optional
 	// +listType=set
@@ -103,7 +102,7 @@ type PolicyMatch struct {
 	// +kubebuilder:validation:items:Pattern=`^[A-Z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
 	Kinds []string `json:"kinds,omitempty"`
 
-	// Operations are CREATE and UPDATE.
+	// Operations are CREATE and UPDATE. An empty list matches both.
 	//
 	// +optional
 	// +listType=set
@@ -111,39 +110,39 @@ type PolicyMatch struct {
 	Operations []PolicyOperation `json:"operations,omitempty"`
 }
 
-// PolicyStatus is what the engine made of a policy.
+// PolicyStatus is the result of compiling and auditing a policy.
 type PolicyStatus struct {
-	// ObservedGeneration is the generation of the spec that this status speaks of.
+	// ObservedGeneration is the generation of the spec that this status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// EnforcedGeneration is the generation that is in force: the last one that
+	// EnforcedGeneration is the generation of the source in force: the last one that
 	// compiled.
 	//
 	// +optional
 	EnforcedGeneration int64 `json:"enforcedGeneration,omitempty"`
 
-	// Errors say where the source does not compile.
+	// Errors are the compile errors of the source.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Errors []PolicyError `json:"errors,omitempty"`
 
-	// Violations is how many objects of the cluster the last audit found that the
-	// policy would refuse today.
+	// Violations is the number of existing objects that the policy would deny, as found by
+	// the last audit.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Violations int64 `json:"violations"`
 
-	// AuditedAt is when that audit was.
+	// AuditedAt is when the last audit ran.
 	//
 	// +optional
 	AuditedAt *metav1.Time `json:"auditedAt,omitempty"`
 
-	// Conditions are Compiled.
+	// Conditions are Compiled and Ready.
 	//
 	// +optional
 	// +listType=map
@@ -152,28 +151,28 @@ type PolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// PolicyError is one place at which a policy's source is wrong.
+// PolicyError is one compile error.
 type PolicyError struct {
-	// Line is the line of the source, counted from 1.
+	// Line is the line of the error in the source, counted from 1.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Line int32 `json:"line,omitempty"`
 
-	// Column is the column in that line, counted from 1.
+	// Column is the column of the error in the line, counted from 1.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Column int32 `json:"column,omitempty"`
 
-	// Message is what is wrong.
+	// Message is the compiler's message.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=4096
 	Message string `json:"message"`
 }
 
-// Policy is a rule for what may run and in which form, written in Rego.
+// Policy is an admission rule for workloads, written in Rego.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -188,12 +187,12 @@ type Policy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the policy.
+	// Spec is the source of the policy and where it applies.
 	//
 	// +required
 	Spec PolicySpec `json:"spec"`
 
-	// Status is what the engine made of it.
+	// Status is the result of compiling and auditing the policy.
 	//
 	// +optional
 	Status PolicyStatus `json:"status,omitempty,omitzero"`

@@ -8,125 +8,130 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ProjectPhase is the step of its life at which a project is.
+// ProjectPhase is the phase of a project's life cycle.
 //
 // +kubebuilder:validation:Enum=Active;Expiring;Expired;Suspended;PendingDeletion;Deleting
 type ProjectPhase string
 
 // The phases of a project, in order.
 const (
-	// ProjectActive: everything works.
+	// ProjectActive means that the project works without restrictions.
 	ProjectActive ProjectPhase = "Active"
-	// ProjectExpiring: everything works; the end was announced, or the owners were asked.
+	// ProjectExpiring means that the owners were warned of the expiry or asked to confirm the
+	// project. The project still works without restrictions.
 	ProjectExpiring ProjectPhase = "Expiring"
-	// ProjectExpired: no new GPU pods; what runs runs on.
+	// ProjectExpired means that new GPU pods are rejected. Running workloads continue.
 	ProjectExpired ProjectPhase = "Expired"
-	// ProjectSuspended: what ran was stopped.
+	// ProjectSuspended means that the running workloads were stopped.
 	ProjectSuspended ProjectPhase = "Suspended"
-	// ProjectPendingDeletion: an administrator is asked to approve the deletion.
+	// ProjectPendingDeletion means that the deletion waits for an administrator's approval.
 	ProjectPendingDeletion ProjectPhase = "PendingDeletion"
-	// ProjectDeleting: workloads, role bindings and rendered objects are taken away.
+	// ProjectDeleting means that workloads, role bindings and rendered objects are being
+	// deleted.
 	ProjectDeleting ProjectPhase = "Deleting"
 )
 
-// NamespaceOrigin says where a project's namespace came from.
+// NamespaceOrigin records whether Sluice created the namespace of a project.
 //
 // +kubebuilder:validation:Enum=Created;Adopted
 type NamespaceOrigin string
 
 // The origins of a namespace.
 const (
-	// NamespaceCreated by Sluice for this project; only such a one is ever deleted.
+	// NamespaceCreated marks a namespace that Sluice created for the project. Sluice deletes
+	// no other namespace.
 	NamespaceCreated NamespaceOrigin = "Created"
-	// NamespaceAdopted was there before the project and outlives it.
+	// NamespaceAdopted marks a namespace that existed before the project. Sluice never
+	// deletes it.
 	NamespaceAdopted NamespaceOrigin = "Adopted"
 )
 
-// ProjectNamespace is the namespace in which a project works.
+// ProjectNamespace is the namespace of a project.
 type ProjectNamespace struct {
-	// Name is its name.
+	// Name is the namespace's name.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// UID tells it from another that once had the same name.
+	// UID is the namespace's UID. It differs if the namespace was deleted and created again.
 	//
 	// +required
 	UID types.UID `json:"uid"`
 
-	// Origin is Created or Adopted.
+	// Origin is Created if Sluice created the namespace, else Adopted.
 	//
 	// +required
 	Origin NamespaceOrigin `json:"origin"`
 }
 
-// ProjectStep is a phase that lies ahead.
+// ProjectStep is a future change of phase.
 type ProjectStep struct {
-	// Phase is the phase that begins.
+	// Phase is the next phase.
 	//
 	// +required
 	Phase ProjectPhase `json:"phase"`
 
-	// At is when, at the earliest: warnings that could not be sent put it off.
+	// At is the earliest time of the change, in policy time. The change is postponed if its
+	// warnings could not be sent.
 	//
 	// +required
 	At metav1.Time `json:"at"`
 }
 
-// ProjectStatus is where a project stands.
+// ProjectStatus is the observed state of a project.
 type ProjectStatus struct {
-	// ObservedGeneration is the generation of the spec that this status speaks of.
+	// ObservedGeneration is the generation of the spec that this status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Phase is the step of its life at which the project is.
+	// Phase is the current phase of the project's life cycle.
 	//
 	// +optional
 	Phase ProjectPhase `json:"phase,omitempty"`
 
-	// PhaseSince is when that phase began, in policy time.
+	// PhaseSince is when the current phase began, in policy time.
 	//
 	// +optional
 	PhaseSince *metav1.Time `json:"phaseSince,omitempty"`
 
-	// Namespace is the namespace in which the project works.
+	// Namespace is the namespace of the project.
 	//
 	// +optional
 	Namespace *ProjectNamespace `json:"namespace,omitempty"`
 
-	// ExpiresAt is the instant at which the present validity is over. It is absent
-	// where the department sets no validity.
+	// ExpiresAt is when the current validity ends. It is absent if the department sets no
+	// validity.
 	//
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
-	// Periods is how many whole periods of validity the project was given, counted
-	// from its anchor: 1, and one more with each renewal.
+	// Periods is the number of whole periods of validity that the project has, counted from
+	// its start: 1, plus one for each renewal.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Periods int32 `json:"periods,omitempty"`
 
-	// Next is the step that follows if nobody does anything.
+	// Next is the phase that follows if the project is not renewed.
 	//
 	// +optional
 	Next *ProjectStep `json:"next,omitempty"`
 
-	// DeletionRequest is the name of the Extension, in the project's namespace, by
-	// which the approval of its deletion is asked for.
+	// DeletionRequest is the name of the Extension in the project's namespace that requests
+	// approval of the project's deletion.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DeletionRequest string `json:"deletionRequest,omitempty"`
 
-	// GPU is the project's quota and use, over all node pools.
+	// GPU is the project's GPU quota and usage, summed over all node pools.
 	//
 	// +optional
 	GPU GPUUsage `json:"gpu,omitempty,omitzero"`
 
-	// NodePools is the same, pool by pool.
+	// NodePools is the GPU quota and usage in each node pool.
 	//
 	// +optional
 	// +listType=map
@@ -134,8 +139,8 @@ type ProjectStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodePools []PoolUsage `json:"nodePools,omitempty"`
 
-	// Conditions are Ready, QuotaApplied, QueueApplied, Uncounted, Pending, Held,
-	// Exempt and Unsupported.
+	// Conditions are Ready, QuotaApplied, QueueApplied, MembersBound, Uncounted, Pending,
+	// QuotaNearlyUsed, Held, Exempt and Unsupported.
 	//
 	// +optional
 	// +listType=map

@@ -11,12 +11,12 @@ import (
 	"sluice.dev/api/period"
 )
 
-// ProjectSpec is who works on what, with how many GPUs and for how long.
+// ProjectSpec sets the department, the people and the GPU quota of a project.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.__namespace__) == has(oldSelf.__namespace__) && (!has(self.__namespace__) || self.__namespace__ == oldSelf.__namespace__)",fieldPath=".namespace",message="cannot be changed, added or taken away after creation"
+// +kubebuilder:validation:XValidation:rule="has(self.__namespace__) == has(oldSelf.__namespace__) && (!has(self.__namespace__) || self.__namespace__ == oldSelf.__namespace__)",fieldPath=".namespace",message="cannot be added, changed or removed after creation"
 type ProjectSpec struct {
-	// Department is the name of the Department to which the project belongs. It may
-	// be moved to another.
+	// Department is the name of the Department to which the project belongs. It may be
+	// changed to move the project.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -24,9 +24,9 @@ type ProjectSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Department string `json:"department"`
 
-	// Namespace is where the project works; by default it has the project's name.
-	// An existing namespace is adopted if it carries the annotation
-	// sluice.dev/adopt-by with the project's name. It never changes.
+	// Namespace is the namespace of the project. Default: the project's name. An existing
+	// namespace is adopted if it carries the annotation sluice.dev/adopt-by with the
+	// project's name. It cannot be changed.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -34,8 +34,8 @@ type ProjectSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 
-	// Owners answer for the project and are told of its expiry and of its
-	// workloads' ends. There is at least one.
+	// Owners are responsible for the project. They receive mail about its expiry and the end
+	// of its workloads. At least one is required.
 	//
 	// +required
 	// +listType=map
@@ -54,8 +54,8 @@ type ProjectSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	Members []Member `json:"members,omitempty"`
 
-	// NodePools are the pools that the project may use, in order of preference,
-	// and how many GPUs of each.
+	// NodePools are the node pools that the project may use, in order of preference, with the
+	// GPU quota in each.
 	//
 	// +optional
 	// +listType=map
@@ -63,53 +63,51 @@ type ProjectSpec struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodePools []PoolQuota `json:"nodePools,omitempty"`
 
-	// Resources are how much CPU and memory the project's pods may request at once,
-	// with and without GPUs. Where the department has such a quota, each of its
-	// projects has one.
+	// Resources limits the CPU and memory that the project's pods may request at the same
+	// time, with and without GPUs. It is required for each resource that the department
+	// limits.
 	//
 	// +optional
 	Resources ResourceQuota `json:"resources,omitempty,omitzero"`
 
-	// PodSecurity is the level of the Pod Security Standards to which the project's
-	// namespace is held: by default the department's. It may be stricter than that,
-	// never looser.
+	// PodSecurity is the level of the Pod Security Standards that the project's namespace
+	// enforces. It may be stricter than the department's, never looser. Default: the
+	// department's level.
 	//
 	// +optional
 	PodSecurity PodSecurity `json:"podSecurity,omitempty"`
 
-	// Workloads are limits by type of workload: train, interactive, inference, and
-	// "*" for what those leave open. They may tighten the department's, never
-	// loosen them.
+	// Workloads sets limits for each type of workload: train, interactive and inference. The
+	// key "*" sets the limits that a type leaves out. A limit may be tighter than the
+	// department's, never looser.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=4
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['*', 'train', 'interactive', 'inference'])",message="keys must be train, interactive, inference or *"
 	Workloads map[WorkloadType]WorkloadLimits `json:"workloads,omitempty"`
 
-	// ValidFrom is the day from which the department's validity is counted, in
-	// whole periods, renewals included; by default the day of the project's
-	// creation.
+	// ValidFrom is the day from which the department's validity is counted in whole periods,
+	// including renewals. Default: the day on which the project was created.
 	//
 	// +optional
 	ValidFrom *period.Date `json:"validFrom,omitempty"`
 
-	// Hold keeps the project at the step of its expiry where it is, and its workloads
-	// from being stopped.
+	// Hold keeps the project in its current phase of expiry and keeps its workloads from
+	// being stopped.
 	//
 	// +optional
 	Hold *Exception `json:"hold,omitempty"`
 
-	// Exempt takes the project out of the expiry altogether, and its workloads out of
-	// all limits on their time.
+	// Exempt excludes the project from expiry and its workloads from all time limits.
 	//
 	// +optional
 	Exempt *Exception `json:"exempt,omitempty"`
 }
 
-// Exception is a project's leave to differ from its department's terms. Only
-// administrators of the department may write one.
+// Exception exempts a project from the rules of its department. Only administrators of the
+// department may write one.
 type Exception struct {
-	// Reason is why, in a sentence that the owners and the auditors read.
+	// Reason explains the exception to owners and auditors, in one sentence.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -117,14 +115,14 @@ type Exception struct {
 	// +kubebuilder:validation:Pattern=`\S`
 	Reason string `json:"reason"`
 
-	// Until is the last day on which the exception holds, in the department's time
-	// zone. Without it it holds until it is taken away.
+	// Until is the last day of the exception, in the department's time zone. Without it the
+	// exception applies until it is removed.
 	//
 	// +optional
 	Until *period.Date `json:"until,omitempty"`
 }
 
-// Project is a group of people, the namespace they work in and the GPUs they may use.
+// Project is a group of people with a namespace and a GPU quota.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -149,12 +147,12 @@ type Project struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is who works on what, with how many GPUs and for how long.
+	// Spec sets the department, the people and the GPU quota of the project.
 	//
 	// +required
 	Spec ProjectSpec `json:"spec"`
 
-	// Status is where the project stands.
+	// Status is the observed state of the project.
 	//
 	// +optional
 	Status ProjectStatus `json:"status,omitempty"`
@@ -169,8 +167,8 @@ type ProjectList struct {
 	Items           []Project `json:"items"`
 }
 
-// NamespaceName is the name of the namespace in which the project works: the one
-// its spec names, or its own name.
+// NamespaceName returns the name of the project's namespace: spec.namespace, or the project's own
+// name.
 func (p *Project) NamespaceName() string {
 	if p.Spec.Namespace != "" {
 		return p.Spec.Namespace
@@ -178,8 +176,8 @@ func (p *Project) NamespaceName() string {
 	return p.Name
 }
 
-// Anchor is the instant from which the project's periods of validity are
-// counted: the start of validFrom in loc, or the project's creation.
+// Anchor returns the instant from which the project's periods of validity are counted: the start
+// of validFrom in loc, or the project's creation.
 func (p *Project) Anchor(loc *time.Location) time.Time {
 	if p.Spec.ValidFrom != nil {
 		return p.Spec.ValidFrom.Start(loc)

@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// GPUQuota is how many physical GPUs somebody may have in one node pool. GPUs
-// are quantities in steps of a thousandth: "1", "500m" (half a GPU) and "1.5"
-// are allowed, "0.0001" and negative numbers are not; there are less than 100000.
+// GPUQuota is a quota of physical GPUs in one node pool. A number of GPUs is a quantity in steps
+// of one thousandth, at least 0 and less than 100000: "1", "500m" (half a GPU) and "1.5" are
+// valid, "0.0001" is not.
 //
 // +kubebuilder:validation:XValidation:rule="(type(self.guaranteed) == int ? double(int(self.guaranteed)) : quantity(self.guaranteed).asApproximateFloat()) <= (type(self.limit) == int ? double(int(self.limit)) : quantity(self.limit).asApproximateFloat())",fieldPath=".guaranteed",message="must not be more than the limit"
 type GPUQuota struct {
-	// Guaranteed is the number of GPUs that are there whenever they are asked
-	// for. It is never more than the limit.
+	// Guaranteed is the number of GPUs that are available whenever they are requested. It
+	// must not exceed the limit. Default: 0.
 	//
 	// +optional
 	// +kubebuilder:default="0"
@@ -23,7 +23,8 @@ type GPUQuota struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self < 100000 : isQuantity(self) && [quantity(self).asApproximateFloat() * 1000.0].all(m, m >= 0.0 && m < 100000000.0 && m - double(int(m + 0.5)) < 0.000001 && double(int(m + 0.5)) - m < 0.000001)",message="must be a number of GPUs, at least 0 and less than 100000, in steps of a thousandth, such as 1, 500m or 0.5"
 	Guaranteed resource.Quantity `json:"guaranteed,omitempty"`
 
-	// Limit is the most GPUs that can be in use at once, borrowed ones included.
+	// Limit is the largest number of GPUs in use at the same time, including those over
+	// quota.
 	//
 	// +required
 	// +kubebuilder:validation:XIntOrString
@@ -31,9 +32,9 @@ type GPUQuota struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self < 100000 : isQuantity(self) && [quantity(self).asApproximateFloat() * 1000.0].all(m, m >= 0.0 && m < 100000000.0 && m - double(int(m + 0.5)) < 0.000001 && double(int(m + 0.5)) - m < 0.000001)",message="must be a number of GPUs, at least 0 and less than 100000, in steps of a thousandth, such as 1, 500m or 0.5"
 	Limit resource.Quantity `json:"limit"`
 
-	// OverQuotaWeight says how idle GPUs beyond the guarantees are divided among
-	// those who want them: in proportion to the weights. 0 means never any, whatever
-	// the limit says; the default is 1, the most 1000.
+	// OverQuotaWeight is the weight with which idle GPUs beyond the guarantees are divided
+	// among projects that request them, from 0 to 1000. With 0 only the guaranteed GPUs can
+	// be used, whatever the limit. Default: 1.
 	//
 	// +optional
 	// +kubebuilder:default=1
@@ -42,11 +43,11 @@ type GPUQuota struct {
 	OverQuotaWeight *int32 `json:"overQuotaWeight,omitempty"`
 }
 
-// ResourceQuota is how much CPU and memory somebody's pods may request at once, on
-// all nodes together. What is left out is not limited.
+// ResourceQuota limits the CPU and memory that pods may request at the same time, on all nodes
+// together. A resource that is left out is not limited.
 type ResourceQuota struct {
-	// CPU is the most CPU that the pods may request at once, in cores: "64", "500m".
-	// It is at least 0 and less than 10 million.
+	// CPU is the largest number of cores that pods may request at the same time, such as 64
+	// or 500m. It must be at least 0 and less than 10 million.
 	//
 	// +optional
 	// +kubebuilder:validation:XIntOrString
@@ -54,8 +55,8 @@ type ResourceQuota struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self < 10000000 : isQuantity(self) && [quantity(self).asApproximateFloat()].all(q, q >= 0.0 && q < 10000000.0)",message="must be a number of cores, at least 0 and less than 10 million, such as 64 or 500m"
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 
-	// Memory is the most memory that the pods may request at once, in bytes: "512Gi".
-	// It is at least 0 and less than 1 Ei.
+	// Memory is the largest amount of memory in bytes that pods may request at the same time,
+	// such as 512Gi. It must be at least 0 and less than 1Ei.
 	//
 	// +optional
 	// +kubebuilder:validation:XIntOrString
@@ -64,22 +65,23 @@ type ResourceQuota struct {
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
-// Oversubscription says whether a department may promise its projects more than
-// it is guaranteed itself.
+// Oversubscription sets whether a department may guarantee its projects more than it is
+// guaranteed itself.
 //
 // +kubebuilder:validation:Enum=Deny;Allow
 type Oversubscription string
 
-// The rules for promising.
+// The rules for guarantees.
 const (
-	// OversubscriptionDeny refuses a project whose guarantee, with those of the
-	// department's other projects, is more than the department's.
+	// OversubscriptionDeny rejects a project if the guarantees of all projects would exceed
+	// the department's.
 	OversubscriptionDeny Oversubscription = "Deny"
-	// OversubscriptionAllow lets it in: not all can then have their guarantee at once.
+	// OversubscriptionAllow accepts such a project. The projects then cannot all use their
+	// guarantees at the same time.
 	OversubscriptionAllow Oversubscription = "Allow"
 )
 
-// PodSecurity is a level of Kubernetes' Pod Security Standards.
+// PodSecurity is a level of the Kubernetes Pod Security Standards.
 //
 // +kubebuilder:validation:Enum=privileged;baseline;restricted
 type PodSecurity string
@@ -91,7 +93,7 @@ const (
 	PodSecurityRestricted PodSecurity = "restricted"
 )
 
-// PoolQuota is a GPUQuota in one node pool.
+// PoolQuota is the GPU quota in one node pool.
 type PoolQuota struct {
 	// Name is the name of the NodePool.
 	//
@@ -101,14 +103,14 @@ type PoolQuota struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// GPU is how many of the pool's GPUs may be had.
+	// GPU is the quota of the pool's GPUs.
 	//
 	// +required
 	GPU GPUQuota `json:"gpu"`
 }
 
-// MaxInUse is the most GPUs that can be in use at once: the limit, and the guarantee
-// alone where nothing may be borrowed.
+// MaxInUse returns the largest number of GPUs in use at the same time: the limit, or the
+// guarantee if the weight is 0.
 func (q GPUQuota) MaxInUse() resource.Quantity {
 	if q.Weight() == 0 {
 		return q.Guaranteed
@@ -116,7 +118,7 @@ func (q GPUQuota) MaxInUse() resource.Quantity {
 	return q.Limit
 }
 
-// Weight is the over-quota weight, with the default where none was set.
+// Weight returns the over-quota weight, or its default if it is not set.
 func (q GPUQuota) Weight() int32 {
 	if q.OverQuotaWeight == nil {
 		return 1
@@ -124,40 +126,39 @@ func (q GPUQuota) Weight() int32 {
 	return *q.OverQuotaWeight
 }
 
-// GPUUsage is a quota together with what is used of it, in physical GPUs.
+// GPUUsage is a GPU quota and its usage, in physical GPUs.
 type GPUUsage struct {
-	// Guaranteed is the number of GPUs that are guaranteed.
+	// Guaranteed is the number of guaranteed GPUs.
 	//
 	// +optional
 	Guaranteed resource.Quantity `json:"guaranteed,omitempty"`
 
-	// Limit is the most GPUs that may be in use at once.
+	// Limit is the largest number of GPUs in use at the same time.
 	//
 	// +optional
 	Limit resource.Quantity `json:"limit,omitempty"`
 
-	// Allocated is what pods are charged that were let in, until they have ended: by
-	// the quota, and where Kueue has the turn, by Kueue too. A pod that was let in and
-	// has no node yet is in it, and pending as well.
+	// Allocated is the GPU quota used by admitted pods that have not ended. In node pools
+	// that Kueue serves, only pods admitted by Kueue count. A pod without a node counts here
+	// and in pending.
 	//
 	// +optional
 	Allocated resource.Quantity `json:"allocated,omitempty"`
 
-	// OverQuota is how much of that is more than what is guaranteed. It is reckoned in
-	// each node pool by itself: what is free in one is no room in another.
+	// OverQuota is the part of allocated that exceeds the guarantee. It is computed for each
+	// node pool separately.
 	//
 	// +optional
 	OverQuota resource.Quantity `json:"overQuota,omitempty"`
 
-	// Pending is what pods are charged that wait for a node or in a queue of Kueue's,
-	// what workloads ask for whose pods Kueue has not let come to be, and what
-	// controllers ask for whose pods were refused for want of quota.
+	// Pending is the GPU quota requested by work that is not running: unscheduled pods,
+	// workloads queued in Kueue, and pods rejected for lack of quota.
 	//
 	// +optional
 	Pending resource.Quantity `json:"pending,omitempty"`
 }
 
-// PoolUsage is a GPUUse in one node pool.
+// PoolUsage is the GPU quota and usage in one node pool.
 type PoolUsage struct {
 	// Name is the name of the NodePool.
 	//
@@ -168,27 +169,27 @@ type PoolUsage struct {
 
 	GPUUsage `json:",inline"`
 
-	// Uncounted is the share of pods that were there before the quota. The quota
-	// is held that much lower until they are gone.
+	// Uncounted is the GPU quota of pods that are older than the quota. The enforced limit is
+	// lowered by this amount until they end.
 	//
 	// +optional
 	Uncounted resource.Quantity `json:"uncounted,omitempty"`
 }
 
-// SetOverQuota sets OverQuota of the whole and of each of its pools.
+// SetOverQuota sets OverQuota of all and of each pool.
 func SetOverQuota(all *GPUUsage, pools []PoolUsage) {
 	sum := resource.NewMilliQuantity(0, resource.DecimalSI)
 	for i := range pools {
 		pools[i].OverQuota = pools[i].overGuaranteed()
 		sum.Add(pools[i].OverQuota)
 	}
-	// Of a pool that is not told apart only the whole tells.
+	// The total may include pods that cannot be assigned to a pool.
 	if all.OverQuota = all.overGuaranteed(); all.OverQuota.Cmp(*sum) < 0 {
 		all.OverQuota = *sum
 	}
 }
 
-// overGuaranteed is what is allocated beyond what is guaranteed.
+// overGuaranteed returns the part of allocated that exceeds the guarantee.
 func (u *GPUUsage) overGuaranteed() resource.Quantity {
 	return *resource.NewMilliQuantity(max(0, u.Allocated.MilliValue()-u.Guaranteed.MilliValue()), resource.DecimalSI)
 }

@@ -21,10 +21,10 @@ const Version = "v1alpha1"
 // GroupVersion is the group and version of every object in this package.
 var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
-// SchemeBuilder collects what AddToScheme adds.
+// SchemeBuilder collects the functions that AddToScheme calls.
 var SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 
-// AddToScheme teaches a scheme the objects of this package.
+// AddToScheme registers the objects of this package in a scheme.
 var AddToScheme = SchemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
@@ -44,14 +44,14 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// equality.Semantic panics on a struct with unexported fields that it was not
-// told how to compare, and controllers compare whole specs and statuses with it.
+// equality.Semantic panics on a struct with unexported fields unless it has a comparison
+// function. Controllers compare whole specs and statuses with it.
 func init() {
 	if err := equality.Semantic.AddFuncs(
 		period.Duration.Equal,
 		period.Period.Equal,
 		period.Date.Equal,
 	); err != nil {
-		panic(err) // the three have the signature that AddFuncs wants
+		panic(err) // cannot happen: the signatures are those that AddFuncs accepts
 	}
 }

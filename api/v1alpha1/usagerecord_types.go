@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// UsageRecordSpec says whose use of which month it is. It never changes.
+// UsageRecordSpec names the project and the month of a record. It cannot be changed.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: another month has another record"
 type UsageRecordSpec struct {
@@ -20,7 +20,8 @@ type UsageRecordSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Project string `json:"project"`
 
-	// ProjectUID tells the project from another that once had the same name.
+	// ProjectUID is the project's UID. It differs if the project was deleted and created
+	// again.
 	//
 	// +optional
 	ProjectUID types.UID `json:"projectUID,omitempty"`
@@ -33,22 +34,22 @@ type UsageRecordSpec struct {
 	Month string `json:"month"`
 }
 
-// UsageRecordStatus is what was used.
+// UsageRecordStatus is the recorded GPU usage.
 type UsageRecordStatus struct {
-	// Department is the department to which the project belonged at the last entry.
+	// Department is the project's department at the last update.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Department string `json:"department,omitempty"`
 
-	// GPUMilliHours is the sum of all entries in thousandths of a GPU-hour, cut
-	// down to whole ones: 1000 is one GPU for one hour.
+	// GPUMilliHours is the sum of all entries in thousandths of a GPU hour, rounded down:
+	// 1000 is one GPU for one hour.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GPUMilliHours int64 `json:"gpuMilliHours"`
 
-	// Entries is the use by user, type of workload and node pool.
+	// Entries is the usage by user, type of workload and node pool.
 	//
 	// +optional
 	// +listType=map
@@ -58,8 +59,8 @@ type UsageRecordStatus struct {
 	// +kubebuilder:validation:MaxItems=4096
 	Entries []UsageEntry `json:"entries,omitempty"`
 
-	// Accounted says up to when each workload that runs was added to the entries.
-	// Both are written at once, so that a crash neither loses nor doubles anything.
+	// Accounted records until when the usage of each running workload is included in entries.
+	// Both are written in one request, so that a crash neither loses nor repeats usage.
 	//
 	// +optional
 	// +listType=map
@@ -67,15 +68,15 @@ type UsageRecordStatus struct {
 	// +kubebuilder:validation:MaxItems=4096
 	Accounted []UsageCursor `json:"accounted,omitempty"`
 
-	// UpdatedAt is when something was last added, in policy time.
+	// UpdatedAt is when usage was last added, in policy time.
 	//
 	// +optional
 	UpdatedAt *metav1.Time `json:"updatedAt,omitempty"`
 }
 
-// UsageEntry is what one user used for one type of workload in one node pool.
+// UsageEntry is the usage of one user for one type of workload in one node pool.
 type UsageEntry struct {
-	// User is the name of whoever made the workloads.
+	// User is the name of the user who created the workloads.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=1024
@@ -93,32 +94,31 @@ type UsageEntry struct {
 	// +kubebuilder:validation:MaxLength=53
 	NodePool string `json:"nodePool"`
 
-	// GPUMilliSeconds is the use in thousandths of a GPU times seconds. It is exact,
-	// so that many short intervals add up to what one long one does: 3600000 is one
-	// GPU for one hour.
+	// GPUMilliSeconds is the usage in thousandths of a GPU multiplied by seconds: 3600000 is
+	// one GPU for one hour. It is exact, so that many short intervals add up to the same sum
+	// as one long interval.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	GPUMilliSeconds int64 `json:"gpuMilliSeconds"`
 }
 
-// UsageCursor says up to when a workload was accounted for.
+// UsageCursor records until when the usage of a workload is included.
 type UsageCursor struct {
-	// Clock is the name of its WorkloadClock.
+	// Clock is the name of the workload's WorkloadClock.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Clock string `json:"clock"`
 
-	// Until is the instant, in policy time.
+	// Until is the end of the included usage, in policy time.
 	//
 	// +required
 	Until metav1.Time `json:"until"`
 }
 
-// UsageRecord is a project's use of GPUs in one month. Its name is
-// <project>-<month>.
+// UsageRecord is a project's GPU usage in one month. Its name is <project>-<month>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -133,12 +133,12 @@ type UsageRecord struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says whose use of which month it is.
+	// Spec names the project and the month.
 	//
 	// +required
 	Spec UsageRecordSpec `json:"spec"`
 
-	// Status is what was used.
+	// Status is the recorded GPU usage.
 	//
 	// +optional
 	Status UsageRecordStatus `json:"status,omitempty,omitzero"`

@@ -10,24 +10,24 @@ import (
 	"sluice.dev/api/period"
 )
 
-// ClockState says whether a workload's time runs.
+// ClockState is the state of a workload's clock.
 //
 // +kubebuilder:validation:Enum=Pending;Running;Paused;Stopped
 type ClockState string
 
 // The states of a clock.
 const (
-	// ClockStatePending: no GPU pod has run since the time began.
-	ClockStatePending ClockState = "Waiting"
-	// ClockStateRunning: at least one GPU pod runs.
+	// ClockStatePending means that no GPU pod has run since the clock was created or reset.
+	ClockStatePending ClockState = "Pending"
+	// ClockStateRunning means that at least one GPU pod runs.
 	ClockStateRunning ClockState = "Running"
-	// ClockStatePaused: pods have run, and none does now.
+	// ClockStatePaused means that GPU pods have run and none runs now.
 	ClockStatePaused ClockState = "Paused"
-	// ClockStateStopped: Sluice stopped the workload.
+	// ClockStateStopped means that Sluice stopped the workload.
 	ClockStateStopped ClockState = "Stopped"
 )
 
-// EndReason says why a workload ends, or ended.
+// EndReason is the reason why a workload is or will be stopped.
 //
 // +kubebuilder:validation:Enum=MaxRuntime;Idle;ProjectSuspended;ShareExceeded;Preempted
 type EndReason string
@@ -41,84 +41,86 @@ const (
 	EndPreempted        EndReason = "Preempted"
 )
 
-// WorkloadClockStatus is how far a workload's time has run. All times in it are
+// WorkloadClockStatus is the running time of a workload and its deadline. All times in it are
 // policy time.
 type WorkloadClockStatus struct {
-	// RootUID is the workload's identity now.
+	// RootUID is the UID of the workload.
 	//
 	// +optional
 	RootUID types.UID `json:"rootUID,omitempty"`
 
-	// TemplateHash is the hash of the workload's pod template. A workload with
-	// another name and the same template is taken for the same one while the first
-	// is stopped.
+	// TemplateHash is a hash of the workload's pod templates. A workload with another name
+	// and the same hash counts as the same workload while the first is stopped.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TemplateHash string `json:"templateHash,omitempty"`
 
-	// WorkloadType is the type whose limits hold.
+	// WorkloadType is the type of workload whose limits apply.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=train;interactive;inference
 	WorkloadType WorkloadType `json:"workloadType,omitempty"`
 
-	// CreatedBy is the name of the user who made the workload.
+	// CreatedBy is the name of the user who created the workload.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	CreatedBy string `json:"createdBy,omitempty"`
 
-	// State says whether the time runs.
+	// State is the state of the clock.
 	//
 	// +optional
 	State ClockState `json:"state,omitempty"`
 
-	// StartedAt is when the time began: with the first interval, anew after each reset.
+	// StartedAt is the start of the first running interval since the clock was created or
+	// reset.
 	//
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 
-	// AccumulatedSeconds is the time of all closed intervals. The open one, from
-	// runningSince on, comes on top.
+	// AccumulatedSeconds is the sum of all closed running intervals in seconds. The open
+	// interval since runningSince is not included.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AccumulatedSeconds int64 `json:"accumulatedSeconds"`
 
-	// RunningSince is when the open interval began; absent while none is open.
+	// RunningSince is the start of the open running interval. It is absent if no GPU pod
+	// runs.
 	//
 	// +optional
 	RunningSince *metav1.Time `json:"runningSince,omitempty"`
 
-	// PausedSince is when the last interval ended; resetAfter counts from here.
+	// PausedSince is the end of the last running interval. The time until resetAfter is
+	// counted from it.
 	//
 	// +optional
 	PausedSince *metav1.Time `json:"pausedSince,omitempty"`
 
-	// Limit is how long the workload may run; absent where nothing limits it.
+	// Limit is the longest running time. It is absent if the runtime is not limited.
 	//
 	// +optional
 	Limit *ClockLimit `json:"limit,omitempty"`
 
-	// IdleSince is when a GPU of the workload was last in use, put off by the time
-	// for which that could not be known; absent while it is in use.
+	// IdleSince is when a GPU of the workload was last used, moved later by the time in which
+	// the use was unknown. It is absent while a GPU is used.
 	//
 	// +optional
 	IdleSince *metav1.Time `json:"idleSince,omitempty"`
 
-	// IdleUnknownSince is since when nobody can tell whether the workload's GPUs are
-	// used (condition IdleUnknown): from then on its idle time stands still.
+	// IdleUnknownSince is since when the use of the workload's GPUs is unknown (condition
+	// IdleUnknown). Idle time does not count from then on.
 	//
 	// +optional
 	IdleUnknownSince *metav1.Time `json:"idleUnknownSince,omitempty"`
 
-	// Local says the times above for people to read, in the department's time zone.
+	// Local shows the times above in the department's time zone, for display.
 	//
 	// +optional
 	Local *ClockLocal `json:"local,omitempty"`
 
-	// Deadline is the announced end; absent where there is none.
+	// Deadline is when the workload will be stopped. It is absent if no end is planned.
 	//
 	// +optional
 	Deadline *ClockDeadline `json:"deadline,omitempty"`
@@ -130,7 +132,7 @@ type WorkloadClockStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Leads []ClockLead `json:"leads,omitempty"`
 
-	// Extensions are the extensions that were granted since the time began.
+	// Extensions are the extensions that were granted since the clock was created or reset.
 	//
 	// +optional
 	// +listType=map
@@ -138,13 +140,13 @@ type WorkloadClockStatus struct {
 	// +kubebuilder:validation:MaxItems=128
 	Extensions []ClockExtension `json:"extensions,omitempty"`
 
-	// Stopped says when, why and until when the workload was stopped by Sluice.
+	// Stopped records the last stop by Sluice.
 	//
 	// +optional
 	Stopped *ClockStop `json:"stopped,omitempty"`
 
-	// MissingSince is since when there is no such workload any more. Thirty days later
-	// the clock goes, too.
+	// MissingSince is since when the workload no longer exists. The clock is deleted thirty
+	// days later.
 	//
 	// +optional
 	MissingSince *metav1.Time `json:"missingSince,omitempty"`
@@ -158,63 +160,61 @@ type WorkloadClockStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ClockLimit is how long a workload may run.
+// ClockLimit is the longest running time of a workload.
 type ClockLimit struct {
-	// Configured is what the department, the project and the pods say: the shortest.
+	// Configured is the shortest limit that the department, the project and the pods set.
 	//
 	// +required
 	Configured period.Duration `json:"configured"`
 
-	// InForce is what holds, in accumulated running time: what is configured and the
-	// extensions that were granted. Where the limit was cut while the workload ran it
-	// is longer, so that the longest lead is left.
+	// InForce is the effective limit: the configured one plus the granted extensions. If the
+	// limit was shortened while the workload ran, the effective limit leaves at least the
+	// longest lead.
 	//
 	// +required
 	InForce period.Duration `json:"inForce"`
 }
 
-// ClockLocal is what a clock shows to people.
+// ClockLocal shows the times of a clock for display.
 type ClockLocal struct {
-	// Accumulated is the time of all closed intervals: 12h30m.
+	// Accumulated is the sum of all closed running intervals, such as 12h30m.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Accumulated string `json:"accumulated,omitempty"`
 
-	// RunningSince is when the open interval began: 2026-10-05 14:00 CEST.
+	// RunningSince is the start of the open running interval, such as 2026-10-05 14:00 CEST.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	RunningSince string `json:"runningSince,omitempty"`
 
-	// Ends is the deadline, or where there is none why not.
+	// Ends is the deadline, or the reason why there is none.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Ends string `json:"ends,omitempty"`
 }
 
-// ClockDeadline is an end that lies ahead.
+// ClockDeadline is the planned end of a workload.
 type ClockDeadline struct {
-	// At is when the workload ends if its time runs on.
+	// At is when the workload will be stopped if its clock keeps running.
 	//
 	// +required
 	At metav1.Time `json:"at"`
 
-	// Reason is why it ends then.
+	// Reason is why it will be stopped.
 	//
 	// +required
 	Reason EndReason `json:"reason"`
 
-	// LimitSeconds is the limit in accumulated running time, where the reason is
-	// MaxRuntime.
+	// LimitSeconds is the limit of the running time in seconds, if the reason is MaxRuntime.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LimitSeconds int64 `json:"limitSeconds,omitempty"`
 
-	// AnnouncedAt is when a notice with this deadline, or an earlier one, was first
-	// recorded.
+	// AnnouncedAt is when a Notice with this or an earlier deadline was first recorded.
 	//
 	// +optional
 	AnnouncedAt *metav1.Time `json:"announcedAt,omitempty"`
@@ -227,25 +227,25 @@ type ClockLead struct {
 	// +required
 	Lead period.Duration `json:"lead"`
 
-	// Reason is why the workload was to end.
+	// Reason is the reason for the end.
 	//
 	// +required
 	Reason EndReason `json:"reason"`
 
-	// LimitSeconds is the limit in accumulated running time that the warning spoke
-	// of, where the reason is MaxRuntime.
+	// LimitSeconds is the limit of the running time in seconds that the warning named, if the
+	// reason is MaxRuntime.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LimitSeconds int64 `json:"limitSeconds,omitempty"`
 
-	// At is when it was recorded.
+	// At is when the warning was recorded.
 	//
 	// +required
 	At metav1.Time `json:"at"`
 }
 
-// ClockExtension is time that was added.
+// ClockExtension is a granted extension.
 type ClockExtension struct {
 	// Name is the name of the Extension.
 	//
@@ -254,42 +254,43 @@ type ClockExtension struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// By is how much was added.
+	// By is the added time.
 	//
 	// +required
 	By period.Duration `json:"by"`
 
-	// At is when.
+	// At is when the extension was granted.
 	//
 	// +required
 	At metav1.Time `json:"at"`
 
-	// SelfService is true where nobody had to approve it.
+	// SelfService is true if the extension was granted without approval.
 	//
 	// +optional
 	SelfService bool `json:"selfService,omitempty"`
 }
 
-// ClockStop is a stop by Sluice.
+// ClockStop records a stop by Sluice.
 type ClockStop struct {
-	// At is when.
+	// At is when the workload was stopped.
 	//
 	// +required
 	At metav1.Time `json:"at"`
 
-	// Reason is why.
+	// Reason is why the workload was stopped.
 	//
 	// +required
 	Reason EndReason `json:"reason"`
 
-	// Until is when the workload may be started again, and its time begins anew;
-	// absent where somebody has to decide first. It is the instant of the stop where
-	// the workload may be started again at once.
+	// Until is when the workload may be started again and its clock is reset. It equals at if
+	// the workload may be started again immediately. It is absent if an approver must decide
+	// first.
 	//
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 
-	// Times is how often it had to be stopped, since something started it again.
+	// Times is how often Sluice stopped the workload again because it was started before
+	// until.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

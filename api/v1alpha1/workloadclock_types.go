@@ -12,16 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WorkloadReference names a root workload in its clock's namespace.
+// WorkloadReference names a root workload in the namespace of its clock.
 type WorkloadReference struct {
-	// APIVersion is the workload's group and version: batch/v1.
+	// APIVersion is the workload's group and version, such as batch/v1.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	APIVersion string `json:"apiVersion"`
 
-	// Kind is the workload's kind: Job.
+	// Kind is the workload's kind, such as Job.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -36,18 +36,18 @@ type WorkloadReference struct {
 	Name string `json:"name"`
 }
 
-// WorkloadClockSpec says whose clock it is.
+// WorkloadClockSpec names the workload of the clock.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: another workload has another clock"
 type WorkloadClockSpec struct {
-	// Root is the workload at the top of the controller references. A workload that
-	// is made anew under the same name keeps the clock.
+	// Root is the root workload: the top owner of the pods. A workload that is created again
+	// under the same name keeps its clock.
 	//
 	// +required
 	Root WorkloadReference `json:"root"`
 }
 
-// WorkloadClock is how long a root workload has run and when it ends.
+// WorkloadClock records how long a root workload has run and when it will be stopped.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -67,12 +67,12 @@ type WorkloadClock struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says whose clock it is.
+	// Spec names the workload.
 	//
 	// +required
 	Spec WorkloadClockSpec `json:"spec"`
 
-	// Status is how far the time has run.
+	// Status is the running time of the workload and its deadline.
 	//
 	// +optional
 	Status WorkloadClockStatus `json:"status,omitempty,omitzero"`
@@ -87,17 +87,19 @@ type WorkloadClockList struct {
 	Items           []WorkloadClock `json:"items"`
 }
 
-// MaxClockExtensions is how many extensions a clock keeps, and so how many a
-// workload can have until its time begins anew.
+// MaxClockExtensions is the largest number of extensions that a clock keeps, and that a workload
+// can have until its clock is reset.
 const MaxClockExtensions = 128
 
-// maxClockNamePrefix is how much of a workload's name that of its clock repeats.
+// maxClockNamePrefix is the number of characters of a workload's name that the name of its clock
+// repeats.
 const maxClockNamePrefix = 150
 
-// WorkloadClockName is the name of a workload's clock: its kind, its name and a
-// hash of both with the group, by which workloads of two groups' kinds, or of two
-// long names, have two clocks.
+// WorkloadClockName returns the name of a workload's clock: its kind, its name and a hash of
+// group, kind and name. The hash separates kinds of two groups and names with the same long
+// prefix.
 func WorkloadClockName(group, kind, name string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{group, kind, name}, "\x00")))
-	return fmt.Sprintf("%s-%s-%s", strings.ToLower(kind), strings.TrimRight(name[:min(len(name), maxClockNamePrefix)], "-."), hex.EncodeToString(sum[:5]))
+	prefix := strings.TrimRight(name[:min(len(name), maxClockNamePrefix)], "-.")
+	return fmt.Sprintf("%s-%s-%s", strings.ToLower(kind), prefix, hex.EncodeToString(sum[:5]))
 }

@@ -14,53 +14,54 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// annotation is one annotation; set tells an empty one from none.
+// annotation is one annotation of the pod. isSet distinguishes an empty value from a missing
+// annotation.
 type annotation struct {
 	key, value string
 	isSet      bool
 }
 
-// path is the annotation's field.
+// path returns the annotation's field.
 func (n annotation) path() string { return "metadata.annotations[" + n.key + "]" }
 
-// requestAnnotations are the annotations that say something of what a pod asks for.
+// requestAnnotations are the annotations that belong to a GPU request.
 type requestAnnotations struct {
-	gpu, fraction, memory                      annotation // how much
-	devices, container                         annotation // of how many GPUs, for whom
-	memoryLimit, memoryLimitKAI, fractionLimit annotation // up to what
+	gpu, fraction, memory                      annotation // the amount
+	devices, container                         annotation // the number of GPUs, and the container
+	memoryLimit, memoryLimitKAI, fractionLimit annotation // the limits
 	nodePools, maxRuntime                      annotation
 	kaiContainers                              []annotation
 }
 
-// collectAnnotations picks them out in one pass, which costs less than a look-up for each.
+// collectAnnotations collects them in one pass, which is faster than one lookup each.
 func collectAnnotations(annotations map[string]string) requestAnnotations {
 	var n requestAnnotations
 	for key, value := range annotations {
-		here := annotation{key, value, true}
+		found := annotation{key, value, true}
 		switch key {
 		case v1alpha1.AnnotationGPU:
-			n.gpu = here
+			n.gpu = found
 		case v1alpha1.AnnotationGPUFraction:
-			n.fraction = here
+			n.fraction = found
 		case v1alpha1.AnnotationGPUMemory:
-			n.memory = here
+			n.memory = found
 		case v1alpha1.AnnotationGPUFractionDevices:
-			n.devices = here
+			n.devices = found
 		case v1alpha1.AnnotationGPUFractionContainer:
-			n.container = here
+			n.container = found
 		case v1alpha1.AnnotationGPUMemoryLimit:
-			n.memoryLimit = here
+			n.memoryLimit = found
 		case v1alpha1.AnnotationGPUMemoryLimitKAI:
-			n.memoryLimitKAI = here
+			n.memoryLimitKAI = found
 		case v1alpha1.AnnotationGPUFractionLimitKAI:
-			n.fractionLimit = here
+			n.fractionLimit = found
 		case v1alpha1.AnnotationNodePools:
-			n.nodePools = here
+			n.nodePools = found
 		case v1alpha1.AnnotationMaxRuntime:
-			n.maxRuntime = here
+			n.maxRuntime = found
 		default:
 			if strings.HasPrefix(key, annotationKAIContainerPrefix) {
-				n.kaiContainers = append(n.kaiContainers, here)
+				n.kaiContainers = append(n.kaiContainers, found)
 			}
 		}
 	}
@@ -68,39 +69,39 @@ func collectAnnotations(annotations map[string]string) requestAnnotations {
 	return n
 }
 
-// parseAmounts reads the annotations that say how much, ours first.
+// parseAmounts reads the annotations with an amount, sluice.dev/gpu first.
 func (r *parser) parseAmounts() []annotatedAmount {
 	if !r.annotations.hasAmount() {
 		return nil
 	}
-	said := make([]annotatedAmount, 0, 3)
+	amounts := make([]annotatedAmount, 0, 3)
 	if n := r.annotations.gpu; n.isSet {
-		if a, wrong := parseGPUAmount(n); wrong == "" {
-			said = append(said, a)
+		if a, problem := parseGPUAmount(n); problem == "" {
+			amounts = append(amounts, a)
 		} else {
-			r.addInvalid(n.path(), n.value, wrong)
+			r.addInvalid(n.path(), n.value, problem)
 		}
 	}
 	if n := r.annotations.fraction; n.isSet {
-		if share, wrong := parseShare(n.value, oneGPU-1); wrong == "" {
-			said = append(said, annotatedAmount{annotation: n, share: share})
+		if share, problem := parseShare(n.value, oneGPU-1); problem == "" {
+			amounts = append(amounts, annotatedAmount{annotation: n, share: share})
 		} else {
-			r.addInvalid(n.path(), n.value, wrong+"; whole GPUs are asked for as "+string(v1alpha1.ResourceNVIDIAGPU)+" in a container's limits")
+			r.addInvalid(n.path(), n.value, problem+"; whole GPUs are requested as "+string(v1alpha1.ResourceNVIDIAGPU)+" in a container's limits")
 		}
 	}
 	if n := r.annotations.memory; n.isSet {
 		if memory, ok := parseWholeNumber(n.value, maxMemoryMiB); ok && memory > 0 {
-			said = append(said, annotatedAmount{annotation: n, memoryMiB: memory})
+			amounts = append(amounts, annotatedAmount{annotation: n, memoryMiB: memory})
 		} else {
 			r.addInvalid(n.path(), n.value, "must be MiB of one GPU's memory, a whole number from 1 to "+strconv.Itoa(maxMemoryMiB)+", such as 8192")
 		}
 	}
-	return said
+	return amounts
 }
 
-// parseShare reads a part of one GPU, up to most. GPUs are counted in thousandths; more
-// decimals are refused, since rounding them would charge what nobody wrote.
-func parseShare(text string, most Milli) (share Milli, wrong string) {
+// parseShare reads a share of one GPU, up to most. More than three decimals are rejected, because
+// rounding would charge another amount than requested.
+func parseShare(text string, most Milli) (share Milli, problem string) {
 	share, exact, ok := parseDecimal(text)
 	switch {
 	case ok && exact && share > 0 && share <= most:
@@ -111,16 +112,16 @@ func parseShare(text string, most Milli) (share Milli, wrong string) {
 	return 0, "must be a decimal from " + Milli(1).String() + " to " + most.String() + " with at most three decimals, such as 0.5"
 }
 
-// hasAmount reports whether any annotation says how much.
+// hasAmount reports whether any annotation has an amount.
 func (n *requestAnnotations) hasAmount() bool {
 	return n.gpu.isSet || n.fraction.isSet || n.memory.isSet
 }
 
-// parseGPUAmount reads our own annotation, a quantity in steps of a thousandth as
-// quotas are. A part lies on one GPU, so above one there are whole GPUs only.
-func parseGPUAmount(n annotation) (a annotatedAmount, wrong string) {
+// parseGPUAmount reads the annotation sluice.dev/gpu, a quantity in steps of one thousandth. A
+// share is on one GPU, so amounts above one must be whole GPUs.
+func parseGPUAmount(n annotation) (a annotatedAmount, problem string) {
 	value, exact, ok := parseDecimal(n.value)
-	if thousandths, cut := strings.CutSuffix(n.value, "m"); cut {
+	if thousandths, isMilli := strings.CutSuffix(n.value, "m"); isMilli {
 		var count int64
 		count, ok = parseWholeNumber(thousandths, maxDevices*int64(oneGPU))
 		value, exact = Milli(count), true
@@ -135,24 +136,23 @@ func parseGPUAmount(n annotation) (a annotatedAmount, wrong string) {
 	}
 	devices := int64(value/oneGPU) + 1
 	each := (int64(value) + devices - 1) / devices
-	return a, fmt.Sprintf("must be less than one GPU or whole GPUs, since a part lies on one GPU; ask for %d, or for %dm with %s: %q",
+	return a, fmt.Sprintf("must be less than one GPU or whole GPUs, because a share is on one GPU; request %d, or %dm with %s: %q",
 		devices, each, v1alpha1.AnnotationGPUFractionDevices, strconv.FormatInt(devices, 10))
 }
 
-// describeInvalidAmount is the refusal of a text that is no amount of GPUs. Profiles are
-// what people write there most.
+// describeInvalidAmount returns the error for an invalid amount. A MIG profile is the most
+// frequent mistake.
 func describeInvalidAmount(text string) string {
 	if refusal := validateNotComputeInstance(text); refusal != "" {
 		return refusal
 	}
 	if isMIGProfile(text) {
-		return "is a MIG profile, which is asked for in a container's limits: " + string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(text)))
+		return "is a MIG profile, which is requested in a container's limits: " + string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(text)))
 	}
 	return "must be a part of one GPU in thousandths such as 500m or 0.5, or whole GPUs such as 2"
 }
 
-// annotatedAmount is what one annotation says: whole GPUs, or a share or some memory of
-// each GPU.
+// annotatedAmount is the amount in one annotation: whole GPUs, or a share or memory of each GPU.
 type annotatedAmount struct {
 	annotation
 	wholeGPUs int64
@@ -160,24 +160,23 @@ type annotatedAmount struct {
 	memoryMiB int64
 }
 
-// applyAnnotations fills in what the pod's annotations ask for. They stand for the
-// whole pod, so nothing is added up.
+// applyAnnotations sets the request from the pod's annotations. They apply to the whole pod.
 func (r *parser) applyAnnotations(request *Request) {
 	granted := request.RequestsGPU()
 	if granted && r.admitted {
 		return
 	}
-	said := r.parseAmounts()
+	amounts := r.parseAmounts()
 	if granted {
 		r.rejectShareBesideResource()
 		return
 	}
-	devices := r.parseDevices(said)
-	if len(said) == 0 {
+	devices := r.parseDevices(amounts)
+	if len(amounts) == 0 {
 		return
 	}
-	first := said[0]
-	for _, second := range said[1:] {
+	first := amounts[0]
+	for _, second := range amounts[1:] {
 		same := second.wholeGPUs == first.wholeGPUs && second.share == first.share && second.memoryMiB == first.memoryMiB
 		r.rejectDuplicate(second.path(), second.value, first.path(), first.value, same)
 	}
@@ -198,32 +197,32 @@ func (r *parser) applyAnnotations(request *Request) {
 	}
 }
 
-// rejectDuplicate refuses a second annotation for what first says already. In a pod that
-// was admitted an engine's word may stand beside its author's, if they agree.
+// rejectDuplicate rejects a second annotation with the meaning of the first. In an admitted pod,
+// an equal annotation of the scheduler is allowed.
 func (r *parser) rejectDuplicate(path, value, first, firstValue string, same bool) {
-	says := "says the same again as "
+	relation := "repeats "
 	switch {
 	case !same:
-		says = "says otherwise than "
+		relation = "contradicts "
 	case r.admitted:
 		return
 	}
-	r.addInvalid(path, value, says+first+", "+strconv.Quote(truncateValue(firstValue))+"; keep one of the two")
+	r.addInvalid(path, value, relation+first+", "+strconv.Quote(truncateValue(firstValue))+"; keep one of the two")
 }
 
-// rejectShareBesideResource refuses annotations for shares beside GPUs in a container's limits.
+// rejectShareBesideResource rejects annotations for shares beside a GPU resource.
 func (r *parser) rejectShareBesideResource() {
 	resource := &r.gpuTally.entries[0]
 	for _, n := range [...]annotation{r.annotations.gpu, r.annotations.fraction, r.annotations.memory, r.annotations.devices} {
 		if n.isSet {
 			r.addInvalid(n.path(), n.value, "cannot go with "+resource.fieldPath()+", "+strconv.Quote(strconv.FormatInt(resource.total(), 10))+
-				"; a pod asks for GPUs by a resource or by an annotation, keep one of the two")
+				"; a pod requests GPUs by a resource or by an annotation, keep one of the two")
 		}
 	}
 }
 
-// parseDevices is on how many GPUs a share is wanted.
-func (r *parser) parseDevices(said []annotatedAmount) int64 {
+// parseDevices returns the number of GPUs on which a share is requested.
+func (r *parser) parseDevices(amounts []annotatedAmount) int64 {
 	n := r.annotations.devices
 	if !n.isSet {
 		return 1
@@ -233,16 +232,16 @@ func (r *parser) parseDevices(said []annotatedAmount) int64 {
 	case !ok || count == 0:
 		r.addInvalid(n.path(), n.value, "must be a number of GPUs from 1 to "+strconv.Itoa(maxDevices))
 	case !r.annotations.hasAmount():
-		r.addInvalid(n.path(), n.value, "says on how many GPUs a share lies; say the share too, by "+
+		r.addInvalid(n.path(), n.value, "sets the number of GPUs of a share; set the share, too, with "+
 			v1alpha1.AnnotationGPUFraction+", "+v1alpha1.AnnotationGPUMemory+" or "+v1alpha1.AnnotationGPU)
-	case len(said) > 0 && said[0].wholeGPUs > 0:
-		r.addInvalid(n.path(), n.value, "is for shares, and "+said[0].path()+" asks for whole GPUs, "+
-			strconv.Quote(said[0].value)+"; take it out, or ask for less than one GPU there")
+	case len(amounts) > 0 && amounts[0].wholeGPUs > 0:
+		r.addInvalid(n.path(), n.value, "is for shares, and "+amounts[0].path()+" requests whole GPUs, "+
+			strconv.Quote(amounts[0].value)+"; remove it, or request less than one GPU there")
 	}
 	return count
 }
 
-// shareContainer is the container that gets the share: the one that the author named,
+// shareContainer returns the container that gets the share: the one that the annotation names,
 // else the first.
 func (r *parser) shareContainer() *corev1.Container {
 	if n := r.annotations.container; n.isSet {
@@ -255,7 +254,7 @@ func (r *parser) shareContainer() *corev1.Container {
 	return &r.spec.Containers[0]
 }
 
-// containerByName is the regular or init container of that name, nil where there is none.
+// containerByName returns the regular or init container with that name, or nil.
 func (r *parser) containerByName(name string) (containerPath, *corev1.Container) {
 	for i := range r.spec.Containers {
 		if r.spec.Containers[i].Name == name {

@@ -17,7 +17,7 @@ import (
 // podTemplateBuilder builds pod templates; what is added to a container goes to the last.
 type podTemplateBuilder struct{ *corev1.PodTemplateSpec }
 
-// newPod has one container, main, which asks for CPU only.
+// newPod returns a pod with one container, main, which requests CPU only.
 func newPod() podTemplateBuilder {
 	return podTemplateBuilder{&corev1.PodTemplateSpec{}}.withContainer("main").
 		withLimit("cpu", "4").withRequest("cpu", "500m").withLimit("memory", "16Gi")

@@ -15,7 +15,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// containerPath is where a container stands: spec.containers[2].
+// containerPath is the field of a container, such as spec.containers[2].
 type containerPath struct {
 	list  string
 	index int
@@ -33,16 +33,17 @@ const (
 
 func (p containerPath) String() string { return p.list + "[" + strconv.Itoa(p.index) + "]" }
 
-// resourcePath is the field of one resource: spec.containers[2].resources.limits[cpu].
+// resourcePath returns the field of one resource, such as
+// spec.containers[2].resources.limits[cpu].
 func (p containerPath) resourcePath(list string, name corev1.ResourceName) string {
 	return p.String() + ".resources." + list + "[" + string(name) + "]"
 }
 
-// maxDevices is how many GPUs, slices or replicas a pod may ask for: as many as
-// a quota can hold.
+// maxDevices is the largest number of GPUs, MIG instances or replicas of a pod, as many as a
+// quota can hold.
 const maxDevices = 99999
 
-// parseContainers reads what all containers ask for.
+// parseContainers reads the resources of all containers.
 func (r *parser) parseContainers(spec *corev1.PodSpec) {
 	for i := range spec.Containers {
 		r.parseContainer(&spec.Containers[i], containerPath{regularContainers, i}, roleRegular)
@@ -57,45 +58,44 @@ func (r *parser) parseContainers(spec *corev1.PodSpec) {
 	}
 	for i := range spec.EphemeralContainers {
 		r.rejectMisplacedGPUs(&spec.EphemeralContainers[i].Resources, containerPath{ephemeralContainers, i}.String(),
-			"ephemeral containers cannot have GPUs; ask for them in spec.containers")
+			"ephemeral containers cannot have GPUs; request them in spec.containers")
 	}
 	if spec.Resources != nil {
 		r.rejectMisplacedGPUs(spec.Resources, "spec",
-			"a whole pod's resources cannot have GPUs; ask for them in a container's resources")
+			"pod-level resources cannot have GPUs; request them in a container's resources")
 	}
 }
 
-// parseContainer reads what one container asks for. An extended resource has a limit,
-// and a request that is absent or the same.
+// parseContainer reads the resources of one container. An extended resource has a limit, and a
+// request that is equal or absent.
 func (r *parser) parseContainer(c *corev1.Container, at containerPath, as containerRole) {
 	if len(c.Resources.Limits) == 0 && len(c.Resources.Requests) == 0 {
 		return
 	}
 	before := len(r.errs)
-	asked := containerRequest{containerPath: at, name: c.Name, role: as}
+	parsed := containerRequest{containerPath: at, name: c.Name, role: as}
 	for name := range c.Resources.Limits {
 		if unit := r.units.unitOf(name); unit != unitNone {
-			r.parseResource(&asked, &c.Resources, name, unit)
+			r.parseResource(&parsed, &c.Resources, name, unit)
 		}
 	}
 	for name := range c.Resources.Requests {
 		if unit := r.units.unitOf(name); unit != unitNone {
 			if _, limited := c.Resources.Limits[name]; !limited {
-				r.parseResource(&asked, &c.Resources, name, unit)
+				r.parseResource(&parsed, &c.Resources, name, unit)
 			}
 		}
 	}
-	r.parseSizes(&asked)
+	r.parseSizes(&parsed)
 	r.sortErrorsFrom(before)
 }
 
-// containerRequest is one container that is being read.
+// containerRequest is one container that is being parsed.
 type containerRequest struct {
 	containerPath
 	name string
 	role containerRole
-	// devices are the GPU resources that it counts, sizes those that say how large
-	// each device is.
+	// devices are its GPU resources, sizes the resources for the size of each device.
 	devices, sizes []resourceAmount
 }
 
@@ -118,15 +118,15 @@ func (r *parser) parseResource(c *containerRequest, all *corev1.ResourceRequirem
 	case !limited && unit != unitDeviceClass:
 		r.addInvalid(c.resourcePath(requests, name), request.String(), "needs the same amount as limit, in "+c.resourcePath(limits, name))
 		return
-	case unit == unitDeviceClass && requested: // the API server fills an absent one in from the limit
+	case unit == unitDeviceClass && requested: // the API server sets an absent request to the limit
 		list, quantity = requests, request
 	case requested && request.Cmp(quantity) != 0:
 		r.addInvalid(c.resourcePath(requests, name), request.String(), "must be the same as the limit, "+quantity.String())
 		return
 	}
 	if unit == UnitUnsupported {
-		r.addInvalid(c.resourcePath(list, name), quantity.String(), "is not read here; ask for whole GPUs as "+
-			string(v1alpha1.ResourceNVIDIAGPU)+", for a part of one by the annotation "+v1alpha1.AnnotationGPU)
+		r.addInvalid(c.resourcePath(list, name), quantity.String(), "is not supported; request whole GPUs as "+
+			string(v1alpha1.ResourceNVIDIAGPU)+", and a share of one with the annotation "+v1alpha1.AnnotationGPU)
 		return
 	}
 	amount, ok := wholeQuantity(quantity)
@@ -137,18 +137,18 @@ func (r *parser) parseResource(c *containerRequest, all *corev1.ResourceRequirem
 	r.addAmount(c, resourceAmount{name, unit, amount})
 }
 
-// addAmount takes in one amount that is well-formed.
+// addAmount adds one valid amount.
 func (r *parser) addAmount(c *containerRequest, s resourceAmount) {
 	switch {
-	case s.amount == 0: // the same as not asking
+	case s.amount == 0: // the same as no request
 	case s.unit.isSize():
 		c.sizes = append(c.sizes, s)
 	case s.unit == unitDeviceClass:
 		r.deviceClassTally.entryFor(s.name, s.unit).add(s.amount, c.role)
 	default:
 		if s.unit == unitMIG {
-			if wrong := validateMIGResource(s.name); wrong != "" {
-				r.addInvalid(c.resourcePath(limits, s.name), strconv.FormatInt(s.amount, 10), wrong)
+			if problem := validateMIGResource(s.name); problem != "" {
+				r.addInvalid(c.resourcePath(limits, s.name), strconv.FormatInt(s.amount, 10), problem)
 				return
 			}
 		}
@@ -161,20 +161,20 @@ func (r *parser) addAmount(c *containerRequest, s resourceAmount) {
 	}
 }
 
-// rejectMisplacedGPUs refuses GPUs where no container can have them.
-func (r *parser) rejectMisplacedGPUs(list *corev1.ResourceRequirements, path, why string) {
+// rejectMisplacedGPUs rejects GPUs in resources that cannot have them.
+func (r *parser) rejectMisplacedGPUs(list *corev1.ResourceRequirements, path, reason string) {
 	before := len(r.errs)
 	for key, resources := range map[string]corev1.ResourceList{limits: list.Limits, requests: list.Requests} {
 		for name, quantity := range resources {
 			if unit := r.units.unitOf(name); unit != unitNone && unit != unitOther {
-				r.addInvalid(path+".resources."+key+"["+string(name)+"]", quantity.String(), why)
+				r.addInvalid(path+".resources."+key+"["+string(name)+"]", quantity.String(), reason)
 			}
 		}
 	}
 	r.sortErrorsFrom(before)
 }
 
-// otherResourceNames are the resources outside the table, each once.
+// otherResourceNames returns the names of unknown extended resources, each once.
 func (r *parser) otherResourceNames() []string {
 	if len(r.otherResources) == 0 {
 		return []string{}
@@ -183,7 +183,7 @@ func (r *parser) otherResourceNames() []string {
 	return slices.Compact(r.otherResources)
 }
 
-// wholeQuantity is a quantity without a fraction, and false for any other.
+// wholeQuantity returns the value of a whole quantity, and false for any other.
 func wholeQuantity(q resource.Quantity) (int64, bool) {
 	if value, ok := q.AsInt64(); ok {
 		return value, true
@@ -192,66 +192,66 @@ func wholeQuantity(q resource.Quantity) (int64, bool) {
 	return value, q.CmpInt64(value) == 0
 }
 
-// validateContainerNames refuses containers that have no name, or another's. The API server would,
-// later: but by then what was granted to one of two stands on whichever is found.
+// validateContainerNames rejects empty and duplicate container names. The API server rejects
+// them, too, but only after the webhook has granted resources by container name.
 func (r *parser) validateContainerNames(spec *corev1.PodSpec) {
 	n := len(spec.Containers) + len(spec.InitContainers) + len(spec.EphemeralContainers)
-	taken := make(map[string]containerPath, n)
-	take := func(name string, at containerPath) {
+	names := make(map[string]containerPath, n)
+	check := func(name string, at containerPath) {
 		path := at.String() + ".name"
-		switch first, repeated := taken[name]; {
+		switch first, repeated := names[name]; {
 		case name == "":
 			r.errs = append(r.errs, &field.Error{Type: field.ErrorTypeRequired, Field: path, BadValue: "", Detail: "every container needs a name"})
 		case repeated:
 			r.errs = append(r.errs, &field.Error{
-				Type: field.ErrorTypeDuplicate, Field: path, BadValue: truncateValue(name), Detail: "it is that of " + first.String() + "; every container needs its own",
+				Type: field.ErrorTypeDuplicate, Field: path, BadValue: truncateValue(name),
+				Detail: "it is the name of " + first.String() + "; every container needs its own",
 			})
 		default:
-			taken[name] = at
+			names[name] = at
 		}
 	}
 	for i := range spec.Containers {
-		take(spec.Containers[i].Name, containerPath{regularContainers, i})
+		check(spec.Containers[i].Name, containerPath{regularContainers, i})
 	}
 	for i := range spec.InitContainers {
-		take(spec.InitContainers[i].Name, containerPath{initContainers, i})
+		check(spec.InitContainers[i].Name, containerPath{initContainers, i})
 	}
 	for i := range spec.EphemeralContainers {
-		take(spec.EphemeralContainers[i].Name, containerPath{ephemeralContainers, i})
+		check(spec.EphemeralContainers[i].Name, containerPath{ephemeralContainers, i})
 	}
 }
 
-// containerRole is how a container's resources add up with the others'.
+// containerRole determines how a container's resources are summed.
 type containerRole uint8
 
 const (
 	roleRegular containerRole = iota
 	roleInit
-	roleSidecar // an init container that goes on beside the regular ones
+	roleSidecar // an init container that runs beside the regular ones
 )
 
-// resourceTally adds up resources by name, by the API server's own rule (PodRequests in
-// k8s.io/component-helpers/resource): regular containers and sidecars run all at
-// once; an init container runs alone, beside the sidecars that stand before it.
-// Regular containers come first, then init containers in their order.
+// resourceTally sums resources by name, as the API server does (PodRequests in
+// k8s.io/component-helpers/resource): regular containers and sidecars run at the same time; an
+// init container runs alone, beside the sidecars before it. Regular containers must be added
+// first, then init containers in their order.
 type resourceTally struct{ entries []tallyEntry }
 
-// tallyEntry is one resource in all containers.
+// tallyEntry is the sum of one resource over all containers.
 type tallyEntry struct {
 	name corev1.ResourceName
 	unit Unit
-	// sum is of regular containers and sidecars, sidecars of those alone, and peak
-	// the most while any init container ran. (The sidecars alone are never more than
-	// sum.)
+	// sum is the total of regular containers and sidecars, sidecars that of sidecars alone,
+	// and peak the largest amount while an init container runs.
 	sum, sidecars, peak int64
-	// size is what the first container that asks says of each device.
+	// size is the device size in the first container with the resource.
 	size deviceSize
-	// firstContainer is that container, named container.
+	// firstContainer is the first container with the resource.
 	firstContainer containerPath
 	containerName  string
 }
 
-// entryFor finds or makes the entry of name.
+// entryFor returns the entry of name and creates it if necessary.
 func (t *resourceTally) entryFor(name corev1.ResourceName, unit Unit) *tallyEntry {
 	for i := range t.entries {
 		if t.entries[i].name == name {
@@ -262,8 +262,8 @@ func (t *resourceTally) entryFor(name corev1.ResourceName, unit Unit) *tallyEntr
 	return &t.entries[len(t.entries)-1]
 }
 
-// add counts what one container asks for. No sum can overflow: each amount is at
-// most mostDevices.
+// add adds the amount of one container. The sum cannot overflow: each amount is at most
+// maxDevices.
 func (e *tallyEntry) add(amount int64, as containerRole) {
 	switch as {
 	case roleRegular:
@@ -276,8 +276,8 @@ func (e *tallyEntry) add(amount int64, as containerRole) {
 	}
 }
 
-// total is what the whole pod asks for.
+// total returns the amount of the whole pod.
 func (e *tallyEntry) total() int64 { return max(e.sum, e.peak) }
 
-// fieldPath is the field in which the first container asks.
+// fieldPath returns the field of the first container with the resource.
 func (e *tallyEntry) fieldPath() string { return e.firstContainer.resourcePath(limits, e.name) }

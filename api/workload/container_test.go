@@ -58,7 +58,7 @@ func TestParsePodMatchesAPIServer(t *testing.T) {
 	})
 }
 
-// apiServerRequests is what the pod asks for, without what is 0, by the code that
+// apiServerRequests returns the requests of the pod above 0, by the code that
 // the API server itself uses after it has filled in absent requests.
 func apiServerRequests(spec corev1.PodSpec) map[corev1.ResourceName]int64 {
 	pod := corev1.Pod{Spec: *spec.DeepCopy()}

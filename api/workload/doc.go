@@ -1,20 +1,20 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workload says what a pod asks for.
+// Package workload parses the GPU request of a pod or pod template.
 //
-// Enters: any pod or pod template. Leaves: one [Request] (type, devices, share,
-// memory, MIG profile, pools, time), which policies read as input.workload; or a
-// [Malformed] error whose entries each name the field, the value and what is
-// allowed. The same pod always gives the same answer.
+// Parse returns a [Request] (type, devices, share, memory, MIG profile, node pools, time
+// limit), which policies read as input.workload. If the pod is invalid, it returns an
+// [InvalidRequest] whose entries name the field, the value and what is allowed. The same
+// pod always gives the same result.
 //
-// A pod has its GPUs in one [Form] and for one purpose, however many ways there
-// are to write it: whole GPUs or shares of them, never both, never two MIG
-// profiles. Three things it cannot know, since they are the node pool's: how much
-// of a GPU a MIG slice, a replica or some memory is; whether a resource named
-// nvidia.com/gpu is a whole GPU, a replica that kept its name, or a MIG slice
-// under the device plugin's single strategy; and what a DRA claim holds.
+// A pod requests GPUs in exactly one [Form]: whole GPUs or shares of them, and at most
+// one MIG profile, in whichever of the supported notations. Some facts depend on the
+// node pool and are not in the Request: the size of a MIG instance, a replica or an
+// amount of memory as a share of a GPU; whether nvidia.com/gpu is a whole GPU, a replica
+// with its name, or a MIG instance under the strategy single; and the content of a DRA
+// claim.
 //
-// It never does any I/O, never decides what is allowed to whom, and never reads
-// what is charged (sluice.dev/gpu-milli): that is an answer, not a question.
+// The package does no I/O, knows no quotas or policies, and ignores the GPU quota unit
+// (sluice.dev/gpu-milli), which is a result of admission.
 package workload

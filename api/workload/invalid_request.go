@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// InvalidRequest is all that is wrong with what a pod asks for. Each entry has the
-// field as the author wrote it, below the pod or the template itself
-// (metadata.annotations[gpu-fraction]), the value, and what is allowed.
+// InvalidRequest lists all problems of a pod's request. Each entry has the field relative to the
+// pod or template, such as metadata.annotations[gpu-fraction], the value, and what is allowed.
 type InvalidRequest field.ErrorList
 
-// maxListedErrors is how many entries the text of a Malformed has before it counts.
+// maxListedErrors is the number of entries in the text of an InvalidRequest. It only counts the
+// others.
 const maxListedErrors = 10
 
-// Error is one line; a pod with very many faults is told the first of them.
+// Error returns one line with the first problems.
 func (m InvalidRequest) Error() string {
 	var text strings.Builder
 	for i, problem := range m {
@@ -36,7 +36,7 @@ func (m InvalidRequest) Error() string {
 	return text.String()
 }
 
-// Unwrap gives the entries to errors.As.
+// Unwrap returns the entries for errors.As.
 func (m InvalidRequest) Unwrap() []error {
 	list := make([]error, len(m))
 	for i := range m {
@@ -45,8 +45,8 @@ func (m InvalidRequest) Unwrap() []error {
 	return list
 }
 
-// WithPrefix is the same of a template that lies deeper in its object: with
-// "spec.template" the fields are those of a Job or a Deployment.
+// WithPrefix returns the same problems for a template within an object. With "spec.template" the
+// fields are those of a Job or Deployment.
 func (m InvalidRequest) WithPrefix(path string) InvalidRequest {
 	moved := make(InvalidRequest, len(m))
 	for i, problem := range m {
@@ -57,21 +57,21 @@ func (m InvalidRequest) WithPrefix(path string) InvalidRequest {
 	return moved
 }
 
-// errorCollector gathers what is wrong while a pod is read.
+// errorCollector collects problems while a pod is parsed.
 type errorCollector struct{ errs InvalidRequest }
 
-// addInvalid is a value that is not allowed, and what is.
+// addInvalid adds an invalid value and what is allowed.
 func (p *errorCollector) addInvalid(path, value, allowed string) {
 	p.errs = append(p.errs, &field.Error{Type: field.ErrorTypeInvalid, Field: path, BadValue: truncateValue(value), Detail: allowed})
 }
 
-// newRequiredError is the fault of a nil pod.
+// newRequiredError returns the error for a nil pod.
 func newRequiredError(what string) InvalidRequest {
-	return InvalidRequest{{Type: field.ErrorTypeRequired, Field: what, Detail: "there is none to read"}}
+	return InvalidRequest{{Type: field.ErrorTypeRequired, Field: what, Detail: "must not be nil"}}
 }
 
-// sortErrorsFrom orders what was found since there were n entries, where it was found
-// in the random order of a map.
+// sortErrorsFrom sorts the problems since the first n, which were found in the random order of a
+// map.
 func (p *errorCollector) sortErrorsFrom(n int) {
 	slices.SortFunc(p.errs[n:], func(a, b *field.Error) int {
 		if order := strings.Compare(a.Field, b.Field); order != 0 {
@@ -81,8 +81,8 @@ func (p *errorCollector) sortErrorsFrom(n int) {
 	})
 }
 
-// maxValueBytes is how many bytes of a value an error repeats: messages go to logs
-// and to the API server, and a value can be as large as an object.
+// maxValueBytes is the number of bytes of a value in an error. Errors are written to logs and to
+// the API server, and a value can be as large as an object.
 const maxValueBytes = 64
 
 func truncateValue(value string) string {

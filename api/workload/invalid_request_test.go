@@ -64,7 +64,7 @@ func TestParseRejectsNil(t *testing.T) {
 	} {
 		_, err := parse()
 		var malformed workload.InvalidRequest
-		if !errors.As(err, &malformed) || err.Error() != what+": Required value: there is none to read" {
+		if !errors.As(err, &malformed) || err.Error() != what+": Required value: must not be nil" {
 			t.Errorf("no %s: %v", what, err)
 		}
 	}

@@ -13,87 +13,87 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// memoryLimit is how far one key lets each device's memory go: so many MiB, or a part
-// of the GPU.
+// memoryLimit is a limit of each device's memory, in MiB or as a share of the GPU.
 type memoryLimit struct {
 	path, value string
 	memoryMiB   int64
 	share       Milli
 }
 
-// parseMemoryLimits fills in how far the memory may go above what is asked for.
+// parseMemoryLimits reads up to which limit the memory may burst.
 func (r *parser) parseMemoryLimits(request *Request) {
 	shared := request.Form == FormShare || request.Form == FormMemory
-	var found [4]memoryLimit
-	said := r.parseLimitAnnotations(found[:0])
+	var buffer [4]memoryLimit
+	found := r.parseLimitAnnotations(buffer[:0])
 	if !shared {
-		r.rejectLimitsWithoutShare(request, said)
+		r.rejectLimitsWithoutShare(request, found)
 		return
 	}
-	said = r.parseLimitVariable(request, said)
-	if len(said) == 0 {
+	found = r.parseLimitVariable(request, found)
+	if len(found) == 0 {
 		return
 	}
-	first := said[0]
-	for _, second := range said[1:] {
+	first := found[0]
+	for _, second := range found[1:] {
 		r.rejectDuplicate(second.path, second.value, first.path, first.value, second.memoryMiB == first.memoryMiB && second.share == first.share)
 	}
 	switch {
 	case first.memoryMiB > 0 && first.memoryMiB < request.MemoryMiB:
-		r.addInvalid(first.path, first.value, "must not be below the "+strconv.FormatInt(request.MemoryMiB, 10)+" MiB that are asked for")
+		r.addInvalid(first.path, first.value, "must not be below the "+strconv.FormatInt(request.MemoryMiB, 10)+" MiB that are requested")
 	case first.share > 0 && first.share < request.Share:
-		r.addInvalid(first.path, first.value, "must not be below the "+request.Share.String()+" of a GPU that is asked for")
+		r.addInvalid(first.path, first.value, "must not be below the "+request.Share.String()+" of a GPU that is requested")
 	}
 	request.MemoryLimitMiB, request.ShareLimit = first.memoryMiB, first.share
 }
 
-// rejectLimitsWithoutShare refuses limits of what has none: a whole GPU or a slice cannot
-// burst. In a pod that was admitted they are what its author had said before it
-// was granted one; where the share itself is malformed, that is fault enough.
-func (r *parser) rejectLimitsWithoutShare(request *Request, said []memoryLimit) {
+// rejectLimitsWithoutShare rejects limits without a share: whole GPUs and MIG instances cannot
+// burst. An admitted pod may have them from before a MIG instance was granted. If the share
+// itself is invalid, the limits cause no second error.
+func (r *parser) rejectLimitsWithoutShare(request *Request, found []memoryLimit) {
 	if (r.admitted && request.RequestsGPU()) || (r.annotations.hasAmount() && !request.RequestsGPU()) {
 		return
 	}
-	for _, l := range said {
-		r.addInvalid(l.path, l.value, "limits the memory of a share of a GPU; ask for one, by "+
-			v1alpha1.AnnotationGPUFraction+", "+v1alpha1.AnnotationGPUMemory+" or "+v1alpha1.AnnotationGPU+", or take the limit out")
+	for _, l := range found {
+		r.addInvalid(l.path, l.value, "limits the memory of a share of a GPU; request one with "+
+			v1alpha1.AnnotationGPUFraction+", "+v1alpha1.AnnotationGPUMemory+" or "+v1alpha1.AnnotationGPU+", or remove the limit")
 	}
 }
 
-// parseLimitAnnotations reads the three annotations, ours first.
-func (r *parser) parseLimitAnnotations(said []memoryLimit) []memoryLimit {
+// parseLimitAnnotations reads the three annotations, sluice.dev/gpu-memory-limit first.
+func (r *parser) parseLimitAnnotations(found []memoryLimit) []memoryLimit {
 	if n := r.annotations.memoryLimit; n.isSet {
 		if memory, ok := parseWholeNumber(n.value, maxMemoryMiB); ok && memory > 0 {
-			said = append(said, memoryLimit{path: n.path(), value: n.value, memoryMiB: memory})
+			found = append(found, memoryLimit{path: n.path(), value: n.value, memoryMiB: memory})
 		} else {
-			r.addInvalid(n.path(), n.value, "must be MiB of one GPU's memory, a whole number from 1 to "+strconv.Itoa(maxMemoryMiB)+", such as 16384")
+			r.addInvalid(n.path(), n.value,
+				"must be MiB of one GPU's memory, a whole number from 1 to "+strconv.Itoa(maxMemoryMiB)+", such as 16384")
 		}
 	}
 	if n := r.annotations.memoryLimitKAI; n.isSet {
 		if memory, ok := parseMebibytesOrNumber(n.value); ok {
-			said = append(said, memoryLimit{path: n.path(), value: n.value, memoryMiB: memory})
+			found = append(found, memoryLimit{path: n.path(), value: n.value, memoryMiB: memory})
 		} else {
 			r.addInvalid(n.path(), n.value, "must be MiB of one GPU's memory such as 16384, or a quantity with its unit such as 16Gi, at most 16Ti")
 		}
 	}
 	if n := r.annotations.fractionLimit; n.isSet {
-		if share, wrong := parseShare(n.value, oneGPU); wrong == "" {
-			said = append(said, memoryLimit{path: n.path(), value: n.value, share: share})
+		if share, problem := parseShare(n.value, oneGPU); problem == "" {
+			found = append(found, memoryLimit{path: n.path(), value: n.value, share: share})
 		} else {
-			r.addInvalid(n.path(), n.value, wrong)
+			r.addInvalid(n.path(), n.value, problem)
 		}
 	}
-	return said
+	return found
 }
 
-// parseLimitVariable reads the variable by which Run:ai's users say it, in the
-// container that has the share: of a fraction a part of the GPU, of memory a
-// quantity of bytes. Of two variables of one name a container gets the last.
-// Elsewhere it means nothing, and many set it everywhere.
-func (r *parser) parseLimitVariable(request *Request, said []memoryLimit) []memoryLimit {
+// parseLimitVariable reads the environment variable of Run:ai's users in the container with the
+// share: a part of the GPU for a fraction, a quantity of bytes for memory. If the variable is set
+// twice, the container gets the last one. In other containers it has no effect, and many users
+// set it everywhere.
+func (r *parser) parseLimitVariable(request *Request, found []memoryLimit) []memoryLimit {
 	at, c := r.containerByName(request.Container)
 	if c == nil {
-		return said
+		return found
 	}
 	last := -1
 	for i := range c.Env {
@@ -102,24 +102,24 @@ func (r *parser) parseLimitVariable(request *Request, said []memoryLimit) []memo
 		}
 	}
 	if last < 0 {
-		return said
+		return found
 	}
 	variable := &c.Env[last]
 	l := memoryLimit{path: at.String() + ".env[" + strconv.Itoa(last) + "].value", value: variable.Value}
-	if wrong := l.parseVariable(request.Form, variable); wrong != "" {
-		r.addInvalid(l.path, l.value, v1alpha1.EnvRunAIGPUMemoryLimit+" "+wrong)
-		return said
+	if problem := l.parseVariable(request.Form, variable); problem != "" {
+		r.addInvalid(l.path, l.value, v1alpha1.EnvRunAIGPUMemoryLimit+" "+problem)
+		return found
 	}
-	return append(said, l)
+	return append(found, l)
 }
 
-func (l *memoryLimit) parseVariable(form Form, variable *corev1.EnvVar) (wrong string) {
+func (l *memoryLimit) parseVariable(form Form, variable *corev1.EnvVar) (problem string) {
 	if variable.ValueFrom != nil {
-		return "must be written out, not taken from elsewhere by valueFrom"
+		return "must be a literal value, not valueFrom"
 	}
 	if form == FormShare {
-		l.share, wrong = parseShare(l.value, oneGPU)
-		return wrong
+		l.share, problem = parseShare(l.value, oneGPU)
+		return problem
 	}
 	var ok bool
 	if l.memoryMiB, ok = parseMebibytes(l.value); !ok {
@@ -128,7 +128,7 @@ func (l *memoryLimit) parseVariable(form Form, variable *corev1.EnvVar) (wrong s
 	return ""
 }
 
-// parseMebibytesOrNumber reads a plain number as MiB, all else as [mebibytes] does.
+// parseMebibytesOrNumber reads a plain number as MiB, and other text like [parseMebibytes].
 func parseMebibytesOrNumber(text string) (int64, bool) {
 	if memory, ok := parseWholeNumber(text, maxMemoryMiB); ok {
 		return memory, memory > 0
@@ -136,8 +136,8 @@ func parseMebibytesOrNumber(text string) (int64, bool) {
 	return parseMebibytes(text)
 }
 
-// parseMebibytes reads a quantity of bytes as whole MiB, the rest cut off; false for
-// what is no quantity, less than one MiB or too much.
+// parseMebibytes reads a quantity of bytes as MiB, rounded down. It returns false for an invalid
+// quantity, less than one MiB, or more than the maximum.
 func parseMebibytes(text string) (int64, bool) {
 	if len(text) > maxValueBytes {
 		return 0, false
@@ -150,11 +150,10 @@ func parseMebibytes(text string) (int64, bool) {
 	return memory, memory > 0 && memory <= maxMemoryMiB
 }
 
-// validateKAIContainers looks at the annotations into which later versions of
-// KAI-Scheduler translate gpu-memory, container by container, and which it then
-// prefers to every other. Its webhook comes after ours, so they may be on a pod
-// that was admitted, if they say no more than what the pod was charged for. An
-// author's own are refused: nobody would have counted them.
+// validateKAIContainers validates the annotations into which later versions of KAI-Scheduler
+// translate gpu-memory for each container, and which it prefers to all others. Its webhook runs
+// after Sluice's, so an admitted pod may have them if they match the charged amount. A user's own
+// are rejected, because they would not be charged.
 func (r *parser) validateKAIContainers() {
 	for _, n := range r.annotations.kaiContainers {
 		switch {
@@ -172,10 +171,10 @@ func (r *parser) validateKAITranslation(n annotation, key string, original annot
 	same := n.value == original.value || (ok && memory == want)
 	switch {
 	case !original.isSet:
-		r.addInvalid(n.path(), n.value, "is for KAI-Scheduler to write; say it by "+key+" instead")
+		r.addInvalid(n.path(), n.value, "is written by KAI-Scheduler; set "+key+" instead")
 	case !r.admitted:
-		r.addInvalid(n.path(), n.value, "is for KAI-Scheduler to write; take it out, "+original.path()+" says it")
+		r.addInvalid(n.path(), n.value, "is written by KAI-Scheduler; remove it, "+original.path()+" is enough")
 	case !same:
-		r.addInvalid(n.path(), n.value, "must say what "+original.path()+" says, "+strconv.Quote(truncateValue(original.value)))
+		r.addInvalid(n.path(), n.value, "must be equal to "+original.path()+", "+strconv.Quote(truncateValue(original.value)))
 	}
 }

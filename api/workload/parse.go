@@ -17,22 +17,21 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Parse reads what the pods of a template ask for, by the [DefaultNames]. The
-// error is [Malformed], with all that is wrong; the Request beside it is empty.
-// Fields are named below the template itself: see [Malformed.Under].
+// Parse returns the request of a template's pods, with the [DefaultResourceUnits]. The error is
+// an [InvalidRequest] with all problems, and the Request is then empty. Fields are named relative
+// to the template; see [InvalidRequest.WithPrefix].
 //
-// A pod that was admitted (it has the label sluice.dev/project) is read with what
-// was granted: a GPU resource counts, and the annotations by which its author had
-// asked for a share may stand beside it; and an engine's annotation may repeat
-// the author's. In any other pod both are faults.
+// In an admitted pod (with the label sluice.dev/project), a GPU resource counts and may stand
+// beside the annotations that requested a share, and an annotation of the scheduler may repeat
+// the user's. In any other pod both are errors.
 func Parse(template *corev1.PodTemplateSpec) (Request, error) {
 	return defaultResourceUnits.Parse(template)
 }
 
-// ParsePod is [Parse] for a pod.
+// ParsePod returns the request of a pod; see [Parse].
 func ParsePod(pod *corev1.Pod) (Request, error) { return defaultResourceUnits.ParsePod(pod) }
 
-// Parse reads a template by a table of one's own.
+// Parse returns the request of a template's pods with these units.
 func (n ResourceUnits) Parse(template *corev1.PodTemplateSpec) (Request, error) {
 	if template == nil {
 		return Request{}, newRequiredError("template")
@@ -40,7 +39,7 @@ func (n ResourceUnits) Parse(template *corev1.PodTemplateSpec) (Request, error) 
 	return n.parse(&template.ObjectMeta, &template.Spec)
 }
 
-// ParsePod reads a pod by a table of one's own.
+// ParsePod returns the request of a pod with these units.
 func (n ResourceUnits) ParsePod(pod *corev1.Pod) (Request, error) {
 	if pod == nil {
 		return Request{}, newRequiredError("pod")
@@ -48,18 +47,18 @@ func (n ResourceUnits) ParsePod(pod *corev1.Pod) (Request, error) {
 	return n.parse(&pod.ObjectMeta, &pod.Spec)
 }
 
-// parser is one pod that is being read.
+// parser holds the state while one pod is parsed.
 type parser struct {
 	errorCollector
 	units ResourceUnits
 	spec  *corev1.PodSpec
-	// admitted is whether the pod has been through the webhook. Then a GPU resource
-	// may stand beside the annotations by which its author asked for a share: it is
-	// what was granted for them, and what counts. To pretend it gains nothing, since
-	// what the resource gives is counted in full.
+	// admitted is true for a pod that passed the webhook. A GPU resource may then stand
+	// beside the annotations that requested a share: it is what was granted, and it counts.
+	// Forging it has no advantage, since the resource is charged in full.
 	admitted    bool
 	annotations requestAnnotations
-	// gpuTally are the GPU resources, classes the DRA ones, others the rest.
+	// gpuTally sums GPU resources, deviceClassTally DRA device classes. otherResources are
+	// the names of all others.
 	gpuTally, deviceClassTally resourceTally
 	otherResources             []string
 }
@@ -87,17 +86,17 @@ func (n ResourceUnits) parse(meta *metav1.ObjectMeta, spec *corev1.PodSpec) (Req
 	return request, nil
 }
 
-// parseOwner is the kind of the controller that the object names.
+// parseOwner returns the kind of the object's controller.
 func parseOwner(meta *metav1.ObjectMeta) Owner {
 	controller := metav1.GetControllerOfNoCopy(meta)
 	if controller == nil {
 		return Owner{}
 	}
-	version, _ := schema.ParseGroupVersion(controller.APIVersion) // a wrong one has no group
+	version, _ := schema.ParseGroupVersion(controller.APIVersion) // an invalid version has no group
 	return Owner{Group: version.Group, Kind: controller.Kind}
 }
 
-// parseClaims are the pod's DRA claims, as it names them.
+// parseClaims returns the pod's DRA claims.
 func parseClaims(spec *corev1.PodSpec) []Claim {
 	claims := make([]Claim, len(spec.ResourceClaims))
 	for i, claim := range spec.ResourceClaims {
@@ -112,7 +111,7 @@ func parseClaims(spec *corev1.PodSpec) []Claim {
 	return claims
 }
 
-// parseWorkloadType fills in the type that the author's label says.
+// parseWorkloadType reads the user's label.
 func (r *parser) parseWorkloadType(request *Request, labels map[string]string) {
 	text, set := labels[v1alpha1.LabelWorkloadType]
 	if !set {
@@ -129,11 +128,11 @@ func (r *parser) parseWorkloadType(request *Request, labels map[string]string) {
 	r.addInvalid("metadata.labels["+v1alpha1.LabelWorkloadType+"]", text, "must be one of "+strings.Join(known, ", "))
 }
 
-// maxNodePools is how many pools a pod may name: as many as a project can have.
+// maxNodePools is the largest number of node pools that a pod may name, as many as a project can
+// have.
 const maxNodePools = 10
 
-// parseNodePools fills in the pools that the author would like. Spaces around a name
-// are allowed, since people write "a, b".
+// parseNodePools reads the preferred node pools. Spaces around a name are allowed.
 func (r *parser) parseNodePools(request *Request) {
 	request.NodePools = []string{}
 	n := r.annotations.nodePools
@@ -150,7 +149,7 @@ func (r *parser) parseNodePools(request *Request) {
 		name = strings.TrimSpace(name)
 		switch {
 		case name == "":
-			r.addInvalid(n.path(), n.value, "has a name that is empty; want names of node pools with commas between them, such as dgx-h100,dgx-a100")
+			r.addInvalid(n.path(), n.value, "has an empty name; want names of node pools separated by commas, such as dgx-h100,dgx-a100")
 		case !isNodePoolName(name):
 			r.addInvalid(n.path(), name, "must be the name of a node pool: lower-case letters, digits and hyphens, at most "+
 				strconv.Itoa(v1alpha1.MaxNodePoolName)+", beginning and ending with a letter or digit, such as dgx-h100")
@@ -162,7 +161,7 @@ func (r *parser) parseNodePools(request *Request) {
 	}
 }
 
-// isNodePoolName reports whether text can be the name of a NodePool.
+// isNodePoolName reports whether text is a valid name of a NodePool.
 func isNodePoolName(text string) bool {
 	for at := range len(text) {
 		c := text[at]
@@ -174,7 +173,7 @@ func isNodePoolName(text string) bool {
 	return text != "" && len(text) <= v1alpha1.MaxNodePoolName
 }
 
-// parseMaxRuntime fills in the time limit that the author wants.
+// parseMaxRuntime reads the user's time limit.
 func (r *parser) parseMaxRuntime(request *Request) {
 	n := r.annotations.maxRuntime
 	if !n.isSet {

@@ -83,19 +83,19 @@ func TestParseRejectsForgedGrants(t *testing.T) {
 	}{
 		"two shares": {
 			newAdmittedPod().withAnnotation("sluice.dev/gpu", "100m").withAnnotation("gpu-fraction", "0.9"),
-			"metadata.annotations[gpu-fraction]: Invalid value: \"0.9\": says otherwise than metadata.annotations[sluice.dev/gpu], \"100m\"; keep one of the two",
+			"metadata.annotations[gpu-fraction]: Invalid value: \"0.9\": contradicts metadata.annotations[sluice.dev/gpu], \"100m\"; keep one of the two",
 		},
 		"two limits": {
 			newAdmittedPod().withAnnotation("gpu-memory", "1").withAnnotation("sluice.dev/gpu-memory-limit", "10").withAnnotation("gpu-memory.limit", "20"),
-			"says otherwise than metadata.annotations[sluice.dev/gpu-memory-limit]",
+			"contradicts metadata.annotations[sluice.dev/gpu-memory-limit]",
 		},
 		"more memory for KAI than for us": {
 			newAdmittedPod().withAnnotation("gpu-memory", "100").withAnnotation("nvidia.com/container.main.gpu-memory.request", "80Gi"),
-			"must say what metadata.annotations[gpu-memory] says, \"100\"",
+			"must be equal to metadata.annotations[gpu-memory], \"100\"",
 		},
 		"memory for KAI only": {
 			newAdmittedPod().withAnnotation("gpu-fraction", "0.1").withAnnotation("nvidia.com/container.main.gpu-memory.request", "80Gi"),
-			"say it by gpu-memory instead",
+			"set gpu-memory instead",
 		},
 		"two kinds of GPUs": {
 			newAdmittedPod().withLimit("nvidia.com/gpu", "1").withLimit("nvidia.com/mig-1g.5gb", "1"),
@@ -103,7 +103,7 @@ func TestParseRejectsForgedGrants(t *testing.T) {
 		},
 		"several devices of nothing": {
 			newAdmittedPod().withAnnotation("gpu-fraction-num-devices", "2"),
-			"say the share too",
+			"set the share, too",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

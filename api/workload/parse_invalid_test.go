@@ -36,7 +36,7 @@ func invalidResourceRequest(name, value, says string) invalidField {
 
 func TestParseRejectsInvalidRequests(t *testing.T) {
 	const (
-		decimal   = "must be a decimal from 0.001 to 0.999 with at most three decimals, such as 0.5; whole GPUs are asked for as nvidia.com/gpu"
+		decimal   = "must be a decimal from 0.001 to 0.999 with at most three decimals, such as 0.5; whole GPUs are requested as nvidia.com/gpu"
 		quantity  = "must be a part of one GPU in thousandths such as 500m or 0.5, or whole GPUs such as 2"
 		mebibytes = "must be MiB of one GPU's memory, a whole number from 1 to 16777216, such as 8192"
 		devices   = "must be a whole number from 0 to 99999"
@@ -50,7 +50,7 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 	tests := []refusal{
 		{
 			"a whole GPU and a share", newPod().withLimit("nvidia.com/gpu", "1").withAnnotation("gpu-fraction", "0.5"),
-			[]invalidField{invalidAnnotation("gpu-fraction", "0.5", `cannot go with spec.containers[0].resources.limits[nvidia.com/gpu], "1"; a pod asks for GPUs by a resource or by an annotation, keep one of the two`)},
+			[]invalidField{invalidAnnotation("gpu-fraction", "0.5", `cannot go with spec.containers[0].resources.limits[nvidia.com/gpu], "1"; a pod requests GPUs by a resource or by an annotation, keep one of the two`)},
 		},
 		{
 			"a slice and a share", newPod().withLimit("nvidia.com/mig-1g.5gb", "1").withAnnotation("gpu-fraction", "0.5"),
@@ -75,24 +75,24 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 
 		{
 			"a fraction and memory", newPod().withAnnotation("gpu-fraction", "0.5").withAnnotation("gpu-memory", "8192"),
-			[]invalidField{invalidAnnotation("gpu-memory", "8192", `says otherwise than metadata.annotations[gpu-fraction], "0.5"; keep one of the two`)},
+			[]invalidField{invalidAnnotation("gpu-memory", "8192", `contradicts metadata.annotations[gpu-fraction], "0.5"; keep one of the two`)},
 		},
 		{
 			"the same amount in two ways", newPod().withAnnotation("gpu-fraction", "0.5").withAnnotation("sluice.dev/gpu", "500m"),
-			[]invalidField{invalidAnnotation("gpu-fraction", "0.5", `says the same again as metadata.annotations[sluice.dev/gpu], "500m"; keep one of the two`)},
+			[]invalidField{invalidAnnotation("gpu-fraction", "0.5", `repeats metadata.annotations[sluice.dev/gpu], "500m"; keep one of the two`)},
 		},
 		{
 			"three ways at once", newPod().withAnnotation("gpu-fraction", "0.5").withAnnotation("sluice.dev/gpu", "2").withAnnotation("gpu-memory", "1"),
-			[]invalidField{invalidAnnotation("gpu-fraction", "0.5", "says otherwise than"), invalidAnnotation("gpu-memory", "1", "says otherwise than")},
+			[]invalidField{invalidAnnotation("gpu-fraction", "0.5", "contradicts"), invalidAnnotation("gpu-memory", "1", "contradicts")},
 		},
 
 		{
 			"whole GPUs on several devices", newPod().withAnnotation("sluice.dev/gpu", "2").withAnnotation("gpu-fraction-num-devices", "2"),
-			[]invalidField{invalidAnnotation("gpu-fraction-num-devices", "2", `is for shares, and metadata.annotations[sluice.dev/gpu] asks for whole GPUs, "2"`)},
+			[]invalidField{invalidAnnotation("gpu-fraction-num-devices", "2", `is for shares, and metadata.annotations[sluice.dev/gpu] requests whole GPUs, "2"`)},
 		},
 		{
 			"several devices of nothing", newPod().withAnnotation("gpu-fraction-num-devices", "2"),
-			[]invalidField{invalidAnnotation("gpu-fraction-num-devices", "2", "say the share too, by gpu-fraction, gpu-memory or sluice.dev/gpu")},
+			[]invalidField{invalidAnnotation("gpu-fraction-num-devices", "2", "set the share, too, with gpu-fraction, gpu-memory or sluice.dev/gpu")},
 		},
 		{
 			"a container that is not there", newPod().withAnnotation("gpu-fraction", "0.5").withAnnotation("gpu-fraction-container-name", "Main"),
@@ -100,19 +100,19 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 		},
 		{
 			"a share and a half", newPod().withAnnotation("sluice.dev/gpu", "1.5"),
-			[]invalidField{invalidAnnotation("sluice.dev/gpu", "1.5", `a part lies on one GPU; ask for 2, or for 750m with gpu-fraction-num-devices: "2"`)},
+			[]invalidField{invalidAnnotation("sluice.dev/gpu", "1.5", `a share is on one GPU; request 2, or 750m with gpu-fraction-num-devices: "2"`)},
 		},
 		{
 			"a third more than one", newPod().withAnnotation("sluice.dev/gpu", "1333m"),
-			[]invalidField{invalidAnnotation("sluice.dev/gpu", "1333m", `ask for 2, or for 667m with gpu-fraction-num-devices: "2"`)},
+			[]invalidField{invalidAnnotation("sluice.dev/gpu", "1333m", `request 2, or 667m with gpu-fraction-num-devices: "2"`)},
 		},
 		{
 			"a profile as an amount", newPod().withAnnotation("sluice.dev/gpu", "3g.40gb"),
-			[]invalidField{invalidAnnotation("sluice.dev/gpu", "3g.40gb", "is a MIG profile, which is asked for in a container's limits: nvidia.com/mig-3g.40gb")},
+			[]invalidField{invalidAnnotation("sluice.dev/gpu", "3g.40gb", "is a MIG profile, which is requested in a container's limits: nvidia.com/mig-3g.40gb")},
 		},
 		{
 			"a compute instance as an amount", newPod().withAnnotation("sluice.dev/gpu", "1c.3g.20gb"),
-			[]invalidField{invalidAnnotation("sluice.dev/gpu", "1c.3g.20gb", "1c.3g.20gb is a compute instance inside the GPU instance 3g.20gb; compute instances are not offered, ask for nvidia.com/mig-3g.20gb")},
+			[]invalidField{invalidAnnotation("sluice.dev/gpu", "1c.3g.20gb", "1c.3g.20gb is a compute instance inside the GPU instance 3g.20gb; compute instances are not offered, request nvidia.com/mig-3g.20gb")},
 		},
 		{
 			"more decimals than are counted", newPod().withAnnotation("gpu-fraction", "0.3333"),
@@ -146,19 +146,19 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 
 		{
 			"a compute instance", newPod().withLimit("nvidia.com/mig-1c.3g.20gb", "1"),
-			[]invalidField{invalidLimit("nvidia.com/mig-1c.3g.20gb", "1", "1c.3g.20gb is a compute instance inside the GPU instance 3g.20gb; compute instances are not offered, ask for nvidia.com/mig-3g.20gb")},
+			[]invalidField{invalidLimit("nvidia.com/mig-1c.3g.20gb", "1", "1c.3g.20gb is a compute instance inside the GPU instance 3g.20gb; compute instances are not offered, request nvidia.com/mig-3g.20gb")},
 		},
 		{
 			"a compute instance with media engines", newPod().withLimit("nvidia.com/mig-1c.1g.10gb.me", "1"),
-			[]invalidField{invalidLimit("nvidia.com/mig-1c.1g.10gb.me", "1", "ask for nvidia.com/mig-1g.10gb.me")},
+			[]invalidField{invalidLimit("nvidia.com/mig-1c.1g.10gb.me", "1", "request nvidia.com/mig-1g.10gb.me")},
 		},
 		{
 			"a replica of a slice", newPod().withLimit("nvidia.com/mig-1g.5gb.shared", "1"),
-			[]invalidField{invalidLimit("nvidia.com/mig-1g.5gb.shared", "1", "is a replica of a MIG slice, which is not offered; ask for the slice, nvidia.com/mig-1g.5gb")},
+			[]invalidField{invalidLimit("nvidia.com/mig-1g.5gb.shared", "1", "is a replica of a MIG instance, which is not offered; request the instance, nvidia.com/mig-1g.5gb")},
 		},
 		{
 			"two profiles", newPod().withLimit("nvidia.com/mig-1g.5gb", "2").withLimit("nvidia.com/mig-2g.10gb", "1"),
-			[]invalidField{invalidLimit("nvidia.com/mig-2g.10gb", "1", "is a second MIG profile beside spec.containers[0].resources.limits[nvidia.com/mig-1g.5gb]; the slices of a pod are of one profile")},
+			[]invalidField{invalidLimit("nvidia.com/mig-2g.10gb", "1", "is a second MIG profile beside spec.containers[0].resources.limits[nvidia.com/mig-1g.5gb]; a pod uses one profile")},
 		},
 		{
 			"an init container's other profile", newPod().withLimit("nvidia.com/mig-2g.10gb", "1").withInitContainer("warm-up").withLimit("nvidia.com/mig-1g.5gb", "1"),
@@ -171,19 +171,19 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 
 		{
 			"HAMi's memory of how many GPUs", newPod().withLimit("nvidia.com/gpumem", "8000"),
-			[]invalidField{invalidLimit("nvidia.com/gpumem", "8000", "the same container must say how many, as nvidia.com/gpu")},
+			[]invalidField{invalidLimit("nvidia.com/gpumem", "8000", "the same container must request the number of GPUs as nvidia.com/gpu")},
 		},
 		{
 			"HAMi's memory of no GPUs", newPod().withLimit("nvidia.com/gpu", "0").withLimit("nvidia.com/gpumem", "8000"),
-			[]invalidField{invalidLimit("nvidia.com/gpumem", "8000", "must say how many")},
+			[]invalidField{invalidLimit("nvidia.com/gpumem", "8000", "must request the number of GPUs")},
 		},
 		{
 			"HAMi's memory of replicas", newPod().withLimit("nvidia.com/gpu.shared", "1").withLimit("nvidia.com/gpumem", "8000"),
-			[]invalidField{invalidLimit("nvidia.com/gpumem", "8000", "must say how many")},
+			[]invalidField{invalidLimit("nvidia.com/gpumem", "8000", "must request the number of GPUs")},
 		},
 		{
 			"Volcano's memory of NVIDIA's GPUs", newPod().withLimit("nvidia.com/gpu", "1").withLimit("volcano.sh/vgpu-memory", "8000"),
-			[]invalidField{invalidLimit("volcano.sh/vgpu-memory", "8000", "must say how many, as volcano.sh/vgpu-number")},
+			[]invalidField{invalidLimit("volcano.sh/vgpu-memory", "8000", "must request the number of GPUs as volcano.sh/vgpu-number")},
 		},
 		{
 			"no memory of a GPU", newPod().withLimit("nvidia.com/gpu", "1").withLimit("nvidia.com/gpumem", "0"),
@@ -204,7 +204,7 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 		{
 			"containers with different shares", newPod().withLimit("nvidia.com/gpu", "1").withLimit("nvidia.com/gpumem", "8000").
 				withContainer("second").withLimit("nvidia.com/gpu", "1").withLimit("nvidia.com/gpumem-percentage", "50").withLimit("nvidia.com/gpucores", "10"),
-			[]invalidField{{"spec.containers[1].resources.limits[nvidia.com/gpu]", "1", "is for 50 % of each GPU's memory with 10 % of its compute, in spec.containers[0] for 8000 MiB of each GPU; all containers of a pod ask for the same"}},
+			[]invalidField{{"spec.containers[1].resources.limits[nvidia.com/gpu]", "1", "is for 50 % of each GPU's memory with 10 % of its compute, in spec.containers[0] for 8000 MiB of each GPU; all containers of a pod must request the same"}},
 		},
 		{
 			"a share in one container, whole GPUs in the other", newPod().withLimit("nvidia.com/gpu", "1").withLimit("nvidia.com/gpumem", "8000").
@@ -213,12 +213,12 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 		},
 		{
 			"Koordinator's one and a half", newPod().withLimit("koordinator.sh/gpu", "150"),
-			[]invalidField{invalidLimit("koordinator.sh/gpu", "150", "must be less than 100 or whole hundreds: a part lies on one GPU")},
+			[]invalidField{invalidLimit("koordinator.sh/gpu", "150", "must be less than 100 or whole hundreds: a share is on one GPU")},
 		},
 		{
 			"Koordinator's finer resources", newPod().withLimit("koordinator.sh/gpu-core", "50").withRequest("koordinator.sh/gpu-memory", "8Gi"),
 			[]invalidField{
-				invalidLimit("koordinator.sh/gpu-core", "50", "is not read here; ask for whole GPUs as nvidia.com/gpu, for a part of one by the annotation sluice.dev/gpu"),
+				invalidLimit("koordinator.sh/gpu-core", "50", "is not supported; request whole GPUs as nvidia.com/gpu, and a share of one with the annotation sluice.dev/gpu"),
 				invalidResourceRequest("koordinator.sh/gpu-memory", "8Gi", "needs the same amount as limit"),
 			},
 		},
@@ -227,7 +227,7 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 			p.Spec.Resources = &corev1.ResourceRequirements{
 				Limits: corev1.ResourceList{"cpu": resource.MustParse("1"), "rdma/hca": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("1")},
 			}
-		}), []invalidField{{"spec.resources.limits[nvidia.com/gpu]", "1", "ask for them in a container's resources"}}},
+		}), []invalidField{{"spec.resources.limits[nvidia.com/gpu]", "1", "request them in a container's resources"}}},
 		{"a GPU for an ephemeral container", newPod().withChange(func(p *corev1.PodTemplateSpec) {
 			shell, debugger := corev1.EphemeralContainer{}, corev1.EphemeralContainer{}
 			shell.Name, debugger.Name = "shell", "debugger"
@@ -240,14 +240,14 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 		}},
 
 		{"one name twice", newPod().withContainer("main"), []invalidField{
-			{"spec.containers[1].name", "main", "it is that of spec.containers[0]; every container needs its own"},
+			{"spec.containers[1].name", "main", "it is the name of spec.containers[0]; every container needs its own"},
 		}},
 		{"one name twice, in different lists", newPod().withInitContainer("main").withSidecar("logs").withChange(func(p *corev1.PodTemplateSpec) {
 			p.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 1)
 			p.Spec.EphemeralContainers[0].Name = "logs"
 		}), []invalidField{
-			{"spec.initContainers[0].name", "main", "it is that of spec.containers[0]"},
-			{"spec.ephemeralContainers[0].name", "logs", "it is that of spec.initContainers[1]"},
+			{"spec.initContainers[0].name", "main", "it is the name of spec.containers[0]"},
+			{"spec.ephemeralContainers[0].name", "logs", "it is the name of spec.initContainers[1]"},
 		}},
 		{"no names", newPod().withContainer("").withInitContainer("").withChange(func(p *corev1.PodTemplateSpec) {
 			p.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 1)
@@ -257,20 +257,20 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 			{"spec.ephemeralContainers[0].name", "", "every container needs a name"},
 		}},
 		{"a long name twice", newPod().withContainer(strings.Repeat("a", 500)).withContainer(strings.Repeat("a", 500)), []invalidField{
-			{"spec.containers[2].name", strings.Repeat("a", 500), "it is that of spec.containers[1]"},
+			{"spec.containers[2].name", strings.Repeat("a", 500), "it is the name of spec.containers[1]"},
 		}},
 
 		{
 			"a limit below the memory", newPod().withAnnotation("gpu-memory", "8192").withAnnotation("sluice.dev/gpu-memory-limit", "8191"),
-			[]invalidField{invalidAnnotation("sluice.dev/gpu-memory-limit", "8191", "must not be below the 8192 MiB that are asked for")},
+			[]invalidField{invalidAnnotation("sluice.dev/gpu-memory-limit", "8191", "must not be below the 8192 MiB that are requested")},
 		},
 		{
 			"a limit below the memory, in bytes", newPod().withAnnotation("gpu-memory", "8192").withEnv("RUNAI_GPU_MEMORY_LIMIT", "8192M"),
-			[]invalidField{{"spec.containers[0].env[0].value", "8192M", "must not be below the 8192 MiB that are asked for"}},
+			[]invalidField{{"spec.containers[0].env[0].value", "8192M", "must not be below the 8192 MiB that are requested"}},
 		},
 		{
 			"a limit below the fraction", newPod().withAnnotation("gpu-fraction", "0.5").withAnnotation("gpu-fraction.limit", "0.4"),
-			[]invalidField{invalidAnnotation("gpu-fraction.limit", "0.4", "must not be below the 0.5 of a GPU that is asked for")},
+			[]invalidField{invalidAnnotation("gpu-fraction.limit", "0.4", "must not be below the 0.5 of a GPU that is requested")},
 		},
 		{
 			"a limit above the GPU", newPod().withAnnotation("gpu-fraction", "0.5").withAnnotation("gpu-fraction.limit", "1.1"),
@@ -279,13 +279,13 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 		{
 			"two limits", newPod().withAnnotation("gpu-memory", "8192").withAnnotation("gpu-memory.limit", "16Gi").withAnnotation("sluice.dev/gpu-memory-limit", "16384").withEnv("RUNAI_GPU_MEMORY_LIMIT", "20Gi"),
 			[]invalidField{
-				invalidAnnotation("gpu-memory.limit", "16Gi", "says the same again as metadata.annotations[sluice.dev/gpu-memory-limit]"),
-				{"spec.containers[0].env[0].value", "20Gi", "says otherwise than metadata.annotations[sluice.dev/gpu-memory-limit]"},
+				invalidAnnotation("gpu-memory.limit", "16Gi", "repeats metadata.annotations[sluice.dev/gpu-memory-limit]"),
+				{"spec.containers[0].env[0].value", "20Gi", "contradicts metadata.annotations[sluice.dev/gpu-memory-limit]"},
 			},
 		},
 		{
 			"a limit of nothing", newPod().withAnnotation("sluice.dev/gpu-memory-limit", "16384"),
-			[]invalidField{invalidAnnotation("sluice.dev/gpu-memory-limit", "16384", "limits the memory of a share of a GPU; ask for one, by gpu-fraction, gpu-memory or sluice.dev/gpu, or take the limit out")},
+			[]invalidField{invalidAnnotation("sluice.dev/gpu-memory-limit", "16384", "limits the memory of a share of a GPU; request one with gpu-fraction, gpu-memory or sluice.dev/gpu, or remove the limit")},
 		},
 		{
 			"a limit of a slice", newPod().withLimit("nvidia.com/mig-1g.5gb", "1").withAnnotation("gpu-memory.limit", "5000"),
@@ -313,26 +313,26 @@ func TestParseRejectsInvalidRequests(t *testing.T) {
 		},
 		{"Run:ai's limit from elsewhere", newPod().withAnnotation("gpu-memory", "8192").withChange(func(p *corev1.PodTemplateSpec) {
 			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "RUNAI_GPU_MEMORY_LIMIT", ValueFrom: &corev1.EnvVarSource{}}}
-		}), []invalidField{{"spec.containers[0].env[0].value", "", "must be written out, not taken from elsewhere by valueFrom"}}},
+		}), []invalidField{{"spec.containers[0].env[0].value", "", "must be a literal value, not valueFrom"}}},
 
 		{
 			"KAI's own word instead of the author's", newPod().withAnnotation("nvidia.com/container.main.gpu-memory.request", "8Gi").withAnnotation("nvidia.com/container.main.gpu-memory.limit", "9Gi"),
 			[]invalidField{
-				invalidAnnotation("nvidia.com/container.main.gpu-memory.limit", "9Gi", "is for KAI-Scheduler to write; say it by gpu-memory.limit instead"),
-				invalidAnnotation("nvidia.com/container.main.gpu-memory.request", "8Gi", "is for KAI-Scheduler to write; say it by gpu-memory instead"),
+				invalidAnnotation("nvidia.com/container.main.gpu-memory.limit", "9Gi", "is written by KAI-Scheduler; set gpu-memory.limit instead"),
+				invalidAnnotation("nvidia.com/container.main.gpu-memory.request", "8Gi", "is written by KAI-Scheduler; set gpu-memory instead"),
 			},
 		},
 		{
 			"KAI's own word beside a fraction", newPod().withAnnotation("gpu-fraction", "0.1").withAnnotation("nvidia.com/container.main.gpu-memory.request", "80Gi"),
-			[]invalidField{invalidAnnotation("nvidia.com/container.main.gpu-memory.request", "80Gi", "say it by gpu-memory instead")},
+			[]invalidField{invalidAnnotation("nvidia.com/container.main.gpu-memory.request", "80Gi", "set gpu-memory instead")},
 		},
 		{
 			"KAI's own word beside the author's", newPod().withAnnotation("gpu-memory", "8192").withAnnotation("nvidia.com/container.main.gpu-memory.request", "8Gi"),
-			[]invalidField{invalidAnnotation("nvidia.com/container.main.gpu-memory.request", "8Gi", "take it out, metadata.annotations[gpu-memory] says it")},
+			[]invalidField{invalidAnnotation("nvidia.com/container.main.gpu-memory.request", "8Gi", "remove it, metadata.annotations[gpu-memory] is enough")},
 		},
 
-		{"an empty pool", newPod().withAnnotation("sluice.dev/node-pools", "a,,b"), []invalidField{invalidAnnotation("sluice.dev/node-pools", "a,,b", "has a name that is empty")}},
-		{"no pools", newPod().withAnnotation("sluice.dev/node-pools", ""), []invalidField{invalidAnnotation("sluice.dev/node-pools", "", "has a name that is empty")}},
+		{"an empty pool", newPod().withAnnotation("sluice.dev/node-pools", "a,,b"), []invalidField{invalidAnnotation("sluice.dev/node-pools", "a,,b", "has an empty name")}},
+		{"no pools", newPod().withAnnotation("sluice.dev/node-pools", ""), []invalidField{invalidAnnotation("sluice.dev/node-pools", "", "has an empty name")}},
 		{"a pool twice", newPod().withAnnotation("sluice.dev/node-pools", "a,b, a"), []invalidField{invalidAnnotation("sluice.dev/node-pools", "a", "is named twice")}},
 		{"names that no pool has", newPod().withAnnotation("sluice.dev/node-pools", "A100,-a,a-,a.b,"+strings.Repeat("a", 54)), []invalidField{
 			invalidAnnotation("sluice.dev/node-pools", "A100", "lower-case letters, digits and hyphens, at most 53"), invalidAnnotation("sluice.dev/node-pools", "-a", "lower-case"),

@@ -38,7 +38,7 @@ var amountKeys = []string{
 	v1alpha1.AnnotationGPUMemoryLimit, v1alpha1.AnnotationGPUMemoryLimitKAI, v1alpha1.AnnotationGPUFractionLimitKAI,
 }
 
-// randomPod asks for GPUs in a few of the ways, seldom in all of them.
+// randomPod requests GPUs in a random combination of notations.
 func randomPod(t *rapid.T) podTemplateBuilder {
 	p := newPod()
 	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom(annotationKeys()), 0, 3, rapid.ID[string]).Draw(t, "keys") {
@@ -168,7 +168,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkErrorsNameFields checks that an error tells where and what.
+// checkErrorsNameFields checks that each error has a field and a value.
 func checkErrorsNameFields(t *testing.T, err error) {
 	t.Helper()
 	var malformed workload.InvalidRequest

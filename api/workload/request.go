@@ -15,94 +15,90 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Form is how a pod has its GPUs.
+// Form is the way in which a pod requests GPUs.
 type Form string
 
 // The forms, and what one device of each is.
 const (
-	// FormNone: the pod asks for no GPU; it may still have DRA claims.
+	// FormNone means that the pod requests no GPU. It may still have DRA claims.
 	FormNone Form = "None"
-	// FormWhole: a device is a GPU, as far as the pod can tell.
+	// FormWhole means that a device is a GPU, as far as the pod determines it.
 	FormWhole Form = "Whole"
-	// FormShare: a device is a part of a GPU, Share.
+	// FormShare means that a device is the part Share of a GPU.
 	FormShare Form = "Share"
-	// FormMemory: a device is MemoryMiB of a GPU.
+	// FormMemory means that a device is MemoryMiB of a GPU.
 	FormMemory Form = "Memory"
-	// FormReplica: a device is one of the replicas into which a GPU is divided.
+	// FormReplica means that a device is one of the replicas into which a GPU is divided.
 	FormReplica Form = "Replica"
-	// FormMIG: a device is a GPU instance of MIGProfile.
+	// FormMIG means that a device is a MIG instance of MIGProfile.
 	FormMIG Form = "MIG"
 )
 
-// Request is what one pod asks for. Every field is always there in JSON, so that
-// a policy never meets an undefined value where nothing was said: text is then
-// empty, a number 0, a list or an object empty.
+// Request is the GPU request of one pod. JSON always contains every field, so that policies read
+// no undefined values: unset fields are "", 0, [] or {}.
 type Request struct {
-	// Type is what the pod's author said it is for: train, interactive or
-	// inference. Which type holds where nothing was said, a policy decides.
+	// Type is the workload type from the user's label: train, interactive or inference. If it
+	// is empty, a policy decides the type.
 	Type v1alpha1.WorkloadType `json:"type"`
-	// HasTTY is whether the first regular container has a terminal.
+	// HasTTY is true if the first regular container has a terminal.
 	HasTTY bool `json:"hasTTY"`
-	// Owner is the kind of the pod's controller. A template has none: whoever reads
-	// one out of a Job says that it is a Job's.
+	// Owner is the kind of the pod's controller. A template has none; the caller sets it for
+	// a template of a Job.
 	Owner Owner `json:"owner"`
 
-	// Form is how the pod has its GPUs; None where it asks for none.
+	// Form is the way in which the pod requests GPUs, None without a request.
 	Form Form `json:"form"`
-	// Devices is how many of that form: GPUs, shares on as many GPUs, slices.
+	// Devices is the number of devices: GPUs, shares on as many GPUs, or MIG instances.
 	Devices int64 `json:"devices"`
-	// Share is the part of its GPU that each device is: 1 in form Whole, between
-	// 0.001 and 0.999 in form Share, else 0 for not known.
+	// Share is the part of its GPU that each device is: 1 in form Whole, 0.001 to 0.999 in
+	// form Share, else 0 for unknown.
 	Share Milli `json:"share"`
-	// ShareLimit is the part of its GPU's memory up to which each device may go
-	// where the pool can burst; 0 is no such limit. Never below Share.
+	// ShareLimit is the part of its GPU's memory up to which each device may burst, if the
+	// node pool supports it. 0 means no such limit. It is never below Share.
 	ShareLimit Milli `json:"shareLimit"`
 	// MemoryMiB is the memory of each device in form Memory, else 0.
 	MemoryMiB int64 `json:"memoryMiB"`
-	// MemoryLimitMiB is the memory up to which each device may go where the pool can
-	// burst; 0 is no such limit. Never below MemoryMiB.
+	// MemoryLimitMiB is the memory up to which each device may burst, if the node pool
+	// supports it. 0 means no such limit. It is never below MemoryMiB.
 	MemoryLimitMiB int64 `json:"memoryLimitMiB"`
-	// ComputeShare is the part of each GPU's compute that the pod is content with,
-	// where it says so (HAMi's and Volcano's cores); 0 is not said.
+	// ComputeShare is the part of each GPU's compute that the pod requests with HAMi's or
+	// Volcano's cores. 0 means that it is not set.
 	ComputeShare Milli `json:"computeShare"`
-	// MIGProfile is the profile of each device in form MIG: 3g.40gb, 1g.10gb+me.
+	// MIGProfile is the profile of each device in form MIG, such as 3g.40gb or 1g.10gb+me.
 	MIGProfile v1alpha1.MIGProfile `json:"migProfile"`
-	// GPUs is how many physical GPUs that is at most: exact in the forms Whole and
-	// Share, a GPU for each device in the others, of which only the pool's boards
-	// can tell.
+	// GPUs is the largest possible number of physical GPUs: exact in the forms Whole and
+	// Share, else one GPU for each device.
 	GPUs Milli `json:"gpus"`
-	// Container is the name of the container that has the GPU; of several the first,
-	// regular ones before init containers.
+	// Container is the name of the first container with the GPU, regular containers before
+	// init containers.
 	Container string `json:"container"`
-	// Resources are the extended resources of GPUs that the containers ask for, as
-	// the API server adds them up. Resources that only say how large a device is
-	// (HAMi's memory and cores) are not among them.
+	// Resources are the extended GPU resources of the containers, summed as the API server
+	// does. Resources for the size of devices (HAMi's memory and cores) are left out.
 	Resources Amounts `json:"resources"`
-	// OtherResources are the names of extended resources that are not known as
-	// GPUs, sorted: other devices, or GPUs of a vendor that nobody listed.
+	// OtherResources are the names of extended resources that are not known as GPUs, sorted:
+	// other devices, or GPUs of an unlisted vendor.
 	OtherResources []string `json:"otherResources"`
 
-	// Claims are the pod's DRA claims, in its author's order. What is in them only
-	// the claims themselves can tell.
+	// Claims are the pod's DRA claims, in the user's order.
 	Claims []Claim `json:"claims"`
-	// DeviceClasses are devices that are asked for by DeviceClass as if they were
-	// extended resources (deviceclass.resource.kubernetes.io/<class>), by class.
+	// DeviceClasses are devices requested by DeviceClass as extended resources
+	// (deviceclass.resource.kubernetes.io/<class>), by class.
 	DeviceClasses Amounts `json:"deviceClasses"`
 
-	// NodePools are the pools that the author would like, in order of preference;
-	// empty for any of the project's.
+	// NodePools are the preferred node pools, in order of preference. An empty list allows
+	// any of the project's.
 	NodePools []string `json:"nodePools"`
-	// MaxRuntime is the time limit that the author wants; it may shorten the
-	// project's, never lengthen it. Empty where nothing was said.
+	// MaxRuntime is the user's time limit. It may shorten the project's limit, never extend
+	// it.
 	MaxRuntime period.Duration `json:"maxRuntime"`
-	// MaxRuntimeSeconds is the same in seconds; 0 where nothing was said.
+	// MaxRuntimeSeconds is MaxRuntime in seconds, or 0.
 	MaxRuntimeSeconds int64 `json:"maxRuntimeSeconds"`
 }
 
-// Owner is a kind of object that makes pods: {batch, Job}. Both are empty for a
-// pod without a controller.
+// Owner is a kind of controller, such as {batch, Job}. Both fields are empty for a pod without a
+// controller.
 type Owner struct {
-	// Group is the API group, without version; empty for the core group.
+	// Group is the API group without version, empty for the core group.
 	Group string `json:"group"`
 	// Kind is the kind.
 	Kind string `json:"kind"`
@@ -112,18 +108,17 @@ type Owner struct {
 type Claim struct {
 	// Name is the claim's name within the pod.
 	Name string `json:"name"`
-	// Claim is the ResourceClaim, where the pod names one.
+	// Claim is the name of the ResourceClaim, if the pod names one.
 	Claim string `json:"claim"`
-	// Template is the ResourceClaimTemplate, where the pod names one.
+	// Template is the name of the ResourceClaimTemplate, if the pod names one.
 	Template string `json:"template"`
 }
 
-// RequestsGPU is whether the pod asks for GPUs by a resource or an annotation.
-// DRA claims are for whoever can look into them.
+// RequestsGPU reports whether the pod requests GPUs by a resource or an annotation. It ignores
+// DRA claims.
 func (r *Request) RequestsGPU() bool { return r.Form != FormNone && r.Form != "" }
 
-// Milli is thousandths of one GPU. In JSON and in print it is a decimal number:
-// 500 is 0.5.
+// Milli is thousandths of one GPU. In JSON and text it is a decimal number: 500 is 0.5.
 type Milli int64
 
 // oneGPU is a whole GPU.
@@ -158,13 +153,11 @@ func (m Milli) appendTo(to []byte) []byte {
 	return to
 }
 
-// maxWholeGPUs is how many whole GPUs a decimal number may have: more than anybody
-// can be given, and far from overflow.
+// maxWholeGPUs is the largest decimal number of whole GPUs, far below an overflow.
 const maxWholeGPUs = 1_000_000
 
-// parseDecimal reads digits with at most one point: "2", "0.25", ".5". What is beyond
-// the third decimal is cut off, and the value is then not exact. There is no sign
-// and no exponent.
+// parseDecimal reads digits with at most one point: "2", "0.25", ".5". Digits after the third
+// decimal are dropped, and the value is then not exact. Signs and exponents are invalid.
 func parseDecimal(text string) (value Milli, exact, ok bool) {
 	before, after, _ := strings.Cut(text, ".")
 	whole, ok := int64(0), before != "" || after != ""
@@ -186,7 +179,7 @@ func parseDecimal(text string) (value Milli, exact, ok bool) {
 	return value, exact, ok
 }
 
-// parseWholeNumber reads digits alone, up to most; that is never near overflow.
+// parseWholeNumber reads digits up to the value most.
 func parseWholeNumber(text string, most int64) (value int64, ok bool) {
 	if text == "" {
 		return 0, false
@@ -204,8 +197,7 @@ func parseWholeNumber(text string, most int64) (value int64, ok bool) {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// Describe is the amount as sentences have it: "no GPUs", "0.5 of a GPU", "1 GPU",
-// "1.5 GPUs".
+// Describe formats the amount for sentences: "no GPUs", "0.5 of a GPU", "1 GPU", "1.5 GPUs".
 func (m Milli) Describe() string {
 	switch {
 	case m == 0:
@@ -219,8 +211,8 @@ func (m Milli) Describe() string {
 	}
 }
 
-// IsPodTerminal tells that a pod runs nothing any more and never will: it has no claim on
-// anything. One that is being deleted may still run.
+// IsPodTerminal reports whether a pod has ended and will not run again. A pod that is being
+// deleted may still run.
 func IsPodTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

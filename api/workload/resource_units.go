@@ -13,19 +13,19 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Unit is what one of an extended resource is.
+// Unit is the meaning of one unit of an extended resource.
 type Unit uint8
 
-// The units. The first three are counted; the next three say how large each
-// counted device of the same domain (nvidia.com, volcano.sh) in the same
-// container is.
+// The units. The first three are counted. The next three are the size of each counted device
+// of the same domain (nvidia.com, volcano.sh) in the same container.
 const (
-	// UnitGPU is a GPU, or what is called one where GPUs are shared or cut.
+	// UnitGPU is a GPU, or what the device plugin calls one if GPUs are shared or
+	// partitioned.
 	UnitGPU Unit = iota + 1
 	// UnitReplica is a replica of a GPU.
 	UnitReplica
-	// UnitPercent is a hundredth of a GPU: up to 100 a part of one, beyond that only
-	// whole hundreds.
+	// UnitPercent is a hundredth of a GPU: up to 100 a share of one GPU, above only whole
+	// hundreds.
 	UnitPercent
 	// UnitMemoryMiB is a MiB of each device's memory.
 	UnitMemoryMiB
@@ -33,22 +33,22 @@ const (
 	UnitMemoryPercent
 	// UnitComputePercent is a hundredth of each device's compute.
 	UnitComputePercent
-	// UnitUnsupported is a GPU resource of which Sluice knows only that it is one; a pod
-	// that asks for it is refused, since it could not be charged.
+	// UnitUnsupported is a known GPU resource that Sluice cannot charge. Pods that request it
+	// are rejected.
 	UnitUnsupported
 
 	unitNone        // not an extended resource, or one of Sluice's own
-	unitMIG         // a slice; known by its prefix
-	unitDeviceClass // DRA in the guise of an extended resource
-	unitOther       // an extended resource that is in no table
+	unitMIG         // a MIG instance, recognized by its prefix
+	unitDeviceClass // a DRA device class as an extended resource
+	unitOther       // an unknown extended resource
 )
 
-// ResourceUnits says what the extended resources of GPUs are. MIG slices need no entry:
-// they are known by their prefix, nvidia.com/mig-.
+// ResourceUnits maps extended GPU resources to their units. MIG resources need no entry: their
+// prefix is nvidia.com/mig-.
 type ResourceUnits map[corev1.ResourceName]Unit
 
-// defaultResourceUnits are the resources of NVIDIA's device plugin and of the engines
-// that Sluice works with. It is never changed.
+// defaultResourceUnits are the resources of NVIDIA's device plugin and of the supported
+// schedulers. It is never changed.
 var defaultResourceUnits = ResourceUnits{
 	v1alpha1.ResourceNVIDIAGPU:       UnitGPU,
 	v1alpha1.ResourceNVIDIAGPUShared: UnitReplica,
@@ -71,15 +71,14 @@ var defaultResourceUnits = ResourceUnits{
 	resourceKoordinatorMemoryRatio: UnitUnsupported,
 }
 
-// DefaultResourceUnits is the table by which [Parse] reads: NVIDIA, HAMi, Volcano and
-// Koordinator. The copy is the caller's, to add other vendors' names to:
-// names["amd.com/gpu"] = UnitGPU.
+// DefaultResourceUnits returns a copy of the units with which [Parse] reads: NVIDIA, HAMi,
+// Volcano and Koordinator. Callers may add other vendors: units["amd.com/gpu"] = UnitGPU.
 func DefaultResourceUnits() ResourceUnits { return maps.Clone(defaultResourceUnits) }
 
-// sluicePrefix begins the names of what Sluice itself counts.
+// sluicePrefix is the prefix of Sluice's own resources.
 const sluicePrefix = v1alpha1.Group + "/"
 
-// unitOf is what a resource is by this table.
+// unitOf returns the unit of a resource.
 func (n ResourceUnits) unitOf(name corev1.ResourceName) Unit {
 	if strings.IndexByte(string(name), '/') < 0 {
 		return unitNone // cpu, memory, hugepages-2Mi
@@ -99,21 +98,21 @@ func (n ResourceUnits) unitOf(name corev1.ResourceName) Unit {
 	}
 }
 
-// resourceDomain is what stands before the slash.
+// resourceDomain returns the part of the name before the slash.
 func resourceDomain(name corev1.ResourceName) string {
 	before, _, _ := strings.Cut(string(name), "/")
 	return before
 }
 
-// Resources by which HAMi's users say how large each device of nvidia.com/gpu is.
+// Resources of HAMi for the size of each device of nvidia.com/gpu.
 const (
 	resourceHAMiMemory        corev1.ResourceName = "nvidia.com/gpumem"            // MiB
 	resourceHAMiMemoryPercent corev1.ResourceName = "nvidia.com/gpumem-percentage" // 1 to 100
 	resourceHAMiCores         corev1.ResourceName = "nvidia.com/gpucores"          // percent of the compute
 )
 
-// Resources of Volcano's device plugin; the first is counted, the others say how
-// large each is. The last two are of a plugin that came before it.
+// Resources of Volcano's device plugin. The first is counted, the next three are the size of each
+// device. The last two belong to an earlier plugin.
 const (
 	resourceVolcanoGPU           corev1.ResourceName = "volcano.sh/vgpu-number"
 	resourceVolcanoMemory        corev1.ResourceName = "volcano.sh/vgpu-memory" // MiB
@@ -133,36 +132,35 @@ const (
 	resourceKoordinatorMemoryRatio corev1.ResourceName = "koordinator.sh/gpu-memory-ratio"
 )
 
-// Annotations in which later versions of KAI-Scheduler keep each container's
-// memory: nvidia.com/container.<name>.gpu-memory.request.
+// Annotations in which later versions of KAI-Scheduler store each container's memory: nvidia.com/container.<name>.gpu-memory.request.
 const (
 	annotationKAIContainerPrefix  = "nvidia.com/container."
 	annotationKAIContainerRequest = ".gpu-memory.request"
 	annotationKAIContainerLimit   = ".gpu-memory.limit"
 )
 
-// maxProfileLength is how long the name of a profile may be.
+// maxProfileLength is the largest length of a profile's name.
 const maxProfileLength = 24
 
-// validateMIGResource says what is wrong with a resource that is named like a MIG slice;
-// empty for one that could be a profile of some board.
+// validateMIGResource returns the problem of a resource with the MIG prefix, or "".
 func validateMIGResource(name corev1.ResourceName) string {
 	profile, _ := v1alpha1.MIGProfileOf(name)
 	text := string(profile)
-	if refusal := validateNotComputeInstance(text); refusal != "" {
-		return refusal
+	if problem := validateNotComputeInstance(text); problem != "" {
+		return problem
 	}
 	if slice, shared := strings.CutSuffix(text, "+shared"); shared {
-		return "is a replica of a MIG slice, which is not offered; ask for the slice, " + string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(slice)))
+		return "is a replica of a MIG instance, which is not offered; request the instance, " +
+			string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(slice)))
 	}
-	if !isMIGProfile(text) || v1alpha1.ResourceMIG(profile) != name { // a plus is no part of a resource's name
+	if !isMIGProfile(text) || v1alpha1.ResourceMIG(profile) != name { // a resource name cannot contain a plus
 		return "is not a MIG profile; one looks like nvidia.com/mig-3g.40gb, nvidia.com/mig-1g.10gb.me or nvidia.com/mig-1g.24gb-me"
 	}
 	return ""
 }
 
-// validateNotComputeInstance is the refusal of a compute instance inside a GPU instance
-// (1c.3g.20gb), empty for any other text.
+// validateNotComputeInstance returns an error for a compute instance within a GPU instance
+// (1c.3g.20gb), and "" for any other text.
 func validateNotComputeInstance(text string) string {
 	count, instance, ok := strings.Cut(text, "c.")
 	if !ok || count == "" || !isMIGProfile(instance) {
@@ -172,12 +170,11 @@ func validateNotComputeInstance(text string) string {
 		return ""
 	}
 	return text + " is a compute instance inside the GPU instance " + instance +
-		"; compute instances are not offered, ask for " + string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(instance)))
+		"; compute instances are not offered, request " + string(v1alpha1.ResourceMIG(v1alpha1.MIGProfile(instance)))
 }
 
-// isMIGProfile reports whether text has the form of a GPU instance profile, that of
-// the schema of [v1alpha1.MIGProfile]: 3g.40gb, 1g.10gb+me, 1g.24gb+me.all,
-// 1g.24gb-me.
+// isMIGProfile reports whether text has the form of a GPU instance profile, as in the schema of
+// [v1alpha1.MIGProfile]: 3g.40gb, 1g.10gb+me, 1g.24gb+me.all, 1g.24gb-me.
 func isMIGProfile(text string) bool {
 	if len(text) > maxProfileLength || len(text) < 2 || text[0] < '1' || text[0] > '8' || text[1] != 'g' {
 		return false

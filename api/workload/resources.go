@@ -16,51 +16,51 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// applyResources fills in what the containers' resources ask for.
+// applyResources sets the request from the containers' resources.
 func (r *parser) applyResources(request *Request) {
 	request.Resources = r.gpuTally.amounts(0)
 	if len(r.gpuTally.entries) == 0 {
 		return
 	}
-	asked := &r.gpuTally.entries[0]
-	total := asked.total()
+	requested := &r.gpuTally.entries[0]
+	total := requested.total()
 	for i := range r.gpuTally.entries[1:] {
 		second := &r.gpuTally.entries[1+i]
-		r.addInvalid(second.fieldPath(), strconv.FormatInt(second.total(), 10), second.describeConflict(asked))
+		r.addInvalid(second.fieldPath(), strconv.FormatInt(second.total(), 10), second.describeConflict(requested))
 	}
-	if total > asked.unit.maxAmount() {
-		r.addInvalid(asked.fieldPath(), strconv.FormatInt(total, 10), "is the sum over the containers, and "+asked.unit.describeRange())
+	if total > requested.unit.maxAmount() {
+		r.addInvalid(requested.fieldPath(), strconv.FormatInt(total, 10), "is the sum over the containers, and "+requested.unit.describeRange())
 	}
-	request.Container = asked.containerName
+	request.Container = requested.containerName
 	request.Devices = total
-	switch asked.unit {
+	switch requested.unit {
 	case UnitReplica:
 		request.Form = FormReplica
 	case unitMIG:
 		request.Form = FormMIG
-		request.MIGProfile, _ = v1alpha1.MIGProfileOf(asked.name)
+		request.MIGProfile, _ = v1alpha1.MIGProfileOf(requested.name)
 	case UnitPercent:
-		r.applyPercent(request, asked)
+		r.applyPercent(request, requested)
 	default:
-		request.applySize(asked.size)
+		request.applySize(requested.size)
 	}
 	request.countGPUs()
 }
 
-// applyPercent reads hundredths of a GPU.
-func (r *parser) applyPercent(request *Request, asked *tallyEntry) {
-	switch total := asked.total(); {
+// applyPercent sets the request from hundredths of a GPU.
+func (r *parser) applyPercent(request *Request, requested *tallyEntry) {
+	switch total := requested.total(); {
 	case total < 100:
 		request.Form, request.Devices, request.Share = FormShare, 1, Milli(total)*10
 	case total%100 == 0:
 		request.Form, request.Devices, request.Share = FormWhole, total/100, oneGPU
 	default:
-		r.addInvalid(asked.fieldPath(), strconv.FormatInt(total, 10),
-			"is hundredths of a GPU, and must be less than 100 or whole hundreds: a part lies on one GPU")
+		r.addInvalid(requested.fieldPath(), strconv.FormatInt(total, 10),
+			"is hundredths of a GPU, and must be less than 100 or whole hundreds: a share is on one GPU")
 	}
 }
 
-// applySize fills in how large each device is.
+// applySize sets the size of each device.
 func (request *Request) applySize(z deviceSize) {
 	request.ComputeShare = Milli(z.computePercent) * 10
 	switch {
@@ -73,7 +73,7 @@ func (request *Request) applySize(z deviceSize) {
 	}
 }
 
-// countGPUs adds up physical GPUs, as far as the pod can tell.
+// countGPUs sets the number of physical GPUs as far as the pod determines it.
 func (request *Request) countGPUs() {
 	each := oneGPU
 	if request.Form == FormShare {
@@ -82,39 +82,39 @@ func (request *Request) countGPUs() {
 	request.GPUs = Milli(request.Devices) * each
 }
 
-// describeConflict is the refusal of a second GPU resource.
+// describeConflict returns the error for a second GPU resource.
 func (e *tallyEntry) describeConflict(first *tallyEntry) string {
 	if e.unit == unitMIG && first.unit == unitMIG {
 		return "is a second MIG profile beside " + first.fieldPath() +
-			"; the slices of a pod are of one profile, put the others into pods of their own"
+			"; a pod uses one profile, put the others into separate pods"
 	}
-	return "is a second kind of GPU beside " + first.fieldPath() + "; a pod asks for one kind, keep one of the two"
+	return "is a second kind of GPU beside " + first.fieldPath() + "; a pod requests one kind, keep one of the two"
 }
 
-// amounts are the totals by name, without the first cut bytes of each name.
-func (t *resourceTally) amounts(cut int) Amounts {
+// amounts returns the totals by name, without the first cut bytes of each name.
+func (t *resourceTally) amounts(prefix int) Amounts {
 	if len(t.entries) == 0 {
 		return Amounts{}
 	}
 	slices.SortFunc(t.entries, func(a, b tallyEntry) int { return strings.Compare(string(a.name), string(b.name)) })
 	totals := make(Amounts, len(t.entries))
 	for i := range t.entries {
-		totals[i] = Amount{Name: string(t.entries[i].name)[cut:], Count: t.entries[i].total()}
+		totals[i] = Amount{Name: string(t.entries[i].name)[prefix:], Count: t.entries[i].total()}
 	}
 	return totals
 }
 
-// deviceSize is what a container says of each of its devices; all zero for nothing.
-// Unlike what is counted, it is not added up: it holds for every device.
+// deviceSize is the size of each device of a container. Sizes are not summed. All zero means
+// whole devices.
 type deviceSize struct{ memoryMiB, memoryPercent, computePercent int64 }
 
-// maxMemoryMiB is the most memory of one GPU that can be asked for: 16 TiB, far
-// beyond any board, so that what is larger was written in another unit.
+// maxMemoryMiB is the largest memory request, 16 TiB, far more than any GPU has. Larger values
+// were probably meant in another unit.
 const maxMemoryMiB = 16 << 20
 
 func (u Unit) isSize() bool { return u >= UnitMemoryMiB && u <= UnitComputePercent }
 
-// maxAmount is the largest amount of a resource of this unit in one container.
+// maxAmount returns the largest amount of a resource of this unit in one container.
 func (u Unit) maxAmount() int64 {
 	switch u {
 	case UnitMemoryMiB:
@@ -128,7 +128,7 @@ func (u Unit) maxAmount() int64 {
 	}
 }
 
-// describeRange says which amounts of a resource of this unit there are.
+// describeRange returns the allowed amounts of a resource of this unit.
 func (u Unit) describeRange() string {
 	from := "0"
 	if u.isSize() {
@@ -137,40 +137,40 @@ func (u Unit) describeRange() string {
 	return "must be a whole number from " + from + " to " + strconv.FormatInt(u.maxAmount(), 10)
 }
 
-// parseSizes puts together what a container says of the size of its devices, and
-// compares it with the containers before it: one pod has one share.
+// parseSizes reads the device sizes of a container. All containers of a pod must request the same
+// size.
 func (r *parser) parseSizes(c *containerRequest) {
 	for _, s := range c.sizes {
 		if !slices.ContainsFunc(c.devices, s.isSizeOf) {
 			r.addInvalid(c.resourcePath(limits, s.name), strconv.FormatInt(s.amount, 10),
-				"says how large each GPU is; the same container must say how many, as "+string(r.units.countingResource(s.name)))
+				"sets the size of each GPU; the same container must request the number of GPUs as "+string(r.units.countingResource(s.name)))
 		}
 	}
 	for _, device := range c.devices {
-		var own deviceSize
+		var size deviceSize
 		for _, s := range c.sizes {
 			if s.isSizeOf(device) {
-				own.setDimension(s)
+				size.setDimension(s)
 			}
 		}
-		if own.memoryMiB > 0 && own.memoryPercent > 0 {
+		if size.memoryMiB > 0 && size.memoryPercent > 0 {
 			r.addInvalid(c.resourcePath(limits, device.name), strconv.FormatInt(device.amount, 10),
 				"has its memory both in MiB and in percent; keep one of the two")
-			own.memoryPercent = 0
+			size.memoryPercent = 0
 		}
 		e := r.gpuTally.entryFor(device.name, device.unit)
 		switch {
 		case e.firstContainer == c.containerPath:
-			e.size = own
-		case e.size != own:
+			e.size = size
+		case e.size != size:
 			r.addInvalid(c.resourcePath(limits, device.name), strconv.FormatInt(device.amount, 10),
-				"is for "+own.String()+", in "+e.firstContainer.String()+" for "+e.size.String()+
-					"; all containers of a pod ask for the same, or go into pods of their own")
+				"is for "+size.String()+", in "+e.firstContainer.String()+" for "+e.size.String()+
+					"; all containers of a pod must request the same, or go into separate pods")
 		}
 	}
 }
 
-// isSizeOf reports whether s says how large device is.
+// isSizeOf reports whether s is the size of device.
 func (s resourceAmount) isSizeOf(device resourceAmount) bool {
 	return device.unit == UnitGPU && resourceDomain(device.name) == resourceDomain(s.name)
 }
@@ -186,7 +186,7 @@ func (z *deviceSize) setDimension(s resourceAmount) {
 	}
 }
 
-// String is for messages: "8000 MiB of each GPU".
+// String formats the size for messages: "8000 MiB of each GPU".
 func (z deviceSize) String() string {
 	text := "whole GPUs"
 	switch {
@@ -201,8 +201,8 @@ func (z deviceSize) String() string {
 	return text
 }
 
-// countingResource is the resource that counts the devices of which size says how large
-// they are; of several the first by name.
+// countingResource returns the resource that counts the devices of a size resource, the first by
+// name if there are several.
 func (n ResourceUnits) countingResource(size corev1.ResourceName) corev1.ResourceName {
 	found := corev1.ResourceName("")
 	for name, unit := range n {
@@ -216,19 +216,18 @@ func (n ResourceUnits) countingResource(size corev1.ResourceName) corev1.Resourc
 	return found
 }
 
-// Amount is so many of something that has a name.
+// Amount is a named number.
 type Amount struct {
-	// Name is what is counted.
+	// Name is the name of the resource.
 	Name string
-	// Count is how many, more than 0.
+	// Count is more than 0.
 	Count int64
 }
 
-// Amounts are sorted by name, each name once. In JSON they are one object:
-// {"nvidia.com/gpu": 2}.
+// Amounts are sorted by unique name. In JSON they are one object: {"nvidia.com/gpu": 2}.
 type Amounts []Amount
 
-// Get is how many there are of name; 0 where it is not among them.
+// Get returns the count of name, or 0.
 func (a Amounts) Get(name string) int64 {
 	for i := range a {
 		if a[i].Name == name {
@@ -238,7 +237,7 @@ func (a Amounts) Get(name string) int64 {
 	return 0
 }
 
-// MarshalJSON writes one object; an empty one for none.
+// MarshalJSON encodes the amounts as one object.
 func (a Amounts) MarshalJSON() ([]byte, error) {
 	out := []byte{'{'}
 	for i := range a {
@@ -247,7 +246,7 @@ func (a Amounts) MarshalJSON() ([]byte, error) {
 		}
 		name, err := json.Marshal(a[i].Name)
 		if err != nil {
-			return nil, fmt.Errorf("writing the name %q: %w", a[i].Name, err)
+			return nil, fmt.Errorf("encode name %q: %w", a[i].Name, err)
 		}
 		out = append(append(out, name...), ':')
 		out = strconv.AppendInt(out, a[i].Count, 10)
@@ -255,7 +254,7 @@ func (a Amounts) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// UnmarshalJSON reads one object of whole numbers.
+// UnmarshalJSON decodes one object of whole numbers.
 func (a *Amounts) UnmarshalJSON(raw []byte) error {
 	var object map[string]int64
 	decoder := json.NewDecoder(bytes.NewReader(raw))

@@ -1,13 +1,11 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kinds knows the kinds of root workloads as data: where each has its
-// pod templates, what stops it, and how its owner starts it again.
+// Package workloadkind describes the kinds of root workloads in a table: where a kind
+// has its pod templates, how it is stopped, and how its owner starts it again.
 //
-// Enters: an object of any kind, as JSON decoders leave it. Leaves: its row of
-// the table, its templates, the hash of what it runs, whether it asks to run,
-// and whether a change starts it again.
-//
-// It never changes an object and does no I/O. What an object says of itself is
-// what its author wants: whether pods still run, the pods tell.
+// Its functions read an object of any kind, as JSON decoders return it: its templates,
+// the hash of its programs, whether it requests pods, and whether a change starts it.
+// They do no I/O and never change an object. An object only states what its owner
+// requested; whether pods still run must be read from the pods.
 package workloadkind

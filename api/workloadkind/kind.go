@@ -18,45 +18,45 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// StopMethod is how a verb stops a workload.
+// StopMethod is the way in which a workload is stopped.
 type StopMethod string
 
-// The forms of verbs.
+// The methods.
 const (
-	// StopByField: a field gets a value.
+	// StopByField sets a field to a value.
 	StopByField StopMethod = "Field"
-	// StopByAnnotation: an annotation is put on; its presence counts, not its value.
+	// StopByAnnotation adds an annotation. Its presence counts, not its value.
 	StopByAnnotation StopMethod = "Mark"
-	// StopByScaling: the number of replicas becomes 0.
+	// StopByScaling sets the number of replicas to 0.
 	StopByScaling StopMethod = "Replicas"
-	// StopByDeletion: the object is deleted, since nothing else stops it.
+	// StopByDeletion deletes the object, because it cannot be stopped otherwise.
 	StopByDeletion StopMethod = "Delete"
-	// StopNever: the object is never touched.
+	// StopNever never changes the object.
 	StopNever StopMethod = "Never"
 )
 
-// StopAction is what stops a workload. A change of one place in the object is enough,
-// so that a mark of ours can be written with it in one patch.
+// StopAction stops a workload. It changes one place in the object, so that Sluice can write its
+// own annotation in the same patch.
 type StopAction struct {
 	Method StopMethod
-	// Path of the field, the annotation or the number; none where Form is
-	// FormDelete or FormNever.
+	// Path is the path of the field, the annotation or the number. It is empty for
+	// StopByDeletion and StopNever.
 	Path []string
-	// StopValue is the value that stops; for FormField alone.
+	// StopValue is the value that stops, for StopByField only.
 	StopValue any
-	// StartValue is the value that starts again; nil takes the field out.
+	// StartValue is the value that starts the workload again; nil removes the field.
 	StartValue any
-	// Irreversible is true where what was stopped cannot be started again.
+	// Irreversible is true if a stopped workload cannot be started again.
 	Irreversible bool
 }
 
-// Completion says how an object tells that it has come to its end by itself.
+// Completion describes how an object reports that it has finished by itself.
 type Completion struct {
-	// Conditions are those of status.conditions of which one is True then.
+	// Conditions are types of status.conditions of which one is then True.
 	Conditions []string
-	// ResultCondition is a condition that is True or False then, and Unknown before.
+	// ResultCondition is a condition that is then True or False, and Unknown before.
 	ResultCondition string
-	// PhasePath is the path of a word that is one of Phases then.
+	// PhasePath is the path of a phase that is then one of Phases.
 	PhasePath []string
 	Phases    []string
 }
@@ -64,37 +64,36 @@ type Completion struct {
 // Kind is one row of the table.
 type Kind struct {
 	schema.GroupKind
-	// Resource is the kind's plural in the API: jobs.
+	// Resource is the kind's plural in the API, such as jobs.
 	Resource string
-	// StopAction stops it.
+	// StopAction stops a workload of the kind.
 	StopAction StopAction
-	// Templates are the paths of its pod templates; none where it has none that
-	// are pod templates. The word * stands for all elements of a list, or all
-	// entries of an object; the empty path for the object itself.
+	// Templates are the paths of the pod templates. The segment * stands for all elements of
+	// a list or all entries of an object, and the empty path for the object itself.
 	Templates [][]string
-	// Completion is how it tells its end; zero for what runs on for ever.
+	// Completion describes how the kind reports its end. It is zero for kinds that run until
+	// they are stopped.
 	Completion Completion
-	// ActivePodsPath is the path of the number of pods that it still has, which is 0 or
-	// absent once it is stopped; none where it has no such number.
+	// ActivePodsPath is the path of the number of remaining pods, which is 0 or absent after
+	// a stop. It is empty if the kind has no such number.
 	ActivePodsPath []string
-	// OrderedTermination is true where its controller takes its pods down one by one, and
-	// waits for each before the next.
+	// OrderedTermination is true if the controller deletes the pods one after the other.
 	OrderedTermination bool
-	// KueueManaged is true where Kueue may hold it by a Workload of its own, and would
-	// start again what was only suspended.
+	// KueueManaged is true if Kueue may manage the kind through a Workload. Kueue would
+	// resume an object that was only suspended.
 	KueueManaged bool
-	// KueueCountsTemplates is true where Kueue counts its pod templates before there are
-	// pods: what these are charged must stand in the templates.
+	// KueueCountsTemplates is true if Kueue counts the pod templates before pods exist. The
+	// GPU quota must then be in the templates.
 	KueueCountsTemplates bool
 }
 
-// Lookup is the row of a kind; false where the table has none.
+// Lookup returns the row of a kind, and false if the table has none.
 func Lookup(kind schema.GroupKind) (Kind, bool) {
 	k, ok := byKind[kind]
 	return k, ok
 }
 
-// All is the table, in its order.
+// All returns the table in its order.
 func All() []Kind { return slices.Clone(kindTable) }
 
 var byKind = func() map[schema.GroupKind]Kind {
@@ -105,7 +104,7 @@ var byKind = func() map[schema.GroupKind]Kind {
 	return rows
 }()
 
-// DescribeStop says in a few words of Markdown what stops the kind.
+// DescribeStop describes in Markdown how the kind is stopped.
 func (k Kind) DescribeStop() string {
 	path := strings.Join(k.StopAction.Path, ".")
 	annotation, isAnnotation := strings.CutPrefix(path, annotationsPrefix)
@@ -126,9 +125,9 @@ func (k Kind) DescribeStop() string {
 
 const annotationsPrefix = "metadata.annotations."
 
-// StartCommand is the command by which its owner starts a stopped workload again;
-// empty where nothing does: then it is made anew. Replicas are for kinds that
-// have some; 1 is taken for less.
+// StartCommand returns the command that starts a stopped workload again. It is empty if the
+// workload must be created again. replicas is used for kinds with replicas; values below 1 mean
+// 1.
 func (k Kind) StartCommand(namespace, name string, replicas int64) string {
 	if k.StopAction.Irreversible || k.StopAction.Method == StopNever || k.StopAction.Method == StopByDeletion || k.StopAction.Method == "" {
 		return ""
@@ -137,13 +136,13 @@ func (k Kind) StartCommand(namespace, name string, replicas int64) string {
 	if k.Group != "" {
 		object += "." + k.Group
 	}
-	where := fmt.Sprintf("%s/%s -n %s", object, name, namespace)
+	target := fmt.Sprintf("%s/%s -n %s", object, name, namespace)
 	annotation, isAnnotation := strings.CutPrefix(strings.Join(k.StopAction.Path, "."), annotationsPrefix)
 	switch {
 	case k.StopAction.Method == StopByScaling && strings.Join(k.StopAction.Path, ".") == "spec.replicas":
-		return fmt.Sprintf("kubectl scale %s --replicas=%d", where, max(replicas, 1))
+		return fmt.Sprintf("kubectl scale %s --replicas=%d", target, max(replicas, 1))
 	case isAnnotation && k.StopAction.StartValue == nil:
-		return fmt.Sprintf("kubectl annotate %s %s-", where, annotation)
+		return fmt.Sprintf("kubectl annotate %s %s-", target, annotation)
 	}
 	start := k.StopAction.StartValue
 	if k.StopAction.Method == StopByScaling {
@@ -155,14 +154,13 @@ func (k Kind) StartCommand(namespace, name string, replicas int64) string {
 	}
 	raw, err := json.Marshal(patch)
 	if err != nil {
-		return "" // the values of the table are bools, strings and numbers
+		return "" // cannot happen: the values are bools, strings and numbers
 	}
-	return fmt.Sprintf("kubectl patch %s --type=merge -p '%s'", where, raw)
+	return fmt.Sprintf("kubectl patch %s --type=merge -p '%s'", target, raw)
 }
 
-// PreviousReplicas is how many replicas a workload had when Sluice scaled it to
-// nothing, and 1 where that is not known. It is for people: its owner can change
-// what stands there.
+// PreviousReplicas returns the number of replicas before Sluice scaled the workload to zero, or 1
+// if it is unknown. It is for display only, since the owner can change the annotation.
 func PreviousReplicas(object *unstructured.Unstructured) int64 {
 	n, err := strconv.ParseInt(object.GetAnnotations()[v1alpha1.AnnotationReplicasBefore], 10, 64)
 	if err != nil || n < 1 || n > math.MaxInt32 {
@@ -171,12 +169,12 @@ func PreviousReplicas(object *unstructured.Unstructured) int64 {
 	return n
 }
 
-// untilDecisionTime is what the annotation says where nobody may start the workload
-// before somebody decided: a time, for those who read times.
+// untilDecisionTime is the value of the annotation if an approver must decide before the workload
+// may be started. It is a valid time for programs that parse it.
 const untilDecisionTime = "9999-12-31T23:59:59Z"
 
-// FormatStoppedUntil is the value of the annotation sluice.dev/stopped-until for a time
-// in policy time; the zero time means until somebody decides.
+// FormatStoppedUntil returns the value of the annotation sluice.dev/stopped-until for a policy
+// time. The zero time means until an approver decides.
 func FormatStoppedUntil(until time.Time) string {
 	if until.IsZero() {
 		return untilDecisionTime
@@ -184,9 +182,9 @@ func FormatStoppedUntil(until time.Time) string {
 	return until.UTC().Format(time.RFC3339)
 }
 
-// ParseStoppedUntil reads the annotation: whether Sluice stopped the object, and until
-// when (policy time, to the second). The zero time means until somebody decides;
-// so does a value that cannot be read, since a door that opens by itself is none.
+// ParseStoppedUntil reports whether Sluice stopped the object, and until when (policy time, in
+// whole seconds). The zero time means until an approver decides. An invalid value means the same,
+// so that it does not allow a start.
 func ParseStoppedUntil(object *unstructured.Unstructured) (until time.Time, stopped bool) {
 	value, stopped := object.GetAnnotations()[v1alpha1.AnnotationStoppedUntil]
 	if !stopped || value == untilDecisionTime {

@@ -16,7 +16,7 @@ const (
 	groupTekton   = "tekton.dev"
 )
 
-// Verbs that several kinds share.
+// Stop actions that several kinds share.
 var (
 	suspendAction   = StopAction{Method: StopByField, Path: []string{"spec", "suspend"}, StopValue: true, StartValue: false}
 	runPolicyAction = StopAction{Method: StopByField, Path: []string{"spec", "runPolicy", "suspend"}, StopValue: true, StartValue: false}
@@ -28,8 +28,8 @@ var (
 	statusReplicasPath = []string{"status", "replicas"}
 )
 
-// kindTable has every kind that Sluice knows how to stop, and DaemonSets, which it
-// never stops: they are the cluster's. The sources are the kinds' own API types.
+// kindTable has every kind that Sluice can stop, and DaemonSets, which it never stops because
+// they belong to the cluster. The sources are the API types of the kinds.
 var kindTable = []Kind{
 	{
 		GroupKind: schema.GroupKind{Kind: "Pod"}, Resource: "pods",
@@ -37,27 +37,46 @@ var kindTable = []Kind{
 		Templates:  [][]string{{}},
 		Completion: Completion{PhasePath: []string{"status", "phase"}, Phases: []string{"Succeeded", "Failed"}},
 	},
-	{GroupKind: schema.GroupKind{Kind: "ReplicationController"}, Resource: "replicationcontrollers", StopAction: scaleAction, Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath},
-	{GroupKind: schema.GroupKind{Group: groupApps, Kind: "Deployment"}, Resource: "deployments", StopAction: scaleAction, Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath},
-	{GroupKind: schema.GroupKind{Group: groupApps, Kind: "ReplicaSet"}, Resource: "replicasets", StopAction: scaleAction, Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath},
-	{GroupKind: schema.GroupKind{Group: groupApps, Kind: "StatefulSet"}, Resource: "statefulsets", StopAction: scaleAction, Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath, OrderedTermination: true},
-	{GroupKind: schema.GroupKind{Group: groupApps, Kind: "DaemonSet"}, Resource: "daemonsets", StopAction: StopAction{Method: StopNever}, Templates: specTemplatePaths},
 	{
-		GroupKind: schema.GroupKind{Group: groupBatch, Kind: "Job"}, Resource: "jobs", StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
-		Templates: specTemplatePaths, Completion: Completion{Conditions: []string{"Complete", "Failed"}}, ActivePodsPath: []string{"status", "active"},
+		GroupKind: schema.GroupKind{Kind: "ReplicationController"}, Resource: "replicationcontrollers", StopAction: scaleAction,
+		Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath,
 	},
-	// Its Jobs go on: each is a workload of its own.
+	{
+		GroupKind: schema.GroupKind{Group: groupApps, Kind: "Deployment"}, Resource: "deployments", StopAction: scaleAction,
+		Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath,
+	},
+	{
+		GroupKind: schema.GroupKind{Group: groupApps, Kind: "ReplicaSet"}, Resource: "replicasets", StopAction: scaleAction,
+		Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath,
+	},
+	{
+		GroupKind: schema.GroupKind{Group: groupApps, Kind: "StatefulSet"}, Resource: "statefulsets", StopAction: scaleAction,
+		Templates: specTemplatePaths, ActivePodsPath: statusReplicasPath, OrderedTermination: true,
+	},
+	{
+		GroupKind: schema.GroupKind{Group: groupApps, Kind: "DaemonSet"}, Resource: "daemonsets",
+		StopAction: StopAction{Method: StopNever}, Templates: specTemplatePaths,
+	},
+	{
+		GroupKind: schema.GroupKind{Group: groupBatch, Kind: "Job"}, Resource: "jobs",
+		StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
+		Templates: specTemplatePaths, ActivePodsPath: []string{"status", "active"},
+		Completion: Completion{Conditions: []string{"Complete", "Failed"}},
+	},
+	// Its Jobs continue: each is a workload of its own.
 	{
 		GroupKind: schema.GroupKind{Group: groupBatch, Kind: "CronJob"}, Resource: "cronjobs", StopAction: suspendAction,
 		Templates: [][]string{{"spec", "jobTemplate", "spec", "template"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}, Resource: "jobsets", StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
+		GroupKind: schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}, Resource: "jobsets",
+		StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
 		Templates:  [][]string{{"spec", "replicatedJobs", wildcard, "template", "spec", "template"}},
 		Completion: Completion{Conditions: []string{"Completed", "Failed"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}, Resource: "leaderworkersets", StopAction: scaleAction, KueueCountsTemplates: true,
+		GroupKind: schema.GroupKind{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}, Resource: "leaderworkersets",
+		StopAction: scaleAction, KueueCountsTemplates: true,
 		Templates:      [][]string{{"spec", "leaderWorkerTemplate", "leaderTemplate"}, {"spec", "leaderWorkerTemplate", "workerTemplate"}},
 		ActivePodsPath: statusReplicasPath,
 	},
@@ -77,15 +96,18 @@ var kindTable = []Kind{
 	kubeflowTrainingJob("JAXJob", "jaxjobs", "jaxReplicaSpecs"),
 	kubeflowTrainingJob("MPIJob", "mpijobs", "mpiReplicaSpecs"),
 	{
-		GroupKind: schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}, Resource: "trainjobs", StopAction: suspendAction, KueueManaged: true,
+		GroupKind: schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}, Resource: "trainjobs",
+		StopAction: suspendAction, KueueManaged: true,
 		Completion: Completion{Conditions: []string{"Complete", "Failed"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: groupRay, Kind: "RayCluster"}, Resource: "rayclusters", StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
+		GroupKind: schema.GroupKind{Group: groupRay, Kind: "RayCluster"}, Resource: "rayclusters",
+		StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
 		Templates: rayClusterTemplates("spec"),
 	},
 	{
-		GroupKind: schema.GroupKind{Group: groupRay, Kind: "RayJob"}, Resource: "rayjobs", StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
+		GroupKind: schema.GroupKind{Group: groupRay, Kind: "RayJob"}, Resource: "rayjobs",
+		StopAction: suspendAction, KueueManaged: true, KueueCountsTemplates: true,
 		Templates:  append(rayClusterTemplates("spec", "rayClusterSpec"), []string{"spec", "submitterPodTemplate"}),
 		Completion: Completion{PhasePath: []string{"status", "jobDeploymentStatus"}, Phases: []string{"Complete", "Failed"}},
 	},
@@ -94,11 +116,13 @@ var kindTable = []Kind{
 		Templates: rayClusterTemplates("spec", "rayClusterConfig"),
 	},
 	{
-		GroupKind: schema.GroupKind{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}, Resource: "sparkapplications", StopAction: suspendAction, KueueManaged: true,
+		GroupKind: schema.GroupKind{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}, Resource: "sparkapplications",
+		StopAction: suspendAction, KueueManaged: true,
 		Completion: Completion{PhasePath: []string{"status", "applicationState", "state"}, Phases: []string{"COMPLETED", "FAILED"}},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: "workload.codeflare.dev", Kind: "AppWrapper"}, Resource: "appwrappers", StopAction: suspendAction, KueueManaged: true,
+		GroupKind: schema.GroupKind{Group: "workload.codeflare.dev", Kind: "AppWrapper"}, Resource: "appwrappers",
+		StopAction: suspendAction, KueueManaged: true,
 		Completion: Completion{PhasePath: []string{"status", "phase"}, Phases: []string{"Succeeded", "Failed"}},
 	},
 	{
@@ -111,7 +135,7 @@ var kindTable = []Kind{
 		GroupKind: schema.GroupKind{Group: "workspace.devfile.io", Kind: "DevWorkspace"}, Resource: "devworkspaces",
 		StopAction: StopAction{Method: StopByField, Path: []string{"spec", "started"}, StopValue: false, StartValue: true},
 	},
-	// Of all its pods at once; what it made already stays.
+	// It stops all pods at once; finished results are kept.
 	{
 		GroupKind: schema.GroupKind{Group: "argoproj.io", Kind: "Workflow"}, Resource: "workflows",
 		StopAction: StopAction{Method: StopByField, Path: []string{"spec", "shutdown"}, StopValue: "Terminate", Irreversible: true},
@@ -133,16 +157,18 @@ var kindTable = []Kind{
 	},
 }
 
-// The objects by which Kueue holds workloads in its queues.
+// The group and a label of Kueue's Workloads.
 const (
 	GroupKueue = "kueue.x-k8s.io"
-	// LabelKueueJobUID is, on such an object, the UID of what it holds.
+	// LabelKueueJobUID is the label of a Workload with the UID of the object that it
+	// represents.
 	LabelKueueJobUID = "kueue.x-k8s.io/job-uid"
 )
 
 func kubeflowTrainingJob(kind, resource, specs string) Kind {
 	return Kind{
-		GroupKind: schema.GroupKind{Group: groupKubeflow, Kind: kind}, Resource: resource, StopAction: runPolicyAction, KueueManaged: true, KueueCountsTemplates: true,
+		GroupKind: schema.GroupKind{Group: groupKubeflow, Kind: kind}, Resource: resource,
+		StopAction: runPolicyAction, KueueManaged: true, KueueCountsTemplates: true,
 		Templates:  [][]string{{"spec", specs, wildcard, "template"}},
 		Completion: Completion{Conditions: []string{"Succeeded", "Failed"}},
 	}

@@ -15,22 +15,21 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// RequestsPods tells whether an object wants pods: it is neither suspended nor
-// scaled to nothing. A kind that the table does not have is read as most kinds
-// write it: spec.suspend, else spec.replicas. A Scale, which is what is asked for
-// at the scale subresource of any kind, is known.
+// RequestsPods reports whether an object requests pods: it is neither suspended nor scaled to
+// zero. For a kind that is not in the table it reads spec.suspend, else spec.replicas. It also
+// accepts a Scale, the object of scale subresources.
 func RequestsPods(object *unstructured.Unstructured) bool {
 	kind, known := Lookup(object.GroupVersionKind().GroupKind())
 	if known {
 		return kind.RequestsPods(object)
 	}
 	if object.GroupVersionKind().GroupKind() == scaleKind {
-		// The one kind that leaves a 0 out.
+		// Scale is the only kind that omits a 0.
 		value, _ := valueAt(object.Object, scaleAction.Path)
 		n, _ := asInt64(value)
 		return n > 0
 	}
-	if _, is := valueAt(object.Object, suspendAction.Path); is {
+	if _, found := valueAt(object.Object, suspendAction.Path); found {
 		return Kind{StopAction: suspendAction}.RequestsPods(object)
 	}
 	return Kind{StopAction: scaleAction}.RequestsPods(object)
@@ -38,31 +37,29 @@ func RequestsPods(object *unstructured.Unstructured) bool {
 
 var scaleKind = schema.GroupKind{Group: "autoscaling", Kind: "Scale"}
 
-// RequestsPods is the function of that name for an object whose row is known.
+// RequestsPods reports whether an object of this kind requests pods.
 func (k Kind) RequestsPods(object *unstructured.Unstructured) bool {
 	if k.StopAction.Method == StopByDeletion {
 		return object.GetDeletionTimestamp() == nil && !k.IsFinished(object)
 	}
-	value, is := valueAt(object.Object, k.StopAction.Path)
+	value, found := valueAt(object.Object, k.StopAction.Path)
 	switch k.StopAction.Method {
 	case StopByField:
-		return !is || value != k.StopAction.StopValue
+		return !found || value != k.StopAction.StopValue
 	case StopByAnnotation:
-		return !is
+		return !found
 	case StopByScaling:
 		return ReplicasAt(object, k.StopAction.Path) > 0
 	}
 	return true
 }
 
-// StartsWorkload tells whether a change makes an object that did not ask to run ask for
-// it. Whether it may is another question.
+// StartsWorkload reports whether a change makes an object request pods that did not before.
 func StartsWorkload(before, after *unstructured.Unstructured) bool {
 	return !RequestsPods(before) && RequestsPods(after)
 }
 
-// ReplicasAt is the number at a path, and 1 where there is none: so it is
-// defaulted everywhere.
+// ReplicasAt returns the number at a path, or 1, the default of all kinds, if it is absent.
 func ReplicasAt(object *unstructured.Unstructured, path []string) int64 {
 	value, _ := valueAt(object.Object, path)
 	if n, ok := asInt64(value); ok {
@@ -71,11 +68,11 @@ func ReplicasAt(object *unstructured.Unstructured, path []string) int64 {
 	return 1
 }
 
-// IsFinished tells whether an object came to its end by itself.
+// IsFinished reports whether an object has finished by itself.
 func (k Kind) IsFinished(object *unstructured.Unstructured) bool {
 	if phase, _ := valueAt(object.Object, k.Completion.PhasePath); len(k.Completion.PhasePath) > 0 {
-		word, _ := phase.(string)
-		if slices.Contains(k.Completion.Phases, word) {
+		text, _ := phase.(string)
+		if slices.Contains(k.Completion.Phases, text) {
 			return true
 		}
 	}
@@ -97,8 +94,8 @@ func (k Kind) IsFinished(object *unstructured.Unstructured) bool {
 	return false
 }
 
-// HasActivePods tells whether an object says that it still has pods. What does not
-// count them is never busy.
+// HasActivePods reports whether an object's status counts remaining pods. It is false for kinds
+// without such a number.
 func (k Kind) HasActivePods(object *unstructured.Unstructured) bool {
 	if len(k.ActivePodsPath) == 0 {
 		return false
@@ -108,7 +105,7 @@ func (k Kind) HasActivePods(object *unstructured.Unstructured) bool {
 	return n > 0
 }
 
-// asInt64 reads a number as the decoders of Kubernetes and of Go leave it.
+// asInt64 returns a number as decoded by Kubernetes or Go.
 func asInt64(v any) (int64, bool) {
 	switch n := v.(type) {
 	case int64:
@@ -127,9 +124,8 @@ func asInt64(v any) (int64, bool) {
 	return 0, false
 }
 
-// IsStoppable tells whether there may be a way to stop objects of a kind. It is
-// false for what is never touched: the built-in kinds that make no pods, Node
-// and Namespace among them, DaemonSets, and Sluice's own kinds.
+// IsStoppable reports whether objects of a kind may be stopped. It is false for built-in kinds
+// without pods, such as Node and Namespace, for DaemonSets and for Sluice's own kinds.
 func IsStoppable(kind schema.GroupKind) bool {
 	if k, known := Lookup(kind); known {
 		return k.StopAction.Method != StopNever
@@ -137,12 +133,12 @@ func IsStoppable(kind schema.GroupKind) bool {
 	return kind.Group != "" && kind.Group != groupApps && kind.Group != groupBatch && kind.Group != v1alpha1.GroupVersion.Group
 }
 
-// ControllerOf is the kind of the controller that an object says it is part of;
-// false where it says none. Anybody may say so of an object of theirs.
+// ControllerOf returns the kind of the object's controller reference, and false if it has none.
+// Users can forge the reference.
 func ControllerOf(object map[string]any) (schema.GroupKind, bool) {
 	for _, element := range asSlice(asMap(object["metadata"])["ownerReferences"]) {
 		reference := asMap(element)
-		if is, _ := reference["controller"].(bool); !is {
+		if found, _ := reference["controller"].(bool); !found {
 			continue
 		}
 		version, _ := reference["apiVersion"].(string)

@@ -199,14 +199,14 @@ func TestIsStoppable(t *testing.T) {
 	}
 }
 
-// The table says of each row what the others rely on.
+// Each row of the table has the fields on which other packages rely.
 func TestKindTableIsComplete(t *testing.T) {
-	seen := map[schema.GroupKind]bool{}
+	found := map[schema.GroupKind]bool{}
 	for _, kind := range workloadkind.All() {
-		if seen[kind.GroupKind] {
+		if found[kind.GroupKind] {
 			t.Errorf("%s is there twice", kind.GroupKind)
 		}
-		seen[kind.GroupKind] = true
+		found[kind.GroupKind] = true
 		if kind.Resource == "" || kind.Resource != strings.ToLower(kind.Resource) {
 			t.Errorf("%s has the resource %q", kind.GroupKind, kind.Resource)
 		}

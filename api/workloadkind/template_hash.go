@@ -13,12 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TemplateHash is the same for two workloads that run the same: a copy under
-// another name is recognized by it. Of the pod templates only the program
-// counts: images, commands, environment, and what is mounted by name. Labels,
-// resources and placement do not, since admission changes them and a copy's
-// author would first. A kind without pod templates is hashed by its spec. It has
-// 32 characters, and is empty where there is nothing to hash.
+// TemplateHash returns the same hash for two workloads that run the same programs, so that a copy
+// under another name is recognized. It covers images, commands, environment and mounted sources.
+// It ignores labels, resources and placement, because admission changes them and a user would
+// change them first. A kind without pod templates is hashed by its spec. The hash has 32
+// characters, or is empty if there is nothing to hash.
 func TemplateHash(kind schema.GroupKind, object map[string]any) string {
 	var programs []any
 	for _, template := range Templates(kind, object) {
@@ -31,12 +30,12 @@ func TemplateHash(kind schema.GroupKind, object map[string]any) string {
 		return ""
 	}
 	spec := maps.Clone(asMap(object["spec"]))
-	verb := byKind[kind].StopAction
-	if verb.Method == "" {
-		verb = suspendAction
+	action := byKind[kind].StopAction
+	if action.Method == "" {
+		action = suspendAction
 	}
-	if len(verb.Path) == 2 && verb.Path[0] == "spec" {
-		delete(spec, verb.Path[1]) // stopped or not, it is the same
+	if len(action.Path) == 2 && action.Path[0] == "spec" {
+		delete(spec, action.Path[1]) // the hash does not depend on whether it is stopped
 	}
 	if len(spec) == 0 {
 		return ""
@@ -44,7 +43,7 @@ func TemplateHash(kind schema.GroupKind, object map[string]any) string {
 	return hashJSON([]any{kind.Group, kind.Kind, spec})
 }
 
-// containerPrograms is what a pod's containers run.
+// containerPrograms returns what the containers of a pod run.
 func containerPrograms(spec map[string]any) []any {
 	var all []any
 	for _, list := range []string{"initContainers", "containers"} {
@@ -62,8 +61,8 @@ func containerPrograms(spec map[string]any) []any {
 	return append(all, mountedSources(spec["volumes"]))
 }
 
-// filterEnvironment is a container's, without what admission sets to keep it from
-// other people's GPUs.
+// filterEnvironment returns a container's environment without the variables that admission sets
+// to restrict GPU access.
 func filterEnvironment(list any) []any {
 	var kept []any
 	for _, element := range asSlice(list) {
@@ -75,8 +74,8 @@ func filterEnvironment(list any) []any {
 	return kept
 }
 
-// volumeSources are, of the kinds of volumes that can hold a program or its input,
-// the names of what is mounted.
+// volumeSources lists the kinds of volumes that can hold a program or its input, with the field
+// that names the source.
 var volumeSources = []struct{ kind, name string }{
 	{"persistentVolumeClaim", "claimName"},
 	{"configMap", "name"},
@@ -101,7 +100,7 @@ func mountedSources(volumes any) []any {
 func hashJSON(v any) string {
 	raw, err := json.Marshal(v) // the keys of objects are sorted
 	if err != nil {
-		return "" // what is no JSON cannot be stored either
+		return "" // cannot happen: objects are JSON
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:16])

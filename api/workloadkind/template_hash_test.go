@@ -57,13 +57,13 @@ func TestTemplateHashOfOtherProgramDiffers(t *testing.T) {
 		`{volumes: [{configMap: {name: sweep-2}}], containers: [` + containerYAML + `]}`,
 		`{volumes: [{persistentVolumeClaim: {claimName: annas-home}}], containers: [` + containerYAML + `]}`,
 	}
-	seen := map[string]string{}
+	kindByHash := map[string]string{}
 	for _, spec := range specs {
 		hash := templateHash(t, groupKind("", "Pod"), "spec: "+spec)
-		if before, is := seen[hash]; is {
+		if before, is := kindByHash[hash]; is {
 			t.Errorf("%s and %s have the same hash", before, spec)
 		}
-		seen[hash] = spec
+		kindByHash[hash] = spec
 	}
 }
 

@@ -11,23 +11,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// wildcard stands for all elements of a list, or all entries of an object.
+// wildcard stands for all elements of a list or all entries of an object.
 const wildcard = "*"
 
-// MaxTemplates is how many templates of one object are looked at: more than any
-// real object has.
+// MaxTemplates is the largest number of templates of an object that are read, more than any real
+// object has.
 const MaxTemplates = 64
 
 // Template is one pod template of an object.
 type Template struct {
-	// Path is where it stands: spec.template; empty for a pod, which is its own.
+	// Path is the template's field, such as spec.template. It is empty for a pod, which is
+	// its own template.
 	Path string
-	// Body is its metadata and spec.
+	// Body is the template's metadata and spec.
 	Body map[string]any
 }
 
-// Templates are the pod templates of an object of that kind, in a fixed order
-// and at most 64; none where the kind is not known or has none.
+// Templates returns the pod templates of an object, in a fixed order and at most MaxTemplates. It
+// returns none for unknown kinds.
 func Templates(kind schema.GroupKind, object map[string]any) []Template {
 	var found []Template
 	for _, path := range byKind[kind].Templates {
@@ -36,52 +37,52 @@ func Templates(kind schema.GroupKind, object map[string]any) []Template {
 	return found[:min(len(found), MaxTemplates)]
 }
 
-func collectTemplates(found []Template, at any, path []string, place string) []Template {
+func collectTemplates(found []Template, at any, path []string, fieldPath string) []Template {
 	if len(found) >= MaxTemplates {
 		return found
 	}
 	if len(path) == 0 {
 		if body := asMap(at); body != nil {
-			found = append(found, Template{place, body})
+			found = append(found, Template{fieldPath, body})
 		}
 		return found
 	}
 	if path[0] != wildcard {
-		return collectTemplates(found, asMap(at)[path[0]], path[1:], childPath(place, path[0]))
+		return collectTemplates(found, asMap(at)[path[0]], path[1:], childPath(fieldPath, path[0]))
 	}
 	for i, element := range asSlice(at) {
-		found = collectTemplates(found, element, path[1:], indexPath(place, i))
+		found = collectTemplates(found, element, path[1:], indexPath(fieldPath, i))
 	}
 	named := asMap(at)
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		found = collectTemplates(found, named[name], path[1:], indexPath(place, name))
+		found = collectTemplates(found, named[name], path[1:], indexPath(fieldPath, name))
 	}
 	return found
 }
 
-// childPath and index are the places below a place.
-func childPath(place, name string) string {
-	if place == "" {
+// childPath and indexPath return paths below a path.
+func childPath(fieldPath, name string) string {
+	if fieldPath == "" {
 		return name
 	}
-	return place + "." + name
+	return fieldPath + "." + name
 }
 
-func indexPath(place string, at any) string { return fmt.Sprintf("%s[%v]", place, at) }
+func indexPath(fieldPath string, at any) string { return fmt.Sprintf("%s[%v]", fieldPath, at) }
 
-// asMap is the object, and nil for all else.
+// asMap returns an object, or nil for other values.
 func asMap(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	return m
 }
 
-// asSlice is the list, and nil for all else.
+// asSlice returns a list, or nil for other values.
 func asSlice(v any) []any {
 	l, _ := v.([]any)
 	return l
 }
 
-// valueAt is what stands at a path, and nil where nothing does.
+// valueAt returns the value at a path, and false if it is absent.
 func valueAt(object map[string]any, path []string) (any, bool) {
 	var v any = object
 	for _, key := range path {
@@ -94,10 +95,9 @@ func valueAt(object map[string]any, path []string) (any, bool) {
 	return v, true
 }
 
-// WithTemplates is a copy of an object of that kind in which other pod templates
-// stand in the places of some, by [Template.Place]. It shares all else with the
-// object, which is not changed; a place where the object has no template is passed
-// over.
+// WithTemplates returns a copy of an object with other pod templates, by [Template.Path]. It
+// shares all other data with the object, which is not changed. Paths without a template are
+// ignored.
 func WithTemplates(kind schema.GroupKind, object map[string]any, bodies map[string]map[string]any) map[string]any {
 	var after any = object
 	for _, path := range byKind[kind].Templates {
@@ -106,10 +106,10 @@ func WithTemplates(kind schema.GroupKind, object map[string]any, bodies map[stri
 	return asMap(after)
 }
 
-// replaceTemplates goes the same way as descend.
-func replaceTemplates(at any, path []string, place string, bodies map[string]map[string]any) any {
+// replaceTemplates follows the same paths as collectTemplates.
+func replaceTemplates(at any, path []string, fieldPath string, bodies map[string]map[string]any) any {
 	if len(path) == 0 {
-		if body, ok := bodies[place]; ok && asMap(at) != nil {
+		if body, ok := bodies[fieldPath]; ok && asMap(at) != nil {
 			return body
 		}
 		return at
@@ -120,23 +120,23 @@ func replaceTemplates(at any, path []string, place string, bodies map[string]map
 		if !ok {
 			return at
 		}
-		with := maps.Clone(object)
-		with[path[0]] = replaceTemplates(next, path[1:], childPath(place, path[0]), bodies)
-		return with
+		copied := maps.Clone(object)
+		copied[path[0]] = replaceTemplates(next, path[1:], childPath(fieldPath, path[0]), bodies)
+		return copied
 	}
 	if list := asSlice(at); list != nil {
-		with := slices.Clone(list)
+		copied := slices.Clone(list)
 		for i, element := range list {
-			with[i] = replaceTemplates(element, path[1:], indexPath(place, i), bodies)
+			copied[i] = replaceTemplates(element, path[1:], indexPath(fieldPath, i), bodies)
 		}
-		return with
+		return copied
 	}
 	if named := asMap(at); named != nil {
-		with := maps.Clone(named)
+		copied := maps.Clone(named)
 		for name, entry := range named {
-			with[name] = replaceTemplates(entry, path[1:], indexPath(place, name), bodies)
+			copied[name] = replaceTemplates(entry, path[1:], indexPath(fieldPath, name), bodies)
 		}
-		return with
+		return copied
 	}
 	return at
 }

@@ -26,15 +26,16 @@ import (
 
 // The indices over Projects that the controllers' cache has.
 const (
-	// ProjectsByNamespace finds those that name a namespace, by default their own.
+	// ProjectsByNamespace finds the projects that name a namespace, by default their own
+	// name.
 	ProjectsByNamespace = "namespaceName"
-	// ProjectsByDepartment finds those of a department.
+	// ProjectsByDepartment finds the projects of a department.
 	ProjectsByDepartment = "spec.department"
-	// ProjectsByNodePool finds those that have a quota in a node pool.
+	// ProjectsByNodePool finds the projects with a quota in a node pool.
 	ProjectsByNodePool = "spec.nodePools.name"
 )
 
-// IndexProjects makes the indices.
+// IndexProjects adds the indices to a cache.
 func IndexProjects(ctx context.Context, indexer client.FieldIndexer) error {
 	indices := map[string]func(*v1alpha1.Project) []string{
 		ProjectsByNamespace:  func(p *v1alpha1.Project) []string { return []string{p.NamespaceName()} },
@@ -49,7 +50,7 @@ func IndexProjects(ctx context.Context, indexer client.FieldIndexer) error {
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("indexing projects by %s: %w", name, err)
+			return fmt.Errorf("index projects by %s: %w", name, err)
 		}
 	}
 	return nil
@@ -63,13 +64,12 @@ func poolNames(project *v1alpha1.Project) []string {
 	return names
 }
 
-// ProjectForNamespace is the project that has a namespace; nil where none has. The project's
-// status says it: nothing that a workload's author writes. The reader is the
-// controllers' cache, with the index [ProjectsByNamespace].
+// ProjectForNamespace returns the project that has a namespace, or nil. It uses the project's
+// status, which users cannot write. The reader must have the index [ProjectsByNamespace].
 func ProjectForNamespace(ctx context.Context, cached client.Reader, namespace string) (*v1alpha1.Project, error) {
 	var projects v1alpha1.ProjectList
 	if err := cached.List(ctx, &projects, client.MatchingFields{ProjectsByNamespace: namespace}); err != nil {
-		return nil, fmt.Errorf("looking for the project of namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("find project of namespace %s: %w", namespace, err)
 	}
 	for i := range projects.Items {
 		project := &projects.Items[i]
@@ -80,8 +80,7 @@ func ProjectForNamespace(ctx context.Context, cached client.Reader, namespace st
 	return nil, nil
 }
 
-// TenantForNamespace is whose a namespace is: the project that [ProjectOf] finds, and its
-// department; nil where it is nobody's.
+// TenantForNamespace returns the project of a namespace and its department, or nil.
 func TenantForNamespace(ctx context.Context, cached client.Reader, namespace string) (*v1alpha1.Project, *v1alpha1.Department, error) {
 	project, err := ProjectForNamespace(ctx, cached, namespace)
 	if project == nil || err != nil {
@@ -89,22 +88,20 @@ func TenantForNamespace(ctx context.Context, cached client.Reader, namespace str
 	}
 	department := &v1alpha1.Department{}
 	if err := cached.Get(ctx, types.NamespacedName{Name: project.Spec.Department}, department); err != nil {
-		return nil, nil, fmt.Errorf("reading department %s of project %s: %w", project.Spec.Department, project.Name, err)
+		return nil, nil, fmt.Errorf("get department %s of project %s: %w", project.Spec.Department, project.Name, err)
 	}
 	return project, department, nil
 }
 
-// SelectsNode tells whether the pool's selector takes in the node.
+// SelectsNode reports whether the pool's selector matches the node.
 func SelectsNode(pool *v1alpha1.NodePool, node *corev1.Node) bool {
-	// An empty selector would take in every node; the schema refuses it, and so
-	// does this.
+	// An empty selector would match every node. The schema rejects it, too.
 	return len(pool.Spec.NodeSelector) > 0 &&
 		labels.SelectorFromSet(pool.Spec.NodeSelector).Matches(labels.Set(node.Labels))
 }
 
-// PoolsForNode are the names of the pools that select the node, sorted. The node
-// belongs to the pool if there is one, and to none if there are more. A pool
-// that is being deleted still counts: its nodes change hands once it has gone.
+// PoolsForNode returns the names of the pools that select the node, sorted. The node belongs to a
+// pool only if it is the only one. Pools that are being deleted count until they are gone.
 func PoolsForNode(node *corev1.Node, pools []v1alpha1.NodePool) []string {
 	var names []string
 	for i := range pools {
@@ -116,7 +113,7 @@ func PoolsForNode(node *corev1.Node, pools []v1alpha1.NodePool) []string {
 	return names
 }
 
-// GetGPUNode is what the agent on the node reports; nil where there is no report.
+// GetGPUNode returns the GPUNode of a node, or nil.
 func GetGPUNode(ctx context.Context, reader client.Reader, node string) (*v1alpha1.GPUNode, error) {
 	var observed v1alpha1.GPUNode
 	err := reader.Get(ctx, types.NamespacedName{Name: node}, &observed)
@@ -124,13 +121,13 @@ func GetGPUNode(ctx context.Context, reader client.Reader, node string) (*v1alph
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading GPUNode %s: %w", node, err)
+		return nil, fmt.Errorf("get GPUNode %s: %w", node, err)
 	}
 	return &observed, nil
 }
 
-// NodeChanged passes what can change a node's pool, its GPUs or its resources,
-// and keeps out the heartbeats, of which a large cluster has hundreds a second.
+// NodeChanged selects updates that can change a node's pool, its GPUs or its resources. It drops
+// heartbeats, of which a large cluster has hundreds a second.
 var NodeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*corev1.Node)
@@ -142,10 +139,10 @@ var NodeChanged = predicate.Funcs{
 	},
 }
 
-// Requests is one request for each object of the list.
+// Requests returns one request for each object of the list.
 func Requests(list client.ObjectList) []reconcile.Request {
 	var requests []reconcile.Request
-	// Fails only for what is no list.
+	// It fails only if list is not a list.
 	_ = meta.EachListItem(list, func(object runtime.Object) error {
 		if named, ok := object.(client.Object); ok {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{

@@ -1,15 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory tells what GPUs a node has and to which pool it belongs.
+// Package inventory finds the GPUs of a node, the pool of a node and the project of a
+// namespace.
 //
-// Enters: a Node, its GPUNode where an agent has written one, and all
-// NodePools. Leaves: the number and kinds of the node's physical GPUs, or why
-// they cannot be told; and the one pool that has the node, or all that contend
-// for it.
-//
-// It never writes, reads nothing but the GPUNode it is asked for, and never
-// guesses a number.
+// The GPUs come from the node's GPUNode, else from the labels of GPU feature discovery.
+// If they are unknown, the error names the missing label; a number is never guessed.
+// The package only reads.
 package inventory
 
 import (
@@ -24,51 +21,50 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// maxGPUs is more than any node has; a label beyond it is damage or mischief.
+// maxGPUs is larger than any node. A label beyond it is invalid.
 const maxGPUs = 1024
 
-// Summary is what GPUs a node has.
+// Summary lists the GPUs of a node.
 type Summary struct {
-	// GPUs is the number of physical GPUs, whatever they are cut into.
+	// GPUs is the number of physical GPUs, partitioned or not.
 	GPUs int32
-	// GPUModels are their kinds, sorted by product.
+	// GPUModels are the GPU models, sorted by name.
 	GPUModels []v1alpha1.GPUModel
-	// Warnings are what was said of the GPUs and left out, each with the reason.
+	// Warnings are ignored labels and inconsistencies, with the reason.
 	Warnings []string
 }
 
-// SummarizeNode tells what GPUs the node has: from its GPUNode where an agent has
-// reported any, else from the labels of GPU feature discovery. The GPUNode is
-// nil where there is none. The error says which label is missing or cannot be
-// used, and what to do; a node without GPUs says so by a count of 0.
+// SummarizeNode returns the GPUs of a node: from its GPUNode if that lists any, else from the
+// labels of GPU feature discovery. observed is nil if there is no GPUNode. The error names the
+// missing or invalid label and what to do. A node without GPUs has the count 0.
 func SummarizeNode(node *corev1.Node, observed *v1alpha1.GPUNode) (Summary, error) {
 	if observed != nil && len(observed.Status.GPUs) > 0 {
-		machine := summaryFromGPUNode(observed)
-		// How the device plugin divides them, only the labels tell.
-		for i := range machine.GPUModels {
-			applySharing(&machine.GPUModels[i], node)
+		summary := summaryFromGPUNode(observed)
+		// Only the labels have the division by the device plugin.
+		for i := range summary.GPUModels {
+			applySharing(&summary.GPUModels[i], node)
 		}
-		return machine, nil
+		return summary, nil
 	}
 	return summaryFromLabels(node)
 }
 
 func summaryFromGPUNode(observed *v1alpha1.GPUNode) Summary {
-	var machine Summary
+	var summary Summary
 	for _, gpu := range observed.Status.GPUs {
-		machine.GPUs++
-		// The schema of a GPUNode is as strict as that of a pool's status.
-		machine.GPUModels = mergeModel(machine.GPUModels, v1alpha1.GPUModel{
-			Product:     productLabel(gpu.Model),
+		summary.GPUs++
+		// GPUNode and NodePool validate profiles by the same schema.
+		summary.GPUModels = mergeModel(summary.GPUModels, v1alpha1.GPUModel{
+			Name:        productLabel(gpu.Model),
 			MemoryMiB:   gpu.MemoryMiB,
 			GPUs:        1,
 			MIGProfiles: gpu.MIGProfiles,
 		})
 	}
-	return machine
+	return summary
 }
 
-// productLabel writes a driver's name of a GPU as GPU feature discovery does.
+// productLabel converts a driver's GPU name to the form of GPU feature discovery.
 func productLabel(model string) string {
 	if model == "" {
 		return "unknown"
@@ -77,114 +73,113 @@ func productLabel(model string) string {
 }
 
 func summaryFromLabels(node *corev1.Node) (Summary, error) {
-	text, ok := node.Labels[v1alpha1.LabelGPUCount]
+	value, ok := node.Labels[v1alpha1.LabelGPUCount]
 	if !ok {
 		return Summary{}, fmt.Errorf("node %s has no label %s: is GPU feature discovery running there?", node.Name, v1alpha1.LabelGPUCount)
 	}
 	product := node.Labels[v1alpha1.LabelGPUProduct]
 	if strings.Contains(product, "-MIG-") {
-		return Summary{}, fmt.Errorf("node %s: label %s=%s is of the device plugin's strategy single, which counts slices as GPUs; use the strategy mixed",
+		return Summary{}, fmt.Errorf("node %s: label %s=%s means MIG strategy single, which counts MIG instances as GPUs; use the strategy mixed",
 			node.Name, v1alpha1.LabelGPUProduct, product)
 	}
-	count, err := strconv.Atoi(text)
+	count, err := strconv.Atoi(value)
 	if err != nil || count < 0 || count > maxGPUs {
-		return Summary{}, fmt.Errorf("node %s: label %s=%s: want a number of GPUs from 0 to %d", node.Name, v1alpha1.LabelGPUCount, text, maxGPUs)
+		return Summary{}, fmt.Errorf("node %s: label %s=%s: want a number of GPUs from 0 to %d",
+			node.Name, v1alpha1.LabelGPUCount, value, maxGPUs)
 	}
 	if count == 0 {
 		return Summary{}, nil
 	}
 	memory, err := strconv.ParseInt(node.Labels[v1alpha1.LabelGPUMemory], 10, 64)
 	if err != nil || memory < 0 {
-		memory = 0 // not known; only shares by memory want it
+		memory = 0 // unknown; only requests by memory need it
 	}
 	product = strings.TrimSuffix(product, sharedSuffix)
 	if product == "" {
 		product = "unknown"
 	}
-	profiles, remarks := profilesFromLabels(node)
-	board := v1alpha1.GPUModel{Product: product, MemoryMiB: memory, GPUs: int32(count), MIGProfiles: profiles}
-	applySharing(&board, node)
-	return Summary{GPUs: int32(count), GPUModels: []v1alpha1.GPUModel{board}, Warnings: remarks}, nil
+	profiles, warnings := profilesFromLabels(node)
+	model := v1alpha1.GPUModel{Name: product, MemoryMiB: memory, GPUs: int32(count), MIGProfiles: profiles}
+	applySharing(&model, node)
+	return Summary{GPUs: int32(count), Products: []v1alpha1.GPUModel{model}, Warnings: warnings}, nil
 }
 
-// Combine is the machines of a pool taken together.
-func Combine(machines []Summary) Summary {
+// Combine returns the summary of all nodes of a pool.
+func Combine(summaries []Summary) Summary {
 	var all Summary
-	for _, machine := range machines {
-		all.GPUs += machine.GPUs
-		all.Warnings = append(all.Warnings, machine.Warnings...)
-		for _, board := range machine.GPUModels {
-			all.GPUModels = mergeModel(all.GPUModels, board)
+	for _, summary := range summaries {
+		all.GPUs += summary.GPUs
+		all.Warnings = append(all.Warnings, summary.Warnings...)
+		for _, model := range summary.GPUModels {
+			all.GPUModels = mergeModel(all.GPUModels, model)
 		}
 	}
-	all.Warnings = append(all.Warnings, inconsistentSharing(machines)...)
+	all.Warnings = append(all.Warnings, inconsistentSharing(summaries)...)
 	return all
 }
 
-// mergeModel adds a board to sorted ones, without changing what they share memory with.
-func mergeModel(boards []v1alpha1.GPUModel, board v1alpha1.GPUModel) []v1alpha1.GPUModel {
-	at, found := slices.BinarySearchFunc(boards, board.Product, func(b v1alpha1.GPUModel, product string) int {
-		return strings.Compare(b.Product, product)
+// mergeModel adds a model to a sorted list. It does not change the slice that was passed.
+func mergeModel(models []v1alpha1.GPUModel, model v1alpha1.GPUModel) []v1alpha1.GPUModel {
+	at, found := slices.BinarySearchFunc(models, model.Name, func(b v1alpha1.GPUModel, product string) int {
+		return strings.Compare(b.Name, product)
 	})
 	if !found {
-		board.MIGProfiles = slices.Clone(board.MIGProfiles)
-		return slices.Insert(slices.Clone(boards), at, board)
+		model.MIGProfiles = slices.Clone(model.MIGProfiles)
+		return slices.Insert(slices.Clone(models), at, model)
 	}
-	boards = slices.Clone(boards)
-	same := &boards[at]
-	same.GPUs += board.GPUs
-	// Two nodes may say different things of one product; the smaller promise holds.
-	if same.MemoryMiB == 0 || (board.MemoryMiB > 0 && board.MemoryMiB < same.MemoryMiB) {
-		same.MemoryMiB = board.MemoryMiB
+	models = slices.Clone(models)
+	existing := &models[at]
+	existing.GPUs += model.GPUs
+	// If nodes report different amounts of memory, the smallest is used.
+	if existing.MemoryMiB == 0 || (model.MemoryMiB > 0 && model.MemoryMiB < existing.MemoryMiB) {
+		existing.MemoryMiB = model.MemoryMiB
 	}
-	// Nobody can tell what a replica is worth that is worth two things.
-	if same.Replicas != board.Replicas || same.ReplicaResource != board.ReplicaResource {
-		same.Replicas, same.ReplicaResource = 0, ""
+	// Replicas of different sizes cannot be charged.
+	if existing.Replicas != model.Replicas || existing.ReplicaResource != model.ReplicaResource {
+		existing.Replicas, existing.ReplicaResource = 0, ""
 	}
-	profiles := slices.Concat(same.MIGProfiles, board.MIGProfiles)
+	profiles := slices.Concat(existing.MIGProfiles, model.MIGProfiles)
 	slices.Sort(profiles)
-	same.MIGProfiles = slices.Compact(profiles)
-	return boards
+	existing.MIGProfiles = slices.Compact(profiles)
+	return models
 }
 
-// profilePattern is what a NodePool's status takes for a profile; a test holds it
-// against the schema.
+// profilePattern is the pattern of a MIG profile in the schema. A test compares both.
 var profilePattern = regexp.MustCompile(`^[1-8]g[.][0-9]{1,4}gb([+][a-z]+([.][a-z]+)?|-me)?$`)
 
-// profilesFromLabels are the profiles that the node's GPUs are cut into now, for
-// GPU feature discovery tells of no others; and remarks on labels that are of
-// its form and name no profile.
-func profilesFromLabels(node *corev1.Node) (profiles []v1alpha1.MIGProfile, remarks []string) {
+// profilesFromLabels returns the profiles of the node's existing MIG instances; GPU feature
+// discovery reports no others. It returns warnings about labels with an invalid profile.
+func profilesFromLabels(node *corev1.Node) (profiles []v1alpha1.MIGProfile, warnings []string) {
 	for key := range node.Labels {
 		name, ok := strings.CutSuffix(key, ".count")
 		if !ok {
 			continue
 		}
-		// The labels name profiles as the resources do.
+		// The labels have the same prefix as the resources.
 		profile, ok := v1alpha1.MIGProfileOf(corev1.ResourceName(name))
 		if !ok {
 			continue
 		}
 		if !profilePattern.MatchString(string(profile)) {
-			remarks = append(remarks, fmt.Sprintf("node %s: label %s names no profile of GPU instances", node.Name, key))
+			warnings = append(warnings, fmt.Sprintf("node %s: label %s is not a GPU instance profile", node.Name, key))
 			continue
 		}
 		profiles = append(profiles, profile)
 	}
 	slices.Sort(profiles)
-	slices.Sort(remarks)
-	return profiles, remarks
+	slices.Sort(warnings)
+	return profiles, warnings
 }
 
-// sharedSuffix ends a product whose replicas keep the name of whole GPUs.
+// sharedSuffix marks a product whose replicas have the resource name of whole GPUs.
 const sharedSuffix = "-SHARED"
 
-// maxReplicas is more than any device plugin makes of a GPU.
+// maxReplicas is larger than any device plugin allows.
 const maxReplicas = 1024
 
-// applySharing says of the board how the node's device plugin divides it, where GPU
-// feature discovery tells.
-func applySharing(board *v1alpha1.GPUModel, node *corev1.Node) {
+// applySharing sets how the node's device plugin divides the GPUs, as GPU feature discovery
+// reports it.
+func applySharing(model *v1alpha1.GPUModel, node *corev1.Node) {
 	switch node.Labels[v1alpha1.LabelGPUSharingStrategy] {
 	case "mps", "time-slicing":
 	default:
@@ -194,38 +189,38 @@ func applySharing(board *v1alpha1.GPUModel, node *corev1.Node) {
 	if err != nil || replicas < 2 || replicas > maxReplicas {
 		return
 	}
-	board.Replicas = int32(replicas)
-	board.ReplicaResource = string(v1alpha1.ResourceNVIDIAGPUShared)
-	// The suffix is there to tell them from whole GPUs where the name does not.
+	model.Replicas = int32(replicas)
+	model.ReplicaResource = string(v1alpha1.ResourceNVIDIAGPUShared)
+	// The product has the suffix if replicas have the resource name of whole GPUs.
 	if strings.HasSuffix(node.Labels[v1alpha1.LabelGPUProduct], sharedSuffix) {
-		board.ReplicaResource = string(v1alpha1.ResourceNVIDIAGPU)
+		model.ReplicaResource = string(v1alpha1.ResourceNVIDIAGPU)
 	}
 }
 
-// inconsistentSharing has a remark for each product whose GPUs are not divided
-// alike on all nodes; sorted.
-func inconsistentSharing(machines []Summary) []string {
+// inconsistentSharing returns a warning for each product that the nodes divide differently,
+// sorted.
+func inconsistentSharing(summaries []Summary) []string {
 	ways := map[string][]string{}
-	for _, machine := range machines {
-		for _, board := range machine.GPUModels {
+	for _, summary := range summaries {
+		for _, model := range summary.GPUModels {
 			way := "not at all"
-			if board.Replicas > 0 {
-				way = fmt.Sprintf("into %d %s", board.Replicas, board.ReplicaResource)
+			if model.Replicas > 0 {
+				way = fmt.Sprintf("into %d %s", model.Replicas, model.ReplicaResource)
 			}
-			if !slices.Contains(ways[board.Product], way) {
-				ways[board.Product] = append(ways[board.Product], way)
+			if !slices.Contains(ways[model.Name], way) {
+				ways[model.Name] = append(ways[model.Name], way)
 			}
 		}
 	}
-	var remarks []string
+	var warnings []string
 	for product, all := range ways {
 		if len(all) > 1 {
 			slices.Sort(all)
-			remarks = append(remarks, fmt.Sprintf(
-				"the nodes divide %s differently (%s), so that shares cannot be given there; divide it alike on all of them, or make a pool for each way",
+			warnings = append(warnings, fmt.Sprintf(
+				"nodes divide %s differently (%s), so shares of it cannot be allocated; divide it equally on all nodes, or create a pool for each way",
 				product, strings.Join(all, ", ")))
 		}
 	}
-	slices.Sort(remarks)
-	return remarks
+	slices.Sort(warnings)
+	return warnings
 }

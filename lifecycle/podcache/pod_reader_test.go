@@ -31,7 +31,7 @@ func TestReadSelectsGPUPodsByRequest(t *testing.T) {
 	}{
 		"nothing":                               {pod: newPod("p")},
 		"cpu":                                   {pod: newPod("p").withRequest("cpu", "4")},
-		"labeled as one":                       {pod: newPod("p").withLabel("sluice.dev/project", "lab").withLabel("sluice.dev/node-pool", "dgx")},
+		"labeled as one":                        {pod: newPod("p").withLabel("sluice.dev/project", "lab").withLabel("sluice.dev/node-pool", "dgx")},
 		"a GPU":                                 {pod: newGPUPod("p"), is: true, milli: 1000},
 		"two in two containers":                 {pod: newGPUPod("p").withRequest("nvidia.com/gpu", "1"), is: true, milli: 2000},
 		"a slice":                               {pod: newPod("p").withRequest("nvidia.com/mig-1g.10gb", "1"), is: true, milli: 1000},

@@ -59,8 +59,8 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 		"cut": {
 			ObjectMeta: metav1.ObjectMeta{Name: "cut"},
 			Spec:       v1alpha1.NodePoolSpec{Scheduler: v1alpha1.SchedulerKube, Sharing: v1alpha1.SharingMIG, NodeSelector: map[string]string{"pool": "cut"}},
-			Status: v1alpha1.NodePoolStatus{GPUModels: []v1alpha1.GPUModel{{
-				Product: "A100", MemoryMiB: 40960, MIGProfiles: []v1alpha1.MIGProfile{"3g.20gb", "1g.5gb+me", "1g.5gb", "broken"},
+			Status: v1alpha1.NodePoolStatus{Products: []v1alpha1.GPUModel{{
+				Name: "A100", MemoryMiB: 40960, MIGProfiles: []v1alpha1.MIGProfile{"3g.20gb", "1g.5gb+me", "1g.5gb", "broken"},
 			}}},
 		},
 		"kai": {
@@ -82,9 +82,9 @@ func TestNewProjectPoolsKeepOrder(t *testing.T) {
 	}
 	const want = `[` +
 		`{"name":"kai","scheduler":"kai","sharing":"None","compute":"Fair","nodeSelector":{},"tolerations":[],"unsupported":"not yet",` +
-		`"settings":{"queueLabelKey":"team"},"gpus":16,"currency":"sluice.dev/gpu-milli","guaranteed":0,"limit":2,"weight":1,"promised":0,"boards":[]},` +
+		`"settings":{"queueLabelKey":"team"},"gpus":16,"currency":"sluice.dev/gpu-milli","guaranteed":0,"limit":2,"weight":1,"promised":0,"products":[]},` +
 		`{"name":"cut","scheduler":"kube-scheduler","sharing":"MIG","compute":"Fair","nodeSelector":{"pool":"cut"},"tolerations":[],"unsupported":"",` +
-		`"settings":{},"gpus":0,"currency":"sluice.dev/gpu-milli.cut","guaranteed":0.5,"limit":0.5,"weight":0,"promised":0,"boards":[{"product":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
+		`"settings":{},"gpus":0,"currency":"sluice.dev/gpu-milli.cut","guaranteed":0.5,"limit":0.5,"weight":0,"promised":0,"products":[{"name":"A100","memoryMiB":40960,"replicas":0,"replicaResource":"","profiles":[` +
 		`{"name":"1g.5gb","resource":"nvidia.com/mig-1g.5gb","compute":1,"memoryMiB":5120,"price":0.125,"plain":true},` +
 		`{"name":"1g.5gb+me","resource":"nvidia.com/mig-1g.5gb.me","compute":1,"memoryMiB":5120,"price":0.125,"plain":false},` +
 		`{"name":"3g.20gb","resource":"nvidia.com/mig-3g.20gb","compute":3,"memoryMiB":20480,"price":0.5,"plain":true}]}]}]`

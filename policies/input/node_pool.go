@@ -49,14 +49,14 @@ type NodePool struct {
 	// Subscribed is what was guaranteed to others of it: by the department to its
 	// projects, by the node pool to all departments. It is 0 for a project.
 	Subscribed workload.Milli `json:"promised"`
-	// GPUModels are its kinds of GPU, sorted by product.
-	GPUModels []GPUModel `json:"boards"`
+	// Products are its kinds of GPU, sorted by product.
+	Products []GPUModel `json:"products"`
 }
 
 // GPUModel is a kind of GPU in a pool.
 type GPUModel struct {
-	// Product is its name: NVIDIA-H100-80GB-HBM3.
-	Product string `json:"product"`
+	// Name is its name: NVIDIA-H100-80GB-HBM3.
+	Name string `json:"name"`
 	// MemoryMiB is the memory of a whole GPU; 0 where it is not known.
 	MemoryMiB int64 `json:"memoryMiB"`
 	// Replicas is into how many replicas the device plugin divides each GPU; 0 or 1
@@ -111,7 +111,7 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 		Guaranteed:    toMilli(quota.Guaranteed),
 		Limit:         toMilli(quota.MaxInUse()),
 		Weight:        quota.Weight(),
-		GPUModels:     make([]GPUModel, 0, len(pool.Status.GPUModels)),
+		Products:      make([]GPUModel, 0, len(pool.Status.Products)),
 	}
 	if facts.Sharing == "" {
 		facts.Sharing = v1alpha1.SharingNone
@@ -119,8 +119,8 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 	if facts.Compute == "" {
 		facts.Compute = v1alpha1.ComputeFair
 	}
-	for i := range pool.Status.GPUModels {
-		facts.GPUModels = append(facts.GPUModels, newGPUModel(&pool.Status.GPUModels[i]))
+	for i := range pool.Status.Products {
+		facts.Products = append(facts.Products, newGPUModel(&pool.Status.Products[i]))
 	}
 	return facts
 }
@@ -145,7 +145,7 @@ func unsupportedReason(pool *v1alpha1.NodePool) string {
 
 func newGPUModel(board *v1alpha1.GPUModel) GPUModel {
 	facts := GPUModel{
-		Product:         board.Product,
+		Name:            board.Name,
 		MemoryMiB:       board.MemoryMiB,
 		Replicas:        board.Replicas,
 		ReplicaResource: board.ReplicaResource,

@@ -3,7 +3,7 @@ package schedulers.kai_test
 import data.fixtures
 import data.schedulers.kai as policy
 
-sharded(name, sharing, boards) := object.union(object.remove(fixtures.pool(name, sharing, boards), ["nodeSelector"]), {
+sharded(name, sharing, products) := object.union(object.remove(fixtures.pool(name, sharing, products), ["nodeSelector"]), {
 	"scheduler": "kai",
 	"nodeSelector": {"kai.scheduler/node-pool": name},
 	"settings": {"queueLabelKey": "kai.scheduler/queue", "nodePoolLabelKey": "kai.scheduler/node-pool", "schedulerName": "kai-scheduler"},

@@ -27,8 +27,8 @@ func TestNodePoolStatus(t *testing.T) {
 	// All that the board can be cut into, as its agent says: nothing of it is cut yet.
 	profiles := []v1alpha1.MIGProfile{"1g.10gb", "1g.5gb", "1g.5gb+me", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	want := map[string]v1alpha1.GPUModel{
-		"dgx":     {Product: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles},
-		"dgx-mig": {Product: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles},
+		"dgx":     {Name: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles},
+		"dgx-mig": {Name: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles},
 	}
 	for name, board := range want {
 		eventually(t, func() error {
@@ -39,7 +39,7 @@ func TestNodePoolStatus(t *testing.T) {
 			if p.Status.Nodes != 1 || p.Status.GPUs != 8 {
 				return fmt.Errorf("%s has %d nodes, %d GPUs", name, p.Status.Nodes, p.Status.GPUs)
 			}
-			if diff := cmp.Diff([]v1alpha1.GPUModel{board}, p.Status.GPUModels); diff != "" {
+			if diff := cmp.Diff([]v1alpha1.GPUModel{board}, p.Status.Products); diff != "" {
 				return fmt.Errorf("boards of %s (-want +got)\n%s", name, diff)
 			}
 			return checkCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)

@@ -149,10 +149,10 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: halfGPUTemplate("web")},
 	})
 	waitForPending(t, ns, "500m", "Deployment web (1 pod of 0.5 of a GPU of node pool dgx-mig, since ")
-	eventually(t, func() error { return checkEvent(t, web.Name, "WaitingForQuota") })
+	eventually(t, func() error { return checkEvent(t, web.Name, "QuotaExceeded") })
 	shown := map[string][]string{
-		kubectl(t, "describe", "slproj", ns):                  {"Waiting", "Deployment web (1 pod of 0.5 of a GPU", "QuotaExceeded"},
-		kubectl(t, "describe", "deployment", "web", "-n", ns): {"WaitingForQuota", "project " + ns + " holds 1 GPU and may hold 1 GPU at once"},
+		kubectl(t, "describe", "slproj", ns):                  {"Pending", "Deployment web (1 pod of 0.5 of a GPU", "QuotaExceeded"},
+		kubectl(t, "describe", "deployment", "web", "-n", ns): {"QuotaExceeded", "project " + ns + " uses 1 GPU of a limit of 1 GPU"},
 	}
 	eventually(t, func() error {
 		columns := strings.Fields(kubectl(t, "get", "sldept", "waiting", "--no-headers"))

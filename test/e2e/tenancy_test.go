@@ -504,7 +504,7 @@ func (w *tenancyTest) testQuotaReduction(t *testing.T) {
 // A project keeps its namespace, and is not held to less than its department.
 func (w *tenancyTest) testImmutableFields(t *testing.T) {
 	p := create(t, newArtsProject("tenants-fixed", "0", "1"))
-	expectRejection(t, patchAs(t, w.root, p, inNamespace("elsewhere")), apierrors.IsInvalid, "spec.namespace", "cannot be changed, added or taken away after creation")
+	expectRejection(t, patchAs(t, w.root, p, inNamespace("elsewhere")), apierrors.IsInvalid, "spec.namespace", "cannot be added, changed or removed after creation")
 	expectRejection(t, patchAs(t, w.root, p, func(p *v1alpha1.Project) { p.Spec.PodSecurity = v1alpha1.PodSecurityPrivileged }), apierrors.IsInvalid,
 		"spec.podSecurity", "department tenants-arts has baseline")
 	if err := patchAs(t, w.dean, p, func(p *v1alpha1.Project) { p.Spec.PodSecurity = v1alpha1.PodSecurityRestricted }, client.DryRunAll); err != nil {

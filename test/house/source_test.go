@@ -13,36 +13,57 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
 const module = "sluice.dev"
 
-// sourceFile is one Go file of the product's module, seen from outside.
+// sourceFile is a parsed Go file of the product's module.
 type sourceFile struct {
-	// folder relative to the repository, "" at the top.
+	// folder is relative to the repository, "." at the top.
 	folder, name string
-	imports      []string
-	syntax       *ast.File
-	lines        int
+	// imports are the import paths of the file.
+	imports []string
+	// text is the content of the file.
+	text   string
+	syntax *ast.File
 }
 
 func (f sourceFile) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
-// loadSource parses the whole tree, without the modules that are only built.
+func (f sourceFile) isGenerated() bool { return ast.IsGenerated(f.syntax) }
+
+func (f sourceFile) path() string { return path.Join(f.folder, f.name) }
+
+// lineCount returns the number of lines of the file.
+func (f sourceFile) lineCount() int { return strings.Count(f.text, "\n") }
+
+// loadSource parses all Go files of the module. It skips the other modules of the repository.
 func loadSource(t *testing.T) []sourceFile {
 	t.Helper()
+	files, err := parseTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 20 {
+		t.Fatalf("found only %d files: the test reads the wrong folder", len(files))
+	}
+	return files
+}
+
+var parseTree = sync.OnceValues(func() ([]sourceFile, error) {
 	root := filepath.Join("..", "..")
 	var files []sourceFile
 	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		folder, _ := filepath.Rel(root, at)
+		relative, _ := filepath.Rel(root, at)
 		if entry.IsDir() {
 			hidden := strings.HasPrefix(entry.Name(), ".") && at != root
 			_, err := os.Stat(filepath.Join(at, "go.mod"))
-			if hidden || folder == "bin" || entry.Name() == "testdata" || (err == nil && at != root) {
+			if hidden || relative == "bin" || entry.Name() == "testdata" || (err == nil && at != root) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -50,83 +71,44 @@ func loadSource(t *testing.T) []sourceFile {
 		if !strings.HasSuffix(entry.Name(), ".go") {
 			return nil
 		}
-		files = append(files, parseSource(t, at, filepath.ToSlash(folder)))
-		return nil
+		raw, err := os.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		f, err := parseSource(filepath.ToSlash(relative), string(raw))
+		files = append(files, f)
+		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) < 20 {
-		t.Fatalf("found only %d files below %s: the test looks in the wrong place", len(files), root)
-	}
-	return files
-}
+	return files, err
+})
 
-func parseSource(t *testing.T, at, relative string) sourceFile {
-	t.Helper()
-	raw, err := os.ReadFile(at)
+// parseSource parses one file. relative is its path in the repository.
+func parseSource(relative, text string) (sourceFile, error) {
+	syntax, err := parser.ParseFile(token.NewFileSet(), relative, text, parser.ParseComments)
 	if err != nil {
-		t.Fatal(err)
+		return sourceFile{}, err
 	}
-	syntax, err := parser.ParseFile(token.NewFileSet(), at, raw, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := sourceFile{folder: path.Dir(relative), name: path.Base(relative), syntax: syntax, lines: strings.Count(string(raw), "\n")}
+	f := sourceFile{folder: path.Dir(relative), name: path.Base(relative), text: text, syntax: syntax}
 	for _, spec := range syntax.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			t.Fatal(err)
+			return sourceFile{}, err
 		}
 		f.imports = append(f.imports, imported)
 	}
-	return f
+	return f, nil
 }
 
-func TestPackagesHaveDocumentation(t *testing.T) {
-	said := map[string]string{}
-	for _, f := range loadSource(t) {
-		if f.isTest() {
-			continue
+// newSource parses files of a counterexample, given by path.
+func newSource(t *testing.T, texts map[string]string) []sourceFile {
+	t.Helper()
+	var files []sourceFile
+	for relative, text := range texts {
+		f, err := parseSource(relative, text)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if _, seen := said[f.folder]; !seen {
-			said[f.folder] = ""
-		}
-		if f.syntax.Name.Name == "main" {
-			said[f.folder] = "a command says what it is in its help: enters, leaves, never"
-		}
-		if f.name == "doc.go" {
-			said[f.folder] = strings.ToLower(f.syntax.Doc.Text())
-		}
+		files = append(files, f)
 	}
-	for folder, text := range said {
-		for _, word := range []string{"enters", "leaves", "never"} {
-			if !strings.Contains(text, word) {
-				t.Errorf("%s/doc.go does not say what %s (what enters, what leaves, what it never does)", folder, word)
-				break
-			}
-		}
-	}
-}
-
-func TestMainsAreShort(t *testing.T) {
-	const most = 50
-	mains := 0
-	for _, f := range loadSource(t) {
-		if f.syntax.Name.Name != "main" || f.isTest() {
-			continue
-		}
-		mains++
-		if f.lines >= most {
-			t.Errorf("%s/%s has %d lines; a main has fewer than %d", f.folder, f.name, f.lines, most)
-		}
-		for _, declared := range f.syntax.Decls {
-			if fn, ok := declared.(*ast.FuncDecl); ok && fn.Name.Name != "main" && fn.Recv == nil && fn.Name.IsExported() {
-				t.Errorf("%s/%s exports %s from a main package", f.folder, f.name, fn.Name.Name)
-			}
-		}
-	}
-	if mains == 0 {
-		t.Error("found no main package: the test looks in the wrong place")
-	}
+	return files
 }

@@ -81,7 +81,7 @@ func newFakeReader() *fakeReader {
 				Scheduler: v1alpha1.SchedulerKube, Sharing: sharing, NodeSelector: map[string]string{"sluice.dev/node-pool": name},
 				Tolerations: []corev1.Toleration{{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
 			},
-			Status: v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{{Product: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles}}},
+			Status: v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{{Name: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles}}},
 		}
 	}
 	quota := v1alpha1.GPUQuota{Guaranteed: resource.MustParse("2"), Limit: resource.MustParse("4")}

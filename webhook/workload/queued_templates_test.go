@@ -36,7 +36,7 @@ func queuedProject() []client.Object {
 		return &v1alpha1.NodePool{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       v1alpha1.NodePoolSpec{NodeSelector: map[string]string{v1alpha1.LabelNodePool: name}, Scheduler: scheduler, Sharing: sharing},
-			Status:     v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{{Product: "A100", MemoryMiB: 40960, MIGProfiles: profiles}}},
+			Status:     v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{{Name: "A100", MemoryMiB: 40960, MIGProfiles: profiles}}},
 		}
 	}
 	project := &v1alpha1.Project{

@@ -116,7 +116,7 @@ func gpuModelsKnown(pool *v1alpha1.NodePool) bool {
 		return true
 	}
 	known := int32(0)
-	for _, model := range pool.Status.GPUModels {
+	for _, model := range pool.Status.Products {
 		if len(model.MIGProfiles) > 0 {
 			known += model.GPUs
 		}

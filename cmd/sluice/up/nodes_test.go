@@ -89,16 +89,16 @@ func TestGPUModelsKnown(t *testing.T) {
 		status  v1alpha1.NodePoolStatus
 		want    bool
 	}{
-		"whole GPUs":            {v1alpha1.SharingNone, v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(8)}}, true},
+		"whole GPUs":            {v1alpha1.SharingNone, v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{model(8)}}, true},
 		"an empty pool":         {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{}, true},
-		"no agent has reported": {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(8)}}, false},
+		"no agent has reported": {v1alpha1.SharingMIG, v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{model(8)}}, false},
 		"one of two": {
 			v1alpha1.SharingMIG,
-			v1alpha1.NodePoolStatus{GPUs: 16, GPUModels: []v1alpha1.GPUModel{model(8), model(8, "1g.5gb")}}, false,
+			v1alpha1.NodePoolStatus{GPUs: 16, Products: []v1alpha1.GPUModel{model(8), model(8, "1g.5gb")}}, false,
 		},
 		"all": {
 			v1alpha1.SharingMIG,
-			v1alpha1.NodePoolStatus{GPUs: 8, GPUModels: []v1alpha1.GPUModel{model(8, "1g.5gb")}}, true,
+			v1alpha1.NodePoolStatus{GPUs: 8, Products: []v1alpha1.GPUModel{model(8, "1g.5gb")}}, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

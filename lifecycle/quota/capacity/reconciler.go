@@ -1,17 +1,16 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package currency writes on each node how many thousandths of GPUs it has, the
-// one unit in which quotas count whole GPUs, MIG slices and fractions.
+// Package capacity sets the GPU quota unit on each node: thousandths of a GPU, in which
+// quotas count whole GPUs, MIG instances and fractions alike.
 //
-// Enters: Nodes, their GPUNodes and the NodePools. Leaves: the extended
-// resource sluice.dev/gpu-milli, or sluice.dev/gpu-milli.<pool> where the
-// pool's engine cannot tell pools apart, in each node's capacity and
-// allocatable; again whenever it is missing or zeroed, as after a node's
-// restart. No other component writes it.
+// It reads Nodes, their GPUNodes and the NodePools. It writes the extended resource
+// sluice.dev/gpu-milli to each node's capacity and allocatable, or
+// sluice.dev/gpu-milli.<pool> if the pool's scheduler does not distinguish node pools.
+// It writes it again whenever it is missing or zero, for example after a node restart.
 //
-// It never touches another resource, and never lowers what a node had because
-// nobody can say at the moment what it has.
+// It never changes other resources, and keeps the last value while the number of GPUs
+// is unknown.
 package capacity
 
 import (
@@ -38,23 +37,24 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// Reconciler keeps the currency on every node right.
+// Reconciler sets the GPU quota unit on every node.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
 }
 
-// SetupWithManager makes the manager run r.
+// SetupWithManager adds r to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("currency").
+		Named("capacity").
 		For(&corev1.Node{}, builder.WithPredicates(inventory.NodeChanged)).
-		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allRequests), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allRequests),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.GPUNode{}, &handler.EnqueueRequestForObject{}).
 		Complete(conflict.WithRetry(r))
 }
 
-// Reconcile implements reconcile.Reconciler for the node of the request's name.
+// Reconcile implements reconcile.Reconciler for the node with the request's name.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var node corev1.Node
 	if err := r.Client.Get(ctx, req.NamespacedName, &node); err != nil {
@@ -62,7 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	var pools v1alpha1.NodePoolList
 	if err := r.Client.List(ctx, &pools); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing node pools: %w", err)
+		return reconcile.Result{}, fmt.Errorf("list node pools: %w", err)
 	}
 	observed, err := inventory.GetGPUNode(ctx, r.Client, node.Name)
 	if err != nil {
@@ -70,9 +70,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	want, err := Desired(&node, observed, pools.Items)
 	if err != nil {
-		// The pool's status tells people. What the node had stays: running pods
-		// are counted in it.
-		log.FromContext(ctx).Info("keeping the currency as it is", "reason", err.Error())
+		// The pool's status reports the error. The node keeps its capacity, because
+		// running pods use it.
+		log.FromContext(ctx).Info("Kept GPU capacity of node", "reason", err.Error())
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, r.patchCapacity(ctx, &node, want)
@@ -94,52 +94,50 @@ func (r *Reconciler) patchCapacity(ctx context.Context, node *corev1.Node, want 
 	}
 	err = r.Client.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, raw))
 	if apierrors.IsNotFound(err) {
-		return nil // the node has gone, and its currency with it
+		return nil // the node was deleted
 	}
 	if err != nil {
-		return fmt.Errorf("writing the currency of node %s: %w", node.Name, err)
+		return fmt.Errorf("update GPU capacity of node %s: %w", node.Name, err)
 	}
-	log.FromContext(ctx).Info("wrote the currency", "resources", want)
+	log.FromContext(ctx).Info("Updated GPU capacity of node", "resources", want)
 	return nil
 }
 
 func (r *Reconciler) allRequests(ctx context.Context, _ client.Object) []reconcile.Request {
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes); err != nil {
-		log.FromContext(ctx).Error(err, "listing nodes for a changed pool")
+		log.FromContext(ctx).Error(err, "Failed to list nodes for a changed node pool")
 		return nil
 	}
 	return inventory.Requests(&nodes)
 }
 
-// MilliPerGPU is what one physical GPU is worth.
+// MilliPerGPU is the capacity of one physical GPU.
 const MilliPerGPU = 1000
 
-// Desired is which of Sluice's resources the node should have, and how much: none
-// where no pool, or more than one, selects it. It fails where the node belongs
-// to a pool and its GPUs cannot be told.
+// Desired returns the GPU quota resource that the node must have. It returns none if no pool or
+// several pools select the node, and an error if the number of its GPUs is unknown.
 func Desired(node *corev1.Node, observed *v1alpha1.GPUNode, pools []v1alpha1.NodePool) (corev1.ResourceList, error) {
 	names := inventory.PoolsForNode(node, pools)
 	if len(names) != 1 {
 		return nil, nil
 	}
-	machine, err := inventory.SummarizeNode(node, observed)
+	summary, err := inventory.SummarizeNode(node, observed)
 	if err != nil {
 		return nil, err
 	}
 	for i := range pools {
-		if pools[i].Name == names[0] && machine.GPUs > 0 {
+		if pools[i].Name == names[0] && summary.GPUs > 0 {
 			return corev1.ResourceList{
-				input.QuotaResource(&pools[i]): *resource.NewQuantity(int64(machine.GPUs)*MilliPerGPU, resource.DecimalSI),
+				input.QuotaResource(&pools[i]): *resource.NewQuantity(int64(summary.GPUs)*MilliPerGPU, resource.DecimalSI),
 			}, nil
 		}
 	}
 	return nil, nil
 }
 
-// Patch is the change that makes have what is wanted: a value for each resource
-// to set, nil for each to take away. It is empty where nothing is to be done.
-// Only Sluice's own resources are looked at.
+// Patch returns the change from have to want: a value for each resource to set and nil for each
+// to remove. It is empty if nothing changes. Resources other than Sluice's are ignored.
 func Patch(have, want corev1.ResourceList) map[corev1.ResourceName]any {
 	patch := map[corev1.ResourceName]any{}
 	for name := range have {

@@ -14,31 +14,30 @@ import (
 	"sluice.dev/policies/kaigroup"
 )
 
-// After how long a group is looked at again, in machine time.
+// Delays of changes to a group, in machine time.
 const (
-	// schedulerSettleDelay is how long a scheduler has to end what it began with a group that it
-	// is not to try any more.
+	// schedulerSettleDelay is how long the scheduler may take to finish an attempt after it
+	// was told to try only once.
 	schedulerSettleDelay = 5 * time.Second
-	// minMoveInterval is the least time from one move of a group to the next.
+	// minMoveInterval is the minimum time between two moves of a group.
 	minMoveInterval = time.Minute
 )
 
-// decision is what is to be done with a group. At most one of its parts is set.
+// decision is the next change of a group. At most one of the first three fields is set.
 type decision struct {
-	// demote is the class that the group is to have, since a pod of it has.
+	// demote is the lower class that the group must have, because one of its pods has it.
 	demote kaigroup.Class
-	// tryOnce has the group tried no more where it is; again, as often as there are
-	// others.
+	// tryOnce makes the scheduler try the group once per node pool. retryForever makes it try
+	// again without a limit.
 	tryOnce, retryForever bool
-	// move is where the group goes.
+	// move is the next placement of the group.
 	move *kaigroup.Placement
-	// waitUntil is until when nothing may be done; zero where there is nothing to do.
+	// waitUntil is when to decide again. It is zero if no change is needed.
 	waitUntil time.Time
 }
 
-// decide says what is to be done with a group that has these pods, in a project
-// with these places. Nothing is done with its place before notBefore; zero is not
-// known.
+// decide returns the next change of a group with these pods and placements. The placement does
+// not change before notBefore; zero means unknown.
 func decide(now time.Time, group kaigroup.Group, places []kaigroup.Placement, pods []corev1.Pod, notBefore time.Time) decision {
 	if len(pods) == 0 {
 		return decision{}
@@ -67,8 +66,8 @@ func decide(now time.Time, group kaigroup.Group, places []kaigroup.Placement, po
 	}
 }
 
-// preemptibleClass is the class of a group that cannot be preempted and has a pod that can:
-// its owner's label said so, and no policy.
+// preemptibleClass returns the class of a preemptible pod in a group that is not preemptible. The
+// owner of the group set its class by a label, without a policy.
 func preemptibleClass(group kaigroup.Group, pods []corev1.Pod) (kaigroup.Class, bool) {
 	if group.Preemptible() {
 		return "", false
@@ -82,8 +81,8 @@ func preemptibleClass(group kaigroup.Group, pods []corev1.Pod) (kaigroup.Class, 
 	return "", false
 }
 
-// usablePlaces are the places to which every one of the pods was admitted and that take
-// pods, in the order of the first pod.
+// usablePlaces returns the open placements to which all pods were admitted, in the order of the
+// first pod's preference.
 func usablePlaces(places []kaigroup.Placement, pods []corev1.Pod) []kaigroup.Placement {
 	var open []kaigroup.Placement
 	for _, name := range admittedPools(&pods[0]) {
@@ -96,20 +95,20 @@ func usablePlaces(places []kaigroup.Placement, pods []corev1.Pod) []kaigroup.Pla
 	return open
 }
 
-// admittedPools are the names of the pools that a pod may use.
+// admittedPools returns the names of the node pools that a pod may use.
 func admittedPools(pod *corev1.Pod) []string {
 	return strings.Split(pod.Annotations[v1alpha1.AnnotationNodePools], ",")
 }
 
-// nextPlace is the place after one, and the first after the last; false where there is
-// no other.
+// nextPlace returns the placement after at, or the first after the last. It returns false if
+// there is no other.
 func nextPlace(at kaigroup.Placement, places []kaigroup.Placement) (kaigroup.Placement, bool) {
-	here := slices.IndexFunc(places, func(p kaigroup.Placement) bool { return p.Queue == at.Queue })
-	if len(places) == 0 || here >= 0 && len(places) == 1 {
+	current := slices.IndexFunc(places, func(p kaigroup.Placement) bool { return p.Queue == at.Queue })
+	if len(places) == 0 || current >= 0 && len(places) == 1 {
 		return kaigroup.Placement{}, false
 	}
-	return places[(here+1)%len(places)], true
+	return places[(current+1)%len(places)], true
 }
 
-// isScheduled tells whether a pod has a node.
+// isScheduled reports whether a pod has a node.
 func isScheduled(pod corev1.Pod) bool { return pod.Spec.NodeName != "" }

@@ -18,15 +18,15 @@ import (
 	"sluice.dev/policies/kaigroup"
 )
 
-// moveGroup puts the pods under the place's queue, and then their group: by what is
-// left to do of a move that did not come to its end, the same place comes next.
+// moveGroup changes the queue of the pods and then of their group. After a failure in between,
+// the next attempt repeats the same move.
 func (r *Reconciler) moveGroup(ctx context.Context, group *unstructured.Unstructured, pods []corev1.Pod, to kaigroup.Placement) error {
 	labels := labelPatch(to.Labels())
 	labels[v1alpha1.LabelNodePool] = to.Pool
 	var errs []error
 	for i := range pods {
 		if err := r.patchObject(ctx, &pods[i], map[string]any{"metadata": map[string]any{"labels": labels}}); client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("moving pod %s to node pool %s: %w", client.ObjectKeyFromObject(&pods[i]), to.Pool, err))
+			errs = append(errs, fmt.Errorf("move pod %s to node pool %s: %w", client.ObjectKeyFromObject(&pods[i]), to.Pool, err))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -38,18 +38,18 @@ func (r *Reconciler) moveGroup(ctx context.Context, group *unstructured.Unstruct
 	})
 }
 
-// labelPatch are labels for a patch; null takes one off.
+// labelPatch returns a patch of labels, in which null removes one.
 func labelPatch(labels map[string]string) map[string]any {
-	written := make(map[string]any, len(labels))
-	for key, text := range labels {
-		if written[key] = nil; text != "" {
-			written[key] = text
+	patch := make(map[string]any, len(labels))
+	for key, value := range labels {
+		if patch[key] = nil; value != "" {
+			patch[key] = value
 		}
 	}
-	return written
+	return patch
 }
 
-// setSchedulingBackoff says how often the group is tried where it is: once, or on and on.
+// setSchedulingBackoff sets how often the scheduler tries the group: once, or without a limit.
 func (r *Reconciler) setSchedulingBackoff(ctx context.Context, group *unstructured.Unstructured, once bool) error {
 	times := int64(-1)
 	if once {
@@ -59,28 +59,28 @@ func (r *Reconciler) setSchedulingBackoff(ctx context.Context, group *unstructur
 }
 
 func (r *Reconciler) demoteGroup(ctx context.Context, group *unstructured.Unstructured, class kaigroup.Class) error {
-	of := kaigroup.Group(group.Object).WithClass(class)
-	spec, _ := of["spec"].(map[string]any)
+	changed := kaigroup.Group(group.Object).WithClass(class)
+	spec, _ := changed["spec"].(map[string]any)
 	return r.patchObject(ctx, group, map[string]any{"spec": map[string]any{
 		"priorityClassName": spec["priorityClassName"], "preemptibility": spec["preemptibility"],
 	}})
 }
 
-// patchObject writes these fields of the very object that was looked at, as it was.
+// patchObject patches fields of an object if it did not change since it was read.
 func (r *Reconciler) patchObject(ctx context.Context, object client.Object, fields map[string]any) error {
 	metadata, _ := fields["metadata"].(map[string]any)
 	if metadata == nil {
 		metadata = map[string]any{}
 		fields["metadata"] = metadata
 	}
-	with := map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()}
+	merged := map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()}
 	for key, value := range metadata {
-		with[key] = value
+		merged[key] = value
 	}
-	fields["metadata"] = with
+	fields["metadata"] = merged
 	body, err := json.Marshal(fields)
 	if err != nil {
-		return fmt.Errorf("writing the patch: %w", err)
+		return fmt.Errorf("encode patch: %w", err)
 	}
 	return r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, body), client.FieldOwner(v1alpha1.FieldManagerLifecycle))
 }

@@ -1,18 +1,18 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nextpool looks after KAI-Scheduler's groups of pods: where one node pool
-// has no room for a group, the next is tried that its pods may use.
+// Package kaifallback moves PodGroups of KAI-Scheduler to the next node pool when their
+// node pool has no room.
 //
-// Enters: PodGroups, as watched once their kind is there, the project of their
-// namespace with its node pools, and a group's pods, read when they are needed.
-// Leaves: the group and its pods under another of the project's queues and node
-// pools, after the last the first again; and a group that says of itself that it
-// cannot be preempted, as one of its pods is that can.
+// It reads PodGroups, the project of their namespace with its node pools, and the pods
+// of a group. It changes the queue and the node pool labels of the group and its pods,
+// in the order of the pods' preference and from the last node pool to the first again.
+// It also lowers the class of a group that claims not to be preemptible although one
+// of its pods is.
 //
-// It never moves a group of which a pod has a node, moves none again within a
-// minute, never chooses a pool that the pods were not admitted to, and leaves groups
-// to kai-resource-management where that has the namespace.
+// It never moves a group with a scheduled pod, never moves a group twice within a
+// minute, and never uses a node pool to which the pods were not admitted. It does not
+// change groups in namespaces of kai-resource-management.
 package kaifallback
 
 import (
@@ -43,36 +43,36 @@ import (
 	"sluice.dev/policies/kaigroup"
 )
 
-// Reconciler looks after PodGroups.
+// Reconciler moves PodGroups of KAI-Scheduler.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
-	// Live reads pods, of which there are too many to keep.
+	// Live reads pods from the API server. They are not cached.
 	Live client.Reader
-	// Events tells people where their pods went.
+	// Events records the moves.
 	Events events.EventRecorder
 
-	// notBefore is until when a group stays where it is. One pass at a time touches
-	// it; after a restart a group waits for a moment, and then goes on.
+	// notBefore is until when a group stays in its node pool. Only one pass at a time uses
+	// it. After a restart, each group first waits for schedulerSettleDelay.
 	notBefore map[types.NamespacedName]time.Time
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(kaigroup.Kind)
-	if err := r.Client.Get(ctx, req.NamespacedName, object); err != nil {
+	podGroup := &unstructured.Unstructured{}
+	podGroup.SetGroupVersionKind(kaigroup.Kind)
+	if err := r.Client.Get(ctx, req.NamespacedName, podGroup); err != nil {
 		delete(r.notBefore, req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !object.GetDeletionTimestamp().IsZero() {
+	if !podGroup.GetDeletionTimestamp().IsZero() {
 		return reconcile.Result{}, nil
 	}
 	places, err := r.listPlaces(ctx, req.Namespace)
 	if len(places) == 0 || err != nil {
 		return reconcile.Result{}, err
 	}
-	group := kaigroup.Group(object.Object)
+	group := kaigroup.Group(podGroup.Object)
 	if at, known := kaigroup.FindPlacement(places, group.Queue()); group.Preemptible() && (!known || !group.IsUnschedulable(at)) {
 		return reconcile.Result{}, nil
 	}
@@ -81,38 +81,40 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	now := policytime.MachineNow()
-	what := decide(now, group, places, pods, r.notBefore[req.NamespacedName])
-	return r.applyDecision(ctx, now, what, object, pods)
+	next := decide(now, group, places, pods, r.notBefore[req.NamespacedName])
+	return r.applyDecision(ctx, now, next, podGroup, pods)
 }
 
-// applyDecision takes a step.
-func (r *Reconciler) applyDecision(ctx context.Context, now time.Time, what decision, object *unstructured.Unstructured, pods []corev1.Pod) (reconcile.Result, error) {
-	name := client.ObjectKeyFromObject(object)
+// applyDecision writes the change.
+func (r *Reconciler) applyDecision(
+	ctx context.Context, now time.Time, next decision, podGroup *unstructured.Unstructured, pods []corev1.Pod,
+) (reconcile.Result, error) {
+	name := client.ObjectKeyFromObject(podGroup)
 	var err error
 	switch {
-	case what.demote != "":
-		err = r.demoteGroup(ctx, object, what.demote)
-	case what.retryForever:
+	case next.demote != "":
+		err = r.demoteGroup(ctx, podGroup, next.demote)
+	case next.retryForever:
 		delete(r.notBefore, name)
-		err = r.setSchedulingBackoff(ctx, object, false)
-	case what.tryOnce:
-		err = r.setSchedulingBackoff(ctx, object, true)
-		what.waitUntil = laterTime(r.notBefore[name], now.Add(schedulerSettleDelay))
-	case what.move != nil:
-		if err = r.moveGroup(ctx, object, pods, *what.move); err == nil {
-			what.waitUntil = now.Add(minMoveInterval)
-			r.Events.Eventf(object, nil, corev1.EventTypeNormal, "NextNodePool", "TryNextNodePool",
-				"there is no room in its node pool; trying %s, with queue %s", what.move.Pool, what.move.Queue)
+		err = r.setSchedulingBackoff(ctx, podGroup, false)
+	case next.tryOnce:
+		err = r.setSchedulingBackoff(ctx, podGroup, true)
+		next.waitUntil = laterTime(r.notBefore[name], now.Add(schedulerSettleDelay))
+	case next.move != nil:
+		if err = r.moveGroup(ctx, podGroup, pods, *next.move); err == nil {
+			next.waitUntil = now.Add(minMoveInterval)
+			r.Events.Eventf(podGroup, nil, corev1.EventTypeNormal, "NodePoolChanged", "ChangeNodePool",
+				"its node pool has no room; moved to node pool %s, queue %s", next.move.Pool, next.move.Queue)
 		}
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("PodGroup %s: %w", name, client.IgnoreNotFound(err))
+		return reconcile.Result{}, fmt.Errorf("change PodGroup %s: %w", name, client.IgnoreNotFound(err))
 	}
-	if what.waitUntil.IsZero() {
+	if next.waitUntil.IsZero() {
 		return reconcile.Result{}, nil
 	}
-	r.notBefore[name] = what.waitUntil
-	return reconcile.Result{RequeueAfter: what.waitUntil.Sub(now)}, nil
+	r.notBefore[name] = next.waitUntil
+	return reconcile.Result{RequeueAfter: next.waitUntil.Sub(now)}, nil
 }
 
 func laterTime(a, b time.Time) time.Time {
@@ -122,18 +124,18 @@ func laterTime(a, b time.Time) time.Time {
 	return b
 }
 
-// listPlaces are those of the project that has the namespace; none where nobody of
-// Sluice's decides where its groups are.
+// listPlaces returns the placements of the project that has the namespace. It returns none if the
+// namespace is not Sluice's to change.
 func (r *Reconciler) listPlaces(ctx context.Context, namespace string) ([]kaigroup.Placement, error) {
 	project, err := inventory.ProjectForNamespace(ctx, r.Client, namespace)
 	if project == nil || err != nil {
 		return nil, err
 	}
-	var there corev1.Namespace
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: namespace}, &there); err != nil {
+	var ns corev1.Namespace
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: namespace}, &ns); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if _, others := there.Labels[kaigroup.LabelKRMProject]; others {
+	if _, others := ns.Labels[kaigroup.LabelKRMProject]; others {
 		return nil, nil
 	}
 	pools := map[string]*v1alpha1.NodePool{}
@@ -141,7 +143,7 @@ func (r *Reconciler) listPlaces(ctx context.Context, namespace string) ([]kaigro
 		var pool v1alpha1.NodePool
 		err := r.Client.Get(ctx, types.NamespacedName{Name: quota.Name}, &pool)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading node pool %s: %w", quota.Name, err)
+			return nil, fmt.Errorf("get node pool %s: %w", quota.Name, err)
 		}
 		if err == nil {
 			pools[quota.Name] = &pool
@@ -150,34 +152,32 @@ func (r *Reconciler) listPlaces(ctx context.Context, namespace string) ([]kaigro
 	return kaigroup.Placements(project.Name, input.NewProjectPools(project, func(name string) *v1alpha1.NodePool { return pools[name] })), nil
 }
 
-// listPods are those of a group that are still to run, or run.
+// listPods returns the pods of a group that have not ended.
 func (r *Reconciler) listPods(ctx context.Context, group types.NamespacedName) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := r.Live.List(ctx, &list, client.InNamespace(group.Namespace), client.HasLabels{v1alpha1.LabelNodePool}); err != nil {
-		return nil, fmt.Errorf("listing the pods of PodGroup %s: %w", group, err)
+		return nil, fmt.Errorf("list pods of PodGroup %s: %w", group, err)
 	}
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
 		return p.Annotations[kaigroup.AnnotationGroup] != group.Name || workload.IsPodTerminal(&p)
 	}), nil
 }
 
-// discoveryInterval is after how long it is asked again whether there are PodGroups, in machine
-// time.
+// discoveryInterval is the interval of API discovery until PodGroups are found, in machine time.
 const discoveryInterval = 10 * time.Second
 
-// SetupWithManager makes the manager run r as soon as the API server serves
-// PodGroups.
+// SetupWithManager adds r to the manager as soon as the API server serves PodGroups.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.notBefore = map[types.NamespacedName]time.Time{}
 	server, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("nextpool: %w", err)
+		return fmt.Errorf("create discovery client: %w", err)
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		err := wait.PollUntilContextCancel(ctx, discoveryInterval, true, func(ctx context.Context) (bool, error) {
 			served, err := isPodGroupServed(ctx, server)
 			if err != nil {
-				mgr.GetLogger().V(1).Info("the API server does not say whether it serves PodGroups; asking again", "reason", err.Error())
+				mgr.GetLogger().V(1).Info("API discovery of PodGroups failed; retrying", "reason", err.Error())
 			}
 			return served, nil
 		})
@@ -194,7 +194,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) startController(mgr ctrl.Manager) error {
 	groups := &unstructured.Unstructured{}
 	groups.SetGroupVersionKind(kaigroup.Kind)
-	return ctrl.NewControllerManagedBy(mgr).Named("nextpool").For(groups).Complete(conflict.WithRetry(r))
+	return ctrl.NewControllerManagedBy(mgr).Named("kaifallback").For(groups).Complete(conflict.WithRetry(r))
 }
 
 func isPodGroupServed(ctx context.Context, server *discovery.DiscoveryClient) (bool, error) {

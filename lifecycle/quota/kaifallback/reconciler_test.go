@@ -67,10 +67,10 @@ func newTestEnv(t *testing.T, namespaceLabels map[string]string, group kaigroup.
 			p, _ := o.(*v1alpha1.Project)
 			return []string{p.NamespaceName()}
 		}).Build()
-	said := events.NewFakeRecorder(10)
+	recorder := events.NewFakeRecorder(10)
 	return &testEnv{
-		t: t, recorder: said, group: types.NamespacedName{Namespace: "work", Name: "pg-train"},
-		Reconciler: &Reconciler{Client: cluster, Live: cluster, Events: said, notBefore: map[types.NamespacedName]time.Time{}},
+		t: t, recorder: recorder, group: types.NamespacedName{Namespace: "work", Name: "pg-train"},
+		Reconciler: &Reconciler{Client: cluster, Live: cluster, Events: recorder, notBefore: map[types.NamespacedName]time.Time{}},
 	}
 }
 
@@ -127,7 +127,7 @@ func TestGroupMovesToNextPool(t *testing.T) {
 	if len(w.recorder.Events) != 1 {
 		t.Errorf("%d events", len(w.recorder.Events))
 	}
-	// Of b nobody has said anything yet.
+	// The scheduler has not tried pool b yet.
 	if result := w.reconcileOnce(); result != (reconcile.Result{}) || w.currentState()[0] != "thesis.b" {
 		t.Errorf("it goes on at once: %+v", result)
 	}

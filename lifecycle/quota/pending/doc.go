@@ -1,23 +1,21 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package waiting shows what of a project's GPU quota is in use and what waits for
-// it, says why, and wakes what waits outside when there is room.
+// Package pending reports the GPU quota that each project uses and the work that waits
+// for it, and makes controllers retry when quota becomes available.
 //
-// A pod that does not fit into a ResourceQuota is refused, and exists nowhere:
-// its controller tries again, a Job's within a minute, a ReplicaSet's after up to
-// 17 minutes. Where Kueue has the turn, a Job is suspended and a pod gated until it
-// is let in. Enters: the events in which controllers say so, the quotas that
-// lifecycle rendered, the GPU pods of package gpupods, of each refused workload the
-// object itself, read when it is looked at, and Kueue's Workloads, watched as soon
-// as they are served and kept in a small form. Leaves: in the status of its Project
-// what is allocated, beyond the guarantee and pending, in all and by node pool, and
-// the condition Waiting; events on workloads in people's words, one for each reason:
-// for what they wait, and for whom they were ended; when there is room, an
-// annotation on the object that makes its controller try at once, the oldest
-// first; and how long pods waited, for Prometheus.
+// A pod that does not fit into a ResourceQuota is rejected and does not exist. Its
+// controller retries with a growing delay: a Job within a minute, a ReplicaSet after up
+// to 17 minutes. In node pools that Kueue serves, Jobs stay suspended and pods gated
+// until Kueue admits them.
 //
-// It never makes, changes or ends a pod, keeps no queue and reserves nothing: who
-// is woken may still find that somebody else was quicker, and waits on. It never
-// writes what is Kueue's.
+// The controller reads the FailedCreate events of controllers, the rendered quotas, the
+// GPU pods of package podcache, the rejected workloads and Kueue's Workloads. It writes
+// the allocated and pending GPUs and the condition Pending to the status of a Project,
+// and events to workloads. When quota becomes available, it sets an annotation on the
+// oldest pending workloads that makes their controllers retry. It records how long pods
+// were pending.
+//
+// It never creates, changes or deletes a pod and reserves no quota: a retry can fail
+// because another pod was faster. It never writes Kueue's objects.
 package pending

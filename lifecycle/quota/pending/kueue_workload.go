@@ -19,31 +19,31 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// kueueGroupVersion is what Kueue's Workloads are served as.
+// kueueGroupVersion is the supported API version of Kueue.
 var kueueGroupVersion = schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
 
-// The conditions of a Workload that are read.
+// The conditions of a Workload that the controller reads.
 const (
 	kueueQuotaReserved = "QuotaReserved"
 	kueueAdmitted      = "Admitted"
 	kueueEvicted       = "Evicted"
-	kueuePreempted     = "Preempted" // and the reason why it is evicted then
+	kueuePreempted     = "Preempted" // also a reason of Evicted
 	kueueFinished      = "Finished"
 )
 
-// What is read of one is bounded: anybody may have written it. maxKueueMessage is in
-// bytes, maxKueueShare in thousandths of a GPU, and far more than there are.
+// Limits on the data of a Workload, which any user may write. maxKueueMessage is in bytes,
+// maxKueueCharge in thousandths of a GPU.
 const (
 	maxKueueMessage = 2048
 	maxPodSets      = 64
 	maxKueueCharge  = 1 << 40
 )
 
-// ownerKindPod is the kind of the owner of a Workload that stands for pods.
+// ownerKindPod is the kind of owner of a Workload that represents pods.
 const ownerKindPod = "Pod"
 
-// kueueWorkload is as much of a Workload as is read of it: nothing else of one is
-// ever in memory.
+// kueueWorkload has the fields of a Workload that the controller reads. The others are never in
+// memory.
 type kueueWorkload struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -56,8 +56,8 @@ type kueueWorkload struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	} `json:"status"`
 
-	// pods is how many it asks for, share what they are charged in all, and pool
-	// where; empty where they say different pools, or none.
+	// pods is the number of requested pods, charge the GPU quota that they need in total, and
+	// pool their node pool. pool is empty if they differ.
 	pods   int32
 	charge workload.Milli
 	pool   string
@@ -82,11 +82,11 @@ type kueueContainer struct {
 	} `json:"resources"`
 }
 
-// lenientMilli is an amount of the currency; 0 for what cannot be read as one.
+// lenientMilli is an amount of the GPU quota unit. Invalid values are read as 0.
 type lenientMilli int64
 
-// UnmarshalJSON implements json.Unmarshaler. It has no errors: one odd object must
-// not keep all others from being read.
+// UnmarshalJSON implements json.Unmarshaler. It returns no errors, so that one invalid object
+// does not prevent reading the others.
 func (l *lenientMilli) UnmarshalJSON(raw []byte) error {
 	*l = 0
 	if q, err := resource.ParseQuantity(strings.Trim(string(raw), `"`)); err == nil && q.Sign() > 0 {
@@ -95,7 +95,7 @@ func (l *lenientMilli) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// trimKueueWorkload reckons up what a Workload asks for, and forgets how it does.
+// trimKueueWorkload computes the requested quota of a Workload and drops its pod sets.
 func trimKueueWorkload(object any) (any, error) {
 	w, ok := object.(*kueueWorkload)
 	if !ok {
@@ -114,18 +114,18 @@ func trimKueueWorkload(object any) (any, error) {
 	return w, nil
 }
 
-// computeCharge adds up the pods. An object that was reckoned before has none any more.
+// computeCharge sums the requests of the pod sets. A trimmed object has none.
 func (w *kueueWorkload) computeCharge() {
 	for i := range w.Spec.PodSets[:min(len(w.Spec.PodSets), maxPodSets)] {
 		set := &w.Spec.PodSets[i]
-		var each int64
+		var podCharge int64
 		for _, c := range set.Template.Spec.Containers {
-			each = min(each+c.gpuMilli(), maxKueueCharge)
+			podCharge = min(podCharge+c.gpuMilli(), maxKueueCharge)
 		}
 		for _, c := range set.Template.Spec.InitContainers {
-			each = max(each, c.gpuMilli())
+			podCharge = max(podCharge, c.gpuMilli())
 		}
-		if each <= 0 || set.Count <= 0 {
+		if podCharge <= 0 || set.Count <= 0 {
 			continue
 		}
 		pool := strings.Clone(set.Template.Metadata.Labels[v1alpha1.LabelNodePool])
@@ -134,10 +134,10 @@ func (w *kueueWorkload) computeCharge() {
 		}
 		w.pool = pool
 		w.pods = min(w.pods, math.MaxInt32-set.Count) + set.Count
-		if each > maxKueueCharge/int64(set.Count) {
-			each = maxKueueCharge / int64(set.Count)
+		if podCharge > maxKueueCharge/int64(set.Count) {
+			podCharge = maxKueueCharge / int64(set.Count)
 		}
-		w.charge = min(w.charge+workload.Milli(each*int64(set.Count)), maxKueueCharge)
+		w.charge = min(w.charge+workload.Milli(podCharge*int64(set.Count)), maxKueueCharge)
 	}
 }
 
@@ -150,18 +150,19 @@ func (c *kueueContainer) gpuMilli() (sum int64) {
 	return sum
 }
 
-// hasCondition tells whether a condition holds.
+// hasCondition reports whether a condition is true.
 func (w *kueueWorkload) hasCondition(condition string) bool {
 	return meta.IsStatusConditionTrue(w.Status.Conditions, condition)
 }
 
-// isPending tells whether it asks for GPUs, may have them, and was not let in.
+// isPending reports whether the Workload requests GPUs, is active, and is neither admitted nor
+// finished.
 func (w *kueueWorkload) isPending() bool {
 	active := w.Spec.Active == nil || *w.Spec.Active
 	return w.charge > 0 && active && w.DeletionTimestamp.IsZero() && !w.hasCondition(kueueAdmitted) && !w.hasCondition(kueueFinished)
 }
 
-// DeepCopyObject implements runtime.Object. What is in the cache has no pod sets.
+// DeepCopyObject implements runtime.Object.
 func (w *kueueWorkload) DeepCopyObject() runtime.Object {
 	c := *w
 	w.DeepCopyInto(&c.ObjectMeta)
@@ -170,7 +171,7 @@ func (w *kueueWorkload) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// kueueWorkloadList is a list of them.
+// kueueWorkloadList is a list of Workloads.
 type kueueWorkloadList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
@@ -187,11 +188,11 @@ func (l *kueueWorkloadList) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// newKueueScheme knows them, and nothing else.
+// newKueueScheme returns a scheme with Workloads only.
 func newKueueScheme() *runtime.Scheme {
-	kinds := runtime.NewScheme()
-	kinds.AddKnownTypeWithName(kueueGroupVersion.WithKind("Workload"), &kueueWorkload{})
-	kinds.AddKnownTypeWithName(kueueGroupVersion.WithKind("WorkloadList"), &kueueWorkloadList{})
-	metav1.AddToGroupVersion(kinds, kueueGroupVersion)
-	return kinds
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(kueueGroupVersion.WithKind("Workload"), &kueueWorkload{})
+	scheme.AddKnownTypeWithName(kueueGroupVersion.WithKind("WorkloadList"), &kueueWorkloadList{})
+	metav1.AddToGroupVersion(scheme, kueueGroupVersion)
+	return scheme
 }

@@ -137,19 +137,19 @@ func TestListQueued(t *testing.T) {
 		texts = append(texts, fmt.Sprintf("%s %s: %d pods, %d, %d not made, of %s: %s", q.Root.Kind, q.Root.Name, q.Pods, int64(q.Charge), int64(q.UncreatedCharge), q.Pool, q.Reason.Summary))
 	}
 	want := []string{
-		"ReplicaSet web-5d: 2 pods, 2000, 0 not made, of whole: it was not its turn yet",
-		"Job train: 3 pods, 3000, 3000 not made, of whole: no room in node pool whole",
-		"Workload by-itself: 1 pods, 1000, 1000 not made, of whole: no room in node pool whole",
-		"Pod bare: 1 pods, 1000, 0 not made, of whole: no room in node pool whole",
+		"ReplicaSet web-5d: 2 pods, 2000, 0 not made, of whole: Kueue has not evaluated it yet",
+		"Job train: 3 pods, 3000, 3000 not made, of whole: no free quota in node pool whole",
+		"Workload by-itself: 1 pods, 1000, 1000 not made, of whole: no free quota in node pool whole",
+		"Pod bare: 1 pods, 1000, 0 not made, of whole: no free quota in node pool whole",
 	}
 	if diff := cmp.Diff(want, texts); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	const summary = "4 workloads wait in the queue of the scheduler, 7 GPUs in all: " +
-		"ReplicaSet web-5d (2 pods, 2 GPUs, since 2026-05-01T12:01:00Z: it was not its turn yet), " +
-		"Job train (3 pods, 3 GPUs, since 2026-05-01T12:05:00Z: no room in node pool whole), " +
-		"Workload by-itself (1 pod, 1 GPU, since 2026-05-01T12:08:00Z: no room in node pool whole), " +
-		"Pod bare (1 pod, 1 GPU, since 2026-05-01T12:09:00Z: no room in node pool whole); each starts by itself when it is its turn"
+	const summary = "4 workloads wait in the scheduler's queue, 7 GPUs in total: " +
+		"ReplicaSet web-5d (2 pods, 2 GPUs, since 2026-05-01T12:01:00Z: Kueue has not evaluated it yet), " +
+		"Job train (3 pods, 3 GPUs, since 2026-05-01T12:05:00Z: no free quota in node pool whole), " +
+		"Workload by-itself (1 pod, 1 GPU, since 2026-05-01T12:08:00Z: no free quota in node pool whole), " +
+		"Pod bare (1 pod, 1 GPU, since 2026-05-01T12:09:00Z: no free quota in node pool whole); each starts automatically when Kueue admits it"
 	if got := summarizeQueued(got); got != summary {
 		t.Errorf("got  %s\nwant %s", got, summary)
 	}

@@ -21,20 +21,23 @@ import (
 
 // Reasons of the events on a workload.
 const (
-	reasonWaitingForQuota = "WaitingForQuota"
-	reasonQuotaAvailable  = "QuotaAvailable"
+	reasonQuotaExceeded  = "QuotaExceeded"
+	reasonQuotaAvailable = "QuotaAvailable"
 )
 
-// maxNamedWorkloads is how many workloads the condition names before it only counts.
+// maxNamedWorkloads is the largest number of workloads that the condition names. It only counts
+// the others.
 const maxNamedWorkloads = 10
 
-// describeRejected says to its author why a workload waits, and what to do.
+// describeRejected returns the message of the event on a rejected workload.
 func describeRejected(w *Workload, project *v1alpha1.Project, quotas []corev1.ResourceQuota) string {
-	return fmt.Sprintf("%s for GPU quota, %s%s: %s; what is missing is made as soon as there is room, by itself; end something of the project, or ask an administrator of department %s for more",
-		pluralize(w.MissingPods, "pod waits", "pods wait"), eachPrefix(w.MissingPods), describeCharge(w), describeQuotaUse(w, project, quotas), project.Spec.Department)
+	return fmt.Sprintf("%s for GPU quota, %s%s: %s; the missing pods are created automatically when quota becomes available; "+
+		"stop another workload of the project, or ask an administrator of department %s for more quota",
+		pluralize(w.MissingPods, "pod waits", "pods wait"), eachPrefix(w.MissingPods), describeCharge(w),
+		describeQuotaUse(w, project, quotas), project.Spec.Department)
 }
 
-// describeQuotaUse is how much of the quota is taken, and whose it is.
+// describeQuotaUse returns how much of the quota is used.
 func describeQuotaUse(w *Workload, project *v1alpha1.Project, quotas []corev1.ResourceQuota) string {
 	name := corev1.DefaultResourceRequestsPrefix + w.Resource
 	for i := range quotas {
@@ -43,38 +46,38 @@ func describeQuotaUse(w *Workload, project *v1alpha1.Project, quotas []corev1.Re
 		if quota.Name != w.Quota || !ok {
 			continue
 		}
-		used := quota.Status.Used[name]
-		has, may := workload.Milli(used.Value()).Describe(), workload.Milli(hard.Value()).Describe()
+		usage := quota.Status.Used[name]
+		used, limit := workload.Milli(usage.Value()).Describe(), workload.Milli(hard.Value()).Describe()
 		if len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
-			return fmt.Sprintf("project %s holds %s with pods that cannot be preempted, for which %s may be used at once", project.Name, has, may)
+			return fmt.Sprintf("project %s uses %s of a limit of %s for pods that cannot be preempted", project.Name, used, limit)
 		}
-		return fmt.Sprintf("project %s holds %s and may hold %s at once", project.Name, has, may)
+		return fmt.Sprintf("project %s uses %s of a limit of %s", project.Name, used, limit)
 	}
 	return fmt.Sprintf("the quota %s of project %s is used up", w.Quota, project.Name)
 }
 
-// summarizeRejected is the message of the condition. It has nothing that changes while
-// everybody waits on.
-func summarizeRejected(waiting []Workload) string {
+// summarizeRejected returns the message of the condition. It does not change while the same
+// workloads are pending.
+func summarizeRejected(pending []Workload) string {
 	var total workload.Milli
-	for i := range waiting {
-		total += waiting[i].PendingCharge()
+	for i := range pending {
+		total += pending[i].PendingCharge()
 	}
 	var names []string
-	for i := range waiting[:min(maxNamedWorkloads, len(waiting))] {
-		w := &waiting[i]
+	for i := range pending[:min(maxNamedWorkloads, len(pending))] {
+		w := &pending[i]
 		names = append(names, fmt.Sprintf("%s %s (%s of %s, since %s)",
 			w.Root.Kind, w.Root.Name, pluralize(w.MissingPods, "pod", "pods"), describeCharge(w), w.Since.UTC().Format(time.RFC3339)))
 	}
 	list := strings.Join(names, ", ")
-	if more := len(waiting) - maxNamedWorkloads; more > 0 {
+	if more := len(pending) - maxNamedWorkloads; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%s for GPU quota, %s in all: %s; their pods are made as room appears, the oldest first",
-		pluralize(int32(len(waiting)), "workload waits", "workloads wait"), total.Describe(), list)
+	return fmt.Sprintf("%s for GPU quota, %s in total: %s; their pods are created when quota becomes available, the oldest workload first",
+		pluralize(int32(len(pending)), "workload waits", "workloads wait"), total.Describe(), list)
 }
 
-// describeCharge is what a pod asks for, and where.
+// describeCharge returns the GPU quota that one pod needs, and in which node pool.
 func describeCharge(w *Workload) string {
 	if pool := w.NodePool(); pool != "" {
 		return w.Charge.Describe() + " of node pool " + pool
@@ -96,82 +99,85 @@ func pluralize(n int32, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// PendingReason is why something waits in a queue.
+// PendingReason explains why a workload is queued.
 type PendingReason struct {
-	// Summary has nothing that changes while the reason is the same.
+	// Summary does not change while the reason is the same.
 	Summary string
-	// Details has the figures of the moment.
+	// Details includes the current amounts.
 	Details string
-	// Transient is whether it says nothing that would last until the next try.
+	// Transient is true if the reason is only valid until Kueue's next attempt.
 	Transient bool
 }
 
-// What Kueue's scheduler says of a flavor, which is a node pool; of a flavor that
-// cannot be had at all, and of what goes on meanwhile.
+// Patterns of the messages of Kueue's scheduler. A flavor is a node pool.
 var (
 	insufficientUnusedPattern   = regexp.MustCompile(`insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed`)
-	insufficientCapacityPattern = regexp.MustCompile(`insufficient quota for (\S+) in flavor (\S+), previously considered podsets requests \((\S*)\) \+ current podset request \((\S*)\) > maximum capacity \((\S*)\)`)
-	affinityMismatchPattern     = regexp.MustCompile(`flavor (\S+) doesn't match node affinity`)
-	pendingPreemptionPattern    = regexp.MustCompile(`Pending the preemption of (\d{1,9}) workload\(s\)`)
-	queueFaultPattern           = regexp.MustCompile(`^(LocalQueue|ClusterQueue) (\S*) (doesn't exist|not found|is inactive|is stopped|is terminating or missing)$`)
+	insufficientCapacityPattern = regexp.MustCompile(`insufficient quota for (\S+) in flavor (\S+), ` +
+		`previously considered podsets requests \((\S*)\) \+ current podset request \((\S*)\) > maximum capacity \((\S*)\)`)
+	affinityMismatchPattern  = regexp.MustCompile(`flavor (\S+) doesn't match node affinity`)
+	pendingPreemptionPattern = regexp.MustCompile(`Pending the preemption of (\d{1,9}) workload\(s\)`)
+	queueFaultPattern        = regexp.MustCompile(`^(LocalQueue|ClusterQueue) (\S*) ` +
+		`(doesn't exist|not found|is inactive|is stopped|is terminating or missing)$`)
 )
 
-// maxQuotedMessage is how much of somebody else's message is repeated, and maxBrief and
-// maxFull how much is said of a reason, in characters.
 const maxQuotedMessage, maxReasonSummary, maxReasonDetails = 300, 200, 800
 
-// ExplainQueued puts into words what Kueue says of a workload that it does not let in:
-// the message of the condition QuotaReserved.
+// ExplainQueued translates the message of Kueue's condition QuotaReserved for a workload that is
+// not admitted.
 func ExplainQueued(message string) PendingReason {
-	var brief, full []string
-	passing := false
-	say := func(short, long string) {
-		if !slices.Contains(brief, short) {
-			brief, full = append(brief, short), append(full, long)
+	var summaries, details []string
+	transient := false
+	add := func(summary, detail string) {
+		if !slices.Contains(summaries, summary) {
+			summaries, details = append(summaries, summary), append(details, detail)
 		}
 	}
 	for _, m := range insufficientUnusedPattern.FindAllStringSubmatch(message, maxNamedWorkloads) {
-		short := "no room in node pool " + m[2]
-		say(short, fmt.Sprintf("%s, where %s more would be needed of what the project may have and others do not use", short, formatAmount(m[1], m[3])))
+		summary := "no free quota in node pool " + m[2]
+		add(summary, fmt.Sprintf("%s (%s more needed)", summary, formatAmount(m[1], m[3])))
 	}
 	for _, m := range insufficientCapacityPattern.FindAllStringSubmatch(message, maxNamedWorkloads) {
-		short := fmt.Sprintf("more of node pool %s than can be had there", m[2])
-		say(short, fmt.Sprintf("%s: %s, and the project can have %s at most", short, formatSum(m[1], m[3], m[4]), formatAmount(m[1], m[5])))
+		summary := fmt.Sprintf("the request exceeds the maximum of node pool %s", m[2])
+		add(summary, fmt.Sprintf("%s: %s requested, at most %s allowed for the project",
+			summary, formatSum(m[1], m[3], m[4]), formatAmount(m[1], m[5])))
 	}
 	for _, m := range affinityMismatchPattern.FindAllStringSubmatch(message, maxNamedWorkloads) {
-		short := fmt.Sprintf("it does not select the nodes of node pool %s", m[1])
-		say(short, short)
+		summary := fmt.Sprintf("its node selector does not match node pool %s", m[1])
+		add(summary, summary)
 	}
 	switch m := queueFaultPattern.FindStringSubmatch(message); {
 	case m != nil:
-		short := fmt.Sprintf("Kueue's %s %s %s", m[1], m[2], m[3])
-		say(short, short+"; tell an administrator")
+		summary := fmt.Sprintf("Kueue's %s %s %s", m[1], m[2], m[3])
+		add(summary, summary+"; contact an administrator")
 	case strings.Contains(message, "no longer fits after processing another workload"),
 		strings.Contains(message, "overlapping preemption targets with another workload"):
-		say("others were quicker", "others were quicker; it is tried again at once")
-		passing = len(brief) == 1
+		add("another workload got the quota", "another workload got the quota; Kueue retries immediately")
+		transient = len(summaries) == 1
 	case strings.Contains(message, "namespace doesn't match ClusterQueue selector"):
-		say("the queue is not for this namespace", "the queue is not for this namespace; tell an administrator")
-	case len(brief) > 0:
+		add("the queue does not accept this namespace", "the queue does not accept this namespace; contact an administrator")
+	case len(summaries) > 0:
 	case message == "":
-		say("it was not its turn yet", "it was not its turn yet")
-		passing = true
+		add("Kueue has not evaluated it yet", "Kueue has not evaluated it yet")
+		transient = true
 	default:
-		say("Kueue says why", "Kueue says: "+quoteMessage(message))
+		add("Kueue reports another reason", "Kueue reports: "+quoteMessage(message))
 	}
-	why := PendingReason{singleLine(strings.Join(brief, ", "), maxReasonSummary), singleLine(strings.Join(full, "; "), maxReasonDetails), passing}
+	why := PendingReason{
+		Summary:   singleLine(strings.Join(summaries, ", "), maxReasonSummary),
+		Details:   singleLine(strings.Join(details, "; "), maxReasonDetails),
+		Transient: transient,
+	}
 	if m := pendingPreemptionPattern.FindStringSubmatch(message); m != nil {
-		why.Details += fmt.Sprintf("; %s of others are ended to make room for it", pluralizeText(m[1], "workload", "workloads"))
+		why.Details += fmt.Sprintf("; %s preempted for it", pluralizeText(m[1], "other workload is being", "other workloads are being"))
 	}
 	return why
 }
 
-// What Kueue says of who was preferred to a workload, and why.
+// preemptorPattern finds the name of the preemptor in Kueue's message.
 var preemptorPattern = regexp.MustCompile(`preemptor path: (?:/[^/;\s]+)*/([^/;\s]+)(?:;|$)`)
 
-// ExplainEviction puts into words why Kueue ended what it had let in: the reason of the
-// condition Preempted and its message, or that of the condition Evicted where it
-// was not preempted.
+// ExplainEviction explains why Kueue stopped an admitted workload. reason and message are those
+// of the condition Preempted, or of Evicted if the workload was not preempted.
 func ExplainEviction(reason, message string) string {
 	by := "another project"
 	if m := preemptorPattern.FindStringSubmatch(message); m != nil && len(validation.IsDNS1123Subdomain(m[1])) == 0 {
@@ -179,19 +185,19 @@ func ExplainEviction(reason, message string) string {
 	}
 	switch reason {
 	case "InClusterQueue":
-		return "for a workload of the same project that comes first"
+		return "for a workload of the same project with precedence"
 	case "InCohortReclamation":
-		return fmt.Sprintf("for %s, to which the GPUs are guaranteed; it ran on what was idle", by)
+		return fmt.Sprintf("for %s, which is guaranteed these GPUs; it ran over quota", by)
 	case "InCohortFairSharing":
-		return fmt.Sprintf("for %s, which had less of its fair share of what is idle", by)
+		return fmt.Sprintf("for %s, which had less of its fair share of idle GPUs", by)
 	case "InCohortReclaimWhileBorrowing":
-		return fmt.Sprintf("for %s, which comes first; it ran on what was idle", by)
+		return fmt.Sprintf("for %s, which has precedence; it ran over quota", by)
 	default:
-		return "by Kueue, which says: " + quoteMessage(message)
+		return "by Kueue: " + quoteMessage(message)
 	}
 }
 
-// formatAmount is a number of a resource in words: 2.5 GPUs of the currency, 3 cpu.
+// formatAmount formats an amount of a resource: 2.5 GPUs for the GPU quota unit, else "3 cpu".
 func formatAmount(name, number string) string {
 	if q, err := resource.ParseQuantity(number); err == nil && isGPUQuotaResource(name) && q.Sign() >= 0 {
 		return workload.Milli(q.Value()).Describe()
@@ -199,7 +205,7 @@ func formatAmount(name, number string) string {
 	return quoteMessage(number + " " + name)
 }
 
-// formatSum is amount of two numbers.
+// formatSum formats the sum of two amounts.
 func formatSum(name, a, b string) string {
 	first, err := resource.ParseQuantity(a)
 	second, err2 := resource.ParseQuantity(b)
@@ -210,10 +216,10 @@ func formatSum(name, a, b string) string {
 	return formatAmount(name, first.String())
 }
 
-// quoteMessage is a message of somebody else's as part of a sentence.
+// quoteMessage shortens a foreign message and removes line breaks and control characters.
 func quoteMessage(message string) string { return singleLine(message, maxQuotedMessage) }
 
-// singleLine is a text that is printable, on one line, and of at most so many characters.
+// singleLine removes line breaks and control characters and limits the text to most characters.
 func singleLine(text string, most int) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {

@@ -15,82 +15,82 @@ import (
 // The messages are those of Kueue v0.15.0: pkg/scheduler, its flavorassigner and
 // preemption, and pkg/controller/core.
 func TestExplainQueued(t *testing.T) {
-	const taken = " more would be needed of what the project may have and others do not use"
+	const needed = " more needed)"
 	tests := map[string]struct {
 		message string
 		want    PendingReason
 	}{
-		"nothing yet": {"", PendingReason{Summary: "it was not its turn yet", Details: "it was not its turn yet", Transient: true}},
+		"nothing yet": {"", PendingReason{Summary: "Kueue has not evaluated it yet", Details: "Kueue has not evaluated it yet", Transient: true}},
 		"no room": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 3k more needed",
-			PendingReason{Summary: "no room in node pool whole", Details: "no room in node pool whole, where 3 GPUs" + taken},
+			PendingReason{Summary: "no free quota in node pool whole", Details: "no free quota in node pool whole (3 GPUs" + needed},
 		},
 		"no room in two": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for sluice.dev/gpu-milli in flavor mig, 125 more needed, insufficient unused quota for sluice.dev/gpu-milli in flavor whole.8, 2500 more needed",
 			PendingReason{
-				Summary: "no room in node pool mig, no room in node pool whole.8",
-				Details: "no room in node pool mig, where 0.125 of a GPU" + taken + "; no room in node pool whole.8, where 2.5 GPUs" + taken,
+				Summary: "no free quota in node pool mig, no free quota in node pool whole.8",
+				Details: "no free quota in node pool mig (0.125 of a GPU" + needed + "; no free quota in node pool whole.8 (2.5 GPUs" + needed,
 			},
 		},
 		"two pod sets of one pool": {
 			"couldn't assign flavors to pod set driver: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 1k more needed; couldn't assign flavors to pod set workers: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 5k more needed",
-			PendingReason{Summary: "no room in node pool whole", Details: "no room in node pool whole, where 1 GPU" + taken},
+			PendingReason{Summary: "no free quota in node pool whole", Details: "no free quota in node pool whole (1 GPU" + needed},
 		},
 		"others are ended": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 1k more needed. Pending the preemption of 2 workload(s)",
 			PendingReason{
-				Summary: "no room in node pool whole",
-				Details: "no room in node pool whole, where 1 GPU" + taken + "; 2 workloads of others are ended to make room for it",
+				Summary: "no free quota in node pool whole",
+				Details: "no free quota in node pool whole (1 GPU" + needed + "; 2 other workloads are being preempted for it",
 			},
 		},
 		"more than can be": {
 			"couldn't assign flavors to pod set main: insufficient quota for sluice.dev/gpu-milli in flavor whole, previously considered podsets requests (0) + current podset request (5k) > maximum capacity (4k)",
 			PendingReason{
-				Summary: "more of node pool whole than can be had there",
-				Details: "more of node pool whole than can be had there: 5 GPUs, and the project can have 4 GPUs at most",
+				Summary: "the request exceeds the maximum of node pool whole",
+				Details: "the request exceeds the maximum of node pool whole: 5 GPUs requested, at most 4 GPUs allowed for the project",
 			},
 		},
 		"together more than can be": {
 			"couldn't assign flavors to pod set workers: insufficient quota for sluice.dev/gpu-milli in flavor whole, previously considered podsets requests (1k) + current podset request (3500) > maximum capacity (4k)",
 			PendingReason{
-				Summary: "more of node pool whole than can be had there",
-				Details: "more of node pool whole than can be had there: 4.5 GPUs, and the project can have 4 GPUs at most",
+				Summary: "the request exceeds the maximum of node pool whole",
+				Details: "the request exceeds the maximum of node pool whole: 4.5 GPUs requested, at most 4 GPUs allowed for the project",
 			},
 		},
 		"another resource": {
 			"couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 500m more needed",
-			PendingReason{Summary: "no room in node pool default", Details: "no room in node pool default, where 500m cpu" + taken},
+			PendingReason{Summary: "no free quota in node pool default", Details: "no free quota in node pool default (500m cpu" + needed},
 		},
 		"another pool": {
 			"couldn't assign flavors to pod set main: flavor mig doesn't match node affinity, insufficient unused quota for sluice.dev/gpu-milli in flavor whole, 1k more needed",
 			PendingReason{
-				Summary: "no room in node pool whole, it does not select the nodes of node pool mig",
-				Details: "no room in node pool whole, where 1 GPU" + taken + "; it does not select the nodes of node pool mig",
+				Summary: "no free quota in node pool whole, its node selector does not match node pool mig",
+				Details: "no free quota in node pool whole (1 GPU" + needed + "; its node selector does not match node pool mig",
 			},
 		},
-		"others were quicker": {
+		"another workload got the quota": {
 			"Workload no longer fits after processing another workload",
-			PendingReason{Summary: "others were quicker", Details: "others were quicker; it is tried again at once", Transient: true},
+			PendingReason{Summary: "another workload got the quota", Details: "another workload got the quota; Kueue retries immediately", Transient: true},
 		},
 		"targets of others": {
 			"Workload has overlapping preemption targets with another workload",
-			PendingReason{Summary: "others were quicker", Details: "others were quicker; it is tried again at once", Transient: true},
+			PendingReason{Summary: "another workload got the quota", Details: "another workload got the quota; Kueue retries immediately", Transient: true},
 		},
 		"no queue": {
 			"LocalQueue default doesn't exist",
-			PendingReason{Summary: "Kueue's LocalQueue default doesn't exist", Details: "Kueue's LocalQueue default doesn't exist; tell an administrator"},
+			PendingReason{Summary: "Kueue's LocalQueue default doesn't exist", Details: "Kueue's LocalQueue default doesn't exist; contact an administrator"},
 		},
 		"a stopped queue": {
 			"ClusterQueue team-a is stopped",
-			PendingReason{Summary: "Kueue's ClusterQueue team-a is stopped", Details: "Kueue's ClusterQueue team-a is stopped; tell an administrator"},
+			PendingReason{Summary: "Kueue's ClusterQueue team-a is stopped", Details: "Kueue's ClusterQueue team-a is stopped; contact an administrator"},
 		},
 		"another namespace": {
 			"Workload namespace doesn't match ClusterQueue selector",
-			PendingReason{Summary: "the queue is not for this namespace", Details: "the queue is not for this namespace; tell an administrator"},
+			PendingReason{Summary: "the queue does not accept this namespace", Details: "the queue does not accept this namespace; contact an administrator"},
 		},
 		"something else": {
 			"failed to assign flavors to pod set main:\n\tno topology\x00",
-			PendingReason{Summary: "Kueue says why", Details: "Kueue says: failed to assign flavors to pod set main: no topology"},
+			PendingReason{Summary: "Kueue reports another reason", Details: "Kueue reports: failed to assign flavors to pod set main: no topology"},
 		},
 	}
 	for name, tc := range tests {
@@ -105,13 +105,13 @@ func TestExplainQueued(t *testing.T) {
 func TestExplainEviction(t *testing.T) {
 	const message = "Preempted to accommodate a workload (UID: 4c2, JobUID: 81f) due to reclamation within the cohort; preemptor path: /sluice/lab/team-d; preemptee path: /sluice/lab/team-a"
 	tests := map[string]struct{ reason, message, want string }{
-		"guaranteed to others": {"InCohortReclamation", message, "for project team-d, to which the GPUs are guaranteed; it ran on what was idle"},
-		"a fair share":         {"InCohortFairSharing", message, "for project team-d, which had less of its fair share of what is idle"},
-		"priority":             {"InClusterQueue", message, "for a workload of the same project that comes first"},
-		"while borrowing":      {"InCohortReclaimWhileBorrowing", message, "for project team-d, which comes first; it ran on what was idle"},
-		"nobody knows by whom": {"InCohortReclamation", "Preempted to accommodate a workload (UID: 4c2, JobUID: 81f) due to reclamation within the cohort; preemptor path: UNKNOWN; preemptee path: UNKNOWN", "for another project, to which the GPUs are guaranteed; it ran on what was idle"},
-		"no name at all":       {"InCohortReclamation", "preemptor path: /a/<script>; x", "for another project, to which the GPUs are guaranteed; it ran on what was idle"},
-		"a stopped queue":      {"", "The ClusterQueue is stopped", "by Kueue, which says: The ClusterQueue is stopped"},
+		"guaranteed to others": {"InCohortReclamation", message, "for project team-d, which is guaranteed these GPUs; it ran over quota"},
+		"a fair share":         {"InCohortFairSharing", message, "for project team-d, which had less of its fair share of idle GPUs"},
+		"priority":             {"InClusterQueue", message, "for a workload of the same project with precedence"},
+		"while borrowing":      {"InCohortReclaimWhileBorrowing", message, "for project team-d, which has precedence; it ran over quota"},
+		"nobody knows by whom": {"InCohortReclamation", "Preempted to accommodate a workload (UID: 4c2, JobUID: 81f) due to reclamation within the cohort; preemptor path: UNKNOWN; preemptee path: UNKNOWN", "for another project, which is guaranteed these GPUs; it ran over quota"},
+		"no name at all":       {"InCohortReclamation", "preemptor path: /a/<script>; x", "for another project, which is guaranteed these GPUs; it ran over quota"},
+		"a stopped queue":      {"", "The ClusterQueue is stopped", "by Kueue: The ClusterQueue is stopped"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -122,8 +122,8 @@ func TestExplainEviction(t *testing.T) {
 	}
 }
 
-// Whatever somebody writes there, what is said of it can be printed, is on one line,
-// and is no longer than an event's note.
+// For every message of Kueue, the explanation is printable, has one line, and fits into the note of
+// an event.
 func FuzzExplain(f *testing.F) {
 	f.Add("InCohortReclamation", "Preempted to accommodate a workload (UID: 4c2, JobUID: 81f) due to reclamation within the cohort; preemptor path: /sluice/lab/d; preemptee path: /a")
 	f.Add("", "couldn't assign flavors to pod set main: insufficient unused quota for sluice.dev/gpu-milli in flavor whole, -9E more needed. Pending the preemption of 2 workload(s)")
@@ -134,11 +134,11 @@ func FuzzExplain(f *testing.F) {
 		for _, text := range []string{why.Summary, why.Details, ExplainEviction(reason, message)} {
 			odd := func(r rune) bool { return !unicode.IsPrint(r) }
 			if text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, odd) || utf8.RuneCountInString(text) > 900 {
-				t.Errorf("it is said %q", text)
+				t.Errorf("explained as %q", text)
 			}
 		}
 		if again := ExplainQueued(message); again != why {
-			t.Errorf("it is said %+v, then %+v", why, again)
+			t.Errorf("explained as %+v, then %+v", why, again)
 		}
 	})
 }

@@ -42,13 +42,13 @@ func TestPodWaitObservedOnce(t *testing.T) {
 		changes    []change
 		kind, pool string
 	}{
-		"it waits":            {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), pod("dgx", false))}, "", ""},
-		"it ran":              {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), pod("dgx", true)), from(pod("dgx", true), pod("dgx", true)), from(pod("dgx", true), nil)}, "interactive", "dgx"},
-		"it ran at once":      {[]change{from(nil, pod("dgx", true))}, "interactive", "dgx"},
-		"its node was away":   {[]change{from(pod("dgx", false), pod("dgx", true)), from(pod("dgx", true), pod("dgx", false)), from(pod("dgx", false), pod("dgx", true))}, "interactive", "dgx"},
-		"it went":             {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), nil)}, "", ""},
-		"no type":             {[]change{from(nil, pod("dgx", true, nonsense))}, "train", "dgx"},
-		"no pool of its own":  {[]change{from(nil, pod("../../etc", true))}, "interactive", "(unknown)"},
+		"it waits":           {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), pod("dgx", false))}, "", ""},
+		"it ran":             {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), pod("dgx", true)), from(pod("dgx", true), pod("dgx", true)), from(pod("dgx", true), nil)}, "interactive", "dgx"},
+		"it ran at once":     {[]change{from(nil, pod("dgx", true))}, "interactive", "dgx"},
+		"its node was away":  {[]change{from(pod("dgx", false), pod("dgx", true)), from(pod("dgx", true), pod("dgx", false)), from(pod("dgx", false), pod("dgx", true))}, "interactive", "dgx"},
+		"it went":            {[]change{from(nil, pod("dgx", false)), from(pod("dgx", false), nil)}, "", ""},
+		"no type":            {[]change{from(nil, pod("dgx", true, nonsense))}, "train", "dgx"},
+		"no pool of its own": {[]change{from(nil, pod("../../etc", true))}, "interactive", "(unknown)"},
 		"labeled by anybody": {[]change{from(nil, pod("dgx", true, elsewhere))}, "", ""},
 	}
 	for name, tc := range tests {
@@ -78,7 +78,7 @@ func waitMetricText(kind, pool string) string {
 		return ""
 	}
 	var lines strings.Builder
-	fmt.Fprintln(&lines, "# HELP sluice_pod_waiting_seconds Time from the creation of a GPU pod until it ran, in machine time, by project, type of workload and node pool.")
+	fmt.Fprintln(&lines, "# HELP sluice_pod_waiting_seconds Time in seconds from the creation of a GPU pod until it ran, in machine time, by project, type of workload and node pool.")
 	fmt.Fprintln(&lines, "# TYPE sluice_pod_waiting_seconds histogram")
 	labels := fmt.Sprintf("pool=%q,project=\"thesis\",type=%q", pool, kind)
 	for _, bucket := range append(slices.Clone(podWaitBuckets), math.Inf(1)) {
@@ -96,26 +96,26 @@ func waitMetricText(kind, pool string) string {
 func TestPodsRunningBeforeStartNotObserved(t *testing.T) {
 	g := newTestEnv(t, 0)
 	running := func(p *podcache.Pod) { p.Running = true }
-	there := &capturingPods{fakePods: fakePods{newGPUPod("dgx", 1000, running)}}
-	g.Pods = there
+	pods := &capturingPods{fakePods: fakePods{newGPUPod("dgx", 1000, running)}}
+	g.Pods = pods
 	source := &podChangeSource{reconciler: g.Reconciler}
 	if err := source.Start(t.Context(), discardQueue{}); err != nil {
 		t.Fatal(err)
 	}
-	there.handler(podcache.Change{After: newGPUPod("dgx", 1000, running)})
+	pods.handler(podcache.Change{After: newGPUPod("dgx", 1000, running)})
 	if len(g.waitTimes.waitsByProject) > 0 {
 		t.Errorf("heard %v while the pods were listed", g.waitTimes.waitsByProject)
 	}
 	if err := source.WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	there.handler(podcache.Change{After: newGPUPod("dgx", 1000, running)})
+	pods.handler(podcache.Change{After: newGPUPod("dgx", 1000, running)})
 	if len(g.waitTimes.waitsByProject) != 1 {
 		t.Errorf("heard %v of what came later", g.waitTimes.waitsByProject)
 	}
 }
 
-// capturingPods are pods of which some are told later.
+// capturingPods reports some pods later.
 type capturingPods struct {
 	fakePods
 

@@ -28,14 +28,13 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// kueueDiscoveryInterval is how often it is asked whether Kueue is there, in machine time,
-// until it is.
+// kueueDiscoveryInterval is the interval of API discovery until Kueue is found, in machine time.
 const kueueDiscoveryInterval = 30 * time.Second
 
-// kueueReader reads Kueue's Workloads, once there are any.
+// kueueReader reads Kueue's Workloads once their kind is served.
 type kueueReader struct{ reader atomic.Pointer[client.Reader] }
 
-// listWorkloads are the Workloads of a namespace.
+// listWorkloads returns the Workloads of a namespace.
 func (q *kueueReader) listWorkloads(ctx context.Context, namespace string) ([]kueueWorkload, error) {
 	reader := q.reader.Load()
 	if reader == nil {
@@ -43,33 +42,33 @@ func (q *kueueReader) listWorkloads(ctx context.Context, namespace string) ([]ku
 	}
 	var list kueueWorkloadList
 	if err := (*reader).List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing the workloads of Kueue in namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("list Kueue workloads in namespace %s: %w", namespace, err)
 	}
 	return list.Items, nil
 }
 
-// watchKueueWorkloads watches Kueue's Workloads as soon as they are served.
+// watchKueueWorkloads watches Kueue's Workloads as soon as their kind is served.
 func (r *Reconciler) watchKueueWorkloads(mgr ctrl.Manager, c controller.Controller) error {
-	kinds := newKueueScheme()
-	look := func(ctx context.Context) (bool, error) {
+	scheme := newKueueScheme()
+	discover := func(ctx context.Context) (bool, error) {
 		_, err := mgr.GetRESTMapper().RESTMapping(kueueGroupVersion.WithKind("Workload").GroupKind(), kueueGroupVersion.Version)
 		if meta.IsNoMatchError(err) {
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("asking for Kueue's Workloads: %w", err)
+			return false, fmt.Errorf("discover Kueue's Workloads: %w", err)
 		}
 		watched, err := cache.New(mgr.GetConfig(), cache.Options{
-			HTTPClient: mgr.GetHTTPClient(), Scheme: kinds, Mapper: mgr.GetRESTMapper(), DefaultTransform: trimKueueWorkload,
+			HTTPClient: mgr.GetHTTPClient(), Scheme: scheme, Mapper: mgr.GetRESTMapper(), DefaultTransform: trimKueueWorkload,
 			DefaultWatchErrorHandler: ignoreNotFoundWatchError,
 		})
 		if err != nil {
-			return false, fmt.Errorf("watching Kueue's Workloads: %w", err)
+			return false, fmt.Errorf("watch Kueue's Workloads: %w", err)
 		}
 		if err := c.Watch(source.Kind[client.Object](watched, &kueueWorkload{}, enqueueSettled(r.requestsForNamespace))); err != nil {
-			return false, fmt.Errorf("watching Kueue's Workloads: %w", err)
+			return false, fmt.Errorf("watch Kueue's Workloads: %w", err)
 		}
-		go func() { _ = watched.Start(ctx) }() // it ends with ctx, and has no other error
+		go func() { _ = watched.Start(ctx) }() // returns nil when ctx ends
 		if !watched.WaitForCacheSync(ctx) {
 			return false, ctx.Err()
 		}
@@ -79,29 +78,29 @@ func (r *Reconciler) watchKueueWorkloads(mgr ctrl.Manager, c controller.Controll
 	}
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		_ = wait.PollUntilContextCancel(ctx, kueueDiscoveryInterval, true, func(ctx context.Context) (bool, error) {
-			found, err := look(ctx)
+			found, err := discover(ctx)
 			if err != nil && ctx.Err() == nil {
-				log.FromContext(ctx).Error(err, "looking for the queues of Kueue")
+				log.FromContext(ctx).Error(err, "Failed to discover Kueue")
 			}
 			return found, nil
-		}) // it ends with ctx, or once it has found them
+		}) // returns when ctx ends or the Workloads are watched
 		return nil
 	}))
 	if err != nil {
-		return fmt.Errorf("watching Kueue's Workloads: %w", err)
+		return fmt.Errorf("watch Kueue's Workloads: %w", err)
 	}
 	return nil
 }
 
-// ignoreNotFoundWatchError says nothing of a kind that has gone: Kueue was taken away.
+// ignoreNotFoundWatchError does not log that the kind is missing, as after Kueue was uninstalled.
 func ignoreNotFoundWatchError(ctx context.Context, r *toolscache.Reflector, err error) {
 	if !apierrors.IsNotFound(err) {
 		toolscache.DefaultWatchErrorHandler(ctx, r, err)
 	}
 }
 
-// reconcileQueued are the project's workloads that wait in queues. Who is new there, or waits
-// for another reason, is told, and so is who was ended for others.
+// reconcileQueued returns the project's workloads that Kueue has not admitted. It records events
+// on those that are new or have a new reason, and on evicted ones.
 func (r *Reconciler) reconcileQueued(ctx context.Context, project *v1alpha1.Project) ([]QueuedWorkload, error) {
 	all, err := r.kueue.listWorkloads(ctx, project.NamespaceName())
 	if err != nil {
@@ -121,37 +120,39 @@ func (r *Reconciler) reconcileQueued(ctx context.Context, project *v1alpha1.Proj
 	return queued, nil
 }
 
-// Reasons of the events on what waits in a queue.
+// Reasons of the events on queued workloads.
 const (
-	reasonQueued  = "WaitingInQueue"
-	reasonEvicted = "EndedForOthers"
+	reasonQueued  = "Queued"
+	reasonEvicted = "EvictedByKueue"
 )
 
-// maxAnnouncedQueued is how many of what waits in a project's queues are told, and named in
-// the status, the oldest ones.
+// maxAnnouncedQueued is the largest number of queued workloads of a project that get events and
+// are named in the status, the oldest first.
 const maxAnnouncedQueued = 100
 
-// announcements are what was told to whom, by the UID of the owner, or of the Workload
-// that was evicted.
+// announcements are the events recorded so far, by the UID of the owner or of the evicted
+// Workload.
 type announcements map[types.UID]announcement
 
 type announcement struct {
 	root corev1.ObjectReference
-	// summary is the last reason, and said are all that were told while it waits: of
-	// reasons that take turns each is told once.
+	// summary is the last reason, and announcedReasons are all reasons recorded while it is
+	// pending. Alternating reasons are recorded once each.
 	summary          string
 	announcedReasons []string
-	// evictedAt is when it was ended last, as far as that was told.
+	// evictedAt is the time of the last eviction that was recorded.
 	evictedAt time.Time
 }
 
-// leaderOverlap is how long before this process had the turn another may have told, in
-// machine time.
+// leaderOverlap is how long before this process became the leader another one may have recorded
+// events, in machine time.
 const leaderOverlap = time.Minute
 
-// announceQueued finds out by which name people know what waits, and tells its authors
-// what is new. What was so before this process came was told by another.
-func (r *Reconciler) announceQueued(ctx context.Context, project *v1alpha1.Project, queued []QueuedWorkload, before, now announcements) error {
+// announceQueued resolves the root of each queued workload and records events for new reasons.
+// The previous leader recorded the earlier ones.
+func (r *Reconciler) announceQueued(
+	ctx context.Context, project *v1alpha1.Project, queued []QueuedWorkload, before, now announcements,
+) error {
 	for i := range queued[:min(len(queued), maxAnnouncedQueued)] {
 		q := &queued[i]
 		last, known := before[q.Owner.UID]
@@ -169,7 +170,8 @@ func (r *Reconciler) announceQueued(ctx context.Context, project *v1alpha1.Proje
 		last.summary = q.Reason.Summary
 		if !q.Reason.Transient && !slices.Contains(last.announcedReasons, q.Reason.Summary) && len(last.announcedReasons) < maxNamedWorkloads {
 			if known || q.Since.After(r.leadingSince.Add(-leaderOverlap)) {
-				r.Events.Eventf(&q.Root, nil, corev1.EventTypeWarning, reasonQueued, "Wait", "%s", describeQueued(q, project.Name, project.Spec.Department))
+				r.Events.Eventf(&q.Root, nil, corev1.EventTypeWarning, reasonQueued, "Queue", "%s",
+					describeQueued(q, project.Name, project.Spec.Department))
 			}
 			last.announcedReasons = append(slices.Clone(last.announcedReasons), q.Reason.Summary)
 		}
@@ -178,16 +180,18 @@ func (r *Reconciler) announceQueued(ctx context.Context, project *v1alpha1.Proje
 	return nil
 }
 
-// announceEvicted tells the authors of what was ended for others.
-func (r *Reconciler) announceEvicted(ctx context.Context, project *v1alpha1.Project, evictions []eviction, before, now announcements) error {
+// announceEvicted records events on evicted workloads.
+func (r *Reconciler) announceEvicted(
+	ctx context.Context, project *v1alpha1.Project, evictions []eviction, before, now announcements,
+) error {
 	for _, e := range evictions[:min(len(evictions), maxAnnouncedQueued)] {
 		if e.at.After(r.leadingSince.Add(-leaderOverlap)) && e.at.After(before[e.uid].evictedAt) {
 			root, err := r.rootOwner(ctx, e.owner)
 			if err != nil {
 				return err
 			}
-			r.Events.Eventf(&root, nil, corev1.EventTypeWarning, reasonEvicted, "End",
-				"it was ended %s; it waits in the queue of project %s and starts again by itself when there is room", e.reason, project.Name)
+			r.Events.Eventf(&root, nil, corev1.EventTypeWarning, reasonEvicted, "Evict",
+				"it was stopped %s; it is queued again in project %s and starts automatically when quota is free", e.reason, project.Name)
 		}
 		next := now[e.uid]
 		next.evictedAt = e.at
@@ -196,7 +200,7 @@ func (r *Reconciler) announceEvicted(ctx context.Context, project *v1alpha1.Proj
 	return nil
 }
 
-// rootOwner is what people know an owner by: of a ReplicaSet its Deployment.
+// rootOwner returns the Deployment of a ReplicaSet, else the owner itself.
 func (r *Reconciler) rootOwner(ctx context.Context, owner corev1.ObjectReference) (corev1.ObjectReference, error) {
 	set := workloadKinds["ReplicaSet"]
 	if owner.Kind != set.Kind || owner.APIVersion != set.GroupVersion().String() {
@@ -209,7 +213,7 @@ func (r *Reconciler) rootOwner(ctx context.Context, owner corev1.ObjectReference
 	case apierrors.IsNotFound(err) || err == nil && object.UID != owner.UID:
 		return owner, nil
 	case err != nil:
-		return owner, fmt.Errorf("reading ReplicaSet %s/%s: %w", owner.Namespace, owner.Name, err)
+		return owner, fmt.Errorf("get ReplicaSet %s/%s: %w", owner.Namespace, owner.Name, err)
 	}
 	if by := metav1.GetControllerOf(object); by != nil {
 		owner.APIVersion, owner.Kind, owner.Name, owner.UID = by.APIVersion, by.Kind, by.Name, by.UID

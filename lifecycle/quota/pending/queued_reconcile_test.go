@@ -43,7 +43,7 @@ func (w *fakeKueueReader) List(_ context.Context, list client.ObjectList, _ ...c
 	return nil
 }
 
-// newQueueTestEnv is a ground where nothing was refused, and these wait in the queue.
+// newQueueTestEnv returns an environment without rejections and with these queued workloads.
 func newQueueTestEnv(t *testing.T, items ...kueueWorkload) (*testEnv, *fakeKueueReader) {
 	t.Helper()
 	g := newTestEnv(t, 0)
@@ -51,13 +51,13 @@ func newQueueTestEnv(t *testing.T, items ...kueueWorkload) (*testEnv, *fakeKueue
 	if err := g.client.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	there := &fakeKueueReader{items: items}
-	var reader client.Reader = there
+	fake := &fakeKueueReader{items: items}
+	var reader client.Reader = fake
 	g.kueue.reader.Store(&reader)
-	return g, there
+	return g, fake
 }
 
-// recordedEvents are the events since it was asked last.
+// recordedEvents returns the events since its last call.
 func (g *testEnv) recordedEvents() (texts []string) {
 	for len(g.recorder.Events) > 0 {
 		texts = append(texts, <-g.recorder.Events)
@@ -71,12 +71,12 @@ func withCurrentTimes(w kueueWorkload) kueueWorkload {
 	return w
 }
 
-const noQuotaEvent = "WaitingInQueue 3 pods wait in queue default of project thesis (department students), 3 GPUs in all: " +
-	"no room in node pool whole, where 3 GPUs more would be needed of what the project may have and others do not use; it starts by itself when it is its turn"
+const noQuotaEvent = "Queued 3 pods wait in queue default of project thesis (department students), 3 GPUs in total: " +
+	"no free quota in node pool whole (3 GPUs more needed); it starts automatically when Kueue admits it"
 
 func TestQueuedReasonsAnnouncedOnce(t *testing.T) {
 	train := withCurrentTimes(newKueueWorkload("job-train", 3, 0, noQuotaMessage, ownerReference("batch/v1", "Job", "train")))
-	g, there := newQueueTestEnv(t, train)
+	g, reader := newQueueTestEnv(t, train)
 	if wrote, _ := g.reconcileOnce(t); len(wrote) != 1 {
 		t.Errorf("wrote %v", wrote)
 	}
@@ -87,18 +87,18 @@ func TestQueuedReasonsAnnouncedOnce(t *testing.T) {
 		strings.Replace(noQuotaMessage, "3k", "1k", 1), "Workload no longer fits after processing another workload", noQuotaMessage, "",
 	} {
 		train.Status.Conditions[0].Message = message
-		there.items[0] = train
+		reader.items[0] = train
 		if wrote, _ := g.reconcileOnce(t); len(wrote) > 0 || len(g.recorder.Events) > 0 {
 			t.Errorf("%q is no other reason, and it wrote %v and said %v", message, wrote, g.recordedEvents())
 		}
 	}
 	train.Status.Conditions[0].Message = "ClusterQueue thesis is stopped"
-	there.items[0] = train
+	reader.items[0] = train
 	g.reconcileOnce(t)
-	if said := g.recordedEvents(); len(said) != 1 || !strings.Contains(said[0], "Kueue's ClusterQueue thesis is stopped; tell an administrator") {
-		t.Errorf("it is told %v", said)
+	if recorded := g.recordedEvents(); len(recorded) != 1 || !strings.Contains(recorded[0], "Kueue's ClusterQueue thesis is stopped; contact an administrator") {
+		t.Errorf("it is told %v", recorded)
 	}
-	there.items = nil
+	reader.items = nil
 	g.reconcileOnce(t)
 	if len(g.recorder.Events) > 0 || len(g.announced) > 0 {
 		t.Errorf("nothing waits: said %v, remembers %v", g.recordedEvents(), g.announced)
@@ -114,7 +114,7 @@ func TestStatusIncludesQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionPending)
-	if waits == nil || waits.Reason != v1alpha1.ReasonQueued || !strings.Contains(waits.Message, "Job train (3 pods, 3 GPUs, since ") || !strings.Contains(waits.Message, ": no room in node pool whole)") {
+	if waits == nil || waits.Reason != v1alpha1.ReasonQueued || !strings.Contains(waits.Message, "Job train (3 pods, 3 GPUs, since ") || !strings.Contains(waits.Message, ": no free quota in node pool whole)") {
 		t.Errorf("condition = %+v", waits)
 	}
 	if got := p.Status.GPU.Pending.String() + " " + p.Status.NodePools[0].Pending.String(); got != "3500m 500m" {
@@ -140,21 +140,21 @@ func TestDeploymentAnnouncedOnce(t *testing.T) {
 	}
 	g.reconcileOnce(t)
 	g.reconcileOnce(t)
-	if said := g.recordedEvents(); len(said) != 1 || !strings.Contains(said[0], "30 pods wait in queue default") || g.announced["thesis"]["web-5d"].root.Name != "web" {
-		t.Errorf("it is told %v, of %+v", said, g.announced)
+	if recorded := g.recordedEvents(); len(recorded) != 1 || !strings.Contains(recorded[0], "30 pods wait in queue default") || g.announced["thesis"]["web-5d"].root.Name != "web" {
+		t.Errorf("recorded events %v, announced %+v", recorded, g.announced)
 	}
 }
 
 func TestNotAnnouncedAgainAfterLeaderChange(t *testing.T) {
-	g, there := newQueueTestEnv(t, newKueueWorkload("job-train", 3, 0, noQuotaMessage, ownerReference("batch/v1", "Job", "train")))
+	g, reader := newQueueTestEnv(t, newKueueWorkload("job-train", 3, 0, noQuotaMessage, ownerReference("batch/v1", "Job", "train")))
 	g.reconcileOnce(t)
-	if said := g.recordedEvents(); len(said) > 0 {
-		t.Errorf("it waits since long ago, and is told %v", said)
+	if recorded := g.recordedEvents(); len(recorded) > 0 {
+		t.Errorf("it waits since long ago, and is told %v", recorded)
 	}
-	there.items[0].Status.Conditions[0].Message = "LocalQueue default is stopped"
+	reader.items[0].Status.Conditions[0].Message = "LocalQueue default is stopped"
 	g.reconcileOnce(t)
-	if said := g.recordedEvents(); len(said) != 1 {
-		t.Errorf("the reason is another: %v", said)
+	if recorded := g.recordedEvents(); len(recorded) != 1 {
+		t.Errorf("the reason is another: %v", recorded)
 	}
 }
 
@@ -167,23 +167,23 @@ func TestEvictionAnnounced(t *testing.T) {
 		return w
 	}
 	at := policytime.MachineNow()
-	g, there := newQueueTestEnv(t, evicted(at))
+	g, reader := newQueueTestEnv(t, evicted(at))
 	g.reconcileOnce(t)
 	g.reconcileOnce(t)
-	const want = "Warning EndedForOthers it was ended for project team-d, to which the GPUs are guaranteed; it ran on what was idle; " +
-		"it waits in the queue of project thesis and starts again by itself when there is room"
+	const want = "Warning EvictedByKueue it was stopped for project team-d, which is guaranteed these GPUs; it ran over quota; " +
+		"it is queued again in project thesis and starts automatically when quota is free"
 	if diff := cmp.Diff([]string{want}, g.recordedEvents()); diff != "" {
 		t.Error(diff)
 	}
-	there.items[0] = evicted(at.Add(time.Minute))
+	reader.items[0] = evicted(at.Add(time.Minute))
 	g.reconcileOnce(t)
-	if said := g.recordedEvents(); len(said) != 1 {
-		t.Errorf("it was ended again: %v", said)
+	if recorded := g.recordedEvents(); len(recorded) != 1 {
+		t.Errorf("repeated the eviction: %v", recorded)
 	}
 	old, _ := newQueueTestEnv(t, evicted(at.Add(-time.Hour)))
 	old.reconcileOnce(t)
-	if said := old.recordedEvents(); len(said) > 0 {
-		t.Errorf("it was ended before this process came: %v", said)
+	if recorded := old.recordedEvents(); len(recorded) > 0 {
+		t.Errorf("announced an eviction from before it became the leader: %v", recorded)
 	}
 }
 
@@ -273,7 +273,7 @@ func TestKueueWorkloadsWatched(t *testing.T) {
 			"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": noQuotaMessage, "lastTransitionTime": "2026-05-01T12:00:00Z",
 		}}},
 	})
-	await("3", "3", "Job train (3 pods, 3 GPUs, since 2026-05-01T12:00:00Z: no room in node pool whole)")
+	await("3", "3", "Job train (3 pods, 3 GPUs, since 2026-05-01T12:00:00Z: no free quota in node pool whole)")
 	if err := server.Delete(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "Workload"}, "thesis", "job-train"); err != nil {
 		t.Fatal(err)
 	}

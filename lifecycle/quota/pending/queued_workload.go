@@ -19,28 +19,28 @@ import (
 	"sluice.dev/lifecycle/podcache"
 )
 
-// QueuedWorkload is what waits in a queue of Kueue's: a Job, or the pods of one maker.
+// QueuedWorkload is a workload in a Kueue queue: a Job, or the pods of one owner.
 type QueuedWorkload struct {
-	// Owner is what is known of it in the cluster: a Job, a ReplicaSet, a bare pod.
+	// Owner is the owner of the Workload: a Job, a ReplicaSet or a bare pod.
 	Owner corev1.ObjectReference
-	// Root is what people know it by: the Deployment of a ReplicaSet, or the Owner.
+	// Root is the Deployment of a ReplicaSet, else the owner.
 	Root corev1.ObjectReference
 	// Queue is the name of the LocalQueue.
 	Queue string
-	// Pods is how many wait, Share what they are charged in all.
+	// Pods is the number of queued pods, and Charge the GPU quota that they need in total.
 	Pods   int32
 	Charge workload.Milli
-	// UncreatedCharge is how much of that is of pods that are not made yet.
+	// UncreatedCharge is the part of Charge for pods that do not exist yet.
 	UncreatedCharge workload.Milli
-	// Pool is the node pool that all of them ask for first; empty where they differ.
+	// Pool is the preferred node pool of all pods. It is empty if they differ.
 	Pool string
-	// Reason is why; of several the one that waits longest tells.
+	// Reason is why the oldest Workload of the owner is queued.
 	Reason PendingReason
-	// Since is when it began to wait.
+	// Since is when the workload was queued.
 	Since time.Time
 }
 
-// eviction is what Kueue had let in and ended.
+// eviction is a Workload that Kueue admitted and evicted.
 type eviction struct {
 	owner  corev1.ObjectReference
 	uid    types.UID
@@ -48,8 +48,8 @@ type eviction struct {
 	reason string
 }
 
-// ListQueued are the Workloads among these that wait, by who made them, oldest first.
-// pods finds a pod by its UID.
+// ListQueued returns the queued Workloads by owner, the oldest first. pods returns a pod by its
+// UID.
 func ListQueued(all []kueueWorkload, pods func(types.UID) (*podcache.Pod, bool)) []QueuedWorkload {
 	by := map[types.UID]*QueuedWorkload{}
 	for i := range all {
@@ -58,14 +58,14 @@ func ListQueued(all []kueueWorkload, pods func(types.UID) (*podcache.Pod, bool))
 			continue
 		}
 		owner := workloadOwner(w, pods)
-		since, why := w.pendingReason()
+		since, reason := w.pendingReason()
 		q := by[owner.UID]
 		if q == nil {
-			q = &QueuedWorkload{Owner: owner, Root: owner, Queue: w.Spec.QueueName, Pool: w.pool, Reason: why, Since: since}
+			q = &QueuedWorkload{Owner: owner, Root: owner, Queue: w.Spec.QueueName, Pool: w.pool, Reason: reason, Since: since}
 			by[owner.UID] = q
 		}
 		if since.Before(q.Since) {
-			q.Since, q.Reason = since, why
+			q.Since, q.Reason = since, reason
 		}
 		if q.Pool != w.pool {
 			q.Pool = ""
@@ -81,22 +81,24 @@ func ListQueued(all []kueueWorkload, pods func(types.UID) (*podcache.Pod, bool))
 		queued = append(queued, *q)
 	}
 	slices.SortFunc(queued, func(a, b QueuedWorkload) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Owner.Kind, b.Owner.Kind), cmp.Compare(a.Owner.Name, b.Owner.Name), cmp.Compare(a.Owner.UID, b.Owner.UID))
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Owner.Kind, b.Owner.Kind),
+			cmp.Compare(a.Owner.Name, b.Owner.Name), cmp.Compare(a.Owner.UID, b.Owner.UID))
 	})
 	return queued
 }
 
-// listEvictions are those that Kueue ended and has not let in again.
+// listEvictions returns the Workloads that Kueue evicted and has not admitted again.
 func listEvictions(all []kueueWorkload, pods func(types.UID) (*podcache.Pod, bool)) []eviction {
 	var evictions []eviction
 	for i := range all {
 		w := &all[i]
-		gone := meta.FindStatusCondition(w.Status.Conditions, kueueEvicted)
-		if gone == nil || gone.Status != metav1.ConditionTrue || w.hasCondition(kueueFinished) || w.Spec.Active != nil && !*w.Spec.Active {
+		evicted := meta.FindStatusCondition(w.Status.Conditions, kueueEvicted)
+		if evicted == nil || evicted.Status != metav1.ConditionTrue || w.hasCondition(kueueFinished) || w.Spec.Active != nil && !*w.Spec.Active {
 			continue
 		}
-		e := eviction{owner: workloadOwner(w, pods), uid: w.UID, at: gone.LastTransitionTime.Time, reason: ExplainEviction("", gone.Message)}
-		if by := meta.FindStatusCondition(w.Status.Conditions, kueuePreempted); gone.Reason == kueuePreempted && by != nil {
+		e := eviction{owner: workloadOwner(w, pods), uid: w.UID, at: evicted.LastTransitionTime.Time}
+		e.reason = ExplainEviction("", evicted.Message)
+		if by := meta.FindStatusCondition(w.Status.Conditions, kueuePreempted); evicted.Reason == kueuePreempted && by != nil {
 			e.reason = ExplainEviction(by.Reason, by.Message)
 		}
 		evictions = append(evictions, e)
@@ -104,28 +106,28 @@ func listEvictions(all []kueueWorkload, pods func(types.UID) (*podcache.Pod, boo
 	return evictions
 }
 
-// isForPods tells whether it stands for pods that there are: what these are charged is
-// known from themselves.
+// isForPods reports whether the Workload represents existing pods. Their own requests are then
+// counted.
 func (w *kueueWorkload) isForPods() bool {
 	return slices.ContainsFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == ownerKindPod && o.APIVersion == "v1" })
 }
 
-// pendingReason is since when it waits, and why.
+// pendingReason returns since when the Workload is queued, and why.
 func (w *kueueWorkload) pendingReason() (time.Time, PendingReason) {
 	reserved := meta.FindStatusCondition(w.Status.Conditions, kueueQuotaReserved)
 	switch {
 	case reserved == nil:
 		return w.CreationTimestamp.Time, ExplainQueued("")
 	case reserved.Status == metav1.ConditionTrue:
-		const checks = "its GPUs are reserved, and an admission check of Kueue's is not done"
-		return reserved.LastTransitionTime.Time, PendingReason{Summary: checks, Details: checks}
+		const message = "its GPUs are reserved, but a Kueue admission check is not complete"
+		return reserved.LastTransitionTime.Time, PendingReason{Summary: message, Details: message}
 	default:
 		return reserved.LastTransitionTime.Time, ExplainQueued(reserved.Message)
 	}
 }
 
-// workloadOwner is whose a Workload is: its controller, or the first of several; of a pod
-// what controls that.
+// workloadOwner returns the controller of a Workload, else its first owner. For a pod it returns
+// the pod's controller.
 func workloadOwner(w *kueueWorkload, pods func(types.UID) (*podcache.Pod, bool)) corev1.ObjectReference {
 	owner := corev1.ObjectReference{
 		APIVersion: kueueGroupVersion.String(), Kind: "Workload", Namespace: w.Namespace, Name: w.Name, UID: w.UID,
@@ -145,8 +147,8 @@ func workloadOwner(w *kueueWorkload, pods func(types.UID) (*podcache.Pod, bool))
 	return owner
 }
 
-// summarizeQueued is the message of the condition. It has nothing that changes while
-// everybody waits on.
+// summarizeQueued returns the message of the condition. It does not change while the same
+// workloads are queued for the same reasons.
 func summarizeQueued(queued []QueuedWorkload) string {
 	var total workload.Milli
 	for i := range queued {
@@ -162,13 +164,13 @@ func summarizeQueued(queued []QueuedWorkload) string {
 	if more := len(queued) - maxNamedWorkloads; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%s in the queue of the scheduler, %s in all: %s; each starts by itself when it is its turn",
+	return fmt.Sprintf("%s in the scheduler's queue, %s in total: %s; each starts automatically when Kueue admits it",
 		pluralize(int32(len(queued)), "workload waits", "workloads wait"), total.Describe(), list)
 }
 
-// describeQueued says to its author why it waits.
+// describeQueued returns the message of the event on a queued workload.
 func describeQueued(q *QueuedWorkload, project, department string) string {
-	return fmt.Sprintf("%s in queue %s of project %s (department %s), %s in all: %s; it starts by itself when it is its turn",
+	return fmt.Sprintf("%s in queue %s of project %s (department %s), %s in total: %s; it starts automatically when Kueue admits it",
 		pluralize(q.Pods, "pod waits", "pods wait"), quoteMessage(q.Queue), project, department, q.Charge.Describe(), q.Reason.Details)
 }
 

@@ -29,64 +29,64 @@ import (
 	"sluice.dev/lifecycle/rendering/conflict"
 )
 
-// maxRejectedPerPass is how many refused objects of a project are looked at in one pass,
-// the oldest ones.
+// maxRejectedPerPass is the largest number of rejected objects of a project that one pass reads,
+// the oldest first.
 const maxRejectedPerPass = 100
 
-// pendingRequeueAfter is after how long a project of which something waits is looked at again,
-// in machine time: nobody tells when a workload is scaled down.
+// pendingRequeueAfter is the interval at which a project with pending workloads is reconciled, in
+// machine time. Scaling a workload down causes no event that the controller watches.
 const pendingRequeueAfter = 30 * time.Second
 
-// Reconciler looks after what waits of each Project.
+// Reconciler reports the pending work of each Project.
 type Reconciler struct {
-	// Client reads from a cache that has the quotas which lifecycle rendered and the
-	// events of [Cached].
+	// Client reads from a cache that has the rendered quotas and the events of
+	// EventCacheOptions.
 	Client client.Client
-	// Live reads workloads and pods, of which there are too many to keep.
+	// Live reads workloads from the API server. They are not cached.
 	Live client.Reader
-	// Pods are the GPU pods.
+	// Pods reads the GPU pods.
 	Pods PodReader
-	// Events tells people why their workloads wait.
+	// Events records why workloads are pending.
 	Events events.EventRecorder
 
-	// pendingSince is of whom it is known since when they wait, and told of whom Kueue's
-	// reasons were told, by project. One pass at a time touches them.
+	// pendingSince holds since when workloads are pending, and announced the events recorded
+	// for queued ones, by project. Only one pass at a time uses them.
 	pendingSince map[string]pendingTimes
 	announced    map[string]announcements
-	// leadingSince is since when this process has the turn, in machine time.
+	// leadingSince is when this process became the leader, in machine time.
 	leadingSince time.Time
 
 	kueue     kueueReader
 	waitTimes waitRecorder
 }
 
-// PodReader knows the GPU pods: a gpupods.Store.
+// PodReader reads the GPU pods. Package podcache implements it.
 type PodReader interface {
-	// InNamespace are the pods of a namespace.
+	// InNamespace returns the pods of a namespace.
 	InNamespace(namespace string) iter.Seq[*podcache.Pod]
-	// ByUID is the pod of that UID; false where there is none.
+	// ByUID returns the pod with that UID.
 	ByUID(uid types.UID) (*podcache.Pod, bool)
-	// Subscribe tells of those that are there, before it returns, and of each change
+	// Subscribe calls handler for all existing pods before it returns, and for each change
 	// until cancel is called.
 	Subscribe(handler func(podcache.Change)) (cancel func())
-	// WaitForSync waits until all are known.
+	// WaitForSync waits until all pods are known.
 	WaitForSync(ctx context.Context) error
 }
 
 var _ PodReader = (*podcache.Store)(nil)
 
-// SetupWithManager makes the manager run r.
+// SetupWithManager adds r to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.initState()
 	c, err := ctrl.NewControllerManagedBy(mgr).
-		Named("waiting").
+		Named("pending").
 		Watches(&corev1.Event{}, enqueueSettled(r.requestsForNamespace), builder.WithPredicates(rejectionEvents)).
 		Watches(&corev1.ResourceQuota{}, enqueueSettled(requestsForQuota), builder.WithPredicates(quotaStatusChanged)).
 		Watches(&v1alpha1.Project{}, enqueueSettled(requestForObject), builder.WithPredicates(nodePoolsChanged)).
 		WatchesRawSource(&podChangeSource{reconciler: r}).
 		Build(conflict.WithRetry(r))
 	if err != nil {
-		return fmt.Errorf("looking after what waits: %w", err)
+		return fmt.Errorf("set up controller of pending workloads: %w", err)
 	}
 	return r.watchKueueWorkloads(mgr, c)
 }
@@ -97,7 +97,7 @@ func (r *Reconciler) initState() {
 	r.leadingSince = policytime.MachineNow()
 }
 
-// Reconcile implements reconcile.Reconciler for the project of the request's name.
+// Reconcile implements reconcile.Reconciler for the project with the request's name.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var project v1alpha1.Project
 	err := r.Client.Get(ctx, req.NamespacedName, &project)
@@ -109,25 +109,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading project %s: %w", req.Name, err)
+		return reconcile.Result{}, fmt.Errorf("get project %s: %w", req.Name, err)
 	}
-	place := apply.ProjectTarget(&project)
+	target := apply.ProjectTarget(&project)
 	var quotas corev1.ResourceQuotaList
-	if err := r.Client.List(ctx, &quotas, client.InNamespace(place.Namespace), client.MatchingLabels{v1alpha1.LabelProject: place.Name}); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing the quotas of project %s: %w", project.Name, err)
+	labels := client.MatchingLabels{v1alpha1.LabelProject: target.Name}
+	if err := r.Client.List(ctx, &quotas, client.InNamespace(target.Namespace), labels); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list quotas of project %s: %w", project.Name, err)
 	}
 	now := policytime.MachineNow()
-	refused, err := r.listRejected(ctx, place.Namespace, quotas.Items, now)
+	rejected, err := r.listRejected(ctx, target.Namespace, quotas.Items, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	waiting, err := r.observeRejected(ctx, refused, now)
+	pending, err := r.observeRejected(ctx, rejected, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.announceRejected(&project, waiting, quotas.Items)
+	r.announceRejected(&project, pending, quotas.Items)
 	result := reconcile.Result{}
-	for _, w := range SelectToWake(waiting, quotas.Items, now) {
+	for _, w := range SelectToWake(pending, quotas.Items, now) {
 		if err := r.wakeWorkload(ctx, &w, now); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -138,94 +139,96 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	r.waitTimes.observeWaits(&project)
-	recordPendingWorkloads(project.Name, len(waiting)+len(queued))
-	seen := ObservedState{Quotas: quotas.Items, Charges: SumPodCharges(r.Pods.InNamespace(place.Namespace), project.Name), Rejected: waiting, Queued: queued}
-	if result.RequeueAfter == 0 && len(refused) > 0 {
+	recordPendingWorkloads(project.Name, len(pending)+len(queued))
+	charges := SumPodCharges(r.Pods.InNamespace(target.Namespace), project.Name)
+	observed := ObservedState{Quotas: quotas.Items, Charges: charges, Rejected: pending, Queued: queued}
+	if result.RequeueAfter == 0 && len(rejected) > 0 {
 		result.RequeueAfter = pendingRequeueAfter
 	}
-	status := DesiredStatus(&project, seen, metav1.NewTime(now))
+	status := DesiredStatus(&project, observed, metav1.NewTime(now))
 	if equality.Semantic.DeepEqual(status, project.Status) {
 		return result, nil
 	}
 	project.Status = status
 	if err := r.Client.Status().Update(ctx, &project); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("writing what waits of project %s: %w", project.Name, err)
+		return reconcile.Result{}, fmt.Errorf("update status of project %s: %w", project.Name, err)
 	}
 	return result, nil
 }
 
-// listRejected are the objects of the namespace whose pods did not fit into one of
-// these quotas.
-func (r *Reconciler) listRejected(ctx context.Context, namespace string, quotas []corev1.ResourceQuota, now time.Time) ([]RejectedObject, error) {
-	var told corev1.EventList
-	if err := r.Client.List(ctx, &told, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing the refusals in namespace %s: %w", namespace, err)
+// listRejected returns the objects of the namespace whose pods exceeded one of the quotas.
+func (r *Reconciler) listRejected(
+	ctx context.Context, namespace string, quotas []corev1.ResourceQuota, now time.Time,
+) ([]RejectedObject, error) {
+	var list corev1.EventList
+	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list events in namespace %s: %w", namespace, err)
 	}
-	refused := slices.DeleteFunc(LatestRejections(told.Items, now), func(o RejectedObject) bool {
+	rejected := slices.DeleteFunc(LatestRejections(list.Items, now), func(o RejectedObject) bool {
 		return o.Namespace != namespace || !slices.ContainsFunc(quotas, func(q corev1.ResourceQuota) bool { return q.Name == o.Quota })
 	})
-	return refused[:min(len(refused), maxRejectedPerPass)], nil
+	return rejected[:min(len(rejected), maxRejectedPerPass)], nil
 }
 
-// observeRejected reads each object, and keeps those that wait.
-func (r *Reconciler) observeRejected(ctx context.Context, refused []RejectedObject, now time.Time) ([]Workload, error) {
-	var waiting []Workload
-	for _, one := range refused {
+// observeRejected reads each object and returns those that are still pending.
+func (r *Reconciler) observeRejected(ctx context.Context, rejected []RejectedObject, now time.Time) ([]Workload, error) {
+	var pending []Workload
+	for _, one := range rejected {
 		object := workloadKinds[one.Kind].newObject()
 		err := r.Live.Get(ctx, types.NamespacedName{Namespace: one.Namespace, Name: one.Name}, object)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading %s %s/%s: %w", one.Kind, one.Namespace, one.Name, err)
+			return nil, fmt.Errorf("get %s %s/%s: %w", one.Kind, one.Namespace, one.Name, err)
 		}
 		if w, waits := ObserveWorkload(one, object, now); waits {
-			waiting = append(waiting, w)
+			pending = append(pending, w)
 		}
 	}
-	return waiting, nil
+	return pending, nil
 }
 
-// announceRejected tells the authors of those that are new, and puts all in the order in
-// which they began to wait.
-func (r *Reconciler) announceRejected(project *v1alpha1.Project, waiting []Workload, quotas []corev1.ResourceQuota) {
+// announceRejected records an event on each workload that is newly pending. It sorts all by age,
+// the oldest first.
+func (r *Reconciler) announceRejected(project *v1alpha1.Project, pending []Workload, quotas []corev1.ResourceQuota) {
 	before, now := r.pendingSince[project.Name], pendingTimes{}
-	for i := range waiting {
-		w := &waiting[i]
-		since, told := before[w.UID]
-		if told && since.Before(w.Since) {
+	for i := range pending {
+		w := &pending[i]
+		since, known := before[w.UID]
+		if known && since.Before(w.Since) {
 			w.Since = since
 		}
 		now[w.UID] = w.Since
-		if !told {
-			r.Events.Eventf(&w.Root, nil, corev1.EventTypeWarning, reasonWaitingForQuota, "Wait", "%s", describeRejected(w, project, quotas))
+		if !known {
+			r.Events.Eventf(&w.Root, nil, corev1.EventTypeWarning, reasonQuotaExceeded, "CreatePod", "%s", describeRejected(w, project, quotas))
 		}
 	}
 	if r.pendingSince[project.Name] = now; len(now) == 0 {
 		delete(r.pendingSince, project.Name)
 	}
-	slices.SortFunc(waiting, compareAge)
+	slices.SortFunc(pending, compareAge)
 }
 
-// wakeWorkload changes an annotation of the very object that was looked at, upon which
-// its controller tries again.
+// wakeWorkload sets an annotation on the object, which makes its controller retry.
 func (r *Reconciler) wakeWorkload(ctx context.Context, w *Workload, now time.Time) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": w.UID, "annotations": map[string]string{v1alpha1.AnnotationRetriedAt: now.UTC().Format(time.RFC3339Nano)},
 	}})
 	if err != nil {
-		return fmt.Errorf("waking %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+		return fmt.Errorf("trigger retry of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
 	object.SetGroupVersionKind(workloadKinds[w.Kind].GroupVersionKind)
 	err = r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldManagerLifecycle))
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil // it is gone, or another has its name
+		return nil // it was deleted, or replaced by another object
 	case err != nil:
-		return fmt.Errorf("waking %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+		return fmt.Errorf("trigger retry of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
 	wakesTotal.WithLabelValues(w.Kind).Inc()
-	r.Events.Eventf(&w.Root, nil, corev1.EventTypeNormal, reasonQuotaAvailable, "Wake", "there is room in the GPU quota for a pod of %s; it is made now", describeCharge(w))
+	r.Events.Eventf(&w.Root, nil, corev1.EventTypeNormal, reasonQuotaAvailable, "Retry",
+		"GPU quota is available for a pod of %s; its controller creates it now", describeCharge(w))
 	return nil
 }

@@ -44,13 +44,13 @@ func newTestEnv(t *testing.T, used int64) *testEnv {
 	p.Status.Namespace = &v1alpha1.ProjectNamespace{Name: "thesis"}
 	quota := newQuotas(1000, used, 0, 0)[0]
 	quota.Namespace, quota.Labels = "thesis", map[string]string{v1alpha1.LabelProject: "thesis"}
-	told := newRejectionEvent("ReplicaSet", "web-1", overQuotaMessage, 0, 0)
-	told.ObjectMeta = metav1.ObjectMeta{Namespace: "thesis", Name: "told"}
-	told.InvolvedObject.Namespace, told.FirstTimestamp, told.LastTimestamp = "thesis", now, now
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "web-1", UID: told.InvolvedObject.UID}}
+	rejection := newRejectionEvent("ReplicaSet", "web-1", overQuotaMessage, 0, 0)
+	rejection.ObjectMeta = metav1.ObjectMeta{Namespace: "thesis", Name: "told"}
+	rejection.InvolvedObject.Namespace, rejection.FirstTimestamp, rejection.LastTimestamp = "thesis", now, now
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "web-1", UID: rejection.InvolvedObject.UID}}
 	g := &testEnv{recorder: events.NewFakeRecorder(10)}
 	g.client = fake.NewClientBuilder().WithScheme(types).
-		WithObjects(p, &quota, &told, set).WithStatusSubresource(p).
+		WithObjects(p, &quota, &rejection, set).WithStatusSubresource(p).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 				g.writes = append(g.writes, "patch "+o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName())
@@ -84,8 +84,8 @@ func TestRejectedAnnouncedOnceAndStatusStable(t *testing.T) {
 	if diff := cmp.Diff([]string{"update status thesis"}, wrote); diff != "" || result.RequeueAfter != pendingRequeueAfter {
 		t.Errorf("%s\nagain after %v", diff, result.RequeueAfter)
 	}
-	if said := <-g.recorder.Events; !strings.Contains(said, "WaitingForQuota 1 pod waits for GPU quota, 0.5 of a GPU of node pool dgx: project thesis holds 1 GPU") {
-		t.Errorf("it is told %q", said)
+	if recorded := <-g.recorder.Events; !strings.Contains(recorded, "QuotaExceeded 1 pod waits for GPU quota, 0.5 of a GPU of node pool dgx: project thesis uses 1 GPU") {
+		t.Errorf("it is told %q", recorded)
 	}
 	if wrote, _ := g.reconcileOnce(t); len(wrote) > 0 {
 		t.Errorf("nothing changed, and it wrote %v", wrote)

@@ -18,28 +18,29 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// QuotaRejection is a pod that did not fit into a quota.
+// QuotaRejection is the rejection of a pod by a ResourceQuota.
 type QuotaRejection struct {
 	// Quota is the name of the ResourceQuota.
 	Quota string
-	// Resource is what it counts: sluice.dev/gpu-milli.dgx.
+	// Resource is the exceeded resource, such as sluice.dev/gpu-milli.dgx.
 	Resource corev1.ResourceName
-	// Charge is what the pod is charged, more than 0.
+	// Charge is the GPU quota that the pod needs, more than 0.
 	Charge workload.Milli
 }
 
-// NodePool is the node pool that alone has the currency; empty where several share it.
+// NodePool returns the node pool of the resource. It is empty if several pools share the
+// resource.
 func (r QuotaRejection) NodePool() string {
 	pool, _ := strings.CutPrefix(string(r.Resource), string(v1alpha1.ResourceGPUMilli))
 	return strings.TrimPrefix(pool, ".")
 }
 
-// ParseQuotaRejection reads what the API server's quota admission answers, as a
-// controller repeats it:
+// ParseQuotaRejection parses the message of the API server's quota admission, as a
+// controller repeats it in an event:
 //
 //	... exceeded quota: Q, requested: requests.C=500, used: ..., limited: ...
 //
-// It is false where no currency of GPUs was exceeded.
+// It returns false if the message is about no GPU quota resource.
 func ParseQuotaRejection(message string) (QuotaRejection, bool) {
 	_, answer, found := strings.Cut(message, "exceeded quota: ")
 	quota, answer, named := strings.Cut(answer, ", requested: ")
@@ -64,34 +65,33 @@ func isGPUQuotaResource(name string) bool {
 	return name == string(v1alpha1.ResourceGPUMilli) || strings.HasPrefix(name, string(v1alpha1.ResourceGPUMilli)+".")
 }
 
-// reasonFailedCreate is that of the events in which Kubernetes' controllers say
-// that they could not make a pod.
+// reasonFailedCreate is the reason of events in which Kubernetes controllers report that they
+// could not create a pod.
 const reasonFailedCreate = "FailedCreate"
 
-// maxRejectionAge is after how long without a new refusal nobody waits any more: more than
-// the longest that a controller lets pass between two tries, 1000 s.
+// maxRejectionAge is when an object without a new rejection no longer counts as pending. It
+// exceeds the longest retry delay of controllers, 1000 s.
 const maxRejectionAge = 20 * time.Minute
 
-// RejectedObject is an object whose pods were refused.
+// RejectedObject is an object whose pods were rejected.
 type RejectedObject struct {
-	// Kind, Namespace, Name and UID are the object's.
+	// Kind, Namespace, Name and UID identify the object.
 	Kind, Namespace, Name string
 	UID                   types.UID
 	// Refusal is the latest.
 	QuotaRejection
-	// First and Last are when it was refused, to the second.
+	// First and Last are the times of the first and the last rejection, in whole seconds.
 	First, Last time.Time
 }
 
-// LatestRejections are the objects of which the last that was heard is that their pods did
-// not fit into a quota, oldest first. A later failure for another reason means
-// that they do not wait for quota.
+// LatestRejections returns the objects whose last event is a rejection by a quota, the oldest
+// first. An object with a later failure for another reason is not pending for quota.
 func LatestRejections(events []corev1.Event, now time.Time) []RejectedObject {
-	type heard struct {
-		refused RejectedObject
-		quota   bool
+	type latestEvent struct {
+		object RejectedObject
+		quota  bool
 	}
-	by := map[types.UID]heard{}
+	by := map[types.UID]latestEvent{}
 	for i := range events {
 		event := &events[i]
 		about := &event.InvolvedObject
@@ -99,25 +99,25 @@ func LatestRejections(events []corev1.Event, now time.Time) []RejectedObject {
 		if event.Reason != reasonFailedCreate || workloadKinds[about.Kind].newObject == nil || now.Sub(last) > maxRejectionAge {
 			continue
 		}
-		refusal, quota := ParseQuotaRejection(event.Message)
+		rejection, quota := ParseQuotaRejection(event.Message)
 		known, before := by[about.UID]
-		if before && known.refused.First.Before(first) {
-			first = known.refused.First
+		if before && known.object.First.Before(first) {
+			first = known.object.First
 		}
-		if before && (last.Before(known.refused.Last) || last.Equal(known.refused.Last) && !quota) {
-			known.refused.First = first
+		if before && (last.Before(known.object.Last) || last.Equal(known.object.Last) && !quota) {
+			known.object.First = first
 			by[about.UID] = known
 			continue
 		}
-		by[about.UID] = heard{quota: quota, refused: RejectedObject{
+		by[about.UID] = latestEvent{quota: quota, object: RejectedObject{
 			Kind: about.Kind, Namespace: about.Namespace, Name: about.Name, UID: about.UID,
-			QuotaRejection: refusal, First: first, Last: last,
+			QuotaRejection: rejection, First: first, Last: last,
 		}}
 	}
 	var latest []RejectedObject
-	for h := range maps.Values(by) {
-		if h.quota {
-			latest = append(latest, h.refused)
+	for e := range maps.Values(by) {
+		if e.quota {
+			latest = append(latest, e.object)
 		}
 	}
 	slices.SortFunc(latest, func(a, b RejectedObject) int {
@@ -126,7 +126,7 @@ func LatestRejections(events []corev1.Event, now time.Time) []RejectedObject {
 	return latest
 }
 
-// eventTimes is from when to when an event was seen, in either form of events.
+// eventTimes returns the first and last time of an event, for both event APIs.
 func eventTimes(event *corev1.Event) (first, last time.Time) {
 	first, last = event.FirstTimestamp.Time, event.LastTimestamp.Time
 	if first.IsZero() {

@@ -17,25 +17,24 @@ import (
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
-// ObservedState is what was seen of a project.
+// ObservedState is the observed state of a project.
 type ObservedState struct {
-	// Quotas are those that were rendered for it.
+	// Quotas are the quotas rendered for the project.
 	Quotas []corev1.ResourceQuota
-	// Charges is what its pods are charged.
+	// Charges is the GPU quota of the project's pods.
 	Charges PodCharges
-	// Rejected are the workloads whose pods did not fit into a quota, Queued those
-	// that wait in a queue of Kueue's, oldest first.
+	// Rejected are the workloads whose pods exceeded a quota, and Queued those that Kueue has
+	// not admitted, the oldest first.
 	Rejected []Workload
 	Queued   []QueuedWorkload
 }
 
-// DesiredStatus is the project's status with what is let in and what waits: outside for
-// quota, in a queue, and, let in, for a place on a node. Nothing else of it is
-// touched.
-func DesiredStatus(project *v1alpha1.Project, seen ObservedState, now metav1.Time) v1alpha1.ProjectStatus {
+// DesiredStatus returns the project's status with the allocated and pending GPUs and the
+// condition Pending. It changes no other field.
+func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1.Time) v1alpha1.ProjectStatus {
 	status := *project.Status.DeepCopy()
-	allocated, in := seen.Charges.allocatedByPool(project, seen.Quotas)
-	pending, by := seen.pendingCharges()
+	allocated, in := observed.Charges.allocatedByPool(project, observed.Quotas)
+	pending, by := observed.pendingCharges()
 	status.GPU.Allocated, status.GPU.Pending = milliQuantity(allocated), milliQuantity(pending)
 	for i := range status.NodePools {
 		pool := &status.NodePools[i]
@@ -47,23 +46,25 @@ func DesiredStatus(project *v1alpha1.Project, seen ObservedState, now metav1.Tim
 		ObservedGeneration: project.Generation, LastTransitionTime: now,
 	}
 	switch {
-	case len(seen.Rejected) > 0 && len(seen.Queued) > 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonQuotaExceeded, summarizeRejected(seen.Rejected)+". Besides, "+summarizeQueued(seen.Queued)
-	case len(seen.Rejected) > 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonQuotaExceeded, summarizeRejected(seen.Rejected)
-	case len(seen.Queued) > 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonQueued, summarizeQueued(seen.Queued)
+	case len(observed.Rejected) > 0 && len(observed.Queued) > 0:
+		condition.Reason = v1alpha1.ReasonQuotaExceeded
+		condition.Message = summarizeRejected(observed.Rejected) + ". In addition, " + summarizeQueued(observed.Queued)
+	case len(observed.Rejected) > 0:
+		condition.Reason, condition.Message = v1alpha1.ReasonQuotaExceeded, summarizeRejected(observed.Rejected)
+	case len(observed.Queued) > 0:
+		condition.Reason, condition.Message = v1alpha1.ReasonQueued, summarizeQueued(observed.Queued)
 	case meta.FindStatusCondition(status.Conditions, condition.Type) == nil:
-		return status // where nothing ever waited there is nothing to say
+		return status // no workload was ever pending
 	default:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonNoPendingWorkloads, "no workload waits for GPU quota"
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonNoPendingWorkloads
+		condition.Message = "no workload waits for GPU quota"
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
 	return status
 }
 
-// pendingCharges is what waits in all, and of which node pool. Of what is refused in a
-// currency of several pools nobody knows which it would be.
+// pendingCharges returns the pending GPU quota in total and by node pool. The node pool is "" if
+// several pools share the quota resource.
 func (s *ObservedState) pendingCharges() (all workload.Milli, by poolCharges) {
 	by = poolCharges{}
 	for pool, milli := range s.Charges.Pending {
@@ -82,7 +83,7 @@ func milliQuantity(milli workload.Milli) resource.Quantity {
 	return *resource.NewMilliQuantity(int64(milli), resource.DecimalSI)
 }
 
-// poolCharges are what pods are charged, by node pool.
+// poolCharges is GPU quota by node pool.
 type poolCharges map[string]workload.Milli
 
 func (c poolCharges) total() (all workload.Milli) {
@@ -92,16 +93,16 @@ func (c poolCharges) total() (all workload.Milli) {
 	return all
 }
 
-// PodCharges is what a project's pods are charged, by node pool.
+// PodCharges is the GPU quota of a project's pods by node pool.
 type PodCharges struct {
-	// Admitted is that of the pods that were let in, Queued that of those that Kueue holds
-	// back. A quota counts both.
+	// Admitted is the quota of admitted pods and Queued that of pods gated by Kueue. A
+	// ResourceQuota counts both.
 	Admitted, Queued poolCharges
-	// Pending is that of the pods that wait, in a queue or for a node.
+	// Pending is the quota of pods that are gated or have no node.
 	Pending poolCharges
 }
 
-// SumPodCharges is what the project's pods among these are charged.
+// SumPodCharges sums the GPU quota of the project's pods.
 func SumPodCharges(pods iter.Seq[*podcache.Pod], project string) PodCharges {
 	c := PodCharges{Admitted: poolCharges{}, Queued: poolCharges{}, Pending: poolCharges{}}
 	for pod := range pods {
@@ -120,9 +121,9 @@ func SumPodCharges(pods iter.Seq[*podcache.Pod], project string) PodCharges {
 	return c
 }
 
-// allocatedByPool is what is let in of all pools, and in each. Where a pool has its
-// currency to itself the quota tells, which counts exactly; where several share one
-// it tells their sum, and the pods whose it is.
+// allocatedByPool returns the allocated GPU quota in total and by node pool. If a pool has its
+// own quota resource, the exact value of the ResourceQuota is used. If several pools share one,
+// the quota has only their sum, and the pods determine each pool's part.
 func (c PodCharges) allocatedByPool(project *v1alpha1.Project, quotas []corev1.ResourceQuota) (all workload.Milli, in poolCharges) {
 	in = poolCharges{}
 	var queued workload.Milli

@@ -36,12 +36,12 @@ func newThesisProject() *v1alpha1.Project {
 
 func TestDesiredStatus(t *testing.T) {
 	p := newThesisProject()
-	seen := ObservedState{
+	observed := ObservedState{
 		Quotas:   newQuotas(1000, 1000, 0, 0),
 		Charges:  PodCharges{Pending: poolCharges{"dgx": 250, "old": 125}},
 		Rejected: []Workload{newWorkload("web", 2, 500), newWorkload("db", 1, 125)},
 	}
-	got := DesiredStatus(p, seen, metav1.NewTime(noon))
+	got := DesiredStatus(p, observed, metav1.NewTime(noon))
 	if all := got.GPU.Pending.String(); all != "1500m" {
 		t.Errorf("pending = %s, want 1500m", all)
 	}
@@ -49,19 +49,19 @@ func TestDesiredStatus(t *testing.T) {
 		t.Errorf("pending in dgx %s, in old %s", dgx, old)
 	}
 	condition := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionPending)
-	const want = "2 workloads wait for GPU quota, 1.125 GPUs in all: " +
+	const want = "2 workloads wait for GPU quota, 1.125 GPUs in total: " +
 		"Deployment web (2 pods of 0.5 of a GPU of node pool dgx, since 2026-05-01T12:00:00Z), " +
 		"Deployment db (1 pod of 0.125 of a GPU of node pool dgx, since 2026-05-01T12:00:00Z); " +
-		"their pods are made as room appears, the oldest first"
+		"their pods are created when quota becomes available, the oldest workload first"
 	if condition == nil || condition.Status != metav1.ConditionTrue || condition.Reason != v1alpha1.ReasonQuotaExceeded || condition.Message != want || condition.ObservedGeneration != 3 {
 		t.Errorf("condition = %+v", condition)
 	}
 
 	p.Status = got
-	if again := DesiredStatus(p, seen, metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
+	if again := DesiredStatus(p, observed, metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
 		t.Errorf("the second pass says something else: %+v", again)
 	}
-	got = DesiredStatus(p, ObservedState{Quotas: seen.Quotas}, metav1.Now())
+	got = DesiredStatus(p, ObservedState{Quotas: observed.Quotas}, metav1.Now())
 	condition = meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionPending)
 	if !got.GPU.Pending.IsZero() || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNoPendingWorkloads {
 		t.Errorf("when all is over: %s pending, %+v", &got.GPU.Pending, condition)
@@ -81,7 +81,7 @@ func TestSummarizeRejectedBounds(t *testing.T) {
 		waiting = append(waiting, newWorkload(strings.Repeat("n", 60)+strconv.Itoa(i), 1, 1000))
 	}
 	got := summarizeRejected(waiting)
-	if len(got) > 4096 || !strings.HasPrefix(got, "500 workloads wait for GPU quota, 500 GPUs in all") || !strings.Contains(got, " and 490 more; ") {
+	if len(got) > 4096 || !strings.HasPrefix(got, "500 workloads wait for GPU quota, 500 GPUs in total") || !strings.Contains(got, " and 490 more; ") {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
 }
@@ -89,11 +89,11 @@ func TestSummarizeRejectedBounds(t *testing.T) {
 func TestDescribeRejected(t *testing.T) {
 	guaranteed := func(w *Workload) { w.Quota = "sluice-dgx-guaranteed" }
 	gone := func(w *Workload) { w.Quota = "gone" }
-	const end = "; what is missing is made as soon as there is room, by itself; end something of the project, or ask an administrator of department students for more"
+	const end = "; the missing pods are created automatically when quota becomes available; stop another workload of the project, or ask an administrator of department students for more quota"
 	tests := map[string]Workload{
-		"2 pods wait for GPU quota, each 0.5 of a GPU of node pool dgx: project thesis holds 1 GPU and may hold 1 GPU at once" + end:                                                 newWorkload("web", 2, 500),
-		"1 pod waits for GPU quota, 1 GPU of node pool dgx: project thesis holds 0.25 of a GPU with pods that cannot be preempted, for which 0.5 of a GPU may be used at once" + end: newWorkload("web", 1, 1000, guaranteed),
-		"1 pod waits for GPU quota, 2 GPUs of node pool dgx: the quota gone of project thesis is used up" + end:                                                                      newWorkload("web", 1, 2000, gone),
+		"2 pods wait for GPU quota, each 0.5 of a GPU of node pool dgx: project thesis uses 1 GPU of a limit of 1 GPU" + end:                                      newWorkload("web", 2, 500),
+		"1 pod waits for GPU quota, 1 GPU of node pool dgx: project thesis uses 0.25 of a GPU of a limit of 0.5 of a GPU for pods that cannot be preempted" + end: newWorkload("web", 1, 1000, guaranteed),
+		"1 pod waits for GPU quota, 2 GPUs of node pool dgx: the quota gone of project thesis is used up" + end:                                                   newWorkload("web", 1, 2000, gone),
 	}
 	for want, w := range tests {
 		if got := describeRejected(&w, newThesisProject(), newQuotas(1000, 1000, 500, 250)); got != want {

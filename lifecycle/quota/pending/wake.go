@@ -13,31 +13,29 @@ import (
 
 // How waking is paced, in machine time.
 const (
-	// maxWakesPerPass is how many are woken in one pass: of room for more, the next pass
-	// sees what is left.
+	// maxWakesPerPass is the largest number of retries that one pass triggers. The next pass
+	// uses the remaining quota.
 	maxWakesPerPass = 10
-	// wakeGracePeriod is how long somebody who was woken has to take the room.
+	// wakeGracePeriod is how long quota is kept for a workload after a triggered retry.
 	wakeGracePeriod = 5 * time.Second
-	// rewakeInterval is after how long somebody is woken again who was woken and neither
-	// took the room nor was refused: it waits for something else, or its event was
-	// lost.
+	// rewakeInterval is when a retry is triggered again for a workload that neither created
+	// its pods nor was rejected again.
 	rewakeInterval = 5 * time.Minute
 )
 
-// SelectToWake is whom to wake: those for whose next pod there is room in each quota
-// that counts it, the oldest first. What somebody takes who was just woken is
-// not offered to the next.
-func SelectToWake(waiting []Workload, quotas []corev1.ResourceQuota, now time.Time) []Workload {
+// SelectToWake returns the workloads whose next pod fits into all quotas that count it, the
+// oldest first. Quota that a workload with a recent retry needs is not offered to the next.
+func SelectToWake(pending []Workload, quotas []corev1.ResourceQuota, now time.Time) []Workload {
 	left := remaindersOf(quotas)
 	var chosen []Workload
-	for _, w := range waiting {
+	for _, w := range pending {
 		fits := left.podsThatFit(w.QuotaRejection)
 		if fits == 0 {
 			continue
 		}
 		switch since := now.Sub(w.WokenAt); {
 		case w.WokenAt.IsZero():
-		case since < wakeGracePeriod: // it is at it
+		case since < wakeGracePeriod: // the retry is in progress
 			left.reserve(w.QuotaRejection, min(fits, w.MissingPods))
 			continue
 		case since < rewakeInterval && w.Last.Before(w.WokenAt.Truncate(time.Second)):
@@ -51,12 +49,13 @@ func SelectToWake(waiting []Workload, quotas []corev1.ResourceQuota, now time.Ti
 	return chosen
 }
 
-// quotaRemainders are what is left in each quota, by its name and currency.
+// quotaRemainders is the remaining amount of each quota, by name and resource.
 type quotaRemainders map[string]map[corev1.ResourceName]*quotaRemainder
 
 type quotaRemainder struct {
 	remaining workload.Milli
-	// countsAllPods tells that the quota counts all pods, not only those of some classes.
+	// countsAllPods is true if the quota counts all pods, not only those of some
+	// PriorityClasses.
 	countsAllPods bool
 }
 
@@ -80,33 +79,33 @@ func remaindersOf(quotas []corev1.ResourceQuota) quotaRemainders {
 	return all
 }
 
-// affectedBy are the rooms that somebody needs who was refused so: that of the quota
-// which refused it, and those which count every pod.
-func (r quotaRemainders) affectedBy(refusal QuotaRejection) []*quotaRemainder {
+// affectedBy returns the remainders that a rejected pod reduces: that of the quota that rejected
+// it, and those of the quotas that count every pod.
+func (r quotaRemainders) affectedBy(rejection QuotaRejection) []*quotaRemainder {
 	var needed []*quotaRemainder
 	for name, by := range r {
-		if room := by[refusal.Resource]; room != nil && (room.countsAllPods || name == refusal.Quota) {
-			needed = append(needed, room)
+		if remainder := by[rejection.Resource]; remainder != nil && (remainder.countsAllPods || name == rejection.Quota) {
+			needed = append(needed, remainder)
 		}
 	}
 	return needed
 }
 
-// podsThatFit is how many of them there is room for.
-func (r quotaRemainders) podsThatFit(refusal QuotaRejection) int32 {
-	if r[refusal.Quota][refusal.Resource] == nil {
-		return 0 // not ours, or not counted yet
+// podsThatFit returns the number of such pods that fit.
+func (r quotaRemainders) podsThatFit(rejection QuotaRejection) int32 {
+	if r[rejection.Quota][rejection.Resource] == nil {
+		return 0 // not a quota of Sluice, or not counted yet
 	}
 	const most = 1 << 20
 	fits := int64(most)
-	for _, room := range r.affectedBy(refusal) {
-		fits = min(fits, int64(room.remaining/refusal.Charge))
+	for _, remainder := range r.affectedBy(rejection) {
+		fits = min(fits, int64(remainder.remaining/rejection.Charge))
 	}
 	return int32(fits)
 }
 
-func (r quotaRemainders) reserve(refusal QuotaRejection, pods int32) {
-	for _, room := range r.affectedBy(refusal) {
-		room.remaining -= workload.Milli(pods) * refusal.Charge
+func (r quotaRemainders) reserve(rejection QuotaRejection, pods int32) {
+	for _, remainder := range r.affectedBy(rejection) {
+		remainder.remaining -= workload.Milli(pods) * rejection.Charge
 	}
 }

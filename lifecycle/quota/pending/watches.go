@@ -27,12 +27,11 @@ import (
 	"sluice.dev/lifecycle/podcache"
 )
 
-// eventSettleDelay is for how long news are gathered, in machine time: refusals and uses of
-// a quota come in swarms.
+// eventSettleDelay is how long changes are collected before a pass, in machine time. Rejections
+// and quota updates come in bursts.
 const eventSettleDelay = time.Second
 
-// EventCacheOptions limits the cache of events to those that are read here, and to what is
-// read of them: a cluster has many.
+// EventCacheOptions limits the event cache to the events and fields that this package reads.
 func EventCacheOptions() (client.Object, cache.ByObject) {
 	return &corev1.Event{}, cache.ByObject{
 		Field: fields.OneTermEqualSelector("reason", reasonFailedCreate),
@@ -47,10 +46,10 @@ func EventCacheOptions() (client.Object, cache.ByObject) {
 
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// enqueueSettled enqueues what an object concerns, a little later.
-func enqueueSettled(concerns func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
+// enqueueSettled enqueues the requests of an object after eventSettleDelay.
+func enqueueSettled(requests func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, q requestQueue) {
-		for _, request := range concerns(ctx, object) {
+		for _, request := range requests(ctx, object) {
 			q.AddAfter(request, eventSettleDelay)
 		}
 	}
@@ -61,7 +60,7 @@ func enqueueSettled(concerns func(context.Context, client.Object) []reconcile.Re
 	}
 }
 
-// rejectionEvents passes the events of pods that did not fit into a quota.
+// rejectionEvents selects the events of pods that exceeded a quota.
 var rejectionEvents = predicate.NewPredicateFuncs(func(object client.Object) bool {
 	event, ok := object.(*corev1.Event)
 	if !ok {
@@ -71,18 +70,18 @@ var rejectionEvents = predicate.NewPredicateFuncs(func(object client.Object) boo
 	return ok
 })
 
-// quotaStatusChanged passes a quota when what it counts, or to what it holds people, changed.
+// quotaStatusChanged selects quotas whose usage or limits changed.
 var quotaStatusChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1.ResourceQuota)
 	after, ok2 := e.ObjectNew.(*corev1.ResourceQuota)
 	return ok && ok2 && !equality.Semantic.DeepEqual(before.Status, after.Status)
 }}
 
-// requestsForNamespace is the project of an object's namespace.
+// requestsForNamespace returns the request for the project of an object's namespace.
 func (r *Reconciler) requestsForNamespace(ctx context.Context, object client.Object) []reconcile.Request {
 	var projects v1alpha1.ProjectList
 	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNamespace: object.GetNamespace()}); err != nil {
-		log.FromContext(ctx).Error(err, "finding the project of a namespace", "namespace", object.GetNamespace())
+		log.FromContext(ctx).Error(err, "Failed to find project of namespace", "namespace", object.GetNamespace())
 		return nil
 	}
 	return inventory.Requests(&projects)
@@ -99,15 +98,14 @@ func requestForObject(_ context.Context, object client.Object) []reconcile.Reque
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
-// nodePoolsChanged passes a project that comes, goes, or has another list of node pools
-// or another quota: what is used of them is to be told.
+// nodePoolsChanged selects projects that were created or deleted or whose guarantees changed.
 var nodePoolsChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.Project)
 	after, ok2 := e.ObjectNew.(*v1alpha1.Project)
 	return ok && ok2 && !equality.Semantic.DeepEqual(guaranteedQuotas(before), guaranteedQuotas(after))
 }}
 
-// guaranteedQuotas is what a project's status says that it may have.
+// guaranteedQuotas returns the guarantees in a project's status.
 func guaranteedQuotas(project *v1alpha1.Project) []v1alpha1.PoolUsage {
 	pools := []v1alpha1.PoolUsage{{GPUUsage: v1alpha1.GPUUsage{Guaranteed: project.Status.GPU.Guaranteed}}}
 	for _, use := range project.Status.NodePools {
@@ -116,12 +114,12 @@ func guaranteedQuotas(project *v1alpha1.Project) []v1alpha1.PoolUsage {
 	return pools
 }
 
-// podChangeSource brings back a project when what its pods are charged, or where they
-// wait, is another. It hears of pods for as long as this process has the turn.
+// podChangeSource enqueues a project when the GPU quota of its pods changes, while this process
+// is the leader.
 type podChangeSource struct {
 	reconciler *Reconciler
-	// synced is set once all pods are known that were there before: these are nobody's
-	// news.
+	// synced is set once all pods that existed before are known. They are not recorded as new
+	// starts.
 	synced atomic.Bool
 }
 
@@ -133,11 +131,11 @@ func (p *podChangeSource) Start(ctx context.Context, queue workqueue.TypedRateLi
 		if project == "" {
 			return
 		}
-		heard := false
+		recorded := false
 		if p.synced.Load() {
-			heard = p.reconciler.waitTimes.recordStart(c)
+			recorded = p.reconciler.waitTimes.recordStart(c)
 		}
-		if heard || !hasSameCharge(c.Before, c.After) {
+		if recorded || !hasSameCharge(c.Before, c.After) {
 			queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: project}}, eventSettleDelay)
 		}
 	})
@@ -152,7 +150,7 @@ func (p *podChangeSource) WaitForSync(ctx context.Context) error {
 	return err
 }
 
-// hasSameCharge tells whether a pod counts as before.
+// hasSameCharge reports whether a pod counts as before.
 func hasSameCharge(before, after *podcache.Pod) bool {
 	return before != nil && after != nil && before.Project == after.Project && before.Pool == after.Pool && before.Milli == after.Milli &&
 		before.Queued == after.Queued && before.Deleting == after.Deleting && (before.Node == "") == (after.Node == "")

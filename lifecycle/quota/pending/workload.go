@@ -19,53 +19,52 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// Workload is one that waits.
+// Workload is a workload whose pods were rejected.
 type Workload struct {
 	RejectedObject
-	// Root is what people know it by: the Deployment of a ReplicaSet, or the object
-	// itself.
+	// Root is the Deployment of a ReplicaSet, else the object itself.
 	Root corev1.ObjectReference
-	// MissingPods is how many are missing, more than 0.
+	// MissingPods is the number of missing pods, at least 1.
 	MissingPods int32
-	// Since is when it began to wait.
+	// Since is when the workload became pending.
 	Since time.Time
-	// WokenAt is when it was woken last; zero where it never was.
+	// WokenAt is the time of the last triggered retry. It is zero if there was none.
 	WokenAt time.Time
 }
 
-// PendingCharge is what the missing pods would be charged.
+// PendingCharge returns the GPU quota that the missing pods need.
 func (w *Workload) PendingCharge() workload.Milli { return workload.Milli(w.MissingPods) * w.Charge }
 
-// statusSettleDelay is how long after a refusal the object's own status has it, too.
+// statusSettleDelay is how long after a rejection the object's status may not include it yet.
 const statusSettleDelay = 10 * time.Second
 
-// ObserveWorkload is the workload as its object says it waits; false where it does not.
-func ObserveWorkload(refused RejectedObject, object client.Object, now time.Time) (Workload, bool) {
-	w := Workload{RejectedObject: refused, Since: refused.First, Root: rootOfObject(refused, object)}
-	if object.GetUID() != refused.UID || !object.GetDeletionTimestamp().IsZero() {
+// ObserveWorkload returns the pending workload of an object. It returns false if the object is
+// not pending.
+func ObserveWorkload(rejected RejectedObject, object client.Object, now time.Time) (Workload, bool) {
+	w := Workload{RejectedObject: rejected, Since: rejected.First, Root: rootOfObject(rejected, object)}
+	if object.GetUID() != rejected.UID || !object.GetDeletionTimestamp().IsZero() {
 		return w, false
 	}
-	if w.MissingPods = workloadKinds[refused.Kind].missingPods(object); w.MissingPods == 0 {
+	if w.MissingPods = workloadKinds[rejected.Kind].missingPods(object); w.MissingPods == 0 {
 		return w, false
 	}
-	if since, says, known := replicaFailureSince(object); says {
+	if since, reported, known := replicaFailureSince(object); reported {
 		w.Since = since
-	} else if known && now.Sub(refused.Last) > statusSettleDelay {
+	} else if known && now.Sub(rejected.Last) > statusSettleDelay {
 		return w, false
 	}
-	// What cannot be read or lies ahead was not written here.
-	if woken, err := time.Parse(time.RFC3339Nano, object.GetAnnotations()[v1alpha1.AnnotationRetriedAt]); err == nil && !woken.After(now) {
-		w.WokenAt = woken
+	// An invalid value or a future time was not written by Sluice.
+	if retried, err := time.Parse(time.RFC3339Nano, object.GetAnnotations()[v1alpha1.AnnotationRetriedAt]); err == nil && !retried.After(now) {
+		w.WokenAt = retried
 	}
 	return w, true
 }
 
-// rootOfObject is the object's controller, but for a CronJob, whose Jobs are known by
-// their own names.
-func rootOfObject(refused RejectedObject, object client.Object) corev1.ObjectReference {
+// rootOfObject returns the object's controller. A Job of a CronJob is its own root.
+func rootOfObject(rejected RejectedObject, object client.Object) corev1.ObjectReference {
 	root := corev1.ObjectReference{
-		APIVersion: workloadKinds[refused.Kind].GroupVersion().String(), Kind: refused.Kind,
-		Namespace: refused.Namespace, Name: refused.Name, UID: refused.UID,
+		APIVersion: workloadKinds[rejected.Kind].GroupVersion().String(), Kind: rejected.Kind,
+		Namespace: rejected.Namespace, Name: rejected.Name, UID: rejected.UID,
 	}
 	if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind != "CronJob" {
 		root.APIVersion, root.Kind, root.Name, root.UID = owner.APIVersion, owner.Kind, owner.Name, owner.UID
@@ -73,63 +72,75 @@ func rootOfObject(refused RejectedObject, object client.Object) corev1.ObjectRef
 	return root
 }
 
-// compareAge orders by who waits longest.
+// compareAge sorts the oldest first.
 func compareAge(a, b Workload) int {
 	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Root.Kind, b.Root.Kind),
 		cmp.Compare(a.Root.Name, b.Root.Name), cmp.Compare(a.Name, b.Name))
 }
 
-// pendingTimes is what is remembered of those that wait, so that an event which the API
-// server forgot makes nobody younger, and nobody is told twice.
+// pendingTimes keeps since when workloads are pending, by UID. The API server may delete events
+// earlier; without it, workloads would become younger and events would be repeated.
 type pendingTimes map[types.UID]time.Time
 
-// workloadKind is one whose controller makes pods, says when it cannot, and tries again
-// at once when the object changes (a Job's a second later), whatever its
-// back-off. A DaemonSet's pods have no GPUs.
+// workloadKind is a kind whose controller creates pods, reports rejections as events, and retries
+// immediately when the object changes (a Job one second later). DaemonSets are left out: their
+// pods have no GPUs.
 type workloadKind struct {
 	schema.GroupVersionKind
 	newObject func() client.Object
-	// missingPods is how many pods the object still wants.
+	// missingPods returns the number of pods that the object still has to create.
 	missingPods func(client.Object) int32
 }
 
-// workloadKinds are all of them, by their names in events.
+// workloadKinds lists these kinds by the name in events.
 var workloadKinds = map[string]workloadKind{
-	"Job":                   {batchv1.SchemeGroupVersion.WithKind("Job"), func() client.Object { return &batchv1.Job{} }, missingJobPods},
-	"ReplicaSet":            {appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), func() client.Object { return &appsv1.ReplicaSet{} }, missingReplicas},
-	"ReplicationController": {corev1.SchemeGroupVersion.WithKind("ReplicationController"), func() client.Object { return &corev1.ReplicationController{} }, missingReplicas},
-	"StatefulSet":           {appsv1.SchemeGroupVersion.WithKind("StatefulSet"), func() client.Object { return &appsv1.StatefulSet{} }, missingReplicas},
+	"Job": {
+		GroupVersionKind: batchv1.SchemeGroupVersion.WithKind("Job"), missingPods: missingJobPods,
+		newObject: func() client.Object { return &batchv1.Job{} },
+	},
+	"ReplicaSet": {
+		GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), missingPods: missingReplicas,
+		newObject: func() client.Object { return &appsv1.ReplicaSet{} },
+	},
+	"ReplicationController": {
+		GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ReplicationController"), missingPods: missingReplicas,
+		newObject: func() client.Object { return &corev1.ReplicationController{} },
+	},
+	"StatefulSet": {
+		GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), missingPods: missingReplicas,
+		newObject: func() client.Object { return &appsv1.StatefulSet{} },
+	},
 }
 
 func missingReplicas(object client.Object) int32 {
-	var wanted *int32
-	var there int32
+	var desired *int32
+	var existing int32
 	switch set := object.(type) {
 	case *appsv1.ReplicaSet:
-		wanted, there = set.Spec.Replicas, set.Status.Replicas
+		desired, existing = set.Spec.Replicas, set.Status.Replicas
 	case *appsv1.StatefulSet:
-		wanted, there = set.Spec.Replicas, set.Status.Replicas
+		desired, existing = set.Spec.Replicas, set.Status.Replicas
 	case *corev1.ReplicationController:
-		wanted, there = set.Spec.Replicas, set.Status.Replicas
+		desired, existing = set.Spec.Replicas, set.Status.Replicas
 	}
-	return max(0, valueOr(wanted, 1)-there)
+	return max(0, valueOr(desired, 1)-existing)
 }
 
-// missingJobPods is as the Job controller counts: what may run at once, as far as
-// it is needed, less what runs.
+// missingJobPods counts like the Job controller: the parallelism, limited by the missing
+// completions, minus the active pods.
 func missingJobPods(object client.Object) int32 {
 	job, ok := object.(*batchv1.Job)
 	if !ok || job.Spec.Suspend != nil && *job.Spec.Suspend || isJobFinished(job) {
 		return 0
 	}
-	wanted := valueOr(job.Spec.Parallelism, 1)
+	desired := valueOr(job.Spec.Parallelism, 1)
 	switch {
 	case job.Spec.Completions != nil:
-		wanted = min(wanted, *job.Spec.Completions-job.Status.Succeeded)
+		desired = min(desired, *job.Spec.Completions-job.Status.Succeeded)
 	case job.Status.Succeeded > 0:
-		return 0 // of a work queue no new pods are made once one succeeded
+		return 0 // a Job with a work queue creates no pods after one succeeded
 	}
-	return max(0, wanted-job.Status.Active)
+	return max(0, desired-job.Status.Active)
 }
 
 func isJobFinished(job *batchv1.Job) bool {
@@ -150,9 +161,9 @@ func valueOr(value *int32, otherwise int32) int32 {
 	return *value
 }
 
-// replicaFailureSince is since when a ReplicaSet says that it cannot make its pods; false
-// where it does not say so. Of the other kinds only events tell.
-func replicaFailureSince(object client.Object) (since time.Time, says, known bool) {
+// replicaFailureSince returns since when a ReplicaSet reports that it cannot create pods. known
+// is false for the other kinds, which do not report it in their status.
+func replicaFailureSince(object client.Object) (since time.Time, reported, known bool) {
 	set, ok := object.(*appsv1.ReplicaSet)
 	if !ok {
 		return time.Time{}, false, false

@@ -15,26 +15,26 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// monthlyUse is what a stretch adds to one month.
+// monthlyUse is the part of an interval in one month.
 type monthlyUse struct {
 	Use
 	interval *usageInterval
 }
 
-// addUsage adds to the records what a ledger has, month by month from the first on: were
-// it to end between two, the rest would be added later.
+// addUsage writes pending usage to the records, month by month. If it fails between two months,
+// the rest is added later.
 func (r *Reconciler) addUsage(ctx context.Context, l *pendingUsage) error {
 	months := l.usesByMonth()
-	inOrder := slices.SortedFunc(maps.Keys(months), func(a, b month) int {
+	sortedMonths := slices.SortedFunc(maps.Keys(months), func(a, b month) int {
 		if a.before(b) {
 			return -1
 		}
 		return 1
 	})
-	if err := r.observeUnreadRecords(ctx, l.recordState, inOrder); err != nil {
+	if err := r.observeUnreadRecords(ctx, l.recordState, sortedMonths); err != nil {
 		return err
 	}
-	for _, m := range inOrder {
+	for _, m := range sortedMonths {
 		record, err := r.getOrCreateRecord(ctx, l.recordState, m)
 		if err != nil {
 			return err
@@ -50,37 +50,40 @@ func (r *Reconciler) addUsage(ctx context.Context, l *pendingUsage) error {
 	return nil
 }
 
-// observeUnreadRecords reads the records of several months that were never read, before any of them
-// is written: what they say is new here once, not once for each.
+// observeUnreadRecords reads the records of several months before any of them is written. A
+// change in any of them then restarts the computation once, not once for each record.
 func (r *Reconciler) observeUnreadRecords(ctx context.Context, b *recordState, months []month) error {
 	if len(months) < 2 {
 		return nil
 	}
-	moved := false
+	anyChanged := false
 	for _, m := range months {
 		if b.resourceVersions[b.owner.recordName(m)] != "" {
 			continue
 		}
-		_, news, err := r.readRecord(ctx, b, m)
+		_, changed, err := r.readRecord(ctx, b, m)
 		if err != nil {
 			return err
 		}
-		moved = moved || news
+		anyChanged = anyChanged || changed
 	}
-	if moved {
+	if anyChanged {
 		return errRecordChanged
 	}
 	return nil
 }
 
-// usesByMonth are what there is to add to each month.
+// usesByMonth returns the usage to add to each month.
 func (l *pendingUsage) usesByMonth() map[month][]monthlyUse {
 	months := map[month][]monthlyUse{}
 	for _, s := range l.intervals {
 		if s.user == "" {
 			continue
 		}
-		use := Use{User: s.user, Type: s.workloadType, NodePool: nodePoolOf(s.usageInterval), Milli: s.milli, From: l.accountedFrom(s.usageInterval), To: l.accountableUntil(s)}
+		use := Use{
+			User: s.user, Type: s.workloadType, NodePool: nodePoolOf(s.usageInterval), Milli: s.milli,
+			From: l.accountedFrom(s.usageInterval), To: l.accountableUntil(s),
+		}
 		for m, use := range use.splitByMonth(l.owner.zone) {
 			months[m] = append(months[m], monthlyUse{use, s.usageInterval})
 		}
@@ -88,7 +91,7 @@ func (l *pendingUsage) usesByMonth() map[month][]monthlyUse {
 	return months
 }
 
-// newWrite is a record's next status.
+// newWrite returns the next status of a record.
 func (l *pendingUsage) newWrite(record *v1alpha1.UsageRecord, parts []monthlyUse, cursors map[string]time.Time) *recordWrite {
 	a := &recordWrite{accountedUntil: map[*usageInterval]time.Time{}, sumsByType: map[v1alpha1.WorkloadType]int64{}}
 	addition := Addition{Department: l.owner.department, At: l.toPolicyTime(l.now), Cursors: cursors}
@@ -101,25 +104,25 @@ func (l *pendingUsage) newWrite(record *v1alpha1.UsageRecord, parts []monthlyUse
 	return a
 }
 
-// nextCursors say up to when each workload that runs is in the records once this month
-// is written. No cursor goes back, and while it is not known what runs none goes.
+// nextCursors returns until when each running workload is included once this month is written.
+// Cursors never move back. While some workloads are unknown, no cursor is removed.
 func (l *pendingUsage) nextCursors(record *v1alpha1.UsageRecord, m month) map[string]time.Time {
 	was, next := map[string]time.Time{}, map[string]time.Time{}
 	for _, cursor := range record.Status.Accounted {
 		was[cursor.Clock] = cursor.Until.UTC()
 	}
 	until := earlierTime(l.runningUntil, m.end(l.owner.zone))
-	waiting := map[string]time.Time{}
+	unknown := map[string]time.Time{}
 	for _, s := range l.intervals {
 		switch from := l.accountedFrom(s.usageInterval); {
 		case !s.to.IsZero() || s.clock == "" || !l.startOf(s.usageInterval).Before(until):
 		case s.user != "":
 			next[s.clock] = laterTime(until, laterTime(was[s.clock], l.cursorFloor(s.clock)))
-		case waiting[s.clock].IsZero() || from.Before(waiting[s.clock]):
-			waiting[s.clock] = from
+		case unknown[s.clock].IsZero() || from.Before(unknown[s.clock]):
+			unknown[s.clock] = from
 		}
 	}
-	for name, from := range waiting { // nothing of it is in a record
+	for name, from := range unknown { // no record includes it
 		if next[name].IsZero() {
 			next[name] = laterTime(from, was[name])
 		}
@@ -132,8 +135,7 @@ func (l *pendingUsage) nextCursors(record *v1alpha1.UsageRecord, m month) map[st
 	return next
 }
 
-// clearOldCursors takes away the cursors of other months, where those of this one say it
-// all.
+// clearOldCursors removes the cursors of other months if those of this month are complete.
 func (r *Reconciler) clearOldCursors(ctx context.Context, l *pendingUsage, latest month) error {
 	if !l.isComplete || !l.runningUntil.Before(latest.end(l.owner.zone)) {
 		return nil
@@ -142,11 +144,11 @@ func (r *Reconciler) clearOldCursors(ctx context.Context, l *pendingUsage, lates
 		if m == latest || !has {
 			continue
 		}
-		record, news, err := r.readRecord(ctx, l.recordState, m)
+		record, changed, err := r.readRecord(ctx, l.recordState, m)
 		switch {
 		case err != nil:
 			return err
-		case news:
+		case changed:
 			return errRecordChanged
 		case record == nil:
 			continue
@@ -162,12 +164,12 @@ func (r *Reconciler) clearOldCursors(ctx context.Context, l *pendingUsage, lates
 
 var gpuSecondsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "sluice_usage_gpu_seconds_total",
-	Help: "Use of GPUs that was added to the usage records, in GPUs times seconds of policy time, by department and type of workload.",
+	Help: "GPU usage added to UsageRecords, in GPU seconds of policy time, by department and type of workload.",
 }, []string{"department", "type"})
 
-func init() { metrics.Registry.MustRegister(gpuSecondsTotal) } //nolint:gochecknoinits // how controller-runtime's registry is filled
+func init() { metrics.Registry.MustRegister(gpuSecondsTotal) } //nolint:gochecknoinits // registers with controller-runtime
 
-// recordGPUSeconds counts what was added, in thousandths.
+// recordGPUSeconds adds sums in thousandths of GPU seconds to the counter.
 func recordGPUSeconds(department string, sums map[v1alpha1.WorkloadType]int64) {
 	for kind, milliSeconds := range sums {
 		gpuSecondsTotal.WithLabelValues(department, string(kind)).Add(float64(milliSeconds) / 1000)

@@ -29,7 +29,7 @@ import (
 
 const testNamespace = "lab"
 
-// errLost is what a call answers of which nobody knows whether it was done.
+// errLost is the error of a call whose response was lost.
 var errLost = errors.New("the connection broke")
 
 // testingT is what a *testing.T and a *rapid.T have in common.
@@ -69,7 +69,7 @@ type testEnv struct {
 	// took along that died, by user.
 	ended []endedUse
 	lost  map[string]int64
-	// elapsed is how long the controller was asked.
+	// elapsed is how long the controller has run.
 	elapsed time.Duration
 }
 
@@ -163,7 +163,7 @@ func (w *testEnv) userOf(uid string) string {
 
 func (w *testEnv) toPolicyTime(at time.Time) time.Time { return truncateToSecond(w.time.FromReal(at)) }
 
-// advance lets machine time pass, as the controller wants to be asked.
+// advance advances machine time and reconciles when the controller requested it.
 func (w *testEnv) advance(span time.Duration) {
 	w.t.Helper()
 	end := time.Now().Add(span)
@@ -195,7 +195,7 @@ func (w *testEnv) advance(span time.Duration) {
 type endedUse struct {
 	user, clock string
 	Use
-	// elapsed is how long the controller had been asked when it ended.
+	// elapsed is how long the controller had run when the pod ended.
 	elapsed time.Duration
 }
 

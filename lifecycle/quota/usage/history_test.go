@@ -17,7 +17,7 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// historyEvent is one thing that happens. What its numbers mean, it says itself.
+// historyEvent is one event of a history. Each kind defines the meaning of its numbers.
 type historyEvent struct {
 	action string
 	// target is which of several; seconds is how long, or how far.
@@ -52,7 +52,7 @@ func drawHistory(t *rapid.T) []historyEvent {
 	}), 1, 40).Draw(t, "history")
 }
 
-// recordingT notes what goes wrong in a bubble, to be told outside of it.
+// recordingT records errors within a synctest bubble for the test outside of it.
 type recordingT struct{ failures []string }
 
 func (*recordingT) Helper() {}
@@ -82,7 +82,7 @@ func TestRandomHistories(t *testing.T) {
 // Histories in which something got lost once.
 func TestRegressionHistories(t *testing.T) {
 	tests := map[string][]historyEvent{
-		// The first was put down to nobody, and the cursor of both went past the second.
+		// The first was attributed to no user, and the common cursor passed the second.
 		"two pods of a stranger, and a crash": {
 			{action: "run", target: 2, milli: 1},
 			{action: "live", seconds: 2},
@@ -91,7 +91,7 @@ func TestRegressionHistories(t *testing.T) {
 			{action: "fail", target: 1, done: true, crash: true},
 			{action: "live", seconds: 712},
 		},
-		// Each of the months that nobody had read yet took ten seconds of its own.
+		// Each month whose record was unread took another ten seconds.
 		"months from before a restart that nobody reads any more": {
 			{action: "run", milli: 6946, seconds: 3},
 			{action: "run", target: 2, milli: 1, seconds: 4},
@@ -112,16 +112,16 @@ func TestRegressionHistories(t *testing.T) {
 // failuresOf is what goes wrong in a history. It is lived in a bubble of time.
 func failuresOf(t *testing.T, history []historyEvent) []string {
 	t.Helper()
-	seen := &recordingT{}
+	recorder := &recordingT{}
 	synctest.Test(t, func(*testing.T) {
 		defer func() {
-			if r := recover(); r != nil && r != any(seen) {
-				seen.Errorf("panic: %v", r)
+			if r := recover(); r != nil && r != any(recorder) {
+				recorder.Errorf("panic: %v", r)
 			}
 		}()
-		runHistory(seen, history)
+		runHistory(recorder, history)
 	})
-	return seen.failures
+	return recorder.failures
 }
 
 // runHistory lives through a history, and looks after each step.
@@ -165,7 +165,7 @@ func (w *testEnv) applyEvent(i int, h historyEvent) {
 	}
 }
 
-// checkNoOvercount tells when more is recorded of somebody than what he used.
+// checkNoOvercount fails if a record has more usage of a user than the user had.
 func (w *testEnv) checkNoOvercount() {
 	used := maps.Clone(w.used)
 	for uid, pod := range w.pods {

@@ -18,41 +18,40 @@ import (
 )
 
 const (
-	// reportDelay is how late a running pod may be reported without harm after a
-	// crash, in machine time: what runs is accounted for up to so long ago.
+	// reportDelay is how late the start of a pod may be reported without an error after a
+	// crash, in machine time. Running pods are counted until this long ago.
 	reportDelay = 10 * time.Second
-	// minWriteInterval is how long at least lies between two writes of a project, in
-	// machine time; runningSpacing is that where nothing has ended.
+	// minWriteInterval is the minimum time between two writes of a project, in machine time,
+	// and minRunningWriteInterval that without ended pods.
 	minWriteInterval        = 10 * time.Second
 	minRunningWriteInterval = time.Minute
-	// accountingInterval is how long what runs is not accounted for at most, in policy
-	// time.
+	// accountingInterval is the longest time for which running pods are not counted, in
+	// policy time.
 	accountingInterval = time.Hour
-	// maxRequeueAfter is how long a namespace is left alone at most, in machine time:
-	// policy time may step.
+	// maxRequeueAfter is the longest requeue delay, in machine time, because policy time can
+	// be stepped.
 	maxRequeueAfter = time.Minute
-	// minRequeueAfter is when to look again for what will be known any moment, in machine time.
+	// minRequeueAfter is the requeue delay while data is expected soon, in machine time.
 	minRequeueAfter = time.Second
-	// maxZoneDifference is more than the time of two places on earth differs.
+	// maxZoneDifference exceeds the largest difference between two time zones.
 	maxZoneDifference = 27 * time.Hour
 )
 
-// pendingUsage is what was used in a namespace and is not in the records, reckoned at one
-// moment.
+// pendingUsage is the usage in a namespace that no record includes, at one moment.
 type pendingUsage struct {
 	*namespaceUsage
 	clock policytime.Clock
-	// now is machine time. through is up to when what runs is accounted for, in
-	// policy time.
+	// now is machine time. runningUntil is until when running pods are counted, in policy
+	// time.
 	now, runningUntil time.Time
 	intervals         []observedInterval
-	// isComplete is whether the workloads of all pods that run are known. pressed is
-	// whether nothing can be waited for.
+	// isComplete is true if the workloads of all running pods are known. flush is true if the
+	// process exits and cannot wait.
 	isComplete, flush bool
 }
 
-// computePending reckons up a namespace's use, and whose it is.
-func (r *Reconciler) computePending(ctx context.Context, namespace string, a *namespaceUsage, pressed bool) (*pendingUsage, error) {
+// computePending computes the pending usage of a namespace and its users.
+func (r *Reconciler) computePending(ctx context.Context, namespace string, a *namespaceUsage, flush bool) (*pendingUsage, error) {
 	_, all := r.tracker.snapshot(namespace)
 	if !a.loaded {
 		if err := r.loadRecords(ctx, a.recordState, all); err != nil {
@@ -62,7 +61,7 @@ func (r *Reconciler) computePending(ctx context.Context, namespace string, a *na
 	if err := r.resolvePendingWrites(ctx, a.recordState); err != nil {
 		return nil, err
 	}
-	l := &pendingUsage{namespaceUsage: a, clock: r.Clock, now: policytime.MachineNow(), intervals: all, isComplete: true, flush: pressed}
+	l := &pendingUsage{namespaceUsage: a, clock: r.Clock, now: policytime.MachineNow(), intervals: all, isComplete: true, flush: flush}
 	l.runningUntil = truncateToSecond(r.Clock.FromReal(l.now.Add(-reportDelay)))
 	if err := r.attribute(ctx, namespace, l); err != nil {
 		return nil, err
@@ -71,18 +70,18 @@ func (r *Reconciler) computePending(ctx context.Context, namespace string, a *na
 	return l, nil
 }
 
-// toPolicyTime is an instant of machine time as one of policy time, in whole seconds.
+// toPolicyTime converts machine time to policy time in whole seconds.
 func (l *pendingUsage) toPolicyTime(at time.Time) time.Time {
 	return truncateToSecond(l.clock.FromReal(at))
 }
 
-// accountedFrom is up to when a stretch is in the records, or when it began.
+// accountedFrom returns until when an interval is included in records, or its start.
 func (l *pendingUsage) accountedFrom(s *usageInterval) time.Time {
 	return laterTime(laterTime(l.startOf(s), s.accountedUntil), laterTime(l.owner.createdAt, l.cursorFloor(s.clock)))
 }
 
-// startOf is when a stretch began. Where policy time was stepped within that very
-// second it is after the step: nobody is to be charged for what he cannot have used.
+// startOf returns the start of an interval. If policy time was stepped within that second, the
+// start is after the step: users are not charged for the step.
 func (l *pendingUsage) startOf(s *usageInterval) time.Time {
 	from, by := l.toPolicyTime(s.from), l.toPolicyTime(s.startedBy)
 	if by.Sub(from) > policytime.MaxScale*time.Second {
@@ -91,8 +90,8 @@ func (l *pendingUsage) startOf(s *usageInterval) time.Time {
 	return from
 }
 
-// accountableUntil is up to when a stretch can be accounted for now. Where the pod may still
-// be found running that is no later than what a cursor says.
+// accountableUntil returns until when an interval can be counted now. If the pod may still be
+// found running, it is limited by the cursors.
 func (l *pendingUsage) accountableUntil(s observedInterval) time.Time {
 	switch {
 	case s.to.IsZero():
@@ -104,7 +103,7 @@ func (l *pendingUsage) accountableUntil(s observedInterval) time.Time {
 	}
 }
 
-// hasEnded tells whether something ended that is not in the records.
+// hasEnded reports whether an ended pod has usage that no record includes.
 func (l *pendingUsage) hasEnded() bool {
 	for _, s := range l.intervals {
 		if s.podStopped && s.user != "" && l.accountedFrom(s.usageInterval).Before(l.accountableUntil(s)) {
@@ -114,7 +113,7 @@ func (l *pendingUsage) hasEnded() bool {
 	return false
 }
 
-// isIdle tells whether nothing runs, and nothing is waited for.
+// isIdle reports whether no pod runs and no usage is pending.
 func (l *pendingUsage) isIdle() bool {
 	for _, s := range l.intervals {
 		if s.to.IsZero() || l.accountedFrom(s.usageInterval).Before(l.accountableUntil(s)) {
@@ -124,8 +123,7 @@ func (l *pendingUsage) isIdle() bool {
 	return true
 }
 
-// timeUntilWrite is how long it takes until something has to be written, or looked at again,
-// in machine time; 0 for now.
+// timeUntilWrite returns the time until the next write or check, in machine time. 0 means now.
 func (l *pendingUsage) timeUntilWrite() time.Duration {
 	if l.hasEnded() {
 		return max(0, minWriteInterval-l.now.Sub(l.lastWrite))
@@ -148,20 +146,20 @@ func (l *pendingUsage) timeUntilWrite() time.Duration {
 }
 
 const (
-	// clockWaitTimeout is how long the clock of a workload that runs is waited for, in
-	// machine time, before its use is put down to nobody.
+	// clockWaitTimeout is how long a running workload waits for its clock, in machine time,
+	// before its usage is attributed to UnknownName.
 	clockWaitTimeout = time.Minute
-	// maxUserLength and longestPool are how long the names of a user and a node pool can
-	// be in a record, in characters.
+	// maxUserLength and maxNodePoolLength are the longest names of a user and a node pool in
+	// a record, in characters.
 	maxUserLength, maxNodePoolLength = 1024, 53
 )
 
-// attribute finds out whose the stretches are of which that is not known yet. What
-// runs waits until its workload is known, and a while for its clock; what has ended
-// does not wait for long. What runs of one workload waits no longer than the first
-// of it: its cursor is one, and would hide what is not in the records yet.
+// attribute finds the users of intervals without one. Running pods wait until their workload is
+// known, and for clockWaitTimeout for its clock; ended pods wait less. All running pods of a
+// workload wait only as long as the first one: they share a cursor, which would otherwise hide
+// usage that no record includes.
 func (r *Reconciler) attribute(ctx context.Context, namespace string, l *pendingUsage) error {
-	first := map[string]time.Time{} // since when a workload runs; zero where it is not waited for
+	first := map[string]time.Time{} // since when a workload runs; zero if it does not wait
 	for _, s := range l.intervals {
 		if s.clock == "" && s.user == "" {
 			if name, known := r.ClockResolver.ClockOf(s.podIdentity(namespace)); known {
@@ -175,7 +173,7 @@ func (r *Reconciler) attribute(ctx context.Context, namespace string, l *pending
 		if s.user != "" {
 			since = time.Time{}
 		}
-		if known, others := first[s.clock]; !others || since.Before(known) {
+		if known, seenBefore := first[s.clock]; !seenBefore || since.Before(known) {
 			first[s.clock] = since
 		}
 	}
@@ -184,30 +182,30 @@ func (r *Reconciler) attribute(ctx context.Context, namespace string, l *pending
 		if s.user != "" {
 			continue
 		}
-		waited := l.now.Sub(first[s.clock]) > clockWaitTimeout
+		timedOut := l.now.Sub(first[s.clock]) > clockWaitTimeout
 		if !s.to.IsZero() {
-			waited = l.flush || l.now.Sub(s.to) > minWriteInterval
+			timedOut = l.flush || l.now.Sub(s.to) > minWriteInterval
 		}
 		if s.clock == "" {
 			l.isComplete = false
-			if waited && !s.to.IsZero() {
+			if timedOut && !s.to.IsZero() {
 				s.attributeTo(s.creator, "")
 			}
 			continue
 		}
-		found, looked := clocks[s.clock]
-		if !looked {
-			found = &v1alpha1.WorkloadClock{}
-			if err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: s.clock}, found); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("reading clock %s/%s: %w", namespace, s.clock, err)
+		clock, cached := clocks[s.clock]
+		if !cached {
+			clock = &v1alpha1.WorkloadClock{}
+			if err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: s.clock}, clock); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("get clock %s/%s: %w", namespace, s.clock, err)
 			}
-			clocks[s.clock] = found
+			clocks[s.clock] = clock
 		}
 		switch {
-		case found.Status.CreatedBy != "":
-			s.attributeTo(found.Status.CreatedBy, found.Status.WorkloadType)
-		case found.Status.RootUID != "" || waited:
-			s.attributeTo(s.creator, found.Status.WorkloadType)
+		case clock.Status.CreatedBy != "":
+			s.attributeTo(clock.Status.CreatedBy, clock.Status.WorkloadType)
+		case clock.Status.RootUID != "" || timedOut:
+			s.attributeTo(s.creator, clock.Status.WorkloadType)
 		default:
 			l.isComplete = false
 		}
@@ -215,7 +213,7 @@ func (r *Reconciler) attribute(ctx context.Context, namespace string, l *pending
 	return nil
 }
 
-// nodePoolOf is the node pool for which a pod was admitted.
+// nodePoolOf returns the node pool for which a pod was admitted.
 func nodePoolOf(s *usageInterval) string {
 	if s.pool == "" || len(s.pool) > maxNodePoolLength {
 		return UnknownName
@@ -223,14 +221,14 @@ func nodePoolOf(s *usageInterval) string {
 	return s.pool
 }
 
-// attributeTo puts a stretch down to a user, as of the type that the pod is labeled,
-// else of the workload's: a label may say anything.
-func (s *usageInterval) attributeTo(user string, otherwise v1alpha1.WorkloadType) {
+// attributeTo sets the user of an interval, and its type: the pod's label if it is valid, else
+// the workload's type.
+func (s *usageInterval) attributeTo(user string, workloadType v1alpha1.WorkloadType) {
 	if user == "" || utf8.RuneCountInString(user) > maxUserLength {
 		user = UnknownName
 	}
 	s.user, s.workloadType = user, v1alpha1.WorkloadTrain
-	for _, kind := range []v1alpha1.WorkloadType{otherwise, s.labeledType} {
+	for _, kind := range []v1alpha1.WorkloadType{workloadType, s.labeledType} {
 		if slices.Contains(v1alpha1.WorkloadTypes, kind) {
 			s.workloadType = kind
 		}

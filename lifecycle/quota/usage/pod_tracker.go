@@ -17,18 +17,20 @@ import (
 	"sluice.dev/lifecycle/podcache"
 )
 
-// podTracker notes what runs since when, by namespace, at the moment it is seen.
+// podTracker records intervals of running pods by namespace, as they are observed.
 type podTracker struct {
-	mu         sync.Mutex // guards all below, and of stretches what is the meter's
+	// mu guards all fields below and the fields of intervals that are marked as the
+	// tracker's.
+	mu         sync.Mutex // guards all fields below and the fields of intervals that are the tracker's
 	namespaces map[string]*namespaceUsage
 }
 
-// namespaceUsage is what is known of a namespace's use.
+// namespaceUsage is the usage of a namespace.
 type namespaceUsage struct {
-	// running are the stretches that last, by the pod's UID; ended are those that do
-	// not, and are not in the records yet; cut are those among them after which the
-	// pod ran on. paused are the pods that stopped running and did not go. All are
-	// the meter's.
+	// running are the open intervals by the pod's UID. ended are the closed ones that no
+	// record includes yet. continued are those of them after which the pod ran on with
+	// another charge. interrupted are pods that stopped running and still exist. All are the
+	// tracker's.
 	running     map[types.UID]*usageInterval
 	ended       []*usageInterval
 	continued   map[types.UID][]*usageInterval
@@ -37,26 +39,26 @@ type namespaceUsage struct {
 	*recordState
 }
 
-// handleChange notes a change. It is called in the order of changes, and wakes the
-// controller for the namespace if the change is one of what runs.
+// handleChange records a change of a pod. It is called in the order of changes and requests a
+// reconcile if an interval starts or ends.
 func (m *podTracker) handleChange(c podcache.Change) []reconcile.Request {
 	now := policytime.MachineNow()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	pod := c.Pod()
-	noted := false
+	changed := false
 	if c.After != nil && c.After.Running && c.After.Milli > 0 {
-		noted = m.usageOf(pod.Namespace).observeRunning(c.After, now)
+		changed = m.usageOf(pod.Namespace).observeRunning(c.After, now)
 	} else if a := m.namespaces[pod.Namespace]; a != nil {
-		noted = a.observeStopped(pod.UID, now, c.After == nil)
+		changed = a.observeStopped(pod.UID, now, c.After == nil)
 	}
-	if !noted {
+	if !changed {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pod.Namespace}}}
 }
 
-// usageOf is the account of a namespace, a new one if need be.
+// usageOf returns the usage of a namespace and creates it if necessary.
 func (m *podTracker) usageOf(namespace string) *namespaceUsage {
 	if m.namespaces == nil {
 		m.namespaces = map[string]*namespaceUsage{}
@@ -72,7 +74,7 @@ func (m *podTracker) usageOf(namespace string) *namespaceUsage {
 	return a
 }
 
-// observeRunning notes that a pod runs, and tells whether that is news.
+// observeRunning records a running pod and reports whether an interval starts.
 func (a *namespaceUsage) observeRunning(pod *podcache.Pod, now time.Time) bool {
 	from := pod.EffectiveStart()
 	by := earlierTime(from.Add(time.Second-time.Nanosecond), now)
@@ -92,7 +94,7 @@ func (a *namespaceUsage) observeRunning(pod *podcache.Pod, now time.Time) bool {
 	return true
 }
 
-// observeStopped notes that a pod does not run any more, and tells whether that is news.
+// observeStopped records a stopped pod and reports whether an interval ends.
 func (a *namespaceUsage) observeStopped(pod types.UID, now time.Time, gone bool) bool {
 	if gone {
 		delete(a.interrupted, pod)
@@ -115,8 +117,8 @@ func (a *namespaceUsage) observeStopped(pod types.UID, now time.Time, gone bool)
 	return true
 }
 
-// splitIntervals ends what lasts, for whom it was, and begins it again from now on, for
-// whoever comes.
+// splitIntervals closes all open intervals for the previous owner and opens new ones for the
+// next.
 func (a *namespaceUsage) splitIntervals(now time.Time) {
 	for pod, s := range a.running {
 		next := *s
@@ -131,14 +133,14 @@ func (a *namespaceUsage) splitIntervals(now time.Time) {
 	clear(a.continued)
 }
 
-// observedInterval is a stretch as it was when it was looked at.
+// observedInterval is an interval with its end at the time of the snapshot.
 type observedInterval struct {
 	*usageInterval
 	to         time.Time
 	podStopped bool
 }
 
-// snapshot is what ran, as it is now; nil for a namespace of which nothing is known.
+// snapshot returns all intervals of a namespace, or nil for an unknown namespace.
 func (m *podTracker) snapshot(namespace string) (a *namespaceUsage, all []observedInterval) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,14 +157,14 @@ func (m *podTracker) snapshot(namespace string) (a *namespaceUsage, all []observ
 	return a, all
 }
 
-// dropEnded drops ended stretches that are in the records to their end, or nobody's.
+// dropEnded removes the ended intervals for which drop returns true.
 func (m *podTracker) dropEnded(a *namespaceUsage, drop func(*usageInterval) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a.ended = slices.DeleteFunc(a.ended, drop)
 }
 
-// removeIfIdle forgets a namespace where nothing runs, and tells whether it did.
+// removeIfIdle removes a namespace without intervals and reports whether it did.
 func (m *podTracker) removeIfIdle(namespace string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +176,7 @@ func (m *podTracker) removeIfIdle(namespace string) bool {
 	return true
 }
 
-// namespaceNames are the namespaces of which something is known.
+// namespaceNames returns the known namespaces.
 func (m *podTracker) namespaceNames() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,28 +187,28 @@ func (m *podTracker) namespaceNames() []string {
 	return names
 }
 
-// usageInterval is a time through which a pod ran with the same charge.
+// usageInterval is a time in which a pod ran with the same charge.
 type usageInterval struct {
 	pod, controller types.UID
 	milli           workload.Milli
 	labeledType     v1alpha1.WorkloadType
 	pool            string
-	// creator is who made the pod, where nobody controls it.
+	// creator is the user who created the pod, if it has no controller.
 	creator string
-	// from and by are when it began, and when at the latest, in machine time: what a
-	// pod says is cut down to the second.
+	// from and startedBy are the earliest and the latest possible start, in machine time:
+	// pods report whole seconds.
 	from, startedBy time.Time
 
-	// to is when it ended, in machine time; zero while it lasts. gone is whether the
-	// pod ended with it, so that nobody will find it running. Both are the meter's.
+	// to is the end in machine time, zero while the pod runs. podStopped is true if the pod
+	// ended with the interval. Both are the tracker's.
 	to         time.Time
 	podStopped bool
 
-	// clock, user and as are whose it is and as what it counts; empty while that is
-	// not known.
+	// clock, user and workloadType are empty until they are known.
 	clock, user  string
 	workloadType v1alpha1.WorkloadType
-	// accountedUntil is up to when it is in the records, in policy time; zero for not at all.
+	// accountedUntil is until when the interval is included in records, in policy time, or
+	// zero.
 	accountedUntil time.Time
 }
 
@@ -221,12 +223,12 @@ func newUsageInterval(pod *podcache.Pod, from, by time.Time) *usageInterval {
 	return s
 }
 
-// matches tells whether the pod still runs as it did.
+// matches reports whether the pod still runs with the same charge.
 func (s *usageInterval) matches(pod *podcache.Pod) bool {
 	return s.milli == pod.Milli && s.labeledType == pod.WorkloadType && s.pool == pod.Pool
 }
 
-// podIdentity is as much of the pod as its workload is found by.
+// podIdentity returns the fields of the pod that identify its workload.
 func (s *usageInterval) podIdentity(namespace string) *podcache.Pod {
 	return &podcache.Pod{Namespace: namespace, UID: s.pod, Controller: podcache.Owner{UID: s.controller}}
 }

@@ -130,7 +130,7 @@ func TestSumsSaturate(t *testing.T) {
 	}
 }
 
-// What is too much for a record is told together, and nothing is lost.
+// Entries beyond the maximum of a record are combined, and no usage is lost.
 func TestExcessEntriesMerged(t *testing.T) {
 	tests := map[string]struct {
 		users, pools, length int

@@ -26,15 +26,15 @@ import (
 	"sluice.dev/lifecycle/rendering/conflict"
 )
 
-// Reconciler keeps one UsageRecord for each project and month in which it used
-// GPUs. A request's name is a namespace's.
+// Reconciler writes one UsageRecord for each project and month with GPU usage. A request names a
+// namespace.
 type Reconciler struct {
 	// Client reads from the manager's cache: projects, departments and clocks.
 	Client client.Client
-	// Live reads records from the API server. They are not cached: those of three
-	// years are many, and one is looked at when it is written.
+	// Live reads records from the API server. They are not cached: three years of records are
+	// many, and one is read only when it is written.
 	Live client.Reader
-	// ClockResolver knows to which workload a pod belongs.
+	// ClockResolver finds the workload of a pod.
 	ClockResolver ClockResolver
 	// Clock is policy time.
 	Clock policytime.Clock
@@ -42,9 +42,10 @@ type Reconciler struct {
 	tracker podTracker
 }
 
-// ClockResolver finds the workloads of pods: a controller.WorkloadIndex.
+// ClockResolver finds the workloads of pods.
 type ClockResolver interface {
-	// ClockOf is the clock of a pod's workload; false while that is not known.
+	// ClockOf returns the name of the WorkloadClock of a pod's workload. It returns false
+	// while it is unknown.
 	ClockOf(pod *podcache.Pod) (types.NamespacedName, bool)
 }
 
@@ -52,15 +53,15 @@ type ClockResolver interface {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	result, err := r.reconcileNamespace(ctx, req.Name, false)
 	if errors.Is(err, errRecordChanged) {
-		ctrl.LoggerFrom(ctx).V(1).Info("a usage record has changed; reckoning anew")
+		ctrl.LoggerFrom(ctx).V(1).Info("Usage record changed, retrying")
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	return result, err
 }
 
-// reconcileNamespace looks at what runs in a namespace, and adds it to the records when that
-// is due, or, where it is pressed, whatever has ended.
-func (r *Reconciler) reconcileNamespace(ctx context.Context, namespace string, pressed bool) (reconcile.Result, error) {
+// reconcileNamespace writes the pending usage of a namespace if a write is due. With flush it
+// writes all usage of ended pods.
+func (r *Reconciler) reconcileNamespace(ctx context.Context, namespace string, flush bool) (reconcile.Result, error) {
 	a, _ := r.tracker.snapshot(namespace)
 	if a == nil {
 		return reconcile.Result{}, nil
@@ -80,13 +81,13 @@ func (r *Reconciler) reconcileNamespace(ctx context.Context, namespace string, p
 		r.tracker.dropEnded(a, func(*usageInterval) bool { return true })
 		return r.requeueIdle(namespace, a), nil
 	}
-	l, err := r.computePending(ctx, namespace, a, pressed)
+	l, err := r.computePending(ctx, namespace, a, flush)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	due := l.timeUntilWrite()
 	switch {
-	case due == 0, pressed && l.hasEnded():
+	case due == 0, flush && l.hasEnded():
 		if err := r.addUsage(ctx, l); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -97,7 +98,7 @@ func (r *Reconciler) reconcileNamespace(ctx context.Context, namespace string, p
 	return reconcile.Result{RequeueAfter: due}, nil
 }
 
-// requeueIdle lets a namespace be where nothing runs: it is forgotten a while later.
+// requeueIdle removes a namespace that has been idle for a while and requeues others.
 func (r *Reconciler) requeueIdle(namespace string, a *namespaceUsage) reconcile.Result {
 	if policytime.MachineNow().Sub(a.lastWrite) > maxRequeueAfter && r.tracker.removeIfIdle(namespace) {
 		return reconcile.Result{}
@@ -105,7 +106,7 @@ func (r *Reconciler) requeueIdle(namespace string, a *namespaceUsage) reconcile.
 	return reconcile.Result{RequeueAfter: maxRequeueAfter}
 }
 
-// finishPreviousOwner ends, for the project that had a namespace, what runs there.
+// finishPreviousOwner writes the usage of the project that had the namespace before.
 func (r *Reconciler) finishPreviousOwner(ctx context.Context, namespace string, a *namespaceUsage) error {
 	r.tracker.mu.Lock()
 	a.splitIntervals(policytime.MachineNow())
@@ -121,10 +122,10 @@ func (r *Reconciler) finishPreviousOwner(ctx context.Context, namespace string, 
 	return nil
 }
 
-// maxConcurrentReconciles is how many namespaces are looked at at a time.
+// maxConcurrentReconciles is the number of namespaces that are reconciled at the same time.
 const maxConcurrentReconciles = 2
 
-// SetupWithManager makes the manager run r on the changes of pods.
+// SetupWithManager adds r to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("usage").
@@ -136,7 +137,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) er
 		Complete(conflict.WithRetry(r))
 }
 
-// requestsForProject is the project's namespace.
+// requestsForProject returns the request for the project's namespace.
 func requestsForProject(_ context.Context, object client.Object) []reconcile.Request {
 	project, ok := object.(*v1alpha1.Project)
 	if !ok {
@@ -145,23 +146,23 @@ func requestsForProject(_ context.Context, object client.Object) []reconcile.Req
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: project.NamespaceName()}}}
 }
 
-// recordOwner is whose a namespace is.
+// recordOwner is the project of a namespace.
 type recordOwner struct {
 	project    string
 	uid        types.UID
 	department string
 	zone       *time.Location
-	// createdAt is since when, in policy time.
+	// createdAt is when the project was created, in policy time.
 	createdAt time.Time
 }
 
-// isSame tells whether both are the same project.
+// isSame reports whether both are the same project.
 func (o *recordOwner) isSame(other *recordOwner) bool { return other != nil && o.uid == other.uid }
 
-// recordName is the name of the project's record of a month.
+// recordName returns the name of the project's record of a month.
 func (o *recordOwner) recordName(m month) string { return o.project + "-" + m.String() }
 
-// recordOwnerOf is whose a namespace is; nil where it is nobody's.
+// recordOwnerOf returns the project of a namespace, or nil.
 func (r *Reconciler) recordOwnerOf(ctx context.Context, namespace string) (*recordOwner, error) {
 	project, err := inventory.ProjectForNamespace(ctx, r.Client, namespace)
 	if project == nil || err != nil {
@@ -177,18 +178,18 @@ func (r *Reconciler) recordOwnerOf(ctx context.Context, namespace string) (*reco
 	}, nil
 }
 
-// timeZoneOf is the department's time zone; UTC where it has none.
+// timeZoneOf returns the department's time zone, or UTC.
 func (r *Reconciler) timeZoneOf(ctx context.Context, name string) (*time.Location, error) {
 	department := &v1alpha1.Department{}
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, department); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return time.UTC, nil
 		}
-		return nil, fmt.Errorf("reading department %s: %w", name, err)
+		return nil, fmt.Errorf("get department %s: %w", name, err)
 	}
 	zone, err := time.LoadLocation(department.Spec.Notices.TimeZone)
 	if err != nil {
-		return time.UTC, nil //nolint:nilerr // admission checks it; an older object may have another
+		return time.UTC, nil //nolint:nilerr // admission validates it; only an older object may be invalid
 	}
 	return zone, nil
 }

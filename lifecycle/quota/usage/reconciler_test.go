@@ -142,7 +142,7 @@ func TestPolicyTimeStep(t *testing.T) {
 	})
 }
 
-// A pod says when it began to the second, and policy time may be stepped within it.
+// The start of a pod is in whole seconds, and policy time may be stepped within that second.
 func TestPolicyTimeStepInStartSecond(t *testing.T) {
 	step := func(w *testEnv) { w.time.line, _ = w.time.line.WithStep(30*24*time.Hour, time.Now()) }
 	wait := func(*testEnv) { time.Sleep(200 * time.Millisecond) }
@@ -338,7 +338,7 @@ func TestProjectRecreated(t *testing.T) {
 		if got := w.recordedByUser()["anna"]; got != 1800*1000 {
 			t.Errorf("when the project went, %d were recorded", got)
 		}
-		w.advance(time.Hour) // nobody's
+		w.advance(time.Hour) // no project
 		again := newProject("students")
 		again.UID, again.CreationTimestamp = "second", metav1.NewTime(time.Now())
 		if err := w.client.Create(context.Background(), again); err != nil {

@@ -19,29 +19,26 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// recordState is what is known of the records of a namespace's project. Whoever has the
-// turn reads and writes it.
+// recordState is the known state of a project's records. reconcileMu guards it.
 type recordState struct {
 	reconcileMu sync.Mutex
-	// owner is whose the records are.
+	// owner is the project of the records.
 	owner *recordOwner
-	// watchedSince is since when the namespace is watched, and wrote when a record was last
-	// written, both in machine time.
+	// watchedSince is since when the namespace is observed, and lastWrite when a record was
+	// last written, both in machine time.
 	watchedSince, lastWrite time.Time
-	// loaded is whether the records were read that may say what was accounted before.
+	// loaded is true once the records with possible cursors were read.
 	loaded bool
-	// cursorFloors are up to when another process accounted for each clock, and latest is
-	// the latest of them. It holds for what has no cursor of its own: each process
-	// accounts at once for all that runs, so that this has begun since, or had another
-	// name.
+	// cursorFloors are the cursors of another process by clock, and latestFloor the latest of
+	// them. latestFloor applies to clocks without a cursor: each write includes all running
+	// workloads, so such a workload started later or had another name.
 	cursorFloors map[string]time.Time
 	latestFloor  time.Time
-	// resourceVersions are those in which records were last seen, by name.
+	// resourceVersions are the last observed versions of records, by name.
 	resourceVersions map[string]string
-	// pendingWrites are the writes of which nobody knows whether they were done, by the
-	// record's name.
+	// pendingWrites are writes with an unknown result, by record name.
 	pendingWrites map[string][]*recordWrite
-	// monthsWithCursors are the records that have cursors, by month.
+	// monthsWithCursors are the months whose record has cursors.
 	monthsWithCursors map[month]bool
 }
 
@@ -51,22 +48,22 @@ func newRecordState() *recordState {
 	return b
 }
 
-// reset makes it nobody's.
+// reset removes all state of the owner.
 func (b *recordState) reset() {
 	b.owner, b.loaded, b.latestFloor = nil, false, time.Time{}
 	b.cursorFloors, b.resourceVersions = map[string]time.Time{}, map[string]string{}
 	b.pendingWrites, b.monthsWithCursors = map[string][]*recordWrite{}, map[month]bool{}
 }
 
-// recordWrite is a record's write, and what holds once it is done.
+// recordWrite is a write of a record and the state after it succeeds.
 type recordWrite struct {
 	status         v1alpha1.UsageRecordStatus
 	accountedUntil map[*usageInterval]time.Time
 	sumsByType     map[v1alpha1.WorkloadType]int64
 }
 
-// cursorFloor is up to when another process accounted for a clock, empty for one that is
-// not known; zero for not at all.
+// cursorFloor returns until when another process counted the usage of a clock, or zero. The name
+// is empty for an unknown clock.
 func (b *recordState) cursorFloor(clock string) time.Time {
 	if at, own := b.cursorFloors[clock]; own {
 		return at
@@ -74,8 +71,8 @@ func (b *recordState) cursorFloor(clock string) time.Time {
 	return b.latestFloor
 }
 
-// observeRecord takes note of a record as it is read, and tells whether anything in it is
-// new here: a write of ours that was done though nobody said so, or another's.
+// observeRecord records a record that was read and reports whether it contains an unknown write:
+// one of this process whose response was lost, or one of another process.
 func (b *recordState) observeRecord(record *v1alpha1.UsageRecord, m month) bool {
 	b.monthsWithCursors[m] = len(record.Status.Accounted) > 0
 	if version, known := b.resourceVersions[record.Name]; known && version == record.ResourceVersion {
@@ -96,7 +93,7 @@ func (b *recordState) observeRecord(record *v1alpha1.UsageRecord, m month) bool 
 	return true
 }
 
-// confirmWrite takes note of a write that was done.
+// confirmWrite records a successful write.
 func (b *recordState) confirmWrite(record *v1alpha1.UsageRecord, a *recordWrite) {
 	b.resourceVersions[record.Name] = record.ResourceVersion
 	delete(b.pendingWrites, record.Name)
@@ -106,11 +103,11 @@ func (b *recordState) confirmWrite(record *v1alpha1.UsageRecord, a *recordWrite)
 	recordGPUSeconds(a.status.Department, a.sumsByType)
 }
 
-// errRecordChanged says that a record has changed since what is to be added was reckoned.
-var errRecordChanged = errors.New("the usage record is another than before")
+// errRecordChanged means that a record changed after the usage to add was computed.
+var errRecordChanged = errors.New("usage record changed")
 
-// loadRecords reads the records that may say what another process accounted for: those
-// of all months since the first of what runs now began, in any time zone.
+// loadRecords reads the records that may have cursors: those of all months since the oldest
+// running pod started, in any time zone.
 func (r *Reconciler) loadRecords(ctx context.Context, b *recordState, all []observedInterval) error {
 	now := r.Clock.Now()
 	oldest := now
@@ -128,7 +125,7 @@ func (r *Reconciler) loadRecords(ctx context.Context, b *recordState, all []obse
 	return nil
 }
 
-// resolvePendingWrites finds out what became of the writes whose answer was lost.
+// resolvePendingWrites finds out whether writes without a response succeeded.
 func (r *Reconciler) resolvePendingWrites(ctx context.Context, b *recordState) error {
 	for m := range b.monthsWithCursors {
 		if len(b.pendingWrites[b.owner.recordName(m)]) == 0 {
@@ -141,8 +138,7 @@ func (r *Reconciler) resolvePendingWrites(ctx context.Context, b *recordState) e
 	return nil
 }
 
-// readRecord is the record of a month as it is now, nil where there is none, and whether
-// anything in it is new here.
+// readRecord returns the record of a month, or nil, and whether it contains an unknown write.
 func (r *Reconciler) readRecord(ctx context.Context, b *recordState, m month) (*v1alpha1.UsageRecord, bool, error) {
 	name := b.owner.recordName(m)
 	record := &v1alpha1.UsageRecord{}
@@ -154,19 +150,19 @@ func (r *Reconciler) readRecord(ctx context.Context, b *recordState, m month) (*
 		delete(b.monthsWithCursors, m)
 		return nil, false, nil
 	case err != nil:
-		return nil, false, fmt.Errorf("reading usage record %s: %w", name, err)
+		return nil, false, fmt.Errorf("get usage record %s: %w", name, err)
 	}
 	return record, b.observeRecord(record, m), nil
 }
 
-// getOrCreateRecord is the record of a month, a new one if need be. The error is errMoved where
-// what it says is new here.
+// getOrCreateRecord returns the record of a month. It returns errRecordChanged if the record
+// contains an unknown write.
 func (r *Reconciler) getOrCreateRecord(ctx context.Context, b *recordState, m month) (*v1alpha1.UsageRecord, error) {
-	record, news, err := r.readRecord(ctx, b, m)
+	record, changed, err := r.readRecord(ctx, b, m)
 	switch {
 	case err != nil:
 		return nil, err
-	case news:
+	case changed:
 		return nil, errRecordChanged
 	case record != nil:
 		return record, nil
@@ -176,13 +172,13 @@ func (r *Reconciler) getOrCreateRecord(ctx context.Context, b *recordState, m mo
 		Spec:       v1alpha1.UsageRecordSpec{Project: b.owner.project, ProjectUID: b.owner.uid, Month: m.String()},
 	}
 	if err := r.Client.Create(ctx, record); err != nil {
-		return nil, fmt.Errorf("making usage record %s: %w", record.Name, err)
+		return nil, fmt.Errorf("create usage record %s: %w", record.Name, err)
 	}
 	b.resourceVersions[record.Name] = record.ResourceVersion
 	return record, nil
 }
 
-// writeRecord writes a record's status, if nobody was quicker.
+// writeRecord updates the status of a record if the record did not change.
 func (r *Reconciler) writeRecord(ctx context.Context, b *recordState, m month, record *v1alpha1.UsageRecord, a *recordWrite) error {
 	next := record.DeepCopy()
 	next.Status = a.status
@@ -191,9 +187,9 @@ func (r *Reconciler) writeRecord(ctx context.Context, b *recordState, m month, r
 	b.lastWrite = policytime.MachineNow()
 	if err := r.Client.Status().Update(ctx, next); err != nil {
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err) {
-			b.pendingWrites[record.Name] = b.pendingWrites[record.Name][:len(b.pendingWrites[record.Name])-1] // it was not done
+			b.pendingWrites[record.Name] = b.pendingWrites[record.Name][:len(b.pendingWrites[record.Name])-1] // the API server rejected it
 		}
-		return fmt.Errorf("writing usage record %s: %w", record.Name, err)
+		return fmt.Errorf("update usage record %s: %w", record.Name, err)
 	}
 	b.monthsWithCursors[m] = len(a.status.Accounted) > 0
 	b.confirmWrite(next, a)

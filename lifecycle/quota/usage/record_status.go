@@ -14,34 +14,34 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Names that stand for no single user, node pool or clock. Nobody has such a name.
+// Names of combined or unknown users, node pools and clocks. No object has such a name.
 const (
-	// UnknownName is the user of what nobody can be said to have made, and the node pool
-	// of a pod that admission has not seen.
+	// UnknownName is the user of usage without a known creator, and the node pool of a pod
+	// that was not admitted by Sluice.
 	UnknownName = "(unknown)"
-	// OthersName is what was too many to be told apart.
+	// OthersName combines entries beyond the maximum.
 	OthersName = "(others)"
 )
 
-// Addition is what comes to a record at once.
+// Addition is usage to add to a record.
 type Addition struct {
 	// Department is the department to which the project belongs.
 	Department string
-	// At is now, in policy time.
+	// At is the current policy time.
 	At time.Time
-	// Uses are those of the record's month.
+	// Uses are in the record's month.
 	Uses []Use
-	// Cursors say up to when each workload that runs is accounted for with this. They
-	// take the place of those that were there.
+	// Cursors replace the record's cursors: until when each running workload is included
+	// after this addition.
 	Cursors map[string]time.Time
 }
 
-// AddToStatus is a record's status with an addition. The sum of its entries grows by
-// that of the uses, exactly, in whatever parts and order they come; what are too
-// many entries or cursors are told together, and never lost.
-func AddToStatus(was v1alpha1.UsageRecordStatus, add Addition) v1alpha1.UsageRecordStatus {
+// AddToStatus returns a record's status with an addition. The sum of the entries grows exactly by
+// the sum of the uses, in any order and partition. Entries and cursors beyond the maximum are
+// combined, never lost.
+func AddToStatus(old v1alpha1.UsageRecordStatus, add Addition) v1alpha1.UsageRecordStatus {
 	sums := entrySums{}
-	for _, e := range was.Entries {
+	for _, e := range old.Entries {
 		sums.add(entryKey{e.User, e.WorkloadType, e.NodePool}, e.GPUMilliSeconds)
 	}
 	for _, use := range add.Uses {
@@ -49,7 +49,7 @@ func AddToStatus(was v1alpha1.UsageRecordStatus, add Addition) v1alpha1.UsageRec
 	}
 	sums.mergeSmallest()
 	at := truncateToSecond(add.At)
-	if last := was.UpdatedAt; last != nil && at.Before(last.Time) {
+	if last := old.UpdatedAt; last != nil && at.Before(last.Time) {
 		at = last.UTC()
 	}
 	return v1alpha1.UsageRecordStatus{
@@ -63,7 +63,7 @@ func AddToStatus(was v1alpha1.UsageRecordStatus, add Addition) v1alpha1.UsageRec
 
 const milliSecondsPerMilliHour = 3600
 
-// entryKey is what an entry is for.
+// entryKey identifies an entry.
 type entryKey struct {
 	user string
 	kind v1alpha1.WorkloadType
@@ -74,7 +74,7 @@ func (k entryKey) compare(other entryKey) int {
 	return cmp.Or(cmp.Compare(k.user, other.user), cmp.Compare(k.kind, other.kind), cmp.Compare(k.pool, other.pool))
 }
 
-// entrySums are sums by entry, in thousandths of a GPU times seconds.
+// entrySums are the sums of entries, in thousandths of a GPU multiplied by seconds.
 type entrySums map[entryKey]int64
 
 func (t entrySums) add(key entryKey, milliSeconds int64) {
@@ -101,7 +101,7 @@ func (t entrySums) entries() []v1alpha1.UsageEntry {
 	return entries
 }
 
-// truncateToSecond is an instant as it can be recorded.
+// truncateToSecond returns the instant as an API timestamp.
 func truncateToSecond(at time.Time) time.Time { return at.UTC().Truncate(time.Second) }
 
 func laterTime(a, b time.Time) time.Time {
@@ -118,28 +118,27 @@ func earlierTime(a, b time.Time) time.Time {
 	return a
 }
 
-// A record holds so many entries and cursors, and so many bytes of each: what an
-// object may weigh in all is a megabyte and a half, most of it what the API server
-// notes about who manages which part.
+// Maximum number and size of entries and cursors in a record. An object is limited to about 1.5 MB;
+// most of it is the managedFields of the API server.
 const (
 	maxEntries, maxEntryBytes  = 4096, 768 << 10
 	maxCursors, maxCursorBytes = 4096, 384 << 10
-	entryBytes, cursorBytes    = 260, 105 // beside what their names weigh, twice
+	entryBytes, cursorBytes    = 260, 105 // plus twice the length of the names
 )
 
-// estimatedBytes is about how many bytes an entry adds to its object.
+// estimatedBytes returns about how many bytes an entry adds to its object.
 func (k entryKey) estimatedBytes() int { return entryBytes + 2*(len(k.user)+len(k.pool)) }
 
-// mergeSmallest tells the smallest entries together until the record can hold them: as those
-// of other users first, then of other pools too. Sums by type are kept in any case,
-// and sums by pool wherever that is possible.
+// mergeSmallest combines the smallest entries until the record can hold them: first those of
+// users, then also those of node pools. The sums by type stay exact, and those by node pool where
+// possible.
 func (t entrySums) mergeSmallest() {
 	bytes := 0
 	for key := range t {
 		bytes += key.estimatedBytes()
 	}
 	fits := func() bool { return len(t) <= maxEntries && bytes <= maxEntryBytes }
-	for _, into := range []func(entryKey) entryKey{
+	for _, combine := range []func(entryKey) entryKey{
 		func(k entryKey) entryKey { return entryKey{OthersName, k.kind, k.pool} },
 		func(k entryKey) entryKey { return entryKey{OthersName, k.kind, OthersName} },
 	} {
@@ -150,14 +149,14 @@ func (t entrySums) mergeSmallest() {
 			if fits() {
 				return
 			}
-			to := into(key)
+			to := combine(key)
 			if to == key {
 				continue
 			}
 			sum := t[key]
 			delete(t, key)
 			bytes -= key.estimatedBytes()
-			if _, there := t[to]; !there {
+			if _, exists := t[to]; !exists {
 				bytes += to.estimatedBytes()
 			}
 			t.add(to, sum)
@@ -165,15 +164,15 @@ func (t entrySums) mergeSmallest() {
 	}
 }
 
-// sortedAscending are the entries, the smallest first.
+// sortedAscending returns the keys, the smallest sum first.
 func (t entrySums) sortedAscending() []entryKey {
 	return slices.SortedFunc(maps.Keys(t), func(a, b entryKey) int {
 		return cmp.Or(cmp.Compare(t[a], t[b]), a.compare(b))
 	})
 }
 
-// boundedCursors are cursors as a record has them. Those beyond what it can hold are one,
-// that of the latest among them: it holds for each workload without its own.
+// boundedCursors returns the cursors of a record. Cursors beyond the maximum become one with the
+// latest time, which applies to each workload without its own.
 func boundedCursors(cursors map[string]time.Time) []v1alpha1.UsageCursor {
 	var list []v1alpha1.UsageCursor
 	others, bytes := cursors[OthersName], 0

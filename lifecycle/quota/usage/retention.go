@@ -17,59 +17,57 @@ import (
 )
 
 const (
-	// retentionMonths is for how many whole months a record is kept after its own, in
-	// policy time.
+	// retentionMonths is how many whole months a record is kept, in policy time.
 	retentionMonths = 36
-	// retentionInterval is how often older records are looked for, in machine time.
+	// retentionInterval is how often expired records are deleted, in machine time.
 	retentionInterval = time.Hour
-	// listPageSize is how many records are asked for at once.
+	// listPageSize is the number of records in one list request.
 	listPageSize = 500
-	// flushTimeout is how long the last writes may take when the process ends.
+	// flushTimeout limits the last writes when the process exits.
 	flushTimeout = 10 * time.Second
 )
 
-// Start takes away the records that have been kept long enough, until ctx ends; then
-// it writes what has ended and is not in the records yet. It implements
-// manager.Runnable.
+// Start implements manager.Runnable. It deletes expired records until ctx ends, and then writes
+// the pending usage of ended pods.
 func (r *Reconciler) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := r.deleteExpired(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "looking for usage records that have been kept long enough")
+			log.FromContext(ctx).Error(err, "Failed to delete expired usage records")
 		}
 	}, retentionInterval)
 	r.flush(context.WithoutCancel(ctx))
 	return nil
 }
 
-// flush writes what has ended, as far as that is quickly done.
+// flush writes the usage of ended pods.
 func (r *Reconciler) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	for _, namespace := range r.tracker.namespaceNames() {
 		if _, err := r.reconcileNamespace(ctx, namespace, true); err != nil {
-			log.FromContext(ctx).Error(err, "recording the last use of GPUs", "namespace", namespace)
+			log.FromContext(ctx).Error(err, "Failed to record final GPU usage", "namespace", namespace)
 		}
 	}
 }
 
-// deleteExpired looks once at all records, of which it reads the names alone.
+// deleteExpired lists the metadata of all records once and deletes the expired ones.
 func (r *Reconciler) deleteExpired(ctx context.Context) error {
 	now := r.Clock.Now()
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("UsageRecordList"))
 	for {
 		if err := r.Live.List(ctx, list, client.Limit(listPageSize), client.Continue(list.Continue)); err != nil {
-			return fmt.Errorf("listing usage records: %w", err)
+			return fmt.Errorf("list usage records: %w", err)
 		}
 		for i := range list.Items {
 			record := &list.Items[i]
 			if !isExpired(record.Name, now) {
 				continue
 			}
-			gone := &v1alpha1.UsageRecord{ObjectMeta: metav1.ObjectMeta{Name: record.Name}}
-			err := r.Client.Delete(ctx, gone, client.Preconditions{UID: &record.UID})
+			expired := &v1alpha1.UsageRecord{ObjectMeta: metav1.ObjectMeta{Name: record.Name}}
+			err := r.Client.Delete(ctx, expired, client.Preconditions{UID: &record.UID})
 			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("deleting usage record %s, which was kept for %d months: %w", record.Name, retentionMonths, err)
+				return fmt.Errorf("delete usage record %s: %w", record.Name, err)
 			}
 		}
 		if list.Continue == "" {
@@ -78,15 +76,15 @@ func (r *Reconciler) deleteExpired(ctx context.Context) error {
 	}
 }
 
-// isExpired tells whether a record of that name was kept long enough, wherever its
-// month ended.
+// isExpired reports whether a record with that name is older than the retention in every time
+// zone.
 func isExpired(name string, now time.Time) bool {
 	if len(name) < len(monthLayout) {
 		return false
 	}
-	of, err := time.Parse(monthLayout, name[len(name)-len(monthLayout):])
+	month, err := time.Parse(monthLayout, name[len(name)-len(monthLayout):])
 	if err != nil {
 		return false
 	}
-	return !now.Before(of.AddDate(0, 1+retentionMonths, 0).Add(maxZoneDifference))
+	return !now.Before(month.AddDate(0, 1+retentionMonths, 0).Add(maxZoneDifference))
 }

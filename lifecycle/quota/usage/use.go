@@ -12,22 +12,22 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// Use is what ran evenly between two instants of policy time, in whole seconds.
+// Use is a constant usage between two instants of policy time, in whole seconds.
 type Use struct {
-	// User is who made the workload.
+	// User is the user who created the workload.
 	User string
 	// Type is the workload's type.
 	Type v1alpha1.WorkloadType
-	// NodePool is where it ran.
+	// NodePool is the node pool of the pod.
 	NodePool string
-	// Milli is how much of GPUs it had.
+	// Milli is the GPU quota in thousandths of a GPU.
 	Milli workload.Milli
-	// From and To are when; nothing is used where To is not after From.
+	// From and To are the start and the end. The usage is 0 if To is not after From.
 	From, To time.Time
 }
 
-// MilliSeconds is the use in thousandths of a GPU times seconds; at most what a
-// number can hold, and at least 0.
+// MilliSeconds returns the usage in thousandths of a GPU multiplied by seconds, between 0 and the
+// largest int64.
 func (u Use) MilliSeconds() int64 {
 	seconds := int64(u.To.Sub(u.From) / time.Second)
 	if u.Milli <= 0 || seconds <= 0 {
@@ -40,7 +40,7 @@ func (u Use) MilliSeconds() int64 {
 	return int64(low)
 }
 
-// splitByMonth is the use by month. Its parts are the whole: nothing between them is lost.
+// splitByMonth splits the usage by month. The sum of the parts equals the whole.
 func (u Use) splitByMonth(zone *time.Location) map[month]Use {
 	parts := map[month]Use{}
 	for m := monthOf(u.From, zone); u.From.Before(u.To); m = m.addMonths(1) {
@@ -54,7 +54,7 @@ func (u Use) splitByMonth(zone *time.Location) map[month]Use {
 	return parts
 }
 
-// saturatingAdd adds two amounts of at least 0, and stops at the most that there can be.
+// saturatingAdd adds two amounts of at least 0 and stops at the largest int64.
 func saturatingAdd(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -62,20 +62,20 @@ func saturatingAdd(a, b int64) int64 {
 	return a + b
 }
 
-// month is a month of a calendar, in some time zone.
+// month is a calendar month. Its start and end depend on a time zone.
 type month struct {
 	year  int
 	month time.Month
 }
 
-// monthLayout is how a month is written.
+// monthLayout is the format of a month.
 const monthLayout = "2006-01"
 
-// monthOf is the month in which an instant lies in zone.
+// monthOf returns the month of an instant in zone.
 func monthOf(at time.Time, zone *time.Location) month {
 	local := at.In(zone)
 	m := month{local.Year(), local.Month()}
-	// Where the clocks are set back over midnight, the end of a month occurs twice.
+	// If the clocks are set back over midnight, the end of a month occurs twice.
 	switch {
 	case at.Before(m.start(zone)):
 		return m.addMonths(-1)
@@ -85,29 +85,29 @@ func monthOf(at time.Time, zone *time.Location) month {
 	return m
 }
 
-// addMonths is the month that many months later.
+// addMonths returns the month that many months later.
 func (m month) addMonths(months int) month {
 	at := time.Date(m.year, m.month+time.Month(months), 1, 0, 0, 0, 0, time.UTC)
 	return month{at.Year(), at.Month()}
 }
 
-// start is the first instant of the month.
+// start returns the first instant of the month.
 func (m month) start(zone *time.Location) time.Time {
 	at := time.Date(m.year, m.month, 1, 0, 0, 0, 0, zone)
-	if at.Day() != 1 { // there is no such midnight: the month begins after the gap
+	if at.Day() != 1 { // midnight does not exist: the month starts after the gap
 		_, at = at.ZoneBounds()
 	}
 	return at.UTC()
 }
 
-// end is the first instant after the month.
+// end returns the first instant after the month.
 func (m month) end(zone *time.Location) time.Time { return m.addMonths(1).start(zone) }
 
 func (m month) before(other month) bool {
 	return m.year < other.year || m.year == other.year && m.month < other.month
 }
 
-// String is YYYY-MM.
+// String returns the month as YYYY-MM.
 func (m month) String() string {
 	return time.Date(m.year, m.month, 1, 0, 0, 0, 0, time.UTC).Format(monthLayout)
 }

@@ -37,7 +37,7 @@ const maxListedItems = 5
 func BuildStatus(pool *v1alpha1.NodePool, seen Observation, service SchedulerSupport, now metav1.Time) v1alpha1.NodePoolStatus {
 	status := *pool.Status.DeepCopy()
 	status.ObservedGeneration = pool.Generation
-	status.Nodes, status.GPUs, status.GPUModels = seen.Nodes, seen.Inventory.GPUs, seen.Inventory.GPUModels
+	status.Nodes, status.GPUs, status.Products = seen.Nodes, seen.Inventory.GPUs, seen.Inventory.GPUModels
 	conditions := []metav1.Condition{readyCondition(pool, seen), unsupportedCondition(pool, service)}
 	if service.CheckErr == nil {
 		status.Settings = mergeSettings(pool, service)

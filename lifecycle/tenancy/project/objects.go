@@ -98,7 +98,7 @@ func ComputeCharge(request workload.Request, pool *input.NodePool) workload.Mill
 // would have it.
 func migCharge(request workload.Request, pool *input.NodePool) workload.Milli {
 	var price workload.Milli
-	for _, board := range pool.GPUModels {
+	for _, board := range pool.Products {
 		for _, profile := range board.Profiles {
 			if profile.Name == request.MIGProfile {
 				price = max(price, profile.QuotaCharge)
@@ -111,7 +111,7 @@ func migCharge(request workload.Request, pool *input.NodePool) workload.Milli {
 // memoryCharge is that part of the smallest board, rounded up.
 func memoryCharge(memoryMiB int64, pool *input.NodePool) workload.Milli {
 	var price workload.Milli
-	for _, board := range pool.GPUModels {
+	for _, board := range pool.Products {
 		if board.MemoryMiB > 0 {
 			price = max(price, workload.Milli((memoryMiB*1000+board.MemoryMiB-1)/board.MemoryMiB))
 		}
@@ -122,7 +122,7 @@ func memoryCharge(memoryMiB int64, pool *input.NodePool) workload.Milli {
 // replicaCharge is a GPU divided by how many replicas are made of it.
 func replicaCharge(request workload.Request, pool *input.NodePool) workload.Milli {
 	var price workload.Milli
-	for _, board := range pool.GPUModels {
+	for _, board := range pool.Products {
 		if board.Replicas > 1 && request.Resources.Get(board.ReplicaResource) > 0 {
 			price = max(price, workload.Milli(1000/board.Replicas))
 		}

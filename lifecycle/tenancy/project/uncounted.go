@@ -97,7 +97,7 @@ func FindUncounted(pods []corev1.Pod, pools []input.NodePool, poolsOf func(node 
 			charged := requestedQuota(pod, pool.QuotaResource)
 			stray.Pool, stray.Uncharged = pool.Name, ComputeCharge(request, pool)-charged
 			// Without boards nothing has its price, and what admission said holds.
-			if stray.Uncharged <= 0 || charged > 0 && len(pool.GPUModels) == 0 {
+			if stray.Uncharged <= 0 || charged > 0 && len(pool.Products) == 0 {
 				continue
 			}
 		} else if requestsQuotaResource(pod) {

@@ -23,12 +23,12 @@ func newTestPools() []input.NodePool {
 	return []input.NodePool{
 		{
 			Name: "whole", QuotaResource: "sluice.dev/gpu-milli.whole", NodeSelector: map[string]string{"pool": "whole"},
-			Guaranteed: 1000, Limit: 2000, GPUModels: []input.GPUModel{{MemoryMiB: 40960}},
+			Guaranteed: 1000, Limit: 2000, Products: []input.GPUModel{{MemoryMiB: 40960}},
 		},
 		{
 			Name: "cut", QuotaResource: "sluice.dev/gpu-milli.cut", NodeSelector: map[string]string{"pool": "cut"},
 			Guaranteed: 500, Limit: 1000,
-			GPUModels: []input.GPUModel{{MemoryMiB: 40960, Profiles: []input.MIGProfile{{Name: "1g.5gb", QuotaCharge: 125}, {Name: "3g.20gb", QuotaCharge: 500}}}},
+			Products: []input.GPUModel{{MemoryMiB: 40960, Profiles: []input.MIGProfile{{Name: "1g.5gb", QuotaCharge: 125}, {Name: "3g.20gb", QuotaCharge: 500}}}},
 		},
 	}
 }
@@ -112,7 +112,7 @@ func TestFindUncounted(t *testing.T) {
 // not suspected for it.
 func TestFindUncountedTrustsAdmissionWithoutGPUModels(t *testing.T) {
 	pools := newTestPools()
-	pools[1].GPUModels = nil
+	pools[1].Products = nil
 	slice := withResource("nvidia.com/mig-3g.20gb", "1")
 	got := FindUncounted([]corev1.Pod{
 		newGPUPod("old", slice, withNodeName("n-cut")), newGPUPod("new", slice, withResource("sluice.dev/gpu-milli.cut", "500"), withNodeName("n-cut")),

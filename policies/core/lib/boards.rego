@@ -17,12 +17,12 @@ profile(pool, name) := {
 	"milli": max(prices),
 	"sure": min(prices),
 } if {
-	same := [offered | some offered in pool.boards[_].profiles; offered.name == name]
+	same := [offered | some offered in pool.products[_].profiles; offered.name == name]
 	prices := [words.milli(offered.price) | some offered in same]
 }
 
 # profiles are all of a pool, each once, by name.
-profiles(pool) := [profile(pool, name) | some name in {offered.name | some offered in pool.boards[_].profiles}]
+profiles(pool) := [profile(pool, name) | some name in {offered.name | some offered in pool.products[_].profiles}]
 
 # smallest is the smallest plain profile that is at least so many thousandths of
 # a GPU and has so much memory; undefined where there is none.
@@ -43,7 +43,7 @@ replica(pool) := {
 	"milli": floor(1000 / min(replicas)),
 	"memoryMiB": min([floor(board.memoryMiB / board.replicas) | some board in divided]),
 } if {
-	resource := [board.replicaResource | some board in pool.boards; board.replicas > 1][0]
-	divided := [board | some board in pool.boards; board.replicas > 1; board.replicaResource == resource]
+	resource := [board.replicaResource | some board in pool.products; board.replicas > 1][0]
+	divided := [board | some board in pool.products; board.replicas > 1; board.replicaResource == resource]
 	replicas := [board.replicas | some board in divided]
 }

@@ -3,16 +3,16 @@ package fixtures
 
 whole := pool("whole", "None", [])
 
-cut := pool("cut", "MIG", [{"product": "A100", "memoryMiB": 40960, "replicas": 0, "replicaResource": "", "profiles": [
+cut := pool("cut", "MIG", [{"name": "A100", "memoryMiB": 40960, "replicas": 0, "replicaResource": "", "profiles": [
 	profile("1g.5gb", 1, 5120, 0.125),
 	profile("1g.5gb+me", 1, 5120, 0.125),
 	profile("3g.20gb", 3, 20480, 0.5),
 	profile("7g.40gb", 7, 40960, 1),
 ]}])
 
-taken := pool("taken", "TimeSlicing", [{"product": "T4", "memoryMiB": 15360, "replicas": 4, "replicaResource": "nvidia.com/gpu.shared", "profiles": []}])
+taken := pool("taken", "TimeSlicing", [{"name": "T4", "memoryMiB": 15360, "replicas": 4, "replicaResource": "nvidia.com/gpu.shared", "profiles": []}])
 
-pool(name, sharing, boards) := {
+pool(name, sharing, products) := {
 	"name": name,
 	"scheduler": "kube-scheduler",
 	"sharing": sharing,
@@ -24,7 +24,7 @@ pool(name, sharing, boards) := {
 	"guaranteed": 1,
 	"limit": 2,
 	"weight": 1,
-	"boards": boards,
+	"products": products,
 }
 
 profile(name, compute, memory, price) := {

@@ -41,7 +41,7 @@ department_queue(department, pool) := sprintf("department.%s.%s", [department, p
 # counts of MIG; everywhere else it counts GPUs.
 slices(pool) := max(computes) if {
 	pool.sharing == "MIG"
-	computes := {profile.compute | some profile in pool.boards[_].profiles}
+	computes := {profile.compute | some profile in pool.products[_].profiles}
 	count(computes) > 0
 } else := 7 if {
 	pool.sharing == "MIG"
@@ -51,7 +51,7 @@ slices(pool) := max(computes) if {
 # hundredths; undefined where no board has it.
 share(pool, memory_mib) := max(shares) if {
 	shares := {part |
-		some board in pool.boards
+		some board in pool.products
 		board.memoryMiB >= memory_mib
 		part := ceil((memory_mib * 100) / board.memoryMiB) * 10
 	}

@@ -75,7 +75,7 @@ offer := sprintf("shares by %s, which this version of Sluice does not support", 
 
 offer := "whole GPUs, and shares of one" if pools.first.sharing == "KAI"
 
-slices := [offered.name | some board in pools.first.boards; some offered in board.profiles]
+slices := [offered.name | some board in pools.first.products; some offered in board.profiles]
 
 fix := sprintf("%s can give it: name it in the annotation sluice.dev/node-pools", [words.list(pools.giving)]) if {
 	count(pools.giving) == 1

@@ -47,8 +47,8 @@ func nodePoolTable() table {
 			{"an unknown scheduler", `{spec: {scheduler: slurm}}`, "spec.scheduler", `"kube-scheduler", "kueue", "kai", "volcano", "yunikorn", "koordinator", "hami"`},
 			{"an unknown sharing", `{spec: {sharing: mig}}`, "spec.sharing", `"None", "MIG", "MPS", "TimeSlicing", "KAI", "HAMi"`},
 			{"an unknown compute", `{spec: {compute: Loose}}`, "spec.compute", `"Fair", "Strict"`},
-			{"strict compute under MIG", `{spec: {compute: Strict}}`, "spec.compute", "only where sharing is MPS or HAMi; with MIG"},
-			{"strict compute of whole GPUs", `{spec: {sharing: None, mig: null, compute: Strict}}`, "spec.compute", "only where sharing is MPS or HAMi"},
+			{"strict compute under MIG", `{spec: {compute: Strict}}`, "spec.compute", "Strict requires sharing MPS or HAMi; with MIG it must be Fair"},
+			{"strict compute of whole GPUs", `{spec: {sharing: None, mig: null, compute: Strict}}`, "spec.compute", "Strict requires sharing MPS or HAMi"},
 			{"tolerations that are no list", `{spec: {tolerations: all}}`, "spec.tolerations", "must be of type array"},
 			{"too many tolerations", `{spec: {tolerations: [` + repeatItems(17, "{key: k%d, operator: Exists}") + `]}}`, "spec.tolerations", "at most 16 items"},
 			{"a toleration with an unknown operator", `{spec: {tolerations: [{key: a, operator: In, value: b}]}}`, "spec.tolerations", "operator must be Exists or Equal"},
@@ -84,9 +84,9 @@ func nodePoolTable() table {
 		},
 		status: []edit{
 			{"a count that is none", `{status: {gpus: eight}}`, "status.gpus", "must be of type integer"},
-			{"a board twice", `{status: {boards: [{product: A, memoryMiB: 1}, {product: A, memoryMiB: 2}]}}`, "status.boards[1]", "Duplicate value"},
-			{"a board of negative memory", `{status: {boards: [{product: A, memoryMiB: -1}]}}`, "status.boards[0].memoryMiB", "greater than or equal to 0"},
-			{"a profile that is none", `{status: {boards: [{product: A, memoryMiB: 1, migProfiles: [3g]}]}}`, "status.boards[0].migProfiles[0]", "such as 3g.40gb"},
+			{"a board twice", `{status: {products: [{name: A, memoryMiB: 1}, {name: A, memoryMiB: 2}]}}`, "status.products[1]", "Duplicate value"},
+			{"a board of negative memory", `{status: {products: [{name: A, memoryMiB: -1}]}}`, "status.products[0].memoryMiB", "greater than or equal to 0"},
+			{"a profile that is none", `{status: {products: [{name: A, memoryMiB: 1, migProfiles: [3g]}]}}`, "status.products[0].migProfiles[0]", "such as 3g.40gb"},
 			{"a condition twice", `{status: {conditions: [` + newCondition("Ready") + `, ` + newCondition("Ready") + `]}}`, "status.conditions[1]", "Duplicate value"},
 		},
 	}

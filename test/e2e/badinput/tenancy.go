@@ -212,8 +212,8 @@ func projectTable() table {
 			{name: "other people, pools and limits", patch: `{spec: {owners: [{name: B, email: b@c.d}], members: null, nodePools: null, resources: null, podSecurity: null, workloads: null, validFrom: null, hold: null, exempt: null}}`},
 		},
 		immutable: []edit{
-			{"another namespace", `{spec: {namespace: other}}`, "spec.namespace", "cannot be changed, added or taken away after creation"},
-			{"no namespace any more", `{spec: {namespace: null}}`, "spec.namespace", "cannot be changed, added or taken away after creation"},
+			{"another namespace", `{spec: {namespace: other}}`, "spec.namespace", "cannot be added, changed or removed after creation"},
+			{"no namespace any more", `{spec: {namespace: null}}`, "spec.namespace", "cannot be added, changed or removed after creation"},
 		},
 		status: []edit{
 			{"an unknown phase", `{status: {phase: Renewed}}`, "status.phase", `"Active", "Expiring", "Expired", "Suspended", "PendingDeletion", "Deleting"`},

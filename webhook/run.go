@@ -40,7 +40,7 @@ import (
 	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/pod"
 	"sluice.dev/webhook/podgroup"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 	"sluice.dev/webhook/validation/department"
 	"sluice.dev/webhook/validation/extension"
 	"sluice.dev/webhook/validation/project"
@@ -131,7 +131,7 @@ func registerHandlers(ctx context.Context, mgr ctrl.Manager, cfg *Config, policy
 		Evaluator: &evaluation.Evaluator{Engine: policyEngine, Clock: clock, WorkerSlots: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))},
 		Tenants:   &evaluation.TenantResolver{Cache: cached},
 	}
-	authorizer := access.Reviewer{Client: cached}
+	authorizer := validation.Reviewer{Client: cached}
 	departmentValidator := &department.Validator{Cached: cached, Live: live, Clock: clock, Authorizer: authorizer}
 	projectValidator := &project.Validator{Cached: cached, Live: live, Authorizer: authorizer}
 	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer}

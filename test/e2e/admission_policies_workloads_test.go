@@ -71,7 +71,7 @@ func TestAdmissionPolicyProtectsWorkloadCreator(t *testing.T) {
 		return &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: selector, Template: pods}}
 	}
 	plain, forged := workloadMeta(ns, "tried"), workloadMeta(ns, "tried", by, other)
-	const itself, inTemplate = "created-by] says who makes this, and that is ", "would name another as the creator"
+	const itself, inTemplate = "created-by] must name the user who creates the object, ", "would name another as the creator"
 	tests := map[string]struct {
 		object client.Object
 		says   string

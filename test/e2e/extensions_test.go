@@ -269,7 +269,7 @@ func (a *extensionTest) testManualDecision(t *testing.T) {
 	e := a.createExtension(t, a.newExtension("long", "training", "48h"))
 	a.waitForDecision(t, e, "")
 	err := updateExtensionStatus(t, a.ada, e, setApproved)
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ada@example.org does not decide on it: whoever has the role department-administrator or editor in department asking or project asking does") {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ada@example.org cannot decide on it; a user with the role department-administrator or editor in department asking or project asking can") {
 		t.Errorf("ada approves it: %v", err)
 	}
 	if err := updateExtensionStatus(t, a.editor, e, func(s *v1alpha1.ExtensionStatus) {
@@ -320,7 +320,7 @@ func (a *extensionTest) testRejectedExtensions(t *testing.T) {
 		want string
 	}{
 		"what never ran":      {a.newExtension("x", "nothing", "24h"), "no GPU pod of such a workload has run here"},
-		"a name that is used": {a.newExtension("first", "training", "24h"), "was given an extension of this name"},
+		"a name that is used": {a.newExtension("first", "training", "24h"), "already has an extension of this name"},
 	} {
 		err := a.ada.Create(t.Context(), tc.wish)
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want) {
@@ -329,7 +329,7 @@ func (a *extensionTest) testRejectedExtensions(t *testing.T) {
 	}
 	elsewhere := a.newExtension("x", "training", "24h")
 	elsewhere.Namespace = metav1.NamespaceDefault
-	if err := sharedCluster.adminClient.Create(t.Context(), elsewhere); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no project has namespace default") {
+	if err := sharedCluster.adminClient.Create(t.Context(), elsewhere); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no project owns namespace default") {
 		t.Errorf("in nobody's namespace: %v", err)
 	}
 }

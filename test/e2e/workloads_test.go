@@ -248,7 +248,7 @@ func TestJobMutation(t *testing.T) {
 		}
 	})
 	t.Run("each is in the log", func(t *testing.T) {
-		if err := checkLogContains("webhook", `"msg":"decided","logger":"admission","webhook":"workloads"`); err != nil {
+		if err := checkLogContains("webhook", `"msg":"Answered admission request","logger":"admission","webhook":"workloads"`); err != nil {
 			t.Error(err)
 		}
 		if err := checkLogContains("webhook", `"decisions":{"changed-by":"core.jobs"}`); err != nil {
@@ -380,7 +380,7 @@ func TestJobsAdmittedDuringWebhookOutage(t *testing.T) {
 	forged := suspended(newGPUJob(ns, "forged", withGPU))
 	forged.Annotations[by] = "somebody@example.org"
 	_, err = jobs.Create(t.Context(), forged, metav1.CreateOptions{})
-	expectError(t, err, "says who makes this, and that is ")
+	expectError(t, err, "must name the user who creates the object, ")
 }
 
 // workloadsWebhook is the name under which the API server asks about workloads.

@@ -66,7 +66,7 @@ func (k *Injector) Start(ctx context.Context) error {
 			said = ""
 		case err.Error() != said && ctx.Err() == nil:
 			said = err.Error()
-			k.Logger.Error(err, "the API server may not trust this webhook; trying on")
+			k.Logger.Error(err, "Failed to inject CA bundle, retrying")
 		}
 		wait := syncInterval
 		if !k.injected.Load() {
@@ -88,7 +88,7 @@ func (k *Injector) NeedLeaderElection() bool { return false }
 // Ready is a health check: an error until the webhook was registered once.
 func (k *Injector) Ready(*http.Request) error {
 	if !k.injected.Load() {
-		return errors.New("not registered with the API server yet")
+		return errors.New("the CA bundle is not injected yet")
 	}
 	return nil
 }
@@ -129,9 +129,9 @@ func webhookEntries[W any](webhooks []W, of func(W) webhookEntry) []webhookEntry
 func (k *Injector) inject(ctx context.Context, name string, into client.Object, bundle []byte, list func() []webhookEntry) error {
 	if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, into); err != nil {
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("%T %s is not there: apply the manifests, or name another in registration: %w", into, name, err)
+			return fmt.Errorf("%T %s does not exist: apply the manifests, or name another in registration: %w", into, name, err)
 		}
-		return fmt.Errorf("reading %T %s: %w", into, name, err)
+		return fmt.Errorf("get %T %s: %w", into, name, err)
 	}
 	patch := bundlePatch(list(), bundle)
 	if patch == nil {
@@ -139,9 +139,9 @@ func (k *Injector) inject(ctx context.Context, name string, into client.Object, 
 	}
 	// A strategic merge patch merges the list of webhooks by their names.
 	if err := k.Client.Patch(ctx, into, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(v1alpha1.FieldManagerWebhook)); err != nil {
-		return fmt.Errorf("writing the caBundle of %T %s: %w", into, name, err)
+		return fmt.Errorf("patch the caBundle of %T %s: %w", into, name, err)
 	}
-	k.Logger.Info("registered", "configuration", name, "type", fmt.Sprintf("%T", into))
+	k.Logger.Info("Injected CA bundle", "configuration", name, "type", fmt.Sprintf("%T", into))
 	return nil
 }
 

@@ -284,8 +284,8 @@ func FuzzMutator(f *testing.F) {
 		`{}`, `[]`, `null`, `7`, `{`,
 		`{"metadata":7,"spec":[]}`, `{"metadata":{"annotations":"x","ownerReferences":[7,{"controller":"yes"}]}}`,
 		`{"metadata":{"annotations":{"sluice.dev/created-by":7}},"spec":{"template":7}}`,
-		`{"spec":{"podFailurePolicy":{"policyEngine":[{"action":7,"onExitCodes":[],"onPodConditions":{"type":1}}]},"template":{"spec":{"restartPolicy":"Never"}}}}`,
-		`{"apiVersion":"batch/v1","kind":"Job","metadata":{},"spec":{"podFailurePolicy":{"policyEngine":[{},{"onExitCodes":{"operator":"In"}}]},"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}}}`,
+		`{"spec":{"podFailurePolicy":{"rules":[{"action":7,"onExitCodes":[],"onPodConditions":{"type":1}}]},"template":{"spec":{"restartPolicy":"Never"}}}}`,
+		`{"apiVersion":"batch/v1","kind":"Job","metadata":{},"spec":{"podFailurePolicy":{"rules":[{},{"onExitCodes":{"operator":"In"}}]},"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}}}`,
 		`{"apiVersion":"batch/v1","kind":"Job","metadata":{"annotations":{}},"spec":{"podReplacementPolicy":"TerminatingOrFailed","template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}}}`,
 	} {
 		f.Add([]byte(seed))

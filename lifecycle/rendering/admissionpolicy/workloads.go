@@ -25,7 +25,7 @@ var workloadMetadata = definition{
 	),
 	validations: []validation{{
 		expression: `variables.trusted || oldObject != null || variables.newAnnotations[?` + createdBy + `].orValue(variables.user) == variables.user`,
-		message:    `'metadata.annotations[sluice.dev/created-by] says who makes this, and that is ' + variables.user + '; take it out'`,
+		message:    `'metadata.annotations[sluice.dev/created-by] must name the user who creates the object, ' + variables.user + '; remove it'`,
 	}, {
 		expression: `variables.trusted || oldObject == null || (` + sameAnnotations(`k == `+createdBy) + `)`,
 		message:    `'metadata.annotations[sluice.dev/created-by] says who made this, and is neither changed nor taken off afterwards; leave it as it was'`,

@@ -15,8 +15,7 @@ import (
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/input"
-	"sluice.dev/webhook/validation/access"
-	"sluice.dev/webhook/validation/quota"
+	"sluice.dev/webhook/validation"
 )
 
 // digestParser is cron's five fields, without names for schedules such as @daily.
@@ -25,23 +24,23 @@ var digestParser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Mont
 // Validate tells what is wrong with the department, which somebody with that
 // authority over it writes, and what is allowed but unwise. Before is the
 // department as it was; nil where it is new. The present instant is policy time.
-func Validate(before, department *v1alpha1.Department, authority access.Authority, world ClusterState, now time.Time) (field.ErrorList, []string) {
+func Validate(before, department *v1alpha1.Department, authority validation.Authority, world ClusterState, now time.Time) (field.ErrorList, []string) {
 	spec := field.NewPath("spec")
 	var was v1alpha1.Department
 	if before != nil {
 		was = *before
 	}
 	pools := spec.Child("nodePools")
-	errs, warnings := access.ValidateMembers(spec.Child("members"), was.Spec.Members, department.Spec.Members, authority, world.projectOfNamespace)
+	errs, warnings := validation.ValidateMembers(spec.Child("members"), was.Spec.Members, department.Spec.Members, authority, world.projectOfNamespace)
 	more, felt := validateNotices(spec.Child("notices"), department, now)
 	errs, warnings = append(errs, more...), append(warnings, felt...)
 	if before != nil {
-		more, felt = quota.ValidateDepartment(spec, before, department, world.Projects)
+		more, felt = validation.ValidateDepartmentQuota(spec, before, department, world.Projects)
 		errs, warnings = append(errs, more...), append(warnings, felt...)
-		warnings = append(warnings, quota.WarnBelowUsage(pools, before.Spec.NodePools, department.Spec.NodePools, before.Status.NodePools)...)
+		warnings = append(warnings, validation.WarnBelowUsage(pools, before.Spec.NodePools, department.Spec.NodePools, before.Status.NodePools)...)
 		warnings = append(warnings, warnPodSecurity(spec.Child("podSecurity"), before, department, world.Projects)...)
 	}
-	return errs, append(warnings, quota.WarnAboveCapacity(pools, before, department, world.Departments, world.NodePools)...)
+	return errs, append(warnings, validation.WarnAboveCapacity(pools, before, department, world.Departments, world.NodePools)...)
 }
 
 // warnPodSecurity warns of projects whose own level of Pod Security is looser than
@@ -61,7 +60,7 @@ func warnPodSecurity(path *field.Path, before, department *v1alpha1.Department, 
 		return nil
 	}
 	slices.Sort(names)
-	return []string{fmt.Sprintf("%s: holds for %s too, whose own spec.podSecurity is looser", path, tenancy.JoinLimited(names))}
+	return []string{fmt.Sprintf("%s: also applies to %s, whose own spec.podSecurity is looser", path, tenancy.JoinLimited(names))}
 }
 
 func validateNotices(path *field.Path, department *v1alpha1.Department, now time.Time) (field.ErrorList, []string) {
@@ -77,7 +76,7 @@ func validateTimeZone(path *field.Path, name string) field.ErrorList {
 	}
 	// Local is the zone of whatever machine lifecycle happens to run on.
 	if _, err := time.LoadLocation(name); err != nil || name == "Local" {
-		return field.ErrorList{field.Invalid(path, name, "want a name of the IANA time zone database, such as Europe/Berlin or UTC")}
+		return field.ErrorList{field.Invalid(path, name, "must be a name of the IANA time zone database, such as Europe/Berlin or UTC")}
 	}
 	return nil
 }
@@ -86,17 +85,17 @@ func validateDigest(path *field.Path, expression string, now time.Time) (field.E
 	if expression == "" {
 		return nil, nil
 	}
-	const want = `want five cron fields (minute, hour, day of month, month, day of week), such as "0 8 * * 1-5"`
+	const want = `must be five cron fields (minute, hour, day of month, month, day of week), such as "0 8 * * 1-5"`
 	// The parser takes a zone in front, which would contradict timeZone.
 	if strings.Contains(expression, "=") {
-		return field.ErrorList{field.Invalid(path, expression, want+"; the zone is timeZone's")}, nil
+		return field.ErrorList{field.Invalid(path, expression, want+"; timeZone sets the zone")}, nil
 	}
 	schedule, err := digestParser.Parse(expression)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, expression, fmt.Sprintf("%s: %v", want, err))}, nil
 	}
 	if schedule.Next(now).IsZero() {
-		return field.ErrorList{field.Invalid(path, expression, "there is no such day: this digest would never be sent")}, nil
+		return field.ErrorList{field.Invalid(path, expression, "no date matches: this digest would never be sent")}, nil
 	}
 	if spec, ok := schedule.(*cron.SpecSchedule); ok && spec.Hour&(1<<2) != 0 {
 		return nil, []string{fmt.Sprintf("%s: %q may fall between 02:00 and 03:00, an hour that many time zones skip or repeat when clocks change; choose another", path, expression)}
@@ -113,7 +112,7 @@ var administratorFields = []string{"contacts", "displayName", "members", "notice
 // ValidateAdministratorChange tells which fields of the change are not for the department's own
 // administrators.
 func ValidateAdministratorChange(before, after *v1alpha1.Department) (field.ErrorList, error) {
-	changed, err := access.ChangedFields(before, after)
+	changed, err := validation.ChangedFields(before, after)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +120,7 @@ func ValidateAdministratorChange(before, after *v1alpha1.Department) (field.Erro
 	for _, change := range changed {
 		if name, isSpec := strings.CutPrefix(change.Path, "spec."); !isSpec || !slices.Contains(administratorFields, name) {
 			errs = append(errs, field.Forbidden(field.NewPath(change.Path), fmt.Sprintf(
-				"only system administrators change it; the department's own change spec.%s", strings.Join(administratorFields, ", spec."))))
+				"only system administrators change it; the department's administrators change spec.%s", strings.Join(administratorFields, ", spec."))))
 		}
 	}
 	return errs, nil

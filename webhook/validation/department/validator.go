@@ -29,7 +29,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
 // Validator judges Departments.
@@ -42,7 +42,7 @@ type Validator struct {
 	// Clock is policy time.
 	Clock policytime.Clock
 	// Authorizer knows who administers departments.
-	Authorizer access.DepartmentAuthorizer
+	Authorizer validation.DepartmentAuthorizer
 }
 
 var _ admission.Validator[*v1alpha1.Department] = (*Validator)(nil)
@@ -71,7 +71,7 @@ func (v *Validator) ValidateDelete(ctx context.Context, department *v1alpha1.Dep
 	for _, projects := range []client.Reader{v.Cached, v.Live} {
 		var all v1alpha1.ProjectList
 		if err := projects.List(ctx, &all); err != nil {
-			return nil, fmt.Errorf("listing projects: %w", err)
+			return nil, fmt.Errorf("list projects: %w", err)
 		}
 		if left = validateNoProjects(department, all.Items); left == nil {
 			return nil, nil
@@ -107,22 +107,22 @@ func (v *Validator) validate(ctx context.Context, before, department *v1alpha1.D
 // authorize is the writer's over the department. Departments are made and deleted
 // by those who administer all of them; a department's own administrators may
 // change what is their own.
-func (v *Validator) authorize(ctx context.Context, before, department *v1alpha1.Department) (access.Authority, error) {
+func (v *Validator) authorize(ctx context.Context, before, department *v1alpha1.Department) (validation.Authority, error) {
 	request, err := admission.RequestFromContext(ctx)
 	if err != nil {
-		return access.AuthorityNone, err
+		return validation.AuthorityNone, err
 	}
 	user := request.UserInfo.Username
-	authority, err := access.ResolveAuthority(ctx, v.Authorizer, request.UserInfo, department.Name)
+	authority, err := validation.ResolveAuthority(ctx, v.Authorizer, request.UserInfo, department.Name)
 	switch {
 	case err != nil:
 		return authority, err
-	case authority == access.AuthorityAll:
+	case authority == validation.AuthorityAll:
 		return authority, nil
 	case before == nil:
 		return authority, apierrors.NewForbidden(departmentResource, department.Name,
-			fmt.Errorf("only system administrators make and delete departments, and %s does not administer all of them: ask one, or for the right to administer departments/projects without a name", user))
-	case authority == access.AuthorityNone:
+			fmt.Errorf("only system administrators create and delete departments, and %s does not administer all departments: ask one of them, or request the right to administer departments/projects without a name", user))
+	case authority == validation.AuthorityNone:
 		return authority, apierrors.NewForbidden(departmentResource, department.Name,
 			fmt.Errorf("%s does not administer it: ask a member of it with the role %s, or a system administrator", user, v1alpha1.RoleDepartmentAdministrator))
 	}
@@ -152,15 +152,15 @@ type ClusterState struct {
 func (v *Validator) readClusterState(ctx context.Context, projects client.Reader) (ClusterState, error) {
 	var all v1alpha1.ProjectList
 	if err := projects.List(ctx, &all); err != nil {
-		return ClusterState{}, fmt.Errorf("listing projects: %w", err)
+		return ClusterState{}, fmt.Errorf("list projects: %w", err)
 	}
 	var departments v1alpha1.DepartmentList
 	if err := v.Cached.List(ctx, &departments); err != nil {
-		return ClusterState{}, fmt.Errorf("listing departments: %w", err)
+		return ClusterState{}, fmt.Errorf("list departments: %w", err)
 	}
 	var pools v1alpha1.NodePoolList
 	if err := v.Cached.List(ctx, &pools); err != nil {
-		return ClusterState{}, fmt.Errorf("listing node pools: %w", err)
+		return ClusterState{}, fmt.Errorf("list node pools: %w", err)
 	}
 	return ClusterState{Projects: all.Items, Departments: departments.Items, NodePools: pools.Items}, nil
 }
@@ -187,5 +187,5 @@ func validateNoProjects(department *v1alpha1.Department, projects []v1alpha1.Pro
 		return nil
 	}
 	slices.Sort(names)
-	return fmt.Errorf("it has %d projects: %s; delete them, or move them by their spec.department, first", len(names), tenancy.JoinLimited(names))
+	return fmt.Errorf("it has %d projects: %s; first delete them, or move them with their spec.department", len(names), tenancy.JoinLimited(names))
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
 // approverRoles are the roles whose holders decide in a department.
@@ -27,7 +27,7 @@ func approverRoles(department *v1alpha1.Department) []v1alpha1.ApproverRole {
 // canDecide tells whether the user holds one of the roles that decide: as a member
 // of the department or the project, or, for the two that administer, by the right
 // to. Cheap answers come first: the API server is asked for want of another.
-func canDecide(ctx context.Context, user authenticationv1.UserInfo, o *namespaceTenant, administrators access.DepartmentAuthorizer) (bool, error) {
+func canDecide(ctx context.Context, user authenticationv1.UserInfo, o *namespaceTenant, administrators validation.DepartmentAuthorizer) (bool, error) {
 	roles := approverRoles(o.department)
 	for _, member := range slices.Concat(o.department.Spec.Members, o.project.Spec.Members) {
 		if slices.Contains(roles, v1alpha1.ApproverRole(member.Role)) && matchesMember(user, &member) {
@@ -36,7 +36,7 @@ func canDecide(ctx context.Context, user authenticationv1.UserInfo, o *namespace
 	}
 	for role, of := range map[v1alpha1.ApproverRole]string{
 		v1alpha1.ApproverRole(v1alpha1.RoleDepartmentAdministrator): o.department.Name,
-		v1alpha1.RoleSystemAdministrator:                            access.AllDepartments,
+		v1alpha1.RoleSystemAdministrator:                            validation.AllDepartments,
 	} {
 		if !slices.Contains(roles, role) {
 			continue
@@ -67,7 +67,7 @@ func (o *namespaceTenant) describeApprovers() string {
 	for _, role := range approverRoles(o.department) {
 		roles = append(roles, string(role))
 	}
-	return fmt.Sprintf("whoever has the role %s in department %s or project %s", strings.Join(roles, " or "), o.department.Name, o.project.Name)
+	return fmt.Sprintf("a user with the role %s in department %s or project %s", strings.Join(roles, " or "), o.department.Name, o.project.Name)
 }
 
 // statusChange is what somebody does to an Extension's status.

@@ -44,7 +44,7 @@ func (s *Defaulter) Default(ctx context.Context, extension *v1alpha1.Extension) 
 	}
 	var before v1alpha1.Extension
 	if err := json.Unmarshal(request.OldObject.Raw, &before); err != nil {
-		return fmt.Errorf("reading the extension as it was: %w", err)
+		return fmt.Errorf("decode old extension: %w", err)
 	}
 	if request.SubResource == statusSubresource {
 		setDecidedBy(&extension.Status, &before.Status, request.UserInfo.Username, s.Clock.Now())

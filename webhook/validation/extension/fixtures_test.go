@@ -22,7 +22,7 @@ import (
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/webhook/evaluation"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
 const testNamespace = "lab"
@@ -108,7 +108,7 @@ func newExtension(change ...func(*v1alpha1.Extension)) *v1alpha1.Extension {
 	return e
 }
 
-func newValidator(t *testing.T, administrators access.DepartmentAuthorizer, objects ...client.Object) *Validator {
+func newValidator(t *testing.T, administrators validation.DepartmentAuthorizer, objects ...client.Object) *Validator {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).
 		WithIndex(&v1alpha1.Project{}, evaluation.ProjectNamespaceIndex, func(object client.Object) []string {

@@ -28,7 +28,7 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/webhook/evaluation"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
 // Validator judges Extensions that are asked for, and decisions on them.
@@ -40,7 +40,7 @@ type Validator struct {
 	// kept in memory.
 	Live client.Reader
 	// Authorizer knows who administers departments.
-	Authorizer access.DepartmentAuthorizer
+	Authorizer validation.DepartmentAuthorizer
 }
 
 var _ admission.Validator[*v1alpha1.Extension] = (*Validator)(nil)
@@ -64,10 +64,10 @@ func (v *Validator) ValidateCreate(ctx context.Context, extension *v1alpha1.Exte
 		return nil, newNoProjectError(extension, request.Namespace)
 	}
 	if by := extension.Annotations[v1alpha1.AnnotationCreatedBy]; by != request.UserInfo.Username {
-		return nil, newForbiddenError(extension, "metadata.annotations[%s] must name whoever asks, %s, and not %q", v1alpha1.AnnotationCreatedBy, request.UserInfo.Username, by)
+		return nil, newForbiddenError(extension, "metadata.annotations[%s] must name the requester, %s, not %q", v1alpha1.AnnotationCreatedBy, request.UserInfo.Username, by)
 	}
 	if w.pending >= MaxPending {
-		return nil, newForbiddenError(extension, "in namespace %s %d extensions wait for a decision, and more than %d are not taken; wait for %s to decide, or delete one of those that are not needed (`sluice extensions -n %s`)",
+		return nil, newForbiddenError(extension, "namespace %s has %d extensions without a decision, and the limit is %d; wait for a decision by %s, or delete extensions that are not needed (`sluice extensions -n %s`)",
 			request.Namespace, w.pending, MaxPending, w.tenant.describeApprovers(), request.Namespace)
 	}
 	warnings, errs := validateRequest(extension, &w)
@@ -100,15 +100,15 @@ func (v *Validator) ValidateUpdate(ctx context.Context, before, extension *v1alp
 	case err != nil:
 		return nil, err
 	case !may:
-		return nil, newForbiddenError(extension, "%s does not decide on it: %s does", request.UserInfo.Username, o.describeApprovers())
+		return nil, newForbiddenError(extension, "%s cannot decide on it; %s can", request.UserInfo.Username, o.describeApprovers())
 	case change == statusAlreadyDecided:
-		return nil, newForbiddenError(extension, "it was decided already (%s): a decision stands; whoever wants something else asks again", before.Status.Decision)
+		return nil, newForbiddenError(extension, "it was already decided (%s), and a decision is final; create a new extension instead", before.Status.Decision)
 	case change == protectedFieldChanged:
-		return nil, newForbiddenError(extension, "status: only the decision and the message can be written by whoever decides; the rest is Sluice's")
+		return nil, newForbiddenError(extension, "status: an approver writes only the decision and the message; Sluice writes the other fields")
 	case change == decisionMissing:
-		return nil, newForbiddenError(extension, "status.decision: want %s or %s", v1alpha1.ExtensionApproved, v1alpha1.ExtensionDenied)
+		return nil, newForbiddenError(extension, "status.decision: must be %s or %s", v1alpha1.ExtensionApproved, v1alpha1.ExtensionDenied)
 	case extension.Status.DecidedBy != request.UserInfo.Username:
-		return nil, newForbiddenError(extension, "status.decidedBy must name whoever decides, %s, and not %q", request.UserInfo.Username, extension.Status.DecidedBy)
+		return nil, newForbiddenError(extension, "status.decidedBy must name the approver, %s, not %q", request.UserInfo.Username, extension.Status.DecidedBy)
 	}
 	return nil, nil
 }
@@ -125,7 +125,7 @@ func (v *Validator) readClusterState(ctx context.Context, namespace string, exte
 	}
 	var all v1alpha1.ExtensionList
 	if err := v.Live.List(ctx, &all, client.InNamespace(namespace)); err != nil {
-		return w, fmt.Errorf("listing the extensions of namespace %s: %w", namespace, err)
+		return w, fmt.Errorf("list extensions in namespace %s: %w", namespace, err)
 	}
 	for i := range all.Items {
 		if all.Items[i].Status.Decision == "" {
@@ -142,7 +142,7 @@ func (v *Validator) readClusterState(ctx context.Context, namespace string, exte
 	case err == nil:
 		w.clock = &clock
 	case !apierrors.IsNotFound(err):
-		return w, fmt.Errorf("reading clock %s/%s: %w", namespace, name, err)
+		return w, fmt.Errorf("get clock %s/%s: %w", namespace, name, err)
 	}
 	return w, nil
 }
@@ -157,7 +157,7 @@ func newForbiddenError(extension *v1alpha1.Extension, format string, args ...any
 }
 
 func newNoProjectError(extension *v1alpha1.Extension, namespace string) error {
-	return newForbiddenError(extension, "no project has namespace %s, so nothing there has a limit; extensions are asked for in a project's namespace", namespace)
+	return newForbiddenError(extension, "no project owns namespace %s, so no workload there has a time limit; create extensions in a project's namespace", namespace)
 }
 
 // namespaceTenant is whose a namespace is. Both objects are the cache's, and never changed.
@@ -207,7 +207,7 @@ func validateRequest(extension *v1alpha1.Extension, w *clusterState) (warnings [
 	target := spec.Target
 	version, err := schema.ParseGroupVersion(target.APIVersion)
 	if err != nil {
-		return nil, field.ErrorList{field.Invalid(path.Child("apiVersion"), target.APIVersion, "want a group and a version, such as batch/v1, or v1 for a Pod")}
+		return nil, field.ErrorList{field.Invalid(path.Child("apiVersion"), target.APIVersion, "must be a group and a version, such as batch/v1, or v1 for a Pod")}
 	}
 	clock := w.clock
 	// Two groups may have kinds of one name; the clock's name has only a hash of them.
@@ -219,15 +219,15 @@ func validateRequest(extension *v1alpha1.Extension, w *clusterState) (warnings [
 	switch {
 	case clock == nil:
 		return nil, field.ErrorList{field.Invalid(path, name,
-			"no GPU pod of such a workload has run here, so there is no time to extend; name the workload at the top, as `sluice clocks -n "+extension.Namespace+"` lists it: the Job, not a pod that it made")}
+			"no GPU pod of this workload has run in the namespace, so it has no time limit; name the root workload as `sluice clocks -n "+extension.Namespace+"` lists it: the Job, not one of its pods")}
 	case clock.Status.MissingSince != nil:
-		return nil, field.ErrorList{field.Invalid(path, name, "this workload is gone")}
+		return nil, field.ErrorList{field.Invalid(path, name, "this workload no longer exists")}
 	case len(clock.Status.Extensions)+MaxPending >= v1alpha1.MaxClockExtensions:
 		return nil, field.ErrorList{field.Invalid(path, name, fmt.Sprintf(
-			"it was extended %d times already, which is the most; let it end and begin anew", len(clock.Status.Extensions)))}
+			"it was already extended %d times, which is the maximum; let it end and start it again", len(clock.Status.Extensions)))}
 	case slices.ContainsFunc(clock.Status.Extensions, func(e v1alpha1.ClockExtension) bool { return e.Name == extension.Name }):
 		return nil, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), extension.Name,
-			"the workload was given an extension of this name; choose another, or use metadata.generateName")}
+			"the workload already has an extension of this name; choose another, or use metadata.generateName")}
 	}
 	return warnRequest(spec, w), nil
 }
@@ -236,14 +236,14 @@ func validateRequest(extension *v1alpha1.Extension, w *clusterState) (warnings [
 func warnRequest(spec *v1alpha1.ExtensionSpec, w *clusterState) (warnings []string) {
 	status, terms := &w.clock.Status, &w.tenant.department.Spec.Extensions
 	if status.Limit == nil && status.Deadline == nil && status.Stopped == nil {
-		warnings = append(warnings, fmt.Sprintf("nothing ends %s %s at present: it has no need of more time", spec.Target.Kind, spec.Target.Name))
+		warnings = append(warnings, fmt.Sprintf("%s %s has no time limit at present and needs no extension", spec.Target.Kind, spec.Target.Name))
 	}
 	switch each := terms.MaxDuration; {
 	case spec.By == nil: // the schema refuses it
 	case terms.SelfService == 0:
-		warnings = append(warnings, fmt.Sprintf("department %s grants nothing by itself: it waits for a decision by %s", w.tenant.department.Name, w.tenant.describeApprovers()))
+		warnings = append(warnings, fmt.Sprintf("department %s grants no extension automatically: it waits for a decision by %s", w.tenant.department.Name, w.tenant.describeApprovers()))
 	case each != nil && spec.By.Length() > each.Length():
-		warnings = append(warnings, fmt.Sprintf("department %s grants at most %s by itself: %s wait for a decision by %s", w.tenant.department.Name, each, spec.By, w.tenant.describeApprovers()))
+		warnings = append(warnings, fmt.Sprintf("department %s grants at most %s automatically: %s wait for a decision by %s", w.tenant.department.Name, each, spec.By, w.tenant.describeApprovers()))
 	}
 	return warnings
 }

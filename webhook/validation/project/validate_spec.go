@@ -12,8 +12,7 @@ import (
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/input"
-	"sluice.dev/webhook/validation/access"
-	"sluice.dev/webhook/validation/quota"
+	"sluice.dev/webhook/validation"
 )
 
 // Validate tells all that is wrong with the project, which somebody with that
@@ -21,15 +20,15 @@ import (
 // Before is the project as it was; nil where it is new. The namespace is judged
 // only then: it cannot change afterwards, and what becomes of it later is
 // lifecycle's to see.
-func Validate(before, project *v1alpha1.Project, authority access.Authority, world ClusterState) (field.ErrorList, []string) {
+func Validate(before, project *v1alpha1.Project, authority validation.Authority, world ClusterState) (field.ErrorList, []string) {
 	spec := field.NewPath("spec")
 	var was v1alpha1.Project
 	if before != nil {
 		was = *before
 	}
-	errs, warnings := access.ValidateMembers(spec.Child("members"), was.Spec.Members, project.Spec.Members, authority, world.projectOfNamespace(project))
-	errs = append(errs, access.ValidateOwners(spec.Child("owners"), was.Spec.Owners, project.Spec.Owners)...)
-	warnings = append(warnings, quota.WarnBelowUsage(spec.Child("nodePools"), was.Spec.NodePools, project.Spec.NodePools, was.Status.NodePools)...)
+	errs, warnings := validation.ValidateMembers(spec.Child("members"), was.Spec.Members, project.Spec.Members, authority, world.projectOfNamespace(project))
+	errs = append(errs, validation.ValidateOwners(spec.Child("owners"), was.Spec.Owners, project.Spec.Owners)...)
+	warnings = append(warnings, validation.WarnBelowUsage(spec.Child("nodePools"), was.Spec.NodePools, project.Spec.NodePools, was.Status.NodePools)...)
 	if world.Department == nil {
 		errs = append(errs, field.Invalid(spec.Child("department"), project.Spec.Department,
 			"there is no such department; name one of `kubectl get departments.sluice.dev`, or create it first"))
@@ -49,7 +48,7 @@ func validateAgainstDepartment(spec *field.Path, before, project *v1alpha1.Proje
 		before = nil // to its new department it is new
 	}
 	errs := validatePools(spec.Child("nodePools"), project, world.Department)
-	asked, warnings := quota.ValidateProject(spec, before, project, world.Department, world.Projects)
+	asked, warnings := validation.ValidateProjectQuota(spec, before, project, world.Department, world.Projects)
 	errs = append(errs, asked...)
 	errs = append(errs, validatePodSecurity(spec.Child("podSecurity"), before, project, world.Department)...)
 	errs = append(errs, validateLimits(spec.Child("workloads"), project, world.Department)...)
@@ -90,7 +89,7 @@ func validatePodSecurity(path *field.Path, before, project *v1alpha1.Project, de
 	}
 	if holds := input.EffectivePodSecurity(project, department); holds != asked {
 		return field.ErrorList{field.Invalid(path, asked, fmt.Sprintf(
-			"a project may be held to a stricter level than its department, never to a looser one; department %s has %s", department.Name, holds))}
+			"a project's level can be stricter than its department's, never looser; department %s has %s", department.Name, holds))}
 	}
 	return nil
 }
@@ -113,7 +112,7 @@ var managerFields = []string{"spec.members", "spec.nodePools", "spec.resources",
 // ValidateManagerChange tells what of a change is not for those who only manage the project. Which
 // members are, and how much, is [Validate]'s to say.
 func ValidateManagerChange(before, after *v1alpha1.Project) (field.ErrorList, error) {
-	changed, err := access.ChangedFields(before, after)
+	changed, err := validation.ChangedFields(before, after)
 	if err != nil {
 		return nil, err
 	}
@@ -121,15 +120,15 @@ func ValidateManagerChange(before, after *v1alpha1.Project) (field.ErrorList, er
 	var errs field.ErrorList
 	for _, change := range changed {
 		if !slices.Contains(managerFields, change.Path) {
-			errs = append(errs, change.Deny("whoever manages a project changes its spec.members, spec.nodePools, spec.resources "+
-				"and, to tighten them, spec.workloads, and nothing else: "+ask))
+			errs = append(errs, change.Deny("a project manager changes only its spec.members, spec.nodePools, spec.resources "+
+				"and, to tighten them, spec.workloads: "+ask))
 		}
 	}
 	errs = append(errs, validateOverQuotaWeights(before, after, ask)...)
 	path := field.NewPath("spec", "workloads")
 	for _, loose := range v1alpha1.FindLoosenedLimits(before.Spec.Workloads, after.Spec.Workloads) {
 		at := path.Key(string(loose.Type)).Child(loose.Field)
-		why := fmt.Sprintf("whoever manages a project tightens its limits and never loosens them; the project has %s: %s", loose.Bound, ask)
+		why := fmt.Sprintf("a project manager can tighten its limits, never loosen them; the project has %s: %s", loose.Bound, ask)
 		if loose.Value == "" {
 			errs = append(errs, field.Required(at, why))
 			continue
@@ -154,7 +153,7 @@ func validateOverQuotaWeights(before, after *v1alpha1.Project, ask string) (errs
 		}
 		if weight := pool.GPU.Weight(); weight > most {
 			errs = append(errs, field.Invalid(field.NewPath("spec", "nodePools").Index(i).Child("gpu", "overQuotaWeight"), weight,
-				fmt.Sprintf("whoever manages a project does not raise its part in what is idle; it is %d: %s", most, ask)))
+				fmt.Sprintf("a project manager cannot raise the project's share of idle GPUs; it is %d: %s", most, ask)))
 		}
 	}
 	return errs

@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
 // Validator judges Projects.
@@ -42,7 +42,7 @@ type Validator struct {
 	// for what another of them has.
 	Live client.Reader
 	// Authorizer knows who administers departments, and who manages projects.
-	Authorizer access.ProjectAuthorizer
+	Authorizer validation.ProjectAuthorizer
 }
 
 var _ admission.Validator[*v1alpha1.Project] = (*Validator)(nil)
@@ -100,23 +100,23 @@ var (
 // authorize is the writer's over the project and its department, and over the
 // department from which it comes: the least of them. Whoever lacks it is refused,
 // and so is whoever only manages the project and changes more than that takes.
-func (v *Validator) authorize(ctx context.Context, before, project *v1alpha1.Project) (access.Authority, error) {
+func (v *Validator) authorize(ctx context.Context, before, project *v1alpha1.Project) (validation.Authority, error) {
 	request, err := admission.RequestFromContext(ctx)
 	if err != nil {
-		return access.AuthorityNone, err
+		return validation.AuthorityNone, err
 	}
-	least := access.AuthorityAll
+	least := validation.AuthorityAll
 	for _, department := range affectedDepartments(before, project) {
 		authority, err := v.resolveAuthority(ctx, request.UserInfo, department, before)
 		if err != nil {
-			return access.AuthorityNone, err
+			return validation.AuthorityNone, err
 		}
-		if authority == access.AuthorityNone {
+		if authority == validation.AuthorityNone {
 			return authority, apierrors.NewForbidden(projectResource, project.Name, authorityError(request.UserInfo.Username, department, before, project))
 		}
 		least = min(least, authority)
 	}
-	if least > access.AuthorityProject {
+	if least > validation.AuthorityProject {
 		return least, nil
 	}
 	beyond, err := ValidateManagerChange(before, project)
@@ -128,11 +128,11 @@ func (v *Validator) authorize(ctx context.Context, before, project *v1alpha1.Pro
 
 // resolveAuthority is the user's authority over the project as it was, in that department. What
 // is new, or goes, nobody only manages.
-func (v *Validator) resolveAuthority(ctx context.Context, user authenticationv1.UserInfo, department string, before *v1alpha1.Project) (access.Authority, error) {
+func (v *Validator) resolveAuthority(ctx context.Context, user authenticationv1.UserInfo, department string, before *v1alpha1.Project) (validation.Authority, error) {
 	if before == nil {
-		return access.ResolveAuthority(ctx, v.Authorizer, user, department)
+		return validation.ResolveAuthority(ctx, v.Authorizer, user, department)
 	}
-	return access.ResolveProjectAuthority(ctx, v.Authorizer, user, department, before.Name)
+	return validation.ResolveProjectAuthority(ctx, v.Authorizer, user, department, before.Name)
 }
 
 // affectedDepartments are those that a change concerns: two where the project moves.
@@ -144,9 +144,9 @@ func affectedDepartments(before, project *v1alpha1.Project) []string {
 }
 
 func authorityError(user, department string, before, project *v1alpha1.Project) error {
-	wants := "only whoever does makes and deletes its projects"
+	wants := "only its administrators create and delete its projects"
 	if of := affectedDepartments(before, project); len(of) > 1 {
-		wants = fmt.Sprintf("moving a project from %s to %s takes both", of[0], of[1])
+		wants = fmt.Sprintf("moving a project from %s to %s requires both", of[0], of[1])
 	} else if before != nil {
 		wants = "does not manage the project either"
 	}
@@ -177,7 +177,7 @@ func (v *Validator) readClusterState(ctx context.Context, projects client.Reader
 	}
 	var all v1alpha1.ProjectList
 	if err := projects.List(ctx, &all); err != nil {
-		return world, fmt.Errorf("listing projects: %w", err)
+		return world, fmt.Errorf("list projects: %w", err)
 	}
 	world.Projects = all.Items
 	if before != nil {
@@ -199,7 +199,7 @@ func getIfExists(ctx context.Context, reader client.Reader, name string, into cl
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", into, name, err)
+		return false, fmt.Errorf("get %T %s: %w", into, name, err)
 	}
 	return true, nil
 }

@@ -106,15 +106,15 @@ func TestAuthorization(t *testing.T) {
 		code          int32
 		says          string
 	}{
-		"a stranger makes one":                   {"eve", nil, plain, http.StatusForbidden, "eve does not administer department students, and only whoever does makes and deletes its projects: ask a member of it with the role department-administrator"},
+		"a stranger makes one":                   {"eve", nil, plain, http.StatusForbidden, "eve does not administer department students, and only its administrators create and delete its projects: ask a member of it with the role department-administrator"},
 		"a stranger changes it":                  {"eve", plain, newProject(withMember("eve", v1alpha1.RoleEditor)), http.StatusForbidden, "eve does not administer department students, and does not manage the project either: ask"},
 		"a stranger labels it":                   {"eve", plain, newProject(withLabels), http.StatusForbidden, "eve does not administer"},
 		"its administrator makes it":             {"dean", nil, plain, http.StatusOK, ""},
 		"its administrator labels it":            {"dean", plain, newProject(withLabels), http.StatusOK, ""},
 		"its administrator appoints one":         {"dean", plain, newProject(withMember("kim", v1alpha1.RoleDepartmentAdministrator)), http.StatusOK, ""},
 		"one of another makes it":                {"dean", nil, newProject(withDepartment("research")), http.StatusForbidden, "dean does not administer department research"},
-		"one of another takes it":                {"dean", newProject(withDepartment("research")), plain, http.StatusForbidden, "moving a project from research to students takes both"},
-		"its administrator gives it away":        {"dean", plain, newProject(withDepartment("research")), http.StatusForbidden, "moving a project from students to research takes both"},
+		"one of another takes it":                {"dean", newProject(withDepartment("research")), plain, http.StatusForbidden, "moving a project from research to students requires both"},
+		"its administrator gives it away":        {"dean", plain, newProject(withDepartment("research")), http.StatusForbidden, "moving a project from students to research requires both"},
 		"somebody over both moves it":            {"both", plain, newProject(withDepartment("research")), http.StatusOK, ""},
 		"somebody over all moves it":             {"root", plain, newProject(withDepartment("research")), http.StatusOK, ""},
 		"nobody can say":                         {"offline", nil, plain, http.StatusForbidden, "down"},
@@ -163,8 +163,8 @@ func TestProjectManagerChanges(t *testing.T) {
 	}
 	exception := &v1alpha1.Exception{Reason: "I say so"}
 	const (
-		only    = "whoever manages a project changes its spec.members, spec.nodePools, spec.resources and, to tighten them, spec.workloads, and nothing else: ask a member of department students with the role department-administrator"
-		tighter = "whoever manages a project tightens its limits and never loosens them; the project has 24h: ask a member of department students"
+		only    = "a project manager changes only its spec.members, spec.nodePools, spec.resources and, to tighten them, spec.workloads: ask a member of department students with the role department-administrator"
+		tighter = "a project manager can tighten its limits, never loosen them; the project has 24h: ask a member of department students"
 	)
 	tests := map[string]struct {
 		after *v1alpha1.Project
@@ -175,8 +175,8 @@ func TestProjectManagerChanges(t *testing.T) {
 		"a researcher":         {changed(withMember("zoe", v1alpha1.RoleL1Researcher)), http.StatusOK, nil},
 		"one who goes":         {changed(without("kim")), http.StatusOK, nil},
 		"an editor":            {changed(withMember("zoe", v1alpha1.RoleEditor)), http.StatusUnprocessableEntity, []string{"spec.members[3].role", `"editor"`, "more than you may grant"}},
-		"an editor who goes":   {changed(without("ed")), http.StatusUnprocessableEntity, []string{"spec.members", "without User ed", "takes the role editor"}},
-		"itself":               {changed(without("rita")), http.StatusUnprocessableEntity, []string{"takes the role research-manager"}},
+		"an editor who goes":   {changed(without("ed")), http.StatusUnprocessableEntity, []string{"spec.members", "without User ed", "removes the role editor"}},
+		"itself":               {changed(without("rita")), http.StatusUnprocessableEntity, []string{"removes the role research-manager"}},
 		"more of what is left": {changed(withQuota("1", "6")), http.StatusOK, nil},
 		"more than is left":    {changed(withQuota("1500m", "6")), http.StatusUnprocessableEntity, []string{"spec.nodePools[0].gpu.guaranteed", "1 is left"}},
 		"more than the limit":  {changed(withQuota("1", "7")), http.StatusUnprocessableEntity, []string{"spec.nodePools[0].gpu.limit", "6 GPUs"}},
@@ -189,7 +189,7 @@ func TestProjectManagerChanges(t *testing.T) {
 		"a further limit": {changed(func(p *v1alpha1.Project) {
 			p.Spec.Workloads[v1alpha1.WorkloadTrain] = v1alpha1.WorkloadLimits{MaxRuntime: ptr.To(period.MustParseDuration("3d"))}
 		}), http.StatusOK, nil},
-		"a larger part of what is idle": {changed(withOverQuotaWeight(2)), http.StatusForbidden, []string{"spec.nodePools[0].gpu.overQuotaWeight: Invalid value: 2", "does not raise its part in what is idle; it is 1"}},
+		"a larger part of what is idle": {changed(withOverQuotaWeight(2)), http.StatusForbidden, []string{"spec.nodePools[0].gpu.overQuotaWeight: Invalid value: 2", "cannot raise the project's share of idle GPUs; it is 1"}},
 		"none of what is idle":          {changed(withOverQuotaWeight(0)), http.StatusOK, nil},
 		"a looser limit":                {changed(withMaxRuntime("36h")), http.StatusForbidden, []string{`spec.workloads[interactive].maxRuntime: Invalid value: "36h"`, tighter}},
 		"no limit":                      {changed(func(p *v1alpha1.Project) { p.Spec.Workloads = nil }), http.StatusForbidden, []string{"spec.workloads[interactive].maxRuntime: Required value", tighter}},
@@ -234,7 +234,7 @@ func TestProjectManagerIsLimitedToOneProject(t *testing.T) {
 		code          int32
 		says          string
 	}{
-		"made":                                   {"rita", nil, plain, http.StatusForbidden, "rita does not administer department students, and only whoever does makes"},
+		"made":                                   {"rita", nil, plain, http.StatusForbidden, "rita does not administer department students, and only its administrators create"},
 		"another's member":                       {"rita", newProject(withName("course")), newProject(withName("course"), member), http.StatusForbidden, "does not manage the project either"},
 		"moved by who administers where it goes": {"rector", plain, newProject(withDepartment("research")), http.StatusForbidden, "spec.department"},
 		"its member, by the same":                {"rector", plain, newProject(member), http.StatusOK, ""},

@@ -53,7 +53,7 @@ func decodeStart(req *admission.Request) (*startRequest, error) {
 	}
 	object, err := decodeObject(req.Object.Raw)
 	if err != nil {
-		return nil, fmt.Errorf("reading the object: %w", err)
+		return nil, fmt.Errorf("decode object: %w", err)
 	}
 	kind := schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}
 	if req.SubResource == "" {
@@ -73,7 +73,7 @@ func decodeStart(req *admission.Request) (*startRequest, error) {
 	case admissionv1.Update:
 		before, err := decodeObject(req.OldObject.Raw)
 		if err != nil {
-			return nil, fmt.Errorf("reading the object before the change: %w", err)
+			return nil, fmt.Errorf("decode old object: %w", err)
 		}
 		if !workloadkind.StartsWorkload(before, object) {
 			return nil, nil
@@ -96,7 +96,7 @@ func decodeObject(raw []byte) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	if object.Object == nil {
-		return nil, fmt.Errorf("it is %.20q", raw)
+		return nil, fmt.Errorf("not an object: %.20q", raw)
 	}
 	return object, nil
 }

@@ -91,7 +91,7 @@ func (h *Validator) longestStop(ctx context.Context, namespace, key string, matc
 	var clocks v1alpha1.WorkloadClockList
 	err := h.Clocks.List(ctx, &clocks, client.InNamespace(namespace), client.MatchingFields{StoppedClockIndex: key}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, fmt.Errorf("looking for workloads of namespace %s that were stopped: %w", namespace, err)
+		return nil, fmt.Errorf("list stopped workloads in namespace %s: %w", namespace, err)
 	}
 	now := h.Clock.Now()
 	var longest *stop

@@ -67,7 +67,7 @@ func (h *Validator) Handle(ctx context.Context, req admission.Request) admission
 // allowUnchecked consents, since a webhook that errs must hold up nothing.
 func allowUnchecked(err error) admission.Response {
 	response := admission.Allowed("")
-	response.Result = &metav1.Status{Code: response.Result.Code, Message: fmt.Sprintf("not checked whether it was stopped: %v", err)}
+	response.Result = &metav1.Status{Code: response.Result.Code, Message: fmt.Sprintf("check whether the workload is stopped: %v", err)}
 	return response
 }
 
@@ -93,7 +93,7 @@ func (h *Validator) denialMessage(ctx context.Context, s *startRequest, found *s
 	if found.isCopy {
 		which = fmt.Sprintf("%s %s runs the same as %s, which", s.kind.Kind, s.name, which)
 	}
-	return fmt.Sprintf("%s was stopped by Sluice%s, and may be started again %s; %s",
+	return fmt.Sprintf("%s was stopped by Sluice%s, and can be started again %s; %s",
 		which, describeReason(recorded), describeEnd(found.until, zone), describeRemedy(reason, found.until, project, root, s.namespace))
 }
 
@@ -106,17 +106,17 @@ func describeReason(c *v1alpha1.WorkloadClock) string {
 	switch c.Status.Stopped.Reason {
 	case v1alpha1.EndMaxRuntime:
 		if limit := c.Status.Limit; limit != nil {
-			return fmt.Sprintf(" when it had run for %s, as long as it may", limit.InForce)
+			return fmt.Sprintf(" after it had run for %s, its time limit", limit.InForce)
 		}
-		return " when it had run as long as it may"
+		return " after it had reached its time limit"
 	case v1alpha1.EndIdle:
-		return " since its GPUs were not used"
+		return " because its GPUs were idle"
 	case v1alpha1.EndProjectSuspended:
-		return " since its project is suspended"
+		return " because its project is suspended"
 	case v1alpha1.EndShareExceeded:
-		return " since it took more of a GPU than its share"
+		return " because it used more of a GPU than its share"
 	case v1alpha1.EndPreempted:
-		return " to make room for others"
+		return " to make room for other workloads"
 	}
 	return ""
 }
@@ -125,7 +125,7 @@ func describeReason(c *v1alpha1.WorkloadClock) string {
 // the same minute once more.
 func describeEnd(until time.Time, zone *time.Location) string {
 	if until.IsZero() {
-		return "only when that is decided"
+		return "only after a decision"
 	}
 	return "at " + until.Add(time.Minute-time.Nanosecond).Truncate(time.Minute).In(zone).Format(timeFormat)
 }
@@ -139,11 +139,11 @@ func describeRemedy(reason v1alpha1.EndReason, until time.Time, project string, 
 	switch reason {
 	case v1alpha1.EndProjectSuspended:
 		if project != "" {
-			ways = append(ways, fmt.Sprintf(`have the project renewed: sluice extend project/%s --reason "..."`, project))
+			ways = append(ways, fmt.Sprintf(`renew the project: sluice extend project/%s --reason "..."`, project))
 		}
 	case v1alpha1.EndShareExceeded, v1alpha1.EndPreempted: // more time would not help
 	default:
-		ways = append(ways, fmt.Sprintf(`ask for more time: sluice extend %s/%s -n %s --by 24h --reason "..."`, strings.ToLower(root.Kind), root.Name, namespace))
+		ways = append(ways, fmt.Sprintf(`request more time: sluice extend %s/%s -n %s --by 24h --reason "..."`, strings.ToLower(root.Kind), root.Name, namespace))
 	}
 	if len(ways) == 0 {
 		return "ask the administrators of the department"

@@ -204,11 +204,11 @@ func TestLongestStopApplies(t *testing.T) {
 		t.Helper()
 		expectDenial(t, validateChange(t, newValidator(t, clocks...), anna, kind, nil, object), says)
 	}
-	says(`Job copy runs the same as Job c, which was stopped by Sluice when it had run for 48h, as long as it may, and may be started again at 2026-10-05 16:30 CEST; wait until then, or ask for more time: sluice extend job/c -n work --by 24h --reason "..."`)
+	says(`Job copy runs the same as Job c, which was stopped by Sluice after it had run for 48h, its time limit, and can be started again at 2026-10-05 16:30 CEST; wait until then, or request more time: sluice extend job/c -n work --by 24h --reason "..."`)
 	clocks = append(clocks, newClock(kind.GroupKind, "d", hash, later, func(s *v1alpha1.WorkloadClockStatus) {
 		s.Stopped.Until, s.Stopped.Reason = nil, v1alpha1.EndProjectSuspended
 	}))
-	says(`Job copy runs the same as Job d, which was stopped by Sluice since its project is suspended, and may be started again only when that is decided; have the project renewed: sluice extend project/thesis --reason "..."`)
+	says(`Job copy runs the same as Job d, which was stopped by Sluice because its project is suspended, and can be started again only after a decision; renew the project: sluice extend project/thesis --reason "..."`)
 }
 
 func kindByName(t *testing.T, name string) workloadkind.Kind {
@@ -247,8 +247,8 @@ func TestDenialMessage(t *testing.T) {
 	wasOdd, _ := started(job, "train", later.Add(time.Second))
 	wasQueued, isQueued := started(queued, "job-train-1a2b3", later)
 	withController(wasQueued, "batch/v1", "Job", "train")
-	const wait = ", and may be started again at 2026-10-05 15:30 CEST; wait until then"
-	const more = `, or ask for more time: sluice extend job/train -n work --by 24h --reason "..."`
+	const wait = ", and can be started again at 2026-10-05 15:30 CEST; wait until then"
+	const more = `, or request more time: sluice extend job/train -n work --by 24h --reason "..."`
 	for name, tc := range map[string]struct {
 		clock   client.Object
 		kind    workloadkind.Kind
@@ -257,29 +257,29 @@ func TestDenialMessage(t *testing.T) {
 	}{
 		"at its limit": {
 			because(v1alpha1.EndMaxRuntime), job, was, is,
-			"Job train was stopped by Sluice when it had run for 48h, as long as it may" + wait + more,
+			"Job train was stopped by Sluice after it had run for 48h, its time limit" + wait + more,
 		},
 		"at a limit that is gone": {
 			because(v1alpha1.EndMaxRuntime, func(s *v1alpha1.WorkloadClockStatus) { s.Limit = nil }), job, was, is,
-			"Job train was stopped by Sluice when it had run as long as it may" + wait + more,
+			"Job train was stopped by Sluice after it had reached its time limit" + wait + more,
 		},
-		"idle": {because(v1alpha1.EndIdle), job, was, is, "Job train was stopped by Sluice since its GPUs were not used" + wait + more},
+		"idle": {because(v1alpha1.EndIdle), job, was, is, "Job train was stopped by Sluice because its GPUs were idle" + wait + more},
 		"over its share": {
 			because(v1alpha1.EndShareExceeded), job, was, is,
-			"Job train was stopped by Sluice since it took more of a GPU than its share" + wait,
+			"Job train was stopped by Sluice because it used more of a GPU than its share" + wait,
 		},
-		"preempted": {because(v1alpha1.EndPreempted), job, was, is, "Job train was stopped by Sluice to make room for others" + wait},
+		"preempted": {because(v1alpha1.EndPreempted), job, was, is, "Job train was stopped by Sluice to make room for other workloads" + wait},
 		"its project is suspended": {
 			because(v1alpha1.EndProjectSuspended), job, was, is,
-			"Job train was stopped by Sluice since its project is suspended" + wait + `, or have the project renewed: sluice extend project/thesis --reason "..."`,
+			"Job train was stopped by Sluice because its project is suspended" + wait + `, or renew the project: sluice extend project/thesis --reason "..."`,
 		},
 		"no clock":           {nil, job, was, is, "Job train was stopped by Sluice" + wait + more},
 		"a reason to come":   {because("Eclipse"), job, was, is, "Job train was stopped by Sluice" + wait + more},
-		"Kueue's Workload":   {because(v1alpha1.EndIdle), queued, wasQueued, isQueued, "Job train was stopped by Sluice since its GPUs were not used" + wait + more},
-		"seconds are filled": {nil, job, wasOdd, is, "Job train was stopped by Sluice, and may be started again at 2026-10-05 15:31 CEST; wait until then" + more},
+		"Kueue's Workload":   {because(v1alpha1.EndIdle), queued, wasQueued, isQueued, "Job train was stopped by Sluice because its GPUs were idle" + wait + more},
+		"seconds are filled": {nil, job, wasOdd, is, "Job train was stopped by Sluice, and can be started again at 2026-10-05 15:31 CEST; wait until then" + more},
 		"nobody decided": {
 			because(v1alpha1.EndShareExceeded), job, wasOpen, is,
-			"Job train was stopped by Sluice since it took more of a GPU than its share, and may be started again only when that is decided; ask the administrators of the department",
+			"Job train was stopped by Sluice because it used more of a GPU than its share, and can be started again only after a decision; ask the administrators of the department",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

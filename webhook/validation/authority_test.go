@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package access_test
+package validation_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"sluice.dev/api"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
 // fakeDepartmentAuthorizer are the departments that somebody administers.
@@ -32,20 +32,20 @@ func TestResolveAuthority(t *testing.T) {
 	down := errors.New("down")
 	tests := map[string]struct {
 		holds fakeDepartmentAuthorizer
-		want  access.Authority
+		want  validation.Authority
 		err   error
 	}{
-		"nothing":             {fakeDepartmentAuthorizer{}, access.AuthorityNone, nil},
-		"another":             {fakeDepartmentAuthorizer{"research": nil}, access.AuthorityNone, nil},
-		"this one":            {fakeDepartmentAuthorizer{"students": nil}, access.AuthorityDepartment, nil},
-		"all":                 {fakeDepartmentAuthorizer{access.AllDepartments: nil}, access.AuthorityAll, nil},
-		"no answer":           {fakeDepartmentAuthorizer{access.AllDepartments: down}, access.AuthorityNone, down},
-		"no answer for one":   {fakeDepartmentAuthorizer{"students": down}, access.AuthorityNone, down},
-		"all need not be one": {fakeDepartmentAuthorizer{access.AllDepartments: nil, "students": down}, access.AuthorityAll, nil},
+		"nothing":             {fakeDepartmentAuthorizer{}, validation.AuthorityNone, nil},
+		"another":             {fakeDepartmentAuthorizer{"research": nil}, validation.AuthorityNone, nil},
+		"this one":            {fakeDepartmentAuthorizer{"students": nil}, validation.AuthorityDepartment, nil},
+		"all":                 {fakeDepartmentAuthorizer{validation.AllDepartments: nil}, validation.AuthorityAll, nil},
+		"no answer":           {fakeDepartmentAuthorizer{validation.AllDepartments: down}, validation.AuthorityNone, down},
+		"no answer for one":   {fakeDepartmentAuthorizer{"students": down}, validation.AuthorityNone, down},
+		"all need not be one": {fakeDepartmentAuthorizer{validation.AllDepartments: nil, "students": down}, validation.AuthorityAll, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := access.ResolveAuthority(t.Context(), tc.holds, authenticationv1.UserInfo{Username: "kim"}, "students")
+			got, err := validation.ResolveAuthority(t.Context(), tc.holds, authenticationv1.UserInfo{Username: "kim"}, "students")
 			if got != tc.want || !errors.Is(err, tc.err) {
 				t.Errorf("AuthorityOver = %v, %v", got, err)
 			}
@@ -68,22 +68,22 @@ func TestResolveProjectAuthority(t *testing.T) {
 	down := errors.New("down")
 	tests := map[string]struct {
 		administers, manages fakeDepartmentAuthorizer
-		want                 access.Authority
+		want                 validation.Authority
 		err                  error
 	}{
-		"nothing":                      {want: access.AuthorityNone},
-		"another project":              {manages: fakeDepartmentAuthorizer{"course": nil}, want: access.AuthorityNone},
-		"this one":                     {manages: fakeDepartmentAuthorizer{"thesis": nil}, want: access.AuthorityProject},
-		"its department":               {administers: fakeDepartmentAuthorizer{"students": nil}, want: access.AuthorityDepartment},
-		"both":                         {administers: fakeDepartmentAuthorizer{"students": nil}, manages: fakeDepartmentAuthorizer{"thesis": down}, want: access.AuthorityDepartment},
-		"all":                          {administers: fakeDepartmentAuthorizer{access.AllDepartments: nil}, want: access.AuthorityAll},
-		"a department of its name":     {administers: fakeDepartmentAuthorizer{"thesis": nil}, want: access.AuthorityNone},
-		"no answer for the project":    {manages: fakeDepartmentAuthorizer{"thesis": down}, want: access.AuthorityNone, err: down},
-		"no answer for the department": {administers: fakeDepartmentAuthorizer{"students": down}, manages: fakeDepartmentAuthorizer{"thesis": nil}, want: access.AuthorityNone, err: down},
+		"nothing":                      {want: validation.AuthorityNone},
+		"another project":              {manages: fakeDepartmentAuthorizer{"course": nil}, want: validation.AuthorityNone},
+		"this one":                     {manages: fakeDepartmentAuthorizer{"thesis": nil}, want: validation.AuthorityProject},
+		"its department":               {administers: fakeDepartmentAuthorizer{"students": nil}, want: validation.AuthorityDepartment},
+		"both":                         {administers: fakeDepartmentAuthorizer{"students": nil}, manages: fakeDepartmentAuthorizer{"thesis": down}, want: validation.AuthorityDepartment},
+		"all":                          {administers: fakeDepartmentAuthorizer{validation.AllDepartments: nil}, want: validation.AuthorityAll},
+		"a department of its name":     {administers: fakeDepartmentAuthorizer{"thesis": nil}, want: validation.AuthorityNone},
+		"no answer for the project":    {manages: fakeDepartmentAuthorizer{"thesis": down}, want: validation.AuthorityNone, err: down},
+		"no answer for the department": {administers: fakeDepartmentAuthorizer{"students": down}, manages: fakeDepartmentAuthorizer{"thesis": nil}, want: validation.AuthorityNone, err: down},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := access.ResolveProjectAuthority(t.Context(), fakeProjectAuthorizer{tc.administers, tc.manages}, authenticationv1.UserInfo{Username: "rita"}, "students", "thesis")
+			got, err := validation.ResolveProjectAuthority(t.Context(), fakeProjectAuthorizer{tc.administers, tc.manages}, authenticationv1.UserInfo{Username: "rita"}, "students", "thesis")
 			if got != tc.want || !errors.Is(err, tc.err) {
 				t.Errorf("AuthorityOverProject = %v, %v", got, err)
 			}
@@ -92,7 +92,7 @@ func TestResolveProjectAuthority(t *testing.T) {
 }
 
 // newReviewer is an API server that says that of every question, and keeps the last.
-func newReviewer(t *testing.T, status authorizationv1.SubjectAccessReviewStatus, failure error) (access.Reviewer, *authorizationv1.SubjectAccessReviewSpec) {
+func newReviewer(t *testing.T, status authorizationv1.SubjectAccessReviewStatus, failure error) (validation.Reviewer, *authorizationv1.SubjectAccessReviewSpec) {
 	t.Helper()
 	kinds, err := api.NewScheme()
 	if err != nil {
@@ -109,7 +109,7 @@ func newReviewer(t *testing.T, status authorizationv1.SubjectAccessReviewStatus,
 			return failure
 		},
 	}).Build()
-	return access.Reviewer{Client: c}, asked
+	return validation.Reviewer{Client: c}, asked
 }
 
 func TestAdministersReviewsFullUserInfo(t *testing.T) {
@@ -140,7 +140,7 @@ func TestAdministersRequiresAllowedReview(t *testing.T) {
 		"both":       {Allowed: true, Denied: true},
 	} {
 		reviewer, _ := newReviewer(t, status, nil)
-		if may, err := reviewer.Administers(t.Context(), authenticationv1.UserInfo{Username: "kim"}, access.AllDepartments); may || err != nil {
+		if may, err := reviewer.Administers(t.Context(), authenticationv1.UserInfo{Username: "kim"}, validation.AllDepartments); may || err != nil {
 			t.Errorf("%s: Administers = %v, %v", name, may, err)
 		}
 	}

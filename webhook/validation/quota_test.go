@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package quota_test
+package validation_test
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"sluice.dev/api/v1alpha1"
-	quotavalidation "sluice.dev/webhook/validation/quota"
+	"sluice.dev/webhook/validation"
 )
 
 var specPath = field.NewPath("spec")
@@ -79,10 +79,10 @@ func fieldError(field, value, detail string) []string {
 	return []string{fmt.Sprintf("%s: Invalid value: %q: %s", field, value, detail)}
 }
 
-func TestValidateProject(t *testing.T) {
+func TestValidateProjectQuota(t *testing.T) {
 	const (
 		guaranteed = "spec.nodePools[0].gpu.guaranteed"
-		instead    = "; ask for less, lower what another project was promised, or have a system administrator raise the department's or set its spec.oversubscription to Allow"
+		instead    = "; request less, lower the quota of another project, or ask a system administrator to raise the department's or to set its spec.oversubscription to Allow"
 	)
 	course := newProject("course", cpuQuota("60"), poolQuota("dgx", "3", "6"))
 	folding := newProject("folding", cpuQuota("60"), poolQuota("dgx", "99", "99"))
@@ -102,13 +102,13 @@ func TestValidateProject(t *testing.T) {
 		"nothing where nothing is":     {project: thesis("0", "6"), department: newDepartment(noResources, poolQuota("dgx", "0", "6"))},
 		"a pool that it does not have": {project: newProject("thesis", noResources, poolQuota("cut", "9", "9")), department: students()},
 		"a thousandth more": {project: thesis("1001m", "6"), department: students(), wrong: fieldError(guaranteed, "1001m",
-			"department students is guaranteed 4 GPUs in node pool dgx and has promised 3 to other projects (course 3): it asks for 1001m, and 1 is left"+instead)},
+			"department students is guaranteed 4 GPUs in node pool dgx and has promised 3 to other projects (course 3): it requests 1001m, and 1 is left"+instead)},
 		"where nothing is left": {project: thesis("1", "6"), department: newDepartment(noResources, poolQuota("dgx", "3", "6")), wrong: fieldError(guaranteed, "1",
-			"department students is guaranteed 3 GPUs in node pool dgx and has promised 3 to other projects (course 3): it asks for 1, and nothing is left"+instead)},
+			"department students is guaranteed 3 GPUs in node pool dgx and has promised 3 to other projects (course 3): it requests 1, and nothing is left"+instead)},
 		"more than the department has": {project: newProject("thesis", noResources, poolQuota("cut", "2", "2")), department: newDepartment(noResources, poolQuota("cut", "1", "2")), wrong: fieldError(guaranteed, "2",
-			"department students is guaranteed 1 GPU in node pool cut and has promised none of it to other projects: it asks for 2, and 1 is left"+instead)},
+			"department students is guaranteed 1 GPU in node pool cut and has promised none of it to other projects: it requests 2, and 1 is left"+instead)},
 		"where that is allowed": {project: thesis("2", "6"), department: allowOversubscription(students()), warns: []string{guaranteed +
-			": department students is guaranteed 4 GPUs in node pool dgx and has promised 3 to other projects (course 3): it asks for 2, and 1 is left; the department allows that (spec.oversubscription), but not all can then have theirs at once"}},
+			": department students is guaranteed 4 GPUs in node pool dgx and has promised 3 to other projects (course 3): it requests 2, and 1 is left; the department allows that (spec.oversubscription), but not all projects can use their quota at the same time"}},
 		"as before, though it is too much":   {before: thesis("2", "6"), project: thesis("2", "6"), department: students()},
 		"less, though it is still too much":  {before: thesis("3", "6"), project: thesis("2", "6"), department: students()},
 		"more, though it was too much":       {before: thesis("2", "6"), project: thesis("2500m", "6"), department: students(), wrong: []string{}},
@@ -123,13 +123,13 @@ func TestValidateProject(t *testing.T) {
 		"CPU of which nothing is said":       {project: newProject("thesis", cpuQuota("999")), department: newDepartment(noResources)},
 		"all the CPU that is left":           {project: newProject("thesis", cpuQuota("4")), department: newDepartment(cpuQuota("64"))},
 		"more CPU than is left": {project: newProject("thesis", cpuQuota("4500m")), department: newDepartment(cpuQuota("64")), wrong: fieldError("spec.resources.cpu", "4500m",
-			"department students has 64 cores and has promised 60 to other projects (course 60): it asks for 4500m, and 4 is left"+instead)},
+			"department students has 64 cores and has promised 60 to other projects (course 60): it requests 4500m, and 4 is left"+instead)},
 		"more memory than there is": {project: newProject("thesis", memoryQuota("2Gi")), department: newDepartment(memoryQuota("1Gi")), wrong: fieldError("spec.resources.memory", "2Gi",
-			"department students has 1Gi of memory and has promised none of it to other projects: it asks for 2Gi, and 1Gi is left"+instead)},
+			"department students has 1Gi of memory and has promised none of it to other projects: it requests 2Gi, and 1Gi is left"+instead)},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			errs, warnings := quotavalidation.ValidateProject(specPath, tc.before, tc.project, tc.department, beside)
+			errs, warnings := validation.ValidateProjectQuota(specPath, tc.before, tc.project, tc.department, beside)
 			if tc.wrong != nil && len(tc.wrong) == 0 { // refused, in words that another case has
 				if len(errs) != 1 {
 					t.Errorf("errors = %v, want one", errs)
@@ -141,12 +141,12 @@ func TestValidateProject(t *testing.T) {
 	}
 }
 
-func TestValidateDepartment(t *testing.T) {
+func TestValidateDepartmentQuota(t *testing.T) {
 	const (
 		guaranteed = "spec.nodePools[0].gpu.guaranteed"
 		excess     = "the projects of department students were promised 5 GPUs in node pool dgx (course 3, thesis 2), "
-		mend       = "; lower theirs first, or set spec.oversubscription to Allow"
-		allowed    = "; the department allows that (spec.oversubscription), but not all can then have theirs at once"
+		mend       = "; lower their quotas first, or set spec.oversubscription to Allow"
+		allowed    = "; the department allows that (spec.oversubscription), but not all projects can use their quota at the same time"
 	)
 	elsewhere := newProject("folding", noResources, poolQuota("dgx", "99", "99"), poolQuota("cut", "1", "1"))
 	elsewhere.Spec.Department = "research"
@@ -166,18 +166,18 @@ func TestValidateDepartment(t *testing.T) {
 		"no more allowed":                {before: allowOversubscription(gpus("4500m", "8")), after: gpus("4500m", "8"), wrong: fieldError(guaranteed, "4500m", excess+"500m more than that"+mend)},
 		"too little of old":              {before: gpus("3", "8"), after: gpus("4", "8")},
 		"another pool goes":              {before: newDepartment(noResources, poolQuota("dgx", "8", "8"), poolQuota("cut", "1", "1")), after: gpus("8", "8")},
-		"the pool goes":                  {before: gpus("8", "8"), after: newDepartment(noResources), wrong: []string{"spec.nodePools: Forbidden: node pool dgx cannot be taken away while projects name it: take it out of spec.nodePools of course, thesis first"}},
-		"the pool goes, much is allowed": {before: allowOversubscription(gpus("8", "8")), after: allowOversubscription(newDepartment(noResources)), wrong: []string{"spec.nodePools: Forbidden: node pool dgx cannot be taken away while projects name it: take it out of spec.nodePools of course, thesis first"}},
+		"the pool goes":                  {before: gpus("8", "8"), after: newDepartment(noResources), wrong: []string{"spec.nodePools: Forbidden: node pool dgx cannot be removed while projects name it: remove it from spec.nodePools of course, thesis first"}},
+		"the pool goes, much is allowed": {before: allowOversubscription(gpus("8", "8")), after: allowOversubscription(newDepartment(noResources)), wrong: []string{"spec.nodePools: Forbidden: node pool dgx cannot be removed while projects name it: remove it from spec.nodePools of course, thesis first"}},
 		"the pool comes":                 {before: newDepartment(noResources), after: gpus("1", "8")},
-		"a limit below a project's":      {before: gpus("5", "8"), after: gpus("5", "5"), wrong: fieldError("spec.nodePools[0].gpu.limit", "5", "no project's limit may be more than its department's; in node pool dgx lower first those of thesis 6")},
+		"a limit below a project's":      {before: gpus("5", "8"), after: gpus("5", "5"), wrong: fieldError("spec.nodePools[0].gpu.limit", "5", "a project's limit cannot exceed its department's; in node pool dgx first lower those of thesis 6")},
 		"a limit below of old":           {before: gpus("5", "5"), after: gpus("5", "5")},
-		"a quota of CPU":                 {before: gpus("5", "8"), after: newDepartment(cpuQuota("64"), poolQuota("dgx", "5", "8")), wrong: fieldError("spec.resources.cpu", "64", "where a department has a quota of CPU, each of its projects has one: state spec.resources.cpu in course first")},
+		"a quota of CPU":                 {before: gpus("5", "8"), after: newDepartment(cpuQuota("64"), poolQuota("dgx", "5", "8")), wrong: fieldError("spec.resources.cpu", "64", "if a department has a quota of CPU, each of its projects needs one: set spec.resources.cpu in course first")},
 		"less CPU":                       {before: newDepartment(cpuQuota("64"), poolQuota("dgx", "5", "8")), after: newDepartment(cpuQuota("4"), poolQuota("dgx", "5", "8")), wrong: fieldError("spec.resources.cpu", "4", "the projects of department students were promised 8 cores (thesis 8), 4 more than that"+mend)},
 		"no quota of CPU any more":       {before: newDepartment(cpuQuota("64"), poolQuota("dgx", "5", "8")), after: gpus("5", "8")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			errs, warnings := quotavalidation.ValidateDepartment(specPath, tc.before, tc.after, all)
+			errs, warnings := validation.ValidateDepartmentQuota(specPath, tc.before, tc.after, all)
 			expectResult(t, errs, warnings, tc.wrong, tc.warns)
 		})
 	}
@@ -199,17 +199,17 @@ func TestWarnBelowUsage(t *testing.T) {
 		"raised":                    {before: quota("1", "2"), after: quota("2", "3"), inUse: "9"},
 		"cut to what is in use":     {before: quota("4", "4"), after: quota("2", "2"), inUse: "2"},
 		"nothing in use":            {before: quota("4", "4"), after: nil, inUse: "0"},
-		"the limit, below its use":  {before: quota("4", "4"), after: quota("2", "2"), inUse: "2500m", want: []string{"spec.nodePools[0].gpu: it uses 2500m GPUs of node pool dgx, 500m more than it may from now on: nothing is stopped for that, but no new GPU pods start until enough have ended"}},
-		"no borrowing any more":     {before: quota("1", "4"), after: unborrowing, inUse: "2", want: []string{"spec.nodePools[0].gpu: it uses 2 GPUs of node pool dgx, 1 more than it may from now on: nothing is stopped for that, but no new GPU pods start until enough have ended"}},
-		"the guarantee only":        {before: quota("4", "4"), after: quota("1", "4"), inUse: "3", want: []string{"spec.nodePools[0].gpu.guaranteed: it uses 3 GPUs of node pool dgx, 2 more than is guaranteed from now on: nothing is stopped for that, but what is preemptible may have to make room when others claim their guarantee"}},
-		"the pool that is in use":   {before: quota("4", "4"), after: nil, inUse: "1", want: []string{"spec.nodePools: node pool dgx is taken away while it uses 1 GPU of it: nothing is stopped for that, but nothing new starts there"}},
+		"the limit, below its use":  {before: quota("4", "4"), after: quota("2", "2"), inUse: "2500m", want: []string{"spec.nodePools[0].gpu: it uses 2500m GPUs of node pool dgx, 500m more than the new limit: running pods continue, but no new GPU pods start until enough have ended"}},
+		"no borrowing any more":     {before: quota("1", "4"), after: unborrowing, inUse: "2", want: []string{"spec.nodePools[0].gpu: it uses 2 GPUs of node pool dgx, 1 more than the new limit: running pods continue, but no new GPU pods start until enough have ended"}},
+		"the guarantee only":        {before: quota("4", "4"), after: quota("1", "4"), inUse: "3", want: []string{"spec.nodePools[0].gpu.guaranteed: it uses 3 GPUs of node pool dgx, 2 more than the new guarantee: running pods continue, but preemptible ones can be preempted when others claim their guarantee"}},
+		"the pool that is in use":   {before: quota("4", "4"), after: nil, inUse: "1", want: []string{"spec.nodePools: node pool dgx is removed while it uses 1 GPU of it: running pods continue, but no new pods start there"}},
 		"the limit, above its use":  {before: quota("4", "4"), after: quota("3", "3"), inUse: "2"},
 		"borrowed, guarantee as is": {before: quota("1", "4"), after: quota("1", "3"), inUse: "2"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			use := []v1alpha1.PoolUsage{{Name: "dgx", GPUUsage: v1alpha1.GPUUsage{Allocated: resource.MustParse(tc.inUse)}}}
-			expectResult(t, nil, quotavalidation.WarnBelowUsage(specPath.Child("nodePools"), tc.before, tc.after, use), nil, tc.want)
+			expectResult(t, nil, validation.WarnBelowUsage(specPath.Child("nodePools"), tc.before, tc.after, use), nil, tc.want)
 		})
 	}
 }
@@ -224,7 +224,7 @@ func TestWarnAboveCapacity(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}, Status: v1alpha1.NodePoolStatus{GPUs: 8}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "empty"}},
 	}
-	over := []string{"spec.nodePools[1].gpu.guaranteed: node pool dgx has 8 GPUs, and 9 GPUs are now guaranteed to departments: not all can have their guarantee at once"}
+	over := []string{"spec.nodePools[1].gpu.guaranteed: node pool dgx has 8 GPUs, and 9 GPUs are now guaranteed to departments: not all departments can use their guarantee at the same time"}
 	tests := map[string]struct {
 		before, after *v1alpha1.Department
 		want          []string
@@ -237,7 +237,7 @@ func TestWarnAboveCapacity(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := quotavalidation.WarnAboveCapacity(specPath.Child("nodePools"), tc.before, tc.after, []v1alpha1.Department{*quota("99"), *research}, pools)
+			got := validation.WarnAboveCapacity(specPath.Child("nodePools"), tc.before, tc.after, []v1alpha1.Department{*quota("99"), *research}, pools)
 			expectResult(t, nil, got, nil, tc.want)
 		})
 	}

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package access_test
+package validation_test
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
 func userMember(name string, role v1alpha1.Role) v1alpha1.Member {
@@ -34,32 +34,32 @@ func TestValidateMembers(t *testing.T) {
 	tests := map[string]struct {
 		before    []v1alpha1.Member
 		member    v1alpha1.Member
-		authority access.Authority
+		authority validation.Authority
 		wrong     string // in the one error
 		warns     string
 	}{
-		"a person":                              {member: userMember("kim@example.org", editor), authority: access.AuthorityDepartment},
-		"another administrator":                 {member: userMember("kim@example.org", administrator), authority: access.AuthorityDepartment},
+		"a person":                              {member: userMember("kim@example.org", editor), authority: validation.AuthorityDepartment},
+		"another administrator":                 {member: userMember("kim@example.org", administrator), authority: validation.AuthorityDepartment},
 		"by somebody who administers nothing":   {member: userMember("kim@example.org", v1alpha1.RoleViewer), wrong: `spec.members[0].role: Invalid value: "viewer": is more than you may grant`},
-		"a role nobody has thought of":          {member: userMember("kim@example.org", "emperor"), authority: access.AuthorityDepartment, wrong: "more than you may grant"},
-		"by somebody over all":                  {member: userMember("kim@example.org", "emperor"), authority: access.AuthorityAll},
+		"a role nobody has thought of":          {member: userMember("kim@example.org", "emperor"), authority: validation.AuthorityDepartment, wrong: "more than you may grant"},
+		"by somebody over all":                  {member: userMember("kim@example.org", "emperor"), authority: validation.AuthorityAll},
 		"who was there before":                  {before: []v1alpha1.Member{userMember("system:x", editor)}, member: userMember("system:x", editor)},
 		"with a new role":                       {before: []v1alpha1.Member{userMember("kim", v1alpha1.RoleViewer)}, member: userMember("kim", editor), wrong: "more than you may grant"},
-		"a component":                           {member: userMember("system:kube-scheduler", editor), authority: access.AuthorityAll, wrong: "spec.members[0].name"},
-		"a service account as a user":           {member: userMember("system:serviceaccount:lab:robot", editor), authority: access.AuthorityAll, wrong: "use kind ServiceAccount"},
-		"those who have not logged in":          {member: groupMember("system:unauthenticated", editor), authority: access.AuthorityAll, wrong: "not logged in"},
-		"a group":                               {member: groupMember("staff", administrator), authority: access.AuthorityDepartment},
-		"everybody":                             {member: groupMember("system:authenticated", v1alpha1.RoleViewer), authority: access.AuthorityDepartment, warns: "spec.members[0]: everybody who can log in will have the role viewer"},
-		"everybody as an administrator":         {member: groupMember("system:authenticated", administrator), authority: access.AuthorityAll, wrong: "everybody who can log in would administer"},
-		"every service account":                 {member: groupMember("system:serviceaccounts", editor), authority: access.AuthorityDepartment, warns: "run a pod anywhere"},
-		"a service account of nobody's":         {member: serviceAccountMember("ci", administrator), authority: access.AuthorityDepartment},
-		"a project's service account":           {member: serviceAccountMember("lab", editor), authority: access.AuthorityDepartment, warns: "whoever may run pods in project course (namespace lab) will have the role editor"},
-		"a project's service account, as admin": {member: serviceAccountMember("lab", administrator), authority: access.AuthorityAll, wrong: "whoever may run pods in project course (namespace lab) would administer the department"},
-		"a project's service accounts":          {member: groupMember("system:serviceaccounts:lab", administrator), authority: access.AuthorityAll, wrong: "project course"},
+		"a component":                           {member: userMember("system:kube-scheduler", editor), authority: validation.AuthorityAll, wrong: "spec.members[0].name"},
+		"a service account as a user":           {member: userMember("system:serviceaccount:lab:robot", editor), authority: validation.AuthorityAll, wrong: "use kind ServiceAccount"},
+		"those who have not logged in":          {member: groupMember("system:unauthenticated", editor), authority: validation.AuthorityAll, wrong: "have not logged in"},
+		"a group":                               {member: groupMember("staff", administrator), authority: validation.AuthorityDepartment},
+		"everybody":                             {member: groupMember("system:authenticated", v1alpha1.RoleViewer), authority: validation.AuthorityDepartment, warns: "spec.members[0]: every user who can log in will have the role viewer"},
+		"everybody as an administrator":         {member: groupMember("system:authenticated", administrator), authority: validation.AuthorityAll, wrong: "every user who can log in would administer"},
+		"every service account":                 {member: groupMember("system:serviceaccounts", editor), authority: validation.AuthorityDepartment, warns: "run a pod in any namespace"},
+		"a service account of nobody's":         {member: serviceAccountMember("ci", administrator), authority: validation.AuthorityDepartment},
+		"a project's service account":           {member: serviceAccountMember("lab", editor), authority: validation.AuthorityDepartment, warns: "every user who can run pods in project course (namespace lab) will have the role editor"},
+		"a project's service account, as admin": {member: serviceAccountMember("lab", administrator), authority: validation.AuthorityAll, wrong: "every user who can run pods in project course (namespace lab) would administer the department"},
+		"a project's service accounts":          {member: groupMember("system:serviceaccounts:lab", administrator), authority: validation.AuthorityAll, wrong: "project course"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			errs, warnings := access.ValidateMembers(field.NewPath("spec", "members"), tc.before, []v1alpha1.Member{tc.member}, tc.authority, projectOfNamespace)
+			errs, warnings := validation.ValidateMembers(field.NewPath("spec", "members"), tc.before, []v1alpha1.Member{tc.member}, tc.authority, projectOfNamespace)
 			if len(errs) > 1 || (tc.wrong == "") != (len(errs) == 0) || len(errs) == 1 && !strings.Contains(errs[0].Error(), tc.wrong) {
 				t.Errorf("errors = %v, want %q", errs, tc.wrong)
 			}
@@ -75,7 +75,7 @@ func TestValidateMembers(t *testing.T) {
 func TestValidateMembersAsProjectManager(t *testing.T) {
 	const l1, l2, editor, manager = v1alpha1.RoleL1Researcher, v1alpha1.RoleL2Researcher, v1alpha1.RoleEditor, v1alpha1.RoleResearchManager
 	list := func(members ...v1alpha1.Member) []v1alpha1.Member { return members }
-	const yours = "yours are l1-researcher, l2-researcher, ml-engineer, viewer; ask a member of the department with the role department-administrator"
+	const yours = "you can grant l1-researcher, l2-researcher, ml-engineer, viewer; ask a member of the department with the role department-administrator"
 	tests := map[string]struct {
 		before, after []v1alpha1.Member
 		wrong         string // in the one error
@@ -89,23 +89,23 @@ func TestValidateMembersAsProjectManager(t *testing.T) {
 		"makes another manager":       {after: list(userMember("kim", manager)), wrong: "more than you may grant"},
 		"makes a department's viewer": {after: list(userMember("kim", v1alpha1.RoleDepartmentViewer)), wrong: "more than you may grant"},
 		"makes an administrator":      {after: list(userMember("kim", v1alpha1.RoleDepartmentAdministrator)), wrong: "more than you may grant"},
-		"makes an emperor":            {after: list(userMember("kim", "emperor")), wrong: "ask somebody who administers every department"},
-		"takes an editor's role":      {before: list(userMember("kim", editor)), after: list(userMember("kim", l1)), wrong: `spec.members[0].role: Invalid value: "l1-researcher": takes the role editor, which is more than you may take away: ` + yours},
-		"sends an editor away":        {before: list(userMember("kim", editor)), wrong: `spec.members: Invalid value: "without User kim": takes the role editor, which is more than you may take away: ` + yours},
-		"sends a manager away":        {before: list(userMember("rita", manager)), wrong: "takes the role research-manager"},
+		"makes an emperor":            {after: list(userMember("kim", "emperor")), wrong: "ask a system administrator"},
+		"takes an editor's role":      {before: list(userMember("kim", editor)), after: list(userMember("kim", l1)), wrong: `spec.members[0].role: Invalid value: "l1-researcher": removes the role editor, which you cannot revoke: ` + yours},
+		"sends an editor away":        {before: list(userMember("kim", editor)), wrong: `spec.members: Invalid value: "without User kim": removes the role editor, which you cannot revoke: ` + yours},
+		"sends a manager away":        {before: list(userMember("rita", manager)), wrong: "removes the role research-manager"},
 		"sends away a robot's":        {before: list(serviceAccountMember("ci", editor)), after: list(userMember("robot", l1)), wrong: "without ServiceAccount robot"},
-		"lets everybody in":           {after: list(groupMember("system:authenticated", v1alpha1.RoleViewer)), wrong: "everybody who can log in would have the role viewer; whoever manages a project gives roles to people by name"},
-		"lets in whatever runs":       {after: list(serviceAccountMember("lab", l1)), wrong: "whoever may run pods in project course (namespace lab) would have the role l1-researcher"},
+		"lets everybody in":           {after: list(groupMember("system:authenticated", v1alpha1.RoleViewer)), wrong: "every user who can log in would have the role viewer; a project manager grants roles to users by name"},
+		"lets in whatever runs":       {after: list(serviceAccountMember("lab", l1)), wrong: "every user who can run pods in project course (namespace lab) would have the role l1-researcher"},
 		"in another order":            {before: list(userMember("kim", editor), userMember("rita", manager)), after: list(userMember("rita", manager), userMember("kim", editor), userMember("anna", l2))},
 		"a user is no group":          {before: list(userMember("staff", editor)), after: list(groupMember("staff", l1)), wrong: "without User staff"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			errs, _ := access.ValidateMembers(field.NewPath("spec", "members"), tc.before, tc.after, access.AuthorityProject, projectOfNamespace)
+			errs, _ := validation.ValidateMembers(field.NewPath("spec", "members"), tc.before, tc.after, validation.AuthorityProject, projectOfNamespace)
 			if len(errs) > 1 || (tc.wrong == "") != (len(errs) == 0) || len(errs) == 1 && !strings.Contains(errs[0].Error(), tc.wrong) {
 				t.Errorf("errors = %v, want %q", errs, tc.wrong)
 			}
-			if errs, _ := access.ValidateMembers(field.NewPath("spec", "members"), tc.before, tc.after, access.AuthorityAll, projectOfNamespace); len(errs) > 0 {
+			if errs, _ := validation.ValidateMembers(field.NewPath("spec", "members"), tc.before, tc.after, validation.AuthorityAll, projectOfNamespace); len(errs) > 0 {
 				t.Errorf("over all: %v", errs)
 			}
 		})
@@ -119,7 +119,7 @@ func TestEveryRoleHasMinimumAuthority(t *testing.T) {
 		"department-administrator": false, "department-viewer": false, "editor": false, "research-manager": false,
 		"l1-researcher": true, "l2-researcher": true, "ml-engineer": true, "viewer": true,
 	} {
-		if !access.AuthorityDepartment.CanGrant(role) || access.AuthorityProject.CanGrant(role) != byManagers || access.AuthorityNone.CanGrant(role) {
+		if !validation.AuthorityDepartment.CanGrant(role) || validation.AuthorityProject.CanGrant(role) != byManagers || validation.AuthorityNone.CanGrant(role) {
 			t.Errorf("role %s is not granted as it should be", role)
 		}
 	}
@@ -130,10 +130,10 @@ func TestValidateOwners(t *testing.T) {
 		return v1alpha1.Owner{Contact: v1alpha1.Contact{Name: "A", Email: "a@example.org"}, User: user}
 	}
 	path := field.NewPath("spec", "owners")
-	if errs := access.ValidateOwners(path, nil, []v1alpha1.Owner{owner("anna@example.org"), owner(""), owner("system:anonymous")}); len(errs) != 1 || !strings.Contains(errs[0].Error(), "spec.owners[2].user") {
+	if errs := validation.ValidateOwners(path, nil, []v1alpha1.Owner{owner("anna@example.org"), owner(""), owner("system:anonymous")}); len(errs) != 1 || !strings.Contains(errs[0].Error(), "spec.owners[2].user") {
 		t.Errorf("errors = %v, want one", errs)
 	}
-	if errs := access.ValidateOwners(path, []v1alpha1.Owner{owner("system:x")}, []v1alpha1.Owner{owner("system:x")}); len(errs) > 0 {
+	if errs := validation.ValidateOwners(path, []v1alpha1.Owner{owner("system:x")}, []v1alpha1.Owner{owner("system:x")}); len(errs) > 0 {
 		t.Errorf("who was there before: %v", errs)
 	}
 }

@@ -89,26 +89,26 @@ allowed_path(path) if {
 	paths.within(paths.cleaned(path), paths.cleaned(prefix))
 }
 
-allowed := "pods of projects have no directories of nodes" if count(input.parameters.allowedHostPaths) == 0
+allowed := "pods of projects cannot mount directories of nodes" if count(input.parameters.allowedHostPaths) == 0
 
-allowed := sprintf("pods of projects have only those in %s", [words.list(input.parameters.allowedHostPaths)]) if {
+allowed := sprintf("pods of projects can mount only those in %s", [words.list(input.parameters.allowedHostPaths)]) if {
 	count(input.parameters.allowedHostPaths) > 0
 }
 
 # Whatever is allowed, this is not: by it a pod has GPUs that nobody counts.
 deny contains {
-	"msg": sprintf("volume %s mounts %s of the node, by which GPUs can be reached that were not asked for", [volume.name, volume.hostPath.path]),
+	"msg": sprintf("volume %s mounts %s of the node, which gives access to GPUs that the pod did not request", [volume.name, volume.hostPath.path]),
 	"field": sprintf("spec.volumes[%s].hostPath.path", [volume.name]),
-	"fix": "take the volume out, and ask for GPUs in a container's limits",
+	"fix": "remove the volume, and request GPUs in a container's limits",
 } if {
 	some volume in input.object.spec.volumes
 	paths.reaches_devices(volume.hostPath.path)
 }
 
 deny contains {
-	"msg": sprintf("container %s mounts %s, by which devices are asked for past the scheduler", [container.it.name, mount.mountPath]),
+	"msg": sprintf("container %s mounts %s, which requests devices outside the scheduler", [container.it.name, mount.mountPath]),
 	"field": sprintf("spec.%s[%s].volumeMounts", [container.list, container.it.name]),
-	"fix": "take the mount out, and ask for GPUs in the container's limits",
+	"fix": "remove the mount, and request GPUs in the container's limits",
 } if {
 	some container in containers.each
 	some mount in container.it.volumeMounts
@@ -116,7 +116,7 @@ deny contains {
 }
 
 deny contains {
-	"msg": sprintf("container %s has the block device %s at %s, which is a place of GPUs", [container.it.name, device.name, device.devicePath]),
+	"msg": sprintf("container %s has the block device %s at %s, which is a path of GPUs", [container.it.name, device.name, device.devicePath]),
 	"field": sprintf("spec.%s[%s].volumeDevices", [container.list, container.it.name]),
 	"fix": "choose another devicePath, such as /dev/xvda",
 } if {
@@ -126,18 +126,18 @@ deny contains {
 }
 
 deny contains {
-	"msg": sprintf("container %s is privileged, and so reaches every device of its node", [container.it.name]),
+	"msg": sprintf("container %s is privileged, which gives access to every device of its node", [container.it.name]),
 	"field": sprintf("spec.%s[%s].securityContext.privileged", [container.list, container.it.name]),
-	"fix": "set it to false; what it needs is mostly a capability or two",
+	"fix": "set it to false; most programs need only one or two capabilities",
 } if {
 	some container in containers.each
 	container.it.securityContext.privileged == true
 }
 
 deny contains {
-	"msg": sprintf("container %s adds the capability %s, by which %s", [container.it.name, capability, reaching[name]]),
+	"msg": sprintf("container %s adds the capability %s, with which %s", [container.it.name, capability, reaching[name]]),
 	"field": sprintf("spec.%s[%s].securityContext.capabilities.add", [container.list, container.it.name]),
-	"fix": "take it out; what a program needs is mostly a narrower one",
+	"fix": "remove it; most programs need only a narrower one",
 } if {
 	some container in containers.each
 	some capability in container.it.securityContext.capabilities.add
@@ -151,16 +151,16 @@ deny contains {
 # processes, as long as the pod has no others' (hostPID). Neither is MKNOD: most
 # runtimes give it to all, and what it makes cannot be opened.
 reaching := {
-	"ALL": "it comes to have every one of the node's",
+	"ALL": "it has every capability of the node",
 	"SYS_ADMIN": "it can mount the node's devices and leave its own namespaces",
 	"SYS_MODULE": "it can load a driver into the node's kernel",
 	"SYS_RAWIO": "it can write to the memory of devices past the driver",
-	"BPF": "it can take away what keeps it from devices that it was not given",
-	"DAC_READ_SEARCH": "it can open files of the node by their numbers",
+	"BPF": "it can remove the restrictions on its devices",
+	"DAC_READ_SEARCH": "it can open every file of the node by its inode",
 }
 
 deny contains {
-	"msg": "the pod sees all processes of its node, and through them the devices and variables of others' pods",
+	"msg": "the pod sees all processes of its node, and through them the devices and variables of other pods",
 	"field": "spec.hostPID",
 	"fix": "set it to false; containers of one pod see each other's processes with shareProcessNamespace",
 } if {
@@ -168,18 +168,18 @@ deny contains {
 }
 
 deny contains {
-	"msg": sprintf("runtime class %s is for pods with GPUs, and the pod asks for none", [input.object.spec.runtimeClassName]),
+	"msg": sprintf("runtime class %s is for pods with GPUs, and the pod requests none", [input.object.spec.runtimeClassName]),
 	"field": "spec.runtimeClassName",
-	"fix": "leave it out, or ask for a GPU in a container's limits",
+	"fix": "leave it out, or request a GPU in a container's limits",
 } if {
 	not ask.gpu
 	input.object.spec.runtimeClassName in input.parameters.runtimeClasses
 }
 
 deny contains {
-	"msg": sprintf("the annotation %s hands devices to the container runtime past the scheduler", [key]),
+	"msg": sprintf("the annotation %s gives the container devices outside the scheduler", [key]),
 	"field": sprintf("metadata.annotations[%s]", [key]),
-	"fix": "take it out, and ask for GPUs in a container's limits",
+	"fix": "remove it, and request GPUs in a container's limits",
 } if {
 	some key, _ in input.object.metadata.annotations
 	hands_devices(key)
@@ -199,7 +199,7 @@ hands_devices(key) if split(key, "/")[0] in {"devices.nri.io", "cdi-devices.nri.
 # the plugin says. To say it in env as well would do no better, so that all that may
 # say it is refused. In a container without a GPU the void above comes last.
 deny contains {
-	"msg": sprintf("container %s has a GPU and takes all variables of a ConfigMap or a Secret, of which one may be NVIDIA_VISIBLE_DEVICES or lift the limits of a share", [container.it.name]),
+	"msg": sprintf("container %s has a GPU and takes all variables of a ConfigMap or a Secret, one of which could be NVIDIA_VISIBLE_DEVICES or lift the limits of a share", [container.it.name]),
 	"field": sprintf("spec.%s[%s].envFrom", [container.list, container.it.name]),
 	"fix": "give envFrom a prefix, or name the variables in env with valueFrom",
 } if {

@@ -36,17 +36,17 @@ remove contains ["spec", container.list, {"name": container.it.name}, "resources
 }
 
 deny contains {
-	"msg": sprintf("%d containers ask for GPUs by names that node pool %s does not have: %s", [
+	"msg": sprintf("%d containers request GPUs by resources that node pool %s does not have: %s", [
 		count(containers.holders), pools.first.name, words.list(containers.holders),
 	]),
-	"fix": sprintf("ask for %s in each of them", [pools.granted.resource]),
+	"fix": sprintf("request %s in each of them", [pools.granted.resource]),
 } if {
 	rewritten
 	count(containers.holders) > 1
 }
 
 deny contains {
-	"msg": "the pod of a DaemonSet cannot have GPUs: it would take one of every node, whoever waits for it",
+	"msg": "the pod of a DaemonSet cannot have GPUs: it would occupy a GPU of every node, regardless of the queue",
 	"fix": "use a Job, a Deployment or a StatefulSet",
 } if {
 	ask.gpu

@@ -24,7 +24,7 @@ fillable if {
 warn contains {
 	"msg": "a pod that is preempted or evicted counts as a failure of this Job",
 	"field": "spec.podFailurePolicy.rules",
-	"fix": "begin the rules with one of action Ignore on the pod condition DisruptionTarget",
+	"fix": "put a rule with action Ignore for the pod condition DisruptionTarget first",
 } if {
 	ask.gpu
 	input.object.spec.podFailurePolicy

@@ -45,7 +45,7 @@ overrides.spec.terminationGracePeriodSeconds := maximum_grace if {
 maximum_grace := max([input.parameters.maximumGraceSeconds, minimum_grace])
 
 warn contains {
-	"msg": sprintf("the time limit %s is longer than the project's for %s, %s: that one holds", [
+	"msg": sprintf("the time limit %s is longer than the project's for %s, %s: the project's limit applies", [
 		input.workload.maxRuntime, input.workload.type, project_limit.maxRuntime,
 	]),
 	"field": "metadata.annotations[sluice.dev/max-runtime]",

@@ -37,11 +37,11 @@ passing(toleration) if {
 }
 
 warn contains {
-	"msg": sprintf("the pod goes to %s; %s of the pools that it names left out: %s", [
+	"msg": sprintf("the pod goes to %s; of the pools that it names, %s not used: %s", [
 		words.list([pool.name | some pool in pools.chosen]), be, words.list(pools.dropped),
 	]),
 	"field": "metadata.annotations[sluice.dev/node-pools]",
-	"fix": "pools go together where their scheduler can choose and they share GPUs in the same way",
+	"fix": "several pools need a scheduler that can choose among them, and the same sharing of GPUs",
 } if {
 	ask.gpu
 	count(input.workload.nodePools) > 1

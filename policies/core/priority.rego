@@ -44,7 +44,7 @@ else := [class]
 deny contains {
 	"msg": sprintf("priority class %s is not for a pod of type %s, which has %s", [chosen, input.workload.type, class]),
 	"field": "spec.priorityClassName",
-	"fix": "leave it out, or set the label sluice.dev/workload-type to the type that is meant",
+	"fix": "leave it out, or set the label sluice.dev/workload-type to the intended type",
 } if {
 	ask.gpu
 	chosen := input.object.spec.priorityClassName

@@ -21,8 +21,8 @@ deny contains {
 }
 
 deny contains {
-	"msg": sprintf("the GPU quota of project %s is not counted yet", [input.project.name]),
-	"fix": "try again in a moment; if this stays, ask who runs the cluster to look at the project's conditions",
+	"msg": sprintf("the GPU quota of project %s is not applied yet", [input.project.name]),
+	"fix": "try again in a moment; if the error persists, ask the cluster administrators to check the project's conditions",
 } if {
 	ask.gpu
 	not over[input.project.phase]

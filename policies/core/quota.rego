@@ -48,7 +48,7 @@ deny contains {
 	"msg": sprintf("the pod counts as %s of node pool %s; project %s may have %s there", [
 		words.gpus(pools.charge), pool.name, input.project.name, words.amount(words.milli(pool.limit)),
 	]),
-	"fix": "ask for less, or an administrator of the department for more",
+	"fix": "request less, or ask an administrator of the department for more",
 } if {
 	ask.gpu
 	every one in pools.chosen {
@@ -60,7 +60,7 @@ deny contains {
 # What is not preemptible never goes over what is guaranteed: nobody could have
 # it back.
 deny contains {
-	"msg": sprintf("the pod counts as %s of node pool %s; pods of type %s cannot be preempted and stay within what is guaranteed to project %s, %s", [
+	"msg": sprintf("the pod counts as %s of node pool %s; pods of type %s cannot be preempted and must fit the guarantee of project %s, %s", [
 		words.gpus(pools.charge), pool.name, input.workload.type,
 		input.project.name, words.amount(words.milli(pool.guaranteed)),
 	]),
@@ -76,16 +76,16 @@ deny contains {
 	some pool in pools.chosen
 }
 
-alternative := "ask for less, or choose priorityClassName sluice-interactive-preemptible" if {
+alternative := "request less, or choose priorityClassName sluice-interactive-preemptible" if {
 	input.workload.type == "interactive"
-} else := "ask for less, or an administrator of the department for a larger guarantee"
+} else := "request less, or ask an administrator of the department for a larger guarantee"
 
 # What a claim holds is not known here, and could not be charged. The parameter is
 # for clusters where claims are never of GPUs.
 deny contains {
-	"msg": "devices by resource claims are not counted by this version of Sluice",
+	"msg": "this version of Sluice does not count the devices of resource claims",
 	"field": "spec.resourceClaims",
-	"fix": "ask for GPUs as nvidia.com/gpu in a container's limits, or by the annotation sluice.dev/gpu",
+	"fix": "request GPUs as nvidia.com/gpu in a container's limits, or with the annotation sluice.dev/gpu",
 } if {
 	claimed
 	not input.parameters.allowClaims
@@ -110,7 +110,7 @@ deny contains {
 		words.list([sprintf("%v %s", [amount, name]) | some name, amount in input.workload.resources]),
 		words.gpus(held.milli), pools.first.name, words.gpus(pools.charge),
 	]),
-	"fix": "tell the cluster's administrators: what stands in the place of core.gpu must give no more than is counted",
+	"fix": "contact the cluster administrators: the policy that replaces core.gpu must not grant more than the pod is charged",
 } if {
 	ask.gpu
 	made
@@ -119,9 +119,9 @@ deny contains {
 
 # The quota of what is guaranteed counts by class.
 deny contains {
-	"msg": sprintf("a pod of type %s stays within what is guaranteed, which is not counted for priority class %s", [input.workload.type, class]),
+	"msg": sprintf("a pod of type %s must fit the guarantee, which does not count priority class %s", [input.workload.type, class]),
 	"field": "spec.priorityClassName",
-	"fix": sprintf("tell the cluster's administrators: what stands in the place of core.priority must give %s", [concat(" or ", ask.counted_classes)]),
+	"fix": sprintf("contact the cluster administrators: the policy that replaces core.priority must set %s", [concat(" or ", ask.counted_classes)]),
 } if {
 	ask.gpu
 	made

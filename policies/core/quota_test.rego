@@ -64,7 +64,7 @@ test_nothing_is_had_that_is_not_counted if {
 
 test_what_is_guaranteed_is_counted_by_class if {
 	inference := object.union(fixtures.gpus(1), {"type": "inference"})
-	messages == {"a pod of type inference stays within what is guaranteed, which is not counted for priority class high"} with input as made(inference, fixtures.whole)
+	messages == {"a pod of type inference must fit the guarantee, which does not count priority class high"} with input as made(inference, fixtures.whole)
 		with input.object.spec.priorityClassName as "high"
 	count(messages) == 1 with input as made(inference, fixtures.whole)
 	count(messages) == 0 with input as made(inference, fixtures.whole) with input.object.spec.priorityClassName as "sluice-inference"

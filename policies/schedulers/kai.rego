@@ -123,8 +123,8 @@ deny contains {
 }
 
 deny contains {
-	"msg": sprintf("the queue of project %s in node pool %s would be called %s, and KAI-Scheduler knows queues of at most 63 characters", [input.project.name, pools.first.name, queue]),
-	"fix": "ask who runs the cluster for a node pool with a shorter name",
+	"msg": sprintf("the queue of project %s in node pool %s would be named %s, but KAI-Scheduler limits queue names to 63 characters", [input.project.name, pools.first.name, queue]),
+	"fix": "ask the cluster administrators for a node pool with a shorter name",
 } if {
 	here
 	count(queue) > 63
@@ -132,7 +132,7 @@ deny contains {
 
 # Whose group a pod is, KAI says: it would be counted in another's queue, or in none.
 deny contains {
-	"msg": sprintf("the annotation %s is written by KAI-Scheduler alone", [key]),
+	"msg": sprintf("only KAI-Scheduler writes the annotation %s", [key]),
 	"field": sprintf("metadata.annotations[%s]", [key]),
 	"fix": "take it out",
 } if {
@@ -197,7 +197,7 @@ requires contains {"crd": name, "version": "v1alpha1", "fix": "install kai-resou
 
 requires contains {
 	"setting": {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "name": name, "path": ["value"]},
-	"fix": sprintf("apply Sluice's PriorityClass %s: without it KAI-Scheduler ranks all pods alike", [name]),
+	"fix": sprintf("apply Sluice's PriorityClass %s: without it KAI-Scheduler gives all pods the same priority", [name]),
 } if {
 	input.nodePool.scheduler == "kai"
 	some name in {"sluice-train", "sluice-interactive", "sluice-interactive-preemptible", "sluice-inference"}
@@ -207,7 +207,7 @@ requires contains {
 	"setting": config(["spec", "admission", "gpuSharing"]),
 	"is": true,
 	"optional": true,
-	"fix": "set global.gpuSharing: true in the values of KAI-Scheduler's chart, or let the node pool share by None or MIG",
+	"fix": "set global.gpuSharing: true in the values of KAI-Scheduler's chart, or set the node pool's sharing to None or MIG",
 } if {
 	input.nodePool.scheduler == "kai"
 	input.nodePool.sharing == "KAI"
@@ -219,7 +219,7 @@ requires contains {
 	"setting": config(["spec", "admission", "mutatingWebhookConfigurationName"]),
 	"is": "zz-kai-admission",
 	"optional": true,
-	"fix": "set spec.admission.mutatingWebhookConfigurationName: zz-kai-admission in KAI-Scheduler's Config kai-config: its webhook, which prepares pods for a share, must be asked after Sluice's",
+	"fix": "set spec.admission.mutatingWebhookConfigurationName: zz-kai-admission in KAI-Scheduler's Config kai-config: its webhook, which prepares pods for a share, must be called after Sluice's",
 } if {
 	input.nodePool.scheduler == "kai"
 	input.nodePool.sharing == "KAI"

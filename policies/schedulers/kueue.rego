@@ -29,7 +29,7 @@ overrides.metadata.annotations["kueue.x-k8s.io/role-hash"] := sprintf("%s-%d", [
 deny contains {
 	"msg": sprintf("queue %s is not that of project %s, which is %s", [queue, input.project.name, own_queue]),
 	"field": "metadata.labels[kueue.x-k8s.io/queue-name]",
-	"fix": "leave the label out: Kueue fills it in",
+	"fix": "leave the label out: Kueue sets it",
 } if {
 	count(served) > 0
 	queue := input.object.metadata.labels["kueue.x-k8s.io/queue-name"]
@@ -41,9 +41,9 @@ own_queue := "default"
 # A pod that Kueue does not hold back would run before its turn, and nobody would
 # be told to make room for others.
 deny contains {
-	"msg": "Kueue's webhook did not see the pod: it lacks the scheduling gate kueue.x-k8s.io/admission, and would run uncounted",
+	"msg": "Kueue's webhook did not process the pod: it lacks the scheduling gate kueue.x-k8s.io/admission, and would run outside its quota",
 	"field": "spec.schedulingGates",
-	"fix": "tell the cluster's administrators: Kueue must manage the pods of all projects (integrations.frameworks with pod, managedJobsNamespaceSelector)",
+	"fix": "contact the cluster administrators: Kueue must manage the pods of all projects (integrations.frameworks with pod, managedJobsNamespaceSelector)",
 } if {
 	queued
 	final
@@ -189,7 +189,7 @@ requires contains object.union(object.filter(switch, ["is"]), {
 		"path": array.concat(["data", "controller_manager_config.yaml"], switch.path),
 	},
 	"optional": true,
-	"fix": sprintf("in Kueue's configuration %s, and start it anew", [switch.fix]),
+	"fix": sprintf("in Kueue's configuration %s, and restart Kueue", [switch.fix]),
 }) if {
 	of_pool
 	some switch in switches
@@ -198,7 +198,7 @@ requires contains object.union(object.filter(switch, ["is"]), {
 switches := [
 	{
 		"path": ["fairSharing"],
-		"fix": "set fairSharing, by which what is idle is divided",
+		"fix": "set fairSharing, which divides idle GPUs",
 	},
 	{
 		"path": ["managedJobsNamespaceSelector"],
@@ -208,7 +208,7 @@ switches := [
 	{
 		"path": ["resources", "excludeResourcePrefixes"],
 		"is": ["cpu", "memory", "nvidia.com/", "sluice.dev/gpu-milli."],
-		"fix": "add cpu, memory, nvidia.com/ and sluice.dev/gpu-milli. (with the dot) to resources.excludeResourcePrefixes, since it counts GPUs as sluice.dev/gpu-milli and nothing else",
+		"fix": "add cpu, memory, nvidia.com/ and sluice.dev/gpu-milli. (with the dot) to resources.excludeResourcePrefixes, since Kueue must count GPUs only as sluice.dev/gpu-milli",
 	},
 	{
 		"path": ["integrations", "frameworks"],

@@ -37,9 +37,9 @@ func TestKueuePodsRequireSchedulingGate(t *testing.T) {
 		owned = `metadata: {ownerReferences: [{apiVersion: `
 	)
 	for name, tc := range map[string]struct{ pod, wantDenial string }{
-		"without a gate":                {`{spec: {` + gpu + `}}`, "Kueue's webhook did not see the pod"},
-		"with another":                  {`{spec: {schedulingGates: [{name: mine}], ` + gpu + `}}`, "Kueue's webhook did not see the pod"},
-		"of a Deployment":               {`{` + owned + `apps/v1, kind: ReplicaSet, name: a, uid: u, controller: true}]}, spec: {` + gpu + `}}`, "Kueue's webhook did not see the pod"},
+		"without a gate":                {`{spec: {` + gpu + `}}`, "Kueue's webhook did not process the pod"},
+		"with another":                  {`{spec: {schedulingGates: [{name: mine}], ` + gpu + `}}`, "Kueue's webhook did not process the pod"},
+		"of a Deployment":               {`{` + owned + `apps/v1, kind: ReplicaSet, name: a, uid: u, controller: true}]}, spec: {` + gpu + `}}`, "Kueue's webhook did not process the pod"},
 		"in order: with the gate":       {`{spec: {schedulingGates: [{name: kueue.x-k8s.io/admission}], ` + gpu + `}}`, ""},
 		"in order: of a Job":            {`{` + owned + `batch/v1, kind: Job, name: a, uid: u, controller: true}]}, spec: {` + gpu + `}}`, ""},
 		"in order: without a GPU":       {`{spec: {containers: [{name: main, image: x}]}}`, ""},
@@ -66,7 +66,7 @@ func TestKueuePodsRequireSchedulingGate(t *testing.T) {
 					t.Fatal(err)
 				}
 				response = validator.Handle(t.Context(), request)
-			} else if strings.Contains(response.Result.Message, "did not see") {
+			} else if strings.Contains(response.Result.Message, "did not process") {
 				t.Errorf("the Mutator denied the pod before Kueue's webhook could change it: %s", response.Result.Message)
 			}
 			if response.Allowed != (tc.wantDenial == "") || (tc.wantDenial != "" && !strings.Contains(response.Result.Message, tc.wantDenial)) {

@@ -172,7 +172,7 @@ func TestMutateOnCreate(t *testing.T) {
 		"a Job with its own failure policy": {
 			anna, job + `{metadata: ` + createdByAnna + `, spec: {podFailurePolicy: {rules: []}, template: ` + gpuPod + `}}`,
 			job + `{metadata: ` + createdByAnna + `, spec: {podFailurePolicy: {rules: []}, template: ` + gpuPod + `}}`,
-			[]string{"spec.podFailurePolicy.rules: a pod that is preempted or evicted counts as a failure of this Job; begin the rules"},
+			[]string{"spec.podFailurePolicy.rules: a pod that is preempted or evicted counts as a failure of this Job; put a rule"},
 		},
 	}
 	mutator := newMutator(t)

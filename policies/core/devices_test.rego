@@ -61,7 +61,7 @@ test_capabilities if {
 	every capability in ["NET_ADMIN", "SYS_PTRACE", "IPC_LOCK", "MKNOD"] {
 		count(messages(adding(capability))) == 0
 	}
-	messages(adding("SYS_ADMIN")) == {"container main adds the capability SYS_ADMIN, by which it can mount the node's devices and leave its own namespaces"}
+	messages(adding("SYS_ADMIN")) == {"container main adds the capability SYS_ADMIN, with which it can mount the node's devices and leave its own namespaces"}
 	count(policy.deny) == 0 with input as asked(fixtures.cpu, adding("CAP_SYS_ADMIN"))
 		with input.parameters.allowedCapabilities as ["SYS_ADMIN"]
 }

@@ -1,5 +1,5 @@
-# What a GPU pod is given for what it asks: the resource of a GPU, a slice or a
-# replica. What that is charged, core.quota says.
+# Sets the resource of a GPU pod for its request: a GPU, a MIG slice or a replica.
+# core.quota charges it.
 package core.gpu
 
 import data.sluice.lib.ask
@@ -18,14 +18,14 @@ overrides.spec[list] := given if {
 	count(given) > 0
 }
 
-# rewritten: the pod does not ask by the name of what it is given.
+# rewritten: the pod does not request the granted resource by its name.
 rewritten if {
 	ask.gpu
-	pools.granted.resource != "" # a share that the scheduler gives by an annotation
+	pools.granted.resource != "" # the scheduler grants a share by an annotation
 	not pools.granted.resource in object.keys(input.workload.resources)
 }
 
-# Whatever else is said of GPUs would ask for a second kind of them.
+# Other GPU resources would request a second kind of GPU.
 remove contains ["spec", container.list, {"name": container.it.name}, "resources", kind, name] if {
 	ask.gpu
 	some container in containers.each

@@ -1,5 +1,5 @@
-# Whose the pod is. Identity comes from the namespace: what the author wrote of
-# it is overwritten.
+# Records the project, the department, the workload type and the creator on the
+# pod. They come from the namespace and the request, and override the author's.
 package core.project
 
 import data.sluice.lib.ask
@@ -29,7 +29,7 @@ deny contains {
 	not input.project.quotaApplied
 }
 
-# over are the phases in which a project's time is over, in words.
+# over describes the phases of a project that has ended.
 over := {
 	"Expired": "expired",
 	"Suspended": "expired and suspended",

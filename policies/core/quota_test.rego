@@ -83,7 +83,7 @@ test_over_the_limit if {
 
 test_over_the_guarantee if {
 	some message in messages with input as asked("inference", 2)
-	endswith(message, "stay within what is guaranteed to project thesis, 1 GPU")
+	endswith(message, "must fit the guarantee of project thesis, 1 GPU")
 }
 
 test_who_may_be_ended_may_go_over_it if {

@@ -1,5 +1,5 @@
-# How a pod is told that no pool, or not its pool, can give what it asks for, and
-# what can. Where nothing is said here, a GPU pod can be charged.
+# The denials of a request that no pool, or not the chosen pool, can grant, with an
+# alternative. A GPU pod without such a denial can be charged.
 package sluice.lib.refusals
 
 import data.sluice.lib.ask

@@ -275,7 +275,7 @@ func (a *extensionTest) testManualDecision(t *testing.T) {
 	if err := updateExtensionStatus(t, a.editor, e, func(s *v1alpha1.ExtensionStatus) {
 		setApproved(s)
 		s.NewEnd = ptr.To(metav1.Now())
-	}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the rest is Sluice's") {
+	}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Sluice writes the other fields") {
 		t.Errorf("the editor says when it ends: %v", err)
 	}
 	forged := metav1.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -291,7 +291,7 @@ func (a *extensionTest) testManualDecision(t *testing.T) {
 	}
 	a.waitForLimit(t, "training", "144h")
 	err = updateExtensionStatus(t, a.dean, e, func(s *v1alpha1.ExtensionStatus) { s.DecidedBy, s.Message = dean, "it was me" })
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a decision stands") {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a decision is final") {
 		t.Errorf("another word after the decision: %v", err)
 	}
 
@@ -319,7 +319,7 @@ func (a *extensionTest) testRejectedExtensions(t *testing.T) {
 		wish *v1alpha1.Extension
 		want string
 	}{
-		"what never ran":      {a.newExtension("x", "nothing", "24h"), "no GPU pod of such a workload has run here"},
+		"what never ran":      {a.newExtension("x", "nothing", "24h"), "no GPU pod of this workload has run in the namespace"},
 		"a name that is used": {a.newExtension("first", "training", "24h"), "already has an extension of this name"},
 	} {
 		err := a.ada.Create(t.Context(), tc.wish)
@@ -343,7 +343,7 @@ func (a *extensionTest) testRateLimit(t *testing.T) {
 		}
 		t.Cleanup(func() { deleteAndWait(t, e) })
 	}
-	if !apierrors.IsForbidden(last) || !strings.Contains(last.Error(), "more than 10 are not taken") {
+	if !apierrors.IsForbidden(last) || !strings.Contains(last.Error(), "the limit is 10") {
 		t.Errorf("after many: %v", last)
 	}
 	var all v1alpha1.ExtensionList

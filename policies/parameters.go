@@ -31,29 +31,36 @@ type Parameter struct {
 // parameterTable has the parameters of the built-in policies, by policy and sorted by name.
 var parameterTable = map[string][]Parameter{
 	"core.devices": {
-		{"allowedCapabilities", capabilityListKind, []string{}, "capabilities that containers can add although they give access to GPUs of other pods"},
-		{"allowedHostPaths", pathListKind, []string{}, "directories of nodes that pods can mount, with their subdirectories; allow none in which pods can create links"},
-		{"refuseEnvFrom", BoolParameter, true, "whether a container with a GPU is denied envFrom without a prefix, since its variables override the device plugin's"},
+		{"allowedCapabilities", capabilityListKind, []string{},
+			"capabilities that containers can add although they give access to GPUs of other pods"},
+		{"allowedHostPaths", pathListKind, []string{}, "directories of nodes that pods can mount, with their subdirectories; " +
+			"allow none in which pods can create links"},
+		{"refuseEnvFrom", BoolParameter, true, "whether a container with a GPU is denied envFrom without a prefix, " +
+			"since its variables override the device plugin's"},
 		{"runtimeClasses", nameListKind, []string{"nvidia", "nvidia-cdi", "nvidia-legacy"}, "runtime classes that only pods with GPUs can use"},
 	},
 	"core.limits": {
-		{"maximumGraceSeconds", secondsKind, 3600, "the maximum grace period of a pod with GPUs; the pod holds its GPUs until its end, whatever its time limit"},
+		{"maximumGraceSeconds", secondsKind, 3600, "the maximum grace period of a pod with GPUs; " +
+			"the pod holds its GPUs until its end, whatever its time limit"},
 		{"minimumGraceSeconds", secondsKind, 30, "the minimum grace period of a pod with GPUs"},
 	},
 	"core.namespace": {
 		{"defaultCPU", quantityKind, "100m", "the CPU request of a container without one, in a project with a quota of CPU"},
 		{"defaultMemory", quantityKind, "256Mi", "the memory request of a container without one, in a project with a quota of memory"},
-		{"ingressNamespaces", nameListKind, ingressNamespaces, "names of the namespaces that can reach the pods of projects; pods of all other namespaces cannot"},
+		{"ingressNamespaces", nameListKind, ingressNamespaces, "names of the namespaces that can reach the pods of projects; " +
+			"pods of all other namespaces cannot"},
 	},
 	"core.priority": {
 		{"defaultClass", nameKind, "", "the cluster's PriorityClass with globalDefault; empty if it has none"},
-		{"refuseOtherClasses", BoolParameter, false, "whether a GPU pod is denied if its priority class is neither defaultClass nor one of Sluice's; otherwise the class is replaced, with a warning"},
+		{"refuseOtherClasses", BoolParameter, false, "whether a GPU pod is denied if its priority class is neither defaultClass nor one of Sluice's; " +
+			"otherwise the class is replaced, with a warning"},
 	},
 	"core.quota": {
 		{"allowClaims", BoolParameter, false, "whether pods can have resource claims, for clusters where claims never contain GPUs"},
 	},
 	"schedulers.kai": {
-		{"krm", adoptOrOwnKind, "own", "whether Sluice creates KAI-Scheduler's queues itself (own), or creates projects and departments of kai-resource-management, which creates the queues (adopt)"},
+		{"krm", adoptOrOwnKind, "own", "whether Sluice creates KAI-Scheduler's queues itself (own), " +
+			"or creates projects and departments of kai-resource-management, which creates the queues (adopt)"},
 	},
 }
 

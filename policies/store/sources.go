@@ -58,7 +58,8 @@ func collectSources(builtIn []engine.Source, objects []v1alpha1.Policy, before m
 		case isBuiltIn && labeled:
 			d.adoptParameters(&d.sources[index], object, before[object.Name])
 		case isBuiltIn:
-			d.warn(object.Name, "the Policy object of this name is ignored, since it is not Sluice's mirror of the built-in policy; choose another name")
+			d.warn(object.Name, "the Policy object of this name is ignored, "+
+				"since it is not Sluice's mirror of the built-in policy; choose another name")
 		case labeled:
 			d.ignored = append(d.ignored, ignoredReport(object))
 		default:

@@ -57,8 +57,8 @@ func handle(
 		return evaluation.ErrorResponse(err)
 	}
 	if tenant == nil {
-		return admission.Denied(fmt.Sprintf("namespace %s is governed, but no project owns it: it may have been created or deleted a moment ago, "+
-			"so try again; if the error persists, contact the cluster administrators", req.Namespace))
+		return admission.Denied(fmt.Sprintf("namespace %s is governed, but no project owns it: "+
+			"it may have been created or deleted a moment ago, so try again; if the error persists, contact the cluster administrators", req.Namespace))
 	}
 	p, err := decode(base, req, tenant, responses)
 	if err != nil {

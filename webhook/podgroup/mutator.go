@@ -68,7 +68,8 @@ func (m *Mutator) mutate(ctx context.Context, req *admission.Request) (admission
 		return admission.Response{}, err
 	}
 	if tenant == nil {
-		return admission.Response{}, fmt.Errorf("no project owns namespace %s yet, so the group has no queue; try again in a moment", req.Namespace)
+		return admission.Response{}, fmt.Errorf("no project owns namespace %s yet, so the group has no queue; try again in a moment",
+			req.Namespace)
 	}
 	after := mutateGroup(group, before, kaigroup.Placements(tenant.Project, tenant.NodePools), req.UserInfo.Username == lifecycleUser)
 	response := admission.Allowed("")

@@ -123,7 +123,9 @@ func (r Reviewer) Manages(ctx context.Context, user authenticationv1.UserInfo, p
 }
 
 // isAllowed creates a SubjectAccessReview for a resource of Sluice's API group.
-func (r Reviewer) isAllowed(ctx context.Context, user authenticationv1.UserInfo, resource authorizationv1.ResourceAttributes) (bool, error) {
+func (r Reviewer) isAllowed(
+	ctx context.Context, user authenticationv1.UserInfo, resource authorizationv1.ResourceAttributes,
+) (bool, error) {
 	resource.Group, resource.Version = v1alpha1.Group, v1alpha1.Version
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: convertExtra(user.Extra), ResourceAttributes: &resource,

@@ -20,7 +20,7 @@ import (
 	"sluice.dev/webhook/validation"
 )
 
-// fakeDepartmentAuthorizer are the departments that somebody administers.
+// fakeDepartmentAuthorizer has the departments that the user administers, or the error for them.
 type fakeDepartmentAuthorizer map[string]error
 
 func (h fakeDepartmentAuthorizer) Administers(_ context.Context, _ authenticationv1.UserInfo, department string) (bool, error) {
@@ -31,30 +31,29 @@ func (h fakeDepartmentAuthorizer) Administers(_ context.Context, _ authenticatio
 func TestResolveAuthority(t *testing.T) {
 	down := errors.New("down")
 	tests := map[string]struct {
-		holds fakeDepartmentAuthorizer
-		want  validation.Authority
-		err   error
+		authorizer fakeDepartmentAuthorizer
+		want       validation.Authority
+		err        error
 	}{
-		"nothing":             {fakeDepartmentAuthorizer{}, validation.AuthorityNone, nil},
-		"another":             {fakeDepartmentAuthorizer{"research": nil}, validation.AuthorityNone, nil},
-		"this one":            {fakeDepartmentAuthorizer{"students": nil}, validation.AuthorityDepartment, nil},
-		"all":                 {fakeDepartmentAuthorizer{validation.AllDepartments: nil}, validation.AuthorityAll, nil},
-		"no answer":           {fakeDepartmentAuthorizer{validation.AllDepartments: down}, validation.AuthorityNone, down},
-		"no answer for one":   {fakeDepartmentAuthorizer{"students": down}, validation.AuthorityNone, down},
-		"all need not be one": {fakeDepartmentAuthorizer{validation.AllDepartments: nil, "students": down}, validation.AuthorityAll, nil},
+		"nothing":           {fakeDepartmentAuthorizer{}, validation.AuthorityNone, nil},
+		"another":           {fakeDepartmentAuthorizer{"research": nil}, validation.AuthorityNone, nil},
+		"this one":          {fakeDepartmentAuthorizer{"students": nil}, validation.AuthorityDepartment, nil},
+		"all":               {fakeDepartmentAuthorizer{validation.AllDepartments: nil}, validation.AuthorityAll, nil},
+		"an error":          {fakeDepartmentAuthorizer{validation.AllDepartments: down}, validation.AuthorityNone, down},
+		"an error for one":  {fakeDepartmentAuthorizer{"students": down}, validation.AuthorityNone, down},
+		"all with an error": {fakeDepartmentAuthorizer{validation.AllDepartments: nil, "students": down}, validation.AuthorityAll, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := validation.ResolveAuthority(t.Context(), tc.holds, authenticationv1.UserInfo{Username: "kim"}, "students")
+			got, err := validation.ResolveAuthority(t.Context(), tc.authorizer, authenticationv1.UserInfo{Username: "kim"}, "students")
 			if got != tc.want || !errors.Is(err, tc.err) {
-				t.Errorf("AuthorityOver = %v, %v", got, err)
+				t.Errorf("ResolveAuthority = %v, %v", got, err)
 			}
 		})
 	}
 }
 
-// fakeProjectAuthorizer are the departments that somebody administers, and the projects that the
-// same person manages.
+// fakeProjectAuthorizer has the departments that the user administers, and the projects that the user manages.
 type fakeProjectAuthorizer struct {
 	fakeDepartmentAuthorizer
 	manages fakeDepartmentAuthorizer
@@ -71,55 +70,55 @@ func TestResolveProjectAuthority(t *testing.T) {
 		want                 validation.Authority
 		err                  error
 	}{
-		"nothing":                      {want: validation.AuthorityNone},
-		"another project":              {manages: fakeDepartmentAuthorizer{"course": nil}, want: validation.AuthorityNone},
-		"this one":                     {manages: fakeDepartmentAuthorizer{"thesis": nil}, want: validation.AuthorityProject},
-		"its department":               {administers: fakeDepartmentAuthorizer{"students": nil}, want: validation.AuthorityDepartment},
-		"both":                         {administers: fakeDepartmentAuthorizer{"students": nil}, manages: fakeDepartmentAuthorizer{"thesis": down}, want: validation.AuthorityDepartment},
-		"all":                          {administers: fakeDepartmentAuthorizer{validation.AllDepartments: nil}, want: validation.AuthorityAll},
-		"a department of its name":     {administers: fakeDepartmentAuthorizer{"thesis": nil}, want: validation.AuthorityNone},
-		"no answer for the project":    {manages: fakeDepartmentAuthorizer{"thesis": down}, want: validation.AuthorityNone, err: down},
-		"no answer for the department": {administers: fakeDepartmentAuthorizer{"students": down}, manages: fakeDepartmentAuthorizer{"thesis": nil}, want: validation.AuthorityNone, err: down},
+		"nothing":                     {want: validation.AuthorityNone},
+		"another project":             {manages: fakeDepartmentAuthorizer{"course": nil}, want: validation.AuthorityNone},
+		"this one":                    {manages: fakeDepartmentAuthorizer{"thesis": nil}, want: validation.AuthorityProject},
+		"its department":              {administers: fakeDepartmentAuthorizer{"students": nil}, want: validation.AuthorityDepartment},
+		"both":                        {administers: fakeDepartmentAuthorizer{"students": nil}, manages: fakeDepartmentAuthorizer{"thesis": down}, want: validation.AuthorityDepartment},
+		"all":                         {administers: fakeDepartmentAuthorizer{validation.AllDepartments: nil}, want: validation.AuthorityAll},
+		"a department of its name":    {administers: fakeDepartmentAuthorizer{"thesis": nil}, want: validation.AuthorityNone},
+		"an error for the project":    {manages: fakeDepartmentAuthorizer{"thesis": down}, want: validation.AuthorityNone, err: down},
+		"an error for the department": {administers: fakeDepartmentAuthorizer{"students": down}, manages: fakeDepartmentAuthorizer{"thesis": nil}, want: validation.AuthorityNone, err: down},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := validation.ResolveProjectAuthority(t.Context(), fakeProjectAuthorizer{tc.administers, tc.manages}, authenticationv1.UserInfo{Username: "rita"}, "students", "thesis")
 			if got != tc.want || !errors.Is(err, tc.err) {
-				t.Errorf("AuthorityOverProject = %v, %v", got, err)
+				t.Errorf("ResolveProjectAuthority = %v, %v", got, err)
 			}
 		})
 	}
 }
 
-// newReviewer is an API server that says that of every question, and keeps the last.
+// newReviewer returns a reviewer of an API server with one result for all reviews, and the last review.
 func newReviewer(t *testing.T, status authorizationv1.SubjectAccessReviewStatus, failure error) (validation.Reviewer, *authorizationv1.SubjectAccessReviewSpec) {
 	t.Helper()
 	kinds, err := api.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := &authorizationv1.SubjectAccessReviewSpec{}
+	last := &authorizationv1.SubjectAccessReviewSpec{}
 	c := fake.NewClientBuilder().WithScheme(kinds).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
 			review, ok := object.(*authorizationv1.SubjectAccessReview)
 			if !ok {
-				t.Fatalf("%T was made", object)
+				t.Fatalf("%T was created", object)
 			}
-			*asked, review.Status = review.Spec, status
+			*last, review.Status = review.Spec, status
 			return failure
 		},
 	}).Build()
-	return validation.Reviewer{Client: c}, asked
+	return validation.Reviewer{Client: c}, last
 }
 
 func TestAdministersReviewsFullUserInfo(t *testing.T) {
-	reviewer, asked := newReviewer(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil)
+	reviewer, review := newReviewer(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil)
 	user := authenticationv1.UserInfo{
 		Username: "kim@example.org", UID: "7", Groups: []string{"staff"},
 		Extra: map[string]authenticationv1.ExtraValue{"scopes": {"all"}},
 	}
-	if may, err := reviewer.Administers(t.Context(), user, "students"); !may || err != nil {
-		t.Errorf("Administers = %v, %v", may, err)
+	if allowed, err := reviewer.Administers(t.Context(), user, "students"); !allowed || err != nil {
+		t.Errorf("Administers = %v, %v", allowed, err)
 	}
 	want := &authorizationv1.SubjectAccessReviewSpec{
 		User: "kim@example.org", UID: "7", Groups: []string{"staff"},
@@ -128,8 +127,8 @@ func TestAdministersReviewsFullUserInfo(t *testing.T) {
 			Verb: "administer", Group: "sluice.dev", Version: "v1alpha1", Resource: "departments", Subresource: "projects", Name: "students",
 		},
 	}
-	if diff := cmp.Diff(want, asked); diff != "" {
-		t.Errorf("the question (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, review); diff != "" {
+		t.Errorf("the review (-want +got):\n%s", diff)
 	}
 }
 
@@ -140,21 +139,21 @@ func TestAdministersRequiresAllowedReview(t *testing.T) {
 		"both":       {Allowed: true, Denied: true},
 	} {
 		reviewer, _ := newReviewer(t, status, nil)
-		if may, err := reviewer.Administers(t.Context(), authenticationv1.UserInfo{Username: "kim"}, validation.AllDepartments); may || err != nil {
-			t.Errorf("%s: Administers = %v, %v", name, may, err)
+		if allowed, err := reviewer.Administers(t.Context(), authenticationv1.UserInfo{Username: "kim"}, validation.AllDepartments); allowed || err != nil {
+			t.Errorf("%s: Administers = %v, %v", name, allowed, err)
 		}
 	}
 	down := errors.New("down")
 	reviewer, _ := newReviewer(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, down)
-	if may, err := reviewer.Administers(t.Context(), authenticationv1.UserInfo{Username: "kim"}, "students"); may || !errors.Is(err, down) || !strings.Contains(err.Error(), "students") {
-		t.Errorf("without an answer: Administers = %v, %v", may, err)
+	if allowed, err := reviewer.Administers(t.Context(), authenticationv1.UserInfo{Username: "kim"}, "students"); allowed || !errors.Is(err, down) || !strings.Contains(err.Error(), "students") {
+		t.Errorf("with an error: Administers = %v, %v", allowed, err)
 	}
 }
 
 func TestManagesReviewsProjectByName(t *testing.T) {
-	reviewer, asked := newReviewer(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil)
-	if may, err := reviewer.Manages(t.Context(), authenticationv1.UserInfo{Username: "rita"}, "thesis"); !may || err != nil {
-		t.Errorf("Manages = %v, %v", may, err)
+	reviewer, review := newReviewer(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil)
+	if allowed, err := reviewer.Manages(t.Context(), authenticationv1.UserInfo{Username: "rita"}, "thesis"); !allowed || err != nil {
+		t.Errorf("Manages = %v, %v", allowed, err)
 	}
 	want := &authorizationv1.SubjectAccessReviewSpec{
 		User: "rita",
@@ -162,12 +161,12 @@ func TestManagesReviewsProjectByName(t *testing.T) {
 			Verb: "manage", Group: "sluice.dev", Version: "v1alpha1", Resource: "projects", Name: "thesis",
 		},
 	}
-	if diff := cmp.Diff(want, asked); diff != "" {
-		t.Errorf("the question (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, review); diff != "" {
+		t.Errorf("the review (-want +got):\n%s", diff)
 	}
 	down := errors.New("down")
 	reviewer, _ = newReviewer(t, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, down)
-	if may, err := reviewer.Manages(t.Context(), authenticationv1.UserInfo{Username: "rita"}, "thesis"); may || !errors.Is(err, down) || !strings.Contains(err.Error(), "thesis") {
-		t.Errorf("without an answer: Manages = %v, %v", may, err)
+	if allowed, err := reviewer.Manages(t.Context(), authenticationv1.UserInfo{Username: "rita"}, "thesis"); allowed || !errors.Is(err, down) || !strings.Contains(err.Error(), "thesis") {
+		t.Errorf("with an error: Manages = %v, %v", allowed, err)
 	}
 }

@@ -18,19 +18,19 @@ func TestChangedFields(t *testing.T) {
 	tests := map[string]struct {
 		change func(*v1alpha1.Project)
 		want   []validation.Change
-		first  string // what the first is refused with
+		first  string // the error of the first change
 	}{
-		"nothing":                    {change: func(*v1alpha1.Project) {}},
-		"what is empty":              {change: func(p *v1alpha1.Project) { p.Labels, p.Spec.Members = map[string]string{}, []v1alpha1.Member{} }},
-		"what kubectl keeps":         {change: func(p *v1alpha1.Project) { p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"} }},
-		"what the API server counts": {change: func(p *v1alpha1.Project) { p.Generation, p.ResourceVersion = 2, "9" }},
-		"the status":                 {change: func(p *v1alpha1.Project) { p.Status.Phase = v1alpha1.ProjectExpired }},
-		"a word": {
+		"nothing":                {change: func(*v1alpha1.Project) {}},
+		"empty values":           {change: func(p *v1alpha1.Project) { p.Labels, p.Spec.Members = map[string]string{}, []v1alpha1.Member{} }},
+		"kubectl's annotation":   {change: func(p *v1alpha1.Project) { p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"} }},
+		"generation and version": {change: func(p *v1alpha1.Project) { p.Generation, p.ResourceVersion = 2, "9" }},
+		"the status":             {change: func(p *v1alpha1.Project) { p.Status.Phase = v1alpha1.ProjectExpired }},
+		"a string": {
 			change: func(p *v1alpha1.Project) { p.Spec.Department = "research" },
 			want:   []validation.Change{{Path: "spec.department", Value: "research"}},
 			first:  `spec.department: Invalid value: "research": no`,
 		},
-		"a word taken away": {
+		"a removed string": {
 			change: func(p *v1alpha1.Project) { p.Spec.PodSecurity = "" },
 			want:   []validation.Change{{Path: "spec.podSecurity"}},
 			first:  "spec.podSecurity: Forbidden: no",
@@ -72,7 +72,7 @@ func TestChangedFields(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			if len(got) > 0 && got[0].Deny("no").Error() != tc.first {
-				t.Errorf("refused with %q, want %q", got[0].Deny("no"), tc.first)
+				t.Errorf("denied with %q, want %q", got[0].Deny("no"), tc.first)
 			}
 		})
 	}

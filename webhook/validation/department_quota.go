@@ -40,7 +40,8 @@ func ValidateDepartmentQuota(
 			warnings = append(warnings, warnOversubscription(path, excess))
 			continue
 		}
-		errs = append(errs, field.Invalid(path, subscription.Quota.String(), excess+"; lower their quotas first, or set spec.oversubscription to Allow"))
+		errs = append(errs, field.Invalid(path, subscription.Quota.String(),
+			excess+"; lower their quotas first, or set spec.oversubscription to Allow"))
 	}
 	return errs, warnings
 }

@@ -109,7 +109,8 @@ func describeExcess(department *v1alpha1.Department, subscription *tenancy.Subsc
 }
 
 func warnOversubscription(path *field.Path, excess string) string {
-	return fmt.Sprintf("%s: %s; the department allows that (spec.oversubscription), but not all projects can use their quota at the same time", path, excess)
+	return fmt.Sprintf("%s: %s; the department allows that (spec.oversubscription), "+
+		"but not all projects can use their quota at the same time", path, excess)
 }
 
 func describePool(quotaResource tenancy.QuotaResource) string {

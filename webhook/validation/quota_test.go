@@ -60,7 +60,7 @@ func projectList(all ...*v1alpha1.Project) (list []v1alpha1.Project) {
 	return list
 }
 
-// expectResult compares the answer with what a person would read of it.
+// expectResult compares the texts of errors and warnings.
 func expectResult(t *testing.T, errs field.ErrorList, warnings, wantErrs, wantWarnings []string) {
 	t.Helper()
 	var got []string
@@ -82,7 +82,7 @@ func fieldError(field, value, detail string) []string {
 func TestValidateProjectQuota(t *testing.T) {
 	const (
 		guaranteed = "spec.nodePools[0].gpu.guaranteed"
-		instead    = "; request less, lower the quota of another project, or ask a system administrator to raise the department's or to set its spec.oversubscription to Allow"
+		fix        = "; request less, lower the quota of another project, or ask a system administrator to raise the department's or to set its spec.oversubscription to Allow"
 	)
 	course := newProject("course", cpuQuota("60"), poolQuota("dgx", "3", "6"))
 	folding := newProject("folding", cpuQuota("60"), poolQuota("dgx", "99", "99"))
@@ -99,38 +99,38 @@ func TestValidateProjectQuota(t *testing.T) {
 	}{
 		"all that is left":             {project: thesis("1", "6"), department: students()},
 		"nothing":                      {project: thesis("0", "6"), department: newDepartment(noResources, poolQuota("dgx", "1", "6"))},
-		"nothing where nothing is":     {project: thesis("0", "6"), department: newDepartment(noResources, poolQuota("dgx", "0", "6"))},
+		"nothing of no guarantee":      {project: thesis("0", "6"), department: newDepartment(noResources, poolQuota("dgx", "0", "6"))},
 		"a pool that it does not have": {project: newProject("thesis", noResources, poolQuota("cut", "9", "9")), department: students()},
 		"a thousandth more": {project: thesis("1001m", "6"), department: students(), wrong: fieldError(guaranteed, "1001m",
-			"department students is guaranteed 4 GPUs in node pool dgx and has promised 3 to other projects (course 3): it requests 1001m, and 1 is left"+instead)},
-		"where nothing is left": {project: thesis("1", "6"), department: newDepartment(noResources, poolQuota("dgx", "3", "6")), wrong: fieldError(guaranteed, "1",
-			"department students is guaranteed 3 GPUs in node pool dgx and has promised 3 to other projects (course 3): it requests 1, and nothing is left"+instead)},
+			"department students is guaranteed 4 GPUs in node pool dgx and has promised 3 to other projects (course 3): it requests 1001m, and 1 is left"+fix)},
+		"no guarantee left": {project: thesis("1", "6"), department: newDepartment(noResources, poolQuota("dgx", "3", "6")), wrong: fieldError(guaranteed, "1",
+			"department students is guaranteed 3 GPUs in node pool dgx and has promised 3 to other projects (course 3): it requests 1, and nothing is left"+fix)},
 		"more than the department has": {project: newProject("thesis", noResources, poolQuota("cut", "2", "2")), department: newDepartment(noResources, poolQuota("cut", "1", "2")), wrong: fieldError(guaranteed, "2",
-			"department students is guaranteed 1 GPU in node pool cut and has promised none of it to other projects: it requests 2, and 1 is left"+instead)},
-		"where that is allowed": {project: thesis("2", "6"), department: allowOversubscription(students()), warns: []string{guaranteed +
+			"department students is guaranteed 1 GPU in node pool cut and has promised none of it to other projects: it requests 2, and 1 is left"+fix)},
+		"with oversubscription": {project: thesis("2", "6"), department: allowOversubscription(students()), warns: []string{guaranteed +
 			": department students is guaranteed 4 GPUs in node pool dgx and has promised 3 to other projects (course 3): it requests 2, and 1 is left; the department allows that (spec.oversubscription), but not all projects can use their quota at the same time"}},
-		"as before, though it is too much":   {before: thesis("2", "6"), project: thesis("2", "6"), department: students()},
-		"less, though it is still too much":  {before: thesis("3", "6"), project: thesis("2", "6"), department: students()},
-		"more, though it was too much":       {before: thesis("2", "6"), project: thesis("2500m", "6"), department: students(), wrong: []string{}},
-		"a limit as the department's":        {project: thesis("0", "6"), department: students()},
-		"a limit above the department's":     {project: thesis("0", "6001m"), department: students(), wrong: fieldError("spec.nodePools[0].gpu.limit", "6001m", "must not be more than the limit of department students in node pool dgx, 6 GPUs")},
-		"above, also where much is allowed":  {project: thesis("0", "7"), department: allowOversubscription(students()), wrong: fieldError("spec.nodePools[0].gpu.limit", "7", "must not be more than the limit of department students in node pool dgx, 6 GPUs")},
-		"above as before":                    {before: thesis("0", "8"), project: thesis("0", "7"), department: students()},
-		"above in a pool that is new to it":  {before: newProject("thesis", noResources), project: thesis("0", "7"), department: students(), wrong: []string{}},
-		"no CPU where the department has it": {project: thesis("0", "6"), department: newDepartment(cpuQuota("64"), poolQuota("dgx", "4", "6")), wrong: []string{"spec.resources.cpu: Required value: department students has a quota of CPU, 64, so each of its projects needs one; 4 is left"}},
-		"no CPU any more":                    {before: newProject("thesis", cpuQuota("1")), project: newProject("thesis", noResources), department: newDepartment(cpuQuota("64")), wrong: []string{}},
-		"no CPU as before":                   {before: newProject("thesis", noResources), project: newProject("thesis", noResources), department: newDepartment(cpuQuota("64"))},
-		"CPU of which nothing is said":       {project: newProject("thesis", cpuQuota("999")), department: newDepartment(noResources)},
-		"all the CPU that is left":           {project: newProject("thesis", cpuQuota("4")), department: newDepartment(cpuQuota("64"))},
+		"an unchanged excess":            {before: thesis("2", "6"), project: thesis("2", "6"), department: students()},
+		"a smaller excess":               {before: thesis("3", "6"), project: thesis("2", "6"), department: students()},
+		"a larger excess":                {before: thesis("2", "6"), project: thesis("2500m", "6"), department: students(), wrong: []string{}},
+		"a limit as the department's":    {project: thesis("0", "6"), department: students()},
+		"a limit above the department's": {project: thesis("0", "6001m"), department: students(), wrong: fieldError("spec.nodePools[0].gpu.limit", "6001m", "must not be more than the limit of department students in node pool dgx, 6 GPUs")},
+		"above, with oversubscription":   {project: thesis("0", "7"), department: allowOversubscription(students()), wrong: fieldError("spec.nodePools[0].gpu.limit", "7", "must not be more than the limit of department students in node pool dgx, 6 GPUs")},
+		"lowered, but still above":       {before: thesis("0", "8"), project: thesis("0", "7"), department: students()},
+		"above in a new pool":            {before: newProject("thesis", noResources), project: thesis("0", "7"), department: students(), wrong: []string{}},
+		"no quota of CPU":                {project: thesis("0", "6"), department: newDepartment(cpuQuota("64"), poolQuota("dgx", "4", "6")), wrong: []string{"spec.resources.cpu: Required value: department students has a quota of CPU, 64, so each of its projects needs one; 4 is left"}},
+		"a removed quota of CPU":         {before: newProject("thesis", cpuQuota("1")), project: newProject("thesis", noResources), department: newDepartment(cpuQuota("64")), wrong: []string{}},
+		"still no quota of CPU":          {before: newProject("thesis", noResources), project: newProject("thesis", noResources), department: newDepartment(cpuQuota("64"))},
+		"CPU without a department quota": {project: newProject("thesis", cpuQuota("999")), department: newDepartment(noResources)},
+		"all the CPU that is left":       {project: newProject("thesis", cpuQuota("4")), department: newDepartment(cpuQuota("64"))},
 		"more CPU than is left": {project: newProject("thesis", cpuQuota("4500m")), department: newDepartment(cpuQuota("64")), wrong: fieldError("spec.resources.cpu", "4500m",
-			"department students has 64 cores and has promised 60 to other projects (course 60): it requests 4500m, and 4 is left"+instead)},
-		"more memory than there is": {project: newProject("thesis", memoryQuota("2Gi")), department: newDepartment(memoryQuota("1Gi")), wrong: fieldError("spec.resources.memory", "2Gi",
-			"department students has 1Gi of memory and has promised none of it to other projects: it requests 2Gi, and 1Gi is left"+instead)},
+			"department students has 64 cores and has promised 60 to other projects (course 60): it requests 4500m, and 4 is left"+fix)},
+		"more memory than the department": {project: newProject("thesis", memoryQuota("2Gi")), department: newDepartment(memoryQuota("1Gi")), wrong: fieldError("spec.resources.memory", "2Gi",
+			"department students has 1Gi of memory and has promised none of it to other projects: it requests 2Gi, and 1Gi is left"+fix)},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			errs, warnings := validation.ValidateProjectQuota(specPath, tc.before, tc.project, tc.department, beside)
-			if tc.wrong != nil && len(tc.wrong) == 0 { // refused, in words that another case has
+			if tc.wrong != nil && len(tc.wrong) == 0 { // denied with the message of another case
 				if len(errs) != 1 {
 					t.Errorf("errors = %v, want one", errs)
 				}
@@ -145,7 +145,7 @@ func TestValidateDepartmentQuota(t *testing.T) {
 	const (
 		guaranteed = "spec.nodePools[0].gpu.guaranteed"
 		excess     = "the projects of department students were promised 5 GPUs in node pool dgx (course 3, thesis 2), "
-		mend       = "; lower their quotas first, or set spec.oversubscription to Allow"
+		fix        = "; lower their quotas first, or set spec.oversubscription to Allow"
 		allowed    = "; the department allows that (spec.oversubscription), but not all projects can use their quota at the same time"
 	)
 	elsewhere := newProject("folding", noResources, poolQuota("dgx", "99", "99"), poolQuota("cut", "1", "1"))
@@ -160,20 +160,20 @@ func TestValidateDepartmentQuota(t *testing.T) {
 	}{
 		"as much as it promised":         {before: gpus("8", "8"), after: gpus("5", "8")},
 		"more":                           {before: gpus("5", "6"), after: gpus("6", "8")},
-		"less than it promised":          {before: gpus("8", "8"), after: gpus("4", "8"), wrong: fieldError(guaranteed, "4", excess+"1 more than that"+mend)},
-		"less, where that is allowed":    {before: gpus("8", "8"), after: allowOversubscription(gpus("4", "8")), warns: []string{guaranteed + ": " + excess + "1 more than that" + allowed}},
+		"less than it promised":          {before: gpus("8", "8"), after: gpus("4", "8"), wrong: fieldError(guaranteed, "4", excess+"1 more than that"+fix)},
+		"less, with oversubscription":    {before: gpus("8", "8"), after: allowOversubscription(gpus("4", "8")), warns: []string{guaranteed + ": " + excess + "1 more than that" + allowed}},
 		"allowed and unchanged":          {before: allowOversubscription(gpus("4", "8")), after: allowOversubscription(gpus("4", "8"))},
-		"no more allowed":                {before: allowOversubscription(gpus("4500m", "8")), after: gpus("4500m", "8"), wrong: fieldError(guaranteed, "4500m", excess+"500m more than that"+mend)},
-		"too little of old":              {before: gpus("3", "8"), after: gpus("4", "8")},
-		"another pool goes":              {before: newDepartment(noResources, poolQuota("dgx", "8", "8"), poolQuota("cut", "1", "1")), after: gpus("8", "8")},
-		"the pool goes":                  {before: gpus("8", "8"), after: newDepartment(noResources), wrong: []string{"spec.nodePools: Forbidden: node pool dgx cannot be removed while projects name it: remove it from spec.nodePools of course, thesis first"}},
-		"the pool goes, much is allowed": {before: allowOversubscription(gpus("8", "8")), after: allowOversubscription(newDepartment(noResources)), wrong: []string{"spec.nodePools: Forbidden: node pool dgx cannot be removed while projects name it: remove it from spec.nodePools of course, thesis first"}},
-		"the pool comes":                 {before: newDepartment(noResources), after: gpus("1", "8")},
+		"oversubscription disabled":      {before: allowOversubscription(gpus("4500m", "8")), after: gpus("4500m", "8"), wrong: fieldError(guaranteed, "4500m", excess+"500m more than that"+fix)},
+		"a smaller excess":               {before: gpus("3", "8"), after: gpus("4", "8")},
+		"an unused pool removed":         {before: newDepartment(noResources, poolQuota("dgx", "8", "8"), poolQuota("cut", "1", "1")), after: gpus("8", "8")},
+		"a used pool removed":            {before: gpus("8", "8"), after: newDepartment(noResources), wrong: []string{"spec.nodePools: Forbidden: node pool dgx cannot be removed while projects name it: remove it from spec.nodePools of course, thesis first"}},
+		"removed, with oversubscription": {before: allowOversubscription(gpus("8", "8")), after: allowOversubscription(newDepartment(noResources)), wrong: []string{"spec.nodePools: Forbidden: node pool dgx cannot be removed while projects name it: remove it from spec.nodePools of course, thesis first"}},
+		"a new pool":                     {before: newDepartment(noResources), after: gpus("1", "8")},
 		"a limit below a project's":      {before: gpus("5", "8"), after: gpus("5", "5"), wrong: fieldError("spec.nodePools[0].gpu.limit", "5", "a project's limit cannot exceed its department's; in node pool dgx first lower those of thesis 6")},
-		"a limit below of old":           {before: gpus("5", "5"), after: gpus("5", "5")},
+		"an unchanged limit":             {before: gpus("5", "5"), after: gpus("5", "5")},
 		"a quota of CPU":                 {before: gpus("5", "8"), after: newDepartment(cpuQuota("64"), poolQuota("dgx", "5", "8")), wrong: fieldError("spec.resources.cpu", "64", "if a department has a quota of CPU, each of its projects needs one: set spec.resources.cpu in course first")},
-		"less CPU":                       {before: newDepartment(cpuQuota("64"), poolQuota("dgx", "5", "8")), after: newDepartment(cpuQuota("4"), poolQuota("dgx", "5", "8")), wrong: fieldError("spec.resources.cpu", "4", "the projects of department students were promised 8 cores (thesis 8), 4 more than that"+mend)},
-		"no quota of CPU any more":       {before: newDepartment(cpuQuota("64"), poolQuota("dgx", "5", "8")), after: gpus("5", "8")},
+		"less CPU":                       {before: newDepartment(cpuQuota("64"), poolQuota("dgx", "5", "8")), after: newDepartment(cpuQuota("4"), poolQuota("dgx", "5", "8")), wrong: fieldError("spec.resources.cpu", "4", "the projects of department students were promised 8 cores (thesis 8), 4 more than that"+fix)},
+		"a removed quota of CPU":         {before: newDepartment(cpuQuota("64"), poolQuota("dgx", "5", "8")), after: gpus("5", "8")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -187,8 +187,8 @@ func TestWarnBelowUsage(t *testing.T) {
 	quota := func(guaranteed, limit string) []v1alpha1.PoolQuota {
 		return []v1alpha1.PoolQuota{poolQuota("dgx", guaranteed, limit)}
 	}
-	unborrowing := quota("1", "4")
-	unborrowing[0].GPU.OverQuotaWeight = ptr.To(int32(0))
+	withoutBorrowing := quota("1", "4")
+	withoutBorrowing[0].GPU.OverQuotaWeight = ptr.To(int32(0))
 	tests := map[string]struct {
 		before, after []v1alpha1.PoolQuota
 		inUse         string
@@ -197,10 +197,10 @@ func TestWarnBelowUsage(t *testing.T) {
 		"new":                       {after: quota("1", "1"), inUse: "9"},
 		"unchanged":                 {before: quota("1", "2"), after: quota("1", "2"), inUse: "9"},
 		"raised":                    {before: quota("1", "2"), after: quota("2", "3"), inUse: "9"},
-		"cut to what is in use":     {before: quota("4", "4"), after: quota("2", "2"), inUse: "2"},
+		"lowered to the use":        {before: quota("4", "4"), after: quota("2", "2"), inUse: "2"},
 		"nothing in use":            {before: quota("4", "4"), after: nil, inUse: "0"},
 		"the limit, below its use":  {before: quota("4", "4"), after: quota("2", "2"), inUse: "2500m", want: []string{"spec.nodePools[0].gpu: it uses 2500m GPUs of node pool dgx, 500m more than the new limit: running pods continue, but no new GPU pods start until enough have ended"}},
-		"no borrowing any more":     {before: quota("1", "4"), after: unborrowing, inUse: "2", want: []string{"spec.nodePools[0].gpu: it uses 2 GPUs of node pool dgx, 1 more than the new limit: running pods continue, but no new GPU pods start until enough have ended"}},
+		"borrowing disabled":        {before: quota("1", "4"), after: withoutBorrowing, inUse: "2", want: []string{"spec.nodePools[0].gpu: it uses 2 GPUs of node pool dgx, 1 more than the new limit: running pods continue, but no new GPU pods start until enough have ended"}},
 		"the guarantee only":        {before: quota("4", "4"), after: quota("1", "4"), inUse: "3", want: []string{"spec.nodePools[0].gpu.guaranteed: it uses 3 GPUs of node pool dgx, 2 more than the new guarantee: running pods continue, but preemptible ones can be preempted when others claim their guarantee"}},
 		"the pool that is in use":   {before: quota("4", "4"), after: nil, inUse: "1", want: []string{"spec.nodePools: node pool dgx is removed while it uses 1 GPU of it: running pods continue, but no new pods start there"}},
 		"the limit, above its use":  {before: quota("4", "4"), after: quota("3", "3"), inUse: "2"},
@@ -229,11 +229,11 @@ func TestWarnAboveCapacity(t *testing.T) {
 		before, after *v1alpha1.Department
 		want          []string
 	}{
-		"all that there is": {after: quota("3")},
-		"more":              {after: quota("4"), want: over},
-		"raised to more":    {before: quota("3"), after: quota("4"), want: over},
-		"as before":         {before: quota("4"), after: quota("4")},
-		"less than before":  {before: quota("5"), after: quota("4")},
+		"the whole pool":   {after: quota("3")},
+		"more":             {after: quota("4"), want: over},
+		"raised to more":   {before: quota("3"), after: quota("4"), want: over},
+		"as before":        {before: quota("4"), after: quota("4")},
+		"less than before": {before: quota("5"), after: quota("4")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,8 @@ func WarnBelowUsage(path *field.Path, before, after []v1alpha1.PoolQuota, usage 
 				path.Index(index).Child("gpu"), gpus.FormatAmount(inUse), name, difference(inUse, quota.MaxInUse())))
 		case isLowered(before[i].GPU.Guaranteed, quota.Guaranteed) && inUse.Cmp(quota.Guaranteed) > 0:
 			warnings = append(warnings, fmt.Sprintf(
-				"%s: it uses %s of node pool %s, %s more than the new guarantee: running pods continue, but preemptible ones can be preempted when others claim their guarantee",
+				"%s: it uses %s of node pool %s, %s more than the new guarantee: "+
+					"running pods continue, but preemptible ones can be preempted when others claim their guarantee",
 				path.Index(index).Child("gpu", "guaranteed"), gpus.FormatAmount(inUse), name, difference(inUse, quota.Guaranteed)))
 		}
 	}

@@ -39,7 +39,8 @@ func Validate(
 	if before != nil {
 		moreErrs, moreWarnings = validation.ValidateDepartmentQuota(spec, before, department, state.Projects)
 		errs, warnings = append(errs, moreErrs...), append(warnings, moreWarnings...)
-		warnings = append(warnings, validation.WarnBelowUsage(pools, before.Spec.NodePools, department.Spec.NodePools, before.Status.NodePools)...)
+		usage := before.Status.NodePools
+		warnings = append(warnings, validation.WarnBelowUsage(pools, before.Spec.NodePools, department.Spec.NodePools, usage)...)
 		warnings = append(warnings, warnPodSecurity(spec.Child("podSecurity"), before, department, state.Projects)...)
 	}
 	return errs, append(warnings, validation.WarnAboveCapacity(pools, before, department, state.Departments, state.NodePools)...)
@@ -100,8 +101,8 @@ func validateDigest(path *field.Path, expression string, now time.Time) (field.E
 		return field.ErrorList{field.Invalid(path, expression, "no date matches: this digest would never be sent")}, nil
 	}
 	if spec, ok := schedule.(*cron.SpecSchedule); ok && spec.Hour&(1<<2) != 0 {
-		return nil, []string{fmt.Sprintf("%s: %q may fall between 02:00 and 03:00, an hour that many time zones skip or repeat when clocks change; "+
-			"choose another", path, expression)}
+		return nil, []string{fmt.Sprintf("%s: %q may fall between 02:00 and 03:00, an hour that many time zones skip "+
+			"or repeat when clocks change; choose another", path, expression)}
 	}
 	return nil, nil
 }

@@ -28,7 +28,7 @@ import (
 	"sluice.dev/webhook/validation"
 )
 
-// fakeAuthorizer says which departments somebody does; "" is all.
+// fakeAuthorizer has the departments that each user administers; "" means all.
 type fakeAuthorizer map[string][]string
 
 func (a fakeAuthorizer) Administers(_ context.Context, user authenticationv1.UserInfo, department string) (bool, error) {
@@ -37,7 +37,7 @@ func (a fakeAuthorizer) Administers(_ context.Context, user authenticationv1.Use
 
 var testAuthorizer = fakeAuthorizer{"root": {""}, "dean": {"students"}, "officer": {"research"}}
 
-// fixedClock is policy time that stands still.
+// fixedClock is a policy clock with a constant time.
 type fixedClock time.Time
 
 func (f fixedClock) Now() time.Time                  { return time.Time(f) }
@@ -53,7 +53,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// newDepartment is a department of four guaranteed GPUs.
+// newDepartment returns a department with four guaranteed GPUs.
 func newDepartment(changes ...func(*v1alpha1.Department)) *v1alpha1.Department {
 	d := &v1alpha1.Department{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "sluice.dev/v1alpha1", Kind: "Department"},
@@ -94,8 +94,7 @@ func newValidator(cached, live client.Reader) *Validator {
 	return &Validator{Cached: cached, Live: live, Clock: fixedClock(now), Authorizer: testAuthorizer}
 }
 
-// handle is what the validator says to a request of that user; before is nil at a
-// creation, after at a deletion.
+// handle returns the response to a request of a user; before is nil for a creation, and after for a deletion.
 func handle(t *testing.T, v *Validator, user string, before, after *v1alpha1.Department) admission.Response {
 	t.Helper()
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -155,7 +154,7 @@ func TestAuthorization(t *testing.T) {
 		"its administrator changes all":            {"dean", newDepartment(), newDepartment(people, much), http.StatusForbidden, []string{"spec.nodePools", "spec.podSecurity", "spec.oversubscription", "spec.resources", "spec.projects", "spec.extensions", "metadata.labels"}},
 		"its administrator annotates it":           {"dean", newDepartment(), newDepartment(withAnnotation("tier")), http.StatusForbidden, []string{"metadata.annotations"}},
 		"one of another changes its people":        {"officer", newDepartment(), newDepartment(people), http.StatusForbidden, []string{"officer does not administer it"}},
-		"a stranger annotates it":                  {"eve", newDepartment(), newDepartment(withAnnotation("tier")), http.StatusForbidden, []string{"eve does not administer it"}},
+		"another user annotates it":                {"eve", newDepartment(), newDepartment(withAnnotation("tier")), http.StatusForbidden, []string{"eve does not administer it"}},
 		"its administrator lets a robot run it":    {"dean", newDepartment(), newDepartment(withMember(v1alpha1.Member{Kind: v1alpha1.MemberServiceAccount, Namespace: "thesis", Name: "robot", Role: v1alpha1.RoleDepartmentAdministrator})), http.StatusUnprocessableEntity, []string{"spec.members[0].role", "every user who can run pods in project thesis (namespace thesis) would administer the department"}},
 		"a system administrator gives it too much": {"root", newDepartment(), newDepartment(withGuarantee("9")), http.StatusOK, nil},
 	}
@@ -175,7 +174,7 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-// A department keeps what it promised, and is told what will be felt.
+// A department cannot lower its quota below its projects', and the response warns of side effects.
 func TestDepartmentQuotaCoversProjects(t *testing.T) {
 	course := &v1alpha1.Project{
 		ObjectMeta: metav1.ObjectMeta{Name: "course"},

@@ -17,7 +17,7 @@ import (
 	"sluice.dev/webhook/validation"
 )
 
-// projectOption makes a project different.
+// projectOption changes a project.
 type projectOption = func(*v1alpha1.Project)
 
 func newProject(changes ...projectOption) *v1alpha1.Project {
@@ -90,7 +90,7 @@ func maxRuntimeLimits(maxRuntime string) map[v1alpha1.WorkloadType]v1alpha1.Work
 	}
 }
 
-// newClusterState is a department of four guaranteed GPUs, of which a course has three.
+// newClusterState returns a department with four guaranteed GPUs, of which project course has three.
 func newClusterState(changes ...func(*ClusterState)) ClusterState {
 	w := ClusterState{
 		Department: &v1alpha1.Department{
@@ -127,7 +127,7 @@ func TestValidate(t *testing.T) {
 	tests := map[string]struct {
 		before, project *v1alpha1.Project
 		world           ClusterState
-		wrong           []string // what the one error says
+		wrong           []string // parts of the one error
 		warns           string
 	}{
 		"plain":                         {project: newProject(), world: newClusterState()},
@@ -164,11 +164,11 @@ func TestValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			errs, warnings := Validate(tc.before, tc.project, validation.AuthorityDepartment, tc.world)
 			if (len(tc.wrong) == 0) != (len(errs) == 0) || len(errs) > 1 {
-				t.Fatalf("errors = %v, want what says %q", errs, tc.wrong)
+				t.Fatalf("errors = %v, want one with %q", errs, tc.wrong)
 			}
 			for _, want := range tc.wrong {
 				if !strings.Contains(errs[0].Error(), want) {
-					t.Errorf("error %q does not say %q", errs[0], want)
+					t.Errorf("error %q want %q in it", errs[0], want)
 				}
 			}
 			if got := strings.Join(warnings, "\n"); (tc.warns == "") != (got == "") || !strings.Contains(got, tc.warns) {
@@ -178,7 +178,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// All that is wrong is said at once.
+// Validate returns all errors at once.
 func TestValidateReportsAllErrors(t *testing.T) {
 	p := newProject(withNamespace("default"), withPool("h200"), withMaxRuntime("99d"), withPodSecurity("privileged"), withOwner("system:x"), withMember("system:x", v1alpha1.RoleViewer))
 	if errs, _ := Validate(nil, p, validation.AuthorityDepartment, newClusterState()); len(errs) != 6 {

@@ -28,11 +28,12 @@ import (
 	"sluice.dev/webhook/evaluation"
 )
 
+// limits are so long that no policy exceeds them on a busy machine.
+var limits = engine.Limits{Evaluation: time.Minute, Request: time.Minute}
+
 // newBase returns a base with the built-in policies, more policies, and one project with two node pools.
 func newBase(tb testing.TB, more ...engine.Source) evaluation.Base {
 	tb.Helper()
-	// No policy exceeds its limit on a busy machine.
-	limits := engine.Limits{Evaluation: time.Minute, Request: time.Minute}
 	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Limits: limits})
 	if err != nil {
 		tb.Fatal(err)

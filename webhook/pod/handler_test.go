@@ -89,7 +89,7 @@ func trainingRequest(t *testing.T, number, request int, user string) admission.R
 // Invariant: the same pod, project, policies and time give the same patch, byte for byte, cached or not.
 func TestCachedResponsesMatchEvaluation(t *testing.T) {
 	evaluations := 0
-	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Observe: func(engine.Evaluation) { evaluations++ }})
+	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Limits: limits, Observe: func(engine.Evaluation) { evaluations++ }})
 	if err != nil {
 		t.Fatal(err)
 	}

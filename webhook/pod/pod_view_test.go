@@ -49,7 +49,7 @@ func newCountingBase(t *testing.T, cacheEntries int, more ...engine.Source) (eva
 	t.Helper()
 	evaluations := new(int)
 	policyEngine, err := engine.New(engine.Options{
-		Libraries: policies.Libraries(), CacheEntries: cacheEntries, Observe: func(engine.Evaluation) { *evaluations++ },
+		Libraries: policies.Libraries(), Limits: limits, CacheEntries: cacheEntries, Observe: func(engine.Evaluation) { *evaluations++ },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
@@ -46,7 +47,8 @@ func newMutator(tb testing.TB, more ...engine.Source) *workload.Mutator {
 		p, _ := object.(*v1alpha1.Project)
 		return []string{p.Status.Namespace.Name}
 	}).Build()
-	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries()})
+	limits := engine.Limits{Evaluation: time.Minute, Request: time.Minute} // for a busy machine
+	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Limits: limits})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,27 +1,20 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies is the Rego that is built in: core/*.rego says what holds for
-// every pod of a project, schedulers/*.rego what each scheduler must read, and
-// core/lib/*.rego is what they, and the policies of platform teams, share.
+// Package policies embeds the built-in policies, written in Rego, and their parameters.
 //
-// Enters: nothing; the Rego is embedded when Sluice is built. Leaves: the sources
-// of the built-in policies and the libraries, for package engine. Their answers
-// are for package merge: the fields that a pod gets, what is refused, and the
-// objects in which a scheduler keeps a project's quota.
+// core/*.rego has the rules for every pod of a project, schedulers/*.rego the fields and objects that each scheduler
+// needs, and core/lib/*.rego the libraries that these and the policies of platform teams share. Package engine
+// evaluates them, and package merge applies their changes.
 //
-// The built-in policies read little of their input, and none of them reads the
-// time or the present use, so that the pods of one controller are judged once.
-// What may be set of them is in package parameters.
+// The built-in policies read little of their input, and never the time or the current use, so that the pods of one
+// controller are evaluated once.
 //
-// Nobody has a GPU that is not charged, whatever stands in the place of the policies
-// that may be replaced: core.quota, which may not, charges what a pod asks for,
-// keeps it in the pool of which it is charged, and refuses a pod that in the end
-// has more. All that the policies want is done at once, and they are asked again
-// about what came of it; a charge that then is another refuses the pod too.
+// Every GPU is charged, even if a team replaces other policies: core.quota, which cannot be replaced, charges what a pod
+// requests, keeps the pod in the charged pool, and denies a pod that has more in the end. The evaluator applies all
+// changes at once and evaluates the policies again; a different charge then denies the pod.
 //
-// The package never evaluates a policy, never reads or writes the cluster, and
-// never chooses a node.
+// The package never evaluates a policy, reads or writes the cluster, or chooses a node.
 package policies
 
 import (
@@ -37,21 +30,18 @@ import (
 //go:embed core/*.rego core/lib/*.rego schedulers/*.rego
 var rego embed.FS
 
-// The folders of the embedded Rego: each policy is named by its folder and file,
-// core.gpu for core/gpu.rego.
+// The folders of the embedded Rego. A policy is named after its folder and file: core.gpu is core/gpu.rego.
 const (
 	coreFolder       = "core"
 	schedulersFolder = "schedulers"
 	librariesFolder  = "core/lib"
 )
 
-// jobPolicies are those of the built-in policies that are asked about Jobs.
+// jobPolicies are the built-in policies for Jobs.
 var jobPolicies = map[string]bool{"core.jobs": true}
 
-// BuiltIn returns the built-in policies, sorted by name: core.gpu and the rest of
-// core, and schedulers.<scheduler>. They are of enforcement Deny and are asked
-// about pods at CREATE, core.jobs about Jobs. Their parameters are those that are
-// shipped. The slice is the caller's.
+// BuiltIn returns the built-in policies core.<name> and schedulers.<scheduler>, sorted by name. They have the enforcement
+// Deny and their default parameters, and match new pods; core.jobs matches new Jobs. The caller owns the slice.
 func BuiltIn() []engine.Source {
 	var sources []engine.Source
 	for _, folder := range []string{coreFolder, schedulersFolder} {
@@ -76,8 +66,8 @@ func BuiltIn() []engine.Source {
 	return sources
 }
 
-// Libraries returns the modules that policies import as data.sluice.lib.<name>,
-// sorted by name. The slice is the caller's.
+// Libraries returns the modules that policies import as data.sluice.lib.<name>, sorted by name. The caller owns the
+// slice.
 func Libraries() []engine.Library {
 	var libraries []engine.Library
 	for _, module := range readRegoFiles(librariesFolder) {
@@ -89,7 +79,7 @@ func Libraries() []engine.Library {
 	return libraries
 }
 
-// regoFile is one embedded file that is no test.
+// regoFile is an embedded file that is not a test.
 type regoFile struct{ name, text string }
 
 func readRegoFiles(folder string) []regoFile {
@@ -97,16 +87,16 @@ func readRegoFiles(folder string) []regoFile {
 	if err != nil {
 		panic(err) // the pattern is a constant
 	}
-	var all []regoFile
+	var modules []regoFile
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.rego") {
 			continue
 		}
 		text, err := rego.ReadFile(file)
 		if err != nil {
-			panic(err) // it was found a moment ago, in memory
+			panic(err) // the file is embedded
 		}
-		all = append(all, regoFile{strings.TrimSuffix(path.Base(file), ".rego"), string(text)})
+		modules = append(modules, regoFile{strings.TrimSuffix(path.Base(file), ".rego"), string(text)})
 	}
-	return all
+	return modules
 }

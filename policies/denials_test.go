@@ -28,32 +28,32 @@ func TestDenials(t *testing.T) {
 		{
 			name: "a share of a pool that gives whole GPUs",
 			pod:  `{metadata: {annotations: {gpu-fraction: "0.2"}}` + mainContainerSuffix,
-			want: "core.quota: the pod asks for 0.2 of a GPU; node pool whole gives whole GPUs only (cut, taken and named can give it: name one in the annotation sluice.dev/node-pools)",
+			want: "core.quota: the pod requests 0.2 of a GPU; node pool whole offers whole GPUs only (cut, taken and named can give it: name one in the annotation sluice.dev/node-pools)",
 		},
 		{
 			name: "a share that is larger than a replica",
 			pod:  `{metadata: {` + timeSlicedPoolPrefix + `gpu-fraction: "0.6"}}` + mainContainerSuffix,
-			want: "core.quota: the pod asks for 0.6 of a GPU; node pool taken gives a pod one replica, which is 0.25 of a GPU (cut can give it: name it in the annotation sluice.dev/node-pools)",
+			want: "core.quota: the pod requests 0.6 of a GPU; node pool taken offers one replica per pod, which is 0.25 of a GPU (cut can give it: name it in the annotation sluice.dev/node-pools)",
 		},
 		{
 			name: "two replicas",
 			pod:  `{metadata: {` + timeSlicedPoolPrefix + `}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu.shared: 2}}}]}}`,
-			want: "core.quota: the pod asks for 2 times a replica of a GPU; node pool taken gives a pod one replica, which is 0.25 of a GPU (ask for no more than a replica, by the annotation sluice.dev/gpu)",
+			want: "core.quota: the pod requests 2 times a replica of a GPU; node pool taken offers one replica per pod, which is 0.25 of a GPU (request at most one replica with the annotation sluice.dev/gpu)",
 		},
 		{
 			name: "a slice that is not offered",
 			pod:  `{metadata: {` + migPoolPrefix + `}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-4g.20gb: 1}}}]}}`,
-			want: "core.quota: the pod asks for the slice 4g.20gb; node pool cut gives the MIG slices 1g.5gb, 1g.5gb+me, 2g.10gb, 3g.20gb and 7g.40gb (ask for one of these slices, or by the annotation sluice.dev/gpu for a share that fits in one)",
+			want: "core.quota: the pod requests the slice 4g.20gb; node pool cut offers the MIG slices 1g.5gb, 1g.5gb+me, 2g.10gb, 3g.20gb and 7g.40gb (request one of these slices, or with the annotation sluice.dev/gpu a share that fits in one)",
 		},
 		{
 			name: "more than the project may have",
 			pod:  `{metadata: {}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 3}}}]}}`,
-			want: "core.quota: the pod counts as 3 GPUs of node pool whole; project thesis may have 2 GPUs there (ask for less, or an administrator of the department for more)",
+			want: "core.quota: the pod counts as 3 GPUs of node pool whole; project thesis may have 2 GPUs there (request less, or ask an administrator of the department for more)",
 		},
 		{
 			name: "an interactive pod beyond the guarantee",
 			pod:  `{metadata: {}, spec: {containers: [{name: main, tty: true, resources: {limits: {nvidia.com/gpu: 2}}}]}}`,
-			want: "core.quota: the pod counts as 2 GPUs of node pool whole; pods of type interactive cannot be preempted and stay within what is guaranteed to project thesis, 1 GPU (ask for less, or choose priorityClassName sluice-interactive-preemptible)",
+			want: "core.quota: the pod counts as 2 GPUs of node pool whole; pods of type interactive cannot be preempted and must fit the guarantee of project thesis, 1 GPU (request less, or choose priorityClassName sluice-interactive-preemptible)",
 		},
 		{
 			name:    "a GPU for a project whose time is over",
@@ -69,22 +69,22 @@ func TestDenials(t *testing.T) {
 		{
 			name: "ways to a GPU that was not asked for",
 			pod:  `{metadata: {}, spec: {runtimeClassName: nvidia, volumes: [{name: dev, hostPath: {path: /dev/nvidia0}}], containers: [{name: main, securityContext: {privileged: true}}]}}`,
-			want: `core.devices: container main is privileged, and so reaches every device of its node (set it to false; what it needs is mostly a capability or two)
-core.devices: runtime class nvidia is for pods with GPUs, and the pod asks for none (leave it out, or ask for a GPU in a container's limits)
-core.devices: volume dev mounts /dev/nvidia0 of the node, by which GPUs can be reached that were not asked for (take the volume out, and ask for GPUs in a container's limits)`,
+			want: `core.devices: container main is privileged, which gives access to every device of its node (set it to false; most programs need only one or two capabilities)
+core.devices: runtime class nvidia is for pods with GPUs, and the pod requests none (leave it out, or request a GPU in a container's limits)
+core.devices: volume dev mounts /dev/nvidia0 of the node, which gives access to GPUs that the pod did not request (remove the volume, and request GPUs in a container's limits)`,
 		},
 		{
 			name: "ways out of the pod",
 			pod:  `{metadata: {}, spec: {hostPID: true, volumes: [{name: data, hostPath: {path: /data}}], containers: [{name: main, securityContext: {capabilities: {add: [SYS_ADMIN, SYS_PTRACE]}}, envFrom: [{secretRef: {name: all}}], resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			want: `core.devices: container main has a GPU and takes all variables of a ConfigMap or a Secret, of which one may be NVIDIA_VISIBLE_DEVICES or lift the limits of a share (give envFrom a prefix, or name the variables in env with valueFrom)
-core.devices: container main adds the capability SYS_ADMIN, by which it can mount the node's devices and leave its own namespaces (take it out; what a program needs is mostly a narrower one)
-core.devices: the pod sees all processes of its node, and through them the devices and variables of others' pods (set it to false; containers of one pod see each other's processes with shareProcessNamespace)
-core.devices: volume data mounts /data of the node; pods of projects have no directories of nodes (use a PersistentVolumeClaim for files, or an emptyDir for scratch and shared memory)`,
+			want: `core.devices: container main has a GPU and takes all variables of a ConfigMap or a Secret, one of which could be NVIDIA_VISIBLE_DEVICES or lift the limits of a share (give envFrom a prefix, or name the variables in env with valueFrom)
+core.devices: container main adds the capability SYS_ADMIN, with which it can mount the node's devices and leave its own namespaces (remove it; most programs need only a narrower one)
+core.devices: the pod sees all processes of its node, and through them the devices and variables of other pods (set it to false; containers of one pod see each other's processes with shareProcessNamespace)
+core.devices: volume data mounts /data of the node; pods of projects cannot mount directories of nodes (use a PersistentVolumeClaim for files, or an emptyDir for scratch and shared memory)`,
 		},
 		{
 			name: "a DaemonSet's GPUs",
 			pod:  `{metadata: {ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: all, controller: true}]}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			want: "core.gpu: the pod of a DaemonSet cannot have GPUs: it would take one of every node, whoever waits for it (use a Job, a Deployment or a StatefulSet)",
+			want: "core.gpu: the pod of a DaemonSet cannot have GPUs: it would occupy a GPU of every node, regardless of the queue (use a Job, a Deployment or a StatefulSet)",
 		},
 	} {
 		t.Run(example.name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestQuotaChargeIsIndependentOfReplacedPolicies(t *testing.T) {
 		{
 			name: "more replicas than one can be sure of", replaces: "core.gpu", rego: `warn contains "look" if false`,
 			pod:     `{metadata: {` + timeSlicedPoolPrefix + `}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu.shared: 2}}}]}}`,
-			refused: "core.quota: the pod asks for 2 times a replica of a GPU",
+			refused: "core.quota: the pod requests 2 times a replica of a GPU",
 		},
 		{
 			name: "any pool", replaces: "core.nodepool", rego: `warn contains "look" if false`,
@@ -225,7 +225,7 @@ func TestQuotaChargeIsIndependentOfReplacedPolicies(t *testing.T) {
 		{
 			name: "a class that no quota counts", replaces: "core.priority", rego: `warn contains "look" if false`,
 			pod:     `{metadata: {}, spec: {priorityClassName: high, containers: [{name: main, tty: true, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			refused: "core.quota: a pod of type interactive stays within what is guaranteed, which is not counted for priority class high",
+			refused: "core.quota: a pod of type interactive must fit the guarantee, which does not count priority class high",
 		},
 		{
 			name: "a class of the team's for what may be preempted", replaces: "core.priority", rego: `overrides.spec.priorityClassName := "low"`,

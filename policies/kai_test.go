@@ -177,19 +177,19 @@ func TestKAIPodsCannotBypassPolicies(t *testing.T) {
 		},
 		"no group": {
 			`{metadata: {annotations: {kai.scheduler/skip-podgrouper: "true"}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}`,
-			"the annotation kai.scheduler/skip-podgrouper is written by KAI-Scheduler alone",
+			"only KAI-Scheduler writes the annotation kai.scheduler/skip-podgrouper",
 		},
 		"another's group": {
 			`{metadata: {annotations: {pod-group-name: theirs}}, spec: {containers: [{name: main}]}}`,
-			"the annotation pod-group-name is written by KAI-Scheduler alone",
+			"only KAI-Scheduler writes the annotation pod-group-name",
 		},
 		"more memory than a GPU has": {
 			`{metadata: {annotations: {gpu-memory: "90000"}}, spec: {containers: [{name: main}]}}`,
-			"node pool shared gives whole GPUs, and shares of one",
+			"node pool shared offers whole GPUs, and shares of one",
 		},
 		"a slice where there are none": {
 			`{metadata: {}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]}}`,
-			"node pool shared gives whole GPUs, and shares of one",
+			"node pool shared offers whole GPUs, and shares of one",
 		},
 		"all variables of somebody's ConfigMap": {
 			`{metadata: {annotations: {gpu-fraction: "0.5"}}, spec: {containers: [{name: main, envFrom: [{configMapRef: {name: mine}}]}]}}`,
@@ -310,6 +310,6 @@ func compareGolden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got); go test ./policies -run TestObjectsForKAI -update writes it anew\n%s", path, diff)
+		t.Errorf("%s (-want +got); go test ./policies -run TestKAIObjects -update writes it\n%s", path, diff)
 	}
 }

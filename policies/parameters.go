@@ -16,62 +16,67 @@ import (
 	"strings"
 )
 
-// Parameter is one thing that may be set of a policy.
+// Parameter is a parameter of a built-in policy.
 type Parameter struct {
-	// Name is its field in spec.parameters.
+	// Name is the field in spec.parameters.
 	Name string
-	// Kind is what values it has.
+	// Kind is the kind of its values.
 	Kind ParameterKind
-	// Default is what holds where it is not set.
+	// Default is its default value.
 	Default any
-	// Description is what it does, in a phrase.
+	// Description describes its effect in a phrase.
 	Description string
 }
 
-// parameterTable has the parameters of each built-in policy that takes any, by name.
+// parameterTable has the parameters of the built-in policies, by policy and sorted by name.
 var parameterTable = map[string][]Parameter{
 	"core.devices": {
-		{"allowedCapabilities", capabilityListKind, []string{}, "capabilities that containers may add although others' GPUs can be reached by them"},
-		{"allowedHostPaths", pathListKind, []string{}, "directories of nodes that pods may mount, with all below; allow none in which pods can make links"},
-		{"refuseEnvFrom", BoolParameter, true, "whether a container with a GPU may take no variables by envFrom without a prefix, since these overrule the device plugin's"},
-		{"runtimeClasses", nameListKind, []string{"nvidia", "nvidia-cdi", "nvidia-legacy"}, "runtime classes that are for pods with GPUs only"},
+		{"allowedCapabilities", capabilityListKind, []string{},
+			"capabilities that containers can add although they give access to GPUs of other pods"},
+		{"allowedHostPaths", pathListKind, []string{}, "directories of nodes that pods can mount, with their subdirectories; " +
+			"allow none in which pods can create links"},
+		{"refuseEnvFrom", BoolParameter, true, "whether a container with a GPU is denied envFrom without a prefix, " +
+			"since its variables override the device plugin's"},
+		{"runtimeClasses", nameListKind, []string{"nvidia", "nvidia-cdi", "nvidia-legacy"}, "runtime classes that only pods with GPUs can use"},
 	},
 	"core.limits": {
-		{"maximumGraceSeconds", secondsKind, 3600, "the most time that a pod with GPUs has to end; it holds them until then, whatever its limit"},
-		{"minimumGraceSeconds", secondsKind, 30, "the least time that a pod with GPUs has to end"},
+		{"maximumGraceSeconds", secondsKind, 3600, "the maximum grace period of a pod with GPUs; " +
+			"the pod holds its GPUs until its end, whatever its time limit"},
+		{"minimumGraceSeconds", secondsKind, 30, "the minimum grace period of a pod with GPUs"},
 	},
 	"core.namespace": {
-		{"defaultCPU", quantityKind, "100m", "how much CPU a container requests that says nothing of it, where its project has a quota of CPU"},
-		{"defaultMemory", quantityKind, "256Mi", "the same of memory"},
-		{"ingressNamespaces", nameListKind, ingressNamespaces, "namespaces, by their names, from which pods of projects are reached; others' pods reach none"},
+		{"defaultCPU", quantityKind, "100m", "the CPU request of a container without one, in a project with a quota of CPU"},
+		{"defaultMemory", quantityKind, "256Mi", "the memory request of a container without one, in a project with a quota of memory"},
+		{"ingressNamespaces", nameListKind, ingressNamespaces, "names of the namespaces that can reach the pods of projects; " +
+			"pods of all other namespaces cannot"},
 	},
 	"core.priority": {
-		{"defaultClass", nameKind, "", "the cluster's PriorityClass with globalDefault; empty where it has none"},
-		{"refuseOtherClasses", BoolParameter, false, "whether a GPU pod with another priority class than defaultClass and Sluice's own is refused; else the class is replaced, with a warning"},
+		{"defaultClass", nameKind, "", "the cluster's PriorityClass with globalDefault; empty if it has none"},
+		{"refuseOtherClasses", BoolParameter, false, "whether a GPU pod is denied if its priority class is neither defaultClass nor one of Sluice's; " +
+			"otherwise the class is replaced, with a warning"},
 	},
 	"core.quota": {
-		{"allowClaims", BoolParameter, false, "whether pods may have resource claims, where claims are never of GPUs"},
+		{"allowClaims", BoolParameter, false, "whether pods can have resource claims, for clusters where claims never contain GPUs"},
 	},
 	"schedulers.kai": {
-		{"krm", adoptOrOwnKind, "own", "whether Sluice makes KAI-Scheduler's queues itself, or declares projects and departments to kai-resource-management, which then makes them"},
+		{"krm", adoptOrOwnKind, "own", "whether Sluice creates KAI-Scheduler's queues itself (own), " +
+			"or creates projects and departments of kai-resource-management, which creates the queues (adopt)"},
 	},
 }
 
-// ingressNamespaces are the namespaces in which the usual ones are installed.
+// ingressNamespaces are the usual namespaces of ingress controllers.
 var ingressNamespaces = []string{
 	"contour", "envoy-gateway-system", "haproxy-controller", "ingress-nginx", "istio-ingress", "istio-system", "knative-serving",
 	"kong", "kourier-system", "openshift-ingress", "projectcontour", "traefik",
 }
 
-// ParameterizedPolicies are the names of the policies that take parameters, sorted.
+// ParameterizedPolicies returns the names of the policies with parameters, sorted.
 func ParameterizedPolicies() []string { return slices.Sorted(maps.Keys(parameterTable)) }
 
-// Parameters are the parameters of a policy, sorted by name; none where it takes none. The
-// slice is the caller's.
+// Parameters returns the parameters of a policy, sorted by name. The caller owns the slice.
 func Parameters(policy string) []Parameter { return slices.Clone(parameterTable[policy]) }
 
-// DefaultParameters are the parameters of a policy as they are shipped, as a JSON object;
-// nil where it takes none.
+// DefaultParameters returns the default parameters of a policy as a JSON object; nil if it has no parameters.
 func DefaultParameters(policy string) []byte {
 	if len(parameterTable[policy]) == 0 {
 		return nil
@@ -80,24 +85,22 @@ func DefaultParameters(policy string) []byte {
 	for _, parameter := range parameterTable[policy] {
 		fields[parameter.Name] = parameter.Default
 	}
-	text, _ := json.Marshal(fields) // flags, numbers and texts always encode
+	text, _ := json.Marshal(fields) // bools, numbers and strings always marshal
 	return text
 }
 
-// ParametersField is where the parameters stand in a Policy object: what [Check] says begins
-// with it.
+// ParametersField is the path of the parameters in a Policy object. The errors of [ValidateParameters] begin with it.
 const ParametersField = "spec.parameters"
 
-// maxShownBytes is how much of a value is shown, in bytes.
+// maxShownBytes limits the length of a value in an error, in bytes.
 const maxShownBytes = 100
 
-// ValidateParameters says what is wrong with what is set of a policy's parameters, sorted by
-// name: the parameter, its value and what is allowed. Nothing means that all are
-// right; those that are not set are.
-func ValidateParameters(policy string, set []byte) []string {
-	fields, err := decodeObject(set)
+// ValidateParameters returns an error for each invalid parameter of a policy, sorted by name: the parameter, its value
+// and the allowed values.
+func ValidateParameters(policy string, parameters []byte) []string {
+	fields, err := decodeObject(parameters)
 	if err != nil || fields == nil {
-		return []string{fmt.Sprintf("%s: Invalid value: %s: must be a JSON object", ParametersField, abbreviateJSON(json.RawMessage(set)))}
+		return []string{fmt.Sprintf("%s: Invalid value: %s: must be a JSON object", ParametersField, abbreviateJSON(json.RawMessage(parameters)))}
 	}
 	known := make(map[string]Parameter, len(parameterTable[policy]))
 	for _, parameter := range parameterTable[policy] {
@@ -108,27 +111,29 @@ func ValidateParameters(policy string, set []byte) []string {
 		parameter, ok := known[name]
 		switch {
 		case !ok:
-			faults = append(faults, fmt.Sprintf("%s.%s: Invalid value: %s: there is no such parameter; %s", ParametersField, name, abbreviateJSON(fields[name]), describeParameters(policy)))
+			faults = append(faults, fmt.Sprintf("%s.%s: Invalid value: %s: there is no such parameter; %s",
+				ParametersField, name, abbreviateJSON(fields[name]), describeParameters(policy)))
 		case !parameter.Kind.matches(fields[name]):
-			faults = append(faults, fmt.Sprintf("%s.%s: Invalid value: %s: must be %s", ParametersField, name, abbreviateJSON(fields[name]), parameter.Kind.Allowed))
+			faults = append(faults, fmt.Sprintf("%s.%s: Invalid value: %s: must be %s",
+				ParametersField, name, abbreviateJSON(fields[name]), parameter.Kind.Allowed))
 		}
 	}
 	return faults
 }
 
-// describeParameters says which parameters a policy takes.
+// describeParameters lists the parameters of a policy.
 func describeParameters(policy string) string {
-	var all []string
+	var names []string
 	for _, parameter := range parameterTable[policy] {
-		all = append(all, parameter.Name)
+		names = append(names, parameter.Name)
 	}
-	if len(all) == 0 {
+	if len(names) == 0 {
 		return policy + " takes none"
 	}
-	return policy + " takes " + strings.Join(all, ", ")
+	return policy + " takes " + strings.Join(names, ", ")
 }
 
-// abbreviateJSON is a value as JSON, its beginning where it is long.
+// abbreviateJSON returns a value as JSON, truncated to maxShownBytes.
 func abbreviateJSON(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -140,11 +145,11 @@ func abbreviateJSON(value any) string {
 	return string(text)
 }
 
-// ParameterKind is what values a parameter has.
+// ParameterKind is the set of values that a parameter can have.
 type ParameterKind struct {
-	// Allowed says it, as in "must be true or false".
+	// Allowed describes the values, as in "must be true or false".
 	Allowed string
-	// matches tells whether a value, as JSON with numbers as [json.Number], is one.
+	// matches reports whether a decoded JSON value, with numbers as [json.Number], is allowed.
 	matches func(value any) bool
 }
 
@@ -167,38 +172,38 @@ var (
 
 var capabilityPattern = regexp.MustCompile(`^[A-Z_]+$`)
 
-// integerKind are numbers without a fraction, of a unit, between two bounds.
-func integerKind(unit string, least, most int64) ParameterKind {
-	return ParameterKind{fmt.Sprintf("a whole number of %s from %d to %d", unit, least, most), func(value any) bool {
+// integerKind matches integers in a range.
+func integerKind(unit string, minimum, maximum int64) ParameterKind {
+	return ParameterKind{fmt.Sprintf("a whole number of %s from %d to %d", unit, minimum, maximum), func(value any) bool {
 		number, ok := value.(json.Number)
 		if !ok {
 			return false
 		}
 		n, err := strconv.ParseInt(number.String(), 10, 64)
-		return err == nil && least <= n && n <= most
+		return err == nil && minimum <= n && n <= maximum
 	}}
 }
 
-// matchesString are texts that match a pattern.
+// matchesString matches strings against a pattern.
 func matchesString(pattern string) func(any) bool {
-	matching := regexp.MustCompile(pattern)
+	compiled := regexp.MustCompile(pattern)
 	return func(value any) bool {
 		text, ok := value.(string)
-		return ok && matching.MatchString(text)
+		return ok && compiled.MatchString(text)
 	}
 }
 
-// matchesStringList are lists of such.
+// matchesStringList matches lists of such strings.
 func matchesStringList(pattern string) func(any) bool { return matchesList(matchesString(pattern)) }
 
-func matchesList(one func(any) bool) func(any) bool {
+func matchesList(matchesElement func(any) bool) func(any) bool {
 	return func(value any) bool {
 		list, ok := value.([]any)
-		return ok && !slices.ContainsFunc(list, func(element any) bool { return !one(element) })
+		return ok && !slices.ContainsFunc(list, func(element any) bool { return !matchesElement(element) })
 	}
 }
 
-// decodeObject is a JSON object, with numbers as they are written.
+// decodeObject decodes a JSON object. It keeps the text of numbers.
 func decodeObject(raw []byte) (map[string]any, error) {
 	reader := json.NewDecoder(bytes.NewReader(raw))
 	reader.UseNumber()
@@ -207,7 +212,7 @@ func decodeObject(raw []byte) (map[string]any, error) {
 		return nil, err
 	}
 	if _, err := reader.Token(); err != io.EOF {
-		return nil, errors.New("something follows the object")
+		return nil, errors.New("data after the object")
 	}
 	return fields, nil
 }

@@ -1,10 +1,6 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config is the configuration file of the webhook.
-//
-// Enters: YAML of kind WebhookConfig. Leaves: a defaulted and validated
-// [Config]. It never holds a secret; certificates are files of their own.
 package webhook
 
 import (
@@ -15,26 +11,24 @@ import (
 	"sluice.dev/api/config"
 )
 
-// ConfigKind is the kind of the file.
+// ConfigKind is the kind of the configuration file.
 const ConfigKind = "WebhookConfig"
 
-// Config is the configuration of the webhook.
+// Config is the configuration file of the webhook. It has no secrets: certificates are separate files.
 type Config struct {
 	metav1.TypeMeta `json:",inline"`
 	config.Common   `json:",inline"`
 
-	// Listen is the address, host:port, on which the API server finds the
-	// webhook. Default ":9443".
+	// Listen is the webhook's address, host:port. Default ":9443".
 	Listen string `json:"listen,omitempty"`
-	// Certificates is the directory with tls.crt, tls.key and ca.crt. They are
-	// read again when they change. Default "/etc/sluice/certificates".
+	// Certificates is the directory of tls.crt, tls.key and ca.crt, which are reloaded when they change.
+	// Default "/etc/sluice/certificates".
 	Certificates string `json:"certificates,omitempty"`
-	// Registration names the webhook configurations through which the API server
-	// knows this webhook.
+	// Registration names the webhook configurations that register this webhook.
 	Registration Registration `json:"registration,omitempty"`
 }
 
-// Registration names the two objects whose caBundle the webhook keeps right.
+// Registration names the configurations whose caBundle the webhook writes.
 type Registration struct {
 	// Validating is a ValidatingWebhookConfiguration. Default "sluice".
 	Validating string `json:"validating,omitempty"`
@@ -53,14 +47,14 @@ func (c *Config) Type() metav1.TypeMeta { return c.TypeMeta }
 // Default implements config.File.
 func (c *Config) Default() {
 	c.Common.Default()
-	for at, value := range map[*string]string{
+	for setting, value := range map[*string]string{
 		&c.Listen:                  ":9443",
 		&c.Certificates:            "/etc/sluice/certificates",
 		&c.Registration.Validating: "sluice",
 		&c.Registration.Mutating:   "sluice",
 	} {
-		if *at == "" {
-			*at = value
+		if *setting == "" {
+			*setting = value
 		}
 	}
 }

@@ -3,15 +3,13 @@
 
 // Package webhook answers the API server's admission requests.
 //
-// Enters: AdmissionReviews over HTTPS. Leaves: for Projects and Departments an
-// answer that names every wrong field; for pods of governed namespaces, and for
-// what makes them, admission; for Extensions who asked and who decided, and whether
-// they may; and for each request one structured log line and a measurement.
-// [Run] is the composition root; each folder below is one kind of object or one
-// side of the work.
+// [Run] is the composition root: it builds the policy engine, the handlers and the server. Each subfolder handles one
+// kind of object or has one step of the work. The API server sends AdmissionReviews over HTTPS. The webhook validates
+// Projects, Departments and Extensions, applies the policies to pods and workloads of governed namespaces, and denies
+// the restart of stopped workloads. Each request causes one log line and one measurement.
 //
-// It never writes to the cluster, but for the certificate authority in its own
-// two webhook configurations, and never waits for another component.
+// The webhook never writes to the cluster, except for the CA bundle in its own two webhook configurations, and never
+// waits for another component.
 package webhook
 
 import (
@@ -33,7 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api"
-	base "sluice.dev/api/config"
+	"sluice.dev/api/config"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
@@ -42,7 +40,7 @@ import (
 	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/pod"
 	"sluice.dev/webhook/podgroup"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 	"sluice.dev/webhook/validation/department"
 	"sluice.dev/webhook/validation/extension"
 	"sluice.dev/webhook/validation/project"
@@ -50,7 +48,7 @@ import (
 	"sluice.dev/webhook/workload"
 )
 
-// The paths at which the API server asks; manifests/base/webhook names them too.
+// The paths of the webhooks. manifests/base/webhook has the same paths.
 const (
 	PathMutatePods      = "/mutate/pods"
 	PathValidatePods    = "/validate/pods"
@@ -66,8 +64,7 @@ const (
 	PathValidateExtensions = "/validate/extensions"
 )
 
-// Run serves the webhook until ctx ends. It returns nil when it stopped because
-// of that, and an error that says what to do when it cannot start.
+// Run serves the webhook until ctx ends, and then returns nil. It returns an error if the webhook cannot start.
 func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	restConfig, err := cfg.RESTConfig()
 	if err != nil {
@@ -77,17 +74,17 @@ func Run(ctx context.Context, cfg *Config, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	rules, err := newPolicyStore(ctx, mgr, logger)
+	policyStore, err := newPolicyStore(ctx, mgr, logger)
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	if err := registerHandlers(mgr, cfg, rules.Engine, logger); err != nil {
+	if err := registerHandlers(ctx, mgr, cfg, policyStore.Engine, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	if err := setupReadiness(ctx, mgr, cfg, restConfig, rules, logger); err != nil {
+	if err := setupReadiness(ctx, mgr, cfg, restConfig, policyStore, logger); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	logger.Info("starting", "version", api.Version, "server", restConfig.Host, "listen", cfg.Listen)
+	logger.Info("Starting webhook", "version", api.Version, "server", restConfig.Host, "listen", cfg.Listen)
 	return mgr.Start(ctx)
 }
 
@@ -108,80 +105,87 @@ func newManager(cfg *Config, restConfig *rest.Config, logger logr.Logger) (ctrl.
 	return ctrl.NewManager(restConfig, options)
 }
 
-// newPolicyStore is the engine with the policies in force, and what keeps them in step
-// with the cluster.
+// newPolicyStore returns the policy engine with the store that updates it from the cluster.
 func newPolicyStore(ctx context.Context, mgr ctrl.Manager, logger logr.Logger) (*store.Store, error) {
-	if err := evaluation.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
-		return nil, err
-	}
-	if err := restart.IndexStoppedClocks(ctx, mgr.GetFieldIndexer()); err != nil {
-		return nil, err
-	}
-	rules, err := engine.New(engine.Options{Libraries: policies.Libraries(), Observe: evaluation.ObservePolicy})
+	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Observe: evaluation.ObservePolicy})
 	if err != nil {
 		return nil, err
 	}
-	keeper := &store.Store{Engine: rules, BuiltIn: policies.BuiltIn(), Logger: logger.WithName("policies")}
-	return keeper, keeper.SetupWithManager(ctx, mgr)
+	policyStore := &store.Store{Engine: policyEngine, BuiltIn: policies.BuiltIn(), Logger: logger.WithName("policies")}
+	return policyStore, policyStore.SetupWithManager(ctx, mgr)
 }
 
-func registerHandlers(mgr ctrl.Manager, cfg *Config, rules *engine.Engine, logger logr.Logger) error {
-	policyTime, err := cfg.Clock(logger)
+func registerHandlers(ctx context.Context, mgr ctrl.Manager, cfg *Config, policyEngine *engine.Engine, logger logr.Logger) error {
+	if err := evaluation.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := restart.IndexStoppedClocks(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	clock, err := cfg.Clock(logger)
 	if err != nil {
 		return err
 	}
-	tenants := &evaluation.TenantResolver{Cache: mgr.GetClient()}
-	judges := &evaluation.Evaluator{Engine: rules, Clock: policyTime, WorkerSlots: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))}
-	desk := pod.Base{Evaluator: judges, Tenants: tenants}
-	handlers := map[string]admission.Handler{
-		PathMutatePods:      evaluation.NewRecorder("pods", logger, &pod.Mutator{Base: desk}),
-		PathValidatePods:    evaluation.NewRecorder("final-pods", logger, &pod.Validator{Base: desk}),
-		PathWorkloads:       evaluation.NewRecorder("workloads", logger, &workload.Mutator{Evaluator: judges, Tenants: tenants}),
-		PathQueuedWorkloads: evaluation.NewRecorder("queued-workloads", logger, &workload.Mutator{Evaluator: judges, Tenants: tenants, FailClosed: true}),
-		PathPodGroups:       evaluation.NewRecorder("podgroups", logger, &podgroup.Mutator{Tenants: tenants}),
-		PathTemplates:       evaluation.NewRecorder("templates", logger, &workload.Validator{Evaluator: judges, Tenants: tenants}),
-		PathRestarts:        evaluation.NewRecorder("restarts", logger, &restart.Validator{Clocks: mgr.GetClient(), Tenants: tenants, Clock: policyTime}),
+	cached, live, scheme := mgr.GetClient(), mgr.GetAPIReader(), mgr.GetScheme()
+	base := evaluation.Base{
+		Evaluator: &evaluation.Evaluator{Engine: policyEngine, Clock: clock, WorkerSlots: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))},
+		Tenants:   &evaluation.TenantResolver{Cache: cached},
 	}
-	administrators := access.Reviewer{Client: mgr.GetClient()}
-	giving := &department.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: policyTime, Authorizer: administrators}
-	working := &project.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Authorizer: administrators}
-	asking := &extension.Validator{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Authorizer: administrators}
-	handlers[PathDepartments] = evaluation.NewRecorder("departments", logger, giving.Handler(mgr.GetScheme()))
-	handlers[PathProjects] = evaluation.NewRecorder("projects", logger, working.Handler(mgr.GetScheme()))
-	handlers[PathMutateExtensions] = evaluation.NewRecorder("extensions", logger, (&extension.Defaulter{Clock: policyTime}).Handler(mgr.GetScheme()))
-	handlers[PathValidateExtensions] = evaluation.NewRecorder("final-extensions", logger, asking.Handler(mgr.GetScheme()))
-	for path, handler := range handlers {
-		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handler})
+	authorizer := validation.Reviewer{Client: cached}
+	departmentValidator := &department.Validator{Cached: cached, Live: live, Clock: clock, Authorizer: authorizer}
+	projectValidator := &project.Validator{Cached: cached, Live: live, Authorizer: authorizer}
+	extensionValidator := &extension.Validator{Cached: cached, Live: live, Authorizer: authorizer}
+	extensionDefaulter := &extension.Defaulter{Clock: clock}
+	for _, webhook := range []struct {
+		path, name string
+		handler    admission.Handler
+	}{
+		{PathMutatePods, "pods", &pod.Mutator{Base: base}},
+		{PathValidatePods, "final-pods", &pod.Validator{Base: base}},
+		{PathWorkloads, "workloads", &workload.Mutator{Base: base}},
+		{PathQueuedWorkloads, "queued-workloads", &workload.Mutator{Base: base, FailClosed: true}},
+		{PathTemplates, "templates", &workload.Validator{Base: base}},
+		{PathPodGroups, "podgroups", &podgroup.Mutator{Tenants: base.Tenants}},
+		{PathRestarts, "restarts", &restart.Validator{Clocks: cached, Tenants: base.Tenants, Clock: clock}},
+		{PathDepartments, "departments", departmentValidator.Handler(scheme)},
+		{PathProjects, "projects", projectValidator.Handler(scheme)},
+		{PathMutateExtensions, "extensions", extensionDefaulter.Handler(scheme)},
+		{PathValidateExtensions, "final-extensions", extensionValidator.Handler(scheme)},
+	} {
+		handler := evaluation.NewRecorder(webhook.name, logger, webhook.handler)
+		mgr.GetWebhookServer().Register(webhook.path, &admission.Webhook{Handler: handler})
 	}
 	return nil
 }
 
-// setupReadiness keeps the API server's trust, and says ready only when an admission
-// would be answered: certificates loaded, caches filled, registration done.
-func setupReadiness(ctx context.Context, mgr ctrl.Manager, cfg *Config, restConfig *rest.Config, rules *store.Store, logger logr.Logger) error {
-	direct, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme()})
+// setupReadiness adds the CA bundle's injector and the health checks. The webhook is ready once it has certificates,
+// filled caches and the policies, and the API server trusts it.
+func setupReadiness(
+	ctx context.Context, mgr ctrl.Manager, cfg *Config, restConfig *rest.Config, policyStore *store.Store, logger logr.Logger,
+) error {
+	uncached, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
 		return err
 	}
-	keeper := &cabundle.Injector{
-		Client:     direct,
+	injector := &cabundle.Injector{
+		Client:     uncached,
 		Logger:     logger.WithName("registration"),
 		CAFile:     filepath.Join(cfg.Certificates, "ca.crt"),
 		Validating: cfg.Registration.Validating,
 		Mutating:   cfg.Registration.Mutating,
 	}
-	if err := mgr.Add(keeper); err != nil {
+	if err := mgr.Add(injector); err != nil {
 		return err
 	}
-	// Asked for now, so that the first admission does not wait for them.
+	// The informers start now, so that the first admission request does not wait for them.
 	for _, object := range []client.Object{&v1alpha1.Project{}, &v1alpha1.Department{}, &v1alpha1.NodePool{}, &v1alpha1.WorkloadClock{}} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err
 		}
 	}
-	return base.AddHealthChecks(mgr, map[string]healthz.Checker{
+	return config.AddHealthChecks(mgr, map[string]healthz.Checker{
 		"listening":  mgr.GetWebhookServer().StartedChecker(),
-		"registered": keeper.Ready,
-		"policies":   rules.Ready,
+		"registered": injector.Ready,
+		"policies":   policyStore.Ready,
 	})
 }

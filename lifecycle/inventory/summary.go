@@ -101,7 +101,7 @@ func summaryFromLabels(node *corev1.Node) (Summary, error) {
 	profiles, warnings := profilesFromLabels(node)
 	model := v1alpha1.GPUModel{Name: product, MemoryMiB: memory, GPUs: int32(count), MIGProfiles: profiles}
 	applySharing(&model, node)
-	return Summary{GPUs: int32(count), Products: []v1alpha1.GPUModel{model}, Warnings: warnings}, nil
+	return Summary{GPUs: int32(count), GPUModels: []v1alpha1.GPUModel{model}, Warnings: warnings}, nil
 }
 
 // Combine returns the summary of all nodes of a pool.

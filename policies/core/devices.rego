@@ -1,6 +1,6 @@
-# No way to a GPU, or past the limits of a share, but by asking for it: not by a
-# variable that the container runtime or a sharing library reads, not by a path
-# of the node, and not by the runtime itself.
+# Denies access to GPUs that the pod did not request, and ways around the limits of a
+# share: by variables of the container runtime or a sharing library, by paths of the
+# node, and by the runtime itself.
 package core.devices
 
 import data.sluice.lib.ask
@@ -10,8 +10,8 @@ import data.sluice.lib.paths
 import data.sluice.lib.pools
 import data.sluice.lib.words
 
-# The images of CUDA say NVIDIA_VISIBLE_DEVICES=all, and a ConfigMap may. What a
-# container says itself comes before both.
+# CUDA images set NVIDIA_VISIBLE_DEVICES=all, and a ConfigMap can set it too. A
+# container's own variable overrides both.
 overrides.spec[list] := without if {
 	some list in ["containers", "initContainers"]
 	without := [{"name": container.it.name, "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]} |
@@ -22,15 +22,15 @@ overrides.spec[list] := without if {
 	count(without) > 0
 }
 
-# All names of a container are looked at together: a pod may have very many.
+# The rule checks all names of a container at once, since a pod can have very many.
 remove contains ["spec", container.list, {"name": container.it.name}, "env", {"name": name}] if {
 	some container in containers.each
 	names := {variable.name | some variable in container.it.env}
 	some name in ((names & unwanted(container.it)) | lifting_by_prefix(names))
 }
 
-# In a container with a GPU the device plugin says which one; for a share of one,
-# KAI-Scheduler.
+# In a container with a GPU the device plugin sets the variable, and KAI-Scheduler
+# sets it for a share.
 unwanted(container) := lifting | {"NVIDIA_VISIBLE_DEVICES"} if {
 	containers.has_gpu(container)
 	not told_by_kai(container)
@@ -54,7 +54,7 @@ lifting_by_prefix(names) := {name | some name in names; strings.any_prefix_match
 	strings.any_prefix_match(names, lifting_prefixes)
 } else := set()
 
-# Variables that reach other devices, or lift the limits of a share: those of the
+# Variables that give access to other devices or lift the limits of a share: of the
 # NVIDIA container toolkit, of MPS and of HAMi's library.
 lifting := {
 	"NVIDIA_IMEX_CHANNELS",
@@ -70,8 +70,7 @@ lifting := {
 
 lifting_prefixes := {"CUDA_MPS_", "CUDA_DEVICE_MEMORY_"}
 
-# A directory of the node is shared by all that run there, and may hold links to
-# what is none of a pod's.
+# All pods of a node share its directories, which can contain links to other paths.
 deny contains {
 	"msg": sprintf("volume %s mounts %s of the node; %s", [volume.name, volume.hostPath.path, allowed]),
 	"field": sprintf("spec.volumes[%s].hostPath.path", [volume.name]),
@@ -89,26 +88,26 @@ allowed_path(path) if {
 	paths.within(paths.cleaned(path), paths.cleaned(prefix))
 }
 
-allowed := "pods of projects have no directories of nodes" if count(input.parameters.allowedHostPaths) == 0
+allowed := "pods of projects cannot mount directories of nodes" if count(input.parameters.allowedHostPaths) == 0
 
-allowed := sprintf("pods of projects have only those in %s", [words.list(input.parameters.allowedHostPaths)]) if {
+allowed := sprintf("pods of projects can mount only those in %s", [words.list(input.parameters.allowedHostPaths)]) if {
 	count(input.parameters.allowedHostPaths) > 0
 }
 
-# Whatever is allowed, this is not: by it a pod has GPUs that nobody counts.
+# No parameter allows these paths: they give access to GPUs without a charge.
 deny contains {
-	"msg": sprintf("volume %s mounts %s of the node, by which GPUs can be reached that were not asked for", [volume.name, volume.hostPath.path]),
+	"msg": sprintf("volume %s mounts %s of the node, which gives access to GPUs that the pod did not request", [volume.name, volume.hostPath.path]),
 	"field": sprintf("spec.volumes[%s].hostPath.path", [volume.name]),
-	"fix": "take the volume out, and ask for GPUs in a container's limits",
+	"fix": "remove the volume, and request GPUs in a container's limits",
 } if {
 	some volume in input.object.spec.volumes
 	paths.reaches_devices(volume.hostPath.path)
 }
 
 deny contains {
-	"msg": sprintf("container %s mounts %s, by which devices are asked for past the scheduler", [container.it.name, mount.mountPath]),
+	"msg": sprintf("container %s mounts %s, which requests devices outside the scheduler", [container.it.name, mount.mountPath]),
 	"field": sprintf("spec.%s[%s].volumeMounts", [container.list, container.it.name]),
-	"fix": "take the mount out, and ask for GPUs in the container's limits",
+	"fix": "remove the mount, and request GPUs in the container's limits",
 } if {
 	some container in containers.each
 	some mount in container.it.volumeMounts
@@ -116,7 +115,7 @@ deny contains {
 }
 
 deny contains {
-	"msg": sprintf("container %s has the block device %s at %s, which is a place of GPUs", [container.it.name, device.name, device.devicePath]),
+	"msg": sprintf("container %s has the block device %s at %s, which is a path of GPUs", [container.it.name, device.name, device.devicePath]),
 	"field": sprintf("spec.%s[%s].volumeDevices", [container.list, container.it.name]),
 	"fix": "choose another devicePath, such as /dev/xvda",
 } if {
@@ -126,18 +125,18 @@ deny contains {
 }
 
 deny contains {
-	"msg": sprintf("container %s is privileged, and so reaches every device of its node", [container.it.name]),
+	"msg": sprintf("container %s is privileged, which gives access to every device of its node", [container.it.name]),
 	"field": sprintf("spec.%s[%s].securityContext.privileged", [container.list, container.it.name]),
-	"fix": "set it to false; what it needs is mostly a capability or two",
+	"fix": "set it to false; most programs need only one or two capabilities",
 } if {
 	some container in containers.each
 	container.it.securityContext.privileged == true
 }
 
 deny contains {
-	"msg": sprintf("container %s adds the capability %s, by which %s", [container.it.name, capability, reaching[name]]),
+	"msg": sprintf("container %s adds the capability %s, with which %s", [container.it.name, capability, reaching[name]]),
 	"field": sprintf("spec.%s[%s].securityContext.capabilities.add", [container.list, container.it.name]),
-	"fix": "take it out; what a program needs is mostly a narrower one",
+	"fix": "remove it; most programs need only a narrower one",
 } if {
 	some container in containers.each
 	some capability in container.it.securityContext.capabilities.add
@@ -146,21 +145,21 @@ deny contains {
 	not name in input.parameters.allowedCapabilities
 }
 
-# Capabilities with which a container comes out of its own devices and processes.
-# SYS_PTRACE, which debuggers want, is none of them: it reaches the pod's own
-# processes, as long as the pod has no others' (hostPID). Neither is MKNOD: most
-# runtimes give it to all, and what it makes cannot be opened.
+# Capabilities that give access beyond the container's own devices and processes.
+# SYS_PTRACE, which debuggers need, is not among them: without hostPID it only covers
+# the pod's own processes. Neither is MKNOD: most runtimes grant it to all containers,
+# and the container cannot open the device files that it creates.
 reaching := {
-	"ALL": "it comes to have every one of the node's",
+	"ALL": "it has every capability of the node",
 	"SYS_ADMIN": "it can mount the node's devices and leave its own namespaces",
 	"SYS_MODULE": "it can load a driver into the node's kernel",
 	"SYS_RAWIO": "it can write to the memory of devices past the driver",
-	"BPF": "it can take away what keeps it from devices that it was not given",
-	"DAC_READ_SEARCH": "it can open files of the node by their numbers",
+	"BPF": "it can remove the restrictions on its devices",
+	"DAC_READ_SEARCH": "it can open every file of the node by its inode",
 }
 
 deny contains {
-	"msg": "the pod sees all processes of its node, and through them the devices and variables of others' pods",
+	"msg": "the pod sees all processes of its node, and through them the devices and variables of other pods",
 	"field": "spec.hostPID",
 	"fix": "set it to false; containers of one pod see each other's processes with shareProcessNamespace",
 } if {
@@ -168,18 +167,18 @@ deny contains {
 }
 
 deny contains {
-	"msg": sprintf("runtime class %s is for pods with GPUs, and the pod asks for none", [input.object.spec.runtimeClassName]),
+	"msg": sprintf("runtime class %s is for pods with GPUs, and the pod requests none", [input.object.spec.runtimeClassName]),
 	"field": "spec.runtimeClassName",
-	"fix": "leave it out, or ask for a GPU in a container's limits",
+	"fix": "leave it out, or request a GPU in a container's limits",
 } if {
 	not ask.gpu
 	input.object.spec.runtimeClassName in input.parameters.runtimeClasses
 }
 
 deny contains {
-	"msg": sprintf("the annotation %s hands devices to the container runtime past the scheduler", [key]),
+	"msg": sprintf("the annotation %s gives the container devices outside the scheduler", [key]),
 	"field": sprintf("metadata.annotations[%s]", [key]),
-	"fix": "take it out, and ask for GPUs in a container's limits",
+	"fix": "remove it, and request GPUs in a container's limits",
 } if {
 	some key, _ in input.object.metadata.annotations
 	hands_devices(key)
@@ -187,19 +186,19 @@ deny contains {
 
 hands_devices(key) if startswith(key, "cdi.k8s.io/")
 
-# CRI-O's own, where a node allows it.
+# CRI-O's annotation, on nodes that allow it.
 hands_devices("io.kubernetes.cri-o.Devices")
 
-# The device injector of NRI, for a container ("devices.nri.io/container.main"), or
-# the whole pod.
+# The annotations of NRI's device injector, for a container
+# ("devices.nri.io/container.main") or for the pod.
 hands_devices(key) if split(key, "/")[0] in {"devices.nri.io", "cdi-devices.nri.io", "devices.noderesource.dev"}
 
-# A container's own variables come after the device plugin's, and the last one
-# holds: what a ConfigMap or a Secret says of a variable takes the place of what
-# the plugin says. To say it in env as well would do no better, so that all that may
-# say it is refused. In a container without a GPU the void above comes last.
+# A container's own variables override the device plugin's, and so do the variables
+# of a ConfigMap or Secret. A variable in env cannot restore the plugin's value, so that
+# the rule denies every source that can set it. A container without a GPU gets the
+# value void above, which overrides its sources.
 deny contains {
-	"msg": sprintf("container %s has a GPU and takes all variables of a ConfigMap or a Secret, of which one may be NVIDIA_VISIBLE_DEVICES or lift the limits of a share", [container.it.name]),
+	"msg": sprintf("container %s has a GPU and takes all variables of a ConfigMap or a Secret, one of which could be NVIDIA_VISIBLE_DEVICES or lift the limits of a share", [container.it.name]),
 	"field": sprintf("spec.%s[%s].envFrom", [container.list, container.it.name]),
 	"fix": "give envFrom a prefix, or name the variables in env with valueFrom",
 } if {
@@ -218,7 +217,7 @@ of_kai(source) if {
 
 sayable := (lifting | lifting_prefixes) | {"NVIDIA_VISIBLE_DEVICES"}
 
-# may_say: with this prefix, a key can make one of the variables above.
+# may_say: a key with this prefix can become one of the variables above.
 may_say(prefix) if {
 	some name in sayable
 	startswith(name, prefix)

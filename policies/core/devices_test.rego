@@ -29,8 +29,8 @@ messages(spec) := said if {
 volumes(path) := {"volumes": [{"name": "it", "hostPath": {"path": path}}]}
 
 test_paths_of_the_node if {
-	messages(volumes("/dev")) == {"volume it mounts /dev of the node, by which GPUs can be reached that were not asked for"}
-	messages(volumes("/data")) == {"volume it mounts /data of the node; pods of projects have no directories of nodes"}
+	messages(volumes("/dev")) == {"volume it mounts /dev of the node, which gives access to GPUs that the pod did not request"}
+	messages(volumes("/data")) == {"volume it mounts /data of the node; pods of projects cannot mount directories of nodes"}
 	messages({"volumes": [{"name": "it", "emptyDir": {}}]}) == set()
 }
 
@@ -40,7 +40,7 @@ test_paths_that_are_allowed if {
 	asked_up := asked(fixtures.cpu, volumes("/data/../etc"))
 	asked_dev := asked(fixtures.cpu, volumes("/dev/nvidia0"))
 	count(policy.deny) == 0 with input as asked_data with input.parameters.allowedHostPaths as ["/data/"]
-	{complaint.msg | some complaint in policy.deny} == {"volume it mounts /database of the node; pods of projects have only those in /data and /raid"} with input as asked_other
+	{complaint.msg | some complaint in policy.deny} == {"volume it mounts /database of the node; pods of projects can mount only those in /data and /raid"} with input as asked_other
 		with input.parameters.allowedHostPaths as ["/data", "/raid"]
 	count(policy.deny) == 1 with input as asked_up with input.parameters.allowedHostPaths as ["/data"]
 	count(policy.deny) == 1 with input as asked_dev with input.parameters.allowedHostPaths as ["/"]
@@ -61,7 +61,7 @@ test_capabilities if {
 	every capability in ["NET_ADMIN", "SYS_PTRACE", "IPC_LOCK", "MKNOD"] {
 		count(messages(adding(capability))) == 0
 	}
-	messages(adding("SYS_ADMIN")) == {"container main adds the capability SYS_ADMIN, by which it can mount the node's devices and leave its own namespaces"}
+	messages(adding("SYS_ADMIN")) == {"container main adds the capability SYS_ADMIN, with which it can mount the node's devices and leave its own namespaces"}
 	count(policy.deny) == 0 with input as asked(fixtures.cpu, adding("CAP_SYS_ADMIN"))
 		with input.parameters.allowedCapabilities as ["SYS_ADMIN"]
 }

@@ -1,5 +1,5 @@
-# What a GPU pod is given for what it asks: the resource of a GPU, a slice or a
-# replica. What that is charged, core.quota says.
+# Sets the resource of a GPU pod for its request: a GPU, a MIG slice or a replica.
+# core.quota charges it.
 package core.gpu
 
 import data.sluice.lib.ask
@@ -18,14 +18,14 @@ overrides.spec[list] := given if {
 	count(given) > 0
 }
 
-# rewritten: the pod does not ask by the name of what it is given.
+# rewritten: the pod does not request the granted resource by its name.
 rewritten if {
 	ask.gpu
-	pools.granted.resource != "" # a share that the scheduler gives by an annotation
+	pools.granted.resource != "" # the scheduler grants a share by an annotation
 	not pools.granted.resource in object.keys(input.workload.resources)
 }
 
-# Whatever else is said of GPUs would ask for a second kind of them.
+# Other GPU resources would request a second kind of GPU.
 remove contains ["spec", container.list, {"name": container.it.name}, "resources", kind, name] if {
 	ask.gpu
 	some container in containers.each
@@ -36,17 +36,17 @@ remove contains ["spec", container.list, {"name": container.it.name}, "resources
 }
 
 deny contains {
-	"msg": sprintf("%d containers ask for GPUs by names that node pool %s does not have: %s", [
+	"msg": sprintf("%d containers request GPUs by resources that node pool %s does not have: %s", [
 		count(containers.holders), pools.first.name, words.list(containers.holders),
 	]),
-	"fix": sprintf("ask for %s in each of them", [pools.granted.resource]),
+	"fix": sprintf("request %s in each of them", [pools.granted.resource]),
 } if {
 	rewritten
 	count(containers.holders) > 1
 }
 
 deny contains {
-	"msg": "the pod of a DaemonSet cannot have GPUs: it would take one of every node, whoever waits for it",
+	"msg": "the pod of a DaemonSet cannot have GPUs: it would occupy a GPU of every node, regardless of the queue",
 	"fix": "use a Job, a Deployment or a StatefulSet",
 } if {
 	ask.gpu

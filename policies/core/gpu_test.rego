@@ -40,7 +40,7 @@ test_refuses_to_guess_for_several_containers if {
 		{"name": "b", "resources": {"limits": {"nvidia.com/gpu": 1}}},
 	]}}
 	some complaint in policy.deny with input as fixtures.asked(fixtures.gpus(2), [fixtures.cut]) with input.object as two
-	complaint.fix == "ask for nvidia.com/mig-7g.40gb in each of them"
+	complaint.fix == "request nvidia.com/mig-7g.40gb in each of them"
 }
 
 test_refuses_daemon_sets if {

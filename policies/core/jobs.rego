@@ -1,5 +1,5 @@
-# What a Job does with a pod that was preempted or evicted: it did not fail, and
-# is tried again without counting against the Job's backoffLimit.
+# Makes a Job retry a preempted or evicted pod without counting it against the Job's
+# backoffLimit.
 package core.jobs
 
 import data.sluice.lib.ask
@@ -11,10 +11,10 @@ defaults.spec.podFailurePolicy := {"rules": [{
 	fillable
 }
 
-# With a pod failure policy, a Job replaces its pods only once they have ended.
+# A Job with a pod failure policy replaces its pods only after they have ended.
 defaults.spec.podReplacementPolicy := "Failed" if fillable
 
-# Kubernetes takes a pod failure policy only where pods are not restarted in place.
+# Kubernetes allows a pod failure policy only with restartPolicy Never.
 fillable if {
 	ask.gpu
 	not input.object.spec.podFailurePolicy
@@ -24,14 +24,14 @@ fillable if {
 warn contains {
 	"msg": "a pod that is preempted or evicted counts as a failure of this Job",
 	"field": "spec.podFailurePolicy.rules",
-	"fix": "begin the rules with one of action Ignore on the pod condition DisruptionTarget",
+	"fix": "put a rule with action Ignore for the pod condition DisruptionTarget first",
 } if {
 	ask.gpu
 	input.object.spec.podFailurePolicy
 	not ignores_disruptions
 }
 
-# The first rule that matches decides.
+# The first matching rule applies.
 ignores_disruptions if {
 	first := min(ignoring)
 	every place in counting { place > first }
@@ -51,7 +51,7 @@ counting contains place if {
 
 matches_disrupted(rule) if of_disruption(rule)
 
-# A pod that is told to end, or made to, ends with one of these codes.
+# The exit codes of SIGKILL and SIGTERM.
 matches_disrupted(rule) if {
 	some code in [137, 143]
 	of_code(rule.onExitCodes, code)

@@ -1,11 +1,11 @@
-# How long a GPU pod's workload may run, and how long the pod has to end.
+# Sets the time limit of a GPU pod's workload, and bounds the pod's grace period.
 package core.limits
 
 import data.sluice.lib.ask
 
 overrides.metadata.annotations["sluice.dev/time-limit"] := time_limit if ask.gpu
 
-# Nobody but this policy says how long a workload may run.
+# Only this policy sets the time limit.
 remove contains ["metadata", "annotations", "sluice.dev/time-limit"] if not limited
 
 limited if {
@@ -13,8 +13,7 @@ limited if {
 	time_limit
 }
 
-# The shorter of what the author wants and what the project may. It is undefined
-# where neither says anything.
+# The shorter of the author's limit and the project's. It is undefined without both.
 time_limit := input.workload.maxRuntime if {
 	input.workload.maxRuntimeSeconds > 0
 	not longer_than_allowed
@@ -27,7 +26,7 @@ longer_than_allowed if {
 
 project_limit := input.project.limits[input.workload.type]
 
-# Memory of a GPU is free only once its processes are gone.
+# GPU memory is free only after all processes have ended.
 overrides.spec.terminationGracePeriodSeconds := minimum_grace if {
 	ask.gpu
 	input.object.spec.terminationGracePeriodSeconds < minimum_grace
@@ -35,8 +34,8 @@ overrides.spec.terminationGracePeriodSeconds := minimum_grace if {
 
 minimum_grace := input.parameters.minimumGraceSeconds
 
-# A pod that was told to end holds its GPUs until its time to end is over: it would
-# outlast every limit, and whoever waits for what is guaranteed.
+# A terminating pod can hold its GPUs for its whole grace period, beyond every limit
+# and every preemption.
 overrides.spec.terminationGracePeriodSeconds := maximum_grace if {
 	ask.gpu
 	input.object.spec.terminationGracePeriodSeconds > maximum_grace
@@ -45,7 +44,7 @@ overrides.spec.terminationGracePeriodSeconds := maximum_grace if {
 maximum_grace := max([input.parameters.maximumGraceSeconds, minimum_grace])
 
 warn contains {
-	"msg": sprintf("the time limit %s is longer than the project's for %s, %s: that one holds", [
+	"msg": sprintf("the time limit %s is longer than the project's for %s, %s: the project's limit applies", [
 		input.workload.maxRuntime, input.workload.type, project_limit.maxRuntime,
 	]),
 	"field": "metadata.annotations[sluice.dev/max-runtime]",

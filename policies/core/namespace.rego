@@ -1,10 +1,10 @@
-# What each project's namespace has besides its GPUs: its pods are reached by its
-# own and by the ingress controllers, and stay within its CPU and memory.
+# Renders the objects of each project's namespace: a network policy that admits only
+# its own pods and ingress controllers, and the quota of CPU and memory.
 package core.namespace
 
-# Others' pods do not reach this project's: not its notebooks, and not its models
-# but by the way in. Network policies only ever add to each other, so nobody closes
-# by one what another opens.
+# Pods of other projects cannot reach this project's notebooks, and its models only
+# through ingress. Network policies are additive: a project can open more, and no
+# policy can close what another opens.
 objects contains rendered("networking.k8s.io/v1", "NetworkPolicy", "sluice-ingress", {
 	"podSelector": {},
 	"policyTypes": ["Ingress"],
@@ -14,7 +14,7 @@ objects contains rendered("networking.k8s.io/v1", "NetworkPolicy", "sluice-ingre
 }
 
 controllers := [{"namespaceSelector": {"matchExpressions": [{
-	"key": "kubernetes.io/metadata.name", # the API server's own, so that no label lets anybody in
+	"key": "kubernetes.io/metadata.name", # set by the API server, so that users cannot forge it
 	"operator": "In",
 	"values": sort(input.parameters.ingressNamespaces),
 }]}}] if count(input.parameters.ingressNamespaces) > 0
@@ -28,8 +28,7 @@ objects contains rendered("v1", "ResourceQuota", "sluice-resources", {"hard": {s
 	count(limited) > 0
 }
 
-# Where a resource is limited, the API server refuses pods that do not say how much
-# of it they want.
+# With a quota of a resource, the API server denies pods without a request for it.
 objects contains rendered("v1", "LimitRange", "sluice-defaults", {"limits": [{"type": "Container", "defaultRequest": {name: amount |
 	some name, _ in limited
 	amount := said[name]
@@ -40,7 +39,7 @@ objects contains rendered("v1", "LimitRange", "sluice-defaults", {"limits": [{"t
 
 said := {"cpu": input.parameters.defaultCPU, "memory": input.parameters.defaultMemory}
 
-# limited are the project's quotas, by resource.
+# limited has the project's quotas, by resource.
 limited := {name: amount |
 	some name in ["cpu", "memory"]
 	amount := input.project.resources[name]

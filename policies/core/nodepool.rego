@@ -1,5 +1,5 @@
-# Where a GPU pod runs: in the pools that its author named, within the project's,
-# else in any of the project's, in their order.
+# Selects the node pools of a GPU pod: those that its author named, or else all pools
+# of the project, in their order.
 package core.nodepool
 
 import data.sluice.lib.ask
@@ -16,8 +16,8 @@ append contains {"path": ["spec", "tolerations"], "value": toleration} if {
 	some toleration in pool.tolerations
 }
 
-# Sluice keeps pods off a node while it is cut anew, by a taint: nobody passes by
-# that. What tolerates every taint does, and the pool's own are added above.
+# A taint keeps pods off a node while Sluice repartitions its GPUs. This rule removes
+# the tolerations of that taint, and those of all taints, except the pool's own.
 overrides.spec.tolerations := [toleration | some toleration in tolerations; not passing(toleration)] if {
 	ask.gpu
 	some toleration in tolerations
@@ -37,11 +37,11 @@ passing(toleration) if {
 }
 
 warn contains {
-	"msg": sprintf("the pod goes to %s; %s of the pools that it names left out: %s", [
+	"msg": sprintf("the pod goes to %s; of the pools that it names, %s not used: %s", [
 		words.list([pool.name | some pool in pools.chosen]), be, words.list(pools.dropped),
 	]),
 	"field": "metadata.annotations[sluice.dev/node-pools]",
-	"fix": "pools go together where their scheduler can choose and they share GPUs in the same way",
+	"fix": "several pools need a scheduler that can choose among them, and the same sharing of GPUs",
 } if {
 	ask.gpu
 	count(input.workload.nodePools) > 1

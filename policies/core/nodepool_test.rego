@@ -44,6 +44,6 @@ test_a_pool_may_have_every_taint_tolerated if {
 test_warns_of_what_is_left_out if {
 	wish := object.union(fixtures.gpus(1), {"nodePools": ["cut", "whole"]})
 	some complaint in policy.warn with input as fixtures.asked(wish, pools)
-	contains(complaint.msg, "left out: whole")
+	contains(complaint.msg, "one is not used: whole")
 	count(policy.warn) == 0 with input as fixtures.asked(fixtures.gpus(1), pools)
 }

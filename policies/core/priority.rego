@@ -1,4 +1,4 @@
-# The priority of a GPU pod, which follows from its type.
+# Sets the priority class of a GPU pod by its workload type.
 package core.priority
 
 import data.sluice.lib.ask
@@ -15,16 +15,15 @@ class := "sluice-interactive" if {
 	not ask.preemptible
 }
 
-# The one choice that authors have: to go over what is guaranteed, and be ended
-# first.
+# Authors can choose this class to exceed the guarantee, and be preempted first.
 class := "sluice-interactive-preemptible" if {
 	input.workload.type == "interactive"
 	ask.preemptible
 }
 
-# Of other classes nobody can tell by the pod whether its author chose them or the
-# API server filled in the cluster's default. Unless the parameters tell which that
-# is, they are replaced, and a choice is warned of.
+# The pod does not show whether another class is the author's choice or the
+# cluster's default. By default such a class is replaced, with a warning; the
+# parameters can name the cluster's default and deny all others.
 deny contains {
 	"msg": sprintf("priority class %s is not for GPU pods; one of type %s has %s", [chosen, input.workload.type, words.list(offered)]),
 	"field": "spec.priorityClassName",
@@ -44,7 +43,7 @@ else := [class]
 deny contains {
 	"msg": sprintf("priority class %s is not for a pod of type %s, which has %s", [chosen, input.workload.type, class]),
 	"field": "spec.priorityClassName",
-	"fix": "leave it out, or set the label sluice.dev/workload-type to the type that is meant",
+	"fix": "leave it out, or set the label sluice.dev/workload-type to the intended type",
 } if {
 	ask.gpu
 	chosen := input.object.spec.priorityClassName
@@ -52,7 +51,8 @@ deny contains {
 	chosen != class
 }
 
-# A pod without GPUs is not Sluice's to rank, but must not outrank those that are.
+# Sluice does not set the priority of a pod without GPUs, but the pod must not have a
+# higher priority than GPU pods.
 deny contains {
 	"msg": sprintf("priority class %s is not for a pod without GPUs", [chosen]),
 	"field": "spec.priorityClassName",

@@ -1,5 +1,5 @@
-# Whose the pod is. Identity comes from the namespace: what the author wrote of
-# it is overwritten.
+# Records the project, the department, the workload type and the creator on the
+# pod. They come from the namespace and the request, and override the author's.
 package core.project
 
 import data.sluice.lib.ask
@@ -21,15 +21,15 @@ deny contains {
 }
 
 deny contains {
-	"msg": sprintf("the GPU quota of project %s is not counted yet", [input.project.name]),
-	"fix": "try again in a moment; if this stays, ask who runs the cluster to look at the project's conditions",
+	"msg": sprintf("the GPU quota of project %s is not applied yet", [input.project.name]),
+	"fix": "try again in a moment; if the error persists, ask the cluster administrators to check the project's conditions",
 } if {
 	ask.gpu
 	not over[input.project.phase]
 	not input.project.quotaApplied
 }
 
-# over are the phases in which a project's time is over, in words.
+# over describes the phases of a project that has ended.
 over := {
 	"Expired": "expired",
 	"Suspended": "expired and suspended",

@@ -1,9 +1,9 @@
-# What a GPU pod is charged, in which pool, and that it runs nowhere else. What
-# could never fit into the project's quota is refused at once: what does not fit
-# now, the scheduler's own quota holds back.
+# Charges a GPU pod in a node pool, and keeps the pod on the nodes of that pool. It
+# denies a pod that could never fit into the project's quota. The scheduler's quota
+# holds back a pod that does not fit at present.
 #
-# Others say what a pod is given, and may be replaced. This stands whatever they
-# do, and so it counts what the pod has in the end.
+# A team can replace the policies that grant resources, but not this one. It
+# therefore charges what the pod has in the end.
 package core.quota
 
 import data.sluice.lib.ask
@@ -13,13 +13,13 @@ import data.sluice.lib.pools
 import data.sluice.lib.refusals
 import data.sluice.lib.words
 
-# A pod's requests are the sum of its containers': the charge of the whole pod is
-# said once, on the main one.
+# Kubernetes adds up the requests of the containers, so that only the main container
+# has the charge of the pod.
 overrides.spec.containers := [{"name": containers.main, "resources": {"limits": charge}}] if charge
 
 charge := {pools.first.currency: format_int(pools.charge, 10)} if ask.gpu
 
-# Nobody but this policy says what is charged.
+# Only this policy sets the charge.
 remove contains ["spec", container.list, {"name": container.it.name}, "resources", kind, name] if {
 	some container in containers.each
 	some kind in ["limits", "requests"]
@@ -34,21 +34,21 @@ charged(container, name) if {
 	charge[name]
 }
 
-# Several pools differ in one label only, so that no other pool has all of these.
+# The chosen pools differ in one label only, so that no other pool matches.
 nodes contains {"key": key, "operator": "In", "values": sort(values)} if {
 	ask.gpu
 	some key, _ in pools.first.nodeSelector
 	values := {pool.nodeSelector[key] | some pool in pools.chosen}
 }
 
-# What no pool can give cannot be charged.
+# A request that no pool can grant cannot be charged.
 deny contains complaint if some complaint in refusals.complaints
 
 deny contains {
 	"msg": sprintf("the pod counts as %s of node pool %s; project %s may have %s there", [
 		words.gpus(pools.charge), pool.name, input.project.name, words.amount(words.milli(pool.limit)),
 	]),
-	"fix": "ask for less, or an administrator of the department for more",
+	"fix": "request less, or ask an administrator of the department for more",
 } if {
 	ask.gpu
 	every one in pools.chosen {
@@ -57,10 +57,10 @@ deny contains {
 	some pool in pools.chosen
 }
 
-# What is not preemptible never goes over what is guaranteed: nobody could have
-# it back.
+# A non-preemptible pod cannot exceed the guarantee, since its GPUs could not be
+# reclaimed.
 deny contains {
-	"msg": sprintf("the pod counts as %s of node pool %s; pods of type %s cannot be preempted and stay within what is guaranteed to project %s, %s", [
+	"msg": sprintf("the pod counts as %s of node pool %s; pods of type %s cannot be preempted and must fit the guarantee of project %s, %s", [
 		words.gpus(pools.charge), pool.name, input.workload.type,
 		input.project.name, words.amount(words.milli(pool.guaranteed)),
 	]),
@@ -76,16 +76,16 @@ deny contains {
 	some pool in pools.chosen
 }
 
-alternative := "ask for less, or choose priorityClassName sluice-interactive-preemptible" if {
+alternative := "request less, or choose priorityClassName sluice-interactive-preemptible" if {
 	input.workload.type == "interactive"
-} else := "ask for less, or an administrator of the department for a larger guarantee"
+} else := "request less, or ask an administrator of the department for a larger guarantee"
 
-# What a claim holds is not known here, and could not be charged. The parameter is
-# for clusters where claims are never of GPUs.
+# The devices of a claim are not known at admission and cannot be charged. The
+# parameter is for clusters where claims never contain GPUs.
 deny contains {
-	"msg": "devices by resource claims are not counted by this version of Sluice",
+	"msg": "this version of Sluice does not count the devices of resource claims",
 	"field": "spec.resourceClaims",
-	"fix": "ask for GPUs as nvidia.com/gpu in a container's limits, or by the annotation sluice.dev/gpu",
+	"fix": "request GPUs as nvidia.com/gpu in a container's limits, or with the annotation sluice.dev/gpu",
 } if {
 	claimed
 	not input.parameters.allowClaims
@@ -95,11 +95,11 @@ claimed if count(input.workload.claims) > 0
 
 claimed if count(input.workload.deviceClasses) > 0
 
-# What follows is about what the other policies made of the pod, and is never said
-# where those are asked that are built in.
+# The following rules check the changes of the other policies. They never deny a pod
+# if all other policies are built in.
 
-# made: the pod was given what the policies want. Who pretends so is refused what
-# otherwise would be put right.
+# made: the pod has the changes of the policies. For a pod that only pretends so, the
+# rules deny what the policies would otherwise correct.
 made if {
 	input.object.metadata.labels["sluice.dev/project"] == input.project.name
 	containers.regular[0].resources.limits[pools.first.currency]
@@ -110,18 +110,18 @@ deny contains {
 		words.list([sprintf("%v %s", [amount, name]) | some name, amount in input.workload.resources]),
 		words.gpus(held.milli), pools.first.name, words.gpus(pools.charge),
 	]),
-	"fix": "tell the cluster's administrators: what stands in the place of core.gpu must give no more than is counted",
+	"fix": "contact the cluster administrators: the policy that replaces core.gpu must not grant more than the pod is charged",
 } if {
 	ask.gpu
 	made
 	held.milli > pools.charge
 }
 
-# The quota of what is guaranteed counts by class.
+# The quota of the guarantee selects pods by priority class.
 deny contains {
-	"msg": sprintf("a pod of type %s stays within what is guaranteed, which is not counted for priority class %s", [input.workload.type, class]),
+	"msg": sprintf("a pod of type %s must fit the guarantee, which does not count priority class %s", [input.workload.type, class]),
 	"field": "spec.priorityClassName",
-	"fix": sprintf("tell the cluster's administrators: what stands in the place of core.priority must give %s", [concat(" or ", ask.counted_classes)]),
+	"fix": sprintf("contact the cluster administrators: the policy that replaces core.priority must set %s", [concat(" or ", ask.counted_classes)]),
 } if {
 	ask.gpu
 	made

@@ -64,7 +64,7 @@ test_nothing_is_had_that_is_not_counted if {
 
 test_what_is_guaranteed_is_counted_by_class if {
 	inference := object.union(fixtures.gpus(1), {"type": "inference"})
-	messages == {"a pod of type inference stays within what is guaranteed, which is not counted for priority class high"} with input as made(inference, fixtures.whole)
+	messages == {"a pod of type inference must fit the guarantee, which does not count priority class high"} with input as made(inference, fixtures.whole)
 		with input.object.spec.priorityClassName as "high"
 	count(messages) == 1 with input as made(inference, fixtures.whole)
 	count(messages) == 0 with input as made(inference, fixtures.whole) with input.object.spec.priorityClassName as "sluice-inference"
@@ -83,7 +83,7 @@ test_over_the_limit if {
 
 test_over_the_guarantee if {
 	some message in messages with input as asked("inference", 2)
-	endswith(message, "stay within what is guaranteed to project thesis, 1 GPU")
+	endswith(message, "must fit the guarantee of project thesis, 1 GPU")
 }
 
 test_who_may_be_ended_may_go_over_it if {

@@ -1,8 +1,8 @@
-# What a pod is for, where its author did not say: train, interactive or
-# inference. Most of what others decide depends on it.
+# Determines the workload type of a pod without one: train, interactive or inference.
+# Most other policies depend on it.
 package core.type
 
-# Controllers that serve: KServe's and Knative's pods are of a ReplicaSet too.
+# The kinds that serve models. ReplicaSets own the pods of KServe and Knative as well.
 serving := {
 	{"group": "apps", "kind": "Deployment"},
 	{"group": "apps", "kind": "ReplicaSet"},
@@ -22,7 +22,7 @@ else := "train"
 
 serves if group_and_kind in serving
 
-# The pods of a RayService are a RayCluster's, as those of a RayJob are.
+# A RayCluster owns the pods of a RayService, and those of a RayJob.
 serves if {
 	input.workload.owner.group == "ray.io"
 	input.object.metadata.labels["ray.io/originated-from-crd"] == "RayService"
@@ -33,29 +33,28 @@ person_waits if {
 	input.workload.owner.kind == "Notebook"
 }
 
-# The pod of a Notebook is a StatefulSet's.
+# A StatefulSet owns the pod of a Notebook.
 person_waits if {
 	input.workload.owner.group == "apps"
 	input.workload.owner.kind == "StatefulSet"
 	input.object.metadata.labels["notebook-name"]
 }
 
-# A notebook that JupyterHub made, and that nobody controls: a kernel in a browser
-# has no terminal.
+# A notebook of JupyterHub. It has no owner and no terminal.
 person_waits if {
 	input.workload.owner.kind == ""
 	input.object.metadata.labels.component == "singleuser-server"
 	input.object.metadata.labels.app == "jupyterhub"
 }
 
-# Later ones have the labels that Kubernetes recommends.
+# Later versions of JupyterHub use the labels that Kubernetes recommends.
 person_waits if {
 	input.workload.owner.kind == ""
 	input.object.metadata.labels["app.kubernetes.io/component"] == "singleuser-server"
 	input.object.metadata.labels["app.kubernetes.io/name"] == "jupyterhub"
 }
 
-# A pod of nobody's, at a terminal.
+# A pod without an owner and with a terminal.
 person_waits if {
 	input.workload.owner.kind == ""
 	input.workload.hasTTY

@@ -18,8 +18,7 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// NodePool is input.nodePool, or one of input.nodePools: with what the project, or the
-// department, may have of it.
+// NodePool is input.nodePool, or an element of input.nodePools with the quota of the project or department.
 type NodePool struct {
 	// Name is the NodePool's name.
 	Name string `json:"name"`
@@ -29,75 +28,73 @@ type NodePool struct {
 	Compute   v1alpha1.Compute   `json:"compute"`
 	// NodeSelector are the labels of its nodes.
 	NodeSelector map[string]string `json:"nodeSelector"`
-	// Tolerations are for every GPU pod that is sent there.
+	// Tolerations are added to every GPU pod of the pool.
 	Tolerations []corev1.Toleration `json:"tolerations"`
-	// Unsupported says why the pool takes no pods: its scheduler is not written for,
-	// or lacks what it needs. Empty where it does.
+	// Unsupported is the reason why the pool accepts no pods: Sluice does not support its scheduler, or the scheduler's
+	// requirements are not met. Empty if the pool accepts pods.
 	Unsupported string `json:"unsupported"`
-	// Settings are what was found in the configuration of the pool's engine.
+	// Settings are values from the configuration of the pool's scheduler.
 	Settings map[string]string `json:"settings"`
-	// GPUs is how many physical GPUs the pool has.
+	// GPUs is the number of physical GPUs of the pool.
 	GPUs int32 `json:"gpus"`
-	// QuotaResource is the resource in which its GPUs are counted, 1000 for each.
+	// QuotaResource is the resource that counts its GPUs, 1000 for each.
 	QuotaResource corev1.ResourceName `json:"currency"`
-	// Guaranteed and Limit are how many of its GPUs the project, or the department,
-	// may have: 0.5. Limit is what is guaranteed where nothing may be borrowed.
+	// Guaranteed and Limit are the GPU quota of the project or department, such as 0.5. Limit equals Guaranteed if the
+	// project cannot borrow.
 	Guaranteed workload.Milli `json:"guaranteed"`
 	Limit      workload.Milli `json:"limit"`
-	// Weight is its part in what is idle; 0 is none.
+	// Weight is the weight of its share of idle GPUs; 0 means no share.
 	Weight int32 `json:"weight"`
-	// Subscribed is what was guaranteed to others of it: by the department to its
-	// projects, by the node pool to all departments. It is 0 for a project.
+	// Subscribed is the sum of the guarantees below: those of the department's projects, or those of all departments for
+	// a node pool. It is 0 for a project.
 	Subscribed workload.Milli `json:"promised"`
-	// Products are its kinds of GPU, sorted by product.
+	// Products are its GPU models, sorted by name.
 	Products []GPUModel `json:"products"`
 }
 
-// GPUModel is a kind of GPU in a pool.
+// GPUModel is a GPU model in a pool.
 type GPUModel struct {
-	// Name is its name: NVIDIA-H100-80GB-HBM3.
+	// Name is the name of the model: NVIDIA-H100-80GB-HBM3.
 	Name string `json:"name"`
-	// MemoryMiB is the memory of a whole GPU; 0 where it is not known.
+	// MemoryMiB is the memory of a whole GPU; 0 if it is not known.
 	MemoryMiB int64 `json:"memoryMiB"`
-	// Replicas is into how many replicas the device plugin divides each GPU; 0 or 1
-	// where it does not.
+	// Replicas is the number of replicas of each GPU in the device plugin; 0 or 1 without replicas.
 	Replicas int32 `json:"replicas"`
-	// ReplicaResource is the resource that stands for one of them; empty where there
-	// are none.
+	// ReplicaResource is the resource of one replica; empty without replicas.
 	ReplicaResource string `json:"replicaResource"`
-	// Profiles are the MIG profiles of the board, the smallest first.
+	// Profiles are the MIG profiles of the model, in ascending order of size.
 	Profiles []MIGProfile `json:"profiles"`
 }
 
-// MIGProfile is a MIG profile of a board.
+// MIGProfile is a MIG profile of a GPU model.
 type MIGProfile struct {
-	// Name is the profile: 3g.40gb. Resource is what stands for a slice of it.
+	// Name is the profile, such as 3g.40gb, and Resource the resource of one instance.
 	Name     v1alpha1.MIGProfile `json:"name"`
 	Resource corev1.ResourceName `json:"resource"`
-	// Compute is how many of the board's compute slices it has.
+	// Compute is its number of compute slices.
 	Compute int64 `json:"compute"`
-	// MemoryMiB is its memory, rounded as the profile's name is: 40 GB are 40960.
+	// MemoryMiB is its memory by the profile's name: 40 GB are 40960.
 	MemoryMiB int64 `json:"memoryMiB"`
-	// QuotaCharge is the part of a GPU that it is charged; see [Price].
+	// QuotaCharge is the GPU quota of one instance; see [ProfileCharge].
 	QuotaCharge workload.Milli `json:"price"`
-	// Plain tells that it has no attribute such as +me or +gfx: a share becomes such
-	// a slice, the others are for those who ask for them by name.
+	// Plain reports whether it has no attribute such as +me or +gfx. A fraction of a GPU becomes a plain slice; pods
+	// request the others by name.
 	Plain bool `json:"plain"`
 }
 
-// NewProjectPools are the pools of a project that exist, in its order.
+// NewProjectPools returns input.nodePools of a project: its existing pools in the order of its spec.
 func NewProjectPools(project *v1alpha1.Project, pools func(name string) *v1alpha1.NodePool) []NodePool {
-	facts := make([]NodePool, 0, len(project.Spec.NodePools))
+	result := make([]NodePool, 0, len(project.Spec.NodePools))
 	for _, quota := range project.Spec.NodePools {
 		if pool := pools(quota.Name); pool != nil {
-			facts = append(facts, poolWithQuota(pool, quota.GPU))
+			result = append(result, poolWithQuota(pool, quota.GPU))
 		}
 	}
-	return facts
+	return result
 }
 
 func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
-	facts := NodePool{
+	result := NodePool{
 		Name:          pool.Name,
 		Scheduler:     pool.Spec.Scheduler,
 		Sharing:       pool.Spec.Sharing,
@@ -113,64 +110,63 @@ func poolWithQuota(pool *v1alpha1.NodePool, quota v1alpha1.GPUQuota) NodePool {
 		Weight:        quota.Weight(),
 		Products:      make([]GPUModel, 0, len(pool.Status.Products)),
 	}
-	if facts.Sharing == "" {
-		facts.Sharing = v1alpha1.SharingNone
+	if result.Sharing == "" {
+		result.Sharing = v1alpha1.SharingNone
 	}
-	if facts.Compute == "" {
-		facts.Compute = v1alpha1.ComputeFair
+	if result.Compute == "" {
+		result.Compute = v1alpha1.ComputeFair
 	}
 	for i := range pool.Status.Products {
-		facts.Products = append(facts.Products, newGPUModel(&pool.Status.Products[i]))
+		result.Products = append(result.Products, newGPUModel(&pool.Status.Products[i]))
 	}
-	return facts
+	return result
 }
 
-// unsupportedReason is why a pool takes no pods. Nobody takes pods to where they would
-// wait for ever.
+// unsupportedReason returns the reason why a pool accepts no pods, in which they would be pending forever.
 func unsupportedReason(pool *v1alpha1.NodePool) string {
-	for _, why := range []struct {
+	for _, cause := range []struct {
 		condition, reason string
 		status            metav1.ConditionStatus
 	}{
 		{condition: v1alpha1.ConditionUnsupported, status: metav1.ConditionTrue},
 		{v1alpha1.ConditionRequirementsMet, v1alpha1.ReasonRequirementsMissing, metav1.ConditionFalse},
 	} {
-		found := meta.FindStatusCondition(pool.Status.Conditions, why.condition)
-		if found != nil && found.Status == why.status && (why.reason == "" || found.Reason == why.reason) {
+		found := meta.FindStatusCondition(pool.Status.Conditions, cause.condition)
+		if found != nil && found.Status == cause.status && (cause.reason == "" || found.Reason == cause.reason) {
 			return found.Message
 		}
 	}
 	return ""
 }
 
-func newGPUModel(board *v1alpha1.GPUModel) GPUModel {
-	facts := GPUModel{
-		Name:            board.Name,
-		MemoryMiB:       board.MemoryMiB,
-		Replicas:        board.Replicas,
-		ReplicaResource: board.ReplicaResource,
-		Profiles:        make([]MIGProfile, 0, len(board.MIGProfiles)),
+func newGPUModel(model *v1alpha1.GPUModel) GPUModel {
+	result := GPUModel{
+		Name:            model.Name,
+		MemoryMiB:       model.MemoryMiB,
+		Replicas:        model.Replicas,
+		ReplicaResource: model.ReplicaResource,
+		Profiles:        make([]MIGProfile, 0, len(model.MIGProfiles)),
 	}
-	for _, name := range board.MIGProfiles {
+	for _, name := range model.MIGProfiles {
 		size, ok := parseProfileSize(name)
 		if !ok {
 			continue
 		}
-		facts.Profiles = append(facts.Profiles, MIGProfile{
+		result.Profiles = append(result.Profiles, MIGProfile{
 			Name:        name,
 			Resource:    v1alpha1.ResourceMIG(name),
 			Compute:     size.compute,
 			MemoryMiB:   size.memoryGB * 1024,
-			QuotaCharge: ProfileCharge(name, board.MemoryMiB),
+			QuotaCharge: ProfileCharge(name, model.MemoryMiB),
 			Plain:       size.plain,
 		})
 	}
-	slices.SortStableFunc(facts.Profiles, compareProfiles)
-	return facts
+	slices.SortStableFunc(result.Profiles, compareProfiles)
+	return result
 }
 
-// QuotaResource is the resource in which a pool's GPUs are counted. Engines whose
-// quota cannot tell pools apart have one for each pool.
+// QuotaResource returns the resource that counts a pool's GPUs. Schedulers whose quota does not distinguish pools have
+// one for each pool.
 func QuotaResource(pool *v1alpha1.NodePool) corev1.ResourceName {
 	switch pool.Spec.Scheduler {
 	case v1alpha1.SchedulerKube, v1alpha1.SchedulerYuniKorn:
@@ -180,10 +176,10 @@ func QuotaResource(pool *v1alpha1.NodePool) corev1.ResourceName {
 	}
 }
 
-// toMilli is a quantity of GPUs, which the schema holds to thousandths.
+// toMilli converts a quantity of GPUs. The schema restricts it to thousandths.
 func toMilli(q resource.Quantity) workload.Milli { return workload.Milli(q.MilliValue()) }
 
-// profileSize is what the name of a profile says.
+// profileSize is the size in the name of a MIG profile.
 type profileSize struct {
 	compute, memoryGB int64
 	plain             bool
@@ -201,65 +197,64 @@ func parseProfileSize(profile v1alpha1.MIGProfile) (profileSize, bool) {
 	return profileSize{compute, memory, match[3] == ""}, true
 }
 
-// memorySlicesPerGPU is how many memory slices a board has that can be cut into seven
-// compute slices; the boards with four have four, which are two each of these.
+// memorySlicesPerGPU is the number of memory slices of a GPU with seven compute slices. GPUs with four compute slices
+// have four memory slices, each of which counts as two.
 const memorySlicesPerGPU = 8
 
-// ProfileCharge is the part of a GPU that a slice of a profile is charged: its memory
-// slices over the board's, in eighths, so that no full layout costs more than
-// its GPU. Where the board's memory is not known it is the whole GPU, which
-// never lets more in than there is.
-func ProfileCharge(profile v1alpha1.MIGProfile, boardMiB int64) workload.Milli {
+// ProfileCharge returns the GPU quota of one instance of a MIG profile: its share of the GPU's memory in eighths, so that
+// no full layout costs more than its GPU. If the GPU's memory is not known, it returns a whole GPU, which never admits
+// too much.
+func ProfileCharge(profile v1alpha1.MIGProfile, gpuMiB int64) workload.Milli {
 	size, ok := parseProfileSize(profile)
-	if !ok || boardMiB <= 0 {
+	if !ok || gpuMiB <= 0 {
 		return 1000
 	}
-	// Names round to whole GB, boards keep some memory to themselves: the nearest
-	// eighth is meant.
-	eighths := (size.memoryGB*1024*memorySlicesPerGPU + boardMiB/2) / boardMiB
+	// Names are rounded to whole GB, and GPUs reserve some memory: the charge is the nearest eighth.
+	eighths := (size.memoryGB*1024*memorySlicesPerGPU + gpuMiB/2) / gpuMiB
 	return workload.Milli(1000 / memorySlicesPerGPU * max(1, min(memorySlicesPerGPU, eighths)))
 }
 
-// compareProfiles orders profiles by what they cost, then by their compute.
+// compareProfiles orders profiles by charge, then by memory and compute.
 func compareProfiles(a, b MIGProfile) int {
 	return cmp.Or(cmp.Compare(a.QuotaCharge, b.QuotaCharge), cmp.Compare(a.MemoryMiB, b.MemoryMiB),
 		cmp.Compare(a.Compute, b.Compute), cmp.Compare(a.Name, b.Name))
 }
 
-// NewDepartmentPools are the pools of a department that exist, in its order, with
-// what it may have of each, and what its projects are guaranteed of that. Of the
-// projects only those count that are the department's.
-func NewDepartmentPools(department *v1alpha1.Department, projects []v1alpha1.Project, pools func(name string) *v1alpha1.NodePool) []NodePool {
-	facts := make([]NodePool, 0, len(department.Spec.NodePools))
+// NewDepartmentPools returns input.nodePools of a department: its existing pools in the order of its spec, with its quota
+// and the guarantees of its projects. It ignores the projects of other departments.
+func NewDepartmentPools(
+	department *v1alpha1.Department, projects []v1alpha1.Project, pools func(name string) *v1alpha1.NodePool,
+) []NodePool {
+	result := make([]NodePool, 0, len(department.Spec.NodePools))
 	for _, quota := range department.Spec.NodePools {
 		if pool := pools(quota.Name); pool != nil {
-			told := poolWithQuota(pool, quota.GPU)
-			told.Subscribed = guaranteedToProjects(quota.Name, projects)[department.Name]
-			facts = append(facts, told)
+			departmentPool := poolWithQuota(pool, quota.GPU)
+			departmentPool.Subscribed = guaranteedToProjects(quota.Name, projects)[department.Name]
+			result = append(result, departmentPool)
 		}
 	}
-	return facts
+	return result
 }
 
-// NewNodePool is a pool as nobody's: with what is promised of it, and no quota. Of a
-// department that promised its projects more than it has itself, that counts.
+// NewNodePool returns input.nodePool: a pool with all guarantees and no quota of its own. A department counts with its
+// guarantee, or with the sum of its projects' guarantees if that is higher.
 func NewNodePool(pool *v1alpha1.NodePool, departments []v1alpha1.Department, projects []v1alpha1.Project) NodePool {
-	facts := poolWithQuota(pool, v1alpha1.GPUQuota{OverQuotaWeight: new(int32)})
-	promised := guaranteedToProjects(pool.Name, projects)
+	result := poolWithQuota(pool, v1alpha1.GPUQuota{OverQuotaWeight: new(int32)})
+	guaranteed := guaranteedToProjects(pool.Name, projects)
 	for i := range departments {
 		own := sumGuaranteed(pool.Name, departments[i].Spec.NodePools)
-		facts.Subscribed += max(own, promised[departments[i].Name])
+		result.Subscribed += max(own, guaranteed[departments[i].Name])
 	}
-	return facts
+	return result
 }
 
-// guaranteedToProjects is what projects are guaranteed of a pool, by their departments.
+// guaranteedToProjects returns the guarantees of projects in a pool, by department.
 func guaranteedToProjects(pool string, projects []v1alpha1.Project) map[string]workload.Milli {
-	promised := map[string]workload.Milli{}
+	guaranteed := map[string]workload.Milli{}
 	for i := range projects {
-		promised[projects[i].Spec.Department] += sumGuaranteed(pool, projects[i].Spec.NodePools)
+		guaranteed[projects[i].Spec.Department] += sumGuaranteed(pool, projects[i].Spec.NodePools)
 	}
-	return promised
+	return guaranteed
 }
 
 func sumGuaranteed(pool string, quotas []v1alpha1.PoolQuota) (sum workload.Milli) {

@@ -1,19 +1,14 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package facts is what policies are told beside the object: input.project,
-// input.department, input.nodePools and input.nodePool.
+// Package input builds the policies' input about tenants: input.project, input.department, input.nodePools and
+// input.nodePool.
 //
-// Enters: a Project, its Department and the NodePools, as the API server has
-// them; for what is promised, the projects of a department, or all departments.
-// Leaves: what policies read of them, with everything resolved: the quotas in
-// GPUs, the limits that hold for each type of workload, the price of each slice.
-// The same objects always give the same facts, and every field is always there,
-// so that a policy never meets an undefined value; but for a quota of CPU or
-// memory, which is not there where there is none.
+// It derives the values from Projects, Departments and NodePools and resolves them: quotas in GPUs, the effective limits
+// of each workload type, the charge of each MIG slice. The same objects always give the same input. Every field is
+// always present, so that a policy never reads an undefined value, except for a quota of CPU or memory without a limit.
 //
-// It never reads the cluster, and never tells what changes from moment to
-// moment, such as the present use.
+// The package never reads the cluster, and has nothing that changes frequently, such as the current use.
 package input
 
 import (
@@ -29,41 +24,38 @@ import (
 
 // Project is input.project.
 type Project struct {
-	// Name is the project's name, Namespace where it works, Department whose it is.
+	// Name is the project's name, and Namespace and Department those of the project.
 	Name       string `json:"name"`
 	Namespace  string `json:"namespace"`
 	Department string `json:"department"`
 	// Labels and Annotations are those of the Project object.
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
-	// Phase is the step of its life: Active, Expiring, Expired, ...; Active where
-	// nothing was recorded yet.
+	// Phase is the project's phase: Active, Expiring, Expired, ... The default is Active.
 	Phase v1alpha1.ProjectPhase `json:"phase"`
-	// QuotaApplied tells that its quotas are counted for the present generation.
+	// QuotaApplied reports whether the scheduler has the quotas of the current generation.
 	QuotaApplied bool `json:"quotaApplied"`
-	// Limits are what holds for each type of workload: train, interactive and
-	// inference, the department's limits taken in.
+	// Limits are the effective limits of each workload type, with those of the department.
 	Limits map[v1alpha1.WorkloadType]Limits `json:"limits"`
-	// Resources are how much CPU and memory its pods may request at once.
+	// Resources limit the CPU and memory requests of all its pods.
 	Resources Resources `json:"resources"`
-	// PodSecurity is the level to which its namespace is held; see [PodSecurity].
+	// PodSecurity is the effective level of its namespace; see [EffectivePodSecurity].
 	PodSecurity v1alpha1.PodSecurity `json:"podSecurity"`
 }
 
-// Limits are the limits of a type of workload.
+// Limits are the limits of a workload type.
 type Limits struct {
-	// MaxRuntime is the longest running time, as people write it: 48h. Empty is none.
+	// MaxRuntime is the maximum runtime in Sluice's notation: 48h. Empty means no limit.
 	MaxRuntime string `json:"maxRuntime"`
-	// MaxRuntimeSeconds is the same in seconds; 0 is none.
+	// MaxRuntimeSeconds is the same in seconds; 0 means no limit.
 	MaxRuntimeSeconds int64 `json:"maxRuntimeSeconds"`
-	// IdleTimeoutSeconds is the longest time without use; 0 is none.
+	// IdleTimeoutSeconds is the maximum idle time; 0 means no limit.
 	IdleTimeoutSeconds int64 `json:"idleTimeoutSeconds"`
 }
 
-// NewProject is what policies are told of a project. The department may be nil,
-// where it is missing.
+// NewProject returns input.project. The department is nil if it does not exist.
 func NewProject(project *v1alpha1.Project, department *v1alpha1.Department) Project {
-	facts := Project{
+	result := Project{
 		Name:         project.Name,
 		Namespace:    project.NamespaceName(),
 		Department:   project.Spec.Department,
@@ -75,63 +67,60 @@ func NewProject(project *v1alpha1.Project, department *v1alpha1.Department) Proj
 		Resources:    newResources(project.Spec.Resources),
 		PodSecurity:  EffectivePodSecurity(project, department),
 	}
-	if facts.Phase == "" {
-		facts.Phase = v1alpha1.ProjectActive
+	if result.Phase == "" {
+		result.Phase = v1alpha1.ProjectActive
 	}
-	var bound map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits
+	var bounds map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits
 	if department != nil {
-		bound = department.Spec.Workloads
+		bounds = department.Spec.Workloads
 	}
 	for _, t := range v1alpha1.WorkloadTypes {
-		limits := v1alpha1.EffectiveLimits(t, project.Spec.Workloads, bound)
-		facts.Limits[t] = Limits{
+		limits := v1alpha1.EffectiveLimits(t, project.Spec.Workloads, bounds)
+		result.Limits[t] = Limits{
 			MaxRuntime:         limits.MaxRuntime.String(),
 			MaxRuntimeSeconds:  int64(limits.MaxRuntime.Length().Seconds()),
 			IdleTimeoutSeconds: int64(limits.IdleTimeout.Length().Seconds()),
 		}
 	}
-	return facts
+	return result
 }
 
-// isQuotaApplied tells whether the quotas of the spec as it is now are counted.
+// isQuotaApplied reports whether the quotas of the current generation are applied.
 func isQuotaApplied(project *v1alpha1.Project) bool {
 	condition := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionQuotaApplied)
 	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == project.Generation
 }
 
-// publicMetadata keeps a map from being null in JSON, and leaves out what kubectl
-// keeps of the last apply.
+// publicMetadata returns a copy that is never nil, without kubectl's copy of the last applied object.
 func publicMetadata(m map[string]string) map[string]string {
-	kept := make(map[string]string, len(m))
+	result := make(map[string]string, len(m))
 	for key, value := range m {
 		if key != "kubectl.kubernetes.io/last-applied-configuration" {
-			kept[key] = value
+			result[key] = value
 		}
 	}
-	return kept
+	return result
 }
 
 // Department is input.department.
 type Department struct {
-	// Name is the department's name, DisplayName what people call it.
+	// Name is the department's name, and DisplayName its name for people.
 	Name        string `json:"name"`
 	DisplayName string `json:"displayName"`
 	// Labels and Annotations are those of the Department object.
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
-	// TimeZone is that of input.now, as the department names it; UTC by default.
+	// TimeZone is the time zone of input.now. The default is UTC.
 	TimeZone string `json:"timeZone"`
-	// Resources are how much CPU and memory the pods of all its projects may request
-	// at once.
+	// Resources limit the CPU and memory requests of the pods of all its projects.
 	Resources Resources `json:"resources"`
-	// Oversubscription is Allow where its projects' guarantees may add up to more
-	// than its own; else Refuse.
+	// Oversubscription is Allow if its projects' guarantees can exceed its own in total, and otherwise Deny.
 	Oversubscription v1alpha1.Oversubscription `json:"oversubscription"`
 }
 
-// NewDepartment is what policies are told of a department.
+// NewDepartment returns input.department.
 func NewDepartment(department *v1alpha1.Department) Department {
-	facts := Department{
+	result := Department{
 		Name:             department.Name,
 		DisplayName:      string(department.Spec.DisplayName),
 		Labels:           publicMetadata(department.Labels),
@@ -141,19 +130,18 @@ func NewDepartment(department *v1alpha1.Department) Department {
 		Oversubscription: cmp.Or(department.Spec.Oversubscription, v1alpha1.OversubscriptionDeny),
 	}
 	if zone := department.Spec.Notices.TimeZone; zone != "" {
-		facts.TimeZone = zone
+		result.TimeZone = zone
 	}
-	return facts
+	return result
 }
 
-// podSecurityLevels are the levels of Pod Security, the loosest first.
+// podSecurityLevels are the levels of Pod Security in ascending order of strictness.
 var podSecurityLevels = []v1alpha1.PodSecurity{
 	v1alpha1.PodSecurityPrivileged, v1alpha1.PodSecurityBaseline, v1alpha1.PodSecurityRestricted,
 }
 
-// EffectivePodSecurity is the level to which a project's namespace is held: the stricter
-// of its own and its department's, which is baseline where it says none. The
-// department may be nil.
+// EffectivePodSecurity returns the level of a project's namespace: the stricter of its own and its department's. The
+// default of a department, and of a missing one, is baseline.
 func EffectivePodSecurity(project *v1alpha1.Project, department *v1alpha1.Department) v1alpha1.PodSecurity {
 	level := v1alpha1.PodSecurityBaseline
 	if department != nil && slices.Contains(podSecurityLevels, department.Spec.PodSecurity) {
@@ -165,9 +153,7 @@ func EffectivePodSecurity(project *v1alpha1.Project, department *v1alpha1.Depart
 	return level
 }
 
-// Resources are the most CPU and memory that pods may request at once, as
-// quantities: "64", "512Gi". What is not limited is left out; nothing else of what
-// policies are told ever is.
+// Resources are limits of CPU and memory requests, as quantities: "64", "512Gi". A resource without a limit is omitted.
 type Resources struct {
 	// CPU is in cores, Memory in bytes.
 	CPU    string `json:"cpu,omitempty"`

@@ -1,17 +1,17 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kaigroup knows what of KAI-Scheduler's PodGroups is decided by Sluice: in
-// whose queue a group is, on which nodes it may be, and what it is worth.
+// Package kaigroup determines the fields of KAI-Scheduler's PodGroups that Sluice controls: the queue, the nodes, the
+// priority class and the preemptibility.
 //
-// Enters: a project's node pools, as policies see them, and a PodGroup as the API
-// server has it. Leaves: the places where its groups may be, and the PodGroup with
-// one of them. The queues have the names that policy schedulers.kai renders.
+// [Placements] returns the possible placements of a project's groups from its node pools. Methods of [Group] return a
+// PodGroup with a placement or a class. The queues have the names that policy schedulers.kai renders.
 //
-// It never reads or writes the cluster, and changes nothing else of a PodGroup.
+// The package never reads or writes the cluster, and never changes other fields of a PodGroup.
 package kaigroup
 
 import (
+	"cmp"
 	"maps"
 	"strconv"
 
@@ -22,48 +22,44 @@ import (
 	mergeschema "sluice.dev/policies/merge/schema"
 )
 
-// Kind is that of groups, in the version that is written for.
+// Kind is the supported kind of PodGroups.
 var Kind = schema.GroupVersionKind{Group: "scheduling.run.ai", Version: "v2alpha2", Kind: "PodGroup"}
 
-// CRD is the name of the custom resource definition of Kind.
+// CRD is the name of the CustomResourceDefinition of Kind.
 const CRD = "podgroups.scheduling.run.ai"
 
-// AnnotationGroup is on a pod that KAI-Scheduler put into a group: the group's name.
+// AnnotationGroup is the annotation by KAI-Scheduler with the name of a pod's group.
 const AnnotationGroup = "pod-group-name"
 
-// LabelKRMProject is on a namespace in which kai-resource-management decides where
-// groups are.
+// LabelKRMProject is the label of namespaces in which kai-resource-management controls the placement of groups.
 const LabelKRMProject = "kai/project"
 
-// Group is a PodGroup as the API server has it. It is read, and never changed: what
-// changes it returns another, which shares with it all else.
+// Group is a PodGroup. It is immutable: the With methods return a changed copy that shares all other fields.
 type Group map[string]any
 
-// Queue is the queue that the group is in.
+// Queue returns the group's queue.
 func (g Group) Queue() string { return mergeschema.AsString(g.spec()["queue"]) }
 
-// ClassName is the name of the group's PriorityClass.
+// ClassName returns the name of the group's PriorityClass.
 func (g Group) ClassName() string { return mergeschema.AsString(g.spec()["priorityClassName"]) }
 
-// Preemptible tells whether the group can be preempted: what it says of itself, and
-// by its class where it says nothing.
+// Preemptible reports whether the group can be preempted, by its spec.preemptibility or else by its class.
 func (g Group) Preemptible() bool {
-	if said := mergeschema.AsString(g.spec()["preemptibility"]); said != "" {
-		return said != nonPreemptible
+	if preemptibility := mergeschema.AsString(g.spec()["preemptibility"]); preemptibility != "" {
+		return preemptibility != nonPreemptible
 	}
 	return ParseClass(g.ClassName()).Preemptible()
 }
 
-// TriesOncePerShard tells whether the group is tried once in a shard, and then no more until it
-// is in another.
+// TriesOncePerShard reports whether the scheduler tries the group once in a shard, and not again until the group is in
+// another shard.
 func (g Group) TriesOncePerShard() bool {
 	n, ok := mergeschema.AsInt64(g.spec()["schedulingBackoff"])
 	return ok && n == 1
 }
 
-// IsUnschedulable tells whether the place's scheduler was the last to say of the group, and
-// said that there is no room for it.
-func (g Group) IsUnschedulable(at Placement) bool {
+// IsUnschedulable reports whether the group's latest condition says that it does not fit into the placement.
+func (g Group) IsUnschedulable(placement Placement) bool {
 	last := map[string]any(nil)
 	for _, condition := range mergeschema.AsList(mergeschema.AsMap(g["status"])["schedulingConditions"]) {
 		if c := mergeschema.AsMap(condition); last == nil || transitionTime(c) > transitionTime(last) {
@@ -71,10 +67,10 @@ func (g Group) IsUnschedulable(at Placement) bool {
 		}
 	}
 	return last != nil && mergeschema.AsString(last["type"]) == "UnschedulableOnNodePool" &&
-		mergeschema.AsString(last["status"]) == "True" && mergeschema.AsString(last["nodePool"]) == at.ShardName()
+		mergeschema.AsString(last["status"]) == "True" && mergeschema.AsString(last["nodePool"]) == placement.ShardName()
 }
 
-// transitionTime is when a condition was written, as KAI counts it.
+// transitionTime returns KAI's sequence number of a condition.
 func transitionTime(condition map[string]any) int {
 	n, err := strconv.Atoi(mergeschema.AsString(condition["transitionID"]))
 	if err != nil {
@@ -83,52 +79,52 @@ func transitionTime(condition map[string]any) int {
 	return n
 }
 
-// WithPlacement is the group at a place.
-func (g Group) WithPlacement(place Placement) Group {
+// WithPlacement returns the group with a placement.
+func (g Group) WithPlacement(placement Placement) Group {
 	labels := maps.Clone(mergeschema.AsMap(mergeschema.AsMap(g["metadata"])["labels"]))
 	if labels == nil {
 		labels = map[string]any{}
 	}
-	for key, text := range place.Labels() {
+	for key, text := range placement.Labels() {
 		if text == "" {
 			delete(labels, key)
 		} else {
 			labels[key] = text
 		}
 	}
-	return g.withField("metadata", "labels", labels).withField("spec", "queue", place.Queue)
+	return g.withField("metadata", "labels", labels).withField("spec", "queue", placement.Queue)
 }
 
-// WithoutQueue is the group in no queue, so that nobody's is used for it.
+// WithoutQueue returns the group without a queue, so that it uses no project's quota.
 func (g Group) WithoutQueue() Group { return g.withField("spec", "queue", nil) }
 
-// WithClass is the group with a class, said outright.
+// WithClass returns the group with a class and its preemptibility.
 func (g Group) WithClass(class Class) Group {
 	return g.withField("spec", "priorityClassName", string(class)).withField("spec", "preemptibility", class.preemptibility())
 }
 
-// withField is a copy with one field of metadata or spec; nil takes it out.
-func (g Group) withField(part, field string, of any) Group {
-	below := maps.Clone(mergeschema.AsMap(g[part]))
-	if below == nil {
-		below = map[string]any{}
+// withField returns a copy with a new value of one field of metadata or spec; nil removes the field.
+func (g Group) withField(section, field string, value any) Group {
+	fields := maps.Clone(mergeschema.AsMap(g[section]))
+	if fields == nil {
+		fields = map[string]any{}
 	}
-	if of == nil {
-		delete(below, field)
+	if value == nil {
+		delete(fields, field)
 	} else {
-		below[field] = of
+		fields[field] = value
 	}
 	after := maps.Clone(g)
 	if after == nil {
 		after = Group{}
 	}
-	after[part] = below
+	after[section] = fields
 	return after
 }
 
 func (g Group) spec() map[string]any { return mergeschema.AsMap(g["spec"]) }
 
-// Class is what a group is worth: a PriorityClass of Sluice's.
+// Class is one of Sluice's PriorityClasses.
 type Class string
 
 // The values of a group's spec.preemptibility.
@@ -137,8 +133,8 @@ const (
 	nonPreemptible = "non-preemptible"
 )
 
-// ParseClass is the class that somebody names: one of Sluice's, or of those that
-// KAI-Scheduler installs. Who names another, or none, can be preempted.
+// ParseClass returns the class for the name of a PriorityClass of Sluice or of KAI-Scheduler. For all other names it
+// returns the preemptible class sluice-train.
 func ParseClass(name string) Class {
 	switch name {
 	case v1alpha1.PriorityClassInteractive, "build":
@@ -152,10 +148,10 @@ func ParseClass(name string) Class {
 	}
 }
 
-// IsSluiceClass tells whether a class is one of Sluice's by its name.
+// IsSluiceClass reports whether the name is that of a class of Sluice.
 func IsSluiceClass(name string) bool { return name == string(ParseClass(name)) }
 
-// Preemptible tells whether a group of the class may be ended for others.
+// Preemptible reports whether groups of the class can be preempted.
 func (c Class) Preemptible() bool {
 	return c != v1alpha1.PriorityClassInteractive && c != v1alpha1.PriorityClassInference
 }
@@ -167,87 +163,78 @@ func (c Class) preemptibility() string {
 	return nonPreemptible
 }
 
-// Placement is where a project's groups may be: one of its node pools.
+// Placement is a possible placement of a project's groups: one of its node pools.
 type Placement struct {
 	// Pool is the NodePool's name.
 	Pool string
-	// Queue is the project's queue there.
+	// Queue is the project's queue in the pool.
 	Queue string
-	// Shard is which of KAI's own node pools it is; empty for the nodes of none.
+	// Shard is KAI's name of the node pool; empty for the nodes without one.
 	Shard string
-	// Closed tells that the pool takes no pods.
+	// Closed reports whether the pool accepts no pods.
 	Closed bool
 
 	queueKey, shardKey string
 }
 
-// Keys that KAI-Scheduler has unless it is told otherwise.
+// The default keys of KAI-Scheduler.
 const (
 	defaultQueueKey = "kai.scheduler/queue"
 	defaultShardKey = "kai.scheduler/node-pool"
-	// defaultShard is how KAI calls the nodes that are in no shard.
+	// defaultShard is KAI's name for the nodes without a shard.
 	defaultShard = "default"
 )
 
-// Placements are those of a project, in its order: its pools whose scheduler is KAI.
+// Placements returns the placements of a project, in the order of its pools: those whose scheduler is KAI.
 func Placements(project string, pools []input.NodePool) []Placement {
-	var places []Placement
+	var placements []Placement
 	for i := range pools {
 		pool := &pools[i]
 		if pool.Scheduler != v1alpha1.SchedulerKAI {
 			continue
 		}
-		place := Placement{
+		placement := Placement{
 			Pool: pool.Name, Queue: project + "." + pool.Name, Closed: pool.Unsupported != "",
-			queueKey: poolSetting(pool, "queueLabelKey", defaultQueueKey), shardKey: poolSetting(pool, "nodePoolLabelKey", defaultShardKey),
+			queueKey: poolSetting(pool, "queueLabelKey", defaultQueueKey),
+			shardKey: poolSetting(pool, "nodePoolLabelKey", defaultShardKey),
 		}
-		place.Shard = pool.NodeSelector[place.shardKey]
-		places = append(places, place)
+		placement.Shard = pool.NodeSelector[placement.shardKey]
+		placements = append(placements, placement)
 	}
-	return places
+	return placements
 }
 
-func poolSetting(pool *input.NodePool, name, usual string) string {
-	if found := pool.Settings[name]; found != "" {
-		return found
-	}
-	return usual
+func poolSetting(pool *input.NodePool, name, defaultValue string) string {
+	return cmp.Or(pool.Settings[name], defaultValue)
 }
 
-// Labels are those by which a pod or a group says that it is here; where the value
-// is empty, it has none of that key.
+// Labels returns the labels of a pod or group in the placement. An empty value means no label of that key.
 func (p Placement) Labels() map[string]string {
 	return map[string]string{p.queueKey: p.Queue, p.shardKey: p.Shard}
 }
 
-// ShardName is the shard as KAI has it in conditions.
-func (p Placement) ShardName() string {
-	if p.Shard == "" {
-		return defaultShard
-	}
-	return p.Shard
-}
+// ShardName returns the name of the shard in KAI's conditions.
+func (p Placement) ShardName() string { return cmp.Or(p.Shard, defaultShard) }
 
-// FindPlacement is the place with that queue.
-func FindPlacement(places []Placement, queue string) (Placement, bool) {
-	for _, place := range places {
-		if place.Queue == queue {
-			return place, true
+// FindPlacement returns the placement with a queue.
+func FindPlacement(placements []Placement, queue string) (Placement, bool) {
+	for _, placement := range placements {
+		if placement.Queue == queue {
+			return placement, true
 		}
 	}
 	return Placement{}, false
 }
 
-// DefaultPlacement is where a group goes that says nothing of use: the first place that takes
-// pods, else the first.
-func DefaultPlacement(places []Placement) (Placement, bool) {
-	for _, place := range places {
-		if !place.Closed {
-			return place, true
+// DefaultPlacement returns the first placement that accepts pods, or else the first one.
+func DefaultPlacement(placements []Placement) (Placement, bool) {
+	for _, placement := range placements {
+		if !placement.Closed {
+			return placement, true
 		}
 	}
-	if len(places) > 0 {
-		return places[0], true
+	if len(placements) > 0 {
+		return placements[0], true
 	}
 	return Placement{}, false
 }

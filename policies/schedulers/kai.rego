@@ -1,5 +1,5 @@
-# Pods, queues and requirements of KAI-Scheduler. It counts what is used itself, in
-# a tree of queues for each node pool, and preempts by what a pod says of itself.
+# Pods, queues and requirements of KAI-Scheduler. The scheduler counts the use itself, in
+# a tree of queues for each node pool, and preempts pods by their labels.
 package schedulers.kai
 
 import data.sluice.lib.ask
@@ -34,19 +34,19 @@ remove contains ["metadata", "labels", key] if {
 	key := kai.shard_key(pools.first)
 }
 
-# Said outright: by its own account KAI would hold every class below 100 to be
-# preemptible, and none of Sluice's is above.
+# Without the label, KAI takes every priority below 100 as preemptible, and all classes
+# of Sluice are below.
 overrides.metadata.labels["kai.scheduler/preemptibility"] := preemptibility if here
 
 default preemptibility := "non-preemptible"
 
 preemptibility := "preemptible" if ask.preemptible
 
-# As a label a class would come before the pod's own.
+# KAI prefers this label to the pod's own class.
 remove contains ["metadata", "labels", "priorityClassName"] if here
 
-# Where the pod may go is said once: of these pools the next is tried where one has
-# no room. kai-resource-management has words of its own for them.
+# The annotation lists the pools of the pod: lifecycle tries the next one if one is
+# full. kai-resource-management has its own annotation.
 overrides.metadata.annotations["sluice.dev/node-pools"] := concat(",", [pool.name | some pool in tried]) if {
 	here
 	not adopts
@@ -62,8 +62,8 @@ remove contains ["metadata", "annotations", "kai.scheduler/node-pools"] if {
 	not adopts
 }
 
-# KAI tells node pools apart by its own label alone. Where several of ours are one to
-# it, a pod runs where it is counted.
+# KAI distinguishes node pools only by its own label. If several pools of Sluice are one
+# shard, the pod stays in the first pool, which is charged.
 tried := pools.chosen if count({kai.shard(pool) | some pool in pools.chosen}) == count(pools.chosen)
 
 else := [pools.first]
@@ -74,7 +74,7 @@ nodes contains {"key": key, "operator": "In", "values": [value]} if {
 	some key, value in pools.first.nodeSelector
 }
 
-# A share is asked for by annotations, for one container.
+# Annotations request a share for one container.
 shares if {
 	here
 	pools.granted.resource == ""
@@ -103,7 +103,7 @@ overrides.metadata.annotations["gpu-fraction-container-name"] := input.workload.
 	input.workload.container != containers.main
 }
 
-# Beside a resource, KAI lets them in and never finds a node for them.
+# KAI admits a pod with both a resource and these annotations, but never schedules it.
 remove contains ["metadata", "annotations", key] if {
 	here
 	pools.granted.resource != ""
@@ -123,16 +123,16 @@ deny contains {
 }
 
 deny contains {
-	"msg": sprintf("the queue of project %s in node pool %s would be called %s, and KAI-Scheduler knows queues of at most 63 characters", [input.project.name, pools.first.name, queue]),
-	"fix": "ask who runs the cluster for a node pool with a shorter name",
+	"msg": sprintf("the queue of project %s in node pool %s would be named %s, but KAI-Scheduler limits queue names to 63 characters", [input.project.name, pools.first.name, queue]),
+	"fix": "ask the cluster administrators for a node pool with a shorter name",
 } if {
 	here
 	count(queue) > 63
 }
 
-# Whose group a pod is, KAI says: it would be counted in another's queue, or in none.
+# Only KAI assigns a pod to a group. Otherwise another queue, or none, would count it.
 deny contains {
-	"msg": sprintf("the annotation %s is written by KAI-Scheduler alone", [key]),
+	"msg": sprintf("only KAI-Scheduler writes the annotation %s", [key]),
 	"field": sprintf("metadata.annotations[%s]", [key]),
 	"fix": "take it out",
 } if {
@@ -142,7 +142,7 @@ deny contains {
 	input.object.metadata.annotations[key]
 }
 
-# What a project, and its department above it, may have in each pool.
+# The quotas of a project and of its department in each pool.
 objects contains object.union(
 	kai_queues.of(input.project, kai.queue(input.project.name, pool), pool),
 	{"spec": {"parentQueue": kai.department_queue(input.project.department, pool)}},
@@ -160,8 +160,7 @@ objects contains kai_queues.of(input.department, kai.department_queue(input.depa
 
 served := [pool | some pool in input.nodePools; pool.scheduler == "kai"]
 
-# With kai-resource-management the queues are its own to make: of a project, either
-# it has them or Sluice, never both.
+# Either kai-resource-management or Sluice creates the queues of a project, never both.
 adopts if input.parameters.krm == "adopt"
 
 objects contains object.union(declared(input.project.name, "Project"), {"spec": {
@@ -197,7 +196,7 @@ requires contains {"crd": name, "version": "v1alpha1", "fix": "install kai-resou
 
 requires contains {
 	"setting": {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "name": name, "path": ["value"]},
-	"fix": sprintf("apply Sluice's PriorityClass %s: without it KAI-Scheduler ranks all pods alike", [name]),
+	"fix": sprintf("apply Sluice's PriorityClass %s: without it KAI-Scheduler gives all pods the same priority", [name]),
 } if {
 	input.nodePool.scheduler == "kai"
 	some name in {"sluice-train", "sluice-interactive", "sluice-interactive-preemptible", "sluice-inference"}
@@ -207,19 +206,19 @@ requires contains {
 	"setting": config(["spec", "admission", "gpuSharing"]),
 	"is": true,
 	"optional": true,
-	"fix": "set global.gpuSharing: true in the values of KAI-Scheduler's chart, or let the node pool share by None or MIG",
+	"fix": "set global.gpuSharing: true in the values of KAI-Scheduler's chart, or set the node pool's sharing to None or MIG",
 } if {
 	input.nodePool.scheduler == "kai"
 	input.nodePool.sharing == "KAI"
 }
 
-# Webhooks are asked in the order of their configurations' names, and KAI's is asked
-# for pods alone that have its scheduler, which Sluice's says.
+# The API server calls webhooks in the order of their configurations' names. KAI's webhook
+# only handles pods with its scheduler name, which Sluice's webhook sets.
 requires contains {
 	"setting": config(["spec", "admission", "mutatingWebhookConfigurationName"]),
 	"is": "zz-kai-admission",
 	"optional": true,
-	"fix": "set spec.admission.mutatingWebhookConfigurationName: zz-kai-admission in KAI-Scheduler's Config kai-config: its webhook, which prepares pods for a share, must be asked after Sluice's",
+	"fix": "set spec.admission.mutatingWebhookConfigurationName: zz-kai-admission in KAI-Scheduler's Config kai-config: its webhook, which prepares pods for a share, must be called after Sluice's",
 } if {
 	input.nodePool.scheduler == "kai"
 	input.nodePool.sharing == "KAI"

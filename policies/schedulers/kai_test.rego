@@ -92,7 +92,7 @@ test_queues_and_groups_of_others if {
 test_a_queue_whose_name_no_label_can_have if {
 	long := object.union(a, {"name": "a-pool-with-a-name-that-is-much-longer-than-it-needs-to-be-ok"})
 	some complaint in policy.deny with input as asked(fixtures.gpus(1), [long])
-	contains(complaint.msg, "at most 63 characters")
+	contains(complaint.msg, "limits queue names to 63 characters")
 }
 
 test_a_queue_for_each_pool_of_a_project if {

@@ -1,5 +1,5 @@
-# Pods and quotas for Kubernetes' own scheduler. It has no queues: the API server
-# counts the pools' currencies, in two quotas for each pool.
+# Pods and quotas for kube-scheduler. It has no queues: the API server counts the
+# pools' quota resources in two ResourceQuotas for each pool.
 package schedulers.kube_scheduler
 
 import data.sluice.lib.ask

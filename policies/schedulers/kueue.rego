@@ -1,7 +1,7 @@
-# Pods, queues and quotas for Kueue. It leaves the choice of a node to Kubernetes'
-# own scheduler, and holds back what is not its turn: a pod by a scheduling gate, a
-# Job by suspending it. Its objects are a tree: the cohort sluice.root, below it one of
-# each department, below that a ClusterQueue of each project.
+# Pods, queues and quotas for Kueue. Kueue holds back a pod by a scheduling gate and a
+# Job by suspending it; kube-scheduler chooses the node. The quotas form a tree: the
+# cohort sluice.root, below it a cohort of each department, and below that a
+# ClusterQueue of each project.
 package schedulers.kueue
 
 import data.sluice.lib.ask
@@ -16,20 +16,20 @@ queued if {
 	pools.first.scheduler == "kueue"
 }
 
-# Of the pods of a group, Kueue counts those with the same hash as so many of the
-# first. It takes the hash before it is known what a share becomes, and believes
-# one that is there already: so what the pod is charged becomes part of it.
+# In a pod group, Kueue charges all pods with the same hash like the first of them. It
+# computes the hash before the charge of a share is known, and keeps an existing hash.
+# This rule adds the charge to the hash.
 overrides.metadata.annotations["kueue.x-k8s.io/role-hash"] := sprintf("%s-%d", [split(hash, "-")[0], pools.charge]) if {
 	queued
 	input.object.metadata.labels["kueue.x-k8s.io/pod-group-name"]
 	hash := input.object.metadata.annotations["kueue.x-k8s.io/role-hash"]
 }
 
-# Kueue fills in the queue where its author names none; each project has one.
+# Each project has one queue. Kueue sets it if the author names none.
 deny contains {
 	"msg": sprintf("queue %s is not that of project %s, which is %s", [queue, input.project.name, own_queue]),
 	"field": "metadata.labels[kueue.x-k8s.io/queue-name]",
-	"fix": "leave the label out: Kueue fills it in",
+	"fix": "leave the label out: Kueue sets it",
 } if {
 	count(served) > 0
 	queue := input.object.metadata.labels["kueue.x-k8s.io/queue-name"]
@@ -38,12 +38,11 @@ deny contains {
 
 own_queue := "default"
 
-# A pod that Kueue does not hold back would run before its turn, and nobody would
-# be told to make room for others.
+# Without the gate, the pod would run before its turn and outside Kueue's preemption.
 deny contains {
-	"msg": "Kueue's webhook did not see the pod: it lacks the scheduling gate kueue.x-k8s.io/admission, and would run uncounted",
+	"msg": "Kueue's webhook did not process the pod: it lacks the scheduling gate kueue.x-k8s.io/admission, and would run outside its quota",
 	"field": "spec.schedulingGates",
-	"fix": "tell the cluster's administrators: Kueue must manage the pods of all projects (integrations.frameworks with pod, managedJobsNamespaceSelector)",
+	"fix": "contact the cluster administrators: Kueue must manage the pods of all projects (integrations.frameworks with pod, managedJobsNamespaceSelector)",
 } if {
 	queued
 	final
@@ -51,8 +50,8 @@ deny contains {
 	not held_by_its_owner
 }
 
-# final: the pod is as it will be stored, but for what others change now. The record
-# of decisions is written once Kueue has had its turn, or pretended.
+# final: all mutating webhooks have handled the pod. The annotation of the decisions
+# exists from the first mutation on; a user who forges it is only denied earlier.
 final if {
 	input.review.kind.kind == "Pod"
 	input.object.metadata.annotations["sluice.dev/decisions"]
@@ -63,19 +62,19 @@ gated if {
 	gate.name == "kueue.x-k8s.io/admission"
 }
 
-# held_by_its_owner: Kueue suspends the owner instead, or what that is a part of. Who
-# owns a pod is believed, since a door checks who says so.
+# held_by_its_owner: Kueue suspends the pod's owner or the owner's workload instead. An
+# admission policy validates the owner references of pods.
 held_by_its_owner if {"group": input.workload.owner.group, "kind": input.workload.owner.kind} in suspended
 
 suspended := {{"group": "batch", "kind": "Job"}, {"group": "ray.io", "kind": "RayCluster"}} | {{"group": "kubeflow.org", "kind": kind} |
 	some kind in ["JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"]
 }
 
-# served are those of the pools that Kueue serves, in their order.
+# served are the pools that Kueue serves, in their order.
 served := [pool | some pool in input.nodePools; pool.scheduler == "kueue"]
 
-# A project: what it may have, in a queue of its own. Both quotas stand behind it,
-# since Kueue would lend to pods that cannot be preempted, and then take it back.
+# The ClusterQueue of a project. The two ResourceQuotas remain, since Kueue would lend
+# GPUs to non-preemptible pods.
 objects contains kueue("ClusterQueue", input.project.name, {
 	"cohortName": input.project.department,
 	"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": input.project.namespace}},
@@ -105,8 +104,8 @@ of_project if {
 	count(served) > 0
 }
 
-# A department: what it has beyond what its projects are guaranteed, for any of
-# them, and how far they may go together.
+# The cohort of a department: the guarantee beyond those of its projects, which all of
+# them can use, and the limit of all projects together.
 objects contains kueue("Cohort", input.department.name, {
 	"parentName": root,
 	"resourceGroups": groups([flavor(pool, pool.guaranteed - pool.promised, pool.limit - max([pool.guaranteed, pool.promised])) | some pool in served]),
@@ -116,8 +115,8 @@ objects contains kueue("Cohort", input.department.name, {
 	count(served) > 0
 }
 
-# A node pool: which nodes it has, and what no department is guaranteed of it. That
-# lies in a queue to which nobody can submit, and is lent.
+# The flavor of a node pool, and the GPUs that are guaranteed to no department. They are
+# in a ClusterQueue without a LocalQueue, which lends them.
 objects contains kueue("ResourceFlavor", input.nodePool.name, {"nodeLabels": input.nodePool.nodeSelector}) if of_pool
 
 objects contains kueue("ClusterQueue", sprintf("nodepool.%s", [input.nodePool.name]), {
@@ -132,14 +131,13 @@ of_pool if {
 	input.nodePool.scheduler == "kueue"
 }
 
-# root is the cohort in which all departments are. Nobody needs to make it. No
-# department can have its name, which has a dot: a cohort that is its own parent
-# stops Kueue for everybody.
+# root is the cohort of all departments, which exists implicitly. A department cannot
+# have this name, since it has a dot: a cohort that is its own parent would stop Kueue.
 root := "sluice.root"
 
 currency := "sluice.dev/gpu-milli"
 
-# What is idle is divided by the weight in the first of the pools.
+# Kueue has one weight for all pools: that of the first one.
 weight := {"weight": format_int(served[0].weight, 10)}
 
 kueue(kind, name, spec) := {
@@ -157,8 +155,8 @@ flavor(pool, nominal, borrowed) := {"name": pool.name, "resources": [{
 	"borrowingLimit": quantity(borrowed),
 }]}
 
-# quantity is in thousandths, and in the form in which Kueue itself writes it: it
-# leaves nothing for either of the two to correct.
+# quantity is in thousandths and in Kueue's canonical form, so that neither Kueue nor
+# lifecycle rewrites it.
 quantity(gpus) := shortest(max([0, words.milli(gpus)]))
 
 shortest(amount) := format_int(amount, 10) if amount % 1000 > 0
@@ -178,8 +176,8 @@ requires contains {
 	some name in ["clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloads"]
 }
 
-# Where the configuration is not in this ConfigMap, nobody can look. Of a list, what
-# is named must be among the rest.
+# The requirement is optional, since the configuration can be in another ConfigMap. A
+# list must contain the given elements.
 requires contains object.union(object.filter(switch, ["is"]), {
 	"setting": {
 		"apiVersion": "v1",
@@ -189,7 +187,7 @@ requires contains object.union(object.filter(switch, ["is"]), {
 		"path": array.concat(["data", "controller_manager_config.yaml"], switch.path),
 	},
 	"optional": true,
-	"fix": sprintf("in Kueue's configuration %s, and start it anew", [switch.fix]),
+	"fix": sprintf("in Kueue's configuration %s, and restart Kueue", [switch.fix]),
 }) if {
 	of_pool
 	some switch in switches
@@ -198,7 +196,7 @@ requires contains object.union(object.filter(switch, ["is"]), {
 switches := [
 	{
 		"path": ["fairSharing"],
-		"fix": "set fairSharing, by which what is idle is divided",
+		"fix": "set fairSharing, which divides idle GPUs",
 	},
 	{
 		"path": ["managedJobsNamespaceSelector"],
@@ -208,7 +206,7 @@ switches := [
 	{
 		"path": ["resources", "excludeResourcePrefixes"],
 		"is": ["cpu", "memory", "nvidia.com/", "sluice.dev/gpu-milli."],
-		"fix": "add cpu, memory, nvidia.com/ and sluice.dev/gpu-milli. (with the dot) to resources.excludeResourcePrefixes, since it counts GPUs as sluice.dev/gpu-milli and nothing else",
+		"fix": "add cpu, memory, nvidia.com/ and sluice.dev/gpu-milli. (with the dot) to resources.excludeResourcePrefixes, since Kueue must count GPUs only as sluice.dev/gpu-milli",
 	},
 	{
 		"path": ["integrations", "frameworks"],

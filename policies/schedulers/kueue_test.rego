@@ -45,7 +45,7 @@ nobody := {"group": "", "kind": ""}
 
 test_the_gate if {
 	some message in messages with input as seen(nobody, ["other"])
-	startswith(message, "Kueue's webhook did not see the pod")
+	startswith(message, "Kueue's webhook did not process the pod")
 	count(messages) == 0 with input as seen(nobody, ["other", "kueue.x-k8s.io/admission"])
 	every owner in [{"group": "batch", "kind": "Job"}, {"group": "kubeflow.org", "kind": "PyTorchJob"}, {"group": "ray.io", "kind": "RayCluster"}] {
 		count(messages) == 0 with input as seen(owner, [])

@@ -15,98 +15,96 @@ import (
 	"sluice.dev/policies/engine/document"
 )
 
-// desiredSources is all that an engine is told, and what it is not told.
+// desiredSources are the sources of an engine, and the objects and parameters that it does not get.
 type desiredSources struct {
 	sources []engine.Source
-	// ignored are the objects that give nothing, as reports.
+	// ignored are the reports of ignored objects.
 	ignored []engine.Report
-	// warnings are of built-in policies, by name.
+	// warnings are warnings about built-in policies, by name.
 	warnings map[string][]engine.Problem
-	// parameters are the parameters of mirrors that are in force, by name.
+	// parameters are the active parameters of mirrors, by name.
 	parameters map[string]parameterSet
-	// rejected are the mirrors whose parameters are wrong, by name.
+	// rejected are the invalid parameters of mirrors, by name.
 	rejected map[string]rejectedParameters
 }
 
-// parameterSet is what the mirror of a built-in policy sets of its parameters, and
-// the mirror's generation.
+// parameterSet has the parameters of a mirror, and the mirror's generation.
 type parameterSet struct {
 	raw        []byte
 	generation int64
 }
 
-// rejectedParameters is why the parameters of a mirror, of a generation, are not in force.
+// rejectedParameters has the reasons why the parameters of a mirror are not in force.
 type rejectedParameters struct {
 	generation int64
 	problems   []string
 }
 
-// collectSources decides what Policy objects may say beside what is built in. before are the
-// parameters that were in force: they stay where those that came are wrong.
+// collectSources combines the built-in policies with Policy objects. before are the last active parameters, which
+// replace invalid ones.
 func collectSources(builtIn []engine.Source, objects []v1alpha1.Policy, before map[string]parameterSet) desiredSources {
-	t := desiredSources{
+	d := desiredSources{
 		sources: slices.Clone(builtIn), warnings: make(map[string][]engine.Problem),
 		parameters: make(map[string]parameterSet), rejected: make(map[string]rejectedParameters),
 	}
-	places := make(map[string]int, len(builtIn))
-	for place, source := range builtIn {
-		places[source.Name] = place
+	indexes := make(map[string]int, len(builtIn))
+	for index, source := range builtIn {
+		indexes[source.Name] = index
 	}
 	for i := range objects {
 		object := &objects[i]
-		place, taken := places[object.Name]
+		index, isBuiltIn := indexes[object.Name]
 		labeled := object.Labels[v1alpha1.LabelBuiltIn] == "true"
 		switch {
-		case taken && labeled:
-			t.adoptParameters(&t.sources[place], object, before[object.Name])
-		case taken:
-			t.warn(object.Name, "the Policy object of this name is ignored, since it is not Sluice's mirror of the built-in policy; choose another name")
+		case isBuiltIn && labeled:
+			d.adoptParameters(&d.sources[index], object, before[object.Name])
+		case isBuiltIn:
+			d.warn(object.Name, "the Policy object of this name is ignored, "+
+				"since it is not Sluice's mirror of the built-in policy; choose another name")
 		case labeled:
-			t.ignored = append(t.ignored, ignoredReport(object))
+			d.ignored = append(d.ignored, ignoredReport(object))
 		default:
-			t.sources = append(t.sources, engine.FromPolicy(object))
+			d.sources = append(d.sources, engine.FromPolicy(object))
 		}
 	}
-	return t
+	return d
 }
 
-// adoptParameters takes a built-in policy's parameters from its mirror. Where one of them is
-// wrong none is taken, since they may belong together: a wrong one would refuse
-// every pod.
-func (t *desiredSources) adoptParameters(source *engine.Source, mirror *v1alpha1.Policy, before parameterSet) {
-	now := parameterSet{generation: mirror.Generation}
+// adoptParameters sets a built-in policy's parameters from its mirror. If one is invalid it rejects all of them, since
+// they can depend on each other, and an invalid one would deny every pod.
+func (d *desiredSources) adoptParameters(source *engine.Source, mirror *v1alpha1.Policy, before parameterSet) {
+	parameters := parameterSet{generation: mirror.Generation}
 	if mirror.Spec.Parameters != nil {
-		now.raw = mirror.Spec.Parameters.Raw
+		parameters.raw = mirror.Spec.Parameters.Raw
 	}
-	if faults := validateMirror(source, now.raw); len(faults) > 0 {
-		t.rejected[source.Name] = rejectedParameters{now.generation, faults}
-		// What was right for another version of the program may no longer be.
-		if now = before; len(validateMirror(source, now.raw)) > 0 {
-			now = parameterSet{}
+	if faults := validateMirror(source, parameters.raw); len(faults) > 0 {
+		d.rejected[source.Name] = rejectedParameters{parameters.generation, faults}
+		// The last parameters can be invalid for a new version of the program.
+		if parameters = before; len(validateMirror(source, parameters.raw)) > 0 {
+			parameters = parameterSet{}
 		}
 	}
-	merged, err := mergeParameters(source.Parameters, now.raw)
+	merged, err := mergeParameters(source.Parameters, parameters.raw)
 	if err != nil {
-		return // nothing is wrong with what was checked
+		return // validated parameters always merge
 	}
-	source.Parameters, source.Generation = merged, now.generation
-	t.parameters[source.Name] = now
+	source.Parameters, source.Generation = merged, parameters.generation
+	d.parameters[source.Name] = parameters
 }
 
-// validateMirror says what keeps a mirror's parameters from being in force.
-func validateMirror(source *engine.Source, set []byte) []string {
-	if len(set) == 0 {
+// validateMirror returns the errors of a mirror's parameters.
+func validateMirror(source *engine.Source, parameters []byte) []string {
+	if len(parameters) == 0 {
 		return nil
 	}
-	// As strict as the engine, which is stricter than the API server.
-	if _, err := document.Decode(set); err != nil {
+	// The engine's decoder is stricter than the API server's.
+	if _, err := document.Decode(parameters); err != nil {
 		return []string{fmt.Sprintf("%s: %v", policies.ParametersField, err)}
 	}
-	return policies.ValidateParameters(source.Name, set)
+	return policies.ValidateParameters(source.Name, parameters)
 }
 
-// mergeParameters puts the team's parameters over those that are built in, field by field
-// of the outermost object.
+// mergeParameters overrides the built-in parameters by those of the team, per top-level field.
 func mergeParameters(builtIn, team []byte) ([]byte, error) {
 	switch {
 	case len(team) == 0:
@@ -123,31 +121,31 @@ func mergeParameters(builtIn, team []byte) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-func (t *desiredSources) warn(name, format string, args ...any) {
-	t.warnings[name] = append(t.warnings[name], engine.Problem{Policy: name, Message: fmt.Sprintf(format, args...)})
+func (d *desiredSources) warn(name, format string, args ...any) {
+	d.warnings[name] = append(d.warnings[name], engine.Problem{Policy: name, Message: fmt.Sprintf(format, args...)})
 }
 
-// ignoredReport is the report of an object that says it is built in and is not.
+// ignoredReport returns the report of an object with the label of a mirror, but without a built-in policy.
 func ignoredReport(object *v1alpha1.Policy) engine.Report {
 	return engine.Report{
 		Name: object.Name, Generation: object.Generation,
 		Problems: []engine.Problem{{
 			Policy:  object.Name,
-			Message: fmt.Sprintf("the label %s is Sluice's, and no built-in policy has this name; take the label away", v1alpha1.LabelBuiltIn),
+			Message: fmt.Sprintf("the label %s is Sluice's, and no built-in policy has this name; remove the label", v1alpha1.LabelBuiltIn),
 		}},
 	}
 }
 
-// reports joins what the engine says with what it was not told, sorted by name.
-func (t *desiredSources) reports(fromEngine []engine.Report) []engine.Report {
-	all := append(slices.Clone(fromEngine), t.ignored...)
+// reports combines the engine's reports with those of ignored objects and rejected parameters, sorted by name.
+func (d *desiredSources) reports(fromEngine []engine.Report) []engine.Report {
+	all := append(slices.Clone(fromEngine), d.ignored...)
 	for i := range all {
 		name := all[i].Name
-		all[i].Warnings = append(slices.Clone(t.warnings[name]), all[i].Warnings...)
-		if refused, ok := t.rejected[name]; ok {
-			all[i].Generation = refused.generation
+		all[i].Warnings = append(slices.Clone(d.warnings[name]), all[i].Warnings...)
+		if rejected, ok := d.rejected[name]; ok {
+			all[i].Generation = rejected.generation
 			all[i].Problems = slices.Clone(all[i].Problems)
-			for _, fault := range refused.problems {
+			for _, fault := range rejected.problems {
 				all[i].Problems = append(all[i].Problems, engine.Problem{Policy: name, Message: fault})
 			}
 		}
@@ -156,63 +154,62 @@ func (t *desiredSources) reports(fromEngine []engine.Report) []engine.Report {
 	return all
 }
 
-// Replacement is a policy in force that is asked in the place of a built-in one.
+// Replacement is an active policy that replaces a built-in one.
 type Replacement struct {
-	// Policy is its name, Replaces that of the built-in one.
+	// Policy is the name of the policy, and Replaces the name of the built-in one.
 	Policy, Replaces string
-	// Departments and Projects are for whose pods; all, where both are empty.
+	// Departments and Projects are those of the policy's match; empty means all.
 	Departments, Projects []string
 }
 
-// IsUnscoped tells whether the built-in policy is asked about nobody's pods.
-func (s Replacement) IsUnscoped() bool { return len(s.Departments)+len(s.Projects) == 0 }
+// IsUnscoped reports whether the replacement applies to all pods.
+func (r Replacement) IsUnscoped() bool { return len(r.Departments)+len(r.Projects) == 0 }
 
-// Replacements are the policies that stand in the place of a built-in one in the last
-// update, sorted by name.
-func (k *Store) Replacements(builtIn string) []Replacement {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// Replacements returns the policies that replace a built-in one since the last update, sorted by name.
+func (s *Store) Replacements(builtIn string) []Replacement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var found []Replacement
-	for _, s := range k.replacements {
-		if s.Replaces == builtIn {
-			found = append(found, s)
+	for _, replacement := range s.replacements {
+		if replacement.Replaces == builtIn {
+			found = append(found, replacement)
 		}
 	}
 	slices.SortFunc(found, func(a, b Replacement) int { return strings.Compare(a.Policy, b.Policy) })
 	return found
 }
 
-// activeReplacements are those of an update, by name. Of a policy whose present source is
-// not in force, it is what it was before.
-func (t *desiredSources) activeReplacements(reports []engine.Report, before map[string]Replacement) map[string]Replacement {
+// activeReplacements returns the replacements of an update, by name. A policy whose current source has problems keeps
+// its old replacement.
+func (d *desiredSources) activeReplacements(reports []engine.Report, before map[string]Replacement) map[string]Replacement {
 	builtIn, teams := make(map[string]v1alpha1.PolicyMatch), make(map[string]engine.Source)
-	for _, source := range t.sources {
+	for _, source := range d.sources {
 		if source.BuiltIn {
 			builtIn[source.Name] = source.Match
 		} else {
 			teams[source.Name] = source
 		}
 	}
-	now := make(map[string]Replacement)
+	active := make(map[string]Replacement)
 	for _, report := range reports {
 		source, ok := teams[report.Name]
-		_, is := builtIn[report.Name]
+		_, isBuiltIn := builtIn[report.Name]
 		switch {
-		case !ok || is || !report.Active:
+		case !ok || isBuiltIn || !report.Active:
 		case len(report.Problems) > 0:
-			if old, was := before[report.Name]; was {
-				now[report.Name] = old
+			if old, ok := before[report.Name]; ok {
+				active[report.Name] = old
 			}
 		case source.Enforcement != v1alpha1.EnforcementDryRun && matchesOverlap(source.Match, builtIn[source.Replaces]):
 			if _, exists := builtIn[source.Replaces]; exists {
-				now[report.Name] = Replacement{report.Name, source.Replaces, source.Match.Departments, source.Match.Projects}
+				active[report.Name] = Replacement{report.Name, source.Replaces, source.Match.Departments, source.Match.Projects}
 			}
 		}
 	}
-	return now
+	return active
 }
 
-// matchesOverlap tells whether two policies may be asked about one object, whosever it is.
+// matchesOverlap reports whether two policies can match the same object, regardless of its project.
 func matchesOverlap(a, b v1alpha1.PolicyMatch) bool {
 	return listsOverlap(a.Operations, b.Operations, func(x, y v1alpha1.PolicyOperation) bool { return x == y }) &&
 		listsOverlap(a.Kinds, b.Kinds, func(x, y string) bool {
@@ -220,8 +217,7 @@ func matchesOverlap(a, b v1alpha1.PolicyMatch) bool {
 		})
 }
 
-// listsOverlap tells whether two lists, of which an empty one has everything, have
-// something in common.
+// listsOverlap reports whether two lists have a common element. An empty list contains everything.
 func listsOverlap[T any](a, b []T, same func(T, T) bool) bool {
 	return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(x T) bool {
 		return slices.ContainsFunc(b, func(y T) bool { return same(x, y) })

@@ -100,7 +100,7 @@ func TestMirrorsContributeParametersOnly(t *testing.T) {
 		"the label without a built-in policy's name": {
 			objects: []v1alpha1.Policy{newPolicy("core.old", "package old\n", "", mirrored)},
 			want:    []engine.Source{devices, limits},
-			says:    []string{"core.old: the label sluice.dev/built-in is Sluice's, and no built-in policy has this name; take the label away"},
+			says:    []string{"core.old: the label sluice.dev/built-in is Sluice's, and no built-in policy has this name; remove the label"},
 		},
 	}
 	for name, tt := range tests {

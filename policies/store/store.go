@@ -1,21 +1,17 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live keeps an engine in step with the Policy objects of the cluster.
+// Package store keeps a policy engine up to date with the Policy objects of the cluster.
 //
-// Enters: the policies that are built in, and the Policy objects as a cache has
-// them, again after each change. Leaves: an engine that has both in force, what
-// became of each ([engine.Report]), and whether the engine may be asked yet.
+// [Store] combines the built-in policies with the Policy objects of a cache, updates the engine after each change, and
+// announces the result for each policy ([engine.Report]). It also reports whether the engine is ready for evaluations.
 //
-// A built-in policy is what the program was built with. The Policy object that
-// mirrors it (it has the same name, and the label sluice.dev/built-in) gives it
-// spec.parameters and nothing else: whatever else is written there, the built-in
-// policy stays as it is. Where one of the parameters is wrong, none of them is taken:
-// the last good ones stay, and the reports say which is wrong. An object that takes a built-in policy's name without
-// the label gives nothing, and neither does one that has the label without being
-// a built-in policy's: both are ignored, and the reports say so.
+// The program contains the built-in policies. Each of them has a mirror: a Policy object of the same name with the label
+// sluice.dev/built-in. A built-in policy takes only spec.parameters from its mirror. If one parameter is invalid, all
+// parameters keep their last valid values. The store ignores an object that has only the name or only the label of a
+// mirror. The reports name invalid parameters and ignored objects.
 //
-// It never writes the cluster.
+// The package never writes to the cluster.
 package store
 
 import (
@@ -36,58 +32,55 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// Store keeps an engine in step with the Policy objects. It runs in every
-// replica, whether it leads or not. Its fields are set before it starts.
+// Store updates an engine from the Policy objects. It runs in every replica, without leader election. Its exported
+// fields must be set before it starts.
 type Store struct {
-	// Engine is what is kept. Nobody else updates it.
+	// Engine is the updated engine. Only the store may update it.
 	Engine *engine.Engine
 	// BuiltIn are the policies that are always in force.
 	BuiltIn []engine.Source
-	// Logger tells of policies that do not compile.
+	// Logger logs the problems of policies.
 	Logger logr.Logger
 
 	cache cache.Cache
 
-	// parameters are the parameters of mirrors that are in force; only updates use it.
+	// parameters are the active parameters of the mirrors. Only update uses them.
 	parameters map[string]parameterSet
 
-	// listenerMu is held while listeners are called, so that none hears of an older
-	// update after a newer one.
+	// listenerMu is held during the calls of listeners, so that they receive the updates in order.
 	listenerMu sync.Mutex
-	// mu guards what follows.
+	// mu guards the following fields.
 	mu      sync.Mutex
 	reports []engine.Report
-	// notReady is why the engine must not be asked yet; nil where it may be.
+	// notReady is the reason why the engine is not ready; nil if it is.
 	notReady error
-	// replacements are the policies that stand in the place of built-in ones, by their
-	// own names.
+	// replacements are the policies that replace built-in ones, by their own names.
 	replacements map[string]Replacement
 	listeners    []func([]engine.Report)
-	// logged is what was said of each policy last, so that it is said once.
+	// logged is the last logged text of each policy, to log each problem once.
 	logged map[string]string
 }
 
-// SetupWithManager makes the manager run k, and have the Policy objects in its
-// cache from the start.
-func (k *Store) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	k.cache = mgr.GetCache()
-	// Asked for now, so that the cache is not filled without them.
-	if _, err := k.cache.GetInformer(ctx, &v1alpha1.Policy{}, cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("watching policies: %w", err)
+// SetupWithManager adds the store and an informer for Policy objects to the manager.
+func (s *Store) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	s.cache = mgr.GetCache()
+	// The informer starts with the cache, so that the cache is not synced without it.
+	if _, err := s.cache.GetInformer(ctx, &v1alpha1.Policy{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watch policies: %w", err)
 	}
-	return mgr.Add(k)
+	return mgr.Add(s)
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (k *Store) NeedLeaderElection() bool { return false }
+func (s *Store) NeedLeaderElection() bool { return false }
 
-// Start keeps the engine in step until ctx ends. It implements manager.Runnable.
-func (k *Store) Start(ctx context.Context) error {
-	informer, err := k.cache.GetInformer(ctx, &v1alpha1.Policy{})
+// Start updates the engine until ctx ends. It implements manager.Runnable.
+func (s *Store) Start(ctx context.Context) error {
+	informer, err := s.cache.GetInformer(ctx, &v1alpha1.Policy{})
 	if err != nil {
-		return fmt.Errorf("watching policies: %w", err)
+		return fmt.Errorf("watch policies: %w", err)
 	}
-	// One change is remembered while an update is under way: it sees all of them.
+	// The channel holds one pending change, since an update covers all changes before it.
 	changed := make(chan struct{}, 1)
 	handler, err := informer.AddEventHandler(newEventHandler(func() {
 		select {
@@ -96,19 +89,19 @@ func (k *Store) Start(ctx context.Context) error {
 		}
 	}))
 	if err != nil {
-		return fmt.Errorf("watching policies: %w", err)
+		return fmt.Errorf("watch policies: %w", err)
 	}
-	defer func() { _ = informer.RemoveEventHandler(handler) }() // it fails only where it is gone already
+	defer func() { _ = informer.RemoveEventHandler(handler) }() // it fails only if the handler is removed already
 	if !toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
 		return nil
 	}
-	// What the first listing told of, the first update sees.
+	// The first update covers the events of the initial list.
 	select {
 	case <-changed:
 	default:
 	}
 	for {
-		if err := k.update(ctx); err != nil {
+		if err := s.update(ctx); err != nil {
 			return err
 		}
 		select {
@@ -119,74 +112,72 @@ func (k *Store) Start(ctx context.Context) error {
 	}
 }
 
-// newEventHandler tells of every event that may change what is in force: not of a new
-// status, which is written because of the last update.
-func newEventHandler(tell func()) toolscache.ResourceEventHandler {
+// newEventHandler calls notify for each event that can change the active policies, but not for a new status, which
+// results from the last update.
+func newEventHandler(notify func()) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { tell() },
+		AddFunc: func(any) { notify() },
 		UpdateFunc: func(before, after any) {
-			was, ok := before.(*v1alpha1.Policy)
-			is, also := after.(*v1alpha1.Policy)
-			if ok && also && was.UID == is.UID && was.Generation == is.Generation &&
-				was.Labels[v1alpha1.LabelBuiltIn] == is.Labels[v1alpha1.LabelBuiltIn] {
+			old, isOldPolicy := before.(*v1alpha1.Policy)
+			policy, isPolicy := after.(*v1alpha1.Policy)
+			if isOldPolicy && isPolicy && old.UID == policy.UID && old.Generation == policy.Generation &&
+				old.Labels[v1alpha1.LabelBuiltIn] == policy.Labels[v1alpha1.LabelBuiltIn] {
 				return
 			}
-			tell()
+			notify()
 		},
-		DeleteFunc: func(any) { tell() },
+		DeleteFunc: func(any) { notify() },
 	}
 }
 
-// update puts in force what the cache has now.
-func (k *Store) update(ctx context.Context) error {
+// update updates the engine from the cache, and calls the listeners.
+func (s *Store) update(ctx context.Context) error {
 	var objects v1alpha1.PolicyList
-	if err := k.cache.List(ctx, &objects); err != nil {
+	if err := s.cache.List(ctx, &objects); err != nil {
 		if ctx.Err() != nil {
-			return nil // the program ends, and so does this
+			return nil // the program ends
 		}
-		return fmt.Errorf("listing policies: %w", err)
+		return fmt.Errorf("list policies: %w", err)
 	}
-	told := collectSources(k.BuiltIn, objects.Items, k.parameters)
-	k.parameters = told.parameters
-	reports := told.reports(k.Engine.Update(told.sources))
-	k.listenerMu.Lock()
-	defer k.listenerMu.Unlock()
-	k.mu.Lock()
-	k.reports, k.notReady = reports, missingBuiltIns(k.BuiltIn, reports)
-	k.replacements = told.activeReplacements(reports, k.replacements)
-	k.logReports()
-	listeners := slices.Clone(k.listeners)
-	k.mu.Unlock()
+	desired := collectSources(s.BuiltIn, objects.Items, s.parameters)
+	s.parameters = desired.parameters
+	reports := desired.reports(s.Engine.Update(desired.sources))
+	s.listenerMu.Lock()
+	defer s.listenerMu.Unlock()
+	s.mu.Lock()
+	s.reports, s.notReady = reports, missingBuiltIns(s.BuiltIn, reports)
+	s.replacements = desired.activeReplacements(reports, s.replacements)
+	s.logReports()
+	listeners := slices.Clone(s.listeners)
+	s.mu.Unlock()
 	for _, listener := range listeners {
 		listener(reports)
 	}
 	return nil
 }
 
-// errNotLoaded is why nobody may be admitted before the first update.
+// errNotLoaded is the error before the first update.
 var errNotLoaded = errors.New("the policies are not loaded yet")
 
-// OnReports calls the function with the reports of each update, and at once with
-// those of the last, where there was one. It is called by one goroutine at a time,
-// must be quick, and must neither change the reports nor call OnReports itself.
-func (k *Store) OnReports(listener func([]engine.Report)) {
-	k.listenerMu.Lock()
-	defer k.listenerMu.Unlock()
-	k.mu.Lock()
-	k.listeners = append(k.listeners, listener)
-	reports := k.reports
-	k.mu.Unlock()
+// OnReports registers a listener for the reports of each update. It calls the listener at once with the last reports, if
+// any. Calls never overlap. The listener must be fast, and must neither modify the reports nor call OnReports.
+func (s *Store) OnReports(listener func([]engine.Report)) {
+	s.listenerMu.Lock()
+	defer s.listenerMu.Unlock()
+	s.mu.Lock()
+	s.listeners = append(s.listeners, listener)
+	reports := s.reports
+	s.mu.Unlock()
 	if reports != nil {
 		listener(reports)
 	}
 }
 
-// Report is what became of the policy of this name in the last update; false
-// where it was not among those, or nothing was loaded yet.
-func (k *Store) Report(name string) (engine.Report, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, report := range k.reports {
+// Report returns the report of a policy from the last update; false if there is none.
+func (s *Store) Report(name string) (engine.Report, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, report := range s.reports {
 		if report.Name == name {
 			return report, true
 		}
@@ -194,27 +185,26 @@ func (k *Store) Report(name string) (engine.Report, bool) {
 	return engine.Report{}, false
 }
 
-// Ready is a health check: an error until the Policy objects were read once and
-// every built-in policy is in force.
-func (k *Store) Ready(*http.Request) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.reports == nil {
+// Ready is a health checs. It fails until the first update, and while a built-in policy is not in force.
+func (s *Store) Ready(*http.Request) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reports == nil {
 		return errNotLoaded
 	}
-	return k.notReady
+	return s.notReady
 }
 
-// missingBuiltIns names the built-in policies that are not in force.
+// missingBuiltIns returns an error for each built-in policy that is not in force.
 func missingBuiltIns(builtIn []engine.Source, reports []engine.Report) error {
 	inForce := make(map[string]bool, len(reports))
-	why := make(map[string][]engine.Problem, len(reports))
+	problemsByPolicy := make(map[string][]engine.Problem, len(reports))
 	for _, report := range reports {
-		inForce[report.Name], why[report.Name] = report.Active, report.Problems
+		inForce[report.Name], problemsByPolicy[report.Name] = report.Active, report.Problems
 	}
 	var faults []error
 	for _, source := range builtIn {
-		switch problems := why[source.Name]; {
+		switch problems := problemsByPolicy[source.Name]; {
 		case inForce[source.Name]:
 		case len(problems) > 0:
 			faults = append(faults, fmt.Errorf("the built-in policy %s is not in force: %w", source.Name, problems[0]))
@@ -225,20 +215,20 @@ func missingBuiltIns(builtIn []engine.Source, reports []engine.Report) error {
 	return errors.Join(faults...)
 }
 
-// logReports tells what is wrong with policies, each thing once.
-func (k *Store) logReports() {
-	said := make(map[string]string)
-	for _, report := range k.reports {
+// logReports logs the problems of policies once, and when they are fixed.
+func (s *Store) logReports() {
+	logged := make(map[string]string)
+	for _, report := range s.reports {
 		if text := summarizeReport(report); text != "" {
-			said[report.Name] = text
-			if text != k.logged[report.Name] {
-				k.Logger.Info("policy", "policy", report.Name, "generation", report.Generation, "inForce", report.Active, "says", text)
+			logged[report.Name] = text
+			if text != s.logged[report.Name] {
+				s.Logger.Info("Policy has problems", "policy", report.Name, "generation", report.Generation, "inForce", report.Active, "problems", text)
 			}
-		} else if k.logged[report.Name] != "" {
-			k.Logger.Info("the policy is mended", "policy", report.Name, "generation", report.Generation)
+		} else if s.logged[report.Name] != "" {
+			s.Logger.Info("Policy has no more problems", "policy", report.Name, "generation", report.Generation)
 		}
 	}
-	k.logged = said
+	s.logged = logged
 }
 
 func summarizeReport(report engine.Report) string {

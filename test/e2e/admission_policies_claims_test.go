@@ -86,8 +86,8 @@ func TestAdmissionPolicyRejectsGPUClaims(t *testing.T) {
 		"a claim of a slice":        {newClaim(ns, deviceClaimSpec(nic, "mig.nvidia.com")), "DeviceClass mig.nvidia.com: "},
 		"a claim with alternatives": {newClaim(ns, firstAvailableClaimSpec(nic, "vfio.gpu.nvidia.com")), inProjects},
 		"a template of claims":      {newClaimTemplate(ns, deviceClaimSpec("gpu.nvidia.com")), inProjects},
-		// The webhook is asked before the door, and says the same in its own words.
-		"the class as a resource":         {byClass("gpu.nvidia.com"), "are not counted by this version of Sluice"},
+		// The webhook is called before the admission policy.
+		"the class as a resource":         {byClass("gpu.nvidia.com"), "does not count the devices of resource claims"},
 		"a claim of another device":       {newClaim(ns, deviceClaimSpec(nic)), ""},
 		"a template of another device's":  {newClaimTemplate(ns, firstAvailableClaimSpec(nic)), ""},
 		"the channels between nodes":      {newClaim(ns, deviceClaimSpec("compute-domain-default-channel.nvidia.com")), ""},

@@ -269,13 +269,13 @@ func (a *extensionTest) testManualDecision(t *testing.T) {
 	e := a.createExtension(t, a.newExtension("long", "training", "48h"))
 	a.waitForDecision(t, e, "")
 	err := updateExtensionStatus(t, a.ada, e, setApproved)
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ada@example.org does not decide on it: whoever has the role department-administrator or editor in department asking or project asking does") {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ada@example.org cannot decide on it; a user with the role department-administrator or editor in department asking or project asking can") {
 		t.Errorf("ada approves it: %v", err)
 	}
 	if err := updateExtensionStatus(t, a.editor, e, func(s *v1alpha1.ExtensionStatus) {
 		setApproved(s)
 		s.NewEnd = ptr.To(metav1.Now())
-	}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the rest is Sluice's") {
+	}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Sluice writes the other fields") {
 		t.Errorf("the editor says when it ends: %v", err)
 	}
 	forged := metav1.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -291,7 +291,7 @@ func (a *extensionTest) testManualDecision(t *testing.T) {
 	}
 	a.waitForLimit(t, "training", "144h")
 	err = updateExtensionStatus(t, a.dean, e, func(s *v1alpha1.ExtensionStatus) { s.DecidedBy, s.Message = dean, "it was me" })
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a decision stands") {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a decision is final") {
 		t.Errorf("another word after the decision: %v", err)
 	}
 
@@ -319,8 +319,8 @@ func (a *extensionTest) testRejectedExtensions(t *testing.T) {
 		wish *v1alpha1.Extension
 		want string
 	}{
-		"what never ran":      {a.newExtension("x", "nothing", "24h"), "no GPU pod of such a workload has run here"},
-		"a name that is used": {a.newExtension("first", "training", "24h"), "was given an extension of this name"},
+		"what never ran":      {a.newExtension("x", "nothing", "24h"), "no GPU pod of this workload has run in the namespace"},
+		"a name that is used": {a.newExtension("first", "training", "24h"), "already has an extension of this name"},
 	} {
 		err := a.ada.Create(t.Context(), tc.wish)
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want) {
@@ -329,7 +329,7 @@ func (a *extensionTest) testRejectedExtensions(t *testing.T) {
 	}
 	elsewhere := a.newExtension("x", "training", "24h")
 	elsewhere.Namespace = metav1.NamespaceDefault
-	if err := sharedCluster.adminClient.Create(t.Context(), elsewhere); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no project has namespace default") {
+	if err := sharedCluster.adminClient.Create(t.Context(), elsewhere); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no project owns namespace default") {
 		t.Errorf("in nobody's namespace: %v", err)
 	}
 }
@@ -343,7 +343,7 @@ func (a *extensionTest) testRateLimit(t *testing.T) {
 		}
 		t.Cleanup(func() { deleteAndWait(t, e) })
 	}
-	if !apierrors.IsForbidden(last) || !strings.Contains(last.Error(), "more than 10 are not taken") {
+	if !apierrors.IsForbidden(last) || !strings.Contains(last.Error(), "the limit is 10") {
 		t.Errorf("after many: %v", last)
 	}
 	var all v1alpha1.ExtensionList

@@ -146,9 +146,9 @@ func testKAIBypassAttempts(t *testing.T, user client.Client, pod *corev1.Pod, gr
 		says string
 	}{
 		"another project's queue":        {made(kaiPod("a", nil, "kai.scheduler/queue", "thesis-mueller.dgx")), "is not that of project kai-lab"},
-		"no group":                       {made(kaiPod("b", map[string]string{"kai.scheduler/skip-podgrouper": "true"})), "is written by KAI-Scheduler alone"},
+		"no group":                       {made(kaiPod("b", map[string]string{"kai.scheduler/skip-podgrouper": "true"})), "only KAI-Scheduler writes the annotation"},
 		"no group, later":                {patch(pod, `{"metadata":{"annotations":{"kai.scheduler/skip-podgrouper":"true"}}}`), "only KAI-Scheduler sets"},
-		"another's group":                {made(kaiPod("c", map[string]string{kaigroup.AnnotationGroup: "pg-other"})), "is written by KAI-Scheduler alone"},
+		"another's group":                {made(kaiPod("c", map[string]string{kaigroup.AnnotationGroup: "pg-other"})), "only KAI-Scheduler writes the annotation"},
 		"another's group, later":         {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`), "only KAI-Scheduler sets"},
 		"another's group, by the status": {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`, "status"), "only KAI-Scheduler sets"},
 		"a hand-made group":              {made(podGroup("pg-mine", "kai-lab.kai-a", "inference", "non-preemptible", nil)), "PodGroups are written by KAI-Scheduler alone"},

@@ -244,8 +244,8 @@ func TestRollingUpdateOverQuotaWarns(t *testing.T) {
 		deployment *appsv1.Deployment
 		says       string // nothing where it is empty
 	}{
-		"serving within the guarantee": {deployment("serve", "inference", 1, appsv1.DeploymentStrategy{}), "spec.strategy: a rolling update of this Deployment would never end: it begins with a pod more than its 1 of 0.5 of a GPU, and project " + ns + " may have 0.5 of a GPU of node pool dgx-mig for pods that cannot be preempted; set rollingUpdate to maxSurge: 0 and maxUnavailable: 1"},
-		"more than fits":               {deployment("many", "train", 3, appsv1.DeploymentStrategy{}), "spec.replicas: 3 pods of 0.5 of a GPU would count as 1.5 GPUs"},
+		"serving within the guarantee": {deployment("serve", "inference", 1, appsv1.DeploymentStrategy{}), "spec.strategy: a rolling update of this Deployment would never finish: it starts an additional pod beside its 1 of 0.5 of a GPU, and project " + ns + " has a quota of 0.5 of a GPU in node pool dgx-mig for non-preemptible pods; set rollingUpdate to maxSurge: 0 and maxUnavailable: 1"},
+		"more than fits":               {deployment("many", "train", 3, appsv1.DeploymentStrategy{}), "spec.replicas: 3 pods of 0.5 of a GPU each need a quota of 1.5 GPUs"},
 		"room for one more":            {deployment("roomy", "train", 1, appsv1.DeploymentStrategy{}), ""},
 		"all old ones go first":        {deployment("recreated", "inference", 1, recreate), ""},
 	}

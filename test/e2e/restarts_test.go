@@ -60,7 +60,7 @@ func TestStoppedWorkloadsNotRestarted(t *testing.T) {
 // testRestartsRejected tries what admission refuses, and leaves db made anew, with nothing
 // that runs.
 func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, serve *appsv1.Deployment, db *appsv1.StatefulSet) {
-	const over = " was stopped by Sluice when it had run for 48h, as long as it may, and may be started again at "
+	const over = " was stopped by Sluice after it had run for 48h, its time limit, and can be started again at "
 	jobs, deployments, pods := s.ada.BatchV1().Jobs(s.ns), s.ada.AppsV1().Deployments(s.ns), s.ada.CoreV1().Pods(s.ns)
 	patch := metav1.PatchOptions{DryRun: dryRun}
 	create := metav1.CreateOptions{DryRun: dryRun}
@@ -69,7 +69,7 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 		try  func(context.Context) error
 		says []string
 	}{
-		"a Job resumed": {func(ctx context.Context) error { return s.resumeJob(ctx, train.Name) }, []string{"Job train" + over, " CE", "wait until then, or ask for more time: sluice extend job/train -n stopped --by 24h"}},
+		"a Job resumed": {func(ctx context.Context) error { return s.resumeJob(ctx, train.Name) }, []string{"Job train" + over, " CE", "wait until then, or request more time: sluice extend job/train -n stopped --by 24h"}},
 		"a Job resumed by an administrator": {func(ctx context.Context) error {
 			kind, body := mergePatch(`{"spec":{"suspend":null}}`)
 			_, err := s.clientset.BatchV1().Jobs(s.ns).Patch(ctx, train.Name, kind, body, patch)

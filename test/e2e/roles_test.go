@@ -481,7 +481,7 @@ func testManagerRoles(t *testing.T) {
 		}
 	}
 	expectRejection(t, try(managerUser, lab, joins(v1alpha1.RoleEditor)), apierrors.IsInvalid, "more than you may grant", "l1-researcher, l2-researcher, ml-engineer, viewer")
-	expectRejection(t, try(managerUser, lab, `{"spec": {"members": null}}`), apierrors.IsInvalid, "takes the role editor", "takes the role research-manager")
+	expectRejection(t, try(managerUser, lab, `{"spec": {"members": null}}`), apierrors.IsInvalid, "removes the role editor", "removes the role research-manager")
 	expectRejection(t, try(headUser, seminar, `{"spec": {"hold": {"reason": "mine"}}}`), apierrors.IsForbidden, "spec.hold", "department-administrator")
 	expectRejection(t, try(headUser, seminar, `{"metadata": {"labels": {"a": "b"}}}`), apierrors.IsForbidden, "metadata.labels")
 	expectRejection(t, try(headUser, seminar, `{"metadata": {"finalizers": ["example.org/mine"]}}`), apierrors.IsForbidden, "metadata.finalizers")

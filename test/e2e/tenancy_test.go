@@ -249,7 +249,7 @@ func (w *tenancyTest) testManagers(t *testing.T) {
 	}{
 		{joins(v1alpha1.RoleEditor), apierrors.IsInvalid, []string{"spec.members[1].role", "more than you may grant"}},
 		{joins(v1alpha1.RoleResearchManager), apierrors.IsInvalid, []string{"spec.members[1].role", "more than you may grant"}},
-		{func(p *v1alpha1.Project) { p.Spec.Members = nil }, apierrors.IsInvalid, []string{"without User tenants-ed", "takes the role editor"}},
+		{func(p *v1alpha1.Project) { p.Spec.Members = nil }, apierrors.IsInvalid, []string{"without User tenants-ed", "removes the role editor"}},
 		{having("3", "4"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.guaranteed", "is guaranteed 2 GPUs"}},
 		{having("0", "5"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.limit", "4 GPUs"}},
 		{lasting("13h"), apierrors.IsForbidden, []string{"spec.workloads[train].maxRuntime", "the project has 12h"}},
@@ -277,8 +277,8 @@ func members(name string, role v1alpha1.Role) []v1alpha1.Member {
 func (w *tenancyTest) testDepartments(t *testing.T) {
 	made := departmentNamed("tenants-made")
 	for _, p := range []*userClient{w.dean, w.rector, w.eve} {
-		expectRejection(t, p.Create(t.Context(), made.DeepCopy()), apierrors.IsForbidden, "only system administrators make and delete departments")
-		expectRejection(t, p.Delete(t.Context(), departmentNamed(sciences)), apierrors.IsForbidden, "only system administrators make and delete departments")
+		expectRejection(t, p.Create(t.Context(), made.DeepCopy()), apierrors.IsForbidden, "only system administrators create and delete departments")
+		expectRejection(t, p.Delete(t.Context(), departmentNamed(sciences)), apierrors.IsForbidden, "only system administrators create and delete departments")
 	}
 	if err := w.root.Create(t.Context(), made); err != nil {
 		t.Fatal(err)
@@ -319,7 +319,7 @@ func (w *tenancyTest) testPrivilegeEscalation(t *testing.T) {
 		return []v1alpha1.Member{{Kind: v1alpha1.MemberServiceAccount, Namespace: "thesis-mueller", Name: name, Role: v1alpha1.RoleDepartmentAdministrator}}
 	}
 	expectRejection(t, patchAs(t, w.dean, departmentNamed(arts), func(d *v1alpha1.Department) { d.Spec.Members = robot("default") }), apierrors.IsInvalid,
-		"spec.members[0].role", "whoever may run pods in project thesis-mueller (namespace thesis-mueller) would administer the department")
+		"spec.members[0].role", "every user who can run pods in project thesis-mueller (namespace thesis-mueller) would administer the department")
 	disguised := func(p *v1alpha1.Project) {
 		p.Spec.Members = members("system:serviceaccount:thesis-mueller:default", v1alpha1.RoleEditor)
 	}
@@ -334,7 +334,7 @@ func (w *tenancyTest) testPrivilegeEscalation(t *testing.T) {
 	if err := w.dean.Create(t.Context(), newArtsProject("tenants-none", "0", "1", guest), client.DryRunAll); err != nil {
 		t.Error(err)
 	}
-	if got := w.dean.warnings.drain(); !strings.Contains(got, "whoever may run pods in project thesis-mueller (namespace thesis-mueller) will have the role editor") {
+	if got := w.dean.warnings.drain(); !strings.Contains(got, "every user who can run pods in project thesis-mueller (namespace thesis-mueller) will have the role editor") {
 		t.Errorf("warnings = %q", got)
 	}
 }
@@ -342,7 +342,7 @@ func (w *tenancyTest) testPrivilegeEscalation(t *testing.T) {
 func (w *tenancyTest) testQuotaSums(t *testing.T) {
 	first := create(t, newArtsProject("tenants-first", "1500m", "4"))
 	second := newArtsProject("tenants-second", "1", "4")
-	const figures = "department tenants-arts is guaranteed 2 GPUs in node pool dgx and has promised 1500m to other projects (tenants-first 1500m): it asks for 1, and 500m is left"
+	const figures = "department tenants-arts is guaranteed 2 GPUs in node pool dgx and has promised 1500m to other projects (tenants-first 1500m): it requests 1, and 500m is left"
 	eventuallyRejected(t, func() error { return w.dean.Create(t.Context(), second.DeepCopy(), client.DryRunAll) }, "spec.nodePools[0].gpu.guaranteed", figures)
 	expectRejection(t, w.dean.Create(t.Context(), newArtsProject("tenants-second", "0", "5")), apierrors.IsInvalid, "spec.nodePools[0].gpu.limit", "must not be more than the limit of department tenants-arts in node pool dgx, 4 GPUs")
 	withGuaranteed[*v1alpha1.Project]("500m")(second)
@@ -357,9 +357,9 @@ func (w *tenancyTest) testQuotaSums(t *testing.T) {
 		return patchAs(t, w.root, departmentNamed(arts), withGuaranteed[*v1alpha1.Department]("1"), client.DryRunAll)
 	}, "spec.nodePools[0].gpu.guaranteed", "were promised 2 GPUs in node pool dgx (tenants-first 1500m, tenants-second 500m), 1 more than that")
 	expectRejection(t, patchAs(t, w.root, departmentNamed(arts), func(d *v1alpha1.Department) { d.Spec.NodePools[0].GPU.Limit = resource.MustParse("3") }), apierrors.IsInvalid,
-		"spec.nodePools[0].gpu.limit", "lower first those of tenants-first 4, tenants-second 4")
+		"spec.nodePools[0].gpu.limit", "first lower those of tenants-first 4, tenants-second 4")
 	expectRejection(t, patchAs(t, w.root, departmentNamed(arts), func(d *v1alpha1.Department) { d.Spec.NodePools = nil }), apierrors.IsInvalid,
-		"spec.nodePools", "node pool dgx cannot be taken away while projects name it", "tenants-first, tenants-second")
+		"spec.nodePools", "node pool dgx cannot be removed while projects name it", "tenants-first, tenants-second")
 
 	// What is given back can be promised again at once.
 	deleteAndWait(t, first)
@@ -407,7 +407,7 @@ func (w *tenancyTest) testResources(t *testing.T) {
 	eventuallyRejected(t, func() error {
 		return w.root.Create(t.Context(), of("tenants-cpu-second", "3", "40Gi"), client.DryRunAll)
 	},
-		"spec.resources.cpu", "has 8 cores and has promised 6 to other projects (tenants-cpu-first 6): it asks for 3, and 2 is left",
+		"spec.resources.cpu", "has 8 cores and has promised 6 to other projects (tenants-cpu-first 6): it requests 3, and 2 is left",
 		"spec.resources.memory", "has 64Gi of memory and has promised 32Gi to other projects (tenants-cpu-first 32Gi): it asks for 40Gi, and 32Gi is left")
 	without := of("tenants-cpu-second", "1", "1Gi")
 	without.Spec.Resources.Memory = nil
@@ -441,7 +441,7 @@ func (w *tenancyTest) testOversubscription(t *testing.T) {
 	}
 	eventuallyRejected(t, func() error {
 		return patchAs(t, w.root, departmentNamed(name), allow(v1alpha1.OversubscriptionDeny), client.DryRunAll)
-	}, "were promised 2 GPUs in node pool dgx (tenants-lavish-first 1, tenants-lavish-second 1), 1 more than that; lower theirs first, or set spec.oversubscription to Allow")
+	}, "were promised 2 GPUs in node pool dgx (tenants-lavish-first 1, tenants-lavish-second 1), 1 more than that; lower their quotas first, or set spec.oversubscription to Allow")
 }
 
 func (w *tenancyTest) testDepartmentChange(t *testing.T) {
@@ -449,10 +449,10 @@ func (w *tenancyTest) testDepartmentChange(t *testing.T) {
 	to := func(department string) mutation[*v1alpha1.Project] {
 		return func(p *v1alpha1.Project) { p.Spec.Department = department }
 	}
-	expectRejection(t, patchAs(t, w.dean, p, to(sciences)), apierrors.IsForbidden, "tenants-dean does not administer department "+sciences, "moving a project from "+arts+" to "+sciences+" takes both")
+	expectRejection(t, patchAs(t, w.dean, p, to(sciences)), apierrors.IsForbidden, "tenants-dean does not administer department "+sciences, "moving a project from "+arts+" to "+sciences+" requires both")
 	expectRejection(t, patchAs(t, w.rector, p, to("h2-all")), apierrors.IsForbidden, "tenants-rector does not administer department h2-all")
 	settled := create(t, newArtsProject("tenants-settled", "500m", "1", to(sciences)))
-	eventuallyRejected(t, func() error { return patchAs(t, w.rector, p, to(sciences), client.DryRunAll) }, "department tenants-sciences is guaranteed 1 GPU in node pool dgx and has promised 500m to other projects (tenants-settled 500m): it asks for 1, and 500m is left")
+	eventuallyRejected(t, func() error { return patchAs(t, w.rector, p, to(sciences), client.DryRunAll) }, "department tenants-sciences is guaranteed 1 GPU in node pool dgx and has promised 500m to other projects (tenants-settled 500m): it requests 1, and 500m is left")
 	deleteAndWait(t, settled)
 	expectRejection(t, patchAs(t, w.root, p, to("h2-students")), apierrors.IsInvalid, "spec.nodePools[0].name", `supported values: "dgx-mig"`)
 	if err := patchAs(t, w.rector, p, to(sciences)); err != nil {
@@ -490,7 +490,7 @@ func (w *tenancyTest) testQuotaReduction(t *testing.T) {
 	if err := patchAs(t, w.dean, p, func(p *v1alpha1.Project) { p.Spec.NodePools[0] = newPoolQuota("dgx", "500m", "500m") }); err != nil {
 		t.Fatalf("cutting below use: %v", err)
 	}
-	const want = "spec.nodePools[0].gpu: it uses 1 GPU of node pool dgx, 500m more than it may from now on: nothing is stopped for that, but no new GPU pods start until enough have ended"
+	const want = "spec.nodePools[0].gpu: it uses 1 GPU of node pool dgx, 500m more than the new limit: running pods continue, but no new GPU pods start until enough have ended"
 	if got := w.dean.warnings.drain(); !strings.Contains(got, want) {
 		t.Errorf("warnings = %q, want %q", got, want)
 	}

@@ -153,7 +153,7 @@ func TestReplicationControllerTemplateValidated(t *testing.T) {
 	}
 	half := labeledTemplate("old")
 	half.Annotations = map[string]string{v1alpha1.AnnotationGPUFraction: "0.5"}
-	expectError(t, person.Create(t.Context(), of(half), client.DryRunAll), "spec.template: the pod asks for 0.5 of a GPU; node pool dgx gives whole GPUs only")
+	expectError(t, person.Create(t.Context(), of(half), client.DryRunAll), "spec.template: the pod requests 0.5 of a GPU; node pool dgx offers whole GPUs only")
 	expectError(t, person.Create(t.Context(), of(labeledTemplate("old", withGPU)), client.DryRunAll), "")
 }
 
@@ -182,7 +182,7 @@ func TestJobMutation(t *testing.T) {
 		Warnings    []string
 	}
 	given := outcome{&batchv1.PodFailurePolicy{Rules: ignored}, batchv1.Failed, nil}
-	warned := "spec.podFailurePolicy.rules: a pod that is preempted or evicted counts as a failure of this Job; begin the rules with one of action Ignore on the pod condition DisruptionTarget (policy core.jobs)"
+	warned := "spec.podFailurePolicy.rules: a pod that is preempted or evicted counts as a failure of this Job; put a rule with action Ignore for the pod condition DisruptionTarget first (policy core.jobs)"
 	tests := map[string]struct {
 		job  *batchv1.Job
 		want outcome
@@ -248,7 +248,7 @@ func TestJobMutation(t *testing.T) {
 		}
 	})
 	t.Run("each is in the log", func(t *testing.T) {
-		if err := checkLogContains("webhook", `"msg":"decided","logger":"admission","webhook":"workloads"`); err != nil {
+		if err := checkLogContains("webhook", `"msg":"Answered admission request","logger":"admission","webhook":"workloads"`); err != nil {
 			t.Error(err)
 		}
 		if err := checkLogContains("webhook", `"decisions":{"changed-by":"core.jobs"}`); err != nil {
@@ -380,7 +380,7 @@ func TestJobsAdmittedDuringWebhookOutage(t *testing.T) {
 	forged := suspended(newGPUJob(ns, "forged", withGPU))
 	forged.Annotations[by] = "somebody@example.org"
 	_, err = jobs.Create(t.Context(), forged, metav1.CreateOptions{})
-	expectError(t, err, "says who makes this, and that is ")
+	expectError(t, err, "must name the user who creates the object, ")
 }
 
 // workloadsWebhook is the name under which the API server asks about workloads.

@@ -1,14 +1,11 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registration lets the API server trust the webhook.
+// Package cabundle injects the webhook's CA bundle into its webhook configurations, so that the API server trusts it.
 //
-// Enters: the certificate authority's file, ca.crt, and the two webhook
-// configurations that the manifests install. Leaves: that authority as the
-// caBundle of each of their entries, again whenever either changes.
-//
-// It never adds, removes or otherwise changes an entry: what is asked of the
-// webhook is declared in the manifests, where people can read it.
+// The injector reads the CA certificates from ca.crt and writes them to the caBundle of each entry of the two
+// configurations, whenever either changes. It never adds, removes or otherwise changes an entry: the manifests declare
+// the webhooks.
 package cabundle
 
 import (
@@ -32,47 +29,45 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// syncInterval is how often, in machine time, the file and the configurations are
-// looked at: two small reads, and a rotation is done well within the overlap
-// that any authority gives.
+// syncInterval is the interval of checks, in machine time. It is far shorter than the overlap of certificate authorities
+// in a rotation.
 const syncInterval = 30 * time.Second
 
-// retryInterval is the same until the first success, while nobody trusts us yet.
+// retryInterval is the interval before the first success.
 const retryInterval = time.Second
 
-// Injector keeps the caBundle right. It runs in every replica; they all write the
-// same.
+// Injector injects the CA bundle. It runs in every replica; all of them write the same bundle.
 type Injector struct {
 	// Client reads from and writes to the API server, without a cache.
 	Client client.Client
-	// Logger tells of changes and failures.
+	// Logger logs changes and failures.
 	Logger logr.Logger
-	// CAFile is the path of the certificate authority's certificates, PEM.
+	// CAFile is the path of the CA certificates, in PEM form.
 	CAFile string
-	// Validating and Mutating are the names of the two configurations.
+	// Validating and Mutating are the names of the configurations.
 	Validating, Mutating string
 
 	injected atomic.Bool
 }
 
-// Start keeps the caBundle right until ctx ends. It implements manager.Runnable.
-func (k *Injector) Start(ctx context.Context) error {
-	said := "" // the last failure that was logged: one line each, not one a second
+// Start injects the CA bundle until ctx ends. It implements manager.Runnable.
+func (i *Injector) Start(ctx context.Context) error {
+	lastFailure := "" // logged once, not at each retry
 	for {
-		err := k.sync(ctx)
+		err := i.sync(ctx)
 		switch {
 		case err == nil:
-			k.injected.Store(true)
-			said = ""
-		case err.Error() != said && ctx.Err() == nil:
-			said = err.Error()
-			k.Logger.Error(err, "the API server may not trust this webhook; trying on")
+			i.injected.Store(true)
+			lastFailure = ""
+		case err.Error() != lastFailure && ctx.Err() == nil:
+			lastFailure = err.Error()
+			i.Logger.Error(err, "Failed to inject CA bundle, retrying")
 		}
 		wait := syncInterval
-		if !k.injected.Load() {
+		if !i.injected.Load() {
 			wait = retryInterval
 		}
-		timer := time.NewTimer(wait) //nolint:forbidigo // machine time: how often files are looked at
+		timer := time.NewTimer(wait) //nolint:forbidigo // machine time: the interval of checks
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -83,73 +78,76 @@ func (k *Injector) Start(ctx context.Context) error {
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (k *Injector) NeedLeaderElection() bool { return false }
+func (i *Injector) NeedLeaderElection() bool { return false }
 
-// Ready is a health check: an error until the webhook was registered once.
-func (k *Injector) Ready(*http.Request) error {
-	if !k.injected.Load() {
-		return errors.New("not registered with the API server yet")
+// Ready is a health check. It fails until the first injection.
+func (i *Injector) Ready(*http.Request) error {
+	if !i.injected.Load() {
+		return errors.New("the CA bundle is not injected yet")
 	}
 	return nil
 }
 
-func (k *Injector) sync(ctx context.Context) error {
-	bundle, err := readBundle(k.CAFile)
+func (i *Injector) sync(ctx context.Context) error {
+	bundle, err := readBundle(i.CAFile)
 	if err != nil {
 		return err
 	}
 	var validating admissionv1.ValidatingWebhookConfiguration
 	var mutating admissionv1.MutatingWebhookConfiguration
 	return errors.Join(
-		k.inject(ctx, k.Validating, &validating, bundle, func() []webhookEntry {
+		i.inject(ctx, i.Validating, &validating, bundle, func() []webhookEntry {
 			return webhookEntries(validating.Webhooks, func(w admissionv1.ValidatingWebhook) webhookEntry {
 				return webhookEntry{w.Name, w.ClientConfig.CABundle}
 			})
 		}),
-		k.inject(ctx, k.Mutating, &mutating, bundle, func() []webhookEntry {
-			return webhookEntries(mutating.Webhooks, func(w admissionv1.MutatingWebhook) webhookEntry { return webhookEntry{w.Name, w.ClientConfig.CABundle} })
+		i.inject(ctx, i.Mutating, &mutating, bundle, func() []webhookEntry {
+			return webhookEntries(mutating.Webhooks, func(w admissionv1.MutatingWebhook) webhookEntry {
+				return webhookEntry{w.Name, w.ClientConfig.CABundle}
+			})
 		}),
 	)
 }
 
-// webhookEntry is one webhook of a configuration, and the authority it trusts.
+// webhookEntry is one webhook of a configuration.
 type webhookEntry struct {
 	name     string
 	caBundle []byte
 }
 
-func webhookEntries[W any](webhooks []W, of func(W) webhookEntry) []webhookEntry {
-	list := make([]webhookEntry, 0, len(webhooks))
+func webhookEntries[W any](webhooks []W, newEntry func(W) webhookEntry) []webhookEntry {
+	entries := make([]webhookEntry, 0, len(webhooks))
 	for _, w := range webhooks {
-		list = append(list, of(w))
+		entries = append(entries, newEntry(w))
 	}
-	return list
+	return entries
 }
 
-func (k *Injector) inject(ctx context.Context, name string, into client.Object, bundle []byte, list func() []webhookEntry) error {
-	if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, into); err != nil {
+// inject patches one configuration. entries returns the webhooks of the object once it is read.
+func (i *Injector) inject(ctx context.Context, name string, object client.Object, bundle []byte, entries func() []webhookEntry) error {
+	if err := i.Client.Get(ctx, types.NamespacedName{Name: name}, object); err != nil {
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("%T %s is not there: apply the manifests, or name another in registration: %w", into, name, err)
+			return fmt.Errorf("%T %s does not exist: apply the manifests, or name another in registration: %w", object, name, err)
 		}
-		return fmt.Errorf("reading %T %s: %w", into, name, err)
+		return fmt.Errorf("get %T %s: %w", object, name, err)
 	}
-	patch := bundlePatch(list(), bundle)
+	patch := bundlePatch(entries(), bundle)
 	if patch == nil {
 		return nil
 	}
 	// A strategic merge patch merges the list of webhooks by their names.
-	if err := k.Client.Patch(ctx, into, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(v1alpha1.FieldManagerWebhook)); err != nil {
-		return fmt.Errorf("writing the caBundle of %T %s: %w", into, name, err)
+	rawPatch := client.RawPatch(types.StrategicMergePatchType, patch)
+	if err := i.Client.Patch(ctx, object, rawPatch, client.FieldOwner(v1alpha1.FieldManagerWebhook)); err != nil {
+		return fmt.Errorf("patch the caBundle of %T %s: %w", object, name, err)
 	}
-	k.Logger.Info("registered", "configuration", name, "type", fmt.Sprintf("%T", into))
+	i.Logger.Info("Injected CA bundle", "configuration", name, "type", fmt.Sprintf("%T", object))
 	return nil
 }
 
-// bundlePatch is the change that makes every entry trust the bundle; nil where
-// all of them do.
-func bundlePatch(list []webhookEntry, bundle []byte) []byte {
+// bundlePatch returns the patch that sets the bundle of every entry; nil if all entries have it.
+func bundlePatch(entries []webhookEntry, bundle []byte) []byte {
 	var webhooks []map[string]any
-	for _, e := range list {
+	for _, e := range entries {
 		if !bytes.Equal(e.caBundle, bundle) {
 			webhooks = append(webhooks, map[string]any{"name": e.name, "clientConfig": map[string]any{"caBundle": bundle}})
 		}

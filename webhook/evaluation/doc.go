@@ -1,15 +1,14 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package judge asks the policies about a pod or a Job, and does what they want.
+// Package evaluation evaluates the policies for a pod, a pod template or a Job and merges their changes into it.
 //
-// Enters: a pod, a pod template or a Job, the request it came in, and whose namespace
-// it is. Leaves: a [Judgment]: why it is refused, what its author is warned of,
-// and what it becomes, with who changed what.
+// A [Request] has the object, the admission request it arrived in, and the [Tenant] that owns its namespace.
+// The [Result] has the denials, the warnings, the changed object, and which policy changed what.
 //
-// The policies are asked, what they want is done, and they are asked once more
-// about what came of it: a policy that then still wants something else is at
-// fault, and is named.
+// The evaluator merges the changes of all policies and evaluates the policies a second time on the changed object.
+// A policy that still requests a change then is at fault, and the denial names it.
 //
-// It never reads the cluster, and never changes what enters.
+// The package also has what all admission handlers share: [Base], [TenantResolver], [NewResponse] and [NewRecorder].
+// It reads the cluster only through the resolver's cache, and never modifies the object it receives.
 package evaluation

@@ -18,10 +18,10 @@ import (
 	"sluice.dev/webhook/evaluation"
 )
 
-// evaluatePod asks about a pod under policies, by their names.
+// evaluatePod evaluates a pod under policies, given by name.
 func evaluatePod(t *testing.T, final bool, pod string, policies map[string]string) evaluation.Result {
 	t.Helper()
-	rules, err := engine.New(engine.Options{})
+	policyEngine, err := engine.New(engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func evaluatePod(t *testing.T, final bool, pod string, policies map[string]strin
 	for name, rego := range policies {
 		sources = append(sources, engine.Source{Name: name, Rego: "package " + strings.ReplaceAll(name, "-", "_") + "\n" + rego})
 	}
-	for _, report := range rules.Update(sources) {
+	for _, report := range policyEngine.Update(sources) {
 		for _, problem := range report.Problems {
 			t.Fatal(problem)
 		}
@@ -38,12 +38,12 @@ func evaluatePod(t *testing.T, final bool, pod string, policies map[string]strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &evaluation.Evaluator{Engine: rules, Clock: policytime.System()}
-	ask := j.Mutate
+	evaluator := &evaluation.Evaluator{Engine: policyEngine, Clock: policytime.System()}
+	evaluate := evaluator.Mutate
 	if final {
-		ask = j.Validate
+		evaluate = evaluator.Validate
 	}
-	got, err := ask(t.Context(), evaluation.Request{
+	got, err := evaluate(t.Context(), evaluation.Request{
 		Raw: []byte(pod), Review: review, Operation: v1alpha1.OperationCreate,
 		Tenant: &evaluation.Tenant{Project: "thesis", Department: "students", TimeZone: time.UTC},
 	})
@@ -53,9 +53,9 @@ func evaluatePod(t *testing.T, final bool, pod string, policies map[string]strin
 	return got
 }
 
-func denialText(j evaluation.Result) string {
+func denialText(result evaluation.Result) string {
 	var lines []string
-	for _, denial := range j.Denials {
+	for _, denial := range result.Denials {
 		lines = append(lines, evaluation.FormatMessage(denial))
 	}
 	return strings.Join(lines, "\n")
@@ -67,12 +67,12 @@ func TestMutate(t *testing.T) {
 	tests := map[string]struct {
 		pod      string
 		policies map[string]string
-		refused  string // part of the denial; empty where it is let in
-		label    any    // of the result
+		denial   string // a part of the denial; empty if the pod is allowed
+		label    any    // the label x of the result
 	}{
-		"an override":               {minimalPod, map[string]string{"a": `overrides := {"metadata": {"labels": {"x": "1"}}}`}, "", "1"},
-		"a type where none is said": {minimalPod, map[string]string{"a": `overrides := {"metadata": {"labels": {"x": input.workload.type}}}`}, "", "train"},
-		"a type that a policy gives": {minimalPod, map[string]string{
+		"an override":      {minimalPod, map[string]string{"a": `overrides := {"metadata": {"labels": {"x": "1"}}}`}, "", "1"},
+		"the default type": {minimalPod, map[string]string{"a": `overrides := {"metadata": {"labels": {"x": input.workload.type}}}`}, "", "train"},
+		"a policy sets the type": {minimalPod, map[string]string{
 			"a": `overrides := {"metadata": {"labels": {"x": input.workload.type}}}`, "b": `type := "interactive"`,
 		}, "", "interactive"},
 		"malformed": {
@@ -83,10 +83,10 @@ func TestMutate(t *testing.T) {
 		"a conflict": {minimalPod, map[string]string{
 			"a": `overrides := {"metadata": {"labels": {"x": "1"}}}`, "b": `overrides := {"metadata": {"labels": {"x": "2"}}}`,
 		}, "policy b wants", nil},
-		"a policy that never settles": {minimalPod, map[string]string{
+		"a policy that never converges": {minimalPod, map[string]string{
 			"a": `overrides := {"metadata": {"labels": {"x": concat("", [object.get(input.object.metadata, ["labels", "x"], ""), "1"])}}}`,
-		}, "wants something else of what it made itself: metadata.labels[x]", nil},
-		"a result that is refused": {minimalPod, map[string]string{
+		}, "requests further changes to the object that it changed: metadata.labels[x]", nil},
+		"a denied result": {minimalPod, map[string]string{
 			"a": `overrides := {"metadata": {"labels": {"x": "1"}}}`,
 			"b": `deny contains "not with x" if input.object.metadata.labels.x == "1"`,
 		}, "not with x (policy b)", nil},
@@ -95,14 +95,14 @@ func TestMutate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := evaluatePod(t, false, tc.pod, tc.policies)
 			text := denialText(got)
-			if tc.refused != "" {
-				if !strings.Contains(text, tc.refused) {
-					t.Errorf("refused with %q, want %q in it", text, tc.refused)
+			if tc.denial != "" {
+				if !strings.Contains(text, tc.denial) {
+					t.Errorf("denied with %q, want %q in it", text, tc.denial)
 				}
 				return
 			}
 			if text != "" {
-				t.Fatalf("refused: %s", text)
+				t.Fatalf("denied: %s", text)
 			}
 			metadata, _ := got.Merged.Object["metadata"].(map[string]any)
 			labels, _ := metadata["labels"].(map[string]any)
@@ -113,27 +113,27 @@ func TestMutate(t *testing.T) {
 	}
 }
 
-// What a policy demands must hold in the end; what it only proposes need not.
+// The final object must have a policy's overrides, but not its defaults and appended elements.
 func TestValidateEnforcesOverrides(t *testing.T) {
-	demand := map[string]string{"a": `overrides := {"metadata": {"labels": {"x": "1"}}}`}
-	if text := denialText(evaluatePod(t, true, minimalPod, demand)); !strings.Contains(text, "was undone after it was met, by another webhook: metadata.labels[x]") {
-		t.Errorf("an undone demand: %q", text)
+	override := map[string]string{"a": `overrides := {"metadata": {"labels": {"x": "1"}}}`}
+	if text := denialText(evaluatePod(t, true, minimalPod, override)); !strings.Contains(text, "another webhook reverted what this policy requires: metadata.labels[x]") {
+		t.Errorf("a reverted override: %q", text)
 	}
 	met := `{"metadata":{"labels":{"x":"1"}},"spec":{"containers":[{"name":"main"}]}}`
-	if text := denialText(evaluatePod(t, true, met, demand)); text != "" {
-		t.Errorf("a demand that holds: %q", text)
+	if text := denialText(evaluatePod(t, true, met, override)); text != "" {
+		t.Errorf("an override in place: %q", text)
 	}
-	for name, proposal := range map[string]string{
+	for name, rego := range map[string]string{
 		"defaults": `defaults := {"metadata": {"labels": {"x": "1"}}}`,
 		"append":   `append contains {"path": ["spec", "tolerations"], "value": {"key": "gpu", "operator": "Exists"}}`,
 	} {
-		if text := denialText(evaluatePod(t, true, minimalPod, map[string]string{"a": proposal})); text != "" {
+		if text := denialText(evaluatePod(t, true, minimalPod, map[string]string{"a": rego})); text != "" {
 			t.Errorf("%s: %q", name, text)
 		}
 	}
 }
 
-// Invariant: the same pod gives the same answer, and what was settled stays.
+// Invariant: the same pod has the same result, and a mutated pod is not changed again.
 func TestMutateIsIdempotent(t *testing.T) {
 	policies := map[string]string{
 		"a": `overrides := {"metadata": {"labels": {"x": "1"}}, "spec": {"terminationGracePeriodSeconds": 60}}`,
@@ -148,21 +148,21 @@ func TestMutateIsIdempotent(t *testing.T) {
 	}
 	second := evaluatePod(t, false, string(raw), policies)
 	if len(second.Merged.ChangedPaths) != 0 {
-		t.Errorf("settled, and changed again: %v", second.Merged.ChangedPaths)
+		t.Errorf("the mutated pod was changed again: %v", second.Merged.ChangedPaths)
 	}
 	if diff := cmp.Diff(first.Merged.Object, evaluatePod(t, false, pod, policies).Merged.Object); diff != "" {
-		t.Errorf("another answer to the same question:\n%s", diff)
+		t.Errorf("the same request had another result:\n%s", diff)
 	}
 }
 
 func TestMutateFailsBeforePoliciesAreLoaded(t *testing.T) {
-	rules, err := engine.New(engine.Options{})
+	policyEngine, err := engine.New(engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &evaluation.Evaluator{Engine: rules, Clock: policytime.System()}
-	if _, err := j.Mutate(t.Context(), evaluation.Request{Raw: []byte(minimalPod)}); err == nil {
-		t.Error("no policies are loaded, and a pod was judged")
+	evaluator := &evaluation.Evaluator{Engine: policyEngine, Clock: policytime.System()}
+	if _, err := evaluator.Mutate(t.Context(), evaluation.Request{Raw: []byte(minimalPod)}); err == nil {
+		t.Error("a pod was evaluated without policies")
 	}
 }
 
@@ -170,14 +170,14 @@ func FuzzMutate(f *testing.F) {
 	for _, seed := range []string{minimalPod, `{}`, `[]`, `null`, `{"spec":{"containers":[{"name":"a"},{"name":"a"}]}}`, `{"metadata":{"labels":7}}`} {
 		f.Add([]byte(seed))
 	}
-	rules, err := engine.New(engine.Options{})
+	policyEngine, err := engine.New(engine.Options{})
 	if err != nil {
 		f.Fatal(err)
 	}
-	rules.Update([]engine.Source{{Name: "a", Rego: "package a\noverrides := {\"spec\": {\"containers\": {\"*\": {\"tty\": true}}}}\nnodes contains {\"key\": \"a\", \"operator\": \"Exists\"}"}})
-	j := &evaluation.Evaluator{Engine: rules, Clock: policytime.System()}
+	policyEngine.Update([]engine.Source{{Name: "a", Rego: "package a\noverrides := {\"spec\": {\"containers\": {\"*\": {\"tty\": true}}}}\nnodes contains {\"key\": \"a\", \"operator\": \"Exists\"}"}})
+	evaluator := &evaluation.Evaluator{Engine: policyEngine, Clock: policytime.System()}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		// Whatever comes, it is an answer or an error, never a panic.
-		_, _ = j.Mutate(t.Context(), evaluation.Request{Raw: raw, Operation: v1alpha1.OperationCreate, Tenant: &evaluation.Tenant{TimeZone: time.UTC}})
+		// Any input has a result or an error, and none causes a panic.
+		_, _ = evaluator.Mutate(t.Context(), evaluation.Request{Raw: raw, Operation: v1alpha1.OperationCreate, Tenant: &evaluation.Tenant{TimeZone: time.UTC}})
 	})
 }

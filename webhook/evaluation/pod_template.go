@@ -15,31 +15,29 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// MutateTemplate judges a pod template of an object in a namespace as if its pod
-// were coming in; the question says the rest. The fields of what is complained of
-// begin with the template's place. Result is the pod; see [TemplateOf]. Nothing is
-// said of who makes the pod: that is another than who makes the template.
-func (j *Evaluator) MutateTemplate(ctx context.Context, t workloadkind.Template, namespace string, q Request) (Result, error) {
+// MutateTemplate evaluates a pod template as the pod that it will create in the namespace. The result has the
+// pod; see [TemplateFromPod]. The fields in findings begin with the template's path. No finding is about the
+// pod's creator, who is not the creator of the template.
+func (e *Evaluator) MutateTemplate(ctx context.Context, t workloadkind.Template, namespace string, request Request) (Result, error) {
 	raw, err := podFromTemplate(t, namespace)
 	if err != nil {
-		return Result{}, fmt.Errorf("reading %s: %w", t.Path, err)
+		return Result{}, fmt.Errorf("encode pod of %s: %w", t.Path, err)
 	}
-	q.Raw, q.Operation, q.IsTemplate = raw, v1alpha1.OperationCreate, true
-	judged, err := j.Mutate(ctx, q)
-	warnings := judged.Warnings[:len(judged.Warnings)-len(judged.Merged.Warnings)]
-	for _, warning := range judged.Merged.Warnings {
+	request.Raw, request.Operation, request.IsTemplate = raw, v1alpha1.OperationCreate, true
+	result, err := e.Mutate(ctx, request)
+	warnings := result.Warnings[:len(result.Warnings)-len(result.Merged.Warnings)]
+	for _, warning := range result.Merged.Warnings {
 		if warning.Path != createdByPath {
 			warnings = append(warnings, merge.Finding{Message: warning.String()})
 		}
 	}
-	judged.Denials, judged.Warnings = prefixFields(t.Path, judged.Denials), prefixFields(t.Path, warnings)
-	return judged, err
+	result.Denials, result.Warnings = prefixFields(t.Path, result.Denials), prefixFields(t.Path, warnings)
+	return result, err
 }
 
 const createdByPath = "metadata.annotations[" + v1alpha1.AnnotationCreatedBy + "]"
 
-// podFromTemplate is the JSON of the pod that a template makes in a namespace, as far as it
-// is known before there is one.
+// podFromTemplate returns the JSON of the pod that a template creates in a namespace, as far as it is known.
 func podFromTemplate(t workloadkind.Template, namespace string) ([]byte, error) {
 	metadata := maps.Clone(schema.AsMap(t.Body["metadata"]))
 	if metadata == nil {
@@ -52,22 +50,22 @@ func podFromTemplate(t workloadkind.Template, namespace string) ([]byte, error) 
 	})
 }
 
-// TemplateFromPod is a template as the policies made its pod; but not who makes it, since
-// that is who will make the pod.
+// TemplateFromPod returns the template with the policies' changes to its pod. It keeps the template's own
+// creator annotation: the pod's creator is known only when the pod is created.
 func TemplateFromPod(t workloadkind.Template, pod map[string]any) map[string]any {
-	said, had := schema.AsMap(t.Body["metadata"]), schema.AsMap(schema.AsMap(t.Body["metadata"])["annotations"])
+	original := schema.AsMap(t.Body["metadata"])
 	metadata := maps.Clone(schema.AsMap(pod["metadata"]))
 	annotations := maps.Clone(schema.AsMap(metadata["annotations"]))
 	delete(annotations, v1alpha1.AnnotationCreatedBy)
-	if maker, ok := had[v1alpha1.AnnotationCreatedBy]; ok {
-		annotations[v1alpha1.AnnotationCreatedBy] = maker
+	if creator, ok := schema.AsMap(original["annotations"])[v1alpha1.AnnotationCreatedBy]; ok {
+		annotations[v1alpha1.AnnotationCreatedBy] = creator
 	}
 	metadata["annotations"] = annotations
-	if _, ok := said["annotations"]; !ok && len(annotations) == 0 {
+	if _, ok := original["annotations"]; !ok && len(annotations) == 0 {
 		delete(metadata, "annotations")
 	}
 	delete(metadata, "namespace")
-	if namespace, ok := said["namespace"]; ok {
+	if namespace, ok := original["namespace"]; ok {
 		metadata["namespace"] = namespace
 	}
 	body := maps.Clone(t.Body)
@@ -75,16 +73,16 @@ func TemplateFromPod(t workloadkind.Template, pod map[string]any) map[string]any
 	return body
 }
 
-// prefixFields puts the template's place before the fields of its pod.
-func prefixFields(place string, complaints []merge.Finding) []merge.Finding {
-	placed := make([]merge.Finding, len(complaints))
-	for i, complaint := range complaints {
-		if complaint.Field == "" {
-			complaint.Field = place
+// prefixFields puts the template's path before the fields of its pod.
+func prefixFields(path string, findings []merge.Finding) []merge.Finding {
+	prefixed := make([]merge.Finding, len(findings))
+	for i, finding := range findings {
+		if finding.Field == "" {
+			finding.Field = path
 		} else {
-			complaint.Field = place + "." + complaint.Field
+			finding.Field = path + "." + finding.Field
 		}
-		placed[i] = complaint
+		prefixed[i] = finding
 	}
-	return placed
+	return prefixed
 }

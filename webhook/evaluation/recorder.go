@@ -17,7 +17,7 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// NewRecorder is handler under the name by which logs and metrics know it.
+// NewRecorder wraps a handler: it logs and measures each request under the name of the webhook.
 func NewRecorder(name string, logger logr.Logger, handler admission.Handler) admission.Handler {
 	return &recorder{name: name, logger: logger.WithName("admission"), handler: handler}
 }
@@ -32,18 +32,18 @@ type recorder struct {
 func (r *recorder) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := policytime.MachineNow()
 	response := r.handler.Handle(ctx, req)
-	took := policytime.MachineNow().Sub(start)
-	observeRequest(r.name, string(req.Operation), response.Allowed, took)
-	r.logDecision(req, response, took)
+	duration := policytime.MachineNow().Sub(start)
+	admissionDuration.WithLabelValues(r.name, string(req.Operation), strconv.FormatBool(response.Allowed)).Observe(duration.Seconds())
+	r.logResponse(req, response, duration)
 	return response
 }
 
-func (r *recorder) logDecision(req admission.Request, response admission.Response, took time.Duration) {
+func (r *recorder) logResponse(req admission.Request, response admission.Response, duration time.Duration) {
 	message := ""
 	if response.Result != nil {
 		message = response.Result.Message
 	}
-	r.logger.Info("decided",
+	r.logger.Info("Answered admission request",
 		"webhook", r.name,
 		"uid", string(req.UID),
 		"operation", string(req.Operation),
@@ -58,33 +58,29 @@ func (r *recorder) logDecision(req admission.Request, response admission.Respons
 		"warnings", len(response.Warnings),
 		"patchBytes", len(response.Patch),
 		"decisions", response.AuditAnnotations,
-		"durationMicroseconds", took.Microseconds(),
+		"durationMicroseconds", duration.Microseconds(),
 	)
 }
 
-// durationBuckets go from 0.1 ms, a fast answer, to 10 s, beyond every time-out that a
-// webhook configuration may have here.
+// durationBuckets range from 0.1 ms, a fast response, to 10 s, above the timeout of every webhook of Sluice.
 var durationBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 var admissionDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Name:    "sluice_admission_duration_seconds",
-	Help:    "Time from an admission request's arrival at its handler to the answer, by webhook, operation and whether it was allowed.",
+	Help:    "Time from the arrival of an admission request at its handler to the response, by webhook, operation and whether it was allowed.",
 	Buckets: durationBuckets,
 }, []string{"webhook", "operation", "allowed"})
 
 var policyDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-	Name:    "sluice_policy_duration_seconds",
-	Help:    "Time that one policy took to answer about one object, by policy and what came of it: passed, warned, denied, failed or timed-out. A policy's remembered answers count too; an admission whose whole answer was remembered asks no policy.",
+	Name: "sluice_policy_duration_seconds",
+	Help: "Time to evaluate one policy on one object, by policy and result: passed, warned, denied, failed or timed-out. " +
+		"Cached results of a policy count; an admission with a cached response evaluates no policy.",
 	Buckets: durationBuckets,
 }, []string{"policy", "verdict"})
 
 func init() { metrics.Registry.MustRegister(admissionDuration, policyDuration) }
 
-// ObservePolicy measures the asking of one policy.
-func ObservePolicy(asked engine.Evaluation) {
-	policyDuration.WithLabelValues(asked.Policy, string(asked.Result)).Observe(asked.Duration.Seconds())
-}
-
-func observeRequest(webhook, operation string, allowed bool, took time.Duration) {
-	admissionDuration.WithLabelValues(webhook, operation, strconv.FormatBool(allowed)).Observe(took.Seconds())
+// ObservePolicy records the duration of a policy evaluation.
+func ObservePolicy(evaluation engine.Evaluation) {
+	policyDuration.WithLabelValues(evaluation.Policy, string(evaluation.Result)).Observe(evaluation.Duration.Seconds())
 }

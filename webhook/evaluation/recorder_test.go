@@ -33,7 +33,7 @@ func TestRecorderLogsOneLineWithoutObject(t *testing.T) {
 		Object:   runtime.RawExtension{Raw: []byte(`{"env":"PASSWORD=secret"}`)},
 	}})
 	if response.Allowed || response.Result.Message != "too much" {
-		t.Fatalf("the answer was changed: %+v", response)
+		t.Fatalf("the recorder changed the response: %+v", response)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 1 {

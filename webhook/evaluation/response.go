@@ -4,6 +4,7 @@
 package evaluation
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,47 +12,50 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/workload"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/merge"
+	"sluice.dev/policies/merge/jsonpatch"
 )
 
-// The keys of audit annotations; the API server puts the webhook's name before
-// them.
+// The keys of audit annotations; the API server prefixes them with the webhook's name.
 const (
-	// AuditChangedBy are the policies that changed the object.
+	// AuditChangedBy lists the policies that changed the object.
 	AuditChangedBy = "changed-by"
-	// AuditDeniedBy are the policies that refused it.
+	// AuditDeniedBy lists the policies that denied the object.
 	AuditDeniedBy = "denied-by"
-	// AuditDryRun are the policies in DryRun that would have changed or refused it.
+	// AuditDryRun lists the policies in DryRun that would have changed or denied the object.
 	AuditDryRun = "dry-run"
 )
 
-// The most that is told of each kind: a hostile object must not make a long
-// answer.
+// The limits of a response, so that a hostile object cannot cause a long one.
 const (
 	maxDenials       = 20
 	maxWarnings      = 20
 	maxMessageLength = 1024
 )
 
-// NewResponse is the response to a judgment, but for its patch.
-func NewResponse(judged Result) admission.Response {
+// contactAdministrators is the fix for errors in policies.
+const contactAdministrators = "contact the cluster administrators"
+
+// NewResponse returns the response to a result, without a patch.
+func NewResponse(result Result) admission.Response {
 	response := admission.Allowed("")
-	if len(judged.Denials) > 0 {
-		response = admission.Denied(strings.Join(formatMessages(judged.Denials, maxDenials), "\n"))
+	if len(result.Denials) > 0 {
+		response = admission.Denied(strings.Join(formatMessages(result.Denials, maxDenials), "\n"))
 	}
-	response.Warnings = formatMessages(judged.Warnings, maxWarnings)
-	notes := map[string][]string{
-		AuditDeniedBy: policyNames(judged.Denials),
-		AuditDryRun:   dryRunPolicyNames(judged.DryRun),
+	response.Warnings = formatMessages(result.Warnings, maxWarnings)
+	annotations := map[string][]string{
+		AuditDeniedBy: policyNames(result.Denials),
+		AuditDryRun:   dryRunPolicyNames(result.DryRun),
 	}
 	if response.Allowed {
-		notes[AuditChangedBy] = slices.Sorted(maps.Keys(judged.Merged.ChangedPaths))
+		annotations[AuditChangedBy] = slices.Sorted(maps.Keys(result.Merged.ChangedPaths))
 	}
-	for key, names := range notes {
+	for key, names := range annotations {
 		if len(names) == 0 {
 			continue
 		}
@@ -63,7 +67,22 @@ func NewResponse(judged Result) admission.Response {
 	return response
 }
 
-// ErrorResponse is the response where nothing could be judged: nobody is let in then.
+// SetPatch sets the response's patch from before to after; it sets none if they are equal.
+func SetPatch(response *admission.Response, before, after map[string]any) error {
+	operations := jsonpatch.Diff(before, after)
+	if len(operations) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	patchType := admissionv1.PatchTypeJSONPatch
+	response.Patch, response.PatchType = patch, &patchType
+	return nil
+}
+
+// ErrorResponse returns the response for an object that could not be evaluated. It denies the object.
 func ErrorResponse(err error) admission.Response {
 	if errors.Is(err, engine.ErrNotLoaded) {
 		return admission.Errored(http.StatusServiceUnavailable, fmt.Errorf("%w: try again in a moment", err))
@@ -71,19 +90,19 @@ func ErrorResponse(err error) admission.Response {
 	return admission.Errored(http.StatusInternalServerError, err)
 }
 
-func formatMessages(complaints []merge.Finding, most int) []string {
+func formatMessages(findings []merge.Finding, limit int) []string {
 	var lines []string
-	for i, complaint := range complaints {
-		if i == most {
-			lines = append(lines, fmt.Sprintf("and %d more", len(complaints)-most))
+	for i, finding := range findings {
+		if i == limit {
+			lines = append(lines, fmt.Sprintf("and %d more", len(findings)-limit))
 			break
 		}
-		lines = append(lines, truncate(FormatMessage(complaint)))
+		lines = append(lines, truncate(FormatMessage(finding)))
 	}
 	return lines
 }
 
-// truncate keeps a line short, and one line.
+// truncate shortens a message and puts it on one line.
 func truncate(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > maxMessageLength {
@@ -92,64 +111,61 @@ func truncate(text string) string {
 	return text
 }
 
-// policyNames are the names of those who complain, sorted, each once.
-func policyNames(complaints []merge.Finding) []string {
+// policyNames returns the policies that have findings, sorted, each once.
+func policyNames(findings []merge.Finding) []string {
 	var names []string
-	for _, complaint := range complaints {
-		if complaint.Policy != "" {
-			names = append(names, complaint.Policy)
+	for _, finding := range findings {
+		if finding.Policy != "" {
+			names = append(names, finding.Policy)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-func dryRunPolicyNames(trial engine.DryRunOutcome) []string {
-	names := policyNames(slices.Concat(trial.Denials, trial.Warnings))
-	for _, wanted := range trial.Changes {
-		names = append(names, wanted.Policy)
+func dryRunPolicyNames(outcome engine.DryRunOutcome) []string {
+	names := policyNames(slices.Concat(outcome.Denials, outcome.Warnings))
+	for _, changes := range outcome.Changes {
+		names = append(names, changes.Policy)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// denialsForMergeError says of an error of the merge whose fault it is.
+// denialsForMergeError returns the denials for an error of the merge: the object or the policies are invalid.
 func denialsForMergeError(err error) []merge.Finding {
-	var (
-		conflict *merge.ConflictError
-		object   *merge.InvalidObjectError
-	)
+	var object *merge.InvalidObjectError
 	if errors.As(err, &object) {
 		return []merge.Finding{{Message: object.Message, Field: object.Path}}
 	}
-	complaint := merge.Finding{Message: err.Error(), Fix: "tell the cluster's administrators: until the policies are mended, such pods are refused"}
+	denial := merge.Finding{Message: err.Error(), Fix: contactAdministrators + ": such pods are denied until the policies are fixed"}
+	var conflict *merge.ConflictError
 	if errors.As(err, &conflict) {
-		complaint.Message = conflict.Error()
+		denial.Message = conflict.Error()
 	}
-	return []merge.Finding{complaint}
+	return []merge.Finding{denial}
 }
 
-// denialsForMalformed are what is wrong with what a pod asks for, one for each field.
-func denialsForMalformed(malformed workload.InvalidRequest) []merge.Finding {
-	complaints := make([]merge.Finding, 0, len(malformed))
-	for _, fault := range malformed {
-		complaints = append(complaints, merge.Finding{Message: fault.ErrorBody(), Field: fault.Field})
+// denialsForInvalidRequest returns a denial for each invalid field of a GPU request.
+func denialsForInvalidRequest(invalid workload.InvalidRequest) []merge.Finding {
+	denials := make([]merge.Finding, 0, len(invalid))
+	for _, fault := range invalid {
+		denials = append(denials, merge.Finding{Message: fault.ErrorBody(), Field: fault.Field})
 	}
-	return complaints
+	return denials
 }
 
-// FormatMessage is a complaint as people read it: the policy, the field, what is
-// wrong, and what to do.
-func FormatMessage(c merge.Finding) string {
-	text := c.Message
-	if c.Field != "" {
-		text = fmt.Sprintf("%s: %s", c.Field, text)
+// FormatMessage returns a finding as text: the field, the problem, the fix and the policy.
+func FormatMessage(finding merge.Finding) string {
+	text := finding.Message
+	if finding.Field != "" {
+		text = fmt.Sprintf("%s: %s", finding.Field, text)
 	}
-	if c.Fix != "" {
-		text = fmt.Sprintf("%s; %s", text, c.Fix)
+	if finding.Fix != "" {
+		text = fmt.Sprintf("%s; %s", text, finding.Fix)
 	}
-	if c.Policy != "" {
-		text = fmt.Sprintf("%s (policy %s)", text, c.Policy)
+	if finding.Policy != "" {
+		text = fmt.Sprintf("%s (policy %s)", text, finding.Policy)
 	}
 	return text
 }

@@ -21,96 +21,95 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// Tenant is whose a namespace is. It is shared, and never changes.
+// Tenant is the project that owns a namespace. It is shared and must not be modified.
 type Tenant struct {
-	// Project and Department are their names.
+	// Project is the project's name, and Department its department's.
 	Project, Department string
 	// TimeZone is the department's time zone.
 	TimeZone *time.Location
 	// Documents are input.project, input.department and input.nodePools.
 	Documents Documents
-	// NodePools is the last of them, for who is no policy.
+	// NodePools are the same node pools as Go values.
 	NodePools []input.NodePool
-	// Schedulers are those of the pools.
+	// Schedulers are the schedulers of the node pools.
 	Schedulers engine.Schedulers
-	// Version changes whenever one of the documents does.
+	// Version changes whenever one of the documents changes.
 	Version string
 }
 
-// Documents are what policies read of a tenant.
+// Documents are the parts of the policies' input about a tenant.
 type Documents struct {
 	Project, Department, NodePools document.Document
 }
 
-// TenantResolver finds tenants. Its zero value but for Cache is ready to use, by any
-// number of goroutines.
+// TenantResolver resolves and caches tenants. It is ready to use once Cache is set, and safe for concurrent use.
 type TenantResolver struct {
-	// Cache has the Projects, Departments and NodePools, with the index
-	// [ProjectsByNamespace].
+	// Cache has the Projects, Departments and NodePools, with the index [ProjectNamespaceIndex].
 	Cache client.Reader
 
 	mu      sync.RWMutex
 	tenants map[string]*Tenant
 }
 
-// Resolve is whose the namespace is; nil where no project has it.
-func (d *TenantResolver) Resolve(ctx context.Context, namespace string) (*Tenant, error) {
-	project, err := d.getProject(ctx, namespace)
+// Resolve returns the tenant of the namespace; nil if no project owns it.
+func (r *TenantResolver) Resolve(ctx context.Context, namespace string) (*Tenant, error) {
+	project, department, err := GetProject(ctx, r.Cache, namespace)
 	if project == nil || err != nil {
 		return nil, err
 	}
-	var department v1alpha1.Department
-	if err := d.Cache.Get(ctx, types.NamespacedName{Name: project.Spec.Department}, &department); err != nil {
-		return nil, fmt.Errorf("reading department %s of project %s: %w", project.Spec.Department, project.Name, err)
-	}
-	pools, err := d.getNodePools(ctx, project)
+	pools, err := r.getNodePools(ctx, project)
 	if err != nil {
 		return nil, err
 	}
-	version := tenantVersion(project, &department, pools)
-	d.mu.RLock()
-	tenant := d.tenants[namespace]
-	d.mu.RUnlock()
+	version := tenantVersion(project, department, pools)
+	r.mu.RLock()
+	tenant := r.tenants[namespace]
+	r.mu.RUnlock()
 	if tenant != nil && tenant.Version == version {
 		return tenant, nil
 	}
-	if tenant, err = newTenant(project, &department, pools); err != nil {
+	if tenant, err = newTenant(project, department, pools); err != nil {
 		return nil, err
 	}
 	tenant.Version = version
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.tenants == nil {
-		d.tenants = make(map[string]*Tenant)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tenants == nil {
+		r.tenants = make(map[string]*Tenant)
 	}
-	d.tenants[namespace] = tenant
+	r.tenants[namespace] = tenant
 	return tenant, nil
 }
 
-// getProject is the one whose status says that it has the namespace: the label on
-// the namespace is written after it.
-func (d *TenantResolver) getProject(ctx context.Context, namespace string) (*v1alpha1.Project, error) {
+// GetProject returns the project that owns the namespace, by the project's status, and the project's department.
+// Both are nil if no project owns it. The caller must not modify them. The cache needs the index
+// [ProjectNamespaceIndex]. The namespace's label is no source: lifecycle writes it after the status.
+func GetProject(ctx context.Context, cache client.Reader, namespace string) (*v1alpha1.Project, *v1alpha1.Department, error) {
 	var projects v1alpha1.ProjectList
-	if err := d.Cache.List(ctx, &projects, client.MatchingFields{ProjectNamespaceIndex: namespace}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("finding the project of namespace %s: %w", namespace, err)
+	if err := cache.List(ctx, &projects, client.MatchingFields{ProjectNamespaceIndex: namespace}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list projects with namespace %s: %w", namespace, err)
 	}
 	if len(projects.Items) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return &projects.Items[0], nil
+	project, department := &projects.Items[0], &v1alpha1.Department{}
+	if err := cache.Get(ctx, types.NamespacedName{Name: project.Spec.Department}, department); err != nil {
+		return nil, nil, fmt.Errorf("get department %s of project %s: %w", project.Spec.Department, project.Name, err)
+	}
+	return project, department, nil
 }
 
-// getNodePools are the project's node pools that exist, by name.
-func (d *TenantResolver) getNodePools(ctx context.Context, project *v1alpha1.Project) (map[string]*v1alpha1.NodePool, error) {
+// getNodePools returns the project's node pools that exist, by name.
+func (r *TenantResolver) getNodePools(ctx context.Context, project *v1alpha1.Project) (map[string]*v1alpha1.NodePool, error) {
 	pools := make(map[string]*v1alpha1.NodePool, len(project.Spec.NodePools))
 	for _, quota := range project.Spec.NodePools {
 		var pool v1alpha1.NodePool
-		err := d.Cache.Get(ctx, types.NamespacedName{Name: quota.Name}, &pool)
+		err := r.Cache.Get(ctx, types.NamespacedName{Name: quota.Name}, &pool)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading node pool %s: %w", quota.Name, err)
+			return nil, fmt.Errorf("get node pool %s: %w", quota.Name, err)
 		}
 		pools[quota.Name] = &pool
 	}
@@ -123,7 +122,8 @@ func tenantVersion(project *v1alpha1.Project, department *v1alpha1.Department, p
 		versions = append(versions, string(pool.UID)+"/"+pool.ResourceVersion)
 	}
 	slices.Sort(versions)
-	return string(project.UID) + "/" + project.ResourceVersion + " " + string(department.UID) + "/" + department.ResourceVersion + " " + strings.Join(versions, " ")
+	return string(project.UID) + "/" + project.ResourceVersion + " " +
+		string(department.UID) + "/" + department.ResourceVersion + " " + strings.Join(versions, " ")
 }
 
 func newTenant(project *v1alpha1.Project, department *v1alpha1.Department, pools map[string]*v1alpha1.NodePool) (*Tenant, error) {
@@ -136,32 +136,32 @@ func newTenant(project *v1alpha1.Project, department *v1alpha1.Department, pools
 		schedulers[i] = tenant.NodePools[i].Scheduler
 	}
 	tenant.Schedulers = engine.SchedulersOf(schedulers...)
-	told := input.NewDepartment(department)
-	zone, err := time.LoadLocation(told.TimeZone)
+	departmentInput := input.NewDepartment(department)
+	zone, err := time.LoadLocation(departmentInput.TimeZone)
 	if err != nil {
-		return nil, fmt.Errorf("department %s: time zone %q is not known: %w", department.Name, told.TimeZone, err)
+		return nil, fmt.Errorf("load time zone %q of department %s: %w", departmentInput.TimeZone, department.Name, err)
 	}
 	tenant.TimeZone = zone
 	for _, part := range []struct {
-		into *document.Document
-		from any
+		target *document.Document
+		source any
 	}{
 		{&tenant.Documents.Project, input.NewProject(project, department)},
-		{&tenant.Documents.Department, told},
+		{&tenant.Documents.Department, departmentInput},
 		{&tenant.Documents.NodePools, tenant.NodePools},
 	} {
-		if *part.into, err = document.FromGo(part.from); err != nil {
-			return nil, fmt.Errorf("project %s: %w", project.Name, err)
+		if *part.target, err = document.FromGo(part.source); err != nil {
+			return nil, fmt.Errorf("encode input of project %s: %w", project.Name, err)
 		}
 	}
 	return tenant, nil
 }
 
-// ProjectNamespaceIndex is the index by which the cache finds the project that has
-// a namespace: a project that was outbid for its namespace has none.
+// ProjectNamespaceIndex indexes projects by the namespace they own. A project that lost its namespace to
+// another one has no entry.
 const ProjectNamespaceIndex = "status.namespace.name"
 
-// IndexProjects makes the index.
+// IndexProjects registers [ProjectNamespaceIndex].
 func IndexProjects(ctx context.Context, indexer client.FieldIndexer) error {
 	return indexer.IndexField(ctx, &v1alpha1.Project{}, ProjectNamespaceIndex, func(object client.Object) []string {
 		project, ok := object.(*v1alpha1.Project)

@@ -44,15 +44,15 @@ func tenantObjects() []client.Object {
 			}},
 			Status: v1alpha1.ProjectStatus{Namespace: &v1alpha1.ProjectNamespace{Name: "work"}},
 		},
-		// It names the namespace too, and came later: it has none.
+		// It names the same namespace, and came later: it owns none.
 		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "rival"}, Spec: v1alpha1.ProjectSpec{Department: "students", Namespace: "work"}},
 		&v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "dgx"}},
 	}
 }
 
 func TestResolveReturnsProjectOfNamespace(t *testing.T) {
-	d, c := newTenantResolver(t, tenantObjects()...)
-	got, err := d.Resolve(t.Context(), "work")
+	resolver, c := newTenantResolver(t, tenantObjects()...)
+	got, err := resolver.Resolve(t.Context(), "work")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +67,8 @@ func TestResolveReturnsProjectOfNamespace(t *testing.T) {
 	if err := json.Unmarshal(raw, &pools); err != nil || len(pools) != 1 || pools[0].Name != "dgx" {
 		t.Errorf("pools %s, %v", raw, err)
 	}
-	if again, _ := d.Resolve(t.Context(), "work"); again != got {
-		t.Error("nothing changed, and the documents were made again")
+	if again, _ := resolver.Resolve(t.Context(), "work"); again != got {
+		t.Error("the documents were created again although nothing changed")
 	}
 	var pool v1alpha1.NodePool
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "dgx"}, &pool); err != nil {
@@ -78,21 +78,21 @@ func TestResolveReturnsProjectOfNamespace(t *testing.T) {
 	if err := c.Update(t.Context(), &pool); err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := d.Resolve(t.Context(), "work"); again == got || again.Version == got.Version {
-		t.Error("a pool changed, and the documents did not")
+	if again, _ := resolver.Resolve(t.Context(), "work"); again == got || again.Version == got.Version {
+		t.Error("the documents did not change with the node pool")
 	}
 }
 
 func TestResolveReturnsNilWithoutProject(t *testing.T) {
-	d, _ := newTenantResolver(t, tenantObjects()...)
-	if got, err := d.Resolve(t.Context(), "default"); got != nil || err != nil {
+	resolver, _ := newTenantResolver(t, tenantObjects()...)
+	if got, err := resolver.Resolve(t.Context(), "default"); got != nil || err != nil {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
 func TestResolveFailsWithoutDepartment(t *testing.T) {
-	d, _ := newTenantResolver(t, tenantObjects()[1:]...)
-	if got, err := d.Resolve(t.Context(), "work"); got != nil || err == nil {
+	resolver, _ := newTenantResolver(t, tenantObjects()[1:]...)
+	if got, err := resolver.Resolve(t.Context(), "work"); got != nil || err == nil {
 		t.Errorf("%v, %v", got, err)
 	}
 }

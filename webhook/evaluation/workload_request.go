@@ -20,39 +20,39 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// jobOwner is the kind that makes a Job's pods.
+// jobOwner is the kind that creates a Job's pods.
 var jobOwner = workload.Owner{Group: batchv1.GroupName, Kind: "Job"}
 
-// workloadRequest is what a pod asks for, or what each of a Job's pods will. The error is
-// workload.InvalidRequest where that cannot be.
-func (q *Request) workloadRequest(object map[string]any) (workload.Request, error) {
+// workloadRequest returns the GPU request of a pod, or of each pod of a Job. The error is a
+// workload.InvalidRequest if the request is invalid.
+func (r *Request) workloadRequest(object map[string]any) (workload.Request, error) {
 	template, kind := object, "pod"
-	if q.IsJob {
+	if r.IsJob {
 		template, kind = schema.AsMap(schema.AsMap(object["spec"])["template"]), "Job"
 	}
 	var typed corev1.PodTemplateSpec
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(relevantFields(template), &typed); err != nil {
-		return workload.Request{}, fmt.Errorf("reading the %s: %w", kind, err)
+		return workload.Request{}, fmt.Errorf("decode %s: %w", kind, err)
 	}
 	if err := decodeEnvVars(template, &typed.Spec); err != nil {
-		return workload.Request{}, fmt.Errorf("reading the %s: %w", kind, err)
+		return workload.Request{}, fmt.Errorf("decode %s: %w", kind, err)
 	}
 	request, err := workload.Parse(&typed)
-	if q.IsTemplate {
-		request.Owner = q.Owner
+	if r.IsTemplate {
+		request.Owner = r.Owner
 	}
-	if q.IsJob {
+	if r.IsJob {
 		request.Owner = jobOwner
-		var malformed workload.InvalidRequest
-		if errors.As(err, &malformed) {
-			return request, malformed.WithPrefix("spec.template")
+		var invalid workload.InvalidRequest
+		if errors.As(err, &invalid) {
+			return request, invalid.WithPrefix("spec.template")
 		}
 	}
 	return request, err
 }
 
-// Most of a pod has nothing to do with what it asks for. To read these fields too
-// would take longer than all that is read. Variables are read apart.
+// The GPU request does not depend on these fields, and decoding them takes longer than decoding all the others.
+// decodeEnvVars decodes the variables.
 var (
 	irrelevantSpecFields = []string{
 		"affinity", "dnsConfig", "hostAliases", "imagePullSecrets", "readinessGates", "securityContext",
@@ -65,18 +65,17 @@ var (
 	}
 )
 
-// relevantFields is the part of a pod that may say what it asks for: its metadata, and its
-// spec but for what is known to be idle.
+// relevantFields returns a pod's metadata and spec without the irrelevant fields.
 func relevantFields(template map[string]any) map[string]any {
-	part := make(map[string]any, 2)
+	relevant := make(map[string]any, 2)
 	for _, name := range []string{"metadata", "spec"} {
-		if in, ok := template[name]; ok {
-			part[name] = in
+		if value, ok := template[name]; ok {
+			relevant[name] = value
 		}
 	}
-	spec, ok := part["spec"].(map[string]any)
+	spec, ok := relevant["spec"].(map[string]any)
 	if !ok {
-		return part
+		return relevant
 	}
 	spec = omitFields(spec, irrelevantSpecFields)
 	for _, name := range []string{"containers", "initContainers", "ephemeralContainers"} {
@@ -92,34 +91,34 @@ func relevantFields(template map[string]any) map[string]any {
 		}
 		spec[name] = list
 	}
-	part["spec"] = spec
-	return part
+	relevant["spec"] = spec
+	return relevant
 }
 
-// omitFields is an object without some of its fields.
+// omitFields returns a copy of an object without some of its fields.
 func omitFields(object map[string]any, names []string) map[string]any {
-	rest := make(map[string]any, len(object))
-	for name, in := range object {
+	kept := make(map[string]any, len(object))
+	for name, value := range object {
 		if !slices.Contains(names, name) {
-			rest[name] = in
+			kept[name] = value
 		}
 	}
-	return rest
+	return kept
 }
 
-// decodeEnvVars reads the variables of all containers into a spec without them.
-// Nearly all are a name and a value, and there may be very many.
+// decodeEnvVars decodes the variables of all containers into spec. A pod can have very many; nearly all are a
+// name and a value.
 func decodeEnvVars(template map[string]any, spec *corev1.PodSpec) error {
-	from := schema.AsMap(template["spec"])
+	source := schema.AsMap(template["spec"])
 	for name, containers := range map[string][]corev1.Container{"containers": spec.Containers, "initContainers": spec.InitContainers} {
-		for i, container := range schema.AsList(from[name]) {
+		for i, container := range schema.AsList(source[name]) {
 			variables, ok := schema.AsMap(container)["env"]
 			if !ok || variables == nil {
 				continue
 			}
 			list, ok := variables.([]any)
 			if !ok {
-				return fmt.Errorf("spec.%s[%d].env is no list", name, i)
+				return fmt.Errorf("spec.%s[%d].env is not a list", name, i)
 			}
 			containers[i].Env = make([]corev1.EnvVar, len(list))
 			for j, variable := range list {
@@ -132,13 +131,13 @@ func decodeEnvVars(template map[string]any, spec *corev1.PodSpec) error {
 	return nil
 }
 
-func decodeEnvVar(from any, variable *corev1.EnvVar) error {
-	fields, ok := from.(map[string]any)
+func decodeEnvVar(value any, variable *corev1.EnvVar) error {
+	fields, ok := value.(map[string]any)
 	if !ok {
-		return errors.New("it is no object")
+		return errors.New("not an object")
 	}
-	for name, in := range fields {
-		text, ok := in.(string)
+	for name, value := range fields {
+		text, ok := value.(string)
 		switch {
 		case ok && name == "name":
 			variable.Name = text
@@ -151,34 +150,33 @@ func decodeEnvVar(from any, variable *corev1.EnvVar) error {
 	return nil
 }
 
-// How many requests are kept as policies read them, and how many bytes of them.
-// Pods that are all different mostly ask for one of a few things.
+// The limits of the cache: different pods mostly have one of a few requests.
 const (
 	maxCachedRequests     = 256
 	maxCachedRequestBytes = 1 << 20
 )
 
-// requestDocumentCache keeps requests as policies read them. The zero value is ready to use.
+// requestDocumentCache caches input.workload by request. The zero value is ready to use.
 type requestDocumentCache struct {
 	once      sync.Once
 	documents *cache.Cache[string, document.Document]
 }
 
-// document is a request as policies read it.
-func (d *requestDocumentCache) document(request *workload.Request) (document.Document, error) {
-	d.once.Do(func() { d.documents = cache.New[string, document.Document](maxCachedRequests, maxCachedRequestBytes) })
+// document returns input.workload for a request.
+func (c *requestDocumentCache) document(request *workload.Request) (document.Document, error) {
+	c.once.Do(func() { c.documents = cache.New[string, document.Document](maxCachedRequests, maxCachedRequestBytes) })
 	raw, err := json.Marshal(request)
 	if err != nil {
-		return document.Document{}, fmt.Errorf("describing what the pod asks for: %w", err)
+		return document.Document{}, fmt.Errorf("encode GPU request: %w", err)
 	}
-	if known, ok := d.documents.Get(string(raw)); ok {
-		return known, nil
+	if cached, ok := c.documents.Get(string(raw)); ok {
+		return cached, nil
 	}
 	decoded, err := document.Decode(raw)
 	if err != nil {
-		return document.Document{}, fmt.Errorf("describing what the pod asks for: %w", err)
+		return document.Document{}, fmt.Errorf("encode GPU request: %w", err)
 	}
-	// The values and what policies see of them take several times the text.
-	d.documents.Put(string(raw), decoded, 8*len(raw))
+	// The decoded document takes several times the memory of the text.
+	c.documents.Put(string(raw), decoded, 8*len(raw))
 	return decoded, nil
 }

@@ -18,8 +18,7 @@ import (
 	"sluice.dev/policies/engine/document"
 )
 
-// What a pod asks for is read from a part of it, and is what it would be if all
-// were read.
+// The request that is parsed from the relevant fields equals the request of the whole pod.
 func TestWorkloadRequestMatchesFullParse(t *testing.T) {
 	files, err := filepath.Glob("../../test/testdata/pods/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -28,7 +27,7 @@ func TestWorkloadRequestMatchesFullParse(t *testing.T) {
 	pods := map[string]string{
 		"a variable that limits": `{"metadata": {"annotations": {"gpu-memory": "1000"}}, "spec": {"containers": [
 			{"name": "main", "image": "x", "env": [{"name": "A", "value": "1"}, {"name": "RUNAI_GPU_MEMORY_LIMIT", "value": "2Gi"}]}]}}`,
-		"a variable from elsewhere": `{"spec": {"containers": [{"name": "main", "env": [
+		"a variable with a source": `{"spec": {"containers": [{"name": "main", "env": [
 			{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "B"}, {"name": "C", "value": null}]}]}}`,
 		"no variables": `{"spec": {"containers": [{"name": "main", "env": null}, {"name": "b", "env": []}]}}`,
 	}
@@ -56,7 +55,7 @@ func TestWorkloadRequestMatchesFullParse(t *testing.T) {
 			}
 			got, gotErr := (&Request{}).workloadRequest(object.Object())
 			if diff := cmp.Diff(want, got); diff != "" || fmt.Sprint(wantErr) != fmt.Sprint(gotErr) {
-				t.Errorf("errors %v and %v (-all +read):\n%s", wantErr, gotErr, diff)
+				t.Errorf("errors %v and %v (-whole +relevant):\n%s", wantErr, gotErr, diff)
 			}
 		})
 	}
@@ -73,7 +72,7 @@ func TestWorkloadRequestRejectsInvalidPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := (&Request{}).workloadRequest(object.Object()); err == nil {
-			t.Errorf("%s asks for %+v", raw, got)
+			t.Errorf("%s is parsed as %+v", raw, got)
 		}
 	}
 }

@@ -14,25 +14,21 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// maxDecisionsBytes is how long the record on a pod may be, in bytes. Of a longer one
-// only the policies' names are kept.
+// maxDecisionsBytes limits the annotation, in bytes. A longer one keeps only the policies' names.
 const maxDecisionsBytes = 4096
 
-// identityPolicy is the policy that says whose a pod is. It has something to write on
-// every pod that had not been through here.
+// identityPolicy records the project on a pod. It changes every pod that the webhook has not seen before.
 const identityPolicy = "core.project"
 
-// recordDecisions is the pod with the annotation that says which policy changed what:
-// {"core.gpu": ["spec.containers[main].resources..."]}. A pass that comes after
-// another, since a webhook in between changed the pod, adds to what that one
-// wrote. On a pod whose identity this pass had to write, so that none was before
-// it, whatever its author wrote there is replaced.
+// recordDecisions returns the merged pod with an annotation of the paths that each policy changed:
+// {"core.gpu": ["spec.containers[main].resources..."]}. If the API server calls the webhook again because another
+// webhook changed the pod, the second call adds to the annotation. The first call replaces the author's own value.
 func recordDecisions(before map[string]any, result merge.Result) (map[string]any, error) {
 	decisions := make(map[string][]string, len(result.ChangedPaths))
-	if _, first := result.ChangedPaths[identityPolicy]; !first {
+	if _, isFirstCall := result.ChangedPaths[identityPolicy]; !isFirstCall {
 		text := schema.AsString(schema.AsMap(schema.AsMap(before["metadata"])["annotations"])[v1alpha1.AnnotationDecisions])
 		if len(text) <= maxDecisionsBytes && json.Unmarshal([]byte(text), &decisions) != nil {
-			clear(decisions) // what cannot be read was not written here
+			clear(decisions) // the webhook did not write it
 		}
 	}
 	for policy, paths := range result.ChangedPaths {
@@ -48,7 +44,7 @@ func recordDecisions(before map[string]any, result merge.Result) (map[string]any
 		text, err = json.Marshal(decisions)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("recording the decisions: %w", err)
+		return nil, fmt.Errorf("encode decisions: %w", err)
 	}
 	after := maps.Clone(result.Object)
 	metadata := cloneOrNew(after["metadata"])
@@ -59,7 +55,7 @@ func recordDecisions(before map[string]any, result merge.Result) (map[string]any
 	return after, nil
 }
 
-// cloneOrNew is a copy of an object that may be changed.
+// cloneOrNew returns a shallow copy of an object, or a new one.
 func cloneOrNew(v any) map[string]any {
 	if m := schema.AsMap(v); m != nil {
 		return maps.Clone(m)

@@ -22,12 +22,12 @@ func TestRecordDecisions(t *testing.T) {
 		changes map[string][]string
 		want    string
 	}{
-		"first":                   {map[string]any{}, map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
-		"a later pass adds":       {pod(`{"a":["spec.x"]}`), map[string][]string{"a": {"spec.x", "spec.y"}, "b": {"spec.z"}}, `{"a":["spec.x","spec.y"],"b":["spec.z"]}`},
-		"the author's own goes":   {pod(`{"forged":["spec.x"]}`), map[string][]string{"core.project": {"metadata.x"}}, `{"core.project":["metadata.x"]}`},
-		"nonsense goes":           {pod(`{"a":`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
-		"too long: names only":    {map[string]any{}, map[string][]string{"a": {long}}, `{"a":null}`},
-		"too long a word is gone": {pod(`{"b":["` + long + `"]}`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
+		"first call":               {map[string]any{}, map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
+		"a second call adds":       {pod(`{"a":["spec.x"]}`), map[string][]string{"a": {"spec.x", "spec.y"}, "b": {"spec.z"}}, `{"a":["spec.x","spec.y"],"b":["spec.z"]}`},
+		"the author's own value":   {pod(`{"forged":["spec.x"]}`), map[string][]string{"core.project": {"metadata.x"}}, `{"core.project":["metadata.x"]}`},
+		"invalid JSON":             {pod(`{"a":`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
+		"too long: only the names": {map[string]any{}, map[string][]string{"a": {long}}, `{"a":null}`},
+		"an existing one too long": {pod(`{"b":["` + long + `"]}`), map[string][]string{"a": {"spec.x"}}, `{"a":["spec.x"]}`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

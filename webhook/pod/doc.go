@@ -1,20 +1,15 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods answers the API server about pods of governed namespaces.
+// Package pod serves the admission webhooks for pods in governed namespaces.
 //
-// Enters: the admission of a pod. Leaves: a patch, warnings or a denial, with
-// audit annotations that say which policy did what. The namespace's label
-// decides that a pod comes here at all; whose it is, the Projects decide.
+// The API server calls it twice before it stores a pod: [Mutator] can still change the pod, [Validator] runs after
+// all mutating webhooks. A response has a patch, warnings or a denial, and audit annotations that name the policies.
+// The namespace's label selects the pods that reach the webhook; the Projects determine the tenant.
 //
-// Before a pod is stored it is asked about twice: when it may still be changed
-// ([Mutator]), and when all who may change it have ([Validator]).
+// The pods of one controller differ only in what the API server generates: the name of the token volume, and later
+// the pod's name, UID and creation time. Policies see a pod with a canonical volume name, and without those of the
+// other fields that no policy reads. All pods of a controller thus have the same [podView] and share one evaluation.
 //
-// Pods of one controller are the same but for what the API server makes up for
-// each: the name of the volume with its token, and, in the end, its own name, UID
-// and time. Policies are asked about a pod whose token's volume has the same name
-// in all, and without those of the other fields that none of them reads; so one of
-// a controller's pods is judged, and the answer holds for all.
-//
-// It never writes to the cluster, and never lets in what it could not judge.
+// The package never writes to the cluster, and denies every pod that it could not evaluate.
 package pod

@@ -26,31 +26,30 @@ import (
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
 	"sluice.dev/webhook/evaluation"
-	"sluice.dev/webhook/pod"
 )
 
-// newBase is a desk with the built-in policies and more, and one project with two
-// pools.
-func newBase(tb testing.TB, more ...engine.Source) pod.Base {
+// limits are so long that no policy exceeds them on a busy machine.
+var limits = engine.Limits{Evaluation: time.Minute, Request: time.Minute}
+
+// newBase returns a base with the built-in policies, more policies, and one project with two node pools.
+func newBase(tb testing.TB, more ...engine.Source) evaluation.Base {
 	tb.Helper()
-	// Where the machine is busy, no policy is to be cut off.
-	limits := engine.Limits{Evaluation: time.Minute, Request: time.Minute}
-	rules, err := engine.New(engine.Options{Libraries: policies.Libraries(), Limits: limits})
+	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Limits: limits})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for _, report := range rules.Update(append(policies.BuiltIn(), more...)) {
+	for _, report := range policyEngine.Update(append(policies.BuiltIn(), more...)) {
 		for _, problem := range report.Problems {
 			tb.Fatal(problem)
 		}
 	}
-	return pod.Base{
-		Evaluator: &evaluation.Evaluator{Engine: rules, Clock: policytime.System()},
+	return evaluation.Base{
+		Evaluator: &evaluation.Evaluator{Engine: policyEngine, Clock: policytime.System()},
 		Tenants:   &evaluation.TenantResolver{Cache: newFakeReader()},
 	}
 }
 
-// fakeReader is a cache with these objects and no others.
+// fakeReader is a cache of these objects.
 type fakeReader struct {
 	client.Reader
 	projects   []v1alpha1.Project
@@ -102,17 +101,15 @@ func newFakeReader() *fakeReader {
 	}
 }
 
-// trainingReview is an admission review of about seven kilobytes, as the API server sends
-// it: of pods that differ in images, arguments, labels and the values of variables,
-// by their number, and of the pods of one controller, which differ in the request
-// only.
+// trainingReview returns an admission review of about seven kilobytes, as the API server sends it. Pods of different
+// numbers differ in images, arguments, labels and values of variables. Pods of one number belong to one controller
+// and differ only by request.
 func trainingReview(tb testing.TB, number, request int) []byte {
 	tb.Helper()
 	return encodeAdmissionReview(tb, trainingPod(number, request), request)
 }
 
-// distinctReview is a review of a pod that differs from all others also in the names of
-// its containers and variables and in what they mount.
+// distinctReview returns the review of a pod that also differs in the names of containers and variables, and in mounts.
 func distinctReview(tb testing.TB, number int) []byte {
 	tb.Helper()
 	pod := trainingPod(number, number)
@@ -146,7 +143,7 @@ func trainingPod(number, request int) *corev1.Pod {
 		}
 		return c
 	}
-	grace, soon := int64(30), int64(300)
+	grace, toleration := int64(30), int64(300)
 	never := corev1.PreemptLowerPriority
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -167,8 +164,8 @@ func trainingPod(number, request int) *corev1.Pod {
 			ServiceAccountName: "default", DeprecatedServiceAccount: "default", EnableServiceLinks: new(true),
 			Priority: new(int32), PreemptionPolicy: &never,
 			Tolerations: []corev1.Toleration{
-				{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &soon},
-				{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &soon},
+				{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &toleration},
+				{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &toleration},
 			},
 			Volumes: []corev1.Volume{
 				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
@@ -180,7 +177,7 @@ func trainingPod(number, request int) *corev1.Pod {
 	return pod
 }
 
-// addTokenVolume gives a pod the volume of its token, as the API server does.
+// addTokenVolume adds the token volume to a pod, as the API server does.
 func addTokenVolume(pod *corev1.Pod, name string) {
 	expires, mode := int64(3607), int32(0o644)
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
@@ -200,7 +197,7 @@ func addTokenVolume(pod *corev1.Pod, name string) {
 	}
 }
 
-// tokenVolumeName is the name of the volume with a token, another for each number.
+// tokenVolumeName returns a different name of a token volume for each number.
 func tokenVolumeName(number int) string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	name := []byte("kube-api-access-")
@@ -233,7 +230,7 @@ func encodeAdmissionReview(tb testing.TB, pod any, request int) []byte {
 	return raw
 }
 
-// managedFields are managed fields as the API server keeps them.
+// managedFields returns managed fields in the format of the API server.
 func managedFields() string {
 	var fields []string
 	for i := range 12 {

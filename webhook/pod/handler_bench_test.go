@@ -29,27 +29,26 @@ import (
 	"sluice.dev/webhook/pod"
 )
 
-// BenchmarkAdmission measures one admission, from the request's bytes to the
-// answer's, with the built-in policies, against a handler that decodes the pod
-// and allows it. All take turns in one run, so that the ratios hold on a noisy
-// machine. What is validated is the pod as it was mutated.
+// BenchmarkAdmission measures one admission with the built-in policies, from the request's bytes to the response's,
+// and compares it with a handler that decodes and allows the pod. The handlers alternate within one run, so that the
+// ratios hold on a noisy machine. The Validator gets the pod that the Mutator patched.
 func BenchmarkAdmission(b *testing.B) {
-	desk := newBase(b)
+	base := newBase(b)
 	corpora := []struct {
 		name string
 		body func(int) []byte
 	}{
-		// All but the first are known.
+		// The response cache has the response of all pods but the first.
 		{"OneController", func(i int) []byte { return trainingReview(b, 0, i) }},
-		// No pod is known, and all answers of the policies are.
+		// No response is cached, but the results of all policies are.
 		{"AllDifferent", func(i int) []byte { return trainingReview(b, i, i) }},
-		// No answer of a policy that reads the containers is known.
+		// No result of a policy that reads the containers is cached.
 		{"NothingAlike", func(i int) []byte { return distinctReview(b, i) }},
 	}
 	for _, corpus := range corpora {
 		b.Run(corpus.name, func(b *testing.B) {
-			mutator := &admission.Webhook{Handler: &pod.Mutator{Base: desk}}
-			validator := &admission.Webhook{Handler: &pod.Validator{Base: desk}}
+			mutator := &admission.Webhook{Handler: &pod.Mutator{Base: base}}
+			validator := &admission.Webhook{Handler: &pod.Validator{Base: base}}
 			baseline := &admission.Webhook{Handler: admission.HandlerFunc(decodeAndAllow)}
 			var mutating, validating, decoding time.Duration
 			b.ReportAllocs()
@@ -61,10 +60,10 @@ func BenchmarkAdmission(b *testing.B) {
 				took, _ := serveTimed(b, baseline, raw)
 				decoding += took
 				b.StartTimer()
-				took, answer := serveTimed(b, mutator, raw)
+				took, response := serveTimed(b, mutator, raw)
 				mutating += took
 				b.StopTimer()
-				took, _ = serveTimed(b, validator, patchedReview(b, raw, answer))
+				took, _ = serveTimed(b, validator, patchedReview(b, raw, response))
 				validating += took
 				b.StartTimer()
 			}
@@ -77,7 +76,7 @@ func BenchmarkAdmission(b *testing.B) {
 	}
 }
 
-// serveTimed asks a webhook, and refuses to measure refusals.
+// serveTimed calls a webhook and fails if it denies the pod.
 func serveTimed(tb testing.TB, handler http.Handler, raw []byte) (time.Duration, *admissionv1.AdmissionResponse) {
 	tb.Helper()
 	request := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, "/", bytes.NewReader(raw))
@@ -86,22 +85,22 @@ func serveTimed(tb testing.TB, handler http.Handler, raw []byte) (time.Duration,
 	start := policytime.MachineNow()
 	handler.ServeHTTP(recorder, request)
 	took := policytime.MachineNow().Sub(start)
-	var answer admissionv1.AdmissionReview
-	if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil || !answer.Response.Allowed {
+	var response admissionv1.AdmissionReview
+	if err := json.Unmarshal(recorder.Body.Bytes(), &response); err != nil || !response.Response.Allowed {
 		tb.Fatalf("%d %v: %s", recorder.Code, err, recorder.Body)
 	}
-	return took, answer.Response
+	return took, response.Response
 }
 
-// patchedReview is the review of the pod as an answer changed it, and with what the API
-// server makes up for each pod between the two.
-func patchedReview(tb testing.TB, raw []byte, answer *admissionv1.AdmissionResponse) []byte {
+// patchedReview returns the review of the patched pod, with the fields that the API server generates between the two
+// webhooks.
+func patchedReview(tb testing.TB, raw []byte, response *admissionv1.AdmissionResponse) []byte {
 	tb.Helper()
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(raw, &review); err != nil {
 		tb.Fatal(err)
 	}
-	patch, err := jsonpatch.DecodePatch(answer.Patch)
+	patch, err := jsonpatch.DecodePatch(response.Patch)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -118,8 +117,7 @@ func patchedReview(tb testing.TB, raw []byte, answer *admissionv1.AdmissionRespo
 	return after
 }
 
-// persistedPod is the pod of a request with what tells it apart once it is stored. Its
-// name is the request's too.
+// persistedPod returns the pod of a request with its name, UID and creation time. It sets the request's name as well.
 func persistedPod(request *admissionv1.AdmissionRequest) ([]byte, error) {
 	var pod corev1.Pod
 	if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
@@ -140,7 +138,7 @@ func decodeAndAllow(_ context.Context, req admission.Request) admission.Response
 	return admission.Allowed("")
 }
 
-// teamRules are rules as teams write them. Half of them go through the containers.
+// teamRules are typical rules of platform teams. Half of them iterate over the containers.
 var teamRules = []string{
 	`deny contains sprintf("container %s: image %s is not from here", [c.name, c.image]) if {
 		some c in input.object.spec.containers
@@ -164,7 +162,7 @@ var teamRules = []string{
 	`deny contains "ask for at most 4 GPUs" if input.workload.devices > 4`,
 }
 
-// teamPolicies fill the built-in ones up to a number.
+// teamPolicies returns policies so that the total with the built-in ones is as given.
 func teamPolicies(total int) []engine.Source {
 	var sources []engine.Source
 	for i := range total - len(policies.BuiltIn()) {
@@ -176,13 +174,12 @@ func teamPolicies(total int) []engine.Source {
 	return sources
 }
 
-// BenchmarkTailLatency measures how long admissions take with 50 policies while all
-// processors are busy with them: the median, and what one of a hundred exceeds. A
-// handler that decodes the pod and allows it takes turns with them, and tells what
-// of that is the machine's.
+// BenchmarkTailLatency measures the latency of admissions with 50 policies while they keep all processors busy: the
+// median and the 99th percentile. A handler that decodes and allows the pod alternates with them and shows the
+// machine's part.
 func BenchmarkTailLatency(b *testing.B) {
-	desk := newBase(b, teamPolicies(50)...)
-	desk.Evaluator.WorkerSlots = semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))
+	base := newBase(b, teamPolicies(50)...)
+	base.Evaluator.WorkerSlots = semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))
 	corpora := []struct {
 		name string
 		body func(int) []byte
@@ -190,19 +187,19 @@ func BenchmarkTailLatency(b *testing.B) {
 		{"AllDifferent", func(i int) []byte { return trainingReview(b, i, i) }},
 		{"NothingAlike", func(i int) []byte { return distinctReview(b, i) }},
 	}
-	// More than any memory keeps.
+	// No cache holds that many.
 	const many = 2500
 	for _, corpus := range corpora {
 		before, after := make([][]byte, many), make([][]byte, many)
-		mutator := &admission.Webhook{Handler: &pod.Mutator{Base: desk}}
+		mutator := &admission.Webhook{Handler: &pod.Mutator{Base: base}}
 		for i := range many {
 			before[i] = corpus.body(i)
-			_, answer := serveTimed(b, mutator, before[i])
-			after[i] = patchedReview(b, before[i], answer)
+			_, response := serveTimed(b, mutator, before[i])
+			after[i] = patchedReview(b, before[i], response)
 		}
 		b.Run(corpus.name+"/mutating", func(b *testing.B) { measureTailLatency(b, mutator, before) })
 		b.Run(corpus.name+"/validating", func(b *testing.B) {
-			measureTailLatency(b, &admission.Webhook{Handler: &pod.Validator{Base: desk}}, after)
+			measureTailLatency(b, &admission.Webhook{Handler: &pod.Validator{Base: base}}, after)
 		})
 	}
 }
@@ -213,38 +210,38 @@ func measureTailLatency(b *testing.B, handler http.Handler, bodies [][]byte) {
 	var (
 		mu           sync.Mutex
 		all, machine []time.Duration
-		turns        int
+		goroutines   int
 	)
 	b.RunParallel(func(pb *testing.PB) {
 		mu.Lock()
-		// Each goroutine has its own stretch of the bodies.
-		next := turns * len(bodies) / runtime.GOMAXPROCS(0)
-		turns++
+		// Each goroutine starts at another body.
+		next := goroutines * len(bodies) / runtime.GOMAXPROCS(0)
+		goroutines++
 		mu.Unlock()
-		var mine, its []time.Duration
+		var handled, baselines []time.Duration
 		for pb.Next() {
 			body := bodies[next%len(bodies)]
 			next++
 			took, _ := serveTimed(b, handler, body)
-			mine = append(mine, took)
+			handled = append(handled, took)
 			took, _ = serveTimed(b, baseline, body)
-			its = append(its, took)
+			baselines = append(baselines, took)
 		}
 		mu.Lock()
-		all, machine = append(all, mine...), append(machine, its...)
+		all, machine = append(all, handled...), append(machine, baselines...)
 		mu.Unlock()
 	})
 	if b.Failed() {
 		return
 	}
-	b.ReportMetric(0, "ns/op") // of both together: says nothing
+	b.ReportMetric(0, "ns/op") // the sum of both handlers is meaningless
 	b.ReportMetric(percentileMilliseconds(all, 0.5), "ms-p50")
 	b.ReportMetric(percentileMilliseconds(all, 0.99), "ms-p99")
 	b.ReportMetric(percentileMilliseconds(machine, 0.5), "ms-decode-and-allow-p50")
 	b.ReportMetric(percentileMilliseconds(machine, 0.99), "ms-decode-and-allow-p99")
 }
 
-// percentileMilliseconds is what a share of the times does not exceed.
+// percentileMilliseconds returns the duration that the share of the times does not exceed.
 func percentileMilliseconds(times []time.Duration, share float64) float64 {
 	slices.Sort(times)
 	return float64(times[int(share*float64(len(times)-1))].Microseconds()) / 1000

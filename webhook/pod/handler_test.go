@@ -22,28 +22,28 @@ import (
 	"sluice.dev/webhook/pod"
 )
 
-// A pod that Kueue is to queue comes in with its gate, or as a part of what Kueue
-// suspends; only the final pod is asked for it, whichever webhook comes first.
+// A pod in Kueue's pool has Kueue's scheduling gate, or belongs to a workload that Kueue suspends. Only the Validator
+// checks that, so that the order of the mutating webhooks does not matter.
 func TestKueuePodsRequireSchedulingGate(t *testing.T) {
 	cluster := newFakeReader()
 	for _, pool := range cluster.pools {
 		pool.Spec.Scheduler = v1alpha1.SchedulerKueue
 	}
-	desk := newBase(t)
-	desk.Tenants = &evaluation.TenantResolver{Cache: cluster}
-	mutator, validator := &pod.Mutator{Base: desk}, &pod.Validator{Base: desk}
+	base := newBase(t)
+	base.Tenants = &evaluation.TenantResolver{Cache: cluster}
+	mutator, validator := &pod.Mutator{Base: base}, &pod.Validator{Base: base}
 	const (
 		gpu   = `containers: [{name: main, image: x, resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]`
 		owned = `metadata: {ownerReferences: [{apiVersion: `
 	)
-	for name, tc := range map[string]struct{ pod, says string }{
-		"without a gate":                {`{spec: {` + gpu + `}}`, "Kueue's webhook did not see the pod"},
-		"with another":                  {`{spec: {schedulingGates: [{name: mine}], ` + gpu + `}}`, "Kueue's webhook did not see the pod"},
-		"of a Deployment":               {`{` + owned + `apps/v1, kind: ReplicaSet, name: a, uid: u, controller: true}]}, spec: {` + gpu + `}}`, "Kueue's webhook did not see the pod"},
+	for name, tc := range map[string]struct{ pod, wantDenial string }{
+		"without a gate":                {`{spec: {` + gpu + `}}`, "Kueue's webhook did not process the pod"},
+		"with another":                  {`{spec: {schedulingGates: [{name: mine}], ` + gpu + `}}`, "Kueue's webhook did not process the pod"},
+		"of a Deployment":               {`{` + owned + `apps/v1, kind: ReplicaSet, name: a, uid: u, controller: true}]}, spec: {` + gpu + `}}`, "Kueue's webhook did not process the pod"},
 		"in order: with the gate":       {`{spec: {schedulingGates: [{name: kueue.x-k8s.io/admission}], ` + gpu + `}}`, ""},
 		"in order: of a Job":            {`{` + owned + `batch/v1, kind: Job, name: a, uid: u, controller: true}]}, spec: {` + gpu + `}}`, ""},
 		"in order: without a GPU":       {`{spec: {containers: [{name: main, image: x}]}}`, ""},
-		"a queue of somebody else's":    {`{metadata: {labels: {kueue.x-k8s.io/queue-name: other}}, spec: {containers: [{name: main, image: x}]}}`, "queue other is not that of project thesis"},
+		"the queue of another project":  {`{metadata: {labels: {kueue.x-k8s.io/queue-name: other}}, spec: {containers: [{name: main, image: x}]}}`, "queue other is not that of project thesis"},
 		"in order: the project's queue": {`{metadata: {labels: {kueue.x-k8s.io/queue-name: default}}, spec: {containers: [{name: main, image: x}]}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,11 +66,11 @@ func TestKueuePodsRequireSchedulingGate(t *testing.T) {
 					t.Fatal(err)
 				}
 				response = validator.Handle(t.Context(), request)
-			} else if strings.Contains(response.Result.Message, "did not see") {
-				t.Errorf("refused before all had their turn: %s", response.Result.Message)
+			} else if strings.Contains(response.Result.Message, "did not process") {
+				t.Errorf("the Mutator denied the pod before Kueue's webhook could change it: %s", response.Result.Message)
 			}
-			if response.Allowed != (tc.says == "") || (tc.says != "" && !strings.Contains(response.Result.Message, tc.says)) {
-				t.Errorf("%v, want %q", response.Result, tc.says)
+			if response.Allowed != (tc.wantDenial == "") || (tc.wantDenial != "" && !strings.Contains(response.Result.Message, tc.wantDenial)) {
+				t.Errorf("%v, want %q", response.Result, tc.wantDenial)
 			}
 		})
 	}
@@ -86,63 +86,62 @@ func trainingRequest(t *testing.T, number, request int, user string) admission.R
 	return admission.Request{AdmissionRequest: *decoded.Request}
 }
 
-// Invariant: the same pod, project, policies and time give the same patch, byte
-// for byte, whether it is remembered or not.
+// Invariant: the same pod, project, policies and time give the same patch, byte for byte, cached or not.
 func TestCachedResponsesMatchEvaluation(t *testing.T) {
-	seen := 0
-	rules, err := engine.New(engine.Options{Libraries: policies.Libraries(), Observe: func(engine.Evaluation) { seen++ }})
+	evaluations := 0
+	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Limits: limits, Observe: func(engine.Evaluation) { evaluations++ }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules.Update(policies.BuiltIn())
-	desk := newBase(t)
-	desk.Evaluator.Engine = rules
-	mutator := &pod.Mutator{Base: desk}
-	answer := func(number, request int, user string) (string, bool) {
-		before := seen
+	policyEngine.Update(policies.BuiltIn())
+	base := newBase(t)
+	base.Evaluator.Engine = policyEngine
+	mutator := &pod.Mutator{Base: base}
+	handle := func(number, request int, user string) (string, bool) {
+		before := evaluations
 		response := mutator.Handle(t.Context(), trainingRequest(t, number, request, user))
 		if !response.Allowed {
 			t.Fatal(response.Result.Message)
 		}
-		return string(response.Patch), seen > before
+		return string(response.Patch), evaluations > before
 	}
-	first, judged := answer(1, 1, "anna")
-	if !judged || !strings.Contains(first, `created-by","value":"anna"`) {
-		t.Fatalf("judged %v: %s", judged, first)
+	first, evaluated := handle(1, 1, "anna")
+	if !evaluated || !strings.Contains(first, `created-by","value":"anna"`) {
+		t.Fatalf("evaluated %v: %s", evaluated, first)
 	}
-	if again, judged := answer(1, 2, "anna"); judged || again != first {
-		t.Errorf("the same pod a second later: judged %v, %s", judged, again)
+	if second, evaluated := handle(1, 2, "anna"); evaluated || second != first {
+		t.Errorf("the same pod a second later: evaluated %v, %s", evaluated, second)
 	}
-	if other, judged := answer(1, 1, "ben"); !judged || !strings.Contains(other, `created-by","value":"ben"`) {
-		t.Errorf("the same pod of another user: judged %v, %s", judged, other)
+	if other, evaluated := handle(1, 1, "ben"); !evaluated || !strings.Contains(other, `created-by","value":"ben"`) {
+		t.Errorf("the same pod of another user: evaluated %v, %s", evaluated, other)
 	}
-	if _, judged := answer(2, 1, "anna"); !judged {
-		t.Error("another pod was not judged")
+	if _, evaluated := handle(2, 1, "anna"); !evaluated {
+		t.Error("another pod was not evaluated")
 	}
 	team := engine.Source{Name: "team", Rego: "package team\noverrides := {\"metadata\": {\"labels\": {\"team\": \"vision\"}}}"}
-	rules.Update(append(policies.BuiltIn(), team))
-	if other, judged := answer(1, 1, "anna"); !judged || !strings.Contains(other, `team","value":"vision"`) {
-		t.Errorf("under other policies: judged %v, %s", judged, other)
+	policyEngine.Update(append(policies.BuiltIn(), team))
+	if other, evaluated := handle(1, 1, "anna"); !evaluated || !strings.Contains(other, `team","value":"vision"`) {
+		t.Errorf("with other policies: evaluated %v, %s", evaluated, other)
 	}
 	team.Rego = "package team\ndeny contains \"late\" if input.now == \"never\""
-	rules.Update(append(policies.BuiltIn(), team))
+	policyEngine.Update(append(policies.BuiltIn(), team))
 	for range 2 {
-		if _, judged := answer(1, 1, "anna"); !judged {
-			t.Error("a policy reads the time, and was not asked")
+		if _, evaluated := handle(1, 1, "anna"); !evaluated {
+			t.Error("a policy reads the time, and was not evaluated")
 		}
 	}
 }
 
 func FuzzMutator(f *testing.F) {
-	desk := newBase(f)
-	mutator, validator := &pod.Mutator{Base: desk}, &pod.Validator{Base: desk}
+	base := newBase(f)
+	mutator, validator := &pod.Mutator{Base: base}, &pod.Validator{Base: base}
 	for _, seed := range []string{`{}`, `null`, `{"metadata":{"managedFields":[]},"spec":{"containers":[{"name":"a","env":[{"name":"A"},{"name":"A"}]}]}}`, `{"spec":{"containers":[{"resources":{"limits":{"nvidia.com/gpu":1e99}}}]}}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var req admission.Request
 		req.Operation, req.Namespace, req.Object.Raw = admissionv1.Create, "thesis", raw
-		// Whatever comes, there is an answer, and never a panic.
+		// Any input has a response, and none causes a panic.
 		mutator.Handle(t.Context(), req)
 		validator.Handle(t.Context(), req)
 	})

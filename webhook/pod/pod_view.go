@@ -12,61 +12,57 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// The API server gives each pod a volume with a token, and names it by chance:
-// this and five letters, of which none is a zero. It does so before anybody is
-// asked, so that without more no two pods of a controller were the same.
+// The API server adds a token volume to each pod before it calls the webhook. The volume's name is this prefix and
+// five random characters, never a zero, so that no two pods of a controller are equal.
 const (
 	tokenVolumePrefix = "kube-api-access-"
 	tokenSuffixLength = 5
-	// canonicalTokenVolume is how that volume is called in all pods while they are judged.
+	// canonicalTokenVolume is the volume's name in all views.
 	canonicalTokenVolume = tokenVolumePrefix + "00000"
 )
 
-// podView is a pod as it is judged: all pods of a controller have the same.
+// podView is a pod as the policies see it. All pods of a controller have the same view.
 type podView struct {
-	// raw is the pod's JSON, without the fields that nobody reads and with another
-	// name for the volume of its token.
+	// raw is the pod's JSON without the fields that no policy reads, and with the canonical token volume.
 	raw []byte
-	// tokenVolume is that volume's name; empty where the pod has none of its kind, or more
-	// than one, or where the name stands anywhere else than in the volume and in what
-	// mounts it: then it is left as it is.
+	// tokenVolume is the token volume's own name. It is empty if the view keeps the name: if the pod has no such
+	// volume or several, or if the name occurs outside the volume and its mounts.
 	tokenVolume string
 }
 
-// newPodView is the view of a pod. What is judged is what an answer is remembered by:
-// of two pods with the same view each has the answer of the other, but for the
+// newPodView returns the view of a pod. Two pods with the same view have the same response, except for the volume
 // name that restore puts back.
-func newPodView(pod []byte, seen fieldUsage) podView {
+func newPodView(pod []byte, usage fieldUsage) podView {
 	text := string(pod)
 	hidden := map[string]bool{
-		// The API server notes there when the pod was written, and nobody reads it.
+		// managedFields has the time of the write, and no policy reads it.
 		"managedFields": true,
-		"name":          !seen.name, "uid": !seen.uid, "creationTimestamp": !seen.creationTimestamp,
+		"name":          !usage.name, "uid": !usage.uid, "creationTimestamp": !usage.creationTimestamp,
 	}
 	var (
-		rest            strings.Builder
-		from            int
+		masked          strings.Builder
+		copied          int
 		volumes, mounts []gjson.Result
 	)
-	rest.Grow(len(text))
-	gjson.Parse(text).ForEach(func(key, part gjson.Result) bool {
+	masked.Grow(len(text))
+	gjson.Parse(text).ForEach(func(key, section gjson.Result) bool {
 		switch key.Str {
 		case "metadata":
-			part.ForEach(func(key, field gjson.Result) bool {
-				if part.IsObject() && hidden[key.Str] {
-					rest.WriteString(text[from:field.Index])
-					rest.WriteString("null")
-					from = field.Index + len(field.Raw)
+			section.ForEach(func(key, field gjson.Result) bool {
+				if section.IsObject() && hidden[key.Str] {
+					masked.WriteString(text[copied:field.Index])
+					masked.WriteString("null")
+					copied = field.Index + len(field.Raw)
 				}
 				return true
 			})
 		case "spec":
-			volumes, mounts = volumeAndMountNames(part)
+			volumes, mounts = volumeAndMountNames(section)
 		}
 		return true
 	})
-	rest.WriteString(text[from:])
-	text = rest.String()
+	masked.WriteString(text[copied:])
+	text = masked.String()
 	token := findTokenVolume(text, volumes, mounts)
 	if token != "" {
 		text = strings.ReplaceAll(text, token, canonicalTokenVolume)
@@ -74,7 +70,7 @@ func newPodView(pod []byte, seen fieldUsage) podView {
 	return podView{raw: []byte(text), tokenVolume: token}
 }
 
-// volumeAndMountNames are the names of a pod's volumes, and those in its containers' mounts.
+// volumeAndMountNames returns the names of a pod's volumes, and the names in its containers' mounts.
 func volumeAndMountNames(spec gjson.Result) (volumes, mounts []gjson.Result) {
 	spec.ForEach(func(key, list gjson.Result) bool {
 		switch key.Str {
@@ -91,31 +87,30 @@ func volumeAndMountNames(spec gjson.Result) (volumes, mounts []gjson.Result) {
 	return volumes, mounts
 }
 
-// findTokenVolume is the name of the volume with the token in a pod; empty where it cannot
-// be given another without changing anything else.
+// findTokenVolume returns the name of a pod's token volume; "" if replacing it would change anything else.
 func findTokenVolume(pod string, volumes, mounts []gjson.Result) string {
 	volumes = slices.DeleteFunc(volumes, func(name gjson.Result) bool {
-		letters, ok := strings.CutPrefix(name.Str, tokenVolumePrefix)
-		return !ok || len(letters) != tokenSuffixLength || strings.Trim(letters, "abcdefghijklmnopqrstuvwxyz123456789") != ""
+		suffix, ok := strings.CutPrefix(name.Str, tokenVolumePrefix)
+		return !ok || len(suffix) != tokenSuffixLength || strings.Trim(suffix, "abcdefghijklmnopqrstuvwxyz123456789") != ""
 	})
 	if len(volumes) != 1 || strings.Contains(pod, canonicalTokenVolume) {
 		return ""
 	}
-	// As it is written: an escaped letter would be another's.
-	places := 0
+	// The raw text is compared: an escaped name would not be replaced.
+	occurrences := 0
 	for _, name := range append(mounts, volumes[0]) {
 		if name.Raw == volumes[0].Raw {
-			places++
+			occurrences++
 		}
 	}
 	token := volumes[0].Str
-	if strings.Count(pod, token) != places {
+	if strings.Count(pod, token) != occurrences {
 		return ""
 	}
 	return token
 }
 
-// restore is a response to a view as the response to its pod.
+// restore returns the response for the pod from the response for its view.
 func (v *podView) restore(response admission.Response) admission.Response {
 	if v.tokenVolume == "" {
 		return response

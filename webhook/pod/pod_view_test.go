@@ -17,11 +17,11 @@ import (
 
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
+	"sluice.dev/webhook/evaluation"
 	"sluice.dev/webhook/pod"
 )
 
-// volumeNamePolicy says of all volumes and mounts how they are called, in what it changes,
-// refuses and warns of.
+// volumeNamePolicy writes the names of all volumes and mounts to its changes, denials and warnings.
 const volumeNamePolicy = `package curious
 
 overrides.metadata.annotations["example.org/volumes"] := concat(",", [v.name | some v in input.object.spec.volumes])
@@ -38,27 +38,26 @@ deny contains sprintf("no directories: %s", [v.name]) if {
 warn contains v.name if some v in input.object.spec.volumes
 `
 
-// podNamePolicy reads what the API server makes up.
+// podNamePolicy reads fields that the API server generates.
 const podNamePolicy = `package nosy
 
 warn contains sprintf("pod %s, %s", [object.get(input.object.metadata, "name", ""), object.get(input.object.metadata, "uid", "")])
 `
 
-// newCountingBase is a desk, and how many policies it asked, those that remembered among
-// them.
-func newCountingBase(t *testing.T, remember int, more ...engine.Source) (pod.Base, *int) {
+// newCountingBase returns a base, and its number of policy evaluations, cached ones included.
+func newCountingBase(t *testing.T, cacheEntries int, more ...engine.Source) (evaluation.Base, *int) {
 	t.Helper()
-	asked := new(int)
-	rules, err := engine.New(engine.Options{
-		Libraries: policies.Libraries(), CacheEntries: remember, Observe: func(engine.Evaluation) { *asked++ },
+	evaluations := new(int)
+	policyEngine, err := engine.New(engine.Options{
+		Libraries: policies.Libraries(), Limits: limits, CacheEntries: cacheEntries, Observe: func(engine.Evaluation) { *evaluations++ },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules.Update(append(policies.BuiltIn(), more...))
-	desk := newBase(t)
-	desk.Evaluator.Engine = rules
-	return desk, asked
+	policyEngine.Update(append(policies.BuiltIn(), more...))
+	base := newBase(t)
+	base.Evaluator.Engine = policyEngine
+	return base, evaluations
 }
 
 func decodeRequest(t *testing.T, raw []byte) admission.Request {
@@ -70,91 +69,90 @@ func decodeRequest(t *testing.T, raw []byte) admission.Request {
 	return admission.Request{AdmissionRequest: *decoded.Request}
 }
 
-// The pods of one controller differ in what the API server makes up for each.
+// The pods of one controller differ only in the fields that the API server generates.
 func TestPodsOfOneControllerAreEvaluatedOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
-		rego   string
-		judged int
+		rego      string
+		validated int
 	}{
-		"by the built-in policies":                         {"package team", 1},
-		"and by one that warns of volumes":                 {"package team\nwarn contains v.name if some v in input.object.spec.volumes", 1},
-		"each where their names are written elsewhere too": {volumeNamePolicy, 3},
-		"each where a policy reads their names":            {podNamePolicy, 3},
+		"the built-in policies":                       {"package team", 1},
+		"a policy that warns of volumes":              {"package team\nwarn contains v.name if some v in input.object.spec.volumes", 1},
+		"a policy that writes volume names elsewhere": {volumeNamePolicy, 3},
+		"a policy that reads pod names":               {podNamePolicy, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			desk, asked := newCountingBase(t, 0, engine.Source{Name: "team", Rego: tc.rego})
-			mutator, validator := &admission.Webhook{Handler: &pod.Mutator{Base: desk}}, &admission.Webhook{Handler: &pod.Validator{Base: desk}}
+			base, evaluations := newCountingBase(t, 0, engine.Source{Name: "team", Rego: tc.rego})
+			mutator := &admission.Webhook{Handler: &pod.Mutator{Base: base}}
+			validator := &admission.Webhook{Handler: &pod.Validator{Base: base}}
 			var mutated, validated int
 			for number := range 3 {
 				raw := trainingReview(t, 1, number)
-				before := *asked
-				_, answer := serveTimed(t, mutator, raw)
-				if *asked > before {
+				before := *evaluations
+				_, response := serveTimed(t, mutator, raw)
+				if *evaluations > before {
 					mutated++
 				}
-				before = *asked
-				serveTimed(t, validator, patchedReview(t, raw, answer))
-				if *asked > before {
+				before = *evaluations
+				serveTimed(t, validator, patchedReview(t, raw, response))
+				if *evaluations > before {
 					validated++
 				}
 			}
-			// Who is still to be named has no name yet.
-			if mutated != 1 || validated != tc.judged {
-				t.Errorf("judged %d to be changed and %d in the end, want 1 and %d", mutated, validated, tc.judged)
+			// A pod with a generated name has none yet when the Mutator handles it.
+			if mutated != 1 || validated != tc.validated {
+				t.Errorf("mutated %d and validated %d, want 1 and %d", mutated, validated, tc.validated)
 			}
 		})
 	}
 }
 
-// Nobody is given the answer to another pod: whatever is different in one, the
-// answer that is remembered is the one that would be given.
+// A pod never gets the response of a different pod: the cached response equals the evaluated one.
 func TestCachedResponseDependsOnEveryField(t *testing.T) {
 	sources := []engine.Source{{Name: "curious", Rego: volumeNamePolicy}}
-	knowing, _ := newCountingBase(t, 0, sources...)
-	mutator := &pod.Mutator{Base: knowing}
-	forgetful, _ := newCountingBase(t, -1, sources...)
-	ask := func(t *testing.T, object []byte) {
+	caching, _ := newCountingBase(t, 0, sources...)
+	mutator := &pod.Mutator{Base: caching}
+	uncached, _ := newCountingBase(t, -1, sources...)
+	compare := func(t *testing.T, object []byte) {
 		t.Helper()
 		request := decodeRequest(t, trainingReview(t, 1, 1))
 		request.Object.Raw = object
-		want := (&pod.Mutator{Base: forgetful}).Handle(t.Context(), request)
+		want := (&pod.Mutator{Base: uncached}).Handle(t.Context(), request)
 		got := mutator.Handle(t.Context(), request)
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s\nremembered is otherwise (-given, +remembered):\n%s", object, diff)
+			t.Errorf("%s\n(-evaluated +cached):\n%s", object, diff)
 		}
 		for _, text := range append(slices.Clone(got.Warnings), string(got.Patch), got.Result.Message) {
 			if strings.Contains(text, "kube-api-access-00000") && !strings.Contains(string(object), "kube-api-access-00000") {
-				t.Errorf("the name that only policies see is told to others: %s", text)
+				t.Errorf("the response has the canonical volume name: %s", text)
 			}
 		}
 	}
-	base := decodeRequest(t, trainingReview(t, 1, 1)).Object.Raw
-	ask(t, base)
+	original := decodeRequest(t, trainingReview(t, 1, 1)).Object.Raw
+	compare(t, original)
 	var pod any
-	if err := json.Unmarshal(base, &pod); err != nil {
+	if err := json.Unmarshal(original, &pod); err != nil {
 		t.Fatal(err)
 	}
 	replacements := []any{tokenVolumeName(1), tokenVolumeName(7), "kube-api-access-00000", float64(7)}
 	forEachLeaf(pod, func(set func(any), old any) {
-		for _, with := range replacements {
-			if with == old {
+		for _, value := range replacements {
+			if value == old {
 				continue
 			}
-			set(with)
+			set(value)
 			raw, err := json.Marshal(pod)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ask(t, raw)
+			compare(t, raw)
 		}
 		set(old)
 	})
 }
 
-// forEachLeaf visits all values of a document that hold no others, with what puts
-// another in their place.
-func forEachLeaf(in any, visit func(set func(any), old any)) {
-	one := func(value any, set func(any)) {
+// forEachLeaf visits all scalar values of a document, with a function that replaces the value.
+func forEachLeaf(document any, visit func(set func(any), old any)) {
+	visitChild := func(value any, set func(any)) {
 		switch value.(type) {
 		case map[string]any, []any:
 			forEachLeaf(value, visit)
@@ -162,21 +160,21 @@ func forEachLeaf(in any, visit func(set func(any), old any)) {
 			visit(set, value)
 		}
 	}
-	switch in := in.(type) {
+	switch node := document.(type) {
 	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(in)) {
+		for _, key := range slices.Sorted(maps.Keys(node)) {
 			if key != "managedFields" {
-				one(in[key], func(v any) { in[key] = v })
+				visitChild(node[key], func(v any) { node[key] = v })
 			}
 		}
 	case []any:
-		for i := range in {
-			one(in[i], func(v any) { in[i] = v })
+		for i := range node {
+			visitChild(node[i], func(v any) { node[i] = v })
 		}
 	}
 }
 
-// What an author calls as the API server would is told as it was called.
+// Responses have the volume names that the author chose, even if they look like generated ones.
 func TestResponsesUseOriginalVolumeNames(t *testing.T) {
 	mine, other := tokenVolumeName(1), tokenVolumeName(2)
 	directory := func(name string) corev1.Volume {
@@ -186,22 +184,22 @@ func TestResponsesUseOriginalVolumeNames(t *testing.T) {
 		change func(*corev1.Pod)
 		want   []string
 	}{
-		"one of an author's":     {func(p *corev1.Pod) { p.Spec.Volumes = append(p.Spec.Volumes, directory("mine")) }, []string{mine, "mine"}},
-		"two of that kind":       {func(p *corev1.Pod) { p.Spec.Volumes = append(p.Spec.Volumes, directory(other)) }, []string{mine, other}},
-		"one, and not the token": {func(p *corev1.Pod) { p.Spec.Volumes = append(p.Spec.Volumes[:2], directory(mine)) }, []string{mine}},
-		"named as all are seen": {func(p *corev1.Pod) {
+		"the author's own volume": {func(p *corev1.Pod) { p.Spec.Volumes = append(p.Spec.Volumes, directory("mine")) }, []string{mine, "mine"}},
+		"two with a token's name": {func(p *corev1.Pod) { p.Spec.Volumes = append(p.Spec.Volumes, directory(other)) }, []string{mine, other}},
+		"one, but not a token":    {func(p *corev1.Pod) { p.Spec.Volumes = append(p.Spec.Volumes[:2], directory(mine)) }, []string{mine}},
+		"the canonical name": {func(p *corev1.Pod) {
 			p.Spec.Volumes = append(p.Spec.Volumes, directory("kube-api-access-00000"))
 		}, []string{mine, "kube-api-access-00000"}},
-		"named in a variable too": {func(p *corev1.Pod) {
+		"in a variable as well": {func(p *corev1.Pod) {
 			p.Spec.Volumes = append(p.Spec.Volumes[:2], directory(mine))
 			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "V", Value: "my-" + mine})
 		}, []string{mine}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			desk, _ := newCountingBase(t, 0, engine.Source{Name: "curious", Rego: volumeNamePolicy})
-			mutator := &pod.Mutator{Base: desk}
-			// The same pod with another token's name is known then.
+			base, _ := newCountingBase(t, 0, engine.Source{Name: "curious", Rego: volumeNamePolicy})
+			mutator := &pod.Mutator{Base: base}
+			// The second pod differs from the cached one only in the token volume's name.
 			for _, first := range []int{3, 1} {
 				pod := trainingPod(1, 1)
 				tc.change(pod)
@@ -210,13 +208,13 @@ func TestResponsesUseOriginalVolumeNames(t *testing.T) {
 					raw = []byte(strings.ReplaceAll(string(raw), mine, tokenVolumeName(first)))
 				}
 				response := mutator.Handle(t.Context(), decodeRequest(t, raw))
-				told := strings.Join(append(response.Warnings, response.Result.Message, string(response.Patch)), "\n")
+				texts := strings.Join(append(response.Warnings, response.Result.Message, string(response.Patch)), "\n")
 				for _, want := range tc.want {
 					if want == mine {
 						want = tokenVolumeName(first)
 					}
-					if !strings.Contains(told, want) {
-						t.Errorf("volume %s is not told of:\n%s", want, told)
+					if !strings.Contains(texts, want) {
+						t.Errorf("volume %s is missing in:\n%s", want, texts)
 					}
 				}
 			}

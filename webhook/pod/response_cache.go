@@ -14,45 +14,43 @@ import (
 	"sluice.dev/webhook/evaluation"
 )
 
-// How many answers, and how many bytes of them, one generation of a memory has at
-// most.
+// The limits of one generation of the cache.
 const (
 	maxCachedResponses     = 512
 	maxCachedResponseBytes = 8 << 20
 )
 
-// responseCache keeps the latest answers, so that of a controller's pods, which all look
-// the same, one is judged. The same view, request, tenant and policies have the
-// same answer; where a policy reads the time or the present use, none is kept.
-// Responses are not changed after they are given, but for their UID, which lies in
-// the copy. The zero value is empty and ready to use.
+// responseCache caches the latest responses, so that the pods of a controller, which have the same view, are
+// evaluated once. The same view, review, tenant and policies have the same response, unless a policy reads the time
+// or the current use. Responses are not modified later, except for the UID of the caller's copy.
+// The zero value is ready to use.
 type responseCache struct {
 	fieldUsages fieldUsageCache
 	once        sync.Once
 	entries     *cache.Cache[cacheKey, admission.Response]
 }
 
-func (m *responseCache) store() *cache.Cache[cacheKey, admission.Response] {
-	m.once.Do(func() {
-		m.entries = cache.New[cacheKey, admission.Response](maxCachedResponses, maxCachedResponseBytes)
+func (c *responseCache) store() *cache.Cache[cacheKey, admission.Response] {
+	c.once.Do(func() {
+		c.entries = cache.New[cacheKey, admission.Response](maxCachedResponses, maxCachedResponseBytes)
 	})
-	return m.entries
+	return c.entries
 }
 
 type cacheKey [sha256.Size]byte
 
-// newCacheKey is what an answer follows from.
-func newCacheKey(q *evaluation.Request, review []byte) cacheKey {
+// newCacheKey returns a digest of all that a response depends on.
+func newCacheKey(request *evaluation.Request, review []byte) cacheKey {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(q.Policies.Digest()), []byte(q.Tenant.Version), review} {
-		sum := sha256.Sum256(part)
+	for _, segment := range [][]byte{[]byte(request.Policies.Digest()), []byte(request.Tenant.Version), review} {
+		sum := sha256.Sum256(segment)
 		h.Write(sum[:])
 	}
-	h.Write(q.Raw)
+	h.Write(request.Raw)
 	return cacheKey(h.Sum(nil))
 }
 
-// responseSize is how many bytes a response takes, about.
+// responseSize estimates the memory of a response, in bytes.
 func responseSize(response *admission.Response) int {
 	size := 512 + len(response.Patch)
 	if response.Result != nil {
@@ -61,39 +59,37 @@ func responseSize(response *admission.Response) int {
 	for _, warning := range response.Warnings {
 		size += 16 + len(warning)
 	}
-	for name, note := range response.AuditAnnotations {
-		size += 64 + len(name) + len(note)
+	for name, text := range response.AuditAnnotations {
+		size += 64 + len(name) + len(text)
 	}
 	return size
 }
 
-// fieldUsage is what the policies that are asked about a subject's pods read of what
-// differs each time.
+// fieldUsage reports which of the values that differ between the pods of a controller the policies read.
 type fieldUsage struct {
-	// timeOrUse: the time, or the project's present use.
+	// timeOrUse reports whether a policy reads the time or the project's current use.
 	timeOrUse bool
-	// What the API server makes up for each pod of a controller.
+	// The fields of the pod's metadata that the API server generates.
 	name, uid, creationTimestamp bool
 }
 
-// newFieldUsage asks the policies of a set.
+// newFieldUsage inspects the policies of a set that match the subject.
 func newFieldUsage(set *engine.Set, subject engine.Subject) fieldUsage {
-	field := func(name string) bool {
+	readsMetadata := func(name string) bool {
 		return set.Reads(subject, "object", "metadata", name) || set.Reads(subject, "review", "object", "metadata", name)
 	}
 	return fieldUsage{
 		timeOrUse:         set.Reads(subject, "now") || set.Reads(subject, "use"),
-		name:              field("name") || set.Reads(subject, "review", "name"),
-		uid:               field("uid"),
-		creationTimestamp: field("creationTimestamp"),
+		name:              readsMetadata("name") || set.Reads(subject, "review", "name"),
+		uid:               readsMetadata("uid"),
+		creationTimestamp: readsMetadata("creationTimestamp"),
 	}
 }
 
-// maxFieldUsages is for how many subjects one generation keeps it: each project is
-// one, under each set of policies.
+// maxFieldUsages limits one generation of the cache. Each project has an entry for each set of policies.
 const maxFieldUsages = 4096
 
-// fieldUsageCache keeps what sets of policies read. The zero value is ready to use.
+// fieldUsageCache caches the field usages of sets of policies. The zero value is ready to use.
 type fieldUsageCache struct {
 	once    sync.Once
 	entries *cache.Cache[fieldUsageKey, fieldUsage]
@@ -104,13 +100,13 @@ type fieldUsageKey struct {
 	subject engine.Subject
 }
 
-func (r *fieldUsageCache) get(set *engine.Set, subject engine.Subject) fieldUsage {
-	r.once.Do(func() { r.entries = cache.New[fieldUsageKey, fieldUsage](maxFieldUsages, maxFieldUsages) })
+func (c *fieldUsageCache) get(set *engine.Set, subject engine.Subject) fieldUsage {
+	c.once.Do(func() { c.entries = cache.New[fieldUsageKey, fieldUsage](maxFieldUsages, maxFieldUsages) })
 	key := fieldUsageKey{set.Digest(), subject}
-	known, ok := r.entries.Get(key)
+	usage, ok := c.entries.Get(key)
 	if !ok {
-		known = newFieldUsage(set, subject)
-		r.entries.Put(key, known, 1)
+		usage = newFieldUsage(set, subject)
+		c.entries.Put(key, usage, 1)
 	}
-	return known
+	return usage
 }

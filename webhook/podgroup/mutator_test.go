@@ -72,7 +72,7 @@ func writeGroup(t *testing.T, user, namespace, before, after string) (string, ad
 	t.Helper()
 	request := admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: namespace}
 	request.UserInfo.Username = user
-	for into, text := range map[*runtime.RawExtension]string{&request.Object: after, &request.OldObject: before} {
+	for target, text := range map[*runtime.RawExtension]string{&request.Object: after, &request.OldObject: before} {
 		if text == "" {
 			continue
 		}
@@ -80,7 +80,7 @@ func writeGroup(t *testing.T, user, namespace, before, after string) (string, ad
 		if err != nil {
 			t.Fatal(err)
 		}
-		into.Raw = raw
+		target.Raw = raw
 	}
 	if before != "" {
 		request.Operation = admissionv1.Update
@@ -131,7 +131,7 @@ func TestMutatePodGroups(t *testing.T) {
 			}
 			got, response := writeGroup(t, example.User, example.Namespace, string(example.Before), string(example.Write))
 			if !response.Allowed {
-				t.Fatalf("refused: %s", response.Result.Message)
+				t.Fatalf("denied: %s", response.Result.Message)
 			}
 			want, err := yaml.JSONToYAML(example.Store)
 			if err != nil {
@@ -140,9 +140,9 @@ func TestMutatePodGroups(t *testing.T) {
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
-			// What is stored is what would be stored of it again.
-			if again, _ := writeGroup(t, lifecycleUser, example.Namespace, got, got); again != got {
-				t.Errorf("a second time it becomes\n%s", again)
+			// The stored group does not change again.
+			if second, _ := writeGroup(t, lifecycleUser, example.Namespace, got, got); second != got {
+				t.Errorf("the second mutation returned\n%s", second)
 			}
 		})
 	}
@@ -152,11 +152,11 @@ func TestMutatePodGroups(t *testing.T) {
 // does.
 func TestNamespaceWithoutProject(t *testing.T) {
 	const group = "{metadata: {name: pg}, spec: {queue: x}}"
-	if _, response := writeGroup(t, podgrouper, "elsewhere", "", group); response.Allowed || !strings.Contains(response.Result.Message, "no project has namespace elsewhere yet") {
-		t.Errorf("a new one: %+v", response)
+	if _, response := writeGroup(t, podgrouper, "elsewhere", "", group); response.Allowed || !strings.Contains(response.Result.Message, "no project owns namespace elsewhere yet") {
+		t.Errorf("a new group: %+v", response)
 	}
 	if _, response := writeGroup(t, podgrouper, "elsewhere", group, group); !response.Allowed || response.Patch != nil {
-		t.Errorf("a change: %+v", response)
+		t.Errorf("an update: %+v", response)
 	}
 }
 

@@ -1,18 +1,17 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workloads says on what makes pods who made it, does to a Job what
-// policies want of Jobs, and writes what the pods of a queued workload will be given
-// into its pod templates.
+// Package workload serves the admission webhooks for workloads in governed namespaces: the objects that create pods,
+// such as Jobs, Deployments and the training operator's jobs.
 //
-// Enters: the creation of a Job, a Deployment, a training operator's job in a
-// governed namespace. Leaves: a patch with the annotation sluice.dev/created-by,
-// and for a Job what the policies about Jobs want besides, with their warnings and
-// denials. Kueue counts a Job, a JobSet or a RayCluster by its templates, before
-// there are pods: where it serves the pool of a template, that becomes what its pod
-// would.
+// [Mutator] records the creator of a new workload in the annotation sluice.dev/created-by and applies the policies
+// for Jobs. Kueue counts a Job, a JobSet or a RayCluster by its pod templates, before there are pods: if Kueue serves
+// the template's node pool, Mutator applies the policies for pods to the templates as well.
 //
-// It never looks at an object again after its creation, and is not the gate: that
-// is the pod. Where nobody can say whose a namespace is, or ask the policies, the
-// object still comes in, with its maker's name; but not where it must be counted.
+// [Validator] evaluates the policies for pods on the pod templates, so that an author learns at once which pods would
+// be denied, and warns of rollouts that could never finish.
+//
+// The package never reads the cluster beyond the tenant's cache. It is not the gate, which is the pod's admission:
+// if the tenant is unknown or the policies cannot be evaluated, it admits the workload with its creator recorded,
+// except for a workload that Kueue counts by its templates.
 package workload

@@ -5,7 +5,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,200 +15,178 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/workloadkind"
 	"sluice.dev/policies/merge"
-	"sluice.dev/policies/merge/jsonpatch"
 	mergeschema "sluice.dev/policies/merge/schema"
 	"sluice.dev/webhook/evaluation"
-	"sluice.dev/webhook/pod"
 )
 
-// Mutator answers when a workload is made.
+// Mutator handles new workloads.
 type Mutator struct {
-	// Evaluator asks the policies about Jobs, and about the pod templates of what waits in
-	// a queue.
-	Evaluator *evaluation.Evaluator
-	// Tenants knows whose a namespace is.
-	Tenants *evaluation.TenantResolver
-	// FailClosed refuses what cannot be judged. Else it comes in with its maker's name alone:
-	// its pods are judged when they are made.
+	evaluation.Base
+	// FailClosed denies a workload that cannot be evaluated. Otherwise it is admitted with only its creator recorded,
+	// and its pods are evaluated when they are created.
 	FailClosed bool
 }
 
 var _ admission.Handler = (*Mutator)(nil)
 
 // Handle implements admission.Handler.
-func (h *Mutator) Handle(ctx context.Context, req admission.Request) admission.Response {
+func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.Operation != admissionv1.Create || req.SubResource != "" {
 		return admission.Allowed("")
 	}
-	var object map[string]any
-	if err := utiljson.Unmarshal(req.Object.Raw, &object); err != nil {
-		return evaluation.ErrorResponse(fmt.Errorf("reading the object: %w", err))
+	object, err := evaluation.DecodeObject(req.Object.Raw)
+	if err != nil {
+		return evaluation.ErrorResponse(err)
 	}
 	if object == nil {
 		return admission.Allowed("")
 	}
-	after, judged, unasked := h.evaluate(ctx, &req, object)
-	if unasked != nil {
-		if h.FailClosed {
-			return evaluation.ErrorResponse(unasked)
+	after, result, evaluationErr := m.evaluate(ctx, &req, object)
+	if evaluationErr != nil {
+		evaluationErr = fmt.Errorf("evaluate policies: %w", evaluationErr)
+		if m.FailClosed {
+			return evaluation.ErrorResponse(evaluationErr)
 		}
-		after, judged = object, evaluation.Result{}
+		after, result = object, evaluation.Result{}
 	}
 	after, warnings := recordCreator(after, req.UserInfo.Username)
-	judged.Warnings = slices.Concat(warnings, judged.Warnings)
-	response := evaluation.NewResponse(judged)
+	result.Warnings = slices.Concat(warnings, result.Warnings)
+	response := evaluation.NewResponse(result)
 	if !response.Allowed {
 		return response
 	}
-	if unasked != nil { // for the log
-		response.Result = &metav1.Status{Code: response.Result.Code, Message: unasked.Error()}
+	if evaluationErr != nil { // for the log
+		response.Result = &metav1.Status{Code: response.Result.Code, Message: evaluationErr.Error()}
 	}
-	return withPatch(response, object, after)
-}
-
-var errNoProject = errors.New("the policies were not asked: no project has the namespace")
-
-// evaluate asks the policies about a Job, and about the templates of what is counted
-// early. An error means that nobody could.
-func (h *Mutator) evaluate(ctx context.Context, req *admission.Request, object map[string]any) (map[string]any, evaluation.Result, error) {
-	kind := schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}
-	row, _ := workloadkind.Lookup(kind)
-	if kind != jobKind && !row.KueueCountsTemplates {
-		return object, evaluation.Result{}, nil
+	if err := evaluation.SetPatch(&response, object, after); err != nil {
+		return evaluation.ErrorResponse(err)
 	}
-	owner, err := h.Tenants.Resolve(ctx, req.Namespace)
-	if err != nil {
-		return nil, evaluation.Result{}, fmt.Errorf("the policies were not asked: %w", err)
-	}
-	if owner == nil {
-		return nil, evaluation.Result{}, errNoProject
-	}
-	review, err := pod.ReviewDocument(req)
-	if err != nil {
-		return nil, evaluation.Result{}, fmt.Errorf("the policies were not asked: %w", err)
-	}
-	q := evaluation.Request{Review: review, Tenant: owner, Operation: v1alpha1.OperationCreate}
-	judged := evaluation.Result{}
-	if kind == jobKind {
-		if judged, err = h.evaluateJob(ctx, req.Object.Raw, q); err != nil {
-			return nil, evaluation.Result{}, fmt.Errorf("the policies were not asked: %w", err)
-		}
-		if judged.Merged.Object != nil {
-			object = judged.Merged.Object
-		}
-	}
-	after, templates, err := h.mutateTemplates(ctx, kind, object, req.Namespace, q)
-	if err != nil {
-		return nil, evaluation.Result{}, fmt.Errorf("the policies were not asked: %w", err)
-	}
-	judged.Denials = slices.Concat(judged.Denials, templates.Denials)
-	judged.Warnings = slices.Concat(judged.Warnings, templates.Warnings)
-	judged.Merged.ChangedPaths = mergeChanges(judged.Merged.ChangedPaths, templates.Merged.ChangedPaths)
-	return after, judged, nil
-}
-
-// jobKind is the kind that policies are asked about.
-var jobKind = schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}
-
-func (h *Mutator) evaluateJob(ctx context.Context, raw []byte, q evaluation.Request) (evaluation.Result, error) {
-	q.Raw, q.IsJob = raw, true
-	return h.Evaluator.Mutate(ctx, q)
-}
-
-func withPatch(response admission.Response, before, after map[string]any) admission.Response {
-	operations := jsonpatch.Diff(before, after)
-	if len(operations) == 0 {
-		return response
-	}
-	written, err := json.Marshal(operations)
-	if err != nil {
-		return evaluation.ErrorResponse(fmt.Errorf("writing the patch: %w", err))
-	}
-	kind := admissionv1.PatchTypeJSONPatch
-	response.Patch, response.PatchType = written, &kind
 	return response
 }
 
-// createdByPath is where an object says who made it.
+// jobKind is the kind of workload that policies can match.
+var jobKind = schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}
+
+// evaluate evaluates the policies on a Job, and on the templates that Kueue counts. It returns the changed object.
+func (m *Mutator) evaluate(ctx context.Context, req *admission.Request, object map[string]any) (map[string]any, evaluation.Result, error) {
+	kind := schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}
+	known, _ := workloadkind.Lookup(kind)
+	if kind != jobKind && !known.KueueCountsTemplates {
+		return object, evaluation.Result{}, nil
+	}
+	tenant, err := m.Tenants.Resolve(ctx, req.Namespace)
+	if err != nil {
+		return nil, evaluation.Result{}, err
+	}
+	if tenant == nil {
+		return nil, evaluation.Result{}, errNoProject
+	}
+	review, err := evaluation.ReviewDocument(req)
+	if err != nil {
+		return nil, evaluation.Result{}, err
+	}
+	request := evaluation.Request{Review: review, Tenant: tenant, Operation: v1alpha1.OperationCreate}
+	var result evaluation.Result
+	if kind == jobKind {
+		job := request
+		job.Raw, job.IsJob = req.Object.Raw, true
+		if result, err = m.Evaluator.Mutate(ctx, job); err != nil {
+			return nil, evaluation.Result{}, err
+		}
+		if result.Merged.Object != nil {
+			object = result.Merged.Object
+		}
+	}
+	after, templates, err := m.mutateTemplates(ctx, kind, object, req.Namespace, request)
+	if err != nil {
+		return nil, evaluation.Result{}, err
+	}
+	result.Denials = slices.Concat(result.Denials, templates.Denials)
+	result.Warnings = slices.Concat(result.Warnings, templates.Warnings)
+	result.Merged.ChangedPaths = mergeChanges(result.Merged.ChangedPaths, templates.Merged.ChangedPaths)
+	return after, result, nil
+}
+
+var errNoProject = errors.New("no project owns the namespace")
+
+// createdByPath is the path of the annotation with an object's creator.
 var createdByPath = []string{"metadata", "annotations", v1alpha1.AnnotationCreatedBy}
 
-// templateCreatedByPaths is where an object says who is to have made what comes of it: a
-// controller copies a template's annotations.
+// templateCreatedByPaths are the paths of the same annotation in templates: a controller copies the annotations of
+// its template.
 var templateCreatedByPaths = [][]string{
 	{"spec", "template", "metadata", "annotations", v1alpha1.AnnotationCreatedBy},
 	{"spec", "jobTemplate", "metadata", "annotations", v1alpha1.AnnotationCreatedBy},
 	{"spec", "jobTemplate", "spec", "template", "metadata", "annotations", v1alpha1.AnnotationCreatedBy},
 }
 
-// recordCreator is the object with the user as its maker, and what its author said
-// otherwise. Whatever stood there is overwritten, in the templates too, but what a
-// faithful controller hands on from the object that it made this of.
+// recordCreator returns the object with the user as its creator, and a warning for each other value that it
+// replaced, in the templates as well. It keeps the value that a trusted controller copied from the owner.
 func recordCreator(object map[string]any, user string) (map[string]any, []merge.Finding) {
 	_, controlled := workloadkind.ControllerOf(object)
-	handsOn := trustedControllers[user] && controlled
+	copiesOwner := trustedControllers[user] && controlled
 	after, warnings := object, []merge.Finding(nil)
 	for _, path := range append([][]string{createdByPath}, templateCreatedByPaths...) {
-		said, there := lookupPath(object, path)
-		_, isText := said.(string)
+		creator, exists := lookupPath(object, path)
+		_, isText := creator.(string)
+		isTemplate := len(path) > len(createdByPath)
 		switch {
-		case said == user, there && isText && handsOn, !there && len(path) > len(createdByPath):
+		case creator == user, exists && isText && copiesOwner, !exists && isTemplate:
 			continue
 		}
-		with, ok := copyWithValue(after, path, user)
+		changed, ok := copyWithValue(after, path, user)
 		if !ok {
-			continue // the API server will say what is wrong there
+			continue // the API server reports the invalid field
 		}
-		after = with
-		if there {
+		after = changed
+		if exists {
 			warnings = append(warnings, merge.Finding{
 				Field:   strings.Join(path[:len(path)-1], ".") + "[" + path[len(path)-1] + "]",
-				Message: fmt.Sprintf("says who makes this, and that is %s; what stood there was replaced", user),
+				Message: fmt.Sprintf("must name the user who creates the object, %s; the value was replaced", user),
 			})
 		}
 	}
 	return after, warnings
 }
 
-// trustedControllers are those of Kubernetes' own controllers that make workloads of others:
-// ReplicaSets and Jobs. They hand on what stands on the Deployment or CronJob, where
-// nobody but its maker can stand.
+// trustedControllers are the Kubernetes controllers that create ReplicaSets and Jobs for Deployments and CronJobs.
+// They copy the annotation of the owner, whose creator the webhook recorded.
 var trustedControllers = map[string]bool{
-	"system:kube-controller-manager":                          true, // all of them, where they share an identity
+	"system:kube-controller-manager":                          true, // if all controllers share one identity
 	"system:serviceaccount:kube-system:cronjob-controller":    true,
 	"system:serviceaccount:kube-system:deployment-controller": true,
 }
 
-// lookupPath is what stands at a path, and whether anything does.
+// lookupPath returns the value at a path, and whether it exists.
 func lookupPath(object map[string]any, path []string) (any, bool) {
 	for _, step := range path[:len(path)-1] {
 		object = mergeschema.AsMap(object[step])
 	}
-	found, ok := object[path[len(path)-1]]
-	return found, ok
+	value, ok := object[path[len(path)-1]]
+	return value, ok
 }
 
-// copyWithValue is a copy of the object with the text at a path, which shares with it all
-// else. It is false where something on the way is no object.
+// copyWithValue returns a copy of the object with the text at a path. The copy shares all other values with the
+// object. It returns false if a value on the path is not an object.
 func copyWithValue(object map[string]any, path []string, text string) (map[string]any, bool) {
-	with := maps.Clone(object)
-	if with == nil {
-		with = make(map[string]any)
+	changed := maps.Clone(object)
+	if changed == nil {
+		changed = make(map[string]any)
 	}
 	if len(path) == 1 {
-		with[path[0]] = text
-		return with, true
+		changed[path[0]] = text
+		return changed, true
 	}
-	below := mergeschema.AsMap(object[path[0]])
-	if below == nil && object[path[0]] != nil {
+	child := mergeschema.AsMap(object[path[0]])
+	if child == nil && object[path[0]] != nil {
 		return nil, false
 	}
-	made, ok := copyWithValue(below, path[1:], text)
-	with[path[0]] = made
-	return with, ok
+	value, ok := copyWithValue(child, path[1:], text)
+	changed[path[0]] = value
+	return changed, ok
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
@@ -27,8 +28,8 @@ import (
 	"sluice.dev/webhook/workload"
 )
 
-// newMutator is of a cluster in which project thesis has namespace work, and with
-// queuedProject, under the built-in policies and these.
+// newMutator returns a mutator with the built-in policies and more policies. Project thesis owns namespace work; the
+// cluster also has the objects of [queuedProject].
 func newMutator(tb testing.TB, more ...engine.Source) *workload.Mutator {
 	tb.Helper()
 	types, err := api.NewScheme()
@@ -46,46 +47,49 @@ func newMutator(tb testing.TB, more ...engine.Source) *workload.Mutator {
 		p, _ := object.(*v1alpha1.Project)
 		return []string{p.Status.Namespace.Name}
 	}).Build()
-	rules, err := engine.New(engine.Options{Libraries: policies.Libraries()})
+	limits := engine.Limits{Evaluation: time.Minute, Request: time.Minute} // for a busy machine
+	policyEngine, err := engine.New(engine.Options{Libraries: policies.Libraries(), Limits: limits})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for _, report := range rules.Update(append(policies.BuiltIn(), more...)) {
+	for _, report := range policyEngine.Update(append(policies.BuiltIn(), more...)) {
 		for _, problem := range report.Problems {
 			tb.Fatal(problem)
 		}
 	}
-	return &workload.Mutator{Evaluator: &evaluation.Evaluator{Engine: rules, Clock: policytime.System()}, Tenants: &evaluation.TenantResolver{Cache: cache}}
+	return &workload.Mutator{Base: evaluation.Base{
+		Evaluator: &evaluation.Evaluator{Engine: policyEngine, Clock: policytime.System()}, Tenants: &evaluation.TenantResolver{Cache: cache},
+	}}
 }
 
-// createRequest is the request to create an object, in namespace work.
+// createRequest returns the request to create an object in namespace work.
 func createRequest(tb testing.TB, user, object string) admission.Request {
 	tb.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(object))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var known struct{ APIVersion, Kind string }
-	if err := json.Unmarshal(raw, &known); err != nil {
+	var typeMeta struct{ APIVersion, Kind string }
+	if err := json.Unmarshal(raw, &typeMeta); err != nil {
 		tb.Fatal(err)
 	}
-	group, version, grouped := strings.Cut(known.APIVersion, "/")
+	group, version, grouped := strings.Cut(typeMeta.APIVersion, "/")
 	if !grouped {
 		group, version = "", group
 	}
 	request := admissionv1.AdmissionRequest{
 		Operation: admissionv1.Create, Namespace: "work", Object: runtime.RawExtension{Raw: raw},
-		Kind: metav1.GroupVersionKind{Group: group, Version: version, Kind: known.Kind},
+		Kind: metav1.GroupVersionKind{Group: group, Version: version, Kind: typeMeta.Kind},
 	}
 	request.UserInfo.Username = user
 	return admission.Request{AdmissionRequest: request}
 }
 
-// patchedObject is what becomes of the object.
+// patchedObject returns the object with the response's patch.
 func patchedObject(t *testing.T, request admission.Request, response admission.Response) []byte {
 	t.Helper()
 	if !response.Allowed {
-		t.Fatalf("refused: %s", response.Result.Message)
+		t.Fatalf("denied: %s", response.Result.Message)
 	}
 	if response.Patch == nil {
 		return request.Object.Raw
@@ -119,41 +123,41 @@ func TestMutateOnCreate(t *testing.T) {
 	const replicaSet = "apiVersion: apps/v1\nkind: ReplicaSet\n"
 	tests := map[string]struct {
 		user, object, want string
-		warnings           []string // parts of each
+		warnings           []string // a part of each
 	}{
-		"a maker's name": {
+		"no creator": {
 			anna, deployment + `metadata: {name: web}`, deployment + `metadata: {name: web, annotations: {sluice.dev/created-by: anna@example.org}}`, nil,
 		},
-		"another's name": {
+		"another creator": {
 			anna, deployment + `metadata: ` + createdByBert, deployment + `metadata: ` + createdByAnna,
-			[]string{"metadata.annotations[sluice.dev/created-by]: says who makes this, and that is anna@example.org"},
+			[]string{"metadata.annotations[sluice.dev/created-by]: must name the user who creates the object, anna@example.org"},
 		},
-		"one's own name": {anna, deployment + `metadata: ` + createdByAnna, deployment + `metadata: ` + createdByAnna, nil},
-		"another's name in the templates": {
+		"the user as creator": {anna, deployment + `metadata: ` + createdByAnna, deployment + `metadata: ` + createdByAnna, nil},
+		"another creator in the templates": {
 			anna,
 			cron + `{metadata: ` + createdByAnna + `, spec: {jobTemplate: {metadata: ` + createdByBert + `, spec: {template: {metadata: ` + createdByBert + `}}}}}`,
 			cron + `{metadata: ` + createdByAnna + `, spec: {jobTemplate: {metadata: ` + createdByAnna + `, spec: {template: {metadata: ` + createdByAnna + `}}}}}`,
 			[]string{"spec.jobTemplate.metadata.annotations[", "spec.jobTemplate.spec.template.metadata.annotations["},
 		},
-		"a controller hands on": {
+		"a trusted controller copies the creator": {
 			deploymentController, replicaSet + `{metadata: {annotations: {sluice.dev/created-by: bert@example.org}, ` + controlledByDeployment + `}, spec: {template: {metadata: ` + createdByBert + `}}}`,
 			replicaSet + `{metadata: {annotations: {sluice.dev/created-by: bert@example.org}, ` + controlledByDeployment + `}, spec: {template: {metadata: ` + createdByBert + `}}}`, nil,
 		},
-		"a controller that has nothing to hand on": {
+		"a trusted controller of an owner without a creator": {
 			deploymentController, replicaSet + `metadata: {` + controlledByDeployment + `}`, replicaSet + `metadata: {annotations: {sluice.dev/created-by: "` + deploymentController + `"}, ` + controlledByDeployment + `}`, nil,
 		},
-		"a controller, of an object of nobody's": {
-			deploymentController, replicaSet + `metadata: ` + createdByBert, replicaSet + `metadata: {annotations: {sluice.dev/created-by: "` + deploymentController + `"}}`, []string{"says who makes this"},
+		"a trusted controller of an object without an owner": {
+			deploymentController, replicaSet + `metadata: ` + createdByBert, replicaSet + `metadata: {annotations: {sluice.dev/created-by: "` + deploymentController + `"}}`, []string{"must name the user who creates the object"},
 		},
-		"a person, of what is another's": {
+		"a user who names a controller": {
 			anna, replicaSet + `metadata: {annotations: {sluice.dev/created-by: bert@example.org}, ` + controlledByDeployment + `}`,
 			replicaSet + `metadata: {annotations: {sluice.dev/created-by: anna@example.org}, ` + controlledByDeployment + `}`,
-			[]string{"says who makes this"},
+			[]string{"must name the user who creates the object"},
 		},
-		"an operator in Kubernetes' own namespace": {
+		"an operator in namespace kube-system": {
 			mpiOperator, job + `metadata: {annotations: {sluice.dev/created-by: bert@example.org}, ` + controlledByDeployment + `}`,
 			job + `metadata: {annotations: {sluice.dev/created-by: "` + mpiOperator + `"}, ` + controlledByDeployment + `}`,
-			[]string{"says who makes this"},
+			[]string{"must name the user who creates the object"},
 		},
 		"an operator that copies annotations": {
 			notebookController, "apiVersion: apps/v1\nkind: StatefulSet\n" + `{metadata: {` + controlledByDeployment + `}, spec: {template: {metadata: ` + createdByAnna + `}}}`,
@@ -164,20 +168,20 @@ func TestMutateOnCreate(t *testing.T) {
 			anna, job + `{metadata: {name: a}, spec: {podReplacementPolicy: TerminatingOrFailed, template: ` + gpuPod + `}}`,
 			job + `{metadata: {name: a, annotations: {sluice.dev/created-by: anna@example.org}}, spec: {podReplacementPolicy: Failed, podFailurePolicy: ` + podFailurePolicy + `, template: ` + gpuPod + `}}`, nil,
 		},
-		"a Job without": {
+		"a Job without GPUs": {
 			anna, job + `{metadata: ` + createdByAnna + `, spec: {template: ` + cpuPod + `}}`, job + `{metadata: ` + createdByAnna + `, spec: {template: ` + cpuPod + `}}`, nil,
 		},
-		"a Job with a policy of its own": {
+		"a Job with its own failure policy": {
 			anna, job + `{metadata: ` + createdByAnna + `, spec: {podFailurePolicy: {rules: []}, template: ` + gpuPod + `}}`,
 			job + `{metadata: ` + createdByAnna + `, spec: {podFailurePolicy: {rules: []}, template: ` + gpuPod + `}}`,
-			[]string{"spec.podFailurePolicy.rules: a pod that is preempted or evicted counts as a failure of this Job; begin the rules"},
+			[]string{"spec.podFailurePolicy.rules: a pod that is preempted or evicted counts as a failure of this Job; put a rule"},
 		},
 	}
-	h := newMutator(t)
+	mutator := newMutator(t)
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			request := createRequest(t, tc.user, flowYAML(tc.object))
-			response := h.Handle(t.Context(), request)
+			response := mutator.Handle(t.Context(), request)
 			after := patchedObject(t, request, response)
 			var got, want any
 			if err := json.Unmarshal(after, &got); err != nil {
@@ -197,16 +201,16 @@ func TestMutateOnCreate(t *testing.T) {
 					t.Errorf("warning %q, want %q in it", response.Warnings[i], part)
 				}
 			}
-			// Asked again, about what came of it, there is nothing left to do.
+			// A second mutation changes nothing.
 			request.Object.Raw = after
-			if again := h.Handle(t.Context(), request); again.Patch != nil {
-				t.Errorf("the second time: %s", again.Patch)
+			if second := mutator.Handle(t.Context(), request); second.Patch != nil {
+				t.Errorf("the second mutation: %s", second.Patch)
 			}
 		})
 	}
 }
 
-// flowYAML is an object of which the kind stands before the rest.
+// flowYAML returns an object in flow style from its apiVersion, its kind and the other fields.
 func flowYAML(object string) string {
 	lines := strings.SplitN(object, "\n", 3)
 	rest := lines[2]
@@ -216,8 +220,7 @@ func flowYAML(object string) string {
 	return "{" + lines[0] + ", " + lines[1] + ", " + rest + "}"
 }
 
-// What cannot be judged comes in all the same, with its maker's name, and the log
-// says why it was not.
+// A workload that cannot be evaluated is admitted with its creator, and the log has the reason.
 func TestUnevaluatedWorkloadGetsCreator(t *testing.T) {
 	request := createRequest(t, anna, `{apiVersion: batch/v1, kind: Job, spec: {template: `+gpuPod+`}}`)
 	request.Namespace = "nobodys"
@@ -225,32 +228,32 @@ func TestUnevaluatedWorkloadGetsCreator(t *testing.T) {
 	if !strings.Contains(string(patchedObject(t, request, response)), anna) || strings.Contains(string(response.Patch), "podFailurePolicy") {
 		t.Errorf("patch %s", response.Patch)
 	}
-	if want := "no project has the namespace"; !strings.Contains(response.Result.Message, want) {
-		t.Errorf("says %q, want %q", response.Result.Message, want)
+	if want := "no project owns the namespace"; !strings.Contains(response.Result.Message, want) {
+		t.Errorf("message %q, want %q", response.Result.Message, want)
 	}
-	rules, err := engine.New(engine.Options{}) // without policies yet
+	policyEngine, err := engine.New(engine.Options{}) // without policies yet
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newMutator(t)
-	h.Evaluator.Engine = rules
+	mutator := newMutator(t)
+	mutator.Evaluator.Engine = policyEngine
 	request.Namespace = "work"
-	if response := h.Handle(t.Context(), request); !strings.Contains(string(patchedObject(t, request, response)), anna) || !strings.Contains(response.Result.Message, "the policies were not asked") {
-		t.Errorf("patch %s, says %q", response.Patch, response.Result.Message)
+	response = mutator.Handle(t.Context(), request)
+	if !strings.Contains(string(patchedObject(t, request, response)), anna) || !strings.Contains(response.Result.Message, "evaluate policies") {
+		t.Errorf("patch %s, message %q", response.Patch, response.Result.Message)
 	}
 }
 
-// A team's policy about Jobs changes and refuses them; one that names no kind is
-// about pods.
+// A team's policy for Jobs changes and denies Jobs; a policy without a kind is for pods.
 func TestJobPolicies(t *testing.T) {
 	job := `{apiVersion: batch/v1, kind: Job, spec: {ttlSecondsAfterFinished: 5, template: ` + cpuPod + `}}`
-	refused := newMutator(t, engine.Source{
+	denied := newMutator(t, engine.Source{
 		Name: "keep", Rego: `package keep
 deny contains "keep it for an hour" if input.object.spec.ttlSecondsAfterFinished < 3600`,
 		Match: v1alpha1.PolicyMatch{Kinds: []string{"Job"}},
 	}).Handle(t.Context(), createRequest(t, anna, job))
-	if refused.Allowed || refused.Result.Message != "keep it for an hour (policy keep)" || refused.Patch != nil {
-		t.Errorf("%+v", refused.Result)
+	if denied.Allowed || denied.Result.Message != "keep it for an hour (policy keep)" || denied.Patch != nil {
+		t.Errorf("%+v", denied.Result)
 	}
 	request := createRequest(t, anna, job)
 	after := patchedObject(t, request, newMutator(t,
@@ -258,13 +261,12 @@ deny contains "keep it for an hour" if input.object.spec.ttlSecondsAfterFinished
 		engine.Source{Name: "pods", Rego: "package pods\noverrides.spec.schedulerName := \"mine\"\ndeny contains \"none\""},
 	).Handle(t.Context(), request))
 	if !strings.Contains(string(after), `"ttlSecondsAfterFinished":3600`) {
-		t.Errorf("it became %s", after)
+		t.Errorf("the patched Job is %s", after)
 	}
 }
 
-// Only what is being made is looked at.
 func TestOnlyCreationIsMutated(t *testing.T) {
-	h := newMutator(t)
+	mutator := newMutator(t)
 	for _, change := range []func(*admission.Request){
 		func(r *admission.Request) { r.Operation = admissionv1.Update },
 		func(r *admission.Request) { r.Operation = admissionv1.Delete },
@@ -272,13 +274,13 @@ func TestOnlyCreationIsMutated(t *testing.T) {
 	} {
 		request := createRequest(t, anna, `{apiVersion: batch/v1, kind: Job, spec: {template: `+gpuPod+`}}`)
 		change(&request)
-		if response := h.Handle(t.Context(), request); !response.Allowed || response.Patch != nil {
+		if response := mutator.Handle(t.Context(), request); !response.Allowed || response.Patch != nil {
 			t.Errorf("%s %s: %+v", request.Operation, request.SubResource, response)
 		}
 	}
 }
 
-// Whatever comes, it is an answer whose patch applies, never a panic.
+// Any input has a response whose patch applies, and none causes a panic.
 func FuzzMutator(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `[]`, `null`, `7`, `{`,
@@ -290,15 +292,15 @@ func FuzzMutator(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	h := newMutator(f)
+	mutator := newMutator(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Create, Namespace: "work", Object: runtime.RawExtension{Raw: raw},
 			Kind: metav1.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"},
 		}}
 		request.UserInfo.Username = anna
-		for range 2 { // as a Job, and as something else
-			if response := h.Handle(t.Context(), request); response.Allowed {
+		for range 2 { // as a Job, and as another kind
+			if response := mutator.Handle(t.Context(), request); response.Allowed {
 				patchedObject(t, request, response)
 			}
 			request.Kind.Kind = "CronJob"

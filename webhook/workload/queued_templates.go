@@ -20,38 +20,39 @@ import (
 	"sluice.dev/webhook/evaluation"
 )
 
-// mutateTemplates is the object with what its pods will be given written into its pod
-// templates, where an engine counts those before there are pods. Its pods are then
-// as their template says. What is warned of here, and once more where all templates
-// are judged, the API server says once.
-func (h *Mutator) mutateTemplates(ctx context.Context, kind schema.GroupKind, object map[string]any, namespace string, q evaluation.Request) (map[string]any, evaluation.Result, error) {
+// mutateTemplates applies the policies for pods to the object's templates if Kueue counts them before there are pods.
+// The pods then equal their templates. [Validator] can repeat a warning; the API server shows it once.
+func (m *Mutator) mutateTemplates(
+	ctx context.Context, kind schema.GroupKind, object map[string]any, namespace string, request evaluation.Request,
+) (map[string]any, evaluation.Result, error) {
 	all := evaluation.Result{}
-	if row, known := workloadkind.Lookup(kind); !known || !row.KueueCountsTemplates || !slices.ContainsFunc(q.Tenant.NodePools, isKueuePool) {
+	known, _ := workloadkind.Lookup(kind)
+	if !known.KueueCountsTemplates || !slices.ContainsFunc(request.Tenant.NodePools, isKueuePool) {
 		return object, all, nil
 	}
-	found := workloadkind.Templates(kind, object)
-	if len(found) == workloadkind.MaxTemplates {
+	templates := workloadkind.Templates(kind, object)
+	if len(templates) == workloadkind.MaxTemplates {
 		all.Denials = []merge.Finding{{
-			Message: fmt.Sprintf("it has %d pod templates or more, which are too many to be counted", len(found)),
-			Fix:     "make several of it, with fewer kinds of pods each",
+			Message: fmt.Sprintf("it has %d pod templates or more, which is too many for Kueue's quota", len(templates)),
+			Fix:     "split it into several objects with fewer templates each",
 		}}
 		return object, all, nil
 	}
-	q.Owner = templateOwner(kind, object)
-	bodies := make(map[string]map[string]any, len(found))
-	for _, t := range found {
-		judged, err := h.Evaluator.MutateTemplate(ctx, t, namespace, q)
+	request.Owner = templateOwner(kind, object)
+	bodies := make(map[string]map[string]any, len(templates))
+	for _, t := range templates {
+		result, err := m.Evaluator.MutateTemplate(ctx, t, namespace, request)
 		if err != nil {
 			return nil, evaluation.Result{}, err
 		}
-		all.Denials = append(all.Denials, judged.Denials...)
-		all.PolicyFailed = all.PolicyFailed || judged.PolicyFailed
-		if len(judged.Denials) > 0 || !targetsKueuePool(judged.Merged.Object, q.Tenant.NodePools) {
+		all.Denials = append(all.Denials, result.Denials...)
+		all.PolicyFailed = all.PolicyFailed || result.PolicyFailed
+		if len(result.Denials) > 0 || !targetsKueuePool(result.Merged.Object, request.Tenant.NodePools) {
 			continue
 		}
-		bodies[t.Path] = evaluation.TemplateFromPod(t, judged.Merged.Object)
-		all.Warnings = append(all.Warnings, judged.Warnings...)
-		all.Merged.ChangedPaths = mergeChanges(all.Merged.ChangedPaths, judged.Merged.ChangedPaths)
+		bodies[t.Path] = evaluation.TemplateFromPod(t, result.Merged.Object)
+		all.Warnings = append(all.Warnings, result.Warnings...)
+		all.Merged.ChangedPaths = mergeChanges(all.Merged.ChangedPaths, result.Merged.ChangedPaths)
 	}
 	if len(all.Denials) > 0 || len(bodies) == 0 {
 		return object, all, nil
@@ -59,17 +60,17 @@ func (h *Mutator) mutateTemplates(ctx context.Context, kind schema.GroupKind, ob
 	return workloadkind.WithTemplates(kind, object, bodies), all, nil
 }
 
-// isKueuePool tells whether a pool's engine counts templates before there are pods.
+// isKueuePool reports whether Kueue serves a pool.
 func isKueuePool(pool input.NodePool) bool { return pool.Scheduler == v1alpha1.SchedulerKueue }
 
-// targetsKueuePool tells whether a pod goes to such a pool.
+// targetsKueuePool reports whether a pod goes to a pool that Kueue serves.
 func targetsKueuePool(pod map[string]any, pools []input.NodePool) bool {
 	name := mergeschema.AsString(mergeschema.AsMap(mergeschema.AsMap(pod["metadata"])["labels"])[v1alpha1.LabelNodePool])
 	return slices.ContainsFunc(pools, func(pool input.NodePool) bool { return pool.Name == name && isKueuePool(pool) })
 }
 
-// templateOwner is of which kind a pod says that it is part of, as far as it matters for
-// its type: a RayCluster serves where a RayService made it.
+// templateOwner returns the kind that determines the workload type of the object's pods: that of the controller, as
+// for a RayCluster of a RayService, or of the object itself.
 func templateOwner(kind schema.GroupKind, object map[string]any) workload.Owner {
 	if controller, controlled := workloadkind.ControllerOf(object); controlled {
 		kind = controller
@@ -77,11 +78,11 @@ func templateOwner(kind schema.GroupKind, object map[string]any) workload.Owner 
 	return workload.Owner{Group: kind.Group, Kind: kind.Kind}
 }
 
-func mergeChanges(all, more map[string][]string) map[string][]string {
-	joined := maps.Clone(all)
-	if joined == nil {
-		joined = make(map[string][]string, len(more))
+func mergeChanges(changes, more map[string][]string) map[string][]string {
+	merged := maps.Clone(changes)
+	if merged == nil {
+		merged = make(map[string][]string, len(more))
 	}
-	maps.Copy(joined, more)
-	return joined
+	maps.Copy(merged, more)
+	return merged
 }

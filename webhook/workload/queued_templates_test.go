@@ -28,9 +28,8 @@ import (
 	"sluice.dev/webhook/workload"
 )
 
-// queuedProject has namespace queued, and of four pools two GPUs each: slices, and
-// whole GPUs in two pools that are alike, for Kueue, and whole ones for Kubernetes'
-// own scheduler.
+// queuedProject returns a project with namespace queued and its four node pools, each with a limit of two GPUs:
+// Kueue serves one with MIG and two equal ones with whole GPUs, and kube-scheduler serves one with whole GPUs.
 func queuedProject() []client.Object {
 	nodePool := func(name string, scheduler v1alpha1.Scheduler, sharing v1alpha1.Sharing, profiles ...v1alpha1.MIGProfile) *v1alpha1.NodePool {
 		return &v1alpha1.NodePool{
@@ -62,7 +61,7 @@ func queuedProject() []client.Object {
 	return objects
 }
 
-// createQueuedRequest is the request to create an object in namespace queued.
+// createQueuedRequest returns the request to create an object in namespace queued.
 func createQueuedRequest(tb testing.TB, object string) admission.Request {
 	tb.Helper()
 	request := createRequest(tb, anna, object)
@@ -77,7 +76,7 @@ const (
 	cpuTemplate      = `spec: {restartPolicy: Never, containers: [{name: main, image: x}]}`
 )
 
-// templateSummaries are what stands in the templates of an object, in a line for each.
+// templateSummaries returns a line for each template of an object: its pool, priority class and limits.
 func templateSummaries(tb testing.TB, kind schema.GroupKind, object []byte) []string {
 	tb.Helper()
 	var lines []string
@@ -106,20 +105,19 @@ func decodeTemplates(tb testing.TB, kind schema.GroupKind, object []byte) []work
 	return workloadkind.Templates(kind, decoded)
 }
 
-// Whatever Kueue counts before there are pods has in its templates what they will
-// be charged.
+// The templates that Kueue counts before there are pods have the quota resource of their pods.
 func TestQueuedTemplatesAreMutated(t *testing.T) {
 	const share, both, none = "cut sluice-train nvidia.com/mig-3g.20gb=1 sluice.dev/gpu-milli=500", "left sluice-train nvidia.com/gpu=1 sluice.dev/gpu-milli=1k", " "
-	h := newMutator(t)
+	mutator := newMutator(t)
 	for name, tc := range map[string]struct {
 		object string
 		want   []string
 	}{
-		"a Job":                           {`{apiVersion: batch/v1, kind: Job, spec: {template: {` + fractionTemplate + `}}}`, []string{"spec.template: " + share}},
-		"a Job for pools that are alike":  {`{apiVersion: batch/v1, kind: Job, spec: {template: {` + wholeGPUTemplate + `}}}`, []string{"spec.template: " + both}},
-		"a Job without GPUs":              {`{apiVersion: batch/v1, kind: Job, spec: {template: {` + cpuTemplate + `}}}`, []string{"spec.template: " + none}},
-		"a Job that Kueue does not count": {`{apiVersion: batch/v1, kind: Job, spec: {template: {` + nonKueueTemplate + `}}}`, []string{"spec.template:   nvidia.com/gpu=1"}},
-		"a Deployment, by its pods alone": {`{apiVersion: apps/v1, kind: Deployment, spec: {template: {` + wholeGPUTemplate + `}}}`, []string{"spec.template:   nvidia.com/gpu=1"}},
+		"a Job":                       {`{apiVersion: batch/v1, kind: Job, spec: {template: {` + fractionTemplate + `}}}`, []string{"spec.template: " + share}},
+		"a Job for two equal pools":   {`{apiVersion: batch/v1, kind: Job, spec: {template: {` + wholeGPUTemplate + `}}}`, []string{"spec.template: " + both}},
+		"a Job without GPUs":          {`{apiVersion: batch/v1, kind: Job, spec: {template: {` + cpuTemplate + `}}}`, []string{"spec.template: " + none}},
+		"a Job outside Kueue's pools": {`{apiVersion: batch/v1, kind: Job, spec: {template: {` + nonKueueTemplate + `}}}`, []string{"spec.template:   nvidia.com/gpu=1"}},
+		"a Deployment is not counted": {`{apiVersion: apps/v1, kind: Deployment, spec: {template: {` + wholeGPUTemplate + `}}}`, []string{"spec.template:   nvidia.com/gpu=1"}},
 		"a JobSet": {
 			`{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, spec: {replicatedJobs: [{name: a, template: {spec: {template: {` + fractionTemplate + `}}}}, {name: b, template: {spec: {template: {` + wholeGPUTemplate + `}}}}, {name: c, template: {spec: {template: {` + cpuTemplate + `}}}}]}}`,
 			[]string{"spec.replicatedJobs[0].template.spec.template: " + share, "spec.replicatedJobs[1].template.spec.template: " + both, "spec.replicatedJobs[2].template.spec.template: " + none},
@@ -136,7 +134,7 @@ func TestQueuedTemplatesAreMutated(t *testing.T) {
 			`{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, spec: {leaderWorkerTemplate: {workerTemplate: {` + wholeGPUTemplate + `}}}}`,
 			[]string{"spec.leaderWorkerTemplate.workerTemplate: " + both},
 		},
-		"a RayCluster that serves": {
+		"a RayCluster of a RayService": {
 			`{apiVersion: ray.io/v1, kind: RayCluster, metadata: {ownerReferences: [{apiVersion: ray.io/v1, kind: RayService, name: s, uid: u, controller: true}]}, spec: {headGroupSpec: {template: {` + wholeGPUTemplate + `}}}}`,
 			[]string{"spec.headGroupSpec.template: " + strings.Replace(both, "train", "inference", 1)},
 		},
@@ -144,29 +142,29 @@ func TestQueuedTemplatesAreMutated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := createQueuedRequest(t, tc.object)
 			kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
-			response := h.Handle(t.Context(), request)
+			response := mutator.Handle(t.Context(), request)
 			after := patchedObject(t, request, response)
 			if diff := cmp.Diff(tc.want, templateSummaries(t, kind, after)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			for _, template := range decodeTemplates(t, kind, after) {
-				checkPodMatchesTemplate(t, h, template, kind)
+				checkPodMatchesTemplate(t, mutator, template, kind)
 			}
 			request.Object.Raw = after
-			if again := h.Handle(t.Context(), request); again.Patch != nil || len(again.Warnings) > 0 {
-				t.Errorf("the second time: %s %q", again.Patch, again.Warnings)
+			if second := mutator.Handle(t.Context(), request); second.Patch != nil || len(second.Warnings) > 0 {
+				t.Errorf("the second mutation: %s %q", second.Patch, second.Warnings)
 			}
 		})
 	}
 }
 
-// checkPodMatchesTemplate tries the pod of a template: but for who makes it and the record of what
-// was decided, it stays as its template says.
-func checkPodMatchesTemplate(t *testing.T, h *workload.Mutator, template workloadkind.Template, owner schema.GroupKind) {
+// checkPodMatchesTemplate mutates the pod of a template. Only the annotations of its creator and of the decisions may
+// differ from the template.
+func checkPodMatchesTemplate(t *testing.T, mutator *workload.Mutator, template workloadkind.Template, owner schema.GroupKind) {
 	t.Helper()
 	metadata, _ := template.Body["metadata"].(map[string]any)
 	if metadata == nil || metadata["labels"] == nil {
-		return // it is not stamped
+		return // Kueue does not count it
 	}
 	metadata["ownerReferences"] = []any{map[string]any{"apiVersion": owner.Group + "/v1", "kind": owner.Kind, "name": "a", "uid": "u", "controller": true}}
 	raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.Body["spec"]})
@@ -177,7 +175,7 @@ func checkPodMatchesTemplate(t *testing.T, h *workload.Mutator, template workloa
 		Operation: admissionv1.Create, Namespace: "queued", Object: runtime.RawExtension{Raw: raw}, Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
 	}}
 	request.UserInfo.Username = "system:serviceaccount:kube-system:job-controller"
-	response := (&pod.Mutator{Base: pod.Base{Evaluator: h.Evaluator, Tenants: h.Tenants}}).Handle(t.Context(), request)
+	response := (&pod.Mutator{Base: mutator.Base}).Handle(t.Context(), request)
 	if !response.Allowed || len(response.Warnings) > 0 {
 		t.Errorf("the pod: %v %q", response.Result, response.Warnings)
 	}
@@ -195,47 +193,46 @@ func checkPodMatchesTemplate(t *testing.T, h *workload.Mutator, template workloa
 		delete(after["metadata"].(map[string]any), "annotations")
 	}
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("the pod is not as its template says (-template +pod)\n%s", diff)
+		t.Errorf("the pod differs from its template (-template +pod)\n%s", diff)
 	}
 }
 
-// What becomes of a share its author hears once, though its pods ask for a slice then.
+// The author gets one warning that a fraction became a MIG slice, although the changed template requests the slice.
 func TestMutateTemplatesWarnsOfFraction(t *testing.T) {
-	h := newMutator(t)
+	mutator := newMutator(t)
 	request := createQueuedRequest(t, `{apiVersion: batch/v1, kind: Job, spec: {template: {`+fractionTemplate+`}}}`)
-	response := h.Handle(t.Context(), request)
+	response := mutator.Handle(t.Context(), request)
 	want := []string{"spec.template: 0.3 of a GPU became a slice 3g.20gb in node pool cut; the pod counts as 0.5 of a GPU (policy core.gpu)"}
 	if diff := cmp.Diff(want, response.Warnings); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	request.Object.Raw = patchedObject(t, request, response)
-	if later := (&workload.Validator{Evaluator: h.Evaluator, Tenants: h.Tenants}).Handle(t.Context(), request); !later.Allowed || len(later.Warnings) > 0 {
-		t.Errorf("where all templates are judged: %v %q", later.Result, later.Warnings)
+	if later := (&workload.Validator{Base: mutator.Base}).Handle(t.Context(), request); !later.Allowed || len(later.Warnings) > 0 {
+		t.Errorf("the Validator: %v %q", later.Result, later.Warnings)
 	}
 }
 
-// What an author said otherwise is replaced with one warning; a maker in the template
-// is its author's own.
+// The author gets one warning for each replaced field. The creator in the template becomes the author.
 func TestMutateTemplatesWarnsOfReplacedFields(t *testing.T) {
 	request := createQueuedRequest(t, `{apiVersion: batch/v1, kind: Job, spec: {template: {metadata: {annotations: {sluice.dev/created-by: bert@example.org}}, spec: {schedulerName: mine, containers: [{name: main, image: x, resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]}}}}`)
 	response := newMutator(t).Handle(t.Context(), request)
 	after := string(patchedObject(t, request, response))
 	want := []string{
-		"spec.template.metadata.annotations[sluice.dev/created-by]: says who makes this, and that is anna@example.org; what stood there was replaced",
+		"spec.template.metadata.annotations[sluice.dev/created-by]: must name the user who creates the object, anna@example.org; the value was replaced",
 		`spec.template: policy schedulers.kueue replaced spec.schedulerName: "mine" is now "default-scheduler"`,
 	}
 	if diff := cmp.Diff(want, response.Warnings); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if strings.Contains(after, "bert") || strings.Contains(after, "namespace") || !strings.Contains(after, `"sluice.dev/gpu-milli":"125"`) {
-		t.Errorf("it became %s", after)
+		t.Errorf("the patched Job is %s", after)
 	}
 }
 
-// What the pods would be refused for, the workload is.
+// A workload is denied for the reasons that would deny its pods.
 func TestInvalidQueuedWorkloadIsDenied(t *testing.T) {
-	h := newMutator(t)
-	for name, tc := range map[string]struct{ object, says string }{
+	mutator := newMutator(t)
+	for name, tc := range map[string]struct{ object, wantDenial string }{
 		"too much": {
 			`{apiVersion: batch/v1, kind: Job, spec: {template: {metadata: {annotations: {sluice.dev/node-pools: left}}, spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 3}}}]}}}}`,
 			"spec.template: the pod counts as 3 GPUs of node pool left; project queue may have 2 GPUs there",
@@ -252,42 +249,41 @@ func TestInvalidQueuedWorkloadIsDenied(t *testing.T) {
 			`{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, spec: {replicatedJobs: [{template: {spec: {template: {` + fractionTemplate + `}}}}, {template: {spec: {template: {metadata: {annotations: {gpu-fraction: "7"}}, spec: {containers: [{name: main}]}}}}}]}}`,
 			"spec.replicatedJobs[1].template.spec.template.metadata.annotations[gpu-fraction]",
 		},
-		"more templates than are looked at": {
+		"too many templates": {
 			`{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, spec: {replicatedJobs: [` + strings.Repeat(`{template: {spec: {template: {`+cpuTemplate+`}}}},`, 64) + `]}}`,
-			"too many to be counted",
+			"too many for Kueue's quota",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := h.Handle(t.Context(), createQueuedRequest(t, tc.object))
-			if response.Allowed || !strings.Contains(response.Result.Message, tc.says) || response.Patch != nil {
-				t.Errorf("%+v %s, want %q", response.Result, response.Patch, tc.says)
+			response := mutator.Handle(t.Context(), createQueuedRequest(t, tc.object))
+			if response.Allowed || !strings.Contains(response.Result.Message, tc.wantDenial) || response.Patch != nil {
+				t.Errorf("%+v %s, want %q", response.Result, response.Patch, tc.wantDenial)
 			}
 		})
 	}
 }
 
-// Where it must be counted, what nobody could judge does not come in.
+// A workload that Kueue must count is denied if it cannot be evaluated.
 func TestFailClosedDeniesUnevaluatedWorkload(t *testing.T) {
-	h := newMutator(t)
-	h.FailClosed = true
+	mutator := newMutator(t)
+	mutator.FailClosed = true
 	request := createQueuedRequest(t, `{apiVersion: batch/v1, kind: Job, spec: {template: {`+fractionTemplate+`}}}`)
 	request.Namespace = "nobodys"
-	if response := h.Handle(t.Context(), request); response.Allowed || !strings.Contains(response.Result.Message, "no project has the namespace") {
+	if response := mutator.Handle(t.Context(), request); response.Allowed || !strings.Contains(response.Result.Message, "no project owns the namespace") {
 		t.Errorf("%+v", response.Result)
 	}
-	rules, err := engine.New(engine.Options{}) // without policies yet
+	policyEngine, err := engine.New(engine.Options{}) // without policies yet
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Evaluator = &evaluation.Evaluator{Engine: rules, Clock: h.Evaluator.Clock}
+	mutator.Evaluator = &evaluation.Evaluator{Engine: policyEngine, Clock: mutator.Evaluator.Clock}
 	request.Namespace = "queued"
-	if response := h.Handle(t.Context(), request); response.Allowed || response.Result.Code != 503 {
+	if response := mutator.Handle(t.Context(), request); response.Allowed || response.Result.Code != 503 {
 		t.Errorf("%+v", response.Result)
 	}
 }
 
-// Whatever comes, it is an answer whose patch applies and after which nothing is left
-// to do, never a panic.
+// Any input has a response whose patch applies, and a second mutation changes nothing.
 func FuzzMutateTemplates(f *testing.F) {
 	for kind, seed := range map[byte]string{
 		0: `{"spec":{"template":{"metadata":{"annotations":{"gpu-fraction":"0.3"}},"spec":{"containers":[{"name":"a"}]}}}}`,
@@ -298,8 +294,8 @@ func FuzzMutateTemplates(f *testing.F) {
 	} {
 		f.Add(kind, []byte(seed))
 	}
-	h := newMutator(f)
-	made := []metav1.GroupVersionKind{
+	mutator := newMutator(f)
+	kinds := []metav1.GroupVersionKind{
 		{Group: "batch", Version: "v1", Kind: "Job"},
 		{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
 		{Group: "kubeflow.org", Version: "v1", Kind: "PyTorchJob"},
@@ -308,17 +304,17 @@ func FuzzMutateTemplates(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind byte, raw []byte) {
 		request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-			Operation: admissionv1.Create, Namespace: "queued", Object: runtime.RawExtension{Raw: raw}, Kind: made[int(kind)%len(made)],
+			Operation: admissionv1.Create, Namespace: "queued", Object: runtime.RawExtension{Raw: raw}, Kind: kinds[int(kind)%len(kinds)],
 		}}
 		request.UserInfo.Username = anna
-		response := h.Handle(t.Context(), request)
+		response := mutator.Handle(t.Context(), request)
 		if !response.Allowed {
 			return
 		}
 		request.Object.Raw = patchedObject(t, request, response)
-		again := h.Handle(t.Context(), request)
-		if !again.Allowed || again.Patch != nil {
-			t.Errorf("%s\nbecame %s\nand then: %s %v", raw, request.Object.Raw, again.Patch, again.Result)
+		second := mutator.Handle(t.Context(), request)
+		if !second.Allowed || second.Patch != nil {
+			t.Errorf("%s\nbecame %s\nand then: %s %v", raw, request.Object.Raw, second.Patch, second.Result)
 		}
 	})
 }

@@ -20,19 +20,19 @@ import (
 	"sluice.dev/policies/merge/schema"
 )
 
-// RolloutPlan is how many pods a Deployment has, and how it replaces them.
+// RolloutPlan is a Deployment's number of pods, and how it replaces them.
 type RolloutPlan struct {
-	// Replicas is how many there are to be.
+	// Replicas is the desired number of pods.
 	Replicas int64
-	// Rolling tells that old pods go as new ones come; else all old ones go first.
+	// Rolling reports whether the Deployment replaces pods step by step; otherwise it deletes all old pods first.
 	Rolling bool
-	// MaxSurge is how many more there may be meanwhile, Unavailable how many fewer;
-	// never both 0 in a Plan that is Rolling.
+	// MaxSurge is the number of additional pods during a rolling update, and MaxUnavailable the number of missing
+	// ones. At least one of them is above 0.
 	MaxSurge, MaxUnavailable int64
 }
 
-// ParseRolloutPlan reads it from a Deployment's JSON, with Kubernetes' defaults, and its
-// rounding of percentages.
+// ParseRolloutPlan decodes the plan from a Deployment's JSON. It applies the defaults of Kubernetes and rounds
+// percentages as Kubernetes does.
 func ParseRolloutPlan(raw []byte) (RolloutPlan, error) {
 	var deployment struct {
 		Spec struct {
@@ -41,7 +41,7 @@ func ParseRolloutPlan(raw []byte) (RolloutPlan, error) {
 		} `json:"spec"`
 	}
 	if err := json.Unmarshal(raw, &deployment); err != nil {
-		return RolloutPlan{}, fmt.Errorf("reading the Deployment: %w", err)
+		return RolloutPlan{}, fmt.Errorf("decode Deployment: %w", err)
 	}
 	plan := RolloutPlan{Replicas: 1}
 	if replicas := deployment.Spec.Replicas; replicas != nil {
@@ -63,82 +63,82 @@ func ParseRolloutPlan(raw []byte) (RolloutPlan, error) {
 		return RolloutPlan{}, fmt.Errorf("spec.strategy.rollingUpdate.maxUnavailable: %w", err)
 	}
 	if plan.MaxSurge == 0 && plan.MaxUnavailable == 0 {
-		plan.MaxUnavailable = 1 // as the Deployment controller has it
+		plan.MaxUnavailable = 1 // as in the Deployment controller
 	}
 	return plan, nil
 }
 
-func resolveIntOrPercent(value *intstr.IntOrString, of int64, up bool) (int64, error) {
-	quarter := intstr.FromString("25%")
-	n, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, quarter), int(of), up)
+func resolveIntOrPercent(value *intstr.IntOrString, total int64, roundUp bool) (int64, error) {
+	n, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, intstr.FromString("25%")), int(total), roundUp)
 	return int64(n), err
 }
 
-// WarnRollout says what of the plan can never come about: of pods as this one, which
-// the policies are done with, and of a project with these pools.
+// WarnRollout returns warnings of a plan that can never finish within the project's quota. The pod is a template's
+// pod with the policies' changes.
 func WarnRollout(plan RolloutPlan, pod map[string]any, project string, pools []input.NodePool) []merge.Finding {
-	charge, currency := podCharge(pod)
+	charge, quotaResource := podCharge(pod)
 	if charge == 0 || plan.Replicas == 0 {
 		return nil
 	}
-	may, whose := quotaForPod(pod, project, currency, pools)
-	if charge > may {
-		return nil // no such pod is let in, which is said elsewhere
+	quota, quotaText := quotaForPod(pod, project, quotaResource, pools)
+	if charge > quota {
+		return nil // the pod is denied, which another message reports
 	}
-	if fit := int64(may / charge); fit < plan.Replicas {
+	if fit := int64(quota / charge); fit < plan.Replicas {
 		return []merge.Finding{{
 			Field: "spec.replicas",
-			Message: fmt.Sprintf("%d pods of %s would count as %s; %s, so that no more than %d can run",
-				plan.Replicas, charge.Describe(), (charge * workload.Milli(plan.Replicas)).Describe(), whose, fit),
-			Fix: fmt.Sprintf("set it to %d, or ask an administrator of the department for more", fit),
+			Message: fmt.Sprintf("%d pods of %s each need a quota of %s; %s, so that at most %d can run",
+				plan.Replicas, charge.Describe(), (charge * workload.Milli(plan.Replicas)).Describe(), quotaText, fit),
+			Fix: fmt.Sprintf("set it to %d, or request more from an administrator of the department", fit),
 		}}
 	}
-	// With a pod less first, a rolling update goes on however full the quota is.
-	if !plan.Rolling || plan.MaxUnavailable > 0 || charge*workload.Milli(plan.Replicas+1) <= may {
+	// A rolling update that can delete a pod first never needs more quota.
+	if !plan.Rolling || plan.MaxUnavailable > 0 || charge*workload.Milli(plan.Replicas+1) <= quota {
 		return nil
 	}
 	return []merge.Finding{{
 		Field: "spec.strategy",
-		Message: fmt.Sprintf("a rolling update of this Deployment would never end: it begins with a pod more than its %d of %s, and %s",
-			plan.Replicas, charge.Describe(), whose),
+		Message: fmt.Sprintf("a rolling update of this Deployment would never finish: it starts an additional pod beside its %d of %s, and %s",
+			plan.Replicas, charge.Describe(), quotaText),
 		Fix: "set rollingUpdate to maxSurge: 0 and maxUnavailable: 1, or type to Recreate",
 	}}
 }
 
-// podCharge is what a pod is charged, and in which currency; 0 where it has none.
-func podCharge(pod map[string]any) (charge workload.Milli, currency corev1.ResourceName) {
+// podCharge returns the GPU quota that a pod uses, and the quota resource; 0 if the pod uses none.
+func podCharge(pod map[string]any) (charge workload.Milli, quotaResource corev1.ResourceName) {
 	for _, container := range schema.AsList(schema.AsMap(pod["spec"])["containers"]) {
 		for name, amount := range schema.AsMap(schema.AsMap(schema.AsMap(container)["resources"])["requests"]) {
 			if name != string(v1alpha1.ResourceGPUMilli) && !strings.HasPrefix(name, string(v1alpha1.ResourceGPUMilli)+".") {
 				continue
 			}
 			if q, err := resource.ParseQuantity(fmt.Sprint(amount)); err == nil {
-				charge, currency = charge+workload.Milli(q.Value()), corev1.ResourceName(name)
+				charge, quotaResource = charge+workload.Milli(q.Value()), corev1.ResourceName(name)
 			}
 		}
 	}
-	return charge, currency
+	return charge, quotaResource
 }
 
-// quotaForPod is the most that pods like this one can ever be charged together,
-// and that in words.
-func quotaForPod(pod map[string]any, project string, currency corev1.ResourceName, pools []input.NodePool) (may workload.Milli, whose string) {
+// quotaForPod returns the quota that all pods like this one can use together, as an amount and as text.
+func quotaForPod(
+	pod map[string]any, project string, quotaResource corev1.ResourceName, pools []input.NodePool,
+) (quota workload.Milli, text string) {
 	class, _ := schema.AsMap(pod["spec"])["priorityClassName"].(string)
-	stays := class == v1alpha1.PriorityClassInteractive || class == v1alpha1.PriorityClassInference
+	nonPreemptible := class == v1alpha1.PriorityClassInteractive || class == v1alpha1.PriorityClassInference
 	var names []string
 	for i := range pools {
-		if pool := &pools[i]; pool.QuotaResource == currency {
+		if pool := &pools[i]; pool.QuotaResource == quotaResource {
 			names = append(names, pool.Name)
-			if stays {
-				may += min(pool.Guaranteed, pool.Limit)
+			if nonPreemptible {
+				quota += min(pool.Guaranteed, pool.Limit)
 			} else {
-				may += pool.Limit
+				quota += pool.Limit
 			}
 		}
 	}
-	whose = fmt.Sprintf("project %s may have %s of node pool %s", project, may.Describe(), strings.Join(names, " and "))
-	if stays {
-		whose += " for pods that cannot be preempted"
+	text = fmt.Sprintf("project %s has a quota of %s in node pool %s", project, quota.Describe(), strings.Join(names, " and "))
+	if nonPreemptible {
+		text += " for non-preemptible pods"
 	}
-	return may, whose
+	return quota, text
 }

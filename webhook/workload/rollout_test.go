@@ -19,13 +19,13 @@ func TestParseRolloutPlan(t *testing.T) {
 		spec string
 		want workload.RolloutPlan
 	}{
-		"by default":              {`{}`, workload.RolloutPlan{Replicas: 1, Rolling: true, MaxSurge: 1}},
-		"a quarter of three":      {`{"replicas": 3}`, workload.RolloutPlan{Replicas: 3, Rolling: true, MaxSurge: 1}},
-		"a quarter of eight":      {`{"replicas": 8}`, workload.RolloutPlan{Replicas: 8, Rolling: true, MaxSurge: 2, MaxUnavailable: 2}},
-		"numbers":                 {`{"replicas": 8, "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 3}}}`, workload.RolloutPlan{Replicas: 8, Rolling: true, MaxUnavailable: 3}},
-		"neither more nor fewer":  {`{"replicas": 2, "strategy": {"rollingUpdate": {"maxSurge": "0%", "maxUnavailable": "10%"}}}`, workload.RolloutPlan{Replicas: 2, Rolling: true, MaxUnavailable: 1}},
-		"all at once":             {`{"replicas": 2, "strategy": {"type": "Recreate"}}`, workload.RolloutPlan{Replicas: 2}},
-		"nothing to be rolled at": {`{"replicas": 0}`, workload.RolloutPlan{Rolling: true, MaxUnavailable: 1}},
+		"by default":         {`{}`, workload.RolloutPlan{Replicas: 1, Rolling: true, MaxSurge: 1}},
+		"a quarter of three": {`{"replicas": 3}`, workload.RolloutPlan{Replicas: 3, Rolling: true, MaxSurge: 1}},
+		"a quarter of eight": {`{"replicas": 8}`, workload.RolloutPlan{Replicas: 8, Rolling: true, MaxSurge: 2, MaxUnavailable: 2}},
+		"numbers":            {`{"replicas": 8, "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 3}}}`, workload.RolloutPlan{Replicas: 8, Rolling: true, MaxUnavailable: 3}},
+		"both 0":             {`{"replicas": 2, "strategy": {"rollingUpdate": {"maxSurge": "0%", "maxUnavailable": "10%"}}}`, workload.RolloutPlan{Replicas: 2, Rolling: true, MaxUnavailable: 1}},
+		"Recreate":           {`{"replicas": 2, "strategy": {"type": "Recreate"}}`, workload.RolloutPlan{Replicas: 2}},
+		"no replicas":        {`{"replicas": 0}`, workload.RolloutPlan{Rolling: true, MaxUnavailable: 1}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestParseRolloutPlan(t *testing.T) {
 	}
 	for _, broken := range []string{`7`, `{"spec": {"strategy": {"rollingUpdate": {"maxSurge": "many"}}}}`, `{"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": "many"}}}}`} {
 		if plan, err := workload.ParseRolloutPlan([]byte(broken)); err == nil {
-			t.Errorf("%s is read as %+v", broken, plan)
+			t.Errorf("%s is parsed as %+v", broken, plan)
 		}
 	}
 }
@@ -63,11 +63,12 @@ func TestWarnRollout(t *testing.T) {
 		{Name: "b", QuotaResource: "sluice.dev/gpu-milli", Guaranteed: 500, Limit: 1000},
 	}
 	half := map[string]any{"nvidia.com/mig-3g.20gb": "1", "sluice.dev/gpu-milli.dgx": "500"}
-	never := func(replicas, whose string) []merge.Finding {
+	never := func(replicas, quota string) []merge.Finding {
 		return []merge.Finding{{
-			Field:   "spec.strategy",
-			Message: "a rolling update of this Deployment would never end: it begins with a pod more than its " + replicas + " of 0.5 of a GPU, and project thesis may have " + whose,
-			Fix:     "set rollingUpdate to maxSurge: 0 and maxUnavailable: 1, or type to Recreate",
+			Field: "spec.strategy",
+			Message: "a rolling update of this Deployment would never finish: it starts an additional pod beside its " + replicas +
+				" of 0.5 of a GPU, and project thesis has a quota of " + quota,
+			Fix: "set rollingUpdate to maxSurge: 0 and maxUnavailable: 1, or type to Recreate",
 		}}
 	}
 	tests := map[string]struct {
@@ -75,30 +76,30 @@ func TestWarnRollout(t *testing.T) {
 		pod  map[string]any
 		want []merge.Finding
 	}{
-		"there is room for one more": {workload.RolloutPlan{Replicas: 1, Rolling: true, MaxSurge: 1}, podWithRequests(inference, half), nil},
-		"the guarantee is full": {
+		"quota for one more": {workload.RolloutPlan{Replicas: 1, Rolling: true, MaxSurge: 1}, podWithRequests(inference, half), nil},
+		"the guarantee is used up": {
 			workload.RolloutPlan{Replicas: 2, Rolling: true, MaxSurge: 1},
 			podWithRequests(inference, half),
-			never("2", "1 GPU of node pool dgx for pods that cannot be preempted"),
+			never("2", "1 GPU in node pool dgx for non-preemptible pods"),
 		},
-		"the limit is full":      {workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1}, podWithRequests(train, half), never("4", "2 GPUs of node pool dgx")},
-		"one goes first":         {workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1, MaxUnavailable: 1}, podWithRequests(train, half), nil},
-		"all go first":           {workload.RolloutPlan{Replicas: 4}, podWithRequests(train, half), nil},
-		"one fits of many extra": {workload.RolloutPlan{Replicas: 3, Rolling: true, MaxSurge: 3}, podWithRequests(train, half), nil},
+		"the limit is used up":       {workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1}, podWithRequests(train, half), never("4", "2 GPUs in node pool dgx")},
+		"one is deleted first":       {workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1, MaxUnavailable: 1}, podWithRequests(train, half), nil},
+		"Recreate":                   {workload.RolloutPlan{Replicas: 4}, podWithRequests(train, half), nil},
+		"one of several surges fits": {workload.RolloutPlan{Replicas: 3, Rolling: true, MaxSurge: 3}, podWithRequests(train, half), nil},
 		"more replicas than fit": {workload.RolloutPlan{Replicas: 3}, podWithRequests(inference, half), []merge.Finding{{
 			Field:   "spec.replicas",
-			Message: "3 pods of 0.5 of a GPU would count as 1.5 GPUs; project thesis may have 1 GPU of node pool dgx for pods that cannot be preempted, so that no more than 2 can run",
-			Fix:     "set it to 2, or ask an administrator of the department for more",
+			Message: "3 pods of 0.5 of a GPU each need a quota of 1.5 GPUs; project thesis has a quota of 1 GPU in node pool dgx for non-preemptible pods, so that at most 2 can run",
+			Fix:     "set it to 2, or request more from an administrator of the department",
 		}}},
-		"pools that are counted together": {
+		"pools with one quota resource": {
 			workload.RolloutPlan{Replicas: 4, Rolling: true, MaxSurge: 1},
 			podWithRequests(train, map[string]any{"sluice.dev/gpu-milli": "500"}),
-			never("4", "2 GPUs of node pool a and b"),
+			never("4", "2 GPUs in node pool a and b"),
 		},
-		"a pod that is refused": {workload.RolloutPlan{Replicas: 2}, podWithRequests(inference, map[string]any{"sluice.dev/gpu-milli.dgx": "1500"}), nil},
-		"no GPUs":               {workload.RolloutPlan{Replicas: 9, Rolling: true, MaxSurge: 9}, podWithRequests("", map[string]any{"cpu": "1"}), nil},
-		"no replicas":           {workload.RolloutPlan{Rolling: true, MaxSurge: 1}, podWithRequests(inference, half), nil},
-		"nothing at all":        {workload.RolloutPlan{Replicas: 1}, nil, nil},
+		"a pod that is denied": {workload.RolloutPlan{Replicas: 2}, podWithRequests(inference, map[string]any{"sluice.dev/gpu-milli.dgx": "1500"}), nil},
+		"no GPUs":              {workload.RolloutPlan{Replicas: 9, Rolling: true, MaxSurge: 9}, podWithRequests("", map[string]any{"cpu": "1"}), nil},
+		"no replicas":          {workload.RolloutPlan{Rolling: true, MaxSurge: 1}, podWithRequests(inference, half), nil},
+		"no pod":               {workload.RolloutPlan{Replicas: 1}, nil, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -16,13 +16,13 @@ func TestChangedTemplates(t *testing.T) {
 		return []workloadkind.Template{{Path: "spec.template", Body: map[string]any{"spec": map[string]any{"image": image}}}}
 	}
 	if left := changedTemplates(of("a"), of("a")); len(left) != 0 {
-		t.Errorf("unchanged, and judged: %v", left)
+		t.Errorf("an unchanged template is evaluated: %v", left)
 	}
 	if left := changedTemplates(of("b"), of("a")); len(left) != 1 {
-		t.Error("changed, and not judged")
+		t.Error("a changed template is not evaluated")
 	}
 	if left := changedTemplates(of("a"), nil); len(left) != 1 {
-		t.Error("new, and not judged")
+		t.Error("a new template is not evaluated")
 	}
 }
 
@@ -34,18 +34,18 @@ func TestWarnNodeName(t *testing.T) {
 		template workloadkind.Template
 		want     []string
 	}{
-		"a node":       {of(map[string]any{"nodeName": "dgx-1"}), []string{"dgx-1: a pod of a project does not choose its node, and these will be refused"}},
+		"a node name":  {of(map[string]any{"nodeName": "dgx-1"}), []string{"dgx-1: a pod of a project does not choose its node, and these pods will be denied"}},
 		"an empty one": {of(map[string]any{"nodeName": ""}), nil},
 		"none":         {of(map[string]any{}), nil},
-		"no text":      {of(map[string]any{"nodeName": 1}), nil},
+		"not a string": {of(map[string]any{"nodeName": 1}), nil},
 		"no spec":      {of(nil), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var said []string
-			for _, complaint := range warnNodeName(tc.template) {
-				said = append(said, complaint.Message)
+			var messages []string
+			for _, finding := range warnNodeName(tc.template) {
+				messages = append(messages, finding.Message)
 			}
-			if diff := cmp.Diff(tc.want, said); diff != "" {
+			if diff := cmp.Diff(tc.want, messages); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

@@ -1,19 +1,19 @@
-# What a pod asks for, and how that is said to its author.
+# The GPU request of a pod, and its description for messages.
 package sluice.lib.ask
 
 import data.sluice.lib.words
 
-# gpu: the pod asks for GPUs, by a resource or by an annotation.
+# gpu: the pod requests GPUs by a resource or an annotation.
 gpu if not input.workload.form in {"None", ""}
 
-# of_daemon_set: the pod is one of a DaemonSet's, which stand on every node.
+# of_daemon_set: the pod belongs to a DaemonSet, which runs on every node.
 of_daemon_set if {
 	input.workload.owner.group == "apps"
 	input.workload.owner.kind == "DaemonSet"
 }
 
-# preemptible: the pod may be ended for others, and so may go over what is
-# guaranteed to its project.
+# preemptible: the pod can be preempted, and can therefore exceed the guarantee of its
+# project.
 preemptible if input.workload.type == "train"
 
 preemptible if {
@@ -21,11 +21,11 @@ preemptible if {
 	input.object.spec.priorityClassName == "sluice-interactive-preemptible"
 }
 
-# counted_classes are the priority classes of pods that cannot be preempted: what
-# is guaranteed is counted by them.
+# counted_classes are the priority classes of non-preemptible pods. The quota of the
+# guarantee selects pods by them.
 counted_classes := ["sluice-interactive", "sluice-inference"]
 
-# said is what the pod asks for, in words: "0.3 of a GPU".
+# said describes the request: "0.3 of a GPU".
 said := words.gpus(input.workload.devices * 1000) if input.workload.form == "Whole"
 
 said := words.each(input.workload.devices, words.gpus(words.milli(input.workload.share))) if {

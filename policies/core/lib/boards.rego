@@ -1,13 +1,12 @@
-# What the boards of a pool can be divided into. Where boards of several kinds
-# offer one thing, a pod may get it of any of them: it is sure of the least, and
-# is charged the most.
+# The MIG profiles and replicas of a pool's GPU models. If several models offer the
+# same profile, a pod can get it from any of them: the smallest part is guaranteed, and
+# the largest part is charged.
 package sluice.lib.boards
 
 import data.sluice.lib.words
 
-# profile is the MIG profile of that name; undefined where no board has it. milli
-# is what a slice is charged, sure what it is of a GPU at least; both in
-# thousandths.
+# profile is the MIG profile of a name; undefined if no model has it. milli is the
+# charge of a slice, and sure its smallest part of a GPU, both in thousandths.
 profile(pool, name) := {
 	"name": name,
 	"resource": same[0].resource,
@@ -21,11 +20,11 @@ profile(pool, name) := {
 	prices := [words.milli(offered.price) | some offered in same]
 }
 
-# profiles are all of a pool, each once, by name.
+# profiles are the profiles of a pool, each once, by name.
 profiles(pool) := [profile(pool, name) | some name in {offered.name | some offered in pool.products[_].profiles}]
 
-# smallest is the smallest plain profile that is at least so many thousandths of
-# a GPU and has so much memory; undefined where there is none.
+# smallest is the smallest plain profile with at least these thousandths of a GPU and
+# this memory; undefined if there is none.
 smallest(pool, milli, memory_mib) := profile(pool, min(enough)[3]) if {
 	enough := {[offered.milli, offered.memoryMiB, offered.compute, offered.name] |
 		some offered in profiles(pool)
@@ -35,9 +34,8 @@ smallest(pool, milli, memory_mib) := profile(pool, min(enough)[3]) if {
 	}
 }
 
-# replica is into what the device plugin divides the GPUs of a pool; undefined
-# where it divides none. What is rounded off is nobody's, so that all replicas
-# of a GPU fit in it.
+# replica is one replica of the device plugin; undefined without replicas. The amounts
+# are rounded down, so that all replicas of a GPU fit in it.
 replica(pool) := {
 	"resource": resource,
 	"milli": floor(1000 / min(replicas)),

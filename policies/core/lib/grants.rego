@@ -1,6 +1,6 @@
-# What a pool gives for what a pod asks: of(pool) is the resource that one device
-# becomes there, what one and several of it are called, and how many thousandths of a GPU it is
-# charged. It is undefined where the pool cannot give what is asked.
+# The grant of a pool for the pod's request: of(pool) has the resource of one device,
+# its singular and plural names, and its charge in thousandths of a GPU. It is
+# undefined if the pool cannot grant the request.
 package sluice.lib.grants
 
 import data.sluice.lib.boards
@@ -25,7 +25,7 @@ of(pool) := granted if {
 	granted := {"resource": replica.resource, "milli": replica.milli, "name": "a replica of a GPU", "names": "replicas of a GPU"}
 }
 
-# KAI-Scheduler gives whole GPUs, and shares for which there is no resource.
+# KAI-Scheduler grants whole GPUs, and shares without a resource.
 of(pool) := {"resource": whole_resource, "milli": 1000, "name": "a whole GPU", "names": "whole GPUs"} if {
 	pool.sharing == "KAI"
 	input.workload.form == "Whole"
@@ -47,8 +47,8 @@ slice(profile) := {
 	"names": sprintf("slices %s", [profile.name]),
 }
 
-# profile_of is the profile that each device becomes: the one that is named, the
-# smallest that has what is asked for, or one that is a whole GPU.
+# profile_of is the profile of each device: the named one, the smallest one for the
+# request, or the one of a whole GPU.
 profile_of(pool) := boards.profile(pool, input.workload.migProfile) if input.workload.form == "MIG"
 
 profile_of(pool) := boards.smallest(pool, words.milli(input.workload.share), 0) if {
@@ -59,7 +59,7 @@ profile_of(pool) := boards.smallest(pool, 0, input.workload.memoryMiB) if {
 	input.workload.form == "Memory"
 }
 
-# A replica is all that is ever given: two of them may be of one GPU.
+# A pod gets at most one replica: two of them can belong to one GPU.
 becomes_replica(replica) if {
 	input.workload.devices == 1
 	fits_replica(replica)
@@ -75,15 +75,14 @@ fits_replica(replica) if {
 	input.workload.memoryMiB <= replica.memoryMiB
 }
 
-# A replica may keep the name of the GPU: a pod that was given one asks for it.
+# The resource of a replica can be that of the GPU: a mutated pod then requests it.
 fits_replica(replica) if {
 	input.workload.form in {"Replica", "Whole"}
 	replica.resource in object.keys(input.workload.resources)
 }
 
-# whole_resource is what stands for a GPU: the name that the pod has for it, so
-# that other makers' GPUs stay what they are, but for the names of engines that
-# are not the pool's.
+# whole_resource is the resource of a GPU: the one that the pod requests, so that GPUs
+# of other vendors keep theirs, but not the resources of other schedulers.
 whole_resource := name if {
 	some name, _ in input.workload.resources
 	not startswith(name, "volcano.sh/")

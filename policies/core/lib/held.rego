@@ -1,11 +1,10 @@
-# What the GPU resources that a pod has are worth, whoever gave it them and for
-# whatever it asked.
+# The value of the GPU resources of a pod, whatever policy granted them.
 package sluice.lib.held
 
 import data.sluice.lib.boards
 import data.sluice.lib.pools
 
-# milli is that in thousandths of a GPU, in the pool where it is the most.
+# milli is the value in thousandths of a GPU, in the pool with the highest value.
 milli := max([in_pool(pool) | some pool in pools.chosen])
 
 in_pool(pool) := sum([all |
@@ -13,8 +12,8 @@ in_pool(pool) := sum([all |
 	all := amount * worth(pool, name)
 ])
 
-# worth is that of one of a resource. Of what the pool is not known to have, it is
-# a whole GPU.
+# worth is the value of one unit of a resource. The value of an unknown resource is a
+# whole GPU.
 worth(pool, name) := replica.milli if {
 	pool.sharing in {"MPS", "TimeSlicing"}
 	replica := boards.replica(pool)

@@ -1,5 +1,4 @@
-# How KAI-Scheduler is spoken to: some of its keys are chosen where it is
-# installed.
+# The keys and names of KAI-Scheduler. Some of them depend on its installation.
 package sluice.lib.kai
 
 queue_key(pool) := setting(pool, "queueLabelKey")
@@ -19,8 +18,8 @@ usual := {
 	"schedulerName": "kai-scheduler",
 }
 
-# shard is which of KAI's own node pools a pool is, each with a scheduler of its
-# own; undefined where it is of the nodes that are in none.
+# shard is KAI's name of a node pool; each shard has its own scheduler. It is undefined
+# for nodes without a shard.
 shard(pool) := pool.nodeSelector[shard_key(pool)]
 
 shard_labels(pool) := {shard_key(pool): shard(pool)} if shard(pool)
@@ -31,14 +30,14 @@ shard_name(pool) := shard(pool) if shard(pool)
 
 else := "default"
 
-# queue is the name of a project's queue in a pool, and department_queue that of a
-# department's above it: a project may be called as a department is.
+# queue is the name of a project's queue in a pool, and department_queue the name of
+# its parent. A prefix distinguishes a project and a department of the same name.
 queue(project, pool) := sprintf("%s.%s", [project, pool.name])
 
 department_queue(department, pool) := sprintf("department.%s.%s", [department, pool.name])
 
-# slices is into how many parts of its compute a GPU is cut, which is what KAI
-# counts of MIG; everywhere else it counts GPUs.
+# slices is the number of compute slices of a GPU, which KAI counts for MIG. Without MIG
+# it counts GPUs.
 slices(pool) := max(computes) if {
 	pool.sharing == "MIG"
 	computes := {profile.compute | some profile in pool.products[_].profiles}
@@ -47,8 +46,8 @@ slices(pool) := max(computes) if {
 	pool.sharing == "MIG"
 } else := 1
 
-# share is how many thousandths of a GPU some memory is, which KAI rounds up to
-# hundredths; undefined where no board has it.
+# share is the part of a GPU for an amount of memory, in thousandths. KAI rounds it up
+# to hundredths. It is undefined if no GPU model has so much memory.
 share(pool, memory_mib) := max(shares) if {
 	shares := {part |
 		some board in pool.products
@@ -58,7 +57,7 @@ share(pool, memory_mib) := max(shares) if {
 	count(shares) > 0
 }
 
-# writes_devices: a variable or a source of variables is what KAI's own webhook put
-# into a container with a share, by which its binder says which GPU that is. Nobody
-# else may write a ConfigMap of such a name.
+# writes_devices: KAI's webhook added this variable or source to a container with a
+# share. KAI's binder writes the GPU to the ConfigMap; an admission policy denies
+# ConfigMaps of such names by others.
 writes_devices(reference) if regex.match(`^.+-shared-gpu-i?[0-9]+(-evar)?$`, reference.name)

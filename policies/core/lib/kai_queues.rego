@@ -1,12 +1,12 @@
-# The queues in which KAI-Scheduler keeps what a project or a department may have,
-# and how kai-resource-management has the same.
+# The quota of a project or department as queues of KAI-Scheduler, and in the format of
+# kai-resource-management.
 package sluice.lib.kai_queues
 
 import data.sluice.lib.kai
 
-# of is the queue of an owner (input.project or input.department) in a pool. It has
-# its own name as a label too: by that pods say it, so that a name which no label can
-# have is refused when it is applied.
+# of is the queue of an owner (input.project or input.department) in a pool. Pods select
+# their queue by a label with its name. The queue has the same label, so that the API
+# server denies a name that is no valid label.
 of(owner, name, pool) := {
 	"apiVersion": "scheduling.run.ai/v2",
 	"kind": "Queue",
@@ -14,13 +14,13 @@ of(owner, name, pool) := {
 	"spec": {"displayName": owner.name, "resources": {resource: numbers | some resource, numbers in amounts(owner, pool)}},
 }
 
-# declared is the same as an entry of a Project or Department of
+# declared is the queue as an entry of a Project or Department of
 # kai-resource-management.
 declared(owner, name, pool) := {"name": name, "nodepool": kai.shard_name(pool), "resources": {resource: {"deserved": numbers.quota, "limit": numbers.limit, "overQuotaWeight": numbers.overQuotaWeight} |
 	some resource, numbers in amounts(owner, pool)
 }}
 
-# amounts are all nine numbers: one that is left out is nothing at all.
+# amounts has all nine numbers: KAI takes an omitted one as 0.
 amounts(owner, pool) := {
 	"gpu": {
 		"quota": pool.guaranteed * kai.slices(pool),

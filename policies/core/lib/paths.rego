@@ -1,28 +1,27 @@
-# The paths of a node by which its GPUs can be reached.
+# The paths of a node that give access to its GPUs.
 package sluice.lib.paths
 
-# reaches_devices: a directory or file of the node is one of these, in one of
-# these, or has one of these in it.
+# reaches_devices: a path of the node equals a guarded path, or one contains the other.
 reaches_devices(path) if {
 	clean := cleaned(path)
 	some guarded in guards
 	overlap(clean, guarded)
 }
 
-# What begins so is a GPU: /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-caps.
+# The device files of GPUs: /dev/nvidia0, /dev/nvidiactl, /dev/nvidia-caps.
 reaches_devices(path) if strings.any_prefix_match(cleaned(path), gpus)
 
-# asks_for_devices: by mounting this path a container asks the NVIDIA container
-# toolkit for devices.
+# asks_for_devices: a mount at this path requests devices from the NVIDIA container
+# toolkit.
 asks_for_devices(path) if ".." in split(path, "/")
 
 asks_for_devices(path) if {
-	contains(path, "nvidia-container-devices") # else the rest is in vain: most paths
+	contains(path, "nvidia-container-devices") # a fast check, which most paths fail
 	some guarded in ["/var/run/nvidia-container-devices", "/run/nvidia-container-devices"]
 	within(cleaned(path), guarded)
 }
 
-# of_devices: the path is one of GPUs, in whichever root.
+# of_devices: the path is that of a GPU, in the root of any container.
 of_devices(path) if asks_for_devices(path)
 
 of_devices(path) if strings.any_prefix_match(cleaned(path), gpus)
@@ -35,11 +34,11 @@ guards := {
 	"/etc/cdi",
 	"/dev/kfd",
 	"/dev/vfio",
-	# A process's root is the node's, with its /dev.
+	# It contains the root directory of processes on the node, with its /dev.
 	"/proc",
 	"/sys/bus/pci",
 	"/sys/class/drm",
-	# Pods that are started from here come past every admission.
+	# Static pods from here bypass all admission.
 	"/etc/kubernetes",
 	# The files of the driver, and the sockets of MPS.
 	"/run/nvidia",
@@ -48,7 +47,7 @@ guards := {
 	"/var/run/nvidia-container-devices",
 	"/run/cdi",
 	"/var/run/cdi",
-	# Whoever speaks to these makes containers with any device.
+	# Clients of these sockets can create containers with any device.
 	"/run/containerd",
 	"/var/run/containerd",
 	"/run/crio",
@@ -80,6 +79,5 @@ within(path, directory) if path == directory
 
 within(path, directory) if startswith(path, sprintf("%s/", [directory]))
 
-# cleaned is a path without the parts that mean nothing; the API server refuses
-# those that lead up.
+# cleaned is a path without empty and . elements. The API server denies .. elements.
 cleaned(path) := sprintf("/%s", [concat("/", [part | some part in split(path, "/"); not part in {"", "."}])])

@@ -1,16 +1,15 @@
-# Which node pools a pod goes to.
+# Selects the node pools of a pod.
 package sluice.lib.pools
 
 import data.sluice.lib.grants
 
-# allowed are the names of the project's pools, in its order.
+# allowed are the names of the project's pools, in the order of its spec.
 allowed := [pool.name | some pool in input.nodePools]
 
-# unknown are the pools that the author named and the project does not have.
+# unknown are the named pools that the project does not have.
 unknown := [name | some name in input.workload.nodePools; not name in allowed]
 
-# candidates are the pools that come into question: those that the author named,
-# else all of the project's.
+# candidates are the pools that the author named, or else all pools of the project.
 candidates := input.nodePools if count(input.workload.nodePools) == 0
 
 else := [pool |
@@ -21,11 +20,11 @@ else := [pool |
 
 usable := [pool | some pool in candidates; pool.unsupported == ""]
 
-# first is the pool that the pod goes to, if it can go to one only; undefined
-# where it can go to none.
+# first is the preferred pool of the pod; undefined if no candidate is usable.
 first := usable[0]
 
-# chosen are all that the pod may go to: the leading ones that are as the first.
+# chosen are the pools of the pod: the first one, and those directly after it that
+# equal it.
 chosen := array.slice(usable, 0, min(ends))
 
 ends contains count(usable)
@@ -39,8 +38,8 @@ ends contains place if {
 	not as_first(pool)
 }
 
-# A pod is kept in its pools by a requirement for each label of their nodes. Where
-# they differ in more than one of them, other pools would have all of these too.
+# A node requirement for each label keeps the pod in its pools. If the pools differed
+# in more than one label, the requirements would match other pools as well.
 ends contains place if {
 	chooses
 	some place, _ in usable
@@ -48,7 +47,7 @@ ends contains place if {
 	count({key | some key, value in first.nodeSelector; some pool in together; pool.nodeSelector[key] != value}) > 1
 }
 
-# chooses: the scheduler can choose among pools.
+# chooses: the scheduler can choose among several pools.
 chooses if first.scheduler in {"kueue", "kai"}
 
 as_first(pool) if {
@@ -58,26 +57,26 @@ as_first(pool) if {
 	grants.of(pool).resource == grants.of(first).resource
 }
 
-# dropped are the pools that come into question and are not chosen.
+# dropped are the candidates that are not chosen.
 dropped := [pool.name |
 	names := {pool.name | some pool in chosen}
 	some pool in candidates
 	not pool.name in names
 ]
 
-# granted is what one device becomes; undefined where the first pool cannot give
-# what is asked for.
+# granted is the resource for one device; undefined if the first pool cannot grant the
+# request.
 granted := grants.of(first)
 
-# given is that in words, for all devices: "a slice 1g.5gb", "2 slices 1g.5gb".
+# given describes it for all devices: "a slice 1g.5gb", "2 slices 1g.5gb".
 given := granted.name if input.workload.devices == 1
 
 else := sprintf("%d %s", [input.workload.devices, granted.names])
 
-# charge is what the pod is charged, in thousandths of a GPU.
+# charge is the GPU quota that the pod uses, in thousandths of a GPU.
 charge := input.workload.devices * max([grants.of(pool).milli | some pool in chosen])
 
-# giving are the names of the project's pools that could give what is asked for.
+# giving are the names of the project's pools that can grant the request.
 giving := [pool.name |
 	some pool in input.nodePools
 	pool.unsupported == ""

@@ -1,12 +1,11 @@
-# The quotas by which the API server itself counts a project's GPUs.
+# The ResourceQuotas of a project's GPUs.
 package sluice.lib.quotas
 
 import data.sluice.lib.ask
 import data.sluice.lib.words
 
-# both are the two quotas of that name in a currency: what the project may have at
-# all, and what it may have for pods that cannot be preempted, so that nothing that
-# is lent to it is held by a pod that stays.
+# both are the two quotas of a quota resource: the limit for all pods, and the guarantee
+# for non-preemptible pods, so that such a pod never holds borrowed GPUs.
 both(name, currency, limit, guaranteed) := {
 	quota(name, currency, limit),
 	object.union(

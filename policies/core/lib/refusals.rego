@@ -1,5 +1,5 @@
-# How a pod is told that no pool, or not its pool, can give what it asks for, and
-# what can. Where nothing is said here, a GPU pod can be charged.
+# The denials of a request that no pool, or not the chosen pool, can grant, with an
+# alternative. A GPU pod without such a denial can be charged.
 package sluice.lib.refusals
 
 import data.sluice.lib.ask
@@ -42,11 +42,11 @@ complaints contains {
 
 fix_of_unsupported := sprintf("name another of the project's pools: %s", [words.list(others)]) if {
 	count(others) > 0
-} else := "ask who runs the cluster"
+} else := "ask the cluster administrators"
 
 others := [pool.name | some pool in input.nodePools; pool.unsupported == ""]
 
-msg := sprintf("the pod asks for %s; node pool %s gives %s", [ask.said, pools.first.name, offer])
+msg := sprintf("the pod requests %s; node pool %s offers %s", [ask.said, pools.first.name, offer])
 
 offer := "whole GPUs only" if pools.first.sharing == "None"
 
@@ -60,7 +60,7 @@ offer := "no MIG slices yet" if {
 	count(slices) == 0
 }
 
-offer := sprintf("a pod one replica, which is %s", [words.gpus(boards.replica(pools.first).milli)]) if {
+offer := sprintf("one replica per pod, which is %s", [words.gpus(boards.replica(pools.first).milli)]) if {
 	pools.first.sharing in {"MPS", "TimeSlicing"}
 }
 
@@ -84,10 +84,10 @@ fix := sprintf("%s can give it: name it in the annotation sluice.dev/node-pools"
 } else := instead[pools.first.sharing]
 
 instead := {
-	"None": "ask for whole GPUs, as nvidia.com/gpu in a container's limits",
-	"MIG": "ask for one of these slices, or by the annotation sluice.dev/gpu for a share that fits in one",
-	"MPS": "ask for no more than a replica, by the annotation sluice.dev/gpu",
-	"TimeSlicing": "ask for no more than a replica, by the annotation sluice.dev/gpu",
-	"KAI": "ask for a share by the annotation sluice.dev/gpu, or for no more memory than one GPU has",
-	"HAMi": "ask who runs the cluster for a pool that gives whole GPUs or MIG slices",
+	"None": "request whole GPUs as nvidia.com/gpu in a container's limits",
+	"MIG": "request one of these slices, or with the annotation sluice.dev/gpu a share that fits in one",
+	"MPS": "request at most one replica with the annotation sluice.dev/gpu",
+	"TimeSlicing": "request at most one replica with the annotation sluice.dev/gpu",
+	"KAI": "request a share with the annotation sluice.dev/gpu, or no more memory than one GPU has",
+	"HAMi": "ask the cluster administrators for a pool with whole GPUs or MIG slices",
 }

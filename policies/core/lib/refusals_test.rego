@@ -6,7 +6,7 @@ import data.sluice.lib.refusals
 messages := {complaint.msg | some complaint in refusals.complaints}
 
 test_refuses_what_the_pool_does_not_give if {
-	messages == {"the pod asks for 0.3 of a GPU; node pool whole gives whole GPUs only"} with input as fixtures.asked(fixtures.share(0.3), [fixtures.whole])
+	messages == {"the pod requests 0.3 of a GPU; node pool whole offers whole GPUs only"} with input as fixtures.asked(fixtures.share(0.3), [fixtures.whole])
 	count(messages) == 1 with input as fixtures.asked(fixtures.slices(1, "2g.10gb"), [fixtures.cut])
 	count(messages) == 1 with input as fixtures.asked(fixtures.gpus(1), [fixtures.taken])
 	count(messages) == 0 with input as fixtures.asked(fixtures.gpus(1), [fixtures.whole])
@@ -29,14 +29,14 @@ test_pools_that_take_no_pods if {
 
 test_names_what_can_give_it if {
 	asked := fixtures.asked(fixtures.share(0.5), [fixtures.whole, fixtures.cut, fixtures.taken])
-	refusals.msg == "the pod asks for 0.5 of a GPU; node pool whole gives whole GPUs only" with input as asked
+	refusals.msg == "the pod requests 0.5 of a GPU; node pool whole offers whole GPUs only" with input as asked
 	refusals.fix == "cut can give it: name it in the annotation sluice.dev/node-pools" with input as asked
 }
 
 test_says_what_to_ask_for_instead if {
 	asked := fixtures.asked(fixtures.share(0.5), [fixtures.taken])
-	refusals.msg == "the pod asks for 0.5 of a GPU; node pool taken gives a pod one replica, which is 0.25 of a GPU" with input as asked
-	startswith(refusals.fix, "ask for no more than a replica") with input as asked
+	refusals.msg == "the pod requests 0.5 of a GPU; node pool taken offers one replica per pod, which is 0.25 of a GPU" with input as asked
+	startswith(refusals.fix, "request at most one replica") with input as asked
 }
 
 test_lists_the_slices if {

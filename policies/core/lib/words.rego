@@ -1,10 +1,10 @@
-# Amounts and lists, as sentences have them.
+# Amounts and lists as text.
 package sluice.lib.words
 
-# milli is a number of GPUs in thousandths, which is how they are charged.
+# milli converts GPUs to thousandths, the unit of charges.
 milli(gpus) := round(gpus * 1000)
 
-# gpus says thousandths of GPUs: "2 GPUs", "1 GPU", "0.5 of a GPU".
+# gpus formats thousandths of GPUs: "2 GPUs", "1 GPU", "0.5 of a GPU".
 gpus(thousandths) := "1 GPU" if thousandths == 1000
 
 else := sprintf("%v of a GPU", [thousandths / 1000]) if {
@@ -14,17 +14,17 @@ else := sprintf("%v of a GPU", [thousandths / 1000]) if {
 
 else := sprintf("%v GPUs", [thousandths / 1000])
 
-# amount is the same where it may be nothing at all.
+# amount formats thousandths of GPUs that can be 0.
 amount(0) := "no GPUs"
 
 amount(thousandths) := gpus(thousandths) if thousandths > 0
 
-# each says something that is asked for several times: "2 times 0.5 of a GPU".
+# each formats several devices: "2 times 0.5 of a GPU".
 each(times, what) := what if times == 1
 
 else := sprintf("%d times %s", [times, what])
 
-# list is names in a sentence: "a, b and c"; "none" where there are none.
+# list formats names: "a, b and c", or "none".
 list(names) := "none" if count(names) == 0
 
 else := names[0] if count(names) == 1

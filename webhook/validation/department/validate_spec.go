@@ -15,37 +15,39 @@ import (
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/input"
-	"sluice.dev/webhook/validation/access"
-	"sluice.dev/webhook/validation/quota"
+	"sluice.dev/webhook/validation"
 )
 
-// digestParser is cron's five fields, without names for schedules such as @daily.
+// digestParser parses the five fields of cron, without names such as @daily.
 var digestParser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// Validate tells what is wrong with the department, which somebody with that
-// authority over it writes, and what is allowed but unwise. Before is the
-// department as it was; nil where it is new. The present instant is policy time.
-func Validate(before, department *v1alpha1.Department, authority access.Authority, world ClusterState, now time.Time) (field.ErrorList, []string) {
+// Validate returns all errors of the department's spec, and warnings of side effects. authority is the writer's. before
+// is nil for a new department. now is in policy time.
+func Validate(
+	before, department *v1alpha1.Department, authority validation.Authority, state ClusterState, now time.Time,
+) (field.ErrorList, []string) {
 	spec := field.NewPath("spec")
-	var was v1alpha1.Department
+	var old v1alpha1.Department
 	if before != nil {
-		was = *before
+		old = *before
 	}
 	pools := spec.Child("nodePools")
-	errs, warnings := access.ValidateMembers(spec.Child("members"), was.Spec.Members, department.Spec.Members, authority, world.projectOfNamespace)
-	more, felt := validateNotices(spec.Child("notices"), department, now)
-	errs, warnings = append(errs, more...), append(warnings, felt...)
+	members := spec.Child("members")
+	errs, warnings := validation.ValidateMembers(members, old.Spec.Members, department.Spec.Members, authority, state.projectOfNamespace)
+	moreErrs, moreWarnings := validateNotices(spec.Child("notices"), department, now)
+	errs, warnings = append(errs, moreErrs...), append(warnings, moreWarnings...)
 	if before != nil {
-		more, felt = quota.ValidateDepartment(spec, before, department, world.Projects)
-		errs, warnings = append(errs, more...), append(warnings, felt...)
-		warnings = append(warnings, quota.WarnBelowUsage(pools, before.Spec.NodePools, department.Spec.NodePools, before.Status.NodePools)...)
-		warnings = append(warnings, warnPodSecurity(spec.Child("podSecurity"), before, department, world.Projects)...)
+		moreErrs, moreWarnings = validation.ValidateDepartmentQuota(spec, before, department, state.Projects)
+		errs, warnings = append(errs, moreErrs...), append(warnings, moreWarnings...)
+		usage := before.Status.NodePools
+		warnings = append(warnings, validation.WarnBelowUsage(pools, before.Spec.NodePools, department.Spec.NodePools, usage)...)
+		warnings = append(warnings, warnPodSecurity(spec.Child("podSecurity"), before, department, state.Projects)...)
 	}
-	return errs, append(warnings, quota.WarnAboveCapacity(pools, before, department, world.Departments, world.NodePools)...)
+	return errs, append(warnings, validation.WarnAboveCapacity(pools, before, department, state.Departments, state.NodePools)...)
 }
 
-// warnPodSecurity warns of projects whose own level of Pod Security is looser than
-// the department's new one, which holds.
+// warnPodSecurity warns of projects with a looser Pod Security level than the department's new one, which applies to
+// them as well.
 func warnPodSecurity(path *field.Path, before, department *v1alpha1.Department, projects []v1alpha1.Project) []string {
 	if before.Spec.PodSecurity == department.Spec.PodSecurity {
 		return nil
@@ -61,7 +63,7 @@ func warnPodSecurity(path *field.Path, before, department *v1alpha1.Department, 
 		return nil
 	}
 	slices.Sort(names)
-	return []string{fmt.Sprintf("%s: holds for %s too, whose own spec.podSecurity is looser", path, tenancy.JoinLimited(names))}
+	return []string{fmt.Sprintf("%s: also applies to %s, whose own spec.podSecurity is looser", path, tenancy.JoinLimited(names))}
 }
 
 func validateNotices(path *field.Path, department *v1alpha1.Department, now time.Time) (field.ErrorList, []string) {
@@ -73,11 +75,11 @@ func validateNotices(path *field.Path, department *v1alpha1.Department, now time
 
 func validateTimeZone(path *field.Path, name string) field.ErrorList {
 	if name == "" {
-		return nil // the schema's default
+		return nil // the schema sets the default
 	}
-	// Local is the zone of whatever machine lifecycle happens to run on.
+	// Local would be the time zone of lifecycle's machine.
 	if _, err := time.LoadLocation(name); err != nil || name == "Local" {
-		return field.ErrorList{field.Invalid(path, name, "want a name of the IANA time zone database, such as Europe/Berlin or UTC")}
+		return field.ErrorList{field.Invalid(path, name, "must be a name of the IANA time zone database, such as Europe/Berlin or UTC")}
 	}
 	return nil
 }
@@ -86,34 +88,32 @@ func validateDigest(path *field.Path, expression string, now time.Time) (field.E
 	if expression == "" {
 		return nil, nil
 	}
-	const want = `want five cron fields (minute, hour, day of month, month, day of week), such as "0 8 * * 1-5"`
-	// The parser takes a zone in front, which would contradict timeZone.
+	const format = `must be five cron fields (minute, hour, day of month, month, day of week), such as "0 8 * * 1-5"`
+	// The parser accepts a time zone prefix, which would contradict timeZone.
 	if strings.Contains(expression, "=") {
-		return field.ErrorList{field.Invalid(path, expression, want+"; the zone is timeZone's")}, nil
+		return field.ErrorList{field.Invalid(path, expression, format+"; timeZone sets the zone")}, nil
 	}
 	schedule, err := digestParser.Parse(expression)
 	if err != nil {
-		return field.ErrorList{field.Invalid(path, expression, fmt.Sprintf("%s: %v", want, err))}, nil
+		return field.ErrorList{field.Invalid(path, expression, fmt.Sprintf("%s: %v", format, err))}, nil
 	}
 	if schedule.Next(now).IsZero() {
-		return field.ErrorList{field.Invalid(path, expression, "there is no such day: this digest would never be sent")}, nil
+		return field.ErrorList{field.Invalid(path, expression, "no date matches: this digest would never be sent")}, nil
 	}
 	if spec, ok := schedule.(*cron.SpecSchedule); ok && spec.Hour&(1<<2) != 0 {
-		return nil, []string{fmt.Sprintf("%s: %q may fall between 02:00 and 03:00, an hour that many time zones skip or repeat when clocks change; choose another", path, expression)}
+		return nil, []string{fmt.Sprintf("%s: %q may fall between 02:00 and 03:00, an hour that many time zones skip "+
+			"or repeat when clocks change; choose another", path, expression)}
 	}
 	return nil, nil
 }
 
-// administratorFields are the fields of a department's spec that its own administrators write:
-// its people, and how they are told. What a department is given, and what its
-// projects must keep, is for those who administer all; so is every field that is
-// not here.
+// administratorFields are the fields of the spec that a department's own administrators change: its people and their
+// notices. Only administrators of all departments change the others.
 var administratorFields = []string{"contacts", "displayName", "members", "notices"}
 
-// ValidateAdministratorChange tells which fields of the change are not for the department's own
-// administrators.
+// ValidateAdministratorChange denies the changes that the department's own administrators cannot make.
 func ValidateAdministratorChange(before, after *v1alpha1.Department) (field.ErrorList, error) {
-	changed, err := access.ChangedFields(before, after)
+	changed, err := validation.ChangedFields(before, after)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func ValidateAdministratorChange(before, after *v1alpha1.Department) (field.Erro
 	for _, change := range changed {
 		if name, isSpec := strings.CutPrefix(change.Path, "spec."); !isSpec || !slices.Contains(administratorFields, name) {
 			errs = append(errs, field.Forbidden(field.NewPath(change.Path), fmt.Sprintf(
-				"only system administrators change it; the department's own change spec.%s", strings.Join(administratorFields, ", spec."))))
+				"only system administrators change it; the department's administrators change spec.%s", strings.Join(administratorFields, ", spec."))))
 		}
 	}
 	return errs, nil

@@ -1,16 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package departments judges Departments by what their schema cannot know.
+// Package department validates new, changed and deleted Departments beyond their schema.
 //
-// Enters: a Department that is made, changed or deleted, and by whom; its
-// projects, the other Departments and the NodePools. Leaves: an answer that
-// names every wrong field: what the writer may not change, less than the
-// department's projects were promised, a time zone that does not exist, a digest
-// that never comes, projects that would be left without a department; and
-// warnings of what is allowed but will be felt.
+// It checks the user's authority, the quotas against those of the department's projects, the time zone and the
+// schedule of the digest. It denies the deletion of a department with projects. The response names all invalid fields,
+// and warns of valid changes with side effects.
 //
-// It never repeats what the schema checks.
+// The package never repeats the checks of the schema, and never writes to the cluster.
 package department
 
 import (
@@ -29,25 +26,24 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
-// Validator judges Departments.
+// Validator validates Departments.
 type Validator struct {
 	// Cached reads Projects, Departments and NodePools.
 	Cached client.Reader
-	// Live reads Projects from the API server before anybody is refused for what one
-	// of them has.
+	// Live reads Projects from the API server before a denial that depends on one of them.
 	Live client.Reader
 	// Clock is policy time.
 	Clock policytime.Clock
-	// Authorizer knows who administers departments.
-	Authorizer access.DepartmentAuthorizer
+	// Authorizer checks who administers departments.
+	Authorizer validation.DepartmentAuthorizer
 }
 
 var _ admission.Validator[*v1alpha1.Department] = (*Validator)(nil)
 
-// Handler is the validator as the webhook serves it.
+// Handler returns the admission handler of the validator.
 func (v *Validator) Handler(scheme *runtime.Scheme) admission.Handler {
 	return admission.WithValidator(scheme, v).Handler
 }
@@ -62,22 +58,22 @@ func (v *Validator) ValidateUpdate(ctx context.Context, before, department *v1al
 	return v.validate(ctx, before, department)
 }
 
-// ValidateDelete refuses while the department has projects.
+// ValidateDelete denies the deletion while the department has projects.
 func (v *Validator) ValidateDelete(ctx context.Context, department *v1alpha1.Department) (admission.Warnings, error) {
 	if _, err := v.authorize(ctx, nil, department); err != nil {
 		return nil, err
 	}
-	var left error
+	var denial error
 	for _, projects := range []client.Reader{v.Cached, v.Live} {
 		var all v1alpha1.ProjectList
 		if err := projects.List(ctx, &all); err != nil {
-			return nil, fmt.Errorf("listing projects: %w", err)
+			return nil, fmt.Errorf("list projects: %w", err)
 		}
-		if left = validateNoProjects(department, all.Items); left == nil {
+		if denial = validateNoProjects(department, all.Items); denial == nil {
 			return nil, nil
 		}
 	}
-	return nil, apierrors.NewForbidden(departmentResource, department.Name, left)
+	return nil, apierrors.NewForbidden(departmentResource, department.Name, denial)
 }
 
 func (v *Validator) validate(ctx context.Context, before, department *v1alpha1.Department) (admission.Warnings, error) {
@@ -89,46 +85,46 @@ func (v *Validator) validate(ctx context.Context, before, department *v1alpha1.D
 		return nil, nil
 	}
 	var errs field.ErrorList
-	// What the cache has not seen yet, such as a project that just went, is no reason
-	// to refuse.
+	// The cache can be stale, for example after the deletion of a project. Only current data denies.
 	for _, projects := range []client.Reader{v.Cached, v.Live} {
-		world, err := v.readClusterState(ctx, projects)
+		state, err := v.readClusterState(ctx, projects)
 		if err != nil {
 			return nil, err
 		}
 		var warnings []string
-		if errs, warnings = Validate(before, department, authority, world, v.Clock.Now()); len(errs) == 0 {
+		if errs, warnings = Validate(before, department, authority, state, v.Clock.Now()); len(errs) == 0 {
 			return warnings, nil
 		}
 	}
 	return nil, apierrors.NewInvalid(departmentKind, department.Name, errs)
 }
 
-// authorize is the writer's over the department. Departments are made and deleted
-// by those who administer all of them; a department's own administrators may
-// change what is their own.
-func (v *Validator) authorize(ctx context.Context, before, department *v1alpha1.Department) (access.Authority, error) {
+// authorize returns the user's authority over the department. Only administrators of all departments create and delete
+// departments. A department's own administrators change some of its fields.
+func (v *Validator) authorize(ctx context.Context, before, department *v1alpha1.Department) (validation.Authority, error) {
 	request, err := admission.RequestFromContext(ctx)
 	if err != nil {
-		return access.AuthorityNone, err
+		return validation.AuthorityNone, err
 	}
 	user := request.UserInfo.Username
-	authority, err := access.ResolveAuthority(ctx, v.Authorizer, request.UserInfo, department.Name)
+	authority, err := validation.ResolveAuthority(ctx, v.Authorizer, request.UserInfo, department.Name)
 	switch {
 	case err != nil:
 		return authority, err
-	case authority == access.AuthorityAll:
+	case authority == validation.AuthorityAll:
 		return authority, nil
 	case before == nil:
 		return authority, apierrors.NewForbidden(departmentResource, department.Name,
-			fmt.Errorf("only system administrators make and delete departments, and %s does not administer all of them: ask one, or for the right to administer departments/projects without a name", user))
-	case authority == access.AuthorityNone:
+			fmt.Errorf("only system administrators create and delete departments, and %s does not administer all departments: "+
+				"ask one of them, or request the right to administer departments/projects without a name", user))
+	case authority == validation.AuthorityNone:
 		return authority, apierrors.NewForbidden(departmentResource, department.Name,
-			fmt.Errorf("%s does not administer it: ask a member of it with the role %s, or a system administrator", user, v1alpha1.RoleDepartmentAdministrator))
+			fmt.Errorf("%s does not administer it: ask a member of it with the role %s, or a system administrator",
+				user, v1alpha1.RoleDepartmentAdministrator))
 	}
-	notOwn, err := ValidateAdministratorChange(before, department)
-	if err == nil && len(notOwn) > 0 {
-		err = apierrors.NewForbidden(departmentResource, department.Name, notOwn.ToAggregate())
+	denied, err := ValidateAdministratorChange(before, department)
+	if err == nil && len(denied) > 0 {
+		err = apierrors.NewForbidden(departmentResource, department.Name, denied.ToAggregate())
 	}
 	return authority, err
 }
@@ -138,44 +134,42 @@ var (
 	departmentResource = schema.GroupResource{Group: v1alpha1.Group, Resource: "departments"}
 )
 
-// ClusterState is what a department is judged by.
+// ClusterState has the existing objects that a department is validated against.
 type ClusterState struct {
-	// Projects are all, of every department.
-	Projects []v1alpha1.Project
-	// Departments are all, the one as it was before among them.
+	// Projects are the projects of all departments.
+	Projects    []v1alpha1.Project
 	Departments []v1alpha1.Department
-	// NodePools are all.
-	NodePools []v1alpha1.NodePool
+	NodePools   []v1alpha1.NodePool
 }
 
-// readClusterState reads it; the projects from that reader.
+// readClusterState reads the cluster state, and its projects from a reader of choice.
 func (v *Validator) readClusterState(ctx context.Context, projects client.Reader) (ClusterState, error) {
 	var all v1alpha1.ProjectList
 	if err := projects.List(ctx, &all); err != nil {
-		return ClusterState{}, fmt.Errorf("listing projects: %w", err)
+		return ClusterState{}, fmt.Errorf("list projects: %w", err)
 	}
 	var departments v1alpha1.DepartmentList
 	if err := v.Cached.List(ctx, &departments); err != nil {
-		return ClusterState{}, fmt.Errorf("listing departments: %w", err)
+		return ClusterState{}, fmt.Errorf("list departments: %w", err)
 	}
 	var pools v1alpha1.NodePoolList
 	if err := v.Cached.List(ctx, &pools); err != nil {
-		return ClusterState{}, fmt.Errorf("listing node pools: %w", err)
+		return ClusterState{}, fmt.Errorf("list node pools: %w", err)
 	}
 	return ClusterState{Projects: all.Items, Departments: departments.Items, NodePools: pools.Items}, nil
 }
 
-// projectOfNamespace is the project that has a namespace; "" where none has.
-func (w ClusterState) projectOfNamespace(namespace string) string {
-	for i := range w.Projects {
-		if w.Projects[i].NamespaceName() == namespace {
-			return w.Projects[i].Name
+// projectOfNamespace returns the project of a namespace, or "".
+func (s ClusterState) projectOfNamespace(namespace string) string {
+	for i := range s.Projects {
+		if s.Projects[i].NamespaceName() == namespace {
+			return s.Projects[i].Name
 		}
 	}
 	return ""
 }
 
-// validateNoProjects refuses a deletion while there are projects of the department.
+// validateNoProjects returns an error if the department has projects.
 func validateNoProjects(department *v1alpha1.Department, projects []v1alpha1.Project) error {
 	var names []string
 	for i := range projects {
@@ -187,5 +181,6 @@ func validateNoProjects(department *v1alpha1.Department, projects []v1alpha1.Pro
 		return nil
 	}
 	slices.Sort(names)
-	return fmt.Errorf("it has %d projects: %s; delete them, or move them by their spec.department, first", len(names), tenancy.JoinLimited(names))
+	return fmt.Errorf("it has %d projects: %s; first delete them, or move them with their spec.department",
+		len(names), tenancy.JoinLimited(names))
 }

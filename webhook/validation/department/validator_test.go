@@ -25,10 +25,10 @@ import (
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
-// fakeAuthorizer says which departments somebody does; "" is all.
+// fakeAuthorizer has the departments that each user administers; "" means all.
 type fakeAuthorizer map[string][]string
 
 func (a fakeAuthorizer) Administers(_ context.Context, user authenticationv1.UserInfo, department string) (bool, error) {
@@ -37,7 +37,7 @@ func (a fakeAuthorizer) Administers(_ context.Context, user authenticationv1.Use
 
 var testAuthorizer = fakeAuthorizer{"root": {""}, "dean": {"students"}, "officer": {"research"}}
 
-// fixedClock is policy time that stands still.
+// fixedClock is a policy clock with a constant time.
 type fixedClock time.Time
 
 func (f fixedClock) Now() time.Time                  { return time.Time(f) }
@@ -53,7 +53,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// newDepartment is a department of four guaranteed GPUs.
+// newDepartment returns a department with four guaranteed GPUs.
 func newDepartment(changes ...func(*v1alpha1.Department)) *v1alpha1.Department {
 	d := &v1alpha1.Department{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "sluice.dev/v1alpha1", Kind: "Department"},
@@ -94,8 +94,7 @@ func newValidator(cached, live client.Reader) *Validator {
 	return &Validator{Cached: cached, Live: live, Clock: fixedClock(now), Authorizer: testAuthorizer}
 }
 
-// handle is what the validator says to a request of that user; before is nil at a
-// creation, after at a deletion.
+// handle returns the response to a request of a user; before is nil for a creation, and after for a deletion.
 func handle(t *testing.T, v *Validator, user string, before, after *v1alpha1.Department) admission.Response {
 	t.Helper()
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -147,16 +146,16 @@ func TestAuthorization(t *testing.T) {
 		"a system administrator makes it":          {"root", nil, newDepartment(people, much), http.StatusOK, nil},
 		"a system administrator changes it":        {"root", newDepartment(), newDepartment(much), http.StatusOK, nil},
 		"a system administrator deletes it":        {"root", newDepartment(), nil, http.StatusOK, nil},
-		"its administrator makes it":               {"dean", nil, newDepartment(), http.StatusForbidden, []string{"only system administrators make and delete departments", "dean does not administer all"}},
-		"its administrator deletes it":             {"dean", newDepartment(), nil, http.StatusForbidden, []string{"only system administrators make and delete departments"}},
+		"its administrator makes it":               {"dean", nil, newDepartment(), http.StatusForbidden, []string{"only system administrators create and delete departments", "dean does not administer all departments"}},
+		"its administrator deletes it":             {"dean", newDepartment(), nil, http.StatusForbidden, []string{"only system administrators create and delete departments"}},
 		"its administrator changes its people":     {"dean", newDepartment(), newDepartment(people), http.StatusOK, nil},
 		"its administrator writes it differently":  {"dean", newDepartment(), newDepartment(otherwise), http.StatusOK, nil},
-		"its administrator gives it more":          {"dean", newDepartment(), newDepartment(withGuarantee("5")), http.StatusForbidden, []string{"spec.nodePools: Forbidden: only system administrators change it; the department's own change spec.contacts, spec.displayName, spec.members, spec.notices"}},
+		"its administrator gives it more":          {"dean", newDepartment(), newDepartment(withGuarantee("5")), http.StatusForbidden, []string{"spec.nodePools: Forbidden: only system administrators change it; the department's administrators change spec.contacts, spec.displayName, spec.members, spec.notices"}},
 		"its administrator changes all":            {"dean", newDepartment(), newDepartment(people, much), http.StatusForbidden, []string{"spec.nodePools", "spec.podSecurity", "spec.oversubscription", "spec.resources", "spec.projects", "spec.extensions", "metadata.labels"}},
 		"its administrator annotates it":           {"dean", newDepartment(), newDepartment(withAnnotation("tier")), http.StatusForbidden, []string{"metadata.annotations"}},
 		"one of another changes its people":        {"officer", newDepartment(), newDepartment(people), http.StatusForbidden, []string{"officer does not administer it"}},
-		"a stranger annotates it":                  {"eve", newDepartment(), newDepartment(withAnnotation("tier")), http.StatusForbidden, []string{"eve does not administer it"}},
-		"its administrator lets a robot run it":    {"dean", newDepartment(), newDepartment(withMember(v1alpha1.Member{Kind: v1alpha1.MemberServiceAccount, Namespace: "thesis", Name: "robot", Role: v1alpha1.RoleDepartmentAdministrator})), http.StatusUnprocessableEntity, []string{"spec.members[0].role", "whoever may run pods in project thesis (namespace thesis) would administer the department"}},
+		"another user annotates it":                {"eve", newDepartment(), newDepartment(withAnnotation("tier")), http.StatusForbidden, []string{"eve does not administer it"}},
+		"its administrator lets a robot run it":    {"dean", newDepartment(), newDepartment(withMember(v1alpha1.Member{Kind: v1alpha1.MemberServiceAccount, Namespace: "thesis", Name: "robot", Role: v1alpha1.RoleDepartmentAdministrator})), http.StatusUnprocessableEntity, []string{"spec.members[0].role", "every user who can run pods in project thesis (namespace thesis) would administer the department"}},
 		"a system administrator gives it too much": {"root", newDepartment(), newDepartment(withGuarantee("9")), http.StatusOK, nil},
 	}
 	for name, tc := range tests {
@@ -175,7 +174,7 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-// A department keeps what it promised, and is told what will be felt.
+// A department cannot lower its quota below its projects', and the response warns of side effects.
 func TestDepartmentQuotaCoversProjects(t *testing.T) {
 	course := &v1alpha1.Project{
 		ObjectMeta: metav1.ObjectMeta{Name: "course"},
@@ -198,7 +197,7 @@ func TestDepartmentQuotaCoversProjects(t *testing.T) {
 	}
 	got := handle(t, newValidator(all, all), "root", newDepartment(), newDepartment(withGuarantee("5"), withRestrictedPodSecurity))
 	if words := strings.Join(got.Warnings, "\n"); !got.Allowed || len(got.Warnings) != 2 ||
-		!strings.Contains(words, "spec.podSecurity: holds for course too") || !strings.Contains(words, "node pool dgx has 4 GPUs, and 5 GPUs are now guaranteed") {
+		!strings.Contains(words, "spec.podSecurity: also applies to course") || !strings.Contains(words, "node pool dgx has 4 GPUs, and 5 GPUs are now guaranteed") {
 		t.Errorf("raised and stricter: %v, warnings %q", got.Result, got.Warnings)
 	}
 }
@@ -227,7 +226,7 @@ func TestValidate(t *testing.T) {
 		"hour 25":                   {digest: "0 25 * * *", wrong: []string{digest, "25"}},
 		"month 13":                  {digest: "0 8 * 13 *", wrong: []string{digest, "13"}},
 		"a name":                    {digest: "@daily", wrong: []string{digest, "@daily"}},
-		"with a zone of its own":    {digest: "CRON_TZ=Asia/Tokyo 0 8 * * *", wrong: []string{digest, "the zone is timeZone's"}},
+		"with a zone of its own":    {digest: "CRON_TZ=Asia/Tokyo 0 8 * * *", wrong: []string{digest, "timeZone sets the zone"}},
 		"a day that never comes":    {digest: "0 8 30 2 *", wrong: []string{digest, "never be sent"}},
 		"when clocks change":        {digest: "30 2 * * *", warns: "02:00 and 03:00"},
 		"at any hour, so at 2 too":  {digest: "0 * * * *", warns: "02:00 and 03:00"},
@@ -235,7 +234,7 @@ func TestValidate(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			errs, warnings := Validate(nil, departmentWithNotices(tc.zone, tc.digest), access.AuthorityAll, ClusterState{}, now)
+			errs, warnings := Validate(nil, departmentWithNotices(tc.zone, tc.digest), validation.AuthorityAll, ClusterState{}, now)
 			if len(tc.wrong) == 0 {
 				if len(errs) > 0 {
 					t.Fatalf("refused: %v", errs)
@@ -260,6 +259,6 @@ func FuzzValidate(f *testing.F) {
 	f.Add("", "*/0 * * * *")
 	f.Add("\x00", "TZ= ")
 	f.Fuzz(func(_ *testing.T, zone, digest string) {
-		Validate(nil, departmentWithNotices(zone, digest), access.AuthorityAll, ClusterState{}, now) // must neither panic nor hang
+		Validate(nil, departmentWithNotices(zone, digest), validation.AuthorityAll, ClusterState{}, now) // must neither panic nor hang
 	})
 }

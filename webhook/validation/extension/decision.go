@@ -13,42 +13,43 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
-// approverRoles are the roles whose holders decide in a department.
+// approverRoles returns the roles that decide on the department's Extensions.
 func approverRoles(department *v1alpha1.Department) []v1alpha1.ApproverRole {
 	if roles := department.Spec.Extensions.Approvers; len(roles) > 0 {
 		return roles
 	}
-	return []v1alpha1.ApproverRole{v1alpha1.ApproverRole(v1alpha1.RoleDepartmentAdministrator)} // as the schema says
+	return []v1alpha1.ApproverRole{v1alpha1.ApproverRole(v1alpha1.RoleDepartmentAdministrator)} // the default of the schema
 }
 
-// canDecide tells whether the user holds one of the roles that decide: as a member
-// of the department or the project, or, for the two that administer, by the right
-// to. Cheap answers come first: the API server is asked for want of another.
-func canDecide(ctx context.Context, user authenticationv1.UserInfo, o *namespaceTenant, administrators access.DepartmentAuthorizer) (bool, error) {
-	roles := approverRoles(o.department)
-	for _, member := range slices.Concat(o.department.Spec.Members, o.project.Spec.Members) {
+// canDecide reports whether the user has one of the approvers' roles: as a member of the department or the project, or
+// by RBAC for the two administrators' roles. It creates a SubjectAccessReview only if the members do not suffice.
+func canDecide(
+	ctx context.Context, user authenticationv1.UserInfo, t *namespaceTenant, authorizer validation.DepartmentAuthorizer,
+) (bool, error) {
+	roles := approverRoles(t.department)
+	for _, member := range slices.Concat(t.department.Spec.Members, t.project.Spec.Members) {
 		if slices.Contains(roles, v1alpha1.ApproverRole(member.Role)) && matchesMember(user, &member) {
 			return true, nil
 		}
 	}
-	for role, of := range map[v1alpha1.ApproverRole]string{
-		v1alpha1.ApproverRole(v1alpha1.RoleDepartmentAdministrator): o.department.Name,
-		v1alpha1.RoleSystemAdministrator:                            access.AllDepartments,
+	for role, department := range map[v1alpha1.ApproverRole]string{
+		v1alpha1.ApproverRole(v1alpha1.RoleDepartmentAdministrator): t.department.Name,
+		v1alpha1.RoleSystemAdministrator:                            validation.AllDepartments,
 	} {
 		if !slices.Contains(roles, role) {
 			continue
 		}
-		if may, err := administrators.Administers(ctx, user, of); may || err != nil {
-			return may, err
+		if allowed, err := authorizer.Administers(ctx, user, department); allowed || err != nil {
+			return allowed, err
 		}
 	}
 	return false, nil
 }
 
-// matchesMember tells whether the user is the member, or one of its group.
+// matchesMember reports whether the user is the member, or belongs to the member's group.
 func matchesMember(user authenticationv1.UserInfo, member *v1alpha1.Member) bool {
 	switch member.Kind {
 	case v1alpha1.MemberUser:
@@ -61,33 +62,33 @@ func matchesMember(user authenticationv1.UserInfo, member *v1alpha1.Member) bool
 	return false
 }
 
-// describeApprovers says who decides, in words.
-func (o *namespaceTenant) describeApprovers() string {
+// describeApprovers describes the users who can decide.
+func (t *namespaceTenant) describeApprovers() string {
 	var roles []string
-	for _, role := range approverRoles(o.department) {
+	for _, role := range approverRoles(t.department) {
 		roles = append(roles, string(role))
 	}
-	return fmt.Sprintf("whoever has the role %s in department %s or project %s", strings.Join(roles, " or "), o.department.Name, o.project.Name)
+	return fmt.Sprintf("a user with the role %s in department %s or project %s",
+		strings.Join(roles, " or "), t.department.Name, t.project.Name)
 }
 
-// statusChange is what somebody does to an Extension's status.
+// statusChange is the kind of a status update.
 type statusChange int
 
 const (
-	// statusUnchanged: it stays as it is.
+	// statusUnchanged: nothing changes.
 	statusUnchanged statusChange = iota
-	// statusDecided: an open one is approved or refused.
+	// statusDecided: the update approves or denies an open Extension.
 	statusDecided
-	// decisionMissing: something is written, and no decision.
+	// decisionMissing: the update has no decision.
 	decisionMissing
-	// protectedFieldChanged: there is a decision, and what is Sluice's to write besides.
+	// protectedFieldChanged: the update has a decision, and changes a field of Sluice.
 	protectedFieldChanged
-	// statusAlreadyDecided: it was decided before.
+	// statusAlreadyDecided: the Extension was decided before.
 	statusAlreadyDecided
 )
 
-// classifyChange tells what is done, by the statuses before and after. Who decided, and
-// when, is part of the decision.
+// classifyChange compares two statuses. The approver and the time belong to the decision.
 func classifyChange(before, after *v1alpha1.ExtensionStatus) statusChange {
 	switch {
 	case equality.Semantic.DeepEqual(before, after):

@@ -19,7 +19,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Defaulter writes who asked, who decided, and when.
+// Defaulter records the requester and the approver of an Extension, and the time of the decision.
 type Defaulter struct {
 	// Clock is policy time.
 	Clock policytime.Clock
@@ -27,13 +27,13 @@ type Defaulter struct {
 
 var _ admission.Defaulter[*v1alpha1.Extension] = (*Defaulter)(nil)
 
-// Handler is the stamper as the webhook serves it.
-func (s *Defaulter) Handler(scheme *runtime.Scheme) admission.Handler {
-	return admission.WithDefaulter(scheme, s).Handler
+// Handler returns the admission handler of the defaulter.
+func (d *Defaulter) Handler(scheme *runtime.Scheme) admission.Handler {
+	return admission.WithDefaulter(scheme, d).Handler
 }
 
 // Default implements admission.Defaulter.
-func (s *Defaulter) Default(ctx context.Context, extension *v1alpha1.Extension) error {
+func (d *Defaulter) Default(ctx context.Context, extension *v1alpha1.Extension) error {
 	request, err := admission.RequestFromContext(ctx)
 	if err != nil {
 		return err
@@ -44,34 +44,32 @@ func (s *Defaulter) Default(ctx context.Context, extension *v1alpha1.Extension) 
 	}
 	var before v1alpha1.Extension
 	if err := json.Unmarshal(request.OldObject.Raw, &before); err != nil {
-		return fmt.Errorf("reading the extension as it was: %w", err)
+		return fmt.Errorf("decode old extension: %w", err)
 	}
 	if request.SubResource == statusSubresource {
-		setDecidedBy(&extension.Status, &before.Status, request.UserInfo.Username, s.Clock.Now())
+		setDecidedBy(&extension.Status, &before.Status, request.UserInfo.Username, d.Clock.Now())
 		return nil
 	}
 	setCreatedBy(extension, before.Annotations[v1alpha1.AnnotationCreatedBy])
 	return nil
 }
 
-// statusSubresource is where decisions are written.
+// statusSubresource is the subresource of decisions.
 const statusSubresource = "status"
 
-// setCreatedBy says on the extension who asked, whatever stood there. Where nobody knows,
-// nothing stands there.
-func setCreatedBy(extension *v1alpha1.Extension, by string) {
+// setCreatedBy sets the annotation of the requester, or removes it if the requester is not known.
+func setCreatedBy(extension *v1alpha1.Extension, user string) {
 	annotations := maps.Clone(extension.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	if delete(annotations, v1alpha1.AnnotationCreatedBy); by != "" {
-		annotations[v1alpha1.AnnotationCreatedBy] = by
+	if delete(annotations, v1alpha1.AnnotationCreatedBy); user != "" {
+		annotations[v1alpha1.AnnotationCreatedBy] = user
 	}
 	extension.Annotations = annotations
 }
 
-// setDecidedBy says who decided and when, whatever was written there: this user, now,
-// where a decision is new; else what stood there before.
+// setDecidedBy sets the approver and the time of a new decision, and otherwise restores the old values.
 func setDecidedBy(status, before *v1alpha1.ExtensionStatus, user string, now time.Time) {
 	status.DecidedBy, status.DecidedAt = before.DecidedBy, before.DecidedAt
 	if before.Decision == "" && status.Decision != "" {

@@ -18,12 +18,12 @@ import (
 
 var now = time.Date(2026, 11, 21, 16, 0, 0, 500, time.UTC)
 
-// applyDefaulter is the object as the API server has it after the handler's patch.
+// applyDefaulter returns the object with the handler's patch.
 func applyDefaulter(t *testing.T, r admission.Request) *v1alpha1.Extension {
 	t.Helper()
 	response := (&Defaulter{Clock: fixedClock(now)}).Handler(newScheme(t)).Handle(t.Context(), r)
 	if !response.Allowed {
-		t.Fatalf("refused: %s", response.Result.Message)
+		t.Fatalf("denied: %s", response.Result.Message)
 	}
 	raw := r.Object.Raw
 	if len(response.Patches) > 0 {
@@ -59,11 +59,11 @@ func TestDefaulterSetsCreatedBy(t *testing.T) {
 		before, after *v1alpha1.Extension
 		want          map[string]string
 	}{
-		"asked without a name": {nil, newExtension(withoutCreatedBy), map[string]string{v1alpha1.AnnotationCreatedBy: anna}},
-		"asked in another's":   {nil, newExtension(withCreatedBy(dean)), map[string]string{v1alpha1.AnnotationCreatedBy: anna, "note": "kept"}},
-		"changed later":        {newExtension(withCreatedBy(dean)), newExtension(withCreatedBy(anna)), map[string]string{v1alpha1.AnnotationCreatedBy: dean, "note": "kept"}},
-		"taken away later":     {newExtension(withCreatedBy(dean)), newExtension(withoutCreatedBy), map[string]string{v1alpha1.AnnotationCreatedBy: dean}},
-		"added later":          {newExtension(withoutCreatedBy), newExtension(withCreatedBy(dean)), map[string]string{"note": "kept"}},
+		"created without": {nil, newExtension(withoutCreatedBy), map[string]string{v1alpha1.AnnotationCreatedBy: anna}},
+		"another's name":  {nil, newExtension(withCreatedBy(dean)), map[string]string{v1alpha1.AnnotationCreatedBy: anna, "note": "kept"}},
+		"changed later":   {newExtension(withCreatedBy(dean)), newExtension(withCreatedBy(anna)), map[string]string{v1alpha1.AnnotationCreatedBy: dean, "note": "kept"}},
+		"removed later":   {newExtension(withCreatedBy(dean)), newExtension(withoutCreatedBy), map[string]string{v1alpha1.AnnotationCreatedBy: dean}},
+		"added later":     {newExtension(withoutCreatedBy), newExtension(withCreatedBy(dean)), map[string]string{"note": "kept"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -85,13 +85,13 @@ func TestDefaulterSetsDecidedBy(t *testing.T) {
 			v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved, Message: "fine"},
 			v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved, Message: "fine", DecidedBy: editor, DecidedAt: &at},
 		},
-		"in another's name, long ago": {
+		"another approver and time": {
 			open,
 			v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied, DecidedBy: dean, DecidedAt: &earlier},
 			v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionDenied, DecidedBy: editor, DecidedAt: &at},
 		},
-		"none, in another's name": {open, v1alpha1.ExtensionStatus{DecidedBy: dean, DecidedAt: &at}, open},
-		"one that stands":         {decided, v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved, DecidedBy: editor, DecidedAt: &at}, decided},
+		"no decision":     {open, v1alpha1.ExtensionStatus{DecidedBy: dean, DecidedAt: &at}, open},
+		"an old decision": {decided, v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved, DecidedBy: editor, DecidedAt: &at}, decided},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

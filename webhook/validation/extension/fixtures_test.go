@@ -22,27 +22,27 @@ import (
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/webhook/evaluation"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
 const testNamespace = "lab"
 
-// The people of the tests.
+// The users of the tests.
 const (
 	anna    = "anna@example.org"    // runs workloads
 	editor  = "editor@example.org"  // has the role editor in the project
 	dean    = "dean@example.org"    // administers the department, as a member
-	officer = "officer@example.org" // administers it by the right to
-	root    = "root@example.org"    // administers all
+	officer = "officer@example.org" // administers the department by RBAC
+	root    = "root@example.org"    // administers all departments
 	robot   = "system:serviceaccount:ci:robot"
 )
 
-// fakeAuthorizer says who may administer which department.
+// fakeAuthorizer has the department that each user administers.
 type fakeAuthorizer map[string]string
 
 func (m fakeAuthorizer) Administers(_ context.Context, user authenticationv1.UserInfo, department string) (bool, error) {
-	of, ok := m[user.Username]
-	return ok && (of == "*" || of == department), nil
+	administered, ok := m[user.Username]
+	return ok && (administered == "*" || administered == department), nil
 }
 
 func newDepartment(change ...func(*v1alpha1.ExtensionTerms)) *v1alpha1.Department {
@@ -79,7 +79,7 @@ func newProject() *v1alpha1.Project {
 	}
 }
 
-// newClock is that of the Job of that name.
+// newClock returns the clock of a Job.
 func newClock(name string, change ...func(*v1alpha1.WorkloadClockStatus)) *v1alpha1.WorkloadClock {
 	day := period.MustParseDuration("24h")
 	c := &v1alpha1.WorkloadClock{
@@ -108,7 +108,7 @@ func newExtension(change ...func(*v1alpha1.Extension)) *v1alpha1.Extension {
 	return e
 }
 
-func newValidator(t *testing.T, administrators access.DepartmentAuthorizer, objects ...client.Object) *Validator {
+func newValidator(t *testing.T, administrators validation.DepartmentAuthorizer, objects ...client.Object) *Validator {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).
 		WithIndex(&v1alpha1.Project{}, evaluation.ProjectNamespaceIndex, func(object client.Object) []string {
@@ -129,7 +129,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// newRequest is one of a user; before is nil at a creation.
+// newRequest returns the request of a user; before is nil for a creation.
 func newRequest(t *testing.T, user authenticationv1.UserInfo, before, after *v1alpha1.Extension, subresource string) admission.Request {
 	t.Helper()
 	raw := func(e *v1alpha1.Extension) runtime.RawExtension {
@@ -156,7 +156,7 @@ func userInfo(name string, groups ...string) authenticationv1.UserInfo {
 	return authenticationv1.UserInfo{Username: name, Groups: groups}
 }
 
-// fixedClock is policy time that stands still.
+// fixedClock is a policy clock with a constant time.
 type fixedClock time.Time
 
 func (f fixedClock) Now() time.Time                  { return time.Time(f) }

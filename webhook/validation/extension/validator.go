@@ -1,16 +1,14 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extensions judges Extensions: who asks for what, and who decides.
+// Package extension validates new Extensions and the decisions on them, and records who requested and who decided.
 //
-// Enters: an Extension that is made, or whose decision is written, with the user
-// who does it; the project of its namespace, the department, and the clock of the
-// workload. Leaves: an answer in words for whoever asks or decides, and a patch
-// with what nobody can say of himself: who asked (sluice.dev/created-by), who
-// decided, and when.
+// [Defaulter] patches the requester (sluice.dev/created-by), the approver and the time of the decision, which users
+// cannot set themselves. [Validator] checks a new Extension against the workload's clock and the department's terms,
+// and a decision against the approvers' roles.
 //
-// It never grants anything, never repeats what the schema checks, and is not asked
-// about what lifecycle writes: that goes on while the webhook is down.
+// The package never grants an Extension, and never repeats the checks of the schema. It is not registered for the
+// writes of lifecycle, which continue while the webhook is down.
 package extension
 
 import (
@@ -28,57 +26,57 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/webhook/evaluation"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
-// Validator judges Extensions that are asked for, and decisions on them.
+// Validator validates new Extensions, and decisions on them.
 type Validator struct {
 	// Cached reads Projects (by evaluation.ProjectNamespaceIndex), Departments and
 	// WorkloadClocks.
 	Cached client.Reader
-	// Live lists the Extensions of a namespace: they are too seldom asked for to be
-	// kept in memory.
+	// Live lists the Extensions of a namespace. They are created too rarely for a cache.
 	Live client.Reader
-	// Authorizer knows who administers departments.
-	Authorizer access.DepartmentAuthorizer
+	// Authorizer checks who administers departments.
+	Authorizer validation.DepartmentAuthorizer
 }
 
 var _ admission.Validator[*v1alpha1.Extension] = (*Validator)(nil)
 
-// Handler is the validator as the webhook serves it.
+// Handler returns the admission handler of the validator.
 func (v *Validator) Handler(scheme *runtime.Scheme) admission.Handler {
 	return admission.WithValidator(scheme, v).Handler
 }
 
-// ValidateCreate implements admission.Validator: somebody asks.
+// ValidateCreate implements admission.Validator.
 func (v *Validator) ValidateCreate(ctx context.Context, extension *v1alpha1.Extension) (admission.Warnings, error) {
 	request, err := admission.RequestFromContext(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w, err := v.readClusterState(ctx, request.Namespace, extension)
+	state, err := v.readClusterState(ctx, request.Namespace, extension)
 	if err != nil {
 		return nil, err
 	}
-	if w.tenant == nil {
+	if state.tenant == nil {
 		return nil, newNoProjectError(extension, request.Namespace)
 	}
-	if by := extension.Annotations[v1alpha1.AnnotationCreatedBy]; by != request.UserInfo.Username {
-		return nil, newForbiddenError(extension, "metadata.annotations[%s] must name whoever asks, %s, and not %q", v1alpha1.AnnotationCreatedBy, request.UserInfo.Username, by)
+	if user := extension.Annotations[v1alpha1.AnnotationCreatedBy]; user != request.UserInfo.Username {
+		return nil, newForbiddenError(extension, "metadata.annotations[%s] must name the requester, %s, not %q",
+			v1alpha1.AnnotationCreatedBy, request.UserInfo.Username, user)
 	}
-	if w.pending >= MaxPending {
-		return nil, newForbiddenError(extension, "in namespace %s %d extensions wait for a decision, and more than %d are not taken; wait for %s to decide, or delete one of those that are not needed (`sluice extensions -n %s`)",
-			request.Namespace, w.pending, MaxPending, w.tenant.describeApprovers(), request.Namespace)
+	if state.pending >= MaxPending {
+		return nil, newForbiddenError(extension, "namespace %s has %d extensions without a decision, and the limit is %d; "+
+			"wait for a decision by %s, or delete extensions that are not needed (`sluice extensions -n %s`)",
+			request.Namespace, state.pending, MaxPending, state.tenant.describeApprovers(), request.Namespace)
 	}
-	warnings, errs := validateRequest(extension, &w)
+	warnings, errs := validateRequest(extension, &state)
 	if len(errs) > 0 {
 		return warnings, apierrors.NewInvalid(extensionKind, extension.Name, errs)
 	}
 	return warnings, nil
 }
 
-// ValidateUpdate implements admission.Validator: somebody decides. What else
-// changes of an Extension is the schema's to judge.
+// ValidateUpdate implements admission.Validator. It validates decisions; the schema validates other changes.
 func (v *Validator) ValidateUpdate(ctx context.Context, before, extension *v1alpha1.Extension) (admission.Warnings, error) {
 	request, err := admission.RequestFromContext(ctx)
 	if err != nil || request.SubResource != statusSubresource {
@@ -88,63 +86,66 @@ func (v *Validator) ValidateUpdate(ctx context.Context, before, extension *v1alp
 	if change == statusUnchanged {
 		return nil, nil
 	}
-	o, err := resolveTenant(ctx, v.Cached, request.Namespace)
+	tenant, err := resolveTenant(ctx, v.Cached, request.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	if o == nil {
+	if tenant == nil {
 		return nil, newNoProjectError(extension, request.Namespace)
 	}
-	may, err := canDecide(ctx, request.UserInfo, o, v.Authorizer)
+	allowed, err := canDecide(ctx, request.UserInfo, tenant, v.Authorizer)
 	switch {
 	case err != nil:
 		return nil, err
-	case !may:
-		return nil, newForbiddenError(extension, "%s does not decide on it: %s does", request.UserInfo.Username, o.describeApprovers())
+	case !allowed:
+		return nil, newForbiddenError(extension, "%s cannot decide on it; %s can", request.UserInfo.Username, tenant.describeApprovers())
 	case change == statusAlreadyDecided:
-		return nil, newForbiddenError(extension, "it was decided already (%s): a decision stands; whoever wants something else asks again", before.Status.Decision)
+		return nil, newForbiddenError(extension, "it was already decided (%s), and a decision is final; create a new extension instead",
+			before.Status.Decision)
 	case change == protectedFieldChanged:
-		return nil, newForbiddenError(extension, "status: only the decision and the message can be written by whoever decides; the rest is Sluice's")
+		return nil, newForbiddenError(extension, "status: an approver writes only the decision and the message; Sluice writes the other fields")
 	case change == decisionMissing:
-		return nil, newForbiddenError(extension, "status.decision: want %s or %s", v1alpha1.ExtensionApproved, v1alpha1.ExtensionDenied)
+		return nil, newForbiddenError(extension, "status.decision: must be %s or %s", v1alpha1.ExtensionApproved, v1alpha1.ExtensionDenied)
 	case extension.Status.DecidedBy != request.UserInfo.Username:
-		return nil, newForbiddenError(extension, "status.decidedBy must name whoever decides, %s, and not %q", request.UserInfo.Username, extension.Status.DecidedBy)
+		return nil, newForbiddenError(extension, "status.decidedBy must name the approver, %s, not %q",
+			request.UserInfo.Username, extension.Status.DecidedBy)
 	}
 	return nil, nil
 }
 
-// ValidateDelete implements admission.Validator: who may delete is RBAC's to say.
+// ValidateDelete implements admission.Validator. RBAC alone restricts deletions.
 func (v *Validator) ValidateDelete(context.Context, *v1alpha1.Extension) (admission.Warnings, error) {
 	return nil, nil
 }
 
-// readClusterState is what somebody who asks is judged by.
-func (v *Validator) readClusterState(ctx context.Context, namespace string, extension *v1alpha1.Extension) (w clusterState, err error) {
-	if w.tenant, err = resolveTenant(ctx, v.Cached, namespace); w.tenant == nil || err != nil {
-		return w, err
+func (v *Validator) readClusterState(
+	ctx context.Context, namespace string, extension *v1alpha1.Extension,
+) (state clusterState, err error) {
+	if state.tenant, err = resolveTenant(ctx, v.Cached, namespace); state.tenant == nil || err != nil {
+		return state, err
 	}
 	var all v1alpha1.ExtensionList
 	if err := v.Live.List(ctx, &all, client.InNamespace(namespace)); err != nil {
-		return w, fmt.Errorf("listing the extensions of namespace %s: %w", namespace, err)
+		return state, fmt.Errorf("list extensions in namespace %s: %w", namespace, err)
 	}
 	for i := range all.Items {
 		if all.Items[i].Status.Decision == "" {
-			w.pending++
+			state.pending++
 		}
 	}
 	if extension.Spec.Action != v1alpha1.ActionExtend {
-		return w, nil
+		return state, nil
 	}
 	target := extension.Spec.Target
 	name := v1alpha1.WorkloadClockName(schema.FromAPIVersionAndKind(target.APIVersion, "").Group, target.Kind, target.Name)
 	var clock v1alpha1.WorkloadClock
 	switch err := v.Cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &clock); {
 	case err == nil:
-		w.clock = &clock
+		state.clock = &clock
 	case !apierrors.IsNotFound(err):
-		return w, fmt.Errorf("reading clock %s/%s: %w", namespace, name, err)
+		return state, fmt.Errorf("get clock %s/%s: %w", namespace, name, err)
 	}
-	return w, nil
+	return state, nil
 }
 
 var (
@@ -157,48 +158,40 @@ func newForbiddenError(extension *v1alpha1.Extension, format string, args ...any
 }
 
 func newNoProjectError(extension *v1alpha1.Extension, namespace string) error {
-	return newForbiddenError(extension, "no project has namespace %s, so nothing there has a limit; extensions are asked for in a project's namespace", namespace)
+	return newForbiddenError(extension, "no project owns namespace %s, so no workload there has a time limit; "+
+		"create extensions in a project's namespace", namespace)
 }
 
-// namespaceTenant is whose a namespace is. Both objects are the cache's, and never changed.
+// namespaceTenant is the project that owns a namespace, and its department. They must not be modified.
 type namespaceTenant struct {
 	project    *v1alpha1.Project
 	department *v1alpha1.Department
 }
 
-// resolveTenant is whose the namespace is; nil where no project has it.
+// resolveTenant returns the tenant of a namespace; nil if no project owns it.
 func resolveTenant(ctx context.Context, cached client.Reader, namespace string) (*namespaceTenant, error) {
-	var projects v1alpha1.ProjectList
-	if err := cached.List(ctx, &projects, client.MatchingFields{evaluation.ProjectNamespaceIndex: namespace}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("finding the project of namespace %s: %w", namespace, err)
+	project, department, err := evaluation.GetProject(ctx, cached, namespace)
+	if project == nil || err != nil {
+		return nil, err
 	}
-	if len(projects.Items) == 0 {
-		return nil, nil
-	}
-	o := &namespaceTenant{project: &projects.Items[0], department: &v1alpha1.Department{}}
-	if err := cached.Get(ctx, types.NamespacedName{Name: o.project.Spec.Department}, o.department); err != nil {
-		return nil, fmt.Errorf("reading department %s of project %s: %w", o.project.Spec.Department, o.project.Name, err)
-	}
-	return o, nil
+	return &namespaceTenant{project: project, department: department}, nil
 }
 
-// MaxPending is how many Extensions of a namespace may wait for a decision. Those who
-// ask at the same instant may exceed it by as many as they are.
+// MaxPending limits the Extensions of a namespace without a decision. Concurrent requests can exceed it.
 const MaxPending = 10
 
-// clusterState is what somebody who asks is judged by.
+// clusterState has the objects that a new Extension is validated against.
 type clusterState struct {
-	// tenant is whose the namespace is.
 	tenant *namespaceTenant
-	// clock is that of the workload; nil where there is none.
+	// clock is the workload's clock; nil if it has none.
 	clock *v1alpha1.WorkloadClock
-	// pending is how many Extensions of the namespace wait for a decision.
+	// pending is the number of Extensions of the namespace without a decision.
 	pending int
 }
 
-// validateRequest tells what is wrong with an Extension that is asked for, and what whoever
-// asks should know. Of a project's renewal or deletion it has nothing to say.
-func validateRequest(extension *v1alpha1.Extension, w *clusterState) (warnings []string, errs field.ErrorList) {
+// validateRequest validates a new Extension of a workload's time, and warns the requester. It accepts all requests for
+// the renewal or deletion of a project.
+func validateRequest(extension *v1alpha1.Extension, state *clusterState) (warnings []string, errs field.ErrorList) {
 	spec := &extension.Spec
 	if spec.Action != v1alpha1.ActionExtend {
 		return nil, nil
@@ -207,10 +200,11 @@ func validateRequest(extension *v1alpha1.Extension, w *clusterState) (warnings [
 	target := spec.Target
 	version, err := schema.ParseGroupVersion(target.APIVersion)
 	if err != nil {
-		return nil, field.ErrorList{field.Invalid(path.Child("apiVersion"), target.APIVersion, "want a group and a version, such as batch/v1, or v1 for a Pod")}
+		return nil, field.ErrorList{field.Invalid(path.Child("apiVersion"), target.APIVersion,
+			"must be a group and a version, such as batch/v1, or v1 for a Pod")}
 	}
-	clock := w.clock
-	// Two groups may have kinds of one name; the clock's name has only a hash of them.
+	clock := state.clock
+	// The clock's name has only a hash of the group and kind, which other groups can share.
 	if clock != nil && (clock.Spec.Root.Name != target.Name || clock.Spec.Root.Kind != target.Kind ||
 		schema.FromAPIVersionAndKind(clock.Spec.Root.APIVersion, "").Group != version.Group) {
 		clock = nil
@@ -219,31 +213,35 @@ func validateRequest(extension *v1alpha1.Extension, w *clusterState) (warnings [
 	switch {
 	case clock == nil:
 		return nil, field.ErrorList{field.Invalid(path, name,
-			"no GPU pod of such a workload has run here, so there is no time to extend; name the workload at the top, as `sluice clocks -n "+extension.Namespace+"` lists it: the Job, not a pod that it made")}
+			"no GPU pod of this workload has run in the namespace, so it has no time limit; "+
+				"name the root workload as `sluice clocks -n "+extension.Namespace+"` lists it: the Job, not one of its pods")}
 	case clock.Status.MissingSince != nil:
-		return nil, field.ErrorList{field.Invalid(path, name, "this workload is gone")}
+		return nil, field.ErrorList{field.Invalid(path, name, "this workload no longer exists")}
 	case len(clock.Status.Extensions)+MaxPending >= v1alpha1.MaxClockExtensions:
 		return nil, field.ErrorList{field.Invalid(path, name, fmt.Sprintf(
-			"it was extended %d times already, which is the most; let it end and begin anew", len(clock.Status.Extensions)))}
+			"it was already extended %d times, which is the maximum; let it end and start it again", len(clock.Status.Extensions)))}
 	case slices.ContainsFunc(clock.Status.Extensions, func(e v1alpha1.ClockExtension) bool { return e.Name == extension.Name }):
 		return nil, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), extension.Name,
-			"the workload was given an extension of this name; choose another, or use metadata.generateName")}
+			"the workload already has an extension of this name; choose another, or use metadata.generateName")}
 	}
-	return warnRequest(spec, w), nil
+	return warnRequest(spec, state), nil
 }
 
-// warnRequest says what makes an Extension wait for somebody, or useless.
-func warnRequest(spec *v1alpha1.ExtensionSpec, w *clusterState) (warnings []string) {
-	status, terms := &w.clock.Status, &w.tenant.department.Spec.Extensions
+// warnRequest warns of an Extension that has no effect, or that waits for a decision.
+func warnRequest(spec *v1alpha1.ExtensionSpec, state *clusterState) (warnings []string) {
+	status, terms := &state.clock.Status, &state.tenant.department.Spec.Extensions
 	if status.Limit == nil && status.Deadline == nil && status.Stopped == nil {
-		warnings = append(warnings, fmt.Sprintf("nothing ends %s %s at present: it has no need of more time", spec.Target.Kind, spec.Target.Name))
+		warnings = append(warnings, fmt.Sprintf("%s %s has no time limit at present and needs no extension", spec.Target.Kind, spec.Target.Name))
 	}
-	switch each := terms.MaxDuration; {
-	case spec.By == nil: // the schema refuses it
+	tenant := state.tenant
+	switch limit := terms.MaxDuration; {
+	case spec.By == nil: // the schema denies it
 	case terms.SelfService == 0:
-		warnings = append(warnings, fmt.Sprintf("department %s grants nothing by itself: it waits for a decision by %s", w.tenant.department.Name, w.tenant.describeApprovers()))
-	case each != nil && spec.By.Length() > each.Length():
-		warnings = append(warnings, fmt.Sprintf("department %s grants at most %s by itself: %s wait for a decision by %s", w.tenant.department.Name, each, spec.By, w.tenant.describeApprovers()))
+		warnings = append(warnings, fmt.Sprintf("department %s grants no extension automatically: it waits for a decision by %s",
+			tenant.department.Name, tenant.describeApprovers()))
+	case limit != nil && spec.By.Length() > limit.Length():
+		warnings = append(warnings, fmt.Sprintf("department %s grants at most %s automatically: %s wait for a decision by %s",
+			tenant.department.Name, limit, spec.By, tenant.describeApprovers()))
 	}
 	return warnings
 }

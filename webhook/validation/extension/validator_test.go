@@ -55,37 +55,37 @@ func TestValidateCreate(t *testing.T) {
 	training := newClock("training")
 	nothing := func(terms *v1alpha1.ExtensionTerms) { terms.SelfService = 0 }
 	tests := map[string]struct {
-		asked *v1alpha1.Extension
-		in    []client.Object
-		terms []func(*v1alpha1.ExtensionTerms)
-		code  int32
-		want  []string // what the refusal says
-		warns string
+		extension *v1alpha1.Extension
+		in        []client.Object
+		terms     []func(*v1alpha1.ExtensionTerms)
+		code      int32
+		want      []string // parts of the denial
+		warns     string
 	}{
-		"within the terms":           {asked: newExtension(), in: []client.Object{training}},
-		"more than is granted":       {asked: newExtension(withDuration("48h")), in: []client.Object{training}, warns: "grants at most 24h by itself: 48h wait for a decision by whoever has the role department-administrator"},
-		"where nothing is granted":   {asked: newExtension(), in: []client.Object{training}, terms: []func(*v1alpha1.ExtensionTerms){nothing}, warns: "department students grants nothing by itself"},
-		"a renewal":                  {asked: newExtension(asRenewal)},
-		"nobody's namespace":         {asked: newExtension(func(e *v1alpha1.Extension) { e.Namespace = "default" }), code: http.StatusForbidden, want: []string{"no project has namespace default"}},
-		"what never ran":             {asked: newExtension(withTarget("batch/v1", "Job", "other")), in: []client.Object{training}, code: http.StatusUnprocessableEntity, want: []string{"spec.target", "Job other", "sluice clocks -n lab"}},
-		"a pod of it":                {asked: newExtension(withTarget("v1", "Pod", "training-abcde")), in: []client.Object{training}, code: http.StatusUnprocessableEntity, want: []string{"the Job, not a pod"}},
-		"another group's Job":        {asked: newExtension(withTarget("batch.volcano.sh/v1", "Job", "training")), in: []client.Object{training}, code: http.StatusUnprocessableEntity, want: []string{"Job training"}},
-		"another version of it":      {asked: newExtension(withTarget("batch/v1beta1", "Job", "training")), in: []client.Object{training}},
-		"no version":                 {asked: newExtension(withTarget("a/b/c", "Job", "training")), in: []client.Object{training}, code: http.StatusUnprocessableEntity, want: []string{"spec.target.apiVersion", "batch/v1"}},
-		"what is gone":               {asked: newExtension(), in: []client.Object{newClock("training", func(s *v1alpha1.WorkloadClockStatus) { s.MissingSince = &metav1.Time{Time: now} })}, code: http.StatusUnprocessableEntity, want: []string{"this workload is gone"}},
-		"what nothing ends":          {asked: newExtension(), in: []client.Object{newClock("training", func(s *v1alpha1.WorkloadClockStatus) { s.Limit = nil })}, warns: "nothing ends Job training at present"},
-		"what was extended often":    {asked: newExtension(), in: []client.Object{newClock("training", withExtensions(117))}},
-		"what was extended too much": {asked: newExtension(), in: []client.Object{newClock("training", withExtensions(118))}, code: http.StatusUnprocessableEntity, want: []string{"118 times"}},
-		"a name that was used":       {asked: newExtension(withName("e1")), in: []client.Object{newClock("training", withExtensions(2))}, code: http.StatusUnprocessableEntity, want: []string{"metadata.name", "choose another"}},
-		"in another's name":          {asked: newExtension(withCreatedBy(dean)), in: []client.Object{training}, code: http.StatusForbidden, want: []string{"must name whoever asks"}},
-		"nine wait":                  {asked: newExtension(), in: append(many(9, ""), training)},
-		"ten wait":                   {asked: newExtension(), in: append(many(10, ""), training), code: http.StatusForbidden, want: []string{"in namespace lab 10 extensions wait", "department-administrator", "delete one"}},
-		"many were decided":          {asked: newExtension(), in: append(many(30, v1alpha1.ExtensionDenied), training)},
+		"within the terms":           {extension: newExtension(), in: []client.Object{training}},
+		"more than the limit":        {extension: newExtension(withDuration("48h")), in: []client.Object{training}, warns: "grants at most 24h automatically: 48h wait for a decision by a user with the role department-administrator"},
+		"without self-service":       {extension: newExtension(), in: []client.Object{training}, terms: []func(*v1alpha1.ExtensionTerms){nothing}, warns: "department students grants no extension automatically"},
+		"a renewal":                  {extension: newExtension(asRenewal)},
+		"a namespace of no project":  {extension: newExtension(func(e *v1alpha1.Extension) { e.Namespace = "default" }), code: http.StatusForbidden, want: []string{"no project owns namespace default"}},
+		"a workload without a clock": {extension: newExtension(withTarget("batch/v1", "Job", "other")), in: []client.Object{training}, code: http.StatusUnprocessableEntity, want: []string{"spec.target", "Job other", "sluice clocks -n lab"}},
+		"a pod of the Job":           {extension: newExtension(withTarget("v1", "Pod", "training-abcde")), in: []client.Object{training}, code: http.StatusUnprocessableEntity, want: []string{"the Job, not one of its pods"}},
+		"a Job of another group":     {extension: newExtension(withTarget("batch.volcano.sh/v1", "Job", "training")), in: []client.Object{training}, code: http.StatusUnprocessableEntity, want: []string{"Job training"}},
+		"another version":            {extension: newExtension(withTarget("batch/v1beta1", "Job", "training")), in: []client.Object{training}},
+		"no version":                 {extension: newExtension(withTarget("a/b/c", "Job", "training")), in: []client.Object{training}, code: http.StatusUnprocessableEntity, want: []string{"spec.target.apiVersion", "batch/v1"}},
+		"a deleted workload":         {extension: newExtension(), in: []client.Object{newClock("training", func(s *v1alpha1.WorkloadClockStatus) { s.MissingSince = &metav1.Time{Time: now} })}, code: http.StatusUnprocessableEntity, want: []string{"this workload no longer exists"}},
+		"no time limit":              {extension: newExtension(), in: []client.Object{newClock("training", func(s *v1alpha1.WorkloadClockStatus) { s.Limit = nil })}, warns: "Job training has no time limit at present"},
+		"below the maximum":          {extension: newExtension(), in: []client.Object{newClock("training", withExtensions(117))}},
+		"at the maximum":             {extension: newExtension(), in: []client.Object{newClock("training", withExtensions(118))}, code: http.StatusUnprocessableEntity, want: []string{"118 times"}},
+		"a used name":                {extension: newExtension(withName("e1")), in: []client.Object{newClock("training", withExtensions(2))}, code: http.StatusUnprocessableEntity, want: []string{"metadata.name", "choose another"}},
+		"in another user's name":     {extension: newExtension(withCreatedBy(dean)), in: []client.Object{training}, code: http.StatusForbidden, want: []string{"must name the requester"}},
+		"nine wait":                  {extension: newExtension(), in: append(many(9, ""), training)},
+		"ten wait":                   {extension: newExtension(), in: append(many(10, ""), training), code: http.StatusForbidden, want: []string{"namespace lab has 10 extensions without a decision", "department-administrator", "delete extensions"}},
+		"many were decided":          {extension: newExtension(), in: append(many(30, v1alpha1.ExtensionDenied), training)},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t, fakeAuthorizer{}, append(tc.in, newProject(), newDepartment(tc.terms...))...)
-			response := v.Handler(newScheme(t)).Handle(t.Context(), newRequest(t, userInfo(anna), nil, tc.asked, ""))
+			response := v.Handler(newScheme(t)).Handle(t.Context(), newRequest(t, userInfo(anna), nil, tc.extension, ""))
 			if response.Allowed != (tc.code == 0) {
 				t.Fatalf("allowed = %v: %v", response.Allowed, response.Result)
 			}
@@ -94,12 +94,12 @@ func TestValidateCreate(t *testing.T) {
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(response.Result.Message, want) {
-					t.Errorf("%q does not say %q", response.Result.Message, want)
+					t.Errorf("%q want %q in it", response.Result.Message, want)
 				}
 			}
-			warned := strings.Join(response.Warnings, "\n")
-			if (warned == "") != (tc.warns == "") || !strings.Contains(warned, tc.warns) {
-				t.Errorf("warnings %q, want %q", warned, tc.warns)
+			warnings := strings.Join(response.Warnings, "\n")
+			if (warnings == "") != (tc.warns == "") || !strings.Contains(warnings, tc.warns) {
+				t.Errorf("warnings %q, want %q", warnings, tc.warns)
 			}
 		})
 	}
@@ -108,11 +108,11 @@ func TestValidateCreate(t *testing.T) {
 func TestValidateDecision(t *testing.T) {
 	granted := fakeAuthorizer{officer: "students", root: "*"}
 	approves := func(e *v1alpha1.Extension) { e.Status.Decision = v1alpha1.ExtensionApproved }
-	says := func(e *v1alpha1.Extension) { e.Status.Message = "hello" }
-	standing := func(e *v1alpha1.Extension) {
+	writesMessage := func(e *v1alpha1.Extension) { e.Status.Message = "hello" }
+	decided := func(e *v1alpha1.Extension) {
 		e.Status = v1alpha1.ExtensionStatus{Decision: v1alpha1.ExtensionApproved, DecidedBy: dean}
 	}
-	ends := func(e *v1alpha1.Extension) { e.Status.NewEnd = &metav1.Time{Time: now} }
+	setsEnd := func(e *v1alpha1.Extension) { e.Status.NewEnd = &metav1.Time{Time: now} }
 	applied := func(e *v1alpha1.Extension) {
 		e.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue}}
 	}
@@ -121,31 +121,31 @@ func TestValidateDecision(t *testing.T) {
 		user          authenticationv1.UserInfo
 		roles         []v1alpha1.ApproverRole
 		before, after changes
-		forged        string // who is said to have decided
-		want          string // what the refusal says
+		forged        string // the user in decidedBy
+		want          string // a part of the denial
 	}{
-		"an administrator of the department":  {user: userInfo(dean), after: changes{approves, says}},
-		"one by the right to":                 {user: userInfo(officer), after: changes{approves}},
-		"one of all departments":              {user: userInfo(root), after: changes{approves}},
-		"a member without the role":           {user: userInfo(anna), after: changes{approves}, want: "anna@example.org does not decide on it: whoever has the role department-administrator in department students or project thesis does"},
-		"an editor, who is not asked":         {user: userInfo(editor), after: changes{approves}, want: "does not decide"},
-		"an editor, who is":                   {user: userInfo(editor), roles: []v1alpha1.ApproverRole{"editor"}, after: changes{approves}},
+		"an administrator of the department":  {user: userInfo(dean), after: changes{approves, writesMessage}},
+		"one by RBAC":                         {user: userInfo(officer), after: changes{approves}},
+		"an administrator of all departments": {user: userInfo(root), after: changes{approves}},
+		"a member without the role":           {user: userInfo(anna), after: changes{approves}, want: "anna@example.org cannot decide on it; a user with the role department-administrator in department students or project thesis can"},
+		"an editor who is no approver":        {user: userInfo(editor), after: changes{approves}, want: "cannot decide"},
+		"an editor who is an approver":        {user: userInfo(editor), roles: []v1alpha1.ApproverRole{"editor"}, after: changes{approves}},
 		"a member of a group":                 {user: userInfo(anna, "leads"), roles: []v1alpha1.ApproverRole{"research-manager"}, after: changes{approves}},
-		"one who is named like a group":       {user: userInfo("leads"), roles: []v1alpha1.ApproverRole{"research-manager"}, after: changes{approves}, want: "does not decide"},
+		"a user with the name of a group":     {user: userInfo("leads"), roles: []v1alpha1.ApproverRole{"research-manager"}, after: changes{approves}, want: "cannot decide"},
 		"a service account":                   {user: userInfo(robot), roles: []v1alpha1.ApproverRole{"editor"}, after: changes{approves}},
-		"another's service account":           {user: userInfo("system:serviceaccount:lab:robot"), roles: []v1alpha1.ApproverRole{"editor"}, after: changes{approves}, want: "does not decide"},
-		"the system's administrators alone":   {user: userInfo(root), roles: []v1alpha1.ApproverRole{"system-administrator"}, after: changes{approves}},
-		"and not one of the department":       {user: userInfo(officer), roles: []v1alpha1.ApproverRole{"system-administrator"}, after: changes{approves}, want: "system-administrator"},
-		"nor a member":                        {user: userInfo(dean), roles: []v1alpha1.ApproverRole{"system-administrator"}, after: changes{approves}, want: "does not decide"},
-		"administrators, who are not asked":   {user: userInfo(root), roles: []v1alpha1.ApproverRole{"editor"}, after: changes{approves}, want: "editor"},
-		"nothing changes":                     {user: userInfo(anna), before: changes{standing}, after: changes{standing}},
-		"a word without a decision":           {user: userInfo(dean), after: changes{says}, want: "status.decision: want Approved or Refused"},
-		"a word after the decision":           {user: userInfo(dean), before: changes{standing}, after: changes{standing, says}, want: "a decision stands"},
-		"another decision":                    {user: userInfo(dean), before: changes{standing}, after: changes{standing, func(e *v1alpha1.Extension) { e.Status.Decision = v1alpha1.ExtensionDenied }}, want: "a decision stands"},
-		"a new end besides":                   {user: userInfo(dean), after: changes{approves, ends}, want: "the rest is Sluice's"},
-		"a condition besides":                 {user: userInfo(dean), after: changes{approves, applied}, want: "the rest is Sluice's"},
-		"a condition, by whoever must not":    {user: userInfo(anna), before: changes{standing}, after: changes{standing, applied}, want: "does not decide"},
-		"in another's name, after the stamps": {user: userInfo(dean), after: changes{approves}, forged: root, want: "must name whoever decides"},
+		"a service account of the same name":  {user: userInfo("system:serviceaccount:lab:robot"), roles: []v1alpha1.ApproverRole{"editor"}, after: changes{approves}, want: "cannot decide"},
+		"only system administrators":          {user: userInfo(root), roles: []v1alpha1.ApproverRole{"system-administrator"}, after: changes{approves}},
+		"not the department's administrator":  {user: userInfo(officer), roles: []v1alpha1.ApproverRole{"system-administrator"}, after: changes{approves}, want: "system-administrator"},
+		"not a member":                        {user: userInfo(dean), roles: []v1alpha1.ApproverRole{"system-administrator"}, after: changes{approves}, want: "cannot decide"},
+		"an administrator who is no approver": {user: userInfo(root), roles: []v1alpha1.ApproverRole{"editor"}, after: changes{approves}, want: "editor"},
+		"nothing changes":                     {user: userInfo(anna), before: changes{decided}, after: changes{decided}},
+		"a message without a decision":        {user: userInfo(dean), after: changes{writesMessage}, want: "status.decision: must be Approved or Denied"},
+		"a message after the decision":        {user: userInfo(dean), before: changes{decided}, after: changes{decided, writesMessage}, want: "a decision is final"},
+		"another decision":                    {user: userInfo(dean), before: changes{decided}, after: changes{decided, func(e *v1alpha1.Extension) { e.Status.Decision = v1alpha1.ExtensionDenied }}, want: "a decision is final"},
+		"a decision and a new end":            {user: userInfo(dean), after: changes{approves, setsEnd}, want: "Sluice writes the other fields"},
+		"a decision and a condition":          {user: userInfo(dean), after: changes{approves, applied}, want: "Sluice writes the other fields"},
+		"a condition by another user":         {user: userInfo(anna), before: changes{decided}, after: changes{decided, applied}, want: "cannot decide"},
+		"in another user's name":              {user: userInfo(dean), after: changes{approves}, forged: root, want: "must name the approver"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestValidateDecision(t *testing.T) {
 				t.Fatalf("allowed = %v: %v", response.Allowed, response.Result)
 			}
 			if !response.Allowed && (response.Result.Code != http.StatusForbidden || !strings.Contains(response.Result.Message, tc.want)) {
-				t.Errorf("%d %q does not say %q", response.Result.Code, response.Result.Message, tc.want)
+				t.Errorf("%d %q want %q in it", response.Result.Code, response.Result.Message, tc.want)
 			}
 		})
 	}
@@ -172,7 +172,7 @@ func TestValidateDecisionWithoutProject(t *testing.T) {
 	v := newValidator(t, fakeAuthorizer{root: "*"})
 	before, after := newExtension(), newExtension(func(e *v1alpha1.Extension) { e.Status.Decision = v1alpha1.ExtensionApproved })
 	response := v.Handler(newScheme(t)).Handle(t.Context(), newRequest(t, userInfo(root), before, after, "status"))
-	if response.Allowed || !strings.Contains(response.Result.Message, "no project has namespace lab") {
+	if response.Allowed || !strings.Contains(response.Result.Message, "no project owns namespace lab") {
 		t.Errorf("response %+v", response)
 	}
 }

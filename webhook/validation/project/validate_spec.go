@@ -12,57 +12,56 @@ import (
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/policies/input"
-	"sluice.dev/webhook/validation/access"
-	"sluice.dev/webhook/validation/quota"
+	"sluice.dev/webhook/validation"
 )
 
-// Validate tells all that is wrong with the project, which somebody with that
-// authority over its department writes, and what is allowed but will be felt.
-// Before is the project as it was; nil where it is new. The namespace is judged
-// only then: it cannot change afterwards, and what becomes of it later is
-// lifecycle's to see.
-func Validate(before, project *v1alpha1.Project, authority access.Authority, world ClusterState) (field.ErrorList, []string) {
+// Validate returns all errors of the project's spec, and warnings of side effects. authority is the writer's. before is
+// nil for a new project. Only a new project's namespace is validated, since it is immutable; lifecycle handles later
+// changes of the namespace itself.
+func Validate(before, project *v1alpha1.Project, authority validation.Authority, state ClusterState) (field.ErrorList, []string) {
 	spec := field.NewPath("spec")
-	var was v1alpha1.Project
+	var old v1alpha1.Project
 	if before != nil {
-		was = *before
+		old = *before
 	}
-	errs, warnings := access.ValidateMembers(spec.Child("members"), was.Spec.Members, project.Spec.Members, authority, world.projectOfNamespace(project))
-	errs = append(errs, access.ValidateOwners(spec.Child("owners"), was.Spec.Owners, project.Spec.Owners)...)
-	warnings = append(warnings, quota.WarnBelowUsage(spec.Child("nodePools"), was.Spec.NodePools, project.Spec.NodePools, was.Status.NodePools)...)
-	if world.Department == nil {
+	members := spec.Child("members")
+	errs, warnings := validation.ValidateMembers(members, old.Spec.Members, project.Spec.Members, authority, state.projectOfNamespace(project))
+	errs = append(errs, validation.ValidateOwners(spec.Child("owners"), old.Spec.Owners, project.Spec.Owners)...)
+	pools := spec.Child("nodePools")
+	warnings = append(warnings, validation.WarnBelowUsage(pools, old.Spec.NodePools, project.Spec.NodePools, old.Status.NodePools)...)
+	if state.Department == nil {
 		errs = append(errs, field.Invalid(spec.Child("department"), project.Spec.Department,
 			"there is no such department; name one of `kubectl get departments.sluice.dev`, or create it first"))
 	} else {
-		more, felt := validateAgainstDepartment(spec, before, project, world)
-		errs, warnings = append(errs, more...), append(warnings, felt...)
+		moreErrs, moreWarnings := validateAgainstDepartment(spec, before, project, state)
+		errs, warnings = append(errs, moreErrs...), append(warnings, moreWarnings...)
 	}
-	if before == nil && !world.hasProject(project.Name) {
-		errs = append(errs, validateNamespace(spec.Child("namespace"), project, world)...)
+	if before == nil && !state.hasProject(project.Name) {
+		errs = append(errs, validateNamespace(spec.Child("namespace"), project, state)...)
 	}
 	return errs, warnings
 }
 
-// validateAgainstDepartment judges the project by its department.
-func validateAgainstDepartment(spec *field.Path, before, project *v1alpha1.Project, world ClusterState) (field.ErrorList, []string) {
+// validateAgainstDepartment validates the project against its department.
+func validateAgainstDepartment(spec *field.Path, before, project *v1alpha1.Project, state ClusterState) (field.ErrorList, []string) {
 	if before != nil && before.Spec.Department != project.Spec.Department {
-		before = nil // to its new department it is new
+		before = nil // the project is new in its department
 	}
-	errs := validatePools(spec.Child("nodePools"), project, world.Department)
-	asked, warnings := quota.ValidateProject(spec, before, project, world.Department, world.Projects)
-	errs = append(errs, asked...)
-	errs = append(errs, validatePodSecurity(spec.Child("podSecurity"), before, project, world.Department)...)
-	errs = append(errs, validateLimits(spec.Child("workloads"), project, world.Department)...)
+	errs := validatePools(spec.Child("nodePools"), project, state.Department)
+	quotaErrs, warnings := validation.ValidateProjectQuota(spec, before, project, state.Department, state.Projects)
+	errs = append(errs, quotaErrs...)
+	errs = append(errs, validatePodSecurity(spec.Child("podSecurity"), before, project, state.Department)...)
+	errs = append(errs, validateLimits(spec.Child("workloads"), project, state.Department)...)
 	return errs, warnings
 }
 
-func validateNamespace(path *field.Path, project *v1alpha1.Project, world ClusterState) field.ErrorList {
+func validateNamespace(path *field.Path, project *v1alpha1.Project, state ClusterState) field.ErrorList {
 	name := project.NamespaceName()
-	if rival := world.conflictingProject(project); rival != "" {
-		return field.ErrorList{field.Invalid(path, name, tenancy.NewNamespaceTakenError(name, rival).Message)}
+	if other := state.conflictingProject(project); other != "" {
+		return field.ErrorList{field.Invalid(path, name, tenancy.NewNamespaceTakenError(name, other).Message)}
 	}
-	if _, refusal := tenancy.DecideClaim(project, world.Namespace); refusal != nil {
-		return field.ErrorList{field.Invalid(path, name, refusal.Message)}
+	if _, denial := tenancy.DecideClaim(project, state.Namespace); denial != nil {
+		return field.ErrorList{field.Invalid(path, name, denial.Message)}
 	}
 	return nil
 }
@@ -81,16 +80,16 @@ func validatePools(path *field.Path, project *v1alpha1.Project, department *v1al
 	return errs
 }
 
-// validatePodSecurity refuses a level that is looser than the department's. One
-// that was allowed when it was written stands; the department's holds all the same.
+// validatePodSecurity denies a level that is looser than the department's. An unchanged level is valid: the
+// department's level applies anyway.
 func validatePodSecurity(path *field.Path, before, project *v1alpha1.Project, department *v1alpha1.Department) field.ErrorList {
-	asked := project.Spec.PodSecurity
-	if asked == "" || before != nil && before.Spec.PodSecurity == asked {
+	requested := project.Spec.PodSecurity
+	if requested == "" || before != nil && before.Spec.PodSecurity == requested {
 		return nil
 	}
-	if holds := input.EffectivePodSecurity(project, department); holds != asked {
-		return field.ErrorList{field.Invalid(path, asked, fmt.Sprintf(
-			"a project may be held to a stricter level than its department, never to a looser one; department %s has %s", department.Name, holds))}
+	if effective := input.EffectivePodSecurity(project, department); effective != requested {
+		return field.ErrorList{field.Invalid(path, requested, fmt.Sprintf(
+			"a project's level can be stricter than its department's, never looser; department %s has %s", department.Name, effective))}
 	}
 	return nil
 }
@@ -104,57 +103,56 @@ func validateLimits(path *field.Path, project *v1alpha1.Project, department *v1a
 	return errs
 }
 
-// managerFields are the fields that whoever manages a project writes: its people and its
-// quotas, which are judged as everybody's are, and limits to tighten. Every field
-// that is not here, and all metadata, since policies go by it, is for those who
-// administer the department.
+// managerFields are the fields that a project manager writes: members, quotas and limits. Only an administrator of the
+// department changes other fields, and the metadata, which policies can depend on.
 var managerFields = []string{"spec.members", "spec.nodePools", "spec.resources", "spec.workloads"}
 
-// ValidateManagerChange tells what of a change is not for those who only manage the project. Which
-// members are, and how much, is [Validate]'s to say.
+// ValidateManagerChange denies the changes that a project manager cannot make. [Validate] checks the values of the
+// members and quotas.
 func ValidateManagerChange(before, after *v1alpha1.Project) (field.ErrorList, error) {
-	changed, err := access.ChangedFields(before, after)
+	changed, err := validation.ChangedFields(before, after)
 	if err != nil {
 		return nil, err
 	}
-	ask := fmt.Sprintf("ask a member of department %s with the role %s, or a system administrator", before.Spec.Department, v1alpha1.RoleDepartmentAdministrator)
+	fix := fmt.Sprintf("ask a member of department %s with the role %s, or a system administrator",
+		before.Spec.Department, v1alpha1.RoleDepartmentAdministrator)
 	var errs field.ErrorList
 	for _, change := range changed {
 		if !slices.Contains(managerFields, change.Path) {
-			errs = append(errs, change.Deny("whoever manages a project changes its spec.members, spec.nodePools, spec.resources "+
-				"and, to tighten them, spec.workloads, and nothing else: "+ask))
+			errs = append(errs, change.Deny("a project manager changes only its spec.members, spec.nodePools, spec.resources "+
+				"and, to tighten them, spec.workloads: "+fix))
 		}
 	}
-	errs = append(errs, validateOverQuotaWeights(before, after, ask)...)
+	errs = append(errs, validateOverQuotaWeights(before, after, fix)...)
 	path := field.NewPath("spec", "workloads")
 	for _, loose := range v1alpha1.FindLoosenedLimits(before.Spec.Workloads, after.Spec.Workloads) {
-		at := path.Key(string(loose.Type)).Child(loose.Field)
-		why := fmt.Sprintf("whoever manages a project tightens its limits and never loosens them; the project has %s: %s", loose.Bound, ask)
+		limitPath := path.Key(string(loose.Type)).Child(loose.Field)
+		reason := fmt.Sprintf("a project manager can tighten its limits, never loosen them; the project has %s: %s", loose.Bound, fix)
 		if loose.Value == "" {
-			errs = append(errs, field.Required(at, why))
+			errs = append(errs, field.Required(limitPath, reason))
 			continue
 		}
-		errs = append(errs, field.Invalid(at, loose.Value, why))
+		errs = append(errs, field.Invalid(limitPath, loose.Value, reason))
 	}
 	return errs, nil
 }
 
-// validateOverQuotaWeights refuses a larger part in what is idle: that is others' as much, and no sum
-// bounds it.
-func validateOverQuotaWeights(before, after *v1alpha1.Project, ask string) (errs field.ErrorList) {
-	had := map[string]int32{}
+// validateOverQuotaWeights denies a larger share of idle GPUs. It would take them from other projects, and no sum of the
+// department limits it.
+func validateOverQuotaWeights(before, after *v1alpha1.Project, fix string) (errs field.ErrorList) {
+	weights := map[string]int32{}
 	for i := range before.Spec.NodePools {
-		had[before.Spec.NodePools[i].Name] = before.Spec.NodePools[i].GPU.Weight()
+		weights[before.Spec.NodePools[i].Name] = before.Spec.NodePools[i].GPU.Weight()
 	}
 	for i := range after.Spec.NodePools {
 		pool := &after.Spec.NodePools[i]
-		most, known := had[pool.Name]
-		if !known {
-			most = v1alpha1.GPUQuota{}.Weight()
+		limit, ok := weights[pool.Name]
+		if !ok {
+			limit = v1alpha1.GPUQuota{}.Weight()
 		}
-		if weight := pool.GPU.Weight(); weight > most {
+		if weight := pool.GPU.Weight(); weight > limit {
 			errs = append(errs, field.Invalid(field.NewPath("spec", "nodePools").Index(i).Child("gpu", "overQuotaWeight"), weight,
-				fmt.Sprintf("whoever manages a project does not raise its part in what is idle; it is %d: %s", most, ask)))
+				fmt.Sprintf("a project manager cannot raise the project's share of idle GPUs; it is %d: %s", limit, fix)))
 		}
 	}
 	return errs

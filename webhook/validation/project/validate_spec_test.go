@@ -14,10 +14,10 @@ import (
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
-// projectOption makes a project different.
+// projectOption changes a project.
 type projectOption = func(*v1alpha1.Project)
 
 func newProject(changes ...projectOption) *v1alpha1.Project {
@@ -90,7 +90,7 @@ func maxRuntimeLimits(maxRuntime string) map[v1alpha1.WorkloadType]v1alpha1.Work
 	}
 }
 
-// newClusterState is a department of four guaranteed GPUs, of which a course has three.
+// newClusterState returns a department with four guaranteed GPUs, of which project course has three.
 func newClusterState(changes ...func(*ClusterState)) ClusterState {
 	w := ClusterState{
 		Department: &v1alpha1.Department{
@@ -127,7 +127,7 @@ func TestValidate(t *testing.T) {
 	tests := map[string]struct {
 		before, project *v1alpha1.Project
 		world           ClusterState
-		wrong           []string // what the one error says
+		wrong           []string // parts of the one error
 		warns           string
 	}{
 		"plain":                         {project: newProject(), world: newClusterState()},
@@ -155,20 +155,20 @@ func TestValidate(t *testing.T) {
 		"looser where it comes to":      {before: newProject(withDepartment("research"), withPodSecurity("privileged")), project: newProject(withPodSecurity("privileged")), world: newClusterState(), wrong: []string{"spec.podSecurity"}},
 		"a member":                      {project: newProject(withMember("kim@example.org", v1alpha1.RoleEditor)), world: newClusterState()},
 		"a member who is no person":     {project: newProject(withMember("system:admin", v1alpha1.RoleEditor)), world: newClusterState(), wrong: []string{"spec.members[0].name", "system:admin"}},
-		"a service account of its own":  {project: newProject(withServiceAccount), world: newClusterState(), warns: "whoever may run pods in project thesis (namespace thesis) will have the role editor"},
+		"a service account of its own":  {project: newProject(withServiceAccount), world: newClusterState(), warns: "every user who can run pods in project thesis (namespace thesis) will have the role editor"},
 		"a robot that was there before": {before: newProject(withServiceAccount), project: newProject(withServiceAccount, withMaxRuntime("1h")), world: newClusterState()},
 		"an owner who is no person":     {project: newProject(withOwner("system:kube-scheduler")), world: newClusterState(), wrong: []string{"spec.owners[0].user", "an owner is a person"}},
-		"cut below its use":             {before: newProject(withQuota("0", "4"), withUsage("3")), project: newProject(withQuota("0", "2")), world: newClusterState(), warns: "spec.nodePools[0].gpu: it uses 3 GPUs of node pool dgx, 1 more than it may from now on"},
+		"cut below its use":             {before: newProject(withQuota("0", "4"), withUsage("3")), project: newProject(withQuota("0", "2")), world: newClusterState(), warns: "spec.nodePools[0].gpu: it uses 3 GPUs of node pool dgx, 1 more than the new limit"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			errs, warnings := Validate(tc.before, tc.project, access.AuthorityDepartment, tc.world)
+			errs, warnings := Validate(tc.before, tc.project, validation.AuthorityDepartment, tc.world)
 			if (len(tc.wrong) == 0) != (len(errs) == 0) || len(errs) > 1 {
-				t.Fatalf("errors = %v, want what says %q", errs, tc.wrong)
+				t.Fatalf("errors = %v, want one with %q", errs, tc.wrong)
 			}
 			for _, want := range tc.wrong {
 				if !strings.Contains(errs[0].Error(), want) {
-					t.Errorf("error %q does not say %q", errs[0], want)
+					t.Errorf("error %q want %q in it", errs[0], want)
 				}
 			}
 			if got := strings.Join(warnings, "\n"); (tc.warns == "") != (got == "") || !strings.Contains(got, tc.warns) {
@@ -178,10 +178,10 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// All that is wrong is said at once.
+// Validate returns all errors at once.
 func TestValidateReportsAllErrors(t *testing.T) {
 	p := newProject(withNamespace("default"), withPool("h200"), withMaxRuntime("99d"), withPodSecurity("privileged"), withOwner("system:x"), withMember("system:x", v1alpha1.RoleViewer))
-	if errs, _ := Validate(nil, p, access.AuthorityDepartment, newClusterState()); len(errs) != 6 {
+	if errs, _ := Validate(nil, p, validation.AuthorityDepartment, newClusterState()); len(errs) != 6 {
 		t.Errorf("errors = %v, want six", errs)
 	}
 }

@@ -1,17 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package projects judges Projects by what their schema cannot know.
+// Package project validates new and changed Projects beyond their schema.
 //
-// Enters: a Project that is made or changed, and by whom; its
-// Department, the namespace it names, and the other Projects. Leaves: an answer
-// that names every wrong field: a department that the writer does not
-// administer, more than whoever only manages the project may change, a pool that is not there, more than the department has left,
-// limits looser than the department's, a namespace that it may not have; and
-// warnings of what is allowed but will be felt.
+// It checks the user's authority over the department and the project, the quotas and limits against the department's,
+// the node pools, the members and the namespace. The response names all invalid fields, and warns of valid changes
+// with side effects. Lifecycle applies the same rules again before it acts, since the cluster can change meanwhile.
 //
-// It never repeats what the schema checks, and never adopts or makes anything;
-// lifecycle decides again, by the same rules, before it acts.
+// The package never repeats the checks of the schema, and never writes to the cluster.
 package project
 
 import (
@@ -30,24 +26,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
-// Validator judges Projects.
+// Validator validates Projects.
 type Validator struct {
 	// Cached reads Projects.
 	Cached client.Reader
-	// Live reads from the API server: a department as it is now, a namespace, whose
-	// annotations decide who may have it, and all Projects before anybody is refused
-	// for what another of them has.
+	// Live reads from the API server: the current department, the namespace, and all Projects before a denial that
+	// depends on another Project.
 	Live client.Reader
-	// Authorizer knows who administers departments, and who manages projects.
-	Authorizer access.ProjectAuthorizer
+	// Authorizer checks who administers departments and manages projects.
+	Authorizer validation.ProjectAuthorizer
 }
 
 var _ admission.Validator[*v1alpha1.Project] = (*Validator)(nil)
 
-// Handler is the validator as the webhook serves it.
+// Handler returns the admission handler of the validator.
 func (v *Validator) Handler(scheme *runtime.Scheme) admission.Handler {
 	return admission.WithValidator(scheme, v).Handler
 }
@@ -62,8 +57,8 @@ func (v *Validator) ValidateUpdate(ctx context.Context, before, project *v1alpha
 	return v.validate(ctx, before, project)
 }
 
-// ValidateDelete implements admission.Validator. The API server judges deletions by
-// itself, so that they do not wait for the webhook: it is never asked.
+// ValidateDelete implements admission.Validator. The webhook is not registered for deletions: an admission policy of
+// the API server validates them, so that they do not depend on the webhook.
 func (v *Validator) ValidateDelete(context.Context, *v1alpha1.Project) (admission.Warnings, error) {
 	return nil, nil
 }
@@ -74,18 +69,17 @@ func (v *Validator) validate(ctx context.Context, before, project *v1alpha1.Proj
 		return nil, err
 	}
 	if before != nil && equality.Semantic.DeepEqual(before.Spec, project.Spec) {
-		return nil, nil // of the metadata there is nothing to judge but by whom it is written
+		return nil, nil // changes of the metadata only need authority
 	}
 	var errs field.ErrorList
-	// What the cache has not seen yet, such as a project that just went, is no reason
-	// to refuse.
+	// The cache can be stale, for example after the deletion of a project. Only current data denies.
 	for _, projects := range []client.Reader{v.Cached, v.Live} {
-		world, err := v.readClusterState(ctx, projects, before, project)
+		state, err := v.readClusterState(ctx, projects, before, project)
 		if err != nil {
 			return nil, err
 		}
 		var warnings []string
-		if errs, warnings = Validate(before, project, authority, world); len(errs) == 0 {
+		if errs, warnings = Validate(before, project, authority, state); len(errs) == 0 {
 			return warnings, nil
 		}
 	}
@@ -97,45 +91,47 @@ var (
 	projectResource = schema.GroupResource{Group: v1alpha1.Group, Resource: "projects"}
 )
 
-// authorize is the writer's over the project and its department, and over the
-// department from which it comes: the least of them. Whoever lacks it is refused,
-// and so is whoever only manages the project and changes more than that takes.
-func (v *Validator) authorize(ctx context.Context, before, project *v1alpha1.Project) (access.Authority, error) {
+// authorize returns the user's least authority over the departments that the change affects. It denies users without
+// authority, and changes beyond those of a project manager.
+func (v *Validator) authorize(ctx context.Context, before, project *v1alpha1.Project) (validation.Authority, error) {
 	request, err := admission.RequestFromContext(ctx)
 	if err != nil {
-		return access.AuthorityNone, err
+		return validation.AuthorityNone, err
 	}
-	least := access.AuthorityAll
+	least := validation.AuthorityAll
 	for _, department := range affectedDepartments(before, project) {
 		authority, err := v.resolveAuthority(ctx, request.UserInfo, department, before)
 		if err != nil {
-			return access.AuthorityNone, err
+			return validation.AuthorityNone, err
 		}
-		if authority == access.AuthorityNone {
-			return authority, apierrors.NewForbidden(projectResource, project.Name, authorityError(request.UserInfo.Username, department, before, project))
+		if authority == validation.AuthorityNone {
+			return authority, apierrors.NewForbidden(projectResource, project.Name,
+				authorityError(request.UserInfo.Username, department, before, project))
 		}
 		least = min(least, authority)
 	}
-	if least > access.AuthorityProject {
+	if least > validation.AuthorityProject {
 		return least, nil
 	}
-	beyond, err := ValidateManagerChange(before, project)
-	if err == nil && len(beyond) > 0 {
-		err = apierrors.NewForbidden(projectResource, project.Name, beyond.ToAggregate())
+	denied, err := ValidateManagerChange(before, project)
+	if err == nil && len(denied) > 0 {
+		err = apierrors.NewForbidden(projectResource, project.Name, denied.ToAggregate())
 	}
 	return least, err
 }
 
-// resolveAuthority is the user's authority over the project as it was, in that department. What
-// is new, or goes, nobody only manages.
-func (v *Validator) resolveAuthority(ctx context.Context, user authenticationv1.UserInfo, department string, before *v1alpha1.Project) (access.Authority, error) {
+// resolveAuthority returns the user's authority over the existing project in a department. A new project has no
+// manager yet.
+func (v *Validator) resolveAuthority(
+	ctx context.Context, user authenticationv1.UserInfo, department string, before *v1alpha1.Project,
+) (validation.Authority, error) {
 	if before == nil {
-		return access.ResolveAuthority(ctx, v.Authorizer, user, department)
+		return validation.ResolveAuthority(ctx, v.Authorizer, user, department)
 	}
-	return access.ResolveProjectAuthority(ctx, v.Authorizer, user, department, before.Name)
+	return validation.ResolveProjectAuthority(ctx, v.Authorizer, user, department, before.Name)
 }
 
-// affectedDepartments are those that a change concerns: two where the project moves.
+// affectedDepartments returns the department of the project, or both departments of a project that moves.
 func affectedDepartments(before, project *v1alpha1.Project) []string {
 	if before == nil || before.Spec.Department == project.Spec.Department {
 		return []string{project.Spec.Department}
@@ -144,81 +140,83 @@ func affectedDepartments(before, project *v1alpha1.Project) []string {
 }
 
 func authorityError(user, department string, before, project *v1alpha1.Project) error {
-	wants := "only whoever does makes and deletes its projects"
-	if of := affectedDepartments(before, project); len(of) > 1 {
-		wants = fmt.Sprintf("moving a project from %s to %s takes both", of[0], of[1])
+	reason := "only its administrators create and delete its projects"
+	if departments := affectedDepartments(before, project); len(departments) > 1 {
+		reason = fmt.Sprintf("moving a project from %s to %s requires both", departments[0], departments[1])
 	} else if before != nil {
-		wants = "does not manage the project either"
+		reason = "does not manage the project either"
 	}
-	return fmt.Errorf("%s does not administer department %s, and %s: ask a member of it with the role %s, or a system administrator for the right to administer departments/projects of that name",
-		user, department, wants, v1alpha1.RoleDepartmentAdministrator)
+	return fmt.Errorf("%s does not administer department %s, and %s: ask a member of it with the role %s, "+
+		"or a system administrator for the right to administer departments/projects of that name",
+		user, department, reason, v1alpha1.RoleDepartmentAdministrator)
 }
 
-// ClusterState is what a project is judged by.
+// ClusterState has the objects that a project is validated against.
 type ClusterState struct {
-	// Department is the one that the project names; nil where there is none.
+	// Department is the project's department; nil if it does not exist.
 	Department *v1alpha1.Department
-	// Namespace is the one that the project names; nil where there is none. Only a
-	// new project's is known.
+	// Namespace is the namespace of a new project; nil if it does not exist.
 	Namespace *corev1.Namespace
-	// Projects are all, of every department, the one as it was before among them.
+	// Projects are the existing projects of all departments.
 	Projects []v1alpha1.Project
 }
 
-// readClusterState reads it; the projects from that reader.
-func (v *Validator) readClusterState(ctx context.Context, projects client.Reader, before, project *v1alpha1.Project) (ClusterState, error) {
-	var world ClusterState
+// readClusterState reads the cluster state, and its projects from a reader of choice.
+func (v *Validator) readClusterState(
+	ctx context.Context, projects client.Reader, before, project *v1alpha1.Project,
+) (ClusterState, error) {
+	var state ClusterState
 	var department v1alpha1.Department
 	switch found, err := getIfExists(ctx, v.Live, project.Spec.Department, &department); {
 	case err != nil:
-		return world, err
+		return state, err
 	case found:
-		world.Department = &department
+		state.Department = &department
 	}
 	var all v1alpha1.ProjectList
 	if err := projects.List(ctx, &all); err != nil {
-		return world, fmt.Errorf("listing projects: %w", err)
+		return state, fmt.Errorf("list projects: %w", err)
 	}
-	world.Projects = all.Items
+	state.Projects = all.Items
 	if before != nil {
-		return world, nil
+		return state, nil
 	}
 	var namespace corev1.Namespace
 	switch found, err := getIfExists(ctx, v.Live, project.NamespaceName(), &namespace); {
 	case err != nil:
-		return world, err
+		return state, err
 	case found:
-		world.Namespace = &namespace
+		state.Namespace = &namespace
 	}
-	return world, nil
+	return state, nil
 }
 
-func getIfExists(ctx context.Context, reader client.Reader, name string, into client.Object) (bool, error) {
-	err := reader.Get(ctx, types.NamespacedName{Name: name}, into)
+func getIfExists(ctx context.Context, reader client.Reader, name string, object client.Object) (bool, error) {
+	err := reader.Get(ctx, types.NamespacedName{Name: name}, object)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", into, name, err)
+		return false, fmt.Errorf("get %T %s: %w", object, name, err)
 	}
 	return true, nil
 }
 
-// hasProject tells whether there is a project of that name already.
-func (w ClusterState) hasProject(name string) bool {
-	for i := range w.Projects {
-		if w.Projects[i].Name == name {
+// hasProject reports whether a project of that name exists.
+func (s ClusterState) hasProject(name string) bool {
+	for i := range s.Projects {
+		if s.Projects[i].Name == name {
 			return true
 		}
 	}
 	return false
 }
 
-// conflictingProject is another project that names the same namespace; "" where there is none.
-// Two made at the same instant both pass; lifecycle lets the first of them have it.
-func (w ClusterState) conflictingProject(project *v1alpha1.Project) string {
-	for i := range w.Projects {
-		other := &w.Projects[i]
+// conflictingProject returns another project with the same namespace, or "". Two projects that are created at the same
+// time both pass; lifecycle gives the namespace to the first.
+func (s ClusterState) conflictingProject(project *v1alpha1.Project) string {
+	for i := range s.Projects {
+		other := &s.Projects[i]
 		if other.Name != project.Name && other.NamespaceName() == project.NamespaceName() {
 			return other.Name
 		}
@@ -226,15 +224,15 @@ func (w ClusterState) conflictingProject(project *v1alpha1.Project) string {
 	return ""
 }
 
-// projectOfNamespace is the project that has a namespace, this one's own included.
-func (w ClusterState) projectOfNamespace(project *v1alpha1.Project) func(namespace string) string {
+// projectOfNamespace returns a function that finds the project of a namespace, the new project included.
+func (s ClusterState) projectOfNamespace(project *v1alpha1.Project) func(namespace string) string {
 	return func(namespace string) string {
 		if project.NamespaceName() == namespace {
 			return project.Name
 		}
-		for i := range w.Projects {
-			if w.Projects[i].NamespaceName() == namespace {
-				return w.Projects[i].Name
+		for i := range s.Projects {
+			if s.Projects[i].NamespaceName() == namespace {
+				return s.Projects[i].Name
 			}
 		}
 		return ""

@@ -28,8 +28,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// fakeAuthorizer says which departments somebody does; "" is all. "project thesis" is
-// a project that somebody manages.
+// fakeAuthorizer has the departments that each user administers; "" means all. "project thesis" is a managed project.
 type fakeAuthorizer map[string][]string
 
 func (a fakeAuthorizer) Administers(_ context.Context, user authenticationv1.UserInfo, department string) (bool, error) {
@@ -57,7 +56,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// newReader has these projects, and the departments of the tests.
+// newReader returns a reader of these projects and the departments of the tests.
 func newReader(t *testing.T, projects ...*v1alpha1.Project) client.Reader {
 	t.Helper()
 	w := newClusterState()
@@ -70,8 +69,7 @@ func newReader(t *testing.T, projects ...*v1alpha1.Project) client.Reader {
 	return fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).Build()
 }
 
-// handle is what the validator says to a request of that user; before is nil at a
-// creation.
+// handle returns the response to a request of a user; before is nil for a creation.
 func handle(t *testing.T, v *Validator, user string, before, after *v1alpha1.Project) admission.Response {
 	t.Helper()
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -106,18 +104,18 @@ func TestAuthorization(t *testing.T) {
 		code          int32
 		says          string
 	}{
-		"a stranger makes one":                   {"eve", nil, plain, http.StatusForbidden, "eve does not administer department students, and only whoever does makes and deletes its projects: ask a member of it with the role department-administrator"},
-		"a stranger changes it":                  {"eve", plain, newProject(withMember("eve", v1alpha1.RoleEditor)), http.StatusForbidden, "eve does not administer department students, and does not manage the project either: ask"},
-		"a stranger labels it":                   {"eve", plain, newProject(withLabels), http.StatusForbidden, "eve does not administer"},
+		"another user creates it":                {"eve", nil, plain, http.StatusForbidden, "eve does not administer department students, and only its administrators create and delete its projects: ask a member of it with the role department-administrator"},
+		"another user changes it":                {"eve", plain, newProject(withMember("eve", v1alpha1.RoleEditor)), http.StatusForbidden, "eve does not administer department students, and does not manage the project either: ask"},
+		"another user labels it":                 {"eve", plain, newProject(withLabels), http.StatusForbidden, "eve does not administer"},
 		"its administrator makes it":             {"dean", nil, plain, http.StatusOK, ""},
 		"its administrator labels it":            {"dean", plain, newProject(withLabels), http.StatusOK, ""},
 		"its administrator appoints one":         {"dean", plain, newProject(withMember("kim", v1alpha1.RoleDepartmentAdministrator)), http.StatusOK, ""},
 		"one of another makes it":                {"dean", nil, newProject(withDepartment("research")), http.StatusForbidden, "dean does not administer department research"},
-		"one of another takes it":                {"dean", newProject(withDepartment("research")), plain, http.StatusForbidden, "moving a project from research to students takes both"},
-		"its administrator gives it away":        {"dean", plain, newProject(withDepartment("research")), http.StatusForbidden, "moving a project from students to research takes both"},
+		"one of another takes it":                {"dean", newProject(withDepartment("research")), plain, http.StatusForbidden, "moving a project from research to students requires both"},
+		"its administrator gives it away":        {"dean", plain, newProject(withDepartment("research")), http.StatusForbidden, "moving a project from students to research requires both"},
 		"somebody over both moves it":            {"both", plain, newProject(withDepartment("research")), http.StatusOK, ""},
 		"somebody over all moves it":             {"root", plain, newProject(withDepartment("research")), http.StatusOK, ""},
-		"nobody can say":                         {"offline", nil, plain, http.StatusForbidden, "down"},
+		"an authorizer error":                    {"offline", nil, plain, http.StatusForbidden, "down"},
 		"a department that is not":               {"root", nil, newProject(withDepartment("nobody")), http.StatusUnprocessableEntity, "no such department"},
 		"a department that is not, for a dean":   {"dean", nil, newProject(withDepartment("nobody")), http.StatusForbidden, "does not administer department nobody"},
 		"metadata of what is wrong all the same": {"dean", newProject(withPool("gone")), newProject(withPool("gone"), withLabels), http.StatusOK, ""},
@@ -127,13 +125,13 @@ func TestAuthorization(t *testing.T) {
 			all := newReader(t)
 			got := handle(t, &Validator{Cached: all, Live: all, Authorizer: testAuthorizer}, tc.user, tc.before, tc.after)
 			if got.Result == nil || got.Result.Code != tc.code || !strings.Contains(got.Result.Message, tc.says) {
-				t.Errorf("answer = %+v, want %d that says %q", got.Result, tc.code, tc.says)
+				t.Errorf("response = %+v, want %d with %q", got.Result, tc.code, tc.says)
 			}
 		})
 	}
 }
 
-// Nobody is refused for what went a moment ago and the cache still has.
+// A stale cache never causes a denial.
 func TestDenialsUseLiveState(t *testing.T) {
 	stale, fresh := newReader(t, newProject(withName("course"), withQuota("3", "3"))), newReader(t)
 	wants := newProject(withQuota("2", "2"))
@@ -145,8 +143,7 @@ func TestDenialsUseLiveState(t *testing.T) {
 	}
 }
 
-// What rita, who only manages the thesis, may write of it, and who may where she may
-// not.
+// The changes that rita can make, who only manages the project. An administrator can make the others.
 func TestProjectManagerChanges(t *testing.T) {
 	owned := newProject(withQuota("500m", "4"), withOwner("anna"), withMaxRuntime("24h"), withMember("ed", v1alpha1.RoleEditor), withMember("rita", v1alpha1.RoleResearchManager), withMember("kim", v1alpha1.RoleL2Researcher))
 	changed := func(changes ...projectOption) *v1alpha1.Project {
@@ -163,8 +160,8 @@ func TestProjectManagerChanges(t *testing.T) {
 	}
 	exception := &v1alpha1.Exception{Reason: "I say so"}
 	const (
-		only    = "whoever manages a project changes its spec.members, spec.nodePools, spec.resources and, to tighten them, spec.workloads, and nothing else: ask a member of department students with the role department-administrator"
-		tighter = "whoever manages a project tightens its limits and never loosens them; the project has 24h: ask a member of department students"
+		only    = "a project manager changes only its spec.members, spec.nodePools, spec.resources and, to tighten them, spec.workloads: ask a member of department students with the role department-administrator"
+		tighter = "a project manager can tighten its limits, never loosen them; the project has 24h: ask a member of department students"
 	)
 	tests := map[string]struct {
 		after *v1alpha1.Project
@@ -175,8 +172,8 @@ func TestProjectManagerChanges(t *testing.T) {
 		"a researcher":         {changed(withMember("zoe", v1alpha1.RoleL1Researcher)), http.StatusOK, nil},
 		"one who goes":         {changed(without("kim")), http.StatusOK, nil},
 		"an editor":            {changed(withMember("zoe", v1alpha1.RoleEditor)), http.StatusUnprocessableEntity, []string{"spec.members[3].role", `"editor"`, "more than you may grant"}},
-		"an editor who goes":   {changed(without("ed")), http.StatusUnprocessableEntity, []string{"spec.members", "without User ed", "takes the role editor"}},
-		"itself":               {changed(without("rita")), http.StatusUnprocessableEntity, []string{"takes the role research-manager"}},
+		"an editor who goes":   {changed(without("ed")), http.StatusUnprocessableEntity, []string{"spec.members", "without User ed", "removes the role editor"}},
+		"itself":               {changed(without("rita")), http.StatusUnprocessableEntity, []string{"removes the role research-manager"}},
 		"more of what is left": {changed(withQuota("1", "6")), http.StatusOK, nil},
 		"more than is left":    {changed(withQuota("1500m", "6")), http.StatusUnprocessableEntity, []string{"spec.nodePools[0].gpu.guaranteed", "1 is left"}},
 		"more than the limit":  {changed(withQuota("1", "7")), http.StatusUnprocessableEntity, []string{"spec.nodePools[0].gpu.limit", "6 GPUs"}},
@@ -189,7 +186,7 @@ func TestProjectManagerChanges(t *testing.T) {
 		"a further limit": {changed(func(p *v1alpha1.Project) {
 			p.Spec.Workloads[v1alpha1.WorkloadTrain] = v1alpha1.WorkloadLimits{MaxRuntime: ptr.To(period.MustParseDuration("3d"))}
 		}), http.StatusOK, nil},
-		"a larger part of what is idle": {changed(withOverQuotaWeight(2)), http.StatusForbidden, []string{"spec.nodePools[0].gpu.overQuotaWeight: Invalid value: 2", "does not raise its part in what is idle; it is 1"}},
+		"a larger part of what is idle": {changed(withOverQuotaWeight(2)), http.StatusForbidden, []string{"spec.nodePools[0].gpu.overQuotaWeight: Invalid value: 2", "cannot raise the project's share of idle GPUs; it is 1"}},
 		"none of what is idle":          {changed(withOverQuotaWeight(0)), http.StatusOK, nil},
 		"a looser limit":                {changed(withMaxRuntime("36h")), http.StatusForbidden, []string{`spec.workloads[interactive].maxRuntime: Invalid value: "36h"`, tighter}},
 		"no limit":                      {changed(func(p *v1alpha1.Project) { p.Spec.Workloads = nil }), http.StatusForbidden, []string{"spec.workloads[interactive].maxRuntime: Required value", tighter}},
@@ -214,7 +211,7 @@ func TestProjectManagerChanges(t *testing.T) {
 			all := newReader(t, newProject(withName("course"), withQuota("3", "3")))
 			got := handle(t, &Validator{Cached: all, Live: all, Authorizer: testAuthorizer}, "rita", owned, tc.after)
 			if got.Result == nil || got.Result.Code != tc.code {
-				t.Fatalf("answer = %+v, want %d that says %q", got.Result, tc.code, tc.says)
+				t.Fatalf("response = %+v, want %d with %q", got.Result, tc.code, tc.says)
 			}
 			for _, want := range tc.says {
 				if !strings.Contains(got.Result.Message, want) {
@@ -225,7 +222,7 @@ func TestProjectManagerChanges(t *testing.T) {
 	}
 }
 
-// Managing is of one project that is there, and adds nothing to a department's.
+// A manager manages one existing project, and has no authority over its department.
 func TestProjectManagerIsLimitedToOneProject(t *testing.T) {
 	plain, member := newProject(), withMember("kim", v1alpha1.RoleL2Researcher)
 	tests := map[string]struct {
@@ -234,24 +231,24 @@ func TestProjectManagerIsLimitedToOneProject(t *testing.T) {
 		code          int32
 		says          string
 	}{
-		"made":                                   {"rita", nil, plain, http.StatusForbidden, "rita does not administer department students, and only whoever does makes"},
+		"made":                                   {"rita", nil, plain, http.StatusForbidden, "rita does not administer department students, and only its administrators create"},
 		"another's member":                       {"rita", newProject(withName("course")), newProject(withName("course"), member), http.StatusForbidden, "does not manage the project either"},
 		"moved by who administers where it goes": {"rector", plain, newProject(withDepartment("research")), http.StatusForbidden, "spec.department"},
 		"its member, by the same":                {"rector", plain, newProject(member), http.StatusOK, ""},
-		"nobody can say":                         {"offline", plain, newProject(member), http.StatusForbidden, "down"},
+		"an authorizer error":                    {"offline", plain, newProject(member), http.StatusForbidden, "down"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := newReader(t)
 			got := handle(t, &Validator{Cached: all, Live: all, Authorizer: testAuthorizer}, tc.user, tc.before, tc.after)
 			if got.Result == nil || got.Result.Code != tc.code || !strings.Contains(got.Result.Message, tc.says) {
-				t.Errorf("answer = %+v, want %d that says %q", got.Result, tc.code, tc.says)
+				t.Errorf("response = %+v, want %d with %q", got.Result, tc.code, tc.says)
 			}
 		})
 	}
 }
 
-// withOverQuotaWeight gives the project's first node pool another weight.
+// withOverQuotaWeight sets the weight of the project's first node pool.
 func withOverQuotaWeight(weight int32) func(*v1alpha1.Project) {
 	return func(p *v1alpha1.Project) { p.Spec.NodePools[0].GPU.OverQuotaWeight = &weight }
 }

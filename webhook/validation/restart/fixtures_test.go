@@ -36,14 +36,14 @@ var (
 	earlier = now.Add(-time.Minute)
 )
 
-// fixedClock is policy time that stands still.
+// fixedClock is a policy clock with a constant time.
 type fixedClock time.Time
 
 func (f fixedClock) Now() time.Time                      { return time.Time(f) }
 func (f fixedClock) FromReal(t time.Time) time.Time      { return t }
 func (f fixedClock) RealUntil(t time.Time) time.Duration { return t.Sub(time.Time(f)) }
 
-// fakeIndexer keeps the function of the one index that is made with it.
+// fakeIndexer records the function of an index.
 type fakeIndexer struct{ index client.IndexerFunc }
 
 func (i *fakeIndexer) IndexField(_ context.Context, _ client.Object, _ string, index client.IndexerFunc) error {
@@ -51,8 +51,7 @@ func (i *fakeIndexer) IndexField(_ context.Context, _ client.Object, _ string, i
 	return nil
 }
 
-// newValidator is of a cluster in which project thesis has namespace work, with these
-// clocks.
+// newValidator returns a validator for these clocks. Project thesis owns namespace work.
 func newValidator(tb testing.TB, clocks ...client.Object) *restart.Validator {
 	tb.Helper()
 	types, err := api.NewScheme()
@@ -81,8 +80,7 @@ func newValidator(tb testing.TB, clocks ...client.Object) *restart.Validator {
 	return &restart.Validator{Clocks: cache, Tenants: &evaluation.TenantResolver{Cache: cache}, Clock: fixedClock(now)}
 }
 
-// newClock is the clock of a workload, stopped until a time; never with the zero
-// time.
+// newClock returns the clock of a workload that is stopped until a time; not stopped for the zero time.
 func newClock(kind schema.GroupKind, name, hash string, until time.Time, change ...func(*v1alpha1.WorkloadClockStatus)) *v1alpha1.WorkloadClock {
 	c := &v1alpha1.WorkloadClock{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.WorkloadClockName(kind.Group, kind.Kind, name)},
@@ -103,8 +101,7 @@ func newClock(kind schema.GroupKind, name, hash string, until time.Time, change 
 	return c
 }
 
-// newWorkload is an object of a kind whose pods have a GPU and run a program, and
-// which asks to run or does not.
+// newWorkload returns an object of a kind with a GPU and an image, which is running or stopped.
 func newWorkload(kind workloadkind.Kind, name, program string, runs bool) *unstructured.Unstructured {
 	object := map[string]any{"metadata": map[string]any{"namespace": ns, "name": name}, "spec": map[string]any{}}
 	for _, path := range kind.Templates {
@@ -139,7 +136,7 @@ func newWorkload(kind workloadkind.Kind, name, program string, runs bool) *unstr
 	return u
 }
 
-// setPath writes at a path; * is the only element of a list.
+// setPath sets the value at a path; * is the only element of a list.
 func setPath(object map[string]any, path []string, v any) {
 	key := path[0]
 	switch {
@@ -198,9 +195,8 @@ func rawExtension(tb testing.TB, object any) runtime.RawExtension {
 	return runtime.RawExtension{Raw: bytes}
 }
 
-// validateChange asks about the creation of an object, or about its change where there is one
-// before.
-func validateChange(tb testing.TB, h *restart.Validator, user string, kind workloadkind.Kind, was, is *unstructured.Unstructured) admission.Response {
+// validateChange validates the creation of an object, or its update if was is set.
+func validateChange(tb testing.TB, validator *restart.Validator, user string, kind workloadkind.Kind, was, is *unstructured.Unstructured) admission.Response {
 	tb.Helper()
 	req := admissionv1.AdmissionRequest{
 		Namespace: ns, Name: is.GetName(), Operation: admissionv1.Create,
@@ -212,11 +208,11 @@ func validateChange(tb testing.TB, h *restart.Validator, user string, kind workl
 	if was != nil {
 		req.Operation, req.OldObject = admissionv1.Update, rawExtension(tb, was)
 	}
-	return h.Handle(tb.Context(), admission.Request{AdmissionRequest: req})
+	return validator.Handle(tb.Context(), admission.Request{AdmissionRequest: req})
 }
 
-// validateScale asks about a change of an object's scale.
-func validateScale(tb testing.TB, h *restart.Validator, group, resource, name string, from, to int) admission.Response {
+// validateScale validates an update of an object's scale.
+func validateScale(tb testing.TB, validator *restart.Validator, group, resource, name string, from, to int) admission.Response {
 	tb.Helper()
 	scale := func(n int) map[string]any {
 		spec := map[string]any{}
@@ -228,7 +224,7 @@ func validateScale(tb testing.TB, h *restart.Validator, group, resource, name st
 			"metadata": map[string]any{"namespace": ns, "name": name}, "spec": spec,
 		}
 	}
-	return h.Handle(tb.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+	return validator.Handle(tb.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		Namespace: ns, Name: name, Operation: admissionv1.Update, SubResource: "scale",
 		Kind:     metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"},
 		Resource: metav1.GroupVersionResource{Group: group, Version: "v1", Resource: resource},

@@ -20,31 +20,28 @@ import (
 	"sluice.dev/api/workloadkind"
 )
 
-// startRequest is what a request would start.
+// startRequest is a request that starts a workload.
 type startRequest struct {
 	namespace, name string
-	// resource is what the request is about: that of the workload, also where its
-	// scale is asked for.
+	// resource is the workload's resource, for its scale subresource as well.
 	resource schema.GroupResource
-	// kind is the workload's; empty where only its scale is known.
+	// kind is the workload's kind; empty for the scale subresource.
 	kind schema.GroupKind
-	// before is the object that would be started again; nil where it is made, or
-	// only its scale is known.
+	// before is the old object; nil for a creation and for the scale subresource.
 	before *unstructured.Unstructured
-	// hash is that of what it runs; empty where that cannot be told.
-	hash string
-	// isCreate tells that it is made.
+	// hash is the hash of the pod template; "" if it is not known.
+	hash     string
 	isCreate bool
-	// byController tells that a controller starts it for another object.
+	// byController reports whether a controller starts the workload for another object.
 	byController bool
 }
 
-// scaleSubresource is the one by which kubectl and autoscalers change replicas.
+// scaleSubresource is the subresource by which kubectl and autoscalers change replicas.
 const scaleSubresource = "scale"
 
-// decodeStart is what a request would start; nil where it starts nothing that is judged.
+// decodeStart returns nil for a request that starts no workload, or one without GPUs.
 func decodeStart(req *admission.Request) (*startRequest, error) {
-	s := &startRequest{
+	start := &startRequest{
 		namespace: req.Namespace, name: req.Name,
 		resource: schema.GroupResource{Group: req.Resource.Group, Resource: req.Resource.Resource},
 	}
@@ -53,39 +50,40 @@ func decodeStart(req *admission.Request) (*startRequest, error) {
 	}
 	object, err := decodeObject(req.Object.Raw)
 	if err != nil {
-		return nil, fmt.Errorf("reading the object: %w", err)
+		return nil, fmt.Errorf("decode object: %w", err)
 	}
 	kind := schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}
 	if req.SubResource == "" {
-		s.kind = kind
-		s.hash = workloadkind.TemplateHash(kind, object.Object)
+		start.kind = kind
+		start.hash = workloadkind.TemplateHash(kind, object.Object)
 	}
 	switch req.Operation {
 	case admissionv1.Create:
-		s.isCreate = true
-		if s.name == "" {
-			s.name = object.GetName() // of a name that is generated
+		start.isCreate = true
+		if start.name == "" {
+			start.name = object.GetName() // a generated name
 		}
-		if kind == cronJobKind || !isRunRequested(kind, object) || !mayUseGPUs(kind, object) || isStartedByController(object, kind, req.UserInfo.Username) {
+		if kind == cronJobKind || !isRunRequested(kind, object) || !mayUseGPUs(kind, object) ||
+			isStartedByController(object, kind, req.UserInfo.Username) {
 			return nil, nil
 		}
-		return s, nil
+		return start, nil
 	case admissionv1.Update:
 		before, err := decodeObject(req.OldObject.Raw)
 		if err != nil {
-			return nil, fmt.Errorf("reading the object before the change: %w", err)
+			return nil, fmt.Errorf("decode old object: %w", err)
 		}
 		if !workloadkind.StartsWorkload(before, object) {
 			return nil, nil
 		}
 		if req.SubResource != "" {
-			return s, nil
+			return start, nil
 		}
-		s.before, s.byController = before, isStartedByController(before, kind, req.UserInfo.Username)
+		start.before, start.byController = before, isStartedByController(before, kind, req.UserInfo.Username)
 		if _, marked := workloadkind.ParseStoppedUntil(before); !marked && !mayUseGPUs(kind, object) {
 			return nil, nil
 		}
-		return s, nil
+		return start, nil
 	}
 	return nil, nil
 }
@@ -96,16 +94,15 @@ func decodeObject(raw []byte) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	if object.Object == nil {
-		return nil, fmt.Errorf("it is %.20q", raw)
+		return nil, fmt.Errorf("not an object: %.20q", raw)
 	}
 	return object, nil
 }
 
-// queueNameLabel is the label by which Kueue takes a workload, to start it itself.
+// queueNameLabel is the label of the workloads that Kueue suspends and starts.
 const queueNameLabel = "kueue.x-k8s.io/queue-name"
 
-// isRunRequested tells whether an object that is made would run: what Kueue suspended
-// on its way in is started by Kueue.
+// isRunRequested reports whether a new object will run, which includes a workload that Kueue suspends at creation.
 func isRunRequested(kind schema.GroupKind, object *unstructured.Unstructured) bool {
 	if known, ok := workloadkind.Lookup(kind); ok && known.KueueManaged && object.GetLabels()[queueNameLabel] != "" {
 		return true
@@ -114,17 +111,15 @@ func isRunRequested(kind schema.GroupKind, object *unstructured.Unstructured) bo
 }
 
 var (
-	// cronJobKind makes workloads that are stopped each for itself. It is none.
+	// cronJobKind creates Jobs, which are stopped individually. It is no workload itself.
 	cronJobKind = schema.GroupKind{Group: "batch", Kind: "CronJob"}
-	// kueueWorkloadKind is how Kueue holds a workload. It is stopped with that, by itself.
+	// kueueWorkloadKind is Kueue's object for a workload. It is stopped together with the workload.
 	kueueWorkloadKind = schema.GroupKind{Group: workloadkind.GroupKueue, Kind: "Workload"}
 )
 
-// isStartedByController tells whether a controller makes or starts the object for another, with
-// which it was judged: a new version of what runs must not wait for what was
-// stopped beside it. That something is controlled counts only where a controller
-// says so, but for pods, of which the API server's own policies see to that. The
-// run of a schedule is a workload of its own.
+// isStartedByController reports whether a controller starts the object for an owner that was validated itself: a stop of
+// a similar workload must not block the rollout of a running one. It trusts the owner reference only of controllers,
+// and of pods, whose references an admission policy validates. The Job of a CronJob is a workload of its own.
 func isStartedByController(object *unstructured.Unstructured, kind schema.GroupKind, user string) bool {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil {
@@ -142,9 +137,8 @@ func ownerKind(owner *metav1.OwnerReference) schema.GroupKind {
 
 var podKind = schema.GroupKind{Kind: "Pod"}
 
-// mayUseGPUs tells whether an object that is made may get GPUs. What runs the same
-// without one is nobody's concern. Kinds that keep their pods in forms of their own
-// may always; so may what cannot be read, of which the pods will be refused.
+// mayUseGPUs reports whether the object's pods can request GPUs. It returns true for a kind without known templates, and
+// for an invalid template, whose pods are denied.
 func mayUseGPUs(kind schema.GroupKind, object *unstructured.Unstructured) bool {
 	templates := workloadkind.Templates(kind, object.Object)
 	if len(templates) == 0 {

@@ -19,11 +19,10 @@ import (
 	"sluice.dev/api/workloadkind"
 )
 
-// StoppedClockIndex is the index by which the cache finds the clocks of workloads that
-// Sluice stopped, by what they are called and by what they run.
+// StoppedClockIndex indexes the clocks of stopped workloads by the workload's name and by its template hash.
 const StoppedClockIndex = "status.stopped"
 
-// IndexStoppedClocks makes the index.
+// IndexStoppedClocks registers [StoppedClockIndex].
 func IndexStoppedClocks(ctx context.Context, indexer client.FieldIndexer) error {
 	return indexer.IndexField(ctx, &v1alpha1.WorkloadClock{}, StoppedClockIndex, stoppedClockKeys)
 }
@@ -43,58 +42,61 @@ func stoppedClockKeys(object client.Object) []string {
 func nameKey(group, name string) string  { return "name " + group + "/" + name }
 func templateHashKey(hash string) string { return "runs " + hash }
 
-// stop is one that is in force.
-type stop struct {
-	// until is when it is over; zero where somebody has to decide.
+// activeStop is a stop that has not ended.
+type activeStop struct {
+	// until is the end; zero if the stop only ends by a decision.
 	until time.Time
-	// clock has recorded it; nil where the mark on the object says it.
+	// clock has the stop; nil if only the object's annotation is known.
 	clock *v1alpha1.WorkloadClock
-	// isCopy tells that the stopped workload is another, which runs the same.
+	// isCopy reports whether the stopped workload is another one with the same template.
 	isCopy bool
 }
 
-// findStop is the stop that holds for what is started; nil where none does.
-func (h *Validator) findStop(ctx context.Context, s *startRequest) (*stop, error) {
+// findStop returns the stop that applies to a start, or nil.
+func (v *Validator) findStop(ctx context.Context, s *startRequest) (*activeStop, error) {
 	if s.before != nil {
 		until, marked := workloadkind.ParseStoppedUntil(s.before)
 		if marked && s.byController && s.kind != kueueWorkloadKind {
-			return nil, nil // a ReplicaSet keeps its Deployment's mark, also when that has lost it
+			return nil, nil // a ReplicaSet keeps the annotation after its Deployment lost it
 		}
 		if marked {
-			if !until.IsZero() && !h.Clock.Now().Before(until) {
+			if !until.IsZero() && !v.Clock.Now().Before(until) {
 				return nil, nil
 			}
-			return &stop{until: until}, nil
+			return &activeStop{until: until}, nil
 		}
 		if s.kind == cronJobKind || metav1.GetControllerOfNoCopy(s.before) != nil {
-			return nil, nil // its runs, or its controller, are stopped instead
+			return nil, nil // its Jobs or its controller are stopped instead
 		}
 	}
-	found, err := h.longestStop(ctx, s.namespace, nameKey(s.resource.Group, s.name), s.matchesClock)
+	found, err := v.longestStop(ctx, s.namespace, nameKey(s.resource.Group, s.name), s.matchesClock)
 	if found != nil || err != nil || s.hash == "" {
 		return found, err
 	}
 	if !s.isCreate {
-		if known, err := h.hasClock(ctx, s); known || err != nil {
-			return nil, err // its own time counts
+		if known, err := v.hasClock(ctx, s); known || err != nil {
+			return nil, err // its own clock applies
 		}
 	}
-	found, err = h.longestStop(ctx, s.namespace, templateHashKey(s.hash), func(*v1alpha1.WorkloadClock) bool { return true })
+	found, err = v.longestStop(ctx, s.namespace, templateHashKey(s.hash), func(*v1alpha1.WorkloadClock) bool { return true })
 	if found != nil {
 		found.isCopy = true
 	}
 	return found, err
 }
 
-// longestStop is the longest stop in force among the clocks under a key that match.
-func (h *Validator) longestStop(ctx context.Context, namespace, key string, match func(*v1alpha1.WorkloadClock) bool) (*stop, error) {
+// longestStop returns the stop with the latest end among the matching clocks of an index key, or nil.
+func (v *Validator) longestStop(
+	ctx context.Context, namespace, key string, match func(*v1alpha1.WorkloadClock) bool,
+) (*activeStop, error) {
 	var clocks v1alpha1.WorkloadClockList
-	err := h.Clocks.List(ctx, &clocks, client.InNamespace(namespace), client.MatchingFields{StoppedClockIndex: key}, client.UnsafeDisableDeepCopy)
+	err := v.Clocks.List(ctx, &clocks, client.InNamespace(namespace), client.MatchingFields{StoppedClockIndex: key},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, fmt.Errorf("looking for workloads of namespace %s that were stopped: %w", namespace, err)
+		return nil, fmt.Errorf("list stopped workloads in namespace %s: %w", namespace, err)
 	}
-	now := h.Clock.Now()
-	var longest *stop
+	now := v.Clock.Now()
+	var longest *activeStop
 	for i := range clocks.Items {
 		c := &clocks.Items[i]
 		stopped := c.Status.Stopped
@@ -102,16 +104,16 @@ func (h *Validator) longestStop(ctx context.Context, namespace, key string, matc
 			continue
 		}
 		if stopped.Until == nil {
-			return &stop{clock: c}, nil
+			return &activeStop{clock: c}, nil
 		}
 		if until := stopped.Until.Time; now.Before(until) && (longest == nil || longest.until.Before(until)) {
-			longest = &stop{until: until, clock: c}
+			longest = &activeStop{until: until, clock: c}
 		}
 	}
 	return longest, nil
 }
 
-// matchesClock tells whether a clock is that of what is started.
+// matchesClock reports whether a clock is that of the started workload.
 func (s *startRequest) matchesClock(c *v1alpha1.WorkloadClock) bool {
 	kind := rootKind(c)
 	if c.Spec.Root.Name != s.name || kind.Group != s.resource.Group {
@@ -127,10 +129,10 @@ func (s *startRequest) matchesClock(c *v1alpha1.WorkloadClock) bool {
 	return plural.Resource == strings.ToLower(s.resource.Resource)
 }
 
-// hasClock tells whether what is started has a clock: it ran before.
-func (h *Validator) hasClock(ctx context.Context, s *startRequest) (bool, error) {
+// hasClock reports whether the started workload has a clock, which it has if it ran before.
+func (v *Validator) hasClock(ctx context.Context, s *startRequest) (bool, error) {
 	key := client.ObjectKey{Namespace: s.namespace, Name: v1alpha1.WorkloadClockName(s.kind.Group, s.kind.Kind, s.name)}
-	err := h.Clocks.Get(ctx, key, &v1alpha1.WorkloadClock{})
+	err := v.Clocks.Get(ctx, key, &v1alpha1.WorkloadClock{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

@@ -1,19 +1,14 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package restarts refuses to let a workload be started that Sluice stopped, until
-// its stop is over or somebody gave it more time.
+// Package restart denies the start of a workload that Sluice stopped, until the stop ends or an Extension is granted.
 //
-// Enters: the change, the scaling or the creation of a workload in a governed
-// namespace, and the WorkloadClocks of that namespace, from a cache. Leaves: a
-// denial that says why and until when the workload is stopped, and what to do; or
-// consent.
+// It compares the creation, update or scaling of a workload in a governed namespace with the WorkloadClocks of the
+// namespace. A denial has the reason and the end of the stop, and what to do. It applies to all users, administrators
+// and controllers included.
 //
-// It holds for everybody, administrators and controllers too. It never refuses
-// what stops a workload, nor any other change of a stopped one; never judges what
-// a controller makes of another object; never reads pods; and never changes
-// anything. Where it cannot tell, it consents: what slips through is stopped again
-// by lifecycle.
+// The package never denies an update that starts nothing, or an object that a controller creates for another one. If a
+// check fails, it allows the start: lifecycle stops the workload again. It never reads pods, and never changes anything.
 package restart
 
 import (
@@ -32,11 +27,11 @@ import (
 	"sluice.dev/webhook/evaluation"
 )
 
-// Validator answers when a workload is started.
+// Validator handles requests that start a workload.
 type Validator struct {
-	// Clocks is a cache of WorkloadClocks, with the index [StoppedClocks].
+	// Clocks is a cache of WorkloadClocks with the index [StoppedClockIndex].
 	Clocks client.Reader
-	// Tenants knows whose a namespace is, for the words of an answer alone.
+	// Tenants resolves the project that owns a namespace, for the messages.
 	Tenants *evaluation.TenantResolver
 	// Clock is policy time.
 	Clock policytime.Clock
@@ -44,125 +39,123 @@ type Validator struct {
 
 var _ admission.Handler = (*Validator)(nil)
 
-// Handle implements admission.Handler. An error is no denial: the answer then says
-// so for the log.
-func (h *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	begun, err := decodeStart(&req)
+// Handle implements admission.Handler. It allows the request if the check fails, with the error for the log.
+func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	start, err := decodeStart(&req)
 	if err != nil {
 		return allowUnchecked(err)
 	}
-	if begun == nil {
+	if start == nil {
 		return admission.Allowed("")
 	}
-	found, err := h.findStop(ctx, begun)
+	stop, err := v.findStop(ctx, start)
 	if err != nil {
 		return allowUnchecked(err)
 	}
-	if found == nil {
+	if stop == nil {
 		return admission.Allowed("")
 	}
-	return admission.Denied(h.denialMessage(ctx, begun, found))
+	return admission.Denied(v.denialMessage(ctx, start, stop))
 }
 
-// allowUnchecked consents, since a webhook that errs must hold up nothing.
 func allowUnchecked(err error) admission.Response {
 	response := admission.Allowed("")
-	response.Result = &metav1.Status{Code: response.Result.Code, Message: fmt.Sprintf("not checked whether it was stopped: %v", err)}
+	response.Result = &metav1.Status{Code: response.Result.Code, Message: fmt.Sprintf("check whether the workload is stopped: %v", err)}
 	return response
 }
 
-// timeFormat is how people read an instant: with its zone.
+// timeFormat is the format of times in messages.
 const timeFormat = "2006-01-02 15:04 MST"
 
-// denialMessage say why it is refused, until when, and what to do. What cannot be found
-// out for them is left out.
-func (h *Validator) denialMessage(ctx context.Context, s *startRequest, found *stop) string {
+// denialMessage returns the reason and the end of the stop, and what to do, as far as they are known.
+func (v *Validator) denialMessage(ctx context.Context, start *startRequest, stop *activeStop) string {
 	project, zone := "", time.UTC
-	if owner, err := h.Tenants.Resolve(ctx, s.namespace); err == nil && owner != nil {
-		project, zone = owner.Project, owner.TimeZone
+	if tenant, err := v.Tenants.Resolve(ctx, start.namespace); err == nil && tenant != nil {
+		project, zone = tenant.Project, tenant.TimeZone
 	}
-	recorded := found.clock
-	if recorded == nil {
-		recorded = h.findStoppedClock(ctx, s)
+	clock := stop.clock
+	if clock == nil {
+		clock = v.findStoppedClock(ctx, start)
 	}
-	root, reason := v1alpha1.WorkloadReference{Kind: s.kind.Kind, Name: s.name}, v1alpha1.EndReason("")
-	if recorded != nil {
-		root, reason = recorded.Spec.Root, recorded.Status.Stopped.Reason
+	root, reason := v1alpha1.WorkloadReference{Kind: start.kind.Kind, Name: start.name}, v1alpha1.EndReason("")
+	if clock != nil {
+		root, reason = clock.Spec.Root, clock.Status.Stopped.Reason
 	}
-	which := root.Kind + " " + root.Name
-	if found.isCopy {
-		which = fmt.Sprintf("%s %s runs the same as %s, which", s.kind.Kind, s.name, which)
+	name := root.Kind + " " + root.Name
+	if stop.isCopy {
+		name = fmt.Sprintf("%s %s runs the same as %s, which", start.kind.Kind, start.name, name)
 	}
-	return fmt.Sprintf("%s was stopped by Sluice%s, and may be started again %s; %s",
-		which, describeReason(recorded), describeEnd(found.until, zone), describeRemedy(reason, found.until, project, root, s.namespace))
+	return fmt.Sprintf("%s was stopped by Sluice%s, and can be started again %s; %s",
+		name, describeReason(clock), describeEnd(stop.until, zone), describeRemedy(reason, stop.until, project, root, start.namespace))
 }
 
-// describeReason is why a workload was stopped, as part of a sentence; empty where that
-// is not known.
-func describeReason(c *v1alpha1.WorkloadClock) string {
-	if c == nil {
+// describeReason returns the reason of a stop as part of a sentence; "" if it is not known.
+func describeReason(clock *v1alpha1.WorkloadClock) string {
+	if clock == nil {
 		return ""
 	}
-	switch c.Status.Stopped.Reason {
+	switch clock.Status.Stopped.Reason {
 	case v1alpha1.EndMaxRuntime:
-		if limit := c.Status.Limit; limit != nil {
-			return fmt.Sprintf(" when it had run for %s, as long as it may", limit.InForce)
+		if limit := clock.Status.Limit; limit != nil {
+			return fmt.Sprintf(" after it had run for %s, its time limit", limit.InForce)
 		}
-		return " when it had run as long as it may"
+		return " after it had reached its time limit"
 	case v1alpha1.EndIdle:
-		return " since its GPUs were not used"
+		return " because its GPUs were idle"
 	case v1alpha1.EndProjectSuspended:
-		return " since its project is suspended"
+		return " because its project is suspended"
 	case v1alpha1.EndShareExceeded:
-		return " since it took more of a GPU than its share"
+		return " because it used more of a GPU than its share"
 	case v1alpha1.EndPreempted:
-		return " to make room for others"
+		return " to make room for other workloads"
 	}
 	return ""
 }
 
-// describeEnd is the minute after which a stop is over: who tries again then is not told
-// the same minute once more.
+// describeEnd returns the minute when a stop has ended, rounded up.
 func describeEnd(until time.Time, zone *time.Location) string {
 	if until.IsZero() {
-		return "only when that is decided"
+		return "only after a decision"
 	}
 	return "at " + until.Add(time.Minute-time.Nanosecond).Truncate(time.Minute).In(zone).Format(timeFormat)
 }
 
-// describeRemedy is what the reader can do.
-func describeRemedy(reason v1alpha1.EndReason, until time.Time, project string, root v1alpha1.WorkloadReference, namespace string) string {
-	var ways []string
+// describeRemedy returns what the user can do.
+func describeRemedy(
+	reason v1alpha1.EndReason, until time.Time, project string, root v1alpha1.WorkloadReference, namespace string,
+) string {
+	var steps []string
 	if !until.IsZero() {
-		ways = append(ways, "wait until then")
+		steps = append(steps, "wait until then")
 	}
 	switch reason {
 	case v1alpha1.EndProjectSuspended:
 		if project != "" {
-			ways = append(ways, fmt.Sprintf(`have the project renewed: sluice extend project/%s --reason "..."`, project))
+			steps = append(steps, fmt.Sprintf(`renew the project: sluice extend project/%s --reason "..."`, project))
 		}
 	case v1alpha1.EndShareExceeded, v1alpha1.EndPreempted: // more time would not help
 	default:
-		ways = append(ways, fmt.Sprintf(`ask for more time: sluice extend %s/%s -n %s --by 24h --reason "..."`, strings.ToLower(root.Kind), root.Name, namespace))
+		steps = append(steps, fmt.Sprintf(`request more time: sluice extend %s/%s -n %s --by 24h --reason "..."`,
+			strings.ToLower(root.Kind), root.Name, namespace))
 	}
-	if len(ways) == 0 {
+	if len(steps) == 0 {
 		return "ask the administrators of the department"
 	}
-	return strings.Join(ways, ", or ")
+	return strings.Join(steps, ", or ")
 }
 
-// findStoppedClock is the clock of an object that has the mark, or of what controls it:
-// Kueue's Workload has the mark of what it holds. It is nil where there is none.
-func (h *Validator) findStoppedClock(ctx context.Context, s *startRequest) *v1alpha1.WorkloadClock {
-	kinds, names := []schema.GroupKind{s.kind}, []string{s.name}
-	if owner := metav1.GetControllerOfNoCopy(s.before); owner != nil {
+// findStoppedClock returns the clock of an object with a stop annotation, or of its controller: Kueue's Workload has the
+// annotation of the workload it holds. It returns nil if there is no such clock.
+func (v *Validator) findStoppedClock(ctx context.Context, start *startRequest) *v1alpha1.WorkloadClock {
+	kinds, names := []schema.GroupKind{start.kind}, []string{start.name}
+	if owner := metav1.GetControllerOfNoCopy(start.before); owner != nil {
 		kinds, names = append(kinds, ownerKind(owner)), append(names, owner.Name)
 	}
 	for i, kind := range kinds {
-		c := &v1alpha1.WorkloadClock{}
-		key := client.ObjectKey{Namespace: s.namespace, Name: v1alpha1.WorkloadClockName(kind.Group, kind.Kind, names[i])}
-		if err := h.Clocks.Get(ctx, key, c); err == nil && c.Status.Stopped != nil {
-			return c
+		clock := &v1alpha1.WorkloadClock{}
+		key := client.ObjectKey{Namespace: start.namespace, Name: v1alpha1.WorkloadClockName(kind.Group, kind.Kind, names[i])}
+		if err := v.Clocks.Get(ctx, key, clock); err == nil && clock.Status.Stopped != nil {
+			return clock
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ import (
 	"sluice.dev/api/workloadkind"
 )
 
-// Each kind by each way in which it could be started.
+// Each kind is started in each possible way.
 func TestRestartsOfEachKind(t *testing.T) {
 	for _, kind := range workloadkind.All() {
 		if kind.StopAction.Method == workloadkind.StopNever {
@@ -40,49 +40,49 @@ func TestRestartsOfEachKind(t *testing.T) {
 			stopped := newClock(kind.GroupKind, "w", hash, later)
 			over := newClock(kind.GroupKind, "w", hash, earlier)
 			runs := newClock(kind.GroupKind, "w", hash, time.Time{})
-			schedule := kind.Kind == "CronJob" // its runs are the workloads
+			schedule := kind.Kind == "CronJob" // its Jobs are the workloads
 			stamp, past := workloadkind.FormatStoppedUntil(later), workloadkind.FormatStoppedUntil(earlier)
 			ways := map[string]struct {
 				clock   client.Object
 				was, is *unstructured.Unstructured
 				user    string
-				refused bool
+				denied  bool
 			}{
-				"made under its name":                {stopped, nil, workload("w", "program", true), anna, !schedule},
-				"made under its name, another":       {stopped, nil, workload("w", "another", true), anna, !schedule},
-				"a copy":                             {stopped, nil, workload("copy", "program", true), anna, !schedule},
-				"a copy by a robot":                  {stopped, nil, workload("copy", "program", true), "system:serviceaccount:work:ci", !schedule},
-				"another":                            {stopped, nil, workload("other", "another", true), anna, false},
-				"a copy, when it is over":            {over, nil, workload("copy", "program", true), anna, false},
-				"made under its name, when over":     {over, nil, workload("w", "program", true), anna, false},
-				"a copy, while it runs":              {runs, nil, workload("copy", "program", true), anna, false},
-				"made by a controller":               {stopped, nil, withController(workload("copy", "program", true), "example.org/v1", "Farm", "f"), controllerManager, false},
-				"a copy that claims a controller":    {stopped, nil, withController(workload("copy", "program", true), "example.org/v1", "Farm", "f"), anna, kind.Kind != "Pod" && !schedule},
-				"made by a schedule":                 {stopped, nil, withController(workload("copy", "program", true), "batch/v1", "CronJob", "c"), controllerManager, kind.Kind != "Pod" && !schedule},
-				"started":                            {stopped, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", true), anna, true},
-				"started by a controller":            {stopped, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", true), controllerManager, true},
-				"started, and no clock":              {nil, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", true), anna, true},
-				"started, and controlled":            {nil, withController(withStoppedUntil(workload("w", "program", false), stamp), "batch/v1", "CronJob", "c"), workload("w", "program", true), anna, true},
-				"started, and who decides?":          {nil, withStoppedUntil(workload("w", "program", false), workloadkind.FormatStoppedUntil(time.Time{})), workload("w", "program", true), anna, true},
-				"started, and the mark is nonsense":  {nil, withStoppedUntil(workload("w", "program", false), "soon"), workload("w", "program", true), anna, true},
-				"started, when it is over":           {stopped, withStoppedUntil(workload("w", "program", false), past), workload("w", "program", true), anna, false},
-				"started, not marked":                {stopped, workload("w", "program", false), workload("w", "program", true), anna, !schedule},
-				"started, not marked, when over":     {over, workload("w", "program", false), workload("w", "program", true), anna, false},
-				"a copy started that did not run":    {stopped, workload("copy", "program", false), workload("copy", "program", true), anna, !schedule},
-				"a child started by its controller":  {stopped, withController(workload("copy", "program", false), "example.org/v1", "Farm", "f"), workload("copy", "program", true), controllerManager, false},
-				"marked, and it goes on not running": {stopped, withStoppedUntil(workload("w", "program", false), stamp), withStoppedUntil(workload("w", "another", false), stamp), anna, false},
-				"stopped":                            {stopped, workload("w", "program", true), withStoppedUntil(workload("w", "program", false), stamp), anna, false},
-				"it runs, and is changed":            {stopped, workload("w", "program", true), workload("w", "another", true), anna, false},
-				"a child with its owner's mark":      {nil, withController(withStoppedUntil(workload("w", "program", false), stamp), "example.org/v1", "Farm", "f"), workload("w", "program", true), controllerManager, kind.Kind == "Workload"},
-				"such a child, by a person":          {nil, withController(withStoppedUntil(workload("w", "program", false), stamp), "example.org/v1", "Farm", "f"), workload("w", "program", true), anna, true},
-				"its mark taken off":                 {stopped, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", false), anna, false},
+				"created with its name":             {stopped, nil, workload("w", "program", true), anna, !schedule},
+				"its name, another template":        {stopped, nil, workload("w", "another", true), anna, !schedule},
+				"a copy":                            {stopped, nil, workload("copy", "program", true), anna, !schedule},
+				"a copy by a service account":       {stopped, nil, workload("copy", "program", true), "system:serviceaccount:work:ci", !schedule},
+				"another workload":                  {stopped, nil, workload("other", "another", true), anna, false},
+				"a copy after the stop":             {over, nil, workload("copy", "program", true), anna, false},
+				"its name after the stop":           {over, nil, workload("w", "program", true), anna, false},
+				"a copy of a running workload":      {runs, nil, workload("copy", "program", true), anna, false},
+				"created by a controller":           {stopped, nil, withController(workload("copy", "program", true), "example.org/v1", "Farm", "f"), controllerManager, false},
+				"a copy that claims a controller":   {stopped, nil, withController(workload("copy", "program", true), "example.org/v1", "Farm", "f"), anna, kind.Kind != "Pod" && !schedule},
+				"created by a CronJob":              {stopped, nil, withController(workload("copy", "program", true), "batch/v1", "CronJob", "c"), controllerManager, kind.Kind != "Pod" && !schedule},
+				"started":                           {stopped, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", true), anna, true},
+				"started by a controller":           {stopped, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", true), controllerManager, true},
+				"started without a clock":           {nil, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", true), anna, true},
+				"started with a controller":         {nil, withController(withStoppedUntil(workload("w", "program", false), stamp), "batch/v1", "CronJob", "c"), workload("w", "program", true), anna, true},
+				"started, stopped until a decision": {nil, withStoppedUntil(workload("w", "program", false), workloadkind.FormatStoppedUntil(time.Time{})), workload("w", "program", true), anna, true},
+				"started, invalid annotation":       {nil, withStoppedUntil(workload("w", "program", false), "soon"), workload("w", "program", true), anna, true},
+				"started after the stop":            {stopped, withStoppedUntil(workload("w", "program", false), past), workload("w", "program", true), anna, false},
+				"started without annotation":        {stopped, workload("w", "program", false), workload("w", "program", true), anna, !schedule},
+				"no annotation, after the stop":     {over, workload("w", "program", false), workload("w", "program", true), anna, false},
+				"a stopped copy started":            {stopped, workload("copy", "program", false), workload("copy", "program", true), anna, !schedule},
+				"a child started by its controller": {stopped, withController(workload("copy", "program", false), "example.org/v1", "Farm", "f"), workload("copy", "program", true), controllerManager, false},
+				"updated, but not started":          {stopped, withStoppedUntil(workload("w", "program", false), stamp), withStoppedUntil(workload("w", "another", false), stamp), anna, false},
+				"stopped":                           {stopped, workload("w", "program", true), withStoppedUntil(workload("w", "program", false), stamp), anna, false},
+				"a running workload changed":        {stopped, workload("w", "program", true), workload("w", "another", true), anna, false},
+				"a child with the annotation":       {nil, withController(withStoppedUntil(workload("w", "program", false), stamp), "example.org/v1", "Farm", "f"), workload("w", "program", true), controllerManager, kind.Kind == "Workload"},
+				"such a child by a user":            {nil, withController(withStoppedUntil(workload("w", "program", false), stamp), "example.org/v1", "Farm", "f"), workload("w", "program", true), anna, true},
+				"its annotation removed":            {stopped, withStoppedUntil(workload("w", "program", false), stamp), workload("w", "program", false), anna, false},
 			}
 			if kind.StopAction.Method != workloadkind.StopByDeletion {
-				ways["made to run later"] = struct {
+				ways["created as stopped"] = struct {
 					clock   client.Object
 					was, is *unstructured.Unstructured
 					user    string
-					refused bool
+					denied  bool
 				}{stopped, nil, workload("w", "program", false), anna, false}
 			}
 			for name, way := range ways {
@@ -94,7 +94,7 @@ func TestRestartsOfEachKind(t *testing.T) {
 					clocks = append(clocks, way.clock)
 				}
 				response := validateChange(t, newValidator(t, clocks...), way.user, kind, way.was, way.is)
-				if response.Allowed == way.refused {
+				if response.Allowed == way.denied {
 					t.Errorf("%s: allowed %v: %s", name, response.Allowed, response.Result.Message)
 				}
 			}
@@ -102,13 +102,12 @@ func TestRestartsOfEachKind(t *testing.T) {
 	}
 }
 
-// A workload that ran under its own clock has its own time, whatever else was
-// stopped that runs the same.
+// A workload with its own clock is not denied as a copy of a stopped one.
 func TestWorkloadWithClockIsNotACopy(t *testing.T) {
 	kind := kindByName(t, "Job")
 	hash := workloadkind.TemplateHash(kind.GroupKind, newWorkload(kind, "w", "program", true).Object)
-	h := newValidator(t, newClock(kind.GroupKind, "w", hash, later), newClock(kind.GroupKind, "twin", hash, time.Time{}))
-	response := validateChange(t, h, anna, kind, newWorkload(kind, "twin", "program", false), newWorkload(kind, "twin", "program", true))
+	validator := newValidator(t, newClock(kind.GroupKind, "w", hash, later), newClock(kind.GroupKind, "twin", hash, time.Time{}))
+	response := validateChange(t, validator, anna, kind, newWorkload(kind, "twin", "program", false), newWorkload(kind, "twin", "program", true))
 	if !response.Allowed {
 		t.Error(response.Result.Message)
 	}
@@ -117,31 +116,31 @@ func TestWorkloadWithClockIsNotACopy(t *testing.T) {
 func TestScaleOfStoppedWorkload(t *testing.T) {
 	deployment, set := kindByName(t, "Deployment").GroupKind, kindByName(t, "StatefulSet").GroupKind
 	farm := schema.GroupKind{Group: "example.org", Kind: "Farm"}
-	h := newValidator(t,
+	validator := newValidator(t,
 		newClock(deployment, "web", "", later), newClock(set, "db", "", later), newClock(farm, "f", "", later),
 		newClock(deployment, "done", "", earlier),
 	)
 	for name, tc := range map[string]struct {
 		group, resource, name string
 		from, to              int
-		refused               bool
+		denied                bool
 	}{
-		"from nothing":            {"apps", "deployments", "web", 0, 1, true},
-		"of a kind nobody knows":  {"example.org", "farms", "f", 0, 3, true},
-		"more of what runs":       {"apps", "deployments", "web", 1, 2, false},
-		"to nothing":              {"apps", "deployments", "web", 2, 0, false},
-		"nothing stays nothing":   {"apps", "deployments", "web", 0, 0, false},
-		"another's name":          {"apps", "deployments", "db", 0, 1, false},
-		"another group":           {"example.org", "deployments", "web", 0, 1, false},
-		"when it is over":         {"apps", "deployments", "done", 0, 1, false},
-		"never stopped":           {"apps", "deployments", "other", 0, 1, false},
-		"a set of pods in order":  {"apps", "statefulsets", "db", 0, 1, true},
-		"a part of a Deployment":  {"apps", "replicasets", "web", 0, 1, false},
-		"an unknown kind's other": {"example.org", "stables", "f", 0, 1, false},
+		"from zero":            {"apps", "deployments", "web", 0, 1, true},
+		"of an unknown kind":   {"example.org", "farms", "f", 0, 3, true},
+		"more replicas":        {"apps", "deployments", "web", 1, 2, false},
+		"to zero":              {"apps", "deployments", "web", 2, 0, false},
+		"zero stays zero":      {"apps", "deployments", "web", 0, 0, false},
+		"another's name":       {"apps", "deployments", "db", 0, 1, false},
+		"another group":        {"example.org", "deployments", "web", 0, 1, false},
+		"after the stop":       {"apps", "deployments", "done", 0, 1, false},
+		"never stopped":        {"apps", "deployments", "other", 0, 1, false},
+		"a StatefulSet":        {"apps", "statefulsets", "db", 0, 1, true},
+		"a ReplicaSet":         {"apps", "replicasets", "web", 0, 1, false},
+		"another unknown kind": {"example.org", "stables", "f", 0, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := validateScale(t, h, tc.group, tc.resource, tc.name, tc.from, tc.to)
-			if response.Allowed == tc.refused {
+			response := validateScale(t, validator, tc.group, tc.resource, tc.name, tc.from, tc.to)
+			if response.Allowed == tc.denied {
 				t.Errorf("allowed %v: %s", response.Allowed, response.Result.Message)
 			}
 		})
@@ -152,34 +151,34 @@ func TestWorkloadsWithoutGPUsAreAllowed(t *testing.T) {
 	for _, name := range []string{"Pod", "Job", "Deployment"} {
 		kind := kindByName(t, name)
 		object, before := newWorkload(kind, "w", "program", true), newWorkload(kind, "w", "program", false)
-		h := newValidator(t, newClock(kind.GroupKind, "w", workloadkind.TemplateHash(kind.GroupKind, object.Object), later))
+		validator := newValidator(t, newClock(kind.GroupKind, "w", workloadkind.TemplateHash(kind.GroupKind, object.Object), later))
 		for _, template := range workloadkind.Templates(kind.GroupKind, object.Object) {
 			spec, _ := template.Body["spec"].(map[string]any)
 			containers, _ := spec["containers"].([]any)
 			main, _ := containers[0].(map[string]any)
 			delete(main, "resources")
 		}
-		if response := validateChange(t, h, anna, kind, nil, object); !response.Allowed {
-			t.Errorf("%s made: %s", name, response.Result.Message)
+		if response := validateChange(t, validator, anna, kind, nil, object); !response.Allowed {
+			t.Errorf("%s created: %s", name, response.Result.Message)
 		}
-		if response := validateChange(t, h, anna, kind, before, object); !response.Allowed {
+		if response := validateChange(t, validator, anna, kind, before, object); !response.Allowed {
 			t.Errorf("%s started: %s", name, response.Result.Message)
 		}
 	}
 }
 
-// What Kueue suspends on its way in, it will start; its author hears at once.
+// Kueue starts a workload that it suspends at creation, so that the creation is denied.
 func TestQueuedWorkloadIsDeniedOnCreate(t *testing.T) {
 	kind := kindByName(t, "Job")
-	h := newValidator(t, newClock(kind.GroupKind, "w", "", later))
+	validator := newValidator(t, newClock(kind.GroupKind, "w", "", later))
 	object := newWorkload(kind, "w", "program", false)
 	object.SetLabels(map[string]string{"kueue.x-k8s.io/queue-name": "thesis"})
-	if response := validateChange(t, h, anna, kind, nil, object); response.Allowed {
+	if response := validateChange(t, validator, anna, kind, nil, object); response.Allowed {
 		t.Error("allowed")
 	}
 }
 
-// No other namespace's stop counts.
+// Stops in other namespaces do not apply.
 func TestStopsInOtherNamespacesAreIgnored(t *testing.T) {
 	kind := kindByName(t, "Job")
 	object := newWorkload(kind, "w", "program", true)
@@ -190,7 +189,7 @@ func TestStopsInOtherNamespacesAreIgnored(t *testing.T) {
 	}
 }
 
-// Of two stops the longer one holds; one without end is the longest.
+// The longest of several stops applies; a stop without an end is the longest.
 func TestLongestStopApplies(t *testing.T) {
 	kind := kindByName(t, "Job")
 	object := newWorkload(kind, "copy", "program", true)
@@ -200,15 +199,15 @@ func TestLongestStopApplies(t *testing.T) {
 		newClock(kind.GroupKind, "b", hash, later),
 		newClock(kind.GroupKind, "c", hash, later.Add(time.Hour)),
 	}
-	says := func(says string) {
+	expectMessage := func(want string) {
 		t.Helper()
-		expectDenial(t, validateChange(t, newValidator(t, clocks...), anna, kind, nil, object), says)
+		expectDenial(t, validateChange(t, newValidator(t, clocks...), anna, kind, nil, object), want)
 	}
-	says(`Job copy runs the same as Job c, which was stopped by Sluice when it had run for 48h, as long as it may, and may be started again at 2026-10-05 16:30 CEST; wait until then, or ask for more time: sluice extend job/c -n work --by 24h --reason "..."`)
+	expectMessage(`Job copy runs the same as Job c, which was stopped by Sluice after it had run for 48h, its time limit, and can be started again at 2026-10-05 16:30 CEST; wait until then, or request more time: sluice extend job/c -n work --by 24h --reason "..."`)
 	clocks = append(clocks, newClock(kind.GroupKind, "d", hash, later, func(s *v1alpha1.WorkloadClockStatus) {
 		s.Stopped.Until, s.Stopped.Reason = nil, v1alpha1.EndProjectSuspended
 	}))
-	says(`Job copy runs the same as Job d, which was stopped by Sluice since its project is suspended, and may be started again only when that is decided; have the project renewed: sluice extend project/thesis --reason "..."`)
+	expectMessage(`Job copy runs the same as Job d, which was stopped by Sluice because its project is suspended, and can be started again only after a decision; renew the project: sluice extend project/thesis --reason "..."`)
 }
 
 func kindByName(t *testing.T, name string) workloadkind.Kind {
@@ -222,20 +221,20 @@ func kindByName(t *testing.T, name string) workloadkind.Kind {
 	return workloadkind.Kind{}
 }
 
-func expectDenial(t *testing.T, response admission.Response, says string) {
+func expectDenial(t *testing.T, response admission.Response, want string) {
 	t.Helper()
 	if response.Allowed {
 		t.Fatal("allowed")
 	}
-	if diff := cmp.Diff(says, response.Result.Message); diff != "" {
+	if diff := cmp.Diff(want, response.Result.Message); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// The words say why, until when and what to do; without the clock still until when.
+// The message has the reason, the end and the remedy; without a clock it still has the end.
 func TestDenialMessage(t *testing.T) {
 	job, queued := kindByName(t, "Job"), kindByName(t, "Workload")
-	because := func(reason v1alpha1.EndReason, change ...func(*v1alpha1.WorkloadClockStatus)) client.Object {
+	stoppedFor := func(reason v1alpha1.EndReason, change ...func(*v1alpha1.WorkloadClockStatus)) client.Object {
 		set := func(s *v1alpha1.WorkloadClockStatus) { s.Stopped.Reason = reason }
 		return newClock(job.GroupKind, "train", "", later, append(change, set)...)
 	}
@@ -247,39 +246,39 @@ func TestDenialMessage(t *testing.T) {
 	wasOdd, _ := started(job, "train", later.Add(time.Second))
 	wasQueued, isQueued := started(queued, "job-train-1a2b3", later)
 	withController(wasQueued, "batch/v1", "Job", "train")
-	const wait = ", and may be started again at 2026-10-05 15:30 CEST; wait until then"
-	const more = `, or ask for more time: sluice extend job/train -n work --by 24h --reason "..."`
+	const wait = ", and can be started again at 2026-10-05 15:30 CEST; wait until then"
+	const more = `, or request more time: sluice extend job/train -n work --by 24h --reason "..."`
 	for name, tc := range map[string]struct {
 		clock   client.Object
 		kind    workloadkind.Kind
 		was, is *unstructured.Unstructured
-		says    string
+		want    string
 	}{
 		"at its limit": {
-			because(v1alpha1.EndMaxRuntime), job, was, is,
-			"Job train was stopped by Sluice when it had run for 48h, as long as it may" + wait + more,
+			stoppedFor(v1alpha1.EndMaxRuntime), job, was, is,
+			"Job train was stopped by Sluice after it had run for 48h, its time limit" + wait + more,
 		},
-		"at a limit that is gone": {
-			because(v1alpha1.EndMaxRuntime, func(s *v1alpha1.WorkloadClockStatus) { s.Limit = nil }), job, was, is,
-			"Job train was stopped by Sluice when it had run as long as it may" + wait + more,
+		"at a removed limit": {
+			stoppedFor(v1alpha1.EndMaxRuntime, func(s *v1alpha1.WorkloadClockStatus) { s.Limit = nil }), job, was, is,
+			"Job train was stopped by Sluice after it had reached its time limit" + wait + more,
 		},
-		"idle": {because(v1alpha1.EndIdle), job, was, is, "Job train was stopped by Sluice since its GPUs were not used" + wait + more},
+		"idle": {stoppedFor(v1alpha1.EndIdle), job, was, is, "Job train was stopped by Sluice because its GPUs were idle" + wait + more},
 		"over its share": {
-			because(v1alpha1.EndShareExceeded), job, was, is,
-			"Job train was stopped by Sluice since it took more of a GPU than its share" + wait,
+			stoppedFor(v1alpha1.EndShareExceeded), job, was, is,
+			"Job train was stopped by Sluice because it used more of a GPU than its share" + wait,
 		},
-		"preempted": {because(v1alpha1.EndPreempted), job, was, is, "Job train was stopped by Sluice to make room for others" + wait},
-		"its project is suspended": {
-			because(v1alpha1.EndProjectSuspended), job, was, is,
-			"Job train was stopped by Sluice since its project is suspended" + wait + `, or have the project renewed: sluice extend project/thesis --reason "..."`,
+		"preempted": {stoppedFor(v1alpha1.EndPreempted), job, was, is, "Job train was stopped by Sluice to make room for other workloads" + wait},
+		"project suspended": {
+			stoppedFor(v1alpha1.EndProjectSuspended), job, was, is,
+			"Job train was stopped by Sluice because its project is suspended" + wait + `, or renew the project: sluice extend project/thesis --reason "..."`,
 		},
 		"no clock":           {nil, job, was, is, "Job train was stopped by Sluice" + wait + more},
-		"a reason to come":   {because("Eclipse"), job, was, is, "Job train was stopped by Sluice" + wait + more},
-		"Kueue's Workload":   {because(v1alpha1.EndIdle), queued, wasQueued, isQueued, "Job train was stopped by Sluice since its GPUs were not used" + wait + more},
-		"seconds are filled": {nil, job, wasOdd, is, "Job train was stopped by Sluice, and may be started again at 2026-10-05 15:31 CEST; wait until then" + more},
-		"nobody decided": {
-			because(v1alpha1.EndShareExceeded), job, wasOpen, is,
-			"Job train was stopped by Sluice since it took more of a GPU than its share, and may be started again only when that is decided; ask the administrators of the department",
+		"an unknown reason":  {stoppedFor("Eclipse"), job, was, is, "Job train was stopped by Sluice" + wait + more},
+		"Kueue's Workload":   {stoppedFor(v1alpha1.EndIdle), queued, wasQueued, isQueued, "Job train was stopped by Sluice because its GPUs were idle" + wait + more},
+		"seconds rounded up": {nil, job, wasOdd, is, "Job train was stopped by Sluice, and can be started again at 2026-10-05 15:31 CEST; wait until then" + more},
+		"until a decision": {
+			stoppedFor(v1alpha1.EndShareExceeded), job, wasOpen, is,
+			"Job train was stopped by Sluice because it used more of a GPU than its share, and can be started again only after a decision; ask the administrators of the department",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -287,13 +286,12 @@ func TestDenialMessage(t *testing.T) {
 			if tc.clock != nil {
 				clocks = append(clocks, tc.clock)
 			}
-			expectDenial(t, validateChange(t, newValidator(t, clocks...), anna, tc.kind, tc.was, tc.is), tc.says)
+			expectDenial(t, validateChange(t, newValidator(t, clocks...), anna, tc.kind, tc.was, tc.is), tc.want)
 		})
 	}
 }
 
-// Whatever an object says, the answer comes, in words; only what starts is refused,
-// and what cannot be read is not.
+// Any input has a response with a message. Only starts are denied, and never an invalid object.
 func FuzzValidator(f *testing.F) {
 	all := workloadkind.All()
 	for i, kind := range all {
@@ -322,7 +320,7 @@ func FuzzValidator(f *testing.F) {
 			job = kind
 		}
 	}
-	h := newValidator(f,
+	validator := newValidator(f,
 		newClock(job.GroupKind, "w", workloadkind.TemplateHash(job.GroupKind, newWorkload(job, "w", "program", true).Object), later))
 	f.Fuzz(func(t *testing.T, was, is []byte, i int, subresource, user string) {
 		kind := all[((i%len(all))+len(all))%len(all)]
@@ -336,9 +334,9 @@ func FuzzValidator(f *testing.F) {
 		if len(was) > 0 {
 			req.Operation, req.OldObject = admissionv1.Update, runtime.RawExtension{Raw: was}
 		}
-		response := h.Handle(t.Context(), admission.Request{AdmissionRequest: req})
+		response := validator.Handle(t.Context(), admission.Request{AdmissionRequest: req})
 		if response.Result == nil || len(response.Patches) > 0 || len(response.Patch) > 0 {
-			t.Fatalf("an answer without words, or with a patch: %+v", response)
+			t.Fatalf("a response without a message, or with a patch: %+v", response)
 		}
 		message := response.Result.Message
 		if len(message) > 1024 || !utf8.ValidString(message) && !response.Allowed {
@@ -348,14 +346,14 @@ func FuzzValidator(f *testing.F) {
 			return
 		}
 		if message == "" {
-			t.Error("refused without words")
+			t.Error("denied without a message")
 		}
 		var after, before unstructured.Unstructured
 		if json.Unmarshal(is, &after.Object) != nil || after.Object == nil {
-			t.Errorf("refused what cannot be read: %s", message)
+			t.Errorf("an invalid object is denied: %s", message)
 		}
 		if len(was) > 0 && (json.Unmarshal(was, &before.Object) != nil || !workloadkind.StartsWorkload(&before, &after)) {
-			t.Errorf("refused what starts nothing: %s", message)
+			t.Errorf("a request that starts nothing is denied: %s", message)
 		}
 	})
 }

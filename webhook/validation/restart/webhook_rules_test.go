@@ -15,12 +15,11 @@ import (
 	"sluice.dev/manifests"
 )
 
-// The API server asks about every kind that is stopped, and about every kind's
-// scale.
+// The webhook is registered for every kind that Sluice stops, and for the scale of every kind.
 func TestWebhookRulesCoverAllStoppableKinds(t *testing.T) {
 	entry := findWebhook(t, "restarts.sluice.dev")
 	if *entry.FailurePolicy != admissionv1.Ignore {
-		t.Errorf("failurePolicy %s: while the webhook is down, nothing may be held up", *entry.FailurePolicy)
+		t.Errorf("failurePolicy %s: an unavailable webhook must not deny starts", *entry.FailurePolicy)
 	}
 	want := []string{"*/*/scale UPDATE"}
 	for _, kind := range workloadkind.All() {
@@ -29,26 +28,26 @@ func TestWebhookRulesCoverAllStoppableKinds(t *testing.T) {
 		case workloadkind.StopByDeletion:
 			want = append(want, kind.Group+"/"+kind.Resource+" CREATE")
 		default:
-			if kind.Kind == "CronJob" { // whose runs are judged
+			if kind.Kind == "CronJob" { // its Jobs are validated
 				want = append(want, kind.Group+"/"+kind.Resource+" UPDATE")
 				continue
 			}
 			want = append(want, kind.Group+"/"+kind.Resource+" CREATE", kind.Group+"/"+kind.Resource+" UPDATE")
 		}
 	}
-	asked := map[string]bool{}
+	registered := map[string]bool{}
 	for _, rule := range entry.Rules {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, operation := range rule.Operations {
-					asked[group+"/"+resource+" "+string(operation)] = true
+					registered[group+"/"+resource+" "+string(operation)] = true
 				}
 			}
 		}
 	}
-	want = slices.DeleteFunc(want, func(one string) bool { return asked[one] })
+	want = slices.DeleteFunc(want, func(rule string) bool { return registered[rule] })
 	if diff := cmp.Diff([]string{}, want); diff != "" {
-		t.Errorf("it is not asked about (-none +these):\n%s", diff)
+		t.Errorf("missing rules (-none +missing):\n%s", diff)
 	}
 }
 

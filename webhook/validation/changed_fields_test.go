@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package access_test
+package validation_test
 
 import (
 	"testing"
@@ -11,33 +11,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/webhook/validation/access"
+	"sluice.dev/webhook/validation"
 )
 
 func TestChangedFields(t *testing.T) {
 	tests := map[string]struct {
 		change func(*v1alpha1.Project)
-		want   []access.Change
-		first  string // what the first is refused with
+		want   []validation.Change
+		first  string // the error of the first change
 	}{
-		"nothing":                    {change: func(*v1alpha1.Project) {}},
-		"what is empty":              {change: func(p *v1alpha1.Project) { p.Labels, p.Spec.Members = map[string]string{}, []v1alpha1.Member{} }},
-		"what kubectl keeps":         {change: func(p *v1alpha1.Project) { p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"} }},
-		"what the API server counts": {change: func(p *v1alpha1.Project) { p.Generation, p.ResourceVersion = 2, "9" }},
-		"the status":                 {change: func(p *v1alpha1.Project) { p.Status.Phase = v1alpha1.ProjectExpired }},
-		"a word": {
+		"nothing":                {change: func(*v1alpha1.Project) {}},
+		"empty values":           {change: func(p *v1alpha1.Project) { p.Labels, p.Spec.Members = map[string]string{}, []v1alpha1.Member{} }},
+		"kubectl's annotation":   {change: func(p *v1alpha1.Project) { p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"} }},
+		"generation and version": {change: func(p *v1alpha1.Project) { p.Generation, p.ResourceVersion = 2, "9" }},
+		"the status":             {change: func(p *v1alpha1.Project) { p.Status.Phase = v1alpha1.ProjectExpired }},
+		"a string": {
 			change: func(p *v1alpha1.Project) { p.Spec.Department = "research" },
-			want:   []access.Change{{Path: "spec.department", Value: "research"}},
+			want:   []validation.Change{{Path: "spec.department", Value: "research"}},
 			first:  `spec.department: Invalid value: "research": no`,
 		},
-		"a word taken away": {
+		"a removed string": {
 			change: func(p *v1alpha1.Project) { p.Spec.PodSecurity = "" },
-			want:   []access.Change{{Path: "spec.podSecurity"}},
+			want:   []validation.Change{{Path: "spec.podSecurity"}},
 			first:  "spec.podSecurity: Forbidden: no",
 		},
 		"a list": {
 			change: func(p *v1alpha1.Project) { p.Spec.Members = []v1alpha1.Member{userMember("kim", v1alpha1.RoleViewer)} },
-			want:   []access.Change{{Path: "spec.members"}},
+			want:   []validation.Change{{Path: "spec.members"}},
 			first:  "spec.members: Forbidden: no",
 		},
 		"all metadata, and more": {
@@ -46,7 +46,7 @@ func TestChangedFields(t *testing.T) {
 				p.OwnerReferences, p.Finalizers = []metav1.OwnerReference{{Name: "x"}}, nil
 				p.Spec.Hold = &v1alpha1.Exception{Reason: "mine"}
 			},
-			want: []access.Change{
+			want: []validation.Change{
 				{Path: "metadata.labels"},
 				{Path: "metadata.annotations"},
 				{Path: "metadata.ownerReferences"},
@@ -64,7 +64,7 @@ func TestChangedFields(t *testing.T) {
 			}
 			after := before.DeepCopy()
 			tc.change(after)
-			got, err := access.ChangedFields(before, after)
+			got, err := validation.ChangedFields(before, after)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func TestChangedFields(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			if len(got) > 0 && got[0].Deny("no").Error() != tc.first {
-				t.Errorf("refused with %q, want %q", got[0].Deny("no"), tc.first)
+				t.Errorf("denied with %q, want %q", got[0].Deny("no"), tc.first)
 			}
 		})
 	}

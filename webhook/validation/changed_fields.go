@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package access
+package validation
 
 import (
 	"encoding/json"
@@ -15,69 +15,68 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Change is a field that somebody changes.
+// Change is a changed field.
 type Change struct {
-	// Path is spec. and the field's name, or metadata. and what of it is touched.
+	// Path is spec or metadata and the field's name.
 	Path string
-	// Value is what the field becomes; nil where it is taken away, or is not one
-	// word, number or truth.
+	// Value is the field's new value; nil if the field was removed or is not a scalar.
 	Value any
 }
 
-// ChangedFields are the fields that a change touches, one level below the spec, and of the
-// metadata that by which policies and finalizers go: that first, then the spec, sorted.
+// ChangedFields returns the changed fields: first those of the metadata that policies and finalizers depend on, then
+// the fields one level below spec, sorted.
 func ChangedFields(before, after client.Object) ([]Change, error) {
-	was, err := specFields(before)
+	oldSpec, err := specFields(before)
 	if err != nil {
 		return nil, err
 	}
-	is, err := specFields(after)
+	newSpec, err := specFields(after)
 	if err != nil {
 		return nil, err
 	}
 	var changed []Change
 	for _, metadata := range []struct {
-		path    string
-		was, is any
+		path     string
+		old, new any
 	}{
 		{"metadata.labels", before.GetLabels(), after.GetLabels()},
 		{"metadata.annotations", userAnnotations(before), userAnnotations(after)},
 		{"metadata.ownerReferences", before.GetOwnerReferences(), after.GetOwnerReferences()},
 		{"metadata.finalizers", before.GetFinalizers(), after.GetFinalizers()},
 	} {
-		if !equality.Semantic.DeepEqual(metadata.was, metadata.is) {
+		if !equality.Semantic.DeepEqual(metadata.old, metadata.new) {
 			changed = append(changed, Change{Path: metadata.path})
 		}
 	}
-	all := maps.Clone(was)
-	maps.Copy(all, is)
+	all := maps.Clone(oldSpec)
+	maps.Copy(all, newSpec)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if string(was[name]) != string(is[name]) {
-			changed = append(changed, Change{Path: "spec." + name, Value: scalarValue(is[name])})
+		if string(oldSpec[name]) != string(newSpec[name]) {
+			changed = append(changed, Change{Path: "spec." + name, Value: scalarValue(newSpec[name])})
 		}
 	}
 	return changed, nil
 }
 
-// Deny is the change as an error that says why.
-func (c Change) Deny(why string) *field.Error {
+// Deny returns an error for the change, with a reason.
+func (c Change) Deny(reason string) *field.Error {
 	path := field.NewPath(c.Path)
 	if c.Value == nil {
-		return field.Forbidden(path, why)
+		return field.Forbidden(path, reason)
 	}
-	return field.Invalid(path, c.Value, why)
+	return field.Invalid(path, c.Value, reason)
 }
 
 func specFields(object client.Object) (map[string]json.RawMessage, error) {
 	raw, err := json.Marshal(object)
 	if err != nil {
-		return nil, fmt.Errorf("comparing %T %s: %w", object, object.GetName(), err)
+		return nil, fmt.Errorf("compare %T %s: %w", object, object.GetName(), err)
 	}
 	var fields struct {
 		Spec map[string]json.RawMessage `json:"spec"`
 	}
 	if err := json.Unmarshal(raw, &fields); err != nil {
-		return nil, fmt.Errorf("comparing %T %s: %w", object, object.GetName(), err)
+		return nil, fmt.Errorf("compare %T %s: %w", object, object.GetName(), err)
 	}
 	if fields.Spec == nil {
 		fields.Spec = map[string]json.RawMessage{}
@@ -85,14 +84,14 @@ func specFields(object client.Object) (map[string]json.RawMessage, error) {
 	return fields.Spec, nil
 }
 
-// userAnnotations are the annotations, without kubectl's copy of what was applied.
+// userAnnotations returns the annotations without kubectl's copy of the last applied object.
 func userAnnotations(object client.Object) map[string]string {
 	annotations := maps.Clone(object.GetAnnotations())
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	return annotations
 }
 
-// scalarValue is the value where it is one; nil otherwise.
+// scalarValue returns a scalar value, and nil for any other.
 func scalarValue(raw json.RawMessage) any {
 	var value any
 	if len(raw) == 0 || json.Unmarshal(raw, &value) != nil {

@@ -215,7 +215,7 @@ func TestNonCommutingPoliciesAreDetected(t *testing.T) {
 		{"one takes out what the other reads", []string{`remove contains ["metadata", "labels", "run"]`, `overrides.metadata.labels.y := input.object.metadata.labels.run`}, "b"},
 		{"one takes out what the other refuses", []string{`remove contains ["metadata", "labels", "run"]`, `deny contains "run" if input.object.metadata.labels.run`}, "a and then b: "},
 		{"one makes what the other refuses", []string{label, `deny contains "x" if input.object.metadata.labels.x`}, "refused"},
-		{"both want another value", []string{label, `overrides.metadata.labels.x := "2"`}, "policy b wants"},
+		{"both want another value", []string{label, `overrides.metadata.labels.x := "2"`}, "policy b sets"},
 		{"one adds to the end of a list what the other counts", []string{
 			`append contains {"path": ["spec", "tolerations"], "value": {"key": "a", "operator": "Exists"}}`,
 			`overrides.metadata.labels.y := format_int(count(object.get(input.object.spec, "tolerations", [])), 10)`,

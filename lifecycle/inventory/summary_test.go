@@ -48,43 +48,43 @@ func TestSummarizeNode(t *testing.T) {
 		"nothing said": {node: newNode(nil), wrong: []string{"dgx-1", v1alpha1.LabelGPUCount, "GPU feature discovery"}},
 		"with media extensions, as a label writes them": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), "nvidia.com/mig-1g.5gb.me.count", "1"), "nvidia.com/mig-1g.5gb.me.memory", "4864")),
-			want: inventory.Summary{GPUs: 8, Products: []v1alpha1.GPUModel{board(productA100, 8, 40960, "1g.5gb+me")}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960, "1g.5gb+me")}},
 		},
 		"a profile that is none": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), "nvidia.com/mig-bogus.count", "1"), "nvidia.com/mig-1c.3g.20gb.count", "1")),
-			want: inventory.Summary{GPUs: 8, Products: []v1alpha1.GPUModel{board(productA100, 8, 40960)}, Warnings: []string{
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960)}, Warnings: []string{
 				"node dgx-1: label nvidia.com/mig-1c.3g.20gb.count is not a GPU instance profile",
 				"node dgx-1: label nvidia.com/mig-bogus.count is not a GPU instance profile",
 			}},
 		},
 		"whole": {
 			node: newNode(featureLabels(productA100, "8", "40960")),
-			want: inventory.Summary{GPUs: 8, Products: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
 		},
 		"cut, strategy mixed": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), "nvidia.com/mig-3g.20gb.count", "8"), "nvidia.com/mig-1g.5gb.count", "16")),
-			want: inventory.Summary{GPUs: 8, Products: []v1alpha1.GPUModel{board(productA100, 8, 40960, "1g.5gb", "3g.20gb")}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960, "1g.5gb", "3g.20gb")}},
 		},
 		"time-sliced: the product's suffix goes, the count is physical": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100+"-SHARED", "8", "40960"), v1alpha1.LabelGPUReplicas, "4"), v1alpha1.LabelGPUSharingStrategy, "time-slicing")),
-			want: inventory.Summary{GPUs: 8, Products: []v1alpha1.GPUModel{withReplicas(board(productA100, 8, 40960), 4, "nvidia.com/gpu")}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{withReplicas(board(productA100, 8, 40960), 4, "nvidia.com/gpu")}},
 		},
 		"MPS under another name": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), v1alpha1.LabelGPUReplicas, "10"), v1alpha1.LabelGPUSharingStrategy, "mps")),
-			want: inventory.Summary{GPUs: 8, Products: []v1alpha1.GPUModel{withReplicas(board(productA100, 8, 40960), 10, "nvidia.com/gpu.shared")}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{withReplicas(board(productA100, 8, 40960), 10, "nvidia.com/gpu.shared")}},
 		},
 		"not divided, and it says so": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), v1alpha1.LabelGPUReplicas, "1"), v1alpha1.LabelGPUSharingStrategy, "none")),
-			want: inventory.Summary{GPUs: 8, Products: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
 		},
 		"divided into a word": {
 			node: newNode(withLabel(withLabel(featureLabels(productA100, "8", "40960"), v1alpha1.LabelGPUReplicas, "many"), v1alpha1.LabelGPUSharingStrategy, "mps")),
-			want: inventory.Summary{GPUs: 8, Products: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
 		},
 		"what the agent says, divided as the labels say": {
 			node:     newNode(withLabel(withLabel(featureLabels(productA100+"-SHARED", "8", "40960"), v1alpha1.LabelGPUReplicas, "2"), v1alpha1.LabelGPUSharingStrategy, "mps")),
 			observed: agent(v1alpha1.ObservedGPU{UUID: "GPU-1", Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40960}),
-			want:     inventory.Summary{GPUs: 1, Products: []v1alpha1.GPUModel{withReplicas(board(productA100, 1, 40960), 2, "nvidia.com/gpu")}},
+			want:     inventory.Summary{GPUs: 1, GPUModels: []v1alpha1.GPUModel{withReplicas(board(productA100, 1, 40960), 2, "nvidia.com/gpu")}},
 		},
 		"the agent knows better than the labels": {
 			node: newNode(featureLabels(productA100, "3", "1")),
@@ -93,15 +93,15 @@ func TestSummarizeNode(t *testing.T) {
 				v1alpha1.ObservedGPU{UUID: "GPU-2", Model: "NVIDIA A100-SXM4-40GB", MemoryMiB: 40536},
 				v1alpha1.ObservedGPU{UUID: "GPU-3", Model: "NVIDIA H100 NVL", MemoryMiB: 95830},
 			),
-			want: inventory.Summary{GPUs: 3, Products: []v1alpha1.GPUModel{board(productA100, 2, 40536, "1g.5gb"), board("NVIDIA-H100-NVL", 1, 95830)}},
+			want: inventory.Summary{GPUs: 3, GPUModels: []v1alpha1.GPUModel{board(productA100, 2, 40536, "1g.5gb"), board("NVIDIA-H100-NVL", 1, 95830)}},
 		},
 		"an agent that has not reported yet": {
 			node: newNode(featureLabels(productA100, "8", "40960")), observed: agent(),
-			want: inventory.Summary{GPUs: 8, Products: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
+			want: inventory.Summary{GPUs: 8, GPUModels: []v1alpha1.GPUModel{board(productA100, 8, 40960)}},
 		},
 		"no product, no memory": {
 			node: newNode(map[string]string{v1alpha1.LabelGPUCount: "2"}),
-			want: inventory.Summary{GPUs: 2, Products: []v1alpha1.GPUModel{board("unknown", 2, 0)}},
+			want: inventory.Summary{GPUs: 2, GPUModels: []v1alpha1.GPUModel{board("unknown", 2, 0)}},
 		},
 		"zero":              {node: newNode(featureLabels(productA100, "0", "40960"))},
 		"a word for count":  {node: newNode(featureLabels(productA100, "eight", "40960")), wrong: []string{"dgx-1", v1alpha1.LabelGPUCount, "eight", "0 to 1024"}},
@@ -145,7 +145,7 @@ func TestCombineSharedGPUs(t *testing.T) {
 		if replicas > 0 {
 			board = withReplicas(board, replicas, "nvidia.com/gpu")
 		}
-		return inventory.Summary{GPUs: 1, Products: []v1alpha1.GPUModel{board}}
+		return inventory.Summary{GPUs: 1, GPUModels: []v1alpha1.GPUModel{board}}
 	}
 	tests := map[string]struct {
 		replicas []int32
@@ -204,8 +204,8 @@ func TestPoolsForNode(t *testing.T) {
 }
 
 func TestCombineDoesNotModifyItsInput(t *testing.T) {
-	one := inventory.Summary{GPUs: 1, Products: []v1alpha1.GPUModel{{Name: productA100, GPUs: 1, MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb"}}}}
-	two := inventory.Summary{GPUs: 2, Products: []v1alpha1.GPUModel{{Name: productA100, GPUs: 2, MIGProfiles: []v1alpha1.MIGProfile{"3g.20gb"}}}}
+	one := inventory.Summary{GPUs: 1, GPUModels: []v1alpha1.GPUModel{{Name: productA100, GPUs: 1, MIGProfiles: []v1alpha1.MIGProfile{"1g.5gb"}}}}
+	two := inventory.Summary{GPUs: 2, GPUModels: []v1alpha1.GPUModel{{Name: productA100, GPUs: 2, MIGProfiles: []v1alpha1.MIGProfile{"3g.20gb"}}}}
 	all := inventory.Combine([]inventory.Summary{one, two, one})
 	if all.GPUs != 4 || len(all.GPUModels) != 1 || all.GPUModels[0].GPUs != 4 {
 		t.Errorf("Combine = %+v", all)

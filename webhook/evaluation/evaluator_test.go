@@ -82,7 +82,7 @@ func TestMutate(t *testing.T) {
 		"a denial": {minimalPod, map[string]string{"a": `deny contains {"msg": "no", "field": "spec", "fix": "ask"}`}, "spec: no; ask (policy a)", nil},
 		"a conflict": {minimalPod, map[string]string{
 			"a": `overrides := {"metadata": {"labels": {"x": "1"}}}`, "b": `overrides := {"metadata": {"labels": {"x": "2"}}}`,
-		}, "policy b wants", nil},
+		}, "policy b sets", nil},
 		"a policy that never converges": {minimalPod, map[string]string{
 			"a": `overrides := {"metadata": {"labels": {"x": concat("", [object.get(input.object.metadata, ["labels", "x"], ""), "1"])}}}`,
 		}, "requests further changes to the object that it changed: metadata.labels[x]", nil},

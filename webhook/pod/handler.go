@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/policies/engine"
 	"sluice.dev/policies/engine/document"
 	"sluice.dev/webhook/evaluation"
 )

@@ -222,7 +222,7 @@ func (c *fakeCluster) advance(span time.Duration) {
 // reconcileRequests groups all pods, and returns the clocks to look at.
 func (c *fakeCluster) reconcileRequests(ctx context.Context) []reconcile.Request {
 	for _, pod := range c.pods {
-		if _, err := c.workloads.reconcileRoot(ctx, directOwnerOf(pod)); err != nil {
+		if _, err := c.workloads.reconcileOwner(ctx, directOwnerOf(pod)); err != nil {
 			c.t.Fatal(err)
 		}
 	}

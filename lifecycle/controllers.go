@@ -109,7 +109,7 @@ func (s *services) notification() []component {
 func (s *services) migPlan() []component {
 	return []component{
 		&gpunode.Reconciler{Client: s.client},
-		&planner.Reconciler{Client: s.client, Live: s.live, Events: s.plannerEvents},
+		&planner.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Events: s.plannerEvents},
 	}
 }
 

@@ -129,7 +129,7 @@ func (r *Reconciler) listBoundPods(ctx context.Context, s *observedState, now ti
 // collectRequests finds who waits for what, and where each may be.
 func (r *Reconciler) collectRequests(ctx context.Context, s *observedState) error {
 	places := map[string][]bool{}
-	for _, w := range r.pendingPods.list() {
+	for _, w := range r.pendingPods.Values() {
 		held, err := r.isHeldByQueue(ctx, w)
 		if err != nil {
 			return err

@@ -55,7 +55,9 @@ type services struct {
 }
 
 // newServices creates the services and adds those that run by themselves to the manager.
-func newServices(ctx context.Context, mgr ctrl.Manager, cfg *config.Config, policyTime policytime.Clock, logger logr.Logger) (*services, error) {
+func newServices(
+	ctx context.Context, mgr ctrl.Manager, cfg *config.Config, policyTime policytime.Clock, logger logr.Logger,
+) (*services, error) {
 	s := &services{
 		cfg: cfg, policyTime: policyTime, client: mgr.GetClient(), live: mgr.GetAPIReader(), builtIn: policies.BuiltIn(),
 		events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle), plannerEvents: mgr.GetEventRecorder(v1alpha1.FieldManagerPlanner),

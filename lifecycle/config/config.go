@@ -67,7 +67,8 @@ type Identities struct {
 
 func (i Identities) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for name, list := range map[string][]string{"binders": i.Binders, "controllers": i.Controllers, "queues": i.Queues, "managers": i.Managers} {
+	lists := map[string][]string{"binders": i.Binders, "controllers": i.Controllers, "queues": i.Queues, "managers": i.Managers}
+	for name, list := range lists {
 		for at, user := range list {
 			// A lone * would trust every user.
 			if user == "" || user == "*" || strings.ContainsAny(user, "\n\r") || strings.Contains(strings.TrimSuffix(user, "*"), "*") {

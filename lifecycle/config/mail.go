@@ -200,8 +200,8 @@ func (m *Mail) validate(path *field.Path) (errs field.ErrorList) {
 		}
 	}
 	errs = append(errs, m.validateTransport(path)...)
-	for name, n := range map[string]int{"perMinute": ptr.Deref(m.Rate.PerMinute, 0), "perRecipientPerDay": ptr.Deref(m.Rate.PerRecipientPerDay, 0)} {
-		if n < 0 {
+	for name, n := range map[string]*int{"perMinute": m.Rate.PerMinute, "perRecipientPerDay": m.Rate.PerRecipientPerDay} {
+		if n := ptr.Deref(n, 0); n < 0 {
 			errs = append(errs, field.Invalid(path.Child("rate", name), n, "must be 0 (unlimited) or more"))
 		}
 	}
@@ -234,7 +234,8 @@ func (m *Mail) validateTransport(path *field.Path) (errs field.ErrorList) {
 				"must be None with tls: None, because a password is never sent in the clear; or set tls to StartTLS or Implicit"))
 		}
 		if m.CredentialsSecret == nil {
-			errs = append(errs, field.Required(path.Child("credentialsSecret"), "auth: "+string(m.Auth)+" needs the Secret with username and password"))
+			errs = append(errs, field.Required(path.Child("credentialsSecret"),
+				"auth: "+string(m.Auth)+" needs the Secret with username and password"))
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("auth"), m.Auth, []MailAuth{MailPlain, MailLogin, MailNoAuth}))

@@ -143,10 +143,12 @@ func recordedDeadline(previous v1alpha1.WorkloadClockStatus, stopped *v1alpha1.C
 func (w *workload) warningMessage(d timelimit.Decision, warning timelimit.Warning) string {
 	at := warning.Deadline.In(w.zone).Format(localTimeFormat)
 	if warning.Reason == v1alpha1.EndIdle {
-		return fmt.Sprintf("The GPUs are idle. Unless they are used, the workload will be stopped at %s, after %s of idle time", at, w.limits.IdleTimeout)
+		return fmt.Sprintf("The GPUs are idle. Unless they are used, the workload will be stopped at %s, after %s of idle time",
+			at, w.limits.IdleTimeout)
 	}
-	return fmt.Sprintf("The workload will be stopped at %s, after %s of running time. To request more time: sluice extend %s/%s -n %s --by 24h --reason ...",
-		at, d.Status.Limit.InForce, w.clock.Spec.Root.Kind, w.clock.Spec.Root.Name, w.clock.Namespace)
+	root := w.clock.Spec.Root
+	return fmt.Sprintf("The workload will be stopped at %s, after %s of running time. "+
+		"To request more time: sluice extend %s/%s -n %s --by 24h --reason ...", at, d.Status.Limit.InForce, root.Kind, root.Name, w.clock.Namespace)
 }
 
 // stopMessage explains a stop and says when the workload can be started again.

@@ -55,8 +55,8 @@ func unstoppableReason(d timelimit.Decision, err error) string {
 
 // reportUnstoppable sets the condition Unstoppable and records an event when it is new.
 func (r *Reconciler) reportUnstoppable(ctx context.Context, w *workload, reason string, problem error) error {
-	message := fmt.Sprintf("The workload was stopped %d times and started again each time. Find what starts it, such as an autoscaler or a GitOps tool",
-		w.clock.Status.Stopped.Times)
+	message := fmt.Sprintf("The workload was stopped %d times and started again each time. "+
+		"Find what starts it, such as an autoscaler or a GitOps tool", w.clock.Status.Stopped.Times)
 	if problem != nil {
 		message = problem.Error()
 	}

@@ -55,7 +55,9 @@ func isInForce(exception *v1alpha1.Exception, now time.Time, zone *time.Location
 
 // effectiveLimits returns the tightest limits of the pods' workload types, and that type.
 // Without pods it returns those of the recorded type.
-func (t *tenant) effectiveLimits(now time.Time, pods []*podcache.Pod, recorded v1alpha1.WorkloadType) (timelimit.EffectiveLimits, v1alpha1.WorkloadType) {
+func (t *tenant) effectiveLimits(
+	now time.Time, pods []*podcache.Pod, recorded v1alpha1.WorkloadType,
+) (timelimit.EffectiveLimits, v1alpha1.WorkloadType) {
 	limitsOf := func(workloadType v1alpha1.WorkloadType) (v1alpha1.Limits, v1alpha1.WorkloadType) {
 		if workloadType == "" {
 			workloadType = v1alpha1.WorkloadTrain // the default of admission

@@ -30,7 +30,8 @@ func (r *Reconciler) reconcileRequest(ctx context.Context, q *request, why expla
 	}
 	next := q.DeepCopy()
 	setCondition(next, v1alpha1.ConditionApplied, metav1.ConditionFalse, v1alpha1.ReasonAwaitingDecision, text)
-	setCondition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonRequested, "The contacts of the department were asked to decide")
+	setCondition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonRequested,
+		"The contacts of the department were asked to decide")
 	if err := r.updateStatus(ctx, next); err != nil {
 		return err
 	}
@@ -56,7 +57,8 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, appl
 	if reason == v1alpha1.ReasonTargetNotFound {
 		inputs[mail.InputCause] = mail.CauseWorkloadNotFound
 	}
-	if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionDecided, inputs, notification.ProjectRecipients(q.project, q.department)); err != nil {
+	recipients := notification.ProjectRecipients(q.project, q.department)
+	if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionDecided, inputs, recipients); err != nil {
 		return err
 	}
 	next := q.DeepCopy()
@@ -81,7 +83,8 @@ func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, appl
 	return nil
 }
 
-func (r *Reconciler) recordNotice(ctx context.Context, q *request, kind v1alpha1.NoticeKind, inputs map[string]string, to []v1alpha1.NoticeRecipient) error {
+func (r *Reconciler) recordNotice(ctx context.Context, q *request, kind v1alpha1.NoticeKind, inputs map[string]string,
+	to []v1alpha1.NoticeRecipient) error {
 	_, err := r.Notices.Record(ctx, notification.Announcement{
 		Kind: kind, Inputs: inputs, DueAt: q.now, Threshold: string(q.UID),
 		Subject: v1alpha1.ObjectReference{
@@ -96,7 +99,8 @@ func (q *request) noticeInputs() map[string]string {
 	return map[string]string{
 		mail.InputProject: q.project.Name, mail.InputDepartment: q.department.Name,
 		mail.InputTargetKind: q.Spec.Target.Kind, mail.InputTargetName: q.Spec.Target.Name,
-		mail.InputExtendBy: q.Spec.By.String(), mail.InputReason: q.Spec.Reason, mail.InputRequestedBy: q.Annotations[v1alpha1.AnnotationCreatedBy],
+		mail.InputExtendBy: q.Spec.By.String(), mail.InputReason: q.Spec.Reason,
+		mail.InputRequestedBy: q.Annotations[v1alpha1.AnnotationCreatedBy],
 	}
 }
 

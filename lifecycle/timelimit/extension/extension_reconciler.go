@@ -67,7 +67,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case status.Decision == "" && q.clock == nil:
 		err = r.recordDecision(ctx, q, v1alpha1.ExtensionDenied, explanation{code: mail.CauseWorkloadNotFound})
 	case status.Decision == "" && len(q.clock.Status.Extensions) >= v1alpha1.MaxClockExtensions:
-		err = r.recordDecision(ctx, q, v1alpha1.ExtensionDenied, explanation{code: mail.CauseExtensionLimitReached, used: len(q.clock.Status.Extensions)})
+		err = r.recordDecision(ctx, q, v1alpha1.ExtensionDenied,
+			explanation{code: mail.CauseExtensionLimitReached, used: len(q.clock.Status.Extensions)})
 	case status.Decision == "" && !awaitsDecision(q.Extension):
 		err = r.reconcileSelfService(ctx, q)
 	case status.Decision == "", isDecisionAnnounced(q.Extension):
@@ -133,11 +134,11 @@ func (r *Reconciler) reconcileSelfService(ctx context.Context, q *request) error
 	if err := r.Live.List(ctx, &all, client.InNamespace(q.Namespace)); err != nil {
 		return fmt.Errorf("list extensions in namespace %s: %w", q.Namespace, err)
 	}
-	result := selfServiceLimitsOf(q.department).evaluate(q.Extension, all.Items, q.clock, q.now)
-	if result.granted {
-		return r.recordDecision(ctx, q, v1alpha1.ExtensionApproved, result.explanation)
+	granted, why := selfServiceLimitsOf(q.department).evaluate(q.Extension, all.Items, q.clock, q.now)
+	if granted {
+		return r.recordDecision(ctx, q, v1alpha1.ExtensionApproved, why)
 	}
-	return r.reconcileRequest(ctx, q, result.explanation)
+	return r.reconcileRequest(ctx, q, why)
 }
 
 // recordDecision writes a decision that no person made. It returns a conflict if the Extension

@@ -45,26 +45,22 @@ func selfServiceLimitsOf(department *v1alpha1.Department) selfServiceLimits {
 	return l
 }
 
-// selfServiceResult is whether an Extension is granted, and why.
-type selfServiceResult struct {
-	granted     bool
-	explanation explanation
-}
-
-// evaluate returns the result for an undecided Extension. all are the Extensions of the
-// namespace.
-func (l selfServiceLimits) evaluate(e *v1alpha1.Extension, all []v1alpha1.Extension, clock *v1alpha1.WorkloadClock, now time.Time) selfServiceResult {
+// evaluate reports whether self-service grants an undecided Extension, and why. all are the
+// Extensions of the namespace.
+func (l selfServiceLimits) evaluate(
+	e *v1alpha1.Extension, all []v1alpha1.Extension, clock *v1alpha1.WorkloadClock, now time.Time,
+) (granted bool, why explanation) {
 	switch {
 	case l.count == 0:
-		return selfServiceResult{explanation: explanation{code: mail.CauseNoSelfService}}
+		return false, explanation{code: mail.CauseNoSelfService}
 	case !l.allowsLength(e):
-		return selfServiceResult{explanation: explanation{code: mail.CauseExtensionTooLong, maxLength: l.maxLength}}
+		return false, explanation{code: mail.CauseExtensionTooLong, maxLength: l.maxLength}
 	}
 	used := l.countGranted(e, all, clock, now)
 	if used >= l.count {
-		return selfServiceResult{explanation: explanation{code: mail.CauseSelfServiceLimitReached, used: used, allowed: l.count, window: l.window}}
+		return false, explanation{code: mail.CauseSelfServiceLimitReached, used: used, allowed: l.count, window: l.window}
 	}
-	return selfServiceResult{granted: true, explanation: explanation{code: codeSelfService, used: used + 1, allowed: l.count, window: l.window}}
+	return true, explanation{code: codeSelfService, used: used + 1, allowed: l.count, window: l.window}
 }
 
 func (l selfServiceLimits) allowsLength(e *v1alpha1.Extension) bool {
@@ -158,12 +154,14 @@ func (x explanation) noticeInputs() map[string]string {
 
 // explanationPatterns match the sentences of String.
 var explanationPatterns = map[string]*regexp.Regexp{
-	mail.CauseNoSelfService:           regexp.MustCompile(`^the department grants nothing by itself$`),
-	mail.CauseExtensionTooLong:        regexp.MustCompile(`^the department grants at most (?P<maxLength>\S+) at once by itself$`),
-	mail.CauseSelfServiceLimitReached: regexp.MustCompile(`^the department grants (?P<allowed>\d+) within (?P<window>\S+) by itself, and (?P<used>\d+) were granted$`),
-	mail.CauseWorkloadNotFound:        regexp.MustCompile(`^the workload does not exist any more$`),
-	mail.CauseExtensionLimitReached:   regexp.MustCompile(`^the workload was extended (?P<used>\d+) times, which is the limit$`),
-	codeSelfService:                   regexp.MustCompile(`^granted by the department's self-service: (?P<used>\d+) of (?P<allowed>\d+) within (?P<window>\S+)$`),
+	mail.CauseNoSelfService:    regexp.MustCompile(`^the department grants nothing by itself$`),
+	mail.CauseExtensionTooLong: regexp.MustCompile(`^the department grants at most (?P<maxLength>\S+) at once by itself$`),
+	mail.CauseSelfServiceLimitReached: regexp.MustCompile(
+		`^the department grants (?P<allowed>\d+) within (?P<window>\S+) by itself, and (?P<used>\d+) were granted$`),
+	mail.CauseWorkloadNotFound:      regexp.MustCompile(`^the workload does not exist any more$`),
+	mail.CauseExtensionLimitReached: regexp.MustCompile(`^the workload was extended (?P<used>\d+) times, which is the limit$`),
+	codeSelfService: regexp.MustCompile(
+		`^granted by the department's self-service: (?P<used>\d+) of (?P<allowed>\d+) within (?P<window>\S+)$`),
 }
 
 // parseExplanation parses a sentence of String, and returns false for any other sentence.

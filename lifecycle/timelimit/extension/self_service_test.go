@@ -115,9 +115,9 @@ func TestSelfServiceEvaluate(t *testing.T) {
 			for _, other := range tc.others {
 				all = append(all, *other)
 			}
-			got := tc.limits.evaluate(e, all, clock, testTime)
-			if !strings.HasSuffix(got.explanation.String(), tc.want) || got.granted != strings.Contains(tc.want, " of ") {
-				t.Errorf("granted = %v: %q, want it to end in %q", got.granted, got.explanation, tc.want)
+			granted, why := tc.limits.evaluate(e, all, clock, testTime)
+			if !strings.HasSuffix(why.String(), tc.want) || granted != strings.Contains(tc.want, " of ") {
+				t.Errorf("granted = %v: %q, want it to end in %q", granted, why, tc.want)
 			}
 		})
 	}

@@ -75,7 +75,9 @@ type Resolver struct {
 // NewResolver returns a Resolver. The reader must not be a cache: a cached read would watch
 // all objects of a kind, and a forbidden one would never return.
 func NewResolver(reader client.Reader, mapper meta.RESTMapper) *Resolver {
-	return &Resolver{reader: reader, mapper: mapper, owners: cache.NewLRUExpireCache(maxCachedOwners), groups: cache.NewLRUExpireCache(maxCachedOwners)}
+	return &Resolver{
+		reader: reader, mapper: mapper, owners: cache.NewLRUExpireCache(maxCachedOwners), groups: cache.NewLRUExpireCache(maxCachedOwners),
+	}
 }
 
 // Resolve returns the root of a pod and why the walk ended there. After an error the root is
@@ -177,7 +179,9 @@ func (r *Resolver) readOwner(ctx context.Context, namespace string, owner podcac
 
 // getMetadata returns the metadata of an object, with its kind in a served version, or the
 // outcome if it cannot be read.
-func (r *Resolver) getMetadata(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*metav1.PartialObjectMetadata, Outcome, error) {
+func (r *Resolver) getMetadata(
+	ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey,
+) (*metav1.PartialObjectMetadata, Outcome, error) {
 	mapping, err := r.restMapping(kind)
 	switch {
 	case meta.IsNoMatchError(err):

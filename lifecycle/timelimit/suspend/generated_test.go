@@ -116,9 +116,9 @@ const roleName = "sluice-lifecycle-stopping"
 
 func roleYAML(rules []rbacv1.PolicyRule) string {
 	var b strings.Builder
-	b.WriteString(`# What lifecycle needs to stop root workloads: to read and patch the object at the
-# top, whichever kind it is; to delete pods that have none, and those by which a
-# StatefulSet at 0 is held up. Kinds that a cluster does not have cost nothing. Written by ` + "`make generate`" + ` from api/workload/kinds.
+	b.WriteString(`# The permissions to stop root workloads: to get and patch them, to delete bare pods and the
+# pods of a StatefulSet that hangs at 0 replicas. Kinds that are not installed need no change.
+# Written by ` + "`make generate`" + ` from api/workloadkind.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:

@@ -45,7 +45,9 @@ func (s *Stopper) resolveUnknownKind(ctx context.Context, mapping *meta.RESTMapp
 	replicasPath, _, _ := unstructured.NestedString(version, "subresources", "scale", "specReplicasPath")
 	switch {
 	case suspendType == "boolean":
-		kind.StopAction = workloadkind.StopAction{Method: workloadkind.StopByField, Path: []string{"spec", "suspend"}, StopValue: true, StartValue: false}
+		kind.StopAction = workloadkind.StopAction{
+			Method: workloadkind.StopByField, Path: []string{"spec", "suspend"}, StopValue: true, StartValue: false,
+		}
 	case strings.HasPrefix(replicasPath, ".spec."):
 		kind.StopAction = workloadkind.StopAction{Method: workloadkind.StopByScaling, Path: strings.Split(replicasPath[1:], ".")}
 		countPath, _, _ := unstructured.NestedString(version, "subresources", "scale", "statusReplicasPath")
@@ -106,5 +108,9 @@ func PolicyRules() []rbacv1.PolicyRule {
 }
 
 func isStoppedByPatch(kind workloadkind.Kind) bool {
-	return slices.Contains([]workloadkind.StopMethod{workloadkind.StopByField, workloadkind.StopByAnnotation, workloadkind.StopByScaling}, kind.StopAction.Method)
+	switch kind.StopAction.Method {
+	case workloadkind.StopByField, workloadkind.StopByAnnotation, workloadkind.StopByScaling:
+		return true
+	}
+	return false
 }

@@ -38,7 +38,7 @@ func newPod(name string) podBuilder {
 
 func (p podBuilder) withRequest(name corev1.ResourceName, amount string) podBuilder {
 	list := corev1.ResourceList{name: resource.MustParse(amount)}
-	return p.withContainer(corev1.Container{Name: fmt.Sprint("asks-", len(p.Spec.Containers)), Resources: corev1.ResourceRequirements{Limits: list, Requests: list}})
+	return p.withContainer(corev1.Container{Name: fmt.Sprint("requests-", len(p.Spec.Containers)), Resources: corev1.ResourceRequirements{Limits: list, Requests: list}})
 }
 
 func (p podBuilder) withContainer(c corev1.Container) podBuilder {
@@ -182,8 +182,8 @@ func (w *testServer) countRequests(what string) int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	n := 0
-	for _, asked := range w.requests {
-		if asked == what {
+	for _, request := range w.requests {
+		if request == what {
 			n++
 		}
 	}

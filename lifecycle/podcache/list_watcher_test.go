@@ -20,7 +20,7 @@ import (
 func writeErrorStatus(w http.ResponseWriter, status *apierrors.StatusError) bool {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(int(status.ErrStatus.Code))
-	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"as the test wants it"}`, status.ErrStatus.Reason, status.ErrStatus.Code)
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"simulated failure"}`, status.ErrStatus.Reason, status.ErrStatus.Code)
 	return true
 }
 

@@ -19,7 +19,7 @@ import (
 	"sluice.dev/lifecycle/notification/mail"
 )
 
-// reconcileRequest asks the department's contacts to decide. The Notices come first: a crash
+// reconcileRequest requests a decision from the department's contacts. The Notices come first: a crash
 // repeats them with the same names and loses none.
 func (r *Reconciler) reconcileRequest(ctx context.Context, q *request, why explanation) error {
 	text := why.String() + ": " + strings.Join(q.approvers(), " or ") + " decides"
@@ -31,7 +31,7 @@ func (r *Reconciler) reconcileRequest(ctx context.Context, q *request, why expla
 	next := q.DeepCopy()
 	setCondition(next, v1alpha1.ConditionApplied, metav1.ConditionFalse, v1alpha1.ReasonAwaitingDecision, text)
 	setCondition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonRequested,
-		"The contacts of the department were asked to decide")
+		"A decision was requested from the contacts of the department")
 	if err := r.updateStatus(ctx, next); err != nil {
 		return err
 	}

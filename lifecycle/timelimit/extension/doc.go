@@ -11,5 +11,5 @@
 //
 // Extensions are decided one at a time in the order of their creation, so that a crash or
 // two replicas approve none twice. The reconciler never changes a decision, and never
-// decides an Extension after people were asked to.
+// decides an Extension after it requested a decision from people.
 package extension

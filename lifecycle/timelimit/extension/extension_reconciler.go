@@ -128,7 +128,7 @@ func isDecisionAnnounced(e *v1alpha1.Extension) bool {
 }
 
 // reconcileSelfService approves the extension within the department's limits, and otherwise
-// asks people to decide.
+// requests a decision from people.
 func (r *Reconciler) reconcileSelfService(ctx context.Context, q *request) error {
 	var all v1alpha1.ExtensionList
 	if err := r.Live.List(ctx, &all, client.InNamespace(q.Namespace)); err != nil {

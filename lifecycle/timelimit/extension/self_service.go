@@ -98,7 +98,7 @@ func wasRequestedBefore(a, b *v1alpha1.Extension) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 }
 
-// awaitsDecision reports whether people were asked to decide.
+// awaitsDecision reports whether a decision was requested from people.
 func awaitsDecision(e *v1alpha1.Extension) bool {
 	return meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAnnounced) != nil
 }

@@ -89,7 +89,7 @@ func newFakeAPI(t *testing.T, objects ...*unstructured.Unstructured) *fakeAPI {
 	for _, object := range objects {
 		builder.WithObjects(object)
 	}
-	ask := func(verb string, object client.Object) error {
+	check := func(verb string, object client.Object) error {
 		if verb != "get" && verb != "list" {
 			w.writes++
 		}
@@ -100,25 +100,25 @@ func newFakeAPI(t *testing.T, objects ...*unstructured.Unstructured) *fakeAPI {
 	}
 	w.client = builder.WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-			if err := ask("get", object); err != nil {
+			if err := check("get", object); err != nil {
 				return err
 			}
 			return c.Get(ctx, key, object, opts...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if err := ask("list", nil); err != nil {
+			if err := check("list", nil); err != nil {
 				return err
 			}
 			return c.List(ctx, list, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := ask("patch", object); err != nil {
+			if err := check("patch", object); err != nil {
 				return err
 			}
 			return c.Patch(ctx, object, patch, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
-			if err := ask("delete", object); err != nil {
+			if err := check("delete", object); err != nil {
 				return err
 			}
 			return c.Delete(ctx, object, opts...)

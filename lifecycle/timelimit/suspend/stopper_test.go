@@ -287,8 +287,8 @@ func TestStopQueuedJobForbidden(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			job, workload := newObject(t, groupKind("batch", "Job"), `spec: {suspend: false}`), newQueuedWorkload(t, "job-x-1a2b3", "uid-of-x")
 			w := newFakeAPI(t, job, workload)
-			w.callError = func(asked string, object client.Object) error {
-				if asked == verb && (object == nil || object.GetName() != "x") {
+			w.callError = func(called string, object client.Object) error {
+				if called == verb && (object == nil || object.GetName() != "x") {
 					return apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, "", errTest)
 				}
 				return nil

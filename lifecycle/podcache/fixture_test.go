@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unique"
 
 	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
@@ -230,4 +231,24 @@ func sortedNames(pods func(func(*Pod) bool)) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// Key returns the pod's namespace and name.
+func (p *Pod) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+}
+
+// Len returns the number of pods.
+func (s *Store) Len() int {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return len(s.byName)
+}
+
+// Get returns a pod by name, and false if there is no such GPU pod.
+func (s *Store) Get(name types.NamespacedName) (*Pod, bool) {
+	s.mutex.RLock()
+	r, ok := s.byName[podKey{unique.Make(name.Namespace), name.Name}]
+	s.mutex.RUnlock()
+	return podOf(r, ok)
 }

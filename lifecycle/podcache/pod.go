@@ -58,11 +58,6 @@ type Pod struct {
 	MaxRuntime period.Duration
 }
 
-// Key returns the pod's namespace and name.
-func (p *Pod) Key() types.NamespacedName {
-	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-}
-
 // EffectiveStart returns StartedAt, or CreatedAt if that is unknown.
 func (p *Pod) EffectiveStart() time.Time {
 	if p.StartedAt.IsZero() {

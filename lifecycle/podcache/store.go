@@ -59,21 +59,6 @@ func newStore() *Store {
 	}
 }
 
-// Len returns the number of pods.
-func (s *Store) Len() int {
-	s.mutex.RLock()
-	defer s.mutex.RUnlock()
-	return len(s.byName)
-}
-
-// Get returns a pod by name, and false if there is no such GPU pod.
-func (s *Store) Get(name types.NamespacedName) (*Pod, bool) {
-	s.mutex.RLock()
-	r, ok := s.byName[podKey{unique.Make(name.Namespace), name.Name}]
-	s.mutex.RUnlock()
-	return podOf(r, ok)
-}
-
 // ByUID returns a pod by UID, and false if there is no such GPU pod.
 func (s *Store) ByUID(uid types.UID) (*Pod, bool) {
 	s.mutex.RLock()

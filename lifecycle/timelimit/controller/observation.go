@@ -186,6 +186,14 @@ func Extends(e *v1alpha1.Extension, clock *v1alpha1.WorkloadClock) bool {
 		target.Name == root.Name && target.Kind == root.Kind && apiGroupOf(target.APIVersion) == apiGroupOf(root.APIVersion)
 }
 
+// TargetClock returns the name of the clock that an extension targets.
+func TargetClock(e *v1alpha1.Extension) types.NamespacedName {
+	target := e.Spec.Target
+	return types.NamespacedName{
+		Namespace: e.Namespace, Name: v1alpha1.WorkloadClockName(apiGroupOf(target.APIVersion), target.Kind, target.Name),
+	}
+}
+
 func apiGroupOf(apiVersion string) string { return schema.FromAPIVersionAndKind(apiVersion, "").Group }
 
 // pauseOrphanedClock pauses the clock of a workload whose namespace has no project any more.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -125,10 +124,7 @@ func (r *Reconciler) mapExtensionToClock(_ context.Context, object client.Object
 	if !ok || e.Spec.Action != v1alpha1.ActionExtend {
 		return nil
 	}
-	target := e.Spec.Target
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{
-		Namespace: e.Namespace, Name: v1alpha1.WorkloadClockName(apiGroupOf(target.APIVersion), target.Kind, target.Name),
-	}}}
+	return []reconcile.Request{{NamespacedName: TargetClock(e)}}
 }
 
 // timelineClock is a policy time that can step: that of an embedded cluster.

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -104,7 +103,7 @@ func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*r
 		return nil, err
 	}
 	q.clock = &v1alpha1.WorkloadClock{}
-	err = r.Live.Get(ctx, clockKeyOf(q.Extension), q.clock)
+	err = r.Live.Get(ctx, timelimitcontroller.TargetClock(q.Extension), q.clock)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && q.clock.Status.MissingSince != nil:
 		q.clock = nil
@@ -114,12 +113,6 @@ func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*r
 	return q, nil
 }
 
-// clockKeyOf returns the name of the clock that an Extension targets.
-func clockKeyOf(e *v1alpha1.Extension) types.NamespacedName {
-	target := e.Spec.Target
-	group := schema.FromAPIVersionAndKind(target.APIVersion, "").Group
-	return types.NamespacedName{Namespace: e.Namespace, Name: v1alpha1.WorkloadClockName(group, target.Kind, target.Name)}
-}
 
 // isDecisionAnnounced reports whether the decision was announced. Then nothing is left to do.
 func isDecisionAnnounced(e *v1alpha1.Extension) bool {

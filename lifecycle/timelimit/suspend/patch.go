@@ -129,29 +129,6 @@ func (s *Stopper) releaseQueued(ctx context.Context, r root) error {
 	})
 }
 
-// StartCommands returns the commands that start the workload again, or none if it must be
-// created again. Kueue starts a workload whose Kueue Workload becomes active.
-func (s *Stopper) StartCommands(ctx context.Context, t Target) ([]string, error) {
-	r, err := s.getRoot(ctx, t)
-	if err != nil {
-		return nil, t.wrapError("get", err)
-	}
-	var commands []string
-	err = s.forEachQueued(ctx, r, func(workload root) error {
-		if !workload.kind.RequestsPods(workload.object) {
-			commands = append(commands, workload.kind.StartCommand(t.Namespace, workload.object.GetName(), 0))
-		}
-		return nil
-	})
-	if err != nil || len(commands) > 0 {
-		return commands, t.wrapError("get", err)
-	}
-	if command := r.kind.StartCommand(t.Namespace, t.Name, workloadkind.PreviousReplicas(r.object)); command != "" {
-		commands = append(commands, command)
-	}
-	return commands, nil
-}
-
 // forEachQueued calls do with each Kueue Workload of the root. It does nothing if the kind
 // has none, or the cluster has no Kueue.
 func (s *Stopper) forEachQueued(ctx context.Context, r root, do func(workload root) error) error {

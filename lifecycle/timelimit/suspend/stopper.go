@@ -77,26 +77,6 @@ func (s *Stopper) Release(ctx context.Context, t Target) error {
 	}))
 }
 
-// ObserveState returns the state of the workload. A deleted workload is StateGone, not an
-// error.
-func (s *Stopper) ObserveState(ctx context.Context, t Target) (State, error) {
-	r, err := s.getRoot(ctx, t)
-	err = t.wrapError("get", err)
-	switch {
-	case errors.Is(err, ErrGone):
-		return StateGone, nil
-	case err != nil:
-		return "", err
-	case r.kind.IsFinished(r.object):
-		return StateStopped, nil
-	case r.kind.RequestsPods(r.object):
-		return StateRunning, nil
-	case r.kind.HasActivePods(r.object) || r.kind.StopAction.Method == workloadkind.StopByDeletion:
-		return StateStopping, nil
-	}
-	return StateStopped, nil
-}
-
 // retryOnConflict reads the object and calls write, again if the object changed in between.
 func (s *Stopper) retryOnConflict(ctx context.Context, t Target, write func(root) error) error {
 	var err error
@@ -169,23 +149,6 @@ type Target struct {
 func (t Target) String() string {
 	return fmt.Sprintf("%s %s/%s", t.Kind, t.Namespace, t.Name)
 }
-
-// State is the state of a root workload.
-type State string
-
-// The states.
-const (
-	// StateRunning: the workload requests pods.
-	StateRunning State = "Running"
-	// StateStopping: the workload requests no pods but still counts some, or is being
-	// deleted. Kinds that do not count their pods are never Stopping.
-	StateStopping State = "Stopping"
-	// StateStopped: the workload requests no pods or has finished. Pods may still exist if
-	// its kind does not count them.
-	StateStopped State = "Stopped"
-	// StateGone: the object does not exist, or another one has its name.
-	StateGone State = "Gone"
-)
 
 // The errors of a [Stopper] wrap one of these if another attempt alone does not help, and
 // the error of the API server.

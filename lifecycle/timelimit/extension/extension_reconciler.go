@@ -113,7 +113,6 @@ func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*r
 	return q, nil
 }
 
-
 // isDecisionAnnounced reports whether the decision was announced. Then nothing is left to do.
 func isDecisionAnnounced(e *v1alpha1.Extension) bool {
 	c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAnnounced)

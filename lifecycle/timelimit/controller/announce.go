@@ -148,7 +148,8 @@ func (w *workload) warningMessage(d timelimit.Decision, warning timelimit.Warnin
 	}
 	root := w.clock.Spec.Root
 	return fmt.Sprintf("The workload will be stopped at %s, after %s of running time. "+
-		"To request more time: sluice extend %s/%s -n %s --by 24h --reason ...", at, d.Status.Limit.InForce, root.Kind, root.Name, w.clock.Namespace)
+		"To request more time: sluice extend %s/%s -n %s --by 24h --reason ...",
+		at, d.Status.Limit.InForce, root.Kind, root.Name, w.clock.Namespace)
 }
 
 // stopMessage explains a stop and says when the workload can be started again.

@@ -4,103 +4,136 @@
 package lifecycle
 
 import (
+	"io/fs"
+
 	"fmt"
 
-	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"sluice.dev/api/policytime"
-	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/config"
-	"sluice.dev/lifecycle/notification"
-	"sluice.dev/lifecycle/notification/delivery"
+	"sluice.dev/lifecycle/migplan/gpunode"
+	"sluice.dev/lifecycle/migplan/planner"
 	"sluice.dev/lifecycle/notification/outbox"
 	"sluice.dev/lifecycle/notification/report"
 	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/quota/capacity"
+	"sluice.dev/lifecycle/quota/kaifallback"
+	"sluice.dev/lifecycle/quota/pending"
 	"sluice.dev/lifecycle/quota/usage"
+	"sluice.dev/lifecycle/rendering/admissionpolicy"
+	"sluice.dev/lifecycle/rendering/queues"
+	"sluice.dev/lifecycle/tenancy/department"
+	"sluice.dev/lifecycle/tenancy/nodepool"
+	"sluice.dev/lifecycle/tenancy/policystatus"
+	"sluice.dev/lifecycle/tenancy/project"
+	"sluice.dev/lifecycle/tenancy/rbac"
 	"sluice.dev/lifecycle/timelimit/controller"
 	"sluice.dev/lifecycle/timelimit/extension"
-	"sluice.dev/lifecycle/timelimit/owner"
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
-// addTimeLimitControllers makes the manager keep the time of workloads and record their use,
-// answer who asks for more time, and end them. It returns the GPU pods, which others may want to know of.
-func addTimeLimitControllers(mgr ctrl.Manager, cfg *config.Config, policyTime policytime.Clock, logger logr.Logger) (*podcache.Store, error) {
-	pods, err := podcache.New(mgr.GetConfig(), podcache.Settings{DeviceClasses: cfg.DeviceClasses, Logger: logger.WithName("gpupods")})
-	if err != nil {
-		return nil, fmt.Errorf("watching GPU pods: %w", err)
-	}
-	if err := mgr.Add(pods); err != nil {
-		return nil, fmt.Errorf("watching GPU pods: %w", err)
-	}
-	grouping := controller.NewWorkloadIndex(pods, owner.NewResolver(mgr.GetAPIReader(), mgr.GetRESTMapper()))
-	if err := grouping.SetupWithManager(mgr, pods); err != nil {
-		return nil, fmt.Errorf("finding workloads: %w", err)
-	}
-	keeper := &controller.Reconciler{
-		Client:    mgr.GetClient(),
-		Live:      mgr.GetAPIReader(),
-		Workloads: grouping,
-		Stopper:   &suspend.Stopper{Client: mgr.GetClient(), DeleteUnknownKinds: cfg.Stopping.DeleteUnknownKinds},
-		Notices:   notification.Recorder{Client: mgr.GetClient(), Live: mgr.GetAPIReader()},
-		StopLimiter: &controller.StopLimiter{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
-			MaxShare: float64(*cfg.Stopping.StopLimiter.Percent) / 100, MaxCount: *cfg.Stopping.StopLimiter.Workloads,
-		},
-		Events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
-		Clock:  policyTime,
-	}
-	if err := keeper.SetupWithManager(mgr); err != nil {
-		return nil, fmt.Errorf("keeping clocks: %w", err)
-	}
-	if err := mgr.Add(keeper); err != nil {
-		return nil, fmt.Errorf("keeping clocks: %w", err)
-	}
-	used := &usage.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ClockResolver: grouping, Clock: policyTime}
-	if err := used.SetupWithManager(mgr, pods); err != nil {
-		return nil, fmt.Errorf("keeping usage records: %w", err)
-	}
-	if err := mgr.Add(used); err != nil {
-		return nil, fmt.Errorf("keeping usage records: %w", err)
-	}
-	asked := &extension.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Notices: keeper.Notices, Events: keeper.Events, Clock: policyTime,
-	}
-	if err := asked.SetupWithManager(mgr); err != nil {
-		return nil, fmt.Errorf("answering extensions: %w", err)
-	}
-	return pods, nil
+// component is a controller or a background task of the manager.
+type component interface {
+	SetupWithManager(mgr ctrl.Manager) error
 }
 
-// addNotificationControllers makes the manager send what was recorded, and record what is told of
-// quotas and weeks: these only where there is mail. What was kept long enough goes in
-// any case.
-func addNotificationControllers(mgr ctrl.Manager, cfg *config.Config, policyTime policytime.Clock) error {
-	if err := mgr.Add(&outbox.Retention{Client: mgr.GetClient(), Clock: policyTime}); err != nil {
-		return fmt.Errorf("keeping notices: %w", err)
+// tenancy returns the controllers of projects, departments and node pools.
+func (s *services) tenancy() []component {
+	return []component{
+		&nodepool.Reconciler{Client: s.client, Live: s.live, Policies: s.policies, PolicyChanges: s.policyStore},
+		&department.Reconciler{Client: s.client},
+		&project.Reconciler{
+			Client: s.client, Live: s.live, Policies: s.policies, PolicyChanges: s.policyStore, Queues: s.queueWatcher,
+			Events: s.events, Clock: s.policyTime, Access: &s.rbac,
+		},
+		&policystatus.Reconciler{Client: s.client, BuiltIn: s.builtIn, Reports: s.policyStore},
+		&rbac.ProjectReconciler{Manager: s.rbac},
+		&rbac.DepartmentReconciler{Manager: s.rbac},
 	}
-	if cfg.Mail == nil {
-		return nil
+}
+
+// rendering returns the controllers of scheduler queues and admission policies.
+func (s *services) rendering(manifests fs.FS) []component {
+	return []component{
+		&queues.DepartmentReconciler{Manager: s.queues},
+		&queues.NodePoolReconciler{Manager: s.queues},
+		&admissionpolicy.Reconciler{
+			Client:             s.client,
+			Files:              manifests,
+			Parameters:         s.cfg.AdmissionParameters(),
+			DenyGPUPodsOutside: s.cfg.GPUPodsOutside == config.Deny,
+		},
 	}
-	sender, err := delivery.NewSender(cfg.Mail, delivery.Dependencies{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: policyTime,
-		Events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
-	})
-	if err != nil {
-		return err
+}
+
+// quota returns the controllers that count GPU quota and react to its lack.
+func (s *services) quota() []component {
+	records := &usage.Reconciler{Client: s.client, Live: s.live, ClockResolver: s.workloads, Clock: s.policyTime}
+	return []component{
+		&capacity.Reconciler{Client: s.client},
+		&pending.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Events: s.events},
+		&kaifallback.Reconciler{Client: s.client, Live: s.live, Events: s.events},
+		withPods{records, s.pods},
+		background{records},
 	}
-	if err := sender.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("sending mail: %w", err)
+}
+
+// timeLimit returns the controllers that stop workloads at their time limit.
+func (s *services) timeLimit() []component {
+	limit := s.cfg.Stopping.StopLimiter
+	return []component{
+		withPods{s.workloads, s.pods},
+		&controller.Reconciler{
+			Client: s.client, Live: s.live, Workloads: s.workloads, Notices: s.notices, Events: s.events, Clock: s.policyTime,
+			Stopper: &suspend.Stopper{Client: s.client, DeleteUnknownKinds: s.cfg.Stopping.DeleteUnknownKinds},
+			StopLimiter: &controller.StopLimiter{
+				Client: s.client, Live: s.live, MaxShare: float64(*limit.Percent) / 100, MaxCount: *limit.Workloads,
+			},
+		},
+		&extension.Reconciler{Client: s.client, Live: s.live, Notices: s.notices, Events: s.events, Clock: s.policyTime},
 	}
-	recorder := notification.Recorder{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
-	full := &report.QuotaThresholdReconciler{Client: mgr.GetClient(), Notices: recorder, Clock: policyTime}
-	if err := full.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("watching quotas: %w", err)
+}
+
+// notification returns the controllers that send mail, if there is a mail server, and the
+// task that deletes old Notices.
+func (s *services) notification() []component {
+	retention := background{&outbox.Retention{Client: s.client, Clock: s.policyTime}}
+	if s.mail == nil {
+		return []component{retention}
 	}
-	week := &report.WeeklySummaryReconciler{Client: mgr.GetClient(), Notices: recorder, Clock: policyTime}
-	if err := week.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("summing up weeks: %w", err)
+	return []component{
+		retention,
+		s.mail,
+		&report.QuotaThresholdReconciler{Client: s.client, Notices: s.notices, Clock: s.policyTime},
+		&report.WeeklySummaryReconciler{Client: s.client, Notices: s.notices, Clock: s.policyTime},
+	}
+}
+
+// migPlan returns the controllers of GPUNodes and their MIG layouts.
+func (s *services) migPlan() []component {
+	return []component{
+		&gpunode.Reconciler{Client: s.client},
+		&planner.Reconciler{Client: s.client, Live: s.live, Pods: s.pods, Events: s.plannerEvents},
+	}
+}
+
+// withPods is a controller that watches the pod cache.
+type withPods struct {
+	controller interface {
+		SetupWithManager(mgr ctrl.Manager, pods *podcache.Store) error
+	}
+	pods *podcache.Store
+}
+
+func (w withPods) SetupWithManager(mgr ctrl.Manager) error {
+	if err := w.controller.SetupWithManager(mgr, w.pods); err != nil {
+		return fmt.Errorf("%T: %w", w.controller, err)
 	}
 	return nil
 }
+
+// background is a task that runs without requests.
+type background struct{ task manager.Runnable }
+
+func (b background) SetupWithManager(mgr ctrl.Manager) error { return mgr.Add(b.task) }

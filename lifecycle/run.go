@@ -1,18 +1,15 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lifecycle is the controller that keeps what people declared true.
+// Package lifecycle runs the controllers of Sluice in one process.
 //
-// Enters: Projects, Departments, NodePools, Nodes and Namespaces, as watched, and
-// the policies. Leaves: each Project's namespace with the objects that policies
-// render into it, its quotas, and with its labels; the queues of projects,
-// departments and node pools in the engines of the pools; the currency in which GPUs are
-// counted on each node; the waking of workloads that wait outside for quota; and
-// the status of Projects, Departments and NodePools. [Run] is the composition
-// root; each folder below is one controller or the thinking behind one.
+// They watch Projects, Departments, NodePools, Policies, GPUNodes and GPU pods. They write
+// the namespace, rights and quotas of each project, the queues of the schedulers, the
+// clocks and stops of workloads, notices and mail, and the MIG layout of each node.
+// Lifecycle chooses no node for a pod, keeps no queue of its own, and deletes no
+// namespace that it did not create or that holds a PersistentVolumeClaim.
 //
-// It never chooses a node, never keeps a queue, and never deletes a namespace
-// that it did not make or that holds somebody's volumes.
+// [Run] is the composition root: manager, services, controllers, start.
 package lifecycle
 
 import (
@@ -21,6 +18,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/labels"
@@ -33,44 +31,53 @@ import (
 	base "sluice.dev/api/config"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/config"
-	"sluice.dev/lifecycle/inventory"
-	"sluice.dev/lifecycle/migplan/gpunode"
-	"sluice.dev/lifecycle/migplan/planner"
 	"sluice.dev/lifecycle/notification/outbox"
-	"sluice.dev/lifecycle/quota/capacity"
-	"sluice.dev/lifecycle/quota/kaifallback"
 	"sluice.dev/lifecycle/quota/pending"
-	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/rendering/queues"
-	"sluice.dev/lifecycle/tenancy/department"
-	"sluice.dev/lifecycle/tenancy/nodepool"
-	"sluice.dev/lifecycle/tenancy/policystatus"
-	"sluice.dev/lifecycle/tenancy/project"
 	"sluice.dev/lifecycle/tenancy/rbac"
-	"sluice.dev/policies"
-	"sluice.dev/policies/engine"
-	"sluice.dev/policies/store"
 )
 
 // leaderElectionID is the name of the Lease.
 const leaderElectionID = "sluice-lifecycle"
 
-// Run runs the lifecycle controller until ctx ends. It returns nil when it
-// stopped because of that, and an error that says what to do when it cannot
-// start or loses its leadership.
+// Run runs the lifecycle controllers until ctx ends, and then returns nil. It returns an
+// error if they cannot start, or if the process loses its leadership. The admission policies
+// are read from manifests.
 func Run(ctx context.Context, cfg *config.Config, manifests fs.FS, logger logr.Logger) error {
-	rest, err := cfg.RESTConfig()
-	if err != nil {
-		return err
-	}
 	policyTime, err := cfg.Clock(logger)
 	if err != nil {
 		return err
 	}
-	options, err := cfg.ManagerOptions(logger)
+	mgr, err := newManager(cfg, logger)
 	if err != nil {
 		return err
+	}
+	s, err := newServices(ctx, mgr, cfg, policyTime, logger)
+	if err != nil {
+		return err
+	}
+	for _, c := range slices.Concat(s.tenancy(), s.rendering(manifests), s.quota(), s.timeLimit(), s.notification(), s.migPlan()) {
+		if err := c.SetupWithManager(mgr); err != nil {
+			return fmt.Errorf("set up %T: %w", c, err)
+		}
+	}
+	// A standby replica is ready too: it can become the leader at any time.
+	if err := base.AddHealthChecks(mgr, map[string]healthz.Checker{"policies": s.policyStore.Ready, "gpu-pods": s.pods.Ready}); err != nil {
+		return err
+	}
+	logger.Info("Starting lifecycle", "version", api.Version, "server", mgr.GetConfig().Host)
+	return mgr.Start(ctx)
+}
+
+// newManager returns the manager with its caches and leader election.
+func newManager(cfg *config.Config, logger logr.Logger) (ctrl.Manager, error) {
+	rest, err := cfg.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	options, err := cfg.ManagerOptions(logger)
+	if err != nil {
+		return nil, err
 	}
 	options.LeaderElection = !cfg.LeaderElection.Disabled
 	options.LeaderElectionID = leaderElectionID
@@ -81,125 +88,33 @@ func Run(ctx context.Context, cfg *config.Config, manifests fs.FS, logger logr.L
 	setMemoryLimit()
 	mgr, err := ctrl.NewManager(rest, options)
 	if err != nil {
-		return fmt.Errorf("lifecycle: %w", err)
+		return nil, fmt.Errorf("create manager: %w", err)
 	}
-	if err := inventory.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
-		return fmt.Errorf("lifecycle: %w", err)
-	}
-	inForce, err := engine.New(engine.Options{Libraries: policies.Libraries()})
-	if err != nil {
-		return fmt.Errorf("lifecycle: %w", err)
-	}
-	builtIn := policies.BuiltIn()
-	keeper := &store.Store{Engine: inForce, BuiltIn: builtIn, Logger: logger.WithName("policies")}
-	if err := keeper.SetupWithManager(ctx, mgr); err != nil {
-		return fmt.Errorf("lifecycle: %w", err)
-	}
-	engines, err := apply.NewQueueWatcher(mgr.GetConfig(), mgr.GetHTTPClient(), apply.QueueWatcherOptions{
-		Kinds: apply.QueueKinds(), Logger: logger.WithName("engines"),
-	})
-	if err != nil {
-		return fmt.Errorf("lifecycle: %w", err)
-	}
-	if err := mgr.Add(engines); err != nil {
-		return fmt.Errorf("lifecycle: %w", err)
-	}
-	rendered := queues.Manager{
-		Client:        mgr.GetClient(),
-		Live:          mgr.GetAPIReader(),
-		Policies:      inForce,
-		PolicyChanges: keeper,
-		Queues:        engines,
-		Cache:         &apply.Cache{},
-	}
-	rights := rbac.Manager{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
-	pods, err := addTimeLimitControllers(mgr, cfg, policyTime, logger)
-	if err != nil {
-		return fmt.Errorf("lifecycle: %w", err)
-	}
-	if err := addNotificationControllers(mgr, cfg, policyTime); err != nil {
-		return fmt.Errorf("lifecycle: %w", err)
-	}
-	controllers := []interface{ SetupWithManager(ctrl.Manager) error }{
-		&nodepool.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Policies: inForce, PolicyChanges: keeper},
-		&capacity.Reconciler{Client: mgr.GetClient()},
-		&gpunode.Reconciler{Client: mgr.GetClient()},
-		&planner.Reconciler{
-			Client: mgr.GetClient(),
-			Live:   mgr.GetAPIReader(),
-			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerPlanner),
-		},
-		&department.Reconciler{Client: mgr.GetClient()},
-		&admissionpolicy.Reconciler{
-			Client:             mgr.GetClient(),
-			Files:              manifests,
-			Parameters:         cfg.AdmissionParameters(),
-			DenyGPUPodsOutside: cfg.GPUPodsOutside == config.Deny,
-		},
-		&policystatus.Reconciler{Client: mgr.GetClient(), BuiltIn: builtIn, Reports: keeper},
-		&project.Reconciler{
-			Client:        mgr.GetClient(),
-			Live:          mgr.GetAPIReader(),
-			Policies:      inForce,
-			PolicyChanges: keeper,
-			Queues:        engines,
-			Events:        mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
-			Clock:         policyTime,
-			Access:        &rights,
-		},
-		&queues.DepartmentReconciler{Manager: rendered},
-		&queues.NodePoolReconciler{Manager: rendered},
-		&rbac.ProjectReconciler{Manager: rights},
-		&rbac.DepartmentReconciler{Manager: rights},
-		&kaifallback.Reconciler{
-			Client: mgr.GetClient(),
-			Live:   mgr.GetAPIReader(),
-			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
-		},
-		&pending.Reconciler{
-			Client: mgr.GetClient(),
-			Live:   mgr.GetAPIReader(),
-			Pods:   pods,
-			Events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle),
-		},
-	}
-	for _, c := range controllers {
-		if err := c.SetupWithManager(mgr); err != nil {
-			return fmt.Errorf("lifecycle: setting up %T: %w", c, err)
-		}
-	}
-	// A replica that waits for the lease is ready: it would take over at once.
-	if err := base.AddHealthChecks(mgr, map[string]healthz.Checker{"policies": keeper.Ready, "gpu-pods": pods.Ready}); err != nil {
-		return fmt.Errorf("lifecycle: %w", err)
-	}
-	logger.Info("starting", "version", api.Version, "server", rest.Host)
-	return mgr.Start(ctx)
+	return mgr, nil
 }
 
-// cacheByObject limits the cache, of the kinds that policies render and of rights, to what
-// is Sluice's, and of events to the refusals of pods: other people's quotas, network
-// policies and roles are not kept in memory, and of Notices what they are sent by.
+// cacheByObject limits the manager's cache. Of rendered kinds and rights it keeps Sluice's own
+// objects, of events the rejections of pods, and of Notices the fields that delivery needs.
 func cacheByObject() map[client.Object]cache.ByObject {
-	ours := cache.ByObject{Label: labels.SelectorFromSet(apply.ManagedLabels())}
-	byObject := map[client.Object]cache.ByObject{}
+	byObject := map[client.Object]cache.ByObject{
+		&v1alpha1.Notice{}: {Transform: outbox.CacheTransform()},
+	}
 	for _, object := range apply.WatchedObjects() {
-		byObject[object] = ours
+		byObject[object] = cache.ByObject{Label: labels.SelectorFromSet(apply.ManagedLabels())}
 	}
 	for _, object := range rbac.WatchedObjects() {
 		byObject[object] = cache.ByObject{Label: labels.SelectorFromSet(rbac.ManagedLabels())}
 	}
-	event, refusals := pending.EventCacheOptions()
-	byObject[event] = refusals
-	byObject[&v1alpha1.Notice{}] = cache.ByObject{Transform: outbox.CacheTransform()}
+	event, options := pending.EventCacheOptions()
+	byObject[event] = options
 	return byObject
 }
 
-// softMemoryLimit is up to how much memory the garbage collector is left in peace: what
-// is known of 100 000 pods in 20 000 workloads fits in, with the rubbish of reading
-// them. It is no bound: where more is needed, more is taken.
+// softMemoryLimit holds 100 000 pods in 20 000 workloads and the garbage of reading them.
+// The garbage collector runs more often above it; it is no hard limit.
 const softMemoryLimit = 220 << 20
 
-// setMemoryLimit sets that, unless whoever starts the process set GOMEMLIMIT.
+// setMemoryLimit sets softMemoryLimit unless the environment sets GOMEMLIMIT.
 func setMemoryLimit() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(softMemoryLimit)

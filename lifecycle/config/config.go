@@ -1,10 +1,8 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config is the configuration file of the lifecycle controller.
-//
-// Enters: YAML of kind LifecycleConfig. Leaves: a defaulted and validated
-// [Config]. It never holds a secret.
+// Package config defines the configuration file of lifecycle: YAML of kind LifecycleConfig,
+// with defaults and validation. The file refers to Secrets and contains none.
 package config
 
 import (
@@ -27,54 +25,54 @@ type Config struct {
 	metav1.TypeMeta `json:",inline"`
 	config.Common   `json:",inline"`
 
-	// LeaderElection lets several replicas run, of which one acts.
+	// LeaderElection allows several replicas, of which one is active.
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
-	// GPUPodsOutside is what becomes of pods and claims that ask for a GPU outside
-	// of projects: Warn or Deny. Default Warn; Deny is switched on deliberately,
-	// once nobody depends on such pods any more.
+	// GPUPodsOutside is the action for pods and claims that request a GPU outside of
+	// projects: Warn or Deny. Default Warn. Set Deny when no such pods are needed any more.
 	GPUPodsOutside GPUPodsOutside `json:"gpuPodsOutside,omitempty"`
-	// DeviceClasses are DeviceClasses whose devices are GPUs, beside those of
-	// NVIDIA's driver, which are known. Default none.
+	// DeviceClasses are DeviceClasses of GPUs, in addition to those of NVIDIA's driver.
+	// Default none.
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
-	// Identities are believed in addition to Kubernetes' own.
+	// Identities are trusted in addition to those of Kubernetes.
 	Identities Identities `json:"identities,omitempty"`
-	// Stopping says how workloads are stopped whose time is over.
+	// Stopping configures how workloads are stopped at their time limit.
 	Stopping Stopping `json:"stopping,omitempty"`
-	// Mail says how people are written to. Without it nothing is sent.
+	// Mail configures the mail server. Without it no mail is sent.
 	Mail *Mail `json:"mail,omitempty"`
 }
 
-// GPUPodsOutside is Warn or Deny.
+// GPUPodsOutside is an action for pods that request a GPU outside of projects.
 type GPUPodsOutside string
 
-// What may become of pods that ask for a GPU outside of projects.
+// The actions.
 const (
 	Warn GPUPodsOutside = "Warn"
 	Deny GPUPodsOutside = "Deny"
 )
 
-// Identities are users, by their names in Kubernetes, that may do in projects
-// what others may not. A name that ends in * stands for all that begin so.
+// Identities are Kubernetes users with special permissions in projects. A trailing * matches
+// every suffix.
 type Identities struct {
-	// Binders may bind pods to nodes. kube-scheduler is one in any case.
+	// Binders may bind pods to nodes, in addition to kube-scheduler.
 	Binders []string `json:"binders,omitempty"`
-	// Controllers are believed when they say that they control a pod. Those of
-	// Kubernetes are in any case; name here the operators that make pods.
+	// Controllers may set controller references on pods, in addition to the controllers of
+	// Kubernetes. Add the operators that create pods.
 	Controllers []string `json:"controllers,omitempty"`
-	// Queues may hold pods back and let them go, and write what is in the queue. The
-	// service account kueue-controller-manager in kueue-system is one in any case.
+	// Queues may set and remove scheduling gates and write queue objects, in addition to the
+	// service account kueue-controller-manager in kueue-system.
 	Queues []string `json:"queues,omitempty"`
-	// Managers may change what Sluice manages. Lifecycle is one in any case.
+	// Managers may change the objects that Sluice manages, in addition to lifecycle.
 	Managers []string `json:"managers,omitempty"`
 }
 
 func (i Identities) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for name, list := range map[string][]string{"binders": i.Binders, "controllers": i.Controllers, "queues": i.Queues, "managers": i.Managers} {
+	lists := map[string][]string{"binders": i.Binders, "controllers": i.Controllers, "queues": i.Queues, "managers": i.Managers}
+	for name, list := range lists {
 		for at, user := range list {
-			// A lone * would believe everybody.
+			// A lone * would trust every user.
 			if user == "" || user == "*" || strings.ContainsAny(user, "\n\r") || strings.Contains(strings.TrimSuffix(user, "*"), "*") {
-				errs = append(errs, field.Invalid(path.Child(name).Index(at), user, "want a user's name in one line, or the beginning of some followed by *"))
+				errs = append(errs, field.Invalid(path.Child(name).Index(at), user, "must be a user name in one line, or a prefix followed by *"))
 			}
 		}
 	}
@@ -100,11 +98,11 @@ func userPatterns(names []string) []v1alpha1.UserPattern {
 	return patterns
 }
 
-// LeaderElection says whether replicas elect one that acts, and where.
+// LeaderElection configures the election of the active replica.
 type LeaderElection struct {
-	// Disabled runs without election: for a single replica. Default false.
+	// Disabled disables the election, for a single replica. Default false.
 	Disabled bool `json:"disabled,omitempty"`
-	// Namespace is where the Lease lies. Default sluice-system.
+	// Namespace is the namespace of the Lease. Default sluice-system.
 	Namespace string `json:"namespace,omitempty"`
 }
 
@@ -148,48 +146,46 @@ func (c *Config) Validate() field.ErrorList {
 	return append(errs, c.Mail.validate(field.NewPath("mail"))...)
 }
 
-// Stopping says how workloads are stopped whose time is over.
+// Stopping configures how workloads are stopped at their time limit.
 type Stopping struct {
-	// StopLimiter keeps very many from being stopped at once.
+	// StopLimiter prevents mass stops.
 	StopLimiter StopLimiter `json:"brake,omitempty"`
-	// DeleteUnknownKinds has a workload deleted, with its pods, that is of a kind
-	// which Sluice does not know and which has neither spec.suspend nor a scale
-	// subresource. Default false: that it cannot be stopped is only reported.
+	// DeleteUnknownKinds deletes workloads of an unknown kind with neither spec.suspend nor a
+	// scale subresource, with their pods. Default false: they are reported as Unstoppable.
 	DeleteUnknownKinds bool `json:"deleteUnknownKinds,omitempty"`
 }
 
-// StopLimiter is how many workloads may be stopped within an hour of policy time. What
-// is more than both engages the brake: then none is stopped until an administrator
-// releases it.
+// StopLimiter limits the workloads that may be stopped within an hour of policy time. If both
+// limits are exceeded, no workload is stopped until an administrator releases the limiter.
 type StopLimiter struct {
-	// Percent is the share of the running workloads, 0 to 100. Default 30; with 100
-	// the brake is never engaged.
+	// Percent is the share of the running workloads, 0 to 100. Default 30; 100 disables the
+	// limiter.
 	Percent *int `json:"percent,omitempty"`
-	// Workloads is how many, at least 0. Default 50.
+	// Workloads is the number of workloads, at least 0. Default 50.
 	Workloads *int `json:"workloads,omitempty"`
 }
 
-// The brake where nobody sets it.
+// The defaults of the StopLimiter.
 const (
 	defaultStopLimiterPercent   = 30
 	defaultStopLimiterWorkloads = 50
 )
 
-func (b *StopLimiter) setDefaults() {
-	if b.Percent == nil {
-		b.Percent = ptr.To(defaultStopLimiterPercent)
+func (l *StopLimiter) setDefaults() {
+	if l.Percent == nil {
+		l.Percent = ptr.To(defaultStopLimiterPercent)
 	}
-	if b.Workloads == nil {
-		b.Workloads = ptr.To(defaultStopLimiterWorkloads)
+	if l.Workloads == nil {
+		l.Workloads = ptr.To(defaultStopLimiterWorkloads)
 	}
 }
 
 func (s *Stopping) validate(path *field.Path) (errs field.ErrorList) {
 	if p := ptr.Deref(s.StopLimiter.Percent, 0); p < 0 || p > 100 {
-		errs = append(errs, field.Invalid(path.Child("brake", "percent"), p, "want 0 to 100"))
+		errs = append(errs, field.Invalid(path.Child("brake", "percent"), p, "must be 0 to 100"))
 	}
 	if n := ptr.Deref(s.StopLimiter.Workloads, 0); n < 0 {
-		errs = append(errs, field.Invalid(path.Child("brake", "workloads"), n, "want 0 or more"))
+		errs = append(errs, field.Invalid(path.Child("brake", "workloads"), n, "must be 0 or more"))
 	}
 	return errs
 }

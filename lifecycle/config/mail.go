@@ -17,96 +17,93 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Mail says how people are written to. Without it nothing is sent, and who was to be
-// told what is only recorded.
+// Mail configures the mail server. Without it Notices are recorded but no mail is sent.
 type Mail struct {
-	// Server is the mail server, as host:port: the one that takes mail from within
-	// your institution.
+	// Server is the mail server of your institution, as host:port.
 	Server string `json:"server"`
-	// TLS is StartTLS, Implicit or None. Default StartTLS. None sends mail and
-	// addresses in the clear, never a password.
+	// TLS is StartTLS, Implicit or None. Default StartTLS. None sends mails and addresses
+	// unencrypted, but never a password.
 	TLS MailTLS `json:"tls,omitempty"`
-	// PlaintextTo is the server's host once more, where tls is None and that is not
-	// this machine: that nothing is protected on the way there is meant.
+	// PlaintextTo confirms tls: None for a server on another machine. It must repeat the
+	// server's host.
 	PlaintextTo string `json:"plaintextTo,omitempty"`
-	// CAFile is a file with the certificates, as PEM, that vouch for the server.
-	// Default those of the system.
+	// CAFile is a PEM file with the CA certificates of the server. Default those of the
+	// system.
 	CAFile string `json:"caFile,omitempty"`
 	// ServerName is the name in the server's certificate. Default the server's host.
 	ServerName string `json:"serverName,omitempty"`
-	// Hello is the name by which Sluice greets the server. Default domain.
+	// Hello is the host name in Sluice's EHLO command. Default domain.
 	Hello string `json:"hello,omitempty"`
-	// From is the sender, with or without a name: GPU cluster <gpu@example.org>.
-	// What cannot be delivered goes back there.
+	// From is the sender, with or without a name: GPU cluster <gpu@example.org>. Bounces go
+	// to this address.
 	From string `json:"from"`
-	// ReplyTo is the address to which answers go, and whom mails name for questions.
-	// Default that of from.
+	// ReplyTo is the address for replies and questions. Default the address in from.
 	ReplyTo string `json:"replyTo,omitempty"`
-	// Domain stands in each mail's Message-ID. Default that of from's address.
+	// Domain is the domain in each Message-ID. Default the domain of from.
 	Domain string `json:"domain,omitempty"`
 	// Auth is PLAIN, LOGIN or None. Default PLAIN with a credentialsSecret, else None.
 	Auth MailAuth `json:"auth,omitempty"`
-	// CredentialsSecret is the Secret with the keys username and password. It is read
-	// at each connection.
+	// CredentialsSecret is the Secret with the keys username and password. It is read for
+	// each connection.
 	CredentialsSecret *SecretReference `json:"credentialsSecret,omitempty"`
-	// DKIM signs each mail. Default none: mail servers do it.
+	// DKIM signs each mail. Default none, because mail servers usually sign.
 	DKIM *DKIM `json:"dkim,omitempty"`
-	// Rate bounds how much mail is sent. What is more waits.
+	// Rate limits the number of mails. Mails above it wait.
 	Rate MailRate `json:"rate,omitempty"`
-	// Templates is the name of a ConfigMap in Sluice's own namespace with texts in
-	// place of those that are built in. Default none.
+	// Templates is the name of a ConfigMap in Sluice's namespace with texts that replace the
+	// built-in ones. Default none.
 	Templates string `json:"templates,omitempty"`
 }
 
-// MailTLS is how the way to the mail server is protected.
+// MailTLS is the encryption of the connection to the mail server.
 type MailTLS string
 
-// How the way to the mail server may be protected.
+// The kinds of encryption.
 const (
 	MailStartTLS MailTLS = "StartTLS"
 	MailImplicit MailTLS = "Implicit"
 	MailNoTLS    MailTLS = "None"
 )
 
-// MailAuth is how Sluice tells the mail server who it is.
+// MailAuth is the authentication mechanism.
 type MailAuth string
 
-// How Sluice may tell the mail server who it is.
+// The authentication mechanisms.
 const (
 	MailPlain  MailAuth = "PLAIN"
 	MailLogin  MailAuth = "LOGIN"
 	MailNoAuth MailAuth = "None"
 )
 
-// SecretReference names a Secret.
+// SecretReference refers to a Secret.
 type SecretReference struct {
-	// Namespace is where it is. Default sluice-system.
+	// Namespace is the Secret's namespace. Default sluice-system.
 	Namespace string `json:"namespace,omitempty"`
-	// Name is its name. Lifecycle may read sluice-mail and sluice-mail-dkim in
-	// sluice-system; another wants a Role of its own.
+	// Name is the Secret's name. Lifecycle may read sluice-mail and sluice-mail-dkim in
+	// sluice-system; for any other Secret it needs a Role.
 	Name string `json:"name"`
 }
 
 // DKIM signs mails (RFC 6376).
 type DKIM struct {
-	// Domain is the signing domain, and Selector the name under which its key is
-	// published there.
-	Domain   string `json:"domain"`
+	// Domain is the signing domain.
+	Domain string `json:"domain"`
+	// Selector is the name of the public key in the domain's DNS.
 	Selector string `json:"selector"`
 	// KeySecret is the Secret with the private key, as PEM, under the key tls.key.
 	KeySecret SecretReference `json:"keySecret"`
 }
 
-// MailRate bounds mail, in machine time.
+// MailRate limits mails, in machine time.
 type MailRate struct {
-	// PerMinute is how many mails a minute, 0 for any number. Default 60.
+	// PerMinute is the number of mails per minute; 0 means unlimited. Default 60.
 	PerMinute *int `json:"perMinute,omitempty"`
-	// PerRecipientPerDay is how many to one address within 24 hours, 0 for any
-	// number. Default 100.
+	// PerRecipientPerDay is the number of mails to one address within 24 hours; 0 means
+	// unlimited. Default 100.
 	PerRecipientPerDay *int `json:"perRecipientPerDay,omitempty"`
 }
 
-// The rates where nobody sets them.
+// The defaults of MailRate.
 const (
 	defaultMailsPerMinute          = 60
 	defaultMailsPerRecipientPerDay = 100
@@ -152,10 +149,10 @@ func (r *SecretReference) setDefaults() {
 	}
 }
 
-// Host is the mail server's host, and Port its port.
+// Host returns the mail server's host.
 func (m *Mail) Host() string { host, _, _ := net.SplitHostPort(m.Server); return host }
 
-// Port is the mail server's port; 0 where it has none, which Validate finds.
+// Port returns the mail server's port, or 0 if it is invalid.
 func (m *Mail) Port() int {
 	_, text, _ := net.SplitHostPort(m.Server)
 	port, err := strconv.ParseUint(text, 10, 16)
@@ -165,7 +162,7 @@ func (m *Mail) Port() int {
 	return int(port)
 }
 
-// Sender is from, taken apart.
+// Sender parses From.
 func (m *Mail) Sender() (mail.Address, error) {
 	address, err := mail.ParseAddress(m.From)
 	if err != nil {
@@ -180,21 +177,21 @@ func (m *Mail) validate(path *field.Path) (errs field.ErrorList) {
 	if m == nil {
 		return nil
 	}
-	invalid := func(name string, value any, want string) {
-		errs = append(errs, field.Invalid(path.Child(name), value, want))
+	invalid := func(name string, value any, detail string) {
+		errs = append(errs, field.Invalid(path.Child(name), value, detail))
 	}
 	if m.Host() == "" || m.Port() == 0 {
-		invalid("server", m.Server, "want host:port, such as mail.example.org:587")
+		invalid("server", m.Server, "must be host:port, such as mail.example.org:587")
 	}
 	if from, err := m.Sender(); err != nil || !addressPattern.MatchString(from.Address) {
-		invalid("from", m.From, "want one mail address, with or without a name, such as GPU cluster <gpu@example.org>")
+		invalid("from", m.From, "must be one mail address, with or without a name, such as GPU cluster <gpu@example.org>")
 	}
 	if m.ReplyTo != "" && !addressPattern.MatchString(m.ReplyTo) {
-		invalid("replyTo", m.ReplyTo, "want one plain mail address, such as gpu-help@example.org")
+		invalid("replyTo", m.ReplyTo, "must be one plain mail address, such as gpu-help@example.org")
 	}
 	for name, value := range map[string]string{"domain": m.Domain, "hello": m.Hello, "serverName": m.ServerName} {
 		if value != "" && net.ParseIP(value) == nil && len(validation.IsDNS1123Subdomain(strings.ToLower(value))) > 0 {
-			invalid(name, value, "want the name of a domain or a host, such as gpu.example.org")
+			invalid(name, value, "must be a domain or host name, such as gpu.example.org")
 		}
 	}
 	if m.Templates != "" {
@@ -203,25 +200,25 @@ func (m *Mail) validate(path *field.Path) (errs field.ErrorList) {
 		}
 	}
 	errs = append(errs, m.validateTransport(path)...)
-	for name, n := range map[string]int{"perMinute": ptr.Deref(m.Rate.PerMinute, 0), "perRecipientPerDay": ptr.Deref(m.Rate.PerRecipientPerDay, 0)} {
-		if n < 0 {
-			errs = append(errs, field.Invalid(path.Child("rate", name), n, "want 0 (any number) or more"))
+	for name, n := range map[string]*int{"perMinute": m.Rate.PerMinute, "perRecipientPerDay": m.Rate.PerRecipientPerDay} {
+		if n := ptr.Deref(n, 0); n < 0 {
+			errs = append(errs, field.Invalid(path.Child("rate", name), n, "must be 0 (unlimited) or more"))
 		}
 	}
 	return errs
 }
 
-// validateTransport is about how the server is reached and told who comes.
+// validateTransport validates encryption, authentication and signing.
 func (m *Mail) validateTransport(path *field.Path) (errs field.ErrorList) {
 	switch m.TLS {
 	case MailStartTLS, MailImplicit:
 		if m.PlaintextTo != "" {
-			errs = append(errs, field.Invalid(path.Child("plaintextTo"), m.PlaintextTo, "only with tls: None"))
+			errs = append(errs, field.Invalid(path.Child("plaintextTo"), m.PlaintextTo, "must only be set with tls: None"))
 		}
 	case MailNoTLS:
 		if ip := net.ParseIP(m.Host()); (ip == nil || !ip.IsLoopback()) && m.Host() != "localhost" && m.PlaintextTo != m.Host() {
 			errs = append(errs, field.Invalid(path.Child("tls"), m.TLS,
-				"would send everything in the clear to "+m.Host()+": want StartTLS or Implicit, or, if it is meant, plaintextTo: "+m.Host()))
+				"must be StartTLS or Implicit, because None sends mail unencrypted to "+m.Host()+"; to confirm None, set plaintextTo: "+m.Host()))
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("tls"), m.TLS, []MailTLS{MailStartTLS, MailImplicit, MailNoTLS}))
@@ -229,14 +226,16 @@ func (m *Mail) validateTransport(path *field.Path) (errs field.ErrorList) {
 	switch m.Auth {
 	case MailNoAuth:
 		if m.CredentialsSecret != nil {
-			errs = append(errs, field.Invalid(path.Child("auth"), m.Auth, "with a credentialsSecret want PLAIN or LOGIN"))
+			errs = append(errs, field.Invalid(path.Child("auth"), m.Auth, "must be PLAIN or LOGIN with a credentialsSecret"))
 		}
 	case MailPlain, MailLogin:
 		if m.TLS == MailNoTLS {
-			errs = append(errs, field.Invalid(path.Child("auth"), m.Auth, "a password is never sent in the clear: want tls: StartTLS or Implicit, or auth: None"))
+			errs = append(errs, field.Invalid(path.Child("auth"), m.Auth,
+				"must be None with tls: None, because a password is never sent in the clear; or set tls to StartTLS or Implicit"))
 		}
 		if m.CredentialsSecret == nil {
-			errs = append(errs, field.Required(path.Child("credentialsSecret"), "auth: "+string(m.Auth)+" wants the Secret with username and password"))
+			errs = append(errs, field.Required(path.Child("credentialsSecret"),
+				"auth: "+string(m.Auth)+" needs the Secret with username and password"))
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("auth"), m.Auth, []MailAuth{MailPlain, MailLogin, MailNoAuth}))
@@ -245,13 +244,13 @@ func (m *Mail) validateTransport(path *field.Path) (errs field.ErrorList) {
 		errs = append(errs, m.CredentialsSecret.validate(path.Child("credentialsSecret"))...)
 	}
 	if m.DKIM != nil {
-		at := path.Child("dkim")
+		dkim := path.Child("dkim")
 		for name, value := range map[string]string{"domain": m.DKIM.Domain, "selector": m.DKIM.Selector} {
 			for _, problem := range validation.IsDNS1123Subdomain(value) {
-				errs = append(errs, field.Invalid(at.Child(name), value, problem))
+				errs = append(errs, field.Invalid(dkim.Child(name), value, problem))
 			}
 		}
-		errs = append(errs, m.DKIM.KeySecret.validate(at.Child("keySecret"))...)
+		errs = append(errs, m.DKIM.KeySecret.validate(dkim.Child("keySecret"))...)
 	}
 	return errs
 }

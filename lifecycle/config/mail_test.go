@@ -21,7 +21,7 @@ func TestMailDefaults(t *testing.T) {
 		want *Mail
 	}{
 		"none": {"", nil},
-		"the least": {
+		"minimal": {
 			"mail: {server: 'mail.example.org:587', from: 'GPU cluster <gpu@cs.example.org>', credentialsSecret: {name: sluice-mail}}",
 			&Mail{
 				Server: "mail.example.org:587", TLS: MailStartTLS, From: "GPU cluster <gpu@cs.example.org>", Domain: "cs.example.org", Hello: "cs.example.org",
@@ -29,7 +29,7 @@ func TestMailDefaults(t *testing.T) {
 				Rate: MailRate{PerMinute: ptr.To(60), PerRecipientPerDay: ptr.To(100)},
 			},
 		},
-		"this machine": {
+		"local server": {
 			"mail: {server: '127.0.0.1:1025', tls: None, from: gpu@example.org, hello: node.example.org, rate: {perMinute: 0}}",
 			&Mail{
 				Server: "127.0.0.1:1025", TLS: MailNoTLS, From: "gpu@example.org", Domain: "example.org", Hello: "node.example.org", Auth: MailNoAuth,
@@ -53,29 +53,29 @@ func TestMailDefaults(t *testing.T) {
 func TestMailValidation(t *testing.T) {
 	const rest = ", from: gpu@example.org"
 	tests := map[string]struct{ text, want string }{
-		"no port":             {"server: mail.example.org" + rest, "mail.server"},
-		"no sender":           {"server: 'm:25'", "mail.from"},
-		"two senders":         {"server: 'm:25', from: 'a@b.c, d@e.f'", "mail.from"},
-		"umlaut in a sender":  {"server: 'm:25', from: 'ä@example.org'", "mail.from"},
-		"named answer":        {"server: 'm:25', replyTo: 'A <a@b.c>'" + rest, "mail.replyTo"},
-		"unknown field":       {"server: 'm:25', password: secret" + rest, "password"},
-		"in the clear":        {"server: 'm:25', tls: None" + rest, "plaintextTo: m"},
-		"clear, elsewhere":    {"server: 'm:25', tls: None, plaintextTo: other" + rest, "plaintextTo: m"},
-		"clear, but TLS":      {"server: 'm:25', plaintextTo: m" + rest, "mail.plaintextTo"},
-		"password, clear":     {"server: '[::1]:25', tls: None, auth: PLAIN, credentialsSecret: {name: s}" + rest, "never sent in the clear"},
-		"no Secret":           {"server: 'm:25', auth: LOGIN" + rest, "mail.credentialsSecret"},
-		"Secret, no password": {"server: 'm:25', auth: None, credentialsSecret: {name: s}" + rest, "mail.auth"},
-		"other TLS":           {"server: 'm:25', tls: Maybe" + rest, "mail.tls"},
-		"other auth":          {"server: 'm:25', auth: CRAM" + rest, "mail.auth"},
-		"DKIM without key":    {"server: 'm:25', dkim: {domain: example.org, selector: s}" + rest, "mail.dkim.keySecret.name"},
-		"less than none":      {"server: 'm:25', rate: {perMinute: -1}" + rest, "mail.rate.perMinute"},
-		"two lines":           {"server: 'm:25', hello: \"a\\nb\"" + rest, "mail.hello"},
+		"no port":                  {"server: mail.example.org" + rest, "mail.server"},
+		"no sender":                {"server: 'm:25'", "mail.from"},
+		"two senders":              {"server: 'm:25', from: 'a@b.c, d@e.f'", "mail.from"},
+		"umlaut in the sender":     {"server: 'm:25', from: 'ä@example.org'", "mail.from"},
+		"replyTo with name":        {"server: 'm:25', replyTo: 'A <a@b.c>'" + rest, "mail.replyTo"},
+		"unknown field":            {"server: 'm:25', password: secret" + rest, "password"},
+		"unencrypted":              {"server: 'm:25', tls: None" + rest, "plaintextTo: m"},
+		"plaintextTo another host": {"server: 'm:25', tls: None, plaintextTo: other" + rest, "plaintextTo: m"},
+		"plaintextTo with TLS":     {"server: 'm:25', plaintextTo: m" + rest, "mail.plaintextTo"},
+		"unencrypted password":     {"server: '[::1]:25', tls: None, auth: PLAIN, credentialsSecret: {name: s}" + rest, "never sent in the clear"},
+		"no Secret":                {"server: 'm:25', auth: LOGIN" + rest, "mail.credentialsSecret"},
+		"Secret, no password":      {"server: 'm:25', auth: None, credentialsSecret: {name: s}" + rest, "mail.auth"},
+		"other TLS":                {"server: 'm:25', tls: Maybe" + rest, "mail.tls"},
+		"other auth":               {"server: 'm:25', auth: CRAM" + rest, "mail.auth"},
+		"DKIM without key":         {"server: 'm:25', dkim: {domain: example.org, selector: s}" + rest, "mail.dkim.keySecret.name"},
+		"negative rate":            {"server: 'm:25', rate: {perMinute: -1}" + rest, "mail.rate.perMinute"},
+		"line break":               {"server: 'm:25', hello: \"a\\nb\"" + rest, "mail.hello"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := config.Parse([]byte(configHeader+"mail: {"+tc.text+"}"), &Config{})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%v; want something about %s", err, tc.want)
+				t.Errorf("%v; want an error with %s", err, tc.want)
 			}
 		})
 	}

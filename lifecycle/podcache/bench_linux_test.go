@@ -22,8 +22,8 @@ import (
 	"sluice.dev/test/scale/stubapi"
 )
 
-// syncServerEnv is the variable that makes the test binary a process of its own that
-// fills a Store from the server at that address, and tells what it took.
+// syncServerEnv makes the test binary fill a Store from the server at that address and report
+// the cost.
 const syncServerEnv = "SLUICE_GPUPODS_CHILD_OF"
 
 func TestMain(m *testing.M) {
@@ -36,14 +36,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// syncCost is what it took to know all pods.
+// syncCost is the cost of a complete list.
 type syncCost struct {
 	Pods                     int
 	Seconds                  float64
 	Resident, Peak, HeapLive int64 // bytes
 }
 
-// measureSync is the child.
+// measureSync runs in the child process.
 func measureSync(host string) syncCost {
 	before := heapInUse()
 	store, err := New(&rest.Config{Host: host, QPS: -1}, Settings{})
@@ -63,7 +63,7 @@ func measureSync(host string) syncCost {
 	return c
 }
 
-// heapInUse is how much of the heap is in use.
+// heapInUse returns the size of the live heap.
 func heapInUse() int64 {
 	debug.FreeOSMemory()
 	var stats runtime.MemStats
@@ -71,7 +71,7 @@ func heapInUse() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// parseMemoryLine reads a line of the process's status, in bytes.
+// parseMemoryLine parses a line of /proc/self/status, in bytes.
 func parseMemoryLine(line string) int64 {
 	raw, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -85,9 +85,8 @@ func parseMemoryLine(line string) int64 {
 	return kilobytes << 10
 }
 
-// BenchmarkSync fills a Store with 100 000 pods, of which all ask for a GPU, in a
-// process of its own, and tells what is resident right after, at most, and what of
-// the heap is the pods'.
+// BenchmarkSync fills a Store with 100 000 GPU pods in a process of its own, and reports the
+// resident memory after the list, its peak, and the heap of the pods.
 func BenchmarkSync(b *testing.B) {
 	for mode, pages := range listModes {
 		b.Run(mode, func(b *testing.B) {
@@ -126,7 +125,7 @@ func BenchmarkSync(b *testing.B) {
 	}
 }
 
-// BenchmarkRead reads one pod into what is kept of it.
+// BenchmarkRead converts one pod to its record.
 func BenchmarkRead(b *testing.B) {
 	p := stubapi.LargeFleet().Pod(0, 0)
 	r := podReader{gpuNames: workload.DefaultResourceUnits()}

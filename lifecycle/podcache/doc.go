@@ -1,25 +1,22 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpupods knows the cluster's GPU pods: who runs on what, since when.
+// Package podcache caches the GPU pods of the cluster that have not ended.
 //
-// Enters: the pods of all namespaces that have not ended, as the API server
-// streams them. Leaves: one small [Pod] for each that asks for GPUs, by name, by
-// UID, by controller, by namespace and by node, and a call for each change.
+// One reflector decodes each pod of the API server's stream into a record of a few hundred
+// bytes, and drops pods that request no GPU. A [Store] finds a [Pod] by name, UID,
+// controller, namespace and node, and calls subscribers for each [Change]. A [Projection]
+// keeps what one consumer needs in addition, of the few pods that it selects.
 //
-// Which pods those are is decided by what they ask for, never by a label: a pod
-// that was there before its namespace was governed, or whose request cannot be
-// read, is one of them. What only a ResourceClaim holds is not known here.
+// The requests of a pod decide whether it is a GPU pod, never a label: pods from before
+// their namespace was governed count, and pods whose request cannot be parsed. GPUs that
+// only a ResourceClaim requests are not visible here.
 //
-// A hundred thousand pods decoded are most of a gigabyte, so they never are in
-// memory together: each is read into a record of a few hundred bytes as it comes
-// off the wire, from the watch's initial events or, where the server has none,
-// from pages of a list. What repeats (namespaces, nodes, pools, users,
-// controllers) is there once.
+// A hundred thousand decoded pods take most of a gigabyte, so they are never in memory
+// together: they come one by one from the initial events of a watch, or in pages of a list.
+// Repeated strings (namespaces, nodes, pools, users, controllers) are interned.
 //
-// What is known stays known while the server cannot be reached, and is compared,
-// not thrown away, when all is listed again: only what differs is a change.
-//
-// It never writes, never guesses the root workload (package roots does that), and
-// never waits for those whom it tells.
+// While the API server is unreachable the Store keeps its pods. After a new list only
+// differences are changes. The package writes nothing, does not resolve root workloads
+// (package owner does), and does not wait for subscribers' work.
 package podcache

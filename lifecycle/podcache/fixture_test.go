@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unique"
 
 	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ import (
 // podBuilder builds pods.
 type podBuilder struct{ *corev1.Pod }
 
-// newPod is a pending pod in the namespace lab that asks for nothing.
+// newPod returns a pending pod without requests in the namespace lab.
 func newPod(name string) podBuilder {
 	return podBuilder{&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}, Annotations: map[string]string{}},
@@ -38,7 +39,7 @@ func newPod(name string) podBuilder {
 
 func (p podBuilder) withRequest(name corev1.ResourceName, amount string) podBuilder {
 	list := corev1.ResourceList{name: resource.MustParse(amount)}
-	return p.withContainer(corev1.Container{Name: fmt.Sprint("asks-", len(p.Spec.Containers)), Resources: corev1.ResourceRequirements{Limits: list, Requests: list}})
+	return p.withContainer(corev1.Container{Name: fmt.Sprint("requests-", len(p.Spec.Containers)), Resources: corev1.ResourceRequirements{Limits: list, Requests: list}})
 }
 
 func (p podBuilder) withContainer(c corev1.Container) podBuilder {
@@ -78,15 +79,15 @@ func (p podBuilder) withChange(change func(*corev1.Pod)) podBuilder {
 	return p
 }
 
-// newGPUPod is a pod that asks for one GPU.
+// newGPUPod returns a pod that requests one GPU.
 func newGPUPod(name string) podBuilder { return newPod(name).withRequest("nvidia.com/gpu", "1") }
 
-// testServer is a server, what stands before it, and the store that it fills.
+// testServer is an API server with an interceptor, and the store that it fills.
 type testServer struct {
 	*testing.T
 	server *stubapi.Server
 	store  *Store
-	// before may answer a request itself, and then returns true.
+	// intercept may respond to a request; it returns true if it did.
 	mutex         sync.Mutex
 	intercept     func(http.ResponseWriter, *http.Request) bool
 	requests      []string
@@ -94,7 +95,7 @@ type testServer struct {
 	watchContext  context.Context
 }
 
-// newTestServer makes a server with pods; the store is not started yet.
+// newTestServer returns a server with pods. The store is not started yet.
 func newTestServer(t *testing.T, settings Settings, pods ...podBuilder) *testServer {
 	t.Helper()
 	server, err := stubapi.New(nil)
@@ -114,7 +115,7 @@ func newTestServer(t *testing.T, settings Settings, pods ...podBuilder) *testSer
 	return w
 }
 
-// startStore starts the store, which ends before the server does.
+// startStore starts the store, and stops it before the server.
 func (w *testServer) startStore() *testServer {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -137,7 +138,7 @@ func (w *testServer) waitForSync() *testServer {
 	return w
 }
 
-// ServeHTTP notes what is asked, and asks what stands before the server first.
+// ServeHTTP records the request and calls the interceptor before the server.
 func (w *testServer) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	w.mutex.Lock()
 	query := r.URL.Query()
@@ -163,14 +164,14 @@ func (w *testServer) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	w.server.ServeHTTP(out, r.WithContext(ctx))
 }
 
-// interceptRequests makes answer stand before the server; nil takes it away.
+// interceptRequests sets the interceptor; nil removes it.
 func (w *testServer) interceptRequests(answer func(http.ResponseWriter, *http.Request) bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.intercept = answer
 }
 
-// dropConnections ends all requests that are open.
+// dropConnections ends all open requests.
 func (w *testServer) dropConnections() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -182,8 +183,8 @@ func (w *testServer) countRequests(what string) int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	n := 0
-	for _, asked := range w.requests {
-		if asked == what {
+	for _, request := range w.requests {
+		if request == what {
 			n++
 		}
 	}
@@ -230,4 +231,24 @@ func sortedNames(pods func(func(*Pod) bool)) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// Key returns the pod's namespace and name.
+func (p *Pod) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+}
+
+// Len returns the number of pods.
+func (s *Store) Len() int {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return len(s.byName)
+}
+
+// Get returns a pod by name, and false if there is no such GPU pod.
+func (s *Store) Get(name types.NamespacedName) (*Pod, bool) {
+	s.mutex.RLock()
+	r, ok := s.byName[podKey{unique.Make(name.Namespace), name.Name}]
+	s.mutex.RUnlock()
+	return podOf(r, ok)
 }

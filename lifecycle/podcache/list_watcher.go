@@ -21,41 +21,40 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// activePodsSelector selects the pods that have not ended. One that ends leaves the
-// selection, and the server then says that it was deleted.
+// activePodsSelector selects the pods that have not ended. A pod that ends leaves the
+// selection, and the server sends a Deleted event.
 const activePodsSelector = "status.phase!=Succeeded,status.phase!=Failed"
 
 const (
-	// pageTimeout is how long a page of a list may take, in machine time.
+	// pageTimeout limits the request for one page of a list, in machine time.
 	pageTimeout = time.Minute
-	// maxListAttempts is how often a list is begun anew that grew too old between two of
-	// its pages.
+	// maxListAttempts limits the attempts of a list that expires between two pages.
 	maxListAttempts = 3
 )
 
-// listWatcher lists and watches pods, and passes on entries.
+// listWatcher lists and watches pods, and converts them to entries.
 type listWatcher struct {
 	client rest.Interface
 	reader podReader
-	// pageSize is how many pods are decoded at a time.
+	// project returns a pod's values in the projections.
+	project func(*corev1.Pod) []any
+	// pageSize is the number of pods in a page.
 	pageSize int64
 }
 
-// ListWithContext implements [cache.ListerWithContext]. It is asked where the
-// server does not stream lists. A list from the server's cache cannot be had in
-// pages from every server, so the options are not the caller's.
+// ListWithContext implements [cache.ListerWithContext] for servers that do not stream lists.
+// It ignores the caller's options: not every server returns a list from its cache in pages.
 func (s *listWatcher) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	var list *podEntryList
 	var err error
 	for range maxListAttempts {
-		// To go on with an expired list in the server's inconsistent way would keep
-		// pods that ended in between.
+		// The inconsistent continuation of an expired list would keep pods that ended.
 		if list, err = s.listPages(ctx); !apierrors.IsResourceExpired(err) {
 			break
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
+		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	return list, nil
 }
@@ -72,8 +71,8 @@ func (s *listWatcher) listPages(ctx context.Context) (*podEntryList, error) {
 			return nil, err
 		}
 		for i := range pods.Items {
-			if f, ok := s.reader.read(&pods.Items[i]); ok {
-				all.Items = append(all.Items, &podEntry{pod: f, resourceVersion: pods.Items[i].ResourceVersion})
+			if p, ok := s.reader.read(&pods.Items[i]); ok {
+				all.Items = append(all.Items, &podEntry{pod: p, values: s.project(&pods.Items[i]), resourceVersion: pods.Items[i].ResourceVersion})
 			}
 		}
 		all.ResourceVersion = pods.ResourceVersion
@@ -93,24 +92,24 @@ func (s *listWatcher) WatchWithContext(ctx context.Context, options metav1.ListO
 	return newTranslatedWatch(pods, s.translateEvent), nil
 }
 
-// List implements [cache.Lister], which a reflector does not use.
+// List implements [cache.Lister]. A reflector does not call it.
 func (s *listWatcher) List(options metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(context.Background(), options)
 }
 
-// Watch implements [cache.Watcher], which a reflector does not use.
+// Watch implements [cache.Watcher]. A reflector does not call it.
 func (s *listWatcher) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), options)
 }
 
-// translateEvent is an event of a pod as one of an entry, and false for what is not
-// to be passed on.
+// translateEvent converts an event of a pod to one of an entry. It returns false for an
+// event that must be dropped.
 func (s *listWatcher) translateEvent(event watch.Event) (watch.Event, bool) {
 	if event.Type == watch.Error {
 		return event, true
 	}
 	pod, ok := event.Object.(*corev1.Pod)
-	if !ok { // ends the watch, with an error that tells what came
+	if !ok { // ends the watch with an error that names the object
 		return watch.Event{Type: watch.Error, Object: event.Object}, true
 	}
 	e := &podEntry{resourceVersion: strings.Clone(pod.ResourceVersion)}
@@ -120,19 +119,20 @@ func (s *listWatcher) translateEvent(event watch.Event) (watch.Event, bool) {
 		return watch.Event{Type: watch.Bookmark, Object: e}, true
 	case watch.Added, watch.Modified:
 		if e.pod, ok = s.reader.read(pod); ok {
+			e.values = s.project(pod)
 			return watch.Event{Type: event.Type, Object: e}, true
 		}
 		if event.Type == watch.Added {
 			return event, false
 		}
 	}
-	// It has gone, or is none of ours any more.
+	// The pod was deleted, or requests no GPU any more.
 	e.pod = compactPod{namespace: unique.Make(pod.Namespace), name: pod.Name}
 	return watch.Event{Type: watch.Deleted, Object: e}, true
 }
 
-// translatedWatch is a watch whose events are translated. Unlike [watch.Filter] it
-// ends when it is stopped, even if nobody takes its last event.
+// translatedWatch is a watch whose events are translated. Unlike [watch.Filter] it ends when
+// it is stopped, even if its last event is not received.
 type translatedWatch struct {
 	from      watch.Interface
 	translate func(watch.Event) (watch.Event, bool)
@@ -171,12 +171,13 @@ func (t *translatedWatch) run() {
 	}
 }
 
-// podEntry is facts in the form that a reflector passes on: what it holds of all
-// pods until the first list is whole must be small, too.
+// podEntry is a compactPod as an object of a reflector, which holds the entries of all pods
+// until the first list is complete.
 type podEntry struct {
 	pod             compactPod
+	values          []any
 	resourceVersion string
-	// initialEventsEnd is whether it is the bookmark that ends the initial events.
+	// initialEventsEnd is true for the bookmark after the initial events.
 	initialEventsEnd bool
 }
 
@@ -186,9 +187,8 @@ func (e *podEntry) GetObjectKind() schema.ObjectKind { return schema.EmptyObject
 // DeepCopyObject implements [runtime.Object].
 func (e *podEntry) DeepCopyObject() runtime.Object { c := *e; return &c }
 
-// GetObjectMeta implements [metav1.ObjectMetaAccessor], with what a reflector
-// asks for. It is made when it is asked for, since metadata are larger than all
-// that is kept.
+// GetObjectMeta implements [metav1.ObjectMetaAccessor] with the fields that a reflector
+// reads. It builds them on each call, because they are larger than the entry.
 func (e *podEntry) GetObjectMeta() metav1.Object {
 	meta := &metav1.ObjectMeta{Name: e.pod.name, ResourceVersion: e.resourceVersion}
 	if e.pod.namespace != (interned{}) {
@@ -200,7 +200,7 @@ func (e *podEntry) GetObjectMeta() metav1.Object {
 	return meta
 }
 
-// podEntryList is a list of them.
+// podEntryList is a list of entries.
 type podEntryList struct {
 	metav1.TypeMeta
 	metav1.ListMeta
@@ -214,7 +214,7 @@ func (l *podEntryList) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// reflectorStore is the Store as a reflector fills it.
+// reflectorStore adapts the Store to a reflector.
 type reflectorStore struct{ store *Store }
 
 // Add implements [cache.ReflectorStore].
@@ -226,7 +226,7 @@ func (s reflectorStore) Update(object any) error { return s.upsert(object) }
 func (s reflectorStore) upsert(object any) error {
 	e, err := podEntryOf(object)
 	if err == nil {
-		s.store.upsert(&e.pod)
+		s.store.upsert(&e.pod, e.values...)
 	}
 	return err
 }
@@ -254,12 +254,12 @@ func (s reflectorStore) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync implements [cache.ReflectorStore]; nothing here is ever forgotten.
+// Resync implements [cache.ReflectorStore]. It does nothing.
 func (s reflectorStore) Resync() error { return nil }
 
 func podEntryOf(object any) (*podEntry, error) {
 	if e, ok := object.(*podEntry); ok {
 		return e, nil
 	}
-	return nil, fmt.Errorf("gpupods: got a %T from the stream of pods", object)
+	return nil, fmt.Errorf("podcache: unexpected %T in the stream of pods", object)
 }

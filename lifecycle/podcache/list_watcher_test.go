@@ -16,17 +16,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// writeErrorStatus answers as a server does that fails.
+// writeErrorStatus responds with an error of the API server.
 func writeErrorStatus(w http.ResponseWriter, status *apierrors.StatusError) bool {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(int(status.ErrStatus.Code))
-	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"as the test wants it"}`, status.ErrStatus.Reason, status.ErrStatus.Code)
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"simulated failure"}`, status.ErrStatus.Reason, status.ErrStatus.Code)
 	return true
 }
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") == "true" }
 
-// listModes are the two ways to have all pods.
+// listModes are the two ways to list all pods.
 var listModes = map[string]bool{"streamed": false, "in pages": true}
 
 func TestListWatch(t *testing.T) {
@@ -41,8 +41,8 @@ func TestListWatch(t *testing.T) {
 			w.putPods(newGPUPod("f"), newPod("cpu2"))
 			w.waitForPods("a", "b", "c", "d", "e", "f")
 			w.deletePod("a")
-			w.putPods(newGPUPod("b").withPhase(corev1.PodFailed), newGPUPod("c").withPhase(corev1.PodSucceeded)) // they end, and are not deleted
-			w.putPods(newPod("d"))                                                                               // asks for nothing any more
+			w.putPods(newGPUPod("b").withPhase(corev1.PodFailed), newGPUPod("c").withPhase(corev1.PodSucceeded)) // end without being deleted
+			w.putPods(newPod("d"))                                                                               // requests no GPU any more
 			w.waitForPods("e", "f")
 			w.putPods(newGPUPod("e").withPhase(corev1.PodRunning).onNode("n1"))
 			w.waitUntil(func() bool { return len(sortedNames(w.store.OnNode("n1"))) == 1 }, func() any { return w.podNames() })
@@ -61,7 +61,7 @@ func TestPodsSurviveDisconnect(t *testing.T) {
 	before := len(w.podNames())
 	w.waitUntil(func() bool { w.mutex.Lock(); defer w.mutex.Unlock(); return len(w.requests) > 6 }, func() any { return w.requests })
 	if after := w.podNames(); len(after) != before || !w.store.HasSynced() {
-		t.Errorf("while the server was away the pods became %v", after)
+		t.Errorf("while the server was unreachable the pods changed to %v", after)
 	}
 	w.interceptRequests(nil)
 	w.waitForPods("b", "c")
@@ -85,7 +85,7 @@ func TestTruncatedResponse(t *testing.T) {
 	}
 }
 
-// truncatingWriter breaks the connection off after so many bytes.
+// truncatingWriter closes the connection after a number of bytes.
 type truncatingWriter struct {
 	http.ResponseWriter
 	remaining int
@@ -122,7 +122,7 @@ func TestRelistAfterGone(t *testing.T) {
 			w.waitForPods("b", "c", "d")
 			for _, change := range changes.read() {
 				if strings.HasSuffix(change, " b") && change != "new b" {
-					t.Errorf("of a pod that stayed as it was it was said: %s", change)
+					t.Errorf("an unchanged pod caused the change: %s", change)
 				}
 			}
 		})
@@ -137,12 +137,12 @@ func TestExpiredListIsRestarted(t *testing.T) {
 		if r.URL.Query().Get("continue") == "" || !expired.CompareAndSwap(false, true) {
 			return false
 		}
-		w.deletePod("a") // a list that went on would have it
+		w.deletePod("a") // a continued list would contain it
 		return writeErrorStatus(out, apierrors.NewResourceExpired(""))
 	})
 	w.startStore().waitForSync().waitForPods("b", "c")
 	if w.countRequests("list in one") > 0 {
-		t.Error("all pods were asked for at once")
+		t.Error("all pods were requested at once")
 	}
 }
 

@@ -18,17 +18,16 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// LabelPodGroup is Kueue's: pods with the same value are admitted together.
+// LabelPodGroup is Kueue's label of pods that are admitted together.
 const LabelPodGroup = "kueue.x-k8s.io/pod-group-name"
 
-// podReader reads pods into facts.
+// podReader converts pods to compactPods.
 type podReader struct {
 	gpuNames      workload.ResourceUnits
 	deviceClasses []string
 }
 
-// read is what is kept of a pod, and false for one that has ended or asks for no
-// GPU.
+// read returns the compact form of a pod, and false if the pod has ended or requests no GPU.
 func (r *podReader) read(pod *corev1.Pod) (compactPod, bool) {
 	if workload.IsPodTerminal(pod) {
 		return compactPod{}, false
@@ -38,23 +37,23 @@ func (r *podReader) read(pod *corev1.Pod) (compactPod, bool) {
 	if err == nil && charged == 0 && !request.RequestsGPU() && !r.requestsDeviceClass(&request) {
 		return compactPod{}, false
 	}
-	f := compactPod{
+	p := compactPod{
 		namespace: unique.Make(pod.Namespace),
 		node:      unique.Make(pod.Spec.NodeName),
 		created:   unixSeconds(&pod.CreationTimestamp),
 		started:   startedAt(&pod.Status),
 	}
-	f.name, f.uid = internName(pod.Name, pod.UID)
-	f.flags.set(flagRunning, pod.Status.Phase == corev1.PodRunning)
-	f.flags.set(flagDeleting, pod.DeletionTimestamp != nil)
-	f.flags.set(flagUnreadable, err != nil)
-	f.flags.set(flagQueued, slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool {
+	p.name, p.uid = internName(pod.Name, pod.UID)
+	p.flags.set(flagRunning, pod.Status.Phase == corev1.PodRunning)
+	p.flags.set(flagDeleting, pod.DeletionTimestamp != nil)
+	p.flags.set(flagUnreadable, err != nil)
+	p.flags.set(flagQueued, slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool {
 		return gate.Name == v1alpha1.GateKueue
 	}))
 	if charged == 0 {
 		charged = request.GPUs
 	}
-	f.shared = unique.Make(sharedFields{
+	p.shared = unique.Make(sharedFields{
 		controller:   controllerOf(pod),
 		group:        pod.Labels[LabelPodGroup],
 		milli:        charged,
@@ -64,13 +63,13 @@ func (r *podReader) read(pod *corev1.Pod) (compactPod, bool) {
 		createdBy:    pod.Annotations[v1alpha1.AnnotationCreatedBy],
 		maxRuntime:   request.MaxRuntime,
 	})
-	return f, true
+	return p, true
 }
 
-// Wishes beside the GPUs. That one of them is malformed says nothing of the GPUs.
+// optionalAnnotations do not affect the GPU request. It can be parsed even if they are malformed.
 var optionalAnnotations = []string{v1alpha1.AnnotationMaxRuntime, v1alpha1.AnnotationNodePools}
 
-// parseRequest is what the pod asks for. What cannot be read beside that is left out.
+// parseRequest parses the pod's request, without optional fields if they are malformed.
 func (r *podReader) parseRequest(pod *corev1.Pod) (workload.Request, error) {
 	request, err := r.gpuNames.ParsePod(pod)
 	if err == nil {
@@ -79,16 +78,17 @@ func (r *podReader) parseRequest(pod *corev1.Pod) (workload.Request, error) {
 	bare := *pod
 	bare.Labels, bare.Annotations = maps.Clone(pod.Labels), maps.Clone(pod.Annotations)
 	delete(bare.Labels, v1alpha1.LabelWorkloadType)
-	for _, wish := range optionalAnnotations {
-		delete(bare.Annotations, wish)
+	for _, annotation := range optionalAnnotations {
+		delete(bare.Annotations, annotation)
 	}
 	return r.gpuNames.ParsePod(&bare)
 }
 
-// requestsDeviceClass is whether the pod asks for GPUs by the name of a DeviceClass.
+// requestsDeviceClass reports whether the pod requests GPUs as an extended resource of a
+// DeviceClass.
 func (r *podReader) requestsDeviceClass(request *workload.Request) bool {
-	return slices.ContainsFunc(request.DeviceClasses, func(asked workload.Amount) bool {
-		return slices.Contains(r.deviceClasses, asked.Name)
+	return slices.ContainsFunc(request.DeviceClasses, func(requested workload.Amount) bool {
+		return slices.Contains(r.deviceClasses, requested.Name)
 	})
 }
 
@@ -100,8 +100,8 @@ func controllerOf(pod *corev1.Pod) Owner {
 	return Owner{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: types.UID(string(ref.UID))}
 }
 
-// startedAt is when the pod began to run. A restarted container tells only of its
-// last start.
+// startedAt returns when the pod began to run. It ignores restarted containers, of which only
+// the last start is known.
 func startedAt(status *corev1.PodStatus) int64 {
 	first := int64(0)
 	for i := range status.ContainerStatuses {
@@ -133,31 +133,30 @@ func unixSeconds(t *metav1.Time) int64 {
 	return t.Unix()
 }
 
-// chargedMilli is how much of the currency an admitted pod has, as quotas count it: the
-// containers that run side by side together, or the largest of those that run
-// before them if that is more. A pod that was not admitted has none, whatever is
-// written on it.
+// chargedMilli returns the GPU quota units of an admitted pod, as quotas count them: the sum
+// of the containers and sidecars, or the largest init container if that is more. It returns
+// 0 for a pod that was not admitted.
 func chargedMilli(pod *corev1.Pod) workload.Milli {
 	if pod.Labels[v1alpha1.LabelProject] == "" {
 		return 0
 	}
-	var together, before, beside int64
+	var containers, initPeak, sidecars int64
 	for i := range pod.Spec.Containers {
-		together = saturatingAdd(together, requestedMilli(&pod.Spec.Containers[i]))
+		containers = saturatingAdd(containers, requestedMilli(&pod.Spec.Containers[i]))
 	}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		amount := requestedMilli(c)
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			beside = saturatingAdd(beside, amount)
+			sidecars = saturatingAdd(sidecars, amount)
 			amount = 0
 		}
-		before = max(before, saturatingAdd(beside, amount))
+		initPeak = max(initPeak, saturatingAdd(sidecars, amount))
 	}
-	return workload.Milli(max(saturatingAdd(together, beside), before))
+	return workload.Milli(max(saturatingAdd(containers, sidecars), initPeak))
 }
 
-// requestedMilli is how much of it one container has.
+// requestedMilli returns the GPU quota units of a container.
 func requestedMilli(c *corev1.Container) int64 {
 	sum := int64(0)
 	for name, quantity := range c.Resources.Requests {
@@ -168,7 +167,7 @@ func requestedMilli(c *corev1.Container) int64 {
 	return sum
 }
 
-// saturatingAdd adds two amounts of at least 0 and stops at the most that there can be.
+// saturatingAdd adds two non-negative amounts without overflow.
 func saturatingAdd(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -29,29 +29,29 @@ func TestReadSelectsGPUPodsByRequest(t *testing.T) {
 		milli      workload.Milli
 		unreadable bool
 	}{
-		"nothing":                               {pod: newPod("p")},
-		"cpu":                                   {pod: newPod("p").withRequest("cpu", "4")},
-		"labeled as one":                        {pod: newPod("p").withLabel("sluice.dev/project", "lab").withLabel("sluice.dev/node-pool", "dgx")},
-		"a GPU":                                 {pod: newGPUPod("p"), is: true, milli: 1000},
-		"two in two containers":                 {pod: newGPUPod("p").withRequest("nvidia.com/gpu", "1"), is: true, milli: 2000},
-		"a slice":                               {pod: newPod("p").withRequest("nvidia.com/mig-1g.10gb", "1"), is: true, milli: 1000},
-		"half of one":                           {pod: newPod("p").withAnnotation("gpu-fraction", "0.5"), is: true, milli: 500},
-		"charged":                               {pod: newPod("p").withLabel("sluice.dev/project", "lab").withRequest("nvidia.com/mig-1g.10gb", "1").withRequest(charge, "143"), is: true, milli: 143},
-		"charged, by a name without pool":       {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest("sluice.dev/gpu-milli", "500"), is: true, milli: 500},
-		"charged by itself":                     {pod: newGPUPod("p").withRequest(charge, "1"), is: true, milli: 1000},
-		"charged beside what runs before":       {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "1k").withChange(func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{sidecar, first} }), is: true, milli: 2500},
-		"not to be read":                        {pod: newPod("p").withAnnotation("gpu-fraction", "much"), is: true, unreadable: true},
-		"to be read, but for a wish":            {pod: newGPUPod("p").withAnnotation("sluice.dev/max-runtime", "forever"), is: true, milli: 1000},
-		"none, and a wish that cannot be read":  {pod: newPod("p").withAnnotation("sluice.dev/max-runtime", "forever").withLabel("sluice.dev/workload-type", "?")},
-		"another's GPU":                         {pod: newPod("p").withRequest("amd.com/gpu", "2"), is: true, milli: 2000},
-		"a class of GPUs, as if a resource":     {pod: newPod("p").withRequest("deviceclass.resource.kubernetes.io/gpus", "1"), is: true},
-		"another class":                         {pod: newPod("p").withRequest("deviceclass.resource.kubernetes.io/disks", "1")},
-		"ended well":                            {pod: newGPUPod("p").withPhase(corev1.PodSucceeded)},
-		"ended badly":                           {pod: newGPUPod("p").withPhase(corev1.PodFailed)},
-		"charged more than there are numbers":   {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "9E").withRequest(charge, "9E"), is: true, milli: 9223372036854775807},
-		"a phase that nobody knows":             {pod: newGPUPod("p").withPhase("Odd"), is: true, milli: 1000},
-		"on a node that nobody can reach":       {pod: newGPUPod("p").withPhase(corev1.PodUnknown), is: true, milli: 1000},
-		"charged negatively, in no real server": {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "-5"), is: true, milli: 1000},
+		"no request":                      {pod: newPod("p")},
+		"cpu":                             {pod: newPod("p").withRequest("cpu", "4")},
+		"labels only":                     {pod: newPod("p").withLabel("sluice.dev/project", "lab").withLabel("sluice.dev/node-pool", "dgx")},
+		"a GPU":                           {pod: newGPUPod("p"), is: true, milli: 1000},
+		"two in two containers":           {pod: newGPUPod("p").withRequest("nvidia.com/gpu", "1"), is: true, milli: 2000},
+		"a slice":                         {pod: newPod("p").withRequest("nvidia.com/mig-1g.10gb", "1"), is: true, milli: 1000},
+		"half of one":                     {pod: newPod("p").withAnnotation("gpu-fraction", "0.5"), is: true, milli: 500},
+		"charged":                         {pod: newPod("p").withLabel("sluice.dev/project", "lab").withRequest("nvidia.com/mig-1g.10gb", "1").withRequest(charge, "143"), is: true, milli: 143},
+		"charged, by a name without pool": {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest("sluice.dev/gpu-milli", "500"), is: true, milli: 500},
+		"charged without admission":       {pod: newGPUPod("p").withRequest(charge, "1"), is: true, milli: 1000},
+		"charged with init containers":    {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "1k").withChange(func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{sidecar, first} }), is: true, milli: 2500},
+		"malformed GPU request":           {pod: newPod("p").withAnnotation("gpu-fraction", "much"), is: true, unreadable: true},
+		"malformed max runtime":           {pod: newGPUPod("p").withAnnotation("sluice.dev/max-runtime", "forever"), is: true, milli: 1000},
+		"no GPU and malformed options":    {pod: newPod("p").withAnnotation("sluice.dev/max-runtime", "forever").withLabel("sluice.dev/workload-type", "?")},
+		"another vendor's GPU":            {pod: newPod("p").withRequest("amd.com/gpu", "2"), is: true, milli: 2000},
+		"a device class of GPUs":          {pod: newPod("p").withRequest("deviceclass.resource.kubernetes.io/gpus", "1"), is: true},
+		"another device class":            {pod: newPod("p").withRequest("deviceclass.resource.kubernetes.io/disks", "1")},
+		"succeeded":                       {pod: newGPUPod("p").withPhase(corev1.PodSucceeded)},
+		"failed":                          {pod: newGPUPod("p").withPhase(corev1.PodFailed)},
+		"charge overflows":                {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "9E").withRequest(charge, "9E"), is: true, milli: 9223372036854775807},
+		"unknown phase":                   {pod: newGPUPod("p").withPhase("Odd"), is: true, milli: 1000},
+		"on an unreachable node":          {pod: newGPUPod("p").withPhase(corev1.PodUnknown), is: true, milli: 1000},
+		"negative charge":                 {pod: newGPUPod("p").withLabel("sluice.dev/project", "lab").withRequest(charge, "-5"), is: true, milli: 1000},
 	}
 	names := workload.DefaultResourceUnits()
 	names["amd.com/gpu"] = workload.UnitGPU
@@ -60,7 +60,7 @@ func TestReadSelectsGPUPodsByRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, is := r.read(tc.pod.Pod)
 			if is != tc.is {
-				t.Fatalf("is one: %v, want %v", is, tc.is)
+				t.Fatalf("is GPU pod: %v, want %v", is, tc.is)
 			}
 			if !is {
 				return
@@ -108,10 +108,10 @@ func TestReadFields(t *testing.T) {
 
 	p.Status.ContainerStatuses = p.Status.ContainerStatuses[:1]
 	if f, _ := (&podReader{gpuNames: workload.DefaultResourceUnits()}).read(p.Pod); !f.toPod().StartedAt.Equal(at(1).Time) {
-		t.Errorf("where all containers restarted, started at %s, want %s", f.toPod().StartedAt, at(1))
+		t.Errorf("with restarted containers, started at %s, want %s", f.toPod().StartedAt, at(1))
 	}
 	p.Status.StartTime, p.Status.ContainerStatuses = nil, nil
 	if f, _ := (&podReader{gpuNames: workload.DefaultResourceUnits()}).read(p.Pod); !f.toPod().StartedAt.IsZero() {
-		t.Errorf("where nothing is known, started at %s", f.toPod().StartedAt)
+		t.Errorf("without status, started at %s", f.toPod().StartedAt)
 	}
 }

@@ -15,24 +15,21 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// interned is a text of which there are few; equal ones are there once, for as long
-// as any is in use.
+// interned is a string with few distinct values.
 type interned = unique.Handle[string]
 
-// compactPod are a Pod as it is kept. Facts are compared with ==.
+// compactPod is the stored form of a Pod. It is comparable with ==.
 type compactPod struct {
-	// name and uid are parts of one text.
-	name, uid string
-	namespace interned
-	// shared is what pods of one workload have in common.
+	// name and uid are slices of one string.
+	name, uid        string
+	namespace        interned
 	shared           unique.Handle[sharedFields]
 	node             interned
-	created, started int64 // seconds since 1970; 0 is not known
+	created, started int64 // Unix seconds; 0 if unknown
 	flags            flags
 }
 
-// sharedFields is what differs between the pods of one workload, or its replicas, only
-// by accident.
+// sharedFields are the fields that usually are equal for all pods of a workload.
 type sharedFields struct {
 	controller   Owner
 	group        string
@@ -61,32 +58,32 @@ func (f *flags) set(one flags, on bool) {
 	}
 }
 
-// record is facts with their places in the indices. Once stored its facts do not
-// change: another record takes its place.
+// record is a compactPod with its positions in the indices. A stored record is replaced, not
+// changed.
 type record struct {
 	compactPod
 	positions [indexCount]int32
 }
 
-// internName is a pod's name and UID as one text, cut from whatever they were part of.
+// internName copies a pod's name and UID into one string, so that they do not keep the
+// decoded pod in memory.
 func internName(name string, uid types.UID) (string, string) {
 	both := strings.Join([]string{name, string(uid)}, "")
 	return both[:len(name)], both[len(name):]
 }
 
-func (f *compactPod) key() podKey { return podKey{f.namespace, f.name} }
+func (p *compactPod) key() podKey { return podKey{p.namespace, p.name} }
 
-// toPod is the record as others see it.
-func (f *compactPod) toPod() *Pod {
-	more := f.shared.Value()
+func (p *compactPod) toPod() *Pod {
+	shared := p.shared.Value()
 	return &Pod{
-		Namespace: f.namespace.Value(), Name: f.name, UID: types.UID(f.uid),
-		Node: f.node.Value(), Controller: more.controller, Group: more.group,
-		Running: f.flags.has(flagRunning), Deleting: f.flags.has(flagDeleting), Unreadable: f.flags.has(flagUnreadable),
-		Queued:    f.flags.has(flagQueued),
-		CreatedAt: fromUnixSeconds(f.created), StartedAt: fromUnixSeconds(f.started),
-		Milli: more.milli, Pool: more.pool, WorkloadType: more.workloadType, Project: more.project,
-		CreatedBy: more.createdBy, MaxRuntime: more.maxRuntime,
+		Namespace: p.namespace.Value(), Name: p.name, UID: types.UID(p.uid),
+		Node: p.node.Value(), Controller: shared.controller, Group: shared.group,
+		Running: p.flags.has(flagRunning), Deleting: p.flags.has(flagDeleting), Unreadable: p.flags.has(flagUnreadable),
+		Queued:    p.flags.has(flagQueued),
+		CreatedAt: fromUnixSeconds(p.created), StartedAt: fromUnixSeconds(p.started),
+		Milli: shared.milli, Pool: shared.pool, WorkloadType: shared.workloadType, Project: shared.project,
+		CreatedBy: shared.createdBy, MaxRuntime: shared.maxRuntime,
 	}
 }
 
@@ -97,7 +94,7 @@ func fromUnixSeconds(seconds int64) time.Time {
 	return time.Unix(seconds, 0).UTC()
 }
 
-// The indices that have a place in each record.
+// The indices whose positions each record holds.
 const (
 	namespaceIndex = iota
 	controllerIndex
@@ -105,19 +102,18 @@ const (
 	indexCount
 )
 
-// index finds the records that have a key in common. It is a map of slices, in
-// which each record knows its place, since a map for each key would take more
-// memory than the records.
+// index finds the records of a key. It is a map of slices in which each record holds its
+// position, because a map for each key would take more memory than the records.
 type index[K comparable] struct {
 	slot    int
 	records map[K][]*record
 }
 
-func newIndex[K comparable](which int) index[K] {
-	return index[K]{slot: which, records: map[K][]*record{}}
+func newIndex[K comparable](slot int) index[K] {
+	return index[K]{slot: slot, records: map[K][]*record{}}
 }
 
-// add puts r under k. The zero key stands for none.
+// add adds r under k. It ignores the zero key.
 func (x *index[K]) add(k K, r *record) {
 	var none K
 	if k == none {
@@ -127,12 +123,12 @@ func (x *index[K]) add(k K, r *record) {
 	x.records[k] = append(x.records[k], r)
 }
 
-// remove takes r away from under k, and moves the last to its place.
+// remove removes r from k, and moves the last record to its position.
 func (x *index[K]) remove(k K, r *record) {
 	all := x.records[k]
 	at := int(r.positions[x.slot])
 	if at >= len(all) || all[at] != r {
-		return // was never added: it had no key
+		return // not added, because its key was zero
 	}
 	last := len(all) - 1
 	all[at] = all[last]

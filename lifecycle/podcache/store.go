@@ -24,13 +24,12 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// Store is the GPU pods as far as they are known: all of them as of some moment,
-// once [Store.HasSynced]. It is safe for concurrent use; what it gives out is the
-// caller's.
+// Store caches the GPU pods. It is complete after [Store.HasSynced]. It is safe for
+// concurrent use, and callers may change the Pods that it returns.
 type Store struct {
 	settings
 
-	// mutex guards the maps; it is held for no longer than they are looked into.
+	// mutex guards the maps.
 	mutex        sync.RWMutex
 	byName       map[podKey]*record
 	byUID        map[string]*record
@@ -38,17 +37,16 @@ type Store struct {
 	byController index[string]
 	byNode       index[interned]
 
+	projections []projection
 	subscribers
-	synced chan struct{} // closed when all that was there is known
+	synced chan struct{} // closed after the first complete list
 }
 
-// podKey is a namespace and a name.
 type podKey struct {
 	namespace interned
 	name      string
 }
 
-// newStore is a Store without pods.
 func newStore() *Store {
 	return &Store{
 		byName:       map[podKey]*record{},
@@ -61,22 +59,7 @@ func newStore() *Store {
 	}
 }
 
-// Len is how many there are.
-func (s *Store) Len() int {
-	s.mutex.RLock()
-	defer s.mutex.RUnlock()
-	return len(s.byName)
-}
-
-// Get is the pod of that name, and false where there is none that asks for GPUs.
-func (s *Store) Get(name types.NamespacedName) (*Pod, bool) {
-	s.mutex.RLock()
-	r, ok := s.byName[podKey{unique.Make(name.Namespace), name.Name}]
-	s.mutex.RUnlock()
-	return podOf(r, ok)
-}
-
-// ByUID is the pod of that UID, and false where there is none that asks for GPUs.
+// ByUID returns a pod by UID, and false if there is no such GPU pod.
 func (s *Store) ByUID(uid types.UID) (*Pod, bool) {
 	s.mutex.RLock()
 	r, ok := s.byUID[string(uid)]
@@ -91,23 +74,22 @@ func podOf(r *record, ok bool) (*Pod, bool) {
 	return r.toPod(), true
 }
 
-// InNamespace are the pods of a namespace, in no order.
+// InNamespace returns the pods of a namespace, in no order.
 func (s *Store) InNamespace(namespace string) iter.Seq[*Pod] {
 	return s.iterate(func() []*record { return s.byNamespace.records[unique.Make(namespace)] })
 }
 
-// ControlledBy are the pods whose controller, the next owner and not the root,
-// has that UID, in no order.
+// ControlledBy returns the pods of a direct controller, in no order.
 func (s *Store) ControlledBy(uid types.UID) iter.Seq[*Pod] {
 	return s.iterate(func() []*record { return s.byController.records[string(uid)] })
 }
 
-// OnNode are the pods that are bound to a node, in no order.
+// OnNode returns the pods that are bound to a node, in no order.
 func (s *Store) OnNode(node string) iter.Seq[*Pod] {
 	return s.iterate(func() []*record { return s.byNode.records[unique.Make(node)] })
 }
 
-// All are all pods, in no order.
+// All returns all pods, in no order.
 func (s *Store) All() iter.Seq[*Pod] {
 	return s.iterate(func() []*record {
 		all := make([]*record, 0, len(s.byName))
@@ -118,12 +100,12 @@ func (s *Store) All() iter.Seq[*Pod] {
 	})
 }
 
-// iterate gives the pods as they were when the loop began. Nothing is locked while
-// its body runs.
+// iterate returns the pods as of the start of the loop. The Store is not locked while the
+// body of the loop runs.
 func (s *Store) iterate(of func() []*record) iter.Seq[*Pod] {
 	return func(yield func(*Pod) bool) {
 		s.mutex.RLock()
-		records := slices.Clone(of()) // records stay as they are, their order does not
+		records := slices.Clone(of()) // records do not change, but the slice does
 		s.mutex.RUnlock()
 		for _, r := range records {
 			if !yield(r.toPod()) {
@@ -133,44 +115,45 @@ func (s *Store) iterate(of func() []*record) iter.Seq[*Pod] {
 	}
 }
 
-// Settings are what a Store needs to know.
+// Settings configure a Store.
 type Settings struct {
-	// Names says which resources are GPUs; nil is [workload.DefaultResourceUnits].
+	// Names are the resources that are GPUs; nil means [workload.DefaultResourceUnits].
 	Names workload.ResourceUnits
-	// DeviceClasses are those whose devices are GPUs, for pods that ask for them as
-	// if they were extended resources. Default none.
+	// DeviceClasses are the DeviceClasses of GPUs, for pods that request them as extended
+	// resources. Default none.
 	DeviceClasses []string
-	// PageSize is how many pods are decoded at a time where the server does not
-	// stream lists. Default 500.
+	// PageSize is the number of pods in a page if the server does not stream lists. Default
+	// 500.
 	PageSize int64
-	// Logger hears of streams that broke. The zero value hears nothing.
+	// Logger logs broken watches. The zero value logs nothing.
 	Logger logr.Logger
 }
-
-// settings are the Settings as they are used.
 type settings struct {
 	listWatcher *listWatcher
 	logger      logr.Logger
-	backoff     *wait.Backoff // nil is client-go's own, up to 30 seconds
+	backoff     *wait.Backoff // nil means client-go's default, up to 30 seconds
 }
 
 // defaultPageSize is about five megabytes of decoded pods.
 const defaultPageSize = 500
 
-// New is a Store that [Store.Start] fills from the API server of cfg. It needs
-// the right to list and watch pods in all namespaces. The error is one of cfg.
+// New returns a Store that [Store.Start] fills from the API server of cfg. It needs the
+// permission to list and watch pods in all namespaces.
 func New(cfg *rest.Config, with Settings) (*Store, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	cfg.QPS = -1 // the pages of a list follow each other; the server says when it is too much
+	cfg.QPS = -1 // pages are requested one after another; the server limits the rate
 	client, err := corev1.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("a client for pods: %w", err)
+		return nil, fmt.Errorf("create pod client: %w", err)
 	}
 	s := newStore()
 	s.logger = with.Logger
-	s.listWatcher = &listWatcher{client: client.RESTClient(), reader: podReader{gpuNames: with.Names, deviceClasses: with.DeviceClasses}, pageSize: with.PageSize}
+	s.listWatcher = &listWatcher{
+		client: client.RESTClient(), reader: podReader{gpuNames: with.Names, deviceClasses: with.DeviceClasses},
+		project: s.project, pageSize: with.PageSize,
+	}
 	if s.listWatcher.reader.gpuNames == nil {
 		s.listWatcher.reader.gpuNames = workload.DefaultResourceUnits()
 	}
@@ -180,26 +163,23 @@ func New(cfg *rest.Config, with Settings) (*Store, error) {
 	return s, nil
 }
 
-// Start fills the Store and keeps it true until ctx ends. It never returns
-// before, and never with an error: what fails is tried again, ever more slowly,
-// and until then what was known stays. Call it once.
+// Start fills the Store and keeps it current until ctx ends. It returns no error: failed
+// requests are retried with backoff, and the Store keeps its pods meanwhile. Call it once.
 func (s *Store) Start(ctx context.Context) error {
 	reflector := cache.NewReflectorWithOptions(s.listWatcher, &podEntry{}, reflectorStore{s}, cache.ReflectorOptions{
-		Name: "gpupods", TypeDescription: "pods", Logger: &s.logger, Backoff: s.backoff,
+		Name: "podcache", TypeDescription: "pods", Logger: &s.logger, Backoff: s.backoff,
 	})
-	// Used where the server lists by pages after all; it keeps a reflector from
-	// asking for everything at once.
+	// Keeps the reflector from requesting one unpaged list if the server does not stream.
 	reflector.WatchListPageSize = s.listWatcher.pageSize
 	reflector.RunWithContext(logr.NewContext(ctx, s.logger))
 	return nil
 }
 
-// NeedLeaderElection is false: a replica that waits for its turn knows the pods
-// already when it comes.
+// NeedLeaderElection returns false, so that a standby replica has the pods when it becomes
+// the leader.
 func (s *Store) NeedLeaderElection() bool { return false }
 
-// HasSynced is whether all pods that were there at one moment are known, and
-// everybody was told of them.
+// HasSynced reports whether the first list is complete and all subscribers were called.
 func (s *Store) HasSynced() bool {
 	select {
 	case <-s.synced:
@@ -209,25 +189,25 @@ func (s *Store) HasSynced() bool {
 	}
 }
 
-// WaitForSync waits for [Store.HasSynced]. The error is that of ctx.
+// WaitForSync waits for [Store.HasSynced] or the end of ctx.
 func (s *Store) WaitForSync(ctx context.Context) error {
 	select {
 	case <-s.synced:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the list of GPU pods: %w", ctx.Err())
+		return fmt.Errorf("wait for the list of GPU pods: %w", ctx.Err())
 	}
 }
 
-// Ready is a check for /readyz: it fails until [Store.HasSynced].
+// Ready is a readiness check. It fails until [Store.HasSynced].
 func (s *Store) Ready(*http.Request) error {
 	if !s.HasSynced() {
-		return errors.New("the GPU pods are not listed yet")
+		return errors.New("the list of GPU pods is not complete yet")
 	}
 	return nil
 }
 
-// markSynced says that a whole list was taken in. Only the reflector calls it.
+// markSynced is called by the reflector after each complete list.
 func (s *Store) markSynced() {
 	if !s.HasSynced() {
 		close(s.synced)

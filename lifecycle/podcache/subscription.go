@@ -12,21 +12,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// subscribers are told of changes, one change after another.
+// subscribers are called for each change, one change after another.
 type subscribers struct {
-	// changeMutex is held while a change is made and told, so that all are told of the
-	// same changes in the same order, and nobody twice of what was there before.
+	// changeMutex is held while a change is stored and handlers are called. So all handlers
+	// get the same changes in the same order, and a new handler gets no pod twice.
 	changeMutex sync.Mutex
 	handlers    map[int]func(Change)
 	next        int
 }
 
-// Subscribe calls handler for each pod that is there already, before it returns,
-// and then for each change, in order, until cancel is called. A pod that another
-// of the same name replaced is first gone, then new.
+// Subscribe calls handler for each present pod before it returns, and then for each change,
+// in order, until cancel is called. If a pod replaces another of the same name, the first
+// change removes the old one and the second adds the new one.
 //
-// The handler must return at once: what it has to do it puts into a queue. It may
-// read the Store, which then has the change; it must not call Changes or cancel.
+// The handler must not block; it should add its work to a queue. It may read the Store,
+// which already has the change. It must not change the pods, and must not call Subscribe or
+// cancel.
 func (s *Store) Subscribe(handler func(Change)) (cancel func()) {
 	s.changeMutex.Lock()
 	defer s.changeMutex.Unlock()
@@ -43,7 +44,7 @@ func (s *Store) Subscribe(handler func(Change)) (cancel func()) {
 	}
 }
 
-// notify tells all subscribers, from within a turn.
+// notify calls all handlers. The caller holds changeMutex.
 func (s *Store) notify(before, after *record) {
 	if len(s.handlers) == 0 {
 		return
@@ -56,67 +57,68 @@ func (s *Store) notify(before, after *record) {
 		c.After = after.toPod()
 	}
 	for _, handler := range s.handlers {
-		own := c // one handler's changes to its pods are not another's
-		handler(own)
+		handler(c)
 	}
 }
 
-// upsert takes in a pod as it is now.
-func (s *Store) upsert(f *compactPod) {
+// upsert adds or updates a pod with its values in the projections.
+func (s *Store) upsert(p *compactPod, values ...any) {
 	s.changeMutex.Lock()
 	defer s.changeMutex.Unlock()
-	before := s.byName[f.key()] // only turns write
-	if before != nil && before.compactPod == *f {
+	s.setValues(p.key(), values)
+	before := s.byName[p.key()] // only holders of changeMutex write the maps
+	if before != nil && before.compactPod == *p {
 		return
 	}
-	if before != nil && before.uid != f.uid {
+	if before != nil && before.uid != p.uid {
 		s.replaceRecord(before, nil)
 		s.notify(before, nil)
 		before = nil
 	}
-	after := &record{compactPod: *f}
+	after := &record{compactPod: *p}
 	s.replaceRecord(before, after)
 	s.notify(before, after)
 }
 
-// remove forgets a pod that has ended or gone.
+// remove removes a pod that ended or was deleted.
 func (s *Store) remove(k podKey) {
 	s.changeMutex.Lock()
 	defer s.changeMutex.Unlock()
+	s.setValues(k, nil)
 	if before := s.byName[k]; before != nil {
 		s.replaceRecord(before, nil)
 		s.notify(before, nil)
 	}
 }
 
-// replaceAll makes the pods those of a whole list.
+// replaceAll replaces all pods by those of a complete list.
 func (s *Store) replaceAll(list []*podEntry) {
-	there := make(map[podKey]struct{}, len(list))
+	listed := make(map[podKey]struct{}, len(list))
 	for _, e := range list {
-		there[e.pod.key()] = struct{}{}
+		listed[e.pod.key()] = struct{}{}
 	}
-	for _, k := range s.keysNotIn(there) {
+	for _, k := range s.keysNotIn(listed) {
 		s.remove(k)
 	}
 	for _, e := range list {
-		s.upsert(&e.pod)
+		s.upsert(&e.pod, e.values...)
 	}
 }
 
-// keysNotIn are the known pods that are not there.
-func (s *Store) keysNotIn(there map[podKey]struct{}) []podKey {
+// keysNotIn returns the keys of the cached pods that are not listed.
+func (s *Store) keysNotIn(listed map[podKey]struct{}) []podKey {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	var missing []podKey
 	for k := range s.byName {
-		if _, ok := there[k]; !ok {
+		if _, ok := listed[k]; !ok {
 			missing = append(missing, k)
 		}
 	}
 	return missing
 }
 
-// replaceRecord puts one record in another's place; either may be nil.
+// replaceRecord replaces a record in all indices. Either may be nil.
 func (s *Store) replaceRecord(before, after *record) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -140,24 +142,23 @@ func (s *Store) replaceRecord(before, after *record) {
 	}
 }
 
-// controllerUID is the UID of the pod's controller, empty for none.
-func (f *compactPod) controllerUID() string { return string(f.shared.Value().controller.UID) }
+// controllerUID returns the UID of the pod's controller, or "".
+func (p *compactPod) controllerUID() string { return string(p.shared.Value().controller.UID) }
 
 var noNode = unique.Make("")
 
-// nodeHandle is the pod's node, the zero handle for none.
-func (f *compactPod) nodeHandle() interned {
-	if f.node == noNode {
+// nodeHandle returns the pod's node, or the zero handle if the pod is not bound.
+func (p *compactPod) nodeHandle() interned {
+	if p.node == noNode {
 		return interned{}
 	}
-	return f.node
+	return p.node
 }
 
-// Source wakes a controller for changed GPU pods: the requests that keys makes of
-// each [Change] go to its queue. The controller starts once all pods are known.
-// keys is called as the handler of [Store.Changes] is, and must be as quick.
-func Source[request comparable](store *Store, keys func(Change) []request) source.TypedSyncingSource[request] {
-	return &podSource[request]{store: store, requestsFor: keys}
+// Source returns a source that enqueues the requests of each [Change]. The controller starts
+// when the Store is synced. requestsFor must not block, like the handler of [Store.Subscribe].
+func Source[request comparable](store *Store, requestsFor func(Change) []request) source.TypedSyncingSource[request] {
+	return &podSource[request]{store: store, requestsFor: requestsFor}
 }
 
 type podSource[request comparable] struct {
@@ -166,9 +167,9 @@ type podSource[request comparable] struct {
 }
 
 // Start implements [source.TypedSource].
-func (w *podSource[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-	cancel := w.store.Subscribe(func(c Change) {
-		for _, key := range w.requestsFor(c) {
+func (s *podSource[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	cancel := s.store.Subscribe(func(c Change) {
+		for _, key := range s.requestsFor(c) {
 			queue.Add(key)
 		}
 	})
@@ -177,4 +178,4 @@ func (w *podSource[request]) Start(ctx context.Context, queue workqueue.TypedRat
 }
 
 // WaitForSync implements [source.TypedSyncingSource].
-func (w *podSource[request]) WaitForSync(ctx context.Context) error { return w.store.WaitForSync(ctx) }
+func (s *podSource[request]) WaitForSync(ctx context.Context) error { return s.store.WaitForSync(ctx) }

@@ -18,7 +18,7 @@ import (
 	"sluice.dev/api/workload"
 )
 
-// changeLog notes changes, as text.
+// changeLog records changes as text.
 type changeLog struct {
 	mutex  sync.Mutex
 	lines  []string
@@ -59,28 +59,28 @@ func TestSubscribe(t *testing.T) {
 	changes.waitFor(w, "new a")
 	w.putPods(newGPUPod("b"))
 	w.putPods(newGPUPod("b").onNode("n").withPhase(corev1.PodRunning))
-	w.putPods(newGPUPod("b").onNode("n").withPhase(corev1.PodRunning).withAnnotation("said", "something else")) // nothing that counts
+	w.putPods(newGPUPod("b").onNode("n").withPhase(corev1.PodRunning).withAnnotation("other", "value")) // changes no field of the record
 	w.putPods(newPod("cpu"))
 	w.deletePod("a")
 	changes.waitFor(w, "new a", "new b", "changed b", "gone a")
 
 	again := newGPUPod("b")
 	again.UID = "another"
-	w.putPods(again) // deleted and made anew, of which only the end was seen
+	w.putPods(again) // deleted and created again, with one event
 	changes.waitFor(w, "new a", "new b", "changed b", "gone a", "gone b", "new b")
 	if _, ok := w.store.ByUID("uid-b"); ok {
-		t.Error("the pod that was replaced is still known by its UID")
+		t.Error("the replaced pod is still found by its UID")
 	}
 
 	changes.cancel()
 	w.putPods(newGPUPod("c"))
 	w.waitForPods("b", "c")
 	if got := changes.read(); len(got) != 6 {
-		t.Errorf("after it was canceled it was told %v", got[6:])
+		t.Errorf("after cancel the handler got %v", got[6:])
 	}
 }
 
-// A handler that comes while pods come sees each exactly once as new.
+// A handler that subscribes while pods are added gets each pod exactly once.
 func TestSubscribeDeliversEachChangeOnce(t *testing.T) {
 	s := newStore()
 	const pods = 2000
@@ -107,11 +107,11 @@ func TestSubscribeDeliversEachChangeOnce(t *testing.T) {
 	readers.Wait()
 	for i, count := range counts {
 		if len(count) != pods {
-			t.Errorf("handler %d was told of %d pods, want %d", i, len(count), pods)
+			t.Errorf("handler %d got %d pods, want %d", i, len(count), pods)
 		}
 		for key, n := range count {
 			if n != 1 {
-				t.Fatalf("handler %d was told of %s %d times", i, key, n)
+				t.Fatalf("handler %d got %s %d times", i, key, n)
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func TestSourceEnqueuesRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	if key, _ := queue.Get(); key.String() != "lab/train" || queue.Len() != 0 {
-		t.Errorf("woke %s and %d more; want lab/train alone", key, queue.Len())
+		t.Errorf("enqueued %s and %d more, want only lab/train", key, queue.Len())
 	}
 }
 
@@ -154,7 +154,7 @@ func TestIndices(t *testing.T) {
 	put(elsewhere)
 	put(newGPUPod("a").controlledBy("Job", "x").onNode("n2"))
 	s.remove(podKey{unique.Make("other"), "z"})
-	put(newGPUPod("c").controlledBy("Job", "x").onNode("n2")) // adopted and moved, as no pod is
+	put(newGPUPod("c").controlledBy("Job", "x").onNode("n2")) // adopted and moved; real pods never are
 	got := map[string][]string{
 		"lab": sortedNames(s.InNamespace("lab")), "other": sortedNames(s.InNamespace("other")),
 		"x": sortedNames(s.ControlledBy("uid-x")), "y": sortedNames(s.ControlledBy("uid-y")), "none": sortedNames(s.ControlledBy("")),
@@ -173,6 +173,6 @@ func TestIndices(t *testing.T) {
 		s.remove(k)
 	}
 	if left := len(s.byUID) + len(s.byNamespace.records) + len(s.byController.records) + len(s.byNode.records); left != 0 {
-		t.Errorf("%d entries are left in the indices of an empty store", left)
+		t.Errorf("%d entries remain in the indices of an empty store", left)
 	}
 }

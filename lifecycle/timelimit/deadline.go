@@ -12,72 +12,65 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// determineLimit finds how long the workload may run. A limit that is cut, or comes, while
-// the workload runs leaves the longest lead, or what was left if that is less.
+// determineLimit determines how long the workload may run. If a limit is set or lowered
+// while the workload runs, the longest lead remains, or the old remainder if that is less.
 func (d *decision) determineLimit() {
-	had, now := d.Status.Limit, d.limits.MaxRuntime
+	recorded, configured := d.Status.Limit, d.limits.MaxRuntime
 	if !d.limits.hasRuntimeLimit() {
 		d.Status.Limit = nil
 		return
 	}
-	// What the pods asked for is known only while there are some.
-	if had != nil && !d.observed.Running {
+	// The limits that pods request are known only while pods exist.
+	if recorded != nil && !d.observed.Running {
 		return
 	}
-	whole := now.Length() + d.totalExtension()
-	inForce := d.preferConfigured(now, whole)
+	inForce := configured
+	if extension := d.totalExtension(); extension > 0 {
+		inForce = toDuration(configured.Length() + extension)
+	}
 	switch {
 	case d.isStarting():
-	case had == nil:
-		inForce = d.atLeast(inForce, d.runningTime()+d.limits.longestLead())
-	case had.Configured.Equal(now):
+	case recorded == nil:
+		inForce = atLeast(inForce, d.runningTime()+d.limits.longestLead())
+	case recorded.Configured.Equal(configured):
 		return
 	default:
-		inForce = d.atLeast(inForce, min(d.runningTime()+d.limits.longestLead(), had.InForce.Length()))
+		inForce = atLeast(inForce, min(d.runningTime()+d.limits.longestLead(), recorded.InForce.Length()))
 	}
-	d.Status.Limit = &v1alpha1.ClockLimit{Configured: now, InForce: inForce}
+	d.Status.Limit = &v1alpha1.ClockLimit{Configured: configured, InForce: inForce}
 }
 
-// isStarting tells whether the workload's time only begins with this decision.
+// isStarting reports whether the running time begins with this decision.
 func (d *decision) isStarting() bool {
 	return d.Status.AccumulatedSeconds == 0 && (d.Status.RunningSince == nil || d.intervalOpened)
 }
 
-// preferConfigured is a length in the words of a duration that is as long, where it is.
-func (d *decision) preferConfigured(duration period.Duration, length time.Duration) period.Duration {
-	if duration.Length() == length {
-		return duration
-	}
-	return toDuration(length)
-}
-
-func (d *decision) atLeast(duration period.Duration, length time.Duration) period.Duration {
+func atLeast(duration period.Duration, length time.Duration) period.Duration {
 	if duration.Length() >= length {
 		return duration
 	}
 	return toDuration(length)
 }
 
-// announceDeadlines finds the end that lies ahead and warns of it where that is due.
+// announceDeadlines sets the next deadline and adds the warnings that are due.
 func (d *decision) announceDeadlines() {
 	d.Status.Deadline = nil
 	if !d.observed.Running || d.isStopInForce() {
 		return
 	}
-	runtime, idle := d.announceRuntimeLimit(), d.announceIdleTimeout()
-	if idle != nil && (runtime == nil || idle.At.Before(&runtime.At)) {
-		runtime = idle
+	deadline, idle := d.announceRuntimeLimit(), d.announceIdleTimeout()
+	if idle != nil && (deadline == nil || idle.At.Before(&deadline.At)) {
+		deadline = idle
 	}
-	d.Status.Deadline = runtime
+	d.Status.Deadline = deadline
 	d.pruneLeads()
 }
 
-// leadPruneThreshold is how many warnings are kept before those of former limits go; at
-// most 64 can be.
+// leadPruneThreshold is the number of recorded warnings above which those of former limits
+// are removed. The API allows 64.
 const leadPruneThreshold = 48
 
-// pruneLeads forgets warnings of limits that hold no longer where there are many, but
-// for the first that announced an end.
+// pruneLeads removes warnings of former limits, except the first one that announced the end.
 func (d *decision) pruneLeads() {
 	if d.Status.Limit == nil || len(d.Status.Leads) < leadPruneThreshold {
 		return
@@ -90,15 +83,15 @@ func (d *decision) pruneLeads() {
 	})
 }
 
-// announceRuntimeLimit warns of the end at the limit.
+// announceRuntimeLimit adds the due warnings of the runtime limit and returns its deadline.
 func (d *decision) announceRuntimeLimit() *v1alpha1.ClockDeadline {
 	if d.Status.Limit == nil || d.Status.RunningSince == nil {
 		return nil
 	}
 	limit := d.Status.Limit.InForce.Length()
 	end := d.now.Add(limit - d.runningTime())
-	ahead, due := d.applicableLeads(limit), []time.Duration(nil)
-	for _, lead := range ahead {
+	var due []time.Duration
+	for _, lead := range d.applicableLeads(limit) {
 		switch at := end.Add(-lead); {
 		case d.hasWarned(v1alpha1.EndMaxRuntime, lead, limit):
 		case at.After(d.now):
@@ -128,9 +121,8 @@ func (d *decision) announceRuntimeLimit() *v1alpha1.ClockDeadline {
 	return deadline
 }
 
-// applicableLeads are those that lie ahead when a workload with a limit begins, longest
-// first. Where none does, the shortest is due at the beginning: nothing ends
-// unannounced.
+// applicableLeads returns the leads that are shorter than the limit, longest first. If none
+// is, it returns the shortest lead, which is due at the start.
 func (d *decision) applicableLeads(limit time.Duration) []time.Duration {
 	ahead := slices.DeleteFunc(slices.Clone(d.limits.Leads), func(lead time.Duration) bool { return lead >= limit })
 	if len(ahead) == 0 {
@@ -140,15 +132,15 @@ func (d *decision) applicableLeads(limit time.Duration) []time.Duration {
 	return slices.Compact(ahead)
 }
 
-// hasWarned tells whether a warning is in the record, or was just given.
+// hasWarned reports whether the status holds a warning.
 func (d *decision) hasWarned(reason v1alpha1.EndReason, lead, limit time.Duration) bool {
 	return slices.ContainsFunc(d.Status.Leads, func(l v1alpha1.ClockLead) bool {
 		return l.Reason == reason && l.Lead.Length() == lead && l.LimitSeconds == wholeSeconds(limit)
 	})
 }
 
-// firstAnnouncedAt is when the end at a limit, or an earlier one, was first announced.
-// What was said before an extension was granted counts no longer.
+// firstAnnouncedAt returns when the end at this limit, or at a lower one, was first
+// announced. Warnings from before the last extension do not count.
 func (d *decision) firstAnnouncedAt(limit time.Duration) (first time.Time, ok bool) {
 	for _, l := range d.Status.Leads {
 		if l.Reason != v1alpha1.EndMaxRuntime || l.LimitSeconds > wholeSeconds(limit) || d.extendedSince(l.At.Time) {
@@ -165,7 +157,7 @@ func (d *decision) extendedSince(t time.Time) bool {
 	return slices.ContainsFunc(d.Status.Extensions, func(e v1alpha1.ClockExtension) bool { return e.At.After(t) })
 }
 
-// recordWarning gives a warning and records it.
+// recordWarning adds a warning to the decision and to the status.
 func (d *decision) recordWarning(w Warning) {
 	d.Warnings = append(d.Warnings, w)
 	d.Status.Leads = append(d.Status.Leads, v1alpha1.ClockLead{
@@ -173,7 +165,8 @@ func (d *decision) recordWarning(w Warning) {
 	})
 }
 
-// enforceDeadline ends what is due. What was stopped and runs is stopped again.
+// enforceDeadline stops the workload at its deadline, and again if it runs in spite of a
+// stop.
 func (d *decision) enforceDeadline() {
 	if !d.observed.Running {
 		return
@@ -202,8 +195,8 @@ func (d *decision) enforceDeadline() {
 	d.scheduleNext(stopped.Until.Time)
 }
 
-// observedUntil is the instant up to which the time of an end has come: for idleness
-// that of the samples, since what came after them is not known.
+// observedUntil returns the time up to which a deadline can be checked. Idleness is known
+// only up to the samples.
 func (d *decision) observedUntil(reason v1alpha1.EndReason) time.Time {
 	if reason == v1alpha1.EndIdle {
 		return d.observed.Utilization.SampledAt
@@ -211,18 +204,18 @@ func (d *decision) observedUntil(reason v1alpha1.EndReason) time.Time {
 	return d.now
 }
 
-// isStopInForce tells whether the workload was stopped and may not run, or still runs
-// on since then: what is being stopped is stopped once.
+// isStopInForce reports whether the workload must not run, or still runs since its last
+// stop. A workload whose stop takes long is counted once.
 func (d *decision) isStopInForce() bool {
 	s := d.Status.Stopped
 	if s == nil {
 		return false
 	}
-	outlives := d.observed.Running && !d.intervalOpened && !d.observed.RunningSince.After(s.At.Time)
-	return s.Until == nil || d.now.Before(s.Until.Time) || outlives
+	stillRuns := d.observed.Running && !d.intervalOpened && !d.observed.RunningSince.After(s.At.Time)
+	return s.Until == nil || d.now.Before(s.Until.Time) || stillRuns
 }
 
-// evaluateDryRun tells what would be stopped if this were none.
+// evaluateDryRun sets the reason for which the workload would be stopped without dry run.
 func (d *decision) evaluateDryRun() {
 	if !d.limits.DryRun || d.limits.Exempt || !d.observed.Running {
 		return

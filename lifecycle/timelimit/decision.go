@@ -12,12 +12,11 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Decide is what follows, at an instant, from what was recorded, what is seen and
-// what holds. The same question has the same answer; asked again with its own
-// answer as the record, it warns of nothing twice.
-func Decide(now time.Time, was v1alpha1.WorkloadClockStatus, seen Observation, terms EffectiveLimits) Decision {
-	d := &decision{now: truncateToSecond(now), previous: &was, observed: seen, limits: terms}
-	was.DeepCopyInto(&d.Status)
+// Decide returns the decision for a workload with a recorded status. It is deterministic.
+// Called again with the status that it returned, it repeats no warning.
+func Decide(now time.Time, previous v1alpha1.WorkloadClockStatus, observed Observation, limits EffectiveLimits) Decision {
+	d := &decision{now: truncateToSecond(now), observed: observed, limits: limits}
+	previous.DeepCopyInto(&d.Status)
 	d.recordExtensions()
 	d.releaseStop()
 	d.recordPause()
@@ -33,21 +32,19 @@ func Decide(now time.Time, was v1alpha1.WorkloadClockStatus, seen Observation, t
 	return d.Decision
 }
 
-// decision is a decision on its way. Its steps are in the order in which Decide
-// takes them.
+// decision is the state of one call of Decide.
 type decision struct {
 	Decision
 	now      time.Time
-	previous *v1alpha1.WorkloadClockStatus
 	observed Observation
 	limits   EffectiveLimits
-	// intervalOpened tells that an interval was opened by this decision.
+	// intervalOpened is true if this decision opened the running interval.
 	intervalOpened bool
-	// idleDuration is how long the workload has been idle, as far as is known.
+	// idleDuration is the known idle time.
 	idleDuration time.Duration
 }
 
-// runningTime is the accumulated running time, the open interval included.
+// runningTime returns the accumulated running time, including the open interval.
 func (d *decision) runningTime() time.Duration {
 	ran := time.Duration(d.Status.AccumulatedSeconds) * time.Second
 	if since := d.Status.RunningSince; since != nil {
@@ -56,14 +53,14 @@ func (d *decision) runningTime() time.Duration {
 	return ran
 }
 
-// scheduleNext has the decision asked again at an instant, unless that is earlier anyway.
+// scheduleNext moves the next decision forward to t. It never moves it back.
 func (d *decision) scheduleNext(t time.Time) {
 	if t.After(d.now) && (d.NextDecision.IsZero() || t.Before(d.NextDecision)) {
 		d.NextDecision = t
 	}
 }
 
-// setState names what was decided.
+// setState derives the state from the other fields of the status.
 func (d *decision) setState() {
 	switch {
 	case d.Status.Stopped != nil:
@@ -77,7 +74,7 @@ func (d *decision) setState() {
 	}
 }
 
-// truncateToSecond is an instant as it can be recorded.
+// truncateToSecond returns t in the resolution of the API.
 func truncateToSecond(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
 func metaTime(t time.Time) *metav1.Time { return &metav1.Time{Time: truncateToSecond(t)} }
@@ -91,90 +88,87 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// Decision is what follows from a question. Whoever carries it out records the
-// warnings first, then the status, and stops the workload last: all three may be
-// done twice, and none may be left out because of a crash before.
+// Decision is the result of Decide. The caller must record the warnings first, then write
+// the status, and stop the workload last. After a crash it can repeat all three.
 type Decision struct {
-	// Status is what is to be recorded; conditions and what is shown are left as they
-	// were.
+	// Status is the status to write. Decide does not change conditions and display fields.
 	Status v1alpha1.WorkloadClockStatus
-	// Warnings are to be recorded as Notices.
+	// Warnings are recorded as Notices.
 	Warnings []Warning
-	// Stop tells that the workload is to be stopped, as Status.Stopped says.
+	// Stop is true if the workload must be stopped, as Status.Stopped says.
 	Stop bool
-	// Stopped tells that Status.Stopped is new with this decision.
+	// Stopped is true if this decision set Status.Stopped.
 	Stopped bool
-	// Released tells that a stop no longer holds: its mark is to be taken from the
-	// workload.
+	// Released is true if a stop ended: its annotation must be removed from the workload.
 	Released bool
-	// Reset tells that the workload's time begins anew.
+	// Reset is true if this decision reset the workload's running time.
 	Reset bool
-	// WouldStop tells that a dry run keeps the workload from being stopped, and why.
+	// WouldStop is the reason for a stop that a dry run prevents.
 	WouldStop v1alpha1.EndReason
-	// NextDecision is when to ask again if nothing is seen before; zero is never.
+	// NextDecision is the time of the next decision if nothing changes before. The zero
+	// time means never.
 	NextDecision time.Time
 }
 
-// Warning is one message to a workload's people that it will end.
+// Warning announces the end of a workload.
 type Warning struct {
-	// Reason is why it will: MaxRuntime or Idle.
+	// Reason is MaxRuntime or Idle.
 	Reason v1alpha1.EndReason
-	// Lead is how long before the end the warning was due.
+	// Lead is the time between DueAt and the deadline for which it was due.
 	Lead time.Duration
-	// DueAt is when it was due.
+	// DueAt is when the warning was due.
 	DueAt time.Time
-	// Deadline is when it ends.
+	// Deadline is when the workload ends.
 	Deadline time.Time
 	// LimitSeconds is the limit in accumulated running time, for MaxRuntime.
 	LimitSeconds int64
-	// Superseded is true where a warning given at the same time says all that this
-	// one would have said.
+	// Superseded is true if a later warning of the same decision contains this one.
 	Superseded bool
 }
 
-// EffectiveLimits are what holds for a workload.
+// EffectiveLimits are the limits in force for a workload.
 type EffectiveLimits struct {
-	// Limits are those of its type in its project; MaxRuntime is the shorter of that
-	// and what its pods ask for themselves.
+	// Limits are those of the workload type in the project. MaxRuntime is the shorter of
+	// the project's limit and the one that the pods request.
 	v1alpha1.Limits
-	// Leads are how long before the end its people are warned. There is at least one.
+	// Leads are the times before the end at which warnings are due; at least one.
 	Leads []time.Duration
-	// Exempt is true where the project is exempt or held: nothing ends.
+	// Exempt is true if the project is exempt or on hold: Decide stops nothing.
 	Exempt bool
-	// GrantedExtensions are the extensions that were approved and not recorded yet.
+	// GrantedExtensions are approved extensions. The status may hold some of them already.
 	GrantedExtensions []v1alpha1.ClockExtension
 }
 
-// Observation is what is known of a workload now.
+// Observation is the observed state of a workload.
 type Observation struct {
-	// Running is true while at least one GPU pod of it runs.
+	// Running is true while at least one GPU pod runs.
 	Running bool
-	// RunningSince is when the first of the pods that run now began, or its namespace was
-	// governed, whichever is later. Zero is the instant of the decision.
+	// RunningSince is the start of the first running pod, or the creation of the project if
+	// that is later. The zero time means now.
 	RunningSince time.Time
-	// Utilization is how its GPUs are used.
+	// Utilization is the use of the workload's GPUs.
 	Utilization Utilization
 }
 
 // Utilization is the use of a workload's GPUs.
 type Utilization struct {
-	// Known is false where a node of its pods gave no fresh sample, or cannot tell.
+	// Known is false if a node has no fresh sample or cannot measure utilization.
 	Known bool
-	// LastActive is the latest use by any of its pods.
+	// LastActive is the latest use by any pod.
 	LastActive time.Time
-	// SampledAt is the oldest of its nodes' samples: idleness counts up to here.
+	// SampledAt is the oldest sample of the nodes. Idle time counts up to it.
 	SampledAt time.Time
 }
 
-// hasRuntimeLimit tells whether anything may be stopped by a limit on running time.
-func (t *EffectiveLimits) hasRuntimeLimit() bool {
-	return !t.Exempt && !t.DryRun && !t.MaxRuntime.IsZero()
+// hasRuntimeLimit reports whether a limit on running time can stop the workload.
+func (l *EffectiveLimits) hasRuntimeLimit() bool {
+	return !l.Exempt && !l.DryRun && !l.MaxRuntime.IsZero()
 }
 
-// hasIdleTimeout tells whether anything may be stopped for want of use.
-func (t *EffectiveLimits) hasIdleTimeout() bool {
-	return !t.Exempt && !t.DryRun && !t.IdleTimeout.IsZero()
+// hasIdleTimeout reports whether the idle timeout can stop the workload.
+func (l *EffectiveLimits) hasIdleTimeout() bool {
+	return !l.Exempt && !l.DryRun && !l.IdleTimeout.IsZero()
 }
 
-func (t *EffectiveLimits) longestLead() time.Duration  { return slices.Max(t.Leads) }
-func (t *EffectiveLimits) shortestLead() time.Duration { return slices.Min(t.Leads) }
+func (l *EffectiveLimits) longestLead() time.Duration  { return slices.Max(l.Leads) }
+func (l *EffectiveLimits) shortestLead() time.Duration { return slices.Min(l.Leads) }

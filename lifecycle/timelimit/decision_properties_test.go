@@ -18,18 +18,17 @@ import (
 	"sluice.dev/lifecycle/timelimit"
 )
 
-// runRandomEvents has something happen to a workload, and checks after each event what
-// must always hold.
+// runRandomEvents applies random events to a workload and checks the invariants after each.
 func runRandomEvents(t *rapid.T, w *simulation) {
 	check := func() { checkDecision(t, w) }
 	events := map[string]func(*rapid.T){
-		"time":  func(t *rapid.T) { w.now = w.now.Add(drawMinutes(t, 1, 60*60)); check() },
-		"run":   func(t *rapid.T) { w.advance(drawMinutes(t, 1, 60*60)); check() },
-		"start": func(*rapid.T) { w.observed.Running, w.observed.RunningSince = true, w.now; check() },
-		"end":   func(*rapid.T) { w.observed = timelimit.Observation{}; check() },
-		"limit": func(t *rapid.T) { changeLimit(t, w); check() },
-		"spare": func(t *rapid.T) { w.limits.Exempt = rapid.Bool().Draw(t, "spared"); check() },
-		"dry":   func(t *rapid.T) { w.limits.DryRun = rapid.Bool().Draw(t, "dry run"); check() },
+		"time":   func(t *rapid.T) { w.now = w.now.Add(drawMinutes(t, 1, 60*60)); check() },
+		"run":    func(t *rapid.T) { w.advance(drawMinutes(t, 1, 60*60)); check() },
+		"start":  func(*rapid.T) { w.observed.Running, w.observed.RunningSince = true, w.now; check() },
+		"end":    func(*rapid.T) { w.observed = timelimit.Observation{}; check() },
+		"limit":  func(t *rapid.T) { changeLimit(t, w); check() },
+		"exempt": func(t *rapid.T) { w.limits.Exempt = rapid.Bool().Draw(t, "exempt"); check() },
+		"dry":    func(t *rapid.T) { w.limits.DryRun = rapid.Bool().Draw(t, "dry run"); check() },
 		"sample": func(t *rapid.T) {
 			known := rapid.Bool().Draw(t, "known")
 			w.observed.Utilization = timelimit.Utilization{Known: known, LastActive: w.now.Add(-drawMinutes(t, 0, 300)), SampledAt: w.now}
@@ -40,21 +39,21 @@ func runRandomEvents(t *rapid.T, w *simulation) {
 	t.Repeat(events)
 }
 
-// checkDecision decides, and checks the answer alone and against all before.
+// checkDecision decides, and checks the decision alone and against all before.
 func checkDecision(t *rapid.T, w *simulation) {
 	stopsBefore := len(w.stops)
 	d := w.decide()
 	if again := timelimit.Decide(w.now, d.Status, w.observed, w.limits); len(again.Warnings) > 0 || again.Stopped || !cmp.Equal(again.Status, d.Status) {
-		t.Fatalf("asked again it answers otherwise: %s", cmp.Diff(d.Status, again.Status))
+		t.Fatalf("the second call decides differently: %s", cmp.Diff(d.Status, again.Status))
 	}
 	if !d.NextDecision.IsZero() && !d.NextDecision.After(w.now) {
-		t.Fatalf("asks to be asked at %v, and it is %v", d.NextDecision, w.now)
+		t.Fatalf("the next decision is at %v, but now is %v", d.NextDecision, w.now)
 	}
 	if d.Status.Deadline != nil && d.Status.Deadline.Reason == v1alpha1.EndMaxRuntime && d.NextDecision.IsZero() {
-		t.Fatal("there is a deadline, and nobody will look")
+		t.Fatal("there is a deadline, but no next decision")
 	}
 	if (w.limits.Exempt || w.limits.DryRun) && (len(d.Warnings) > 0 || d.Stopped) {
-		t.Fatalf("spared or in a dry run, and: %+v", d)
+		t.Fatalf("a stop or warning in spite of exemption or dry run: %+v", d)
 	}
 	if len(w.stops) > stopsBefore && w.stops[len(w.stops)-1].Reason == v1alpha1.EndMaxRuntime {
 		checkStopAnnounced(t, w)
@@ -64,34 +63,35 @@ func checkDecision(t *rapid.T, w *simulation) {
 		t.Fatalf("accumulated %d, running since %v", d.Status.AccumulatedSeconds, d.Status.RunningSince)
 	}
 	if len(d.Status.Leads) > 64 {
-		t.Fatalf("%d warnings are kept", len(d.Status.Leads))
+		t.Fatalf("%d warnings are recorded", len(d.Status.Leads))
 	}
 }
 
-// checkStopAnnounced: no end at the limit before a warning of that end, or of an
-// earlier one, stood for the shortest lead.
+// checkStopAnnounced checks that every stop at the limit was announced at least the shortest
+// lead before, with that deadline or an earlier one.
 func checkStopAnnounced(t *rapid.T, w *simulation) {
 	shortest := slices.Min(w.limits.Leads)
 	if !slices.ContainsFunc(w.warnings, func(s timedWarning) bool {
 		return !s.Superseded && s.Reason == v1alpha1.EndMaxRuntime && !s.Deadline.After(w.now) && !s.at.Add(shortest).After(w.now)
 	}) {
-		t.Fatalf("stopped at %v unannounced; warnings were %v", w.now, w.warnings)
+		t.Fatalf("stopped at %v without announcement; warnings: %v", w.now, w.warnings)
 	}
 }
 
-// checkNoDuplicateWarnings: no two warnings of one reason, lead, limit and end.
+// checkNoDuplicateWarnings checks that no two warnings have the same reason, lead, limit and
+// deadline.
 func checkNoDuplicateWarnings(t *rapid.T, w *simulation) {
-	seen := map[string]bool{}
+	warned := map[string]bool{}
 	for _, s := range w.warnings {
 		key := fmt.Sprint(s.Reason, s.Lead, s.DueAt, s.Deadline, s.LimitSeconds)
-		if seen[key] {
+		if warned[key] {
 			t.Fatalf("warned twice: %+v", s)
 		}
-		seen[key] = true
+		warned[key] = true
 	}
 }
 
-// changeLimit changes the limit, and checks what is left.
+// changeLimit changes the limit, and checks the remaining time.
 func changeLimit(t *rapid.T, w *simulation) {
 	before := w.decide()
 	left := remainingTime(before.Status, w.now)
@@ -108,7 +108,7 @@ func changeLimit(t *rapid.T, w *simulation) {
 		floor = min(floor, left)
 	}
 	if got := remainingTime(after.Status, w.now); after.Status.Limit != nil && got < floor {
-		t.Fatalf("a changed limit leaves %v of %v; at least %v", got, left, floor)
+		t.Fatalf("the changed limit leaves %v of %v, want at least %v", got, left, floor)
 	}
 }
 
@@ -123,7 +123,7 @@ func remainingTime(s v1alpha1.WorkloadClockStatus, now time.Time) time.Duration 
 	return s.Limit.InForce.Length() - ran
 }
 
-// grantExtension grants more time, and checks that the end does not come sooner.
+// grantExtension grants an extension, and checks that it does not shorten the limit.
 func grantExtension(t *rapid.T, w *simulation) {
 	before := w.decide()
 	name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "extension")
@@ -131,7 +131,7 @@ func grantExtension(t *rapid.T, w *simulation) {
 	after := w.decide()
 	if before.Status.Limit != nil && after.Status.Limit != nil && !after.Reset &&
 		after.Status.Limit.InForce.Length() < before.Status.Limit.InForce.Length() {
-		t.Fatalf("an extension took %v to %v", before.Status.Limit.InForce, after.Status.Limit.InForce)
+		t.Fatalf("an extension changed the limit from %v to %v", before.Status.Limit.InForce, after.Status.Limit.InForce)
 	}
 }
 
@@ -139,8 +139,8 @@ func drawMinutes(t *rapid.T, least, most int) time.Duration {
 	return time.Duration(rapid.IntRange(least, most).Draw(t, "minutes")) * time.Minute
 }
 
-// It guards that no workload ends at its limit unannounced, and that a crash
-// before a record repeats nothing.
+// No workload is stopped at its limit without announcement, and a crash before a write
+// repeats no warning.
 func TestDecideInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newSimulation()
@@ -154,7 +154,7 @@ func TestDecideInvariants(t *testing.T) {
 	})
 }
 
-// However often it is asked while nothing happens, the outcome is the same.
+// The number of calls while nothing changes does not affect the result.
 func TestDecideIsIndependentOfCallFrequency(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seldom, often := newSimulation(), newSimulation()

@@ -25,16 +25,16 @@ func TestDecideStopsAtRuntimeLimit(t *testing.T) {
 			live:     func(w *simulation) { w.startPods(); w.advance(72 * hour) },
 			warnings: []string{"24h0m0s", "44h0m0s", "47h30m0s"}, stops: []string{"48h0m0s"},
 		},
-		"never, where nothing limits it": {
+		"never, without limit": {
 			live: func(w *simulation) { w.limits.MaxRuntime = period.Duration{}; w.startPods(); w.advance(1000 * hour) },
 		},
-		"never, while its project is exempt or held": {
+		"never, while the project is exempt or on hold": {
 			live: func(w *simulation) { w.limits.Exempt = true; w.startPods(); w.advance(1000 * hour) },
 		},
 		"never in a dry run": {
 			live: func(w *simulation) { w.limits.DryRun = true; w.startPods(); w.advance(1000 * hour) },
 		},
-		"later by the time in which it did not run": {
+		"later by the time without running pods": {
 			live: func(w *simulation) {
 				w.startPods()
 				w.advance(30 * hour)
@@ -45,7 +45,7 @@ func TestDecideStopsAtRuntimeLimit(t *testing.T) {
 			},
 			warnings: []string{"24h0m0s", "44h30m0s", "48h0m0s"}, stops: []string{"48h30m0s"},
 		},
-		"afresh after the reset time": {
+		"with a new clock after the reset time": {
 			live: func(w *simulation) {
 				w.startPods()
 				w.advance(30 * hour)
@@ -56,11 +56,11 @@ func TestDecideStopsAtRuntimeLimit(t *testing.T) {
 			},
 			warnings: []string{"24h0m0s", "55h0m0s", "75h0m0s"},
 		},
-		"announced once more after a week away, and not before the shortest lead is over": {
+		"after a week of downtime, announced again and not before the shortest lead has passed": {
 			live:     func(w *simulation) { w.startPods(); w.advance(hour); w.now = w.now.Add(7 * 24 * hour); w.advance(hour) },
 			warnings: []string{"169h0m0s superseded", "169h0m0s superseded", "169h0m0s"}, stops: []string{"169h30m0s"},
 		},
-		"as its pods say, where that is tighter": {
+		"at the pods' own limit, if that is lower": {
 			live: func(w *simulation) {
 				w.limits.MaxRuntime = period.MustParseDuration("6h")
 				w.startPods()
@@ -68,7 +68,7 @@ func TestDecideStopsAtRuntimeLimit(t *testing.T) {
 			},
 			warnings: []string{"2h0m0s", "5h30m0s"}, stops: []string{"6h0m0s"},
 		},
-		"never unannounced, however short its limit": {
+		"never without announcement, however short the limit": {
 			live: func(w *simulation) {
 				w.limits.MaxRuntime = period.MustParseDuration("10m")
 				w.startPods()
@@ -76,7 +76,7 @@ func TestDecideStopsAtRuntimeLimit(t *testing.T) {
 			},
 			warnings: []string{"0s"}, stops: []string{"30m0s"},
 		},
-		"with the longest lead left, where the limit is cut": {
+		"with the longest lead left, if the limit is lowered": {
 			live: func(w *simulation) {
 				w.startPods()
 				w.advance(10 * hour)
@@ -85,7 +85,7 @@ func TestDecideStopsAtRuntimeLimit(t *testing.T) {
 			},
 			warnings: []string{"10h0m0s", "30h0m0s", "33h30m0s"}, stops: []string{"34h0m0s"},
 		},
-		"with what was left, where that is less than the longest lead": {
+		"with the old remainder, if that is less than the longest lead": {
 			live: func(w *simulation) {
 				w.startPods()
 				w.advance(40 * hour)
@@ -94,7 +94,7 @@ func TestDecideStopsAtRuntimeLimit(t *testing.T) {
 			},
 			warnings: []string{"24h0m0s", "44h0m0s", "47h30m0s"}, stops: []string{"48h0m0s"},
 		},
-		"with the longest lead left, where a limit comes": {
+		"with the longest lead left, if a limit is added": {
 			live: func(w *simulation) {
 				limit := w.limits.MaxRuntime
 				w.limits.MaxRuntime = period.Duration{}
@@ -105,7 +105,7 @@ func TestDecideStopsAtRuntimeLimit(t *testing.T) {
 			},
 			warnings: []string{"100h0m0s", "120h0m0s", "123h30m0s"}, stops: []string{"124h0m0s"},
 		},
-		"with the longest lead left, where a dry run ends": {
+		"with the longest lead left, if a dry run ends": {
 			live: func(w *simulation) {
 				w.limits.DryRun = true
 				w.startPods()
@@ -115,7 +115,7 @@ func TestDecideStopsAtRuntimeLimit(t *testing.T) {
 			},
 			warnings: []string{"100h0m0s", "120h0m0s", "123h30m0s"}, stops: []string{"124h0m0s"},
 		},
-		"later by an extension, and warned anew": {
+		"later by an extension, and warned again": {
 			live: func(w *simulation) {
 				w.startPods()
 				w.advance(46 * hour)
@@ -146,14 +146,14 @@ func TestDecideAfterStop(t *testing.T) {
 		w.advance(48 * hour)
 		return w
 	}
-	t.Run("is stopped as long as it runs, and counted once", func(t *testing.T) {
+	t.Run("is stopped while it runs, and counted once", func(t *testing.T) {
 		w := stopped()
 		w.advance(30 * hour)
 		if !w.lastDecision.Stop || len(w.stops) != 1 || w.status.Stopped.Times != 1 {
-			t.Errorf("stop %v, %d stops, %d times; want it stopped on, once", w.lastDecision.Stop, len(w.stops), w.status.Stopped.Times)
+			t.Errorf("stop %v, %d stops, %d times; want another stop, counted once", w.lastDecision.Stop, len(w.stops), w.status.Stopped.Times)
 		}
 	})
-	t.Run("is stopped again when somebody starts it", func(t *testing.T) {
+	t.Run("is stopped again when it is started", func(t *testing.T) {
 		w := stopped()
 		w.endPods()
 		w.advance(10 * time.Minute)
@@ -162,7 +162,7 @@ func TestDecideAfterStop(t *testing.T) {
 			t.Errorf("stop %v, %d times, %s", w.lastDecision.Stop, w.status.Stopped.Times, w.status.State)
 		}
 	})
-	t.Run("begins anew after the reset time", func(t *testing.T) {
+	t.Run("has a new clock after the reset time", func(t *testing.T) {
 		w := stopped()
 		w.endPods()
 		w.advance(hour)
@@ -175,7 +175,7 @@ func TestDecideAfterStop(t *testing.T) {
 			t.Errorf("stop %v, state %s, want it to run", w.lastDecision.Stop, w.status.State)
 		}
 	})
-	t.Run("may go on after an extension", func(t *testing.T) {
+	t.Run("may continue after an extension", func(t *testing.T) {
 		w := stopped()
 		w.endPods()
 		w.limits.GrantedExtensions = []v1alpha1.ClockExtension{{Name: "more", By: period.MustParseDuration("1d")}}
@@ -189,7 +189,7 @@ func TestDecideAfterStop(t *testing.T) {
 			t.Errorf("stops at %v, want the second at 72h10m", got)
 		}
 	})
-	t.Run("goes on where the limit is taken away", func(t *testing.T) {
+	t.Run("continues if the limit is removed", func(t *testing.T) {
 		w := stopped()
 		w.endPods()
 		w.limits.MaxRuntime = period.Duration{}
@@ -206,7 +206,7 @@ func TestDecideIdleTimeout(t *testing.T) {
 		w.startPods()
 		return w
 	}
-	// sampled lets time pass with a sample every minute.
+	// sampled advances time with a sample every minute.
 	sampled := func(w *simulation, span time.Duration, active func(now time.Time) time.Time) {
 		for end := w.now.Add(span); w.now.Before(end); w.now = w.now.Add(time.Minute) {
 			w.recordSample(active(w.now))
@@ -217,21 +217,21 @@ func TestDecideIdleTimeout(t *testing.T) {
 		live            func(w *simulation)
 		warnings, stops []string
 	}{
-		"ends early, warned at half the time-out": {
+		"ends early, warned at half the timeout": {
 			live:     func(w *simulation) { sampled(w, 3*hour, never) },
 			warnings: []string{"1h0m0s"}, stops: []string{"2h0m0s"},
 		},
 		"does not end while it is used": {
 			live: func(w *simulation) { sampled(w, 10*hour, func(now time.Time) time.Time { return now }) },
 		},
-		"does not end where nobody can tell": {
+		"does not end while utilization is unknown": {
 			live: func(w *simulation) { w.observed.Utilization = unknownUtilization; w.advance(10 * hour) },
 		},
-		"does not end by what is not sampled": {
+		"does not end by time without sample": {
 			live:     func(w *simulation) { sampled(w, 90*time.Minute, never); w.advance(10 * hour) },
 			warnings: []string{"1h0m0s"},
 		},
-		"stands still while nobody can tell": {
+		"pauses while utilization is unknown": {
 			live: func(w *simulation) {
 				sampled(w, 90*time.Minute, never)
 				w.observed.Utilization = unknownUtilization
@@ -248,7 +248,7 @@ func TestDecideIdleTimeout(t *testing.T) {
 			},
 			warnings: []string{"1h0m0s", "2h30m0s"},
 		},
-		"is given half the time-out where the warning comes late": {
+		"leaves half the timeout if the warning is late": {
 			live: func(w *simulation) {
 				w.now = w.now.Add(5 * hour)
 				sampled(w, 2*hour, never)
@@ -268,7 +268,7 @@ func TestDecideIdleTimeout(t *testing.T) {
 			}
 		})
 	}
-	t.Run("may be started again at once, and its time goes on", func(t *testing.T) {
+	t.Run("can be started again at once, and the clock continues", func(t *testing.T) {
 		w := idle()
 		sampled(w, 2*hour+time.Minute, never)
 		w.endPods()
@@ -294,7 +294,7 @@ func TestActiveClockCountsUtilizationOnly(t *testing.T) {
 
 var noon = time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
 
-// simulation is a workload whose decisions are carried out at once.
+// simulation is a workload whose decisions are applied at once.
 type simulation struct {
 	now      time.Time
 	status   v1alpha1.WorkloadClockStatus
@@ -306,7 +306,7 @@ type simulation struct {
 	lastDecision timelimit.Decision
 }
 
-// timedWarning is a warning or a stop, and when it was recorded.
+// timedWarning is a warning or a stop with the time of its record.
 type timedWarning struct {
 	timelimit.Warning
 	at time.Time
@@ -319,7 +319,7 @@ func newSimulation() *simulation {
 	}}
 }
 
-// decide asks once, and records the answer.
+// decide decides once and records the result.
 func (w *simulation) decide() timelimit.Decision {
 	d := timelimit.Decide(w.now, w.status, w.observed, w.limits)
 	w.status, w.lastDecision = d.Status, d
@@ -333,7 +333,7 @@ func (w *simulation) decide() timelimit.Decision {
 	return d
 }
 
-// advance lets time pass, asking whenever the last decision wanted to be asked.
+// advance advances time and decides at each NextDecision.
 func (w *simulation) advance(span time.Duration) {
 	end := w.now.Add(span)
 	for d := w.decide(); !d.NextDecision.IsZero() && !d.NextDecision.After(end); d = w.decide() {
@@ -343,7 +343,7 @@ func (w *simulation) advance(span time.Duration) {
 	w.decide()
 }
 
-// startPods has pods run from now on, and stops has them end.
+// startPods starts pods, and endPods ends them.
 func (w *simulation) startPods() {
 	w.observed.Running, w.observed.RunningSince = true, w.now
 	w.decide()

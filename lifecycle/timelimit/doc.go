@@ -1,18 +1,15 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ending decides how a workload's time runs, when its people are warned
-// and when it ends.
+// Package timelimit decides how long a workload may run, when its people are warned, and
+// when it is stopped. [Decide] is a pure function: it reads no clock and writes nothing.
 //
-// Enters: the instant, what was recorded of the workload so far (the status of
-// its WorkloadClock), what is seen of it now, and what holds for it. Leaves: what
-// is to be recorded, the warnings to be given, whether it is to be stopped, and
-// when to ask again. It is one pure function, [Decide].
+// Decide gets the time, the recorded status of a WorkloadClock, an [Observation] and the
+// [EffectiveLimits]. It returns the next status, the warnings to send, whether to stop the
+// workload, and the time of the next decision. It stops a workload at its limit only if the
+// status has held a warning of that deadline, or of an earlier one, for at least the
+// shortest lead. So a crash between two writes loses no warning and stops nothing
+// unannounced.
 //
-// It never reads a clock, and never acts. It relies on nothing that was not
-// recorded: a workload is stopped at its limit only once a warning of that end, or
-// of an earlier one, stands in the record for at least the shortest lead. So a
-// crash between any two writes loses nothing and stops nothing unannounced.
-//
-// All instants are policy time, in whole seconds.
+// All times are policy time in whole seconds.
 package timelimit

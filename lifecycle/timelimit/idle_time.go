@@ -10,8 +10,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// updateIdleTime finds since when the GPUs are unused. While that cannot be known the idle
-// time stands still; it goes on from there unless there was use in the meantime.
+// updateIdleTime determines since when the GPUs are unused. Idle time pauses while
+// utilization is unknown, and continues after that unless the GPUs were used meanwhile.
 func (d *decision) updateIdleTime() {
 	use := d.observed.Utilization
 	switch {
@@ -44,7 +44,7 @@ func (d *decision) updateIdleTime() {
 	d.Status.IdleSince = metaTime(since)
 }
 
-// idleRecordThreshold is how long a workload is unused before that is recorded.
+// idleRecordThreshold returns the idle time above which the status records idleness.
 func (d *decision) idleRecordThreshold() time.Duration {
 	if d.limits.hasIdleTimeout() {
 		return min(idleGracePeriod, d.limits.IdleTimeout.Length()/4)
@@ -52,7 +52,7 @@ func (d *decision) idleRecordThreshold() time.Duration {
 	return idleGracePeriod
 }
 
-// resetIdleTime records that the GPUs are used, or that nothing runs that could be idle.
+// resetIdleTime records that the GPUs are used, or that no pod runs.
 func (d *decision) resetIdleTime() {
 	d.Status.IdleSince, d.Status.IdleUnknownSince = nil, nil
 	d.removeWarnings(v1alpha1.EndIdle)
@@ -62,24 +62,25 @@ func (d *decision) removeWarnings(reason v1alpha1.EndReason) {
 	d.Status.Leads = slices.DeleteFunc(d.Status.Leads, func(l v1alpha1.ClockLead) bool { return l.Reason == reason })
 }
 
-// announceIdleTimeout warns, at half the time-out, of the end for want of use. Where the
-// warning came late, the end is put off.
+// announceIdleTimeout warns at half the idle timeout and returns the deadline. It moves
+// the deadline back if the warning is late.
 func (d *decision) announceIdleTimeout() *v1alpha1.ClockDeadline {
 	timeout := d.limits.IdleTimeout.Length()
 	if !d.limits.hasIdleTimeout() || d.Status.IdleSince == nil || d.Status.IdleUnknownSince != nil || d.idleDuration < timeout/2 {
 		return nil
 	}
 	end := d.Status.IdleSince.Add(timeout)
-	said := slices.IndexFunc(d.Status.Leads, func(l v1alpha1.ClockLead) bool { return l.Reason == v1alpha1.EndIdle })
-	first := d.now
-	if said >= 0 {
-		first = d.Status.Leads[said].At.Time
+	due := d.Status.IdleSince.Add(timeout / 2)
+	warned := slices.IndexFunc(d.Status.Leads, func(l v1alpha1.ClockLead) bool { return l.Reason == v1alpha1.EndIdle })
+	announcedAt := d.now
+	if warned >= 0 {
+		announcedAt = d.Status.Leads[warned].At.Time
 	}
-	if due := d.Status.IdleSince.Add(timeout / 2); first.Sub(due) > min(idleGracePeriod, timeout/8) {
-		end = laterOf(end, first.Add(timeout/2))
+	if announcedAt.Sub(due) > min(idleGracePeriod, timeout/8) {
+		end = laterOf(end, announcedAt.Add(timeout/2))
 	}
-	if said < 0 {
-		d.recordWarning(Warning{Reason: v1alpha1.EndIdle, Lead: timeout / 2, DueAt: d.Status.IdleSince.Add(timeout / 2), Deadline: end})
+	if warned < 0 {
+		d.recordWarning(Warning{Reason: v1alpha1.EndIdle, Lead: timeout / 2, DueAt: due, Deadline: end})
 	}
-	return &v1alpha1.ClockDeadline{At: *metaTime(end), Reason: v1alpha1.EndIdle, AnnouncedAt: metaTime(first)}
+	return &v1alpha1.ClockDeadline{At: *metaTime(end), Reason: v1alpha1.EndIdle, AnnouncedAt: metaTime(announcedAt)}
 }

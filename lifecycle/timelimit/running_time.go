@@ -11,11 +11,11 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// idleGracePeriod is how long GPUs are unused before that is recorded, and before an active
-// workload's time stops. What computes in bursts is not written about each time.
+// idleGracePeriod is the idle time before the status records idleness and before an active
+// clock pauses. It keeps workloads that compute in bursts from causing a write per burst.
 const idleGracePeriod = 10 * time.Minute
 
-// updateRunningTime opens and closes the interval in which the running time counts.
+// updateRunningTime opens or closes the interval in which running time counts.
 func (d *decision) updateRunningTime() {
 	idleSince, inactive := d.inactiveSince()
 	counts := d.observed.Running && !inactive
@@ -31,8 +31,8 @@ func (d *decision) updateRunningTime() {
 	}
 }
 
-// recordPause notes that pods ended which ran without use: so long the workload did not
-// stop, though its time stood still.
+// recordPause starts the pause again when the pods of an idle active clock end: until then
+// the workload had not stopped, although its clock did not run.
 func (d *decision) recordPause() {
 	if !d.observed.Running && d.Status.PausedSince != nil && d.Status.IdleSince != nil {
 		d.Status.PausedSince = metaTime(d.now)
@@ -40,8 +40,8 @@ func (d *decision) recordPause() {
 	}
 }
 
-// inactiveSince tells whether the workload's time stands still although its pods run,
-// and since when. What cannot be known counts as use.
+// inactiveSince reports whether and since when an active clock pauses although pods run.
+// Unknown utilization counts as use.
 func (d *decision) inactiveSince() (since time.Time, ok bool) {
 	use := d.observed.Utilization
 	if d.limits.Clock != v1alpha1.ClockActive || !d.observed.Running || !use.Known {
@@ -75,8 +75,8 @@ func (d *decision) closeInterval(end time.Time) {
 	d.Status.RunningSince, d.Status.PausedSince = nil, metaTime(end)
 }
 
-// recordExtensions records the extensions that were granted. One that is recorded already
-// adds nothing, also after a crash before it was marked as applied.
+// recordExtensions adds granted extensions to the status. It skips those that the status
+// already holds, which happens after a crash before they were marked as applied.
 func (d *decision) recordExtensions() {
 	for _, granted := range d.limits.GrantedExtensions {
 		if slices.ContainsFunc(d.Status.Extensions, func(e v1alpha1.ClockExtension) bool { return e.Name == granted.Name }) {
@@ -93,12 +93,12 @@ func (d *decision) recordExtensions() {
 	}
 }
 
-// isExtendable tells whether more time undoes a stop.
+// isExtendable reports whether an extension ends a stop for this reason.
 func isExtendable(reason v1alpha1.EndReason) bool {
 	return reason == v1alpha1.EndMaxRuntime || reason == v1alpha1.EndIdle
 }
 
-// totalExtension is the sum of the extensions.
+// totalExtension returns the sum of all extensions.
 func (d *decision) totalExtension() (sum time.Duration) {
 	for _, extension := range d.Status.Extensions {
 		sum += extension.By.Length()
@@ -106,8 +106,7 @@ func (d *decision) totalExtension() (sum time.Duration) {
 	return sum
 }
 
-// releaseStop ends a stop by a limit that no longer holds, and one after which the
-// workload was started when it might be.
+// releaseStop ends a stop if its limit is no longer in force.
 func (d *decision) releaseStop() {
 	s := d.Status.Stopped
 	if s == nil || !isExtendable(s.Reason) {
@@ -118,9 +117,9 @@ func (d *decision) releaseStop() {
 	}
 }
 
-// resetClock begins a workload's time anew where it was stopped long enough.
+// resetClock resets the running time of a workload that has been stopped long enough.
 func (d *decision) resetClock() {
-	// What is active only now and then has not stopped while its pods run.
+	// An active clock pauses while its pods are idle. That is no stop.
 	if d.Status.RunningSince != nil || d.observed.Running && d.limits.Clock == v1alpha1.ClockActive {
 		return
 	}
@@ -142,8 +141,8 @@ func (d *decision) resetClock() {
 	d.Status.IdleSince, d.Status.IdleUnknownSince = nil, nil
 }
 
-// resetTime is when a workload that does not run now begins anew; false where it has
-// not run, and where somebody has to decide first.
+// resetTime returns when the clock of a workload that is not running resets. It returns
+// false if the workload has not run, or if its stop has no end.
 func (d *decision) resetTime() (time.Time, bool) {
 	paused, stopped := d.Status.PausedSince, d.Status.Stopped
 	switch {
@@ -155,7 +154,7 @@ func (d *decision) resetTime() (time.Time, bool) {
 	return paused.Add(d.limits.ResetAfter.Length()), true
 }
 
-// startTime is when the present running began, or would if it did now.
+// startTime returns when the current run began, or now if nothing runs.
 func (d *decision) startTime() time.Time {
 	if !d.observed.Running {
 		return d.now
@@ -170,21 +169,21 @@ func (d *decision) startTime() time.Time {
 	return began
 }
 
-// maxDuration is the longest that a duration can say.
+// maxDuration is the longest length that period.Duration can express.
 const maxDuration = 99999 * 24 * time.Hour
 
-// toDuration is a length, of a second at least, as a duration.
+// toDuration converts a length, clamped to one second and maxDuration.
 func toDuration(length time.Duration) period.Duration {
-	lasting, err := period.DurationOf(min(max(length, time.Second), maxDuration))
+	duration, err := period.DurationOf(min(max(length, time.Second), maxDuration))
 	if err != nil {
 		return period.MustParseDuration("99999d")
 	}
-	return lasting
+	return duration
 }
 
-// InheritStatus is the record with which a workload begins that takes another's place:
-// the same template under another name, while the first one's time has not begun
-// anew. What is known of the other's pods and use does not come along.
+// InheritStatus returns the first status of a workload that replaces another: the same
+// template under another name, before the clock of the first one reset. It keeps the
+// running time, warnings, extensions and stop, and drops what belongs to the old pods.
 func InheritStatus(from v1alpha1.WorkloadClockStatus) v1alpha1.WorkloadClockStatus {
 	var to v1alpha1.WorkloadClockStatus
 	from.DeepCopyInto(&to)

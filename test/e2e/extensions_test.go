@@ -221,7 +221,7 @@ func (a *extensionTest) testAutomaticApproval(t *testing.T) {
 	}
 	a.waitForNotices(t, "ExtensionDecided first owner@example.org", "ExtensionDecided second owner@example.org", "ExtensionRequested third desk@example.org")
 	eventually(t, func() error {
-		return a.checkEvent(t, "training", "ExtensionRequested", "ada@example.org asks for 24h more")
+		return a.checkEvent(t, "training", "ExtensionRequested", "ada@example.org requests 24h more")
 	})
 	eventually(t, func() error { return a.checkEvent(t, "training", "ExtensionApproved", "the department's self-service") })
 	out, err := exec.CommandContext(t.Context(), sharedCluster.binary, "extensions", "-n", a.ns, "--kubeconfig", filepath.Join(sharedCluster.dir, "kubeconfig")).CombinedOutput()

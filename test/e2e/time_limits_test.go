@@ -58,7 +58,7 @@ func (c *policyTimeCluster) testMaxRuntime(t *testing.T) {
 		want = append(want, expectedWarnings(w, c.clockStatus(t, w).StartedAt.Time, limit)...)
 		c.waitForDeadlineAnnotations(t, w)
 		said := c.runKubectl(t, "describe", w.kind, w.GetName(), "-n", ns)
-		if n := strings.Count(said, "EndsSoon"); n == 0 || !strings.Contains(said, "when it has run for 48h;") {
+		if n := strings.Count(said, "RuntimeLimitApproaching"); n == 0 || !strings.Contains(said, "after 48h of running time") {
 			t.Errorf("%d events on it announce the end of %s:\n%s", n, w.GetName(), said)
 		}
 	}
@@ -240,7 +240,7 @@ func (c *policyTimeCluster) assertStoppedOutput(t *testing.T, ns string, workloa
 			t.Errorf("%s says that it is stopped until %q, want %s", w.GetName(), got, want)
 		}
 		c.eventuallyAfterStep(t, func() error {
-			if said := c.runKubectl(t, "describe", w.kind, w.GetName(), "-n", ns); !strings.Contains(said, "it has run for 48h, as long as workloads of type") {
+			if said := c.runKubectl(t, "describe", w.kind, w.GetName(), "-n", ns); !strings.Contains(said, "The workload ran for 48h, the limit for type") {
 				return unexpectedState("an event says why it was stopped", said)
 			}
 			return nil

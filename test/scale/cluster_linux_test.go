@@ -23,7 +23,7 @@ import (
 	"sluice.dev/test/scale/stubapi"
 )
 
-// benchmarkCluster is an API server with a fleet, and its policy time.
+// benchmarkCluster is an API server with a fleet and a policy time.
 type benchmarkCluster struct {
 	fleet      stubapi.Fleet
 	server     *stubapi.Server
@@ -33,12 +33,12 @@ type benchmarkCluster struct {
 	clockFile  string
 
 	mutex sync.Mutex
-	// stops are when each job was suspended last, by namespace and name.
+	// stops are the times of the last suspension of each job, by namespace and name.
 	stops       map[string]time.Time
 	suspensions int
 }
 
-// newBenchmarkCluster is one without jobs and pods: those are the caller's to put there.
+// newBenchmarkCluster returns a cluster without jobs and pods. The caller adds them.
 func newBenchmarkCluster(tb testing.TB, fleet stubapi.Fleet) *benchmarkCluster {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -59,7 +59,7 @@ func newBenchmarkCluster(tb testing.TB, fleet stubapi.Fleet) *benchmarkCluster {
 	return w
 }
 
-// recordSuspension notes when a job is suspended that was not.
+// recordSuspension records the time when a job becomes suspended.
 func (w *benchmarkCluster) recordSuspension(_ *stubapi.Server, kind stubapi.Kind, before, after map[string]any) {
 	now := time.Now()
 	if kind.Kind != "Job" || isSuspended(before) || !isSuspended(after) {
@@ -78,7 +78,7 @@ func isSuspended(job map[string]any) bool {
 	return suspend
 }
 
-// suspendedJobs are the jobs that were suspended so far.
+// suspendedJobs returns the jobs that were suspended.
 func (w *benchmarkCluster) suspendedJobs() map[string]time.Time {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -91,15 +91,15 @@ func (w *benchmarkCluster) advanceTimeTo(tb testing.TB, at time.Time) {
 	mustSucceed(tb, w.time.AdvanceTo(at))
 }
 
-// writes counts the writes of each kind.
+// writes counts writes by verb and resource.
 type writes map[stubapi.Write]int
 
-// requestedWrites are the writes that were asked for, but for those that say who acts; and
-// changed those of them that changed something.
+// requestedWrites counts the write requests without leader election. changed counts those
+// that changed an object.
 func (w *benchmarkCluster) requestedWrites() writes { return withoutLeaderElection(w.server.Writes()) }
 func (w *benchmarkCluster) effectiveWrites() writes { return withoutLeaderElection(w.server.Changes()) }
 
-// withoutLeaderElection leaves out the lease, and the event that tells who has it.
+// withoutLeaderElection removes the Lease and the event of its holder.
 func withoutLeaderElection(all writes) writes {
 	maps.DeleteFunc(all, func(of stubapi.Write, _ int) bool {
 		return strings.HasPrefix(of.Resource, "leases.") || of.Resource == "events"
@@ -107,7 +107,7 @@ func withoutLeaderElection(all writes) writes {
 	return all
 }
 
-// minus are the writes that came after those before.
+// minus returns the writes since before.
 func (all writes) minus(before writes) writes {
 	since := writes{}
 	for of, n := range all {
@@ -125,7 +125,7 @@ func (all writes) sum() (n int) {
 	return n
 }
 
-// listClocks are all clocks.
+// listClocks returns all clocks.
 func (w *benchmarkCluster) listClocks(tb testing.TB) []v1alpha1.WorkloadClock {
 	tb.Helper()
 	var list v1alpha1.WorkloadClockList
@@ -133,10 +133,10 @@ func (w *benchmarkCluster) listClocks(tb testing.TB) []v1alpha1.WorkloadClock {
 	return list.Items
 }
 
-// waitTimeout is how long anything is waited for.
+// waitTimeout limits all waits.
 const waitTimeout = 20 * time.Minute
 
-// waitFor waits for something to become true, and fails the test where it does not.
+// waitFor waits for a condition, and fails the test after waitTimeout.
 func waitFor(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	look := time.NewTicker(20 * time.Millisecond)
@@ -151,11 +151,11 @@ func waitFor(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
-// quietPeriod is how long nothing is written before a controller counts as done.
+// quietPeriod is the time without writes after which a controller counts as settled.
 const quietPeriod = 3 * time.Second
 
-// waitUntilSettled waits until p has looked at so many clocks since it started, has nothing
-// left to look at, and has written nothing for a while. It answers when that began.
+// waitUntilSettled waits until p has reconciled a number of clocks since its start, has empty
+// queues, and has written nothing for quietPeriod. It returns the start of that period.
 func (w *benchmarkCluster) waitUntilSettled(tb testing.TB, p *process, clocks int) time.Time {
 	tb.Helper()
 	last, at := -1, time.Now()
@@ -168,8 +168,8 @@ func (w *benchmarkCluster) waitUntilSettled(tb testing.TB, p *process, clocks in
 	return at
 }
 
-// createClocks puts the clocks there that the fleet's jobs have, as the controller writes
-// them: it would take them for its own, and writes each that is not as it should be.
+// createClocks creates the clocks of the fleet's jobs exactly as the controller writes them,
+// so that it has nothing to correct.
 func (w *benchmarkCluster) createClocks(tb testing.TB) {
 	tb.Helper()
 	for root := range w.fleet.Roots {
@@ -179,7 +179,7 @@ func (w *benchmarkCluster) createClocks(tb testing.TB) {
 	}
 }
 
-// newClock is that of a job.
+// newClock returns the clock of a job.
 func (w *benchmarkCluster) newClock(root int) *v1alpha1.WorkloadClock {
 	const people = "2006-01-02 15:04 MST"
 	name, began := w.fleet.RootName(root), metav1.NewTime(w.fleet.StartedAt(root).UTC())

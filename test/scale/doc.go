@@ -1,16 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scale holds the lifecycle controller against a cluster full of work:
-// its binary, as a process of its own, against the API server in memory of package
-// stubapi; where it sends mail, against a real one and a mail server.
+// Package scale runs the lifecycle binary against a large cluster: the in-memory API server
+// of package stubapi with a fleet of jobs and pods, or, for mail, a real API server and an
+// SMTP server.
 //
-// Enters: a fleet of jobs with their pods, and steps of policy time; or thousands of
-// Notices. Leaves: test results on a small fleet, of what is done and what is not
-// written; on the large one, as benchmarks, how much memory it takes, how late
-// workloads end and how soon after a start, and how fast mails are sent. A test never
-// judges a time.
-//
-// Its figures count what the stub costs in, too, since both share the machine. It
-// never leaves a process behind, and says nothing of a real API server's speed.
+// The tests use a small fleet and check what lifecycle does and what it does not write. The
+// benchmarks use a large fleet and report memory, the delay of stops and starts, and the rate
+// of mails. No test fails because of a duration. The figures include the cost of the stub,
+// which shares the machine, and say nothing about the speed of a real API server.
 package scale

@@ -19,18 +19,18 @@ var (
 	idleObservation = flag.Duration("rest", time.Minute, "for how long BenchmarkLifecycle counts the writes while nothing changes")
 )
 
-// What ends in the benchmark: a few while the controller is away, and many within
-// a minute. All others began later, and run on.
+// The workloads that end in the benchmark: a few during a downtime of the controller, and many
+// within a minute. All others started later and keep running.
 const (
 	runtimeLimit       = 24 * time.Hour
 	endingDuringOutage = 100
 	endingTogether     = 2_000
 	startInterval      = time.Minute
-	stopLimiterPercent = 30 // percent, as it is where nobody sets it
+	stopLimiterPercent = 30 // percent, the default
 )
 
-// newStaggeredFleet are the jobs of a fleet by when they end: the first ones at end, the many
-// two hours later, within a while.
+// newStaggeredFleet returns a fleet whose first jobs end at end, and many others two hours
+// later.
 func newStaggeredFleet(roots int, within time.Duration) (fleet stubapi.Fleet, away, many int, end time.Time) {
 	fleet = stubapi.LargeFleet()
 	fleet.Projects, fleet.Nodes = max(2, fleet.Projects*roots/fleet.Roots), max(2, fleet.Nodes*roots/fleet.Roots)
@@ -50,9 +50,9 @@ func newStaggeredFleet(roots int, within time.Duration) (fleet stubapi.Fleet, aw
 	return fleet, away, many, fleet.Started.Add(runtimeLimit)
 }
 
-// BenchmarkLifecycle starts the controller in a cluster full of work that has its
-// clocks, lets it rest, starts it again when something was due meanwhile, and has
-// many workloads end within a minute.
+// BenchmarkLifecycle starts the controller in a cluster with clocks, lets it idle, starts it
+// again after a downtime in which deadlines passed, and lets many workloads end within a
+// minute.
 func BenchmarkLifecycle(b *testing.B) {
 	for b.Loop() {
 		m := newBenchmarkRun(b)
@@ -64,7 +64,7 @@ func BenchmarkLifecycle(b *testing.B) {
 	}
 }
 
-// benchmarkRun is one turn of the benchmark.
+// benchmarkRun is one iteration of the benchmark.
 type benchmarkRun struct {
 	*testing.B
 	*benchmarkCluster
@@ -73,7 +73,7 @@ type benchmarkRun struct {
 	end        time.Time
 }
 
-// newBenchmarkRun has all but the jobs and their clocks governed first.
+// newBenchmarkRun creates the cluster without jobs and clocks, and waits until it is governed.
 func newBenchmarkRun(b *testing.B) *benchmarkRun {
 	m := &benchmarkRun{B: b}
 	var fleet stubapi.Fleet
@@ -94,7 +94,7 @@ func (m *benchmarkRun) startController() *process {
 	return startLifecycle(m, m.kubeconfig, m.clockFile, stopLimiterPercent)
 }
 
-// waitUntilIdle waits until all clocks were looked at.
+// waitUntilIdle waits until all clocks were reconciled.
 func (m *benchmarkRun) waitUntilIdle() time.Time {
 	return m.waitUntilSettled(m, m.process, m.fleet.Roots)
 }
@@ -109,28 +109,28 @@ func (m *benchmarkRun) reportMemory(when string) {
 	m.reportMetric(m.process.memoryMiB(m, "VmHWM"), "MiB-peak-"+when)
 }
 
-// measureStart begins with everything as it should be: nothing is to be written.
+// measureStart starts the controller in a consistent cluster. It must write nothing.
 func (m *benchmarkRun) measureStart() {
-	asked, changed := m.requestedWrites(), m.effectiveWrites()
+	requested, changed := m.requestedWrites(), m.effectiveWrites()
 	m.process = m.startController()
 	m.reportMetric(m.waitUntilIdle().Sub(m.process.started).Seconds(), "s/start")
 	m.reportMetric(m.process.cpuTime(m).Seconds(), "cpu-s/start")
-	m.Log(m.requestedWrites().minus(asked))
+	m.Log(m.requestedWrites().minus(requested))
 	m.reportMetric(float64(m.effectiveWrites().minus(changed).sum()), "changes/start")
 	m.reportMemory("start")
 }
 
-// measureIdle looks for what is written while nothing changes.
+// measureIdle counts the writes while nothing changes.
 func (m *benchmarkRun) measureIdle() {
-	computed, asked := m.process.cpuTime(m), m.requestedWrites()
+	computed, requested := m.process.cpuTime(m), m.requestedWrites()
 	time.Sleep(*idleObservation)
-	m.Log(m.requestedWrites().minus(asked))
-	m.reportMetric(float64(m.requestedWrites().minus(asked).sum())/idleObservation.Minutes(), "writes/min")
+	m.Log(m.requestedWrites().minus(requested))
+	m.reportMetric(float64(m.requestedWrites().minus(requested).sum())/idleObservation.Minutes(), "writes/min")
 	m.reportMetric(100*(m.process.cpuTime(m)-computed).Seconds()/idleObservation.Seconds(), "%-core")
 	m.reportMemory("rest")
 }
 
-// measureOutage warns the first, and has them come to their end while nobody is there.
+// measureOutage lets the warned first workloads reach their deadline during a downtime.
 func (m *benchmarkRun) measureOutage() {
 	for _, at := range []time.Duration{-3 * time.Hour, -10 * time.Minute} {
 		m.advanceTimeTo(m, m.end.Add(at))
@@ -147,7 +147,7 @@ func (m *benchmarkRun) measureOutage() {
 	m.waitUntilIdle()
 }
 
-// measureMassStop has many come to their end within a minute.
+// measureMassStop lets many workloads reach their deadline within a minute.
 func (m *benchmarkRun) measureMassStop() {
 	began := m.end.Add(2 * time.Hour)
 	m.advanceTimeTo(m, began.Add(-10*time.Minute))

@@ -34,28 +34,27 @@ import (
 var manyMails = flag.Int("mails", 10_000, "how many notices are due at once in BenchmarkMail")
 
 const (
-	// recipients is to how many people they are.
+	// recipients is the number of recipients.
 	recipients = 500
-	// smtpConnections is how many mails are under way at once where they are sent straight, and
-	// the requests that make Notices: as many as lifecycle sends abreast.
+	// smtpConnections is the number of concurrent mails without lifecycle, and of concurrent
+	// requests that create Notices. It equals the concurrency of lifecycle.
 	smtpConnections = 4
 	mailDomain      = "gpu.example.org"
 )
 
-// BenchmarkMail has 10 000 Notices due at once, of work that ends in half an hour, in
-// two languages, to 500 people. A lifecycle controller starts, as a process of its
-// own, on a real API server, and sends them to a mail server on the same machine, over
-// STARTTLS with a password. Nothing bounds the rate. None may be lost, and none come
-// twice. Before, the same mails are written and sent straight, with neither an API
-// server nor a record: as fast as any outbox could be.
+// BenchmarkMail sends 10 000 Notices that are due at once, of workloads that end in half an
+// hour, in two languages, to 500 people. The lifecycle binary runs on a real API server and
+// sends to an SMTP server on the same machine, with STARTTLS and a password, without rate
+// limit. No mail may be lost or sent twice. For comparison, the same mails are first rendered
+// and sent without API server and outbox: no outbox can be faster.
 //
-//	s-first           from the process' start to the first mail
+//	s-first           from the start of the process to the first mail
 //	s-drain, mails/s  from the first mail to the last
-//	MiB-peak          the most resident memory of the process, and MiB-after at the end
-//	cpu-s             its processor time
-//	requests/mail     of it to the API server
-//	mails/s-each, -reused  sent straight, with a connection for each and 100 over one
-//	x-each, x-reused  how much faster that is
+//	MiB-peak          peak resident memory of the process; MiB-after at the end
+//	cpu-s             processor time of the process
+//	requests/mail     API requests of the process
+//	mails/s-each, -reused  without outbox, with a connection for each mail and for 100 mails
+//	x-each, x-reused  the factor by which that is faster
 func BenchmarkMail(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	for b.Loop() {
@@ -84,7 +83,7 @@ func BenchmarkMail(b *testing.B) {
 	}
 }
 
-// mailTest is an API server and a mail server.
+// mailTest is an API server and an SMTP server.
 type mailTest struct {
 	cluster *cluster.Cluster
 	admin   client.Client
@@ -115,13 +114,13 @@ func newMailTest(tb testing.TB) *mailTest {
 	return p
 }
 
-// mailConfig is lifecycle's configuration of mail.
+// mailConfig returns the mail section of lifecycle's configuration.
 func (p *mailTest) mailConfig() string {
 	return fmt.Sprintf("mail: {server: '%s', caFile: '%s', from: 'Sluice <sluice@%s>', credentialsSecret: {name: sluice-mail}, rate: {perMinute: 0, perRecipientPerDay: 0}}\n",
 		p.server.address, p.server.authority, mailDomain)
 }
 
-// createNotices makes the Notices while nobody sends.
+// createNotices creates the Notices before lifecycle starts.
 func (p *mailTest) createNotices(tb testing.TB) []*v1alpha1.Notice {
 	tb.Helper()
 	notices := make([]*v1alpha1.Notice, *manyMails)
@@ -136,7 +135,7 @@ func (p *mailTest) createNotices(tb testing.TB) []*v1alpha1.Notice {
 	return notices
 }
 
-// newWarningNotice is that a job ends soon.
+// newWarningNotice returns a warning that a job ends.
 func newWarningNotice(i int, due time.Time) *v1alpha1.Notice {
 	lead := period.MustParseDuration("30m")
 	language, person := v1alpha1.LanguageEnglish, i%recipients
@@ -164,8 +163,7 @@ func newWarningNotice(i int, due time.Time) *v1alpha1.Notice {
 	}
 }
 
-// sendDirectly writes the mails and sends them, and nothing else; it returns how many a
-// second.
+// sendDirectly renders and sends the mails without outbox, and returns the rate per second.
 func (p *mailTest) sendDirectly(tb testing.TB, notices []*v1alpha1.Notice, perConnection int) float64 {
 	tb.Helper()
 	p.server.reset()
@@ -196,16 +194,16 @@ func (p *mailTest) sendDirectly(tb testing.TB, notices []*v1alpha1.Notice, perCo
 	}
 	mustSucceed(tb, sending.Wait())
 	if n := p.server.receivedCount(); n != len(notices) {
-		tb.Fatalf("of %d mails that were sent straight %d arrived", len(notices), n)
+		tb.Fatalf("of %d mails without outbox %d arrived", len(notices), n)
 	}
 	return float64(len(notices)) / time.Since(began).Seconds()
 }
 
-// assertDelivered checks that each Notice is one mail, to its recipient, and says so.
+// assertDelivered checks that each Notice is Sent, with one mail to its recipient.
 func (p *mailTest) assertDelivered(tb testing.TB, notices []*v1alpha1.Notice) {
 	tb.Helper()
 	var list v1alpha1.NoticeList
-	clustertest.Eventually(tb, func() error { // the last status follows the last mail
+	clustertest.Eventually(tb, func() error { // the last status is written after the last mail
 		mustSucceed(tb, p.admin.List(tb.Context(), &list))
 		for i := range list.Items {
 			if n := &list.Items[i]; n.Status.Phase != v1alpha1.NoticeSent {
@@ -223,7 +221,7 @@ func (p *mailTest) assertDelivered(tb testing.TB, notices []*v1alpha1.Notice) {
 		n := &list.Items[i]
 		to := p.server.received[n.Status.MessageID]
 		if len(to) != 1 || to[0] != string(n.Spec.Recipient.Email) || n.Status.Attempts != 1 {
-			tb.Errorf("notice %s to %s was tried %d times and went to %v", n.Name, n.Spec.Recipient.Email, n.Status.Attempts, to)
+			tb.Errorf("notice %s to %s had %d attempts and went to %v", n.Name, n.Spec.Recipient.Email, n.Status.Attempts, to)
 		}
 	}
 }

@@ -27,10 +27,10 @@ import (
 
 var binaryFlag = flag.String("lifecycle", "", "the lifecycle controller's binary; built where this is empty")
 
-// buildDir is where the binary is built.
+// buildDir contains the binary.
 var buildDir string
 
-// lifecycleBinary is the lifecycle controller, built once for all that is measured.
+// lifecycleBinary builds the lifecycle binary once for all tests.
 var lifecycleBinary = sync.OnceValues(func() (string, error) {
 	if *binaryFlag != "" {
 		return *binaryFlag, nil
@@ -39,7 +39,7 @@ var lifecycleBinary = sync.OnceValues(func() (string, error) {
 	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "sluice.dev/cmd/lifecycle")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the lifecycle controller: %w\n%s", err, out)
+		return "", fmt.Errorf("build lifecycle: %w\n%s", err, out)
 	}
 	return file, nil
 })
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// process is a lifecycle controller that runs.
+// process is a running lifecycle process.
 type process struct {
 	command *exec.Cmd
 	metrics string // address
@@ -64,8 +64,8 @@ type process struct {
 	once    sync.Once
 }
 
-// startLifecycle starts one, with more lines of its configuration; it ends with the test at the
-// latest.
+// startLifecycle starts lifecycle with additional lines of configuration. The process ends
+// with the test at the latest.
 func startLifecycle(tb testing.TB, kubeconfig, clockFile string, brakePercent int, more ...string) *process {
 	tb.Helper()
 	program, err := lifecycleBinary()
@@ -87,38 +87,37 @@ func startLifecycle(tb testing.TB, kubeconfig, clockFile string, brakePercent in
 	return p
 }
 
-// stop ends the process as a node does, and shows what it logged if the test
-// failed.
+// stop terminates the process like a kubelet, and prints its log if the test failed.
 func (p *process) stop(tb testing.TB) {
 	p.once.Do(func() {
-		_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = p.command.Process.Signal(syscall.SIGTERM) // the process may have ended
 		deadline := time.AfterFunc(30*time.Second, func() { _ = p.command.Process.Kill() })
-		_ = p.command.Wait() // how it ended its log says
+		_ = p.command.Wait() // the log shows how it ended
 		deadline.Stop()
 		p.log.Close()
 		if raw, _ := os.ReadFile(p.log.Name()); tb.Failed() && len(raw) > 0 {
-			tb.Logf("the end of its log:\n%s", raw[max(0, len(raw)-4000):])
+			tb.Logf("end of the log:\n%s", raw[max(0, len(raw)-4000):])
 		}
 	})
 }
 
-// memoryMiB reads a line of the process's status, VmRSS or VmHWM, in MiB.
+// memoryMiB returns VmRSS or VmHWM of the process in MiB.
 func (p *process) memoryMiB(tb testing.TB, line string) float64 {
 	raw := p.readProcFile(tb, "status")
 	_, after, _ := bytes.Cut(raw, []byte(line+":"))
 	fields := bytes.Fields(after)
 	if len(fields) == 0 {
-		tb.Fatalf("%s is not in the status of process %d", line, p.command.Process.Pid)
+		tb.Fatalf("no %s in the status of process %d", line, p.command.Process.Pid)
 	}
 	kilobytes, err := strconv.ParseInt(string(fields[0]), 10, 64)
 	mustSucceed(tb, err)
 	return float64(kilobytes) / 1024
 }
 
-// cpuTime is how much CPU time the process has had.
+// cpuTime returns the CPU time of the process.
 func (p *process) cpuTime(tb testing.TB) time.Duration {
 	raw := p.readProcFile(tb, "stat")
-	fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:]) // a name may have spaces
+	fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:]) // the process name may contain spaces
 	var ticks int64
 	for _, field := range fields[11:13] {
 		n, err := strconv.ParseInt(string(field), 10, 64)
@@ -135,7 +134,7 @@ func (p *process) readProcFile(tb testing.TB, file string) []byte {
 	return raw
 }
 
-// freeAddress is a port of loopback that was free a moment ago.
+// freeAddress returns a free loopback address.
 func freeAddress(tb testing.TB) string {
 	var config net.ListenConfig
 	listener, err := config.Listen(tb.Context(), "tcp", "127.0.0.1:0")
@@ -151,22 +150,22 @@ func mustSucceed(tb testing.TB, err error) {
 	}
 }
 
-// controllersIdle tells whether the controller of clocks has looked at that many at least, and
-// none of all controllers has anything left to look at.
+// controllersIdle reports whether the clock controller has reconciled at least a number of
+// clocks, and the queues of all controllers are empty.
 func (p *process) controllersIdle(tb testing.TB, clocks int) bool {
-	looked, left := 0.0, 0.0
+	reconciled, left := 0.0, 0.0
 	for line, value := range p.scrapeMetrics(tb) {
 		switch {
 		case strings.HasPrefix(line, `controller_runtime_reconcile_total{controller="clock"`):
-			looked += value
+			reconciled += value
 		case strings.HasPrefix(line, "workqueue_depth{"), strings.HasPrefix(line, "controller_runtime_active_workers{"):
 			left += value
 		}
 	}
-	return looked >= float64(clocks) && left == 0
+	return reconciled >= float64(clocks) && left == 0
 }
 
-// apiRequests is how many the process asked of the API server.
+// apiRequests returns the number of API requests of the process.
 func (p *process) apiRequests(tb testing.TB) (n float64) {
 	for line, value := range p.scrapeMetrics(tb) {
 		if strings.HasPrefix(line, "rest_client_requests_total{") {
@@ -176,7 +175,7 @@ func (p *process) apiRequests(tb testing.TB) (n float64) {
 	return n
 }
 
-// scrapeMetrics are what the process tells Prometheus; nil while it does not yet.
+// scrapeMetrics returns the metrics of the process, or nil if it does not serve them yet.
 func (p *process) scrapeMetrics(tb testing.TB) map[string]float64 {
 	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, "http://"+p.metrics+"/metrics", nil)
 	mustSucceed(tb, err)

@@ -21,27 +21,27 @@ import (
 	"sluice.dev/test/cluster"
 )
 
-// The account of the post office.
+// The account of the SMTP server.
 const (
 	smtpUser     = "lifecycle"
 	smtpPassword = "not a secret"
 )
 
-// smtpServer is a mail server that takes all mail, over STARTTLS with a password, and
-// keeps of each what tells it from others.
+// smtpServer is an SMTP server that accepts all mail, with STARTTLS and a password, and
+// records the Message-ID and the recipients of each.
 type smtpServer struct {
 	address string
-	// authority is the file with the certificate of who vouches for it.
+	// authority is the file with the CA certificate.
 	authority string
 
 	mu       sync.Mutex
-	received map[string][]string // to whom, by Message-ID
+	received map[string][]string // recipients by Message-ID
 	count    int
-	// first and last are when the first and the last mail was taken.
+	// first and last are the times of the first and the last mail.
 	first, last time.Time
 }
 
-// startSMTPServer serves until the test ends.
+// startSMTPServer starts a server that stops at the end of the test.
 func startSMTPServer(tb testing.TB, c *cluster.Cluster) *smtpServer {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -57,7 +57,7 @@ func startSMTPServer(tb testing.TB, c *cluster.Cluster) *smtpServer {
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}
 	server.ErrorLog = log.New(io.Discard, "", 0)
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) }) // until it is closed
+	serving.Go(func() { _ = server.Serve(listener) }) // returns when the server is closed
 	tb.Cleanup(func() {
 		_ = server.Close()
 		serving.Wait()
@@ -65,14 +65,14 @@ func startSMTPServer(tb testing.TB, c *cluster.Cluster) *smtpServer {
 	return p
 }
 
-// reset forgets all mail.
+// reset removes all recorded mails.
 func (p *smtpServer) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.received, p.count, p.first, p.last = map[string][]string{}, 0, time.Time{}, time.Time{}
 }
 
-// receivedCount is how many mails it has taken.
+// receivedCount returns the number of accepted mails.
 func (p *smtpServer) receivedCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

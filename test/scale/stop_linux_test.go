@@ -15,9 +15,8 @@ import (
 	"sluice.dev/lifecycle/timelimit/controller"
 )
 
-// What the benchmark measures, on a small fleet: a start that finds everything as it
-// was changes nothing; what was due meanwhile ends; what is due ends, once, and
-// nothing else does.
+// The behavior that the benchmark measures, on a small fleet: a start in a consistent cluster
+// changes nothing, workloads with passed deadlines are stopped, each once, and no others.
 func TestWorkloadsStopped(t *testing.T) {
 	fleet, away, many, end := newStaggeredFleet(100, 2*time.Second)
 	w := newBenchmarkCluster(t, fleet)
@@ -31,7 +30,7 @@ func TestWorkloadsStopped(t *testing.T) {
 		}
 	}
 	if limited != fleet.Roots {
-		t.Fatalf("%d of %d workloads have a clock that says when they end", limited, fleet.Roots)
+		t.Fatalf("%d of %d workloads have a clock with a deadline", limited, fleet.Roots)
 	}
 
 	p.stop(t)
@@ -39,7 +38,7 @@ func TestWorkloadsStopped(t *testing.T) {
 	p = startLifecycle(t, w.kubeconfig, w.clockFile, stopLimiterPercent)
 	w.waitUntilSettled(t, p, fleet.Roots)
 	if diff := cmp.Diff(writes{}, w.effectiveWrites().minus(before)); diff != "" {
-		t.Errorf("a start that finds everything as it was writes (-want +got):\n%s", diff)
+		t.Errorf("writes of a start in a consistent cluster (-want +got):\n%s", diff)
 	}
 
 	for _, at := range []time.Duration{-3 * time.Hour, -10 * time.Minute} {
@@ -59,7 +58,7 @@ func TestWorkloadsStopped(t *testing.T) {
 	w.assertStopped(t, away+many)
 }
 
-// assertStopped holds that the first jobs were stopped, each once, and no other.
+// assertStopped checks that the first jobs were stopped, each once, and no others.
 func (w *benchmarkCluster) assertStopped(tb testing.TB, first int) {
 	tb.Helper()
 	want := map[string]bool{}
@@ -78,8 +77,8 @@ func (w *benchmarkCluster) assertStopped(tb testing.TB, first int) {
 	}
 }
 
-// Where very many would end at once none does, nothing is written about it again
-// and again, and they end when an administrator releases the brake.
+// If very many workloads would end at once, none is stopped and nothing is written repeatedly.
+// They are stopped when an administrator releases the stop limiter.
 func TestStopLimiterBlocksMassStop(t *testing.T) {
 	fleet, _, _, end := newStaggeredFleet(100, 2*time.Second)
 	fleet.After = nil
@@ -92,12 +91,12 @@ func TestStopLimiterBlocksMassStop(t *testing.T) {
 		w.waitUntilSettled(t, p, fleet.Roots)
 	}
 	if n := len(w.suspendedJobs()); n != 0 {
-		t.Fatalf("%d workloads were stopped although the brake is to hold all of them", n)
+		t.Fatalf("%d workloads were stopped although the stop limiter should defer all stops", n)
 	}
 	var state corev1.ConfigMap
 	mustSucceed(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: controller.StopLimiterConfigMapName}, &state))
 	if got := controller.ParseStopLimiterState(&state); !got.IsEngaged() || got.Due != fleet.Roots || got.Running != fleet.Roots {
-		t.Errorf("the brake says %+v, want it engaged for all %d", got, fleet.Roots)
+		t.Errorf("the state of the stop limiter is %+v, want it engaged for all %d", got, fleet.Roots)
 	}
 	state.Data[controller.StopLimiterReleasedUntil] = end.Add(2 * time.Hour).UTC().Format(time.RFC3339)
 	mustSucceed(t, w.client.Update(t.Context(), &state))

@@ -31,6 +31,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/migplan/gpunode"
 	"sluice.dev/lifecycle/migplan/planner"
+	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/quota/capacity"
 	"sluice.dev/lifecycle/rendering/admissionpolicy"
 	"sluice.dev/manifests"
@@ -99,10 +100,15 @@ func (l *testCluster) startControllers() {
 	if err != nil {
 		l.Fatal(err)
 	}
+	pods, err := podcache.New(mgr.GetConfig(), podcache.Settings{})
+	if err != nil {
+		l.Fatal(err)
+	}
 	if err := errors.Join(
+		mgr.Add(pods),
 		(&gpunode.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr),
 		(&capacity.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr),
-		(&planner.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("test")}).SetupWithManager(mgr),
+		(&planner.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Pods: pods, Events: mgr.GetEventRecorder("test")}).SetupWithManager(mgr),
 	); err != nil {
 		l.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func newPool(p *v1alpha1.NodePool) pool {
 // collectRequests collects the requests of pending pods, with the nodes feasible for each.
 func (r *Reconciler) collectRequests(ctx context.Context, s *observedState) error {
 	feasibleByConstraints := map[string][]bool{}
-	for _, w := range r.pendingPods.list() {
+	for _, w := range r.pendingPods.Values() {
 		held, err := r.isHeldByQueue(ctx, w)
 		if err != nil {
 			return err

@@ -29,6 +29,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/rendering/conflict"
 	"sluice.dev/policies/kaigroup"
@@ -40,10 +41,12 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads the pods of a node that is about to change, where the cache may lag.
 	Live client.Reader
-	// Events records what is created for which pod.
+	// Pods is the pod cache. SetupWithManager must run before it starts.
+	Pods *podcache.Store
+	// Events records which instances are created for which pod.
 	Events events.EventRecorder
 
-	pendingPods   *pendingPods
+	pendingPods   interface{ Values() []*pendingPod }
 	observedNodes observedNodes
 	state         planState
 	// preemptibleCache holds whether pods with instances may be preempted.
@@ -157,16 +160,14 @@ var planRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: "plan
 // SetupWithManager adds r to the manager; it runs on the leader.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.initialize()
-	var err error
-	if r.pendingPods, err = newPendingPods(mgr.GetConfig(), mgr.GetLogger().WithName("planner")); err != nil {
-		return err
-	}
-	err = ctrl.NewControllerManagedBy(mgr).
+	pods := newPendingPods(r.Pods)
+	r.pendingPods = pods
+	err := ctrl.NewControllerManagedBy(mgr).
 		Named("planner").
 		Watches(&v1alpha1.NodePool{}, enqueueBatched, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, enqueueBatched, builder.WithPredicates(nodeChangedPredicate)).
 		Watches(&v1alpha1.GPUNode{}, enqueueBatched, builder.WithPredicates(gpuNodeChangedPredicate)).
-		WatchesRawSource(r.pendingPods).
+		WatchesRawSource(pods).
 		Complete(conflict.WithRetry(r))
 	if err != nil {
 		return fmt.Errorf("set up planner: %w", err)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,10 +29,11 @@ import (
 type fakeCluster struct {
 	*Reconciler
 	testing.TB
-	client client.Client
-	wrote  []string
-	events *events.FakeRecorder
-	time   time.Time
+	client  client.Client
+	pending *fakePendingPods
+	wrote   []string
+	events  *events.FakeRecorder
+	time    time.Time
 }
 
 func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
@@ -64,9 +64,14 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 		}).Build()
 	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Events: g.events, now: func() time.Time { return g.time }}
 	g.initialize()
-	g.pendingPods = &pendingPods{logger: logr.Discard(), byUID: map[types.UID]*pendingPod{}, synced: make(chan struct{}), enqueue: func() {}}
+	g.pending = &fakePendingPods{}
+	g.pendingPods = g.pending
 	return g
 }
+
+type fakePendingPods []*pendingPod
+
+func (f *fakePendingPods) Values() []*pendingPod { return *f }
 
 // reconcileAfter runs one pass after a delay and returns its writes.
 func (g *fakeCluster) reconcileAfter(later time.Duration) []string {
@@ -118,9 +123,11 @@ func (g *fakeCluster) createPendingPod(profile string) {
 		p.Status.Conditions[0].Message = ""
 		p.Spec.Tolerations = []corev1.Toleration{{Key: "theirs", Operator: corev1.TolerationOpExists}}
 	})
-	if err := g.pendingPods.Add(pod); err != nil {
-		g.Fatal(err)
+	waiting, ok := parsePendingPod(pod)
+	if !ok {
+		g.Fatal("the pod is not pending")
 	}
+	*g.pending = append(*g.pending, waiting)
 }
 
 func (g *fakeCluster) getObject(into client.Object, name string) {

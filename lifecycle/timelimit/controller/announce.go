@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"sluice.dev/api/period"
@@ -20,8 +19,8 @@ import (
 	"sluice.dev/lifecycle/timelimit"
 )
 
-// recordWarnings records the warnings that are due.
-func (r *Reconciler) recordWarnings(ctx context.Context, w *workload, d timelimit.Decision) error {
+// warningAnnouncements returns the announcements of the decision's warnings.
+func (w *workload) warningAnnouncements(d timelimit.Decision) (announcements []notification.Announcement) {
 	for _, warning := range d.Warnings {
 		a := w.newAnnouncement(v1alpha1.NoticeWorkloadEnding, d)
 		if warning.Reason == v1alpha1.EndIdle {
@@ -32,28 +31,23 @@ func (r *Reconciler) recordWarnings(ctx context.Context, w *workload, d timelimi
 		if lead, err := period.DurationOf(warning.Lead); err == nil {
 			a.Lead = lead
 		}
-		if _, err := r.Notices.Record(ctx, a, notification.ProjectRecipients(w.project, w.department)); err != nil {
-			return err
-		}
+		announcements = append(announcements, a)
 	}
-	return nil
+	return announcements
 }
 
-// recordStopNotice records that the workload was stopped.
-func (r *Reconciler) recordStopNotice(ctx context.Context, w *workload, d timelimit.Decision) error {
-	a := w.newAnnouncement(v1alpha1.NoticeWorkloadStopped, d)
-	stopped := d.Status.Stopped
+// stopAnnouncement returns the announcement of a stop.
+func (w *workload) stopAnnouncement(d timelimit.Decision) notification.Announcement {
+	a, stopped := w.newAnnouncement(v1alpha1.NoticeWorkloadStopped, d), d.Status.Stopped
 	a.Threshold = stopKey(&d.Status)
 	a.DueAt = stopped.At.Time
 	if stopped.Until != nil {
 		a.Inputs["until"] = stopped.Until.UTC().Format(time.RFC3339)
 	}
 	a.Inputs["because"] = string(stopped.Reason)
-	_, err := r.Notices.Record(ctx, a, notification.ProjectRecipients(w.project, w.department))
-	return err
+	return a
 }
 
-// newAnnouncement is one about the workload.
 func (w *workload) newAnnouncement(kind v1alpha1.NoticeKind, d timelimit.Decision) notification.Announcement {
 	ref := w.clock.Spec.Root
 	inputs := map[string]string{
@@ -74,28 +68,20 @@ func (w *workload) newAnnouncement(kind v1alpha1.NoticeKind, d timelimit.Decisio
 	}
 }
 
-// warningKey tells a warning from others of the same workload: which lead, of which
-// limit, since when; for idleness since which use.
+// warningKey returns the deduplication key of a warning within its workload.
 func warningKey(warning timelimit.Warning, s *v1alpha1.WorkloadClockStatus) string {
-	var since int64
-	if s.StartedAt != nil {
-		since = s.StartedAt.Unix()
-	}
 	if warning.Reason == v1alpha1.EndIdle {
 		return fmt.Sprintf("%s %s %d", warning.Reason, warning.Lead, warning.DueAt.Unix())
 	}
-	return fmt.Sprintf("%s %s %d %d", warning.Reason, warning.Lead, warning.LimitSeconds, since)
+	return fmt.Sprintf("%s %s %d %d", warning.Reason, warning.Lead, warning.LimitSeconds, unixSeconds(s.StartedAt))
 }
 
-// stopKey tells a stop from others of the same workload: at which limit, since when;
-// for idleness since which use. That it is stopped again is not said again.
+// stopKey returns the deduplication key of a stop within its workload. A repeated stop has
+// the key of the first one.
 func stopKey(s *v1alpha1.WorkloadClockStatus) string {
-	var limit, since int64
-	switch {
-	case s.Stopped.Reason == v1alpha1.EndIdle && s.IdleSince != nil:
+	limit, since := int64(0), unixSeconds(s.StartedAt)
+	if s.Stopped.Reason == v1alpha1.EndIdle && s.IdleSince != nil {
 		since = s.IdleSince.Unix()
-	case s.StartedAt != nil:
-		since = s.StartedAt.Unix()
 	}
 	if s.Limit != nil && s.Stopped.Reason == v1alpha1.EndMaxRuntime {
 		limit = int64(s.Limit.InForce.Length() / time.Second)
@@ -103,81 +89,96 @@ func stopKey(s *v1alpha1.WorkloadClockStatus) string {
 	return fmt.Sprintf("%s %d %d", s.Stopped.Reason, limit, since)
 }
 
-// recordEvents says what was done where people look: in events on the workload, on its
-// pods, in the log.
-func (r *Reconciler) recordEvents(ctx context.Context, w *workload, before v1alpha1.WorkloadClockStatus, d timelimit.Decision) {
+func unixSeconds(t *metav1.Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.Unix()
+}
+
+// recordEvents records what the decision changed, in the log, in metrics and as events on
+// the workload.
+func (r *Reconciler) recordEvents(ctx context.Context, w *workload, previous v1alpha1.WorkloadClockStatus, d timelimit.Decision) {
 	log := ctrl.LoggerFrom(ctx).WithName("decisions").WithValues(
 		"project", w.project.Name, "kind", w.clock.Spec.Root.Kind, "workload", w.clock.Spec.Root.Name, "state", d.Status.State)
 	for _, warning := range d.Warnings {
 		if warning.Superseded {
 			continue
 		}
-		log.Info("warned", "because", warning.Reason, "lead", warning.Lead.String(), "deadline", warning.Deadline)
-		r.recordEvent(w, corev1.EventTypeWarning, "EndsSoon", "Warn", "%s", warningMessage(w, d, warning))
+		log.Info("Warned of workload end", "reason", warning.Reason, "lead", warning.Lead.String(), "deadline", warning.Deadline)
+		r.recordEvent(w, corev1.EventTypeWarning, endReasonNoun(warning.Reason)+"Approaching", "Warn", w.warningMessage(d, warning))
 	}
-	if d.Reset && before.State != "" {
-		log.Info("its time begins anew")
+	if d.Reset && previous.State != "" {
+		log.Info("Reset workload clock")
 	}
 	if d.Released {
-		log.Info("it may be started again")
-		r.recordEvent(w, corev1.EventTypeNormal, "MayStart", "Release", "it may be started again")
+		log.Info("Released stopped workload")
+		r.recordEvent(w, corev1.EventTypeNormal, "StopReleased", "Release", "The workload can be started again")
 	}
 	if d.Stopped {
 		stopped := d.Status.Stopped
 		workloadStops.WithLabelValues(string(stopped.Reason)).Inc()
-		deadlineLag.Observe(max(0, w.now.Sub(recordedDeadline(before, stopped)).Seconds()))
-		log.Info("stopped", "because", stopped.Reason, "until", stopped.Until, "times", stopped.Times)
-		r.recordEvent(w, corev1.EventTypeWarning, "Stopped", "Stop", "%s", w.stopMessage(d))
+		deadlineLag.Observe(max(0, w.now.Sub(recordedDeadline(previous, stopped)).Seconds()))
+		log.Info("Stopped workload", "reason", stopped.Reason, "until", stopped.Until, "times", stopped.Times)
+		r.recordEvent(w, corev1.EventTypeWarning, endReasonNoun(stopped.Reason)+"Reached", "Stop", w.stopMessage(d))
 	}
 }
 
-// recordedDeadline is when a stop was to happen, as it was recorded.
-func recordedDeadline(before v1alpha1.WorkloadClockStatus, stopped *v1alpha1.ClockStop) time.Time {
-	if before.Deadline != nil && before.Deadline.Reason == stopped.Reason {
-		return before.Deadline.At.Time
+// endReasonNoun returns the first part of an event's reason: RuntimeLimit or IdleTimeout.
+func endReasonNoun(reason v1alpha1.EndReason) string {
+	if reason == v1alpha1.EndIdle {
+		return "IdleTimeout"
+	}
+	return "RuntimeLimit"
+}
+
+// recordedDeadline returns the deadline of a stop, as the previous status had it.
+func recordedDeadline(previous v1alpha1.WorkloadClockStatus, stopped *v1alpha1.ClockStop) time.Time {
+	if previous.Deadline != nil && previous.Deadline.Reason == stopped.Reason {
+		return previous.Deadline.At.Time
 	}
 	return stopped.At.Time
 }
 
-// warningMessage is a warning in words.
-func warningMessage(w *workload, d timelimit.Decision, warning timelimit.Warning) string {
+func (w *workload) warningMessage(d timelimit.Decision, warning timelimit.Warning) string {
 	at := warning.Deadline.In(w.zone).Format(localTimeFormat)
 	if warning.Reason == v1alpha1.EndIdle {
-		return fmt.Sprintf("its GPUs are not used; unless they are, it is stopped at %s (idle for %s)", at, w.limits.IdleTimeout)
+		return fmt.Sprintf("The GPUs are idle. Unless they are used, the workload will be stopped at %s, after %s of idle time",
+			at, w.limits.IdleTimeout)
 	}
-	return fmt.Sprintf("it is stopped at %s, when it has run for %s; more time: sluice extend %s/%s -n %s --by 24h --reason ...",
-		at, d.Status.Limit.InForce, w.clock.Spec.Root.Kind, w.clock.Spec.Root.Name, w.clock.Namespace)
+	root := w.clock.Spec.Root
+	return fmt.Sprintf("The workload will be stopped at %s, after %s of running time. "+
+		"To request more time: sluice extend %s/%s -n %s --by 24h --reason ...",
+		at, d.Status.Limit.InForce, root.Kind, root.Name, w.clock.Namespace)
 }
 
-// stopMessage is why the workload is stopped, in words.
+// stopMessage explains a stop and says when the workload can be started again.
 func (w *workload) stopMessage(d timelimit.Decision) string {
 	stopped := d.Status.Stopped
-	until := "somebody decides"
+	until := "when an administrator releases it"
 	if stopped.Until != nil {
-		until = stopped.Until.In(w.zone).Format(localTimeFormat)
+		until = "at " + stopped.Until.In(w.zone).Format(localTimeFormat)
 	}
 	switch stopped.Reason {
 	case v1alpha1.EndIdle:
-		return fmt.Sprintf("its GPUs were not used for %s; it may be started again at any time", w.limits.IdleTimeout)
+		return fmt.Sprintf("The GPUs were idle for %s. The workload can be started again at any time", w.limits.IdleTimeout)
 	case v1alpha1.EndMaxRuntime:
 		limit := ""
 		if d.Status.Limit != nil {
 			limit = d.Status.Limit.InForce.String()
 		}
-		return fmt.Sprintf("it has run for %s, as long as workloads of type %s of project %s may; it may be started again at %s, or with an extension",
+		return fmt.Sprintf("The workload ran for %s, the limit for type %s in project %s. It can be started again %s, or after an extension",
 			limit, w.workloadType, w.project.Name, until)
 	}
-	return fmt.Sprintf("stopped by Sluice (%s) until %s", stopped.Reason, until)
+	return fmt.Sprintf("Sluice stopped the workload (%s). It can be started again %s", stopped.Reason, until)
 }
 
-// recordEvent is one on the workload itself, if it can still be named.
-func (r *Reconciler) recordEvent(w *workload, kind, reason, action, format string, args ...any) {
+// recordEvent records an event on the root workload.
+func (r *Reconciler) recordEvent(w *workload, eventType, reason, action, message string) {
 	ref := w.clock.Spec.Root
-	var regarding runtime.Object = &metav1.PartialObjectMetadata{
-		TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.clock.Namespace, Name: ref.Name, UID: w.clock.Status.RootUID,
-		},
+	regarding := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.clock.Namespace, Name: ref.Name, UID: w.clock.Status.RootUID},
 	}
-	r.Events.Eventf(regarding, w.clock, kind, reason, action, format, args...)
+	r.Events.Eventf(regarding, w.clock, eventType, reason, action, "%s", message)
 }

@@ -20,8 +20,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// It guards that nobody is told what follows from a clock that is not the latest:
-// with a limit that is cut twice, a cache that lags would announce both.
+// A stale clock must not be announced: with a limit that is lowered twice, a cache that lags
+// behind would announce both.
 func TestStaleCacheRecordsNoNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(t, newJob("train"))
@@ -40,7 +40,7 @@ func TestStaleCacheRecordsNoNotice(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.advance(0)
-		told, calls := c.noticeTexts(start), c.calls
+		notices, calls := c.noticeTexts(start), c.calls
 		time.Sleep(time.Second)
 		c.reconciler.Client = interceptor.NewClient(c.rawClient, interceptor.Funcs{
 			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -53,16 +53,16 @@ func TestStaleCacheRecordsNoNotice(t *testing.T) {
 		})
 		_, err := c.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&old)})
 		if !apierrors.IsConflict(err) {
-			t.Errorf("with an old cache: %v, want a conflict", err)
+			t.Errorf("with a stale cache: %v, want a conflict", err)
 		}
-		if again := c.noticeTexts(start); len(again) != len(told) || c.calls != calls {
-			t.Errorf("told was %v, and now %v", told, again)
+		if after := c.noticeTexts(start); len(after) != len(notices) || c.calls != calls {
+			t.Errorf("notices were %v, and now %v", notices, after)
 		}
 	})
 }
 
-// What runs in a namespace that is nobody's is let alone; its time stands still,
-// and goes on when somebody has the namespace again.
+// A workload in a namespace without project keeps running. Its clock pauses, and continues
+// when a project has the namespace again.
 func TestClockPausesWithoutProject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(t, newJob("train"))
@@ -81,15 +81,15 @@ func TestClockPausesWithoutProject(t *testing.T) {
 		c.advance(30 * time.Minute)
 		s := c.listClocks()[0].Status
 		if s.State != v1alpha1.ClockStatePaused || s.RunningSince != nil || s.Deadline != nil || s.AccumulatedSeconds != 40*60*60 {
-			t.Errorf("while it is nobody's: %s, %d s, %v", s.State, s.AccumulatedSeconds, s.Deadline)
+			t.Errorf("without project: %s, %d s, %v", s.State, s.AccumulatedSeconds, s.Deadline)
 		}
 		if due, running, err := c.reconciler.StopLimiter.countStops(t.Context(), time.Now()); due+running > 0 || err != nil {
-			t.Errorf("the brake counts %d of %d, %v", due, running, err)
+			t.Errorf("the stop limiter counts %d of %d, %v", due, running, err)
 		}
 		writes := c.calls
 		c.advance(20 * time.Minute)
 		if c.calls != writes {
-			t.Errorf("%d writes while it is nobody's", c.calls-writes)
+			t.Errorf("%d writes without project", c.calls-writes)
 		}
 		project.Status.Namespace, project.CreationTimestamp = has, metav1.Now() // another project
 		if err := c.rawClient.Update(t.Context(), &project); err != nil {
@@ -97,11 +97,11 @@ func TestClockPausesWithoutProject(t *testing.T) {
 		}
 		c.advance(8*time.Hour - time.Second)
 		if ptr.Deref(c.getJob("train").Spec.Suspend, false) {
-			t.Error("it was stopped too early: its time had stood still")
+			t.Error("it was stopped although its clock was paused")
 		}
 		c.advance(2 * time.Second)
 		if !ptr.Deref(c.getJob("train").Spec.Suspend, false) {
-			t.Error("it runs on")
+			t.Error("it still runs")
 		}
 	})
 }

@@ -5,12 +5,13 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,26 +21,27 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/notification"
-	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit"
 	"sluice.dev/lifecycle/timelimit/owner"
+	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
-// Reconciler keeps one WorkloadClock for each workload that ran.
+// Reconciler maintains one WorkloadClock for each workload that ran, and stops the workload
+// at its time limit.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
-	// Live reads from the API server, where a stale answer would do harm.
+	// Live reads from the API server, where a stale read would do harm.
 	Live client.Reader
-	// Workloads knows the workloads and their pods.
+	// Workloads maps pods to workloads.
 	Workloads *WorkloadIndex
-	// Stopper ends workloads.
+	// Stopper stops workloads.
 	Stopper Stopper
-	// Notices records what people are told.
+	// Notices records warnings and stops as Notices.
 	Notices notification.Recorder
-	// StopLimiter keeps very many from being stopped at once.
+	// StopLimiter prevents mass stops.
 	StopLimiter *StopLimiter
-	// Events tells people what was done to their objects.
+	// Events records events on workloads.
 	Events events.EventRecorder
 	// Clock is policy time.
 	Clock policytime.Clock
@@ -49,18 +51,20 @@ type Reconciler struct {
 	timeZones     timeZoneCache
 }
 
-// maxRequeueInterval is how long a clock is left alone at most, in machine time: a
-// machine's own clock may be set, and policy time may step.
-const maxRequeueInterval = time.Hour
+const (
+	// maxRequeueInterval is the longest pause between two reconciliations, in machine time.
+	// Machine time can be set, and policy time can step.
+	maxRequeueInterval = time.Hour
+	// notReadyRequeue is the retry interval, in machine time, for what also causes a request
+	// when it becomes known.
+	notReadyRequeue = time.Minute
+)
 
-// notReadyRequeue is when to look again, in machine time, at what will be known any moment, and
-// is looked at then in any case.
-const notReadyRequeue = time.Minute
-
-// Reconcile implements reconcile.Reconciler for the clock of the request's name.
+// Reconcile implements reconcile.Reconciler for a WorkloadClock. After a crash between any
+// two steps the next call repeats or completes them: the Notices come before the clock's
+// status, and the stop comes last.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	known, pods := r.Workloads.RootsAndPods(req.NamespacedName)
-	w, err := r.observeWorkload(ctx, req, known, pods)
+	w, err := r.observeWorkload(ctx, req.NamespacedName)
 	if w == nil || err != nil {
 		return reconcile.Result{}, err
 	}
@@ -71,93 +75,34 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.applyDecision(ctx, w, decision); err != nil {
-		return reconcile.Result{}, err
+	for _, reconcileStep := range []func(context.Context, *workload, timelimit.Decision) error{
+		r.verifyClockCurrent,
+		r.reconcileNotices,
+		r.reconcileRelease,
+		r.reconcilePodDeadlines,
+		r.reconcileStatus,
+		r.reconcileExtensions,
+		r.reconcileStop,
+	} {
+		if err := reconcileStep(ctx, w, decision); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	return r.requeueResult(w, decision), nil
 }
 
-// workload is a workload as it is seen now, with its clock.
-type workload struct {
-	*tenant
-	clock *v1alpha1.WorkloadClock
-	// roots are the objects that are the workload; more than one while one goes.
-	roots []owner.Root
-	// runningPods are its GPU pods that run.
-	runningPods  []*podcache.Pod
-	now          time.Time
-	limits       timelimit.EffectiveLimits
-	workloadType v1alpha1.WorkloadType
-	utilization  timelimit.Utilization
-	// grantedExtensions are those behind terms.Granted.
-	grantedExtensions []*v1alpha1.Extension
-	// stopDeferred tells that the brake keeps it from being stopped.
-	stopDeferred bool
-}
-
-// observeWorkload is the one of the request; nil where there is nothing to keep time of.
-func (r *Reconciler) observeWorkload(ctx context.Context, req reconcile.Request, known []owner.Root, pods []*podcache.Pod) (*workload, error) {
-	w := &workload{roots: known, now: r.Clock.Now().Truncate(time.Second), clock: &v1alpha1.WorkloadClock{}}
-	for _, pod := range pods {
-		if pod.Running {
-			w.runningPods = append(w.runningPods, pod)
-		}
-	}
-	err := r.Client.Get(ctx, req.NamespacedName, w.clock)
-	if client.IgnoreNotFound(err) != nil || err != nil && len(w.runningPods) == 0 {
-		return nil, client.IgnoreNotFound(err)
-	}
-	missing := err != nil
-	if w.tenant, err = r.lookUpTenant(ctx, req.Namespace); err != nil {
-		return nil, err
-	}
-	if w.tenant == nil {
-		return nil, r.pauseOrphanedClock(ctx, w)
-	}
-	if missing {
-		err := r.createClock(ctx, req, w)
-		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	if err := r.reconcileIdentity(ctx, w); err != nil {
-		return nil, err
-	}
-	w.limits, w.workloadType = w.tenant.effectiveLimits(w.now, w.runningPods, w.clock.Status.WorkloadType)
-	if w.utilization, err = r.observeUtilization(ctx, w.runningPods); err != nil {
-		return nil, err
-	}
-	w.grantedExtensions, err = r.listGrantedExtensions(ctx, w)
-	return w, err
-}
-
-// createClock makes the clock.
-func (r *Reconciler) createClock(ctx context.Context, req reconcile.Request, w *workload) error {
-	w.clock = &v1alpha1.WorkloadClock{
-		ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name},
-		Spec:       v1alpha1.WorkloadClockSpec{Root: w.roots[0].Reference()},
-	}
-	if err := r.Client.Create(ctx, w.clock); err != nil {
-		return fmt.Errorf("making clock %s: %w", req.NamespacedName, err)
-	}
-	return nil
-}
-
-// decide asks what follows.
+// decide calls timelimit.Decide, and defers a stop that the stop limiter does not allow.
 func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decision, error) {
-	seen := timelimit.Observation{Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), Utilization: w.utilization}
-	decision := timelimit.Decide(w.now, w.clock.Status, seen, w.limits)
+	observed := timelimit.Observation{Running: len(w.runningPods) > 0, RunningSince: r.runningSince(w), Utilization: w.utilization}
+	decision := timelimit.Decide(w.now, w.clock.Status, observed, w.limits)
 	if !decision.Stopped {
 		return decision, nil
 	}
-	permitted, err := r.StopLimiter.Allow(ctx, w.now)
-	if err != nil || permitted {
+	allowed, err := r.StopLimiter.Allow(ctx, w.now)
+	if err != nil || allowed {
 		return decision, err
 	}
-	ctrl.LoggerFrom(ctx).Info("the brake keeps a workload from being stopped", "clock", w.clock.Name)
+	ctrl.LoggerFrom(ctx).Info("Stop limiter deferred the stop of a workload", "clock", w.clock.Name)
 	w.stopDeferred = true
 	decision.Stop, decision.Stopped = false, false
 	decision.Status.Stopped, decision.Status.Deadline = w.clock.Status.Stopped, w.clock.Status.Deadline
@@ -166,72 +111,137 @@ func (r *Reconciler) decide(ctx context.Context, w *workload) (timelimit.Decisio
 	return decision, nil
 }
 
-// runningSince is when the first of the pods that run began, or the project, whichever
-// is later: what ran before was nobody's to limit.
-func (r *Reconciler) runningSince(w *workload) (since time.Time) {
-	for _, pod := range w.runningPods {
-		if at := pod.EffectiveStart(); since.IsZero() || at.Before(since) {
-			since = at
-		}
-	}
-	if made := w.project.CreationTimestamp.Time; since.Before(made) {
-		since = made
-	}
-	return r.toPolicyTime(since)
-}
-
-// toPolicyTime is the policy time of an instant of machine time that is known to the
-// second. Nobody is charged for a step of policy time within it.
-func (r *Reconciler) toPolicyTime(at time.Time) time.Time {
-	return policytime.FromTimestamp(r.Clock, at)
-}
-
-// applyDecision does what was decided, in the order that a crash leaves right.
-func (r *Reconciler) applyDecision(ctx context.Context, w *workload, d timelimit.Decision) error {
-	if err := r.verifyClockCurrent(ctx, w, d); err != nil {
-		return err
-	}
-	if err := r.recordWarnings(ctx, w, d); err != nil {
-		return err
-	}
+// reconcileNotices records the Notices of the warnings and of a new stop.
+func (r *Reconciler) reconcileNotices(ctx context.Context, w *workload, d timelimit.Decision) error {
+	announcements := w.warningAnnouncements(d)
 	if d.Stopped {
-		if err := r.recordStopNotice(ctx, w, d); err != nil {
+		announcements = append(announcements, w.stopAnnouncement(d))
+	}
+	for _, a := range announcements {
+		if _, err := r.Notices.Record(ctx, a, notification.ProjectRecipients(w.project, w.department)); err != nil {
 			return err
 		}
 	}
-	if d.Released {
-		if err := r.releaseRoots(ctx, w); err != nil {
-			return err
-		}
-	}
-	r.annotatePods(ctx, w, d)
-	before := w.clock.Status
-	if err := r.updateClockStatus(ctx, w, d); err != nil {
-		return err
-	}
-	r.recordEvents(ctx, w, before, d)
-	if err := r.markExtensionsApplied(ctx, w, d); err != nil {
-		return err
-	}
-	return r.stopRoots(ctx, w, d)
-}
-
-// updateClockStatus records the decision, where it changes anything.
-func (r *Reconciler) updateClockStatus(ctx context.Context, w *workload, d timelimit.Decision) error {
-	next := w.clock.DeepCopy()
-	next.Status = d.Status
-	r.setStatusDescription(w, d, next)
-	if equality.Semantic.DeepEqual(w.clock.Status, next.Status) {
-		return nil
-	}
-	if err := r.Client.Status().Update(ctx, next); err != nil {
-		return fmt.Errorf("writing clock %s/%s: %w", next.Namespace, next.Name, err)
-	}
-	w.clock = next
 	return nil
 }
 
-// requeueResult is when to look at the workload next.
+// reconcileRelease removes the stop annotation from the workload when its stop ended.
+func (r *Reconciler) reconcileRelease(ctx context.Context, w *workload, d timelimit.Decision) error {
+	if !d.Released {
+		return nil
+	}
+	roots := w.roots
+	if len(roots) == 0 && w.clock.Status.RootUID != "" {
+		roots = []owner.Root{rootOfClock(w.clock)}
+	}
+	for _, root := range roots {
+		err := r.Stopper.Release(ctx, stopTargetOf(root))
+		if err != nil && !errors.Is(err, suspend.ErrGone) && !errors.Is(err, suspend.ErrUnsupported) && !errors.Is(err, suspend.ErrForbidden) {
+			return err
+		}
+	}
+	return nil
+}
+
+// reconcilePodDeadlines annotates running pods with their deadline: all of them when it
+// changes, and those that started later. Users and programs read the annotation. It is
+// written before the clock, because the next call sees a change only in the clock. Pods
+// that are being stopped keep their annotation.
+func (r *Reconciler) reconcilePodDeadlines(ctx context.Context, w *workload, d timelimit.Decision) error {
+	if d.Stop {
+		return nil
+	}
+	deadline, previous := announcedDeadline(&d.Status), announcedDeadline(&w.clock.Status)
+	changed := !deadline.Equal(previous) || w.clock.Status.Stopped != nil
+	if changed {
+		r.annotatedPods.remove(w.clock.UID)
+		for _, pod := range w.runningPods {
+			r.annotatePod(ctx, pod, deadline)
+		}
+	}
+	if deadline == nil {
+		return nil
+	}
+	since := d.Status.Deadline.AnnouncedAt.Add(-podStartTolerance)
+	for _, pod := range w.runningPods {
+		if r.toPolicyTime(pod.EffectiveStart()).Before(since) || !r.annotatedPods.addIfAbsent(w.clock.UID, pod.UID) {
+			continue
+		}
+		if !changed {
+			r.annotatePod(ctx, pod, deadline)
+		}
+	}
+	return nil
+}
+
+// reconcileStatus writes the clock's status if it changed, and then records events.
+func (r *Reconciler) reconcileStatus(ctx context.Context, w *workload, d timelimit.Decision) error {
+	previous, next := w.clock.Status, w.clock.DeepCopy()
+	next.Status = d.Status
+	w.setDisplayFields(d, &next.Status)
+	if !equality.Semantic.DeepEqual(previous, next.Status) {
+		if err := r.Client.Status().Update(ctx, next); err != nil {
+			return fmt.Errorf("update clock %s/%s: %w", next.Namespace, next.Name, err)
+		}
+		w.clock = next
+	}
+	r.recordEvents(ctx, w, previous, d)
+	return nil
+}
+
+// reconcileExtensions marks the extensions that the clock holds as applied.
+func (r *Reconciler) reconcileExtensions(ctx context.Context, w *workload, d timelimit.Decision) error {
+	for _, e := range w.grantedExtensions {
+		if !slices.ContainsFunc(d.Status.Extensions, func(c v1alpha1.ClockExtension) bool { return c.Name == e.Name }) {
+			continue
+		}
+		next := e.DeepCopy()
+		message := "The workload may run longer by this time"
+		if d.Status.Deadline != nil {
+			next.Status.NewEnd = &d.Status.Deadline.At
+			message = "The workload ends at " + d.Status.Deadline.At.In(w.zone).Format(localTimeFormat)
+		}
+		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: reasonExtended, Message: message,
+		})
+		if err := r.Client.Status().Update(ctx, next); err != nil {
+			return fmt.Errorf("mark extension %s/%s as applied: %w", e.Namespace, e.Name, err)
+		}
+	}
+	return nil
+}
+
+// reconcileStop stops the workload if the clock records a stop. A workload that still runs
+// is stopped again, with growing pauses.
+func (r *Reconciler) reconcileStop(ctx context.Context, w *workload, d timelimit.Decision) error {
+	if !d.Stop {
+		r.stopBackoff.remove(w.clock.UID)
+		return nil
+	}
+	if !r.stopBackoff.tryAcquire(w.clock.UID) {
+		return nil
+	}
+	var until time.Time
+	if d.Status.Stopped.Until != nil {
+		until = d.Status.Stopped.Until.Time
+	}
+	var problems []error
+	for _, root := range w.roots {
+		err := r.Stopper.Stop(ctx, stopTargetOf(root), until, w.stopMessage(d))
+		if errors.Is(err, suspend.ErrGone) {
+			// Its pods can outlive it. They may have another root now.
+			err = r.Workloads.ResolveAgain(ctx, root)
+		}
+		problems = append(problems, err)
+	}
+	err := errors.Join(problems...)
+	if reason := unstoppableReason(d, err); reason != "" {
+		return r.reportUnstoppable(ctx, w, reason, err)
+	}
+	return err
+}
+
+// requeueResult returns when to reconcile the clock again.
 func (r *Reconciler) requeueResult(w *workload, d timelimit.Decision) reconcile.Result {
 	next := maxRequeueInterval
 	for _, at := range []time.Time{d.NextDecision, w.exemptUntil(w.now)} {

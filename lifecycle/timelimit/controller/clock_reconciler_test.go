@@ -16,7 +16,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// waitForWholeSecond waits for one, since that is how instants are recorded.
+// waitForWholeSecond waits for the next whole second, the resolution of recorded times.
 func waitForWholeSecond() time.Time {
 	now := time.Now()
 	time.Sleep(now.Truncate(time.Second).Add(time.Second).Sub(now))
@@ -32,12 +32,12 @@ func TestJobIsStoppedAtRuntimeLimit(t *testing.T) {
 		c.startPod("train", "-1")
 		c.advance(48*time.Hour - time.Second)
 		if ptr.Deref(c.getJob("train").Spec.Suspend, false) {
-			t.Fatal("it was stopped before its time")
+			t.Fatal("it was stopped too early")
 		}
 		c.advance(time.Minute)
 		j := c.getJob("train")
 		if !ptr.Deref(j.Spec.Suspend, false) {
-			t.Error("it runs on")
+			t.Error("it still runs")
 		}
 		if got, want := j.Annotations[v1alpha1.AnnotationStoppedUntil], start.Add(49*time.Hour).UTC().Format(time.RFC3339); got != want {
 			t.Errorf("stopped until %s, want %s", got, want)
@@ -46,7 +46,7 @@ func TestJobIsStoppedAtRuntimeLimit(t *testing.T) {
 			t.Errorf("notices (-want +got):\n%s", diff)
 		}
 		if s := c.listClocks()[0].Status; s.State != v1alpha1.ClockStateStopped || s.Stopped.Times != 1 {
-			t.Errorf("the clock says %s, %+v", s.State, s.Stopped)
+			t.Errorf("the clock has %s, %+v", s.State, s.Stopped)
 		}
 	})
 }
@@ -70,7 +70,7 @@ func TestPodReplacement(t *testing.T) {
 		start := waitForWholeSecond()
 		c.startPod("train", "-1")
 		c.advance(10 * time.Hour)
-		c.startPod("train", "-2") // its place is taken before it goes
+		c.startPod("train", "-2") // replaces the first before that ends
 		delete(c.pods, "train-1")
 		c.advance(10 * time.Hour)
 		delete(c.pods, "train-2")
@@ -106,8 +106,8 @@ func TestRenamedWorkloadInheritsRunningTime(t *testing.T) {
 	})
 }
 
-// It guards that what was begun is completed after a crash at any call, that no
-// end comes unannounced, and that nothing is said twice.
+// After a crash at any call the stop is completed, nothing ends without announcement, and
+// nothing is announced twice.
 func TestReconcileAfterCrashAtAnyWrite(t *testing.T) {
 	calls := 0
 	synctest.Test(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestReconcileAfterCrashAtAnyWrite(t *testing.T) {
 		calls = c.calls
 	})
 	if calls < 10 {
-		t.Fatalf("only %d calls write; is the workload stopped at all?", calls)
+		t.Fatalf("only %d writes; was the workload stopped at all?", calls)
 	}
 	for at := 1; at <= calls; at++ {
 		for _, written := range []bool{false, true} {
@@ -130,14 +130,14 @@ func TestReconcileAfterCrashAtAnyWrite(t *testing.T) {
 					c.startPod("train", "-1")
 					c.advance(49*time.Hour - time.Second)
 					if !ptr.Deref(c.getJob("train").Spec.Suspend, false) {
-						t.Error("it runs on")
+						t.Error("it still runs")
 					}
-					told := c.noticeTexts(start)
-					// What was not said before the crash is said a second later.
-					if last := len(told) - 1; told[last] == "WorkloadStopped 48h0m1s" {
-						told[last] = "WorkloadStopped 48h0m0s"
+					notices := c.noticeTexts(start)
+					// A Notice that the crash prevented comes a second later.
+					if last := len(notices) - 1; notices[last] == "WorkloadStopped 48h0m1s" {
+						notices[last] = "WorkloadStopped 48h0m0s"
 					}
-					if diff := cmp.Diff(twoDayNotices, told); diff != "" {
+					if diff := cmp.Diff(twoDayNotices, notices); diff != "" {
 						t.Errorf("notices (-want +got):\n%s", diff)
 					}
 				})
@@ -146,8 +146,7 @@ func TestReconcileAfterCrashAtAnyWrite(t *testing.T) {
 	}
 }
 
-// It guards that a timer which was lost, or fired early, ends nothing late: each
-// look that succeeds names the next.
+// A lost or early timer delays no stop: each successful call returns the next wake-up.
 func TestReconcileAlwaysRequeues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(t, newJob("train"))
@@ -157,11 +156,11 @@ func TestReconcileAlwaysRequeues(t *testing.T) {
 			for _, request := range c.reconcileRequests(t.Context()) {
 				result, err := c.reconciler.Reconcile(t.Context(), request)
 				if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > maxRequeueInterval {
-					t.Errorf("at %v it wants to look again in %v, %v", time.Now(), result.RequeueAfter, err)
+					t.Errorf("at %v it requeues after %v, %v", time.Now(), result.RequeueAfter, err)
 				}
 			}
 		}
-		c.advance(50 * time.Hour) // over its end
+		c.advance(50 * time.Hour) // beyond its end
 	})
 }
 
@@ -183,11 +182,11 @@ func TestTimeZoneChangeKeepsDeadline(t *testing.T) {
 		c.advance(time.Minute)
 		after := c.listClocks()[0].Status
 		if after.Local.Ends == before.Local.Ends {
-			t.Errorf("people still read %s", after.Local.Ends)
+			t.Errorf("the displayed end is still %s", after.Local.Ends)
 		}
 		after.Local = before.Local
 		if diff := cmp.Diff(before, after); diff != "" {
-			t.Errorf("more than what people read has changed (-before +after):\n%s", diff)
+			t.Errorf("more than the displayed times changed (-before +after):\n%s", diff)
 		}
 	})
 }

@@ -38,34 +38,33 @@ import (
 
 const testNamespace = "lab"
 
-// errCrash is what a call answers at which the process dies.
-var errCrash = errors.New("the process died here")
+// errCrash is the error of the call at which the process crashes.
+var errCrash = errors.New("simulated crash")
 
-// fakeCluster is a namespace with a project, and the clocks' controller; time is that
-// of the bubble it runs in.
+// fakeCluster is a namespace with a project, and the clock controller. Its time is that of a
+// synctest bubble.
 type fakeCluster struct {
 	t testing.TB
-	// client is the controller's; what is done by raw is nobody's call.
+	// client is the controller's client. Calls of rawClient are not counted.
 	client    client.Client
 	rawClient client.WithWatch
 	mapper    *meta.DefaultRESTMapper
 	pods      fakePods
-	// calls counts the calls that write; crashAt is the one that fails, and did
-	// whether what it was to write is written all the same.
+	// calls counts writes. crashAt is the number of the write that fails; with
+	// crashAfterWrite it fails after the object was written.
 	calls, crashAt  int
 	crashAfterWrite bool
-	// onWrite is told what was written; sample is called before each look, and each
-	// after it.
+	// onWrite is called after each write.
 	onWrite                         func(client.Object)
 	beforeReconcile, afterReconcile func()
-	// maxSleep is how long it sleeps at most between two looks.
+	// maxSleep is the longest sleep between two reconciliations.
 	maxSleep time.Duration
 
 	reconciler *Reconciler
 	workloads  *WorkloadIndex
 }
 
-// fakePods are GPU pods as the store has them.
+// fakePods implement PodLister.
 type fakePods map[types.UID]*podcache.Pod
 
 func (p fakePods) ByUID(uid types.UID) (*podcache.Pod, bool) { pod, ok := p[uid]; return pod, ok }
@@ -88,10 +87,10 @@ func (p fakePods) filter(is func(*podcache.Pod) bool) iter.Seq[*podcache.Pod] {
 	}
 }
 
-// newFakeCluster is a cluster of a department whose workloads end after two days.
+// newFakeCluster returns a cluster with a department whose limit is two days.
 func newFakeCluster(t testing.TB, objects ...client.Object) *fakeCluster {
 	t.Helper()
-	scheme := runtime.NewScheme() // with few kinds: the fake client walks through all of them at each write
+	scheme := runtime.NewScheme() // few kinds, because the fake client walks through all of them for each write
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, batchv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -125,7 +124,7 @@ func newFakeCluster(t testing.TB, objects ...client.Object) *fakeCluster {
 	c.client = interceptor.NewClient(c.rawClient, interceptor.Funcs{
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return c.interceptWrite(o, func() error {
-				o.SetUID(types.UID(o.GetNamespace() + "/" + o.GetName())) // as an API server would
+				o.SetUID(types.UID(o.GetNamespace() + "/" + o.GetName())) // as the API server does
 				return w.Create(ctx, o, opts...)
 			})
 		},
@@ -141,7 +140,7 @@ func newFakeCluster(t testing.TB, objects ...client.Object) *fakeCluster {
 	return c
 }
 
-// interceptWrite makes a call that writes, unless it is the one at which the process dies.
+// interceptWrite performs a write unless the process crashes at it.
 func (c *fakeCluster) interceptWrite(o client.Object, do func() error) error {
 	c.calls++
 	if c.calls == c.crashAt && !c.crashAfterWrite {
@@ -157,7 +156,7 @@ func (c *fakeCluster) interceptWrite(o client.Object, do func() error) error {
 	return err
 }
 
-// restart begins with nothing in memory.
+// restart replaces the controller by one without state.
 func (c *fakeCluster) restart() {
 	c.workloads = NewWorkloadIndex(c.pods, owner.NewResolver(c.client, c.mapper))
 	c.reconciler = &Reconciler{
@@ -170,7 +169,7 @@ func (c *fakeCluster) restart() {
 	}
 }
 
-// newJob is a Job that runs.
+// newJob returns a running Job.
 func newJob(name string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, UID: types.UID(name + "-uid")},
@@ -180,7 +179,7 @@ func newJob(name string) *batchv1.Job {
 	}
 }
 
-// startPod has a pod of the Job run from now on.
+// startPod adds a running pod of the Job.
 func (c *fakeCluster) startPod(job, uid string) {
 	c.pods[types.UID(job+uid)] = &podcache.Pod{
 		Namespace: testNamespace, Name: job + uid, UID: types.UID(job + uid), Node: "dgx-1", Running: true,
@@ -189,8 +188,8 @@ func (c *fakeCluster) startPod(job, uid string) {
 	}
 }
 
-// advance lets real time of the bubble pass, as the controller wants to be asked.
-// Pods of a Job that is suspended end; a call that fails is a crash.
+// advance advances the bubble's time and reconciles as the controller requests. Pods of
+// suspended Jobs end. A failed call is a crash.
 func (c *fakeCluster) advance(span time.Duration) {
 	c.t.Helper()
 	ctx, end := c.t.Context(), time.Now().Add(span)
@@ -219,10 +218,10 @@ func (c *fakeCluster) advance(span time.Duration) {
 	}
 }
 
-// reconcileRequests groups all pods, and returns the clocks to look at.
+// reconcileRequests resolves the roots of all pods, and returns requests for all clocks.
 func (c *fakeCluster) reconcileRequests(ctx context.Context) []reconcile.Request {
 	for _, pod := range c.pods {
-		if _, err := c.workloads.reconcileRoot(ctx, directOwnerOf(pod)); err != nil {
+		if _, err := c.workloads.reconcileOwner(ctx, directOwnerOf(pod)); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -245,7 +244,7 @@ func (c *fakeCluster) reconcileRequests(ctx context.Context) []reconcile.Request
 	return requests
 }
 
-// runJobController is the Job controller: what is suspended has no pods.
+// runJobController deletes the pods of suspended Jobs.
 func (c *fakeCluster) runJobController(ctx context.Context) {
 	var jobs batchv1.JobList
 	if err := c.client.List(ctx, &jobs); err != nil {
@@ -270,8 +269,8 @@ func (c *fakeCluster) listClocks() []v1alpha1.WorkloadClock {
 	return list.Items
 }
 
-// noticeTexts are the Notices, in words, with when they were recorded at the earliest.
-func (c *fakeCluster) noticeTexts(start time.Time) (told []string) {
+// noticeTexts returns kind, due time and phase of the Notices.
+func (c *fakeCluster) noticeTexts(start time.Time) (texts []string) {
 	c.t.Helper()
 	var list v1alpha1.NoticeList
 	if err := c.client.List(c.t.Context(), &list); err != nil {
@@ -282,10 +281,10 @@ func (c *fakeCluster) noticeTexts(start time.Time) (told []string) {
 		if n.Status.Phase == v1alpha1.NoticeSuperseded {
 			text += " superseded"
 		}
-		told = append(told, text)
+		texts = append(texts, text)
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(texts)
+	return texts
 }
 
 func (c *fakeCluster) getJob(name string) *batchv1.Job {

@@ -6,152 +6,144 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"sluice.dev/api/period"
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
-	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit"
+	"sluice.dev/lifecycle/timelimit/owner"
 )
 
-// tenant is whose a namespace is.
-type tenant struct {
-	project    *v1alpha1.Project
-	department *v1alpha1.Department
-	zone       *time.Location
+// workload is the observed state of a workload.
+type workload struct {
+	*tenant
+	clock *v1alpha1.WorkloadClock
+	// roots are the root objects, newest first. A workload that was created again has more
+	// than one while pods of the old one exist.
+	roots []owner.Root
+	// runningPods are its running GPU pods.
+	runningPods  []*podcache.Pod
+	now          time.Time
+	limits       timelimit.EffectiveLimits
+	workloadType v1alpha1.WorkloadType
+	utilization  timelimit.Utilization
+	// grantedExtensions are the objects behind limits.GrantedExtensions.
+	grantedExtensions []*v1alpha1.Extension
+	// stopDeferred is true if the stop limiter does not allow the stop.
+	stopDeferred bool
 }
 
-// lookUpTenant is whose a namespace is; nil where it is nobody's.
-func (r *Reconciler) lookUpTenant(ctx context.Context, namespace string) (*tenant, error) {
-	project, department, err := inventory.TenantForNamespace(ctx, r.Client, namespace)
-	if project == nil || err != nil {
+// observeWorkload returns the workload of a clock. It creates the clock of a workload that
+// has none. It returns nil if there is nothing to decide: no clock and no running pod, or a
+// namespace without a project.
+func (r *Reconciler) observeWorkload(ctx context.Context, name types.NamespacedName) (*workload, error) {
+	w := &workload{now: r.Clock.Now().Truncate(time.Second), clock: &v1alpha1.WorkloadClock{}}
+	var pods []*podcache.Pod
+	w.roots, pods = r.Workloads.RootsAndPods(name)
+	for _, pod := range pods {
+		if pod.Running {
+			w.runningPods = append(w.runningPods, pod)
+		}
+	}
+	err := r.Client.Get(ctx, name, w.clock)
+	if client.IgnoreNotFound(err) != nil || err != nil && len(w.runningPods) == 0 {
+		return nil, client.IgnoreNotFound(err)
+	}
+	missing := err != nil
+	if w.tenant, err = r.lookUpTenant(ctx, name.Namespace); err != nil {
 		return nil, err
 	}
-	return &tenant{project: project, department: department, zone: r.timeZones.load(department.Spec.Notices.TimeZone)}, nil
-}
-
-// isExempt tells whether the project is exempt or held on that day, and so none of
-// its workloads is ended.
-func (t *tenant) isExempt(now time.Time) bool {
-	return isInForce(t.project.Spec.Exempt, now, t.zone) || isInForce(t.project.Spec.Hold, now, t.zone)
-}
-
-// exemptUntil is when that may end; zero for never.
-func (t *tenant) exemptUntil(now time.Time) (until time.Time) {
-	for _, exception := range []*v1alpha1.Exception{t.project.Spec.Exempt, t.project.Spec.Hold} {
-		if !isInForce(exception, now, t.zone) || exception.Until == nil {
-			continue
+	if w.tenant == nil {
+		return nil, r.pauseOrphanedClock(ctx, w)
+	}
+	if missing {
+		w.clock.Namespace, w.clock.Name, w.clock.Spec.Root = name.Namespace, name.Name, w.roots[0].Reference()
+		err := r.Client.Create(ctx, w.clock)
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return nil, nil
 		}
-		if end := exception.Until.End(t.zone); until.IsZero() || end.Before(until) {
-			until = end
+		if err != nil {
+			return nil, fmt.Errorf("create clock %s: %w", name, err)
 		}
 	}
-	return until
-}
-
-func isInForce(exception *v1alpha1.Exception, now time.Time, zone *time.Location) bool {
-	return exception != nil && (exception.Until == nil || now.Before(exception.Until.End(zone)))
-}
-
-// effectiveLimits are what holds for a workload of these pods, or, where there are none
-// now, of the type that was recorded. It returns that type, too.
-func (t *tenant) effectiveLimits(now time.Time, pods []*podcache.Pod, recorded v1alpha1.WorkloadType) (timelimit.EffectiveLimits, v1alpha1.WorkloadType) {
-	kind := recorded
-	if kind == "" {
-		kind = v1alpha1.WorkloadTrain
+	if err := r.reconcileIdentity(ctx, w); err != nil {
+		return nil, err
 	}
-	limits := v1alpha1.EffectiveLimits(kind, t.project.Spec.Workloads, t.department.Spec.Workloads)
-	for i, pod := range pods {
-		of := pod.WorkloadType
-		if of == "" {
-			of = v1alpha1.WorkloadTrain // as admission says where nobody does
-		}
-		its := v1alpha1.EffectiveLimits(of, t.project.Spec.Workloads, t.department.Spec.Workloads)
-		if i == 0 || isShorter(its.MaxRuntime, limits.MaxRuntime) {
-			kind, limits = of, its
+	w.limits, w.workloadType = w.tenant.effectiveLimits(w.now, w.runningPods, w.clock.Status.WorkloadType)
+	if w.utilization, err = r.observeUtilization(ctx, w.runningPods); err != nil {
+		return nil, err
+	}
+	return w, r.observeExtensions(ctx, w)
+}
+
+// runningSince returns the start of the first running pod, or the creation of the project if
+// that is later: no limit applied before.
+func (r *Reconciler) runningSince(w *workload) (since time.Time) {
+	for _, pod := range w.runningPods {
+		if at := pod.EffectiveStart(); since.IsZero() || at.Before(since) {
+			since = at
 		}
 	}
-	for _, pod := range pods {
-		if isShorter(pod.MaxRuntime, limits.MaxRuntime) {
-			limits.MaxRuntime = pod.MaxRuntime
-		}
+	if created := w.project.CreationTimestamp.Time; since.Before(created) {
+		since = created
 	}
-	return timelimit.EffectiveLimits{Limits: limits, Leads: t.leads(), Exempt: t.isExempt(now)}, kind
+	return r.toPolicyTime(since)
 }
 
-// isShorter tells whether a is shorter than b, where "not set" is without end.
-func isShorter(a, b period.Duration) bool {
-	return !a.IsZero() && (b.IsZero() || a.Length() < b.Length())
+// toPolicyTime converts machine time in seconds to policy time. A step of policy time
+// within that second does not count as running time.
+func (r *Reconciler) toPolicyTime(at time.Time) time.Time {
+	return policytime.FromTimestamp(r.Clock, at)
 }
 
-// defaultLeads are those where a department has none, as its schema says.
-var defaultLeads = []time.Duration{24 * time.Hour, 4 * time.Hour, 30 * time.Minute}
-
-func (t *tenant) leads() []time.Duration {
-	var leads []time.Duration
-	for _, lead := range t.department.Spec.Notices.WorkloadEnd {
-		if lead.Length() > 0 {
-			leads = append(leads, lead.Length())
-		}
-	}
-	if len(leads) == 0 {
-		return defaultLeads
-	}
-	return leads
-}
-
-// sampleMaxAge is how old a node's sample may be, in machine time, to say something of
-// the use of its GPUs. Agents write one every minute at least.
+// sampleMaxAge is the age, in machine time, up to which the sample of a node counts. Agents
+// write a sample at least once a minute.
 const sampleMaxAge = 3 * time.Minute
 
-// observeUtilization is how the GPUs of running pods are used: the latest use of any of them, up
-// to the oldest of their nodes' samples. Where one node says nothing, or cannot
-// tell, nothing is known.
+// observeUtilization returns the latest use of the GPUs of any of the pods, and the oldest
+// sample of their nodes. If one node has no fresh sample, utilization is unknown.
 func (r *Reconciler) observeUtilization(ctx context.Context, pods []*podcache.Pod) (timelimit.Utilization, error) {
-	use := timelimit.Utilization{Known: len(pods) > 0}
+	u := timelimit.Utilization{Known: len(pods) > 0}
 	for _, pod := range pods {
-		var node v1alpha1.GPUNode
-		err := r.Client.Get(ctx, types.NamespacedName{Name: pod.Node}, &node)
-		if client.IgnoreNotFound(err) != nil {
+		var node v1alpha1.GPUNode // stays empty, and so without a sample, if there is none
+		if err := r.Client.Get(ctx, types.NamespacedName{Name: pod.Node}, &node); client.IgnoreNotFound(err) != nil {
 			return timelimit.Utilization{}, err
 		}
-		// A node that is not there has no sample either.
 		active, sampled, known := podUtilization(pod, &node, policytime.MachineNow())
 		if !known {
 			return timelimit.Utilization{}, nil
 		}
-		if at := r.toPolicyTime(active); at.After(use.LastActive) {
-			use.LastActive = at
+		if at := r.toPolicyTime(active); at.After(u.LastActive) {
+			u.LastActive = at
 		}
-		if at := r.Clock.FromReal(sampled); use.SampledAt.IsZero() || at.Before(use.SampledAt) {
-			use.SampledAt = at
+		if at := r.Clock.FromReal(sampled); u.SampledAt.IsZero() || at.Before(u.SampledAt) {
+			u.SampledAt = at
 		}
 	}
-	// A node's own clock may be ahead: nothing is idle for longer than until now.
-	if now := r.Clock.Now(); use.SampledAt.After(now) {
-		use.SampledAt = now
+	// The clock of a node can be ahead. Idle time ends now at the latest.
+	if now := r.Clock.Now(); u.SampledAt.After(now) {
+		u.SampledAt = now
 	}
-	if use.LastActive.After(use.SampledAt) {
-		use.LastActive = use.SampledAt
+	if u.LastActive.After(u.SampledAt) {
+		u.LastActive = u.SampledAt
 	}
-	return use, nil
+	return u, nil
 }
 
-// podUtilization is what a node's latest sample says of a pod, in machine time. A pod
-// that has not computed since it began was last active when it began.
+// podUtilization returns a pod's last use and the time of the sample, in machine time. A pod
+// that has not used its GPU since its start was last active at its start.
 func podUtilization(pod *podcache.Pod, node *v1alpha1.GPUNode, now time.Time) (active, sampled time.Time, known bool) {
 	s := &node.Status
-	if s.SampledAt == nil || now.Sub(s.SampledAt.Time).Abs() > sampleMaxAge || s.UtilizationSource == v1alpha1.UtilizationUnavailable || s.UtilizationSource == "" {
+	if s.SampledAt == nil || now.Sub(s.SampledAt.Time).Abs() > sampleMaxAge ||
+		s.UtilizationSource == v1alpha1.UtilizationUnavailable || s.UtilizationSource == "" {
 		return time.Time{}, time.Time{}, false
 	}
 	for i := range s.Pods {
@@ -167,77 +159,60 @@ func podUtilization(pod *podcache.Pod, node *v1alpha1.GPUNode, now time.Time) (a
 	return time.Time{}, time.Time{}, false
 }
 
-// listGrantedExtensions are the approved extensions of the workload that were not carried out
-// yet; they go into its terms.
-func (r *Reconciler) listGrantedExtensions(ctx context.Context, w *workload) ([]*v1alpha1.Extension, error) {
+// observeExtensions adds the approved extensions that are not marked as applied.
+func (r *Reconciler) observeExtensions(ctx context.Context, w *workload) error {
 	var all v1alpha1.ExtensionList
 	if err := r.Client.List(ctx, &all, client.InNamespace(w.clock.Namespace)); err != nil {
-		return nil, fmt.Errorf("looking for extensions in %s: %w", w.clock.Namespace, err)
+		return fmt.Errorf("list extensions in namespace %s: %w", w.clock.Namespace, err)
 	}
-	var granted []*v1alpha1.Extension
 	for i := range all.Items {
 		e := &all.Items[i]
-		if !Extends(e, w.clock) || e.Status.Decision != v1alpha1.ExtensionApproved || meta.IsStatusConditionTrue(e.Status.Conditions, v1alpha1.ConditionApplied) {
+		applied := meta.IsStatusConditionTrue(e.Status.Conditions, v1alpha1.ConditionApplied)
+		if !Extends(e, w.clock) || e.Status.Decision != v1alpha1.ExtensionApproved || applied {
 			continue
 		}
-		granted = append(granted, e)
+		w.grantedExtensions = append(w.grantedExtensions, e)
 		w.limits.GrantedExtensions = append(w.limits.GrantedExtensions, v1alpha1.ClockExtension{
 			Name: e.Name, By: *e.Spec.By, SelfService: e.Status.DecidedBy == "",
 		})
 	}
-	return granted, nil
+	return nil
 }
 
-// Extends tells whether an extension asks for more time for the clock's workload.
+// Extends reports whether an extension requests more time for the clock's workload.
 func Extends(e *v1alpha1.Extension, clock *v1alpha1.WorkloadClock) bool {
 	target, root := e.Spec.Target, clock.Spec.Root
 	return e.Spec.Action == v1alpha1.ActionExtend && e.Spec.By != nil &&
 		target.Name == root.Name && target.Kind == root.Kind && apiGroupOf(target.APIVersion) == apiGroupOf(root.APIVersion)
 }
 
-func apiGroupOf(apiVersion string) string { return schema.FromAPIVersionAndKind(apiVersion, "").Group }
-
-// reasonExtended is the reason of the condition Applied.
-const reasonExtended = "Extended"
-
-// markExtensionsApplied says on the extensions that they were carried out, once the clock
-// has them.
-func (r *Reconciler) markExtensionsApplied(ctx context.Context, w *workload, d timelimit.Decision) error {
-	for _, e := range w.grantedExtensions {
-		has := slices.ContainsFunc(d.Status.Extensions, func(c v1alpha1.ClockExtension) bool { return c.Name == e.Name })
-		if !has {
-			continue
-		}
-		next := e.DeepCopy()
-		message := "the workload has that much more time"
-		if d.Status.Deadline != nil {
-			next.Status.NewEnd = &d.Status.Deadline.At
-			message = "the workload ends at " + d.Status.Deadline.At.In(w.zone).Format(localTimeFormat)
-		}
-		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: reasonExtended, Message: message,
-		})
-		if err := r.Client.Status().Update(ctx, next); err != nil {
-			return fmt.Errorf("marking extension %s/%s as applied: %w", e.Namespace, e.Name, err)
-		}
+// TargetClock returns the name of the clock that an extension targets.
+func TargetClock(e *v1alpha1.Extension) types.NamespacedName {
+	target := e.Spec.Target
+	return types.NamespacedName{
+		Namespace: e.Namespace, Name: v1alpha1.WorkloadClockName(apiGroupOf(target.APIVersion), target.Kind, target.Name),
 	}
-	return nil
 }
 
-// timeZoneCache remembers the time zones of departments: the library reads them from disk
-// each time that it is asked.
-type timeZoneCache struct{ locations sync.Map }
+func apiGroupOf(apiVersion string) string { return schema.FromAPIVersionAndKind(apiVersion, "").Group }
 
-// load is the zone of that name, and UTC where there is none: admission checks it; an
-// older object may have another.
-func (z *timeZoneCache) load(name string) *time.Location {
-	if zone, ok := z.locations.Load(name); ok {
-		return zone.(*time.Location)
+// pauseOrphanedClock pauses the clock of a workload whose namespace has no project any more.
+// The workload keeps running and is not stopped. A clock that still ran would never be
+// deleted, and the stop limiter would count it.
+func (r *Reconciler) pauseOrphanedClock(ctx context.Context, w *workload) error {
+	s := &w.clock.Status
+	if s.RunningSince == nil && s.Deadline == nil {
+		return nil
 	}
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		return time.UTC
+	limits := timelimit.EffectiveLimits{Limits: v1alpha1.EffectiveLimits(s.WorkloadType, nil, nil), Leads: defaultLeads}
+	if s.Limit != nil {
+		limits.MaxRuntime = s.Limit.Configured
 	}
-	z.locations.Store(name, zone)
-	return zone
+	next := w.clock.DeepCopy()
+	next.Status = timelimit.Decide(w.now, *s, timelimit.Observation{}, limits).Status
+	next.Status.Local = renderLocalStatus(&next.Status, time.UTC)
+	if err := r.Client.Status().Update(ctx, next); err != nil {
+		return fmt.Errorf("update orphaned clock %s/%s: %w", next.Namespace, next.Name, err)
+	}
+	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"sluice.dev/api/policytime"
 )
 
-// steppedClock is policy time that was stepped once.
+// steppedClock is a policy time with one step.
 type steppedClock struct {
 	policytime.Clock
 	at time.Time
@@ -21,8 +21,8 @@ func (c steppedClock) Timeline() policytime.Timeline {
 	return policytime.Timeline{Segments: []policytime.Segment{{Real: c.at, Policy: c.at.Add(c.by), Scale: 1}}}
 }
 
-// A pod's start is known to the second. Whoever steps policy time by ten hours in
-// that second has not given it ten hours of running.
+// A pod's start is known to the second. A step of policy time by ten hours within that second
+// adds no running time.
 func TestPolicyTimeStepIsNotCharged(t *testing.T) {
 	started := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	const step = 10 * time.Hour
@@ -37,11 +37,11 @@ func TestPolicyTimeStepIsNotCharged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Clock: steppedClock{at: tc.stepped, by: step}}
 			if got := r.toPolicyTime(started); !got.Equal(tc.want) {
-				t.Errorf("it began at %s, want %s", got, tc.want)
+				t.Errorf("the start is %s, want %s", got, tc.want)
 			}
 		})
 	}
 	if r := (&Reconciler{Clock: policytime.System()}); !r.toPolicyTime(started).Equal(started) {
-		t.Errorf("in real time it began at %s, want %s", r.toPolicyTime(started), started)
+		t.Errorf("in real time the start is %s, want %s", r.toPolicyTime(started), started)
 	}
 }

@@ -17,33 +17,31 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// What is promised of time is shown here and in package ending, by these tests:
+// The guarantees of time limits and the tests that show them, in this package and in
+// package timelimit:
 //
-//	the same question has the same answer, and asks to be     ending: TestDecideKeepsItsPromises,
-//	asked again later                                         TestBeingAskedMoreOftenChangesNothing
-//	nobody is told twice, whatever crashes and restarts       TestWhateverHappens, TestACrashAtAnyCall,
-//	                                                          TestNobodyIsToldByAnOldCache
-//	no end at a limit unannounced, or announced too late      TestWhateverHappens, TestACrashAtAnyCall,
-//	                                                          ending: TestDecideKeepsItsPromises
-//	the time counted is at most that since it began, and at   TestWhateverHappens,
-//	least that in which it ran; and it is exact               TestStartsAndStopsAreReckonedRight
-//	an extension never brings the end nearer, and a cut       ending: TestDecideKeepsItsPromises,
-//	limit leaves the longest lead or what was left            TestAWorkloadEnds
-//	what is exempt, held or in a dry run does not end         TestWhateverHappens
-//	starts that come to nothing while it is away are nothing  TestHowOftenItDiesWhileAwayIsIrrelevant
-//	the order of what happens at one instant is irrelevant    TestTheOrderOfEventsIsIrrelevant
-//	each look names the next, within the hour                 TestEachLookNamesTheNext
-//	deadlines are exact where clocks change to summer time    TestLimitsAreExactWhereTheClocksChange,
-//	and back, and stay where a time zone is changed           TestAnotherTimeZoneMovesNoDeadline
+//	Decide is deterministic and returns a next decision       timelimit: TestDecideInvariants,
+//	                                                          TestDecideIsIndependentOfCallFrequency
+//	no duplicate Notices after crashes and restarts           TestReconcilerInvariants, TestReconcileAfterCrashAtAnyWrite,
+//	                                                          TestStaleCacheRecordsNoNotice
+//	no stop at a limit without a timely announcement          TestReconcilerInvariants, TestReconcileAfterCrashAtAnyWrite,
+//	                                                          timelimit: TestDecideInvariants
+//	running time is exact                                     TestReconcilerInvariants, TestStopTimesMatchExpected
+//	extensions and changed limits leave the promised time     timelimit: TestDecideInvariants, TestDecideStopsAtRuntimeLimit
+//	no stop of exempt projects, on hold or in a dry run       TestReconcilerInvariants
+//	crashes during downtime change nothing                    TestCrashesWhileDownAreIrrelevant
+//	the order of simultaneous events is irrelevant            TestReconcileOrderIsIrrelevant
+//	each call returns the next wake-up, within an hour        TestReconcileAlwaysRequeues
+//	deadlines are exact across summer time changes            TestLimitsAreExactAcrossDaylightSaving
+//	a changed time zone moves no deadline                     TestTimeZoneChangeKeepsDeadline
 //
-// That no step of a project's expiry comes before its warning was sent is for the
-// package that takes these steps.
+// Package project tests that no step of a project's expiry precedes its warning.
 
-// simulatedEvent is one thing that happens, after some time.
+// simulatedEvent is an event of a history, after some time.
 type simulatedEvent struct {
 	after time.Duration
 	kind  string
-	// amount is in hours, or which of several; what it means the happening says.
+	// amount is the parameter of the event; its meaning depends on the kind.
 	amount int
 }
 
@@ -51,26 +49,26 @@ func (e simulatedEvent) String() string {
 	return fmt.Sprintf("%s later: %s %d", e.after, e.kind, e.amount)
 }
 
-// drawEvents is a history: a few days of a namespace with two Jobs of one template.
-// It is drawn before it is lived, since a bubble of time cannot be left by a panic.
-func drawEvents(t *rapid.T, does ...string) []simulatedEvent {
+// drawEvents draws a history: a few days of a namespace with two Jobs of one template. It is
+// drawn before the simulation, because a panic cannot leave a synctest bubble.
+func drawEvents(t *rapid.T, kinds ...string) []simulatedEvent {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) simulatedEvent {
 		return simulatedEvent{
 			after:  time.Duration(rapid.SampledFrom([]int{0, 1, 29, 60, 61, 5 * 60, 23 * 60, 50 * 60}).Draw(t, "minutes")) * time.Minute,
-			kind:   rapid.SampledFrom(does).Draw(t, "does"),
+			kind:   rapid.SampledFrom(kinds).Draw(t, "kind"),
 			amount: rapid.IntRange(0, 8).Draw(t, "amount"),
 		}
 	}), 1, 14).Draw(t, "history")
 }
 
-// allEvents is all that can happen. What comes more often is there twice.
+// allEvents are the kinds of events. More frequent ones are listed twice.
 var allEvents = []string{
-	"start", "start", "stop", "replace", "make again", "copy", "idle", "busy", "no samples", "extend",
-	"limit", "idle limit", "dry run", "exempt", "away", "away", "crash", "crash", "restart",
+	"start", "start", "stop", "replace", "recreate", "copy", "idle", "busy", "no samples", "extend",
+	"limit", "idle timeout", "dry run", "exempt", "downtime", "downtime", "crash", "crash", "restart",
 }
 
-// limitChecks has a test that lives whole histories do with fewer of them, unless more are
-// asked for.
+// limitChecks reduces the number of checks of tests that simulate whole histories, unless the
+// flag rapid.checks is set.
 func limitChecks(t *testing.T) {
 	t.Helper()
 	checks := flag.Lookup("rapid.checks")
@@ -83,46 +81,46 @@ func limitChecks(t *testing.T) {
 	t.Cleanup(func() { _ = checks.Value.Set(checks.DefValue) })
 }
 
-// It guards what is promised of every history: no end unannounced, none of what is
-// spared, nothing said twice, time counted right, nothing written in vain.
+// In every history: no stop without announcement, no stop of exempt workloads, no duplicate
+// Notice, exact running time, no unnecessary write.
 func TestReconcilerInvariants(t *testing.T) {
 	limitChecks(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		history := drawEvents(rt, allEvents...)
-		lived := simulate(t, history, false)
-		for _, fault := range append(lived.faults, lived.violations()...) {
+		result := simulate(t, history, false)
+		for _, fault := range append(result.faults, result.violations()...) {
 			rt.Error(fault)
 		}
 	})
 }
 
-// It guards that the order in which pods, workloads and clocks are looked at at
-// one instant changes nothing: it is another each time.
+// The order in which pods, workloads and clocks are reconciled at one time is random. It does
+// not change the result.
 func TestReconcileOrderIsIrrelevant(t *testing.T) {
 	limitChecks(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		history := drawEvents(rt, slices.DeleteFunc(slices.Clone(allEvents), func(does string) bool { return does == "crash" })...)
+		history := drawEvents(rt, slices.DeleteFunc(slices.Clone(allEvents), func(kind string) bool { return kind == "crash" })...)
 		first, second := simulate(t, history, false), simulate(t, history, false)
 		if diff := cmp.Diff(first.finalState, second.finalState); diff != "" || len(first.faults)+len(second.faults) > 0 {
-			rt.Fatalf("%v %v (-once +once more):\n%s", first.faults, second.faults, diff)
+			rt.Fatalf("%v %v (-first +second):\n%s", first.faults, second.faults, diff)
 		}
 	})
 }
 
-// It guards that starts which come to nothing, while it is away, change nothing.
+// Failed starts of lifecycle during a downtime change nothing.
 func TestCrashesWhileDownAreIrrelevant(t *testing.T) {
 	limitChecks(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		history := drawEvents(rt, "start", "stop", "copy", "extend", "limit", "away", "away", "dry run")
-		once, often := simulate(t, history, false), simulate(t, history, true)
-		if diff := cmp.Diff(once.finalState, often.finalState); diff != "" || len(once.faults)+len(often.faults) > 0 {
-			rt.Fatalf("%v %v (-away once +dying often):\n%s", once.faults, often.faults, diff)
+		history := drawEvents(rt, "start", "stop", "copy", "extend", "limit", "downtime", "downtime", "dry run")
+		once, repeated := simulate(t, history, false), simulate(t, history, true)
+		if diff := cmp.Diff(once.finalState, repeated.finalState); diff != "" || len(once.faults)+len(repeated.faults) > 0 {
+			rt.Fatalf("%v %v (-one downtime +crashes):\n%s", once.faults, repeated.faults, diff)
 		}
 	})
 }
 
-// expectedStops is when a Job ends that only starts and stops, reckoned by hand: when
-// it has run for two days with no hour's pause between.
+// expectedStops calculates the stops of a Job from its starts and ends alone: it is stopped
+// after two days of running time without a pause of an hour.
 func expectedStops(history []simulatedEvent) (ends []time.Duration) {
 	var now, ran, paused time.Duration
 	pods, stopped := 0, false
@@ -158,50 +156,50 @@ func TestStopTimesMatchExpected(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := drawEvents(rt, "start", "start", "stop")
 		var got []time.Duration
-		lived := simulate(t, history, false)
-		for _, stop := range lived.stops {
-			got = append(got, stop.at.Sub(lived.startedAt))
+		result := simulate(t, history, false)
+		for _, stop := range result.stops {
+			got = append(got, stop.at.Sub(result.startedAt))
 		}
-		if diff := cmp.Diff(expectedStops(history), got); diff != "" || len(lived.faults) > 0 {
-			rt.Fatalf("%v ends (-want +got):\n%s", lived.faults, diff)
+		if diff := cmp.Diff(expectedStops(history), got); diff != "" || len(result.faults) > 0 {
+			rt.Fatalf("%v stops (-want +got):\n%s", result.faults, diff)
 		}
 	})
 }
 
-// violations are the promises that a history broke.
+// violations returns the guarantees that a history violated.
 func (l *simulationResult) violations() (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	for _, stop := range l.stops {
 		if stop.exempt {
-			fault("%s was stopped (%s) although it is spared", stop.name, stop.reason)
+			fault("%s was stopped (%s) although it is exempt", stop.name, stop.reason)
 		}
 		if stop.reason == v1alpha1.EndMaxRuntime && !l.isAnnounced(stop) {
-			fault("%s was stopped at %s unannounced; said was\n%s", stop.name, stop.at.Sub(l.startedAt), l.formatNotices())
+			fault("%s was stopped at %s without announcement; notices:\n%s", stop.name, stop.at.Sub(l.startedAt), l.formatNotices())
 		}
 	}
-	said := map[string]int{}
+	counts := map[string]int{}
 	for _, n := range l.notices {
 		if n.Status.Phase == v1alpha1.NoticeSuperseded {
 			continue
 		}
-		of := n.Spec.Deadline // one that moves is not another message
+		of := n.Spec.Deadline // a moved deadline is no other message
 		if of == nil {
 			of = &n.Spec.DueAt
 		}
-		said[fmt.Sprint(n.Spec.Kind, " ", n.Spec.Subject.Name, " ", n.Spec.Lead, " ", of, " ", n.Spec.Recipient.Email)]++
+		counts[fmt.Sprint(n.Spec.Kind, " ", n.Spec.Subject.Name, " ", n.Spec.Lead, " ", of, " ", n.Spec.Recipient.Email)]++
 	}
-	again := 0
-	for _, times := range said {
-		again += times - 1
+	repeated := 0
+	for _, times := range counts {
+		repeated += times - 1
 	}
-	if again > l.crashes {
-		fault("%d repetitions with %d crashes:\n%s", again, l.crashes, l.formatNotices())
+	if repeated > l.crashes {
+		fault("%d repetitions with %d crashes:\n%s", repeated, l.crashes, l.formatNotices())
 	}
 	return faults
 }
 
-// isAnnounced tells whether an end was announced as it must be: the shortest lead
-// before, with that deadline or an earlier one.
+// isAnnounced reports whether a stop was announced at least the shortest lead before, with
+// that deadline or an earlier one.
 func (l *simulationResult) isAnnounced(stop simulatedStop) bool {
 	return slices.ContainsFunc(l.notices, func(n v1alpha1.Notice) bool {
 		return n.Spec.Kind == v1alpha1.NoticeWorkloadEnding && n.Status.Phase != v1alpha1.NoticeSuperseded && n.Spec.Subject.Name == stop.name &&
@@ -209,7 +207,7 @@ func (l *simulationResult) isAnnounced(stop simulatedStop) bool {
 	})
 }
 
-// formatNotices are the notices in the order in which they were recorded.
+// formatNotices formats the notices in the order of their records.
 func (l *simulationResult) formatNotices() string {
 	slices.SortFunc(l.notices, func(a, b v1alpha1.Notice) int { return l.recordedAt[a.Name].Compare(l.recordedAt[b.Name]) })
 	var text strings.Builder

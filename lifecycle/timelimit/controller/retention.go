@@ -17,37 +17,36 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// clockRetention is how long a clock is kept after its workload is gone, in policy time.
+// clockRetention is how long a clock is kept after its workload was deleted, in policy time.
 const clockRetention = 30 * 24 * time.Hour
 
-// retentionInterval is how often workloads that do not run are looked for, in machine
-// time.
+// retentionInterval is the interval of the search for deleted workloads, in machine time.
 const retentionInterval = time.Hour
 
-// Start takes away the clocks of workloads that are long gone, until ctx ends. It
+// Start deletes the clocks of deleted workloads after clockRetention, until ctx ends. It
 // implements manager.Runnable.
 func (r *Reconciler) Start(ctx context.Context) error {
-	look := time.NewTicker(retentionInterval) //nolint:forbidigo // machine time: how often it is looked
-	defer look.Stop()
+	ticker := time.NewTicker(retentionInterval) //nolint:forbidigo // machine time: an interval
+	defer ticker.Stop()
 	for {
 		if err := r.removeExpiredClocks(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "looking for clocks of workloads that are gone")
+			log.FromContext(ctx).Error(err, "Failed to delete expired clocks")
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-look.C:
+		case <-ticker.C:
 		}
 	}
 }
 
-// removeExpiredClocks looks once at all workloads that do not run.
+// removeExpiredClocks checks the workloads of all clocks that are not running.
 func (r *Reconciler) removeExpiredClocks(ctx context.Context) error {
 	var clocks v1alpha1.WorkloadClockList
 	if err := r.Client.List(ctx, &clocks); err != nil {
-		return fmt.Errorf("listing clocks: %w", err)
+		return fmt.Errorf("list clocks: %w", err)
 	}
-	// One kind that cannot be read keeps no other's clocks.
+	// An unreadable kind must not block the clocks of other kinds.
 	var first error
 	failed := 0
 	for i := range clocks.Items {
@@ -55,36 +54,36 @@ func (r *Reconciler) removeExpiredClocks(ctx context.Context) error {
 		if c.Status.RunningSince != nil {
 			continue
 		}
-		err := r.reconcileGoneWorkload(ctx, c)
+		err := r.reconcileMissingWorkload(ctx, c)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err): // what changed is looked at the next time
+		case client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err): // the next run sees a changed clock
 			failed++
 			first = cmp.Or(first, err)
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d clocks could not be looked at, the first because of: %w", failed, len(clocks.Items), first)
+		return fmt.Errorf("check the workloads of clocks: %d of %d failed, the first with: %w", failed, len(clocks.Items), first)
 	}
 	return nil
 }
 
-// reconcileGoneWorkload records that a clock's workload is gone, and takes the clock away when it
-// has been for long.
-func (r *Reconciler) reconcileGoneWorkload(ctx context.Context, c *v1alpha1.WorkloadClock) error {
+// reconcileMissingWorkload sets or clears MissingSince of a clock, and deletes the clock when
+// its workload has been missing for clockRetention.
+func (r *Reconciler) reconcileMissingWorkload(ctx context.Context, c *v1alpha1.WorkloadClock) error {
 	now := r.Clock.Now().Truncate(time.Second)
-	gone := c.Status.MissingSince
-	if gone != nil && now.Before(gone.Add(clockRetention)) {
-		return nil // there may be very many, and one whose pods run again is not gone
+	missingSince := c.Status.MissingSince
+	if missingSince != nil && now.Before(missingSince.Add(clockRetention)) {
+		return nil // spares a read for each of many clocks; setDisplayFields clears MissingSince if pods run again
 	}
 	object, err := r.getRoot(ctx, rootOfClock(c))
 	switch {
 	case err != nil:
 		return err
-	case object != nil && gone == nil:
+	case object != nil && missingSince == nil:
 		return nil
-	case gone != nil && object == nil:
+	case object == nil && missingSince != nil:
 		return r.Client.Delete(ctx, c, client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
 	}
 	next := c.DeepCopy()

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// It guards that clocks go thirty days after their workloads, that one which cannot
-// be looked at keeps no other, and that those known to be gone are not asked for.
+// Clocks are deleted thirty days after their workloads. A workload that cannot be read does
+// not block the others, and workloads that are known to be missing are not read again.
 func TestExpiredClocksAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(t, newJob("a-broken"), newJob("gone"), newJob("there"))
@@ -30,11 +30,11 @@ func TestExpiredClocksAreRemoved(t *testing.T) {
 		if err := c.rawClient.Delete(t.Context(), c.getJob("gone")); err != nil {
 			t.Fatal(err)
 		}
-		asked := map[string]int{}
+		reads := map[string]int{}
 		c.reconciler.Live = interceptor.NewClient(c.rawClient, interceptor.Funcs{
 			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if _, ok := o.(*unstructured.Unstructured); ok {
-					asked[key.Name]++
+					reads[key.Name]++
 				}
 				if key.Name == "a-broken" {
 					return errors.New("no conversion")
@@ -45,7 +45,7 @@ func TestExpiredClocksAreRemoved(t *testing.T) {
 		sweep := func() (names []string) {
 			t.Helper()
 			if err := c.reconciler.removeExpiredClocks(t.Context()); err == nil {
-				t.Error("what cannot be looked at is not told of")
+				t.Error("an unreadable workload is not reported")
 			}
 			for _, one := range c.listClocks() {
 				names = append(names, one.Spec.Root.Name)
@@ -57,15 +57,15 @@ func TestExpiredClocksAreRemoved(t *testing.T) {
 			time.Sleep(time.Hour)
 			sweep()
 		}
-		if asked["gone"] != 1 {
-			t.Errorf("asked %d times for what is gone", asked["gone"])
+		if reads["gone"] != 1 {
+			t.Errorf("read a missing workload %d times", reads["gone"])
 		}
 		if got := sweep(); len(got) != 3 {
-			t.Errorf("after 29 days there are the clocks of %v", got)
+			t.Errorf("after 29 days the clocks are %v", got)
 		}
 		time.Sleep(25 * time.Hour)
 		if got := sweep(); len(got) != 2 || got[0] != "a-broken" || got[1] != "there" {
-			t.Errorf("after 30 days there are the clocks of %v", got)
+			t.Errorf("after 30 days the clocks are %v", got)
 		}
 	})
 }

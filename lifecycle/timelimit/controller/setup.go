@@ -5,9 +5,12 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,34 +20,45 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/rendering/conflict"
 )
 
-// SetupWithManager makes the manager run r.
+// maxConcurrentReconciles is the number of workers of each of the two controllers. They
+// mostly wait for the API server.
+const maxConcurrentReconciles = 16
+
+// SetupWithManager adds the controller and its retention task to the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	changed := builder.WithPredicates(afterInitialList, predicate.GenerationChangedPredicate{})
-	return ctrl.NewControllerManagedBy(mgr).
+	projectChanged := builder.WithPredicates(afterInitialList, specOrNamespaceChanged)
+	err := ctrl.NewControllerManagedBy(mgr).
 		Named("clock").
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
 		For(&v1alpha1.WorkloadClock{}, builder.WithPredicates(predicate.Funcs{})).
 		WatchesRawSource(r.Workloads.ClockSource()).
 		WatchesRawSource(r.timelineSource()).
-		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(r.mapProjectToClocks), builder.WithPredicates(afterInitialList, specOrNamespaceChanged)).
+		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(r.mapProjectToClocks), projectChanged).
 		Watches(&v1alpha1.Department{}, handler.EnqueueRequestsFromMapFunc(r.mapDepartmentToClocks), changed).
 		Watches(&v1alpha1.GPUNode{}, handler.EnqueueRequestsFromMapFunc(r.mapNodeToClocks)).
 		Watches(&v1alpha1.Extension{}, handler.EnqueueRequestsFromMapFunc(r.mapExtensionToClock)).
 		Complete(conflict.WithRetry(r))
+	if err != nil {
+		return fmt.Errorf("build controller clock: %w", err)
+	}
+	return mgr.Add(r)
 }
 
-// afterInitialList passes what happens after the start: all clocks are looked at then in any
-// case, once.
+// afterInitialList ignores the objects of the initial list. At the start every clock is
+// reconciled once in any case.
 var afterInitialList = predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 
-// specOrNamespaceChanged passes other limits, and that a project has its namespace: what
-// ran there before has no clock yet.
+// specOrNamespaceChanged passes changed limits, and a project that got its namespace: the
+// workloads that already ran there have no clock yet.
 var specOrNamespaceChanged = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.Project)
@@ -53,7 +67,7 @@ var specOrNamespaceChanged = predicate.Or[client.Object](predicate.GenerationCha
 	},
 })
 
-// mapProjectToClocks are the clocks in the project's namespace.
+// mapProjectToClocks returns the clocks in the project's namespace.
 func (r *Reconciler) mapProjectToClocks(ctx context.Context, object client.Object) []reconcile.Request {
 	project, ok := object.(*v1alpha1.Project)
 	if !ok {
@@ -62,11 +76,11 @@ func (r *Reconciler) mapProjectToClocks(ctx context.Context, object client.Objec
 	return r.clockRequestsInNamespace(ctx, project.NamespaceName())
 }
 
-// mapDepartmentToClocks are the clocks of all its projects.
+// mapDepartmentToClocks returns the clocks of all projects of the department.
 func (r *Reconciler) mapDepartmentToClocks(ctx context.Context, object client.Object) (requests []reconcile.Request) {
 	var projects v1alpha1.ProjectList
 	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByDepartment: object.GetName()}); err != nil {
-		log.FromContext(ctx).Error(err, "listing projects", "department", object.GetName())
+		log.FromContext(ctx).Error(err, "Failed to list projects", "department", object.GetName())
 		return nil
 	}
 	for i := range projects.Items {
@@ -75,13 +89,16 @@ func (r *Reconciler) mapDepartmentToClocks(ctx context.Context, object client.Ob
 	return requests
 }
 
-// clockRequestsInNamespace are the clocks that a namespace has, and those that its workloads
-// should have.
+// clockRequestsInNamespace returns the clocks that exist in a namespace and those that its
+// workloads should have.
 func (r *Reconciler) clockRequestsInNamespace(ctx context.Context, namespace string) []reconcile.Request {
-	requests := r.Workloads.clocksInNamespace(namespace)
+	return append(r.Workloads.clocksInNamespace(namespace), r.existingClocks(ctx, client.InNamespace(namespace))...)
+}
+
+func (r *Reconciler) existingClocks(ctx context.Context, options ...client.ListOption) (requests []reconcile.Request) {
 	var clocks v1alpha1.WorkloadClockList
-	if err := r.Client.List(ctx, &clocks, client.InNamespace(namespace)); err != nil {
-		log.FromContext(ctx).Error(err, "listing clocks", "namespace", namespace)
+	if err := r.Client.List(ctx, &clocks, options...); err != nil {
+		log.FromContext(ctx).Error(err, "Failed to list clocks")
 		return nil
 	}
 	for i := range clocks.Items {
@@ -90,26 +107,59 @@ func (r *Reconciler) clockRequestsInNamespace(ctx context.Context, namespace str
 	return requests
 }
 
-// mapNodeToClocks are the clocks of the workloads that run on the node.
-func (r *Reconciler) mapNodeToClocks(_ context.Context, object client.Object) (requests []reconcile.Request) {
-	seen := map[types.NamespacedName]bool{}
+// mapNodeToClocks returns the clocks of the workloads that run on the node.
+func (r *Reconciler) mapNodeToClocks(_ context.Context, object client.Object) []reconcile.Request {
+	requests := sets.New[reconcile.Request]()
 	for pod := range r.Workloads.store.OnNode(object.GetName()) {
-		if clock, known := r.Workloads.ClockOf(pod); known && !seen[clock] {
-			seen[clock] = true
-			requests = append(requests, reconcile.Request{NamespacedName: clock})
+		if clock, known := r.Workloads.ClockOf(pod); known {
+			requests.Insert(reconcile.Request{NamespacedName: clock})
 		}
 	}
-	return requests
+	return requests.UnsortedList()
 }
 
-// mapExtensionToClock is the clock of the workload for which more time is asked.
+// mapExtensionToClock returns the clock that an extension targets.
 func (r *Reconciler) mapExtensionToClock(_ context.Context, object client.Object) []reconcile.Request {
 	e, ok := object.(*v1alpha1.Extension)
 	if !ok || e.Spec.Action != v1alpha1.ActionExtend {
 		return nil
 	}
-	target := e.Spec.Target
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{
-		Namespace: e.Namespace, Name: v1alpha1.WorkloadClockName(apiGroupOf(target.APIVersion), target.Kind, target.Name),
-	}}}
+	return []reconcile.Request{{NamespacedName: TargetClock(e)}}
+}
+
+// timelineClock is a policy time that can step: that of an embedded cluster.
+type timelineClock interface{ Timeline() policytime.Timeline }
+
+// timelinePollInterval is the interval of checks for a step, in machine time.
+const timelinePollInterval = 100 * time.Millisecond
+
+// timelineSource enqueues every clock when policy time steps or changes its pace, because a
+// deadline can be due earlier then.
+func (r *Reconciler) timelineSource() source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		if clock, ok := r.Clock.(timelineClock); ok {
+			go r.watchTimeline(ctx, clock, queue)
+		}
+		return nil
+	})
+}
+
+func (r *Reconciler) watchTimeline(ctx context.Context, clock timelineClock,
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	ticker := time.NewTicker(timelinePollInterval) //nolint:forbidigo // machine time: a poll interval
+	defer ticker.Stop()
+	segments := len(clock.Timeline().Segments)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if current := len(clock.Timeline().Segments); current != segments {
+			segments = current
+			for _, request := range r.existingClocks(ctx) {
+				queue.Add(request)
+			}
+		}
+	}
 }

@@ -19,30 +19,30 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// simulationResult is what came of a history.
+// simulationResult is the result of a history.
 type simulationResult struct {
 	startedAt time.Time
-	// faults are what was wrong on the way.
+	// faults are the errors found during the simulation.
 	faults []string
 	stops  []simulatedStop
-	// notices are all there are, and recorded is when, by their names.
+	// notices are all notices, and recordedAt their times by name.
 	notices    []v1alpha1.Notice
 	recordedAt map[string]time.Time
 	crashes    int
-	// finalState is what is recorded in the end, for people to compare.
+	// finalState is a readable form of the final clocks and notices.
 	finalState []string
 }
 
-// simulatedStop is one end.
+// simulatedStop is a stop.
 type simulatedStop struct {
 	name   string
 	at     time.Time
 	reason v1alpha1.EndReason
-	// exempt is true where nothing may be stopped.
+	// exempt is true if nothing may be stopped.
 	exempt bool
 }
 
-// faultRecorder takes what a test says of itself inside a bubble out of it.
+// faultRecorder records the failures of a test inside a synctest bubble.
 type faultRecorder struct {
 	testing.TB
 	faults []string
@@ -53,11 +53,11 @@ func (r *faultRecorder) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
-// simulation is a history that is being lived.
+// simulation is the state of a running history.
 type simulation struct {
 	*simulationResult
 	*fakeCluster
-	// crashWhileDown has it die now and then while it is away.
+	// crashWhileDown starts and crashes lifecycle during downtimes.
 	crashWhileDown        bool
 	exempt                bool
 	podCount, objectCount int
@@ -65,28 +65,28 @@ type simulation struct {
 	podRuns               map[string]*podRuns
 }
 
-// podRuns are the times in which a Job had pods, as the story knows them.
+// podRuns are the times in which a Job had pods, by the events of the history.
 type podRuns struct {
 	list []struct{ from, to time.Time }
 	open *time.Time
 }
 
-// simulate lives a history in a bubble of time, and says what came of it.
-func simulate(t *testing.T, history []simulatedEvent, often bool) *simulationResult {
+// simulate runs a history in a synctest bubble.
+func simulate(t *testing.T, history []simulatedEvent, crashWhileDown bool) *simulationResult {
 	t.Helper()
 	out := &simulationResult{recordedAt: map[string]time.Time{}}
 	synctest.Test(t, func(t *testing.T) {
-		watch, done := &faultRecorder{TB: t}, make(chan struct{})
+		recorder, done := &faultRecorder{TB: t}, make(chan struct{})
 		go func() {
 			defer close(done)
 			defer func() {
 				if fault := recover(); fault != nil {
-					watch.faults = append(watch.faults, fmt.Sprint("panic: ", fault))
+					recorder.faults = append(recorder.faults, fmt.Sprint("panic: ", fault))
 				}
 			}()
 			first, second := newJob("train"), newJob("copy")
 			second.Spec.Template = first.Spec.Template
-			s := &simulation{simulationResult: out, fakeCluster: newFakeCluster(watch, first, second), crashWhileDown: often, podRuns: map[string]*podRuns{"train": {}, "copy": {}}}
+			s := &simulation{simulationResult: out, fakeCluster: newFakeCluster(recorder, first, second), crashWhileDown: crashWhileDown, podRuns: map[string]*podRuns{"train": {}, "copy": {}}}
 			s.onWrite, s.afterReconcile, s.beforeReconcile = s.observeWrite, s.trackPodRuns, s.writeSamples
 			out.startedAt = waitForWholeSecond()
 			for _, e := range history {
@@ -97,17 +97,17 @@ func simulate(t *testing.T, history []simulatedEvent, often bool) *simulationRes
 			s.collectResult()
 		}()
 		<-done
-		out.faults = append(out.faults, watch.faults...)
+		out.faults = append(out.faults, recorder.faults...)
 	})
 	return out
 }
 
-// recordFault notes what is wrong.
+// recordFault records an error.
 func (s *simulation) recordFault(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Sprintf(format, args...))
 }
 
-// observeWrite is told of each write.
+// observeWrite records the times of Notices and stops.
 func (s *simulation) observeWrite(o client.Object) {
 	switch o := o.(type) {
 	case *v1alpha1.Notice:
@@ -121,16 +121,16 @@ func (s *simulation) observeWrite(o client.Object) {
 		}
 		for _, known := range s.stops {
 			if known.at.Equal(stop.At.Time) {
-				return // or a copy that came in its place
+				return // inherited by the copy that replaces it
 			}
 		}
 		s.stops = append(s.stops, simulatedStop{o.Spec.Root.Name, stop.At.Time, stop.Reason, s.exempt})
 	}
 }
 
-// handleEvent lets time pass, and then something happen.
+// handleEvent advances time and applies an event.
 func (s *simulation) handleEvent(e simulatedEvent) {
-	if e.kind == "away" {
+	if e.kind == "downtime" {
 		s.simulateDowntime(e)
 		return
 	}
@@ -141,7 +141,8 @@ func (s *simulation) handleEvent(e simulatedEvent) {
 	s.checkSettled()
 }
 
-// simulateDowntime has lifecycle not be there, or come and die before it wrote anything.
+// simulateDowntime advances time without lifecycle, or with one that crashes before its first
+// write.
 func (s *simulation) simulateDowntime(e simulatedEvent) {
 	span := e.after + time.Duration(e.amount)*11*time.Hour
 	if s.crashWhileDown {
@@ -180,14 +181,14 @@ func (s *simulation) applyEvent(e simulatedEvent) {
 			s.startJobPod("train")
 			s.deletePods("train", 1)
 		}
-	case "make again":
+	case "recreate":
 		s.deletePods("train", -1)
-		made := s.getJob("train")
-		s.must(s.rawClient.Delete(s.t.Context(), made))
+		job := s.getJob("train")
+		s.must(s.rawClient.Delete(s.t.Context(), job))
 		s.objectCount++
-		made = newJob("train")
-		made.UID = types.UID(fmt.Sprint("train-uid-", s.objectCount))
-		s.must(s.rawClient.Create(s.t.Context(), made))
+		job = newJob("train")
+		job.UID = types.UID(fmt.Sprint("train-uid-", s.objectCount))
+		s.must(s.rawClient.Create(s.t.Context(), job))
 	case "copy":
 		s.deletePods("train", -1)
 		s.startJobPod("copy")
@@ -206,7 +207,7 @@ func (s *simulation) applyEvent(e simulatedEvent) {
 				l.MaxRuntime = nil
 			}
 		})
-	case "idle limit":
+	case "idle timeout":
 		timeout := period.MustParseDuration(fmt.Sprint(e.amount+1, "h"))
 		limits(func(l *v1alpha1.WorkloadLimits) {
 			if l.IdleTimeout = &timeout; e.amount == 8 {
@@ -214,8 +215,8 @@ func (s *simulation) applyEvent(e simulatedEvent) {
 			}
 		})
 	case "dry run":
-		dry := e.amount%2 == 0
-		limits(func(l *v1alpha1.WorkloadLimits) { l.DryRun = &dry })
+		dryRun := e.amount%2 == 0
+		limits(func(l *v1alpha1.WorkloadLimits) { l.DryRun = &dryRun })
 		s.updateExempt()
 	case "exempt":
 		var p v1alpha1.Project
@@ -247,11 +248,11 @@ func (s *simulation) updateExempt() {
 	var p v1alpha1.Project
 	s.get("students", &d)
 	s.get(testNamespace, &p)
-	dry := d.Spec.Workloads[v1alpha1.AnyWorkload].DryRun
-	s.exempt = dry != nil && *dry || p.Spec.Exempt != nil
+	dryRun := d.Spec.Workloads[v1alpha1.AnyWorkload].DryRun
+	s.exempt = dryRun != nil && *dryRun || p.Spec.Exempt != nil
 }
 
-// startJobPod has the Job started, and a pod of it run.
+// startJobPod starts the Job with one more pod.
 func (s *simulation) startJobPod(name string) {
 	j := s.getJob(name)
 	if suspend := j.Spec.Suspend; suspend != nil && *suspend {
@@ -264,7 +265,7 @@ func (s *simulation) startJobPod(name string) {
 	s.pods[types.UID(name+uid)].Controller.UID = j.UID
 }
 
-// deletePods ends the first pods of a Job; all where n is negative.
+// deletePods deletes the first n pods of a Job, or all if n is negative.
 func (s *simulation) deletePods(name string, n int) {
 	for pod := range s.pods.ControlledBy(s.getJob(name).UID) {
 		if n == 0 {
@@ -282,7 +283,7 @@ func (s *simulation) countPods(name string) (n int) {
 	return n
 }
 
-// writeSamples writes what an agent would, while there is one.
+// writeSamples writes the samples of an agent, unless the history has none.
 func (s *simulation) writeSamples() {
 	node := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "dgx-1"}}
 	if s.maxSleep == maxRequeueInterval || len(s.pods) == 0 {
@@ -302,7 +303,7 @@ func (s *simulation) writeSamples() {
 	s.must(s.rawClient.Status().Update(s.t.Context(), node))
 }
 
-// trackPodRuns keeps the times in which each Job had pods.
+// trackPodRuns records when each Job has pods.
 func (s *simulation) trackPodRuns() {
 	now := time.Now()
 	for name, r := range s.podRuns {
@@ -317,14 +318,13 @@ func (s *simulation) trackPodRuns() {
 	}
 }
 
-// checkSettled checks that nothing is written while nothing changes, and that the time
-// that was counted is right.
+// checkSettled checks that nothing is written while nothing changes, and the running times.
 func (s *simulation) checkSettled() {
-	for range 4 { // an end is followed by that of its pods, and by what came of a crash
+	for range 4 { // the end of pods follows a stop, and a retry follows a crash
 		s.advance(0)
 	}
 	if s.crashAt > s.calls {
-		return // what is to come is not decided
+		return // the planned crash has not happened yet
 	}
 	before := s.calls
 	s.advance(0)
@@ -339,8 +339,8 @@ func (s *simulation) checkSettled() {
 	}
 }
 
-// checkRunningTime checks the running time of one clock: at most the time since it began,
-// and at least that in which the story knows that it ran.
+// checkRunningTime checks the running time of a clock: at most the time since its start, and
+// at least the time in which the history had running pods.
 func (s *simulation) checkRunningTime(one *v1alpha1.WorkloadClock, now time.Time) {
 	status := &one.Status
 	ran := time.Duration(status.AccumulatedSeconds) * time.Second
@@ -349,7 +349,7 @@ func (s *simulation) checkRunningTime(one *v1alpha1.WorkloadClock, now time.Time
 	}
 	if status.StartedAt == nil {
 		if ran > 0 {
-			s.recordFault("%s ran for %s and never began", one.Name, ran)
+			s.recordFault("%s ran for %s but never started", one.Name, ran)
 		}
 		return
 	}
@@ -360,11 +360,11 @@ func (s *simulation) checkRunningTime(one *v1alpha1.WorkloadClock, now time.Time
 		}
 	}
 	if most := now.Sub(status.StartedAt.Time); ran > most+time.Second || ran < least {
-		s.recordFault("%s ran for %s; want %s to %s", one.Name, ran, least, most)
+		s.recordFault("%s ran for %s, want %s to %s", one.Name, ran, least, most)
 	}
 }
 
-// collectResult takes what is recorded out of the bubble.
+// collectResult copies clocks and notices to the result.
 func (s *simulation) collectResult() {
 	var list v1alpha1.NoticeList
 	s.must(s.rawClient.List(s.t.Context(), &list))

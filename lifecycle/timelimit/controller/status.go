@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,20 +25,21 @@ import (
 	"sluice.dev/lifecycle/timelimit"
 )
 
-// Reasons of the conditions of a clock.
+// Reasons of the conditions of clocks and extensions.
 const (
-	reasonNoSample   = "NoFreshSample"
-	reasonSampled    = "Sampled"
-	reasonWouldStop  = "WouldStop"
-	reasonNothingDue = "NothingDue"
+	reasonNoSample     = "NoFreshSample"
+	reasonSampled      = "Sampled"
+	reasonWouldStop    = "WouldStop"
+	reasonWithinLimits = "WithinLimits"
+	reasonExtended     = "Extended"
 )
 
-// localTimeFormat is how people read an instant: with its zone.
+// localTimeFormat shows a time with its zone.
 const localTimeFormat = "2006-01-02 15:04 MST"
 
-// setStatusDescription says in the status what people read.
-func (r *Reconciler) setStatusDescription(w *workload, d timelimit.Decision, clock *v1alpha1.WorkloadClock) {
-	s := &clock.Status
+// setDisplayFields sets the fields of a status that timelimit.Decide does not: conditions,
+// type and local times.
+func (w *workload) setDisplayFields(d timelimit.Decision, s *v1alpha1.WorkloadClockStatus) {
 	s.WorkloadType = w.workloadType
 	if len(w.runningPods) > 0 {
 		s.MissingSince = nil
@@ -45,15 +47,15 @@ func (r *Reconciler) setStatusDescription(w *workload, d timelimit.Decision, clo
 	s.Local = renderLocalStatus(s, w.zone)
 	unknown := len(w.runningPods) > 0 && !w.utilization.Known && (!w.limits.IdleTimeout.IsZero() || w.limits.Clock == v1alpha1.ClockActive)
 	setCondition(s, v1alpha1.ConditionIdleUnknown, unknown, reasonNoSample, reasonSampled,
-		"a node of its pods has not said for three minutes, or cannot tell, whether its GPUs are used: its idle time stands still")
+		"A node of its pods has written no utilization sample for three minutes, or cannot measure utilization. The idle time is paused")
 	if !d.Stop {
 		setCondition(s, v1alpha1.ConditionUnstoppable, false, "", reasonStopped, "")
 	}
-	setCondition(s, v1alpha1.ConditionDryRun, d.WouldStop != "", reasonWouldStop, reasonNothingDue,
-		fmt.Sprintf("it would be stopped (%s) if its department's limits were no dry run", d.WouldStop))
+	setCondition(s, v1alpha1.ConditionDryRun, d.WouldStop != "", reasonWouldStop, reasonWithinLimits,
+		fmt.Sprintf("The limits of the department are a dry run. Without it the workload would be stopped (%s)", d.WouldStop))
 }
 
-// setCondition sets a condition that is true, and one that was.
+// setCondition sets a condition to true or false. It does not add a false one.
 func setCondition(s *v1alpha1.WorkloadClockStatus, kind string, holds bool, reason, otherwise, message string) {
 	if !holds && meta.FindStatusCondition(s.Conditions, kind) == nil {
 		return
@@ -65,14 +67,14 @@ func setCondition(s *v1alpha1.WorkloadClockStatus, kind string, holds bool, reas
 	meta.SetStatusCondition(&s.Conditions, condition)
 }
 
-// renderLocalStatus is a status as people read it.
+// renderLocalStatus returns the status with times in the department's zone.
 func renderLocalStatus(s *v1alpha1.WorkloadClockStatus, zone *time.Location) *v1alpha1.ClockLocal {
 	l := &v1alpha1.ClockLocal{Accumulated: "0s"}
 	ran := time.Duration(s.AccumulatedSeconds) * time.Second
 	switch {
 	case s.RunningSince == nil:
 	case s.Stopped != nil:
-		// What is left of it still goes, which nobody counts.
+		// Pods that still terminate after the stop do not count.
 		ran += max(0, s.Stopped.At.Sub(s.RunningSince.Time))
 	default:
 		l.RunningSince = s.RunningSince.In(zone).Format(localTimeFormat)
@@ -88,7 +90,7 @@ func renderLocalStatus(s *v1alpha1.WorkloadClockStatus, zone *time.Location) *v1
 	case s.Deadline != nil:
 		l.Ends = s.Deadline.At.In(zone).Format(localTimeFormat)
 	case s.Limit != nil:
-		l.Ends = "when it has run for " + s.Limit.InForce.String()
+		l.Ends = "after running for " + s.Limit.InForce.String()
 	default:
 		l.Ends = "never"
 	}
@@ -99,7 +101,7 @@ func groupVersionKind(ref v1alpha1.WorkloadReference) schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 }
 
-// announcedDeadline is the end that people were told of.
+// announcedDeadline returns the deadline if a warning of it was recorded, or nil.
 func announcedDeadline(s *v1alpha1.WorkloadClockStatus) *metav1.Time {
 	if s.Deadline == nil || s.Deadline.AnnouncedAt == nil {
 		return nil
@@ -107,45 +109,16 @@ func announcedDeadline(s *v1alpha1.WorkloadClockStatus) *metav1.Time {
 	return &s.Deadline.At
 }
 
-// podStartTolerance is how long before an end was announced a pod may have begun that
-// nobody saw run then, in policy time.
+// podStartTolerance is the time before an announcement within which a pod may have started
+// without being observed, in policy time.
 const podStartTolerance = time.Minute
 
-// annotatePods tells the running pods when they end: all of them when that changes, and
-// those that came later. It is for people and programs in them; what holds is in
-// the clock, and so it is done before that is written. What is being stopped keeps
-// its mark.
-func (r *Reconciler) annotatePods(ctx context.Context, w *workload, d timelimit.Decision) {
-	if d.Stop {
-		return
-	}
-	at, before := announcedDeadline(&d.Status), announcedDeadline(&w.clock.Status)
-	changed := !at.Equal(before) || w.clock.Status.Stopped != nil
-	if changed {
-		r.annotatedPods.remove(w.clock.UID)
-		for _, pod := range w.runningPods {
-			r.annotatePodDeadline(ctx, pod, at)
-		}
-	}
-	if at == nil {
-		return
-	}
-	since := d.Status.Deadline.AnnouncedAt.Add(-podStartTolerance)
-	for _, pod := range w.runningPods {
-		if r.toPolicyTime(pod.EffectiveStart()).Before(since) || !r.annotatedPods.addIfAbsent(w.clock.UID, pod.UID) {
-			continue
-		}
-		if !changed {
-			r.annotatePodDeadline(ctx, pod, at)
-		}
-	}
-}
-
-// annotatePodDeadline writes the end on a pod, or takes it off.
-func (r *Reconciler) annotatePodDeadline(ctx context.Context, pod *podcache.Pod, at *metav1.Time) {
+// annotatePod writes the deadline on a pod, or removes it if deadline is nil. It logs a
+// failure: the annotation is informative.
+func (r *Reconciler) annotatePod(ctx context.Context, pod *podcache.Pod, deadline *metav1.Time) {
 	var value any
-	if at != nil {
-		value = at.UTC().Format(time.RFC3339)
+	if deadline != nil {
+		value = deadline.UTC().Format(time.RFC3339)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationEndsAt: value}}})
 	if err != nil {
@@ -154,36 +127,34 @@ func (r *Reconciler) annotatePodDeadline(ctx context.Context, pod *podcache.Pod,
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldManagerLifecycle))
 	if client.IgnoreNotFound(err) != nil {
-		ctrl.LoggerFrom(ctx).Info("a pod does not say when it ends", "namespace", pod.Namespace, "pod", pod.Name, "reason", err.Error())
+		ctrl.LoggerFrom(ctx).Info("Failed to annotate pod with its deadline", "namespace", pod.Namespace, "pod", pod.Name, "reason", err.Error())
 	}
 }
 
-// annotatedPods are the pods that were marked after their end was announced, by clock. A
-// restart forgets them, and marks them again.
+// annotatedPods are the pods that were annotated after their deadline was announced, by
+// clock. It is empty after a restart, so that they are annotated again.
 type annotatedPods struct {
 	mu   sync.Mutex
-	pods map[types.UID]map[types.UID]struct{}
+	pods map[types.UID]sets.Set[types.UID]
 }
 
-// addIfAbsent tells whether the pod is to be marked, and then takes it for marked.
-func (m *annotatedPods) addIfAbsent(clockUID, pod types.UID) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, done := m.pods[clockUID][pod]; done {
-		return false
+// addIfAbsent adds a pod and reports whether it was absent.
+func (a *annotatedPods) addIfAbsent(clockUID, pod types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pods == nil {
+		a.pods = map[types.UID]sets.Set[types.UID]{}
 	}
-	if m.pods == nil {
-		m.pods = map[types.UID]map[types.UID]struct{}{}
+	if a.pods[clockUID] == nil {
+		a.pods[clockUID] = sets.New[types.UID]()
 	}
-	if m.pods[clockUID] == nil {
-		m.pods[clockUID] = map[types.UID]struct{}{}
-	}
-	m.pods[clockUID][pod] = struct{}{}
-	return true
+	absent := !a.pods[clockUID].Has(pod)
+	a.pods[clockUID].Insert(pod)
+	return absent
 }
 
-func (m *annotatedPods) remove(clockUID types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.pods, clockUID)
+func (a *annotatedPods) remove(clockUID types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.pods, clockUID)
 }

@@ -27,8 +27,8 @@ func loadBerlin(t *testing.T) *time.Location {
 	return zone
 }
 
-// Limits and leads are exact lengths of time, whatever the clocks on people's
-// walls do meanwhile; what they read is in their zone as it is then.
+// Limits and leads are exact durations, also across the start and end of summer time.
+// Displayed times are in the department's zone at that time.
 func TestLimitsAreExactAcrossDaylightSaving(t *testing.T) {
 	zone := loadBerlin(t)
 	tests := map[string]struct {
@@ -36,11 +36,11 @@ func TestLimitsAreExactAcrossDaylightSaving(t *testing.T) {
 		limit                string
 		since, warned, until string
 	}{
-		"over the end of summer time": {
+		"across the end of summer time": {
 			began: time.Date(2026, 10, 24, 12, 0, 0, 0, zone), limit: "48h",
 			since: "2026-10-24 12:00 CEST", warned: "2026-10-25 11:00 CET", until: "2026-10-26 11:00 CET",
 		},
-		"over its beginning": {
+		"across its start": {
 			began: time.Date(2026, 3, 28, 12, 0, 0, 0, zone), limit: "48h",
 			since: "2026-03-28 12:00 CET", warned: "2026-03-29 13:00 CEST", until: "2026-03-30 13:00 CEST",
 		},
@@ -48,15 +48,15 @@ func TestLimitsAreExactAcrossDaylightSaving(t *testing.T) {
 			began: time.Date(2026, 10, 20, 12, 0, 0, 0, zone), limit: "10d",
 			since: "2026-10-20 12:00 CEST", warned: "2026-10-29 11:00 CET", until: "2026-10-30 11:00 CET",
 		},
-		"into the hour that is there twice, for the first time": {
+		"into the first of the repeated hours": {
 			began: time.Date(2026, 10, 23, 2, 30, 0, 0, zone), limit: "48h",
 			since: "2026-10-23 02:30 CEST", warned: "2026-10-24 02:30 CEST", until: "2026-10-25 02:30 CEST",
 		},
-		"into that hour for the second time": {
+		"into the second of the repeated hours": {
 			began: time.Date(2026, 10, 23, 3, 30, 0, 0, zone), limit: "48h",
 			since: "2026-10-23 03:30 CEST", warned: "2026-10-24 03:30 CEST", until: "2026-10-25 02:30 CET",
 		},
-		"past the hour that is not there": {
+		"beyond the skipped hour": {
 			began: time.Date(2026, 3, 27, 2, 30, 0, 0, zone), limit: "48h",
 			since: "2026-03-27 02:30 CET", warned: "2026-03-28 02:30 CET", until: "2026-03-29 03:30 CEST",
 		},
@@ -64,29 +64,29 @@ func TestLimitsAreExactAcrossDaylightSaving(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			limit := period.MustParseDuration(tc.limit)
-			terms := timelimit.EffectiveLimits{Limits: v1alpha1.Limits{MaxRuntime: limit}, Leads: defaultLeads}
-			seen := timelimit.Observation{Running: true, RunningSince: tc.began}
-			ask := func(at time.Time, was v1alpha1.WorkloadClockStatus) timelimit.Decision {
-				d := timelimit.Decide(at, was, seen, terms)
+			limits := timelimit.EffectiveLimits{Limits: v1alpha1.Limits{MaxRuntime: limit}, Leads: defaultLeads}
+			observed := timelimit.Observation{Running: true, RunningSince: tc.began}
+			decide := func(at time.Time, previous v1alpha1.WorkloadClockStatus) timelimit.Decision {
+				d := timelimit.Decide(at, previous, observed, limits)
 				d.Status.Local = renderLocalStatus(&d.Status, zone)
 				return d
 			}
-			began := ask(tc.began, v1alpha1.WorkloadClockStatus{})
-			if diff := cmp.Diff(&v1alpha1.ClockLocal{Accumulated: "0s", RunningSince: tc.since, Ends: tc.until}, began.Status.Local); diff != "" {
-				t.Errorf("what people read (-want +got):\n%s", diff)
+			started := decide(tc.began, v1alpha1.WorkloadClockStatus{})
+			if diff := cmp.Diff(&v1alpha1.ClockLocal{Accumulated: "0s", RunningSince: tc.since, Ends: tc.until}, started.Status.Local); diff != "" {
+				t.Errorf("displayed times (-want +got):\n%s", diff)
 			}
-			if got := began.NextDecision.In(zone).Format(localTimeFormat); got != tc.warned {
+			if got := started.NextDecision.In(zone).Format(localTimeFormat); got != tc.warned {
 				t.Errorf("first warned at %s, want %s", got, tc.warned)
 			}
-			d := began
+			d := started
 			for !d.Stopped {
 				if d.NextDecision.IsZero() {
 					t.Fatal("it never ends")
 				}
-				d = ask(d.NextDecision, d.Status)
+				d = decide(d.NextDecision, d.Status)
 			}
 			if got := d.Status.Stopped.At.Sub(tc.began); got != limit.Length() {
-				t.Errorf("it ran for %s, want %s", got, limit)
+				t.Errorf("it ran %s, want %s", got, limit)
 			}
 		})
 	}
@@ -101,19 +101,19 @@ func TestRenderLocalStatus(t *testing.T) {
 		status v1alpha1.WorkloadClockStatus
 		want   v1alpha1.ClockLocal
 	}{
-		"nothing limits it": {
+		"no limit": {
 			v1alpha1.WorkloadClockStatus{AccumulatedSeconds: 5400, RunningSince: at(8)},
 			v1alpha1.ClockLocal{Accumulated: "1h30m", RunningSince: "2026-11-21 09:00 CET", Ends: "never"},
 		},
-		"its time stands still": {
+		"paused": {
 			v1alpha1.WorkloadClockStatus{AccumulatedSeconds: 3600, PausedSince: at(8), Limit: limit},
-			v1alpha1.ClockLocal{Accumulated: "1h", Ends: "when it has run for 48h"},
+			v1alpha1.ClockLocal{Accumulated: "1h", Ends: "after running for 48h"},
 		},
-		"it was stopped, and its pods still go": {
+		"stopped, and its pods still terminate": {
 			v1alpha1.WorkloadClockStatus{AccumulatedSeconds: 3600, RunningSince: at(8), Limit: limit, Stopped: &v1alpha1.ClockStop{At: *at(12), Until: at(13)}},
 			v1alpha1.ClockLocal{Accumulated: "5h", Ends: "stopped until 2026-11-21 14:00 CET"},
 		},
-		"it was stopped until somebody decides": {
+		"stopped without end": {
 			v1alpha1.WorkloadClockStatus{AccumulatedSeconds: 3600, PausedSince: at(8), Stopped: &v1alpha1.ClockStop{At: *at(12)}},
 			v1alpha1.ClockLocal{Accumulated: "1h", Ends: "stopped"},
 		},
@@ -127,8 +127,8 @@ func TestRenderLocalStatus(t *testing.T) {
 	}
 }
 
-// Pods say when they end from when that was announced, also those that come later
-// and those that were there before a restart; and it is written once.
+// Pods have the deadline annotation from its announcement on, also pods that start later and
+// pods from before a restart. It is written once.
 func TestRunningPodsAreAnnotatedWithDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := func(name string) *corev1.Pod {
@@ -142,7 +142,7 @@ func TestRunningPodsAreAnnotatedWithDeadline(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := p.Annotations[v1alpha1.AnnotationEndsAt]; got != want {
-				t.Errorf("%s, %s says that it ends at %q, want %q", when, name, got, want)
+				t.Errorf("%s: the deadline of %s is %q, want %q", when, name, got, want)
 			}
 		}
 		end := waitForWholeSecond().Add(48 * time.Hour).UTC().Format(time.RFC3339)
@@ -168,7 +168,7 @@ func TestRunningPodsAreAnnotatedWithDeadline(t *testing.T) {
 		delete(c.pods, "train-3")
 		c.advance(10 * time.Minute)
 		if len(c.reconciler.annotatedPods.pods) > 0 {
-			t.Errorf("what is gone is remembered: %v", c.reconciler.annotatedPods.pods)
+			t.Errorf("annotated pods of a deleted clock: %v", c.reconciler.annotatedPods.pods)
 		}
 	})
 }

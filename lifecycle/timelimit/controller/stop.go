@@ -23,54 +23,24 @@ import (
 	"sluice.dev/lifecycle/timelimit/suspend"
 )
 
-// Stopper ends workloads and lets them be started again: a stopping.Stopper.
+// Stopper stops workloads and releases them. suspend.Stopper implements it.
 type Stopper interface {
 	Stop(ctx context.Context, target suspend.Target, until time.Time, why string) error
 	Release(ctx context.Context, target suspend.Target) error
 }
 
-// restartReportThreshold is how often a workload is started again before that is reported.
+// restartReportThreshold is the number of stops above which restarts are reported.
 const restartReportThreshold = 3
 
 // Reasons of the condition Unstoppable.
 const (
-	reasonFlapping    = "StartedAgain"
-	reasonUnsupported = "UnknownKind"
+	reasonFlapping    = "RestartedAfterStop"
+	reasonUnsupported = v1alpha1.ReasonUnknownKind
 	reasonForbidden   = "Forbidden"
 	reasonStopped     = "Stopped"
 )
 
-// stopRoots carries out the stop that the clock records. What runs on is stopped again,
-// less and less often.
-func (r *Reconciler) stopRoots(ctx context.Context, w *workload, d timelimit.Decision) error {
-	if !d.Stop {
-		r.stopBackoff.remove(w.clock.UID)
-		return nil
-	}
-	if !r.stopBackoff.tryAcquire(w.clock.UID) {
-		return nil
-	}
-	var until time.Time
-	if d.Status.Stopped.Until != nil {
-		until = d.Status.Stopped.Until.Time
-	}
-	var problems []error
-	for _, root := range w.roots {
-		err := r.Stopper.Stop(ctx, stopTargetOf(root), until, w.stopMessage(d))
-		if errors.Is(err, suspend.ErrGone) {
-			// Its pods may outlive it: what they belong to then is looked for anew.
-			err = r.Workloads.ResolveAgain(ctx, root)
-		}
-		problems = append(problems, err)
-	}
-	err := errors.Join(problems...)
-	if reason := unstoppableReason(d, err); reason != "" {
-		return r.reportUnstoppable(ctx, w, reason, err)
-	}
-	return err
-}
-
-// unstoppableReason is why trying again does not help by itself; empty where it may.
+// unstoppableReason returns why another attempt does not help, or "" if it can.
 func unstoppableReason(d timelimit.Decision, err error) string {
 	switch {
 	case errors.Is(err, suspend.ErrUnsupported):
@@ -83,35 +53,21 @@ func unstoppableReason(d timelimit.Decision, err error) string {
 	return ""
 }
 
-// reportUnstoppable says on the clock that the workload cannot be stopped, or not for long.
+// reportUnstoppable sets the condition Unstoppable and records an event when it is new.
 func (r *Reconciler) reportUnstoppable(ctx context.Context, w *workload, reason string, problem error) error {
-	message := fmt.Sprintf("something starts it again: it was stopped %d times; look for who does (an autoscaler, GitOps)", w.clock.Status.Stopped.Times)
+	message := fmt.Sprintf("The workload was stopped %d times and started again each time. "+
+		"Find what starts it, such as an autoscaler or a GitOps tool", w.clock.Status.Stopped.Times)
 	if problem != nil {
 		message = problem.Error()
 	}
 	next := w.clock.DeepCopy()
 	setCondition(&next.Status, v1alpha1.ConditionUnstoppable, true, reason, reasonStopped, message[:min(len(message), 1024)])
 	if len(next.Status.Conditions) != len(w.clock.Status.Conditions) {
-		r.recordEvent(w, corev1.EventTypeWarning, "Unstoppable", "Stop", "%s", message)
+		r.recordEvent(w, corev1.EventTypeWarning, "Unstoppable", "Stop", message)
 	}
-	ctrl.LoggerFrom(ctx).Info("a workload cannot be stopped", "clock", w.clock.Name, "reason", message)
+	ctrl.LoggerFrom(ctx).Info("Failed to stop workload for good", "clock", w.clock.Name, "reason", message)
 	if err := r.Client.Status().Update(ctx, next); err != nil {
-		return fmt.Errorf("writing clock %s/%s: %w", next.Namespace, next.Name, err)
-	}
-	return nil
-}
-
-// releaseRoots takes the mark off the workload, so that its owner may start it.
-func (r *Reconciler) releaseRoots(ctx context.Context, w *workload) error {
-	list := w.roots
-	if len(list) == 0 && w.clock.Status.RootUID != "" {
-		list = []owner.Root{rootOfClock(w.clock)}
-	}
-	for _, root := range list {
-		err := r.Stopper.Release(ctx, stopTargetOf(root))
-		if err != nil && !errors.Is(err, suspend.ErrGone) && !errors.Is(err, suspend.ErrUnsupported) && !errors.Is(err, suspend.ErrForbidden) {
-			return err
-		}
+		return fmt.Errorf("update clock %s/%s: %w", next.Namespace, next.Name, err)
 	}
 	return nil
 }
@@ -120,14 +76,14 @@ func stopTargetOf(root owner.Root) suspend.Target {
 	return suspend.Target{GroupVersionKind: root.GroupVersionKind, Namespace: root.Namespace, Name: root.Name, UID: root.UID}
 }
 
-// The pauses between two tries to stop the same workload, in machine time.
+// The pauses between two attempts to stop the same workload, in machine time.
 const (
 	initialStopBackoff = 30 * time.Second
 	maxStopBackoff     = time.Hour
 )
 
-// stopBackoff knows when the next try to stop a workload is due. A restart forgets
-// that, and tries at once.
+// stopBackoff holds the time of the next attempt to stop each workload, by the UID of its
+// clock. It is empty after a restart, so that the first attempt comes at once.
 type stopBackoff struct {
 	mu      sync.Mutex
 	entries map[types.UID]stopBackoffEntry
@@ -138,52 +94,52 @@ type stopBackoffEntry struct {
 	delay       time.Duration
 }
 
-// tryAcquire tells whether it is time for a try, and then counts it.
-func (a *stopBackoff) tryAcquire(clockUID types.UID) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// tryAcquire reports whether an attempt is due, and schedules the next one if it is.
+func (b *stopBackoff) tryAcquire(clockUID types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := policytime.MachineNow()
-	last := a.entries[clockUID]
+	last := b.entries[clockUID]
 	if now.Before(last.nextAttempt) {
 		return false
 	}
-	pause := min(max(2*last.delay, initialStopBackoff), maxStopBackoff)
-	if a.entries == nil {
-		a.entries = map[types.UID]stopBackoffEntry{}
+	delay := min(max(2*last.delay, initialStopBackoff), maxStopBackoff)
+	if b.entries == nil {
+		b.entries = map[types.UID]stopBackoffEntry{}
 	}
-	a.entries[clockUID] = stopBackoffEntry{now.Add(pause), pause}
+	b.entries[clockUID] = stopBackoffEntry{now.Add(delay), delay}
 	return true
 }
 
-// remaining is how long to wait for the next try.
-func (a *stopBackoff) remaining(clockUID types.UID) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return max(time.Millisecond, a.entries[clockUID].nextAttempt.Sub(policytime.MachineNow()))
+// remaining returns the time until the next attempt.
+func (b *stopBackoff) remaining(clockUID types.UID) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(time.Millisecond, b.entries[clockUID].nextAttempt.Sub(policytime.MachineNow()))
 }
 
-func (a *stopBackoff) remove(clockUID types.UID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.entries, clockUID)
+func (b *stopBackoff) remove(clockUID types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.entries, clockUID)
 }
 
 var (
 	workloadStops = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_workload_stops_total",
-		Help: "Workloads that were stopped, by reason: MaxRuntime, Idle.",
+		Help: "Stopped workloads, by reason: MaxRuntime, Idle.",
 	}, []string{"reason"})
 	deadlineLag = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "sluice_workload_deadline_lag_seconds",
-		Help:    "How long after its deadline a workload was stopped, in policy time.",
+		Help:    "Time between the deadline of a workload and its stop, in policy time.",
 		Buckets: []float64{0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600},
 	})
 	stopLimiterEngaged = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sluice_brake_engaged",
-		Help: "1 while the brake keeps all workloads from being stopped, until an administrator releases it.",
+		Help: "1 while the stop limiter is engaged: no workload is stopped until an administrator releases it.",
 	})
 )
 
-func init() { //nolint:gochecknoinits // how controller-runtime's registry is filled
+func init() { //nolint:gochecknoinits // controller-runtime's registry is global
 	metrics.Registry.MustRegister(workloadStops, deadlineLag, stopLimiterEngaged)
 }

@@ -19,28 +19,28 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// stopLimitWindow is over how much policy time the workloads that end are counted.
+// stopLimitWindow is the policy time within which stops are counted.
 const stopLimitWindow = time.Hour
 
-// stopLimiterRequeue is how often what the brake holds is looked at, in machine time.
+// stopLimiterRequeue is the retry interval of deferred stops, in machine time.
 const stopLimiterRequeue = 30 * time.Second
 
-// stopLimiterStateTTL is how long, in machine time, what its ConfigMap says is remembered:
-// thousands of workloads may ask at once.
+// stopLimiterStateTTL is how long the ConfigMap is cached, in machine time: thousands of
+// workloads can end at once.
 const stopLimiterStateTTL = time.Second
 
-// StopLimiter keeps workloads from being stopped where very many would be within an
-// hour of policy time: that is a mistake in somebody's limits far more often than
-// it is meant. It stays engaged until an administrator releases it.
+// StopLimiter is a circuit breaker on mass stops. If too many workloads would be stopped
+// within an hour of policy time, it stops none until an administrator releases it: a mass
+// stop is more likely a mistake in the limits than intended.
 type StopLimiter struct {
 	// Client reads WorkloadClocks from the cache and writes the ConfigMap.
 	Client client.Client
 	// Live reads the ConfigMap.
 	Live client.Reader
-	// MaxShare is the share of the running workloads, 0 to 1, and Number how many, that
-	// may be stopped within the hour: what is more than both engages the brake.
+	// MaxShare is the share of the running workloads, 0 to 1, that may be stopped within
+	// the window. More stops than MaxShare and MaxCount engage the limiter.
 	MaxShare float64
-	// MaxCount: see Share.
+	// MaxCount is the number of workloads that may be stopped within the window.
 	MaxCount int
 
 	mu        sync.Mutex
@@ -49,20 +49,20 @@ type StopLimiter struct {
 	lastCount stopCount
 }
 
-// Allow tells whether a workload may be stopped now.
-func (b *StopLimiter) Allow(ctx context.Context, now time.Time) (bool, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.refreshState(ctx); err != nil {
+// Allow reports whether a workload may be stopped now.
+func (l *StopLimiter) Allow(ctx context.Context, now time.Time) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refreshState(ctx); err != nil {
 		return false, err
 	}
-	engaged := b.state.IsEngaged()
-	if !engaged && !b.state.IsReleased(now) {
-		if err := b.refreshCount(ctx, now); err != nil {
+	engaged := l.state.IsEngaged()
+	if !engaged && !l.state.IsReleased(now) {
+		if err := l.refreshCount(ctx, now); err != nil {
 			return false, err
 		}
-		if b.exceedsLimit(b.lastCount.due, b.lastCount.running) {
-			if err := b.engage(ctx, now, b.lastCount.due, b.lastCount.running); err != nil {
+		if l.exceedsLimit(l.lastCount.due, l.lastCount.running) {
+			if err := l.engage(ctx, now, l.lastCount.due, l.lastCount.running); err != nil {
 				return false, err
 			}
 			engaged = true
@@ -75,69 +75,68 @@ func (b *StopLimiter) Allow(ctx context.Context, now time.Time) (bool, error) {
 	return !engaged, nil
 }
 
-// refreshState reads what the ConfigMap says, unless that was done just now.
-func (b *StopLimiter) refreshState(ctx context.Context) error {
-	if now := policytime.MachineNow(); b.readAt.IsZero() || now.Before(b.readAt) || now.Sub(b.readAt) > stopLimiterStateTTL {
-		object, err := b.readConfigMap(ctx)
+// refreshState reads the ConfigMap unless the cached state is fresh.
+func (l *StopLimiter) refreshState(ctx context.Context) error {
+	if now := policytime.MachineNow(); l.readAt.IsZero() || now.Before(l.readAt) || now.Sub(l.readAt) > stopLimiterStateTTL {
+		object, err := l.readConfigMap(ctx)
 		if err != nil {
 			return err
 		}
-		b.state, b.readAt = ParseStopLimiterState(object), now
+		l.state, l.readAt = ParseStopLimiterState(object), now
 	}
 	return nil
 }
 
-func (b *StopLimiter) readConfigMap(ctx context.Context) (*corev1.ConfigMap, error) {
+func (l *StopLimiter) readConfigMap(ctx context.Context) (*corev1.ConfigMap, error) {
 	var object corev1.ConfigMap
 	key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: StopLimiterConfigMapName}
-	if err := b.Live.Get(ctx, key, &object); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading the brake: %w", err)
+	if err := l.Live.Get(ctx, key, &object); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get the state of the stop limiter: %w", err)
 	}
 	return &object, nil
 }
 
-func (b *StopLimiter) exceedsLimit(due, running int) bool {
-	return due > b.MaxCount && float64(due) > b.MaxShare*float64(running)
+func (l *StopLimiter) exceedsLimit(due, running int) bool {
+	return due > l.MaxCount && float64(due) > l.MaxShare*float64(running)
 }
 
-// stopCount is what was counted last.
+// stopCount is a count of stops.
 type stopCount struct {
-	// due is how many workloads end within the hour, those of the last hour included,
-	// and running how many ran.
+	// due is the number of workloads that end within the window or ended within the last
+	// one. running is the number of workloads that ran.
 	due, running int
-	// allowed is how many were permitted since, of which some may not be in due.
+	// allowed is the number of stops allowed since. Some of them can be missing in due.
 	allowed int
-	// countedAt is when that was, in machine time, and now in policy time.
+	// countedAt is the time of the count in machine time, policyTime in policy time.
 	countedAt, policyTime time.Time
 }
 
-// stopCountTTL is how long what was counted is good, in either time, if what was
-// permitted since cannot have made it too many: it is asked for at each of
-// thousands of stops.
+// stopCountTTL is how long a count is cached, in either time, as long as the stops allowed
+// since cannot exceed the limit. Counting reads all clocks.
 const stopCountTTL = time.Second
 
-// refreshCount counts the workloads that end, unless that was done just now.
-func (b *StopLimiter) refreshCount(ctx context.Context, now time.Time) error {
-	t, at := &b.lastCount, policytime.MachineNow()
-	if isFresh(at.Sub(t.countedAt)) && isFresh(now.Sub(t.policyTime)) && !b.exceedsLimit(t.due+t.allowed+1, t.running) {
-		t.allowed++
+// refreshCount counts the stops unless the cached count is fresh.
+func (l *StopLimiter) refreshCount(ctx context.Context, now time.Time) error {
+	last, at := &l.lastCount, policytime.MachineNow()
+	if isFresh(at.Sub(last.countedAt)) && isFresh(now.Sub(last.policyTime)) && !l.exceedsLimit(last.due+last.allowed+1, last.running) {
+		last.allowed++
 		return nil
 	}
-	due, running, err := b.countStops(ctx, now)
+	due, running, err := l.countStops(ctx, now)
 	if err != nil {
 		return err
 	}
-	b.lastCount = stopCount{due: due, running: running, countedAt: at, policyTime: now}
+	l.lastCount = stopCount{due: due, running: running, countedAt: at, policyTime: now}
 	return nil
 }
 
 func isFresh(d time.Duration) bool { return d >= 0 && d <= stopCountTTL }
 
-// countStops looks at all clocks, and only at the cache's own objects.
-func (b *StopLimiter) countStops(ctx context.Context, now time.Time) (due, running int, err error) {
+// countStops counts in all clocks of the cache, without copies.
+func (l *StopLimiter) countStops(ctx context.Context, now time.Time) (due, running int, err error) {
 	var clocks v1alpha1.WorkloadClockList
-	if err := b.Client.List(ctx, &clocks, client.UnsafeDisableDeepCopy); err != nil {
-		return 0, 0, fmt.Errorf("counting the workloads that end: %w", err)
+	if err := l.Client.List(ctx, &clocks, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, 0, fmt.Errorf("list clocks to count stops: %w", err)
 	}
 	for i := range clocks.Items {
 		s := &clocks.Items[i].Status
@@ -146,7 +145,7 @@ func (b *StopLimiter) countStops(ctx context.Context, now time.Time) (due, runni
 		if ends || ended {
 			due++
 		}
-		// The time of one that is only idle may stand still, although it runs.
+		// An idle workload can run although its clock is paused.
 		if ends || ended || s.RunningSince != nil {
 			running++
 		}
@@ -154,12 +153,12 @@ func (b *StopLimiter) countStops(ctx context.Context, now time.Time) (due, runni
 	return due, running, nil
 }
 
-// engage records that nothing is stopped until somebody decides.
-func (b *StopLimiter) engage(ctx context.Context, now time.Time, due, running int) error {
-	ctrl.LoggerFrom(ctx).Error(nil, "the brake is engaged: no workload is stopped until an administrator releases it",
+// engage writes to the ConfigMap that the limiter is engaged.
+func (l *StopLimiter) engage(ctx context.Context, now time.Time, due, running int) error {
+	ctrl.LoggerFrom(ctx).Error(nil, "Engaged stop limiter: no workload is stopped until an administrator releases it",
 		"due", due, "running", running, "release", "sluice brake release --for 2h")
-	b.readAt = time.Time{}
-	object, err := b.readConfigMap(ctx)
+	l.readAt = time.Time{}
+	object, err := l.readConfigMap(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,22 +174,22 @@ func (b *StopLimiter) engage(ctx context.Context, now time.Time, due, running in
 		object.Data[StopLimiterReleasedUntil] = released
 	}
 	if missing {
-		err = b.Client.Create(ctx, object)
+		err = l.Client.Create(ctx, object)
 	} else {
-		err = b.Client.Update(ctx, object)
+		err = l.Client.Update(ctx, object)
 	}
 	if err != nil {
-		return fmt.Errorf("recording that the brake is engaged: %w", err)
+		return fmt.Errorf("engage the stop limiter: %w", err)
 	}
 	return nil
 }
 
-// StopLimiterConfigMapName is the name of the ConfigMap, in Sluice's own namespace, that says
-// whether the brake is engaged.
+// StopLimiterConfigMapName is the name of the ConfigMap, in Sluice's namespace, with the
+// state of the stop limiter.
 const StopLimiterConfigMapName = "sluice-brake"
 
-// The keys of that ConfigMap. Times are policy time, RFC 3339. An administrator
-// releases the brake by writing until when; lifecycle writes the others.
+// The keys of that ConfigMap. Times are policy time, RFC 3339. An administrator writes
+// releasedUntil; lifecycle writes the others.
 const (
 	StopLimiterEngagedAt     = "engagedAt"
 	StopLimiterDue           = "due"
@@ -198,20 +197,20 @@ const (
 	StopLimiterReleasedUntil = "releasedUntil"
 )
 
-// StopLimiterState is what that ConfigMap says.
+// StopLimiterState is the state of the stop limiter.
 type StopLimiterState struct {
-	// EngagedAt is when the brake was engaged last; zero for never.
+	// EngagedAt is when the limiter was last engaged; zero for never.
 	EngagedAt time.Time
-	// Due is how many of the Running workloads were to be stopped within the hour.
+	// Due is the number of the Running workloads that would have been stopped within the window.
 	Due int
-	// Running is how many ran then.
+	// Running is the number of workloads that ran at EngagedAt.
 	Running int
-	// ReleasedUntil is until when an administrator released it last; zero for never.
+	// ReleasedUntil is the end of the last release by an administrator; zero for never.
 	ReleasedUntil time.Time
 }
 
-// ParseStopLimiterState reads the ConfigMap. What is not there, or cannot be read, is zero:
-// then it is counted anew whether the brake is to be engaged.
+// ParseStopLimiterState reads the ConfigMap. A missing or malformed value is zero, so that
+// the limiter counts again.
 func ParseStopLimiterState(object *corev1.ConfigMap) StopLimiterState {
 	return StopLimiterState{
 		EngagedAt: parseTime(object.Data[StopLimiterEngagedAt]), ReleasedUntil: parseTime(object.Data[StopLimiterReleasedUntil]),
@@ -219,13 +218,13 @@ func ParseStopLimiterState(object *corev1.ConfigMap) StopLimiterState {
 	}
 }
 
-// IsEngaged tells whether the brake was engaged since it was last released.
+// IsEngaged reports whether the limiter was engaged after its last release.
 func (s StopLimiterState) IsEngaged() bool {
 	return !s.EngagedAt.IsZero() && !s.EngagedAt.Before(s.ReleasedUntil)
 }
 
-// IsReleased tells whether the brake is released at an instant of policy time: then
-// nothing engages it.
+// IsReleased reports whether a release is in force at a policy time. Then nothing engages
+// the limiter.
 func (s StopLimiterState) IsReleased(now time.Time) bool { return now.Before(s.ReleasedUntil) }
 
 func parseTime(text string) time.Time {

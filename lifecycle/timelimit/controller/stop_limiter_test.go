@@ -17,7 +17,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// createRunningClocks has workloads with a clock that run, of which some end within the hour.
+// createRunningClocks creates clocks of running workloads, some of which end within the hour.
 func (c *fakeCluster) createRunningClocks(running, due int, at time.Time) {
 	c.t.Helper()
 	for i := range running {
@@ -34,7 +34,7 @@ func (c *fakeCluster) createRunningClocks(running, due int, at time.Time) {
 	}
 }
 
-// createStopLimiterState has the brake's ConfigMap say this.
+// createStopLimiterState creates the ConfigMap of the stop limiter.
 func (c *fakeCluster) createStopLimiterState(data map[string]string) {
 	c.t.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: StopLimiterConfigMapName}, Data: data}
@@ -43,7 +43,7 @@ func (c *fakeCluster) createStopLimiterState(data map[string]string) {
 	}
 }
 
-// stopLimiterData is what the ConfigMap says now.
+// stopLimiterData returns the data of the ConfigMap.
 func (c *fakeCluster) stopLimiterData() map[string]string {
 	c.t.Helper()
 	var object corev1.ConfigMap
@@ -60,34 +60,34 @@ func TestStopLimiterAllow(t *testing.T) {
 	engagedNow := map[string]string{StopLimiterEngagedAt: at(0), StopLimiterDue: "6", StopLimiterRunning: "10"}
 	tests := map[string]struct {
 		running, due int
-		says, want   map[string]string
-		permits      bool
+		state, want  map[string]string
+		allowed      bool
 	}{
-		"few of many end":              {running: 30, due: 5, permits: true},
-		"many end, but few of all":     {running: 30, due: 9, permits: true},
-		"most end, but they are few":   {running: 5, due: 5, permits: true},
-		"many, and very many of all":   {running: 10, due: 6, want: engagedNow},
-		"it stays engaged":             {running: 30, due: 1, says: map[string]string{StopLimiterEngagedAt: at(-48 * time.Hour), StopLimiterDue: "6", StopLimiterRunning: "10"}, want: map[string]string{StopLimiterEngagedAt: at(-48 * time.Hour), StopLimiterDue: "6", StopLimiterRunning: "10"}},
-		"it was released":              {running: 10, due: 6, says: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(time.Second)}, want: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(time.Second)}, permits: true},
-		"its release is over":          {running: 10, due: 2, says: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(0)}, want: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(0)}, permits: true},
-		"its release is over too soon": {running: 10, due: 6, says: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(0)}, want: map[string]string{StopLimiterEngagedAt: at(0), StopLimiterDue: "6", StopLimiterRunning: "10", StopLimiterReleasedUntil: at(0)}},
-		"engaged as its release ended": {running: 10, due: 1, says: map[string]string{StopLimiterEngagedAt: at(0), StopLimiterReleasedUntil: at(0)}, want: map[string]string{StopLimiterEngagedAt: at(0), StopLimiterReleasedUntil: at(0)}},
-		"what nobody can read":         {running: 10, due: 2, says: map[string]string{StopLimiterEngagedAt: "noon", StopLimiterReleasedUntil: "later"}, want: map[string]string{StopLimiterEngagedAt: "noon", StopLimiterReleasedUntil: "later"}, permits: true},
-		"a release nobody can read":    {running: 10, due: 2, says: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: "2h"}, want: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: "2h"}},
-		"unreadable, and very many":    {running: 10, due: 6, says: map[string]string{StopLimiterEngagedAt: "noon"}, want: engagedNow},
+		"few of many":                    {running: 30, due: 5, allowed: true},
+		"many, but a small share":        {running: 30, due: 9, allowed: true},
+		"most, but few":                  {running: 5, due: 5, allowed: true},
+		"many and a large share":         {running: 10, due: 6, want: engagedNow},
+		"stays engaged":                  {running: 30, due: 1, state: map[string]string{StopLimiterEngagedAt: at(-48 * time.Hour), StopLimiterDue: "6", StopLimiterRunning: "10"}, want: map[string]string{StopLimiterEngagedAt: at(-48 * time.Hour), StopLimiterDue: "6", StopLimiterRunning: "10"}},
+		"released":                       {running: 10, due: 6, state: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(time.Second)}, want: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(time.Second)}, allowed: true},
+		"release ended":                  {running: 10, due: 2, state: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(0)}, want: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(0)}, allowed: true},
+		"release ended too soon":         {running: 10, due: 6, state: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: at(0)}, want: map[string]string{StopLimiterEngagedAt: at(0), StopLimiterDue: "6", StopLimiterRunning: "10", StopLimiterReleasedUntil: at(0)}},
+		"engaged when the release ended": {running: 10, due: 1, state: map[string]string{StopLimiterEngagedAt: at(0), StopLimiterReleasedUntil: at(0)}, want: map[string]string{StopLimiterEngagedAt: at(0), StopLimiterReleasedUntil: at(0)}},
+		"malformed state":                {running: 10, due: 2, state: map[string]string{StopLimiterEngagedAt: "noon", StopLimiterReleasedUntil: "later"}, want: map[string]string{StopLimiterEngagedAt: "noon", StopLimiterReleasedUntil: "later"}, allowed: true},
+		"malformed release":              {running: 10, due: 2, state: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: "2h"}, want: map[string]string{StopLimiterEngagedAt: at(-time.Hour), StopLimiterReleasedUntil: "2h"}},
+		"malformed, and a large share":   {running: 10, due: 6, state: map[string]string{StopLimiterEngagedAt: "noon"}, want: engagedNow},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newFakeCluster(t)
 			c.createRunningClocks(tc.running, tc.due, now)
-			if tc.says != nil {
-				c.createStopLimiterState(tc.says)
+			if tc.state != nil {
+				c.createStopLimiterState(tc.state)
 			}
 			for range 2 { // a restart changes nothing
 				c.reconciler.StopLimiter.MaxCount = 5
-				permits, err := c.reconciler.StopLimiter.Allow(t.Context(), now)
-				if err != nil || permits != tc.permits {
-					t.Errorf("permits %v, %v; want %v", permits, err, tc.permits)
+				allowed, err := c.reconciler.StopLimiter.Allow(t.Context(), now)
+				if err != nil || allowed != tc.allowed {
+					t.Errorf("allowed %v, %v; want %v", allowed, err, tc.allowed)
 				}
 				if diff := cmp.Diff(tc.want, c.stopLimiterData()); diff != "" {
 					t.Errorf("the ConfigMap (-want +got):\n%s", diff)
@@ -98,8 +98,8 @@ func TestStopLimiterAllow(t *testing.T) {
 	}
 }
 
-// Those that it stopped a moment ago count, too: the brake is for what ends within
-// an hour, not for what ends at once.
+// Recent stops count, too: the limiter counts what ends within an hour, not what ends at
+// once.
 func TestStopLimiterCountsRecentStops(t *testing.T) {
 	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
 	for ago, want := range map[time.Duration]bool{59 * time.Minute: false, time.Hour: true} {
@@ -111,13 +111,14 @@ func TestStopLimiterCountsRecentStops(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if permits, err := c.reconciler.StopLimiter.Allow(t.Context(), now); err != nil || permits != want {
-			t.Errorf("stopped %s ago: permits %v, %v; want %v", ago, permits, err, want)
+		if allowed, err := c.reconciler.StopLimiter.Allow(t.Context(), now); err != nil || allowed != want {
+			t.Errorf("stopped %s ago: allowed %v, %v; want %v", ago, allowed, err, want)
 		}
 	}
 }
 
-// What the brake holds runs on until it is released, and then is stopped soon.
+// A workload whose stop is deferred runs until the limiter is released, and is stopped soon
+// after.
 func TestStopLimiterDefersStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(t, newJob("train"))
@@ -126,15 +127,15 @@ func TestStopLimiterDefersStops(t *testing.T) {
 		c.startPod("train", "-1")
 		c.advance(48*time.Hour + time.Minute)
 		if isSuspended(c, "train") {
-			t.Fatal("it was stopped although the brake is engaged")
+			t.Fatal("it was stopped although the limiter is engaged")
 		}
 		writes := c.calls
 		c.advance(2 * time.Hour)
 		if c.calls != writes {
-			t.Errorf("%d writes while the brake holds it", c.calls-writes)
+			t.Errorf("%d writes while the stop is deferred", c.calls-writes)
 		}
 		if state := c.listClocks()[0].Status.State; state != v1alpha1.ClockStateRunning {
-			t.Errorf("its clock says %s", state)
+			t.Errorf("its clock has %s", state)
 		}
 		var object corev1.ConfigMap
 		if err := c.client.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: StopLimiterConfigMapName}, &object); err != nil {
@@ -146,7 +147,7 @@ func TestStopLimiterDefersStops(t *testing.T) {
 		}
 		c.advance(stopLimiterRequeue + time.Second)
 		if !isSuspended(c, "train") {
-			t.Error("it runs on although the brake was released")
+			t.Error("it still runs although the limiter was released")
 		}
 	})
 }
@@ -156,15 +157,15 @@ func isSuspended(c *fakeCluster, name string) bool {
 	return spec.Suspend != nil && *spec.Suspend
 }
 
-// What was counted a moment ago is good only for as many stops as could not have
-// been too many, however quickly they follow one another.
+// A recent count is valid only for as many stops as cannot exceed the limit, however quickly
+// they follow each other.
 func TestStopLimiterCountsConcurrentStops(t *testing.T) {
 	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
 	c := newFakeCluster(t)
 	c.createRunningClocks(10, 0, now)
 	c.reconciler.StopLimiter.MaxCount, c.reconciler.StopLimiter.MaxShare = 5, 0.3
-	permits := 0
-	for ; permits < 20; permits++ {
+	allowed := 0
+	for ; allowed < 20; allowed++ {
 		permitted, err := c.reconciler.StopLimiter.Allow(t.Context(), now)
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +173,7 @@ func TestStopLimiterCountsConcurrentStops(t *testing.T) {
 		if !permitted {
 			break
 		}
-		if permits == 0 { // since then, all of them end within the hour
+		if allowed == 0 { // now all of them end within the hour
 			clocks := c.listClocks()
 			for i := range clocks {
 				clocks[i].Status.Deadline.At.Time = now.Add(time.Minute)
@@ -182,7 +183,7 @@ func TestStopLimiterCountsConcurrentStops(t *testing.T) {
 			}
 		}
 	}
-	if permits > 6 {
-		t.Errorf("%d stops were permitted, want 6 at most", permits)
+	if allowed > 6 {
+		t.Errorf("%d stops were allowed, want at most 6", allowed)
 	}
 }

@@ -5,8 +5,6 @@ package controller
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -14,48 +12,45 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/timelimit/owner"
 )
 
-// WorkloadIndex knows which pods belong to which workload. It asks for the roots of
-// pods as they come, once for all that have the same controller.
+// WorkloadIndex maps pods to workloads and their clocks. It resolves the root once for all
+// pods of the same direct owner. It is safe for concurrent use.
 type WorkloadIndex struct {
 	store    PodLister
 	resolver *owner.Resolver
 
 	mu sync.Mutex
-	// roots are the workloads that were found, by what directly controls their pods.
+	// roots are the resolved roots by the direct owner of pods.
 	roots map[directOwner]owner.Root
-	// owners are the other way round, by the clock's name.
-	owners map[types.NamespacedName]map[directOwner]struct{}
-	// unresolved are those whose root is not known yet, by namespace.
-	unresolved map[string]map[directOwner]struct{}
-	// awaitingResolution are the clocks that are to be looked at again when none in their
-	// namespace is open.
-	awaitingResolution map[string]map[types.NamespacedName]struct{}
-	// queue is that of the clocks' controller, once it runs.
+	// owners is the inverse of roots, by the name of the root's clock.
+	owners map[types.NamespacedName]sets.Set[directOwner]
+	// unresolved are the owners without a root yet, by namespace.
+	unresolved map[string]sets.Set[directOwner]
+	// awaitingResolution are the clocks to enqueue when no owner of their namespace is
+	// unresolved.
+	awaitingResolution map[string]sets.Set[types.NamespacedName]
+	// queue is the queue of the clock controller, once it runs.
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-	// podsSynced is closed when all pods that there were at the beginning are known.
+	// podsSynced is closed when the pods of the initial list were handled.
 	podsSynced chan struct{}
 }
 
-// PodLister are the GPU pods that are known: a gpupods.Store.
+// PodLister finds GPU pods. podcache.Store implements it.
 type PodLister interface {
 	ByUID(uid types.UID) (*podcache.Pod, bool)
 	ControlledBy(uid types.UID) iter.Seq[*podcache.Pod]
 	OnNode(node string) iter.Seq[*podcache.Pod]
 }
 
-// directOwner is what directly controls pods: an owner, or a bare pod itself.
+// directOwner is the controller of pods, or a pod without controller.
 type directOwner struct {
 	namespace string
 	uid       types.UID
@@ -69,134 +64,30 @@ func directOwnerOf(pod *podcache.Pod) directOwner {
 	return directOwner{pod.Namespace, pod.Controller.UID, false}
 }
 
-// NewWorkloadIndex is a Grouping of these pods.
-func NewWorkloadIndex(store PodLister, finder *owner.Resolver) *WorkloadIndex {
+// NewWorkloadIndex returns an index of the pods of store.
+func NewWorkloadIndex(store PodLister, resolver *owner.Resolver) *WorkloadIndex {
 	return &WorkloadIndex{
-		store: store, resolver: finder, podsSynced: make(chan struct{}),
-		roots: map[directOwner]owner.Root{}, owners: map[types.NamespacedName]map[directOwner]struct{}{}, unresolved: map[string]map[directOwner]struct{}{},
-		awaitingResolution: map[string]map[types.NamespacedName]struct{}{},
+		store: store, resolver: resolver, podsSynced: make(chan struct{}),
+		roots: map[directOwner]owner.Root{}, owners: map[types.NamespacedName]sets.Set[directOwner]{},
+		unresolved: map[string]sets.Set[directOwner]{}, awaitingResolution: map[string]sets.Set[types.NamespacedName]{},
 	}
 }
 
-// maxConcurrentReconciles is how many roots are asked for, and how many clocks are looked at, at a
-// time: nearly all of that is waiting for the API server.
-const maxConcurrentReconciles = 16
-
-// SetupWithManager makes the manager run g on the changes of its pods.
-func (g *WorkloadIndex) SetupWithManager(mgr ctrl.Manager, store *podcache.Store) error {
-	return builder.TypedControllerManagedBy[directOwner](mgr).
-		Named("workload-roots").
-		WithOptions(controller.TypedOptions[directOwner]{MaxConcurrentReconciles: maxConcurrentReconciles}).
-		WatchesRawSource(&podSyncSource{TypedSyncingSource: podcache.Source(store, g.handlePodChange), podsSynced: g.podsSynced}).
-		Complete(reconcile.TypedFunc[directOwner](g.reconcileRoot))
-}
-
-// handlePodChange are those whose pods changed. It is called in the order of changes.
-func (g *WorkloadIndex) handlePodChange(c podcache.Change) []directOwner {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var changed []directOwner
-	for _, pod := range []*podcache.Pod{c.Before, c.After} {
-		if pod == nil {
-			continue
-		}
-		p := directOwnerOf(pod)
-		if len(changed) == 0 || changed[0] != p {
-			changed = append(changed, p)
-		}
-		if _, known := g.roots[p]; !known && pod == c.After {
-			addToSet(g.unresolved, p.namespace, p)
-		}
+// RootsAndPods returns the roots of a clock, that of the newest pod first, and their pods. A
+// workload that was created again has several roots while pods of the old one exist.
+func (x *WorkloadIndex) RootsAndPods(clock types.NamespacedName) (roots []owner.Root, pods []*podcache.Pod) {
+	x.mu.Lock()
+	rootOf := map[directOwner]owner.Root{}
+	for o := range x.owners[clock] {
+		rootOf[o] = x.roots[o]
 	}
-	return changed
-}
-
-// reconcileRoot finds the root of a parent's pods, and has its clock looked at.
-func (g *WorkloadIndex) reconcileRoot(ctx context.Context, p directOwner) (reconcile.Result, error) {
-	pod := g.anyPod(p)
-	if pod == nil {
-		g.removeOwner(p)
-		return reconcile.Result{}, nil
-	}
-	root, ending, err := g.resolver.Resolve(ctx, pod)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if g.setRoot(p, root) {
-		ctrl.LoggerFrom(ctx).V(1).Info("found a workload", "namespace", root.Namespace, "kind", root.Kind, "name", root.Name, "because", ending)
-	}
-	return reconcile.Result{}, nil
-}
-
-func (g *WorkloadIndex) anyPod(p directOwner) *podcache.Pod {
-	if p.bare {
-		pod, _ := g.store.ByUID(p.uid)
-		return pod
-	}
-	for pod := range g.store.ControlledBy(p.uid) {
-		if pod.Namespace == p.namespace {
-			return pod
-		}
-	}
-	return nil
-}
-
-// setRoot records the root of a parent, and tells whether it is another than before.
-func (g *WorkloadIndex) setRoot(p directOwner, root owner.Root) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	before, known := g.roots[p]
-	if known && before != root {
-		removeFromSet(g.owners, clockNameOf(before), p)
-		g.enqueueClock(clockNameOf(before))
-	}
-	g.roots[p] = root
-	addToSet(g.owners, clockNameOf(root), p)
-	g.enqueueClock(clockNameOf(root))
-	g.markResolved(p)
-	return !known || before != root
-}
-
-func (g *WorkloadIndex) removeOwner(p directOwner) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.markResolved(p)
-	root, known := g.roots[p]
-	if !known {
-		return
-	}
-	delete(g.roots, p)
-	removeFromSet(g.owners, clockNameOf(root), p)
-	g.enqueueClock(clockNameOf(root))
-}
-
-// enqueueClock has a clock looked at. It is called with the lock held.
-func (g *WorkloadIndex) enqueueClock(clock types.NamespacedName) {
-	if g.queue != nil {
-		g.queue.Add(reconcile.Request{NamespacedName: clock})
-	}
-}
-
-// ClockSource wakes the clocks' controller for what is found. It begins when all pods
-// that there were are known.
-func (g *WorkloadIndex) ClockSource() source.Source { return clockSource{g} }
-
-// RootsAndPods are the roots that a clock is for, that of the newest pod first, and their
-// pods. There is more than one root where a workload was made again while the pods
-// of the last still go.
-func (g *WorkloadIndex) RootsAndPods(clock types.NamespacedName) (found []owner.Root, pods []*podcache.Pod) {
-	g.mu.Lock()
-	belongs := map[directOwner]owner.Root{}
-	for p := range g.owners[clock] {
-		belongs[p] = g.roots[p]
-	}
-	g.mu.Unlock()
+	x.mu.Unlock()
 	newest := map[owner.Root]time.Time{}
-	for p, root := range belongs {
-		if _, seen := newest[root]; !seen {
-			newest[root] = time.Time{} // it counts without pods, too
+	for o, root := range rootOf {
+		if _, known := newest[root]; !known {
+			newest[root] = time.Time{} // a root counts without pods, too
 		}
-		for _, pod := range g.podsOf(p) {
+		for pod := range x.podsOf(o) {
 			pods = append(pods, pod)
 			if pod.CreatedAt.After(newest[root]) {
 				newest[root] = pod.CreatedAt
@@ -208,34 +99,44 @@ func (g *WorkloadIndex) RootsAndPods(clock types.NamespacedName) (found []owner.
 	}), pods
 }
 
-func (g *WorkloadIndex) podsOf(p directOwner) (pods []*podcache.Pod) {
-	if p.bare {
-		if pod, ok := g.store.ByUID(p.uid); ok {
-			pods = append(pods, pod)
+func (x *WorkloadIndex) podsOf(o directOwner) iter.Seq[*podcache.Pod] {
+	return func(yield func(*podcache.Pod) bool) {
+		if o.bare {
+			if pod, ok := x.store.ByUID(o.uid); ok {
+				yield(pod)
+			}
+			return
 		}
-		return pods
-	}
-	for pod := range g.store.ControlledBy(p.uid) {
-		if pod.Namespace == p.namespace {
-			pods = append(pods, pod)
+		for pod := range x.store.ControlledBy(o.uid) {
+			if pod.Namespace == o.namespace && !yield(pod) {
+				return
+			}
 		}
 	}
-	return pods
 }
 
-// ClockOf is the clock of a pod's workload; false while that is not known.
-func (g *WorkloadIndex) ClockOf(pod *podcache.Pod) (types.NamespacedName, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	root, ok := g.roots[directOwnerOf(pod)]
+// anyPod returns one of an owner's pods, or nil.
+func (x *WorkloadIndex) anyPod(o directOwner) *podcache.Pod {
+	for pod := range x.podsOf(o) {
+		return pod
+	}
+	return nil
+}
+
+// ClockOf returns the name of the clock of a pod's workload, and false if its root is not
+// resolved yet.
+func (x *WorkloadIndex) ClockOf(pod *podcache.Pod) (types.NamespacedName, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	root, ok := x.roots[directOwnerOf(pod)]
 	return clockNameOf(root), ok
 }
 
-// clocksInNamespace are the clocks of a namespace's workloads.
-func (g *WorkloadIndex) clocksInNamespace(namespace string) (requests []reconcile.Request) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for clock := range g.owners {
+// clocksInNamespace returns requests for the clocks of a namespace's workloads.
+func (x *WorkloadIndex) clocksInNamespace(namespace string) (requests []reconcile.Request) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for clock := range x.owners {
 		if clock.Namespace == namespace {
 			requests = append(requests, reconcile.Request{NamespacedName: clock})
 		}
@@ -243,34 +144,77 @@ func (g *WorkloadIndex) clocksInNamespace(namespace string) (requests []reconcil
 	return requests
 }
 
-// ResolveAgain has the roots of a clock's pods found anew, since one of them is gone.
-func (g *WorkloadIndex) ResolveAgain(ctx context.Context, root owner.Root) error {
-	g.resolver.Forget(root)
-	_, pods := g.RootsAndPods(clockNameOf(root))
-	for _, pod := range pods {
-		again, _, err := g.resolver.Resolve(ctx, pod)
-		if err != nil {
-			return fmt.Errorf("finding what is left of %s %s/%s: %w", root.Kind, root.Namespace, root.Name, err)
-		}
-		p := directOwnerOf(pod)
-		g.setRoot(p, again)
-		if g.anyPod(p) == nil {
-			g.removeOwner(p) // its last pod ended meanwhile, and was told of before
-		}
+// IsComplete reports whether the roots of all pods in a clock's namespace are resolved. If
+// not, the clock is enqueued again when they are.
+func (x *WorkloadIndex) IsComplete(clock types.NamespacedName) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.unresolved[clock.Namespace]) == 0 {
+		return true
 	}
-	return nil
+	addToSet(x.awaitingResolution, clock.Namespace, clock)
+	return false
 }
 
-func addToSet[K comparable](sets map[K]map[directOwner]struct{}, key K, p directOwner) {
-	if sets[key] == nil {
-		sets[key] = map[directOwner]struct{}{}
+// setRoot records the root of an owner's pods and reports whether it changed.
+func (x *WorkloadIndex) setRoot(o directOwner, root owner.Root) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before, known := x.roots[o]
+	if known && before != root {
+		removeFromSet(x.owners, clockNameOf(before), o)
+		x.enqueueClock(clockNameOf(before))
 	}
-	sets[key][p] = struct{}{}
+	x.roots[o] = root
+	addToSet(x.owners, clockNameOf(root), o)
+	x.enqueueClock(clockNameOf(root))
+	x.markResolved(o)
+	return !known || before != root
 }
 
-func removeFromSet[K comparable](sets map[K]map[directOwner]struct{}, key K, p directOwner) {
-	delete(sets[key], p)
-	if len(sets[key]) == 0 {
-		delete(sets, key)
+// removeOwner forgets an owner without pods.
+func (x *WorkloadIndex) removeOwner(o directOwner) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.markResolved(o)
+	root, known := x.roots[o]
+	if !known {
+		return
+	}
+	delete(x.roots, o)
+	removeFromSet(x.owners, clockNameOf(root), o)
+	x.enqueueClock(clockNameOf(root))
+}
+
+// markResolved removes an owner from the unresolved ones. The caller holds the lock.
+func (x *WorkloadIndex) markResolved(o directOwner) {
+	removeFromSet(x.unresolved, o.namespace, o)
+	if len(x.unresolved[o.namespace]) > 0 {
+		return
+	}
+	for clock := range x.awaitingResolution[o.namespace] {
+		x.enqueueClock(clock)
+	}
+	delete(x.awaitingResolution, o.namespace)
+}
+
+// enqueueClock adds a clock to the controller's queue. The caller holds the lock.
+func (x *WorkloadIndex) enqueueClock(clock types.NamespacedName) {
+	if x.queue != nil {
+		x.queue.Add(reconcile.Request{NamespacedName: clock})
+	}
+}
+
+func addToSet[K, E comparable](all map[K]sets.Set[E], key K, element E) {
+	if all[key] == nil {
+		all[key] = sets.New[E]()
+	}
+	all[key].Insert(element)
+}
+
+func removeFromSet[K, E comparable](all map[K]sets.Set[E], key K, element E) {
+	all[key].Delete(element)
+	if len(all[key]) == 0 {
+		delete(all, key)
 	}
 }

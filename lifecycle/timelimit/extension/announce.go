@@ -19,85 +19,88 @@ import (
 	"sluice.dev/lifecycle/notification/mail"
 )
 
-// requestDecision tells the department's contacts that somebody has to decide. The Notices come
-// first, so that a crash repeats them, under the same names, and loses none.
-func (r *Reconciler) requestDecision(ctx context.Context, asked *request, why explanation) error {
-	text := why.String() + ": " + strings.Join(asked.approvers(), " or ") + " decides"
-	inputs := asked.noticeInputs()
+// reconcileRequest requests a decision from the department's contacts. The Notices come first: a crash
+// repeats them with the same names and loses none.
+func (r *Reconciler) reconcileRequest(ctx context.Context, q *request, why explanation) error {
+	text := why.String() + ": " + strings.Join(q.approvers(), " or ") + " decides"
+	inputs := q.noticeInputs()
 	maps.Copy(inputs, why.noticeInputs())
-	if err := r.recordNotice(ctx, asked, v1alpha1.NoticeExtensionRequested, inputs, notification.DepartmentContacts(asked.department)); err != nil {
+	if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionRequested, inputs, notification.DepartmentContacts(q.department)); err != nil {
 		return err
 	}
-	next := asked.DeepCopy()
+	next := q.DeepCopy()
 	setCondition(next, v1alpha1.ConditionApplied, metav1.ConditionFalse, v1alpha1.ReasonAwaitingDecision, text)
-	setCondition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonRequested, "the department's contacts were told that somebody has to decide")
+	setCondition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonRequested,
+		"A decision was requested from the contacts of the department")
 	if err := r.updateStatus(ctx, next); err != nil {
 		return err
 	}
-	r.recordEvent(asked, corev1.EventTypeNormal, "ExtensionRequested", "Ask", "%s asks for %s more; %s (sluice approve %s -n %s)",
-		asked.Annotations[v1alpha1.AnnotationCreatedBy], asked.Spec.By, text, asked.Name, asked.Namespace)
+	r.recordEvent(q, "ExtensionRequested", "Request", fmt.Sprintf("%s requests %s more; %s (sluice approve %s -n %s)",
+		q.Annotations[v1alpha1.AnnotationCreatedBy], q.Spec.By, text, q.Name, q.Namespace))
 	return nil
 }
 
-// announceDecision tells the project's people what was decided, and says on the Extension
-// why it is not carried out, where it is not.
-func (r *Reconciler) announceDecision(ctx context.Context, asked *request, applied metav1.ConditionStatus, reason, why string) error {
-	inputs := asked.noticeInputs()
-	inputs[mail.InputDecision], inputs[mail.InputDecidedBy] = string(asked.Status.Decision), asked.Status.DecidedBy
-	// What Sluice itself says is told in each one's language; people are quoted.
-	if own, ok := parseExplanation(asked.Status.Message); ok && asked.Status.DecidedBy == "" {
+// reconcileAnnouncement announces the decision to the project's recipients. If the condition
+// Applied is false it sets that with its reason.
+func (r *Reconciler) reconcileAnnouncement(ctx context.Context, q *request, applied metav1.ConditionStatus, reason, message string) error {
+	inputs := q.noticeInputs()
+	inputs[mail.InputDecision], inputs[mail.InputDecidedBy] = string(q.Status.Decision), q.Status.DecidedBy
+	// Mails translate the messages of Sluice and quote those of people.
+	if own, ok := parseExplanation(q.Status.Message); ok && q.Status.DecidedBy == "" {
 		maps.Copy(inputs, own.noticeInputs())
 	} else {
-		inputs[mail.InputMessage] = asked.Status.Message
+		inputs[mail.InputMessage] = q.Status.Message
 	}
-	if asked.Status.NewEnd != nil {
-		inputs[mail.InputNewEnd] = asked.Status.NewEnd.UTC().Format(time.RFC3339)
+	if q.Status.NewEnd != nil {
+		inputs[mail.InputNewEnd] = q.Status.NewEnd.UTC().Format(time.RFC3339)
 	}
 	if reason == v1alpha1.ReasonTargetNotFound {
 		inputs[mail.InputCause] = mail.CauseWorkloadNotFound
 	}
-	if err := r.recordNotice(ctx, asked, v1alpha1.NoticeExtensionDecided, inputs, notification.ProjectRecipients(asked.project, asked.department)); err != nil {
+	recipients := notification.ProjectRecipients(q.project, q.department)
+	if err := r.recordNotice(ctx, q, v1alpha1.NoticeExtensionDecided, inputs, recipients); err != nil {
 		return err
 	}
-	next := asked.DeepCopy()
+	next := q.DeepCopy()
 	if applied == metav1.ConditionFalse {
-		setCondition(next, v1alpha1.ConditionApplied, applied, reason, why)
+		setCondition(next, v1alpha1.ConditionApplied, applied, reason, message)
 	}
-	setCondition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonDecided, "the project's people were told what was decided")
+	setCondition(next, v1alpha1.ConditionAnnounced, metav1.ConditionTrue, v1alpha1.ReasonDecided, "The decision was announced to the project")
 	if err := r.updateStatus(ctx, next); err != nil {
 		return err
 	}
 	by := "the department's self-service"
-	if asked.Status.DecidedBy != "" {
-		by = asked.Status.DecidedBy
-	} else if asked.Status.Decision == v1alpha1.ExtensionDenied {
+	if q.Status.DecidedBy != "" {
+		by = q.Status.DecidedBy
+	} else if q.Status.Decision == v1alpha1.ExtensionDenied {
 		by = "Sluice"
 	}
-	text := fmt.Sprintf("%s more: %s by %s", asked.Spec.By, strings.ToLower(string(asked.Status.Decision)), by)
-	if asked.Status.Message != "" {
-		text += ": " + asked.Status.Message
+	text := fmt.Sprintf("%s more: %s by %s", q.Spec.By, strings.ToLower(string(q.Status.Decision)), by)
+	if q.Status.Message != "" {
+		text += ": " + q.Status.Message
 	}
-	r.recordEvent(asked, corev1.EventTypeNormal, "Extension"+string(asked.Status.Decision), "Decide", "%s", text)
+	r.recordEvent(q, "Extension"+string(q.Status.Decision), "Decide", text)
 	return nil
 }
 
-// recordNotice records that the recipients are told.
-func (r *Reconciler) recordNotice(ctx context.Context, asked *request, kind v1alpha1.NoticeKind, inputs map[string]string, to []v1alpha1.NoticeRecipient) error {
+func (r *Reconciler) recordNotice(ctx context.Context, q *request, kind v1alpha1.NoticeKind, inputs map[string]string,
+	to []v1alpha1.NoticeRecipient) error {
 	_, err := r.Notices.Record(ctx, notification.Announcement{
-		Kind: kind, Inputs: inputs, DueAt: asked.now, Threshold: string(asked.UID),
+		Kind: kind, Inputs: inputs, DueAt: q.now, Threshold: string(q.UID),
 		Subject: v1alpha1.ObjectReference{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Extension", Namespace: asked.Namespace, Name: asked.Name, UID: asked.UID,
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Extension", Namespace: q.Namespace, Name: q.Name, UID: q.UID,
 		},
 	}, to)
 	return err
 }
 
-// noticeInputs are what the texts of both kinds are made of.
+// noticeInputs returns the inputs of both kinds of Notices.
 func (q *request) noticeInputs() map[string]string {
 	return map[string]string{
 		mail.InputProject: q.project.Name, mail.InputDepartment: q.department.Name,
 		mail.InputTargetKind: q.Spec.Target.Kind, mail.InputTargetName: q.Spec.Target.Name,
-		mail.InputExtendBy: q.Spec.By.String(), mail.InputReason: q.Spec.Reason, mail.InputRequestedBy: q.Annotations[v1alpha1.AnnotationCreatedBy],
+		mail.InputExtendBy: q.Spec.By.String(), mail.InputReason: q.Spec.Reason,
+		mail.InputRequestedBy: q.Annotations[v1alpha1.AnnotationCreatedBy],
 	}
 }
 
@@ -106,7 +109,7 @@ func (q *request) approvers() (roles []string) {
 		roles = append(roles, string(role))
 	}
 	if len(roles) == 0 {
-		return []string{string(v1alpha1.RoleDepartmentAdministrator)} // as the schema says
+		return []string{string(v1alpha1.RoleDepartmentAdministrator)} // the default of the schema
 	}
 	return roles
 }
@@ -115,11 +118,11 @@ func setCondition(e *v1alpha1.Extension, kind string, status metav1.ConditionSta
 	meta.SetStatusCondition(&e.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 }
 
-// maxEventNote is how many bytes an event's text may have.
+// maxEventNote is the API's limit for the note of an event, in bytes.
 const maxEventNote = 1024
 
-// recordEvent is one on the workload itself, as far as it can still be named.
-func (r *Reconciler) recordEvent(q *request, kind, reason, action, format string, args ...any) {
+// recordEvent records an event on the workload.
+func (r *Reconciler) recordEvent(q *request, reason, action, note string) {
 	target := q.Spec.Target
 	regarding := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: target.APIVersion, Kind: target.Kind},
@@ -128,9 +131,8 @@ func (r *Reconciler) recordEvent(q *request, kind, reason, action, format string
 	if q.clock != nil {
 		regarding.UID = q.clock.Status.RootUID
 	}
-	note := fmt.Sprintf(format, args...)
 	if len(note) > maxEventNote {
 		note = strings.ToValidUTF8(note[:maxEventNote-3], "") + "..."
 	}
-	r.Events.Eventf(regarding, q.Extension, kind, reason, action, "%s", note)
+	r.Events.Eventf(regarding, q.Extension, corev1.EventTypeNormal, reason, action, "%s", note)
 }

@@ -1,17 +1,15 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extension answers Extensions of workloads' time as far as a department
-// does so by itself, and tells people of the others.
+// Package extension decides Extensions of a workload's time by the self-service of the
+// department, and announces the decisions of people.
 //
-// Enters: the Extensions that ask for more time, the clocks of their workloads, and
-// the terms of the department. Leaves: the approval of those within the terms, the
-// refusal of those whose workload is gone, and a Notice and an event where somebody
-// has to decide, and again when it was decided. Package clocks gives the time.
+// [Reconciler] reads an Extension, the clock of its workload and the department's
+// self-service limits from the API server. It approves within the limits, denies if the
+// workload is gone, and otherwise sends a Notice and an event to those who must decide.
+// It announces each decision once. Package controller adds the approved time to the clock.
 //
-// One is decided at a time, by what the API server has at that moment, and in the
-// order in which they were asked for: a crash, or two who act at once, grant none
-// twice. What was left to people once stays with them.
-//
-// It never decides for people, and never changes what was decided.
+// Extensions are decided one at a time in the order of their creation, so that a crash or
+// two replicas approve none twice. The reconciler never changes a decision, and never
+// decides an Extension after it requested a decision from people.
 package extension

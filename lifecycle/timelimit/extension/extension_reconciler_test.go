@@ -41,21 +41,21 @@ func TestSelfServiceGrantsWithinLimits(t *testing.T) {
 	if diff := cmp.Diff(want, e.Status); diff != "" || !e.Status.DecidedAt.Time.Equal(testTime) {
 		t.Errorf("at %v, status (-want +got):\n%s", e.Status.DecidedAt, diff)
 	}
-	if told := w.listNotices(v1alpha1.NoticeExtensionDecided); len(told) > 0 {
-		t.Errorf("told before the workload has the time: %v", sortedKeys(told))
+	if notices := w.listNotices(v1alpha1.NoticeExtensionDecided); len(notices) > 0 {
+		t.Errorf("announced before the clock has the extension: %v", sortedKeys(notices))
 	}
 	w.updateExtension("a", markApplied)
 	w.reconcileAll()
-	told := w.listNotices(v1alpha1.NoticeExtensionDecided)
-	if diff := cmp.Diff([]string{"anna@example.org a"}, sortedKeys(told)); diff != "" {
-		t.Fatalf("told (-want +got):\n%s", diff)
+	notices := w.listNotices(v1alpha1.NoticeExtensionDecided)
+	if diff := cmp.Diff([]string{"anna@example.org a"}, sortedKeys(notices)); diff != "" {
+		t.Fatalf("notices (-want +got):\n%s", diff)
 	}
 	inputs := map[string]string{
 		"project": testNamespace, "department": "students", "targetKind": "Job", "targetName": "training", "by": "24h", "reason": "nearly done",
 		"askedBy": "kim@example.org", "decision": "Approved", "decidedBy": "", "newEnd": "2026-11-22T16:00:00Z",
 		"used": "1", "allowed": "2", "window": "30d",
 	}
-	if diff := cmp.Diff(inputs, told["anna@example.org a"].Spec.Inputs); diff != "" {
+	if diff := cmp.Diff(inputs, notices["anna@example.org a"].Spec.Inputs); diff != "" {
 		t.Errorf("inputs (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"Normal ExtensionApproved 24h more: approved by the department's self-service: granted by the department's self-service: 1 of 2 within 30d"}, w.recordedEvents()); diff != "" {
@@ -78,24 +78,24 @@ func TestDecisionIsRequestedBeyondLimits(t *testing.T) {
 	}
 	open := appliedCondition(got["c"])
 	if open == nil || open.Reason != v1alpha1.ReasonAwaitingDecision ||
-		open.Message != "the department grants 2 within 30d by itself, and 2 were: department-administrator or editor decides" {
-		t.Errorf("c says %+v", open)
+		open.Message != "the department grants 2 within 30d by itself, and 2 were granted: department-administrator or editor decides" {
+		t.Errorf("condition of c: %+v", open)
 	}
 	want := []string{"dean@example.org c", "dean@example.org d", "desk@example.org c", "desk@example.org d"}
 	if diff := cmp.Diff(want, sortedKeys(w.listNotices(v1alpha1.NoticeExtensionRequested))); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	said := strings.Join(w.recordedEvents(), "\n")
-	if !strings.Contains(said, "kim@example.org asks for 48h more; the department grants at most 24h at once by itself: department-administrator or editor decides (sluice approve d -n lab)") {
-		t.Errorf("events: %s", said)
+	events := strings.Join(w.recordedEvents(), "\n")
+	if !strings.Contains(events, "kim@example.org requests 48h more; the department grants at most 24h at once by itself: department-administrator or editor decides (sluice approve d -n lab)") {
+		t.Errorf("events: %s", events)
 	}
-	// Time goes by, and two more would be granted: what people were asked stays theirs.
+	// Two months later two more could be granted. Those that await a decision still do.
 	w.reconciler.Clock = fixedClock(testTime.Add(2 * month))
 	w.reconcileAll()
 	if e := w.listExtensions()["c"]; e.Status.Decision != "" {
-		t.Errorf("c is %s behind people's backs", e.Status.Decision)
+		t.Errorf("c is %s without a decision of people", e.Status.Decision)
 	}
-	// They decide: one way, and the other.
+	// People decide.
 	w.updateExtension("c", func(s *v1alpha1.ExtensionStatus) {
 		s.Decision, s.DecidedBy, s.Message = v1alpha1.ExtensionDenied, "dean", "others wait"
 	})
@@ -104,18 +104,18 @@ func TestDecisionIsRequestedBeyondLimits(t *testing.T) {
 	w.updateExtension("d", markApplied)
 	w.reconcileAll()
 	if c := appliedCondition(w.listExtensions()["c"]); c.Reason != v1alpha1.ReasonDenied || c.Status != metav1.ConditionFalse {
-		t.Errorf("c says %+v", c)
+		t.Errorf("condition of c: %+v", c)
 	}
 	if diff := cmp.Diff([]string{"anna@example.org c", "anna@example.org d"}, sortedKeys(w.listNotices(v1alpha1.NoticeExtensionDecided))); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("notices (-want +got):\n%s", diff)
 	}
-	wantSaid := []string{"Normal ExtensionRefused 24h more: refused by dean: others wait", "Normal ExtensionApproved 48h more: approved by dean"}
-	if diff := cmp.Diff(wantSaid, w.recordedEvents()); diff != "" {
+	wantEvents := []string{"Normal ExtensionDenied 24h more: denied by dean: others wait", "Normal ExtensionApproved 48h more: approved by dean"}
+	if diff := cmp.Diff(wantEvents, w.recordedEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
-func TestExtensionOfGoneWorkloadIsRefused(t *testing.T) {
+func TestExtensionOfMissingWorkloadIsDenied(t *testing.T) {
 	gone := newJobClock("training")
 	gone.Status.MissingSince = timeAgo(time.Hour)
 	full := newJobClock("training")
@@ -123,31 +123,31 @@ func TestExtensionOfGoneWorkloadIsRefused(t *testing.T) {
 		full.Status.Extensions = append(full.Status.Extensions, newClockExtension(fmt.Sprint("e", i), 2*month, false))
 	}
 	tests := map[string]struct {
-		clock []client.Object
-		asked *v1alpha1.Extension
-		want  string
+		clock     []client.Object
+		extension *v1alpha1.Extension
+		want      string
 	}{
-		"no clock":                         {nil, newExtension("a"), "there is no such workload any more"},
-		"its workload is gone":             {[]client.Object{gone}, newExtension("a"), "there is no such workload any more"},
-		"it goes while somebody is to say": {[]client.Object{gone}, newExtension("a", withDecisionRequested), "there is no such workload any more"},
-		"it can have no more":              {[]client.Object{full}, newExtension("a"), "it was extended 128 times already, which is the most"},
+		"no clock":         {nil, newExtension("a"), "the workload does not exist any more"},
+		"missing workload": {[]client.Object{gone}, newExtension("a"), "the workload does not exist any more"},
+		"workload deleted while awaiting decision": {[]client.Object{gone}, newExtension("a", withDecisionRequested), "the workload does not exist any more"},
+		"limit of extensions":                      {[]client.Object{full}, newExtension("a"), "the workload was extended 128 times, which is the limit"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newFixture(t, append(tc.clock, tc.asked)...)
+			w := newFixture(t, append(tc.clock, tc.extension)...)
 			w.reconcileAll()
 			e := w.listExtensions()["a"]
 			if e.Status.Decision != v1alpha1.ExtensionDenied || e.Status.Message != tc.want || e.Status.DecidedBy != "" || e.Status.DecidedAt == nil {
 				t.Errorf("status %+v", e.Status)
 			}
 			if !isDecisionAnnounced(e) || len(w.listNotices(v1alpha1.NoticeExtensionDecided)) != 1 {
-				t.Error("nobody was told")
+				t.Error("the decision was not announced")
 			}
 		})
 	}
 }
 
-func TestApprovedExtensionOfGoneWorkload(t *testing.T) {
+func TestApprovedExtensionOfMissingWorkload(t *testing.T) {
 	w := newFixture(t, newExtension("a", approvedBy("dean"), withDecisionRequested))
 	w.reconcileAll()
 	e := w.listExtensions()["a"]
@@ -161,16 +161,16 @@ func TestOtherExtensionsAreIgnored(t *testing.T) {
 		e.Spec.Action, e.Spec.By = v1alpha1.ActionRenew, nil
 		e.Spec.Target = v1alpha1.ExtensionTarget{APIVersion: "sluice.dev/v1alpha1", Kind: "Project", Name: testNamespace}
 	})
-	nobodys := newExtension("b", func(e *v1alpha1.Extension) { e.Namespace = "nobodys" })
-	w := newFixture(t, renewal, nobodys)
+	ungoverned := newExtension("b", func(e *v1alpha1.Extension) { e.Namespace = "ungoverned" })
+	w := newFixture(t, renewal, ungoverned)
 	w.reconcileAll()
 	if w.calls > 0 {
 		t.Errorf("%d writes", w.calls)
 	}
 }
 
-// Wherever the process dies, and whether or not its last write came through: no
-// more is granted than the terms say, and everybody is told once.
+// After a crash at any write, before or after the object was written, no more is granted
+// than allowed, and each decision is announced once.
 func TestReconcileAfterCrashAtEveryWrite(t *testing.T) {
 	for _, written := range []bool{false, true} {
 		for crashAt := 1; ; crashAt++ {
@@ -194,10 +194,10 @@ func TestReconcileAfterCrashAtEveryWrite(t *testing.T) {
 				t.Errorf("crash at %d: granted (-want +got):\n%s", crashAt, diff)
 			}
 			if n := len(w.listNotices(v1alpha1.NoticeExtensionRequested)); n != 2 {
-				t.Errorf("crash at %d: %d notices ask for a decision, want 2", crashAt, n)
+				t.Errorf("crash at %d: %d notices request a decision, want 2", crashAt, n)
 			}
 			if n := len(w.listNotices(v1alpha1.NoticeExtensionDecided)); n != 2 {
-				t.Errorf("crash at %d: %d notices tell of one, want 2", crashAt, n)
+				t.Errorf("crash at %d: %d notices announce a decision, want 2", crashAt, n)
 			}
 			if w.calls < crashAt {
 				break
@@ -206,23 +206,23 @@ func TestReconcileAfterCrashAtEveryWrite(t *testing.T) {
 	}
 }
 
-// Two processes that act at once, each with its own order, grant no more.
+// Two processes with different orders do not grant more.
 func TestConcurrentReconcilersGrantOnce(t *testing.T) {
 	w := newFixture(t, newJobClock("training"), newExtension("a"), newExtension("b"), newExtension("c"), newExtension("d"))
 	key := func(name string) client.ObjectKey { return client.ObjectKey{Namespace: testNamespace, Name: name} }
-	// The other has read everything before the first writes anything.
+	// The second has read everything before the first writes.
 	var others []*request
 	for _, name := range []string{"d", "c", "b", "a"} {
-		asked, err := w.reconciler.observe(t.Context(), key(name))
+		q, err := w.reconciler.observe(t.Context(), key(name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		others = append(others, asked)
+		others = append(others, q)
 	}
 	w.reconcileAll()
-	for _, asked := range others {
-		if err := w.reconciler.evaluateSelfService(t.Context(), asked); err == nil {
-			t.Errorf("%s was written by who read it before the other wrote", asked.Name)
+	for _, q := range others {
+		if err := w.reconciler.reconcileSelfService(t.Context(), q); err == nil {
+			t.Errorf("the second process wrote %s, which the first had changed", q.Name)
 		}
 	}
 	n := 0

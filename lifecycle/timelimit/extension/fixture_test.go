@@ -28,22 +28,22 @@ import (
 
 const testNamespace = "lab"
 
-// errCrash is what a call answers at which the process dies.
+// errCrash is the error of the call at which the process crashes.
 var errCrash = errors.New("the process died here")
 
-// fixture is a namespace of a department that grants two extensions by itself.
+// fixture is a namespace of a department with a self-service of two extensions.
 type fixture struct {
 	t          *testing.T
 	client     client.Client
 	events     *events.FakeRecorder
 	reconciler *Reconciler
-	// calls counts the calls that write; crashAt is the one that fails, and written
-	// whether what it was to write is written all the same.
+	// calls counts writes. crashAt is the number of the write that fails; with
+	// crashAfterWrite it fails after the object was written.
 	calls, crashAt  int
 	crashAfterWrite bool
 }
 
-// fixedClock is policy time that stands still.
+// fixedClock is a constant policy time.
 type fixedClock time.Time
 
 func (s fixedClock) Now() time.Time                  { return time.Time(s) }
@@ -101,7 +101,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	return w
 }
 
-// interceptWrite makes a call that writes, unless it is the one at which the process dies.
+// interceptWrite performs a write unless the process crashes at it.
 func (w *fixture) interceptWrite(do func() error) error {
 	w.calls++
 	if w.calls != w.crashAt {
@@ -113,8 +113,8 @@ func (w *fixture) interceptWrite(do func() error) error {
 	return errCrash
 }
 
-// reconcileAll looks at all Extensions, in the order of their names, until nothing is
-// written any more.
+// reconcileAll reconciles all Extensions, in the order of their names, until nothing is
+// written.
 func (w *fixture) reconcileAll() {
 	w.t.Helper()
 	for range 100 {
@@ -145,10 +145,10 @@ func (w *fixture) listExtensions() map[string]*v1alpha1.Extension {
 	return byName
 }
 
-// updateExtension writes an Extension's status as somebody else does.
+// updateExtension updates an Extension's status like another client.
 func (w *fixture) updateExtension(name string, change func(*v1alpha1.ExtensionStatus)) {
 	w.t.Helper()
-	for err := errCrash; errors.Is(err, errCrash); { // only the controller's process dies
+	for err := errCrash; errors.Is(err, errCrash); { // only the controller crashes
 		e := w.listExtensions()[name]
 		change(&e.Status)
 		if err = w.client.Status().Update(w.t.Context(), e); err != nil && !errors.Is(err, errCrash) {
@@ -157,7 +157,7 @@ func (w *fixture) updateExtension(name string, change func(*v1alpha1.ExtensionSt
 	}
 }
 
-// listNotices are those of a kind, by recipient.
+// listNotices returns the Notices of a kind, by recipient.
 func (w *fixture) listNotices(kind v1alpha1.NoticeKind) map[string]*v1alpha1.Notice {
 	w.t.Helper()
 	var all v1alpha1.NoticeList
@@ -173,7 +173,7 @@ func (w *fixture) listNotices(kind v1alpha1.NoticeKind) map[string]*v1alpha1.Not
 	return to
 }
 
-// recordedEvents are the events so far.
+// recordedEvents returns the events so far.
 func (w *fixture) recordedEvents() (all []string) {
 	for {
 		select {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"sluice.dev/api/period"
 	"sluice.dev/api/v1alpha1"
@@ -19,136 +20,131 @@ import (
 	"sluice.dev/lifecycle/timelimit/controller"
 )
 
-// What holds where a department says nothing, as its schema has it.
+// The defaults of the department's schema.
 var (
 	defaultMaxLength = period.MustParseDuration("24h")
 	defaultWindow    = period.MustParseDuration("30d")
 )
 
-// selfServiceLimits are what a department grants by itself: how many, of at most which length,
-// within which time.
+// selfServiceLimits are the extensions that a department grants by itself: count extensions
+// of at most maxLength within the window.
 type selfServiceLimits struct {
 	count             int
 	maxLength, window period.Duration
 }
 
 func selfServiceLimitsOf(department *v1alpha1.Department) selfServiceLimits {
-	said := department.Spec.Extensions
-	t := selfServiceLimits{count: int(said.SelfService), maxLength: defaultMaxLength, window: defaultWindow}
-	if said.MaxDuration != nil {
-		t.maxLength = *said.MaxDuration
+	terms := department.Spec.Extensions
+	l := selfServiceLimits{count: int(terms.SelfService), maxLength: defaultMaxLength, window: defaultWindow}
+	if terms.MaxDuration != nil {
+		l.maxLength = *terms.MaxDuration
 	}
-	if said.Window != nil {
-		t.window = *said.Window
+	if terms.Window != nil {
+		l.window = *terms.Window
 	}
-	return t
+	return l
 }
 
-// selfServiceResult is what the terms say to an Extension, and why.
-type selfServiceResult struct {
-	granted     bool
-	explanation explanation
-}
-
-// evaluate is the department's to an undecided Extension for the clock's workload,
-// where all are the Extensions of the namespace.
-func (t selfServiceLimits) evaluate(asked *v1alpha1.Extension, all []v1alpha1.Extension, clock *v1alpha1.WorkloadClock, now time.Time) selfServiceResult {
+// evaluate reports whether self-service grants an undecided Extension, and why. all are the
+// Extensions of the namespace.
+func (l selfServiceLimits) evaluate(
+	e *v1alpha1.Extension, all []v1alpha1.Extension, clock *v1alpha1.WorkloadClock, now time.Time,
+) (granted bool, why explanation) {
 	switch {
-	case t.count == 0:
-		return selfServiceResult{explanation: explanation{code: mail.CauseNoSelfService}}
-	case !t.allowsLength(asked):
-		return selfServiceResult{explanation: explanation{code: mail.CauseExtensionTooLong, maxLength: t.maxLength}}
+	case l.count == 0:
+		return false, explanation{code: mail.CauseNoSelfService}
+	case !l.allowsLength(e):
+		return false, explanation{code: mail.CauseExtensionTooLong, maxLength: l.maxLength}
 	}
-	used := t.countGranted(asked, all, clock, now)
-	if used >= t.count {
-		return selfServiceResult{explanation: explanation{code: mail.CauseSelfServiceLimitReached, used: used, allowed: t.count, window: t.window}}
+	used := l.countGranted(e, all, clock, now)
+	if used >= l.count {
+		return false, explanation{code: mail.CauseSelfServiceLimitReached, used: used, allowed: l.count, window: l.window}
 	}
-	return selfServiceResult{granted: true, explanation: explanation{code: codeSelfService, used: used + 1, allowed: t.count, window: t.window}}
+	return true, explanation{code: codeSelfService, used: used + 1, allowed: l.count, window: l.window}
 }
 
-func (t selfServiceLimits) allowsLength(e *v1alpha1.Extension) bool {
-	return e.Spec.By.Length() <= t.maxLength.Length()
+func (l selfServiceLimits) allowsLength(e *v1alpha1.Extension) bool {
+	return e.Spec.By.Length() <= l.maxLength.Length()
 }
 
-// countGranted is how many were granted within the window, or are about to be. A workload
-// may have had them before its time began anew, and then only the Extensions tell;
-// an Extension may have been deleted since, and then only the clock does.
-func (t selfServiceLimits) countGranted(asked *v1alpha1.Extension, all []v1alpha1.Extension, clock *v1alpha1.WorkloadClock, now time.Time) int {
-	recent := func(at *metav1.Time) bool { return at == nil || at.Add(t.window.Length()).After(now) }
-	counted := map[string]bool{}
+// countGranted counts the self-service extensions within the window, including earlier
+// requests that will be granted. It reads the clock, because an Extension can be deleted, and
+// the Extensions, because the clock can be reset.
+func (l selfServiceLimits) countGranted(e *v1alpha1.Extension, all []v1alpha1.Extension, clock *v1alpha1.WorkloadClock, now time.Time) int {
+	inWindow := func(at *metav1.Time) bool { return at == nil || at.Add(l.window.Length()).After(now) }
+	granted := sets.New[string]()
 	for i := range clock.Status.Extensions {
-		if given := &clock.Status.Extensions[i]; given.SelfService && recent(&given.At) {
-			counted[given.Name] = true
+		if recorded := &clock.Status.Extensions[i]; recorded.SelfService && inWindow(&recorded.At) {
+			granted.Insert(recorded.Name)
 		}
 	}
 	for i := range all {
-		e := &all[i]
-		if e.Name == asked.Name || !controller.Extends(e, clock) {
+		other := &all[i]
+		if other.Name == e.Name || !controller.Extends(other, clock) {
 			continue
 		}
-		granted := e.Status.Decision == v1alpha1.ExtensionApproved && e.Status.DecidedBy == "" && recent(e.Status.DecidedAt)
-		comesFirst := e.Status.Decision == "" && !awaitsDecision(e) && t.allowsLength(e) && wasRequestedBefore(e, asked)
-		if granted || comesFirst {
-			counted[e.Name] = true
+		s := &other.Status
+		approved := s.Decision == v1alpha1.ExtensionApproved && s.DecidedBy == "" && inWindow(s.DecidedAt)
+		comesFirst := s.Decision == "" && !awaitsDecision(other) && l.allowsLength(other) && wasRequestedBefore(other, e)
+		if approved || comesFirst {
+			granted.Insert(other.Name)
 		}
 	}
-	return len(counted)
+	return len(granted)
 }
 
-// wasRequestedBefore tells whether a was asked for before b: the names decide within a second.
+// wasRequestedBefore reports whether a was created before b. Within a second the name decides.
 func wasRequestedBefore(a, b *v1alpha1.Extension) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 }
 
-// awaitsDecision tells whether somebody was asked to decide.
+// awaitsDecision reports whether a decision was requested from people.
 func awaitsDecision(e *v1alpha1.Extension) bool {
 	return meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAnnounced) != nil
 }
 
-// codeSelfService is the code of what the department grants by itself. Mails say it without
-// one.
+// codeSelfService is the code of an approval by self-service. Notices have no cause for it.
 const codeSelfService = "SelfService"
 
-// explanation is why an Extension was answered as it was: a code, and the figures that it
-// has. Statuses and events have it as a sentence, and Notices as inputs, which mails say
-// in the recipient's language.
+// explanation is the reason of a decision: a code and its figures. Statuses and events hold
+// it as a sentence, Notices as inputs that mails translate.
 type explanation struct {
 	code              string
 	used, allowed     int
 	maxLength, window period.Duration
 }
 
-// String is the sentence.
-func (b explanation) String() string {
-	switch b.code {
+// String returns the sentence.
+func (x explanation) String() string {
+	switch x.code {
 	case mail.CauseNoSelfService:
 		return "the department grants nothing by itself"
 	case mail.CauseExtensionTooLong:
-		return fmt.Sprintf("the department grants at most %s at once by itself", b.maxLength)
+		return fmt.Sprintf("the department grants at most %s at once by itself", x.maxLength)
 	case mail.CauseSelfServiceLimitReached:
-		return fmt.Sprintf("the department grants %d within %s by itself, and %d were", b.allowed, b.window, b.used)
+		return fmt.Sprintf("the department grants %d within %s by itself, and %d were granted", x.allowed, x.window, x.used)
 	case mail.CauseWorkloadNotFound:
-		return "there is no such workload any more"
+		return "the workload does not exist any more"
 	case mail.CauseExtensionLimitReached:
-		return fmt.Sprintf("it was extended %d times already, which is the most", b.used)
+		return fmt.Sprintf("the workload was extended %d times, which is the limit", x.used)
 	case codeSelfService:
-		return fmt.Sprintf("granted by the department's self-service: %d of %d within %s", b.used, b.allowed, b.window)
+		return fmt.Sprintf("granted by the department's self-service: %d of %d within %s", x.used, x.allowed, x.window)
 	}
-	return b.code
+	return x.code
 }
 
-// noticeInputs are a Notice's.
-func (b explanation) noticeInputs() map[string]string {
+// noticeInputs returns the inputs of a Notice.
+func (x explanation) noticeInputs() map[string]string {
 	inputs := map[string]string{}
-	if b.code != codeSelfService {
-		inputs[mail.InputCause] = b.code
+	if x.code != codeSelfService {
+		inputs[mail.InputCause] = x.code
 	}
-	for key, n := range map[string]int{mail.InputUsed: b.used, mail.InputAllowed: b.allowed} {
+	for key, n := range map[string]int{mail.InputUsed: x.used, mail.InputAllowed: x.allowed} {
 		if n > 0 {
 			inputs[key] = strconv.Itoa(n)
 		}
 	}
-	for key, length := range map[string]period.Duration{mail.InputMaxPerRequest: b.maxLength, mail.InputWindow: b.window} {
+	for key, length := range map[string]period.Duration{mail.InputMaxPerRequest: x.maxLength, mail.InputWindow: x.window} {
 		if !length.IsZero() {
 			inputs[key] = length.String()
 		}
@@ -156,41 +152,43 @@ func (b explanation) noticeInputs() map[string]string {
 	return inputs
 }
 
-// explanationPatterns are those whose figures are read back from a status.
+// explanationPatterns match the sentences of String.
 var explanationPatterns = map[string]*regexp.Regexp{
-	mail.CauseNoSelfService:           regexp.MustCompile(`^the department grants nothing by itself$`),
-	mail.CauseExtensionTooLong:        regexp.MustCompile(`^the department grants at most (?P<each>\S+) at once by itself$`),
-	mail.CauseSelfServiceLimitReached: regexp.MustCompile(`^the department grants (?P<allowed>\d+) within (?P<window>\S+) by itself, and (?P<used>\d+) were$`),
-	mail.CauseWorkloadNotFound:        regexp.MustCompile(`^there is no such workload any more$`),
-	mail.CauseExtensionLimitReached:   regexp.MustCompile(`^it was extended (?P<used>\d+) times already, which is the most$`),
-	codeSelfService:                   regexp.MustCompile(`^granted by the department's self-service: (?P<used>\d+) of (?P<allowed>\d+) within (?P<window>\S+)$`),
+	mail.CauseNoSelfService:    regexp.MustCompile(`^the department grants nothing by itself$`),
+	mail.CauseExtensionTooLong: regexp.MustCompile(`^the department grants at most (?P<maxLength>\S+) at once by itself$`),
+	mail.CauseSelfServiceLimitReached: regexp.MustCompile(
+		`^the department grants (?P<allowed>\d+) within (?P<window>\S+) by itself, and (?P<used>\d+) were granted$`),
+	mail.CauseWorkloadNotFound:      regexp.MustCompile(`^the workload does not exist any more$`),
+	mail.CauseExtensionLimitReached: regexp.MustCompile(`^the workload was extended (?P<used>\d+) times, which is the limit$`),
+	codeSelfService: regexp.MustCompile(
+		`^granted by the department's self-service: (?P<used>\d+) of (?P<allowed>\d+) within (?P<window>\S+)$`),
 }
 
-// parseExplanation reads a sentence of [because]; false of any other.
+// parseExplanation parses a sentence of String, and returns false for any other sentence.
 func parseExplanation(sentence string) (explanation, bool) {
-	for code, form := range explanationPatterns {
-		found := form.FindStringSubmatch(sentence)
-		if found == nil {
+	for code, pattern := range explanationPatterns {
+		match := pattern.FindStringSubmatch(sentence)
+		if match == nil {
 			continue
 		}
-		b := explanation{code: code}
-		for i, name := range form.SubexpNames() {
+		x := explanation{code: code}
+		for i, name := range pattern.SubexpNames() {
 			var err error
 			switch name {
 			case "used":
-				b.used, err = strconv.Atoi(found[i])
+				x.used, err = strconv.Atoi(match[i])
 			case "allowed":
-				b.allowed, err = strconv.Atoi(found[i])
-			case "each":
-				b.maxLength, err = period.ParseDuration(found[i])
+				x.allowed, err = strconv.Atoi(match[i])
+			case "maxLength":
+				x.maxLength, err = period.ParseDuration(match[i])
 			case "window":
-				b.window, err = period.ParseDuration(found[i])
+				x.window, err = period.ParseDuration(match[i])
 			}
 			if err != nil {
 				return explanation{}, false
 			}
 		}
-		return b, b.String() == sentence
+		return x, x.String() == sentence
 	}
 	return explanation{}, false
 }

@@ -25,7 +25,7 @@ func timeAgo(ago time.Duration) *metav1.Time { return &metav1.Time{Time: testTim
 
 const month = 30 * 24 * time.Hour
 
-// newExtension is an Extension by a day for the Job training, asked for an hour ago.
+// newExtension returns an Extension by a day for the Job training, created an hour ago.
 func newExtension(name string, change ...func(*v1alpha1.Extension)) *v1alpha1.Extension {
 	e := &v1alpha1.Extension{
 		ObjectMeta: metav1.ObjectMeta{
@@ -78,46 +78,46 @@ func newClockExtension(name string, ago time.Duration, selfService bool) v1alpha
 func TestSelfServiceEvaluate(t *testing.T) {
 	two := selfServiceLimits{count: 2, maxLength: period.MustParseDuration("24h"), window: period.MustParseDuration("30d")}
 	tests := map[string]struct {
-		terms  selfServiceLimits
-		asked  *v1alpha1.Extension
-		clock  []v1alpha1.ClockExtension
-		others []*v1alpha1.Extension
-		want   string // the end of why; of a grant where it says n of m
+		limits    selfServiceLimits
+		extension *v1alpha1.Extension
+		clock     []v1alpha1.ClockExtension
+		others    []*v1alpha1.Extension
+		want      string // the end of the explanation; it contains " of " if granted
 	}{
-		"the first":                     {terms: two, want: "1 of 2 within 30d"},
-		"none by itself":                {terms: selfServiceLimits{maxLength: two.maxLength, window: two.window}, want: "nothing by itself"},
-		"too long":                      {terms: two, asked: newExtension("e", withLength("24h1s")), want: "at most 24h at once by itself"},
-		"as long in other words":        {terms: two, asked: newExtension("e", withLength("1d")), want: "1 of 2 within 30d"},
-		"one is in the clock":           {terms: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, want: "2 of 2 within 30d"},
-		"two are":                       {terms: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true), newClockExtension("b", time.Hour, true)}, want: "2 were"},
-		"one of the two by an approver": {terms: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true), newClockExtension("b", time.Hour, false)}, want: "2 of 2 within 30d"},
-		"one of the two long ago":       {terms: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", month, true), newClockExtension("b", month-time.Second, true)}, want: "2 of 2 within 30d"},
-		"granted, not in the clock yet": {terms: two, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(0)), newExtension("b", grantedAgo(time.Hour))}, want: "2 were"},
-		"granted, and in the clock":     {terms: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(time.Hour))}, want: "2 of 2 within 30d"},
-		"granted before a reset":        {terms: two, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(10*24*time.Hour)), newExtension("b", grantedAgo(month))}, want: "2 of 2 within 30d"},
-		"of a name that was used":       {terms: two, asked: newExtension("a"), clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, want: "2 of 2 within 30d"},
-		"others that do not count": {terms: two, others: []*v1alpha1.Extension{
+		"the first":                     {limits: two, want: "1 of 2 within 30d"},
+		"no self-service":               {limits: selfServiceLimits{maxLength: two.maxLength, window: two.window}, want: "nothing by itself"},
+		"too long":                      {limits: two, extension: newExtension("e", withLength("24h1s")), want: "at most 24h at once by itself"},
+		"same length in another unit":   {limits: two, extension: newExtension("e", withLength("1d")), want: "1 of 2 within 30d"},
+		"one in the clock":              {limits: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, want: "2 of 2 within 30d"},
+		"two in the clock":              {limits: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true), newClockExtension("b", time.Hour, true)}, want: "2 were granted"},
+		"one of two by an approver":     {limits: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true), newClockExtension("b", time.Hour, false)}, want: "2 of 2 within 30d"},
+		"one of two long ago":           {limits: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", month, true), newClockExtension("b", month-time.Second, true)}, want: "2 of 2 within 30d"},
+		"granted, not in the clock yet": {limits: two, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(0)), newExtension("b", grantedAgo(time.Hour))}, want: "2 were granted"},
+		"granted, and in the clock":     {limits: two, clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(time.Hour))}, want: "2 of 2 within 30d"},
+		"granted before a reset":        {limits: two, others: []*v1alpha1.Extension{newExtension("a", grantedAgo(10*24*time.Hour)), newExtension("b", grantedAgo(month))}, want: "2 of 2 within 30d"},
+		"reused name":                   {limits: two, extension: newExtension("a"), clock: []v1alpha1.ClockExtension{newClockExtension("a", time.Hour, true)}, want: "2 of 2 within 30d"},
+		"others do not count": {limits: two, others: []*v1alpha1.Extension{
 			newExtension("a", withRefusal), newExtension("b", approvedBy("dean")), newExtension("c", grantedAgo(0), withOtherTarget), newExtension("d", withOtherTarget, requestedAgo(2*time.Hour)),
 			newExtension("f", requestedAgo(2*time.Hour), withLength("48h")), newExtension("g", requestedAgo(2*time.Hour), withDecisionRequested),
 		}, want: "1 of 2 within 30d"},
-		"two were asked for before": {terms: two, others: []*v1alpha1.Extension{newExtension("y", requestedAgo(2*time.Hour)), newExtension("z", requestedAgo(3*time.Hour))}, want: "2 were"},
-		"two in the same second":    {terms: two, others: []*v1alpha1.Extension{newExtension("d"), newExtension("f")}, want: "2 of 2 within 30d"},
+		"two earlier requests":   {limits: two, others: []*v1alpha1.Extension{newExtension("y", requestedAgo(2*time.Hour)), newExtension("z", requestedAgo(3*time.Hour))}, want: "2 were granted"},
+		"two in the same second": {limits: two, others: []*v1alpha1.Extension{newExtension("d"), newExtension("f")}, want: "2 of 2 within 30d"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			clock := newJobClock("training")
 			clock.Status.Extensions = tc.clock
-			asked := tc.asked
-			if asked == nil {
-				asked = newExtension("e")
+			e := tc.extension
+			if e == nil {
+				e = newExtension("e")
 			}
-			all := []v1alpha1.Extension{*asked}
+			all := []v1alpha1.Extension{*e}
 			for _, other := range tc.others {
 				all = append(all, *other)
 			}
-			got := tc.terms.evaluate(asked, all, clock, testTime)
-			if !strings.HasSuffix(got.explanation.String(), tc.want) || got.granted != strings.Contains(tc.want, " of ") {
-				t.Errorf("granted = %v: %q, want it to end in %q", got.granted, got.explanation, tc.want)
+			granted, why := tc.limits.evaluate(e, all, clock, testTime)
+			if !strings.HasSuffix(why.String(), tc.want) || granted != strings.Contains(tc.want, " of ") {
+				t.Errorf("granted = %v: %q, want it to end in %q", granted, why, tc.want)
 			}
 		})
 	}
@@ -126,11 +126,11 @@ func TestSelfServiceEvaluate(t *testing.T) {
 func TestDefaultSelfServiceLimits(t *testing.T) {
 	want := selfServiceLimits{maxLength: period.MustParseDuration("24h"), window: period.MustParseDuration("30d")}
 	if got := selfServiceLimitsOf(&v1alpha1.Department{}); got != want {
-		t.Errorf("terms = %+v, want %+v", got, want)
+		t.Errorf("limits = %+v, want %+v", got, want)
 	}
 }
 
-// What is written into a status is read back as it was.
+// parseExplanation inverts String.
 func TestParseExplanation(t *testing.T) {
 	day, month := period.MustParseDuration("24h"), period.MustParseDuration("30d")
 	for _, want := range []explanation{
@@ -143,22 +143,22 @@ func TestParseExplanation(t *testing.T) {
 	} {
 		got, ok := parseExplanation(want.String())
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(explanation{})); diff != "" || !ok {
-			t.Errorf("%q is read as (-want +got)\n%s", want, diff)
+			t.Errorf("%q is parsed as (-want +got)\n%s", want, diff)
 		}
 	}
 	for _, sentence := range []string{
 		"", "see you on Monday", "the department grants at most P1D at once by itself",
 		"granted by the department's self-service: 99999999999999999999 of 2 within 30d",
-		"granted by the department's self-service: 01 of 2 within 30d", "there is no such workload any more\n",
-		"x\nthere is no such workload any more",
+		"granted by the department's self-service: 01 of 2 within 30d", "the workload does not exist any more\n",
+		"x\nthe workload does not exist any more",
 	} {
 		if got, ok := parseExplanation(sentence); ok {
-			t.Errorf("%q is read as %+v", sentence, got)
+			t.Errorf("%q is parsed as %+v", sentence, got)
 		}
 	}
 }
 
-// Notices have codes and figures of what Sluice says, and the very words of people.
+// Notices hold codes and figures for the messages of Sluice, and quote those of people.
 func TestExplanationNoticeInputs(t *testing.T) {
 	tests := map[string]struct {
 		objects []client.Object
@@ -176,13 +176,13 @@ func TestExplanationNoticeInputs(t *testing.T) {
 			v1alpha1.NoticeExtensionDecided, nil,
 			map[string]string{"decision": "Denied", "decidedBy": "", "because": "WorkloadGone"},
 		},
-		"refused by a person in Sluice's words": {
+		"denied by a person with a message of Sluice": {
 			[]client.Object{newJobClock("training"), newExtension("a", withLength("48h"))},
 			v1alpha1.NoticeExtensionDecided,
 			func(s *v1alpha1.ExtensionStatus) {
-				s.Decision, s.DecidedBy, s.Message = v1alpha1.ExtensionDenied, "dean", "there is no such workload any more"
+				s.Decision, s.DecidedBy, s.Message = v1alpha1.ExtensionDenied, "dean", "the workload does not exist any more"
 			},
-			map[string]string{"decision": "Denied", "decidedBy": "dean", "message": "there is no such workload any more"},
+			map[string]string{"decision": "Denied", "decidedBy": "dean", "message": "the workload does not exist any more"},
 		},
 	}
 	for name, tc := range tests {
@@ -193,11 +193,11 @@ func TestExplanationNoticeInputs(t *testing.T) {
 				w.updateExtension("a", tc.change)
 				w.reconcileAll()
 			}
-			told := w.listNotices(tc.kind)
-			if len(told) == 0 {
-				t.Fatal("nobody is told")
+			notices := w.listNotices(tc.kind)
+			if len(notices) == 0 {
+				t.Fatal("no notice")
 			}
-			for _, n := range told {
+			for _, n := range notices {
 				got := map[string]string{}
 				for _, key := range []string{"because", "used", "allowed", "each", "window", "decision", "decidedBy", "message"} {
 					if value, ok := n.Spec.Inputs[key]; ok {

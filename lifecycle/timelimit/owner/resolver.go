@@ -1,45 +1,37 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package roots finds the workload that a pod belongs to: what a person made, what
-// has the clock and what is stopped.
+// Package owner resolves the root workload of a pod: the object that its user created, that
+// has the clock, and that is stopped.
 //
-// Enters: a pod, as package gpupods keeps it, and the metadata of those above it,
-// read live. Leaves: the pod's [Root], and why the walk ended there. The walk goes
-// up by controller references alone; other owners own for the garbage collector
-// and say nothing of who decides. So the launcher and the workers of an MPIJob
-// meet at the job, the head and the workers of a Ray cluster at what made it, the
-// executors of a Spark application at what made their driver. Pods without a
-// controller that Kueue admitted as a group meet at the group's Workload.
+// [Resolver] follows controller references, live and metadata only; other owner references
+// do not count. So launcher and workers of an MPIJob meet at the job, and the executors of a
+// Spark application at the root of their driver. Pods without controller that Kueue admitted
+// as a group meet at the Workload of the group.
 //
-// What is above a pod counts only while it is there: each owner is read and its
-// UID compared. Where one is gone, was made anew under its name, may not be read,
-// is of a kind that the server does not have, or lies in no namespace, the walk
-// ends below it. So a root is always something that exists and can be stopped.
-// A fault of the network or the server is none of these: it is an error, and says
-// nothing of the root. Schedules (CronJobs and their like) are no roots, since
-// each of their runs is a workload of its own.
+// Each owner is read and its UID compared. The walk ends below an owner that does not exist,
+// was replaced, must not be read, has an unknown kind or is cluster-scoped. So a root always
+// exists and can be stopped. An error of the network or the server is returned: the root is
+// then unknown. Schedules such as CronJobs are no roots, because each run is a workload.
 //
-// # What is relied upon
+// # Trust
 //
-// Owner references and labels are their author's. A root therefore never says
-// whose a pod is, what limits it or what it is charged: the namespace says that,
-// and every root lies in its pod's namespace. What is left to gain is time:
+// Users write owner references and labels. So a root never determines the project, the
+// limits or the charge of a pod: the namespace does, and every root is in the namespace of
+// its pod. What a forged reference could gain is time:
 //
-//   - A pod that points at another's root would run on that clock: until it is
-//     stopped with the other, or so that the other ends sooner. Only known
-//     controllers may write a pod's controller reference (the admission policy
-//     controller-references of package doors, in governed namespaces); and a pod
-//     counts as one of a group only where Kueue's Workload names the pod's UID.
-//   - A reference to what does not exist, to be without a clock or to have one that
-//     nobody can stop, ends the walk at the pod itself, which can be stopped.
-//   - A new root for a fresh clock is what anybody has who makes a workload anew:
-//     that clocks are handed on by name and by template is for the clocks to see.
-//   - A root that is stopped already is not stopped again by the pod's running:
-//     whoever stops a root must see that its pods go, and take those that stay.
+//   - A pod that names another's root would share its clock until both are stopped. In
+//     governed namespaces only known controllers may set controller references (admission
+//     policy controller-references). A pod belongs to a group only if Kueue's Workload names
+//     the pod's UID.
+//   - A reference to a nonexistent owner, to avoid a clock, ends the walk at the pod, which
+//     can be stopped.
+//   - A new root has a new clock. The clock controller lets it inherit the clock of a
+//     workload with the same name or template.
+//   - A root that is already stopped is not stopped again because a pod runs. The caller must
+//     make sure that its pods terminate.
 //
-// It never writes, never trusts a name without its UID, and never keeps more than
-// a bounded number of owners in memory.
+// The package writes nothing, and caches a bounded number of owners.
 package owner
 
 import (
@@ -59,56 +51,55 @@ import (
 )
 
 const (
-	// maxDepth is how many owners a walk goes up. A Knative service of KServe's,
-	// the deepest that is known, is six above its pods.
+	// maxDepth limits the number of owners above a pod. The deepest known workload, a
+	// Knative service of KServe, is six above its pods.
 	maxDepth = 8
-	// maxCachedOwners is how many owners are remembered: of 20 000 workloads, three each, in
-	// about 20 MiB at most.
+	// maxCachedOwners is enough for 20 000 workloads with three owners each, in about 20 MiB.
 	maxCachedOwners = 60_000
-	// ownerCacheTTL is how long what controls a living object is believed, in
-	// machine time. It changes only where somebody orphans or adopts it.
+	// ownerCacheTTL is how long the controller of an existing owner is cached, in machine
+	// time. It changes only if it is orphaned or adopted.
 	ownerCacheTTL = time.Hour
-	// unresolvedCacheTTL is how long an owner that ends the walk below it is not asked
-	// for again: a right may be granted, a kind installed.
+	// unresolvedCacheTTL is how long an owner that ended a walk is cached, in machine time. A
+	// permission can be granted, or a kind installed.
 	unresolvedCacheTTL = time.Minute
 )
 
-// Resolver finds roots. It is safe for concurrent use.
+// Resolver resolves roots. It is safe for concurrent use.
 type Resolver struct {
 	reader client.Reader
 	mapper meta.RESTMapper
-	// owners are the steps that were read, by the owner's reference and namespace;
-	// groups are roots by the UID of a pod of the group.
+	// owners caches resolvedOwners by ownerKey, groups the roots of pod groups by pod UID.
 	owners, groups *cache.LRUExpireCache
 }
 
-// NewResolver is a Finder that reads by reader, which must not be a cache: a cached read
-// of a kind would begin to watch all of that kind, and one that is forbidden would
-// never end. It reads metadata only.
+// NewResolver returns a Resolver. The reader must not be a cache: a cached read would watch
+// all objects of a kind, and a forbidden one would never return.
 func NewResolver(reader client.Reader, mapper meta.RESTMapper) *Resolver {
-	return &Resolver{reader: reader, mapper: mapper, owners: cache.NewLRUExpireCache(maxCachedOwners), groups: cache.NewLRUExpireCache(maxCachedOwners)}
+	return &Resolver{
+		reader: reader, mapper: mapper, owners: cache.NewLRUExpireCache(maxCachedOwners), groups: cache.NewLRUExpireCache(maxCachedOwners),
+	}
 }
 
-// Resolve is the root of a pod, and why it is that. The error means that it cannot be
-// told at present, and that one should ask again.
-func (f *Resolver) Resolve(ctx context.Context, pod *podcache.Pod) (Root, Outcome, error) {
+// Resolve returns the root of a pod and why the walk ended there. After an error the root is
+// unknown; the caller must try again.
+func (r *Resolver) Resolve(ctx context.Context, pod *podcache.Pod) (Root, Outcome, error) {
 	root := Root{GroupVersionKind: podKind, Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	next := pod.Controller
 	if next == (podcache.Owner{}) {
-		return f.resolveGroup(ctx, pod, root)
+		return r.resolveGroup(ctx, pod, root)
 	}
-	seen := map[types.UID]bool{pod.UID: true}
+	visited := map[types.UID]bool{pod.UID: true}
 	for range maxDepth {
 		switch {
 		case next == (podcache.Owner{}):
 			return root, OutcomeTop, nil
-		case seen[next.UID]:
+		case visited[next.UID]:
 			return root, OutcomeCycle, nil
 		}
-		seen[next.UID] = true
-		step, err := f.resolveOwner(ctx, pod.Namespace, next)
+		visited[next.UID] = true
+		step, err := r.resolveOwner(ctx, pod.Namespace, next)
 		if err != nil {
-			return Root{}, "", fmt.Errorf("finding what pod %s/%s belongs to: %w", pod.Namespace, pod.Name, err)
+			return Root{}, "", fmt.Errorf("resolve the root of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		if step.outcome != "" {
 			return root, step.outcome, nil
@@ -122,87 +113,87 @@ func (f *Resolver) Resolve(ctx context.Context, pod *podcache.Pod) (Root, Outcom
 	return root, OutcomeTop, nil
 }
 
-// resolvedOwner is what was learned of an owner: why the walk ends below it, or what it is
-// and what controls it.
+// resolvedOwner is either the outcome that ends a walk below an owner, or the owner's kind
+// and controller.
 type resolvedOwner struct {
 	outcome    Outcome
 	kind       schema.GroupVersionKind
 	controller podcache.Owner
 }
 
-// ownerKey is an owner as something in a namespace refers to it. All of it counts:
-// what one reference says wrongly must not be believed of another.
+// ownerKey is an owner reference and its namespace. All fields are part of the key, so that
+// a wrong reference does not affect a correct one.
 type ownerKey struct {
 	namespace string
 	owner     podcache.Owner
 }
 
-// resolveOwner looks at one owner, if it was not just looked at.
-func (f *Resolver) resolveOwner(ctx context.Context, namespace string, owner podcache.Owner) (resolvedOwner, error) {
-	at := ownerKey{namespace, owner}
-	if known, ok := f.owners.Get(at); ok {
-		return known.(resolvedOwner), nil
+// resolveOwner returns an owner from the cache or the API server.
+func (r *Resolver) resolveOwner(ctx context.Context, namespace string, owner podcache.Owner) (resolvedOwner, error) {
+	key := ownerKey{namespace, owner}
+	if cached, ok := r.owners.Get(key); ok {
+		return cached.(resolvedOwner), nil
 	}
-	found, err := f.readOwner(ctx, namespace, owner)
+	resolved, err := r.readOwner(ctx, namespace, owner)
 	if err != nil {
 		return resolvedOwner{}, err
 	}
-	age := ownerCacheTTL
-	if found.outcome != "" {
-		age = unresolvedCacheTTL
+	ttl := ownerCacheTTL
+	if resolved.outcome != "" {
+		ttl = unresolvedCacheTTL
 	}
-	f.owners.Add(at, found, age)
-	return found, nil
+	r.owners.Add(key, resolved, ttl)
+	return resolved, nil
 }
 
-// Forget makes the next walk read the root anew, for whoever found it gone. A
-// group is read anew every minute in any case.
-func (f *Resolver) Forget(root Root) {
-	f.owners.RemoveAll(func(key any) bool {
-		at, ok := key.(ownerKey)
-		return ok && at.namespace == root.Namespace && at.owner.UID == root.UID
+// Forget removes a root from the cache. Groups expire after a minute.
+func (r *Resolver) Forget(root Root) {
+	r.owners.RemoveAll(func(key any) bool {
+		k, ok := key.(ownerKey)
+		return ok && k.namespace == root.Namespace && k.owner.UID == root.UID
 	})
 }
 
-// readOwner reads an owner.
-func (f *Resolver) readOwner(ctx context.Context, namespace string, owner podcache.Owner) (resolvedOwner, error) {
+// readOwner reads an owner from the API server.
+func (r *Resolver) readOwner(ctx context.Context, namespace string, owner podcache.Owner) (resolvedOwner, error) {
 	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
 	if kind.Version == "" || kind.Kind == "" || owner.Name == "" {
-		return resolvedOwner{outcome: OutcomeOwnerKindUnknown}, nil // no server has such a kind
+		return resolvedOwner{outcome: OutcomeOwnerKindUnknown}, nil // malformed reference
 	}
 	if isNonWorkloadKind(kind.GroupKind()) {
 		return resolvedOwner{outcome: OutcomeOwnerNotWorkload}, nil
 	}
-	object, ending, err := f.getMetadata(ctx, kind, client.ObjectKey{Namespace: namespace, Name: owner.Name})
+	object, outcome, err := r.getMetadata(ctx, kind, client.ObjectKey{Namespace: namespace, Name: owner.Name})
 	switch {
-	case err != nil || ending != "":
-		return resolvedOwner{outcome: ending}, err
+	case err != nil || outcome != "":
+		return resolvedOwner{outcome: outcome}, err
 	case object.UID != owner.UID:
 		return resolvedOwner{outcome: OutcomeOwnerReplaced}, nil
 	}
-	found := resolvedOwner{kind: object.GroupVersionKind()}
-	if above := metav1.GetControllerOfNoCopy(object); above != nil {
-		found.controller = podcache.Owner{APIVersion: above.APIVersion, Kind: above.Kind, Name: above.Name, UID: above.UID}
+	resolved := resolvedOwner{kind: object.GroupVersionKind()}
+	if next := metav1.GetControllerOfNoCopy(object); next != nil {
+		resolved.controller = podcache.Owner{APIVersion: next.APIVersion, Kind: next.Kind, Name: next.Name, UID: next.UID}
 	}
-	return found, nil
+	return resolved, nil
 }
 
-// getMetadata reads the metadata of one object, or says why there is none to be had.
-//
-// The object's kind is in a version that is served.
-func (f *Resolver) getMetadata(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*metav1.PartialObjectMetadata, Outcome, error) {
-	mapping, err := f.restMapping(kind)
+// getMetadata returns the metadata of an object, with its kind in a served version, or the
+// outcome if it cannot be read.
+func (r *Resolver) getMetadata(
+	ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey,
+) (*metav1.PartialObjectMetadata, Outcome, error) {
+	mapping, err := r.restMapping(kind)
 	switch {
 	case meta.IsNoMatchError(err):
 		return nil, OutcomeOwnerKindUnknown, nil
 	case err != nil:
-		return nil, "", fmt.Errorf("asking what %s is: %w", kind, err)
+		return nil, "", fmt.Errorf("look up resource of %s: %w", kind, err)
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		return nil, OutcomeOwnerClusterScoped, nil
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
-	err = f.reader.Get(ctx, key, object)
+	err = r.reader.Get(ctx, key, object)
 	switch {
 	case err == nil:
 		object.SetGroupVersionKind(mapping.GroupVersionKind)
@@ -214,45 +205,45 @@ func (f *Resolver) getMetadata(ctx context.Context, kind schema.GroupVersionKind
 	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
 		return nil, OutcomeOwnerForbidden, nil
 	default:
-		return nil, "", fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+		return nil, "", fmt.Errorf("get %s %s: %w", kind.Kind, key, err)
 	}
 }
 
-// restMapping is how the server serves a kind: in the version of the reference, or in
-// another where that is not served any more.
-func (f *Resolver) restMapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
-	mapping, err := f.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+// restMapping returns the resource of a kind, in the version of the reference or, if that is
+// not served any more, in another one.
+func (r *Resolver) restMapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
-		return f.mapper.RESTMapping(kind.GroupKind())
+		return r.mapper.RESTMapping(kind.GroupKind())
 	}
 	return mapping, err
 }
 
-// resolveGroup is the root of a pod without a controller: the Workload of its group where
-// Kueue says so, else the pod itself. A pod may become one of a group only later,
-// so that it is none is not remembered.
-func (f *Resolver) resolveGroup(ctx context.Context, pod *podcache.Pod, itself Root) (Root, Outcome, error) {
+// resolveGroup returns the root of a pod without controller: the Kueue Workload of its group
+// or, if it belongs to none, the pod itself. The latter is not cached, because a pod can
+// join a group later.
+func (r *Resolver) resolveGroup(ctx context.Context, pod *podcache.Pod, podRoot Root) (Root, Outcome, error) {
 	if pod.Group == "" {
-		return itself, OutcomeTop, nil
+		return podRoot, OutcomeTop, nil
 	}
-	if known, ok := f.groups.Get(pod.UID); ok {
-		return known.(Root), OutcomePodGroup, nil
+	if cached, ok := r.groups.Get(pod.UID); ok {
+		return cached.(Root), OutcomePodGroup, nil
 	}
 	kind := kueueWorkloadKind.WithVersion("")
-	object, ending, err := f.getMetadata(ctx, kind, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Group})
+	object, outcome, err := r.getMetadata(ctx, kind, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Group})
 	if err != nil {
-		return Root{}, "", fmt.Errorf("finding the group of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return Root{}, "", fmt.Errorf("resolve the group of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	if ending != "" || !hasOwnerPod(object, pod) {
-		return itself, OutcomeTop, nil
+	if outcome != "" || !hasOwnerPod(object, pod) {
+		return podRoot, OutcomeTop, nil
 	}
 	root := Root{GroupVersionKind: object.GroupVersionKind(), Namespace: pod.Namespace, Name: pod.Group, UID: object.UID}
-	f.groups.Add(pod.UID, root, unresolvedCacheTTL) // Kueue makes a Workload anew that does not fit its pods
+	r.groups.Add(pod.UID, root, unresolvedCacheTTL) // Kueue replaces a Workload that does not match its pods
 	return root, OutcomePodGroup, nil
 }
 
-// hasOwnerPod is whether the pod is among the owners of a group's Workload: Kueue makes
-// each pod one that it takes into the group.
+// hasOwnerPod reports whether the pod is an owner of a group's Workload. Kueue makes each
+// pod of a group an owner.
 func hasOwnerPod(workload *metav1.PartialObjectMetadata, pod *podcache.Pod) bool {
 	for i := range workload.OwnerReferences {
 		if owner := &workload.OwnerReferences[i]; owner.UID == pod.UID && owner.Kind == podKind.Kind {

@@ -22,7 +22,7 @@ import (
 	"sluice.dev/lifecycle/timelimit/owner"
 )
 
-// newRESTMapper are the kinds that the tests' server has.
+// newRESTMapper returns the kinds that the fake server serves.
 func newRESTMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "apps", Version: "v1"}, {Group: "kueue.x-k8s.io", Version: "v1beta2"}})
 	for _, kind := range []string{
@@ -38,7 +38,7 @@ func newRESTMapper() meta.RESTMapper {
 	return mapper
 }
 
-// parseGVK reads v1/Pod and batch/v1/Job.
+// parseGVK parses v1/Pod and batch/v1/Job.
 func parseGVK(kind string) schema.GroupVersionKind {
 	at := strings.LastIndexByte(kind, '/')
 	version, err := schema.ParseGroupVersion(kind[:at])
@@ -48,8 +48,8 @@ func parseGVK(kind string) schema.GroupVersionKind {
 	return version.WithKind(kind[at+1:])
 }
 
-// fakeReader has objects by kind, name and UID: "batch/v1/Job train#1 < ..." reads: a
-// Job train of UID 1, controlled by what is after the sign.
+// fakeReader holds objects by kind, name and UID. "batch/v1/Job train#1 < ..." is a Job train
+// with UID 1, controlled by the owner after the sign.
 type fakeReader struct {
 	objects map[string]*metav1.PartialObjectMetadata
 	reads   int
@@ -77,7 +77,7 @@ func (s *fakeReader) List(context.Context, client.ObjectList, ...client.ListOpti
 	return errors.New("nothing is listed to find a root")
 }
 
-// parseOwner reads "batch/v1/Job train#1".
+// parseOwner parses "batch/v1/Job train#1".
 func parseOwner(text string) podcache.Owner {
 	kind, rest, _ := strings.Cut(text, " ")
 	name, uid, _ := strings.Cut(rest, "#")
@@ -90,7 +90,7 @@ func parseOwnerReference(text string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID}
 }
 
-// newFakeReader is a server with these objects in the namespace lab.
+// newFakeReader returns a server with these objects in the namespace lab.
 func newFakeReader(objects ...string) *fakeReader {
 	s := &fakeReader{objects: map[string]*metav1.PartialObjectMetadata{}}
 	for _, text := range objects {
@@ -115,7 +115,7 @@ func (s *fakeReader) addOwners(of string, owners ...string) *fakeReader {
 	return s
 }
 
-// newPod is pod p, UID p, in the namespace lab.
+// newPod returns pod p, UID p, in the namespace lab.
 func newPod(controller string) *podcache.Pod {
 	p := &podcache.Pod{Namespace: "lab", Name: "p", UID: "p"}
 	if controller != "" {
@@ -143,10 +143,10 @@ func TestResolve(t *testing.T) {
 		return newFakeReader("kueue.x-k8s.io/v1beta2/Workload g#7").addOwners("lab/Workload.kueue.x-k8s.io/g", "v1/Pod other#o", podRoot)
 	}
 	tests := map[string]struct {
-		server *fakeReader
-		pod    *podcache.Pod
-		want   string
-		ending owner.Outcome
+		server  *fakeReader
+		pod     *podcache.Pod
+		want    string
+		outcome owner.Outcome
 	}{
 		"a bare pod": {newFakeReader(), newPod(""), podRoot, owner.OutcomeTop},
 		"a job":      {newFakeReader(job), newPod(job), job, owner.OutcomeTop},
@@ -154,20 +154,20 @@ func TestResolve(t *testing.T) {
 			newFakeReader("apps/v1/ReplicaSet r#2 < apps/v1/Deployment d#1", "apps/v1/Deployment d#1"),
 			newPod("apps/v1/ReplicaSet r#2"), "apps/v1/Deployment d#1", owner.OutcomeTop,
 		},
-		"a worker of a leader, whose pod is in between": {
+		"a worker of a leader pod": {
 			newFakeReader("apps/v1/StatefulSet w#5 < v1/Pod leader#4", "v1/Pod leader#4 < apps/v1/StatefulSet l#3",
 				"apps/v1/StatefulSet l#3 < leaderworkerset.x-k8s.io/v1/LeaderWorkerSet lws#1", "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet lws#1"),
 			newPod("apps/v1/StatefulSet w#5"), "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet lws#1", owner.OutcomeTop,
 		},
-		"an executor of spark": {
+		"a Spark executor": {
 			newFakeReader("v1/Pod driver#2 < sparkoperator.k8s.io/v1beta2/SparkApplication s#1", "sparkoperator.k8s.io/v1beta2/SparkApplication s#1"),
 			newPod("v1/Pod driver#2"), "sparkoperator.k8s.io/v1beta2/SparkApplication s#1", owner.OutcomeTop,
 		},
-		"a launcher of MPI": {
+		"an MPI launcher": {
 			newFakeReader("batch/v1/Job launcher#2 < kubeflow.org/v1/MPIJob m#1", "kubeflow.org/v1/MPIJob m#1"),
 			newPod("batch/v1/Job launcher#2"), "kubeflow.org/v1/MPIJob m#1", owner.OutcomeTop,
 		},
-		"a worker of ray": {
+		"a Ray worker": {
 			newFakeReader("ray.io/v1/RayCluster c#2 < ray.io/v1/RayJob j#1", "ray.io/v1/RayJob j#1"),
 			newPod("ray.io/v1/RayCluster c#2"), "ray.io/v1/RayJob j#1", owner.OutcomeTop,
 		},
@@ -175,45 +175,45 @@ func TestResolve(t *testing.T) {
 			newFakeReader("batch/v1/Job run#2 < batch/v1/CronJob nightly#1", "batch/v1/CronJob nightly#1"),
 			newPod("batch/v1/Job run#2"), "batch/v1/Job run#2", owner.OutcomeOwnerNotWorkload,
 		},
-		"a mirror pod":             {newFakeReader(), newPod("v1/Node n#9"), podRoot, owner.OutcomeOwnerNotWorkload},
-		"of an object of sluice's": {newFakeReader(), newPod("sluice.dev/v1alpha1/Project p#9"), podRoot, owner.OutcomeOwnerNotWorkload},
-		"an owner that is gone":    {newFakeReader(), newPod(job), podRoot, owner.OutcomeOwnerNotFound},
-		"an owner that is forged":  {newFakeReader("batch/v1/Job train#2"), newPod(job), podRoot, owner.OutcomeOwnerReplaced},
-		"an owner's owner was made anew": {
+		"a mirror pod":       {newFakeReader(), newPod("v1/Node n#9"), podRoot, owner.OutcomeOwnerNotWorkload},
+		"an owner of Sluice": {newFakeReader(), newPod("sluice.dev/v1alpha1/Project p#9"), podRoot, owner.OutcomeOwnerNotWorkload},
+		"a missing owner":    {newFakeReader(), newPod(job), podRoot, owner.OutcomeOwnerNotFound},
+		"a forged owner":     {newFakeReader("batch/v1/Job train#2"), newPod(job), podRoot, owner.OutcomeOwnerReplaced},
+		"a replaced owner of an owner": {
 			newFakeReader("apps/v1/ReplicaSet r#2 < apps/v1/Deployment d#1", "apps/v1/Deployment d#8"),
 			newPod("apps/v1/ReplicaSet r#2"), "apps/v1/ReplicaSet r#2", owner.OutcomeOwnerReplaced,
 		},
-		"an owner that is forbidden": {newFakeReader("batch/v1/Job train#1 < forbidden.io/v1/Thing t#0"), newPod(job), job, owner.OutcomeOwnerForbidden},
-		"an owner of no known kind":  {newFakeReader("batch/v1/Job train#1 < nobody.io/v1/Thing t#0"), newPod(job), job, owner.OutcomeOwnerKindUnknown},
-		"an owner of no kind at all": {newFakeReader(), &podcache.Pod{Namespace: "lab", Name: "p", UID: "p", Controller: podcache.Owner{APIVersion: "a/b/c", Kind: "../Job", Name: "x", UID: "1"}}, podRoot, owner.OutcomeOwnerKindUnknown},
-		"an owner in no namespace":   {newFakeReader("batch/v1/Job train#1 < cluster.io/v1/Everything e#0"), newPod(job), job, owner.OutcomeOwnerClusterScoped},
-		"an owner in an old version": {newFakeReader("apps/v1/ReplicaSet r#2"), newPod("apps/v1beta1/ReplicaSet r#2"), "apps/v1/ReplicaSet r#2", owner.OutcomeTop},
-		"an owner that is the pod":   {newFakeReader(), newPod(podRoot), podRoot, owner.OutcomeCycle},
+		"a forbidden owner":           {newFakeReader("batch/v1/Job train#1 < forbidden.io/v1/Thing t#0"), newPod(job), job, owner.OutcomeOwnerForbidden},
+		"an owner of an unknown kind": {newFakeReader("batch/v1/Job train#1 < unknown.io/v1/Thing t#0"), newPod(job), job, owner.OutcomeOwnerKindUnknown},
+		"a malformed owner":           {newFakeReader(), &podcache.Pod{Namespace: "lab", Name: "p", UID: "p", Controller: podcache.Owner{APIVersion: "a/b/c", Kind: "../Job", Name: "x", UID: "1"}}, podRoot, owner.OutcomeOwnerKindUnknown},
+		"a cluster-scoped owner":      {newFakeReader("batch/v1/Job train#1 < cluster.io/v1/Everything e#0"), newPod(job), job, owner.OutcomeOwnerClusterScoped},
+		"an owner in an old version":  {newFakeReader("apps/v1/ReplicaSet r#2"), newPod("apps/v1beta1/ReplicaSet r#2"), "apps/v1/ReplicaSet r#2", owner.OutcomeTop},
+		"a pod that owns itself":      {newFakeReader(), newPod(podRoot), podRoot, owner.OutcomeCycle},
 		"owners of each other": {
 			newFakeReader("batch/v1/Job train#1 < batch/v1/Job other#2", "batch/v1/Job other#2 < batch/v1/Job train#1"),
 			newPod(job), "batch/v1/Job other#2", owner.OutcomeCycle,
 		},
-		"a group":                               {group(), newGroupedPod("g"), "kueue.x-k8s.io/v1beta2/Workload g#7", owner.OutcomePodGroup},
-		"a group that Kueue has not made":       {newFakeReader(), newGroupedPod("g"), podRoot, owner.OutcomeTop},
-		"a group that the pod only pretends of": {newFakeReader("kueue.x-k8s.io/v1beta2/Workload g#7"), newGroupedPod("g"), podRoot, owner.OutcomeTop},
+		"a group":                  {group(), newGroupedPod("g"), "kueue.x-k8s.io/v1beta2/Workload g#7", owner.OutcomePodGroup},
+		"a group without Workload": {newFakeReader(), newGroupedPod("g"), podRoot, owner.OutcomeTop},
+		"a group whose Workload does not name the pod": {newFakeReader("kueue.x-k8s.io/v1beta2/Workload g#7"), newGroupedPod("g"), podRoot, owner.OutcomeTop},
 		"a group and a controller": {
 			newFakeReader(job), &podcache.Pod{Namespace: "lab", Name: "p", UID: "p", Group: "g", Controller: parseOwner(job)}, job, owner.OutcomeTop,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			root, ending, err := owner.NewResolver(tc.server, newRESTMapper()).Resolve(t.Context(), tc.pod)
+			root, outcome, err := owner.NewResolver(tc.server, newRESTMapper()).Resolve(t.Context(), tc.pod)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{tc.want, string(tc.ending), "lab"}, []string{formatRoot(root), string(ending), root.Namespace}); diff != "" {
+			if diff := cmp.Diff([]string{tc.want, string(tc.outcome), "lab"}, []string{formatRoot(root), string(outcome), root.Namespace}); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
 	}
 }
 
-// newOwnerChain is a server with jobs of which each is controlled by the next.
+// newOwnerChain returns a server with jobs, each controlled by the next.
 func newOwnerChain(length int) *fakeReader {
 	var objects []string
 	for i := 1; i < length; i++ {
@@ -224,9 +224,9 @@ func newOwnerChain(length int) *fakeReader {
 
 func TestResolveStopsAtMaxDepth(t *testing.T) {
 	for length, want := range map[int]owner.Outcome{8: owner.OutcomeTop, 9: owner.OutcomeMaxDepth, 30: owner.OutcomeMaxDepth} {
-		root, ending, err := owner.NewResolver(newOwnerChain(length), newRESTMapper()).Resolve(t.Context(), newPod("batch/v1/Job j1#1"))
-		if err != nil || ending != want || root.Name != "j8" {
-			t.Errorf("a chain of %d: %s, %s, %v; want j8, %s", length, root.Name, ending, err, want)
+		root, outcome, err := owner.NewResolver(newOwnerChain(length), newRESTMapper()).Resolve(t.Context(), newPod("batch/v1/Job j1#1"))
+		if err != nil || outcome != want || root.Name != "j8" {
+			t.Errorf("a chain of %d: %s, %s, %v; want j8, %s", length, root.Name, outcome, err, want)
 		}
 	}
 }
@@ -234,19 +234,19 @@ func TestResolveStopsAtMaxDepth(t *testing.T) {
 func TestResolveReturnsServerErrors(t *testing.T) {
 	s := newFakeReader("batch/v1/Job train#1 < broken.io/v1/Thing t#0")
 	finder := owner.NewResolver(s, newRESTMapper())
-	for range 2 { // it is not remembered either
+	for range 2 { // errors are not cached
 		before := s.reads
-		root, ending, err := finder.Resolve(t.Context(), newPod("batch/v1/Job train#1"))
-		if !apierrors.IsServiceUnavailable(err) || root != (owner.Root{}) || ending != "" {
-			t.Errorf("got %v, %q, %v; want the server's error and nothing beside it", root, ending, err)
+		root, outcome, err := finder.Resolve(t.Context(), newPod("batch/v1/Job train#1"))
+		if !apierrors.IsServiceUnavailable(err) || root != (owner.Root{}) || outcome != "" {
+			t.Errorf("got %v, %q, %v; want only the server's error", root, outcome, err)
 		}
 		if s.reads == before {
-			t.Error("the server was not asked")
+			t.Error("the server was not called")
 		}
 	}
 }
 
-// failingMapper fails as a mapper does whose server cannot be reached.
+// failingMapper fails like a mapper without connection to its server.
 type failingMapper struct{ meta.RESTMapper }
 
 func (failingMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
@@ -279,27 +279,27 @@ func TestResolveCachesOwners(t *testing.T) {
 	}
 	delete(s.objects, "lab/Deployment.apps/d")
 	finder.Forget(root)
-	got, ending, err := finder.Resolve(t.Context(), newPod("apps/v1/ReplicaSet r#2"))
-	if err != nil || ending != owner.OutcomeOwnerNotFound || got.Name != "r" {
-		t.Errorf("after its root was forgotten: %v, %s, %v", got, ending, err)
+	got, outcome, err := finder.Resolve(t.Context(), newPod("apps/v1/ReplicaSet r#2"))
+	if err != nil || outcome != owner.OutcomeOwnerNotFound || got.Name != "r" {
+		t.Errorf("after Forget: %v, %s, %v", got, outcome, err)
 	}
 }
 
-// What one reference says falsely is not believed of another that is true.
+// A false reference does not affect a true one.
 func TestForgedReferenceIsNotCachedForOthers(t *testing.T) {
 	finder := owner.NewResolver(newFakeReader("batch/v1/Job train#1"), newRESTMapper())
-	for _, text := range []string{"batch/v1/Job none#1", "batch/v1/CronJob train#1", "nobody.io/v1/Job train#1"} {
-		if _, ending, err := finder.Resolve(t.Context(), newPod(text)); err != nil || ending == owner.OutcomeTop {
-			t.Fatalf("%s: %s, %v", text, ending, err)
+	for _, text := range []string{"batch/v1/Job none#1", "batch/v1/CronJob train#1", "unknown.io/v1/Job train#1"} {
+		if _, outcome, err := finder.Resolve(t.Context(), newPod(text)); err != nil || outcome == owner.OutcomeTop {
+			t.Fatalf("%s: %s, %v", text, outcome, err)
 		}
 	}
-	root, ending, err := finder.Resolve(t.Context(), newPod("batch/v1/Job train#1"))
-	if err != nil || ending != owner.OutcomeTop || formatRoot(root) != "batch/v1/Job train#1" {
-		t.Errorf("got %v, %s, %v", root, ending, err)
+	root, outcome, err := finder.Resolve(t.Context(), newPod("batch/v1/Job train#1"))
+	if err != nil || outcome != owner.OutcomeTop || formatRoot(root) != "batch/v1/Job train#1" {
+		t.Errorf("got %v, %s, %v", root, outcome, err)
 	}
 	elsewhere := newPod("batch/v1/Job train#1")
 	elsewhere.Namespace = "other"
-	if root, ending, _ := finder.Resolve(t.Context(), elsewhere); ending != owner.OutcomeOwnerNotFound || root.Name != "p" {
-		t.Errorf("a pod of another namespace has the root %v, %s", root, ending)
+	if root, outcome, _ := finder.Resolve(t.Context(), elsewhere); outcome != owner.OutcomeOwnerNotFound || root.Name != "p" {
+		t.Errorf("a pod of another namespace has the root %v, %s", root, outcome)
 	}
 }

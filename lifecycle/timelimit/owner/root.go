@@ -10,62 +10,58 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Root is a workload that nothing else controls, as far as can be told. Roots can
-// be compared with ==; two of the same name and different UIDs are not the same.
+// Root is a root workload. Roots are comparable with ==.
 type Root struct {
 	schema.GroupVersionKind
-	// Namespace is the pod's, always.
+	// Namespace is the namespace of its pods.
 	Namespace string
-	// Name is the root's.
-	Name string
-	// UID is the root's, as read from the server.
+	Name      string
+	// UID distinguishes roots that were created with the same name.
 	UID types.UID
 }
 
-// Reference is the root as a WorkloadClock names it.
+// Reference returns the root as a WorkloadClock refers to it.
 func (r Root) Reference() v1alpha1.WorkloadReference {
 	version, kind := r.ToAPIVersionAndKind()
 	return v1alpha1.WorkloadReference{APIVersion: version, Kind: kind, Name: r.Name}
 }
 
-// Outcome is why a walk ended where it did.
+// Outcome is why a walk ended at a root.
 type Outcome string
 
-// The endings. In all but the first there was more to see above the root, or
-// seemed to be.
+// The outcomes. After all but the first two the root names an owner that is not followed.
 const (
 	// OutcomeTop: nothing controls the root.
 	OutcomeTop Outcome = "Top"
-	// OutcomePodGroup: the root is Kueue's Workload of a group of pods.
-	OutcomePodGroup Outcome = "Group"
-	// OutcomeOwnerNotWorkload: the owner is no kind of workload, such as the node that is
-	// named as the controller of a mirror pod, or a schedule.
-	OutcomeOwnerNotWorkload Outcome = "OwnerIsNoWorkload"
+	// OutcomePodGroup: the root is the Kueue Workload of a pod group.
+	OutcomePodGroup Outcome = "PodGroup"
+	// OutcomeOwnerNotWorkload: the owner's kind is no workload, such as a schedule, or the
+	// Node that controls a mirror pod.
+	OutcomeOwnerNotWorkload Outcome = "OwnerNotWorkload"
 	// OutcomeOwnerNotFound: the owner does not exist.
-	OutcomeOwnerNotFound Outcome = "OwnerGone"
+	OutcomeOwnerNotFound Outcome = "OwnerNotFound"
 	// OutcomeOwnerReplaced: another object has the owner's name now.
-	OutcomeOwnerReplaced Outcome = "OwnerMadeAnew"
-	// OutcomeOwnerForbidden: lifecycle may not read the owner. To govern workloads of
-	// that kind it needs the right to get them.
+	OutcomeOwnerReplaced Outcome = "OwnerReplaced"
+	// OutcomeOwnerForbidden: lifecycle must not read the owner. To govern workloads of that
+	// kind it needs the permission to get them.
 	OutcomeOwnerForbidden Outcome = "OwnerForbidden"
-	// OutcomeOwnerKindUnknown: the server has no such kind.
+	// OutcomeOwnerKindUnknown: the server does not serve the kind.
 	OutcomeOwnerKindUnknown Outcome = "OwnerKindUnknown"
-	// OutcomeOwnerClusterScoped: the owner lies in no namespace.
-	OutcomeOwnerClusterScoped Outcome = "OwnerInNoNamespace"
-	// OutcomeMaxDepth: there is more above than a walk goes up.
-	OutcomeMaxDepth Outcome = "TooDeep"
+	// OutcomeOwnerClusterScoped: the owner has no namespace.
+	OutcomeOwnerClusterScoped Outcome = "OwnerClusterScoped"
+	// OutcomeMaxDepth: the chain of owners is longer than the walk.
+	OutcomeMaxDepth Outcome = "MaxDepth"
 	// OutcomeCycle: the owners own each other.
 	OutcomeCycle Outcome = "Cycle"
 )
 
 var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
-// kueueWorkloadKind is Kueue's Workload. Which version is served the mapper knows.
+// kueueWorkloadKind is Kueue's Workload. The RESTMapper knows the served version.
 var kueueWorkloadKind = schema.GroupKind{Group: "kueue.x-k8s.io", Kind: "Workload"}
 
-// nonWorkloadKinds are kinds that may be named as controllers and are no workloads. The
-// first are no workloads at all; the others are schedules: each of their runs is
-// stopped for itself, and the next may still come.
+// nonWorkloadKinds are kinds that can be controllers but are no root workloads: kinds that run
+// nothing, and schedules, whose runs are stopped one by one.
 var nonWorkloadKinds = map[schema.GroupKind]bool{
 	{Kind: "Node"}:           true, // of mirror pods
 	{Kind: "Namespace"}:      true,
@@ -81,7 +77,7 @@ var nonWorkloadKinds = map[schema.GroupKind]bool{
 	{Group: "sparkoperator.k8s.io", Kind: "ScheduledSparkApplication"}: true,
 }
 
-// isNonWorkloadKind is whether nothing of that kind can be a root.
+// isNonWorkloadKind reports whether objects of the kind cannot be roots.
 func isNonWorkloadKind(kind schema.GroupKind) bool {
 	return nonWorkloadKinds[kind] || kind.Group == v1alpha1.Group
 }

@@ -27,7 +27,7 @@ const (
 	version   = "v1"
 )
 
-// crdGVK is the kind of the kinds.
+// crdGVK is the kind of CustomResourceDefinitions.
 var crdGVK = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // unknownKind is a kind that Sluice does not know.
@@ -37,7 +37,7 @@ func groupKind(group, name string) schema.GroupKind {
 	return schema.GroupKind{Group: group, Kind: name}
 }
 
-// newObject is an object called x, with the rest in YAML.
+// newObject returns an object with the name x and the rest from YAML.
 func newObject(t *testing.T, kind schema.GroupKind, rest string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{}}
@@ -55,16 +55,16 @@ func newObject(t *testing.T, kind schema.GroupKind, rest string) *unstructured.U
 	return u
 }
 
-// targetOf means an object as it was seen.
+// targetOf returns the target of an object.
 func targetOf(object *unstructured.Unstructured) suspend.Target {
 	return suspend.Target{GroupVersionKind: object.GroupVersionKind(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
 }
 
-// fakeAPI is a cluster in memory that counts what is written, and fails as told.
+// fakeAPI is an in-memory cluster that counts writes and can fail calls.
 type fakeAPI struct {
 	client client.Client
 	writes int
-	// callError is asked before each call: get, list, patch, apply or delete.
+	// callError returns the error of a call: get, list, patch, apply or delete.
 	callError func(verb string, object client.Object) error
 }
 
@@ -89,7 +89,7 @@ func newFakeAPI(t *testing.T, objects ...*unstructured.Unstructured) *fakeAPI {
 	for _, object := range objects {
 		builder.WithObjects(object)
 	}
-	ask := func(verb string, object client.Object) error {
+	check := func(verb string, object client.Object) error {
 		if verb != "get" && verb != "list" {
 			w.writes++
 		}
@@ -100,25 +100,25 @@ func newFakeAPI(t *testing.T, objects ...*unstructured.Unstructured) *fakeAPI {
 	}
 	w.client = builder.WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-			if err := ask("get", object); err != nil {
+			if err := check("get", object); err != nil {
 				return err
 			}
 			return c.Get(ctx, key, object, opts...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if err := ask("list", nil); err != nil {
+			if err := check("list", nil); err != nil {
 				return err
 			}
 			return c.List(ctx, list, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := ask("patch", object); err != nil {
+			if err := check("patch", object); err != nil {
 				return err
 			}
 			return c.Patch(ctx, object, patch, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
-			if err := ask("delete", object); err != nil {
+			if err := check("delete", object); err != nil {
 				return err
 			}
 			return c.Delete(ctx, object, opts...)
@@ -127,7 +127,7 @@ func newFakeAPI(t *testing.T, objects ...*unstructured.Unstructured) *fakeAPI {
 	return w
 }
 
-// get reads an object as it is.
+// get returns the current object.
 func (w *fakeAPI) get(t *testing.T, of client.Object) *unstructured.Unstructured {
 	t.Helper()
 	before := w.callError
@@ -141,7 +141,7 @@ func (w *fakeAPI) get(t *testing.T, of client.Object) *unstructured.Unstructured
 	return u
 }
 
-// patchObject patches an object as its owner would, and counts as no write of ours.
+// patchObject patches an object like its owner. It is not counted.
 func (w *fakeAPI) patchObject(t *testing.T, of client.Object, patch string) {
 	t.Helper()
 	object := w.get(t, of)

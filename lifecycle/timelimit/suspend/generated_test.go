@@ -20,8 +20,8 @@ import (
 	"sluice.dev/manifests"
 )
 
-// update is what `make generate` runs the tests of this file with.
-var update = flag.Bool("update", false, "write the rights and the table of the documentation anew")
+// update is set by `make generate`.
+var update = flag.Bool("update", false, "write the ClusterRole and the table of the documentation")
 
 const (
 	roleFile             = "../../../manifests/base/rbac/stopping.yaml"
@@ -29,12 +29,12 @@ const (
 	tableBegin, tableEnd = "<!-- The table is written by `make generate`. -->\n", "<!-- end of the table -->\n"
 )
 
-// The rights that are installed are those that the table needs.
+// The installed ClusterRole has the permissions that package workloadkind needs.
 func TestGeneratedRole(t *testing.T) {
 	compareFile(t, roleFile, func(string) string { return roleYAML(suspend.PolicyRules()) })
 }
 
-// And read back, as they are installed, they are.
+// The built manifests contain them unchanged.
 func TestInstalledRoleMatchesRules(t *testing.T) {
 	objects, err := manifests.Build(manifests.Base)
 	if err != nil {
@@ -53,10 +53,10 @@ func TestInstalledRoleMatchesRules(t *testing.T) {
 		}
 		return
 	}
-	t.Errorf("there is no ClusterRole %s in %s", roleName, manifests.Base)
+	t.Errorf("no ClusterRole %s in %s", roleName, manifests.Base)
 }
 
-// No more than to read and to patch, and to delete pods.
+// The permissions are limited to get and patch, and to delete pods.
 func TestRoleIsMinimal(t *testing.T) {
 	for _, rule := range suspend.PolicyRules() {
 		for _, verb := range rule.Verbs {
@@ -82,13 +82,13 @@ func TestRoleIsMinimal(t *testing.T) {
 	}
 }
 
-// The documentation has the table.
+// The documentation contains the generated table.
 func TestGeneratedTable(t *testing.T) {
 	compareFile(t, docFile, func(now string) string {
 		before, rest, ok := strings.Cut(now, tableBegin)
 		_, after, closed := strings.Cut(rest, tableEnd)
 		if !ok || !closed {
-			t.Fatalf("%s does not have the two comments between which the table goes", docFile)
+			t.Fatalf("%s lacks the two comments that enclose the table", docFile)
 		}
 		return before + tableBegin + renderTable() + tableEnd + after
 	})
@@ -108,7 +108,7 @@ func compareFile(t *testing.T, path string, want func(now string) string) {
 		return
 	}
 	if diff := cmp.Diff(text, string(raw)); diff != "" {
-		t.Errorf("%s is not what the table of package kinds says; run `make generate` (-table +file)\n%s", path, diff)
+		t.Errorf("%s is not up to date with package workloadkind; run `make generate` (-table +file)\n%s", path, diff)
 	}
 }
 
@@ -116,9 +116,9 @@ const roleName = "sluice-lifecycle-stopping"
 
 func roleYAML(rules []rbacv1.PolicyRule) string {
 	var b strings.Builder
-	b.WriteString(`# What lifecycle needs to stop root workloads: to read and patch the object at the
-# top, whichever kind it is; to delete pods that have none, and those by which a
-# StatefulSet at 0 is held up. Kinds that a cluster does not have cost nothing. Written by ` + "`make generate`" + ` from api/workload/kinds.
+	b.WriteString(`# The permissions to stop root workloads: to get and patch them, to delete bare pods and the
+# pods of a StatefulSet that hangs at 0 replicas. Kinds that are not installed need no change.
+# Written by ` + "`make generate`" + ` from api/workloadkind.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
@@ -157,7 +157,7 @@ func quoteAll(groups []string) []string {
 	return list
 }
 
-// renderTable is the one of the documentation, in Markdown.
+// renderTable returns the table of the documentation, in Markdown.
 func renderTable() string {
 	var b strings.Builder
 	b.WriteString("\n| kind | how it is stopped | how it is started again |\n|---|---|---|\n")
@@ -166,7 +166,7 @@ func renderTable() string {
 		if kind.Group != "" {
 			name += " (`" + kind.Group + "`)"
 		}
-		start := "make it anew"
+		start := "create it again"
 		if command := kind.StartCommand("NAMESPACE", "NAME", 1); command != "" {
 			start = "`" + strings.Replace(command, "--replicas=1", "--replicas=N", 1) + "`"
 		} else if kind.StopAction.Method == workloadkind.StopNever {

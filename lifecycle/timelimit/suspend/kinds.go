@@ -22,43 +22,48 @@ import (
 var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 func unsupportedKindError(t Target) error {
-	return fmt.Errorf("%w: Sluice never touches a %s", ErrUnsupported, t.Kind)
+	return fmt.Errorf("%w: Sluice does not stop objects of kind %s", ErrUnsupported, t.Kind)
 }
 
-// resolveUnknownKind makes a row for a kind that the table does not have, from what its
-// definition says: a boolean spec.suspend, else the number that its scale
-// subresource means. Both are places in the object itself.
+// resolveUnknownKind derives the stop action of a kind that package workloadkind does not
+// know from its CustomResourceDefinition: a boolean spec.suspend, else the replicas field of
+// the scale subresource.
 func (s *Stopper) resolveUnknownKind(ctx context.Context, mapping *meta.RESTMapping) (workloadkind.Kind, error) {
-	row := workloadkind.Kind{GroupKind: mapping.GroupVersionKind.GroupKind(), Resource: mapping.Resource.Resource}
+	kind := workloadkind.Kind{GroupKind: mapping.GroupVersionKind.GroupKind(), Resource: mapping.Resource.Resource}
+	resource := mapping.Resource.GroupResource()
 	definition := &unstructured.Unstructured{}
 	definition.SetGroupVersionKind(crdKind)
-	err := s.Client.Get(ctx, client.ObjectKey{Name: mapping.Resource.GroupResource().String()}, definition)
+	err := s.Client.Get(ctx, client.ObjectKey{Name: resource.String()}, definition)
 	if apierrors.IsNotFound(err) {
-		return row, fmt.Errorf("%w: %s is a kind without a definition, and is not known", ErrUnsupported, mapping.Resource.GroupResource())
+		return kind, fmt.Errorf("%w: Sluice does not know %s, and it has no CustomResourceDefinition", ErrUnsupported, resource)
 	}
 	if err != nil {
-		return row, fmt.Errorf("reading the definition of %s: %w", mapping.Resource.GroupResource(), err)
+		return kind, fmt.Errorf("get the CustomResourceDefinition of %s: %w", resource, err)
 	}
 	version := servedVersion(definition, mapping.GroupVersionKind.Version)
-	if kind, _, _ := unstructured.NestedString(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "suspend", "type"); kind == "boolean" {
-		row.StopAction = workloadkind.StopAction{Method: workloadkind.StopByField, Path: []string{"spec", "suspend"}, StopValue: true, StartValue: false}
-		return row, nil
-	}
-	if path, _, _ := unstructured.NestedString(version, "subresources", "scale", "specReplicasPath"); strings.HasPrefix(path, ".spec.") {
-		row.StopAction = workloadkind.StopAction{Method: workloadkind.StopByScaling, Path: strings.Split(path[1:], ".")}
-		if count, _, _ := unstructured.NestedString(version, "subresources", "scale", "statusReplicasPath"); strings.HasPrefix(count, ".status.") {
-			row.ActivePodsPath = strings.Split(count[1:], ".")
+	suspendType, _, _ := unstructured.NestedString(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "suspend", "type")
+	replicasPath, _, _ := unstructured.NestedString(version, "subresources", "scale", "specReplicasPath")
+	switch {
+	case suspendType == "boolean":
+		kind.StopAction = workloadkind.StopAction{
+			Method: workloadkind.StopByField, Path: []string{"spec", "suspend"}, StopValue: true, StartValue: false,
 		}
-		return row, nil
+	case strings.HasPrefix(replicasPath, ".spec."):
+		kind.StopAction = workloadkind.StopAction{Method: workloadkind.StopByScaling, Path: strings.Split(replicasPath[1:], ".")}
+		countPath, _, _ := unstructured.NestedString(version, "subresources", "scale", "statusReplicasPath")
+		if strings.HasPrefix(countPath, ".status.") {
+			kind.ActivePodsPath = strings.Split(countPath[1:], ".")
+		}
+	case s.DeleteUnknownKinds:
+		kind.StopAction = workloadkind.StopAction{Method: workloadkind.StopByDeletion, Irreversible: true}
+	default:
+		return kind, fmt.Errorf("%w: %s has neither a boolean spec.suspend nor a scale subresource, and stopping.deleteUnknownKinds is false",
+			ErrUnsupported, resource)
 	}
-	if s.DeleteUnknownKinds {
-		row.StopAction = workloadkind.StopAction{Method: workloadkind.StopByDeletion, Irreversible: true}
-		return row, nil
-	}
-	return row, fmt.Errorf("%w: %s has neither a boolean spec.suspend nor a scale subresource, and deleting it is not allowed", ErrUnsupported, mapping.Resource.GroupResource())
+	return kind, nil
 }
 
-// servedVersion is that version's part of a definition.
+// servedVersion returns a version of a CustomResourceDefinition.
 func servedVersion(definition *unstructured.Unstructured, name string) map[string]any {
 	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 	for _, element := range versions {
@@ -69,10 +74,10 @@ func servedVersion(definition *unstructured.Unstructured, name string) map[strin
 	return nil
 }
 
-// PolicyRules are what a [Stopper] needs, one rule for each group of the API: to read
-// and patch each kind that it can stop, to find and delete pods and say so in
-// their status, and to look up what a kind that it does not know can do. For kinds of
-// that sort the right to patch them is the administrator's to give.
+// PolicyRules returns the permissions that a [Stopper] needs, one rule for each API group:
+// to read and patch each known kind, to find and delete pods and patch their status, and to
+// read the definitions of unknown kinds. An administrator must grant the permission to patch
+// unknown kinds.
 func PolicyRules() []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "delete"}},
@@ -85,7 +90,7 @@ func PolicyRules() []rbacv1.PolicyRule {
 		if !isStoppedByPatch(kind) {
 			continue
 		}
-		if _, seen := patched[kind.Group]; !seen {
+		if _, known := patched[kind.Group]; !known {
 			groups = append(groups, kind.Group)
 		}
 		patched[kind.Group] = append(patched[kind.Group], kind.Resource)
@@ -95,7 +100,7 @@ func PolicyRules() []rbacv1.PolicyRule {
 		slices.Sort(patched[group])
 		verbs := []string{"get", "patch"}
 		if group == workloadkind.GroupKueue {
-			verbs = []string{"get", "list", "patch"} // found by what they hold
+			verbs = []string{"get", "list", "patch"} // the Stopper finds Kueue's Workloads by label
 		}
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: patched[group], Verbs: verbs})
 	}
@@ -103,5 +108,9 @@ func PolicyRules() []rbacv1.PolicyRule {
 }
 
 func isStoppedByPatch(kind workloadkind.Kind) bool {
-	return slices.Contains([]workloadkind.StopMethod{workloadkind.StopByField, workloadkind.StopByAnnotation, workloadkind.StopByScaling}, kind.StopAction.Method)
+	switch kind.StopAction.Method {
+	case workloadkind.StopByField, workloadkind.StopByAnnotation, workloadkind.StopByScaling:
+		return true
+	}
+	return false
 }

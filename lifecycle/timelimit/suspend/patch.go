@@ -24,65 +24,65 @@ import (
 	"sluice.dev/api/workloadkind"
 )
 
-// patchStop stops an object and marks it, in one patch; nothing where both are so.
+// patchStop stops and annotates an object in one patch. It writes nothing if the object is
+// already stopped and annotated.
 func (s *Stopper) patchStop(ctx context.Context, r root, until string) error {
 	kind, object := r.kind, r.object
-	marked, isMarked := object.GetAnnotations()[v1alpha1.AnnotationStoppedUntil]
-	asks := kind.RequestsPods(object)
-	if isMarked && marked == until && !asks {
+	annotation, annotated := object.GetAnnotations()[v1alpha1.AnnotationStoppedUntil]
+	requestsPods := kind.RequestsPods(object)
+	if annotated && annotation == until && !requestsPods {
 		return nil
 	}
-	marks := map[string]any{v1alpha1.AnnotationStoppedUntil: until}
-	if kind.StopAction.Method == workloadkind.StopByScaling && asks {
+	annotations := map[string]any{v1alpha1.AnnotationStoppedUntil: until}
+	if kind.StopAction.Method == workloadkind.StopByScaling && requestsPods {
 		before := workloadkind.ReplicasAt(object, kind.StopAction.Path)
-		marks[v1alpha1.AnnotationReplicasBefore] = strconv.FormatInt(before, 10)
+		annotations[v1alpha1.AnnotationReplicasBefore] = strconv.FormatInt(before, 10)
 	}
-	err := s.applyPatch(ctx, object, r.mergePatch(kind.StopAction, marks))
-	if (apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err)) && asks {
-		// Its author can fill its annotations until none of ours fits. The verb
-		// matters more; a start is then stopped again instead of refused.
-		without := s.applyPatch(ctx, object, r.mergePatch(kind.StopAction, nil))
-		if without == nil {
-			ctrl.LoggerFrom(ctx).Info("stopped without a mark", "kind", object.GetKind(),
+	err := s.applyPatch(ctx, object, r.mergePatch(kind.StopAction, annotations))
+	if (apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err)) && requestsPods {
+		// The author can fill the annotations until Sluice's does not fit. The stop matters
+		// more: a restart is then stopped again instead of refused.
+		retryErr := s.applyPatch(ctx, object, r.mergePatch(kind.StopAction, nil))
+		if retryErr == nil {
+			ctrl.LoggerFrom(ctx).Info("Stopped workload without annotation", "kind", object.GetKind(),
 				"namespace", object.GetNamespace(), "name", object.GetName(), "reason", err.Error())
 			return nil
 		}
-		err = errors.Join(err, without)
+		err = errors.Join(err, retryErr)
 	}
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && kind.IsFinished(object) {
-		return nil // some operators let nothing be changed that has ended
+		return nil // some operators refuse changes to finished objects
 	}
 	return err
 }
 
-// removeStopAnnotation takes the mark off an object that has it. The number of replicas stays
-// for its owner.
+// removeStopAnnotation removes the annotation stopped-until. The annotation with the number
+// of replicas stays for the owner.
 func (s *Stopper) removeStopAnnotation(ctx context.Context, r root) error {
-	if _, marked := r.object.GetAnnotations()[v1alpha1.AnnotationStoppedUntil]; !marked {
+	if _, annotated := r.object.GetAnnotations()[v1alpha1.AnnotationStoppedUntil]; !annotated {
 		return nil
 	}
 	return s.applyPatch(ctx, r.object, r.mergePatch(workloadkind.StopAction{}, map[string]any{v1alpha1.AnnotationStoppedUntil: nil}))
 }
 
-// mergePatch is the JSON merge patch that stops and marks the object that was
-// read, and no other that has its name; as it was read, unless any version will
-// do.
-func (r root) mergePatch(verb workloadkind.StopAction, marks map[string]any) map[string]any {
+// mergePatch returns the JSON merge patch with an action and annotations. It applies only to
+// the object with this UID and, unless anyVersion is set, this resource version.
+func (r root) mergePatch(action workloadkind.StopAction, annotations map[string]any) map[string]any {
 	body := map[string]any{}
 	setNestedValue(body, string(r.object.GetUID()), "metadata", "uid")
 	if !r.anyVersion {
 		setNestedValue(body, r.object.GetResourceVersion(), "metadata", "resourceVersion")
 	}
-	for key, mark := range marks {
-		setNestedValue(body, mark, "metadata", "annotations", key)
+	for key, value := range annotations {
+		setNestedValue(body, value, "metadata", "annotations", key)
 	}
-	switch verb.Method {
+	switch action.Method {
 	case workloadkind.StopByField:
-		setNestedValue(body, verb.StopValue, verb.Path...)
+		setNestedValue(body, action.StopValue, action.Path...)
 	case workloadkind.StopByScaling:
-		setNestedValue(body, 0, verb.Path...)
+		setNestedValue(body, 0, action.Path...)
 	case workloadkind.StopByAnnotation:
-		setNestedValue(body, policytime.MachineNow().UTC().Format(time.RFC3339), verb.Path...)
+		setNestedValue(body, policytime.MachineNow().UTC().Format(time.RFC3339), action.Path...)
 	}
 	return body
 }
@@ -102,21 +102,21 @@ func setNestedValue(body map[string]any, v any, path ...string) {
 func (s *Stopper) applyPatch(ctx context.Context, object *unstructured.Unstructured, body map[string]any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return fmt.Errorf("writing the patch: %w", err)
+		return fmt.Errorf("encode patch: %w", err)
 	}
-	answer := &unstructured.Unstructured{}
-	answer.SetGroupVersionKind(object.GroupVersionKind())
-	answer.SetNamespace(object.GetNamespace())
-	answer.SetName(object.GetName())
-	return s.Client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, raw), client.FieldOwner(v1alpha1.FieldManagerLifecycle))
+	patched := &unstructured.Unstructured{}
+	patched.SetGroupVersionKind(object.GroupVersionKind())
+	patched.SetNamespace(object.GetNamespace())
+	patched.SetName(object.GetName())
+	return s.Client.Patch(ctx, patched, client.RawPatch(types.MergePatchType, raw), client.FieldOwner(v1alpha1.FieldManagerLifecycle))
 }
 
-// kueueWorkloadKind is the kind by which Kueue holds a workload.
+// kueueWorkloadKind is Kueue's object for a queued workload.
 var kueueWorkloadKind = schema.GroupKind{Group: workloadkind.GroupKueue, Kind: "Workload"}
 
-// deactivateQueued stops what Kueue holds of the root, before the root itself: Kueue
-// would start again what is only suspended. Anybody may have labeled a Workload
-// with the root's UID, so the root is suspended all the same.
+// deactivateQueued deactivates the root's Kueue Workloads before the root is suspended,
+// because Kueue would resume a root that is only suspended. Any user can label a Workload
+// with the root's UID, so the root is suspended in any case.
 func (s *Stopper) deactivateQueued(ctx context.Context, r root, until time.Time) error {
 	return s.forEachQueued(ctx, r, func(workload root) error {
 		return s.patchStop(ctx, workload, workloadkind.FormatStoppedUntil(until))
@@ -129,32 +129,8 @@ func (s *Stopper) releaseQueued(ctx context.Context, r root) error {
 	})
 }
 
-// StartCommands are the commands by which its owner starts the workload again, one a
-// line; none where it must be made anew. What Kueue holds is started by Kueue,
-// once its Workload is active again.
-func (s *Stopper) StartCommands(ctx context.Context, t Target) ([]string, error) {
-	r, err := s.getRoot(ctx, t)
-	if err != nil {
-		return nil, t.wrapError("reading", err)
-	}
-	var commands []string
-	err = s.forEachQueued(ctx, r, func(workload root) error {
-		if !workload.kind.RequestsPods(workload.object) {
-			commands = append(commands, workload.kind.StartCommand(t.Namespace, workload.object.GetName(), 0))
-		}
-		return nil
-	})
-	if err != nil || len(commands) > 0 {
-		return commands, t.wrapError("reading", err)
-	}
-	if command := r.kind.StartCommand(t.Namespace, t.Name, workloadkind.PreviousReplicas(r.object)); command != "" {
-		commands = append(commands, command)
-	}
-	return commands, nil
-}
-
-// forEachQueued calls do with each Workload of the root; with none where its kind
-// never has one, or the cluster has no Kueue.
+// forEachQueued calls do with each Kueue Workload of the root. It does nothing if the kind
+// has none, or the cluster has no Kueue.
 func (s *Stopper) forEachQueued(ctx context.Context, r root, do func(workload root) error) error {
 	kind, known := workloadkind.Lookup(kueueWorkloadKind)
 	if !r.kind.KueueManaged || !known {
@@ -165,18 +141,18 @@ func (s *Stopper) forEachQueued(ctx context.Context, r root, do func(workload ro
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for Kueue: %w", err)
+		return fmt.Errorf("discover Kueue: %w", err)
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(mapping.GroupVersionKind)
 	err = s.Client.List(ctx, list, client.InNamespace(r.Namespace), client.MatchingLabels{workloadkind.LabelKueueJobUID: string(r.UID)})
 	if err != nil {
-		return fmt.Errorf("listing its Workloads of Kueue: %w", err)
+		return fmt.Errorf("list Kueue Workloads: %w", err)
 	}
 	for i := range list.Items {
 		workload := root{kind: kind, object: &list.Items[i], anyVersion: r.anyVersion}
 		if err := do(workload); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("its Workload %s of Kueue: %w", list.Items[i].GetName(), err)
+			return fmt.Errorf("Kueue Workload %s: %w", list.Items[i].GetName(), err)
 		}
 	}
 	return nil

@@ -24,42 +24,42 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// ReasonStopped is the reason of the condition DisruptionTarget on a pod that is
-// deleted because its time is over.
+// ReasonStopped is the reason of the condition DisruptionTarget on a pod that is deleted at
+// its time limit.
 const ReasonStopped = "StoppedBySluice"
 
-// maxConditionMessage is how long a condition's message may be.
+// maxConditionMessage is the longest condition message that is written, in bytes.
 const maxConditionMessage = 1024
 
 func (r root) isPod() bool { return r.Group == "" && r.Kind == "Pod" }
 
-// deletePod stops a pod that is its own root. It is a deletion and not an
-// eviction, which a disruption budget could hold up for ever.
-func (s *Stopper) deletePod(ctx context.Context, r root, why string) error {
+// deletePod stops a pod without controller. It deletes the pod instead of evicting it,
+// because a disruption budget could block an eviction forever.
+func (s *Stopper) deletePod(ctx context.Context, r root, message string) error {
 	if owner := metav1.GetControllerOf(r.object); owner != nil {
-		return fmt.Errorf("%w: it is a pod of %s %s, which would make another; that one is to be stopped", ErrUnsupported, owner.Kind, owner.Name)
+		return fmt.Errorf("%w: %s %s controls the pod and would replace it; stop that instead", ErrUnsupported, owner.Kind, owner.Name)
 	}
 	if _, mirror := r.object.GetAnnotations()[corev1.MirrorPodAnnotationKey]; mirror {
-		return fmt.Errorf("%w: it is a static pod, and its node's", ErrUnsupported)
+		return fmt.Errorf("%w: it is a static pod of its node", ErrUnsupported)
 	}
 	if !r.kind.RequestsPods(r.object) {
 		return nil
 	}
-	err := s.Client.SubResource("status").Apply(ctx, client.ApplyConfigurationFromUnstructured(disruptionStatus(r, why)),
+	err := s.Client.SubResource("status").Apply(ctx, client.ApplyConfigurationFromUnstructured(disruptionStatus(r, message)),
 		client.FieldOwner(v1alpha1.FieldManagerLifecycle), client.ForceOwnership)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return err
 	}
 	if err != nil {
-		// The condition is for people; it holds nothing up.
-		ctrl.LoggerFrom(ctx).Info("a pod is deleted without its condition", "namespace", r.Namespace, "name", r.Name, "reason", err.Error())
+		// The condition is informative. The deletion does not depend on it.
+		ctrl.LoggerFrom(ctx).Info("Failed to set condition on stopped pod", "namespace", r.Namespace, "name", r.Name, "reason", err.Error())
 	}
 	return s.Client.Delete(ctx, r.object, client.Preconditions{UID: &r.UID})
 }
 
-// disruptionStatus says on the pod why it goes.
-func disruptionStatus(r root, why string) *unstructured.Unstructured {
-	message := strings.ToValidUTF8(why[:min(len(why), maxConditionMessage)], "")
+// disruptionStatus returns the status patch with the condition DisruptionTarget.
+func disruptionStatus(r root, message string) *unstructured.Unstructured {
+	message = strings.ToValidUTF8(message[:min(len(message), maxConditionMessage)], "")
 	status := &unstructured.Unstructured{}
 	status.SetGroupVersionKind(r.object.GroupVersionKind())
 	status.SetNamespace(r.Namespace)
@@ -75,24 +75,24 @@ func disruptionStatus(r root, why string) *unstructured.Unstructured {
 	return status
 }
 
-// deleteRoot deletes a root of a kind that nothing else stops, its pods first.
+// deleteRoot deletes a root of a kind without another stop action, pods first.
 func (s *Stopper) deleteRoot(ctx context.Context, r root) error {
 	if r.object.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	only := client.Preconditions{UID: &r.UID}
+	preconditions := client.Preconditions{UID: &r.UID}
 	if !r.anyVersion {
-		only.ResourceVersion = ptr.To(r.object.GetResourceVersion())
+		preconditions.ResourceVersion = ptr.To(r.object.GetResourceVersion())
 	}
-	return s.Client.Delete(ctx, r.object, client.PropagationPolicy(metav1.DeletePropagationForeground), only)
+	return s.Client.Delete(ctx, r.object, client.PropagationPolicy(metav1.DeletePropagationForeground), preconditions)
 }
 
 var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
-// deleteRemainingPods takes down what is left where a controller that takes its pods down in
-// order does not get on: it waits for ever for pods that are not ready, or that a
-// finalizer holds, while the others run. It acts only where the controller knows
-// that it has no replicas, and so makes none anew.
+// deleteRemainingPods deletes the pods of a controller that terminates them in order. Such a
+// controller waits forever for a pod that is not ready or has a finalizer, while the others
+// run. Pods are deleted only after the controller has observed that it has no replicas, so
+// that it does not replace them.
 func (s *Stopper) deleteRemainingPods(ctx context.Context, r root) error {
 	if !r.kind.OrderedTermination || r.kind.RequestsPods(r.object) || !r.kind.HasActivePods(r.object) {
 		return nil
@@ -112,14 +112,14 @@ func (s *Stopper) deleteRemainingPods(ctx context.Context, r root) error {
 		uid := pods[i].GetUID()
 		err := s.Client.Delete(ctx, &pods[i], client.Preconditions{UID: &uid})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("its pod %s: %w", pods[i].GetName(), err)
+			return fmt.Errorf("delete pod %s: %w", pods[i].GetName(), err)
 		}
 	}
 	return nil
 }
 
-// hasTerminatingPod tells whether one of the pods is being taken down and still has time to
-// end: then it goes on without help.
+// hasTerminatingPod reports whether a pod is within its termination grace period. Then the
+// controller needs no help yet.
 func hasTerminatingPod(pods []unstructured.Unstructured) bool {
 	return slices.ContainsFunc(pods, func(pod unstructured.Unstructured) bool {
 		deleted := pod.GetDeletionTimestamp()
@@ -127,21 +127,21 @@ func hasTerminatingPod(pods []unstructured.Unstructured) bool {
 	})
 }
 
-// listControlledPods are the pods of the root, as its controller finds them.
+// listControlledPods returns the pods that match the root's selector and that it controls.
 func (s *Stopper) listControlledPods(ctx context.Context, r root) ([]unstructured.Unstructured, error) {
 	var labels metav1.LabelSelector
-	written, _, _ := unstructured.NestedMap(r.object.Object, "spec", "selector")
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(written, &labels); err != nil {
-		return nil, fmt.Errorf("reading its selector: %w", err)
+	spec, _, _ := unstructured.NestedMap(r.object.Object, "spec", "selector")
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &labels); err != nil {
+		return nil, fmt.Errorf("parse spec.selector: %w", err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&labels)
 	if err != nil {
-		return nil, fmt.Errorf("reading its selector: %w", err)
+		return nil, fmt.Errorf("parse spec.selector: %w", err)
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(podKind)
 	if err := s.Client.List(ctx, list, client.InNamespace(r.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("listing its pods: %w", err)
+		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	var pods []unstructured.Unstructured
 	for i := range list.Items {

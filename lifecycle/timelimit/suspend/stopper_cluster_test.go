@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m, installManifests)
 }
 
-// installManifests makes the API server know the operators' kinds, and lifecycle's rights.
+// installManifests installs the operators' kinds and lifecycle's permissions.
 func installManifests(ctx context.Context, c *cluster.Cluster) error {
 	admin, err := client.New(c.Config(), client.Options{})
 	if err != nil {
@@ -77,12 +77,12 @@ func installManifests(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// testCluster is a namespace of a real cluster.
+// testCluster is a namespace of an embedded cluster.
 type testCluster struct {
 	*testing.T
 	client.Client
 	namespace string
-	// stopper acts with the rights that are installed, and no others.
+	// stopper has only the installed permissions.
 	stopper *suspend.Stopper
 }
 
@@ -107,7 +107,8 @@ func newStopperAs(t *testing.T, config *rest.Config, user string) *suspend.Stopp
 	return &suspend.Stopper{Client: newClient(t, config)}
 }
 
-// create makes an object called x. A kind is served a moment after its definition.
+// create creates an object with the name x. It retries, because a new kind is not served at
+// once.
 func (p testCluster) create(text string) *unstructured.Unstructured {
 	p.Helper()
 	object := &unstructured.Unstructured{}
@@ -157,16 +158,15 @@ func podTemplate(restart corev1.RestartPolicy) string {
 	return strings.Replace(podTemplateYAML, "RESTART", string(restart), 1)
 }
 
-// The whole life of each kind against the API server and its controllers, with
-// lifecycle's own rights: stopped, seen to be, let go, started with the command
-// that its owner is told, and that start seen.
+// Each kind against the API server and its controllers, with lifecycle's permissions: stopped,
+// observed as stopped, released, started with StartCommands, and observed as running.
 func TestStopAndReleaseInCluster(t *testing.T) {
 	workload := func(version, kind, spec string) string {
 		return "{apiVersion: " + version + ", kind: " + kind + ", spec: {" + spec + "}}"
 	}
 	scaled := "replicas: 3, selector: {matchLabels: {app: x}}, " + podTemplate(corev1.RestartPolicyAlways)
 	tests := []struct {
-		text, start string // start: the patch that the command means
+		text, start string // start: the patch of the start command
 	}{
 		{workload("batch/v1", "Job", podTemplate(corev1.RestartPolicyNever)), `{"spec":{"suspend":false}}`},
 		{workload("batch/v1", "CronJob", "schedule: 0 0 1 1 *, jobTemplate: {spec: {"+podTemplate(corev1.RestartPolicyNever)+"}}"), `{"spec":{"suspend":false}}`},
@@ -196,7 +196,7 @@ func TestStopAndReleaseInCluster(t *testing.T) {
 				t.Fatalf("stopped: %v", stopped.Object)
 			}
 			p.waitForState(object, suspend.StateStopped)
-			quiet := &suspend.Stopper{Client: &racingClient{Client: p.stopper.Client, beforeWrite: func() { t.Error("stopped twice, it is written twice") }}}
+			quiet := &suspend.Stopper{Client: &racingClient{Client: p.stopper.Client, beforeWrite: func() { t.Error("the second stop wrote again") }}}
 			if err := quiet.Stop(t.Context(), targetOf(object), stopUntil, "48h are over"); err != nil {
 				t.Error(err)
 			}
@@ -211,41 +211,41 @@ func TestStopAndReleaseInCluster(t *testing.T) {
 				t.Fatalf("released: %v", released.Object)
 			}
 			if started := p.patchObject(object, tc.start); !workloadkind.StartsWorkload(released, started) {
-				t.Errorf("its start is not seen: %v", started.Object)
+				t.Errorf("the start is not observed: %v", started.Object)
 			}
 		})
 	}
 }
 
-// A pod without a controller says why it goes.
+// A bare pod gets a condition before its deletion.
 func TestStopPodInCluster(t *testing.T) {
 	p := newTestCluster(t)
-	pod := p.create(`{apiVersion: v1, kind: Pod, metadata: {finalizers: [test.sluice.dev/look]}, spec: {containers: [{name: main, image: torch}]}}`)
+	pod := p.create(`{apiVersion: v1, kind: Pod, metadata: {finalizers: [test.sluice.dev/hold]}, spec: {containers: [{name: main, image: torch}]}}`)
 	if err := p.stopper.Stop(t.Context(), targetOf(pod), stopUntil, "48h are over"); err != nil {
 		t.Fatal(err)
 	}
-	// One that no node runs yet goes at once, but for the finalizer.
+	// A pod without node is deleted at once, except for the finalizer.
 	going := p.get(pod)
 	if going.GetDeletionTimestamp() == nil {
 		t.Fatal("it is not being deleted")
 	}
 	conditions, _, _ := unstructured.NestedSlice(going.Object, "status", "conditions")
-	said := false
+	found := false
 	for _, c := range conditions {
 		condition, _ := c.(map[string]any)
-		said = said || condition["type"] == string(corev1.DisruptionTarget) && condition["message"] == "48h are over" && condition["reason"] == suspend.ReasonStopped
+		found = found || condition["type"] == string(corev1.DisruptionTarget) && condition["message"] == "48h are over" && condition["reason"] == suspend.ReasonStopped
 	}
-	if !said {
-		t.Errorf("the conditions are %v", conditions)
+	if !found {
+		t.Errorf("conditions: %v", conditions)
 	}
 	if err := p.stopper.Stop(t.Context(), targetOf(pod), stopUntil, ""); err != nil {
-		t.Errorf("stopped while it goes: %v", err)
+		t.Errorf("stopped while being deleted: %v", err)
 	}
 	p.patchObject(pod, `{"metadata":{"finalizers":null}}`)
 	p.waitForState(pod, suspend.StateGone)
 }
 
-// A pod that took the name is another pod.
+// An object that has the name now is not stopped.
 func TestRecreatedPodIsNotStoppedInCluster(t *testing.T) {
 	const job = `{apiVersion: ray.io/v1, kind: RayCluster, spec: {}}`
 	const pod = `{apiVersion: v1, kind: Pod, spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: torch}]}}`
@@ -266,7 +266,7 @@ func TestRecreatedPodIsNotStoppedInCluster(t *testing.T) {
 	}
 }
 
-// racingClient lets something happen between the reading and the writing.
+// racingClient calls a function between read and write.
 type racingClient struct {
 	client.Client
 	beforeWrite func()
@@ -289,7 +289,7 @@ func (r *racingClient) Delete(ctx context.Context, object client.Object, opts ..
 	return r.Client.Delete(ctx, object, opts...)
 }
 
-// Between the reading and the writing it was changed, or made anew.
+// The object was changed or replaced between read and write.
 func TestConcurrentChangesInCluster(t *testing.T) {
 	const cluster = `{apiVersion: ray.io/v1, kind: RayCluster, spec: {}}`
 	const pod = `{apiVersion: v1, kind: Pod, spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: torch}]}}`
@@ -305,7 +305,7 @@ func TestConcurrentChangesInCluster(t *testing.T) {
 			t.Errorf("%v", p.get(object).Object)
 		}
 	})
-	t.Run("changed three times, then made anew", func(t *testing.T) {
+	t.Run("changed three times, then replaced", func(t *testing.T) {
 		p := newTestCluster(t)
 		first := p.create(cluster)
 		var second *unstructured.Unstructured
@@ -329,11 +329,11 @@ func TestConcurrentChangesInCluster(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		if second == nil || !workloadkind.RequestsPods(p.get(second)) {
-			t.Error("the new one was stopped")
+			t.Error("the new object was stopped")
 		}
 	})
 	for _, text := range []string{cluster, pod} {
-		t.Run("made anew", func(t *testing.T) {
+		t.Run("replaced", func(t *testing.T) {
 			p := newTestCluster(t)
 			first := p.create(text)
 			var second *unstructured.Unstructured
@@ -348,13 +348,13 @@ func TestConcurrentChangesInCluster(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			if !workloadkind.RequestsPods(p.get(second)) {
-				t.Error("the new one was stopped")
+				t.Error("the new object was stopped")
 			}
 		})
 	}
 }
 
-// A Workload of Kueue's is found by what it holds.
+// Kueue Workloads are found by the UID of their Job.
 func TestStopQueuedJobInCluster(t *testing.T) {
 	p := newTestCluster(t)
 	job := p.create(`{apiVersion: batch/v1, kind: Job, spec: {` + podTemplate(corev1.RestartPolicyNever) + `}}`)
@@ -363,7 +363,7 @@ func TestStopQueuedJobInCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if workloadkind.RequestsPods(p.get(job)) || workloadkind.RequestsPods(p.get(workload)) {
-		t.Error("one of the two asks to run")
+		t.Error("one of the two requests pods")
 	}
 	commands, err := p.stopper.StartCommands(t.Context(), targetOf(job))
 	if err != nil || len(commands) != 1 || !strings.Contains(commands[0], "workloads.kueue.x-k8s.io/job-x") {
@@ -371,8 +371,7 @@ func TestStopQueuedJobInCluster(t *testing.T) {
 	}
 }
 
-// What lifecycle has no right to, or nobody knows how to stop, it leaves and says
-// so.
+// Without permission, or for an unsupported kind, Stop returns an error and changes nothing.
 func TestUnsupportedKindsInCluster(t *testing.T) {
 	p := newTestCluster(t)
 	c := clustertest.Start(t)
@@ -409,19 +408,19 @@ func TestUnsupportedKindsInCluster(t *testing.T) {
 	if err := deleting.Stop(t.Context(), targetOf(meadow), stopUntil, ""); err != nil {
 		t.Error(err)
 	}
-	// The garbage collector takes half a minute to hear of a new kind.
+	// The garbage collector discovers a new kind after half a minute.
 	var going unstructured.Unstructured
 	going.SetGroupVersionKind(meadow.GroupVersionKind())
 	err := p.Get(t.Context(), client.ObjectKeyFromObject(meadow), &going)
 	if err == nil && (going.GetDeletionTimestamp() == nil || !slices.Contains(going.GetFinalizers(), metav1.FinalizerDeleteDependents)) {
-		t.Errorf("it is not being deleted, its pods first: %v", going.Object)
+		t.Errorf("it is not being deleted in the foreground: %v", going.Object)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		t.Error(err)
 	}
 }
 
-// grantPermissions gives lifecycle rights to kinds that it does not know, until the test ends.
+// grantPermissions grants lifecycle permissions for unknown kinds until the test ends.
 func grantPermissions(t *testing.T, p testCluster, resources ...string) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}, Rules: []rbacv1.PolicyRule{
@@ -444,7 +443,7 @@ func grantPermissions(t *testing.T, p testCluster, resources ...string) {
 	}
 }
 
-// Annotations have a limit, and its author may have used it up.
+// The author used up the size limit of annotations.
 func TestStopWithFullAnnotationsInCluster(t *testing.T) {
 	p := newTestCluster(t)
 	const limit, key = 256 << 10, "mine"
@@ -454,11 +453,11 @@ func TestStopWithFullAnnotationsInCluster(t *testing.T) {
 	}
 	stopped := p.get(object)
 	if _, marked := workloadkind.ParseStoppedUntil(stopped); marked || workloadkind.RequestsPods(stopped) {
-		t.Errorf("marked: %v, asks to run: %v", marked, workloadkind.RequestsPods(stopped))
+		t.Errorf("annotated: %v, requests pods: %v", marked, workloadkind.RequestsPods(stopped))
 	}
 }
 
-// Many who write the object at once do not keep it from being stopped.
+// Concurrent writers do not prevent the stop.
 func TestStopDuringConcurrentWrites(t *testing.T) {
 	p := newTestCluster(t)
 	object := p.create(`{apiVersion: ray.io/v1, kind: RayCluster, spec: {}}`)
@@ -481,18 +480,18 @@ func TestStopDuringConcurrentWrites(t *testing.T) {
 	cancel()
 	<-done
 	if workloadkind.RequestsPods(p.get(object)) {
-		t.Error("it asks to run")
+		t.Error("it requests pods")
 	}
 }
 
-// A StatefulSet whose pods are not ready, or held by a finalizer, would keep its
-// other pods for ever.
+// A StatefulSet with pods that are not ready or have finalizers would keep its other pods
+// forever.
 func TestStopBlockedStatefulSet(t *testing.T) {
 	const ready, unready = `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`, `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"False"}]}}`
 	const finalizer = `{"metadata":{"finalizers":["test.sluice.dev/hold"]}}`
 	tests := map[string]struct {
 		hold func(p testCluster, pods []*unstructured.Unstructured)
-		// held is how many of its pods are left in the end.
+		// held is the number of pods that remain.
 		held int
 	}{
 		"never ready": {hold: func(p testCluster, pods []*unstructured.Unstructured) {
@@ -541,7 +540,7 @@ func TestStopBlockedStatefulSet(t *testing.T) {
 					}
 				}
 				if len(running) > 0 || left != tc.held {
-					return fmt.Errorf("%d pods are left, of which run: %v", left, running)
+					return fmt.Errorf("%d pods remain, running: %v", left, running)
 				}
 				return nil
 			})

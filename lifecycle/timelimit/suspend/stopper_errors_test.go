@@ -23,7 +23,7 @@ var (
 	errTest     = errors.New("because")
 )
 
-// Each failure is told apart, and the API server's own error stays to be asked.
+// Each failure has its class, and wraps the API server's error.
 func TestErrorClassification(t *testing.T) {
 	all := []error{suspend.ErrGone, suspend.ErrForbidden, suspend.ErrConflict, suspend.ErrUnsupported}
 	tests := map[string]struct {
@@ -59,13 +59,13 @@ func TestErrorClassification(t *testing.T) {
 				}
 			}
 			if want := 4; errors.Is(err, suspend.ErrConflict) && w.writes != want {
-				t.Errorf("%d writes, want %d tries", w.writes, want)
+				t.Errorf("%d writes, want %d attempts", w.writes, want)
 			}
 		})
 	}
 }
 
-// Who was quicker is read again: what changed meanwhile is not undone.
+// A conflicting change is read again and not undone.
 func TestStopRetriesOnConflict(t *testing.T) {
 	object := newObject(t, groupKind("apps", "Deployment"), `spec: {replicas: 3}`)
 	w := newFakeAPI(t, object)
@@ -86,7 +86,7 @@ func TestStopRetriesOnConflict(t *testing.T) {
 	}
 }
 
-// Its author filled its annotations until ours does not fit.
+// The author filled the annotations until Sluice's does not fit.
 func TestStopWithFullAnnotations(t *testing.T) {
 	for name, full := range map[string]error{
 		"annotations": apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "x", nil),
@@ -118,13 +118,13 @@ func TestStopWithFullAnnotations(t *testing.T) {
 			again := newFakeAPI(t, w2)
 			again.callError = w.callError
 			if err := again.stopper().Stop(t.Context(), targetOf(w2), stopUntil, ""); err == nil {
-				t.Error("neither could be written, and that is no error")
+				t.Error("both writes failed without an error")
 			}
 		})
 	}
 }
 
-// Some operators let nothing be changed of what has ended.
+// Some operators refuse changes to finished objects.
 func TestStopIgnoresRejectionByCompletedObject(t *testing.T) {
 	object := newObject(t, groupKind("tekton.dev", "PipelineRun"), `status: {conditions: [{type: Succeeded, status: "True"}]}`)
 	w := newFakeAPI(t, object)
@@ -139,7 +139,7 @@ func TestStopIgnoresRejectionByCompletedObject(t *testing.T) {
 	}
 }
 
-// A pod that is its own root says why it goes, and goes.
+// A bare pod gets a condition and is deleted.
 func TestStopDeletesBarePod(t *testing.T) {
 	object := newObject(t, groupKind("", "Pod"), `{spec: {containers: [{name: main, image: torch}]}, status: {phase: Running}}`)
 	w := newFakeAPI(t, object)
@@ -189,7 +189,7 @@ func TestStopKeepsControlledAndStaticPods(t *testing.T) {
 	}
 }
 
-// What is never touched is not even read.
+// Kinds that are never stopped are not read either.
 func TestUnsupportedKindsAreNotRead(t *testing.T) {
 	w := newFakeAPI(t)
 	w.callError = func(verb string, _ client.Object) error { return errors.New(verb) }
@@ -198,7 +198,7 @@ func TestUnsupportedKindsAreNotRead(t *testing.T) {
 		{Group: unknownKind.Group, Kind: "Estate"}, // cluster-scoped
 	} {
 		err := w.stopper().Stop(t.Context(), suspend.Target{GroupVersionKind: kind.WithVersion(version), Namespace: namespace, Name: "x", UID: "u"}, stopUntil, "")
-		if !errors.Is(err, suspend.ErrUnsupported) || !strings.Contains(err.Error(), "never touches a "+kind.Kind) {
+		if !errors.Is(err, suspend.ErrUnsupported) || !strings.Contains(err.Error(), "does not stop objects of kind "+kind.Kind) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
@@ -249,7 +249,7 @@ func TestStopUnknownKind(t *testing.T) {
 				t.Fatalf("%v", err)
 			case tc.want != nil:
 				if !workloadkind.RequestsPods(w.get(t, object)) || w.writes != 0 {
-					t.Error("touched")
+					t.Error("the object was read or written")
 				}
 				return
 			case tc.deletes:

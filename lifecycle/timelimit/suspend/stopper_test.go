@@ -22,8 +22,7 @@ import (
 
 var stopUntil = time.Date(2026, 11, 21, 19, 0, 0, 0, time.UTC)
 
-// Each row of the table, through the whole life: running, stopped in one write,
-// let go, and started again by its owner.
+// Each known kind: running, stopped in one write, released, and started again by its owner.
 func TestStopEachKind(t *testing.T) {
 	for _, kind := range workloadkind.All() {
 		if kind.StopAction.Method == workloadkind.StopNever || kind.StopAction.Method == workloadkind.StopByDeletion {
@@ -33,44 +32,44 @@ func TestStopEachKind(t *testing.T) {
 			before := newObject(t, kind.GroupKind, `{metadata: {annotations: {mine: "1"}}, spec: {replicas: 3, other: kept}}`)
 			w := newFakeAPI(t, before)
 			s := w.stopper()
-			has, _, _ := unstructured.NestedString(w.get(t, before).Object, "spec", "other") // not a field of Kubernetes' own kinds
+			has, _, _ := unstructured.NestedString(w.get(t, before).Object, "spec", "other") // not a field of the kinds of Kubernetes
 			expectState(t, s, before, suspend.StateRunning)
 
 			if err := s.Stop(t.Context(), targetOf(before), stopUntil, "48h are over"); err != nil {
 				t.Fatal(err)
 			}
 			if w.writes != 1 {
-				t.Errorf("%d writes, want the verb and the mark in one", w.writes)
+				t.Errorf("%d writes, want action and annotation in one", w.writes)
 			}
 			stopped := w.get(t, before)
 			if kind.RequestsPods(stopped) {
-				t.Errorf("it asks to run: %v", stopped.Object)
+				t.Errorf("it requests pods: %v", stopped.Object)
 			}
 			if at, is := workloadkind.ParseStoppedUntil(stopped); !is || !at.Equal(stopUntil) {
 				t.Errorf("stopped until %v (%v)", at, is)
 			}
 			if mine := stopped.GetAnnotations()["mine"]; mine != "1" {
-				t.Error("another's annotation is lost")
+				t.Error("another annotation is lost")
 			}
 			if other, _, _ := unstructured.NestedString(stopped.Object, "spec", "other"); other != has {
 				t.Error("the rest of the spec is lost")
 			}
 			if scaled := kind.StopAction.Method == workloadkind.StopByScaling; scaled && workloadkind.PreviousReplicas(stopped) != 3 {
-				t.Errorf("%d replicas are remembered, want 3", workloadkind.PreviousReplicas(stopped))
+				t.Errorf("%d replicas are recorded, want 3", workloadkind.PreviousReplicas(stopped))
 			}
 			expectState(t, s, before, suspend.StateStopped)
 
 			if err := s.Stop(t.Context(), targetOf(before), stopUntil, ""); err != nil || w.writes != 1 {
-				t.Errorf("stopping what is stopped: %d writes, %v", w.writes, err)
+				t.Errorf("stopping a stopped workload: %d writes, %v", w.writes, err)
 			}
 			if err := s.Stop(t.Context(), targetOf(before), time.Time{}, ""); err != nil {
 				t.Fatal(err)
 			}
 			if at, is := workloadkind.ParseStoppedUntil(w.get(t, before)); !is || !at.IsZero() {
-				t.Errorf("until somebody decides: %v", at)
+				t.Errorf("without end: %v", at)
 			}
 			if n := workloadkind.PreviousReplicas(w.get(t, before)); kind.StopAction.Method == workloadkind.StopByScaling && n != 3 {
-				t.Errorf("%d replicas are remembered after another stop", n)
+				t.Errorf("%d replicas are recorded after another stop", n)
 			}
 
 			if err := s.Release(t.Context(), targetOf(before)); err != nil {
@@ -82,7 +81,7 @@ func TestStopEachKind(t *testing.T) {
 			}
 			w.writes = 0
 			if err := s.Release(t.Context(), targetOf(before)); err != nil || w.writes != 0 {
-				t.Errorf("releasing what is released: %d writes, %v", w.writes, err)
+				t.Errorf("releasing a released workload: %d writes, %v", w.writes, err)
 			}
 		})
 	}
@@ -92,7 +91,7 @@ func expectState(t *testing.T, s *suspend.Stopper, object *unstructured.Unstruct
 	t.Helper()
 	got, err := s.ObserveState(t.Context(), targetOf(object))
 	if err != nil || got != want {
-		t.Errorf("it is %s (%v), want %s", got, err, want)
+		t.Errorf("state %s (%v), want %s", got, err, want)
 	}
 }
 
@@ -108,7 +107,7 @@ func TestObserveState(t *testing.T) {
 		"a Deployment that has scaled": {"apps", "Deployment", `{spec: {replicas: 0}, status: {replicas: 0}}`, suspend.StateStopped},
 		"a pod":                        {"", "Pod", `{status: {phase: Running}}`, suspend.StateRunning},
 		"a pod that ended":             {"", "Pod", `{status: {phase: Failed}}`, suspend.StateStopped},
-		"a pod that goes":              {"", "Pod", `{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [x/y]}, status: {phase: Running}}`, suspend.StateStopping},
+		"a pod being deleted":          {"", "Pod", `{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [x/y]}, status: {phase: Running}}`, suspend.StateStopping},
 		"a CronJob whose Job runs":     {"batch", "CronJob", `{spec: {suspend: true}, status: {active: [{name: x-1}]}}`, suspend.StateStopped},
 		"a Job that is being deleted":  {"batch", "Job", `{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [x/y]}}`, suspend.StateRunning},
 	}
@@ -120,7 +119,7 @@ func TestObserveState(t *testing.T) {
 	}
 }
 
-// The object that was meant, and no other that has its name now.
+// Another object that has the name now is not changed.
 func TestRecreatedObjectIsNotStopped(t *testing.T) {
 	object := newObject(t, groupKind("batch", "Job"), `spec: {suspend: false}`)
 	w := newFakeAPI(t, object)
@@ -136,19 +135,19 @@ func TestRecreatedObjectIsNotStopped(t *testing.T) {
 		}
 	}
 	if state, err := s.ObserveState(t.Context(), other); state != suspend.StateGone || err != nil {
-		t.Errorf("it is %s (%v)", state, err)
+		t.Errorf("state %s (%v)", state, err)
 	}
 	if w.writes != 0 || !workloadkind.RequestsPods(w.get(t, object)) {
-		t.Error("the new one was touched")
+		t.Error("the new object was changed")
 	}
 	other = targetOf(object)
 	other.Name = "never-was"
 	if err := s.Stop(t.Context(), other, stopUntil, ""); !errors.Is(err, suspend.ErrGone) {
-		t.Errorf("nothing of that name: %v", err)
+		t.Errorf("no object of that name: %v", err)
 	}
 }
 
-// A version that the cluster does not serve any more is no reason to give up.
+// A target in a version that is not served any more is stopped in another version.
 func TestStopWithUnservedVersion(t *testing.T) {
 	object := newObject(t, groupKind("ray.io", "RayCluster"), `spec: {}`)
 	w := newFakeAPI(t, object)
@@ -160,25 +159,25 @@ func TestStopWithUnservedVersion(t *testing.T) {
 	gone := targetOf(object)
 	gone.Kind, gone.Group = "Shed", "example.com"
 	if err := w.stopper().Stop(t.Context(), gone, stopUntil, ""); !errors.Is(err, suspend.ErrGone) {
-		t.Errorf("a kind that is not served: %v", err)
+		t.Errorf("an unserved kind: %v", err)
 	}
 }
 
-// Whatever stands where the verb is written, afterwards it is the verb.
+// The stop action overwrites any value at its path.
 func TestStopMalformedObjects(t *testing.T) {
 	tests := map[string]struct{ group, kind, rest string }{
-		"no spec":               {"batch", "Job", `{}`},
-		"a spec that is a word": {"ray.io", "RayCluster", `spec: big`},
-		"a spec that is null":   {"ray.io", "RayCluster", `spec: null`},
-		"suspend as a word":     {"ray.io", "RayCluster", `spec: {suspend: "true"}`},
-		"suspend as an object":  {"ray.io", "RayCluster", `spec: {suspend: {now: true}}`},
-		"a policy as a list":    {"kubeflow.org", "MPIJob", `spec: {runPolicy: [suspend]}`},
-		"replicas absent":       {"leaderworkerset.x-k8s.io", "LeaderWorkerSet", `spec: {}`},
-		"replicas as a word":    {"leaderworkerset.x-k8s.io", "LeaderWorkerSet", `spec: {replicas: "3"}`},
-		"finalizers":            {"ray.io", "RayCluster", `{metadata: {finalizers: [a/b]}, spec: {}}`},
-		"on its way out, held":  {"ray.io", "RayCluster", `{metadata: {finalizers: [a/b], deletionTimestamp: "2026-01-01T00:00:00Z"}, spec: {}}`},
-		"an old mark":           {"ray.io", "RayCluster", `{metadata: {annotations: {sluice.dev/stopped-until: "2020-01-01T00:00:00Z"}}, spec: {suspend: true}}`},
-		"large":                 {"ray.io", "RayCluster", `{spec: {text: ` + strings.Repeat("x", 1<<20) + `}}`},
+		"no spec":                       {"batch", "Job", `{}`},
+		"a string as spec":              {"ray.io", "RayCluster", `spec: big`},
+		"null as spec":                  {"ray.io", "RayCluster", `spec: null`},
+		"suspend as a string":           {"ray.io", "RayCluster", `spec: {suspend: "true"}`},
+		"suspend as an object":          {"ray.io", "RayCluster", `spec: {suspend: {now: true}}`},
+		"a policy as a list":            {"kubeflow.org", "MPIJob", `spec: {runPolicy: [suspend]}`},
+		"replicas absent":               {"leaderworkerset.x-k8s.io", "LeaderWorkerSet", `spec: {}`},
+		"replicas as a string":          {"leaderworkerset.x-k8s.io", "LeaderWorkerSet", `spec: {replicas: "3"}`},
+		"finalizers":                    {"ray.io", "RayCluster", `{metadata: {finalizers: [a/b]}, spec: {}}`},
+		"being deleted, with finalizer": {"ray.io", "RayCluster", `{metadata: {finalizers: [a/b], deletionTimestamp: "2026-01-01T00:00:00Z"}, spec: {}}`},
+		"an old annotation":             {"ray.io", "RayCluster", `{metadata: {annotations: {sluice.dev/stopped-until: "2020-01-01T00:00:00Z"}}, spec: {suspend: true}}`},
+		"large":                         {"ray.io", "RayCluster", `{spec: {text: ` + strings.Repeat("x", 1<<20) + `}}`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -189,13 +188,13 @@ func TestStopMalformedObjects(t *testing.T) {
 			}
 			stopped := w.get(t, object)
 			if at, is := workloadkind.ParseStoppedUntil(stopped); workloadkind.RequestsPods(stopped) || !is || !at.Equal(stopUntil) {
-				t.Errorf("it asks to run: %v; stopped until %v", workloadkind.RequestsPods(stopped), at)
+				t.Errorf("it requests pods: %v; stopped until %v", workloadkind.RequestsPods(stopped), at)
 			}
 		})
 	}
 }
 
-// Its owner stopped it already: only the mark is missing.
+// The owner already stopped it: only the annotation is missing.
 func TestStopAnnotatesSuspendedObject(t *testing.T) {
 	object := newObject(t, groupKind("apps", "Deployment"), `spec: {replicas: 0}`)
 	w := newFakeAPI(t, object)
@@ -208,8 +207,7 @@ func TestStopAnnotatesSuspendedObject(t *testing.T) {
 	}
 }
 
-// Started again behind our back, it is stopped again, and what it had then is
-// remembered.
+// A restarted workload is stopped again, and its new number of replicas recorded.
 func TestStopRestartedObject(t *testing.T) {
 	object := newObject(t, groupKind("apps", "Deployment"), `spec: {replicas: 3}`)
 	w := newFakeAPI(t, object)
@@ -239,8 +237,8 @@ func newQueuedWorkload(t *testing.T, name, uid string) *unstructured.Unstructure
 	return workload
 }
 
-// What Kueue holds is first deactivated: Kueue would start again what is only
-// suspended. It is started by its Workload, too.
+// The Kueue Workload is deactivated first, because Kueue resumes a Job that is only suspended.
+// The Workload also starts it again.
 func TestStopQueuedJob(t *testing.T) {
 	job := newObject(t, groupKind("batch", "Job"), `spec: {suspend: false}`)
 	mine, others := newQueuedWorkload(t, "job-x-1a2b3", "uid-of-x"), newQueuedWorkload(t, "job-y-4c5d6", "uid-of-y")
@@ -257,12 +255,12 @@ func TestStopQueuedJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"job-x-1a2b3", "x"}, order); diff != "" {
-		t.Errorf("written in this order: %s", diff)
+		t.Errorf("order of writes: %s", diff)
 	}
 	for _, object := range []*unstructured.Unstructured{job, mine} {
 		stopped := w.get(t, object)
 		if at, is := workloadkind.ParseStoppedUntil(stopped); workloadkind.RequestsPods(stopped) || !is || !at.Equal(stopUntil) {
-			t.Errorf("%s asks to run, or is not marked", object.GetName())
+			t.Errorf("%s requests pods, or is not annotated", object.GetName())
 		}
 	}
 	if !workloadkind.RequestsPods(w.get(t, others)) {
@@ -278,20 +276,19 @@ func TestStopQueuedJob(t *testing.T) {
 	}
 	for _, object := range []*unstructured.Unstructured{job, mine} {
 		if _, is := workloadkind.ParseStoppedUntil(w.get(t, object)); is {
-			t.Errorf("%s is marked after its release", object.GetName())
+			t.Errorf("%s is annotated after its release", object.GetName())
 		}
 	}
 }
 
-// Without the right to Kueue's objects the Job is suspended all the same, and the
-// failure is told.
+// Without permission for Kueue's objects the Job is suspended, and the error returned.
 func TestStopQueuedJobForbidden(t *testing.T) {
 	for _, verb := range []string{"list", "patch"} {
 		t.Run(verb, func(t *testing.T) {
 			job, workload := newObject(t, groupKind("batch", "Job"), `spec: {suspend: false}`), newQueuedWorkload(t, "job-x-1a2b3", "uid-of-x")
 			w := newFakeAPI(t, job, workload)
-			w.callError = func(asked string, object client.Object) error {
-				if asked == verb && (object == nil || object.GetName() != "x") {
+			w.callError = func(called string, object client.Object) error {
+				if called == verb && (object == nil || object.GetName() != "x") {
 					return apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, "", errTest)
 				}
 				return nil
@@ -300,7 +297,7 @@ func TestStopQueuedJobForbidden(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			if workloadkind.RequestsPods(w.get(t, job)) {
-				t.Error("the Job asks to run")
+				t.Error("the Job requests pods")
 			}
 		})
 	}

@@ -1,21 +1,15 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stubapi is an API server in memory, for measuring a controller: it
-// costs little, so that what is measured is the controller, and it counts.
+// Package stubapi is an in-memory API server for measurements of a controller. It is cheap,
+// so that the controller dominates the cost, and it counts writes.
 //
-// Enters: the requests of client-go, in JSON or protobuf: discovery, get, list in
-// pages, watch with initial events and bookmarks, create, update, merge and apply
-// patches, status, delete; and a [Fleet] of generated pods. Leaves: what a real
-// server would answer, as far as a controller can tell; and how many writes there
-// were, by verb and resource.
+// It serves client-go in JSON and protobuf: discovery, get, paged lists, watches with initial
+// events and bookmarks, create, update, merge and apply patches, status, and delete. It can
+// be filled with a [Fleet] of generated pods, which it stores encoded, so that it streams a
+// hundred thousand of them as fast as a client reads.
 //
-// What it leaves out: it admits everything, validates and defaults nothing beyond
-// metadata, knows no managed fields (an apply patch is a merge that creates), and
-// runs no controllers beyond the reactions that it is given. Pods are kept
-// encoded, so that a hundred thousand of them are streamed as fast as they are
-// read.
-//
-// It is never part of what is shipped, never listens beyond loopback, and never
-// says that something was tested that only a real server can tell.
+// It admits every object, validates and defaults only metadata, has no managed fields (an
+// apply patch is a merge that can create), and runs no controllers except the given
+// reactions. It listens on loopback only and is not part of the product.
 package stubapi

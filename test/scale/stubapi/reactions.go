@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// StopSuspended is what the job controller does when a job of the fleet is
-// suspended: its pods go at once.
+// StopSuspended acts like the job controller: it deletes the pods of a suspended job of the
+// fleet at once.
 func (f Fleet) StopSuspended(s *Server, kind Kind, _, after map[string]any) {
 	spec, _ := after["spec"].(map[string]any)
 	if suspended, _ := spec["suspend"].(bool); kind.Kind != "Job" || !suspended {
@@ -26,8 +26,8 @@ func (f Fleet) StopSuspended(s *Server, kind Kind, _, after map[string]any) {
 	}
 }
 
-// CountQuotas is what the quota controller does with a new or changed quota: it
-// says what is counted. What is used it says to be nothing.
+// CountQuotas acts like the quota controller: it sets the status of a new or changed quota,
+// with a usage of zero.
 func CountQuotas(s *Server, kind Kind, _, after map[string]any) {
 	spec, _ := after["spec"].(map[string]any)
 	hard, _ := spec["hard"].(map[string]any)
@@ -43,7 +43,7 @@ func CountQuotas(s *Server, kind Kind, _, after map[string]any) {
 	_ = s.Put(counted) // quotas are always served
 }
 
-// namespacedName is an object's namespace and name.
+// namespacedName returns an object's namespace and name.
 func namespacedName(tree map[string]any) (namespace, name string) {
 	metadata, _ := tree["metadata"].(map[string]any)
 	namespace, _ = metadata["namespace"].(string)
@@ -51,11 +51,11 @@ func namespacedName(tree map[string]any) (namespace, name string) {
 	return namespace, name
 }
 
-// PodKind is that of pods.
+// PodKind is the kind Pod.
 var PodKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
-// PutPod is [Server.Put] for a pod, without the way through a tree. The pod is
-// the caller's again afterwards; its resourceVersion is set.
+// PutPod is [Server.Put] for a pod, without conversion to a tree. It sets the pod's
+// resourceVersion. The caller may reuse the pod.
 func (s *Server) PutPod(pod *corev1.Pod) error {
 	t, err := s.tableOf(PodKind)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 	"sluice.dev/test/scale/stubapi"
 )
 
-// startServer is a server, and how to reach it.
+// startServer returns a server and its client configuration.
 func startServer(t *testing.T, reactions ...stubapi.Reaction) (*stubapi.Server, *rest.Config) {
 	t.Helper()
 	server, err := stubapi.New(nil, reactions...)
@@ -42,7 +42,7 @@ func startServer(t *testing.T, reactions ...stubapi.Reaction) (*stubapi.Server, 
 	return server, config
 }
 
-// newClient is a client as lifecycle has one: typed, in protobuf where it can.
+// newClient returns a client like lifecycle's: typed, with protobuf if possible.
 func newClient(t *testing.T, config *rest.Config) client.WithWatch {
 	t.Helper()
 	kinds, err := api.NewScheme()
@@ -82,8 +82,8 @@ func TestDiscoveryRESTMapper(t *testing.T) {
 			t.Errorf("%s is of scope %s, want %s", kind, got, want)
 		}
 	}
-	if _, err := mapper.RESTMapping(schema.GroupKind{Group: "nobody.io", Kind: "Thing"}); !meta.IsNoMatchError(err) {
-		t.Errorf("of a kind that is not served: %v, want no match", err)
+	if _, err := mapper.RESTMapping(schema.GroupKind{Group: "unknown.io", Kind: "Thing"}); !meta.IsNoMatchError(err) {
+		t.Errorf("unserved kind: %v, want no match", err)
 	}
 	discovery, err := kubernetes.NewForConfig(config)
 	mustSucceed(t, err)
@@ -130,12 +130,12 @@ func TestObjectLifecycle(t *testing.T) {
 	got.Finalizers = []string{"sluice.dev/project"}
 	mustSucceed(t, c.Update(ctx, &got))
 	if err := c.Delete(ctx, &got, client.Preconditions{UID: new(types.UID("other"))}); !apierrors.IsConflict(err) {
-		t.Errorf("deleted by another's UID: %v", err)
+		t.Errorf("deleted with another UID: %v", err)
 	}
 	mustSucceed(t, c.Delete(ctx, &got, client.Preconditions{UID: &got.UID}))
 	mustSucceed(t, c.Get(ctx, client.ObjectKeyFromObject(p), &got))
 	if got.DeletionTimestamp == nil {
-		t.Error("it does not wait for its finalizer")
+		t.Error("the object is gone in spite of its finalizer")
 	}
 	got.Finalizers = nil
 	mustSucceed(t, c.Update(ctx, &got))
@@ -152,7 +152,7 @@ func TestObjectLifecycle(t *testing.T) {
 	}
 }
 
-// Typed clients of built-in kinds write in protobuf.
+// Typed clients write built-in kinds in protobuf.
 func TestBuiltInKinds(t *testing.T) {
 	_, config := startServer(t)
 	c, ctx := newClient(t, config), t.Context()
@@ -171,7 +171,7 @@ func TestBuiltInKinds(t *testing.T) {
 	if only.UID != job.UID || only.Annotations["a"] != "b" {
 		t.Errorf("metadata: %+v", only)
 	}
-	for range 2 { // makes it, then changes nothing
+	for range 2 { // creates it, then changes nothing
 		applied := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"namespace": "lab", "name": "q"},
 			"spec": map[string]any{"hard": map[string]any{"pods": "4"}},
@@ -206,29 +206,29 @@ func TestPagedList(t *testing.T) {
 		clientset, err := kubernetes.NewForConfig(typed)
 		mustSucceed(t, err)
 		pods := clientset.CoreV1().Pods("")
-		options, seen := metav1.ListOptions{Limit: 3}, map[types.UID]bool{}
+		options, uids := metav1.ListOptions{Limit: 3}, map[types.UID]bool{}
 		for pages := 1; ; pages++ {
 			list, err := pods.List(t.Context(), options)
 			mustSucceed(t, err)
 			for i := range list.Items {
 				if pod := &list.Items[i]; pod.Spec.Containers[0].Image != "" {
-					seen[pod.UID] = true
+					uids[pod.UID] = true
 				}
 			}
 			if options.Continue = list.Continue; options.Continue == "" {
-				if pages != 4 || len(seen) != 11 {
-					t.Errorf("%s: %d pods in %d pages, want 11 in 4", contentType, len(seen), pages)
+				if pages != 4 || len(uids) != 11 {
+					t.Errorf("%s: %d pods in %d pages, want 11 in 4", contentType, len(uids), pages)
 				}
 				break
 			}
 		}
 		if _, err := pods.List(t.Context(), metav1.ListOptions{Limit: 3, Continue: "of-another-time"}); !apierrors.IsResourceExpired(err) {
-			t.Errorf("%s: continued what was not begun: %v", contentType, err)
+			t.Errorf("%s: an unknown continue token: %v", contentType, err)
 		}
 	}
 }
 
-// nextEvent takes the next event of a watch, bookmarks aside.
+// nextEvent returns the next event of a watch, without bookmarks.
 func nextEvent(t *testing.T, w watch.Interface) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -249,7 +249,7 @@ func nextEvent(t *testing.T, w watch.Interface) string {
 			}
 			return string(event.Type) + " " + object.GetName()
 		case <-ctx.Done():
-			t.Fatal("no event came")
+			t.Fatal("no event")
 		}
 	}
 }
@@ -272,7 +272,7 @@ func TestWatchWithSelector(t *testing.T) {
 		ended := fleet.Pod(0, 0)
 		ended.Status.Phase = corev1.PodSucceeded
 		mustSucceed(t, server.PutPod(ended))
-		mustSucceed(t, server.DeletePod(ended.Namespace, ended.Name)) // was not selected any more
+		mustSucceed(t, server.DeletePod(ended.Namespace, ended.Name)) // no longer selected
 		moved := fleet.Pod(1, 0)
 		moved.Spec.NodeName = "other"
 		mustSucceed(t, server.PutPod(moved))
@@ -332,11 +332,11 @@ func TestStopSuspendedReaction(t *testing.T) {
 		owner := metav1.GetControllerOf(&pods.Items[i])
 		left[owner.Name]++
 		if index, err := strconv.Atoi(owner.Name[len("training-run-"):]); err != nil || owner.UID != fleet.RootUID(index) {
-			t.Errorf("pod %s belongs to %s %s", pods.Items[i].Name, owner.Name, owner.UID)
+			t.Errorf("pod %s has owner %s %s", pods.Items[i].Name, owner.Name, owner.UID)
 		}
 	}
 	if left[fleet.RootName(4)] != 0 || len(pods.Items) != 20 {
-		t.Errorf("%d pods are left, of the stopped job %d; want 20 and 0", len(pods.Items), left[fleet.RootName(4)])
+		t.Errorf("%d pods remain, %d of the stopped job; want 20 and 0", len(pods.Items), left[fleet.RootName(4)])
 	}
 	var department v1alpha1.Department
 	mustSucceed(t, c.Get(ctx, client.ObjectKey{Name: stubapi.Department}, &department))
@@ -348,6 +348,6 @@ func TestStopSuspendedReaction(t *testing.T) {
 		t.Errorf("%d projects, %d namespaces, limits %v", len(projects.Items), len(namespaces.Items), department.Spec.Workloads)
 	}
 	if len(server.Writes()) != 1 {
-		t.Errorf("what the fleet itself puts there was counted: %v", server.Writes())
+		t.Errorf("the writes of the fleet were counted: %v", server.Writes())
 	}
 }

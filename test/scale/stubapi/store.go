@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// maxEvents is how many events are kept for watches that come back.
+// maxEvents is the number of events kept for watches that resume.
 const maxEvents = 200_000
 
-// store has the objects of all kinds, one version counter, and what happened.
+// store holds the objects and events of all kinds with one version counter.
 type store struct {
 	mutex   sync.Mutex
 	version uint64
@@ -26,30 +26,30 @@ type store struct {
 	changes map[Write]int
 }
 
-// table has the objects of one kind.
+// table holds the objects of one kind.
 type table struct {
 	kind    Kind
 	objects map[string]*object
-	// events are the last that happened; the first of them is number first.
+	// events are the latest events. first is the number of the first one.
 	events []storedEvent
 	first  int
-	// oldest is the version before the first event: whoever saw less must list.
+	// oldest is the version before the first event. Older watches must list again.
 	oldest uint64
-	// more is closed, and made anew, when something happened.
+	// more is closed and replaced when an event is added.
 	more chan struct{}
 }
 
-// storedEvent is one event: the object before and after, either of which may be nil.
+// storedEvent is an event: the object before and after, either of which can be nil.
 type storedEvent struct {
 	version       uint64
 	before, after *object
 }
 
-// Write is a kind of write, as they are counted.
+// Write is a counted kind of write.
 type Write struct {
 	// Verb is create, update, patch, apply or delete.
 	Verb string
-	// Resource is what was written: jobs.batch, workloadclocks.sluice.dev/status.
+	// Resource is the resource: jobs.batch, workloadclocks.sluice.dev/status.
 	Resource string
 }
 
@@ -61,7 +61,7 @@ func newStore(kinds []Kind) *store {
 	return s
 }
 
-// get is the object of that key.
+// get returns the object of a key.
 func (s *store) get(t *table, key string) (*object, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -71,8 +71,8 @@ func (s *store) get(t *table, key string) (*object, error) {
 	return nil, apierrors.NewNotFound(t.kind.groupResource(), key[lastSlash(key):])
 }
 
-// listSelected are the objects that are selected, in the order of their keys, and the
-// version as of which they are that.
+// listSelected returns the selected objects in the order of their keys, and the current
+// version.
 func (s *store) listSelected(t *table, wanted *selection) ([]*object, uint64) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -85,8 +85,8 @@ func (s *store) listSelected(t *table, wanted *selection) ([]*object, uint64) {
 	return list, s.version
 }
 
-// put makes an object be what change makes of it, as a version. Nil is not to be, the
-// same object is no change.
+// put replaces an object by the result of change, with a new version. Nil deletes the object,
+// and the same object means no change.
 func (s *store) put(t *table, key string, change func(before *object, version uint64) (*object, error)) (*object, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -105,7 +105,7 @@ func (s *store) put(t *table, key string, change func(before *object, version ui
 	return after, nil
 }
 
-// appendEvent logs an event and wakes the watches.
+// appendEvent adds an event and wakes the watches.
 func (t *table) appendEvent(e storedEvent) {
 	t.events = append(t.events, e)
 	if surplus := len(t.events) - maxEvents; surplus > maxEvents/10 {
@@ -117,15 +117,15 @@ func (t *table) appendEvent(e storedEvent) {
 	t.more = make(chan struct{})
 }
 
-// selectedEvent is an event as one selection sees it.
+// selectedEvent is an event within a selection.
 type selectedEvent struct {
 	kind   watch.EventType
 	object *object
-	// version is the event's: that of an object that went is older.
+	// version is the version of the event; a deleted object has an older one.
 	version uint64
 }
 
-// eventsSince are the selected events from number on, the number of the next, and a
+// eventsSince returns the selected events from a number on, the number of the next one, and a
 // channel that is closed when there are more.
 func (s *store) eventsSince(t *table, number int, wanted *selection) ([]selectedEvent, int, <-chan struct{}, error) {
 	s.mutex.Lock()
@@ -141,7 +141,7 @@ func (s *store) eventsSince(t *table, number int, wanted *selection) ([]selected
 			events = append(events, selectedEvent{watch.Added, e.after, e.version})
 		case after:
 			events = append(events, selectedEvent{watch.Modified, e.after, e.version})
-		case before && e.after != nil: // left the selection: shown as it is now
+		case before && e.after != nil: // left the selection: sent in its new state
 			events = append(events, selectedEvent{watch.Deleted, e.after, e.version})
 		case before:
 			events = append(events, selectedEvent{watch.Deleted, e.before, e.version})
@@ -150,7 +150,7 @@ func (s *store) eventsSince(t *table, number int, wanted *selection) ([]selected
 	return events, t.first + len(t.events), t.more, nil
 }
 
-// firstEventAfter is the number of the first event after a version.
+// firstEventAfter returns the number of the first event after a version.
 func (s *store) firstEventAfter(t *table, version uint64) (int, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bookmarkEvery is how often a watch says how far it is.
+// bookmarkEvery is the interval of bookmarks.
 const bookmarkEvery = 10 * time.Second
 
-// watch streams events until the client goes or its time is over.
+// watch streams events until the client disconnects or the timeout.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, t *target) error {
 	query := r.URL.Query()
 	wanted, err := parseSelection(t.namespace, query)
@@ -56,7 +56,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t *target) error 
 		}
 		for _, e := range events {
 			if err := out.event(e); err != nil {
-				return nil // the client has gone
+				return nil // the client disconnected
 			}
 		}
 		at = next
@@ -75,8 +75,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t *target) error 
 	}
 }
 
-// sendInitial sends what is there already, where that is wanted, and answers with the
-// number of the first event after it.
+// sendInitial sends the initial events, if requested, and returns the number of the next
+// event.
 func (s *Server) sendInitial(out *stream, t *table, wanted *selection, version string, initial bool) (int, error) {
 	from, _ := strconv.ParseUint(version, 10, 64)
 	if from > 0 && !initial {
@@ -90,7 +90,7 @@ func (s *Server) sendInitial(out *stream, t *table, wanted *selection, version s
 	out.start()
 	for _, o := range list {
 		if out.event(selectedEvent{watch.Added, o, o.version}) != nil {
-			break // the client has gone, which the next write sees too
+			break // the client disconnected; the next write fails too
 		}
 	}
 	if initial {
@@ -135,8 +135,7 @@ func (s *stream) flush() {
 	}
 }
 
-// event writes one event. The object that went is shown in the version in which
-// it did.
+// event writes an event. A deleted object has the version of its deletion.
 func (s *stream) event(e selectedEvent) error {
 	o := e.object
 	if o.version != e.version {
@@ -155,8 +154,7 @@ func (s *stream) event(e selectedEvent) error {
 	return s.write(e.kind, raw)
 }
 
-// bookmark says how far the watch is, and at the end of the initial events that
-// they have ended.
+// bookmark writes a bookmark, marked if it ends the initial events.
 func (s *stream) bookmark(version uint64, end bool) error {
 	meta := metav1.ObjectMeta{ResourceVersion: formatVersion(version)}
 	if end {
@@ -196,12 +194,12 @@ func (s *stream) fail(err error) error {
 		}
 	}
 	if err == nil {
-		_ = s.write(watch.Error, raw) // it ends either way
+		_ = s.write(watch.Error, raw) // the watch ends in any case
 	}
 	return nil
 }
 
-// write frames an event: by its length in protobuf, by a line in JSON.
+// write frames an event: with its length in protobuf, as a line in JSON.
 func (s *stream) write(kind watch.EventType, raw []byte) error {
 	s.start()
 	event := metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: raw}}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// writeRequest is a write that is being made.
+// writeRequest is a write in progress.
 type writeRequest struct {
 	server *Server
 	target *target
@@ -32,7 +32,7 @@ type writeRequest struct {
 	before, after map[string]any
 }
 
-// write makes a write, counts it, tells the reactions and answers.
+// write performs a write, counts it, calls the reactions and responds.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target) error {
 	tree, err := readBody(r)
 	if err != nil {
@@ -55,7 +55,8 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target) error 
 		case types.MergePatchType, types.StrategicMergePatchType:
 			c.verb = "patch"
 		default:
-			return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", t.table.kind.groupResource(), t.name, "the stub knows merge and apply patches, not "+media, 0, false)
+			return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", t.table.kind.groupResource(), t.name,
+				"the stub knows merge and apply patches, not "+media, 0, false)
 		}
 	case http.MethodDelete:
 		c.verb = "delete"
@@ -75,7 +76,8 @@ func (c *writeRequest) answer(w http.ResponseWriter, r *http.Request) error {
 	}
 	known := c.target.table.kind.Status && c.target.subresource == "status"
 	if c.target.subresource != "" && !known && c.target.subresource != "finalize" {
-		return apierrors.NewGenericServerResponse(http.StatusNotFound, c.verb, c.target.table.kind.groupResource(), c.target.name, "the stub has no "+c.target.subresource, 0, false)
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, c.verb, c.target.table.kind.groupResource(), c.target.name,
+			"the stub has no "+c.target.subresource, 0, false)
 	}
 	o, err := c.server.store.put(c.target.table, c.target.key(), c.apply)
 	if err != nil {
@@ -98,7 +100,7 @@ func (c *writeRequest) answer(w http.ResponseWriter, r *http.Request) error {
 	return writeObject(w, code, o, negotiateEncoding(r, &c.target.table.kind))
 }
 
-// name is that of what is created.
+// name returns the name of the object to create.
 func (c *writeRequest) name() string {
 	if c.target.name != "" {
 		return c.target.name
@@ -110,7 +112,7 @@ func (c *writeRequest) name() string {
 	return u.GetName()
 }
 
-// apply is what becomes of the object, from within the store.
+// apply returns the new object. The store calls it.
 func (c *writeRequest) apply(before *object, version uint64) (*object, error) {
 	kind := &c.target.table.kind
 	switch {
@@ -133,7 +135,7 @@ func (c *writeRequest) apply(before *object, version uint64) (*object, error) {
 	}
 	c.after = after
 	switch {
-	case c.dryRun && before == nil: // answered with what would be
+	case c.dryRun && before == nil: // the response has the new object
 		return nil, nil
 	case c.dryRun, before != nil && reflect.DeepEqual(after, c.before):
 		return before, nil
@@ -143,7 +145,7 @@ func (c *writeRequest) apply(before *object, version uint64) (*object, error) {
 	return kind.newObject(after, version)
 }
 
-// nextState is the object after the change; nil for one that has gone.
+// nextState returns the object after the change; nil if it is deleted.
 func (c *writeRequest) nextState() (map[string]any, error) {
 	if c.verb == "delete" {
 		return c.markDeleted()
@@ -160,8 +162,10 @@ func (c *writeRequest) nextState() (map[string]any, error) {
 		c.setCreationFields(&u)
 		return after, nil
 	}
-	if asked, ok, _ := unstructured.NestedString(c.body, "metadata", "resourceVersion"); ok && asked != "" && asked != was.GetResourceVersion() {
-		return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name, fmt.Errorf("the object has been modified: it is at version %s", was.GetResourceVersion()))
+	if expected, ok, _ := unstructured.NestedString(c.body, "metadata", "resourceVersion"); ok && expected != "" &&
+		expected != was.GetResourceVersion() {
+		return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name,
+			fmt.Errorf("the object has been modified: it is at version %s", was.GetResourceVersion()))
 	}
 	after = c.restrictToSubresource(after)
 	u.Object = after
@@ -178,7 +182,7 @@ func (c *writeRequest) nextState() (map[string]any, error) {
 	return after, nil
 }
 
-// restrictToSubresource keeps a write within its part of the object: the status, or the rest.
+// restrictToSubresource limits a write to the status or to the other fields.
 func (c *writeRequest) restrictToSubresource(after map[string]any) map[string]any {
 	switch {
 	case c.target.subresource == "status":
@@ -194,7 +198,7 @@ func (c *writeRequest) restrictToSubresource(after map[string]any) map[string]an
 	return after
 }
 
-// setCreationFields fills in what a server does.
+// setCreationFields sets the metadata of a new object.
 func (c *writeRequest) setCreationFields(u *unstructured.Unstructured) {
 	u.SetName(c.target.name)
 	u.SetNamespace(c.target.namespace)
@@ -209,12 +213,13 @@ func (c *writeRequest) setCreationFields(u *unstructured.Unstructured) {
 	}
 }
 
-// markDeleted is nil, or the object that waits for its finalizers.
+// markDeleted returns nil, or the object if it has finalizers.
 func (c *writeRequest) markDeleted() (map[string]any, error) {
 	was := unstructured.Unstructured{Object: c.before}
 	for _, condition := range []struct{ key, value string }{{"uid", string(was.GetUID())}, {"resourceVersion", was.GetResourceVersion()}} {
-		if asked, ok, _ := unstructured.NestedString(c.body, "preconditions", condition.key); ok && asked != condition.value {
-			return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name, fmt.Errorf("precondition failed: %s is %s", condition.key, condition.value))
+		if expected, ok, _ := unstructured.NestedString(c.body, "preconditions", condition.key); ok && expected != condition.value {
+			return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name,
+				fmt.Errorf("precondition failed: %s is %s", condition.key, condition.value))
 		}
 	}
 	if len(was.GetFinalizers()) == 0 {
@@ -228,7 +233,7 @@ func (c *writeRequest) markDeleted() (map[string]any, error) {
 	return after.Object, nil
 }
 
-// applyMergePatch is what a merge patch makes of an object, as RFC 7386 has it.
+// applyMergePatch applies a merge patch by RFC 7386.
 func applyMergePatch(to, patch map[string]any) map[string]any {
 	for key, value := range patch {
 		below, ok := value.(map[string]any)
@@ -246,16 +251,16 @@ func applyMergePatch(to, patch map[string]any) map[string]any {
 	return to
 }
 
-// restoreField makes a field what it was.
+// restoreField restores the old value of a field.
 func restoreField(after, before map[string]any, path ...string) {
 	if value, ok, _ := unstructured.NestedFieldCopy(before, path...); ok {
-		_ = unstructured.SetNestedField(after, value, path...) // metadata is an object in all that was kept
+		_ = unstructured.SetNestedField(after, value, path...) // metadata is an object in every stored object
 		return
 	}
 	unstructured.RemoveNestedField(after, path...)
 }
 
-// specOf is all of an object but its metadata and status.
+// specOf returns an object without metadata and status.
 func specOf(tree map[string]any) map[string]any {
 	spec := maps.Clone(tree)
 	delete(spec, "metadata")
@@ -263,8 +268,7 @@ func specOf(tree map[string]any) map[string]any {
 	return spec
 }
 
-// Put makes an object be there, made anew or in the place of the one of its name,
-// without counting a write. Its kind must be served.
+// Put creates or replaces an object without counting a write. Its kind must be served.
 func (s *Server) Put(tree map[string]any) error {
 	u := unstructured.Unstructured{Object: runtime.DeepCopyJSON(tree)}
 	t, err := s.tableOf(u.GroupVersionKind())
@@ -286,7 +290,7 @@ func (s *Server) Put(tree map[string]any) error {
 	return err
 }
 
-// Delete takes an object away at once, without counting a write.
+// Delete removes an object at once without counting a write.
 func (s *Server) Delete(kind schema.GroupVersionKind, namespace, name string) error {
 	t, err := s.tableOf(kind)
 	if err != nil {

@@ -1,0 +1,105 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/config"
+	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/notification"
+	"sluice.dev/lifecycle/notification/delivery"
+	"sluice.dev/lifecycle/notification/outbox"
+	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/rendering/apply"
+	"sluice.dev/lifecycle/rendering/queues"
+	"sluice.dev/lifecycle/tenancy/rbac"
+	"sluice.dev/lifecycle/timelimit/controller"
+	"sluice.dev/lifecycle/timelimit/owner"
+	"sluice.dev/policies"
+	"sluice.dev/policies/engine"
+	"sluice.dev/policies/store"
+)
+
+// services are the objects that several controllers share.
+type services struct {
+	cfg        *config.Config
+	policyTime policytime.Clock
+	// client reads from the manager's cache, live from the API server.
+	client client.Client
+	live   client.Reader
+	events events.EventRecorder
+	// plannerEvents are recorded in the name of the MIG planner.
+	plannerEvents events.EventRecorder
+	notices       notification.Recorder
+	// mail is nil if the configuration has no mail server.
+	mail *outbox.Sender
+
+	builtIn      []engine.Source
+	policies     *engine.Engine
+	policyStore  *store.Store
+	queueWatcher *apply.QueueWatcher
+	queues       queues.Manager
+	rbac         rbac.Manager
+	pods         *podcache.Store
+	workloads    *controller.WorkloadIndex
+}
+
+// newServices creates the services and adds those that run by themselves to the manager.
+func newServices(
+	ctx context.Context, mgr ctrl.Manager, cfg *config.Config, policyTime policytime.Clock, logger logr.Logger,
+) (*services, error) {
+	s := &services{
+		cfg: cfg, policyTime: policyTime, client: mgr.GetClient(), live: mgr.GetAPIReader(), builtIn: policies.BuiltIn(),
+		events: mgr.GetEventRecorder(v1alpha1.FieldManagerLifecycle), plannerEvents: mgr.GetEventRecorder(v1alpha1.FieldManagerPlanner),
+	}
+	if err := inventory.IndexProjects(ctx, mgr.GetFieldIndexer()); err != nil {
+		return nil, fmt.Errorf("index projects: %w", err)
+	}
+	var err error
+	if s.policies, err = engine.New(engine.Options{Libraries: policies.Libraries()}); err != nil {
+		return nil, fmt.Errorf("create policy engine: %w", err)
+	}
+	s.policyStore = &store.Store{Engine: s.policies, BuiltIn: s.builtIn, Logger: logger.WithName("policies")}
+	if err := s.policyStore.SetupWithManager(ctx, mgr); err != nil {
+		return nil, fmt.Errorf("set up policy store: %w", err)
+	}
+	s.queueWatcher, err = apply.NewQueueWatcher(mgr.GetConfig(), mgr.GetHTTPClient(), apply.QueueWatcherOptions{
+		Kinds: apply.QueueKinds(), Logger: logger.WithName("engines"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create queue watcher: %w", err)
+	}
+	if err := mgr.Add(s.queueWatcher); err != nil {
+		return nil, fmt.Errorf("add queue watcher: %w", err)
+	}
+	s.pods, err = podcache.New(mgr.GetConfig(), podcache.Settings{DeviceClasses: cfg.DeviceClasses, Logger: logger.WithName("podcache")})
+	if err != nil {
+		return nil, fmt.Errorf("create pod cache: %w", err)
+	}
+	if err := mgr.Add(s.pods); err != nil {
+		return nil, fmt.Errorf("add pod cache: %w", err)
+	}
+	s.workloads = controller.NewWorkloadIndex(s.pods, owner.NewResolver(s.live, mgr.GetRESTMapper()))
+	s.notices = notification.Recorder{Client: s.client, Live: s.live}
+	s.rbac = rbac.Manager{Client: s.client, Live: s.live}
+	s.queues = queues.Manager{
+		Client: s.client, Live: s.live, Policies: s.policies, PolicyChanges: s.policyStore, Queues: s.queueWatcher, Cache: &apply.Cache{},
+	}
+	if cfg.Mail != nil {
+		s.mail, err = delivery.NewSender(cfg.Mail, delivery.Dependencies{Client: s.client, Live: s.live, Clock: policyTime, Events: s.events})
+		if err != nil {
+			return nil, fmt.Errorf("create mail sender: %w", err)
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,117 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"sluice.dev/api/period"
+	"sluice.dev/api/v1alpha1"
+	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/timelimit"
+)
+
+// tenant is the project and the department of a namespace.
+type tenant struct {
+	project    *v1alpha1.Project
+	department *v1alpha1.Department
+	zone       *time.Location
+}
+
+// lookUpTenant returns the tenant of a namespace, or nil if the namespace has no project.
+func (r *Reconciler) lookUpTenant(ctx context.Context, namespace string) (*tenant, error) {
+	project, department, err := inventory.TenantForNamespace(ctx, r.Client, namespace)
+	if project == nil || err != nil {
+		return nil, err
+	}
+	return &tenant{project: project, department: department, zone: r.timeZones.load(department.Spec.Notices.TimeZone)}, nil
+}
+
+// isExempt reports whether the project is exempt or on hold. Then no workload is stopped.
+func (t *tenant) isExempt(now time.Time) bool {
+	return isInForce(t.project.Spec.Exempt, now, t.zone) || isInForce(t.project.Spec.Hold, now, t.zone)
+}
+
+// exemptUntil returns when the first of exemption and hold ends; zero for never.
+func (t *tenant) exemptUntil(now time.Time) (until time.Time) {
+	for _, exception := range []*v1alpha1.Exception{t.project.Spec.Exempt, t.project.Spec.Hold} {
+		if !isInForce(exception, now, t.zone) || exception.Until == nil {
+			continue
+		}
+		if end := exception.Until.End(t.zone); until.IsZero() || end.Before(until) {
+			until = end
+		}
+	}
+	return until
+}
+
+func isInForce(exception *v1alpha1.Exception, now time.Time, zone *time.Location) bool {
+	return exception != nil && (exception.Until == nil || now.Before(exception.Until.End(zone)))
+}
+
+// effectiveLimits returns the tightest limits of the pods' workload types, and that type.
+// Without pods it returns those of the recorded type.
+func (t *tenant) effectiveLimits(
+	now time.Time, pods []*podcache.Pod, recorded v1alpha1.WorkloadType,
+) (timelimit.EffectiveLimits, v1alpha1.WorkloadType) {
+	limitsOf := func(workloadType v1alpha1.WorkloadType) (v1alpha1.Limits, v1alpha1.WorkloadType) {
+		if workloadType == "" {
+			workloadType = v1alpha1.WorkloadTrain // the default of admission
+		}
+		return v1alpha1.EffectiveLimits(workloadType, t.project.Spec.Workloads, t.department.Spec.Workloads), workloadType
+	}
+	limits, workloadType := limitsOf(recorded)
+	for i, pod := range pods {
+		if podLimits, podType := limitsOf(pod.WorkloadType); i == 0 || isShorter(podLimits.MaxRuntime, limits.MaxRuntime) {
+			limits, workloadType = podLimits, podType
+		}
+	}
+	for _, pod := range pods {
+		if isShorter(pod.MaxRuntime, limits.MaxRuntime) {
+			limits.MaxRuntime = pod.MaxRuntime
+		}
+	}
+	return timelimit.EffectiveLimits{Limits: limits, Leads: t.leads(), Exempt: t.isExempt(now)}, workloadType
+}
+
+// isShorter reports whether a is shorter than b. The zero duration means unlimited.
+func isShorter(a, b period.Duration) bool {
+	return !a.IsZero() && (b.IsZero() || a.Length() < b.Length())
+}
+
+// defaultLeads are the leads of a department without its own, as in the API's schema.
+var defaultLeads = []time.Duration{24 * time.Hour, 4 * time.Hour, 30 * time.Minute}
+
+func (t *tenant) leads() []time.Duration {
+	var leads []time.Duration
+	for _, lead := range t.department.Spec.Notices.WorkloadEnd {
+		if lead.Length() > 0 {
+			leads = append(leads, lead.Length())
+		}
+	}
+	if len(leads) == 0 {
+		return defaultLeads
+	}
+	return leads
+}
+
+// timeZoneCache caches time zones. time.LoadLocation reads a file on each call.
+type timeZoneCache struct{ locations sync.Map }
+
+// load returns a time zone, or UTC if the name is unknown. Admission rejects unknown names,
+// but an older object can hold one.
+func (z *timeZoneCache) load(name string) *time.Location {
+	if zone, ok := z.locations.Load(name); ok {
+		return zone.(*time.Location)
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return time.UTC
+	}
+	z.locations.Store(name, zone)
+	return zone
+}

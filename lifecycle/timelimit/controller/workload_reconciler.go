@@ -1,0 +1,131 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"sluice.dev/lifecycle/podcache"
+	"sluice.dev/lifecycle/timelimit/owner"
+)
+
+// SetupWithManager adds the controller that resolves the roots of changed pods.
+func (x *WorkloadIndex) SetupWithManager(mgr ctrl.Manager, store *podcache.Store) error {
+	return builder.TypedControllerManagedBy[directOwner](mgr).
+		Named("workload-roots").
+		WithOptions(controller.TypedOptions[directOwner]{MaxConcurrentReconciles: maxConcurrentReconciles}).
+		WatchesRawSource(&podSyncSource{TypedSyncingSource: podcache.Source(store, x.handlePodChange), podsSynced: x.podsSynced}).
+		Complete(reconcile.TypedFunc[directOwner](x.reconcileOwner))
+}
+
+// handlePodChange returns the owners of a changed pod, and marks an unknown owner as
+// unresolved. The pod cache calls it in the order of changes.
+func (x *WorkloadIndex) handlePodChange(c podcache.Change) []directOwner {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var changed []directOwner
+	for _, pod := range []*podcache.Pod{c.Before, c.After} {
+		if pod == nil {
+			continue
+		}
+		o := directOwnerOf(pod)
+		if len(changed) == 0 || changed[0] != o {
+			changed = append(changed, o)
+		}
+		if _, known := x.roots[o]; !known && pod == c.After {
+			addToSet(x.unresolved, o.namespace, o)
+		}
+	}
+	return changed
+}
+
+// reconcileOwner resolves the root of an owner's pods and enqueues its clock.
+func (x *WorkloadIndex) reconcileOwner(ctx context.Context, o directOwner) (reconcile.Result, error) {
+	pod := x.anyPod(o)
+	if pod == nil {
+		x.removeOwner(o)
+		return reconcile.Result{}, nil
+	}
+	root, outcome, err := x.resolver.Resolve(ctx, pod)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if x.setRoot(o, root) {
+		ctrl.LoggerFrom(ctx).V(1).Info("Resolved workload", "namespace", root.Namespace, "kind", root.Kind, "name", root.Name, "outcome", outcome)
+	}
+	return reconcile.Result{}, nil
+}
+
+// ResolveAgain resolves the roots of a root's pods again, because it does not exist any more.
+func (x *WorkloadIndex) ResolveAgain(ctx context.Context, root owner.Root) error {
+	x.resolver.Forget(root)
+	_, pods := x.RootsAndPods(clockNameOf(root))
+	for _, pod := range pods {
+		next, _, err := x.resolver.Resolve(ctx, pod)
+		if err != nil {
+			return fmt.Errorf("resolve the pods of deleted %s %s/%s: %w", root.Kind, root.Namespace, root.Name, err)
+		}
+		o := directOwnerOf(pod)
+		x.setRoot(o, next)
+		if x.anyPod(o) == nil {
+			x.removeOwner(o) // its last pod ended meanwhile; that change was handled before setRoot
+		}
+	}
+	return nil
+}
+
+// podSyncSource closes podsSynced when the index has handled every pod of the initial list.
+// Before that, a workload with running pods seems to have none.
+type podSyncSource struct {
+	source.TypedSyncingSource[directOwner]
+	once       sync.Once
+	podsSynced chan struct{}
+}
+
+// WaitForSync implements [source.TypedSyncingSource]. Controllers call it after Start, and
+// so after the initial pods were handled.
+func (s *podSyncSource) WaitForSync(ctx context.Context) error {
+	err := s.TypedSyncingSource.WaitForSync(ctx)
+	if err == nil {
+		s.once.Do(func() { close(s.podsSynced) })
+	}
+	return err
+}
+
+// ClockSource returns the source of requests for the clocks of changed workloads. It is
+// synced when the pods of the initial list were handled.
+func (x *WorkloadIndex) ClockSource() source.Source { return clockSource{x} }
+
+type clockSource struct{ index *WorkloadIndex }
+
+// Start implements [source.TypedSource].
+func (s clockSource) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	x := s.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.queue = queue
+	for clock := range x.owners {
+		x.enqueueClock(clock)
+	}
+	return nil
+}
+
+// WaitForSync implements [source.TypedSyncingSource].
+func (s clockSource) WaitForSync(ctx context.Context) error {
+	select {
+	case <-s.index.podsSynced:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

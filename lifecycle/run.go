@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/labels"
@@ -180,11 +181,8 @@ func Run(ctx context.Context, cfg *config.Config, logger logr.Logger) error {
 func cacheByObject() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(apply.ManagedLabels())}
 	byObject := map[client.Object]cache.ByObject{}
-	for _, object := range apply.WatchedObjects() {
+	for _, object := range slices.Concat(apply.WatchedObjects(), rbac.WatchedObjects()) {
 		byObject[object] = ours
-	}
-	for _, object := range rbac.WatchedObjects() {
-		byObject[object] = cache.ByObject{Label: labels.SelectorFromSet(rbac.ManagedLabels())}
 	}
 	event, refusals := pending.EventCacheOptions()
 	byObject[event] = refusals

@@ -223,7 +223,7 @@ func TestForeignObjectsArePreserved(t *testing.T) {
 	w.policies.setPolicy(enginePolicy)
 	pool := w.createPool("foreign", v1alpha1.SchedulerKueue)
 	department := w.createDepartment("foreign", pool.Name)
-	w.waitForCondition(department, &department.Status.Conditions, metav1.ConditionFalse, "Cohort foreign is there and is not Sluice's; rename or delete it, or hand it over with: kubectl annotate cohort.kueue.x-k8s.io foreign sluice.dev/adopt-by=foreign")
+	w.waitForCondition(department, &department.Status.Conditions, metav1.ConditionFalse, "Cohort foreign exists and is not Sluice's; rename or delete it, or hand it over with: kubectl annotate cohort.kueue.x-k8s.io foreign sluice.dev/adopt-by=foreign")
 	if parent, err := w.specField(theirs, "parentName"); err != nil || parent != "theirs" || len(theirs.GetLabels()) != 0 {
 		t.Errorf("their cohort = %v, %v", theirs.Object, err)
 	}

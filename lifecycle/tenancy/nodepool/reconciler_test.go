@@ -160,7 +160,7 @@ func TestRequirementsAreCheckedPeriodically(t *testing.T) {
 	if err := g.client.Update(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	const met = "True GPUsKnown the GPUs of every node are known, and kueue has what is required of it"
+	const met = "True GPUsKnown the GPUs of every node are known, and kueue meets its requirements"
 	expect("with it on", met, map[string]string{"queueLabelKey": "team"}, requirementsRequeue, 3)
 
 	// While the API server does not answer, what was known stays.
@@ -188,7 +188,7 @@ func TestCheckerIsReusedWithinTTL(t *testing.T) {
 
 func TestSupportedSchedulersFollowPoliciesInForce(t *testing.T) {
 	const nothing = "package it\nobjects contains {} if false\n"
-	missing := "True SchedulerMissing no policy schedulers.kueue is in force, and without it nothing is written for spec.scheduler kueue; those in force are for "
+	missing := "True SchedulerMissing no policy schedulers.kueue is in force, so that nothing is written for spec.scheduler kueue; the policies in force support "
 	for name, tt := range map[string]struct {
 		policies []engine.Source
 		want     string
@@ -212,7 +212,7 @@ func TestFailingPolicyIsReported(t *testing.T) {
 		{Name: "tried", Rego: "package it\nrequires contains 7\n", Enforcement: v1alpha1.EnforcementDryRun},
 	})
 	result, status, err := g.reconcile(t)
-	const want = "Unknown PolicyFailed policy schedulers.kueue could not be asked what it requires: "
+	const want = "Unknown PolicyFailed policy schedulers.kueue could not be evaluated for its requirements: "
 	if got := formatCondition(status, v1alpha1.ConditionRequirementsMet); err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "has no fix") {
 		t.Errorf("%v\n got %s\nwant %s… has no fix", err, got, want)
 	}

@@ -163,7 +163,7 @@ func TestReadyCondition(t *testing.T) {
 			good,
 			[]store.Replacement{{Policy: "part", Projects: []string{"a", "b"}}, {Policy: "rest", Departments: []string{"c"}}},
 			"True", "Replaced",
-			"in force, but policy part replaces it (spec.replaces) for pods of projects a, b, and policy rest stands in its place (spec.replaces) for pods of departments c", "True",
+			"in force, but policy part replaces it (spec.replaces) for pods of projects a, b, and policy rest replaces it (spec.replaces) for pods of departments c", "True",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

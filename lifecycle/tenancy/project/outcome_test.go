@@ -63,7 +63,7 @@ func TestBuildStatus(t *testing.T) {
 			phase:   v1alpha1.ProjectActive, ready: tenancy.ReasonNamespaceTaken, says: "taken",
 		},
 		"deleted": {
-			project: deleted, phase: v1alpha1.ProjectDeleting, ready: ReasonDeleting, says: "to go",
+			project: deleted, phase: v1alpha1.ProjectDeleting, ready: ReasonDeleting, says: "waiting for the deletion of namespace",
 		},
 		"not counted": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted, newQuota("old", "2000", "1000", "0")}},

@@ -60,6 +60,8 @@ generate: generate-api ## Write anew what follows from the code: deep copies, CR
 .PHONY: generate-api
 generate-api: $(CONTROLLER_GEN)
 	$(CONTROLLER_GEN) object:headerFile=api/header.txt paths=./api/...
+	rm -rf api/v1alpha1/applyconfiguration
+	$(CONTROLLER_GEN) applyconfiguration:headerFile=api/header.txt paths=./api/v1alpha1
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=manifests/crds
 
 .PHONY: format

@@ -118,6 +118,7 @@ type DepartmentStatus struct {
 	// NodePools is the same, pool by pool.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
@@ -126,6 +127,7 @@ type DepartmentStatus struct {
 	// Conditions are Ready, QueueApplied, Oversubscribed and Unsupported.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

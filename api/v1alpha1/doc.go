@@ -14,5 +14,6 @@
 // The package never talks to a cluster, reads a clock or changes an object.
 //
 // +kubebuilder:object:generate=true
+// +kubebuilder:ac:generate=true
 // +groupName=sluice.dev
 package v1alpha1

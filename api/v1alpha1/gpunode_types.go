@@ -81,6 +81,7 @@ type GPUUUID string
 // uses them. It has the node's name and goes with it.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:ac:generate=false
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=slgn,categories=sluice
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.nodePool`

@@ -130,6 +130,7 @@ type NodePoolStatus struct {
 	// the labels of GPU feature discovery.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=product
 	// +kubebuilder:validation:MaxItems=64
@@ -140,12 +141,14 @@ type NodePoolStatus struct {
 	// queues; by the names that its policy gives them.
 	//
 	// +optional
+	// +nullable
 	// +kubebuilder:validation:MaxProperties=32
 	Settings map[string]string `json:"settings,omitempty"`
 
 	// Conditions are Ready, RequirementsMet and Unsupported.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -193,6 +196,7 @@ type GPUModel struct {
 	// yet.
 	//
 	// +optional
+	// +nullable
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	MIGProfiles []MIGProfile `json:"migProfiles,omitempty"`

@@ -202,6 +202,7 @@ type NoticeStatus struct {
 // told what and when.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:ac:generate=false
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=slnotice,categories=sluice
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.kind`

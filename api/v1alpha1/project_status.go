@@ -129,6 +129,7 @@ type ProjectStatus struct {
 	// NodePools is the same, pool by pool.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
@@ -138,6 +139,7 @@ type ProjectStatus struct {
 	// Exempt and Unsupported.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

@@ -63,7 +63,7 @@ func (r *DepartmentReconciler) Reconcile(ctx context.Context, req reconcile.Requ
 		return reconcile.Result{}, err
 	}
 	quotas := input.NewDepartmentPools(&department, projects.Items, func(name string) *v1alpha1.NodePool { return pools[name] })
-	return r.reconcileObjects(ctx, &department, apply.DepartmentSubject(&department, quotas), &department.Status.Conditions)
+	return r.reconcileObjects(ctx, &department, apply.DepartmentSubject(&department, quotas), department.Status.Conditions)
 }
 
 // listNodePools returns all node pools by name.

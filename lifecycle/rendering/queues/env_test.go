@@ -231,6 +231,10 @@ func (s *limitedStatusWriter) Update(ctx context.Context, object client.Object, 
 	return errors.Join(s.writer.countWrite(), s.writer.ifWithinLimit(func() error { return s.SubResourceWriter.Update(ctx, object, options...) }))
 }
 
+func (s *limitedStatusWriter) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+	return errors.Join(s.writer.countWrite(), s.writer.ifWithinLimit(func() error { return s.SubResourceWriter.Apply(ctx, object, options...) }))
+}
+
 // errorLog keeps what was logged as an error.
 type errorLog struct {
 	mu     sync.Mutex

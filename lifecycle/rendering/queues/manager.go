@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -29,6 +30,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/input"
@@ -62,8 +64,8 @@ func (m *Manager) applier() *apply.Applier {
 }
 
 // reconcileObjects applies what policies render for the subject, which is object, and
-// updates its conditions, which are a part of object.
-func (m *Manager) reconcileObjects(ctx context.Context, object client.Object, subject apply.Subject, conditions *[]metav1.Condition) (reconcile.Result, error) {
+// updates its condition.
+func (m *Manager) reconcileObjects(ctx context.Context, object client.Object, subject apply.Subject, conditions []metav1.Condition) (reconcile.Result, error) {
 	desired, err := apply.Render(ctx, m.Policies, subject)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -133,19 +135,28 @@ func (m *Manager) patchFinalizer(ctx context.Context, object client.Object, chan
 	return nil
 }
 
-// updateCondition writes the condition if it changed.
-func (m *Manager) updateCondition(ctx context.Context, object client.Object, target apply.Target, applied apply.Result, conditions *[]metav1.Condition) error {
-	before := slices.Clone(*conditions)
+// fieldManager owns the condition QueueApplied.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-queues"
+
+// updateCondition applies the condition QueueApplied if it changed.
+func (m *Manager) updateCondition(ctx context.Context, object client.Object, target apply.Target, applied apply.Result, cached []metav1.Condition) error {
+	conditions := slices.Clone(cached)
 	condition := apply.QueueAppliedCondition(applied.Queues, applied.Failures)
 	condition.ObservedGeneration, condition.LastTransitionTime = object.GetGeneration(), metav1.NewTime(policytime.MachineNow())
-	meta.SetStatusCondition(conditions, condition)
-	if equality.Semantic.DeepEqual(before, *conditions) {
-		return nil
-	}
-	if err := m.Client.Status().Update(ctx, object); client.IgnoreNotFound(err) != nil {
+	meta.SetStatusCondition(&conditions, condition)
+	if err := apply.Status(ctx, m.Client, fieldManager, statusFields(object, cached), statusFields(object, conditions)); err != nil {
 		return fmt.Errorf("write the status of %s: %w", target, err)
 	}
 	return nil
+}
+
+// statusFields returns the condition of this controller for a Department or NodePool.
+func statusFields(object client.Object, conditions []metav1.Condition) runtime.ApplyConfiguration {
+	own := apply.Conditions(conditions, v1alpha1.ConditionQueueApplied)
+	if _, isPool := object.(*v1alpha1.NodePool); isPool {
+		return ac.NodePool(object.GetName()).WithStatus(ac.NodePoolStatus().WithConditions(own...))
+	}
+	return ac.Department(object.GetName()).WithStatus(ac.DepartmentStatus().WithConditions(own...))
 }
 
 // maxConcurrentReconciles is the number of subjects of a kind that are reconciled at a time.

@@ -30,7 +30,7 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // Reconciler writes the status of every Department.
@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(departmentRequest), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Project{}, usageChangeHandler{}, builder.WithPredicates(usageChanged)).
 		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allRequests), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(conflict.WithRetry(r))
+		Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler for the department of the request's name.
@@ -66,11 +66,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("list node pools: %w", err)
 	}
 	status := BuildStatus(&department, projects.Items, pools.Items, metav1.NewTime(policytime.MachineNow()))
-	if equality.Semantic.DeepEqual(status, department.Status) {
-		return reconcile.Result{}, nil
-	}
-	department.Status = status
-	if err := r.Client.Status().Update(ctx, &department); client.IgnoreNotFound(err) != nil {
+	fields := statusFields(&department, &department.Status)
+	if err := apply.Status(ctx, r.Client, fieldManager, fields, statusFields(&department, &status)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of department %s: %w", department.Name, err)
 	}
 	return reconcile.Result{}, nil

@@ -14,6 +14,8 @@ import (
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // BuildStatus returns the department's status with these projects and all node pools.
@@ -36,6 +38,25 @@ func BuildStatus(department *v1alpha1.Department, projects []v1alpha1.Project, p
 	meta.SetStatusCondition(&status.Conditions, OversubscribedCondition(department, projects, now))
 	meta.SetStatusCondition(&status.Conditions, UnsupportedCondition(department, projects, pools, now))
 	return status
+}
+
+// fieldManager owns the fields of this controller.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-department"
+
+// statusFields returns this controller's fields of a status. Other controllers own other
+// conditions.
+func statusFields(department *v1alpha1.Department, status *v1alpha1.DepartmentStatus) *ac.DepartmentApplyConfiguration {
+	fields := ac.DepartmentStatus().WithObservedGeneration(status.ObservedGeneration).WithProjects(status.Projects).
+		WithGPU(ac.GPUUsage().WithGuaranteed(status.GPU.Guaranteed).WithLimit(status.GPU.Limit).WithAllocated(status.GPU.Allocated).
+			WithOverQuota(status.GPU.OverQuota).WithPending(status.GPU.Pending)).
+		WithConditions(apply.Conditions(status.Conditions,
+			v1alpha1.ConditionReady, v1alpha1.ConditionOversubscribed, v1alpha1.ConditionUnsupported)...)
+	for i := range status.NodePools {
+		pool := &status.NodePools[i]
+		fields.WithNodePools(ac.PoolUsage().WithName(pool.Name).WithGuaranteed(pool.Guaranteed).WithLimit(pool.Limit).
+			WithAllocated(pool.Allocated).WithOverQuota(pool.OverQuota).WithPending(pool.Pending).WithUncounted(pool.Uncounted))
+	}
+	return ac.Department(department.Name).WithStatus(fields)
 }
 
 func missingNodePools(department *v1alpha1.Department, pools []v1alpha1.NodePool) []string {

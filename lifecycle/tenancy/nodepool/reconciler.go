@@ -15,7 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -29,7 +28,6 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/rendering/conflict"
 	"sluice.dev/lifecycle/rendering/requirements"
 	"sluice.dev/policies/engine"
 )
@@ -72,7 +70,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, everyPool, builder.WithPredicates(inventory.NodeChanged)).
 		Watches(&v1alpha1.GPUNode{}, everyPool).
 		WatchesRawSource(apply.PolicyChangeSource(r.PolicyChanges, r.allRequests)).
-		Complete(conflict.WithRetry(r))
+		Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler for the pool of the request's name.
@@ -90,13 +88,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	status := BuildStatus(&pool, observation, support, metav1.NewTime(policytime.MachineNow()))
-	if !equality.Semantic.DeepEqual(status, pool.Status) {
-		pool.Status = status
-		// An update with the resource version that was read: should the pool have
-		// changed meanwhile, the next event brings it here again.
-		if err := r.Client.Status().Update(ctx, &pool); client.IgnoreNotFound(err) != nil {
-			return reconcile.Result{}, fmt.Errorf("write the status of node pool %s: %w", pool.Name, err)
-		}
+	if err := apply.Status(ctx, r.Client, fieldManager, statusFields(&pool, &pool.Status), statusFields(&pool, &status)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("write the status of node pool %s: %w", pool.Name, err)
 	}
 	return support.requeue(), support.CheckErr
 }

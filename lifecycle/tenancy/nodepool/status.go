@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
@@ -28,6 +29,30 @@ const (
 	// ReasonPolicyFailed: a policy could not be evaluated for its requirements.
 	ReasonPolicyFailed = "PolicyFailed"
 )
+
+// fieldManager owns the fields of this controller.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-nodepool"
+
+// statusFields returns this controller's fields of a status. Other controllers own other
+// conditions.
+func statusFields(pool *v1alpha1.NodePool, status *v1alpha1.NodePoolStatus) *ac.NodePoolApplyConfiguration {
+	fields := ac.NodePoolStatus().WithObservedGeneration(status.ObservedGeneration).WithNodes(status.Nodes).WithGPUs(status.GPUs).
+		WithSettings(status.Settings).
+		WithConditions(apply.Conditions(status.Conditions,
+			v1alpha1.ConditionReady, v1alpha1.ConditionUnsupported, v1alpha1.ConditionRequirementsMet)...)
+	for i := range status.GPUModels {
+		m := &status.GPUModels[i]
+		model := ac.GPUModel().WithProduct(m.Product).WithMemoryMiB(m.MemoryMiB).WithGPUs(m.GPUs).WithMIGProfiles(m.MIGProfiles...)
+		if m.Replicas != 0 {
+			model.WithReplicas(m.Replicas)
+		}
+		if m.ReplicaResource != "" {
+			model.WithReplicaResource(m.ReplicaResource)
+		}
+		fields.WithGPUModels(model)
+	}
+	return ac.NodePool(pool.Name).WithStatus(fields)
+}
 
 // maxListedItems is the number of nodes that a message names; it counts the others.
 const maxListedItems = 5

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoac "k8s.io/client-go/applyconfigurations"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -23,6 +25,7 @@ import (
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/v1alpha1/applyconfiguration"
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
@@ -46,6 +49,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	objects = append(objects, p, ns, newDepartment("dean department-administrator"))
 	w := &fixture{t: t}
 	w.Client = fake.NewClientBuilder().WithScheme(kinds).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Project{}, &v1alpha1.Department{}).
+		WithTypeConverters(applyconfiguration.NewTypeConverter(kinds), clientgoac.NewTypeConverter(clientgoscheme.Scheme)).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 				w.writes++

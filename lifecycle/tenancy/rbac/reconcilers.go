@@ -21,6 +21,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +42,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/rendering/conflict"
@@ -89,10 +91,13 @@ func (r *ProjectReconciler) Reconcile(ctx context.Context, req reconcile.Request
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if setMembersCondition(&project.Status.Conditions, failures, project.Generation, metav1.NewTime(policytime.MachineNow())) {
-		if err := r.Client.Status().Update(ctx, &project); client.IgnoreNotFound(err) != nil {
-			return reconcile.Result{}, fmt.Errorf("write the status of project %s: %w", project.Name, err)
-		}
+	fields := func(conditions []metav1.Condition) *ac.ProjectApplyConfiguration {
+		own := apply.Conditions(conditions, v1alpha1.ConditionMembersBound)
+		return ac.Project(project.Name).WithStatus(ac.ProjectStatus().WithConditions(own...))
+	}
+	cached := project.Status.Conditions
+	if err := apply.Status(ctx, r.Client, fieldManager, fields(cached), fields(withMembersBound(cached, failures, project.Generation))); err != nil {
+		return reconcile.Result{}, fmt.Errorf("write the status of project %s: %w", project.Name, err)
 	}
 	return requeueAfterFailures(failures), nil
 }
@@ -160,28 +165,37 @@ func (r *DepartmentReconciler) Reconcile(ctx context.Context, req reconcile.Requ
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if setMembersCondition(&department.Status.Conditions, failures, department.Generation, metav1.NewTime(policytime.MachineNow())) {
-		if err := r.Client.Status().Update(ctx, &department); client.IgnoreNotFound(err) != nil {
-			return reconcile.Result{}, fmt.Errorf("write the status of department %s: %w", department.Name, err)
-		}
+	fields := func(conditions []metav1.Condition) *ac.DepartmentApplyConfiguration {
+		own := apply.Conditions(conditions, v1alpha1.ConditionMembersBound)
+		return ac.Department(department.Name).WithStatus(ac.DepartmentStatus().WithConditions(own...))
+	}
+	cached := department.Status.Conditions
+	if err := apply.Status(ctx, r.Client, fieldManager, fields(cached), fields(withMembersBound(cached, failures, department.Generation))); err != nil {
+		return reconcile.Result{}, fmt.Errorf("write the status of department %s: %w", department.Name, err)
 	}
 	return requeueAfterFailures(failures), nil
 }
 
-// setMembersCondition sets the condition MembersBound and reports whether it changed.
+// fieldManager owns the condition MembersBound.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-members"
+
+// withMembersBound returns the conditions with MembersBound as the failures require.
 // Before the first failure there is none.
-func setMembersCondition(conditions *[]metav1.Condition, failures []apply.Failure, generation int64, now metav1.Time) bool {
+func withMembersBound(conditions []metav1.Condition, failures []apply.Failure, generation int64) []metav1.Condition {
 	condition := metav1.Condition{
-		Type: v1alpha1.ConditionMembersBound, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied, Message: "the members have the rights of their roles",
-		ObservedGeneration: generation, LastTransitionTime: now,
+		Type: v1alpha1.ConditionMembersBound, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied,
+		Message:            "the members have the rights of their roles",
+		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(policytime.MachineNow()),
 	}
 	if len(failures) > 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonRoleBindingFailed
 		condition.Message = apply.TruncateMessage(apply.JoinFailures(failures, func(apply.Failure) bool { return true }))
-	} else if meta.FindStatusCondition(*conditions, v1alpha1.ConditionMembersBound) == nil {
-		return false
+	} else if meta.FindStatusCondition(conditions, v1alpha1.ConditionMembersBound) == nil {
+		return conditions
 	}
-	return meta.SetStatusCondition(conditions, condition)
+	conditions = slices.Clone(conditions)
+	meta.SetStatusCondition(&conditions, condition)
+	return conditions
 }
 
 func (r *ProjectReconciler) namespaceHandler() handler.EventHandler {

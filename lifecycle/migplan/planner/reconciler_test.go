@@ -16,7 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clientgoac "k8s.io/client-go/applyconfigurations"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -24,6 +28,7 @@ import (
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/v1alpha1/applyconfiguration"
 )
 
 // fakeCluster is a cluster in memory, what is written there, and a clock.
@@ -47,6 +52,7 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 		g.wrote = append(g.wrote, fmt.Sprintf("%s %T %s", verb, object, object.GetName()))
 	}
 	g.client = fake.NewClientBuilder().WithScheme(kinds).WithObjects(objects...).
+		WithTypeConverters(applyconfiguration.NewTypeConverter(kinds), clientgoac.NewTypeConverter(clientgoscheme.Scheme), managedfields.NewDeducedTypeConverter()).
 		WithStatusSubresource(&v1alpha1.NodePool{}, &v1alpha1.GPUNode{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }). //nolint:forcetypeassert // of pods
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -57,6 +63,12 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 				note("update "+sub, o)
 				return c.SubResource(sub).Update(ctx, o, opts...)
+			},
+			SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+				pool := &v1alpha1.NodePool{}
+				pool.Name = *o.(interface{ GetName() *string }).GetName() //nolint:forcetypeassert // generated
+				note("update "+sub, pool)
+				return c.SubResource(sub).Apply(ctx, o, opts...)
 			},
 		}).Build()
 	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Events: g.events, now: func() time.Time { return g.time }}

@@ -133,11 +133,9 @@ func (r *Reconciler) recordNamespace(ctx context.Context, project *v1alpha1.Proj
 	if equality.Semantic.DeepEqual(project.Status.Namespace, record) {
 		return nil
 	}
-	project.Status.Namespace = record
-	if err := r.Client.Status().Update(ctx, project); err != nil {
-		return fmt.Errorf("record the namespace of project %s: %w", project.Name, err)
-	}
-	return nil
+	status := project.Status.DeepCopy()
+	status.Namespace = record
+	return r.applyStatus(ctx, project, status)
 }
 
 // labelNamespace labels the namespace as governed and sets the level of Pod Security of

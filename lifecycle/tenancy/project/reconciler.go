@@ -23,10 +23,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -183,43 +180,4 @@ func (r *Reconciler) getDepartment(ctx context.Context, project *v1alpha1.Projec
 		return nil, nil, fmt.Errorf("read department %s: %w", project.Spec.Department, err)
 	}
 	return &department, nil, nil
-}
-
-// BuildStatus returns the project's status after one pass. The phase has policy time, a
-// condition machine time.
-func BuildStatus(project *v1alpha1.Project, outcome Outcome, policy, machine metav1.Time) v1alpha1.ProjectStatus {
-	status := *project.Status.DeepCopy()
-	status.ObservedGeneration = project.Generation
-	phase := v1alpha1.ProjectActive
-	var conditions []metav1.Condition
-	if project.DeletionTimestamp.IsZero() {
-		conditions = outcome.conditions(project)
-		if outcome.ClaimError == nil {
-			status.GPU, status.NodePools = ComputeUsage(project, outcome.Pools, outcome.Quotas, outcome.Uncounted)
-		}
-	} else {
-		phase = v1alpha1.ProjectDeleting
-		conditions = []metav1.Condition{newCondition(v1alpha1.ConditionReady, "", "",
-			problem{ReasonDeleting, fmt.Sprintf("waiting for the deletion of namespace %s", project.NamespaceName())})}
-	}
-	if status.Phase != phase {
-		status.Phase, status.PhaseSince = phase, &policy
-	}
-	for _, c := range conditions {
-		c.ObservedGeneration, c.LastTransitionTime, c.Message = project.Generation, machine, apply.TruncateMessage(c.Message)
-		meta.SetStatusCondition(&status.Conditions, c)
-	}
-	return status
-}
-
-func (r *Reconciler) updateStatus(ctx context.Context, project *v1alpha1.Project, outcome Outcome) error {
-	status := BuildStatus(project, outcome, metav1.NewTime(r.Clock.Now()), metav1.NewTime(policytime.MachineNow()))
-	if equality.Semantic.DeepEqual(status, project.Status) {
-		return nil
-	}
-	project.Status = status
-	if err := r.Client.Status().Update(ctx, project); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the status of project %s: %w", project.Name, err)
-	}
-	return nil
 }

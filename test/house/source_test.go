@@ -42,7 +42,8 @@ func loadSource(t *testing.T) []sourceFile {
 		if entry.IsDir() {
 			hidden := strings.HasPrefix(entry.Name(), ".") && at != root
 			_, err := os.Stat(filepath.Join(at, "go.mod"))
-			if hidden || folder == "bin" || entry.Name() == "testdata" || (err == nil && at != root) {
+			generated := entry.Name() == "applyconfiguration"
+			if hidden || generated || folder == "bin" || entry.Name() == "testdata" || (err == nil && at != root) {
 				return filepath.SkipDir
 			}
 			return nil

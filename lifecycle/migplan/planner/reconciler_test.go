@@ -29,6 +29,8 @@ import (
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/api/v1alpha1/applyconfiguration"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // fakeCluster is a cluster in memory, what is written there, and a clock.
@@ -202,8 +204,13 @@ func TestRepartitionWorkflow(t *testing.T) {
 func TestOrphanedTaintsAndConditionsAreRemoved(t *testing.T) {
 	pool := newMIGPool()
 	pool.Spec.Sharing = v1alpha1.SharingNone
-	pool.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPlanned}, {Type: v1alpha1.ConditionReady}}
+	pool.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady}}
 	g := newFakeCluster(t, pool, newMIGNode(withRepartitioningTaint("1")))
+	planned := ac.NodePool(pool.Name).WithStatus(ac.NodePoolStatus().WithConditions(apply.Conditions(
+		[]metav1.Condition{{Type: v1alpha1.ConditionPlanned}}, v1alpha1.ConditionPlanned)...))
+	if err := g.client.Status().Apply(t.Context(), planned, client.FieldOwner(v1alpha1.FieldManagerPlanner)); err != nil {
+		t.Fatal(err)
+	}
 	g.expectWrites("left behind", g.reconcileAfter(0), "patch *v1.Node n1", "update status *v1alpha1.NodePool cut")
 	g.getObject(pool, "cut")
 	if meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionPlanned) != nil || len(pool.Status.Conditions) != 1 {

@@ -78,7 +78,7 @@ func TestCheckerInCluster(t *testing.T) {
 		{Policy: "it", Setting: kai, As: "queueLabelKey", Default: "kai.scheduler/queue"},
 		{Policy: "it", Setting: kueue, Fix: "turn it on"},
 	}
-	const noKAI, noKueue = "the custom resource definition configs.kai.scheduler is not there: install KAI (policy it)", "ConfigMap kueue-system/kueue-manager-config is not there: turn it on (policy it)"
+	const noKAI, noKueue = "the custom resource definition configs.kai.scheduler does not exist: install KAI (policy it)", "ConfigMap kueue-system/kueue-manager-config does not exist: turn it on (policy it)"
 	expect := func(label string, want ...string) {
 		t.Helper()
 		clustertest.Eventually(t, func() error {

@@ -153,7 +153,7 @@ func TestRequirementsAreCheckedPeriodically(t *testing.T) {
 			}
 		}
 	}
-	expect("without its configuration", "False RequirementsMissing ConfigMap kueue-system/config is not there: turn it on (policy schedulers.kueue)",
+	expect("without its configuration", "False RequirementsMissing ConfigMap kueue-system/config does not exist: turn it on (policy schedulers.kueue)",
 		map[string]string{"queueLabelKey": "queue"}, missingRequirementRequeue, 1)
 	config := newConfigMap("fairSharing: false")
 	if err := g.client.Create(t.Context(), config); err != nil {

@@ -109,7 +109,7 @@ func TestBuildStatusKeepsTransitionTimes(t *testing.T) {
 		Supported: true, RequirementCount: 3,
 		Findings: requirements.Findings{
 			Settings: map[string]string{"queueLabelKey": "team"},
-			Missing:  []requirements.Missing{{Policy: "schedulers.kai", Problem: "a is not there", Fix: "make it"}},
+			Missing:  []requirements.Missing{{Policy: "schedulers.kai", Problem: "a is not set", Fix: "make it"}},
 		},
 		Failures: []engine.Failure{{Policy: "other", Err: engine.ErrDeadline}},
 	}
@@ -160,7 +160,7 @@ func TestStaticPoolsOfferOnlyProfilesOfTheirLayout(t *testing.T) {
 
 func TestMissingRequirementsTakePrecedence(t *testing.T) {
 	lacks := requirements.Findings{
-		Missing:  []requirements.Missing{{Policy: "schedulers.kueue", Problem: "fairSharing is not there", Fix: "turn it on"}},
+		Missing:  []requirements.Missing{{Policy: "schedulers.kueue", Problem: "fairSharing is not set", Fix: "turn it on"}},
 		Settings: map[string]string{"a": "new"},
 	}
 	failures := []engine.Failure{{Policy: "schedulers.kueue", Err: engine.ErrDeadline}}
@@ -177,10 +177,10 @@ func TestMissingRequirementsTakePrecedence(t *testing.T) {
 	}{
 		"nothing is required":      {[]corev1.Node{good}, SchedulerSupport{}, before, "True GPUsKnown the GPUs of every node are known", nil},
 		"all is there":             {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2}, before, "True GPUsKnown the GPUs of every node are known, and kube-scheduler meets its requirements", nil},
-		"something is missing":     {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not there: turn it on (policy schedulers.kueue)", lacks.Settings},
-		"and GPUs are not known":   {[]corev1.Node{bad}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not there: turn it on (policy schedulers.kueue)", lacks.Settings},
+		"something is missing":     {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", lacks.Settings},
+		"and GPUs are not known":   {[]corev1.Node{bad}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", lacks.Settings},
 		"a policy failed":          {[]corev1.Node{good}, SchedulerSupport{Failures: failures}, met, "Unknown PolicyFailed policy schedulers.kueue could not be evaluated for its requirements: " + engine.ErrDeadline.Error(), known},
-		"one failed, one lacks":    {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, Failures: failures}, met, "False RequirementsMissing fairSharing is not there: turn it on (policy schedulers.kueue)", map[string]string{"a": "new", "b": "old"}},
+		"one failed, one lacks":    {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, Failures: failures}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", map[string]string{"a": "new", "b": "old"}},
 		"one that lacked failed":   {[]corev1.Node{good}, SchedulerSupport{Failures: failures}, before, "False RequirementsMissing as before", known},
 		"nobody could look":        {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, CheckErr: errors.New("refused")}, before, "False RequirementsMissing as before", known},
 		"nobody could look at all": {[]corev1.Node{good}, SchedulerSupport{CheckErr: errors.New("refused")}, met, "True GPUsKnown as before", known},

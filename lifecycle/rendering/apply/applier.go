@@ -207,7 +207,9 @@ func (a *Applier) checkOwnership(ctx context.Context, set Set, object *unstructu
 // checkImmutable deletes an observed object whose immutable part is not as desired:
 // applying would be refused, or would merge the two. The event of the deletion brings
 // the owner back, which creates the object again.
-func (a *Applier) checkImmutable(ctx context.Context, kind Kind, object *unstructured.Unstructured, observed client.Object) (problem, err error) {
+func (a *Applier) checkImmutable(
+	ctx context.Context, kind Kind, object *unstructured.Unstructured, observed client.Object,
+) (problem, err error) {
 	if kind.Immutable == nil {
 		return nil, nil
 	}

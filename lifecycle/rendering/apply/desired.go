@@ -99,11 +99,13 @@ func validateTarget(given *unstructured.Unstructured, k supportedKind, target Ta
 	namespace := given.GetNamespace()
 	switch {
 	case k.Namespaced && namespace != "" && namespace != target.Namespace:
-		return fmt.Errorf("is for namespace %s; a policy renders into its project's namespace alone, %s: leave metadata.namespace out", namespace, target.Namespace)
+		return fmt.Errorf("is for namespace %s; a policy renders into its project's namespace alone, %s: leave metadata.namespace out",
+			namespace, target.Namespace)
 	case !k.Namespaced && namespace != "":
 		return fmt.Errorf("is cluster-scoped and has metadata.namespace %s; leave it out", namespace)
 	case !k.Namespaced && !target.allowsName(given.GetName()):
-		return fmt.Errorf("metadata.name: a cluster-scoped object of %s has one of the names %s, where the suffix has no dot", target, target.allowedNames())
+		return fmt.Errorf("metadata.name: a cluster-scoped object of %s has one of the names %s, where the suffix has no dot", target,
+			target.allowedNames())
 	}
 	return nil
 }

@@ -84,7 +84,8 @@ func ownershipConflict(existing *metav1.PartialObjectMetadata, target Target) er
 		handOver += " --namespace " + existing.Namespace
 	}
 	if other := conflictingSubject(target, existing); other != "" {
-		return fmt.Errorf("%s belongs to %s; give one of the two another name, or hand it over with: %s", describeObject(existing), other, handOver)
+		return fmt.Errorf("%s belongs to %s; give one of the two another name, or hand it over with: %s", describeObject(existing), other,
+			handOver)
 	}
 	// One that lifecycle applied stays lifecycle's when its label is removed.
 	if existing.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBySluice || isAppliedByLifecycle(existing) {

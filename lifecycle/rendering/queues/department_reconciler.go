@@ -55,7 +55,8 @@ func (r *DepartmentReconciler) Reconcile(ctx context.Context, req reconcile.Requ
 	}
 	var projects v1alpha1.ProjectList
 	// A department may have thousands of projects: the cached objects are read in place.
-	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByDepartment: department.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByDepartment: department.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the projects of department %s: %w", department.Name, err)
 	}
 	pools, err := r.listNodePools(ctx)

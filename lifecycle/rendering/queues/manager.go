@@ -65,7 +65,9 @@ func (m *Manager) applier() *apply.Applier {
 
 // reconcileObjects applies what policies render for the subject, which is object, and
 // updates its condition.
-func (m *Manager) reconcileObjects(ctx context.Context, object client.Object, subject apply.Subject, conditions []metav1.Condition) (reconcile.Result, error) {
+func (m *Manager) reconcileObjects(
+	ctx context.Context, object client.Object, subject apply.Subject, conditions []metav1.Condition,
+) (reconcile.Result, error) {
 	desired, err := apply.Render(ctx, m.Policies, subject)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -124,7 +126,9 @@ func (m *Manager) reconcileDelete(ctx context.Context, object client.Object, tar
 	return client.IgnoreNotFound(m.patchFinalizer(ctx, object, controllerutil.RemoveFinalizer, "remove the finalizer of"))
 }
 
-func (m *Manager) patchFinalizer(ctx context.Context, object client.Object, change func(client.Object, string) bool, operation string) error {
+func (m *Manager) patchFinalizer(
+	ctx context.Context, object client.Object, change func(client.Object, string) bool, operation string,
+) error {
 	before, ok := object.DeepCopyObject().(client.Object)
 	if !ok || !change(object, v1alpha1.FinalizerRendered) {
 		return nil
@@ -139,7 +143,9 @@ func (m *Manager) patchFinalizer(ctx context.Context, object client.Object, chan
 const fieldManager = v1alpha1.FieldManagerLifecycle + "-queues"
 
 // updateCondition applies the condition QueueApplied if it changed.
-func (m *Manager) updateCondition(ctx context.Context, object client.Object, target apply.Target, applied apply.Result, cached []metav1.Condition) error {
+func (m *Manager) updateCondition(
+	ctx context.Context, object client.Object, target apply.Target, applied apply.Result, cached []metav1.Condition,
+) error {
 	conditions := slices.Clone(cached)
 	condition := apply.QueueAppliedCondition(applied.Queues, applied.Failures)
 	condition.ObservedGeneration, condition.LastTransitionTime = object.GetGeneration(), metav1.NewTime(policytime.MachineNow())

@@ -58,10 +58,12 @@ func (r *NodePoolReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 		return reconcile.Result{}, fmt.Errorf("list departments: %w", err)
 	}
 	var projects v1alpha1.ProjectList
-	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNodePool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNodePool: pool.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the projects of node pool %s: %w", pool.Name, err)
 	}
-	return r.reconcileObjects(ctx, &pool, apply.NodePoolSubject(&pool, input.NewNodePool(&pool, departments.Items, projects.Items)), pool.Status.Conditions)
+	return r.reconcileObjects(ctx, &pool, apply.NodePoolSubject(&pool, input.NewNodePool(&pool, departments.Items, projects.Items)),
+		pool.Status.Conditions)
 }
 
 func nodePoolRequests(_ context.Context, object client.Object) []reconcile.Request {

@@ -68,7 +68,8 @@ func (c *Checker) readSetting(ctx context.Context, r *engine.Requirement, known 
 	case value == nil, isText && text == "":
 		return r.Default, nil, nil
 	case !isText, len(text) > maxSettingLength:
-		what := fmt.Sprintf("%s of %s is %s and must be a text of at most %d bytes", formatPath(r.Setting.Path), o, formatValue(value), maxSettingLength)
+		what := fmt.Sprintf("%s of %s is %s and must be a text of at most %d bytes", formatPath(r.Setting.Path), o, formatValue(value),
+			maxSettingLength)
 		return before, newMissing(r, what, settingFix(r)), nil
 	}
 	return text, nil, nil

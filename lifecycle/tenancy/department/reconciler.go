@@ -45,9 +45,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("department").
 		For(&v1alpha1.Department{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// When a project moves, the handler receives the old and the new one.
-		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(departmentRequest), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(departmentRequest),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Project{}, usageChangeHandler{}, builder.WithPredicates(usageChanged)).
-		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allRequests), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allRequests),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
 }
 

@@ -20,7 +20,9 @@ import (
 
 // BuildStatus returns the department's status with these projects and all node pools.
 // A condition that did not change keeps its transition time.
-func BuildStatus(department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time) v1alpha1.DepartmentStatus {
+func BuildStatus(
+	department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time,
+) v1alpha1.DepartmentStatus {
 	status := *department.Status.DeepCopy()
 	status.ObservedGeneration = department.Generation
 	status.Projects = int32(len(projects))
@@ -32,7 +34,8 @@ func BuildStatus(department *v1alpha1.Department, projects []v1alpha1.Project, p
 	}
 	if missing := missingNodePools(department, pools); len(missing) > 0 {
 		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonNodePoolNotFound
-		ready.Message = fmt.Sprintf("spec.nodePools: there is no node pool %s; create it, or remove it from the list", strings.Join(missing, ", "))
+		ready.Message = fmt.Sprintf("spec.nodePools: there is no node pool %s; create it, or remove it from the list",
+			strings.Join(missing, ", "))
 	}
 	meta.SetStatusCondition(&status.Conditions, ready)
 	meta.SetStatusCondition(&status.Conditions, OversubscribedCondition(department, projects, now))
@@ -94,7 +97,9 @@ func OversubscribedCondition(department *v1alpha1.Department, projects []v1alpha
 // UnsupportedCondition reports the fields of the department that the schedulers of its
 // node pools do not support. kube-scheduler has no queues and no departments: the API
 // server counts each project alone, and training is not preempted for a guarantee.
-func UnsupportedCondition(department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time) metav1.Condition {
+func UnsupportedCondition(
+	department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time,
+) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported,
 		Message:            "the schedulers of its node pools support all fields",
@@ -106,7 +111,8 @@ func UnsupportedCondition(department *v1alpha1.Department, projects []v1alpha1.P
 			continue
 		}
 		if sum := sumProjectLimits(projects, quota.Name); sum.Cmp(quota.GPU.Limit) > 0 {
-			limits = append(limits, fmt.Sprintf("the limits of its projects in node pool %s add up to %s, and the department's own limit of %s is not enforced: each project is counted alone",
+			limits = append(limits, fmt.Sprintf("the limits of its projects in node pool %s add up to %s, and the department's own "+
+				"limit of %s is not enforced: each project is counted alone",
 				quota.Name, sum.String(), quota.GPU.Limit.String()))
 		}
 		if !quota.GPU.Guaranteed.IsZero() {
@@ -119,7 +125,8 @@ func UnsupportedCondition(department *v1alpha1.Department, projects []v1alpha1.P
 	}
 	if len(guarantees) > 0 {
 		condition.Reason = v1alpha1.ReasonTrainingGuaranteeUnsupported
-		reasons = append(reasons, fmt.Sprintf("the guarantee in node pool %s holds for interactive work and inference; training gets it only while there is room",
+		reasons = append(reasons, fmt.Sprintf("the guarantee in node pool %s holds for interactive work and inference; training "+
+			"gets it only while there is room",
 			strings.Join(guarantees, ", ")))
 	}
 	if len(reasons) == 0 {
@@ -129,7 +136,8 @@ func UnsupportedCondition(department *v1alpha1.Department, projects []v1alpha1.P
 		condition.Reason = v1alpha1.ReasonMultipleReasons
 	}
 	condition.Status = metav1.ConditionTrue
-	condition.Message = "with kube-scheduler " + strings.Join(reasons, "; ") + ". Kueue and KAI support both: see spec.scheduler of the node pool"
+	condition.Message = "with kube-scheduler " + strings.Join(reasons, "; ") +
+		". Kueue and KAI support both: see spec.scheduler of the node pool"
 	return condition
 }
 

@@ -61,9 +61,12 @@ const (
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	// The pool of a node depends on all pools, so a change of a node or a pool may change
 	// every pool's status.
-	everyPool := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return r.allRequests(ctx) })
+	everyPool := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return r.allRequests(ctx)
+	})
 	// Policies read labels and annotations too.
-	declared := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	declared := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
+		predicate.AnnotationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodepool").
 		Watches(&v1alpha1.NodePool{}, everyPool, builder.WithPredicates(declared)).

@@ -85,7 +85,8 @@ func readyCondition(pool *v1alpha1.NodePool, observation Observation) metav1.Con
 			"; change spec.nodeSelector or the nodes' labels"
 	case observation.Nodes == 0:
 		condition.Reason = v1alpha1.ReasonNoNodes
-		condition.Message = "no node has the labels of spec.nodeSelector: " + metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: pool.Spec.NodeSelector})
+		condition.Message = "no node has the labels of spec.nodeSelector: " +
+			metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: pool.Spec.NodeSelector})
 	case observation.Inventory.GPUs == 0 && len(observation.UnknownGPUs) > 0:
 		condition.Reason = v1alpha1.ReasonGPUCountUnknown
 		condition.Message = joinLimited(observation.UnknownGPUs)
@@ -106,7 +107,8 @@ func unsupportedCondition(pool *v1alpha1.NodePool, support SchedulerSupport) met
 	if !support.Supported {
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = ReasonSchedulerMissing
-		condition.Message = fmt.Sprintf("no policy %s%s is in force, so that nothing is written for spec.scheduler %s; the policies in force support %s",
+		condition.Message = fmt.Sprintf("no policy %s%s is in force, so that nothing is written for spec.scheduler %s; the "+
+			"policies in force support %s",
 			schedulerPolicyPrefix, pool.Spec.Scheduler, pool.Spec.Scheduler, cmp.Or(strings.Join(support.SupportedSchedulers, ", "), "no scheduler"))
 	}
 	return condition

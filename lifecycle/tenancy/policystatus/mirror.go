@@ -29,7 +29,8 @@ func validateBuiltIn(builtIn []engine.Source) error {
 			errs = append(errs, fmt.Errorf("the built-in policy %q has a name that no object can have: %s", source.Name, wrong[0]))
 		}
 		if length := utf8.RuneCountInString(source.Rego); length < 1 || length > maxRegoLength {
-			errs = append(errs, fmt.Errorf("the built-in policy %s has %d characters; from 1 to %d fit in an object", source.Name, length, maxRegoLength))
+			errs = append(errs, fmt.Errorf("the built-in policy %s has %d characters; from 1 to %d fit in an object", source.Name, length,
+				maxRegoLength))
 		}
 	}
 	return errors.Join(errs...)

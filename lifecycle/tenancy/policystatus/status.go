@@ -129,7 +129,8 @@ func readyCondition(report engine.Report, replacements []store.Replacement) meta
 	var parts []string
 	for _, replacement := range replacements {
 		if replacement.IsUnscoped() {
-			return notReady(reasonReplaced, fmt.Sprintf("policy %s replaces it (spec.replaces); pods are not evaluated by this one", replacement.Policy))
+			return notReady(reasonReplaced, fmt.Sprintf("policy %s replaces it (spec.replaces); pods are not evaluated by this one",
+				replacement.Policy))
 		}
 		parts = append(parts, describeReplacement(replacement))
 	}

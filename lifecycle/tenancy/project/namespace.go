@@ -128,7 +128,9 @@ func (r *Reconciler) createNamespace(ctx context.Context, project *v1alpha1.Proj
 	return namespace, nil
 }
 
-func (r *Reconciler) recordNamespace(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, claim tenancy.Claim) error {
+func (r *Reconciler) recordNamespace(
+	ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, claim tenancy.Claim,
+) error {
 	record := &v1alpha1.ProjectNamespace{Name: namespace.Name, UID: namespace.UID, Origin: claim.Origin()}
 	if equality.Semantic.DeepEqual(project.Status.Namespace, record) {
 		return nil

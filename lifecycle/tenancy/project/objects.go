@@ -24,7 +24,9 @@ func (r *Reconciler) applier() *apply.Applier {
 // applyObjects applies what policies render for the project and those of its node pools
 // that exist. A namespace that is not governed gets nothing until there is room for the
 // GPU pods in it. A fresh namespace, created just now, has none.
-func (r *Reconciler) applyObjects(ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department, governed, fresh bool) (Outcome, error) {
+func (r *Reconciler) applyObjects(
+	ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department, governed, fresh bool,
+) (Outcome, error) {
 	pools, err := r.getNodePools(ctx, project)
 	if err != nil {
 		return Outcome{}, err

@@ -165,7 +165,9 @@ func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
 // ComputeUsage returns the project's quota in GPUs by its spec, over all pools and for
 // each pool whose quota is counted, with the share of uncounted pods. Allocated and
 // pending are unknown here and keep their values.
-func ComputeUsage(project *v1alpha1.Project, pools []input.NodePool, quotas []corev1.ResourceQuota, pods []UncountedPod) (v1alpha1.GPUUsage, []v1alpha1.PoolUsage) {
+func ComputeUsage(
+	project *v1alpha1.Project, pools []input.NodePool, quotas []corev1.ResourceQuota, pods []UncountedPod,
+) (v1alpha1.GPUUsage, []v1alpha1.PoolUsage) {
 	was := &project.Status
 	all := v1alpha1.GPUUsage{Allocated: was.GPU.Allocated, Pending: was.GPU.Pending}
 	for _, quota := range project.Spec.NodePools {

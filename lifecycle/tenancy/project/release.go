@@ -79,7 +79,8 @@ func (r *Reconciler) releaseCreatedNamespace(ctx context.Context, project *v1alp
 			return false, err
 		}
 		r.Events.Eventf(namespace, project, corev1.EventTypeWarning, "NamespaceKept", "ReleaseNamespace",
-			"project %s was deleted; the namespace stays without governance because %s: delete it yourself, or let another project adopt it", project.Name, reason)
+			"project %s was deleted; the namespace stays without governance because %s: delete it yourself, or let another project adopt it",
+			project.Name, reason)
 		return true, nil
 	}
 	err = r.Client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID})

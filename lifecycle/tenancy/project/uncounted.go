@@ -45,7 +45,9 @@ type UncountedPod struct {
 // observeUncounted finds uncounted pods on the API server. It returns false if an earlier
 // pass found none for the pools' present quota resources: later pods are counted at
 // admission. It always observes a namespace that is not governed, where more may come.
-func (r *Reconciler) observeUncounted(ctx context.Context, project *v1alpha1.Project, pools []input.NodePool, governed bool) ([]UncountedPod, bool, error) {
+func (r *Reconciler) observeUncounted(
+	ctx context.Context, project *v1alpha1.Project, pools []input.NodePool, governed bool,
+) ([]UncountedPod, bool, error) {
 	known := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionUncounted)
 	if governed && known != nil && known.Status == metav1.ConditionFalse && known.Message == allCountedMessage(pools) {
 		return nil, false, nil
@@ -199,7 +201,8 @@ func exceededLimits(pools []input.NodePool, uncounted []UncountedPod) *problem {
 		return nil
 	}
 	return &problem{v1alpha1.ReasonUncountedPodsExceedLimit, fmt.Sprintf(
-		"the namespace is governed once there is room for the GPU pods in it, %s: they %s; the adoption continues by itself as they end, or an administrator of the department may raise the limit",
+		"the namespace is governed once there is room for the GPU pods in it, %s: they %s; the adoption continues by itself as "+
+			"they end, or an administrator of the department may raise the limit",
 		formatPodNames(uncounted), strings.Join(texts, "; "))}
 }
 

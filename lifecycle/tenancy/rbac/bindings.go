@@ -46,17 +46,13 @@ func ProjectObjects(project *v1alpha1.Project, department *v1alpha1.Department, 
 	labels := projectLabels(project.Name)
 	name := namePrefix + "project:" + project.Name
 	desired := []client.Object{
-		newClusterRole(name, labels, rbacv1.PolicyRule{
-			APIGroups: []string{v1alpha1.Group}, Resources: []string{"projects"}, ResourceNames: []string{project.Name}, Verbs: []string{"get"},
-		}),
+		newClusterRole(name, labels, newRule("projects", project.Name, "get")),
 		newClusterRoleBinding(name, labels, name, all),
 	}
 	if managers := membersWithRole(all, v1alpha1.RoleResearchManager); len(managers) > 0 {
 		manage := name + ":research-managers"
 		desired = append(desired,
-			newClusterRole(manage, labels, rbacv1.PolicyRule{
-				APIGroups: []string{v1alpha1.Group}, Resources: []string{"projects"}, ResourceNames: []string{project.Name}, Verbs: []string{"manage", "patch", "update"},
-			}),
+			newClusterRole(manage, labels, newRule("projects", project.Name, "manage", "patch", "update")),
 			newClusterRoleBinding(manage, labels, manage, managers))
 	}
 	if !governed {
@@ -81,30 +77,32 @@ func DepartmentObjects(department *v1alpha1.Department) []client.Object {
 	labels := departmentLabels(department.Name)
 	name := namePrefix + "department:" + department.Name
 	var desired []client.Object
-	if readers := membersWithRole(department.Spec.Members, v1alpha1.RoleDepartmentAdministrator, v1alpha1.RoleResearchManager, v1alpha1.RoleDepartmentViewer); len(readers) > 0 {
+	if readers := membersWithRole(department.Spec.Members, v1alpha1.RoleDepartmentAdministrator, v1alpha1.RoleResearchManager,
+		v1alpha1.RoleDepartmentViewer); len(readers) > 0 {
 		desired = append(desired,
-			newClusterRole(name, labels, rbacv1.PolicyRule{
-				APIGroups: []string{v1alpha1.Group}, Resources: []string{"departments"}, ResourceNames: []string{department.Name}, Verbs: []string{"get"},
-			}),
+			newClusterRole(name, labels, newRule("departments", department.Name, "get")),
 			newClusterRoleBinding(name, labels, name, readers))
 	}
 	if administrators := membersWithRole(department.Spec.Members, v1alpha1.RoleDepartmentAdministrator); len(administrators) > 0 {
 		administer := name + ":administrators"
 		desired = append(desired,
-			newClusterRole(administer, labels, rbacv1.PolicyRule{
-				APIGroups: []string{v1alpha1.Group}, Resources: []string{"departments/projects"}, ResourceNames: []string{department.Name}, Verbs: []string{"administer"},
-			}),
+			newClusterRole(administer, labels, newRule("departments/projects", department.Name, "administer")),
 			newClusterRoleBinding(administer, labels, administer, administrators),
 			newClusterRoleBinding(name+":project-writers", labels, projectWriterRole, administrators))
 	}
 	return desired
 }
 
-func newClusterRole(name string, labels map[string]string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
+// newRule allows verbs on one object of a resource of Sluice.
+func newRule(resource, name string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Resources: []string{resource}, ResourceNames: []string{name}, Verbs: verbs}
+}
+
+func newClusterRole(name string, labels map[string]string, rule rbacv1.PolicyRule) *rbacv1.ClusterRole {
 	return &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		Rules:      rules,
+		Rules:      []rbacv1.PolicyRule{rule},
 	}
 }
 

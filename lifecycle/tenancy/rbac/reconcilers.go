@@ -96,7 +96,8 @@ func (r *ProjectReconciler) Reconcile(ctx context.Context, req reconcile.Request
 		return ac.Project(project.Name).WithStatus(ac.ProjectStatus().WithConditions(own...))
 	}
 	cached := project.Status.Conditions
-	if err := apply.Status(ctx, r.Client, fieldManager, fields(cached), fields(withMembersBound(cached, failures, project.Generation))); err != nil {
+	desired := withMembersBound(cached, failures, project.Generation)
+	if err := apply.Status(ctx, r.Client, fieldManager, fields(cached), fields(desired)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of project %s: %w", project.Name, err)
 	}
 	return requeueAfterFailures(failures), nil
@@ -127,7 +128,8 @@ func (r *ProjectReconciler) isGoverned(ctx context.Context, project *v1alpha1.Pr
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return namespace.UID == recorded.UID && namespace.Labels[v1alpha1.LabelProject] == project.Name && namespace.DeletionTimestamp.IsZero(), nil
+	return namespace.UID == recorded.UID && namespace.Labels[v1alpha1.LabelProject] == project.Name &&
+		namespace.DeletionTimestamp.IsZero(), nil
 }
 
 func requeueAfterFailures(failures []apply.Failure) reconcile.Result {
@@ -170,7 +172,8 @@ func (r *DepartmentReconciler) Reconcile(ctx context.Context, req reconcile.Requ
 		return ac.Department(department.Name).WithStatus(ac.DepartmentStatus().WithConditions(own...))
 	}
 	cached := department.Status.Conditions
-	if err := apply.Status(ctx, r.Client, fieldManager, fields(cached), fields(withMembersBound(cached, failures, department.Generation))); err != nil {
+	desired := withMembersBound(cached, failures, department.Generation)
+	if err := apply.Status(ctx, r.Client, fieldManager, fields(cached), fields(desired)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of department %s: %w", department.Name, err)
 	}
 	return requeueAfterFailures(failures), nil

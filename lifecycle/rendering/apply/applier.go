@@ -110,7 +110,10 @@ func (a *Applier) applyObject(
 	ctx context.Context, set Set, kind Kind, object *unstructured.Unstructured, cached client.Object,
 ) (client.Object, *Failure, error) {
 	observed, problem, err := a.serverSideApply(ctx, set, kind, object, cached)
-	return observed, cmp.Or(queueFailure(ctx, kind, err), objectFailure(kind, problem)), keepUnlessQueue(ctx, kind, err)
+	if failure := cmp.Or(queueFailure(ctx, kind, err), objectFailure(kind, problem)); failure != nil {
+		return nil, failure, nil
+	}
+	return observed, nil, err
 }
 
 func objectFailure(kind Kind, problem error) *Failure {
@@ -127,13 +130,6 @@ func queueFailure(ctx context.Context, kind Kind, err error) *Failure {
 		return nil
 	}
 	return &Failure{AffectsQueue: true, Transient: !apierrors.IsForbidden(err), Err: err}
-}
-
-func keepUnlessQueue(ctx context.Context, kind Kind, err error) error {
-	if queueFailure(ctx, kind, err) != nil {
-		return nil
-	}
-	return err
 }
 
 // serverSideApply applies one object. The problem needs a person.

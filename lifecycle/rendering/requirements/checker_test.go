@@ -112,7 +112,7 @@ func TestCheckReportsMissingRequirements(t *testing.T) {
 		"optional":                     {engine.Requirement{CRD: "gone.example.org", Optional: true}, ""},
 		"one that is not established":  {engine.Requirement{CRD: "rejected.example.org"}, "the custom resource definition rejected.example.org is not established: the names are taken: fix it"},
 		"one that serves nothing":      {engine.Requirement{CRD: "unserved.example.org"}, "the custom resource definition unserved.example.org serves no version: fix it"},
-		"one that nobody may read": {
+		"one without the right to read it": {
 			engine.Requirement{CRD: "secret.example.org", Optional: true},
 			`customresourcedefinitions "secret.example.org" is forbidden: User "lifecycle" cannot get resource "customresourcedefinitions": ` +
 				`give Sluice's lifecycle controller the right to get customresourcedefinitions.apiextensions.k8s.io/secret.example.org`,
@@ -131,7 +131,7 @@ func TestCheckReportsMissingRequirements(t *testing.T) {
 		"in a missing object":         {engine.Requirement{Setting: kueueSetting("gone", "x")}, "ConfigMap kueue-system/gone does not exist: fix it"},
 		"the same, and optional":      {engine.Requirement{Setting: kueueSetting("gone", "x"), Optional: true}, ""},
 		"in broken YAML":              {engine.Requirement{Setting: kueueSetting("broken", "x", "a")}, "ConfigMap kueue-system/broken: data.x is not YAML: yaml: line 1: did not find expected ',' or ']': fix it"},
-		"that nobody may read":        {engine.Requirement{Setting: kueueSetting("secret", "x"), Optional: true}, `configmaps "secret" is forbidden: User "lifecycle" cannot get resource "configmaps": give Sluice's lifecycle controller the right to get configmaps/secret`},
+		"without the right to read":   {engine.Requirement{Setting: kueueSetting("secret", "x"), Optional: true}, `configmaps "secret" is forbidden: User "lifecycle" cannot get resource "configmaps": give Sluice's lifecycle controller the right to get configmaps/secret`},
 		"of a kind that is not known": {engine.Requirement{Setting: &engine.Setting{APIVersion: "volcano.sh/v1", Kind: "Queue", Name: "x", Path: []string{"a"}}}, "the cluster has no kind Queue in volcano.sh/v1: fix it"},
 		"the same kind, optional":     {engine.Requirement{Setting: &engine.Setting{APIVersion: "kai.scheduler/v2", Kind: "Config", Name: "x", Path: []string{"a"}}, Optional: true}, ""},
 		"without its namespace":       {engine.Requirement{Setting: &engine.Setting{APIVersion: "v1", Kind: "ConfigMap", Name: "x", Path: []string{"a"}}}, "a ConfigMap has a namespace, and the policy names none: correct the policy"},
@@ -168,7 +168,7 @@ func TestSettingsFallBackToDefault(t *testing.T) {
 		"an object":                          {setting: kaiSetting(), want: "d", missing: "spec.global of Config kai-config is an object and must be a text of at most 1024 bytes" + mended},
 		"a book":                             {setting: kaiSetting("long"), want: "d", missing: `spec.global.long of Config kai-config is "` + strings.Repeat("l", 200) + `…" and must be a text of at most 1024 bytes` + mended},
 		"broken YAML where there was a text": {setting: kueueSetting("broken", "x", "a"), known: "old", want: "old", missing: "ConfigMap kueue-system/broken: data.x is not YAML: yaml: line 1: did not find expected ',' or ']'" + mended},
-		"what nobody may read": {
+		"without the right to read": {
 			setting: kueueSetting("secret", "x"), known: "old", want: "old",
 			missing: `configmaps "secret" is forbidden: User "lifecycle" cannot get resource "configmaps": give Sluice's lifecycle controller the right to get configmaps/secret`,
 		},
@@ -225,7 +225,7 @@ func TestMessagesAreGroupedByFix(t *testing.T) {
 
 func TestCheckerCachesReadsButNotErrors(t *testing.T) {
 	c := newFakeReader(t)
-	look := NewChecker(c, newRESTMapper(t))
+	checker := NewChecker(c, newRESTMapper(t))
 	requires := []engine.Requirement{
 		{CRD: "gone.example.org"},
 		{CRD: "gone.example.org", Optional: true},
@@ -234,7 +234,7 @@ func TestCheckerCachesReadsButNotErrors(t *testing.T) {
 		{Setting: fairSharingSetting("empty"), HasIs: true},
 	}
 	for range 3 {
-		if _, err := look.Check(t.Context(), requires, nil); err != nil {
+		if _, err := checker.Check(t.Context(), requires, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -243,9 +243,9 @@ func TestCheckerCachesReadsButNotErrors(t *testing.T) {
 	}
 	unreachable := append(requires, engine.Requirement{Setting: kueueSetting("unreachable", "x")})
 	for range 2 {
-		found, err := look.Check(t.Context(), unreachable, nil)
+		found, err := checker.Check(t.Context(), unreachable, nil)
 		if err == nil || !strings.HasPrefix(err.Error(), "read ConfigMap kueue-system/unreachable: ") || found.Missing != nil {
-			t.Errorf("of what cannot be asked: %v, %v", found, err)
+			t.Errorf("of an unreachable object: %v, %v", found, err)
 		}
 	}
 	if len(c.reads) != 4 {

@@ -187,7 +187,7 @@ func TestCheckerIsReusedWithinTTL(t *testing.T) {
 	}
 	g.checkerCreated = g.checkerCreated.Add(-checkerTTL - time.Second)
 	if g.currentChecker() == first {
-		t.Error("an old look is believed")
+		t.Error("an expired checker was used")
 	}
 }
 

@@ -175,15 +175,15 @@ func TestMissingRequirementsTakePrecedence(t *testing.T) {
 		want     string
 		settings map[string]string
 	}{
-		"nothing is required":      {[]corev1.Node{good}, SchedulerSupport{}, before, "True GPUsKnown the GPUs of every node are known", nil},
-		"all is there":             {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2}, before, "True GPUsKnown the GPUs of every node are known, and kube-scheduler meets its requirements", nil},
-		"something is missing":     {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", lacks.Settings},
-		"and GPUs are not known":   {[]corev1.Node{bad}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", lacks.Settings},
-		"a policy failed":          {[]corev1.Node{good}, SchedulerSupport{Failures: failures}, met, "Unknown PolicyFailed policy schedulers.kueue could not be evaluated for its requirements: " + engine.ErrDeadline.Error(), known},
-		"one failed, one lacks":    {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, Failures: failures}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", map[string]string{"a": "new", "b": "old"}},
-		"one that lacked failed":   {[]corev1.Node{good}, SchedulerSupport{Failures: failures}, before, "False RequirementsMissing as before", known},
-		"nobody could look":        {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, CheckErr: errors.New("refused")}, before, "False RequirementsMissing as before", known},
-		"nobody could look at all": {[]corev1.Node{good}, SchedulerSupport{CheckErr: errors.New("refused")}, met, "True GPUsKnown as before", known},
+		"nothing is required":          {[]corev1.Node{good}, SchedulerSupport{}, before, "True GPUsKnown the GPUs of every node are known", nil},
+		"nothing missing":              {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2}, before, "True GPUsKnown the GPUs of every node are known, and kube-scheduler meets its requirements", nil},
+		"something is missing":         {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", lacks.Settings},
+		"and GPUs are not known":       {[]corev1.Node{bad}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", lacks.Settings},
+		"a policy failed":              {[]corev1.Node{good}, SchedulerSupport{Failures: failures}, met, "Unknown PolicyFailed policy schedulers.kueue could not be evaluated for its requirements: " + engine.ErrDeadline.Error(), known},
+		"one failed, one lacks":        {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, Failures: failures}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", map[string]string{"a": "new", "b": "old"}},
+		"one that lacked failed":       {[]corev1.Node{good}, SchedulerSupport{Failures: failures}, before, "False RequirementsMissing as before", known},
+		"a failed check":               {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, CheckErr: errors.New("refused")}, before, "False RequirementsMissing as before", known},
+		"a failed check before others": {[]corev1.Node{good}, SchedulerSupport{CheckErr: errors.New("refused")}, met, "True GPUsKnown as before", known},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPool("dgx", "dgx")

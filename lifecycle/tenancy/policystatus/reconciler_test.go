@@ -81,10 +81,10 @@ func startTestEnv(t *testing.T, before ...client.Object) testEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper := &store.Store{Engine: e, BuiltIn: testBuiltIn}
+	policyStore := &store.Store{Engine: e, BuiltIn: testBuiltIn}
 	if err := errors.Join(
-		keeper.SetupWithManager(t.Context(), mgr),
-		(&Reconciler{Client: mgr.GetClient(), BuiltIn: testBuiltIn, Reports: keeper}).SetupWithManager(mgr),
+		policyStore.SetupWithManager(t.Context(), mgr),
+		(&Reconciler{Client: mgr.GetClient(), BuiltIn: testBuiltIn, Reports: policyStore}).SetupWithManager(mgr),
 	); err != nil {
 		t.Fatal(err)
 	}

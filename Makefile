@@ -66,6 +66,8 @@ generate: generate-api ## Generate deep copies, CRDs, reference pages, RBAC rule
 .PHONY: generate-api
 generate-api: $(CONTROLLER_GEN) $(CRD_REF_DOCS)
 	$(CONTROLLER_GEN) object:headerFile=api/header.txt paths=./api/...
+	rm -rf api/v1alpha1/applyconfiguration
+	$(CONTROLLER_GEN) applyconfiguration:headerFile=api/header.txt paths=./api/v1alpha1
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=manifests/crds
 	$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api/v1alpha1 --config=.ci/reference/config.yaml --templates-dir=.ci/reference --renderer=markdown --output-path=docs/reference/api.md
 

@@ -96,17 +96,14 @@ func newManager(cfg *config.Config, logger logr.Logger) (ctrl.Manager, error) {
 // cacheByObject limits the manager's cache. Of rendered kinds and rights it keeps Sluice's own
 // objects, of events the rejections of pods, and of Notices the fields that delivery needs.
 func cacheByObject() map[client.Object]cache.ByObject {
-	byObject := map[client.Object]cache.ByObject{
-		&v1alpha1.Notice{}: {Transform: outbox.CacheTransform()},
+	ours := cache.ByObject{Label: labels.SelectorFromSet(apply.ManagedLabels())}
+	byObject := map[client.Object]cache.ByObject{}
+	for _, object := range slices.Concat(apply.WatchedObjects(), rbac.WatchedObjects()) {
+		byObject[object] = ours
 	}
-	for _, object := range apply.WatchedObjects() {
-		byObject[object] = cache.ByObject{Label: labels.SelectorFromSet(apply.ManagedLabels())}
-	}
-	for _, object := range rbac.WatchedObjects() {
-		byObject[object] = cache.ByObject{Label: labels.SelectorFromSet(rbac.ManagedLabels())}
-	}
-	event, options := pending.EventCacheOptions()
-	byObject[event] = options
+	event, rejections := pending.EventCacheOptions()
+	byObject[event] = rejections
+	byObject[&v1alpha1.Notice{}] = cache.ByObject{Transform: outbox.CacheTransform()}
 	return byObject
 }
 

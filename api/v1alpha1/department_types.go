@@ -118,6 +118,7 @@ type DepartmentStatus struct {
 	// NodePools is the GPU quota and usage in each node pool.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
@@ -126,6 +127,7 @@ type DepartmentStatus struct {
 	// Conditions are Ready, QueueApplied, MembersBound, Oversubscribed and Unsupported.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

@@ -11,5 +11,6 @@
 // reads no clock.
 //
 // +kubebuilder:object:generate=true
+// +kubebuilder:ac:generate=true
 // +groupName=sluice.dev
 package v1alpha1

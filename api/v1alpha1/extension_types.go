@@ -138,6 +138,7 @@ type ExtensionStatus struct {
 // deletion.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:ac:generate=false
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=slext,categories=sluice
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.decision) || (has(self.status) && has(self.status.decision) && self.status.decision == oldSelf.status.decision)",fieldPath=".status.decision",message="cannot be changed: a decision stands"

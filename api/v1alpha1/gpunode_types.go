@@ -80,6 +80,7 @@ type GPUUUID string
 // the pods that use them. It has the node's name and is deleted with the node.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:ac:generate=false
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=slgn,categories=sluice
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.nodePool`

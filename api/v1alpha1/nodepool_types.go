@@ -132,6 +132,7 @@ type NodePoolStatus struct {
 	// labels of GPU feature discovery report them.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
@@ -141,12 +142,14 @@ type NodePoolStatus struct {
 	// such as the key of its queue label.
 	//
 	// +optional
+	// +nullable
 	// +kubebuilder:validation:MaxProperties=32
 	Settings map[string]string `json:"settings,omitempty"`
 
 	// Conditions are Ready, RequirementsMet, Planned and Unsupported.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -194,6 +197,7 @@ type GPUModel struct {
 	// are unknown.
 	//
 	// +optional
+	// +nullable
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	MIGProfiles []MIGProfile `json:"migProfiles,omitempty"`

@@ -206,6 +206,7 @@ type NoticeStatus struct {
 // that were sent.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:ac:generate=false
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=slnotice,categories=sluice
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.kind`

@@ -134,6 +134,7 @@ type ProjectStatus struct {
 	// NodePools is the GPU quota and usage in each node pool.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
@@ -143,6 +144,7 @@ type ProjectStatus struct {
 	// QuotaNearlyUsed, Held, Exempt and Unsupported.
 	//
 	// +optional
+	// +nullable
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

@@ -21,6 +21,9 @@ const Version = "v1alpha1"
 // GroupVersion is the group and version of every object in this package.
 var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
+// SchemeGroupVersion is GroupVersion, under the name that generated code uses.
+var SchemeGroupVersion = GroupVersion
+
 // SchemeBuilder collects the functions that AddToScheme calls.
 var SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 

@@ -121,6 +121,7 @@ type UsageCursor struct {
 // UsageRecord is a project's GPU usage in one month. Its name is <project>-<month>.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:ac:generate=false
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=sluse,categories=sluice
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == self.spec.project + '-' + self.spec.month",message="metadata.name must be <project>-<month>, as spec.project and spec.month say"

@@ -50,6 +50,7 @@ type WorkloadClockSpec struct {
 // WorkloadClock records how long a root workload has run and when it will be stopped.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:ac:generate=false
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=slclock,categories=sluice
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.root.kind`

@@ -63,7 +63,8 @@ var parseTree = sync.OnceValues(func() ([]sourceFile, error) {
 		if entry.IsDir() {
 			hidden := strings.HasPrefix(entry.Name(), ".") && at != root
 			_, err := os.Stat(filepath.Join(at, "go.mod"))
-			if hidden || relative == "bin" || entry.Name() == "testdata" || (err == nil && at != root) {
+			generated := entry.Name() == "applyconfiguration"
+			if hidden || generated || relative == "bin" || entry.Name() == "testdata" || (err == nil && at != root) {
 				return filepath.SkipDir
 			}
 			return nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/rendering/conflict"
@@ -97,16 +99,14 @@ func (r *Reconciler) updateConditions(ctx context.Context, s *observedState, d *
 		c := conditions[i]
 		c.Message = apply.TruncateMessage(c.Message)
 		c.ObservedGeneration, c.LastTransitionTime = pool.Generation, metav1.NewTime(now)
-		after := pool.DeepCopy()
-		meta.SetStatusCondition(&after.Status.Conditions, c)
-		if err := r.updateStatus(ctx, pool, after); err != nil {
+		planned := slices.Clone(pool.Status.Conditions)
+		meta.SetStatusCondition(&planned, c)
+		if err := r.updateStatus(ctx, pool, planned); err != nil {
 			return err
 		}
 	}
 	for _, pool := range s.formerlyPlannedPools {
-		after := pool.DeepCopy()
-		meta.RemoveStatusCondition(&after.Status.Conditions, v1alpha1.ConditionPlanned)
-		if err := r.updateStatus(ctx, pool, after); err != nil {
+		if err := r.updateStatus(ctx, pool, nil); err != nil {
 			return err
 		}
 	}
@@ -116,14 +116,14 @@ func (r *Reconciler) updateConditions(ctx context.Context, s *observedState, d *
 	return nil
 }
 
-// updateStatus writes a changed status with the resource version that was read, since other
-// controllers write this status too.
-func (r *Reconciler) updateStatus(ctx context.Context, before, after *v1alpha1.NodePool) error {
-	if equality.Semantic.DeepEqual(before.Status, after.Status) {
-		return nil
+// updateStatus applies the condition Planned, or removes it if the conditions have none.
+func (r *Reconciler) updateStatus(ctx context.Context, pool *v1alpha1.NodePool, conditions []metav1.Condition) error {
+	fields := func(conditions []metav1.Condition) *ac.NodePoolApplyConfiguration {
+		own := apply.Conditions(conditions, v1alpha1.ConditionPlanned)
+		return ac.NodePool(pool.Name).WithStatus(ac.NodePoolStatus().WithConditions(own...))
 	}
-	if err := r.Client.Status().Update(ctx, after); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("update status of node pool %s: %w", after.Name, err)
+	if err := apply.Status(ctx, r.Client, v1alpha1.FieldManagerPlanner, fields(pool.Status.Conditions), fields(conditions)); err != nil {
+		return fmt.Errorf("write the status of node pool %s: %w", pool.Name, err)
 	}
 	return nil
 }

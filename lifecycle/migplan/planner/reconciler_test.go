@@ -15,7 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clientgoac "k8s.io/client-go/applyconfigurations"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -23,6 +27,9 @@ import (
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/v1alpha1/applyconfiguration"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // fakeCluster is a cluster in memory that records writes, with a clock.
@@ -47,6 +54,7 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 		g.wrote = append(g.wrote, fmt.Sprintf("%s %T %s", verb, object, object.GetName()))
 	}
 	g.client = fake.NewClientBuilder().WithScheme(kinds).WithObjects(objects...).
+		WithTypeConverters(applyconfiguration.NewTypeConverter(kinds), clientgoac.NewTypeConverter(clientgoscheme.Scheme), managedfields.NewDeducedTypeConverter()).
 		WithStatusSubresource(&v1alpha1.NodePool{}, &v1alpha1.GPUNode{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		//nolint:forcetypeassert // the index is over pods
@@ -60,6 +68,12 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 			) error {
 				note("update "+sub, o)
 				return c.SubResource(sub).Update(ctx, o, opts...)
+			},
+			SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+				pool := &v1alpha1.NodePool{}
+				pool.Name = *o.(interface{ GetName() *string }).GetName() //nolint:forcetypeassert // generated
+				note("update "+sub, pool)
+				return c.SubResource(sub).Apply(ctx, o, opts...)
 			},
 		}).Build()
 	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Events: g.events, now: func() time.Time { return g.time }}
@@ -205,8 +219,13 @@ func TestRepartitionWorkflow(t *testing.T) {
 func TestOrphanedTaintsAndConditionsAreRemoved(t *testing.T) {
 	pool := newMIGPool()
 	pool.Spec.Sharing = v1alpha1.SharingNone
-	pool.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPlanned}, {Type: v1alpha1.ConditionReady}}
+	pool.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady}}
 	g := newFakeCluster(t, pool, newMIGNode(withRepartitioningTaint("1")))
+	planned := ac.NodePool(pool.Name).WithStatus(ac.NodePoolStatus().WithConditions(apply.Conditions(
+		[]metav1.Condition{{Type: v1alpha1.ConditionPlanned}}, v1alpha1.ConditionPlanned)...))
+	if err := g.client.Status().Apply(t.Context(), planned, client.FieldOwner(v1alpha1.FieldManagerPlanner)); err != nil {
+		t.Fatal(err)
+	}
 	g.expectWrites("orphans", g.reconcileAfter(0), "patch *v1.Node n1", "update status *v1alpha1.NodePool mig")
 	g.getObject(pool, "mig")
 	if meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionPlanned) != nil || len(pool.Status.Conditions) != 1 {

@@ -29,8 +29,10 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/notification"
 	"sluice.dev/lifecycle/notification/mail"
+	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/rendering/conflict"
 )
 
@@ -71,12 +73,21 @@ func (r *QuotaThresholdReconciler) Reconcile(ctx context.Context, request reconc
 			return reconcile.Result{}, err
 		}
 	}
-	meta.SetStatusCondition(&project.Status.Conditions, nearlyUsedCondition(full, project.Generation, metav1.NewTime(policytime.MachineNow())))
-	if err := r.Client.Status().Update(ctx, &project); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("update status of project %s: %w", project.Name, err)
+	fields := func(conditions []metav1.Condition) *ac.ProjectApplyConfiguration {
+		own := apply.Conditions(conditions, v1alpha1.ConditionQuotaNearlyUsed)
+		return ac.Project(project.Name).WithStatus(ac.ProjectStatus().WithConditions(own...))
+	}
+	cached := project.Status.Conditions
+	conditions := slices.Clone(cached)
+	meta.SetStatusCondition(&conditions, nearlyUsedCondition(full, project.Generation, metav1.NewTime(policytime.MachineNow())))
+	if err := apply.Status(ctx, r.Client, fieldManager, fields(cached), fields(conditions)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("apply status of project %s: %w", project.Name, err)
 	}
 	return reconcile.Result{}, nil
 }
+
+// fieldManager owns the condition QuotaNearlyUsed.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-quota-threshold"
 
 // recordNotice records the Notice for the project's recipients. The last transition of the condition
 // distinguishes it from earlier ones.

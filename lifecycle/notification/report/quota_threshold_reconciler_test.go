@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -21,6 +22,7 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/v1alpha1/applyconfiguration"
 	"sluice.dev/lifecycle/notification"
 )
 
@@ -56,16 +58,17 @@ func TestQuotaThresholdRecordedOnce(t *testing.T) {
 				},
 			}
 			raw := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Project{}, &v1alpha1.Notice{}).
+				WithTypeConverters(applyconfiguration.NewTypeConverter(scheme), managedfields.NewDeducedTypeConverter()).
 				WithObjects(project, &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "students"}}).Build()
 			dies := false
 			c := interceptor.NewClient(raw, interceptor.Funcs{
-				SubResourceUpdate: func(
-					ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption,
+				SubResourceApply: func(
+					ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption,
 				) error {
 					if dies = !dies; crash && dies {
 						return errors.New("the process died here")
 					}
-					return c.SubResource(sub).Update(ctx, o, opts...)
+					return c.SubResource(sub).Apply(ctx, o, opts...)
 				},
 			})
 			r := &QuotaThresholdReconciler{Client: c, Notices: notification.Recorder{Client: c, Live: c}, Clock: policytime.System()}

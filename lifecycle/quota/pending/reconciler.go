@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -146,12 +145,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		result.RequeueAfter = pendingRequeueAfter
 	}
 	status := DesiredStatus(&project, observed, metav1.NewTime(now))
-	if equality.Semantic.DeepEqual(status, project.Status) {
-		return result, nil
-	}
-	project.Status = status
-	if err := r.Client.Status().Update(ctx, &project); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("update status of project %s: %w", project.Name, err)
+	if err := apply.Status(ctx, r.Client, fieldManager, statusFields(&project, &project.Status), statusFields(&project, &status)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("apply status of project %s: %w", project.Name, err)
 	}
 	return result, nil
 }

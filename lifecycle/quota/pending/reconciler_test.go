@@ -12,7 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clientgoac "k8s.io/client-go/applyconfigurations"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -22,6 +26,7 @@ import (
 	"sluice.dev/api"
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/v1alpha1/applyconfiguration"
 )
 
 // testEnv is a project whose ReplicaSet web-1 waits, and what was written there.
@@ -50,15 +55,16 @@ func newTestEnv(t *testing.T, used int64) *testEnv {
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "thesis", Name: "web-1", UID: rejection.InvolvedObject.UID}}
 	g := &testEnv{recorder: events.NewFakeRecorder(10)}
 	g.client = fake.NewClientBuilder().WithScheme(types).
+		WithTypeConverters(applyconfiguration.NewTypeConverter(types), clientgoac.NewTypeConverter(clientgoscheme.Scheme), managedfields.NewDeducedTypeConverter()).
 		WithObjects(p, &quota, &rejection, set).WithStatusSubresource(p).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 				g.writes = append(g.writes, "patch "+o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName())
 				return c.Patch(ctx, o, patch, opts...)
 			},
-			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-				g.writes = append(g.writes, "update "+sub+" "+o.GetName())
-				return c.SubResource(sub).Update(ctx, o, opts...)
+			SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+				g.writes = append(g.writes, "update "+sub+" "+*o.(interface{ GetName() *string }).GetName()) //nolint:forcetypeassert // generated
+				return c.SubResource(sub).Apply(ctx, o, opts...)
 			},
 		}).Build()
 	g.Reconciler = &Reconciler{Client: g.client, Live: g.client, Pods: &g.pods, Events: g.recorder}

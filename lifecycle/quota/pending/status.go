@@ -5,6 +5,7 @@ package pending
 
 import (
 	"iter"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/api/workload"
 	"sluice.dev/lifecycle/podcache"
 	"sluice.dev/lifecycle/rendering/apply"
@@ -36,6 +38,7 @@ func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1
 	allocated, in := observed.Charges.allocatedByPool(project, observed.Quotas)
 	pending, by := observed.pendingCharges()
 	status.GPU.Allocated, status.GPU.Pending = milliQuantity(allocated), milliQuantity(pending)
+	status.NodePools = slices.DeleteFunc(status.NodePools, func(use v1alpha1.PoolUsage) bool { return isReleased(project, &use) })
 	for i := range status.NodePools {
 		pool := &status.NodePools[i]
 		pool.Allocated, pool.Pending = milliQuantity(in[pool.Name]), milliQuantity(by[pool.Name])
@@ -61,6 +64,34 @@ func DesiredStatus(project *v1alpha1.Project, observed ObservedState, now metav1
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
 	return status
+}
+
+// fieldManager owns the fields of this controller.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-pending"
+
+// statusFields returns this controller's fields of a project's status.
+func statusFields(project *v1alpha1.Project, status *v1alpha1.ProjectStatus) *ac.ProjectApplyConfiguration {
+	fields := ac.ProjectStatus().
+		WithGPU(ac.GPUUsage().WithAllocated(status.GPU.Allocated).WithOverQuota(status.GPU.OverQuota).WithPending(status.GPU.Pending)).
+		WithConditions(apply.Conditions(status.Conditions, v1alpha1.ConditionPending)...)
+	for i := range status.NodePools {
+		pool := &status.NodePools[i]
+		fields.WithNodePools(ac.PoolUsage().WithName(pool.Name).
+			WithAllocated(pool.Allocated).WithOverQuota(pool.OverQuota).WithPending(pool.Pending))
+	}
+	return ac.Project(project.Name).WithStatus(fields)
+}
+
+// isReleased reports whether the project controller, which decides which node pools the
+// status lists, no longer writes this one. The list keeps it until this controller
+// leaves it out, too.
+func isReleased(project *v1alpha1.Project, use *v1alpha1.PoolUsage) bool {
+	at := slices.IndexFunc(project.Spec.NodePools, func(quota v1alpha1.PoolQuota) bool { return quota.Name == use.Name })
+	if at < 0 {
+		return true
+	}
+	limit := project.Spec.NodePools[at].GPU.MaxInUse()
+	return use.Limit.IsZero() && !limit.IsZero()
 }
 
 // pendingCharges returns the pending GPU quota in total and by node pool. The node pool is "" if

@@ -107,9 +107,9 @@ var nodePoolsChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) boo
 
 // guaranteedQuotas returns the guarantees in a project's status.
 func guaranteedQuotas(project *v1alpha1.Project) []v1alpha1.PoolUsage {
-	pools := []v1alpha1.PoolUsage{{GPUUsage: v1alpha1.GPUUsage{Guaranteed: project.Status.GPU.Guaranteed}}}
+	pools := []v1alpha1.PoolUsage{{GPUUsage: v1alpha1.GPUUsage{Guaranteed: project.Status.GPU.Guaranteed, Limit: project.Status.GPU.Limit}}}
 	for _, use := range project.Status.NodePools {
-		pools = append(pools, v1alpha1.PoolUsage{Name: use.Name, GPUUsage: v1alpha1.GPUUsage{Guaranteed: use.Guaranteed}})
+		pools = append(pools, v1alpha1.PoolUsage{Name: use.Name, GPUUsage: v1alpha1.GPUUsage{Guaranteed: use.Guaranteed, Limit: use.Limit}})
 	}
 	return pools
 }

@@ -22,70 +22,70 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// A quota that somebody prepared in the namespace, to be taken for Sluice's and
-// to count nothing, is made anew.
+// A quota that a user prepared in the namespace so that it counts nothing is created
+// again.
 func TestQuotaWithWrongScopeIsRecreated(t *testing.T) {
-	place := Target{Kind: SubjectProject, Name: "thesis", Namespace: "thesis-ns"}
+	target := Target{Kind: SubjectProject, Name: "thesis", Namespace: "thesis-ns"}
 	limit := map[string]any{"hard": map[string]any{"requests.sluice.dev/gpu-milli.dgx": "1000"}}
 	guarantee := map[string]any{"hard": limit["hard"], "scopeSelector": map[string]any{"matchExpressions": []any{
 		map[string]any{"scopeName": "PriorityClass", "operator": "In", "values": []any{"sluice-interactive"}},
 	}}}
 	prepared := func(scopes ...corev1.ResourceQuotaScope) *corev1.ResourceQuota {
 		q := newQuota("sluice-dgx", "1000", "1000", "0")
-		q.Namespace, q.Labels, q.UID, q.Spec.Scopes = place.Namespace, ManagedLabels(), "prepared", scopes
+		q.Namespace, q.Labels, q.UID, q.Spec.Scopes = target.Namespace, ManagedLabels(), "prepared", scopes
 		return &q
 	}
 	refusing := interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 		return apierrors.NewInvalid(quotaKind.GroupKind(), "sluice-dgx", nil) // scopes cannot be changed
 	}}
 	tests := map[string]struct {
-		there  *corev1.ResourceQuota
-		with   interceptor.Funcs
-		spec   map[string]any
-		faults string
-		anew   bool
+		existing  *corev1.ResourceQuota
+		with      interceptor.Funcs
+		spec      map[string]any
+		failures  string
+		recreated bool
 	}{
-		"none there":             {nil, interceptor.Funcs{}, limit, "", false},
+		"no quota":               {nil, interceptor.Funcs{}, limit, "", false},
 		"as it should be":        {prepared(), interceptor.Funcs{}, limit, "", false},
-		"of other pods":          {prepared(corev1.ResourceQuotaScopeTerminating), interceptor.Funcs{}, limit, "it is made anew", true},
-		"of all pods":            {prepared(), refusing, guarantee, "it is made anew", true},
+		"of other pods":          {prepared(corev1.ResourceQuotaScopeTerminating), interceptor.Funcs{}, limit, "it is deleted and created again", true},
+		"of all pods":            {prepared(), refusing, guarantee, "it is deleted and created again", true},
 		"refused for the amount": {prepared(), refusing, limit, "the API server refuses", false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			builder := fake.NewClientBuilder().WithInterceptorFuncs(tc.with)
-			if tc.there != nil {
-				builder = builder.WithObjects(tc.there)
+			if tc.existing != nil {
+				builder = builder.WithObjects(tc.existing)
 			}
 			cluster := builder.Build()
 			object := &unstructured.Unstructured{Object: map[string]any{"spec": tc.spec}}
 			object.SetGroupVersionKind(quotaKind)
 			object.SetName("sluice-dgx")
-			object.SetNamespace(place.Namespace)
-			object.SetLabels(place.labels())
-			applied, err := (&Applier{Client: cluster, Live: cluster, Queues: noQueueKinds{}}).Apply(t.Context(), place, Desired{Objects: []*unstructured.Unstructured{object}})
+			object.SetNamespace(target.Namespace)
+			object.SetLabels(target.labels())
+			applied, err := (&Applier{Client: cluster, Live: cluster, Queues: noQueueKinds{}}).Apply(t.Context(), target, Desired{Objects: []*unstructured.Unstructured{object}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			var faults []string
-			for _, fault := range applied.Failures {
-				faults = append(faults, fault.String())
-				if !fault.AffectsQuota {
-					t.Errorf("%s: GPU pods would be let in meanwhile", fault)
+			var failures []string
+			for _, failure := range applied.Failures {
+				failures = append(failures, failure.String())
+				if !failure.AffectsQuota {
+					t.Errorf("%s: GPU pods would be admitted meanwhile", failure)
 				}
 			}
-			if said := strings.Join(faults, "; "); !strings.Contains(said, tc.faults) || (tc.faults == "") != (said == "") {
-				t.Errorf("faults %q, want %q", said, tc.faults)
+			if text := strings.Join(failures, "; "); !strings.Contains(text, tc.failures) || (tc.failures == "") != (text == "") {
+				t.Errorf("failures %q, want %q", text, tc.failures)
 			}
 			err = cluster.Get(t.Context(), client.ObjectKeyFromObject(object), &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuota"}})
-			if diff := cmp.Diff(tc.anew, apierrors.IsNotFound(err)); diff != "" {
+			if diff := cmp.Diff(tc.recreated, apierrors.IsNotFound(err)); diff != "" {
 				t.Errorf("deleted (-want +got)\n%s%v", diff, err)
 			}
 		})
 	}
 }
 
-// noQueueKinds: no engine is there.
+// noQueueKinds is a cluster without queue kinds.
 type noQueueKinds struct{}
 
 func (noQueueKinds) IsWatched(schema.GroupVersionKind) bool { return false }
@@ -94,9 +94,9 @@ func (noQueueKinds) List(schema.GroupVersionKind, SubjectKind, string) []*metav1
 	return nil
 }
 
-// Nothing of somebody else's is taken over, unless they handed it over.
+// An object of another person is taken over only after they handed it over.
 func TestOwnershipConflict(t *testing.T) {
-	place := ClusterTarget(SubjectProject, "thesis")
+	target := ClusterTarget(SubjectProject, "thesis")
 	type labels = map[string]string
 	applied := metav1.ManagedFieldsEntry{Manager: v1alpha1.FieldManagerLifecycle, Operation: metav1.ManagedFieldsOperationApply}
 	updated := metav1.ManagedFieldsEntry{Manager: v1alpha1.FieldManagerLifecycle, Operation: metav1.ManagedFieldsOperationUpdate}
@@ -104,33 +104,33 @@ func TestOwnershipConflict(t *testing.T) {
 		labels      labels
 		annotations map[string]string
 		fields      []metav1.ManagedFieldsEntry
-		says        []string // none where it may be taken
+		want        []string // none if it may be taken over
 	}{
-		"its own":                     {labels: place.labels(), fields: []metav1.ManagedFieldsEntry{applied}},
-		"Sluice's, of nobody yet":     {labels: ManagedLabels()},
-		"its own, the labels off":     {fields: []metav1.ManagedFieldsEntry{applied}},
-		"somebody else's":             {says: []string{"ClusterQueue thesis is there and is not Sluice's", "kubectl annotate clusterqueue.kueue.x-k8s.io thesis sluice.dev/adopt-by=thesis"}},
-		"another tool's":              {labels: labels{v1alpha1.LabelManagedBy: "helm"}, says: []string{"is not Sluice's"}},
-		"one that looks like its own": {labels: labels{v1alpha1.LabelProject: "thesis"}, says: []string{"is not Sluice's"}},
-		"updated in our name":         {fields: []metav1.ManagedFieldsEntry{updated}, says: []string{"is not Sluice's"}},
-		"another's, by its label":     {labels: ClusterTarget(SubjectProject, "other").labels(), says: []string{"is there for project other"}},
+		"its own":                     {labels: target.labels(), fields: []metav1.ManagedFieldsEntry{applied}},
+		"Sluice's, without a subject": {labels: ManagedLabels()},
+		"its own, without its labels": {fields: []metav1.ManagedFieldsEntry{applied}},
+		"another person's":            {want: []string{"ClusterQueue thesis exists and is not Sluice's", "kubectl annotate clusterqueue.kueue.x-k8s.io thesis sluice.dev/adopt-by=thesis"}},
+		"another tool's":              {labels: labels{v1alpha1.LabelManagedBy: "helm"}, want: []string{"is not Sluice's"}},
+		"one that looks like its own": {labels: labels{v1alpha1.LabelProject: "thesis"}, want: []string{"is not Sluice's"}},
+		"updated as lifecycle":        {fields: []metav1.ManagedFieldsEntry{updated}, want: []string{"is not Sluice's"}},
+		"another's, by its label":     {labels: ClusterTarget(SubjectProject, "other").labels(), want: []string{"belongs to project other"}},
 		"its own, the label changed":  {labels: ClusterTarget(SubjectProject, "other").labels(), fields: []metav1.ManagedFieldsEntry{applied}},
-		"a pool's of the same name":   {labels: ClusterTarget(SubjectNodePool, "thesis").labels(), fields: []metav1.ManagedFieldsEntry{applied}, says: []string{"is there for node pool thesis"}},
+		"a pool's of the same name":   {labels: ClusterTarget(SubjectNodePool, "thesis").labels(), fields: []metav1.ManagedFieldsEntry{applied}, want: []string{"belongs to node pool thesis"}},
 		"handed over":                 {annotations: map[string]string{v1alpha1.AnnotationAdoptBy: "thesis"}},
 		"handed over by another":      {labels: ClusterTarget(SubjectDepartment, "thesis").labels(), annotations: map[string]string{v1alpha1.AnnotationAdoptBy: "thesis"}},
-		"handed over to another":      {annotations: map[string]string{v1alpha1.AnnotationAdoptBy: "other"}, says: []string{"is not Sluice's"}},
+		"handed over to another":      {annotations: map[string]string{v1alpha1.AnnotationAdoptBy: "other"}, want: []string{"is not Sluice's"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			there := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "thesis", Labels: tc.labels, Annotations: tc.annotations, ManagedFields: tc.fields}}
-			there.SetGroupVersionKind(kueueVersion.WithKind("ClusterQueue"))
-			err := ownershipConflict(there, place)
-			if (err == nil) != (len(tc.says) == 0) {
+			existing := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "thesis", Labels: tc.labels, Annotations: tc.annotations, ManagedFields: tc.fields}}
+			existing.SetGroupVersionKind(kueueVersion.WithKind("ClusterQueue"))
+			err := ownershipConflict(existing, target)
+			if (err == nil) != (len(tc.want) == 0) {
 				t.Fatalf("foreign: %v", err)
 			}
-			for _, says := range tc.says {
-				if !strings.Contains(err.Error(), says) {
-					t.Errorf("%q does not say %q", err, says)
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
 				}
 			}
 		})

@@ -19,64 +19,66 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// Desired is what policies want to be there for a subject.
+// Desired is what policies render for a subject.
 type Desired struct {
-	// Objects are complete, each once, in the order in which they are applied.
+	// Objects are complete and in the order in which they are applied.
 	Objects []*unstructured.Unstructured
-	// Failures are what policies want and cannot have.
+	// Failures are the objects that policies may not have.
 	Failures []Failure
 }
 
-// Validate takes what policies rendered, less what is not theirs to render and
-// what two of them render differently, which neither may have.
-func Validate(rendering engine.Rendering, place Target) Desired {
-	var wanted Desired
+// Validate returns the rendered objects that policies may have. Of two different
+// objects with one name it returns neither.
+func Validate(rendering engine.Rendering, target Target) Desired {
+	var desired Desired
 	for _, failure := range rendering.Failures {
 		if failure.Enforcement != v1alpha1.EnforcementDryRun {
-			wanted.Failures = append(wanted.Failures, Failure{Policy: failure.Policy, AffectsQuota: true, AffectsQueue: true, Err: failure.Err})
+			desired.Failures = append(desired.Failures, Failure{Policy: failure.Policy, AffectsQuota: true, AffectsQueue: true, Err: failure.Err})
 		}
 	}
-	by := make(map[objectKey]engine.Object, len(rendering.Objects))
-	contested := map[objectKey]bool{}
+	policies, byKey, contested := map[objectKey]string{}, map[objectKey]*unstructured.Unstructured{}, map[objectKey]bool{}
 	for _, object := range rendering.Objects {
-		// Nothing of a value that is no quota can be a missing quota.
-		fault := Failure{Policy: object.Policy, AffectsQuota: object.Value["kind"] == quotaKind.Kind, AffectsQueue: isQueueKindName(object.Value["kind"])}
-		whole, err := validateObject(object.Value, place)
+		failure := Failure{
+			Policy:       object.Policy,
+			AffectsQuota: object.Value["kind"] == quotaKind.Kind,
+			AffectsQueue: isQueueKindName(object.Value["kind"]),
+		}
+		complete, err := validateObject(object.Value, target)
 		if err != nil {
-			fault.Err = err
-			wanted.Failures = append(wanted.Failures, fault)
+			failure.Err = err
+			desired.Failures = append(desired.Failures, failure)
 			continue
 		}
-		k := objectKeyOf(whole)
-		switch first, twice := by[k]; {
+		key := keyOf(complete)
+		switch first, twice := byKey[key]; {
 		case !twice:
-			by[k] = engine.Object{Policy: object.Policy, Value: whole.Object}
-		case !reflect.DeepEqual(first.Value, whole.Object):
-			contested[k] = true
-			fault.Err = fmt.Errorf("%s is rendered by policy %s too, and not the same; one of them has to give it another name", k, first.Policy)
-			wanted.Failures = append(wanted.Failures, fault)
+			byKey[key], policies[key] = complete, object.Policy
+		case !reflect.DeepEqual(first.Object, complete.Object):
+			contested[key] = true
+			failure.Err = fmt.Errorf("policy %s renders %s, too, and differently; give it another name in one of the two", policies[key], key)
+			desired.Failures = append(desired.Failures, failure)
 		}
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(by), objectKey.compare) {
-		if !contested[k] {
-			wanted.Objects = append(wanted.Objects, &unstructured.Unstructured{Object: by[k].Value})
+	for _, key := range slices.SortedFunc(maps.Keys(byKey), target.set().compare) {
+		if !contested[key] {
+			desired.Objects = append(desired.Objects, byKey[key])
 		}
 	}
-	slices.SortStableFunc(wanted.Failures, func(a, b Failure) int { return cmp.Compare(a.Policy, b.Policy) })
-	return wanted
+	slices.SortStableFunc(desired.Failures, func(a, b Failure) int { return cmp.Compare(a.Policy, b.Policy) })
+	return desired
 }
 
-// validateObject is the object with the place's namespace and labels, or why a policy may
-// not render it.
-func validateObject(value map[string]any, place Target) (*unstructured.Unstructured, error) {
+// validateObject returns the object with the target's namespace and labels, or why a
+// policy may not render it.
+func validateObject(value map[string]any, target Target) (*unstructured.Unstructured, error) {
 	given := &unstructured.Unstructured{Object: value}
 	k, _, ok := lookupKind(given.GetAPIVersion(), given.GetKind())
-	if !ok || !slices.Contains(k.subjects, place.Kind) {
+	if !ok || !slices.Contains(k.subjects, target.Kind) {
 		return nil, fmt.Errorf("objects: %s %s %s is not a kind that policies may render for a %s; allowed are %s",
-			given.GetAPIVersion(), given.GetKind(), given.GetName(), place.Kind, formatAllowedKinds(place.Kind))
+			given.GetAPIVersion(), given.GetKind(), given.GetName(), target.Kind, formatAllowedKinds(target.Kind))
 	}
 	name := given.GetKind() + " " + given.GetName()
-	if err := validateTarget(given, k, place); err != nil {
+	if err := validateTarget(given, k, target); err != nil {
 		return nil, fmt.Errorf("objects: %s: %w", name, err)
 	}
 	metadata, _ := value["metadata"].(map[string]any)
@@ -89,29 +91,30 @@ func validateObject(value map[string]any, place Target) (*unstructured.Unstructu
 	if err := validateSchema(value, k); err != nil {
 		return nil, fmt.Errorf("objects: %s: %w", name, err)
 	}
-	return completeObject(given, k, place), nil
+	return completeObject(given, k, target), nil
 }
 
-// validateTarget refuses an object that is not for the place.
-func validateTarget(given *unstructured.Unstructured, k kindInfo, place Target) error {
+// validateTarget refuses an object outside of the target.
+func validateTarget(given *unstructured.Unstructured, k supportedKind, target Target) error {
 	namespace := given.GetNamespace()
 	switch {
-	case k.namespaced && namespace != "" && namespace != place.Namespace:
-		return fmt.Errorf("is for namespace %s; a policy renders into its project's namespace alone, %s: leave metadata.namespace out", namespace, place.Namespace)
-	case !k.namespaced && namespace != "":
-		return fmt.Errorf("is cluster-wide and has metadata.namespace %s; leave it out", namespace)
-	case !k.namespaced && !place.allowsName(given.GetName()):
-		return fmt.Errorf("metadata.name: a cluster-wide object of %s has one of the names %s, where the suffix has no dot", place, place.allowedNames())
+	case k.Namespaced && namespace != "" && namespace != target.Namespace:
+		return fmt.Errorf("is for namespace %s; a policy renders into its project's namespace alone, %s: leave metadata.namespace out",
+			namespace, target.Namespace)
+	case !k.Namespaced && namespace != "":
+		return fmt.Errorf("is cluster-scoped and has metadata.namespace %s; leave it out", namespace)
+	case !k.Namespaced && !target.allowsName(given.GetName()):
+		return fmt.Errorf("metadata.name: a cluster-scoped object of %s has one of the names %s, where the suffix has no dot", target,
+			target.allowedNames())
 	}
 	return nil
 }
 
-// validateSchema refuses what the schema does not know and would be dropped without a
-// word. The schema of a queue kind is the API server's, which refuses such fields
-// when they are applied.
-func validateSchema(value map[string]any, k kindInfo) error {
+// validateSchema refuses fields that the schema does not have and that would be
+// dropped silently. For queue kinds the API server refuses them.
+func validateSchema(value map[string]any, k supportedKind) error {
 	if !k.isQueue() {
-		return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(value, k.newObject(), true)
+		return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(value, k.New(), true)
 	}
 	for _, field := range []string{"labels", "annotations"} {
 		if _, _, err := unstructured.NestedStringMap(value, "metadata", field); err != nil {
@@ -121,16 +124,16 @@ func validateSchema(value map[string]any, k kindInfo) error {
 	return nil
 }
 
-// completeObject is the object with the place's namespace and labels.
-func completeObject(given *unstructured.Unstructured, k kindInfo, place Target) *unstructured.Unstructured {
-	whole := &unstructured.Unstructured{Object: map[string]any{}}
-	whole.SetGroupVersionKind(k.GroupVersionKind)
-	whole.SetName(given.GetName())
-	if k.namespaced {
-		whole.SetNamespace(place.Namespace)
+// completeObject returns the object with the target's namespace and labels.
+func completeObject(given *unstructured.Unstructured, k supportedKind, target Target) *unstructured.Unstructured {
+	complete := &unstructured.Unstructured{Object: map[string]any{}}
+	complete.SetGroupVersionKind(k.GroupVersionKind)
+	complete.SetName(given.GetName())
+	if k.Namespaced {
+		complete.SetNamespace(target.Namespace)
 	}
 	if annotations := given.GetAnnotations(); len(annotations) > 0 {
-		whole.SetAnnotations(annotations)
+		complete.SetAnnotations(annotations)
 	}
 	labels := given.GetLabels()
 	if labels == nil {
@@ -139,39 +142,22 @@ func completeObject(given *unstructured.Unstructured, k kindInfo, place Target) 
 	for _, label := range subjectLabels {
 		delete(labels, label) // only the one of the subject
 	}
-	maps.Copy(labels, place.labels())
-	whole.SetLabels(labels)
+	maps.Copy(labels, target.labels())
+	complete.SetLabels(labels)
 	if spec, ok := given.Object["spec"]; ok {
-		whole.Object["spec"] = spec
+		complete.Object["spec"] = spec
 	}
-	return whole
+	return complete
 }
 
-// validateFields refuses every other field.
+// validateFields refuses every field but these.
 func validateFields(object map[string]any, prefix string, fields ...string) error {
 	var errs []error
 	for _, field := range slices.Sorted(maps.Keys(object)) {
 		if !slices.Contains(fields, field) {
-			errs = append(errs, fmt.Errorf("%s%s is not a policy's to write; allowed are %s%s",
+			errs = append(errs, fmt.Errorf("%s%s may not be set by a policy; allowed are %s%s",
 				prefix, field, prefix, strings.Join(fields, ", "+prefix)))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// objectKey names an object of a place: the place of its kind in the list, and its name.
-type objectKey struct {
-	kind int
-	name string
-}
-
-func objectKeyOf(object *unstructured.Unstructured) objectKey {
-	_, at, _ := lookupKind(object.GetAPIVersion(), object.GetKind())
-	return objectKey{at, object.GetName()}
-}
-
-func (k objectKey) String() string { return supportedKinds[k.kind].Kind + " " + k.name }
-
-func (k objectKey) compare(other objectKey) int {
-	return cmp.Or(cmp.Compare(k.kind, other.kind), strings.Compare(k.name, other.name))
 }

@@ -79,7 +79,7 @@ func TestValidateRejects(t *testing.T) {
 		"a quota of another API":  {newFields("quota.example.org/v1", "ResourceQuota", fields{"name": "s"}, nil), true, []string{"quota.example.org/v1 ResourceQuota s"}},
 		"of another namespace":    {newFields("v1", "ResourceQuota", fields{"name": "s", "namespace": "kube-system"}, fields{}), true, []string{"kube-system", "thesis-ns", "leave metadata.namespace out"}},
 		"with an owner":           {newFields("v1", "LimitRange", fields{"name": "s", "ownerReferences": []any{}, "finalizers": []any{}}, fields{}), false, []string{"metadata.ownerReferences", "metadata.finalizers", "metadata.name, metadata.namespace"}},
-		"with a status":           {withField(newQuotaFields("s", "1"), "status", fields{"hard": fields{}}), true, []string{"ResourceQuota s", "status is not"}},
+		"with a status":           {withField(newQuotaFields("s", "1"), "status", fields{"hard": fields{}}), true, []string{"ResourceQuota s", "status may not be set by a policy"}},
 		"with an unknown field":   {newFields("v1", "ResourceQuota", fields{"name": "s"}, fields{"hrad": fields{}}), true, []string{"hrad"}},
 		"with what is no number":  {newQuotaFields("s", "many"), true, []string{"ResourceQuota s"}},
 		"with labels of no value": {newFields("v1", "LimitRange", fields{"name": "s", "labels": fields{"a": true}}, fields{}), false, []string{"LimitRange s"}},
@@ -92,7 +92,7 @@ func TestValidateRejects(t *testing.T) {
 			}
 			for _, says := range append(tc.says, "policy p: ") {
 				if got := wanted.Failures[0].String(); !strings.Contains(got, strings.TrimSuffix(says, ": ")) {
-					t.Errorf("fault %q does not say %q", got, says)
+					t.Errorf("failure %q does not contain %q", got, says)
 				}
 			}
 		})
@@ -104,8 +104,8 @@ func TestValidateRejectsConflictingObjects(t *testing.T) {
 	if len(wanted.Objects) != 1 || wanted.Objects[0].GetName() != "b" {
 		t.Errorf("objects = %+v", wanted.Objects)
 	}
-	if len(wanted.Failures) != 1 || !wanted.Failures[0].AffectsQuota || !strings.Contains(wanted.Failures[0].String(), "policy q: ResourceQuota a is rendered by policy p too") {
-		t.Errorf("faults = %v", wanted.Failures)
+	if len(wanted.Failures) != 1 || !wanted.Failures[0].AffectsQuota || !strings.Contains(wanted.Failures[0].String(), "policy q: policy p renders ResourceQuota a, too") {
+		t.Errorf("failures = %v", wanted.Failures)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestValidateReportsFailedPolicies(t *testing.T) {
 	}
 }
 
-// Of cluster-wide objects a policy may render those under the subject's own name.
+// A policy may render cluster-scoped objects only under the subject's own name.
 func TestAllowedNamesOfClusterScopedObjects(t *testing.T) {
 	var (
 		project    = ClusterTarget(SubjectProject, "thesis")
@@ -193,10 +193,10 @@ func TestValidateBySubjectKind(t *testing.T) {
 		"a department's quota":            {ClusterTarget(SubjectDepartment, "cs"), newQuotaFields("q", "1"), "v1 ResourceQuota q is not a kind that policies may render for a Department; allowed are kueue.x-k8s.io/v1beta2 ResourceFlavor"},
 		"a pool's local queue":            {ClusterTarget(SubjectNodePool, "dgx"), queue("LocalQueue", fields{"name": "default"}), "for a NodePool"},
 		"another version":                 {testTarget, newFields("kueue.x-k8s.io/v1beta1", "ClusterQueue", fields{"name": "thesis"}, nil), "kueue.x-k8s.io/v1beta1 ClusterQueue thesis"},
-		"another's name":                  {testTarget, queue("ClusterQueue", fields{"name": "other"}), "metadata.name: a cluster-wide object of project thesis has one of the names thesis, thesis.<suffix>, project.thesis, project.thesis.<suffix>"},
-		"cluster-wide with a namespace":   {testTarget, queue("ClusterQueue", fields{"name": "thesis", "namespace": "thesis-ns"}), "is cluster-wide"},
+		"another's name":                  {testTarget, queue("ClusterQueue", fields{"name": "other"}), "metadata.name: a cluster-scoped object of project thesis has one of the names thesis, thesis.<suffix>, project.thesis, project.thesis.<suffix>"},
+		"cluster-scoped with a namespace": {testTarget, queue("ClusterQueue", fields{"name": "thesis", "namespace": "thesis-ns"}), "is cluster-scoped"},
 		"a local queue of another's":      {testTarget, queue("LocalQueue", fields{"name": "default", "namespace": "kube-system"}), "kube-system"},
-		"a queue with a status":           {testTarget, withField(queue("ClusterQueue", fields{"name": "thesis"}), "status", fields{}), "status is not"},
+		"a queue with a status":           {testTarget, withField(queue("ClusterQueue", fields{"name": "thesis"}), "status", fields{}), "status may not be set by a policy"},
 		"a queue with an owner":           {testTarget, queue("ClusterQueue", fields{"name": "thesis", "ownerReferences": []any{}}), "metadata.ownerReferences"},
 		"a queue with labels of no value": {testTarget, queue("ClusterQueue", fields{"name": "thesis", "labels": fields{"a": true}}), "labels"},
 	}

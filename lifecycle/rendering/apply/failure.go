@@ -13,23 +13,23 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// ReasonObjectsRefused: something that a policy renders cannot be had; the message
-// says what, and whose it is to change that.
+// ReasonObjectsRefused: an object that a policy renders could not be applied. The
+// message names the object, the reason and what to do.
 const ReasonObjectsRefused = "ObjectsRefused"
 
-// Failure is something that a policy wants and that is not there.
+// Failure is an object that could not be applied, or a policy that could not be evaluated.
 type Failure struct {
-	// Policy is the policy's name; empty where it is not the policy's fault.
+	// Policy is the policy's name; empty if the policy is not the cause.
 	Policy string
-	// AffectsQuota tells that a quota may be missing because of it, Queue that a queue may.
+	// AffectsQuota reports that a quota may be missing, AffectsQueue that a queue may be.
 	AffectsQuota, AffectsQueue bool
-	// Transient tells that it may pass by itself within moments.
+	// Transient reports that it may pass by itself within moments.
 	Transient bool
 	// Err is what is wrong, and what to do.
 	Err error
 }
 
-// String is the fault for people.
+// String returns the failure with the name of its policy.
 func (f Failure) String() string {
 	if f.Policy == "" {
 		return f.Err.Error()
@@ -37,23 +37,23 @@ func (f Failure) String() string {
 	return "policy " + f.Policy + ": " + f.Err.Error()
 }
 
-// JoinFailures are the faults for people in one line, of those that which picks.
-func JoinFailures(faults []Failure, which func(Failure) bool) string {
+// JoinFailures returns the failures that match in one line.
+func JoinFailures(failures []Failure, match func(Failure) bool) string {
 	var texts []string
-	for _, fault := range faults {
-		if which(fault) {
-			texts = append(texts, fault.String())
+	for _, failure := range failures {
+		if match(failure) {
+			texts = append(texts, failure.String())
 		}
 	}
 	return strings.Join(texts, "; ")
 }
 
-// QueueAppliedCondition is the condition that says whether a subject's queues are there:
-// these, and what became of the others. Its generation and time are the caller's.
-func QueueAppliedCondition(queues []string, faults []Failure) metav1.Condition {
+// QueueAppliedCondition returns the condition QueueApplied for the queues that were
+// applied and the failures. The caller sets its generation and time.
+func QueueAppliedCondition(queues []string, failures []Failure) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionQueueApplied, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied}
-	if said := JoinFailures(faults, func(f Failure) bool { return f.AffectsQueue }); said != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonObjectsRefused, TruncateMessage(said)
+	if text := JoinFailures(failures, func(f Failure) bool { return f.AffectsQueue }); text != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonObjectsRefused, TruncateMessage(text)
 		return c
 	}
 	c.Message = "no queue is needed"
@@ -63,7 +63,7 @@ func QueueAppliedCondition(queues []string, faults []Failure) metav1.Condition {
 	return c
 }
 
-// TruncateMessage is a message short enough for a condition, cut between characters.
+// TruncateMessage returns a message that is short enough for a condition.
 func TruncateMessage(message string) string {
 	const most = 4096
 	if len(message) <= most {
@@ -72,9 +72,8 @@ func TruncateMessage(message string) string {
 	return strings.ToValidUTF8(message[:most-len(" ...")], "") + " ..."
 }
 
-// UncountedQuotas are the names of the quotas that the quota controller has not
-// counted as they are now. A quota refuses nothing that goes beyond it before
-// that: admission compares with the status.
+// UncountedQuotas returns the names of the quotas that the quota controller has not
+// counted in their present form. Until then admission compares with an old status.
 func UncountedQuotas(quotas []corev1.ResourceQuota) []string {
 	var names []string
 	for i := range quotas {
@@ -85,11 +84,10 @@ func UncountedQuotas(quotas []corev1.ResourceQuota) []string {
 	return names
 }
 
-// EnforcedLimit is what the quotas hold somebody to in a currency, whatever the pods,
-// and what is used of it; false where no quota is counted that does. Where
-// there are several the tightest one holds.
-func EnforcedLimit(quotas []corev1.ResourceQuota, currency corev1.ResourceName) (hard, used int64, found bool) {
-	name := corev1.DefaultResourceRequestsPrefix + currency
+// EnforcedLimit returns the lowest limit that counted quotas set on a resource for all
+// pods, and how much of it is used; false if no counted quota does.
+func EnforcedLimit(quotas []corev1.ResourceQuota, name corev1.ResourceName) (hard, used int64, found bool) {
+	name = corev1.DefaultResourceRequestsPrefix + name
 	for i := range quotas {
 		quota := &quotas[i]
 		limit, ok := quota.Status.Hard[name]

@@ -13,28 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kindInfo is one that policies may render.
-type kindInfo struct {
-	schema.GroupVersionKind
-	// subjects are whose policies may render it. What is in a namespace is a project's.
-	subjects []SubjectKind
-	// namespaced objects are in the project's namespace; others are cluster-wide.
-	namespaced bool
-	// newObject and list make empty ones of a kind of Kubernetes, which is decoded
-	// strictly and watched whole. They are nil for the queue kinds, which come from
-	// CRDs that may not be there: those the API server judges by its schema.
-	newObject func() client.Object
-	newList   func() client.ObjectList
-	// specOf is what is rendered of such an object, beside its metadata.
-	specOf func(client.Object) any
-}
+// supportedKind is a kind of object that policies may render.
+type supportedKind struct {
+	Kind
 
-// isQueue tells that it is a kind of an engine.
-func (k kindInfo) isQueue() bool { return k.newObject == nil }
+	// subjects are the subjects for which policies may render the kind. Namespaced
+	// objects are a project's.
+	subjects []SubjectKind
+}
 
 var (
 	projectOnly = []SubjectKind{SubjectProject}
-	anySubject  = []SubjectKind{SubjectProject, SubjectDepartment, SubjectNodePool}
+	anySubject  = subjectKinds
 
 	quotaKind    = corev1.SchemeGroupVersion.WithKind("ResourceQuota")
 	kueueVersion = schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
@@ -42,52 +32,57 @@ var (
 	krmVersion   = schema.GroupVersion{Group: "kai.resources", Version: "v1alpha1"}
 )
 
-// supportedKinds are all of them, in the order in which they are applied, and the other way
-// round taken back: what holds the limit first, what is referred to before what
-// refers to it. Nothing here gives rights, runs programs or holds secrets, and
-// nothing may be added that does.
-var supportedKinds = []kindInfo{
-	{
-		quotaKind, projectOnly, true,
-		func() client.Object { return &corev1.ResourceQuota{} },
-		func() client.ObjectList { return &corev1.ResourceQuotaList{} },
-		func(object client.Object) any { return object.(*corev1.ResourceQuota).Spec },
-	},
-	{
-		corev1.SchemeGroupVersion.WithKind("LimitRange"), projectOnly, true,
-		func() client.Object { return &corev1.LimitRange{} },
-		func() client.ObjectList { return &corev1.LimitRangeList{} },
-		func(object client.Object) any { return object.(*corev1.LimitRange).Spec },
-	},
-	{
-		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), projectOnly, true,
-		func() client.Object { return &networkingv1.NetworkPolicy{} },
-		func() client.ObjectList { return &networkingv1.NetworkPolicyList{} },
-		func(object client.Object) any { return object.(*networkingv1.NetworkPolicy).Spec },
-	},
-	{GroupVersionKind: kueueVersion.WithKind("ResourceFlavor"), subjects: anySubject},
-	{GroupVersionKind: kueueVersion.WithKind("Cohort"), subjects: anySubject},
-	{GroupVersionKind: kueueVersion.WithKind("ClusterQueue"), subjects: anySubject},
-	{GroupVersionKind: kueueVersion.WithKind("LocalQueue"), subjects: projectOnly, namespaced: true},
-	{GroupVersionKind: kaiVersion.WithKind("Queue"), subjects: anySubject},
-	{GroupVersionKind: krmVersion.WithKind("Department"), subjects: []SubjectKind{SubjectDepartment}},
-	{GroupVersionKind: krmVersion.WithKind("Project"), subjects: []SubjectKind{SubjectProject}},
+// supportedKinds are all of them, in the order in which they are applied: quotas
+// first, and each object before those that refer to it. No kind may be added that
+// grants rights, runs programs or holds secrets.
+var supportedKinds = []supportedKind{
+	{Kind{
+		GroupVersionKind: quotaKind, Namespaced: true,
+		New:     func() client.Object { return &corev1.ResourceQuota{} },
+		NewList: func() client.ObjectList { return &corev1.ResourceQuotaList{} },
+		Content: func(object client.Object) any { return object.(*corev1.ResourceQuota).Spec },
+		// A quota that a user prepared with other scopes would look right and count
+		// no pod.
+		Immutable: func(object client.Object) any {
+			quota := object.(*corev1.ResourceQuota)
+			return []any{quota.Spec.Scopes, quota.Spec.ScopeSelector}
+		},
+	}, projectOnly},
+	{Kind{
+		GroupVersionKind: corev1.SchemeGroupVersion.WithKind("LimitRange"), Namespaced: true,
+		New:     func() client.Object { return &corev1.LimitRange{} },
+		NewList: func() client.ObjectList { return &corev1.LimitRangeList{} },
+		Content: func(object client.Object) any { return object.(*corev1.LimitRange).Spec },
+	}, projectOnly},
+	{Kind{
+		GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), Namespaced: true,
+		New:     func() client.Object { return &networkingv1.NetworkPolicy{} },
+		NewList: func() client.ObjectList { return &networkingv1.NetworkPolicyList{} },
+		Content: func(object client.Object) any { return object.(*networkingv1.NetworkPolicy).Spec },
+	}, projectOnly},
+	{Kind{GroupVersionKind: kueueVersion.WithKind("ResourceFlavor")}, anySubject},
+	{Kind{GroupVersionKind: kueueVersion.WithKind("Cohort")}, anySubject},
+	{Kind{GroupVersionKind: kueueVersion.WithKind("ClusterQueue")}, anySubject},
+	{Kind{GroupVersionKind: kueueVersion.WithKind("LocalQueue"), Namespaced: true}, projectOnly},
+	{Kind{GroupVersionKind: kaiVersion.WithKind("Queue")}, anySubject},
+	{Kind{GroupVersionKind: krmVersion.WithKind("Department")}, []SubjectKind{SubjectDepartment}},
+	{Kind{GroupVersionKind: krmVersion.WithKind("Project")}, projectOnly},
 }
 
-// WatchedObjects has an empty object of each kind of Kubernetes that policies may render:
-// what is to be watched, and which of it a cache needs ([Ours]).
+// WatchedObjects returns an empty object of each kind of Kubernetes that policies may
+// render. A cache needs only those with ManagedLabels.
 func WatchedObjects() []client.Object {
 	var objects []client.Object
 	for _, k := range supportedKinds {
 		if !k.isQueue() {
-			objects = append(objects, k.newObject())
+			objects = append(objects, k.New())
 		}
 	}
 	return objects
 }
 
-// QueueKinds are the kinds of engines that policies may render. Each comes from a
-// CRD, which may not be there.
+// QueueKinds returns the kinds of schedulers that policies may render. Each comes from
+// a CRD, which may not be installed.
 func QueueKinds() []schema.GroupVersionKind {
 	var list []schema.GroupVersionKind
 	for _, k := range supportedKinds {
@@ -98,24 +93,24 @@ func QueueKinds() []schema.GroupVersionKind {
 	return list
 }
 
-// lookupKind is the kind that is written so, and its place in the list.
-func lookupKind(apiVersion, name string) (kindInfo, int, bool) {
-	at := slices.IndexFunc(supportedKinds, func(k kindInfo) bool {
-		written, as := k.ToAPIVersionAndKind()
-		return written == apiVersion && as == name
+// lookupKind returns the kind with this apiVersion and kind, and its place in the list.
+func lookupKind(apiVersion, name string) (supportedKind, int, bool) {
+	at := slices.IndexFunc(supportedKinds, func(k supportedKind) bool {
+		version, kind := k.ToAPIVersionAndKind()
+		return version == apiVersion && kind == name
 	})
 	if at < 0 {
-		return kindInfo{}, 0, false
+		return supportedKind{}, 0, false
 	}
 	return supportedKinds[at], at, true
 }
 
-// isQueueKindName tells whether a queue kind is called so, in whatever version.
+// isQueueKindName reports whether a queue kind of any version has the name.
 func isQueueKindName(name any) bool {
-	return slices.ContainsFunc(supportedKinds, func(k kindInfo) bool { return k.isQueue() && k.Kind == name })
+	return slices.ContainsFunc(supportedKinds, func(k supportedKind) bool { return k.isQueue() && k.Kind.Kind == name })
 }
 
-// formatAllowedKinds lists those of a subject for people.
+// formatAllowedKinds returns the kinds that policies may render for a subject.
 func formatAllowedKinds(of SubjectKind) string {
 	var names []string
 	for _, k := range supportedKinds {

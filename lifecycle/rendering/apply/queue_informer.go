@@ -15,31 +15,31 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// queueInformer watches one kind.
+// queueInformer watches the objects of one queue kind.
 type queueInformer struct {
 	toolscache.SharedIndexInformer
 
-	// registration tells whether the handlers heard of all that there was at first.
+	// registration reports whether the handlers have received the initial list.
 	registration toolscache.ResourceEventHandlerRegistration
-	// synced is set once that is so, under the lock of the Watch.
+	// synced is set after that, under the lock of the QueueWatcher.
 	synced bool
-	// stop ends it, and returns when it has ended.
+	// stop stops the informer and waits for its end.
 	stop func()
 }
 
-// subjectIndex is the index of the objects by whose they are.
+// subjectIndex is the index of objects by subject.
 const subjectIndex = "subject"
 
-// startInformer begins to watch a kind.
+// startInformer starts the watch of a kind.
 func (w *QueueWatcher) startInformer(ctx context.Context, resource schema.GroupVersionResource) *queueInformer {
-	ours := labels.SelectorFromSet(ManagedLabels()).String()
+	selector := labels.SelectorFromSet(ManagedLabels()).String()
 	shared := metadatainformer.NewFilteredMetadataInformer(w.metadata, resource, metav1.NamespaceAll, 0,
 		toolscache.Indexers{subjectIndex: subjectIndexKeys},
-		func(options *metav1.ListOptions) { options.LabelSelector = ours },
+		func(options *metav1.ListOptions) { options.LabelSelector = selector },
 	).Informer()
-	_ = shared.SetTransform(stripManagedFields) // these two fail only once it was started
+	_ = shared.SetTransform(stripManagedFields) // these two fail only after the start
 	_ = shared.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
-		// A kind that goes is no error: the next look finds that out.
+		// A kind that is no longer served is no error: the next discovery removes it.
 		if ctx.Err() == nil && !apierrors.IsNotFound(err) {
 			toolscache.DefaultWatchErrorHandler(ctx, r, err)
 		}
@@ -51,16 +51,16 @@ func (w *QueueWatcher) startInformer(ctx context.Context, resource schema.GroupV
 		DeleteFunc: func(object any) { w.handleChange(objectMetadata(object), nil) },
 	})
 	inner, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() { defer close(ended); shared.RunWithContext(inner) }()
-	watched.stop = func() { cancel(); <-ended }
+	done := make(chan struct{})
+	go func() { defer close(done); shared.RunWithContext(inner) }()
+	watched.stop = func() { cancel(); <-done }
 	return watched
 }
 
 func (i *queueInformer) list(subject SubjectKind, name string) []*metav1.PartialObjectMetadata {
 	found, err := i.GetIndexer().ByIndex(subjectIndex, subjectIndexKey(subject, name))
 	if err != nil {
-		return nil // the index is there from the start
+		return nil // the index exists from the start
 	}
 	objects := make([]*metav1.PartialObjectMetadata, 0, len(found))
 	for _, object := range found {
@@ -68,9 +68,6 @@ func (i *queueInformer) list(subject SubjectKind, name string) []*metav1.Partial
 	}
 	return objects
 }
-
-// subjectKinds are the kinds of subjects that an object may have been rendered for.
-var subjectKinds = []SubjectKind{SubjectProject, SubjectDepartment, SubjectNodePool}
 
 func subjectIndexKeys(object any) ([]string, error) {
 	var keys []string
@@ -84,8 +81,8 @@ func subjectIndexKeys(object any) ([]string, error) {
 
 func subjectIndexKey(subject SubjectKind, name string) string { return string(subject) + "/" + name }
 
-// objectMetadata is the object of an event; of one that was missed, the last that was
-// known.
+// objectMetadata returns the object of an event, or the last known state of one whose
+// deletion was missed.
 func objectMetadata(object any) *metav1.PartialObjectMetadata {
 	if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = missed.Obj
@@ -96,7 +93,7 @@ func objectMetadata(object any) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{}
 }
 
-// stripManagedFields saves the memory of what is asked anew where it is needed.
+// stripManagedFields saves memory: managed fields are read live where they are needed.
 func stripManagedFields(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)

@@ -4,6 +4,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -18,14 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// RequestQueue is what a controller has to do.
+// RequestQueue is the work queue of a controller.
 type RequestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 const (
-	// changedObjectDelay is for how long changes are gathered, in machine time: what was rendered
-	// for one subject changes together.
+	// changedObjectDelay is how long changes of rendered objects are collected, in machine
+	// time: those of one subject change together.
 	changedObjectDelay = 50 * time.Millisecond
-	// createdObjectDelay is for how long objects that come are: mostly the controller made them
+	// createdObjectDelay is how long new objects are: mostly the controller created them
 	// itself.
 	createdObjectDelay = time.Second
 )
@@ -38,12 +39,11 @@ type queueListener struct {
 	listRequests func(context.Context) []reconcile.Request
 }
 
-// Source brings subjects of a kind back to their controller: one when something
-// that was rendered for it is changed, taken away or made, and all when a kind of
-// an engine comes or goes. The controller begins to work once it is known what
-// there is.
-func (w *QueueWatcher) Source(subject SubjectKind, all func(context.Context) []reconcile.Request) source.SyncingSource {
-	return &queueSource{w, subject, all}
+// Source enqueues a subject when an object that was rendered for it changes, and all
+// subjects of the kind when the API server begins or ends to serve a queue kind. The
+// controller starts once the served kinds are known.
+func (w *QueueWatcher) Source(subject SubjectKind, listRequests func(context.Context) []reconcile.Request) source.SyncingSource {
+	return &queueSource{w, subject, listRequests}
 }
 
 type queueSource struct {
@@ -57,7 +57,7 @@ func (s *queueSource) Start(ctx context.Context, queue RequestQueue) error {
 	s.watcher.mu.Lock()
 	defer s.watcher.mu.Unlock()
 	s.watcher.listeners = append(s.watcher.listeners, queueListener{ctx, s.subject, queue, s.listRequests})
-	// What was there before: some of it may be nobody's any more.
+	// Existing objects may be of subjects that are gone.
 	for _, watched := range s.watcher.informers {
 		for _, object := range watched.GetStore().List() {
 			EnqueueAfter(queue, objectMetadata(object).Labels[s.subject.Label()], createdObjectDelay)
@@ -72,39 +72,32 @@ func (s *queueSource) WaitForSync(ctx context.Context) error {
 	case <-s.watcher.ready:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting until it is known which kinds are served: %w", ctx.Err())
+		return fmt.Errorf("wait for the discovery of queue kinds: %w", ctx.Err())
 	}
 }
 
-// handleChange tells the controllers whose subjects an object was or is rendered for.
-// One that came or went has no other.
+// handleChange enqueues the subjects for which an object was or is rendered. Before is
+// nil for a new object, after for a deleted one.
 func (w *QueueWatcher) handleChange(before, after *metav1.PartialObjectMetadata) {
 	if before != nil && after != nil && onlyStatusChanged(before, after) {
 		return
 	}
-	after, wait := firstNonNil(after, before), changedObjectDelay
+	after, delay := cmp.Or(after, before), changedObjectDelay
 	if before == nil {
-		before, wait = after, createdObjectDelay
+		before, delay = after, createdObjectDelay
 	}
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	for _, l := range w.listeners {
 		label := l.subject.Label()
-		EnqueueAfter(l.queue, after.Labels[label], wait)
+		EnqueueAfter(l.queue, after.Labels[label], delay)
 		if was := before.Labels[label]; was != after.Labels[label] {
-			EnqueueAfter(l.queue, was, wait)
+			EnqueueAfter(l.queue, was, delay)
 		}
 	}
 }
 
-func firstNonNil(object, other *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
-	if object == nil {
-		return other
-	}
-	return object
-}
-
-// onlyStatusChanged tells whether nothing changed that lifecycle renders.
+// onlyStatusChanged reports whether nothing changed that lifecycle renders.
 func onlyStatusChanged(before, after *metav1.PartialObjectMetadata) bool {
 	return before.UID == after.UID && before.Generation == after.Generation &&
 		before.DeletionTimestamp.IsZero() == after.DeletionTimestamp.IsZero() &&
@@ -112,7 +105,7 @@ func onlyStatusChanged(before, after *metav1.PartialObjectMetadata) bool {
 		equality.Semantic.DeepEqual(before.Annotations, after.Annotations)
 }
 
-// enqueueAll brings all subjects back.
+// enqueueAll enqueues all subjects.
 func (w *QueueWatcher) enqueueAll() {
 	w.mu.RLock()
 	listeners := append([]queueListener(nil), w.listeners...)
@@ -127,8 +120,8 @@ func (w *QueueWatcher) enqueueAll() {
 	}
 }
 
-// EnqueueAfter asks for a subject to be looked at again, after the subjects that nobody
-// has looked at yet; none where the name is empty.
+// EnqueueAfter enqueues a subject with low priority: new subjects come first. It does
+// nothing if the name is empty.
 func EnqueueAfter(queue RequestQueue, name string, after time.Duration) {
 	if name == "" {
 		return

@@ -28,7 +28,7 @@ func (a *queueStub) AddAfter(request reconcile.Request, _ time.Duration) {
 	a.names = append(a.names, request.Name)
 }
 
-// An engine writes a status with every pod: that is nobody's business. All that
+// A scheduler writes a status with every pod, which enqueues nothing. All that
 // lifecycle renders is.
 func TestChangeEnqueuesSubjects(t *testing.T) {
 	object := func(change ...func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
@@ -47,7 +47,7 @@ func TestChangeEnqueuesSubjects(t *testing.T) {
 		"a status":        {object(), object(func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "2" }), nil},
 		"a spec":          {object(), object(func(o *metav1.PartialObjectMetadata) { o.Generation = 2 }), []string{"thesis"}},
 		"an annotation":   {object(), object(func(o *metav1.PartialObjectMetadata) { o.Annotations = map[string]string{"a": "b"} }), []string{"thesis"}},
-		"made anew":       {object(), object(func(o *metav1.PartialObjectMetadata) { o.UID = "2" }), []string{"thesis"}},
+		"created again":   {object(), object(func(o *metav1.PartialObjectMetadata) { o.UID = "2" }), []string{"thesis"}},
 		"being deleted":   {object(), object(func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }), []string{"thesis"}},
 		"another's":       {object(), object(func(o *metav1.PartialObjectMetadata) { o.Labels = map[string]string{v1alpha1.LabelProject: "other"} }), []string{"other", "thesis"}},
 		"a label off":     {object(), object(func(o *metav1.PartialObjectMetadata) { o.Labels = nil }), []string{"thesis"}},

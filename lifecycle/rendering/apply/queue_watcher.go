@@ -25,25 +25,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// QueueWatcherOptions say what is watched.
+// QueueWatcherOptions are the options of a QueueWatcher.
 type QueueWatcherOptions struct {
-	// Kinds are those that come from CRDs.
+	// Kinds come from CRDs.
 	Kinds []schema.GroupVersionKind
-	// DiscoveryInterval is how often the API server is asked whether it serves them, in
-	// machine time; every 10 s where it is 0.
+	// DiscoveryInterval is the time between two discoveries, in machine time; 10 s if 0.
 	DiscoveryInterval time.Duration
-	// Logger tells of kinds that come and go.
+	// Logger records kinds that begin and end to be served.
 	Logger logr.Logger
 }
 
-// QueueWatcher knows the objects of the kinds that are served. It runs in every replica,
-// whether it leads or not, so that one that takes over knows them.
+// QueueWatcher watches the objects of the queue kinds that the API server serves. It
+// runs in every replica, so that a new leader knows them at once.
 type QueueWatcher struct {
 	options   QueueWatcherOptions
 	discovery discovery.DiscoveryInterface
 	metadata  metadata.Interface
-	// ready is closed once it is known which kinds there are, and what there is of
-	// them.
+	// ready is closed after the first discovery, once the objects are listed.
 	ready chan struct{}
 
 	mu        sync.RWMutex
@@ -57,21 +55,21 @@ var (
 	_ QueueLister                    = (*QueueWatcher)(nil)
 )
 
-// NewQueueWatcher makes a Watch, which is to be started.
-func NewQueueWatcher(config *rest.Config, client *http.Client, settings QueueWatcherOptions) (*QueueWatcher, error) {
-	if settings.DiscoveryInterval <= 0 {
-		settings.DiscoveryInterval = 10 * time.Second
+// NewQueueWatcher returns a QueueWatcher, which the caller starts.
+func NewQueueWatcher(config *rest.Config, client *http.Client, options QueueWatcherOptions) (*QueueWatcher, error) {
+	if options.DiscoveryInterval <= 0 {
+		options.DiscoveryInterval = 10 * time.Second
 	}
-	asked, err := discovery.NewDiscoveryClientForConfigAndClient(config, client)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(config, client)
 	if err != nil {
-		return nil, fmt.Errorf("asking which kinds are served: %w", err)
+		return nil, fmt.Errorf("create the discovery client: %w", err)
 	}
-	read, err := metadata.NewForConfigAndClient(config, client)
+	metadataClient, err := metadata.NewForConfigAndClient(config, client)
 	if err != nil {
-		return nil, fmt.Errorf("watching metadata: %w", err)
+		return nil, fmt.Errorf("create the metadata client: %w", err)
 	}
 	return &QueueWatcher{
-		options: settings, discovery: asked, metadata: read,
+		options: options, discovery: discoveryClient, metadata: metadataClient,
 		ready:     make(chan struct{}),
 		informers: map[schema.GroupVersionKind]*queueInformer{}, absent: map[schema.GroupVersionKind]bool{},
 	}, nil
@@ -105,7 +103,7 @@ func (w *QueueWatcher) List(kind schema.GroupVersionKind, subject SubjectKind, n
 	return watched.list(subject, name)
 }
 
-// Start looks at the kinds until ctx ends. It implements manager.Runnable.
+// Start discovers and watches the kinds until ctx ends. It implements manager.Runnable.
 func (w *QueueWatcher) Start(ctx context.Context) error {
 	defer w.stopInformers()
 	w.discover(ctx)
@@ -114,20 +112,20 @@ func (w *QueueWatcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// syncTimeout is how long a look waits for what there is of a new kind, in machine
-// time. What takes longer is known at a later look.
+// syncTimeout is how long a discovery waits for the objects of a new kind, in machine
+// time. A later discovery adds what takes longer.
 const syncTimeout = 5 * time.Second
 
-// discover finds out which kinds are served, and watches them, and no others.
+// discover watches exactly the kinds that the API server serves.
 func (w *QueueWatcher) discover(ctx context.Context) {
 	changed := false
 	for version, kinds := range groupByVersion(w.options.Kinds) {
 		resources, err := w.listResources(ctx, version)
 		if err != nil {
 			if ctx.Err() == nil {
-				w.options.Logger.V(1).Info("the API server does not say which kinds it serves; asking again", "version", version, "reason", err.Error())
+				w.options.Logger.V(1).Info("Failed to discover kinds; retrying", "version", version, "reason", err.Error())
 			}
-			continue // what was known stays
+			continue // the known kinds stay
 		}
 		for _, kind := range kinds {
 			at := slices.IndexFunc(resources, func(r metav1.APIResource) bool { return r.Kind == kind.Kind })
@@ -138,15 +136,15 @@ func (w *QueueWatcher) discover(ctx context.Context) {
 			w.ensureInformer(ctx, kind, version.WithResource(resources[at].Name))
 		}
 	}
-	wait, cancel := context.WithTimeout(ctx, syncTimeout)
+	waitCtx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	if w.waitForNewKinds(wait) || changed {
+	if w.waitForNewKinds(waitCtx) || changed {
 		w.enqueueAll()
 	}
 }
 
-// listResources are those of a version, without their subresources; none where it is
-// not served.
+// listResources returns the resources of a version without subresources; none if the
+// version is not served.
 func (w *QueueWatcher) listResources(ctx context.Context, version schema.GroupVersion) ([]metav1.APIResource, error) {
 	list := &metav1.APIResourceList{}
 	err := w.discovery.RESTClient().Get().AbsPath("/apis", version.Group, version.Version).Do(ctx).Into(list)
@@ -156,7 +154,7 @@ func (w *QueueWatcher) listResources(ctx context.Context, version schema.GroupVe
 	return slices.DeleteFunc(list.APIResources, func(r metav1.APIResource) bool { return strings.Contains(r.Name, "/") }), err
 }
 
-// ensureInformer watches a kind that is served.
+// ensureInformer starts the watch of a served kind.
 func (w *QueueWatcher) ensureInformer(ctx context.Context, kind schema.GroupVersionKind, resource schema.GroupVersionResource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,32 +164,32 @@ func (w *QueueWatcher) ensureInformer(ctx context.Context, kind schema.GroupVers
 	}
 }
 
-// waitForNewKinds makes known what there is of each new kind, once that is read. It tells
-// whether any is new.
+// waitForNewKinds waits until the objects of new kinds are listed. It reports whether a
+// kind is new.
 func (w *QueueWatcher) waitForNewKinds(ctx context.Context) bool {
 	w.mu.RLock()
-	untold := map[schema.GroupVersionKind]*queueInformer{}
+	pending := map[schema.GroupVersionKind]*queueInformer{}
 	for kind, watched := range w.informers {
 		if !watched.synced {
-			untold[kind] = watched
+			pending[kind] = watched
 		}
 	}
 	w.mu.RUnlock()
-	fresh := false
-	for kind, watched := range untold {
+	found := false
+	for kind, watched := range pending {
 		if !toolscache.WaitForCacheSync(ctx.Done(), watched.registration.HasSynced) {
 			continue
 		}
 		w.mu.Lock()
-		watched.synced, fresh = true, true
+		watched.synced, found = true, true
 		w.mu.Unlock()
-		w.options.Logger.Info("a kind of an engine is served", "kind", kind)
+		w.options.Logger.Info("Started watching queue kind", "kind", kind)
 	}
-	return fresh
+	return found
 }
 
-// removeInformer watches a kind no longer that is not served any more. It tells whether it
-// was.
+// removeInformer ends the watch of a kind that is no longer served. It reports whether
+// there was one.
 func (w *QueueWatcher) removeInformer(kind schema.GroupVersionKind) bool {
 	w.mu.Lock()
 	watched := w.informers[kind]
@@ -202,17 +200,17 @@ func (w *QueueWatcher) removeInformer(kind schema.GroupVersionKind) bool {
 		return false
 	}
 	watched.stop()
-	w.options.Logger.Info("a kind of an engine is not served any more", "kind", kind)
+	w.options.Logger.Info("Stopped watching queue kind, which is no longer served", "kind", kind)
 	return true
 }
 
-// stopInformers watches nothing any more.
+// stopInformers ends all watches.
 func (w *QueueWatcher) stopInformers() {
 	w.mu.RLock()
-	served := maps.Clone(w.informers)
+	informers := maps.Clone(w.informers)
 	w.mu.RUnlock()
-	// Not under the lock, which handlers want that are still at work.
-	for _, watched := range served {
+	// Running handlers need the lock.
+	for _, watched := range informers {
 		watched.stop()
 	}
 }

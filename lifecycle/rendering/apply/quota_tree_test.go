@@ -155,7 +155,7 @@ func (tree *quotaTree) recordPod(project, pool string, milli int64, stays bool) 
 func (tree *quotaTree) checkLimits(t *rapid.T) {
 	inPool := map[string]int64{}
 	promised := map[string]int64{}
-	sound := map[string]bool{} // nobody was promised what is not there
+	sound := map[string]bool{} // the guarantees are within the quota
 	for name := range tree.pools {
 		sound[name] = true
 	}
@@ -214,7 +214,7 @@ func (tree *quotaTree) checkLimits(t *rapid.T) {
 	}
 }
 
-// renderCounters are the counters that the built-in policies have made of the tree.
+// renderCounters returns the counters that the built-in policies render for the tree.
 func (tree *quotaTree) renderCounters(t *testing.T, rt *rapid.T, rules *engine.Engine) *simulator {
 	c := &simulator{
 		pools: tree.pools, quotas: map[string][]simulatedQuota{}, parent: map[string]string{},

@@ -20,16 +20,16 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// Subject is whose objects are rendered, and what policies are told of it.
+// Subject is a project, department or node pool with the documents of policy input.
 type Subject struct {
 	target Target
 	match  engine.Subject
-	// told are the documents of the input; nil ones are undefined.
+	// The documents of the input; a nil one is undefined.
 	object, project, department, nodePools, nodePool any
 }
 
-// ProjectSubject is a project, of this department and with these of its node pools: those
-// that exist, as policies see them.
+// ProjectSubject returns a project with its department and those of its node pools
+// that exist.
 func ProjectSubject(project *v1alpha1.Project, department *v1alpha1.Department, pools []input.NodePool) Subject {
 	declared := project.DeepCopy()
 	declared.Status = v1alpha1.ProjectStatus{}
@@ -41,36 +41,34 @@ func ProjectSubject(project *v1alpha1.Project, department *v1alpha1.Department, 
 	}
 }
 
-// DepartmentSubject is a department with these of its node pools: those that exist, as
-// policies see them.
+// DepartmentSubject returns a department with those of its node pools that exist.
 func DepartmentSubject(department *v1alpha1.Department, pools []input.NodePool) Subject {
 	declared := department.DeepCopy()
 	declared.Status = v1alpha1.DepartmentStatus{}
 	return Subject{
-		target: ClusterTarget(SubjectDepartment, department.Name),
-		match:  engine.Subject{Department: department.Name},
-		object: declaredObject(declared, SubjectDepartment),
-		// A department has no project, whatever a rule may ask for.
+		target:     ClusterTarget(SubjectDepartment, department.Name),
+		match:      engine.Subject{Department: department.Name},
+		object:     declaredObject(declared, SubjectDepartment),
 		department: input.NewDepartment(department), nodePools: pools,
 	}
 }
 
-// NodePoolSubject is a node pool, as policies see it.
-func NodePoolSubject(pool *v1alpha1.NodePool, seen input.NodePool) Subject {
+// NodePoolSubject returns a node pool.
+func NodePoolSubject(pool *v1alpha1.NodePool, document input.NodePool) Subject {
 	declared := pool.DeepCopy()
 	declared.Status = v1alpha1.NodePoolStatus{}
 	return Subject{
 		target:   ClusterTarget(SubjectNodePool, pool.Name),
 		object:   declaredObject(declared, SubjectNodePool),
-		nodePool: seen,
+		nodePool: document,
 	}
 }
 
-// Target is where the subject's objects are.
+// Target returns the place of the subject's objects.
 func (s Subject) Target() Target { return s.target }
 
-// declaredObject is the subject as people declared it: what is rendered must not depend
-// on the status, which lifecycle itself writes.
+// declaredObject returns the subject without the fields that lifecycle itself writes,
+// on which nothing rendered may depend.
 func declaredObject(object client.Object, kind SubjectKind) client.Object {
 	object.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(string(kind)))
 	object.SetResourceVersion("")
@@ -78,8 +76,8 @@ func declaredObject(object client.Object, kind SubjectKind) client.Object {
 	return object
 }
 
-// Render asks the policies in force for the objects of a subject. The error means
-// that they could not be asked at all; a policy that fails is a Fault.
+// Render evaluates the policies in force for the objects of a subject. A policy that
+// fails is a Failure; the error means that no policy was evaluated.
 func Render(ctx context.Context, policies *engine.Engine, subject Subject) (Desired, error) {
 	in, err := subject.input()
 	if err != nil {
@@ -87,7 +85,7 @@ func Render(ctx context.Context, policies *engine.Engine, subject Subject) (Desi
 	}
 	rendering, err := policies.RenderObjects(ctx, in)
 	if err != nil {
-		return Desired{}, fmt.Errorf("asking the policies for the objects of %s: %w", subject.target, err)
+		return Desired{}, fmt.Errorf("render the objects of %s: %w", subject.target, err)
 	}
 	return Validate(rendering, subject.target), nil
 }
@@ -115,9 +113,8 @@ func (s Subject) input() (engine.Input, error) {
 	return in, nil
 }
 
-// RenderRequirements asks policies what they require for a subject. The failures are the
-// policies of which that is not known; those that are only tried are left out. The
-// error means that none could be asked.
+// RenderRequirements returns what policies require for a subject, and the policies that
+// failed, without those in dry run. The error means that no policy was evaluated.
 func RenderRequirements(ctx context.Context, policies *engine.Set, subject Subject) ([]engine.Requirement, []engine.Failure, error) {
 	in, err := subject.input()
 	if err != nil {
@@ -125,7 +122,7 @@ func RenderRequirements(ctx context.Context, policies *engine.Set, subject Subje
 	}
 	rendering, err := policies.RenderObjects(ctx, in)
 	if err != nil {
-		return nil, nil, fmt.Errorf("asking the policies what they require for %s: %w", subject.target, err)
+		return nil, nil, fmt.Errorf("render the requirements of %s: %w", subject.target, err)
 	}
 	failures := slices.DeleteFunc(rendering.Failures, func(f engine.Failure) bool {
 		return f.Enforcement == v1alpha1.EnforcementDryRun
@@ -133,17 +130,16 @@ func RenderRequirements(ctx context.Context, policies *engine.Set, subject Subje
 	return rendering.Requires, failures, nil
 }
 
-// PolicyChanges tells listeners of every change of the policies in force, after it, and
-// at once of the last where there was one: a store.Store.
+// PolicyChanges calls listeners after every change of the policies in force, and at
+// once for the last change: a store.Store.
 type PolicyChanges interface {
 	OnReports(listener func([]engine.Report))
 }
 
-// PolicyChangeSource is the source of a controller that looks at all its subjects again
-// when other policies are in force, since they may render something else. The
-// controller begins to work once policies are loaded.
-func PolicyChangeSource(changes PolicyChanges, all func(context.Context) []reconcile.Request) source.SyncingSource {
-	return &policyChangeSource{changes: changes, listRequests: all, loaded: make(chan struct{})}
+// PolicyChangeSource returns a source that enqueues all subjects of a controller when
+// the policies change. The controller starts once policies are loaded.
+func PolicyChangeSource(changes PolicyChanges, listRequests func(context.Context) []reconcile.Request) source.SyncingSource {
+	return &policyChangeSource{changes: changes, listRequests: listRequests, loaded: make(chan struct{})}
 }
 
 type policyChangeSource struct {
@@ -154,15 +150,15 @@ type policyChangeSource struct {
 }
 
 // Start implements source.Source.
-func (o *policyChangeSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	o.changes.OnReports(func([]engine.Report) {
+func (s *policyChangeSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	s.changes.OnReports(func([]engine.Report) {
 		first := false
-		o.once.Do(func() { first = true; close(o.loaded) })
-		// Before the first nobody worked, and all subjects wait in the queue.
+		s.once.Do(func() { first = true; close(s.loaded) })
+		// The controller starts after the first change, with all subjects in its queue.
 		if first || ctx.Err() != nil {
 			return
 		}
-		for _, request := range o.listRequests(ctx) {
+		for _, request := range s.listRequests(ctx) {
 			queue.Add(request)
 		}
 	})
@@ -170,11 +166,11 @@ func (o *policyChangeSource) Start(ctx context.Context, queue workqueue.TypedRat
 }
 
 // WaitForSync implements source.SyncingSource.
-func (o *policyChangeSource) WaitForSync(ctx context.Context) error {
+func (s *policyChangeSource) WaitForSync(ctx context.Context) error {
 	select {
-	case <-o.loaded:
+	case <-s.loaded:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the policies: %w", ctx.Err())
+		return fmt.Errorf("wait for the policies: %w", ctx.Err())
 	}
 }

@@ -103,7 +103,7 @@ func TestRenderWithoutPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Render(t.Context(), e, newSubject()); err == nil {
-		t.Error("no policies are loaded, and nobody is told")
+		t.Error("no policies are loaded, and there is no error")
 	}
 }
 
@@ -136,7 +136,7 @@ objects contains {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name":
 	}
 }
 
-// policyChangesStub tells listeners when the test says so.
+// policyChangesStub calls its listeners on demand of the test.
 type policyChangesStub struct{ listeners []func([]engine.Report) }
 
 func (r *policyChangesStub) OnReports(listener func([]engine.Report)) {

@@ -9,17 +9,20 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// SubjectKind is for what policies render objects.
+// SubjectKind is a kind of object for which policies render others.
 type SubjectKind string
 
-// The subjects for which policies are asked.
+// The subjects for which policies render objects.
 const (
 	SubjectProject    SubjectKind = "Project"
 	SubjectDepartment SubjectKind = "Department"
 	SubjectNodePool   SubjectKind = "NodePool"
 )
 
-// subjectLabels is the label that names a subject on what is rendered for it. An object
+// subjectKinds are all of them.
+var subjectKinds = []SubjectKind{SubjectProject, SubjectDepartment, SubjectNodePool}
+
+// subjectLabels are the labels that name the subject of a rendered object. An object
 // has one of them.
 var subjectLabels = map[SubjectKind]string{
 	SubjectProject:    v1alpha1.LabelProject,
@@ -27,13 +30,13 @@ var subjectLabels = map[SubjectKind]string{
 	SubjectNodePool:   v1alpha1.LabelNodePool,
 }
 
-// Label is the label that names a subject of this kind on what is rendered for it.
+// Label returns the label that names a subject of this kind on its rendered objects.
 func (k SubjectKind) Label() string { return subjectLabels[k] }
 
-// lowerName is the kind as people and names of objects say it.
+// lowerName returns the kind in the form that names of objects have.
 func (k SubjectKind) lowerName() string { return strings.ToLower(string(k)) }
 
-// Target is where a subject's objects are, and how they are marked.
+// Target is the place of a subject's rendered objects.
 type Target struct {
 	// Kind and Name are the subject's.
 	Kind SubjectKind
@@ -41,55 +44,50 @@ type Target struct {
 	// Namespace is the project's; empty for other subjects, which have cluster-wide
 	// objects alone.
 	Namespace string
-	// NewNamespace tells that the namespace was made for the project just now, so that
-	// nothing of somebody else's is to be looked for in it.
+	// NewNamespace reports that the namespace was created for the project just now, so
+	// that it has no objects of other people.
 	NewNamespace bool
 }
 
-// ProjectTarget is the project's.
+// ProjectTarget returns the target of what is rendered for a project.
 func ProjectTarget(project *v1alpha1.Project) Target {
 	return Target{Kind: SubjectProject, Name: project.Name, Namespace: project.NamespaceName()}
 }
 
-// ClusterTarget is the place of what is rendered outside of namespaces.
+// ClusterTarget returns the target of the cluster-scoped objects of a subject.
 func ClusterTarget(kind SubjectKind, name string) Target { return Target{Kind: kind, Name: name} }
 
-// String names the subject for people.
-func (p Target) String() string {
-	if p.Kind == SubjectNodePool {
-		return "node pool " + p.Name
+// String names the subject in messages.
+func (t Target) String() string {
+	if t.Kind == SubjectNodePool {
+		return "node pool " + t.Name
 	}
-	return p.Kind.lowerName() + " " + p.Name
+	return t.Kind.lowerName() + " " + t.Name
 }
 
-// ManagedLabels are the labels on everything that lifecycle renders for any subject.
-func ManagedLabels() map[string]string {
-	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice}
-}
-
-// labels are those on everything that is rendered for the place's subject.
-func (p Target) labels() map[string]string {
+// labels returns the labels on every object that is rendered for the subject.
+func (t Target) labels() map[string]string {
 	labels := ManagedLabels()
-	labels[p.Kind.Label()] = p.Name
+	labels[t.Kind.Label()] = t.Name
 	return labels
 }
 
-// allowsName tells whether a cluster-wide object of the place's subject may have the
-// name: <name>, <name>.<suffix>, <kind>.<name> or <kind>.<name>.<suffix>, where the
-// suffix has no dot. So two subjects never want the same name: their own names have
-// no dots, and what begins with a kind's word and a dot is that kind's.
-func (p Target) allowsName(name string) bool {
+// allowsName reports whether a cluster-scoped object of the subject may have the name:
+// <name>, <name>.<suffix>, <kind>.<name> or <kind>.<name>.<suffix>, where the suffix has
+// no dot. So two subjects never have the same name: their own names have no dots, and
+// a name that begins with a kind and a dot is of that kind.
+func (t Target) allowsName(name string) bool {
 	parts := strings.Split(name, ".")
 	if len(parts) > 1 && isSubjectKind(parts[0]) {
-		if parts[0] != p.Kind.lowerName() {
+		if parts[0] != t.Kind.lowerName() {
 			return false
 		}
 		parts = parts[1:]
 	}
-	return parts[0] == p.Name && (len(parts) == 1 || len(parts) == 2 && parts[1] != "")
+	return parts[0] == t.Name && (len(parts) == 1 || len(parts) == 2 && parts[1] != "")
 }
 
-// isSubjectKind tells whether it is the word of a kind of subject.
+// isSubjectKind reports whether the text is the name of a kind of subject.
 func isSubjectKind(text string) bool {
 	for kind := range subjectLabels {
 		if kind.lowerName() == text {
@@ -99,8 +97,8 @@ func isSubjectKind(text string) bool {
 	return false
 }
 
-// allowedNames says for people which are allowed.
-func (p Target) allowedNames() string {
-	word := p.Kind.lowerName()
-	return strings.Join([]string{p.Name, p.Name + ".<suffix>", word + "." + p.Name, word + "." + p.Name + ".<suffix>"}, ", ")
+// allowedNames lists the names that allowsName allows.
+func (t Target) allowedNames() string {
+	word := t.Kind.lowerName()
+	return strings.Join([]string{t.Name, t.Name + ".<suffix>", word + "." + t.Name, word + "." + t.Name + ".<suffix>"}, ", ")
 }

@@ -26,7 +26,7 @@ func TestWithRetry(t *testing.T) {
 	}{
 		"in order":           {},
 		"a conflict":         {err: fmt.Errorf("writing: %w", apierrors.NewConflict(resource, "p", other)), again: true},
-		"made by another":    {err: fmt.Errorf("making: %w", apierrors.NewAlreadyExists(resource, "p")), again: true},
+		"created by another": {err: fmt.Errorf("making: %w", apierrors.NewAlreadyExists(resource, "p")), again: true},
 		"any other failure":  {err: other, fails: true},
 		"forbidden is loud":  {err: apierrors.NewForbidden(resource, "p", other), fails: true},
 		"not found, as well": {err: apierrors.NewNotFound(resource, "p"), fails: true},

@@ -101,12 +101,12 @@ func startTestEnv(t testing.TB) *testEnv {
 		t.Fatal(err)
 	}
 	writing := &limitedWriter{mgr.GetClient(), w}
-	keeper := queues.Manager{Client: writing, Live: mgr.GetAPIReader(), Policies: w.policies.engine, PolicyChanges: w.policies, Queues: engines, Cache: &apply.Cache{}}
+	manager := queues.Manager{Client: writing, Live: mgr.GetAPIReader(), Policies: w.policies.engine, PolicyChanges: w.policies, Queues: engines, Cache: &apply.Cache{}}
 	if err := errors.Join(
 		mgr.Add(engines),
 		inventory.IndexProjects(t.Context(), mgr.GetFieldIndexer()),
-		(&queues.DepartmentReconciler{Manager: keeper}).SetupWithManager(mgr),
-		(&queues.NodePoolReconciler{Manager: keeper}).SetupWithManager(mgr),
+		(&queues.DepartmentReconciler{Manager: manager}).SetupWithManager(mgr),
+		(&queues.NodePoolReconciler{Manager: manager}).SetupWithManager(mgr),
 		(&project.Reconciler{
 			Client: writing, Live: mgr.GetAPIReader(), Policies: w.policies.engine, PolicyChanges: w.policies, Queues: engines,
 			Events: mgr.GetEventRecorder("test"), Clock: policytime.System(), Access: noAccess{},
@@ -231,6 +231,10 @@ func (s *limitedStatusWriter) Update(ctx context.Context, object client.Object, 
 	return errors.Join(s.writer.countWrite(), s.writer.ifWithinLimit(func() error { return s.SubResourceWriter.Update(ctx, object, options...) }))
 }
 
+func (s *limitedStatusWriter) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+	return errors.Join(s.writer.countWrite(), s.writer.ifWithinLimit(func() error { return s.SubResourceWriter.Apply(ctx, object, options...) }))
+}
+
 // errorLog keeps what was logged as an error.
 type errorLog struct {
 	mu     sync.Mutex
@@ -302,7 +306,7 @@ func uninstallCRDs(t testing.TB) {
 	for _, definition := range engineCRDs(t) {
 		clustertest.Eventually(t, func() error {
 			if err := admin.Delete(t.Context(), definition.DeepCopy()); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%s is there: %w", definition.GetName(), err)
+				return fmt.Errorf("%s exists: %w", definition.GetName(), err)
 			}
 			return nil
 		})
@@ -386,7 +390,7 @@ func (w *testEnv) waitForDeletion(object client.Object) {
 	w.Helper()
 	clustertest.Eventually(w, func() error {
 		if err := w.Get(w.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s %s is there: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
+			return fmt.Errorf("%s %s exists: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
 		}
 		return nil
 	})

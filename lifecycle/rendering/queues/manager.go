@@ -1,18 +1,13 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queues gives each Department and each NodePool what policies render for
-// it in the engines of its pools: cohorts, flavors, queues.
+// Package queues applies what policies render for Departments and NodePools: the
+// cohorts, flavors and queues of schedulers.
 //
-// Enters: Departments, NodePools and Projects, as watched, and the policies in
-// force. Leaves: the objects, cluster-wide and under the department's or the pool's
-// own name, applied, kept and taken back; a finalizer where there is anything to
-// take back; and the condition QueueApplied, which says what is there and what
-// could not be had.
-//
-// It never writes for a project, whose objects are kept with its namespace, and
-// never keeps a department or a pool from going for another reason than that its
-// own objects are still there.
+// It reads Departments, NodePools and Projects, and the policies in force. It applies
+// and prunes the objects, which are cluster-scoped, keeps a finalizer on the owner
+// while there are any, and reports them in the condition QueueApplied. The objects of
+// projects are applied with their namespaces.
 package queues
 
 import (
@@ -25,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -34,135 +30,151 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/policies/engine"
 	"sluice.dev/policies/input"
 )
 
-// Manager has what it takes to keep what policies render.
+// Manager applies and removes the rendered objects of one owner.
 type Manager struct {
 	// Client reads from the manager's cache.
 	Client client.Client
-	// Live reads from the API server, where a stale answer would do harm.
+	// Live reads from the API server, where a stale read would do harm.
 	Live client.Reader
 	// Policies are those in force.
 	Policies *engine.Engine
-	// PolicyChanges tells when other policies are in force.
+	// PolicyChanges reports when other policies are in force.
 	PolicyChanges apply.PolicyChanges
-	// Queues knows what is there of the kinds of engines.
+	// Queues lists the objects of queue kinds.
 	Queues *apply.QueueWatcher
-	// Cache spares requests that would change nothing; nil remembers nothing.
+	// Cache remembers what was applied; nil remembers nothing.
 	Cache *apply.Cache
 }
 
-// After how long a subject is looked at again, in machine time: nobody tells when
-// somebody else's object goes, or an engine is well again.
+// The time until a subject is reconciled again, in machine time: no event announces that
+// another person's object is gone, or that a scheduler is healthy again.
 const (
 	failureRequeue          = time.Minute
 	transientFailureRequeue = 5 * time.Second
 )
 
-func (k *Manager) applier() *apply.Applier {
-	return &apply.Applier{Client: k.Client, Live: k.Live, Queues: k.Queues, Cache: k.Cache}
+func (m *Manager) applier() *apply.Applier {
+	return &apply.Applier{Client: m.Client, Live: m.Live, Queues: m.Queues, Cache: m.Cache}
 }
 
-// reconcileObjects makes the cluster have what policies render for the subject, which object is,
-// and says so in its conditions, which are a part of it.
-func (k *Manager) reconcileObjects(ctx context.Context, object client.Object, subject apply.Subject, conditions *[]metav1.Condition) (reconcile.Result, error) {
-	wanted, err := apply.Render(ctx, k.Policies, subject)
+// reconcileObjects applies what policies render for the subject, which is object, and
+// updates its condition.
+func (m *Manager) reconcileObjects(
+	ctx context.Context, object client.Object, subject apply.Subject, conditions []metav1.Condition,
+) (reconcile.Result, error) {
+	desired, err := apply.Render(ctx, m.Policies, subject)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	// Before anything is made there must be something that takes it back.
-	if len(wanted.Objects) > 0 {
-		if err := k.addFinalizer(ctx, object); err != nil {
+	// The finalizer comes before the first object, so that the object is removed.
+	if len(desired.Objects) > 0 {
+		if err := m.addFinalizer(ctx, object); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	applied, err := k.applier().Apply(ctx, subject.Target(), wanted)
+	applied, err := m.applier().Apply(ctx, subject.Target(), desired)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(wanted.Objects) == 0 && len(applied.Failures) == 0 {
-		if err := k.reconcileDelete(ctx, object, subject.Target()); err != nil {
+	if len(desired.Objects) == 0 && len(applied.Failures) == 0 {
+		if err := m.reconcileDelete(ctx, object, subject.Target()); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	return requeueAfterFailures(applied.Failures), k.updateCondition(ctx, object, subject.Target(), applied, conditions)
+	return requeueAfterFailures(applied.Failures), m.updateCondition(ctx, object, subject.Target(), applied, conditions)
 }
 
-func requeueAfterFailures(faults []apply.Failure) reconcile.Result {
+func requeueAfterFailures(failures []apply.Failure) reconcile.Result {
 	switch {
-	case len(faults) == 0:
+	case len(failures) == 0:
 		return reconcile.Result{}
-	case slices.ContainsFunc(faults, func(f apply.Failure) bool { return f.Transient }):
+	case slices.ContainsFunc(failures, func(f apply.Failure) bool { return f.Transient }):
 		return reconcile.Result{RequeueAfter: transientFailureRequeue}
 	default:
 		return reconcile.Result{RequeueAfter: failureRequeue}
 	}
 }
 
-// removeOrphans takes back what may be left of a subject that a cache does not have. The
+// removeOrphans deletes what is left of a subject that the cache does not have. The
 // object is an empty one of its kind.
-func (k *Manager) removeOrphans(ctx context.Context, place apply.Target, object client.Object, err error) error {
+func (m *Manager) removeOrphans(ctx context.Context, target apply.Target, object client.Object, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	return k.applier().RemoveOrphans(ctx, place, object)
+	return m.applier().RemoveOrphans(ctx, target, object)
 }
 
-// addFinalizer keeps the subject until all that was rendered for it is taken back.
-func (k *Manager) addFinalizer(ctx context.Context, object client.Object) error {
-	return k.patchFinalizer(ctx, object, controllerutil.AddFinalizer, "adding the finalizer to")
+// addFinalizer keeps the subject until its rendered objects are deleted.
+func (m *Manager) addFinalizer(ctx context.Context, object client.Object) error {
+	return m.patchFinalizer(ctx, object, controllerutil.AddFinalizer, "add the finalizer to")
 }
 
-// reconcileDelete takes back all that was rendered for the subject, and lets it go.
-func (k *Manager) reconcileDelete(ctx context.Context, object client.Object, place apply.Target) error {
+// reconcileDelete deletes what was rendered for the subject and removes the finalizer.
+func (m *Manager) reconcileDelete(ctx context.Context, object client.Object, target apply.Target) error {
 	if !controllerutil.ContainsFinalizer(object, v1alpha1.FinalizerRendered) {
 		return nil
 	}
-	if err := k.applier().Remove(ctx, place); err != nil {
+	if err := m.applier().Remove(ctx, target); err != nil {
 		return err
 	}
-	return client.IgnoreNotFound(k.patchFinalizer(ctx, object, controllerutil.RemoveFinalizer, "removing the finalizer of"))
+	return client.IgnoreNotFound(m.patchFinalizer(ctx, object, controllerutil.RemoveFinalizer, "remove the finalizer of"))
 }
 
-func (k *Manager) patchFinalizer(ctx context.Context, object client.Object, change func(client.Object, string) bool, doing string) error {
+func (m *Manager) patchFinalizer(
+	ctx context.Context, object client.Object, change func(client.Object, string) bool, operation string,
+) error {
 	before, ok := object.DeepCopyObject().(client.Object)
 	if !ok || !change(object, v1alpha1.FinalizerRendered) {
 		return nil
 	}
-	if err := k.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("%s %s: %w", doing, object.GetName(), err)
+	if err := m.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("%s %s: %w", operation, object.GetName(), err)
 	}
 	return nil
 }
 
-// updateCondition writes the condition, where it changed.
-func (k *Manager) updateCondition(ctx context.Context, object client.Object, place apply.Target, applied apply.Result, conditions *[]metav1.Condition) error {
-	before := slices.Clone(*conditions)
+// fieldManager owns the condition QueueApplied.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-queues"
+
+// updateCondition applies the condition QueueApplied if it changed.
+func (m *Manager) updateCondition(
+	ctx context.Context, object client.Object, target apply.Target, applied apply.Result, cached []metav1.Condition,
+) error {
+	conditions := slices.Clone(cached)
 	condition := apply.QueueAppliedCondition(applied.Queues, applied.Failures)
 	condition.ObservedGeneration, condition.LastTransitionTime = object.GetGeneration(), metav1.NewTime(policytime.MachineNow())
-	meta.SetStatusCondition(conditions, condition)
-	if equality.Semantic.DeepEqual(before, *conditions) {
-		return nil
-	}
-	if err := k.Client.Status().Update(ctx, object); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of %s: %w", place, err)
+	meta.SetStatusCondition(&conditions, condition)
+	if err := apply.Status(ctx, m.Client, fieldManager, statusFields(object, cached), statusFields(object, conditions)); err != nil {
+		return fmt.Errorf("write the status of %s: %w", target, err)
 	}
 	return nil
 }
 
-// maxConcurrentReconciles are how many subjects of a kind are worked on at a time.
+// statusFields returns the condition of this controller for a Department or NodePool.
+func statusFields(object client.Object, conditions []metav1.Condition) runtime.ApplyConfiguration {
+	own := apply.Conditions(conditions, v1alpha1.ConditionQueueApplied)
+	if _, isPool := object.(*v1alpha1.NodePool); isPool {
+		return ac.NodePool(object.GetName()).WithStatus(ac.NodePoolStatus().WithConditions(own...))
+	}
+	return ac.Department(object.GetName()).WithStatus(ac.DepartmentStatus().WithConditions(own...))
+}
+
+// maxConcurrentReconciles is the number of subjects of a kind that are reconciled at a time.
 const maxConcurrentReconciles = 4
 
-// relatedChangeDelay is for how long changes of others are gathered, in machine time: a
-// department hears of a thousand projects that are made at once, and sums up what
-// all of them are promised.
+// relatedChangeDelay is how long changes of other objects are collected, in machine
+// time: a thousand projects of a department may be created at once, and their
+// guarantees are added up.
 const relatedChangeDelay = 200 * time.Millisecond
 
-// declarationChanged passes what people changed of a subject, and its deletion. Policies read
-// labels and annotations too.
+// declarationChanged passes changes of a subject by users, and its deletion. Policies
+// read labels and annotations, too.
 var declarationChanged = predicate.Or[client.Object](
 	predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
 	predicate.Funcs{
@@ -174,7 +186,7 @@ var declarationChanged = predicate.Or[client.Object](
 	},
 )
 
-// projectQuotaChanged passes a project that comes, goes, moves, or is guaranteed something else.
+// projectQuotaChanged passes a project that is created, deleted or moved, or whose quota changed.
 var projectQuotaChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.Project)
 	after, ok2 := e.ObjectNew.(*v1alpha1.Project)
@@ -182,28 +194,28 @@ var projectQuotaChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) 
 		!equality.Semantic.DeepEqual(before.Spec.NodePools, after.Spec.NodePools)
 }}
 
-// nodePoolInputChanged passes what changes of a node pool in the eyes of policies.
+// nodePoolInputChanged passes changes of a node pool that policies see.
 var nodePoolInputChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.NodePool)
 	after, ok2 := e.ObjectNew.(*v1alpha1.NodePool)
 	return !ok || !ok2 || !equality.Semantic.DeepEqual(input.NewNodePool(before, nil, nil), input.NewNodePool(after, nil, nil))
 }}
 
-// delayedHandler brings back those that a change concerns, of what was and of what is, a
-// little later.
-func delayedHandler(whose handler.MapFunc) handler.EventHandler {
-	tell := func(ctx context.Context, q apply.RequestQueue, objects ...client.Object) {
+// delayedHandler enqueues the requests of an object before and after its change, after
+// relatedChangeDelay.
+func delayedHandler(requests handler.MapFunc) handler.EventHandler {
+	enqueue := func(ctx context.Context, q apply.RequestQueue, objects ...client.Object) {
 		for _, object := range objects {
-			for _, request := range whose(ctx, object) {
+			for _, request := range requests(ctx, object) {
 				apply.EnqueueAfter(q, request.Name, relatedChangeDelay)
 			}
 		}
 	}
 	return handler.TypedFuncs[client.Object, reconcile.Request]{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q apply.RequestQueue) { tell(ctx, q, e.Object) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q apply.RequestQueue) { enqueue(ctx, q, e.Object) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q apply.RequestQueue) {
-			tell(ctx, q, e.ObjectOld, e.ObjectNew)
+			enqueue(ctx, q, e.ObjectOld, e.ObjectNew)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q apply.RequestQueue) { tell(ctx, q, e.Object) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q apply.RequestQueue) { enqueue(ctx, q, e.Object) },
 	}
 }

@@ -23,19 +23,19 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// NodePoolReconciler keeps what policies render for each NodePool.
+// NodePoolReconciler applies what policies render for each NodePool.
 type NodePoolReconciler struct {
 	Manager
 }
 
-// SetupWithManager makes the manager run r, once policies are loaded and it is known
-// which kinds of engines there are.
+// SetupWithManager makes the manager run r once policies are loaded and the served queue
+// kinds are known.
 func (r *NodePoolReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodepool-queues").
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
 		For(&v1alpha1.NodePool{}, builder.WithPredicates(predicate.Or(declarationChanged, nodePoolInputChanged))).
-		// The handler hears of the pools that a department had, and of those it has.
+		// The handler receives the pools that a department had and those that it has.
 		Watches(&v1alpha1.Department{}, delayedHandler(nodePoolRequests), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Project{}, delayedHandler(nodePoolRequests), builder.WithPredicates(projectQuotaChanged)).
 		WatchesRawSource(r.Queues.Source(apply.SubjectNodePool, r.allRequests)).
@@ -45,32 +45,34 @@ func (r *NodePoolReconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile implements reconcile.Reconciler for the node pool of the request's name.
 func (r *NodePoolReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	place := apply.ClusterTarget(apply.SubjectNodePool, req.Name)
+	target := apply.ClusterTarget(apply.SubjectNodePool, req.Name)
 	var pool v1alpha1.NodePool
 	if err := r.Client.Get(ctx, req.NamespacedName, &pool); err != nil {
-		return reconcile.Result{}, r.removeOrphans(ctx, place, &pool, err)
+		return reconcile.Result{}, r.removeOrphans(ctx, target, &pool, err)
 	}
 	if !pool.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, r.reconcileDelete(ctx, &pool, place)
+		return reconcile.Result{}, r.reconcileDelete(ctx, &pool, target)
 	}
 	var departments v1alpha1.DepartmentList
 	if err := r.Client.List(ctx, &departments, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing departments: %w", err)
+		return reconcile.Result{}, fmt.Errorf("list departments: %w", err)
 	}
 	var projects v1alpha1.ProjectList
-	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNodePool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing the projects of node pool %s: %w", pool.Name, err)
+	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNodePool: pool.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list the projects of node pool %s: %w", pool.Name, err)
 	}
-	return r.reconcileObjects(ctx, &pool, apply.NodePoolSubject(&pool, input.NewNodePool(&pool, departments.Items, projects.Items)), &pool.Status.Conditions)
+	return r.reconcileObjects(ctx, &pool, apply.NodePoolSubject(&pool, input.NewNodePool(&pool, departments.Items, projects.Items)),
+		pool.Status.Conditions)
 }
 
 func nodePoolRequests(_ context.Context, object client.Object) []reconcile.Request {
 	var quotas []v1alpha1.PoolQuota
-	switch of := object.(type) {
+	switch object := object.(type) {
 	case *v1alpha1.Department:
-		quotas = of.Spec.NodePools
+		quotas = object.Spec.NodePools
 	case *v1alpha1.Project:
-		quotas = of.Spec.NodePools
+		quotas = object.Spec.NodePools
 	}
 	requests := make([]reconcile.Request, 0, len(quotas))
 	for i := range quotas {
@@ -82,7 +84,7 @@ func nodePoolRequests(_ context.Context, object client.Object) []reconcile.Reque
 func (r *NodePoolReconciler) allRequests(ctx context.Context) []reconcile.Request {
 	var pools v1alpha1.NodePoolList
 	if err := r.Client.List(ctx, &pools); err != nil {
-		log.FromContext(ctx).Error(err, "listing node pools")
+		log.FromContext(ctx).Error(err, "Failed to list node pools")
 		return nil
 	}
 	return inventory.Requests(&pools)

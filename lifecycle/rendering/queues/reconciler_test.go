@@ -95,8 +95,8 @@ func TestQueuesAreCreatedAndRemoved(t *testing.T) {
 	w.requireNoErrors()
 }
 
-// What somebody changes is put right within a second; a status that an engine
-// writes is nobody's business, and nothing is written where nothing changes.
+// A changed object is restored within a second. A status that a scheduler writes
+// causes no write, and nothing is written at rest.
 func TestDriftIsCorrected(t *testing.T) {
 	installCRDs(t)
 	w := startTestEnv(t)
@@ -106,7 +106,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	w.createProject("drift", department.Name, pool.Name)
 	w.waitForField(newKueueObject("LocalQueue", "drift"), "clusterQueue", "drift")
 	w.waitForField(newKueueObject("Cohort", "drift"), "nominal", "2")
-	as := client.FieldOwner("somebody")
+	as := client.FieldOwner("another")
 	for what, change := range map[string]func(*unstructured.Unstructured){
 		"changed": func(o *unstructured.Unstructured) {
 			w.mergePatch(o, `{"spec":{"cohortName":"mine","parentName":"mine"}}`, as)
@@ -195,7 +195,7 @@ func TestKindsInstalledLater(t *testing.T) {
 	w.waitForCondition(department, &department.Status.Conditions, metav1.ConditionTrue, "Cohort later")
 	w.waitForCondition(project, &project.Status.Conditions, metav1.ConditionTrue, "ClusterQueue later, LocalQueue default")
 	w.waitForCondition(pool, &pool.Status.Conditions, metav1.ConditionTrue, "ResourceFlavor later")
-	w.mergePatch(newKueueObject("Cohort", "later"), `{"spec":{"parentName":"mine"}}`, client.FieldOwner("somebody"))
+	w.mergePatch(newKueueObject("Cohort", "later"), `{"spec":{"parentName":"mine"}}`, client.FieldOwner("another"))
 	w.waitForField(newKueueObject("Cohort", "later"), "parentName", "sluice")
 	w.requireNoErrors()
 	uninstallCRDs(t)
@@ -209,26 +209,26 @@ func TestKindsInstalledLater(t *testing.T) {
 	w.requireNoErrors()
 }
 
-// What somebody else made is neither changed nor taken away; handed over it is.
+// Another person's object is neither changed nor deleted until it is handed over.
 func TestForeignObjectsArePreserved(t *testing.T) {
 	installCRDs(t)
 	w := startTestEnv(t)
 	theirs := newKueueObject("Cohort", "foreign")
 	theirs.Object["spec"] = map[string]any{"parentName": "theirs"}
 	createObject(w, theirs)
-	// It bears the labels of the department, and is somebody else's all the same.
+	// The labels of the department do not make it Sluice's.
 	lookalike := newKueueObject("ClusterQueue", "foreign.extra")
 	lookalike.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice, v1alpha1.LabelDepartment: "foreign"})
 	createObject(w, lookalike)
 	w.policies.setPolicy(enginePolicy)
 	pool := w.createPool("foreign", v1alpha1.SchedulerKueue)
 	department := w.createDepartment("foreign", pool.Name)
-	w.waitForCondition(department, &department.Status.Conditions, metav1.ConditionFalse, "Cohort foreign is there and is not Sluice's; rename or delete it, or hand it over with: kubectl annotate cohort.kueue.x-k8s.io foreign sluice.dev/adopt-by=foreign")
+	w.waitForCondition(department, &department.Status.Conditions, metav1.ConditionFalse, "Cohort foreign exists and is not Sluice's; rename or delete it, or hand it over with: kubectl annotate cohort.kueue.x-k8s.io foreign sluice.dev/adopt-by=foreign")
 	if parent, err := w.specField(theirs, "parentName"); err != nil || parent != "theirs" || len(theirs.GetLabels()) != 0 {
 		t.Errorf("their cohort = %v, %v", theirs.Object, err)
 	}
 	w.mergePatch(theirs, `{"metadata":{"annotations":{"sluice.dev/adopt-by":"foreign"}}}`)
-	w.mergePatch(department, `{"metadata":{"annotations":{"look":"again"}}}`)
+	w.mergePatch(department, `{"metadata":{"annotations":{"reconcile":"again"}}}`)
 	w.waitForField(theirs, "parentName", "sluice")
 	w.waitForCondition(department, &department.Status.Conditions, metav1.ConditionTrue, "Cohort foreign")
 	if err := w.Delete(t.Context(), department); err != nil {
@@ -237,7 +237,7 @@ func TestForeignObjectsArePreserved(t *testing.T) {
 	w.waitForDeletion(department)
 	w.waitForDeletion(newKueueObject("Cohort", "foreign"))
 	if _, err := w.specField(lookalike, "cohortName"); err != nil {
-		t.Errorf("what somebody else made is gone: %v", err)
+		t.Errorf("another person's object is gone: %v", err)
 	}
 	w.requireNoErrors()
 }
@@ -254,7 +254,7 @@ objects contains {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "met
 	w.waitForDeletion(newKueueObject("Cohort", "misspelt"))
 }
 
-// Wherever lifecycle crashes, nothing is left that nobody takes back.
+// After a crash at any point all rendered objects are removed.
 func TestCrashLeavesNoOrphans(t *testing.T) {
 	installCRDs(t)
 	for writes := range 9 {
@@ -288,7 +288,7 @@ func TestCrashLeavesNoOrphans(t *testing.T) {
 	}
 }
 
-// A finalizer that somebody took off leaves nothing either.
+// A finalizer that a user removed leaves nothing either.
 func TestForcedDeletionLeavesNoOrphans(t *testing.T) {
 	installCRDs(t)
 	w := startTestEnv(t)
@@ -307,7 +307,7 @@ func TestForcedDeletionLeavesNoOrphans(t *testing.T) {
 	next.waitForDeletion(newKueueObject("Cohort", "force"))
 }
 
-// checkNoObjects tells whether no object of lifecycle's bears a subject's name.
+// checkNoObjects returns an error if an object of lifecycle has a subject's name.
 func (w *testEnv) checkNoObjects(name string) error {
 	for _, kind := range apply.QueueKinds() {
 		list := &metav1.PartialObjectMetadataList{}

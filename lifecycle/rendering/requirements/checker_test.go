@@ -104,15 +104,15 @@ func TestCheckReportsMissingRequirements(t *testing.T) {
 		requires engine.Requirement
 		want     string
 	}{
-		"a definition":                   {engine.Requirement{CRD: "clusterqueues.kueue.x-k8s.io"}, ""},
-		"a version":                      {engine.Requirement{CRD: "clusterqueues.kueue.x-k8s.io", Version: "v1beta2"}, ""},
-		"a version that is not served":   {engine.Requirement{CRD: "clusterqueues.kueue.x-k8s.io", Version: "v1alpha1"}, "the custom resource definition clusterqueues.kueue.x-k8s.io does not serve v1alpha1, but v1beta1, v1beta2: fix it"},
-		"the same, optional":             {engine.Requirement{CRD: "clusterqueues.kueue.x-k8s.io", Version: "v2", Optional: true}, "the custom resource definition clusterqueues.kueue.x-k8s.io does not serve v2, but v1beta1, v1beta2: fix it"},
-		"a definition that is not there": {engine.Requirement{CRD: "gone.example.org"}, "the custom resource definition gone.example.org is not there: fix it"},
-		"optional":                       {engine.Requirement{CRD: "gone.example.org", Optional: true}, ""},
-		"one that is not established":    {engine.Requirement{CRD: "rejected.example.org"}, "the custom resource definition rejected.example.org is not established: the names are taken: fix it"},
-		"one that serves nothing":        {engine.Requirement{CRD: "unserved.example.org"}, "the custom resource definition unserved.example.org serves no version: fix it"},
-		"one that nobody may read": {
+		"a definition":                 {engine.Requirement{CRD: "clusterqueues.kueue.x-k8s.io"}, ""},
+		"a version":                    {engine.Requirement{CRD: "clusterqueues.kueue.x-k8s.io", Version: "v1beta2"}, ""},
+		"a version that is not served": {engine.Requirement{CRD: "clusterqueues.kueue.x-k8s.io", Version: "v1alpha1"}, "the custom resource definition clusterqueues.kueue.x-k8s.io does not serve v1alpha1, but v1beta1, v1beta2: fix it"},
+		"the same, optional":           {engine.Requirement{CRD: "clusterqueues.kueue.x-k8s.io", Version: "v2", Optional: true}, "the custom resource definition clusterqueues.kueue.x-k8s.io does not serve v2, but v1beta1, v1beta2: fix it"},
+		"a missing definition":         {engine.Requirement{CRD: "gone.example.org"}, "the custom resource definition gone.example.org does not exist: fix it"},
+		"optional":                     {engine.Requirement{CRD: "gone.example.org", Optional: true}, ""},
+		"one that is not established":  {engine.Requirement{CRD: "rejected.example.org"}, "the custom resource definition rejected.example.org is not established: the names are taken: fix it"},
+		"one that serves nothing":      {engine.Requirement{CRD: "unserved.example.org"}, "the custom resource definition unserved.example.org serves no version: fix it"},
+		"one without the right to read it": {
 			engine.Requirement{CRD: "secret.example.org", Optional: true},
 			`customresourcedefinitions "secret.example.org" is forbidden: User "lifecycle" cannot get resource "customresourcedefinitions": ` +
 				`give Sluice's lifecycle controller the right to get customresourcedefinitions.apiextensions.k8s.io/secret.example.org`,
@@ -122,20 +122,20 @@ func TestCheckReportsMissingRequirements(t *testing.T) {
 		"a setting that is right":    {engine.Requirement{Setting: fairSharingSetting("fairSharing", "weight"), Is: int64(2), HasIs: true}, ""},
 		"a setting that is wrong":    {engine.Requirement{Setting: fairSharingSetting("fairSharing", "enable"), Is: false, HasIs: true}, "data[controller_manager_config.yaml].fairSharing.enable of ConfigMap kueue-system/kueue-manager-config is true and must be false: fix it"},
 		"wrong and optional":         {engine.Requirement{Setting: fairSharingSetting("fairSharing"), Is: "on", HasIs: true, Optional: true}, `data[controller_manager_config.yaml].fairSharing of ConfigMap kueue-system/kueue-manager-config is an object and must be "on": fix it`},
-		"a setting that is empty":    {engine.Requirement{Setting: fairSharingSetting("empty")}, "data[controller_manager_config.yaml].empty of ConfigMap kueue-system/kueue-manager-config is not there: fix it"},
+		"a setting that is empty":    {engine.Requirement{Setting: fairSharingSetting("empty")}, "data[controller_manager_config.yaml].empty of ConfigMap kueue-system/kueue-manager-config is not set: fix it"},
 		"one that must not be there": {engine.Requirement{Setting: fairSharingSetting("empty"), HasIs: true}, ""},
-		"one that is not there":      {engine.Requirement{Setting: fairSharingSetting("other", "0"), Is: []any{"x"}, HasIs: true}, `data[controller_manager_config.yaml].other.0 of ConfigMap kueue-system/kueue-manager-config is not there and must have ["x"]: fix it`},
+		"one that is missing":        {engine.Requirement{Setting: fairSharingSetting("other", "0"), Is: []any{"x"}, HasIs: true}, `data[controller_manager_config.yaml].other.0 of ConfigMap kueue-system/kueue-manager-config is not set and must have ["x"]: fix it`},
 		"a list that has it":         {engine.Requirement{Setting: fairSharingSetting("list"), Is: []any{"pod"}, HasIs: true}, ""},
 		"a list that lacks it":       {engine.Requirement{Setting: fairSharingSetting("list"), Is: []any{"pod", "jobset"}, HasIs: true}, `data[controller_manager_config.yaml].list of ConfigMap kueue-system/kueue-manager-config is ["job", "pod"] and must have ["pod","jobset"]: fix it`},
 
-		"in an object that is gone":   {engine.Requirement{Setting: kueueSetting("gone", "x")}, "ConfigMap kueue-system/gone is not there: fix it"},
+		"in a missing object":         {engine.Requirement{Setting: kueueSetting("gone", "x")}, "ConfigMap kueue-system/gone does not exist: fix it"},
 		"the same, and optional":      {engine.Requirement{Setting: kueueSetting("gone", "x"), Optional: true}, ""},
-		"in broken YAML":              {engine.Requirement{Setting: kueueSetting("broken", "x", "a")}, "ConfigMap kueue-system/broken: data.x is no YAML: yaml: line 1: did not find expected ',' or ']': fix it"},
-		"that nobody may read":        {engine.Requirement{Setting: kueueSetting("secret", "x"), Optional: true}, `configmaps "secret" is forbidden: User "lifecycle" cannot get resource "configmaps": give Sluice's lifecycle controller the right to get configmaps/secret`},
+		"in broken YAML":              {engine.Requirement{Setting: kueueSetting("broken", "x", "a")}, "ConfigMap kueue-system/broken: data.x is not YAML: yaml: line 1: did not find expected ',' or ']': fix it"},
+		"without the right to read":   {engine.Requirement{Setting: kueueSetting("secret", "x"), Optional: true}, `configmaps "secret" is forbidden: User "lifecycle" cannot get resource "configmaps": give Sluice's lifecycle controller the right to get configmaps/secret`},
 		"of a kind that is not known": {engine.Requirement{Setting: &engine.Setting{APIVersion: "volcano.sh/v1", Kind: "Queue", Name: "x", Path: []string{"a"}}}, "the cluster has no kind Queue in volcano.sh/v1: fix it"},
 		"the same kind, optional":     {engine.Requirement{Setting: &engine.Setting{APIVersion: "kai.scheduler/v2", Kind: "Config", Name: "x", Path: []string{"a"}}, Optional: true}, ""},
-		"without its namespace":       {engine.Requirement{Setting: &engine.Setting{APIVersion: "v1", Kind: "ConfigMap", Name: "x", Path: []string{"a"}}}, "a ConfigMap has a namespace, and the policy names none: mend the policy"},
-		"with a namespace too many":   {engine.Requirement{Setting: &engine.Setting{APIVersion: "kai.scheduler/v1", Kind: "Config", Namespace: "kai", Name: "x", Path: []string{"a"}}}, "a Config has no namespace, and the policy names kai: mend the policy"},
+		"without its namespace":       {engine.Requirement{Setting: &engine.Setting{APIVersion: "v1", Kind: "ConfigMap", Name: "x", Path: []string{"a"}}}, "a ConfigMap has a namespace, and the policy names none: correct the policy"},
+		"with a namespace too many":   {engine.Requirement{Setting: &engine.Setting{APIVersion: "kai.scheduler/v1", Kind: "Config", Namespace: "kai", Name: "x", Path: []string{"a"}}}, "a Config has no namespace, and the policy names kai: correct the policy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.requires.Policy, tt.requires.Fix = "it", "fix it"
@@ -152,7 +152,7 @@ func TestCheckReportsMissingRequirements(t *testing.T) {
 }
 
 func TestSettingsFallBackToDefault(t *testing.T) {
-	const mended = `: mend it, or remove it, at which policies take "d"`
+	const mended = `: correct it, or remove it, so that policies use "d"`
 	for name, tt := range map[string]struct {
 		setting       *engine.Setting
 		known         string
@@ -167,8 +167,8 @@ func TestSettingsFallBackToDefault(t *testing.T) {
 		"a number where there was a text":    {setting: kaiSetting("count"), known: "old", want: "old", missing: "spec.global.count of Config kai-config is 3 and must be a text of at most 1024 bytes" + mended},
 		"an object":                          {setting: kaiSetting(), want: "d", missing: "spec.global of Config kai-config is an object and must be a text of at most 1024 bytes" + mended},
 		"a book":                             {setting: kaiSetting("long"), want: "d", missing: `spec.global.long of Config kai-config is "` + strings.Repeat("l", 200) + `…" and must be a text of at most 1024 bytes` + mended},
-		"broken YAML where there was a text": {setting: kueueSetting("broken", "x", "a"), known: "old", want: "old", missing: "ConfigMap kueue-system/broken: data.x is no YAML: yaml: line 1: did not find expected ',' or ']'" + mended},
-		"what nobody may read": {
+		"broken YAML where there was a text": {setting: kueueSetting("broken", "x", "a"), known: "old", want: "old", missing: "ConfigMap kueue-system/broken: data.x is not YAML: yaml: line 1: did not find expected ',' or ']'" + mended},
+		"without the right to read": {
 			setting: kueueSetting("secret", "x"), known: "old", want: "old",
 			missing: `configmaps "secret" is forbidden: User "lifecycle" cannot get resource "configmaps": give Sluice's lifecycle controller the right to get configmaps/secret`,
 		},
@@ -207,7 +207,7 @@ func TestSettingNamesAreUniqueAndLimited(t *testing.T) {
 	if len(found.Settings) != 32 || found.Settings["key"] != "mine" || len(found.Missing) != 10 {
 		t.Errorf("%d settings, key is %q; %d missing", len(found.Settings), found.Settings["key"], len(found.Missing))
 	}
-	const want = "the setting key is what policy a calls it too: choose another name in one of the two (policy b)"
+	const want = "policy a has a setting key, too: give it another name in one of the two (policy b)"
 	if got := found.Messages()[0]; got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
@@ -215,9 +215,9 @@ func TestSettingNamesAreUniqueAndLimited(t *testing.T) {
 
 func TestMessagesAreGroupedByFix(t *testing.T) {
 	found := Findings{Missing: []Missing{
-		{"kueue", "a is not there", "install Kueue"}, {"kueue", "x is off", "turn it on"}, {"kueue", "b is not there", "install Kueue"}, {"kai", "a is not there", "install Kueue"},
+		{"kueue", "a is missing", "install Kueue"}, {"kueue", "x is off", "turn it on"}, {"kueue", "b is missing", "install Kueue"}, {"kai", "a is missing", "install Kueue"},
 	}}
-	want := []string{"a is not there, b is not there: install Kueue (policy kueue)", "x is off: turn it on (policy kueue)", "a is not there: install Kueue (policy kai)"}
+	want := []string{"a is missing, b is missing: install Kueue (policy kueue)", "x is off: turn it on (policy kueue)", "a is missing: install Kueue (policy kai)"}
 	if diff := cmp.Diff(want, found.Messages()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -225,7 +225,7 @@ func TestMessagesAreGroupedByFix(t *testing.T) {
 
 func TestCheckerCachesReadsButNotErrors(t *testing.T) {
 	c := newFakeReader(t)
-	look := NewChecker(c, newRESTMapper(t))
+	checker := NewChecker(c, newRESTMapper(t))
 	requires := []engine.Requirement{
 		{CRD: "gone.example.org"},
 		{CRD: "gone.example.org", Optional: true},
@@ -234,7 +234,7 @@ func TestCheckerCachesReadsButNotErrors(t *testing.T) {
 		{Setting: fairSharingSetting("empty"), HasIs: true},
 	}
 	for range 3 {
-		if _, err := look.Check(t.Context(), requires, nil); err != nil {
+		if _, err := checker.Check(t.Context(), requires, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -243,9 +243,9 @@ func TestCheckerCachesReadsButNotErrors(t *testing.T) {
 	}
 	unreachable := append(requires, engine.Requirement{Setting: kueueSetting("unreachable", "x")})
 	for range 2 {
-		found, err := look.Check(t.Context(), unreachable, nil)
-		if err == nil || !strings.HasPrefix(err.Error(), "looking at ConfigMap kueue-system/unreachable: ") || found.Missing != nil {
-			t.Errorf("of what cannot be asked: %v, %v", found, err)
+		found, err := checker.Check(t.Context(), unreachable, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), "read ConfigMap kueue-system/unreachable: ") || found.Missing != nil {
+			t.Errorf("of an unreachable object: %v, %v", found, err)
 		}
 	}
 	if len(c.reads) != 4 {

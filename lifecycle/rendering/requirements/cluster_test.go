@@ -78,7 +78,7 @@ func TestCheckerInCluster(t *testing.T) {
 		{Policy: "it", Setting: kai, As: "queueLabelKey", Default: "kai.scheduler/queue"},
 		{Policy: "it", Setting: kueue, Fix: "turn it on"},
 	}
-	const noKAI, noKueue = "the custom resource definition configs.kai.scheduler is not there: install KAI (policy it)", "ConfigMap kueue-system/kueue-manager-config is not there: turn it on (policy it)"
+	const noKAI, noKueue = "the custom resource definition configs.kai.scheduler does not exist: install KAI (policy it)", "ConfigMap kueue-system/kueue-manager-config does not exist: turn it on (policy it)"
 	expect := func(label string, want ...string) {
 		t.Helper()
 		clustertest.Eventually(t, func() error {
@@ -92,7 +92,7 @@ func TestCheckerInCluster(t *testing.T) {
 			return nil
 		})
 	}
-	made := func(text string) *unstructured.Unstructured {
+	create := func(text string) *unstructured.Unstructured {
 		t.Helper()
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
@@ -103,12 +103,12 @@ func TestCheckerInCluster(t *testing.T) {
 		return object
 	}
 	expect("kai.scheduler/queue", noKAI, noKueue)
-	crd := made(testCRD)
+	crd := create(testCRD)
 	expect("kai.scheduler/queue", noKueue)
-	made(`{apiVersion: kai.scheduler/v1, kind: Config, metadata: {name: kai-config}, spec: {global: {queueLabelKey: team}}}`)
+	create(`{apiVersion: kai.scheduler/v1, kind: Config, metadata: {name: kai-config}, spec: {global: {queueLabelKey: team}}}`)
 	expect("team", noKueue)
-	made(`{apiVersion: v1, kind: Namespace, metadata: {name: kueue-system}}`)
-	made(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: kueue-system, name: kueue-manager-config}, data: {controller_manager_config.yaml: "fairSharing: {}"}}`)
+	create(`{apiVersion: v1, kind: Namespace, metadata: {name: kueue-system}}`)
+	create(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: kueue-system, name: kueue-manager-config}, data: {controller_manager_config.yaml: "fairSharing: {}"}}`)
 	expect("team")
 
 	// Others' configuration is none of its business, and it says which right it lacks.
@@ -122,13 +122,13 @@ func TestCheckerInCluster(t *testing.T) {
 	requires = requires[:2]
 	expect("kai.scheduler/queue", noKAI)
 
-	// A server that does not answer is nobody's fault.
+	// A server that does not answer is an error.
 	config.Host = "https://127.0.0.1:1"
-	nobody, err := client.New(config, client.Options{Mapper: lifecycle.RESTMapper()})
+	unreachable, err := client.New(config, client.Options{Mapper: lifecycle.RESTMapper()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, err := requirements.NewChecker(nobody, nobody.RESTMapper()).Check(t.Context(), requires, nil); err == nil || found.Missing != nil || errors.Is(err, context.Canceled) {
+	if found, err := requirements.NewChecker(unreachable, unreachable.RESTMapper()).Check(t.Context(), requires, nil); err == nil || found.Missing != nil || errors.Is(err, context.Canceled) {
 		t.Errorf("of a server that does not answer: %v, %v", found, err)
 	}
 }

@@ -16,22 +16,22 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// checkSetting looks whether a setting is what it must be.
-func (l *Checker) checkSetting(ctx context.Context, r *engine.Requirement) (*Missing, error) {
+// checkSetting checks the value of a setting.
+func (c *Checker) checkSetting(ctx context.Context, r *engine.Requirement) (*Missing, error) {
 	o := settingObject(r.Setting)
-	seen, err := l.get(ctx, o)
+	state, err := c.get(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case seen.unreadable != "":
-		return newMissing(r, seen.unreadable, seen.fix), nil
-	case seen.content == nil && r.Optional:
+	case state.unreadable != "":
+		return newMissing(r, state.unreadable, state.fix), nil
+	case state.content == nil && r.Optional:
 		return nil, nil
-	case seen.content == nil:
-		return newMissing(r, seen.absent, r.Fix), nil
+	case state.content == nil:
+		return newMissing(r, state.absent, r.Fix), nil
 	}
-	value, found, err := Find(seen.content, r.Setting.Path)
+	value, found, err := Find(state.content, r.Setting.Path)
 	where := formatPath(r.Setting.Path) + " of " + o.String()
 	switch {
 	case err != nil:
@@ -39,27 +39,27 @@ func (l *Checker) checkSetting(ctx context.Context, r *engine.Requirement) (*Mis
 	case r.HasIs && !matchesValue(r.Is, value):
 		return newMissing(r, where+" is "+formatValue(value)+" and must "+comparisonVerb(r.Is)+" "+formatExpected(r.Is), r.Fix), nil
 	case !r.HasIs && !found:
-		return newMissing(r, where+" is not there", r.Fix), nil
+		return newMissing(r, where+" is not set", r.Fix), nil
 	}
 	return nil, nil
 }
 
-// readSetting is what policies are told of a setting: the text that stands there, else
-// the default. Where that cannot be told it stays what it was.
-func (l *Checker) readSetting(ctx context.Context, r *engine.Requirement, known map[string]string) (string, *Missing, error) {
+// readSetting returns the text of a setting, else its default. A setting that cannot be
+// read keeps its value.
+func (c *Checker) readSetting(ctx context.Context, r *engine.Requirement, known map[string]string) (string, *Missing, error) {
 	before, ok := known[r.As]
 	if !ok {
 		before = r.Default
 	}
 	o := settingObject(r.Setting)
-	seen, err := l.get(ctx, o)
+	state, err := c.get(ctx, o)
 	if err != nil {
 		return "", nil, err
 	}
-	if seen.unreadable != "" {
-		return before, newMissing(r, seen.unreadable, seen.fix), nil
+	if state.unreadable != "" {
+		return before, newMissing(r, state.unreadable, state.fix), nil
 	}
-	value, _, err := Find(seen.content, r.Setting.Path)
+	value, _, err := Find(state.content, r.Setting.Path)
 	if err != nil {
 		return before, newMissing(r, truncate(fmt.Sprintf("%s: %v", o, err)), settingFix(r)), nil
 	}
@@ -68,21 +68,22 @@ func (l *Checker) readSetting(ctx context.Context, r *engine.Requirement, known 
 	case value == nil, isText && text == "":
 		return r.Default, nil, nil
 	case !isText, len(text) > maxSettingLength:
-		what := fmt.Sprintf("%s of %s is %s and must be a text of at most %d bytes", formatPath(r.Setting.Path), o, formatValue(value), maxSettingLength)
+		what := fmt.Sprintf("%s of %s is %s and must be a text of at most %d bytes", formatPath(r.Setting.Path), o, formatValue(value),
+			maxSettingLength)
 		return before, newMissing(r, what, settingFix(r)), nil
 	}
 	return text, nil, nil
 }
 
-// settingFix is what to do about a setting that policies cannot be told.
+// settingFix returns what to do about a setting that policies cannot use.
 func settingFix(r *engine.Requirement) string {
 	if r.Fix != "" {
 		return r.Fix
 	}
-	return "mend it, or remove it, at which policies take " + formatExpected(r.Default)
+	return "correct it, or remove it, so that policies use " + formatExpected(r.Default)
 }
 
-// comparisonVerb is what a value must do with what a policy wants.
+// comparisonVerb returns the verb between a value and what a policy requires.
 func comparisonVerb(value any) string {
 	if _, list := value.([]any); list {
 		return "have"
@@ -90,7 +91,7 @@ func comparisonVerb(value any) string {
 	return "be"
 }
 
-// formatExpected is a value that a policy wants.
+// formatExpected returns a value that a policy requires.
 func formatExpected(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -101,29 +102,29 @@ func formatExpected(value any) string {
 
 var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
-// checkCRD looks for a custom resource definition. The API server's discovery
-// would be remembered after the definition is gone.
-func (l *Checker) checkCRD(ctx context.Context, r *engine.Requirement) (*Missing, error) {
-	seen, err := l.get(ctx, objectRef{kind: crdKind, name: r.CRD})
+// checkCRD checks a custom resource definition. The mapper would remember its kind after
+// the definition is gone.
+func (c *Checker) checkCRD(ctx context.Context, r *engine.Requirement) (*Missing, error) {
+	state, err := c.get(ctx, objectRef{kind: crdKind, name: r.CRD})
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case seen.unreadable != "":
-		return newMissing(r, seen.unreadable, seen.fix), nil
-	case seen.content == nil && r.Optional:
+	case state.unreadable != "":
+		return newMissing(r, state.unreadable, state.fix), nil
+	case state.content == nil && r.Optional:
 		return nil, nil
-	case seen.content == nil:
-		return newMissing(r, "the custom resource definition "+r.CRD+" is not there", r.Fix), nil
+	case state.content == nil:
+		return newMissing(r, "the custom resource definition "+r.CRD+" does not exist", r.Fix), nil
 	}
-	if wrong := versionProblem(seen.content, r.Version); wrong != "" {
+	if wrong := versionProblem(state.content, r.Version); wrong != "" {
 		return newMissing(r, "the custom resource definition "+r.CRD+" "+wrong, r.Fix), nil
 	}
 	return nil, nil
 }
 
-// versionProblem says why a definition does not serve a version, or any; nothing where
-// it does.
+// versionProblem returns why a definition does not serve the version, or any version if
+// that is empty; else "".
 func versionProblem(definition map[string]any, version string) string {
 	conditions, _, _ := unstructured.NestedSlice(definition, "status", "conditions")
 	for _, element := range conditions {

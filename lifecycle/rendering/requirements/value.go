@@ -14,20 +14,20 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// maxYAMLBytes is how long a text may be that is read as YAML, in bytes; the API server
-// takes objects of 1.5 MiB.
+// maxYAMLBytes is the length of a text that is parsed as YAML, in bytes; the API server
+// accepts objects of 1.5 MiB.
 const maxYAMLBytes = 2 << 20
 
-// Find walks a document along a path: through objects by key and through lists by
-// index, and where the path leads on below a text, through what that says as YAML.
-// What is null is not there. The document is of encoding/json's types, and the
-// value of those or of YAML's. An error says which text is no YAML.
+// Find follows a path into a document: through maps by key, through lists by index, and
+// through texts, which it parses as YAML. Null does not count as found. The document
+// has the types of encoding/json, the value these or those of YAML. An error names a
+// text that is not YAML.
 func Find(document any, path []string) (value any, found bool, err error) {
 	value = document
 	for i, step := range path {
 		if text, ok := value.(string); ok {
 			if value, err = parseYAML(text); err != nil {
-				return nil, false, fmt.Errorf("%s is no YAML: %w", formatPath(path[:i]), err)
+				return nil, false, fmt.Errorf("%s is not YAML: %w", formatPath(path[:i]), err)
 			}
 		}
 		if value, found = childValue(value, step); !found {
@@ -37,11 +37,11 @@ func Find(document any, path []string) (value any, found bool, err error) {
 	return value, value != nil, nil
 }
 
-// parseYAML is what a text says as YAML 1.1, which is what Kubernetes' own programs
-// read. Its aliases stay shared: a short text cannot become a large value.
+// parseYAML parses a text as YAML 1.1, as Kubernetes does. Aliases stay shared, so that a
+// short text cannot become a large value.
 func parseYAML(text string) (any, error) {
 	if len(text) > maxYAMLBytes {
-		return nil, fmt.Errorf("it has %d bytes; %d are read", len(text), maxYAMLBytes)
+		return nil, fmt.Errorf("it has %d bytes; the most are %d", len(text), maxYAMLBytes)
 	}
 	var value any
 	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
@@ -50,7 +50,7 @@ func parseYAML(text string) (any, error) {
 	return value, nil
 }
 
-// childValue is one step into a value.
+// childValue returns the value one step into another.
 func childValue(value any, step string) (any, bool) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -66,7 +66,7 @@ func childValue(value any, step string) (any, bool) {
 			}
 		}
 	case []any:
-		// Atoi takes signs and leading zeros too.
+		// Atoi accepts signs and leading zeros, too.
 		if index, err := strconv.Atoi(step); err == nil && strconv.Itoa(index) == step && index >= 0 && index < len(value) {
 			return value[index], true
 		}
@@ -74,7 +74,7 @@ func childValue(value any, step string) (any, bool) {
 	return nil, false
 }
 
-// keyString is a key of YAML as it is in JSON; false for what has no place there.
+// keyString returns a YAML key as JSON writes it; false for one that JSON cannot have.
 func keyString(key any) (string, bool) {
 	switch key := key.(type) {
 	case string:
@@ -85,23 +85,23 @@ func keyString(key any) (string, bool) {
 	return "", false
 }
 
-// matchesValue compares what stands somewhere with what a policy wants there. Numbers are
-// equal by value, however they are written: 1 is 1.0. Of a list, what is wanted must
-// be among the rest, in any order: people add to lists.
+// matchesValue reports whether a value is as a policy requires. Numbers are compared by
+// value: 1 is 1.0. A list must contain the required elements, in any order: users add
+// elements.
 func matchesValue(want, got any) bool {
 	switch want := want.(type) {
 	case nil:
 		return got == nil
 	case bool:
-		is, ok := got.(bool)
-		return ok && is == want
+		value, ok := got.(bool)
+		return ok && value == want
 	case string:
-		is, ok := got.(string)
-		return ok && is == want
+		value, ok := got.(string)
+		return ok && value == want
 	case []any:
 		list, ok := got.([]any)
-		return ok && !slices.ContainsFunc(want, func(wanted any) bool {
-			return !slices.ContainsFunc(list, func(is any) bool { return matchesValue(wanted, is) })
+		return ok && !slices.ContainsFunc(want, func(required any) bool {
+			return !slices.ContainsFunc(list, func(element any) bool { return matchesValue(required, element) })
 		})
 	case map[string]any:
 		return matchesObject(want, got)
@@ -110,29 +110,29 @@ func matchesValue(want, got any) bool {
 	return a != nil && b != nil && a.Cmp(b) == 0
 }
 
-// matchesObject compares an object with one of JSON or of YAML.
+// matchesObject reports whether a map of JSON or YAML equals the required one.
 func matchesObject(want map[string]any, got any) bool {
-	switch is := got.(type) {
+	switch object := got.(type) {
 	case map[string]any:
-		if len(is) != len(want) {
+		if len(object) != len(want) {
 			return false
 		}
 	case map[any]any:
-		if len(is) != len(want) {
+		if len(object) != len(want) {
 			return false
 		}
 	default:
 		return false
 	}
 	for name, value := range want {
-		if is, there := childValue(got, name); !there || !matchesValue(value, is) {
+		if child, found := childValue(got, name); !found || !matchesValue(value, child) {
 			return false
 		}
 	}
 	return true
 }
 
-// rational is a number's value; nil for what is no finite number.
+// rational returns the value of a finite number, else nil.
 func rational(value any) *big.Rat {
 	switch number := value.(type) {
 	case int:
@@ -149,7 +149,7 @@ func rational(value any) *big.Rat {
 
 var simpleKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// formatPath is a path as people write it: data[config.yaml].fairSharing.
+// formatPath returns a path in the form data[config.yaml].fairSharing.
 func formatPath(path []string) string {
 	var b strings.Builder
 	for _, step := range path {
@@ -165,11 +165,11 @@ func formatPath(path []string) string {
 	return b.String()
 }
 
-// formatValue is a value, as far as it fits in a message.
+// formatValue returns a value, shortened for a message.
 func formatValue(value any) string {
 	switch value := value.(type) {
 	case nil:
-		return "not there"
+		return "not set"
 	case string:
 		return strconv.Quote(truncate(value))
 	case []any:
@@ -180,7 +180,7 @@ func formatValue(value any) string {
 	return truncate(fmt.Sprint(value))
 }
 
-// formatList is a list in full where it is a short one of simple values.
+// formatList returns a short list of simple values in full, else its length.
 func formatList(list []any) string {
 	const most = 10
 	texts := make([]string, 0, most)
@@ -197,7 +197,7 @@ func formatList(list []any) string {
 	return truncate("[" + strings.Join(texts, ", ") + "]")
 }
 
-// truncate is a text of at most a line or two.
+// truncate shortens a text to at most a line or two.
 func truncate(text string) string {
 	const most = 200
 	runes := 0

@@ -70,7 +70,7 @@ func TestFindFollowsListsAndEmbeddedYAML(t *testing.T) {
 		{"list.1.k", "v"},
 		{"blank", ""},
 		{"text", "just words"},
-		// These are not there.
+		// These do not exist.
 		{"fairSharing.enable", nil},
 		{"empty", nil},
 		{"none", nil},
@@ -114,7 +114,7 @@ func TestFindReportsInvalidYAML(t *testing.T) {
 		"an alias of itself":  "a: &a {b: *a}",
 	} {
 		_, found, err := Find(kueueDocument(t, text), []string{"data", "config.yaml", "a"})
-		if found || err == nil || !strings.HasPrefix(err.Error(), "data[config.yaml] is no YAML: ") {
+		if found || err == nil || !strings.HasPrefix(err.Error(), "data[config.yaml] is not YAML: ") {
 			t.Errorf("%s: found %v, %v", name, found, err)
 		}
 	}

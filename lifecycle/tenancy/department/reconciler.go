@@ -1,13 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package department tells people what their departments have.
+// Package department writes the status of Departments.
 //
-// Enters: Departments, Projects and NodePools. Leaves: each Department's
-// status: how many projects it has, what it may have of GPUs and what its
-// projects use and wait for, and whether the node pools that it names are there.
-//
-// It never writes anything but that status.
+// It reads Departments, Projects and NodePools. A status has the number of projects,
+// the GPU quota with what the projects use of it and request beyond, and conditions
+// for missing node pools, oversubscription and unsupported fields. The package writes
+// nothing else.
 package department
 
 import (
@@ -31,10 +30,10 @@ import (
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
-	"sluice.dev/lifecycle/rendering/conflict"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
-// Reconciler keeps the status of every Department right.
+// Reconciler writes the status of every Department.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
@@ -45,11 +44,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("department").
 		For(&v1alpha1.Department{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// On a move the handler sees both the old and the new project.
-		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(departmentRequest), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// When a project moves, the handler receives the old and the new one.
+		Watches(&v1alpha1.Project{}, handler.EnqueueRequestsFromMapFunc(departmentRequest),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Project{}, usageChangeHandler{}, builder.WithPredicates(usageChanged)).
-		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allRequests), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(conflict.WithRetry(r))
+		Watches(&v1alpha1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.allRequests),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler for the department of the request's name.
@@ -60,28 +61,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	var projects v1alpha1.ProjectList
 	if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByDepartment: department.Name}); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing the projects of department %s: %w", department.Name, err)
+		return reconcile.Result{}, fmt.Errorf("list the projects of department %s: %w", department.Name, err)
 	}
 	var pools v1alpha1.NodePoolList
 	if err := r.Client.List(ctx, &pools); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing node pools: %w", err)
+		return reconcile.Result{}, fmt.Errorf("list node pools: %w", err)
 	}
 	status := BuildStatus(&department, projects.Items, pools.Items, metav1.NewTime(policytime.MachineNow()))
-	if equality.Semantic.DeepEqual(status, department.Status) {
-		return reconcile.Result{}, nil
-	}
-	department.Status = status
-	if err := r.Client.Status().Update(ctx, &department); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("writing the status of department %s: %w", department.Name, err)
+	fields := statusFields(&department, &department.Status)
+	if err := apply.Status(ctx, r.Client, fieldManager, fields, statusFields(&department, &status)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("write the status of department %s: %w", department.Name, err)
 	}
 	return reconcile.Result{}, nil
 }
 
-// usageChangeDelay is for how long changes of the use are gathered, in machine time: each
-// of a department's projects has its own.
+// usageChangeDelay is how long changes of usage are collected, in machine time: a
+// department has many projects.
 const usageChangeDelay = time.Second
 
-// usageChanged passes a project whose use of GPUs is another.
+// usageChanged passes a change of a project's usage.
 var usageChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
@@ -93,7 +91,7 @@ var usageChanged = predicate.Funcs{
 	},
 }
 
-// usageChangeHandler brings back the department of a project, a little later.
+// usageChangeHandler enqueues the department of a project after usageChangeDelay.
 type usageChangeHandler struct{ handler.Funcs }
 
 // Update implements handler.EventHandler.
@@ -114,7 +112,7 @@ func departmentRequest(_ context.Context, object client.Object) []reconcile.Requ
 func (r *Reconciler) allRequests(ctx context.Context, _ client.Object) []reconcile.Request {
 	var departments v1alpha1.DepartmentList
 	if err := r.Client.List(ctx, &departments); err != nil {
-		log.FromContext(ctx).Error(err, "listing departments")
+		log.FromContext(ctx).Error(err, "Failed to list departments")
 		return nil
 	}
 	return inventory.Requests(&departments)

@@ -14,29 +14,52 @@ import (
 
 	"sluice.dev/api/tenancy"
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
-// BuildStatus is the department's status with these projects, and with the node pools
-// that there are. Transition times are kept where a condition did not
-// change.
-func BuildStatus(department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time) v1alpha1.DepartmentStatus {
+// BuildStatus returns the department's status with these projects and all node pools.
+// A condition that did not change keeps its transition time.
+func BuildStatus(
+	department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time,
+) v1alpha1.DepartmentStatus {
 	status := *department.Status.DeepCopy()
 	status.ObservedGeneration = department.Generation
 	status.Projects = int32(len(projects))
 	status.GPU, status.NodePools = ComputeUsage(department, projects)
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
-		Message:            "the node pools that it names are there",
+		Message:            "all node pools of spec.nodePools exist",
 		ObservedGeneration: department.Generation, LastTransitionTime: now,
 	}
 	if missing := missingNodePools(department, pools); len(missing) > 0 {
 		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonNodePoolNotFound
-		ready.Message = fmt.Sprintf("spec.nodePools: there is no node pool %s; create it, or take it out", strings.Join(missing, ", "))
+		ready.Message = fmt.Sprintf("spec.nodePools: there is no node pool %s; create it, or remove it from the list",
+			strings.Join(missing, ", "))
 	}
 	meta.SetStatusCondition(&status.Conditions, ready)
 	meta.SetStatusCondition(&status.Conditions, OversubscribedCondition(department, projects, now))
 	meta.SetStatusCondition(&status.Conditions, UnsupportedCondition(department, projects, pools, now))
 	return status
+}
+
+// fieldManager owns the fields of this controller.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-department"
+
+// statusFields returns this controller's fields of a status. Other controllers own other
+// conditions.
+func statusFields(department *v1alpha1.Department, status *v1alpha1.DepartmentStatus) *ac.DepartmentApplyConfiguration {
+	fields := ac.DepartmentStatus().WithObservedGeneration(status.ObservedGeneration).WithProjects(status.Projects).
+		WithGPU(ac.GPUUsage().WithGuaranteed(status.GPU.Guaranteed).WithLimit(status.GPU.Limit).WithAllocated(status.GPU.Allocated).
+			WithOverQuota(status.GPU.OverQuota).WithPending(status.GPU.Pending)).
+		WithConditions(apply.Conditions(status.Conditions,
+			v1alpha1.ConditionReady, v1alpha1.ConditionOversubscribed, v1alpha1.ConditionUnsupported)...)
+	for i := range status.NodePools {
+		pool := &status.NodePools[i]
+		fields.WithNodePools(ac.PoolUsage().WithName(pool.Name).WithGuaranteed(pool.Guaranteed).WithLimit(pool.Limit).
+			WithAllocated(pool.Allocated).WithOverQuota(pool.OverQuota).WithPending(pool.Pending).WithUncounted(pool.Uncounted))
+	}
+	return ac.Department(department.Name).WithStatus(fields)
 }
 
 func missingNodePools(department *v1alpha1.Department, pools []v1alpha1.NodePool) []string {
@@ -49,13 +72,13 @@ func missingNodePools(department *v1alpha1.Department, pools []v1alpha1.NodePool
 	return names
 }
 
-// OversubscribedCondition tells whether the department's projects, which are among projects,
-// were promised more than it has, and of what. Admission refuses that where it sees
-// it coming; of two projects that are made at the same instant it does not.
+// OversubscribedCondition reports whether the guarantees of the department's projects,
+// which are among projects, exceed its quota. Admission refuses that, but not for two
+// projects that are created at the same time.
 func OversubscribedCondition(department *v1alpha1.Department, projects []v1alpha1.Project, now metav1.Time) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionOversubscribed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWithinQuota,
-		Message:            "what its projects were promised is there",
+		Message:            "the guarantees of its projects are within its quota",
 		ObservedGeneration: department.Generation, LastTransitionTime: now,
 	}
 	excess := tenancy.DescribeOversubscription(tenancy.Subscriptions(department, projects, ""))
@@ -63,21 +86,23 @@ func OversubscribedCondition(department *v1alpha1.Department, projects []v1alpha
 	case excess == "":
 	case department.Spec.Oversubscription == v1alpha1.OversubscriptionAllow:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonAllowed
-		condition.Message = "as spec.oversubscription allows, not all of its projects can have what they were promised at once: " + excess
+		condition.Message = "as spec.oversubscription allows, its projects cannot all have their guarantees at once: " + excess
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonGuaranteesExceedQuota
-		condition.Message = excess + "; lower what its projects were promised, or set spec.oversubscription to Allow"
+		condition.Message = excess + "; lower the guarantees of its projects, or set spec.oversubscription to Allow"
 	}
 	return condition
 }
 
-// UnsupportedCondition tells what the department asks for and the engines of its node pools
-// cannot do. Kubernetes' own scheduler has no queue and knows no departments: the
-// API server counts each project alone, and nobody gets back what training holds.
-func UnsupportedCondition(department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time) metav1.Condition {
+// UnsupportedCondition reports the fields of the department that the schedulers of its
+// node pools do not support. kube-scheduler has no queues and no departments: the API
+// server counts each project alone, and training is not preempted for a guarantee.
+func UnsupportedCondition(
+	department *v1alpha1.Department, projects []v1alpha1.Project, pools []v1alpha1.NodePool, now metav1.Time,
+) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported,
-		Message:            "the engines of its node pools can do all that it asks for",
+		Message:            "the schedulers of its node pools support all fields",
 		ObservedGeneration: department.Generation, LastTransitionTime: now,
 	}
 	var limits, guarantees []string
@@ -85,9 +110,10 @@ func UnsupportedCondition(department *v1alpha1.Department, projects []v1alpha1.P
 		if schedulerOfPool(quota.Name, pools) != v1alpha1.SchedulerKube {
 			continue
 		}
-		if most := sumProjectLimits(projects, quota.Name); most.Cmp(quota.GPU.Limit) > 0 {
-			limits = append(limits, fmt.Sprintf("the limits of its projects in node pool %s add up to %s, and its own of %s is not held: each project is counted alone",
-				quota.Name, most.String(), quota.GPU.Limit.String()))
+		if sum := sumProjectLimits(projects, quota.Name); sum.Cmp(quota.GPU.Limit) > 0 {
+			limits = append(limits, fmt.Sprintf("the limits of its projects in node pool %s add up to %s, and the department's own "+
+				"limit of %s is not enforced: each project is counted alone",
+				quota.Name, sum.String(), quota.GPU.Limit.String()))
 		}
 		if !quota.GPU.Guaranteed.IsZero() {
 			guarantees = append(guarantees, quota.Name)
@@ -99,7 +125,8 @@ func UnsupportedCondition(department *v1alpha1.Department, projects []v1alpha1.P
 	}
 	if len(guarantees) > 0 {
 		condition.Reason = v1alpha1.ReasonTrainingGuaranteeUnsupported
-		reasons = append(reasons, fmt.Sprintf("what is guaranteed in node pool %s is so for interactive work and inference; training has it as far as there is room",
+		reasons = append(reasons, fmt.Sprintf("the guarantee in node pool %s holds for interactive work and inference; training "+
+			"gets it only while there is room",
 			strings.Join(guarantees, ", ")))
 	}
 	if len(reasons) == 0 {
@@ -109,7 +136,8 @@ func UnsupportedCondition(department *v1alpha1.Department, projects []v1alpha1.P
 		condition.Reason = v1alpha1.ReasonMultipleReasons
 	}
 	condition.Status = metav1.ConditionTrue
-	condition.Message = "with kube-scheduler " + strings.Join(reasons, "; ") + ". Kueue and KAI can do both: see spec.scheduler of the node pool"
+	condition.Message = "with kube-scheduler " + strings.Join(reasons, "; ") +
+		". Kueue and KAI support both: see spec.scheduler of the node pool"
 	return condition
 }
 
@@ -122,7 +150,7 @@ func schedulerOfPool(name string, pools []v1alpha1.NodePool) v1alpha1.Scheduler 
 	return ""
 }
 
-// sumProjectLimits is what the projects may have of a pool together.
+// sumProjectLimits returns the sum of the projects' limits in a pool.
 func sumProjectLimits(projects []v1alpha1.Project, pool string) (sum resource.Quantity) {
 	for i := range projects {
 		for _, quota := range projects[i].Spec.NodePools {
@@ -134,18 +162,17 @@ func sumProjectLimits(projects []v1alpha1.Project, pool string) (sum resource.Qu
 	return normalizeQuantity(sum)
 }
 
-// ComputeUsage is what the department may have, over all pools and in each of its own,
-// with what its projects have of that and wait for. Where the projects' use is
-// not told pool by pool it is in the sum alone.
+// ComputeUsage returns the department's quota with its projects' usage, over all pools
+// and in each of its own. Usage that a project does not report by pool is in the sum.
 func ComputeUsage(department *v1alpha1.Department, projects []v1alpha1.Project) (v1alpha1.GPUUsage, []v1alpha1.PoolUsage) {
 	var all v1alpha1.GPUUsage
-	in := map[string]*v1alpha1.PoolUsage{}
+	byName := map[string]*v1alpha1.PoolUsage{}
 	each := make([]v1alpha1.PoolUsage, len(department.Spec.NodePools))
 	for i := range department.Spec.NodePools {
 		quota := &department.Spec.NodePools[i]
 		each[i] = v1alpha1.PoolUsage{Name: quota.Name}
 		each[i].Guaranteed, each[i].Limit = quota.GPU.Guaranteed, quota.GPU.MaxInUse()
-		in[quota.Name] = &each[i]
+		byName[quota.Name] = &each[i]
 		all.Guaranteed.Add(quota.GPU.Guaranteed)
 		all.Limit.Add(quota.GPU.MaxInUse())
 	}
@@ -154,8 +181,8 @@ func ComputeUsage(department *v1alpha1.Department, projects []v1alpha1.Project) 
 		all.Allocated.Add(status.GPU.Allocated)
 		all.Pending.Add(status.GPU.Pending)
 		for j := range status.NodePools {
-			// A pool that was taken from the department may still be in use.
-			if use, known := &status.NodePools[j], in[status.NodePools[j].Name]; known != nil {
+			// A pool that was removed from the department may still be in use.
+			if use, known := &status.NodePools[j], byName[status.NodePools[j].Name]; known != nil {
 				known.Allocated.Add(use.Allocated)
 				known.Pending.Add(use.Pending)
 				known.Uncounted.Add(use.Uncounted)
@@ -176,7 +203,7 @@ func normalizeUsage(use *v1alpha1.GPUUsage) {
 	use.Allocated, use.Pending = normalizeQuantity(use.Allocated), normalizeQuantity(use.Pending)
 }
 
-// normalizeQuantity is the quantity as people write GPUs: 500m, 1, 1500m.
+// normalizeQuantity returns the quantity in the form 500m, 1 or 1500m.
 func normalizeQuantity(q resource.Quantity) resource.Quantity {
 	return *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)
 }

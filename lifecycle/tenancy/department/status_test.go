@@ -23,7 +23,7 @@ func TestBuildStatus(t *testing.T) {
 		status metav1.ConditionStatus
 		says   string
 	}{
-		"all there":   {[]string{"h200", "dgx", "more"}, metav1.ConditionTrue, "are there"},
+		"all there":   {[]string{"h200", "dgx", "more"}, metav1.ConditionTrue, "all node pools of spec.nodePools exist"},
 		"one missing": {[]string{"dgx"}, metav1.ConditionFalse, "no node pool h200"},
 	}
 	for name, tc := range tests {
@@ -61,9 +61,9 @@ func TestOversubscribedCondition(t *testing.T) {
 		reason   string
 		message  string
 	}{
-		"within":      {v1alpha1.OversubscriptionDeny, both[:1], metav1.ConditionFalse, "WithinQuota", "what its projects were promised is there"},
-		"too much":    {v1alpha1.OversubscriptionDeny, both, metav1.ConditionTrue, "GuaranteesExceedQuota", excess + "; lower what its projects were promised, or set spec.oversubscription to Allow"},
-		"and allowed": {v1alpha1.OversubscriptionAllow, both, metav1.ConditionTrue, "Allowed", "as spec.oversubscription allows, not all of its projects can have what they were promised at once: " + excess},
+		"within":      {v1alpha1.OversubscriptionDeny, both[:1], metav1.ConditionFalse, "WithinQuota", "the guarantees of its projects are within its quota"},
+		"too much":    {v1alpha1.OversubscriptionDeny, both, metav1.ConditionTrue, "GuaranteesExceedQuota", excess + "; lower the guarantees of its projects, or set spec.oversubscription to Allow"},
+		"and allowed": {v1alpha1.OversubscriptionAllow, both, metav1.ConditionTrue, "Allowed", "as spec.oversubscription allows, its projects cannot all have their guarantees at once: " + excess},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -93,9 +93,9 @@ func TestUnsupportedCondition(t *testing.T) {
 	}{
 		"a queue can do all":   {v1alpha1.SchedulerKueue, quota("4", "4"), []v1alpha1.Project{project("4"), project("4")}, "False", v1alpha1.ReasonSupported, "all"},
 		"within the limit":     {v1alpha1.SchedulerKube, quota("0", "4"), []v1alpha1.Project{project("2"), project("2")}, "False", v1alpha1.ReasonSupported, "all"},
-		"beyond it":            {v1alpha1.SchedulerKube, quota("0", "4"), []v1alpha1.Project{project("2500m"), project("2")}, "True", v1alpha1.ReasonDepartmentLimitUnsupported, "add up to 4500m, and its own of 4 is not held"},
-		"a guarantee":          {v1alpha1.SchedulerKube, quota("1", "4"), nil, "True", v1alpha1.ReasonTrainingGuaranteeUnsupported, "training has it as far as there is room"},
-		"both":                 {v1alpha1.SchedulerKube, quota("1", "1"), []v1alpha1.Project{project("2")}, "True", v1alpha1.ReasonMultipleReasons, "is not held"},
+		"beyond it":            {v1alpha1.SchedulerKube, quota("0", "4"), []v1alpha1.Project{project("2500m"), project("2")}, "True", v1alpha1.ReasonDepartmentLimitUnsupported, "add up to 4500m, and the department's own limit of 4 is not enforced"},
+		"a guarantee":          {v1alpha1.SchedulerKube, quota("1", "4"), nil, "True", v1alpha1.ReasonTrainingGuaranteeUnsupported, "training gets it only while there is room"},
+		"both":                 {v1alpha1.SchedulerKube, quota("1", "1"), []v1alpha1.Project{project("2")}, "True", v1alpha1.ReasonMultipleReasons, "is not enforced"},
 		"a pool that is gone":  {"", quota("1", "1"), []v1alpha1.Project{project("2")}, "False", v1alpha1.ReasonSupported, "all"},
 		"no pool of its own's": {v1alpha1.SchedulerKube, nil, []v1alpha1.Project{project("2")}, "False", v1alpha1.ReasonSupported, "all"},
 	}

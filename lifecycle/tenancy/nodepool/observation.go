@@ -22,24 +22,23 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// Observation is what there is to say of one pool.
+// Observation is the observed state of one pool.
 type Observation struct {
 	// Nodes is the number of nodes that belong to the pool.
 	Nodes int32
-	// Inventory is their GPUs taken together.
+	// Inventory has the GPUs of these nodes.
 	Inventory inventory.Summary
-	// SharedNodes are the nodes that other pools select too, each with those
-	// pools' names; sorted.
+	// SharedNodes are the nodes that other pools select, too, with the names of those
+	// pools; sorted.
 	SharedNodes []string
-	// UnknownGPUs says of each node whose GPUs cannot be told, or not all of it, why
-	// not; sorted.
+	// UnknownGPUs are the reasons why the GPUs of a node are not fully known; sorted.
 	UnknownGPUs []string
 }
 
-// Observe looks at all nodes for one pool. The GPUNodes are by node name.
-func Observe(pool *v1alpha1.NodePool, pools []v1alpha1.NodePool, nodes []corev1.Node, observed map[string]*v1alpha1.GPUNode) Observation {
-	var seen Observation
-	var machines []inventory.Summary
+// Observe returns the observed state of a pool. The GPUNodes are keyed by node name.
+func Observe(pool *v1alpha1.NodePool, pools []v1alpha1.NodePool, nodes []corev1.Node, gpuNodes map[string]*v1alpha1.GPUNode) Observation {
+	var observation Observation
+	var summaries []inventory.Summary
 	for i := range nodes {
 		node := &nodes[i]
 		if !inventory.SelectsNode(pool, node) {
@@ -47,34 +46,33 @@ func Observe(pool *v1alpha1.NodePool, pools []v1alpha1.NodePool, nodes []corev1.
 		}
 		if names := inventory.PoolsForNode(node, pools); len(names) > 1 {
 			others := slices.DeleteFunc(names, func(name string) bool { return name == pool.Name })
-			seen.SharedNodes = append(seen.SharedNodes, fmt.Sprintf("%s (also in %s)", node.Name, strings.Join(others, ", ")))
+			observation.SharedNodes = append(observation.SharedNodes, fmt.Sprintf("%s (also in %s)", node.Name, strings.Join(others, ", ")))
 			continue
 		}
-		seen.Nodes++
-		machine, err := inventory.SummarizeNode(node, observed[node.Name])
+		observation.Nodes++
+		summary, err := inventory.SummarizeNode(node, gpuNodes[node.Name])
 		if err != nil {
-			seen.UnknownGPUs = append(seen.UnknownGPUs, err.Error())
+			observation.UnknownGPUs = append(observation.UnknownGPUs, err.Error())
 			continue
 		}
-		machines = append(machines, machine)
+		summaries = append(summaries, summary)
 	}
-	seen.Inventory = inventory.Combine(machines)
-	restrictProfilesToLayout(pool, seen.Inventory.GPUModels)
-	seen.UnknownGPUs = append(seen.UnknownGPUs, seen.Inventory.Warnings...)
-	slices.Sort(seen.SharedNodes)
-	slices.Sort(seen.UnknownGPUs)
-	return seen
+	observation.Inventory = inventory.Combine(summaries)
+	restrictProfilesToLayout(pool, observation.Inventory.GPUModels)
+	observation.UnknownGPUs = append(observation.UnknownGPUs, observation.Inventory.Warnings...)
+	slices.Sort(observation.SharedNodes)
+	slices.Sort(observation.UnknownGPUs)
+	return observation
 }
 
-// restrictProfilesToLayout leaves a board the profiles that there will be instances of: a pool that is
-// cut as its layout says never has others, and a pod that was given one would wait for
-// ever.
-func restrictProfilesToLayout(pool *v1alpha1.NodePool, boards []v1alpha1.GPUModel) {
+// restrictProfilesToLayout removes the profiles that a static layout does not have: a pod
+// with such a profile would be pending forever.
+func restrictProfilesToLayout(pool *v1alpha1.NodePool, models []v1alpha1.GPUModel) {
 	if pool.Spec.MIG == nil || pool.Spec.MIG.Planning != v1alpha1.MIGPlanningStatic {
 		return
 	}
-	for i := range boards {
-		boards[i].MIGProfiles = slices.DeleteFunc(slices.Clone(boards[i].MIGProfiles), func(profile v1alpha1.MIGProfile) bool {
+	for i := range models {
+		models[i].MIGProfiles = slices.DeleteFunc(slices.Clone(models[i].MIGProfiles), func(profile v1alpha1.MIGProfile) bool {
 			return !slices.ContainsFunc(pool.Spec.MIG.Layout, func(layout v1alpha1.MIGLayout) bool {
 				return layout.MIGDevices[profile] > 0
 			})
@@ -82,46 +80,45 @@ func restrictProfilesToLayout(pool *v1alpha1.NodePool, boards []v1alpha1.GPUMode
 	}
 }
 
-// schedulerPolicyPrefix is what the names of policies begin with that write for a scheduler.
+// schedulerPolicyPrefix begins the names of the policies that support a scheduler.
 const schedulerPolicyPrefix = "schedulers."
 
-// checkerTTL is for how long what was read of the cluster is not read again, in
-// machine time: pools require the same, and look when any of a thousand nodes
-// changes.
+// checkerTTL is how long a checker's reads stay valid, in machine time: pools have the
+// same requirements and are reconciled when any of a thousand nodes changes.
 const checkerTTL = 5 * time.Second
 
-// SchedulerSupport is what the policies in force do for a pool, and whether they can.
+// SchedulerSupport is the support of a pool's scheduler by the policies in force.
 type SchedulerSupport struct {
-	// Supported tells that a policy writes for the pool's scheduler. Others are those
-	// for which one does.
+	// Supported reports that a policy supports the pool's scheduler. SupportedSchedulers
+	// are all that have one.
 	Supported           bool
 	SupportedSchedulers []string
-	// RequirementCount is how many things policies require of the cluster or want to know
-	// of it.
+	// RequirementCount is the number of the policies' requirements and settings.
 	RequirementCount int
-	// Findings are what was found of that.
+	// Findings are the missing requirements and the settings.
 	Findings requirements.Findings
-	// Failures are the policies of which it is not known what they require.
+	// Failures are the policies whose requirements are unknown.
 	Failures []engine.Failure
-	// CheckErr is why the cluster could not be looked at; nil where it was.
+	// CheckErr is why the cluster could not be read, or nil.
 	CheckErr error
 }
 
-// observeScheduler asks the policies in force, and looks at the cluster.
+// observeScheduler evaluates the policies in force and checks their requirements.
 func (r *Reconciler) observeScheduler(ctx context.Context, pool *v1alpha1.NodePool) (SchedulerSupport, error) {
 	policies, err := r.Policies.Current()
 	if err != nil {
 		return SchedulerSupport{}, fmt.Errorf("node pool %s: %w", pool.Name, err)
 	}
-	s := SchedulerSupport{Supported: policies.Provides(schedulerPolicyPrefix + string(pool.Spec.Scheduler)), SupportedSchedulers: supportedSchedulers(policies)}
+	s := SchedulerSupport{Supported: policies.Provides(schedulerPolicyPrefix + string(pool.Spec.Scheduler)),
+		SupportedSchedulers: supportedSchedulers(policies)}
 	var departments v1alpha1.DepartmentList
 	if err := r.Client.List(ctx, &departments, client.UnsafeDisableDeepCopy); err != nil {
-		return SchedulerSupport{}, fmt.Errorf("listing departments: %w", err)
+		return SchedulerSupport{}, fmt.Errorf("list departments: %w", err)
 	}
-	told := input.NewNodePool(pool, departments.Items, nil)
-	// That follows from the answer, which would turn back and forth.
-	told.Unsupported = ""
-	requires, failures, err := apply.RenderRequirements(ctx, policies, apply.NodePoolSubject(pool, told))
+	document := input.NewNodePool(pool, departments.Items, nil)
+	// This follows from the result, which would otherwise alternate.
+	document.Unsupported = ""
+	requires, failures, err := apply.RenderRequirements(ctx, policies, apply.NodePoolSubject(pool, document))
 	if err != nil {
 		return SchedulerSupport{}, err
 	}
@@ -130,7 +127,7 @@ func (r *Reconciler) observeScheduler(ctx context.Context, pool *v1alpha1.NodePo
 	return s, nil
 }
 
-// supportedSchedulers are the schedulers for which a policy writes, sorted.
+// supportedSchedulers returns the schedulers that a policy supports, sorted.
 func supportedSchedulers(policies *engine.Set) []string {
 	var names []string
 	for _, name := range policies.Names() {
@@ -141,7 +138,7 @@ func supportedSchedulers(policies *engine.Set) []string {
 	return names
 }
 
-// currentChecker is the present one; one worker at a time asks for it.
+// currentChecker returns a checker that is not too old. One worker calls it.
 func (r *Reconciler) currentChecker() *requirements.Checker {
 	if now := policytime.MachineNow(); r.checker == nil || now.Sub(r.checkerCreated) > checkerTTL {
 		r.checker, r.checkerCreated = requirements.NewChecker(r.Live, r.Client.RESTMapper()), now

@@ -1,14 +1,12 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodepool tells people what their node pools really are.
+// Package nodepool writes the status of NodePools.
 //
-// Enters: NodePools, Nodes and GPUNodes, the policies in force, and what those
-// require of the cluster. Leaves: each NodePool's status, which has its nodes, GPUs
-// and boards, the settings of its engine that policies want to know, and conditions
-// that say what is wrong and what to do.
-//
-// It never writes anything but that status.
+// It reads NodePools, Nodes and GPUNodes, the policies in force, and what these require
+// of the cluster. A status has the pool's nodes, GPUs and GPU models, the settings of
+// its scheduler that policies read, and conditions that name each problem with its
+// remedy. The package writes nothing else.
 package nodepool
 
 import (
@@ -17,7 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -31,50 +28,52 @@ import (
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/rendering/conflict"
 	"sluice.dev/lifecycle/rendering/requirements"
 	"sluice.dev/policies/engine"
 )
 
-// Reconciler keeps the status of every NodePool right.
+// Reconciler writes the status of every NodePool.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
-	// Live reads what policies require from the API server: no cache shall have it.
+	// Live reads the objects that policies require; no cache has them.
 	Live client.Reader
 	// Policies are those in force.
 	Policies *engine.Engine
-	// PolicyChanges tells when other policies are in force.
+	// PolicyChanges reports when other policies are in force.
 	PolicyChanges apply.PolicyChanges
 
-	// checker is the look at the cluster that still holds, since when it does.
+	// checker has read the cluster at checkerCreated, in machine time.
 	checker        *requirements.Checker
 	checkerCreated time.Time
 }
 
-// After how long a pool is looked at again, in machine time: nobody tells when an
-// engine is installed or configured.
+// The time until a pool is reconciled again, in machine time: no event announces the
+// installation or configuration of a scheduler.
 const (
 	requirementsRequeue = time.Minute
-	// missingRequirementRequeue is for where something is missing, of which somebody may be about to see
-	// to it.
+	// missingRequirementRequeue is for a missing requirement, which an administrator may
+	// be installing.
 	missingRequirementRequeue = 10 * time.Second
 )
 
 // SetupWithManager makes the manager run r, once policies are loaded.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	// Whether a node belongs to a pool depends on all pools, so any change of
-	// a node or a pool may change every pool's status.
-	everyPool := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return r.allRequests(ctx) })
+	// The pool of a node depends on all pools, so a change of a node or a pool may change
+	// every pool's status.
+	everyPool := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return r.allRequests(ctx)
+	})
 	// Policies read labels and annotations too.
-	declared := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	declared := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
+		predicate.AnnotationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodepool").
 		Watches(&v1alpha1.NodePool{}, everyPool, builder.WithPredicates(declared)).
 		Watches(&corev1.Node{}, everyPool, builder.WithPredicates(inventory.NodeChanged)).
 		Watches(&v1alpha1.GPUNode{}, everyPool).
 		WatchesRawSource(apply.PolicyChangeSource(r.PolicyChanges, r.allRequests)).
-		Complete(conflict.WithRetry(r))
+		Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler for the pool of the request's name.
@@ -83,31 +82,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, &pool); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	seen, err := r.observe(ctx, &pool)
+	observation, err := r.observe(ctx, &pool)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	service, err := r.observeScheduler(ctx, &pool)
+	support, err := r.observeScheduler(ctx, &pool)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	status := BuildStatus(&pool, seen, service, metav1.NewTime(policytime.MachineNow()))
-	if !equality.Semantic.DeepEqual(status, pool.Status) {
-		pool.Status = status
-		// An update with the resource version that was read: should the pool have
-		// changed meanwhile, the next event brings it here again.
-		if err := r.Client.Status().Update(ctx, &pool); client.IgnoreNotFound(err) != nil {
-			return reconcile.Result{}, fmt.Errorf("writing the status of node pool %s: %w", pool.Name, err)
-		}
+	status := BuildStatus(&pool, observation, support, metav1.NewTime(policytime.MachineNow()))
+	if err := apply.Status(ctx, r.Client, fieldManager, statusFields(&pool, &pool.Status), statusFields(&pool, &status)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("write the status of node pool %s: %w", pool.Name, err)
 	}
-	return service.requeue(), service.CheckErr
+	return support.requeue(), support.CheckErr
 }
 
-// requeue is when a pool is looked at again.
+// requeue returns when the pool is reconciled again.
 func (s SchedulerSupport) requeue() reconcile.Result {
 	switch {
 	case s.CheckErr != nil:
-		return reconcile.Result{} // as soon as errors are retried
+		return reconcile.Result{} // the error is retried
 	case len(s.Findings.Missing) > 0, len(s.Failures) > 0:
 		return reconcile.Result{RequeueAfter: missingRequirementRequeue}
 	case s.RequirementCount > 0:
@@ -120,10 +114,10 @@ func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.NodePool) (Obse
 	var pools v1alpha1.NodePoolList
 	var nodes corev1.NodeList
 	var gpuNodes v1alpha1.GPUNodeList
-	for what, into := range map[string]client.ObjectList{"node pools": &pools, "nodes": &nodes, "GPU nodes": &gpuNodes} {
-		// The cache's own objects, since thousands of nodes change in turn; they are only read.
+	for name, into := range map[string]client.ObjectList{"node pools": &pools, "nodes": &nodes, "GPU nodes": &gpuNodes} {
+		// Thousands of nodes change one after the other: the cached objects are read in place.
 		if err := r.Client.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
-			return Observation{}, fmt.Errorf("listing %s: %w", what, err)
+			return Observation{}, fmt.Errorf("list %s: %w", name, err)
 		}
 	}
 	byNode := make(map[string]*v1alpha1.GPUNode, len(gpuNodes.Items))
@@ -136,7 +130,7 @@ func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.NodePool) (Obse
 func (r *Reconciler) allRequests(ctx context.Context) []reconcile.Request {
 	var pools v1alpha1.NodePoolList
 	if err := r.Client.List(ctx, &pools); err != nil {
-		log.FromContext(ctx).Error(err, "listing node pools")
+		log.FromContext(ctx).Error(err, "Failed to list node pools")
 		return nil
 	}
 	return inventory.Requests(&pools)

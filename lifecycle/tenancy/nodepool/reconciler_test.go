@@ -14,7 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoac "k8s.io/client-go/applyconfigurations"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -22,6 +25,7 @@ import (
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/v1alpha1/applyconfiguration"
 	"sluice.dev/policies"
 	"sluice.dev/policies/engine"
 )
@@ -71,11 +75,12 @@ func newFixture(t *testing.T, sources []engine.Source, objects ...client.Object)
 	}
 	department.Spec.NodePools[0].GPU.Guaranteed.Set(5)
 	g := &fixture{}
-	// The API server's kinds, for the fake mapper has all as cluster-wide that it does not know.
+	// The API server's kinds, for the fake mapper takes kinds that it does not know for cluster-scoped.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	g.client = fake.NewClientBuilder().WithScheme(kinds).WithRESTMapper(mapper).
 		WithObjects(append(objects, &p, &n, department)...).WithStatusSubresource(&p).
+		WithTypeConverters(applyconfiguration.NewTypeConverter(kinds), clientgoac.NewTypeConverter(clientgoscheme.Scheme)).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 				if g.readErr != nil && key.Namespace == "kueue-system" {
@@ -83,9 +88,9 @@ func newFixture(t *testing.T, sources []engine.Source, objects ...client.Object)
 				}
 				return c.Get(ctx, key, into, opts...)
 			},
-			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 				g.writes++
-				return c.SubResource(sub).Update(ctx, o, opts...)
+				return c.SubResource(sub).Apply(ctx, o, opts...)
 			},
 		}).Build()
 	e, err := engine.New(engine.Options{Limits: testLimits})
@@ -101,7 +106,7 @@ func newFixture(t *testing.T, sources []engine.Source, objects ...client.Object)
 	return g
 }
 
-// reconcile reconciles the pool, as if a look ago were long ago.
+// reconcile reconciles the pool with a new checker.
 func (g *fixture) reconcile(t *testing.T) (reconcile.Result, v1alpha1.NodePoolStatus, error) {
 	t.Helper()
 	g.checker = nil
@@ -148,7 +153,7 @@ func TestRequirementsAreCheckedPeriodically(t *testing.T) {
 			}
 		}
 	}
-	expect("without its configuration", "False RequirementsMissing ConfigMap kueue-system/config is not there: turn it on (policy schedulers.kueue)",
+	expect("without its configuration", "False RequirementsMissing ConfigMap kueue-system/config does not exist: turn it on (policy schedulers.kueue)",
 		map[string]string{"queueLabelKey": "queue"}, missingRequirementRequeue, 1)
 	config := newConfigMap("fairSharing: false")
 	if err := g.client.Create(t.Context(), config); err != nil {
@@ -160,7 +165,7 @@ func TestRequirementsAreCheckedPeriodically(t *testing.T) {
 	if err := g.client.Update(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	const met = "True GPUsKnown the GPUs of every node are known, and kueue has what is required of it"
+	const met = "True GPUsKnown the GPUs of every node are known, and kueue meets its requirements"
 	expect("with it on", met, map[string]string{"queueLabelKey": "team"}, requirementsRequeue, 3)
 
 	// While the API server does not answer, what was known stays.
@@ -182,13 +187,13 @@ func TestCheckerIsReusedWithinTTL(t *testing.T) {
 	}
 	g.checkerCreated = g.checkerCreated.Add(-checkerTTL - time.Second)
 	if g.currentChecker() == first {
-		t.Error("an old look is believed")
+		t.Error("an expired checker was used")
 	}
 }
 
 func TestSupportedSchedulersFollowPoliciesInForce(t *testing.T) {
 	const nothing = "package it\nobjects contains {} if false\n"
-	missing := "True SchedulerMissing no policy schedulers.kueue is in force, and without it nothing is written for spec.scheduler kueue; those in force are for "
+	missing := "True SchedulerMissing no policy schedulers.kueue is in force, so that nothing is written for spec.scheduler kueue; the policies in force support "
 	for name, tt := range map[string]struct {
 		policies []engine.Source
 		want     string
@@ -212,7 +217,7 @@ func TestFailingPolicyIsReported(t *testing.T) {
 		{Name: "tried", Rego: "package it\nrequires contains 7\n", Enforcement: v1alpha1.EnforcementDryRun},
 	})
 	result, status, err := g.reconcile(t)
-	const want = "Unknown PolicyFailed policy schedulers.kueue could not be asked what it requires: "
+	const want = "Unknown PolicyFailed policy schedulers.kueue could not be evaluated for its requirements: "
 	if got := formatCondition(status, v1alpha1.ConditionRequirementsMet); err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "has no fix") {
 		t.Errorf("%v\n got %s\nwant %s… has no fix", err, got, want)
 	}

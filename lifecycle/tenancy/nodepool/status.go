@@ -14,34 +14,59 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // Reasons in a NodePool's conditions, beside those of the API.
 const (
-	// ReasonNoGPUs: there are nodes, and none says that it has a GPU.
+	// ReasonNoGPUs: there are nodes, and none has a GPU.
 	ReasonNoGPUs = "NoGPUs"
 	// ReasonGPUsKnown: the GPUs of every node are known.
 	ReasonGPUsKnown = "GPUsKnown"
-	// ReasonSchedulerMissing: no policy writes for the scheduler.
+	// ReasonSchedulerMissing: no policy supports the scheduler.
 	ReasonSchedulerMissing = "SchedulerMissing"
-	// ReasonPolicyFailed: a policy could not be asked what it requires.
+	// ReasonPolicyFailed: a policy could not be evaluated for its requirements.
 	ReasonPolicyFailed = "PolicyFailed"
 )
 
-// maxListedItems is how many nodes a message names before it only counts.
+// fieldManager owns the fields of this controller.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-nodepool"
+
+// statusFields returns this controller's fields of a status. Other controllers own other
+// conditions.
+func statusFields(pool *v1alpha1.NodePool, status *v1alpha1.NodePoolStatus) *ac.NodePoolApplyConfiguration {
+	fields := ac.NodePoolStatus().WithObservedGeneration(status.ObservedGeneration).WithNodes(status.Nodes).WithGPUs(status.GPUs).
+		WithSettings(status.Settings).
+		WithConditions(apply.Conditions(status.Conditions,
+			v1alpha1.ConditionReady, v1alpha1.ConditionUnsupported, v1alpha1.ConditionRequirementsMet)...)
+	for i := range status.Products {
+		m := &status.Products[i]
+		model := ac.GPUModel().WithName(m.Name).WithMemoryMiB(m.MemoryMiB).WithGPUs(m.GPUs).WithMIGProfiles(m.MIGProfiles...)
+		if m.Replicas != 0 {
+			model.WithReplicas(m.Replicas)
+		}
+		if m.ReplicaResource != "" {
+			model.WithReplicaResource(m.ReplicaResource)
+		}
+		fields.WithProducts(model)
+	}
+	return ac.NodePool(pool.Name).WithStatus(fields)
+}
+
+// maxListedItems is the number of nodes that a message names; it counts the others.
 const maxListedItems = 5
 
-// BuildStatus is the pool's status after an observation. Transition times are kept
-// where a condition did not change. What could not be looked at stays as it was.
-func BuildStatus(pool *v1alpha1.NodePool, seen Observation, service SchedulerSupport, now metav1.Time) v1alpha1.NodePoolStatus {
+// BuildStatus returns the pool's status after an observation. A condition that did not
+// change keeps its transition time; what could not be observed keeps its value.
+func BuildStatus(pool *v1alpha1.NodePool, observation Observation, support SchedulerSupport, now metav1.Time) v1alpha1.NodePoolStatus {
 	status := *pool.Status.DeepCopy()
 	status.ObservedGeneration = pool.Generation
-	status.Nodes, status.GPUs, status.Products = seen.Nodes, seen.Inventory.GPUs, seen.Inventory.GPUModels
-	conditions := []metav1.Condition{readyCondition(pool, seen), unsupportedCondition(pool, service)}
-	if service.CheckErr == nil {
-		status.Settings = mergeSettings(pool, service)
-		conditions = append(conditions, requirementsCondition(pool, seen, service))
+	status.Nodes, status.GPUs, status.Products = observation.Nodes, observation.Inventory.GPUs, observation.Inventory.GPUModels
+	conditions := []metav1.Condition{readyCondition(pool, observation), unsupportedCondition(pool, support)}
+	if support.CheckErr == nil {
+		status.Settings = mergeSettings(pool, support)
+		conditions = append(conditions, requirementsCondition(pool, observation, support))
 	}
 	for _, condition := range conditions {
 		condition.ObservedGeneration = pool.Generation
@@ -51,38 +76,40 @@ func BuildStatus(pool *v1alpha1.NodePool, seen Observation, service SchedulerSup
 	return status
 }
 
-func readyCondition(pool *v1alpha1.NodePool, seen Observation) metav1.Condition {
+func readyCondition(pool *v1alpha1.NodePool, observation Observation) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	switch {
-	case len(seen.SharedNodes) > 0:
+	case len(observation.SharedNodes) > 0:
 		condition.Reason = v1alpha1.ReasonNodeSelectorConflict
-		condition.Message = "a node that two pools select belongs to neither: " + joinLimited(seen.SharedNodes) +
+		condition.Message = "a node that two pools select belongs to neither: " + joinLimited(observation.SharedNodes) +
 			"; change spec.nodeSelector or the nodes' labels"
-	case seen.Nodes == 0:
+	case observation.Nodes == 0:
 		condition.Reason = v1alpha1.ReasonNoNodes
-		condition.Message = "no node has the labels of spec.nodeSelector: " + metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: pool.Spec.NodeSelector})
-	case seen.Inventory.GPUs == 0 && len(seen.UnknownGPUs) > 0:
+		condition.Message = "no node has the labels of spec.nodeSelector: " +
+			metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: pool.Spec.NodeSelector})
+	case observation.Inventory.GPUs == 0 && len(observation.UnknownGPUs) > 0:
 		condition.Reason = v1alpha1.ReasonGPUCountUnknown
-		condition.Message = joinLimited(seen.UnknownGPUs)
-	case seen.Inventory.GPUs == 0:
+		condition.Message = joinLimited(observation.UnknownGPUs)
+	case observation.Inventory.GPUs == 0:
 		condition.Reason = ReasonNoGPUs
-		condition.Message = fmt.Sprintf("nodes: %d, and each of them says that it has no GPU", seen.Nodes)
+		condition.Message = fmt.Sprintf("nodes: %d, and none of them reports a GPU", observation.Nodes)
 	default:
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = v1alpha1.ReasonReady
-		condition.Message = fmt.Sprintf("GPUs: %d, nodes: %d", seen.Inventory.GPUs, seen.Nodes)
+		condition.Message = fmt.Sprintf("GPUs: %d, nodes: %d", observation.Inventory.GPUs, observation.Nodes)
 	}
 	return condition
 }
 
-// unsupportedCondition says what the pool asks for and nobody does.
-func unsupportedCondition(pool *v1alpha1.NodePool, service SchedulerSupport) metav1.Condition {
+// unsupportedCondition reports whether a policy supports the pool's scheduler.
+func unsupportedCondition(pool *v1alpha1.NodePool, support SchedulerSupport) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionUnsupported, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSupported}
-	if !service.Supported {
+	if !support.Supported {
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = ReasonSchedulerMissing
-		condition.Message = fmt.Sprintf("no policy %s%s is in force, and without it nothing is written for spec.scheduler %s; those in force are for %s",
-			schedulerPolicyPrefix, pool.Spec.Scheduler, pool.Spec.Scheduler, cmp.Or(strings.Join(service.SupportedSchedulers, ", "), "no scheduler"))
+		condition.Message = fmt.Sprintf("no policy %s%s is in force, so that nothing is written for spec.scheduler %s; the "+
+			"policies in force support %s",
+			schedulerPolicyPrefix, pool.Spec.Scheduler, pool.Spec.Scheduler, cmp.Or(strings.Join(support.SupportedSchedulers, ", "), "no scheduler"))
 	}
 	return condition
 }
@@ -94,31 +121,31 @@ func joinLimited(items []string) string {
 	return strings.Join(items, "; ")
 }
 
-// requirementsCondition says what the pool's engine lacks, then what is not known of its GPUs,
-// then which policies did not say what they need.
-func requirementsCondition(pool *v1alpha1.NodePool, seen Observation, service SchedulerSupport) metav1.Condition {
+// requirementsCondition reports the missing requirements of the pool's scheduler, else
+// the nodes with unknown GPUs, else the policies whose requirements are unknown.
+func requirementsCondition(pool *v1alpha1.NodePool, observation Observation, support SchedulerSupport) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionRequirementsMet, Status: metav1.ConditionFalse}
-	missing := service.Findings.Messages()
-	failed := make([]string, 0, len(service.Failures))
-	for _, failure := range service.Failures {
-		failed = append(failed, fmt.Sprintf("policy %s could not be asked what it requires: %v", failure.Policy, failure.Err))
+	missing := support.Findings.Messages()
+	failed := make([]string, 0, len(support.Failures))
+	for _, failure := range support.Failures {
+		failed = append(failed, fmt.Sprintf("policy %s could not be evaluated for its requirements: %v", failure.Policy, failure.Err))
 	}
 	switch {
 	case len(missing) > 0:
 		condition.Reason, condition.Message = v1alpha1.ReasonRequirementsMissing, strings.Join(missing, "; ")
 	case len(failed) > 0 && hadMissingRequirements(pool):
-		// What was missing is not known to be there.
+		// What was missing may still be missing.
 		return *meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.ConditionRequirementsMet)
-	case len(seen.UnknownGPUs) > 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonGPUCountUnknown, joinLimited(seen.UnknownGPUs)
+	case len(observation.UnknownGPUs) > 0:
+		condition.Reason, condition.Message = v1alpha1.ReasonGPUCountUnknown, joinLimited(observation.UnknownGPUs)
 	case len(failed) > 0:
 		condition.Status = metav1.ConditionUnknown
 		condition.Reason, condition.Message = ReasonPolicyFailed, joinLimited(failed)
 	default:
 		condition.Status = metav1.ConditionTrue
 		condition.Reason, condition.Message = ReasonGPUsKnown, "the GPUs of every node are known"
-		if service.RequirementCount > 0 {
-			condition.Message += fmt.Sprintf(", and %s has what is required of it", pool.Spec.Scheduler)
+		if support.RequirementCount > 0 {
+			condition.Message += fmt.Sprintf(", and %s meets its requirements", pool.Spec.Scheduler)
 		}
 	}
 	condition.Message = apply.TruncateMessage(condition.Message)
@@ -130,14 +157,14 @@ func hadMissingRequirements(pool *v1alpha1.NodePool) bool {
 	return before != nil && before.Status == metav1.ConditionFalse && before.Reason == v1alpha1.ReasonRequirementsMissing
 }
 
-// maxSettings is how many the schema allows.
+// maxSettings is the most that the schema allows.
 const maxSettings = 32
 
-// mergeSettings are what was found in the engine's configuration; of policies that could
-// not be asked, what was there before.
-func mergeSettings(pool *v1alpha1.NodePool, service SchedulerSupport) map[string]string {
-	found := service.Findings.Settings
-	if len(service.Failures) == 0 || len(pool.Status.Settings) == 0 {
+// mergeSettings returns the settings in the scheduler's configuration. If policies
+// failed, settings that were not found keep their values.
+func mergeSettings(pool *v1alpha1.NodePool, support SchedulerSupport) map[string]string {
+	found := support.Findings.Settings
+	if len(support.Failures) == 0 || len(pool.Status.Settings) == 0 {
 		return found
 	}
 	all := make(map[string]string, maxSettings)

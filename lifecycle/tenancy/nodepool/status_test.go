@@ -75,11 +75,11 @@ func TestBuildStatusReportsProblems(t *testing.T) {
 	}{
 		"ready":        {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, []string{"GPUs: 8, nodes: 1"}},
 		"no nodes":     {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoNodes, []string{"dgx=yes"}},
-		"no GPUs":      {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "0", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, ReasonNoGPUs, []string{"no GPU"}},
+		"no GPUs":      {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "0", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, ReasonNoGPUs, []string{"none of them reports a GPU"}},
 		"nothing said": {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonGPUCountUnknown, []string{"GPU feature discovery"}},
 		"contested":    {[]v1alpha1.NodePool{shared, newPool("b", "dgx")}, []corev1.Node{newNode("a", "8", "dgx")}, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeSelectorConflict, []string{"a (also in b)", "belongs to neither"}},
 		"unknown":      {[]v1alpha1.NodePool{shared}, []corev1.Node{newNode("a", "x", "dgx")}, v1alpha1.ConditionRequirementsMet, metav1.ConditionFalse, v1alpha1.ReasonGPUCountUnknown, []string{"nvidia.com/gpu.count=x"}},
-		"unsupported":  {[]v1alpha1.NodePool{kueue}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, ReasonSchedulerMissing, []string{"schedulers.kueue", "those in force are for kube-scheduler"}},
+		"unsupported":  {[]v1alpha1.NodePool{kueue}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionTrue, ReasonSchedulerMissing, []string{"schedulers.kueue", "the policies in force support kube-scheduler"}},
 		"supported":    {[]v1alpha1.NodePool{shared}, nil, v1alpha1.ConditionUnsupported, metav1.ConditionFalse, v1alpha1.ReasonSupported, nil},
 	}
 	for name, tc := range tests {
@@ -109,7 +109,7 @@ func TestBuildStatusKeepsTransitionTimes(t *testing.T) {
 		Supported: true, RequirementCount: 3,
 		Findings: requirements.Findings{
 			Settings: map[string]string{"queueLabelKey": "team"},
-			Missing:  []requirements.Missing{{Policy: "schedulers.kai", Problem: "a is not there", Fix: "make it"}},
+			Missing:  []requirements.Missing{{Policy: "schedulers.kai", Problem: "a is not set", Fix: "make it"}},
 		},
 		Failures: []engine.Failure{{Policy: "other", Err: engine.ErrDeadline}},
 	}
@@ -160,7 +160,7 @@ func TestStaticPoolsOfferOnlyProfilesOfTheirLayout(t *testing.T) {
 
 func TestMissingRequirementsTakePrecedence(t *testing.T) {
 	lacks := requirements.Findings{
-		Missing:  []requirements.Missing{{Policy: "schedulers.kueue", Problem: "fairSharing is not there", Fix: "turn it on"}},
+		Missing:  []requirements.Missing{{Policy: "schedulers.kueue", Problem: "fairSharing is not set", Fix: "turn it on"}},
 		Settings: map[string]string{"a": "new"},
 	}
 	failures := []engine.Failure{{Policy: "schedulers.kueue", Err: engine.ErrDeadline}}
@@ -175,15 +175,15 @@ func TestMissingRequirementsTakePrecedence(t *testing.T) {
 		want     string
 		settings map[string]string
 	}{
-		"nothing is required":      {[]corev1.Node{good}, SchedulerSupport{}, before, "True GPUsKnown the GPUs of every node are known", nil},
-		"all is there":             {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2}, before, "True GPUsKnown the GPUs of every node are known, and kube-scheduler has what is required of it", nil},
-		"something is missing":     {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not there: turn it on (policy schedulers.kueue)", lacks.Settings},
-		"and GPUs are not known":   {[]corev1.Node{bad}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not there: turn it on (policy schedulers.kueue)", lacks.Settings},
-		"a policy failed":          {[]corev1.Node{good}, SchedulerSupport{Failures: failures}, met, "Unknown PolicyFailed policy schedulers.kueue could not be asked what it requires: " + engine.ErrDeadline.Error(), known},
-		"one failed, one lacks":    {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, Failures: failures}, met, "False RequirementsMissing fairSharing is not there: turn it on (policy schedulers.kueue)", map[string]string{"a": "new", "b": "old"}},
-		"one that lacked failed":   {[]corev1.Node{good}, SchedulerSupport{Failures: failures}, before, "False RequirementsMissing as before", known},
-		"nobody could look":        {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, CheckErr: errors.New("refused")}, before, "False RequirementsMissing as before", known},
-		"nobody could look at all": {[]corev1.Node{good}, SchedulerSupport{CheckErr: errors.New("refused")}, met, "True GPUsKnown as before", known},
+		"nothing is required":          {[]corev1.Node{good}, SchedulerSupport{}, before, "True GPUsKnown the GPUs of every node are known", nil},
+		"nothing missing":              {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2}, before, "True GPUsKnown the GPUs of every node are known, and kube-scheduler meets its requirements", nil},
+		"something is missing":         {[]corev1.Node{good}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", lacks.Settings},
+		"and GPUs are not known":       {[]corev1.Node{bad}, SchedulerSupport{RequirementCount: 2, Findings: lacks}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", lacks.Settings},
+		"a policy failed":              {[]corev1.Node{good}, SchedulerSupport{Failures: failures}, met, "Unknown PolicyFailed policy schedulers.kueue could not be evaluated for its requirements: " + engine.ErrDeadline.Error(), known},
+		"one failed, one lacks":        {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, Failures: failures}, met, "False RequirementsMissing fairSharing is not set: turn it on (policy schedulers.kueue)", map[string]string{"a": "new", "b": "old"}},
+		"one that lacked failed":       {[]corev1.Node{good}, SchedulerSupport{Failures: failures}, before, "False RequirementsMissing as before", known},
+		"a failed check":               {[]corev1.Node{good}, SchedulerSupport{Findings: lacks, CheckErr: errors.New("refused")}, before, "False RequirementsMissing as before", known},
+		"a failed check before others": {[]corev1.Node{good}, SchedulerSupport{CheckErr: errors.New("refused")}, met, "True GPUsKnown as before", known},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPool("dgx", "dgx")

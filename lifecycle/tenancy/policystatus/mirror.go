@@ -18,33 +18,34 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// maxRegoLength is how many characters the Policy kind's schema allows a module.
+// maxRegoLength is the number of characters that the schema of Policy allows for a module.
 const maxRegoLength = 262144
 
-// validateBuiltIn says which built-in policies no Policy object could show.
+// validateBuiltIn returns an error for built-in policies that no Policy object can show.
 func validateBuiltIn(builtIn []engine.Source) error {
-	var faults []error
+	var errs []error
 	for _, source := range builtIn {
 		if wrong := validation.IsDNS1123Subdomain(source.Name); len(wrong) > 0 {
-			faults = append(faults, fmt.Errorf("the built-in policy %q has no name for an object: %s", source.Name, wrong[0]))
+			errs = append(errs, fmt.Errorf("the built-in policy %q has a name that no object can have: %s", source.Name, wrong[0]))
 		}
 		if length := utf8.RuneCountInString(source.Rego); length < 1 || length > maxRegoLength {
-			faults = append(faults, fmt.Errorf("the built-in policy %s has %d characters; from 1 to %d fit in an object", source.Name, length, maxRegoLength))
+			errs = append(errs, fmt.Errorf("the built-in policy %s has %d characters; from 1 to %d fit in an object", source.Name, length,
+				maxRegoLength))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// mirrorSpec is what a mirror shows of a built-in policy: all but its parameters.
+// mirrorSpec returns the spec of a mirror: all of the built-in policy but its parameters.
 func mirrorSpec(source engine.Source) v1alpha1.PolicySpec {
-	shown := v1alpha1.PolicySpec{Enforcement: source.Enforcement, Match: source.Match, Rego: source.Rego}
-	if shown.Enforcement == "" {
-		shown.Enforcement = v1alpha1.EnforcementDeny
+	spec := v1alpha1.PolicySpec{Enforcement: source.Enforcement, Match: source.Match, Rego: source.Rego}
+	if spec.Enforcement == "" {
+		spec.Enforcement = v1alpha1.EnforcementDeny
 	}
-	return shown
+	return spec
 }
 
-// mirrorLabels are those of every mirror.
+// mirrorLabels returns the labels of every mirror.
 func mirrorLabels() map[string]string {
 	return map[string]string{
 		v1alpha1.LabelBuiltIn:   "true",
@@ -52,11 +53,11 @@ func mirrorLabels() map[string]string {
 	}
 }
 
-// newMirror is the object to apply for a built-in policy.
+// newMirror returns the object to apply for a built-in policy.
 func newMirror(source engine.Source) (*unstructured.Unstructured, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.Policy{Spec: mirrorSpec(source)})
 	if err != nil {
-		return nil, fmt.Errorf("the mirror of %s: %w", source.Name, err)
+		return nil, fmt.Errorf("encode the mirror of %s: %w", source.Name, err)
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": fields["spec"]}}
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Policy"))
@@ -65,7 +66,7 @@ func newMirror(source engine.Source) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// isMirror tells whether lifecycle made an object.
+// isMirror reports whether lifecycle created an object.
 func isMirror(object *v1alpha1.Policy) bool {
 	for key, value := range mirrorLabels() {
 		if object.Labels[key] != value {
@@ -75,24 +76,24 @@ func isMirror(object *v1alpha1.Policy) bool {
 	return true
 }
 
-// isUpToDate tells whether an object shows a built-in policy as it is.
+// isUpToDate reports whether an object shows a built-in policy unchanged.
 func isUpToDate(object *v1alpha1.Policy, source engine.Source) bool {
 	shown := object.Spec
 	shown.Parameters = nil
 	return isMirror(object) && equality.Semantic.DeepEqual(shown, mirrorSpec(source))
 }
 
-// foreignFieldsPatch is the change that takes out of a mirror what others wrote where
-// applying cannot: lists of the match are sets, in which theirs would stay beside
-// ours, and spec.replaces is not ours at all. It is nil where there is nothing.
+// foreignFieldsPatch returns the merge patch that removes what users wrote to a mirror and
+// applying would keep: additional elements of the match's lists, which are sets, and
+// spec.replaces. It is nil if there is nothing to remove.
 func foreignFieldsPatch(object *v1alpha1.Policy, source engine.Source) []byte {
-	want := mirrorSpec(source)
-	if object.Spec.Replaces == "" && equality.Semantic.DeepEqual(object.Spec.Match, want.Match) {
+	desired := mirrorSpec(source)
+	if object.Spec.Replaces == "" && equality.Semantic.DeepEqual(object.Spec.Match, desired.Match) {
 		return nil
 	}
 	match := map[string]any{
-		"departments": orNull(want.Match.Departments), "projects": orNull(want.Match.Projects),
-		"kinds": orNull(want.Match.Kinds), "operations": orNull(want.Match.Operations),
+		"departments": orNull(desired.Match.Departments), "projects": orNull(desired.Match.Projects),
+		"kinds": orNull(desired.Match.Kinds), "operations": orNull(desired.Match.Operations),
 	}
 	change, err := json.Marshal(map[string]any{"spec": map[string]any{"replaces": nil, "match": match}})
 	if err != nil {
@@ -101,7 +102,7 @@ func foreignFieldsPatch(object *v1alpha1.Policy, source engine.Source) []byte {
 	return change
 }
 
-// orNull is a list, or what removes it in a merge patch.
+// orNull returns a list, or null for an empty one, which removes it in a merge patch.
 func orNull[T ~string](list []T) any {
 	if len(list) == 0 {
 		return nil

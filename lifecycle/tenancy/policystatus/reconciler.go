@@ -1,21 +1,16 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy shows the policies that are in force as Policy objects.
+// Package policystatus shows the policies in force as Policy objects.
 //
-// Enters: the policies that are built in, and what the engine made of these and
-// of the Policy objects (package policies/store). Leaves: a Policy object for each
-// built-in policy, so that `kubectl get policies` lists all that is enforced; and
-// the status of every Policy object: whether it compiles, where it does not, and
-// which generation is in force. Ready says whether pods are judged by it: not where
-// another policy stands in its place, and not with parameters that are wrong.
+// It applies a Policy object for each built-in policy, so that `kubectl get policies`
+// lists all that is enforced, and deletes those that are no longer built in. It writes
+// the status of every Policy: whether it compiles, the errors, and which generation is
+// in force. Ready reports whether pods are evaluated by it: not if another policy
+// replaces it, and not with invalid parameters.
 //
-// The objects of built-in policies are for reading: what is changed there comes
-// back, except for spec.parameters, which is the platform team's and is never
-// written here. Objects that mirror a policy which is no longer built in are
-// deleted.
-//
-// It never decides what is in force, and never writes another team's spec.
+// The package restores a changed mirror, except for spec.parameters, which belong to
+// the platform team. Package policies/store decides which policies are in force.
 package policystatus
 
 import (
@@ -39,31 +34,31 @@ import (
 	"sluice.dev/policies/store"
 )
 
-// Reports are what an engine made of the policies: a store.Store.
+// Reports are the engine's reports on the policies: a store.Store.
 type Reports interface {
-	// OnReports calls the function with the reports of each update, and at once
-	// with the last, where there was one.
+	// OnReports calls the listener with the reports of each update, and at once with
+	// those of the last one.
 	OnReports(listener func([]engine.Report))
-	// Report is what became of one policy in the last update.
+	// Report returns the report on a policy in the last update.
 	Report(name string) (engine.Report, bool)
-	// Replacements are the policies in the place of a built-in one in the last update.
+	// Replacements returns the policies that replace a built-in one.
 	Replacements(builtIn string) []store.Replacement
 }
 
-// Reconciler keeps the mirrors of built-in policies and the status of every
+// Reconciler applies the mirrors of built-in policies and writes the status of every
 // Policy.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
 	// BuiltIn are the policies that are mirrored.
 	BuiltIn []engine.Source
-	// Reports are where the status comes from.
+	// Reports are the source of the status.
 	Reports Reports
 
 	builtIn map[string]engine.Source
 }
 
-// SetupWithManager makes the manager run r. The error names the built-in policies
+// SetupWithManager makes the manager run r. It returns an error for built-in policies
 // that no object can show.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := validateBuiltIn(r.BuiltIn); err != nil {
@@ -76,12 +71,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("policy").
 		For(&v1alpha1.Policy{}).
-		// Built-in policies are in every report, so this makes the mirrors, too.
+		// Built-in policies are in every report, so that this creates the mirrors, too.
 		WatchesRawSource(source.Func(r.watchReports)).
 		Complete(conflict.WithRetry(r))
 }
 
-// watchReports asks for every policy after each update of the engine.
+// watchReports enqueues every policy after each update of the engine.
 func (r *Reconciler) watchReports(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.Reports.OnReports(func(reports []engine.Report) {
 		for _, report := range reports {
@@ -104,7 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	builtIn, isBuiltIn := r.builtIn[req.Name]
 	switch {
 	case isBuiltIn && (object == nil || !isUpToDate(object, builtIn)):
-		// Its event brings it here again, for its status.
+		// The event of the mirror starts the pass that writes the status.
 		return reconcile.Result{}, r.applyMirror(ctx, object, builtIn)
 	case object == nil:
 		return reconcile.Result{}, nil
@@ -114,55 +109,53 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, r.updateStatus(ctx, object)
 }
 
-// applyMirror makes an object show a built-in policy, whatever it showed before.
+// applyMirror applies the mirror of a built-in policy and removes foreign fields.
 func (r *Reconciler) applyMirror(ctx context.Context, object *v1alpha1.Policy, builtIn engine.Source) error {
-	wanted, err := newMirror(builtIn)
+	desired, err := newMirror(builtIn)
 	if err != nil {
 		return err
 	}
 	if object != nil {
-		ctrl.LoggerFrom(ctx).Info("the mirror of a built-in policy is put right", "policy", builtIn.Name)
+		ctrl.LoggerFrom(ctx).Info("Restoring mirror of built-in policy", "policy", builtIn.Name)
 		if change := foreignFieldsPatch(object, builtIn); change != nil {
 			err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, change), client.FieldOwner(v1alpha1.FieldManagerLifecycle))
 			if err != nil {
-				return fmt.Errorf("putting the mirror of policy %s right: %w", builtIn.Name, err)
+				return fmt.Errorf("restore the mirror of policy %s: %w", builtIn.Name, err)
 			}
 		}
 	}
-	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted),
+	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
 		client.FieldOwner(v1alpha1.FieldManagerLifecycle), client.ForceOwnership)
 	if err != nil {
-		return fmt.Errorf("applying the mirror of policy %s: %w", builtIn.Name, err)
+		return fmt.Errorf("apply the mirror of policy %s: %w", builtIn.Name, err)
 	}
 	return nil
 }
 
-// deleteMirror deletes the mirror of a policy that is no longer built in, as it was
-// read: should somebody have made it their own meanwhile, it stays.
+// deleteMirror deletes the mirror of a policy that is no longer built in. A mirror that
+// a user changed meanwhile stays.
 func (r *Reconciler) deleteMirror(ctx context.Context, object *v1alpha1.Policy) error {
-	seen := client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion}
-	if err := r.Client.Delete(ctx, object, seen); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the mirror of policy %s, which is no longer built in: %w", object.Name, err)
+	asRead := client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion}
+	if err := r.Client.Delete(ctx, object, asRead); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the mirror of policy %s, which is no longer built in: %w", object.Name, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("deleted the mirror of a policy that is no longer built in", "policy", object.Name)
+	ctrl.LoggerFrom(ctx).Info("Deleted mirror of policy that is no longer built in", "policy", object.Name)
 	return nil
 }
 
-// updateStatus writes the status, where the engine's report changed it.
+// updateStatus writes the status if the engine's report changed it.
 func (r *Reconciler) updateStatus(ctx context.Context, object *v1alpha1.Policy) error {
 	report, ok := r.Reports.Report(object.Name)
 	if !ok || report.Generation != object.Generation {
-		return nil // one that speaks of this generation will come, and ask again
+		return nil // the report on this generation will enqueue the policy
 	}
 	status := BuildStatus(object, report, r.Reports.Replacements(object.Name), metav1.NewTime(policytime.MachineNow()))
 	if equality.Semantic.DeepEqual(status, object.Status) {
 		return nil
 	}
 	object.Status = status
-	// An update with the resource version that was read: should the policy have
-	// changed meanwhile, the next event brings it here again.
 	if err := r.Client.Status().Update(ctx, object); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of policy %s: %w", object.Name, err)
+		return fmt.Errorf("write the status of policy %s: %w", object.Name, err)
 	}
 	return nil
 }

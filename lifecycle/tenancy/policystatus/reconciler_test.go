@@ -81,10 +81,10 @@ func startTestEnv(t *testing.T, before ...client.Object) testEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper := &store.Store{Engine: e, BuiltIn: testBuiltIn}
+	policyStore := &store.Store{Engine: e, BuiltIn: testBuiltIn}
 	if err := errors.Join(
-		keeper.SetupWithManager(t.Context(), mgr),
-		(&Reconciler{Client: mgr.GetClient(), BuiltIn: testBuiltIn, Reports: keeper}).SetupWithManager(mgr),
+		policyStore.SetupWithManager(t.Context(), mgr),
+		(&Reconciler{Client: mgr.GetClient(), BuiltIn: testBuiltIn, Reports: policyStore}).SetupWithManager(mgr),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestReadyFollowsEnforcedVersion(t *testing.T) {
 	if err := l.Create(t.Context(), mine); err != nil {
 		t.Fatal(err)
 	}
-	ready(metav1.ConditionFalse, "Replaced", "policy mine stands in its place (spec.replaces)")
+	ready(metav1.ConditionFalse, "Replaced", "policy mine replaces it (spec.replaces)")
 	if err := l.Delete(t.Context(), mine); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func TestStatusFollowsTheSource(t *testing.T) {
 	}{
 		{
 			name: "it compiles, with a warning", status: metav1.ConditionTrue, reason: v1alpha1.ReasonCompiled, enforced: 1,
-			message: "compiled and in force; look at 3:1: the rule denies is used nowhere",
+			message: "compiled and in force; warnings: 3:1: the rule denies is used nowhere",
 		},
 		{
 			name: "it does not", rego: "package team\ndeny contains \"a\" if input.nothing\nwarn := 3\n", enforced: 1,

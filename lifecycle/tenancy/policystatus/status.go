@@ -17,19 +17,16 @@ import (
 )
 
 const (
-	// maxErrors is how many errors the status holds.
+	// maxErrors is the most errors in a status.
 	maxErrors = 20
-	// maxWarnings is how many warnings the condition's message holds; the rest is
-	// counted.
+	// maxWarnings is the most warnings in a condition's message; it counts the others.
 	maxWarnings = 5
 )
 
-// BuildStatus is a policy's status after the engine's report, which is of the policy's
-// present generation. What others write there is kept, and so are transition
-// times where the condition did not change.
-//
-// standIns are the policies in the place of this one.
-func BuildStatus(object *v1alpha1.Policy, report engine.Report, standIns []store.Replacement, now metav1.Time) v1alpha1.PolicyStatus {
+// BuildStatus returns a policy's status after the engine's report on its present
+// generation, with the policies that replace it. A condition that did not change
+// keeps its transition time.
+func BuildStatus(object *v1alpha1.Policy, report engine.Report, replacements []store.Replacement, now metav1.Time) v1alpha1.PolicyStatus {
 	status := *object.Status.DeepCopy()
 	status.ObservedGeneration = report.Generation
 	status.EnforcedGeneration = report.EnforcedGeneration
@@ -37,7 +34,7 @@ func BuildStatus(object *v1alpha1.Policy, report engine.Report, standIns []store
 	for _, problem := range report.Problems[:min(len(report.Problems), maxErrors)] {
 		status.Errors = append(status.Errors, problem.Status())
 	}
-	for _, condition := range []metav1.Condition{compiledCondition(report), readyCondition(report, standIns)} {
+	for _, condition := range []metav1.Condition{compiledCondition(report), readyCondition(report, replacements)} {
 		condition.ObservedGeneration = report.Generation
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -59,7 +56,7 @@ func compiledCondition(report engine.Report) metav1.Condition {
 	return condition
 }
 
-// summarizeProblems is the first of the problems, and how many more there are.
+// summarizeProblems returns the first problem and the number of the others.
 func summarizeProblems(problems []engine.Problem) string {
 	message := formatProblem(problems[0])
 	if more := len(problems) - 1; more > 0 {
@@ -68,7 +65,7 @@ func summarizeProblems(problems []engine.Problem) string {
 	return message
 }
 
-// enforcedVersion says what is in force as long as the source is wrong.
+// enforcedVersion returns what is in force until the source is corrected.
 func enforcedVersion(report engine.Report) string {
 	switch {
 	case !report.Active:
@@ -87,14 +84,14 @@ func formatWarnings(all []engine.Problem) string {
 	for _, warning := range all[:min(len(all), maxWarnings)] {
 		texts = append(texts, formatProblem(warning))
 	}
-	message := "; look at " + strings.Join(texts, "; ")
+	message := "; warnings: " + strings.Join(texts, "; ")
 	if more := len(all) - maxWarnings; more > 0 {
 		message += fmt.Sprintf("; and %d more", more)
 	}
 	return message
 }
 
-// formatProblem is a problem with its place in the policy, whose name the object has.
+// formatProblem returns a problem with its place in the policy.
 func formatProblem(problem engine.Problem) string {
 	shown := problem.Status()
 	if shown.Line > 0 {
@@ -103,38 +100,39 @@ func formatProblem(problem engine.Problem) string {
 	return shown.Message
 }
 
-// The reasons why a policy is not asked as its object says.
+// The reasons why a policy is not evaluated as its object shows it.
 const (
 	reasonReplaced          = "Replaced"
 	reasonInvalidParameters = "InvalidParameters"
 )
 
-// readyCondition tells whether pods are judged by the policy as its object shows it.
-func readyCondition(report engine.Report, standIns []store.Replacement) metav1.Condition {
+// readyCondition reports whether pods are evaluated by the policy as its object shows it.
+func readyCondition(report engine.Report, replacements []store.Replacement) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonReady, Message: "in force",
 	}
-	not := func(reason, message string) metav1.Condition {
+	notReady := func(reason, message string) metav1.Condition {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, message
 		return condition
 	}
 	switch source, set := sourceProblems(report), parameterProblems(report); {
 	case len(source) > 0:
-		return not(v1alpha1.ReasonCompileError, summarizeProblems(source)+"; "+enforcedVersion(report))
+		return notReady(v1alpha1.ReasonCompileError, summarizeProblems(source)+"; "+enforcedVersion(report))
 	case len(set) > 0:
-		stay := "the parameters as shipped are in force"
+		inForce := "the parameters as shipped are in force"
 		if report.EnforcedGeneration > 0 {
-			stay = fmt.Sprintf("the parameters of generation %d stay in force", report.EnforcedGeneration)
+			inForce = fmt.Sprintf("the parameters of generation %d stay in force", report.EnforcedGeneration)
 		}
-		return not(reasonInvalidParameters, summarizeProblems(set)+"; "+stay)
+		return notReady(reasonInvalidParameters, summarizeProblems(set)+"; "+inForce)
 	}
 	var parts []string
-	for _, standIn := range standIns {
-		if standIn.IsUnscoped() {
-			return not(reasonReplaced, fmt.Sprintf("policy %s stands in its place (spec.replaces); pods are not judged by this one", standIn.Policy))
+	for _, replacement := range replacements {
+		if replacement.IsUnscoped() {
+			return notReady(reasonReplaced, fmt.Sprintf("policy %s replaces it (spec.replaces); pods are not evaluated by this one",
+				replacement.Policy))
 		}
-		parts = append(parts, describeReplacement(standIn))
+		parts = append(parts, describeReplacement(replacement))
 	}
 	if len(parts) > 0 {
 		condition.Reason = reasonReplaced
@@ -143,20 +141,20 @@ func readyCondition(report engine.Report, standIns []store.Replacement) metav1.C
 	return condition
 }
 
-// describeReplacement says for whom a policy stands in this one's place.
-func describeReplacement(standIn store.Replacement) string {
-	var whose []string
-	if len(standIn.Departments) > 0 {
-		whose = append(whose, "of departments "+strings.Join(standIn.Departments, ", "))
+// describeReplacement returns the pods for which a policy replaces this one.
+func describeReplacement(replacement store.Replacement) string {
+	var scopes []string
+	if len(replacement.Departments) > 0 {
+		scopes = append(scopes, "of departments "+strings.Join(replacement.Departments, ", "))
 	}
-	if len(standIn.Projects) > 0 {
-		whose = append(whose, "of projects "+strings.Join(standIn.Projects, ", "))
+	if len(replacement.Projects) > 0 {
+		scopes = append(scopes, "of projects "+strings.Join(replacement.Projects, ", "))
 	}
-	return fmt.Sprintf("policy %s stands in its place (spec.replaces) for pods %s", standIn.Policy, strings.Join(whose, " and "))
+	return fmt.Sprintf("policy %s replaces it (spec.replaces) for pods %s", replacement.Policy, strings.Join(scopes, " and "))
 }
 
-// sourceProblems and ofParameters are the problems of a report by what is wrong: the
-// Rego, or what is set of a built-in policy.
+// sourceProblems returns the problems of a report with the Rego, parameterProblems those
+// with the parameters of a built-in policy.
 func sourceProblems(report engine.Report) []engine.Problem    { return filterProblems(report, false) }
 func parameterProblems(report engine.Report) []engine.Problem { return filterProblems(report, true) }
 

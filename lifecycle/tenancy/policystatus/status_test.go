@@ -45,12 +45,12 @@ func TestBuildStatus(t *testing.T) {
 		},
 		"it compiles, with warnings": {
 			report: engine.Report{Generation: 2, Active: true, EnforcedGeneration: 2, Warnings: many(2)},
-			status: metav1.ConditionTrue, reason: "Compiled", message: "compiled and in force; look at 1:3: problem 1; 2:3: problem 2",
+			status: metav1.ConditionTrue, reason: "Compiled", message: "compiled and in force; warnings: 1:3: problem 1; 2:3: problem 2",
 		},
 		"with more warnings than one reads": {
 			report: engine.Report{Generation: 2, Active: true, EnforcedGeneration: 2, Warnings: many(7)},
 			status: metav1.ConditionTrue, reason: "Compiled",
-			message: "compiled and in force; look at 1:3: problem 1; 2:3: problem 2; 3:3: problem 3; 4:3: problem 4; 5:3: problem 5; and 2 more",
+			message: "compiled and in force; warnings: 1:3: problem 1; 2:3: problem 2; 3:3: problem 3; 4:3: problem 4; 5:3: problem 5; and 2 more",
 		},
 		"it never compiled": {
 			report: engine.Report{Generation: 2, Problems: many(1)},
@@ -118,7 +118,7 @@ func TestBuiltInPoliciesFitInAnObject(t *testing.T) {
 		{Name: "Core.GPU", Rego: "package it\n"}, {Name: "core.empty"}, {Name: "core.long", Rego: strings.Repeat("ä", maxRegoLength+1)}, {Name: "core.good", Rego: "x"},
 	})
 	for _, want := range []string{
-		`the built-in policy "Core.GPU" has no name for an object`, "core.empty has 0 characters", "core.long has 262145 characters; from 1 to 262144 fit",
+		`the built-in policy "Core.GPU" has a name that no object can have`, "core.empty has 0 characters", "core.long has 262145 characters; from 1 to 262144 fit",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v\ndoes not say %s", err, want)
@@ -157,13 +157,13 @@ func TestReadyCondition(t *testing.T) {
 			good,
 			[]store.Replacement{{Policy: "part", Projects: []string{"a"}}, {Policy: "team"}},
 			"False", "Replaced",
-			"policy team stands in its place (spec.replaces); pods are not judged by this one", "True",
+			"policy team replaces it (spec.replaces); pods are not evaluated by this one", "True",
 		},
 		"replaced for some": {
 			good,
 			[]store.Replacement{{Policy: "part", Projects: []string{"a", "b"}}, {Policy: "rest", Departments: []string{"c"}}},
 			"True", "Replaced",
-			"in force, but policy part stands in its place (spec.replaces) for pods of projects a, b, and policy rest stands in its place (spec.replaces) for pods of departments c", "True",
+			"in force, but policy part replaces it (spec.replaces) for pods of projects a, b, and policy rest replaces it (spec.replaces) for pods of departments c", "True",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,23 +21,25 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// reconcileNamespace is the project's namespace, made where there was none, and how the
-// project came by it; or why it cannot have it.
-func (r *Reconciler) reconcileNamespace(ctx context.Context, project *v1alpha1.Project) (*corev1.Namespace, tenancy.Claim, *tenancy.ClaimError, error) {
-	var seen corev1.Namespace
-	err := r.Client.Get(ctx, types.NamespacedName{Name: project.NamespaceName()}, &seen)
+// reconcileNamespace returns the project's namespace, which it creates if there is none,
+// and by which claim the project has it; or why it cannot have it.
+func (r *Reconciler) reconcileNamespace(
+	ctx context.Context, project *v1alpha1.Project,
+) (*corev1.Namespace, tenancy.Claim, *tenancy.ClaimError, error) {
+	var cached corev1.Namespace
+	err := r.Client.Get(ctx, types.NamespacedName{Name: project.NamespaceName()}, &cached)
 	switch {
 	case apierrors.IsNotFound(err):
-		// Where a cache is behind, the API server refuses to make a second one.
+		// If the cache is behind, the API server refuses to create a second one.
 		namespace, refusal, err := r.createNamespaceIfAllowed(ctx, project)
 		if namespace != nil || refusal != nil || !apierrors.IsAlreadyExists(err) {
 			return namespace, tenancy.ClaimCreate, refusal, err
 		}
 	case err != nil:
-		return nil, "", nil, fmt.Errorf("reading namespace %s: %w", project.NamespaceName(), err)
-	case ownsNamespace(project, &seen):
-		claim, refusal := tenancy.DecideClaim(project, &seen)
-		return &seen, claim, refusal, nil
+		return nil, "", nil, fmt.Errorf("read namespace %s: %w", project.NamespaceName(), err)
+	case ownsNamespace(project, &cached):
+		claim, refusal := tenancy.DecideClaim(project, &cached)
+		return &cached, claim, refusal, nil
 	}
 	namespace, err := r.getNamespace(ctx, project.NamespaceName())
 	if err != nil {
@@ -51,8 +53,10 @@ func (r *Reconciler) reconcileNamespace(ctx context.Context, project *v1alpha1.P
 	return namespace, claim, refusal, nil
 }
 
-// createNamespaceIfAllowed makes the namespace, where the project may have one of that name.
-func (r *Reconciler) createNamespaceIfAllowed(ctx context.Context, project *v1alpha1.Project) (*corev1.Namespace, *tenancy.ClaimError, error) {
+// createNamespaceIfAllowed creates the namespace if the project may have one of that name.
+func (r *Reconciler) createNamespaceIfAllowed(
+	ctx context.Context, project *v1alpha1.Project,
+) (*corev1.Namespace, *tenancy.ClaimError, error) {
 	if _, refusal := tenancy.DecideClaim(project, nil); refusal != nil {
 		return nil, refusal, nil
 	}
@@ -60,30 +64,30 @@ func (r *Reconciler) createNamespaceIfAllowed(ctx context.Context, project *v1al
 	return namespace, nil, err
 }
 
-// ownsNamespace tells whether the project has this namespace for good: by its UID, so that
-// no annotation matters of which a cache does not know yet.
+// ownsNamespace reports whether the status records this namespace. It compares the UID, so
+// that annotations do not matter, which a cache may not have yet.
 func ownsNamespace(project *v1alpha1.Project, namespace *corev1.Namespace) bool {
 	return project.Status.Namespace != nil && project.Status.Namespace.UID == namespace.UID && namespace.DeletionTimestamp.IsZero()
 }
 
-// checkNamespaceConflict refuses the project where another that came first names the same
-// namespace. Admission refuses the second of two that come one after the other;
-// two at the same instant both pass it, and meet here.
+// checkNamespaceConflict refuses the project if another with precedence names the same
+// namespace. Admission refuses the second of two projects, but not of two that are
+// created at the same time.
 func (r *Reconciler) checkNamespaceConflict(ctx context.Context, project *v1alpha1.Project) (*tenancy.ClaimError, error) {
-	var rivals v1alpha1.ProjectList
-	if err := r.Client.List(ctx, &rivals, client.MatchingFields{inventory.ProjectsByNamespace: project.NamespaceName()}); err != nil {
-		return nil, fmt.Errorf("listing the projects of namespace %s: %w", project.NamespaceName(), err)
+	var others v1alpha1.ProjectList
+	if err := r.Client.List(ctx, &others, client.MatchingFields{inventory.ProjectsByNamespace: project.NamespaceName()}); err != nil {
+		return nil, fmt.Errorf("list the projects of namespace %s: %w", project.NamespaceName(), err)
 	}
-	for i := range rivals.Items {
-		if rival := &rivals.Items[i]; rival.UID != project.UID && hasPrecedence(rival, project) {
-			return tenancy.NewNamespaceTakenError(project.NamespaceName(), rival.Name), nil
+	for i := range others.Items {
+		if other := &others.Items[i]; other.UID != project.UID && hasPrecedence(other, project) {
+			return tenancy.NewNamespaceTakenError(project.NamespaceName(), other.Name), nil
 		}
 	}
 	return nil, nil
 }
 
-// hasPrecedence orders two projects that name one namespace: who has it keeps it,
-// else the older, else the one whose name sorts first.
+// hasPrecedence orders two projects that name one namespace: first the one that has it,
+// then the older, then by name.
 func hasPrecedence(a, b *v1alpha1.Project) bool {
 	if hasA, hasB := a.Status.Namespace != nil, b.Status.Namespace != nil; hasA != hasB {
 		return hasA
@@ -94,9 +98,8 @@ func hasPrecedence(a, b *v1alpha1.Project) bool {
 	return strings.Compare(a.Name, b.Name) < 0
 }
 
-// getNamespace reads one from the API server; nil where there is none. The cache
-// would do on most days, but a claim must not rest on an annotation or a
-// deletion that it has not seen yet.
+// getNamespace reads a namespace from the API server, or returns nil. A claim must not
+// depend on a stale annotation or deletion in a cache.
 func (r *Reconciler) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	var namespace corev1.Namespace
 	err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &namespace)
@@ -104,13 +107,13 @@ func (r *Reconciler) getNamespace(ctx context.Context, name string) (*corev1.Nam
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+		return nil, fmt.Errorf("read namespace %s: %w", name, err)
 	}
 	return &namespace, nil
 }
 
-// createNamespace makes it with the mark by which a later start knows it for the
-// project's, and without the labels that would put it under governance.
+// createNamespace creates the namespace with the annotation that records its project and
+// without the labels that would govern it.
 func (r *Reconciler) createNamespace(ctx context.Context, project *v1alpha1.Project) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:        project.NamespaceName(),
@@ -118,34 +121,37 @@ func (r *Reconciler) createNamespace(ctx context.Context, project *v1alpha1.Proj
 		Annotations: map[string]string{v1alpha1.AnnotationCreatedFor: string(project.UID)},
 	}}
 	if err := r.Client.Create(ctx, namespace, client.FieldOwner(v1alpha1.FieldManagerLifecycle)); err != nil {
-		// Somebody made one of that name just now: the next try judges it.
-		return nil, fmt.Errorf("making namespace %s: %w", namespace.Name, err)
+		// A namespace that was created just now is checked by the next try.
+		return nil, fmt.Errorf("create namespace %s: %w", namespace.Name, err)
 	}
-	r.Events.Eventf(project, namespace, corev1.EventTypeNormal, "NamespaceMade", "MakeNamespace", "made namespace %s", namespace.Name)
+	r.Events.Eventf(project, namespace, corev1.EventTypeNormal, "NamespaceCreated", "CreateNamespace", "created namespace %s", namespace.Name)
 	return namespace, nil
 }
 
-func (r *Reconciler) recordNamespace(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, claim tenancy.Claim) error {
+func (r *Reconciler) recordNamespace(
+	ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace, claim tenancy.Claim,
+) error {
 	record := &v1alpha1.ProjectNamespace{Name: namespace.Name, UID: namespace.UID, Origin: claim.Origin()}
 	if equality.Semantic.DeepEqual(project.Status.Namespace, record) {
 		return nil
 	}
-	project.Status.Namespace = record
-	if err := r.Client.Status().Update(ctx, project); err != nil {
-		return fmt.Errorf("recording the namespace of project %s: %w", project.Name, err)
-	}
-	return nil
+	status := project.Status.DeepCopy()
+	status.Namespace = record
+	return r.applyStatus(ctx, project, status)
 }
 
-// labelNamespace puts the namespace under the project's governance, and holds it to the
-// level of Pod Security that the project and its department want.
-func (r *Reconciler) labelNamespace(ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department, pools []input.NodePool, namespace *corev1.Namespace, claim tenancy.Claim) error {
+// labelNamespace labels the namespace as governed and sets the level of Pod Security of
+// the project and its department.
+func (r *Reconciler) labelNamespace(
+	ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department, pools []input.NodePool,
+	namespace *corev1.Namespace, claim tenancy.Claim,
+) error {
 	level := input.EffectivePodSecurity(project, department)
 	if hasStricterPodSecurity(namespace, level) {
-		// Whose word that is, a cache does not keep.
+		// Caches do not have the managed fields, which name the author of the label.
 		live, err := r.getNamespace(ctx, namespace.Name)
 		if err != nil || live == nil {
-			return err // once it is gone, there is nothing to label
+			return err // nil, nil: the namespace is gone
 		}
 		namespace = live
 	}
@@ -161,7 +167,7 @@ func (r *Reconciler) labelNamespace(ctx context.Context, project *v1alpha1.Proje
 		return nil
 	}
 	if err := r.patchNamespace(ctx, before, namespace); err != nil {
-		return fmt.Errorf("labeling namespace %s: %w", namespace.Name, err)
+		return fmt.Errorf("label namespace %s: %w", namespace.Name, err)
 	}
 	if claim.Origin() == v1alpha1.NamespaceAdopted && before.Labels[v1alpha1.LabelProject] == "" {
 		r.Events.Eventf(project, namespace, corev1.EventTypeNormal, "NamespaceAdopted", "AdoptNamespace", "adopted namespace %s", namespace.Name)
@@ -169,9 +175,8 @@ func (r *Reconciler) labelNamespace(ctx context.Context, project *v1alpha1.Proje
 	return nil
 }
 
-// unlabelNamespace takes back what lifecycle wrote on the namespace, and the consent to
-// the adoption with it: it was given to this project, not to a later one of the
-// same name.
+// unlabelNamespace removes what lifecycle wrote on the namespace, and the consent to the
+// adoption: it was given to this project, not to a later one of the same name.
 func (r *Reconciler) unlabelNamespace(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace) error {
 	before := namespace.DeepCopy()
 	if namespace.Labels[v1alpha1.LabelProject] == project.Name {
@@ -191,7 +196,7 @@ func (r *Reconciler) unlabelNamespace(ctx context.Context, project *v1alpha1.Pro
 		return nil
 	}
 	if err := r.patchNamespace(ctx, before, namespace); err != nil {
-		return fmt.Errorf("taking the labels off namespace %s: %w", namespace.Name, err)
+		return fmt.Errorf("remove the labels of namespace %s: %w", namespace.Name, err)
 	}
 	return nil
 }

@@ -13,13 +13,12 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// podSecurityLabels are held to the level: by the first pods are refused, by the
-// second the authors of what makes pods are warned, who would not hear of that.
+// podSecurityLabels have the level: the first refuses pods, the second warns the authors
+// of the workloads that create pods.
 var podSecurityLabels = []string{v1alpha1.LabelPodSecurityEnforce, "pod-security.kubernetes.io/warn"}
 
-// setPodSecurity holds the namespace to the level: pods that are there go on, looser labels
-// are tightened. A stricter one of somebody else's stays: the namespace was handed
-// over with it.
+// setPodSecurity sets the labels to the level. Existing pods keep running. A stricter
+// label of another manager stays: the namespace was adopted with it.
 func setPodSecurity(namespace *corev1.Namespace, level v1alpha1.PodSecurity) {
 	for _, label := range podSecurityLabels {
 		present := v1alpha1.PodSecurity(namespace.Labels[label])
@@ -30,7 +29,7 @@ func setPodSecurity(namespace *corev1.Namespace, level v1alpha1.PodSecurity) {
 	}
 }
 
-// removePodSecurity takes off what lifecycle wrote of that, and leaves what others did.
+// removePodSecurity removes the labels that lifecycle wrote.
 func removePodSecurity(namespace *corev1.Namespace) {
 	for _, label := range podSecurityLabels {
 		if isLabelManagedByLifecycle(namespace, label) {
@@ -39,23 +38,23 @@ func removePodSecurity(namespace *corev1.Namespace) {
 	}
 }
 
-// podSecurityLevels are the levels, the strictest last. What is none of them, or missing,
-// holds nothing back.
+// podSecurityLevels are the levels, the strictest last. Another value, or none, refuses
+// nothing.
 var podSecurityLevels = []v1alpha1.PodSecurity{v1alpha1.PodSecurityPrivileged, v1alpha1.PodSecurityBaseline, v1alpha1.PodSecurityRestricted}
 
 func isStricter(a, b v1alpha1.PodSecurity) bool {
 	return slices.Index(podSecurityLevels, a) > slices.Index(podSecurityLevels, b)
 }
 
-// hasStricterPodSecurity tells whether a label holds the namespace to more than the level.
+// hasStricterPodSecurity reports whether a label is stricter than the level.
 func hasStricterPodSecurity(namespace *corev1.Namespace, level v1alpha1.PodSecurity) bool {
 	return slices.ContainsFunc(podSecurityLabels, func(label string) bool {
 		return isStricter(v1alpha1.PodSecurity(namespace.Labels[label]), level)
 	})
 }
 
-// isLabelManagedByLifecycle tells whether lifecycle was the last to write the label, of a
-// namespace as the API server has it.
+// isLabelManagedByLifecycle reports whether lifecycle wrote the label last. The namespace
+// must come from the API server, with managed fields.
 func isLabelManagedByLifecycle(namespace *corev1.Namespace, label string) bool {
 	for _, entry := range namespace.ManagedFields {
 		if entry.Manager != v1alpha1.FieldManagerLifecycle || entry.FieldsV1 == nil {
@@ -76,9 +75,9 @@ func isLabelManagedByLifecycle(namespace *corev1.Namespace, label string) bool {
 	return false
 }
 
-// setQueuedLabel says on a namespace whether one of the project's pools has an engine
-// that counts what makes pods before there are pods. The API server can tell by the
-// label alone where such objects must not come in uncounted.
+// setQueuedLabel sets LabelQueued on a namespace if the scheduler of one of the project's
+// pools queues workloads before they have pods. By this label the API server refuses
+// workloads that would not be counted.
 func setQueuedLabel(namespace *corev1.Namespace, pools []input.NodePool) {
 	if slices.ContainsFunc(pools, func(pool input.NodePool) bool { return pool.Scheduler == v1alpha1.SchedulerKueue }) {
 		namespace.Labels[v1alpha1.LabelQueued] = "true"

@@ -38,12 +38,12 @@ func TestNamespacePodSecurityLabels(t *testing.T) {
 			secured: map[string]string{enforceLabel: "baseline", warnLabel: "baseline"},
 			after:   map[string]string{enforceLabel: "baseline", warnLabel: "baseline"}, // until the API server says who wrote it
 		},
-		"somebody's looser label is tightened": {
+		"another manager's looser label is tightened": {
 			labels: map[string]string{enforceLabel: "privileged"}, written: []metav1.ManagedFieldsEntry{managedFieldsEntry(theirs, enforceLabel)}, level: "baseline",
 			secured: map[string]string{enforceLabel: "baseline", warnLabel: "baseline"},
 			after:   map[string]string{enforceLabel: "baseline", warnLabel: "baseline"},
 		},
-		"somebody's stricter label is kept": {
+		"another manager's stricter label is kept": {
 			labels: map[string]string{enforceLabel: "restricted", warnLabel: "baseline"}, written: []metav1.ManagedFieldsEntry{managedFieldsEntry(theirs, enforceLabel), managedFieldsEntry(ours, warnLabel)}, level: "baseline",
 			secured: map[string]string{enforceLabel: "restricted", warnLabel: "baseline"},
 			after:   map[string]string{enforceLabel: "restricted"},

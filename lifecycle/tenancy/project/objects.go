@@ -21,11 +21,12 @@ func (r *Reconciler) applier() *apply.Applier {
 	return &apply.Applier{Client: r.Client, Live: r.Live, Queues: r.Queues, Cache: &r.cache}
 }
 
-// applyObjects makes the namespace have what policies render for the project.
-// Node pools that do not exist get nothing; the others do. A namespace that is
-// not governed gets nothing until there is room for the GPU pods that are in it. In
-// one that is fresh, made just now, there are none.
-func (r *Reconciler) applyObjects(ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department, governed, fresh bool) (Outcome, error) {
+// applyObjects applies what policies render for the project and those of its node pools
+// that exist. A namespace that is not governed gets nothing until there is room for the
+// GPU pods in it. A fresh namespace, created just now, has none.
+func (r *Reconciler) applyObjects(
+	ctx context.Context, project *v1alpha1.Project, department *v1alpha1.Department, governed, fresh bool,
+) (Outcome, error) {
 	pools, err := r.getNodePools(ctx, project)
 	if err != nil {
 		return Outcome{}, err
@@ -45,13 +46,13 @@ func (r *Reconciler) applyObjects(ctx context.Context, project *v1alpha1.Project
 		return outcome, nil
 	}
 	subject := apply.ProjectSubject(project, department, DeductUncounted(outcome.Pools, outcome.Uncounted))
-	wanted, err := apply.Render(ctx, r.Policies, subject)
+	desired, err := apply.Render(ctx, r.Policies, subject)
 	if err != nil {
 		return Outcome{}, err
 	}
-	place := subject.Target()
-	place.NewNamespace = fresh
-	applied, err := r.applier().Apply(ctx, place, wanted)
+	target := subject.Target()
+	target.NewNamespace = fresh
+	applied, err := r.applier().Apply(ctx, target, desired)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -59,7 +60,7 @@ func (r *Reconciler) applyObjects(ctx context.Context, project *v1alpha1.Project
 	return outcome, nil
 }
 
-// getNodePools are those of the project that exist, by name.
+// getNodePools returns the project's node pools that exist, by name.
 func (r *Reconciler) getNodePools(ctx context.Context, project *v1alpha1.Project) (map[string]*v1alpha1.NodePool, error) {
 	pools := make(map[string]*v1alpha1.NodePool, len(project.Spec.NodePools))
 	for _, quota := range project.Spec.NodePools {
@@ -69,15 +70,14 @@ func (r *Reconciler) getNodePools(ctx context.Context, project *v1alpha1.Project
 		case err == nil:
 			pools[quota.Name] = &pool
 		case !apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("reading node pool %s: %w", quota.Name, err)
+			return nil, fmt.Errorf("read node pool %s: %w", quota.Name, err)
 		}
 	}
 	return pools, nil
 }
 
-// ComputeCharge is what a pod that asks for this would be charged in the pool. What
-// cannot be read or priced counts as whole GPUs, which never lets more in than
-// there is.
+// ComputeCharge returns the quota that a pod with this request needs in the pool. A
+// request that cannot be parsed or priced counts as whole GPUs.
 func ComputeCharge(request workload.Request, pool *input.NodePool) workload.Milli {
 	devices := workload.Milli(max(1, request.Devices))
 	switch request.Form {
@@ -94,56 +94,56 @@ func ComputeCharge(request workload.Request, pool *input.NodePool) workload.Mill
 	}
 }
 
-// migCharge is the highest among the pool's boards, as the pod's admission
-// would have it.
+// migCharge returns the highest charge of the profile on the pool's GPU models, as
+// admission does.
 func migCharge(request workload.Request, pool *input.NodePool) workload.Milli {
-	var price workload.Milli
-	for _, board := range pool.Products {
-		for _, profile := range board.Profiles {
+	var charge workload.Milli
+	for _, model := range pool.Products {
+		for _, profile := range model.Profiles {
 			if profile.Name == request.MIGProfile {
-				price = max(price, profile.QuotaCharge)
+				charge = max(charge, profile.QuotaCharge)
 			}
 		}
 	}
-	return defaultToWholeGPU(price)
+	return defaultToWholeGPU(charge)
 }
 
-// memoryCharge is that part of the smallest board, rounded up.
+// memoryCharge returns the part of the GPU model with the least memory, rounded up.
 func memoryCharge(memoryMiB int64, pool *input.NodePool) workload.Milli {
-	var price workload.Milli
-	for _, board := range pool.Products {
-		if board.MemoryMiB > 0 {
-			price = max(price, workload.Milli((memoryMiB*1000+board.MemoryMiB-1)/board.MemoryMiB))
+	var charge workload.Milli
+	for _, model := range pool.Products {
+		if model.MemoryMiB > 0 {
+			charge = max(charge, workload.Milli((memoryMiB*1000+model.MemoryMiB-1)/model.MemoryMiB))
 		}
 	}
-	return min(defaultToWholeGPU(price), 1000)
+	return min(defaultToWholeGPU(charge), 1000)
 }
 
-// replicaCharge is a GPU divided by how many replicas are made of it.
+// replicaCharge returns a GPU divided by its number of replicas.
 func replicaCharge(request workload.Request, pool *input.NodePool) workload.Milli {
-	var price workload.Milli
-	for _, board := range pool.Products {
-		if board.Replicas > 1 && request.Resources.Get(board.ReplicaResource) > 0 {
-			price = max(price, workload.Milli(1000/board.Replicas))
+	var charge workload.Milli
+	for _, model := range pool.Products {
+		if model.Replicas > 1 && request.Resources.Get(model.ReplicaResource) > 0 {
+			charge = max(charge, workload.Milli(1000/model.Replicas))
 		}
 	}
-	return defaultToWholeGPU(price)
+	return defaultToWholeGPU(charge)
 }
 
-func defaultToWholeGPU(price workload.Milli) workload.Milli {
-	if price == 0 {
+func defaultToWholeGPU(charge workload.Milli) workload.Milli {
+	if charge == 0 {
 		return 1000
 	}
-	return price
+	return charge
 }
 
-// requestedQuota is what the pod already asks for in the pool's currency, which its
+// requestedQuota returns what the pod requests of the pool's quota resource, which its
 // quota counts.
-func requestedQuota(pod *corev1.Pod, currency corev1.ResourceName) workload.Milli {
+func requestedQuota(pod *corev1.Pod, name corev1.ResourceName) workload.Milli {
 	var sum int64
 	for i := range pod.Spec.Containers {
-		// The webhook writes it on one regular container and nowhere else.
-		amount := pod.Spec.Containers[i].Resources.Requests[currency]
+		// The webhook sets it on exactly one regular container.
+		amount := pod.Spec.Containers[i].Resources.Requests[name]
 		sum += amount.Value()
 	}
 	return workload.Milli(sum)

@@ -24,36 +24,35 @@ import (
 const (
 	// ReasonDeleting: the project is being deleted.
 	ReasonDeleting = "Deleting"
-	// ReasonObjectsRefused: something that a policy renders cannot be had; the
-	// message says what, and whose it is to change that.
+	// ReasonObjectsRefused: an object that a policy renders could not be applied. The
+	// message names the object, the reason and what to do.
 	ReasonObjectsRefused = apply.ReasonObjectsRefused
 )
 
-// Outcome is what a pass over a project came to. After a refusal nothing else of
-// it is known.
+// Outcome is the result of a pass over a project. With a ClaimError nothing else is known.
 type Outcome struct {
-	// ClaimError is why the project cannot have its namespace; nil where it can.
+	// ClaimError is why the project cannot have its namespace, or nil.
 	ClaimError *tenancy.ClaimError
-	// Pools are the project's node pools that exist, MissingPools the names of those
-	// that do not; both in the project's order.
+	// Pools are the project's node pools that exist, MissingPools the names of the
+	// others; both in the project's order.
 	Pools        []input.NodePool
 	MissingPools []string
-	// Quotas are the project's, as they are now.
+	// Quotas are the project's applied quotas.
 	Quotas []corev1.ResourceQuota
-	// Queues name the objects of engines that are there for it.
+	// Queues are the kinds and names of its applied objects of queue kinds.
 	Queues []string
-	// Failures are what policies render and the project cannot have.
+	// Failures are the rendered objects that could not be applied.
 	Failures []apply.Failure
-	// Uncounted are the GPU pods that no quota counts; known where Looked is true.
+	// Uncounted are the GPU pods that no quota counts; known if UncountedObserved is true.
 	Uncounted         []UncountedPod
 	UncountedObserved bool
-	// ExceedsLimit tells that they hold more than the limits, so that the namespace is not
+	// ExceedsLimit reports that these exceed the limits, so that the namespace is not
 	// governed yet.
 	ExceedsLimit bool
 }
 
-// After how long the project is looked at again, in machine time: nobody tells
-// when somebody else's object or pod goes, or a policy is quick again.
+// The time until the project is reconciled again, in machine time: no event announces
+// that another person's object or a pod is gone, or that a policy is fast again.
 const (
 	failureRequeue          = time.Minute
 	transientFailureRequeue = 5 * time.Second
@@ -73,13 +72,13 @@ func (o Outcome) requeue() reconcile.Result {
 	}
 }
 
-// isQuotaApplied tells whether the project's quotas are all there and in force.
+// isQuotaApplied reports whether all quotas of the project are in force.
 func (o Outcome) isQuotaApplied() bool { return o.quotaProblem() == nil }
 
-// problem is why a condition is not true.
+// problem is a reason for which a condition is not true.
 type problem struct{ reason, message string }
 
-// quotaProblem is why quotas are not in force; nil where all are.
+// quotaProblem returns why a quota is not in force, or nil.
 func (o Outcome) quotaProblem() *problem {
 	if o.ClaimError != nil {
 		return &problem{o.ClaimError.Reason, o.ClaimError.Message}
@@ -87,8 +86,8 @@ func (o Outcome) quotaProblem() *problem {
 	if o.ExceedsLimit {
 		return exceededLimits(o.Pools, o.Uncounted)
 	}
-	if faults := apply.JoinFailures(o.Failures, func(f apply.Failure) bool { return f.AffectsQuota }); faults != "" {
-		return &problem{ReasonObjectsRefused, faults}
+	if failures := apply.JoinFailures(o.Failures, func(f apply.Failure) bool { return f.AffectsQuota }); failures != "" {
+		return &problem{ReasonObjectsRefused, failures}
 	}
 	if names := apply.UncountedQuotas(o.Quotas); len(names) > 0 {
 		return &problem{
@@ -99,24 +98,23 @@ func (o Outcome) quotaProblem() *problem {
 	return nil
 }
 
-// problems are all that keeps the project from being as its spec asks, the
-// gravest first.
+// problems returns why the project is not as its spec requires, the gravest first.
 func (o Outcome) problems() []problem {
 	var all []problem
 	if quota := o.quotaProblem(); quota != nil {
 		all = append(all, *quota)
 	}
-	if faults := apply.JoinFailures(o.Failures, func(f apply.Failure) bool { return !f.AffectsQuota }); faults != "" {
-		all = append(all, problem{ReasonObjectsRefused, faults})
+	if failures := apply.JoinFailures(o.Failures, func(f apply.Failure) bool { return !f.AffectsQuota }); failures != "" {
+		all = append(all, problem{ReasonObjectsRefused, failures})
 	}
 	if len(o.MissingPools) > 0 {
 		all = append(all, problem{v1alpha1.ReasonNodePoolNotFound, fmt.Sprintf(
-			"spec.nodePools: there is no node pool %s; create it, or take it out", strings.Join(o.MissingPools, ", "))})
+			"spec.nodePools: there is no node pool %s; create it, or remove it from the list", strings.Join(o.MissingPools, ", "))})
 	}
 	return all
 }
 
-// queueCondition is the condition of the project's queues.
+// queueCondition returns the condition QueueApplied.
 func (o Outcome) queueCondition() metav1.Condition {
 	if o.ExceedsLimit {
 		return newCondition(v1alpha1.ConditionQueueApplied, "", "", *exceededLimits(o.Pools, o.Uncounted))
@@ -124,8 +122,8 @@ func (o Outcome) queueCondition() metav1.Condition {
 	return apply.QueueAppliedCondition(o.Queues, o.Failures)
 }
 
-// newCondition is true with the reason and message given, or false for the
-// problems.
+// newCondition returns a true condition with the reason and message, or a false one
+// with the problems.
 func newCondition(kind, reason, message string, problems ...problem) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	if len(problems) == 0 {
@@ -141,11 +139,10 @@ func newCondition(kind, reason, message string, problems ...problem) metav1.Cond
 	return c
 }
 
-// conditions are those of a project that is not being deleted.
+// conditions returns the conditions of a project that is not being deleted.
 func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
 	if o.ClaimError != nil {
-		// Of the quotas nothing new is known, so that what was said of them stays,
-		// for the generation of which it was said.
+		// Nothing new is known of the quotas: their conditions stay, with their generation.
 		return []metav1.Condition{newCondition(v1alpha1.ConditionReady, "", "", *o.quotaProblem())}
 	}
 	var quota []problem
@@ -165,10 +162,12 @@ func (o Outcome) conditions(project *v1alpha1.Project) []metav1.Condition {
 	return conditions
 }
 
-// ComputeUsage is the project's quota in GPUs, over all pools and for each, as the spec says
-// it. A pool is in the list once its quota is counted. What strays hold of it is
-// told beside. What is allocated and pending is not known here and stays as it was.
-func ComputeUsage(project *v1alpha1.Project, pools []input.NodePool, quotas []corev1.ResourceQuota, strays []UncountedPod) (v1alpha1.GPUUsage, []v1alpha1.PoolUsage) {
+// ComputeUsage returns the project's quota in GPUs by its spec, over all pools and for
+// each pool whose quota is counted, with the share of uncounted pods. Allocated and
+// pending are unknown here and keep their values.
+func ComputeUsage(
+	project *v1alpha1.Project, pools []input.NodePool, quotas []corev1.ResourceQuota, pods []UncountedPod,
+) (v1alpha1.GPUUsage, []v1alpha1.PoolUsage) {
 	was := &project.Status
 	all := v1alpha1.GPUUsage{Allocated: was.GPU.Allocated, Pending: was.GPU.Pending}
 	for _, quota := range project.Spec.NodePools {
@@ -177,7 +176,7 @@ func ComputeUsage(project *v1alpha1.Project, pools []input.NodePool, quotas []co
 	}
 	all.Guaranteed, all.Limit = normalizeQuantity(all.Guaranteed), normalizeQuantity(all.Limit)
 
-	uncounted := sumUncountedByPool(strays)
+	uncounted := sumUncountedByPool(pods)
 	var each []v1alpha1.PoolUsage
 	for i := range pools {
 		pool := &pools[i]
@@ -196,10 +195,10 @@ func ComputeUsage(project *v1alpha1.Project, pools []input.NodePool, quotas []co
 	return all, each
 }
 
-// gpuQuantity is a number of thousandths as people write GPUs: 500m, 1, 1500m.
+// gpuQuantity returns thousandths of GPUs in the form 500m, 1 or 1500m.
 func gpuQuantity(milli int64) resource.Quantity {
 	return *resource.NewMilliQuantity(milli, resource.DecimalSI)
 }
 
-// normalizeQuantity is the same quantity, written as the others are.
+// normalizeQuantity returns the same quantity in that form.
 func normalizeQuantity(q resource.Quantity) resource.Quantity { return gpuQuantity(q.MilliValue()) }

@@ -63,7 +63,7 @@ func TestBuildStatus(t *testing.T) {
 			phase:   v1alpha1.ProjectActive, ready: tenancy.ReasonNamespaceTaken, says: "taken",
 		},
 		"deleted": {
-			project: deleted, phase: v1alpha1.ProjectDeleting, ready: ReasonDeleting, says: "to go",
+			project: deleted, phase: v1alpha1.ProjectDeleting, ready: ReasonDeleting, says: "waiting for the deletion of namespace",
 		},
 		"not counted": {
 			outcome: Outcome{Quotas: []corev1.ResourceQuota{counted, newQuota("old", "2000", "1000", "0")}},
@@ -108,7 +108,7 @@ func TestBuildStatus(t *testing.T) {
 			}
 			tc.project.Status = got
 			if again := BuildStatus(&tc.project, tc.outcome, metav1.Now(), metav1.Now()); !equality.Semantic.DeepEqual(got, again) {
-				t.Errorf("the second pass says something else: %+v", again)
+				t.Errorf("the second pass differs: %+v", again)
 			}
 		})
 	}
@@ -134,8 +134,7 @@ func assertCondition(t *testing.T, conditions []metav1.Condition, kind, reason, 
 	}
 }
 
-// A refusal says nothing of the quotas: what was said of an earlier generation
-// stays, and does not hold for this one.
+// After a refused claim the conditions of the quotas keep their earlier generation.
 func TestClaimErrorPreservesQuotaStatus(t *testing.T) {
 	p := &v1alpha1.Project{}
 	p.Generation = 7
@@ -223,7 +222,7 @@ func TestComputeUsage(t *testing.T) {
 				"kai-a": "0 of 1, 0 guaranteed, 0 beyond, 0 pending", "kai-b": "1 of 2, 0 guaranteed, 1 beyond, 0 pending",
 			},
 		},
-		"what nobody guarantees in one pool is beyond, whatever is free in another": {
+		"usage above the guarantee of one pool is over quota although another pool is free": {
 			pools:  []v1alpha1.PoolQuota{has("dgx", "0", "3"), has("old", "5", "5")},
 			quotas: []corev1.ResourceQuota{newQuota("dgx", "3000", "3000", "1000"), newQuota("old", "5000", "5000", "0")},
 			all:    "2 of 8, 5 guaranteed, 1 beyond, 250m pending",

@@ -1,23 +1,21 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package project gives each Project its namespace and the quotas in it.
+// Package project gives each Project its namespace, with the quotas and queues that
+// policies render for it.
 //
-// Enters: Projects, Departments, NodePools and Namespaces, as watched, and the
-// objects that policies render for each project. Leaves: the namespace, made or
-// adopted; the rendered objects in it, and the project's queues outside; then, once the quotas are counted, the
-// labels that say whose it is, by which it is governed; the Project's status,
-// with the condition QuotaApplied, until which GPU pods are refused, and what is
-// used of the quota. GPU pods that were there before the quota are listed in the
-// condition Uncounted, and what they hold is taken off what is rendered; a
-// namespace in which they hold more than the limit is governed once there is
-// room. When a Project is deleted, the namespace again: deleted where Sluice made
-// it and it holds no volume claim, else left standing without the labels and what
-// was rendered.
+// It reads Projects, Departments, NodePools and Namespaces. It creates or adopts the
+// namespace, applies the rendered objects, and labels the namespace as governed once
+// its quotas are counted. It writes the Project's status: until QuotaApplied is true,
+// GPU pods are refused; Uncounted lists GPU pods that are older than the quota. Their
+// share is subtracted from the rendered limit, and a namespace in which they exceed
+// the limit is not governed until there is room. When a Project is deleted, its
+// namespace is deleted if Sluice created it and it has no volume claims; else the
+// namespace stays without the labels and the rendered objects.
 //
-// It never deletes a namespace that it did not make, nor a volume, never takes a
-// namespace because of what a label says, and counts no pods but those that the
-// quotas do not: all other figures are the quotas'.
+// The package never deletes a namespace that Sluice did not create, or a volume. Which
+// namespace is a project's does not depend on labels. Usage comes from the quotas; the
+// package itself counts only pods that the quotas do not.
 package project
 
 import (
@@ -25,10 +23,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -47,41 +42,40 @@ import (
 	"sluice.dev/policies/engine"
 )
 
-// Reconciler keeps every Project's namespace right, and the objects in it that
-// policies render.
+// Reconciler applies the namespace of every Project and the objects in it.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
-	// Live reads from the API server, where a stale answer would do harm.
+	// Live reads from the API server, where a stale read would do harm.
 	Live client.Reader
 	// Policies are those in force; they render the project's objects.
 	Policies *engine.Engine
-	// PolicyChanges tells when other policies are in force.
+	// PolicyChanges reports when other policies are in force.
 	PolicyChanges apply.PolicyChanges
-	// Queues knows what is there of the kinds of engines.
+	// Queues lists the objects of queue kinds.
 	Queues *apply.QueueWatcher
-	// Events tells people what was done to their objects.
+	// Events records what the controller did to users' objects.
 	Events events.EventRecorder
 	// Clock is policy time, in which phases are recorded.
 	Clock policytime.Clock
-	// Access are the members', which go before anything else of a project does.
+	// Access revokes the rights of members before anything else of a project is deleted.
 	Access AccessRevoker
 
 	cache apply.Cache
 }
 
-// AccessRevoker are what a project's members may do: a rbac.Manager.
+// AccessRevoker revokes the rights of a project's members: a rbac.Manager.
 type AccessRevoker interface {
-	// Revoke takes them back; again, it does nothing.
+	// Revoke deletes the roles and bindings of the project.
 	Revoke(ctx context.Context, project *v1alpha1.Project) error
 }
 
-// maxConcurrentReconciles are how many projects are worked on at a time. They wait for the API
-// server most of the time; of one project no two do.
+// maxConcurrentReconciles is the number of projects that are reconciled at a time. Each
+// waits for the API server most of the time.
 const maxConcurrentReconciles = 16
 
-// SetupWithManager makes the manager run r, once policies are loaded and it is known
-// which kinds of engines there are.
+// SetupWithManager makes the manager run r once policies are loaded and the served queue
+// kinds are known.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	// Policies read labels and annotations too.
 	declared := predicate.Or[client.Object](specOrDeletionChanged, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
@@ -115,11 +109,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !project.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, &project)
 	}
-	// Before anything is made there must be something that takes it back.
+	// The finalizer comes before the first object, so that the object is removed.
 	before := project.DeepCopy()
 	if controllerutil.AddFinalizer(&project, v1alpha1.FinalizerProject) {
 		if err := r.Client.Patch(ctx, &project, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return reconcile.Result{}, fmt.Errorf("adding the finalizer to project %s: %w", project.Name, err)
+			return reconcile.Result{}, fmt.Errorf("add the finalizer to project %s: %w", project.Name, err)
 		}
 	}
 	outcome, err := r.reconcileProject(ctx, &project)
@@ -129,9 +123,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return outcome.requeue(), r.updateStatus(ctx, &project, outcome)
 }
 
-// reconcileProject gives the project its namespace, what policies render into it, and then
-// the labels. A refusal is for people: nothing here changes until somebody
-// changes the project, the namespace or the department.
+// reconcileProject gives the project its namespace, then what policies render into it,
+// then the labels. A refused claim waits for a change of the project, the namespace or
+// the department.
 func (r *Reconciler) reconcileProject(ctx context.Context, project *v1alpha1.Project) (Outcome, error) {
 	department, missing, err := r.getDepartment(ctx, project)
 	if missing != nil || err != nil {
@@ -144,9 +138,9 @@ func (r *Reconciler) reconcileProject(ctx context.Context, project *v1alpha1.Pro
 	if refusal != nil || err != nil {
 		return Outcome{ClaimError: refusal}, err
 	}
-	// The status says whose the namespace is before anything of the project's is
-	// in it: a crash in between leaves nothing that nobody takes back. One that was
-	// made says so itself, from the start.
+	// The status records the namespace before the project has objects in it, so that
+	// these are removed after a crash in between. A created namespace has an annotation
+	// from the start.
 	fresh := claim == tenancy.ClaimCreate && project.Status.ObservedGeneration == 0
 	if !fresh {
 		if err := r.recordNamespace(ctx, project, namespace, claim); err != nil {
@@ -159,12 +153,11 @@ func (r *Reconciler) reconcileProject(ctx context.Context, project *v1alpha1.Pro
 		return Outcome{}, err
 	}
 	if fresh {
-		// Written with the rest of the status, which speaks of no generation yet.
+		// It is written with the rest of the status, which has no generation yet.
 		project.Status.Namespace = &v1alpha1.ProjectNamespace{Name: namespace.Name, UID: namespace.UID, Origin: claim.Origin()}
 	}
-	// A namespace is governed only after its quota counts. One that is governed
-	// stays so while a changed quota is counted anew: its GPU pods are refused
-	// meanwhile, and would not be without the label.
+	// A namespace is governed only after its quota counts. It stays governed while a
+	// changed quota is counted: GPU pods are refused only with the label.
 	if outcome.isQuotaApplied() || governed {
 		if err := r.labelNamespace(ctx, project, department, outcome.Pools, namespace, claim); err != nil {
 			return Outcome{}, err
@@ -173,7 +166,7 @@ func (r *Reconciler) reconcileProject(ctx context.Context, project *v1alpha1.Pro
 	return outcome, nil
 }
 
-// getDepartment is the project's, or the refusal where there is none.
+// getDepartment returns the project's department, or a refusal if it does not exist.
 func (r *Reconciler) getDepartment(ctx context.Context, project *v1alpha1.Project) (*v1alpha1.Department, *tenancy.ClaimError, error) {
 	var department v1alpha1.Department
 	err := r.Client.Get(ctx, types.NamespacedName{Name: project.Spec.Department}, &department)
@@ -184,46 +177,7 @@ func (r *Reconciler) getDepartment(ctx context.Context, project *v1alpha1.Projec
 		}, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading department %s: %w", project.Spec.Department, err)
+		return nil, nil, fmt.Errorf("read department %s: %w", project.Spec.Department, err)
 	}
 	return &department, nil, nil
-}
-
-// BuildStatus is the project's status after one pass. The phase's time is policy
-// time, a condition's is machine time.
-func BuildStatus(project *v1alpha1.Project, outcome Outcome, policy, machine metav1.Time) v1alpha1.ProjectStatus {
-	status := *project.Status.DeepCopy()
-	status.ObservedGeneration = project.Generation
-	phase := v1alpha1.ProjectActive
-	var conditions []metav1.Condition
-	if project.DeletionTimestamp.IsZero() {
-		conditions = outcome.conditions(project)
-		if outcome.ClaimError == nil {
-			status.GPU, status.NodePools = ComputeUsage(project, outcome.Pools, outcome.Quotas, outcome.Uncounted)
-		}
-	} else {
-		phase = v1alpha1.ProjectDeleting
-		conditions = []metav1.Condition{newCondition(v1alpha1.ConditionReady, "", "",
-			problem{ReasonDeleting, fmt.Sprintf("waiting for namespace %s to go", project.NamespaceName())})}
-	}
-	if status.Phase != phase {
-		status.Phase, status.PhaseSince = phase, &policy
-	}
-	for _, c := range conditions {
-		c.ObservedGeneration, c.LastTransitionTime, c.Message = project.Generation, machine, apply.TruncateMessage(c.Message)
-		meta.SetStatusCondition(&status.Conditions, c)
-	}
-	return status
-}
-
-func (r *Reconciler) updateStatus(ctx context.Context, project *v1alpha1.Project, outcome Outcome) error {
-	status := BuildStatus(project, outcome, metav1.NewTime(r.Clock.Now()), metav1.NewTime(policytime.MachineNow()))
-	if equality.Semantic.DeepEqual(status, project.Status) {
-		return nil
-	}
-	project.Status = status
-	if err := r.Client.Status().Update(ctx, project); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of project %s: %w", project.Name, err)
-	}
-	return nil
 }

@@ -18,13 +18,13 @@ import (
 	"sluice.dev/lifecycle/rendering/apply"
 )
 
-// reconcileDelete takes back the members' rights of a project that is being deleted and
-// gives up its namespace, and lets the project go once that is done.
+// reconcileDelete revokes the members' rights of a project that is being deleted, then
+// releases its namespace, then removes the finalizer.
 func (r *Reconciler) reconcileDelete(ctx context.Context, project *v1alpha1.Project) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(project, v1alpha1.FinalizerProject) {
 		return reconcile.Result{}, nil
 	}
-	// Nobody makes anything more in what is about to go.
+	// Members create nothing more in what is about to be deleted.
 	if err := r.Access.Revoke(ctx, project); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -33,10 +33,10 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, project *v1alpha1.Proj
 		return reconcile.Result{}, err
 	}
 	if !done {
-		// The namespace's own events bring it here again.
+		// The events of the namespace enqueue the project again.
 		return reconcile.Result{}, r.updateStatus(ctx, project, Outcome{})
 	}
-	// Its queues outlast its pods, which count there.
+	// The queues outlast the pods, which they count.
 	if err := r.applier().Remove(ctx, apply.ClusterTarget(apply.SubjectProject, project.Name)); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -44,12 +44,12 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, project *v1alpha1.Proj
 	controllerutil.RemoveFinalizer(project, v1alpha1.FinalizerProject)
 	err = r.Client.Patch(ctx, project, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("removing the finalizer of project %s: %w", project.Name, err)
+		return reconcile.Result{}, fmt.Errorf("remove the finalizer of project %s: %w", project.Name, err)
 	}
 	return reconcile.Result{}, nil
 }
 
-// releaseNamespace tells whether nothing of the namespace is left to give up.
+// releaseNamespace deletes or orphans the namespace and reports whether that is done.
 func (r *Reconciler) releaseNamespace(ctx context.Context, project *v1alpha1.Project) (bool, error) {
 	namespace, err := r.getNamespace(ctx, project.NamespaceName())
 	if err != nil || namespace == nil {
@@ -61,7 +61,7 @@ func (r *Reconciler) releaseNamespace(ctx context.Context, project *v1alpha1.Pro
 	case tenancy.ClaimAdopted:
 		return true, r.orphanNamespace(ctx, project, namespace)
 	default:
-		// It never was this project's.
+		// The namespace never was this project's.
 		return true, nil
 	}
 }
@@ -70,27 +70,28 @@ func (r *Reconciler) releaseCreatedNamespace(ctx context.Context, project *v1alp
 	if !namespace.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	keep, err := r.retentionReason(ctx, project, namespace)
+	reason, err := r.retentionReason(ctx, project, namespace)
 	if err != nil {
 		return false, err
 	}
-	if keep != "" {
+	if reason != "" {
 		if err := r.orphanNamespace(ctx, project, namespace); err != nil {
 			return false, err
 		}
 		r.Events.Eventf(namespace, project, corev1.EventTypeWarning, "NamespaceKept", "ReleaseNamespace",
-			"project %s was deleted; the namespace stays, ungoverned, because %s: delete it by hand, or hand it to another project", project.Name, keep)
+			"project %s was deleted; the namespace stays without governance because %s: delete it yourself, or let another project adopt it",
+			project.Name, reason)
 		return true, nil
 	}
 	err = r.Client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID})
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("deleting namespace %s: %w", namespace.Name, err)
+		return false, fmt.Errorf("delete namespace %s: %w", namespace.Name, err)
 	}
 	return false, nil
 }
 
-// orphanNamespace leaves the namespace as if it had never been the project's. The
-// quotas go last: while the label is there they are what holds the limit.
+// orphanNamespace removes the project's labels and objects from the namespace. The
+// quotas go last: they hold the limit while the label is there.
 func (r *Reconciler) orphanNamespace(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace) error {
 	if err := r.unlabelNamespace(ctx, project, namespace); err != nil {
 		return err
@@ -98,12 +99,11 @@ func (r *Reconciler) orphanNamespace(ctx context.Context, project *v1alpha1.Proj
 	return r.applier().Remove(ctx, apply.ProjectTarget(project))
 }
 
-// retentionReason says why a namespace that Sluice made is not to be deleted; it is
-// empty where it is.
+// retentionReason returns why a namespace that Sluice created is not deleted, or "".
 func (r *Reconciler) retentionReason(ctx context.Context, project *v1alpha1.Project, namespace *corev1.Namespace) (string, error) {
 	if namespace.Annotations[v1alpha1.AnnotationCreatedFor] != string(project.UID) {
-		// Taking the mark off is how somebody keeps a namespace.
-		return "its annotation " + v1alpha1.AnnotationCreatedFor + " was taken off", nil
+		// A user removes the annotation to keep the namespace.
+		return "its annotation " + v1alpha1.AnnotationCreatedFor + " was removed", nil
 	}
 	volumes, err := r.countVolumeClaims(ctx, namespace.Name)
 	if err != nil || volumes == 0 {
@@ -112,14 +112,14 @@ func (r *Reconciler) retentionReason(ctx context.Context, project *v1alpha1.Proj
 	return fmt.Sprintf("it holds %d volume claims", volumes), nil
 }
 
-// countVolumeClaims counts on the API server: what a cache has not seen yet would be
-// deleted with the namespace. One made between this count and the deletion goes
-// with it; nobody else's rights in the namespace outlast the project.
+// countVolumeClaims counts on the API server: a claim that a cache does not have yet would
+// be deleted with the namespace. Only a claim that is created between this count and
+// the deletion is; the members have lost their rights before.
 func (r *Reconciler) countVolumeClaims(ctx context.Context, namespace string) (int, error) {
 	claims := &metav1.PartialObjectMetadataList{}
 	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
 	if err := r.Live.List(ctx, claims, client.InNamespace(namespace)); err != nil {
-		return 0, fmt.Errorf("listing the volume claims in namespace %s: %w", namespace, err)
+		return 0, fmt.Errorf("list the volume claims in namespace %s: %w", namespace, err)
 	}
 	return len(claims.Items), nil
 }

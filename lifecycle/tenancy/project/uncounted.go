@@ -23,42 +23,42 @@ import (
 	"sluice.dev/policies/input"
 )
 
-// ReasonAllCounted: every GPU pod of the project is counted by its quotas.
+// ReasonAllCounted: the project's quotas count each of its GPU pods.
 const ReasonAllCounted = "AllCounted"
 
-// maxListedPods is how many pods a condition names before it only counts.
+// maxListedPods is the number of pods that a condition names; it counts the others.
 const maxListedPods = 10
 
-// UncountedPod is a GPU pod that the quotas do not count, or not in full: it was there
-// before the namespace was adopted, or before its pool was counted in the
-// currency that it has now.
+// UncountedPod is a GPU pod that the quotas do not count, or not in full: it is older
+// than the adoption of the namespace, or than its pool's quota resource.
 type UncountedPod struct {
 	// Pod is its name.
 	Pod string
-	// Pool is the project's pool whose GPUs it holds; empty where it is none of them.
+	// Pool is the project's pool whose GPUs the pod holds, or empty.
 	Pool string
-	// Uncharged is what it holds there and is not charged; 0 where it has no pool.
+	// Uncharged is what the pod holds there without being charged; 0 without a pool.
 	Uncharged workload.Milli
-	// Preemptible tells that others may end it, so that it may go over the guarantee.
+	// Preemptible reports that the pod may be preempted, so that it may exceed the guarantee.
 	Preemptible bool
 }
 
-// observeUncounted looks for them on the API server; false where all were found to be
-// counted before, in the pools' present currencies: what came later was counted
-// on its way in. A namespace that is not governed yet is always looked at, since
-// more may come.
-func (r *Reconciler) observeUncounted(ctx context.Context, project *v1alpha1.Project, pools []input.NodePool, governed bool) ([]UncountedPod, bool, error) {
+// observeUncounted finds uncounted pods on the API server. It returns false if an earlier
+// pass found none for the pools' present quota resources: later pods are counted at
+// admission. It always observes a namespace that is not governed, where more may come.
+func (r *Reconciler) observeUncounted(
+	ctx context.Context, project *v1alpha1.Project, pools []input.NodePool, governed bool,
+) ([]UncountedPod, bool, error) {
 	known := meta.FindStatusCondition(project.Status.Conditions, v1alpha1.ConditionUncounted)
 	if governed && known != nil && known.Status == metav1.ConditionFalse && known.Message == allCountedMessage(pools) {
 		return nil, false, nil
 	}
 	var pods corev1.PodList
 	if err := r.Live.List(ctx, &pods, client.InNamespace(project.NamespaceName())); err != nil {
-		return nil, false, fmt.Errorf("listing the pods of namespace %s that no quota counts: %w", project.NamespaceName(), err)
+		return nil, false, fmt.Errorf("list the pods of namespace %s that no quota counts: %w", project.NamespaceName(), err)
 	}
 	var all v1alpha1.NodePoolList
 	if err := r.Client.List(ctx, &all); err != nil {
-		return nil, false, fmt.Errorf("listing node pools: %w", err)
+		return nil, false, fmt.Errorf("list node pools: %w", err)
 	}
 	nodes := map[string]*corev1.Node{}
 	for i := range pods.Items {
@@ -69,20 +69,19 @@ func (r *Reconciler) observeUncounted(ctx context.Context, project *v1alpha1.Pro
 		var node corev1.Node
 		err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &node)
 		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, false, fmt.Errorf("reading node %s: %w", name, err)
+			return nil, false, fmt.Errorf("read node %s: %w", name, err)
 		}
 		nodes[name] = &node
 	}
-	strays := FindUncounted(pods.Items, pools, func(node string) []string { return inventory.PoolsForNode(nodes[node], all.Items) })
-	// That there are none holds only once no more can come.
-	return strays, governed || len(strays) > 0, nil
+	uncounted := FindUncounted(pods.Items, pools, func(node string) []string { return inventory.PoolsForNode(nodes[node], all.Items) })
+	// Without governance, more uncounted pods may come.
+	return uncounted, governed || len(uncounted) > 0, nil
 }
 
-// FindUncounted are those of the pods that hold GPUs which no quota counts, sorted by
-// name. The pools are the project's; poolsOf are the names of those that select
-// a node.
-func FindUncounted(pods []corev1.Pod, pools []input.NodePool, poolsOf func(node string) []string) []UncountedPod {
-	var strays []UncountedPod
+// FindUncounted returns the pods that hold GPUs without being counted, sorted by name. The
+// pools are the project's; poolsForNode returns the names of the pools that select a node.
+func FindUncounted(pods []corev1.Pod, pools []input.NodePool, poolsForNode func(node string) []string) []UncountedPod {
+	var uncounted []UncountedPod
 	for i := range pods {
 		pod := &pods[i]
 		if workload.IsPodTerminal(pod) {
@@ -92,51 +91,50 @@ func FindUncounted(pods []corev1.Pod, pools []input.NodePool, poolsOf func(node 
 		if err == nil && !request.RequestsGPU() {
 			continue
 		}
-		stray := UncountedPod{Pod: pod.Name, Preemptible: preemptibleClasses[pod.Spec.PriorityClassName]}
-		if pool := poolForPod(pod, pools, poolsOf); pool != nil {
+		found := UncountedPod{Pod: pod.Name, Preemptible: preemptibleClasses[pod.Spec.PriorityClassName]}
+		if pool := poolForPod(pod, pools, poolsForNode); pool != nil {
 			charged := requestedQuota(pod, pool.QuotaResource)
-			stray.Pool, stray.Uncharged = pool.Name, ComputeCharge(request, pool)-charged
-			// Without boards nothing has its price, and what admission said holds.
-			if stray.Uncharged <= 0 || charged > 0 && len(pool.Products) == 0 {
+			found.Pool, found.Uncharged = pool.Name, ComputeCharge(request, pool)-charged
+			// Without GPU models there are no prices, and the charge of admission holds.
+			if found.Uncharged <= 0 || charged > 0 && len(pool.Products) == 0 {
 				continue
 			}
 		} else if requestsQuotaResource(pod) {
 			continue // of a pool that the project no longer has
 		}
-		strays = append(strays, stray)
+		uncounted = append(uncounted, found)
 	}
-	slices.SortFunc(strays, func(a, b UncountedPod) int { return cmp.Compare(a.Pod, b.Pod) })
-	return strays
+	slices.SortFunc(uncounted, func(a, b UncountedPod) int { return cmp.Compare(a.Pod, b.Pod) })
+	return uncounted
 }
 
-// preemptibleClasses are the priority classes under which a pod may be ended for others.
+// preemptibleClasses are the priority classes whose pods may be preempted.
 var preemptibleClasses = map[string]bool{
 	v1alpha1.PriorityClassTrain: true, v1alpha1.PriorityClassInteractivePreemptible: true,
 }
 
-// poolForPod is the pool of the pod's node; of a pod that has none yet, the one that
-// it selects, else the first, since it may come to any; nil where it is none of
-// these.
-func poolForPod(pod *corev1.Pod, pools []input.NodePool, poolsOf func(string) []string) *input.NodePool {
-	is := func(fits func(*input.NodePool) bool) *input.NodePool {
+// poolForPod returns the pool of the pod's node. For a pod without a node it returns the
+// pool that the pod selects, or the first that it may be scheduled to; else nil.
+func poolForPod(pod *corev1.Pod, pools []input.NodePool, poolsForNode func(string) []string) *input.NodePool {
+	find := func(match func(*input.NodePool) bool) *input.NodePool {
 		for i := range pools {
-			if fits(&pools[i]) {
+			if match(&pools[i]) {
 				return &pools[i]
 			}
 		}
 		return nil
 	}
 	if pod.Spec.NodeName != "" {
-		names := poolsOf(pod.Spec.NodeName)
-		return is(func(p *input.NodePool) bool { return len(names) == 1 && names[0] == p.Name })
+		names := poolsForNode(pod.Spec.NodeName)
+		return find(func(p *input.NodePool) bool { return len(names) == 1 && names[0] == p.Name })
 	}
 	if name := pod.Labels[v1alpha1.LabelNodePool]; name != "" {
-		return is(func(p *input.NodePool) bool { return p.Name == name })
+		return find(func(p *input.NodePool) bool { return p.Name == name })
 	}
-	return is(func(p *input.NodePool) bool { return selectorMayMatch(pod.Spec.NodeSelector, p.NodeSelector) })
+	return find(func(p *input.NodePool) bool { return selectorMayMatch(pod.Spec.NodeSelector, p.NodeSelector) })
 }
 
-// selectorMayMatch tells whether a pod that selects nodes so may come to those of a pool.
+// selectorMayMatch reports whether a pod's node selector allows nodes with these labels.
 func selectorMayMatch(selector, labels map[string]string) bool {
 	for key, value := range labels {
 		if wanted, ok := selector[key]; ok && wanted != value {
@@ -157,42 +155,41 @@ func requestsQuotaResource(pod *corev1.Pod) bool {
 	return false
 }
 
-// sumUncountedByPool is what strays hold of each pool.
-func sumUncountedByPool(strays []UncountedPod) map[string]workload.Milli {
+// sumUncountedByPool returns what the pods hold of each pool.
+func sumUncountedByPool(uncounted []UncountedPod) map[string]workload.Milli {
 	sums := map[string]workload.Milli{}
-	for _, stray := range strays {
-		if stray.Pool != "" {
-			sums[stray.Pool] += stray.Uncharged
+	for _, pod := range uncounted {
+		if pod.Pool != "" {
+			sums[pod.Pool] += pod.Uncharged
 		}
 	}
 	return sums
 }
 
-// DeductUncounted are the pools as the quotas are to be rendered: with what strays hold
-// taken off the limit, and what those hold that nobody may end off what is
-// guaranteed too. Nothing falls below zero.
-func DeductUncounted(pools []input.NodePool, strays []UncountedPod) []input.NodePool {
-	less := slices.Clone(pools)
-	for i := range less {
-		pool := &less[i]
-		for _, stray := range strays {
-			if stray.Pool != pool.Name {
+// DeductUncounted returns the pools for which quotas are rendered. What uncounted pods
+// hold is subtracted from the limit; what is not preemptible also from the guarantee.
+func DeductUncounted(pools []input.NodePool, uncounted []UncountedPod) []input.NodePool {
+	reduced := slices.Clone(pools)
+	for i := range reduced {
+		pool := &reduced[i]
+		for _, pod := range uncounted {
+			if pod.Pool != pool.Name {
 				continue
 			}
-			pool.Limit = max(0, pool.Limit-stray.Uncharged)
-			if !stray.Preemptible {
-				pool.Guaranteed = max(0, pool.Guaranteed-stray.Uncharged)
+			pool.Limit = max(0, pool.Limit-pod.Uncharged)
+			if !pod.Preemptible {
+				pool.Guaranteed = max(0, pool.Guaranteed-pod.Uncharged)
 			}
 		}
 		pool.Guaranteed = min(pool.Guaranteed, pool.Limit)
 	}
-	return less
+	return reduced
 }
 
-// exceededLimits is why a namespace with these strays cannot be governed yet: they hold
-// more than the limit; nil where they do not.
-func exceededLimits(pools []input.NodePool, strays []UncountedPod) *problem {
-	sums := sumUncountedByPool(strays)
+// exceededLimits returns why a namespace with these pods cannot be governed yet: they
+// hold more than the limit. Else it returns nil.
+func exceededLimits(pools []input.NodePool, uncounted []UncountedPod) *problem {
+	sums := sumUncountedByPool(uncounted)
 	var texts []string
 	for i := range pools {
 		if pool := &pools[i]; sums[pool.Name] > pool.Limit {
@@ -204,54 +201,55 @@ func exceededLimits(pools []input.NodePool, strays []UncountedPod) *problem {
 		return nil
 	}
 	return &problem{v1alpha1.ReasonUncountedPodsExceedLimit, fmt.Sprintf(
-		"the namespace is governed once there is room for the GPU pods in it, %s: they %s; this goes on by itself as they end, or an administrator of the department may raise the limit",
-		formatPodNames(strays), strings.Join(texts, "; "))}
+		"the namespace is governed once there is room for the GPU pods in it, %s: they %s; the adoption continues by itself as "+
+			"they end, or an administrator of the department may raise the limit",
+		formatPodNames(uncounted), strings.Join(texts, "; "))}
 }
 
-// formatPodNames lists the strays, shortened.
-func formatPodNames(strays []UncountedPod) string {
+// formatPodNames lists the pods, shortened.
+func formatPodNames(uncounted []UncountedPod) string {
 	names := make([]string, 0, maxListedPods)
-	for _, stray := range strays[:min(maxListedPods, len(strays))] {
-		names = append(names, stray.Pod)
+	for _, pod := range uncounted[:min(maxListedPods, len(uncounted))] {
+		names = append(names, pod.Pod)
 	}
 	list := strings.Join(names, ", ")
-	if len(strays) > maxListedPods {
-		list += fmt.Sprintf(" and %d more", len(strays)-maxListedPods)
+	if len(uncounted) > maxListedPods {
+		list += fmt.Sprintf(" and %d more", len(uncounted)-maxListedPods)
 	}
 	return list
 }
 
-// allCountedMessage says that there are none, and in which currencies: in another one
-// nobody has looked.
+// allCountedMessage returns the message for no uncounted pods. It names the quota
+// resources, since pods may be uncounted in another one.
 func allCountedMessage(pools []input.NodePool) string {
-	currencies := make([]string, 0, len(pools))
+	resources := make([]string, 0, len(pools))
 	for i := range pools {
-		currencies = append(currencies, string(pools[i].QuotaResource))
+		resources = append(resources, string(pools[i].QuotaResource))
 	}
-	slices.Sort(currencies)
-	if currencies = slices.Compact(currencies); len(currencies) == 0 {
+	slices.Sort(resources)
+	if resources = slices.Compact(resources); len(resources) == 0 {
 		return "there are no node pools in which GPU pods would be counted"
 	}
-	return "every GPU pod is counted, in " + strings.Join(currencies, ", ")
+	return "every GPU pod is counted, in " + strings.Join(resources, ", ")
 }
 
-func uncountedCondition(pools []input.NodePool, strays []UncountedPod) metav1.Condition {
+func uncountedCondition(pools []input.NodePool, uncounted []UncountedPod) metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionUncounted, Status: metav1.ConditionFalse, Reason: ReasonAllCounted,
 		Message: allCountedMessage(pools),
 	}
-	if len(strays) == 0 {
+	if len(uncounted) == 0 {
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonPodsUncounted
-	sums := sumUncountedByPool(strays)
+	sums := sumUncountedByPool(uncounted)
 	var off []string
 	for i := range pools {
 		if sum := sums[pools[i].Name]; sum > 0 {
 			off = append(off, fmt.Sprintf("%s of node pool %s", sum.Describe(), pools[i].Name))
 		}
 	}
-	c.Message = "GPU pods that were there before the quota, which does not count them: " + formatPodNames(strays)
+	c.Message = "GPU pods that were there before the quota, which does not count them: " + formatPodNames(uncounted)
 	if len(off) > 0 {
 		c.Message += "; until they are gone the project's limit is lower by what they hold, " + strings.Join(off, " and ")
 	}

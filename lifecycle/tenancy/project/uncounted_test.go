@@ -81,7 +81,7 @@ func TestFindUncounted(t *testing.T) {
 		"without GPUs":        {newGPUPod("p"), nil},
 		"over":                {newGPUPod("p", gpu, over, withNodeName("n-whole")), nil},
 		"counted":             {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli.whole", "1000"), withNodeName("n-whole")), nil},
-		"in another currency": {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli", "1000"), withNodeName("n-whole"), training), []UncountedPod{{"p", "whole", 1000, true}}},
+		"in another resource": {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli", "1000"), withNodeName("n-whole"), training), []UncountedPod{{"p", "whole", 1000, true}}},
 		"counted in part":     {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli.whole", "1"), withNodeName("n-whole")), []UncountedPod{{"p", "whole", 999, false}}},
 		"a GPU":               {newGPUPod("p", gpu, withNodeName("n-whole")), []UncountedPod{{"p", "whole", 1000, false}}},
 		"two slices":          {newGPUPod("p", withResource("nvidia.com/mig-3g.20gb", "2"), withNodeName("n-cut")), []UncountedPod{{"p", "cut", 1000, false}}},
@@ -95,8 +95,8 @@ func TestFindUncounted(t *testing.T) {
 		"on a node of another pool":  {newGPUPod("p", gpu, withNodeName("n-other")), []UncountedPod{{Pod: "p"}}},
 		"on a node of no pool":       {newGPUPod("p", gpu, withNodeName("both")), []UncountedPod{{Pod: "p"}}},
 		"of a pool that it had":      {newGPUPod("p", gpu, withResource("sluice.dev/gpu-milli.old", "1000"), withNodeName("n-other")), nil},
-		"that asks for I know not":   {newGPUPod("p", withAnnotation(v1alpha1.AnnotationGPU, "half"), withNodeName("n-cut")), []UncountedPod{{"p", "cut", 1000, false}}},
-		"a slice that no board has":  {newGPUPod("p", withResource("nvidia.com/mig-7g.80gb", "1"), withNodeName("n-cut")), []UncountedPod{{"p", "cut", 1000, false}}},
+		"with an invalid request":    {newGPUPod("p", withAnnotation(v1alpha1.AnnotationGPU, "half"), withNodeName("n-cut")), []UncountedPod{{"p", "cut", 1000, false}}},
+		"a slice of no GPU model":    {newGPUPod("p", withResource("nvidia.com/mig-7g.80gb", "1"), withNodeName("n-cut")), []UncountedPod{{"p", "cut", 1000, false}}},
 		"a replica of an odd device": {newGPUPod("p", withResource("nvidia.com/gpu.shared", "2"), withNodeName("n-cut")), []UncountedPod{{"p", "cut", 2000, false}}},
 	}
 	for name, tc := range tests {
@@ -108,8 +108,7 @@ func TestFindUncounted(t *testing.T) {
 	}
 }
 
-// A pool whose boards nobody has seen yet has no prices, and what was admitted is
-// not suspected for it.
+// A pool without known GPU models has no prices; admitted pods count as charged.
 func TestFindUncountedTrustsAdmissionWithoutGPUModels(t *testing.T) {
 	pools := newTestPools()
 	pools[1].Products = nil
@@ -125,13 +124,13 @@ func TestFindUncountedTrustsAdmissionWithoutGPUModels(t *testing.T) {
 func TestDeductUncounted(t *testing.T) {
 	type amounts struct{ Guaranteed, Limit workload.Milli }
 	tests := map[string]struct {
-		strays []UncountedPod
-		want   amounts // of pool whole: 1000 guaranteed, 2000 at most
+		pods []UncountedPod
+		want amounts // of pool whole: 1000 guaranteed, 2000 at most
 	}{
 		"none":                       {nil, amounts{1000, 2000}},
 		"of another pool":            {[]UncountedPod{{Pool: "cut", Uncharged: 500}, {Uncharged: 1}}, amounts{1000, 2000}},
-		"that nobody may end":        {[]UncountedPod{{Pool: "whole", Uncharged: 500}}, amounts{500, 1500}},
-		"that others may end":        {[]UncountedPod{{Pool: "whole", Uncharged: 500, Preemptible: true}}, amounts{1000, 1500}},
+		"not preemptible":            {[]UncountedPod{{Pool: "whole", Uncharged: 500}}, amounts{500, 1500}},
+		"preemptible":                {[]UncountedPod{{Pool: "whole", Uncharged: 500, Preemptible: true}}, amounts{1000, 1500}},
 		"over the guarantee":         {[]UncountedPod{{Pool: "whole", Uncharged: 1500}}, amounts{0, 500}},
 		"never more than the limit":  {[]UncountedPod{{Pool: "whole", Uncharged: 1500, Preemptible: true}}, amounts{500, 500}},
 		"together more than all":     {[]UncountedPod{{Pool: "whole", Uncharged: 1500}, {Pool: "whole", Uncharged: 1500}}, amounts{0, 0}},
@@ -140,7 +139,7 @@ func TestDeductUncounted(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			pools := newTestPools()
-			got := DeductUncounted(pools, tc.strays)[0]
+			got := DeductUncounted(pools, tc.pods)[0]
 			if diff := cmp.Diff(tc.want, amounts{got.Guaranteed, got.Limit}); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -167,11 +166,11 @@ func TestUncountedCondition(t *testing.T) {
 		none.Message != "every GPU pod is counted, in sluice.dev/gpu-milli.cut, sluice.dev/gpu-milli.whole" {
 		t.Errorf("of none: %+v", none)
 	}
-	var strays []UncountedPod
+	var pods []UncountedPod
 	for i := range 12 {
-		strays = append(strays, UncountedPod{Pod: strconv.Itoa(i), Pool: "cut", Uncharged: 125})
+		pods = append(pods, UncountedPod{Pod: strconv.Itoa(i), Pool: "cut", Uncharged: 125})
 	}
-	c := uncountedCondition(newTestPools(), strays)
+	c := uncountedCondition(newTestPools(), pods)
 	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonPodsUncounted ||
 		!strings.Contains(c.Message, "8, 9 and 2 more; until they are gone the project's limit is lower by what they hold, 1.5 GPUs of node pool cut; delete them") {
 		t.Errorf("of twelve: %+v", c)

@@ -34,7 +34,7 @@ func (r *Reconciler) nodePoolHandler() handler.EventHandler {
 	return r.indexHandler(inventory.ProjectsByNodePool, client.Object.GetName)
 }
 
-// namespaceConflictHandler are the projects that name the same namespace as the one that changed.
+// namespaceConflictHandler enqueues the projects that name the same namespace as the object.
 func (r *Reconciler) namespaceConflictHandler() handler.EventHandler {
 	return r.indexHandler(inventory.ProjectsByNamespace, func(object client.Object) string {
 		if project, ok := object.(*v1alpha1.Project); ok {
@@ -48,24 +48,24 @@ func (r *Reconciler) indexHandler(index string, key func(client.Object) string) 
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 		var projects v1alpha1.ProjectList
 		if err := r.Client.List(ctx, &projects, client.MatchingFields{index: key(object)}); err != nil {
-			log.FromContext(ctx).Error(err, "listing projects", "index", index)
+			log.FromContext(ctx).Error(err, "Failed to list projects", "index", index)
 			return nil
 		}
 		return inventory.Requests(&projects)
 	})
 }
 
-// allRequests are all projects.
+// allRequests returns requests for all projects.
 func (r *Reconciler) allRequests(ctx context.Context) []reconcile.Request {
 	var projects v1alpha1.ProjectList
 	if err := r.Client.List(ctx, &projects); err != nil {
-		log.FromContext(ctx).Error(err, "listing projects")
+		log.FromContext(ctx).Error(err, "Failed to list projects")
 		return nil
 	}
 	return inventory.Requests(&projects)
 }
 
-// specOrDeletionChanged passes what the reconciler did not write itself.
+// specOrDeletionChanged passes changes that the reconciler did not make itself.
 var specOrDeletionChanged = predicate.Or[client.Object](
 	predicate.GenerationChangedPredicate{},
 	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -74,31 +74,31 @@ var specOrDeletionChanged = predicate.Or[client.Object](
 	}},
 )
 
-// projectDeleted passes the deletion of a project, which may let a rival in.
+// projectDeleted passes deletions, after which another project may have the namespace.
 var projectDeleted = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(event.UpdateEvent) bool { return false },
 	DeleteFunc: func(event.DeleteEvent) bool { return true },
 }
 
-// namespaceCreatedExternally keeps out the making of a namespace by lifecycle itself, which goes
-// on with it.
+// namespaceCreatedExternally drops the creation of a namespace by lifecycle itself, which
+// is in the same pass.
 var namespaceCreatedExternally = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool {
 		return e.IsInInitialList || e.Object.GetAnnotations()[v1alpha1.AnnotationCreatedFor] == ""
 	},
 }
 
-// nodePoolResizeDelay is for how long changes of a pool's size alone are gathered, in machine
-// time: it changes with every node that comes or goes.
+// nodePoolResizeDelay is how long changes of only a pool's size are collected, in machine
+// time: the size changes with every node.
 const nodePoolResizeDelay = 10 * time.Second
 
-// nodePoolResizeHandler brings back those of a pool, a little later.
+// nodePoolResizeHandler enqueues the projects of a pool after nodePoolResizeDelay.
 func (r *Reconciler) nodePoolResizeHandler() handler.EventHandler {
 	return handler.Funcs{UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q apply.RequestQueue) {
 		var projects v1alpha1.ProjectList
 		if err := r.Client.List(ctx, &projects, client.MatchingFields{inventory.ProjectsByNodePool: e.ObjectNew.GetName()}); err != nil {
-			log.FromContext(ctx).Error(err, "listing projects", "pool", e.ObjectNew.GetName())
+			log.FromContext(ctx).Error(err, "Failed to list projects", "pool", e.ObjectNew.GetName())
 			return
 		}
 		for i := range projects.Items {
@@ -107,7 +107,7 @@ func (r *Reconciler) nodePoolResizeHandler() handler.EventHandler {
 	}}
 }
 
-// nodePoolResized passes a node pool that has another number of GPUs.
+// nodePoolResized passes a change of a pool's number of GPUs.
 var nodePoolResized = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
@@ -118,8 +118,7 @@ var nodePoolResized = predicate.Funcs{
 	},
 }
 
-// nodePoolInputChanged passes what changes of a node pool in the eyes of policies, and
-// keeps out its size and its count of nodes.
+// nodePoolInputChanged passes changes of a node pool that policies see, without its size.
 var nodePoolInputChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.NodePool)
@@ -129,25 +128,25 @@ var nodePoolInputChanged = predicate.Funcs{
 }
 
 func nodePoolInput(pool *v1alpha1.NodePool) []input.NodePool {
-	anybody := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{NodePools: []v1alpha1.PoolQuota{{Name: pool.Name}}}}
-	told := input.NewProjectPools(anybody, func(string) *v1alpha1.NodePool { return pool })
-	for i := range told {
-		told[i].GPUs = 0
+	project := &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{NodePools: []v1alpha1.PoolQuota{{Name: pool.Name}}}}
+	pools := input.NewProjectPools(project, func(string) *v1alpha1.NodePool { return pool })
+	for i := range pools {
+		pools[i].GPUs = 0
 	}
-	return told
+	return pools
 }
 
 const (
-	// createdObjectDelay is for how long objects that come are gathered, in machine time: lifecycle
-	// made them itself.
+	// createdObjectDelay is how long new objects are collected, in machine time: lifecycle
+	// created them itself.
 	createdObjectDelay = time.Second
-	// changedObjectDelay is for how long others are: the quotas of a project are counted one after
-	// the other.
+	// changedObjectDelay is how long others are: the quotas of a project are counted one
+	// after the other.
 	changedObjectDelay = 50 * time.Millisecond
 )
 
-// renderedObjectHandler brings back the project for which an object was rendered: to put
-// right what somebody changed, and to see what is counted.
+// renderedObjectHandler enqueues the project of a rendered object, to restore it and to
+// read which quotas are counted.
 type renderedObjectHandler struct{}
 
 var _ handler.EventHandler = renderedObjectHandler{}
@@ -170,13 +169,13 @@ func (renderedObjectHandler) Generic(_ context.Context, e event.GenericEvent, q 
 // Update implements handler.EventHandler.
 func (renderedObjectHandler) Update(_ context.Context, e event.UpdateEvent, q apply.RequestQueue) {
 	if onlyUsageChanged(e.ObjectOld, e.ObjectNew) {
-		return // every pod changes that, and nothing here goes by it
+		return // every pod changes the usage, which the reconciler does not read
 	}
 	enqueueProject(q, e.ObjectOld, changedObjectDelay)
 	enqueueProject(q, e.ObjectNew, changedObjectDelay)
 }
 
-// onlyUsageChanged tells whether nothing of a quota changed but what is used of it.
+// onlyUsageChanged reports whether only the used amount of a quota changed.
 func onlyUsageChanged(before, after client.Object) bool {
 	old, ok := before.(*corev1.ResourceQuota)
 	now, ok2 := after.(*corev1.ResourceQuota)
@@ -187,7 +186,7 @@ func onlyUsageChanged(before, after client.Object) bool {
 		equality.Semantic.DeepEqual(old.Status.Hard, now.Status.Hard)
 }
 
-// enqueueProject brings the project of an object back, after those that are new.
+// enqueueProject enqueues the project of an object after new projects.
 func enqueueProject(q apply.RequestQueue, object client.Object, after time.Duration) {
 	apply.EnqueueAfter(q, object.GetLabels()[v1alpha1.LabelProject], after)
 }

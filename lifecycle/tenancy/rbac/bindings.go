@@ -14,25 +14,24 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// namePrefix begins the names of all that is bound here, and of what is bound.
+// namePrefix begins the names of all roles and bindings of Sluice.
 const namePrefix = "sluice:"
 
-// projectWriterRole is the ClusterRole to write Projects, which is installed.
+// projectWriterRole is the installed ClusterRole to write Projects.
 const projectWriterRole = namePrefix + "project-writer"
 
-// namespaceRoles are all that are bound in a project's namespace.
+// namespaceRoles are the roles that are bound in a project's namespace.
 var namespaceRoles = []v1alpha1.Role{
 	v1alpha1.RoleDepartmentAdministrator, v1alpha1.RoleEditor, v1alpha1.RoleResearchManager,
 	v1alpha1.RoleL1Researcher, v1alpha1.RoleL2Researcher, v1alpha1.RoleMLEngineer,
 	v1alpha1.RoleViewer, v1alpha1.RoleDepartmentViewer, roleOwner,
 }
 
-// ProjectObjects are the rights that a project's members have: to get the Project by
-// its name; for its research managers to write it, of which admission lets through
-// its people and quotas; and, in its namespace where that is governed, those of
-// their roles. The
-// department may be nil, where it is missing. A project that is being deleted has
-// no members any more.
+// ProjectObjects returns the roles and bindings of a project's members. They may get
+// the Project by its name. Its research managers may write it; admission allows them
+// only its people and quotas. In its namespace, if that is governed, they have the
+// rights of their roles. The department may be nil. A project that is being deleted
+// has no members.
 func ProjectObjects(project *v1alpha1.Project, department *v1alpha1.Department, governed bool) []client.Object {
 	if !project.DeletionTimestamp.IsZero() {
 		return nil
@@ -44,85 +43,83 @@ func ProjectObjects(project *v1alpha1.Project, department *v1alpha1.Department, 
 	if len(all) == 0 {
 		return nil
 	}
-	mark := projectLabels(project.Name)
+	labels := projectLabels(project.Name)
 	name := namePrefix + "project:" + project.Name
-	wanted := []client.Object{
-		newClusterRole(name, mark, rbacv1.PolicyRule{
-			APIGroups: []string{v1alpha1.Group}, Resources: []string{"projects"}, ResourceNames: []string{project.Name}, Verbs: []string{"get"},
-		}),
-		newClusterRoleBinding(name, mark, name, all),
+	desired := []client.Object{
+		newClusterRole(name, labels, newRule("projects", project.Name, "get")),
+		newClusterRoleBinding(name, labels, name, all),
 	}
 	if managers := membersWithRole(all, v1alpha1.RoleResearchManager); len(managers) > 0 {
 		manage := name + ":research-managers"
-		wanted = append(wanted,
-			newClusterRole(manage, mark, rbacv1.PolicyRule{
-				APIGroups: []string{v1alpha1.Group}, Resources: []string{"projects"}, ResourceNames: []string{project.Name}, Verbs: []string{"manage", "patch", "update"},
-			}),
-			newClusterRoleBinding(manage, mark, manage, managers))
+		desired = append(desired,
+			newClusterRole(manage, labels, newRule("projects", project.Name, "manage", "patch", "update")),
+			newClusterRoleBinding(manage, labels, manage, managers))
 	}
 	if !governed {
-		return wanted
+		return desired
 	}
 	for _, role := range namespaceRoles {
-		if some := membersWithRole(all, role); len(some) > 0 {
-			wanted = append(wanted, newRoleBinding(project.NamespaceName(), namePrefix+string(role), mark, some))
+		if members := membersWithRole(all, role); len(members) > 0 {
+			desired = append(desired, newRoleBinding(project.NamespaceName(), namePrefix+string(role), labels, members))
 		}
 	}
-	return wanted
+	return desired
 }
 
-// DepartmentObjects are the rights that a department's members have beside those in its
-// projects: those who look after it, to get it by its name; its administrators, to
-// administer it and to write Projects, of which admission lets through those of
-// their departments.
+// DepartmentObjects returns the roles and bindings of a department's members, without
+// those in its projects. Administrators, managers and viewers may get the Department.
+// Administrators may administer it and write Projects; admission allows them only
+// those of their departments.
 func DepartmentObjects(department *v1alpha1.Department) []client.Object {
 	if !department.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	mark := departmentLabels(department.Name)
+	labels := departmentLabels(department.Name)
 	name := namePrefix + "department:" + department.Name
-	var wanted []client.Object
-	if readers := membersWithRole(department.Spec.Members, v1alpha1.RoleDepartmentAdministrator, v1alpha1.RoleResearchManager, v1alpha1.RoleDepartmentViewer); len(readers) > 0 {
-		wanted = append(wanted,
-			newClusterRole(name, mark, rbacv1.PolicyRule{
-				APIGroups: []string{v1alpha1.Group}, Resources: []string{"departments"}, ResourceNames: []string{department.Name}, Verbs: []string{"get"},
-			}),
-			newClusterRoleBinding(name, mark, name, readers))
+	var desired []client.Object
+	if readers := membersWithRole(department.Spec.Members, v1alpha1.RoleDepartmentAdministrator, v1alpha1.RoleResearchManager,
+		v1alpha1.RoleDepartmentViewer); len(readers) > 0 {
+		desired = append(desired,
+			newClusterRole(name, labels, newRule("departments", department.Name, "get")),
+			newClusterRoleBinding(name, labels, name, readers))
 	}
 	if administrators := membersWithRole(department.Spec.Members, v1alpha1.RoleDepartmentAdministrator); len(administrators) > 0 {
 		administer := name + ":administrators"
-		wanted = append(wanted,
-			newClusterRole(administer, mark, rbacv1.PolicyRule{
-				APIGroups: []string{v1alpha1.Group}, Resources: []string{"departments/projects"}, ResourceNames: []string{department.Name}, Verbs: []string{"administer"},
-			}),
-			newClusterRoleBinding(administer, mark, administer, administrators),
-			newClusterRoleBinding(name+":project-writers", mark, projectWriterRole, administrators))
+		desired = append(desired,
+			newClusterRole(administer, labels, newRule("departments/projects", department.Name, "administer")),
+			newClusterRoleBinding(administer, labels, administer, administrators),
+			newClusterRoleBinding(name+":project-writers", labels, projectWriterRole, administrators))
 	}
-	return wanted
+	return desired
 }
 
-func newClusterRole(name string, mark map[string]string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
+// newRule allows verbs on one object of a resource of Sluice.
+func newRule(resource, name string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Resources: []string{resource}, ResourceNames: []string{name}, Verbs: verbs}
+}
+
+func newClusterRole(name string, labels map[string]string, rule rbacv1.PolicyRule) *rbacv1.ClusterRole {
 	return &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: mark},
-		Rules:      rules,
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Rules:      []rbacv1.PolicyRule{rule},
 	}
 }
 
-func newClusterRoleBinding(name string, mark map[string]string, role string, members []v1alpha1.Member) *rbacv1.ClusterRoleBinding {
+func newClusterRoleBinding(name string, labels map[string]string, role string, members []v1alpha1.Member) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: mark},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		RoleRef:    newRoleRef(role),
 		Subjects:   rbacSubjects(members...),
 	}
 }
 
-// newRoleBinding binds a ClusterRole in a namespace, under the role's own name.
-func newRoleBinding(namespace, role string, mark map[string]string, members []v1alpha1.Member) *rbacv1.RoleBinding {
+// newRoleBinding returns the binding of a ClusterRole in a namespace; it has the role's name.
+func newRoleBinding(namespace, role string, labels map[string]string, members []v1alpha1.Member) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role, Labels: mark},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role, Labels: labels},
 		RoleRef:    newRoleRef(role),
 		Subjects:   rbacSubjects(members...),
 	}
@@ -132,7 +129,7 @@ func newRoleRef(role string) rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 }
 
-// projectLabels and ofDepartment are the labels on what is bound for one.
+// projectLabels and departmentLabels return the labels on the roles and bindings.
 func projectLabels(name string) map[string]string {
 	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice, v1alpha1.LabelProject: name}
 }
@@ -141,7 +138,7 @@ func departmentLabels(name string) map[string]string {
 	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBySluice, v1alpha1.LabelDepartment: name}
 }
 
-// rbacSubjects are the members as Kubernetes binds them, sorted, each once.
+// rbacSubjects returns the members as subjects, sorted and without duplicates.
 func rbacSubjects(members ...v1alpha1.Member) []rbacv1.Subject {
 	all := make([]rbacv1.Subject, 0, len(members))
 	for _, member := range members {
@@ -159,28 +156,28 @@ func rbacSubjects(members ...v1alpha1.Member) []rbacv1.Subject {
 	return slices.Compact(all)
 }
 
-// membersWithRole are those of the members that have one of the roles.
+// membersWithRole returns the members that have one of the roles.
 func membersWithRole(members []v1alpha1.Member, roles ...v1alpha1.Role) []v1alpha1.Member {
-	var some []v1alpha1.Member
+	var selected []v1alpha1.Member
 	for _, member := range members {
 		if slices.Contains(roles, member.Role) {
-			some = append(some, member)
+			selected = append(selected, member)
 		}
 	}
-	return some
+	return selected
 }
 
-// ownerMembers are a project's that are known in Kubernetes. They are no members, and
-// may have a role besides.
+// ownerMembers returns a project's owners that have a Kubernetes user. An owner may
+// have a role as a member, too.
 func ownerMembers(project *v1alpha1.Project) []v1alpha1.Member {
-	var some []v1alpha1.Member
+	var selected []v1alpha1.Member
 	for _, owner := range project.Spec.Owners {
 		if owner.User != "" {
-			some = append(some, v1alpha1.Member{Kind: v1alpha1.MemberUser, Name: owner.User, Role: roleOwner})
+			selected = append(selected, v1alpha1.Member{Kind: v1alpha1.MemberUser, Name: owner.User, Role: roleOwner})
 		}
 	}
-	return some
+	return selected
 }
 
-// roleOwner is what a project's owners have: no role that a member could be given.
+// roleOwner is the role of a project's owners, which no member can be given.
 const roleOwner v1alpha1.Role = "owner"

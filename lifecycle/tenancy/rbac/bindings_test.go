@@ -94,7 +94,7 @@ func TestProjectObjects(t *testing.T) {
 		governed   bool
 		want       []string
 	}{
-		"nobody": {project: newProject(), department: newDepartment(), governed: true},
+		"no members": {project: newProject(), department: newDepartment(), governed: true},
 		"members of the project, each once and in one order": {
 			project: newProject("zoe l1-researcher", "group:staff l2-researcher", "anna l1-researcher", "sa:ci/builder editor"), governed: true,
 			want: []string{
@@ -170,7 +170,7 @@ func TestDepartmentObjects(t *testing.T) {
 		members []string
 		want    []string
 	}{
-		"nobody": {},
+		"no members": {},
 		"researchers have nothing of the department itself": {members: []string{"anna l1-researcher", "eve viewer", "ed editor"}},
 		"viewers read it": {
 			members: []string{"eve department-viewer", "rita research-manager"},

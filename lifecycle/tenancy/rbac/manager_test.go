@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoac "k8s.io/client-go/applyconfigurations"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -23,6 +25,8 @@ import (
 
 	"sluice.dev/api"
 	"sluice.dev/api/v1alpha1"
+	"sluice.dev/api/v1alpha1/applyconfiguration"
+	"sluice.dev/lifecycle/rendering/apply"
 )
 
 // fixture is a cluster with a project, its department and its governed namespace, in
@@ -45,6 +49,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	objects = append(objects, p, ns, newDepartment("dean department-administrator"))
 	w := &fixture{t: t}
 	w.Client = fake.NewClientBuilder().WithScheme(kinds).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Project{}, &v1alpha1.Department{}).
+		WithTypeConverters(applyconfiguration.NewTypeConverter(kinds), clientgoac.NewTypeConverter(clientgoscheme.Scheme)).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 				w.writes++
@@ -58,29 +63,29 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	return w
 }
 
-// reconcileUntilStable reconciles both until nothing is written any more, and tells what is
-// bound then.
+// reconcileUntilStable reconciles both until nothing is written, and returns the
+// bindings.
 func (w *fixture) reconcileUntilStable() []string {
 	w.t.Helper()
-	keeper := Manager{Client: w.Client, Live: w.Client}
+	manager := Manager{Client: w.Client, Live: w.Client}
 	for range 5 {
 		w.writes = 0
-		for name, r := range map[string]reconcile.Reconciler{"thesis": &ProjectReconciler{keeper}, "students": &DepartmentReconciler{keeper}} {
+		for name, r := range map[string]reconcile.Reconciler{"thesis": &ProjectReconciler{manager}, "students": &DepartmentReconciler{manager}} {
 			if _, err := r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil {
 				w.t.Fatal(err)
 			}
 		}
 		if w.writes == 0 {
-			all, err := listManaged(w.t.Context(), w.Client, ManagedLabels())
+			all, err := listManaged(w.t.Context(), w.Client, apply.ManagedLabels())
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			said := describeGrants(all)
-			slices.Sort(said)
-			return said
+			grants := describeGrants(all)
+			slices.Sort(grants)
+			return grants
 		}
 	}
-	w.t.Fatal("there is no end to what is written")
+	w.t.Fatal("the writes do not end")
 	return nil
 }
 
@@ -112,6 +117,25 @@ func newResearcherBinding() *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sluice:l2-researcher"}}
 }
 
+// listManaged returns all roles and bindings with the labels.
+func listManaged(ctx context.Context, reader client.Reader, labels map[string]string) ([]client.Object, error) {
+	var all []client.Object
+	for _, kind := range kinds {
+		objects := kind.NewList()
+		if err := reader.List(ctx, objects, client.MatchingLabels(labels)); err != nil {
+			return nil, err
+		}
+		err := meta.EachListItem(objects, func(item runtime.Object) error {
+			all = append(all, item.(client.Object))
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 func TestBindingsAreRestored(t *testing.T) {
 	tests := map[string]func(*fixture){
 		"as they are": func(*fixture) {},
@@ -125,7 +149,7 @@ func TestBindingsAreRestored(t *testing.T) {
 				w.t.Fatal(err)
 			}
 		},
-		"the label taken off": func(w *fixture) {
+		"the label removed": func(w *fixture) {
 			updateObject(w, newResearcherBinding(), func(b *rbacv1.RoleBinding) { delete(b.Labels, v1alpha1.LabelProject) })
 		},
 		"another role bound": func(w *fixture) {
@@ -141,11 +165,11 @@ func TestBindingsAreRestored(t *testing.T) {
 			}
 		},
 	}
-	for name, meddle := range tests {
+	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
 			w.reconcileUntilStable()
-			meddle(w)
+			change(w)
 			if diff := cmp.Diff(expectedBindings, w.reconcileUntilStable()); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -188,7 +212,7 @@ func TestBindingsAreRemoved(t *testing.T) {
 			},
 			without("thesis", "ns/"),
 		},
-		"first of all, when it is released": {
+		"first, when the project is released": {
 			func(w *fixture) {
 				k := Manager{Client: w.Client, Live: w.Client}
 				for range 2 {
@@ -201,7 +225,7 @@ func TestBindingsAreRemoved(t *testing.T) {
 					w.t.Errorf("left are %q, %v", describeGrants(all), err)
 				}
 			},
-			expectedBindings, // it was not going, after all
+			expectedBindings, // the project is not being deleted here
 		},
 	}
 	for name, tc := range tests {
@@ -218,31 +242,31 @@ func TestBindingsAreRemoved(t *testing.T) {
 }
 
 func TestForeignBindingIsPreserved(t *testing.T) {
-	theirs := newResearcherBinding()
-	theirs.RoleRef = newRoleRef("view")
-	w := newFixture(t, theirs)
+	foreign := newResearcherBinding()
+	foreign.RoleRef = newRoleRef("view")
+	w := newFixture(t, foreign)
 	w.reconcileUntilStable()
-	if err := w.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil || theirs.RoleRef.Name != "view" || len(theirs.Labels) > 0 {
-		t.Errorf("it is %v, %v", theirs, err)
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || foreign.RoleRef.Name != "view" || len(foreign.Labels) > 0 {
+		t.Errorf("it is %v, %v", foreign, err)
 	}
-	said := func() *metav1.Condition {
+	condition := func() *metav1.Condition {
 		var p v1alpha1.Project
 		if err := w.Get(t.Context(), types.NamespacedName{Name: "thesis"}, &p); err != nil {
 			t.Fatal(err)
 		}
 		return meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionMembersBound)
 	}
-	if c := said(); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonRoleBindingFailed ||
-		c.Message != "RoleBinding sluice:l2-researcher in namespace ns is there and is not Sluice's; rename or delete it" {
-		t.Errorf("the project says %v", c)
+	if c := condition(); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonRoleBindingFailed ||
+		c.Message != "RoleBinding sluice:l2-researcher in namespace ns exists and is not Sluice's; rename or delete it" {
+		t.Errorf("condition = %v", c)
 	}
-	if err := w.Delete(t.Context(), theirs); err != nil {
+	if err := w.Delete(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(expectedBindings, w.reconcileUntilStable()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if c := said(); c == nil || c.Status != metav1.ConditionTrue {
-		t.Errorf("afterwards the project says %v", c)
+	if c := condition(); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("condition afterwards = %v", c)
 	}
 }

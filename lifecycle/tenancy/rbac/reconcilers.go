@@ -1,30 +1,27 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package members gives the members of departments and projects the rights of
-// their roles.
+// Package rbac grants the members of departments and projects the rights of their
+// roles.
 //
-// Enters: Projects with their Departments and Namespaces, as watched. Leaves: in a
-// project's namespace, once it is governed, a RoleBinding for each role that
-// somebody has there, as a member of the project or of its department; and beside
-// it, cluster-wide, the right to get the own Project by its name, for research
-// managers to manage it, for a department's administrators and viewers to get their
-// Department, and for its administrators to administer it. What somebody changes or deletes of these comes
-// back; they go with the member, with a move to another department, and before all
-// else with the project. A project's phase changes nothing: who may look after it
-// may do so until it is gone.
+// It reads Projects, Departments and Namespaces. In a project's namespace, once it is
+// governed, it applies a RoleBinding for each role that a member of the project or of
+// its department has. Cluster-wide it grants members the right to get their own
+// Project, research managers to manage it, members of a department to get their
+// Department, and its administrators to administer it. Changed or deleted objects are
+// restored. Rights end with the membership, with a move to another department, and
+// before all else with the project; the project's phase does not change them.
 //
-// It never decides who is a member, nor what a role may do: that is in the specs,
-// which admission judged, and in the ClusterRoles that are installed. It never
-// touches what somebody else made under one of its names, and says so on the object
-// whose members lack their rights.
+// The package does not decide who is a member or what a role may do: admission checks
+// the specs, and the ClusterRoles are installed. It never overwrites another person's
+// object of the same name, and reports it in the condition MembersBound.
 package rbac
 
 import (
 	"context"
 	"fmt"
 	"maps"
-	"strings"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,15 +42,17 @@ import (
 
 	"sluice.dev/api/policytime"
 	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
+	"sluice.dev/lifecycle/rendering/apply"
 	"sluice.dev/lifecycle/rendering/conflict"
 )
 
-// failureRequeue is after how long somebody else's object is looked at again, in
-// machine time: nobody tells when it goes.
+// failureRequeue is the time after which another person's object is checked again, in
+// machine time: the cache does not have it.
 const failureRequeue = time.Minute
 
-// ProjectReconciler keeps the rights of every Project's members right.
+// ProjectReconciler grants the members of a Project their rights.
 type ProjectReconciler struct{ Manager }
 
 // SetupWithManager makes the manager run r.
@@ -74,7 +73,7 @@ func (r *ProjectReconciler) Reconcile(ctx context.Context, req reconcile.Request
 	var project v1alpha1.Project
 	err := r.Client.Get(ctx, req.NamespacedName, &project)
 	if apierrors.IsNotFound(err) {
-		_, err = r.reconcileObjects(ctx, projectLabels(req.Name), nil)
+		_, err = r.reconcileObjects(ctx, projectSet(req.Name), nil)
 		return reconcile.Result{}, err
 	}
 	if err != nil {
@@ -88,19 +87,23 @@ func (r *ProjectReconciler) Reconcile(ctx context.Context, req reconcile.Request
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	faults, err := r.reconcileObjects(ctx, projectLabels(project.Name), ProjectObjects(&project, department, governed))
+	failures, err := r.reconcileObjects(ctx, projectSet(project.Name), ProjectObjects(&project, department, governed))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if setMembersCondition(&project.Status.Conditions, faults, project.Generation, metav1.NewTime(policytime.MachineNow())) {
-		if err := r.Client.Status().Update(ctx, &project); client.IgnoreNotFound(err) != nil {
-			return reconcile.Result{}, fmt.Errorf("writing the status of project %s: %w", project.Name, err)
-		}
+	fields := func(conditions []metav1.Condition) *ac.ProjectApplyConfiguration {
+		own := apply.Conditions(conditions, v1alpha1.ConditionMembersBound)
+		return ac.Project(project.Name).WithStatus(ac.ProjectStatus().WithConditions(own...))
 	}
-	return requeueAfterFaults(faults), nil
+	cached := project.Status.Conditions
+	desired := withMembersBound(cached, failures, project.Generation)
+	if err := apply.Status(ctx, r.Client, fieldManager, fields(cached), fields(desired)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("write the status of project %s: %w", project.Name, err)
+	}
+	return requeueAfterFailures(failures), nil
 }
 
-// getDepartment is the one of that name; nil where there is none.
+// getDepartment returns the department of that name, or nil if it does not exist.
 func (r *ProjectReconciler) getDepartment(ctx context.Context, name string) (*v1alpha1.Department, error) {
 	var department v1alpha1.Department
 	err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &department)
@@ -108,35 +111,35 @@ func (r *ProjectReconciler) getDepartment(ctx context.Context, name string) (*v1
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading department %s: %w", name, err)
+		return nil, fmt.Errorf("read department %s: %w", name, err)
 	}
 	return &department, nil
 }
 
-// isGoverned tells whether the project has its namespace and the namespace its
-// quotas: before that, what its members run would be counted by nobody.
+// isGoverned reports whether the project has its namespace and the namespace its
+// quotas: before that, no quota would count what the members run.
 func (r *ProjectReconciler) isGoverned(ctx context.Context, project *v1alpha1.Project) (bool, error) {
-	held := project.Status.Namespace
-	if held == nil {
+	recorded := project.Status.Namespace
+	if recorded == nil {
 		return false, nil
 	}
 	var namespace corev1.Namespace
-	err := r.Client.Get(ctx, types.NamespacedName{Name: held.Name}, &namespace)
+	err := r.Client.Get(ctx, types.NamespacedName{Name: recorded.Name}, &namespace)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return namespace.UID == held.UID && namespace.Labels[v1alpha1.LabelProject] == project.Name && namespace.DeletionTimestamp.IsZero(), nil
+	return namespace.UID == recorded.UID && namespace.Labels[v1alpha1.LabelProject] == project.Name &&
+		namespace.DeletionTimestamp.IsZero(), nil
 }
 
-func requeueAfterFaults(faults []string) reconcile.Result {
-	if len(faults) > 0 {
+func requeueAfterFailures(failures []apply.Failure) reconcile.Result {
+	if len(failures) > 0 {
 		return reconcile.Result{RequeueAfter: failureRequeue}
 	}
 	return reconcile.Result{}
 }
 
-// DepartmentReconciler keeps the rights right that a Department's members have on
-// the department itself.
+// DepartmentReconciler grants the members of a Department their rights on it.
 type DepartmentReconciler struct{ Manager }
 
 // SetupWithManager makes the manager run r.
@@ -154,43 +157,48 @@ func (r *DepartmentReconciler) Reconcile(ctx context.Context, req reconcile.Requ
 	var department v1alpha1.Department
 	err := r.Client.Get(ctx, req.NamespacedName, &department)
 	if apierrors.IsNotFound(err) {
-		_, err = r.reconcileObjects(ctx, departmentLabels(req.Name), nil)
+		_, err = r.reconcileObjects(ctx, departmentSet(req.Name), nil)
 		return reconcile.Result{}, err
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	faults, err := r.reconcileObjects(ctx, departmentLabels(department.Name), DepartmentObjects(&department))
+	failures, err := r.reconcileObjects(ctx, departmentSet(department.Name), DepartmentObjects(&department))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if setMembersCondition(&department.Status.Conditions, faults, department.Generation, metav1.NewTime(policytime.MachineNow())) {
-		if err := r.Client.Status().Update(ctx, &department); client.IgnoreNotFound(err) != nil {
-			return reconcile.Result{}, fmt.Errorf("writing the status of department %s: %w", department.Name, err)
-		}
+	fields := func(conditions []metav1.Condition) *ac.DepartmentApplyConfiguration {
+		own := apply.Conditions(conditions, v1alpha1.ConditionMembersBound)
+		return ac.Department(department.Name).WithStatus(ac.DepartmentStatus().WithConditions(own...))
 	}
-	return requeueAfterFaults(faults), nil
+	cached := department.Status.Conditions
+	desired := withMembersBound(cached, failures, department.Generation)
+	if err := apply.Status(ctx, r.Client, fieldManager, fields(cached), fields(desired)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("write the status of department %s: %w", department.Name, err)
+	}
+	return requeueAfterFailures(failures), nil
 }
 
-// maxConditionMessage is what the API server takes for a condition's, in bytes.
-const maxConditionMessage = 32768
+// fieldManager owns the condition MembersBound.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-members"
 
-// setMembersCondition puts the faults among the conditions, and tells whether that changed any.
-func setMembersCondition(conditions *[]metav1.Condition, faults []string, generation int64, now metav1.Time) bool {
+// withMembersBound returns the conditions with MembersBound as the failures require.
+// Before the first failure there is none.
+func withMembersBound(conditions []metav1.Condition, failures []apply.Failure, generation int64) []metav1.Condition {
 	condition := metav1.Condition{
-		Type: v1alpha1.ConditionMembersBound, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied, Message: "the members have the rights of their roles",
-		ObservedGeneration: generation, LastTransitionTime: now,
+		Type: v1alpha1.ConditionMembersBound, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied,
+		Message:            "the members have the rights of their roles",
+		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(policytime.MachineNow()),
 	}
-	if len(faults) > 0 {
+	if len(failures) > 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonRoleBindingFailed
-		condition.Message = strings.Join(faults, "; ")
-		if len(condition.Message) > maxConditionMessage {
-			condition.Message = strings.ToValidUTF8(condition.Message[:maxConditionMessage-3], "") + "..."
-		}
-	} else if meta.FindStatusCondition(*conditions, v1alpha1.ConditionMembersBound) == nil {
-		return false
+		condition.Message = apply.TruncateMessage(apply.JoinFailures(failures, func(apply.Failure) bool { return true }))
+	} else if meta.FindStatusCondition(conditions, v1alpha1.ConditionMembersBound) == nil {
+		return conditions
 	}
-	return meta.SetStatusCondition(conditions, condition)
+	conditions = slices.Clone(conditions)
+	meta.SetStatusCondition(&conditions, condition)
+	return conditions
 }
 
 func (r *ProjectReconciler) namespaceHandler() handler.EventHandler {
@@ -205,15 +213,15 @@ func (r *ProjectReconciler) indexHandler(index string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 		var projects v1alpha1.ProjectList
 		if err := r.Client.List(ctx, &projects, client.MatchingFields{index: object.GetName()}); err != nil {
-			log.FromContext(ctx).Error(err, "listing projects", "index", index)
+			log.FromContext(ctx).Error(err, "Failed to list projects", "index", index)
 			return nil
 		}
 		return inventory.Requests(&projects)
 	})
 }
 
-// labelHandler brings back the project or department for which something is bound, to put
-// right what somebody changed; the handler sees an object before and after.
+// labelHandler enqueues the project or department that a label of the object names. The
+// handler runs for an object before and after its change.
 func labelHandler(label string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		name := object.GetLabels()[label]
@@ -224,22 +232,22 @@ func labelHandler(label string) handler.EventHandler {
 	})
 }
 
-// specOrDeletionChanged passes what may have other members.
+// specOrDeletionChanged passes changes that may change the members.
 var specOrDeletionChanged = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, deletionStarted)
 
-// deletionStarted passes the beginning of a deletion.
+// deletionStarted passes the start of a deletion.
 var deletionStarted = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 }}
 
-// specOrNamespaceChanged passes what may have other members, or have its namespace now.
+// specOrNamespaceChanged passes changes that may change the members or the namespace.
 var specOrNamespaceChanged = predicate.Or[client.Object](specOrDeletionChanged, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.Project)
 	after, ok2 := e.ObjectNew.(*v1alpha1.Project)
 	return !ok || !ok2 || !equality.Semantic.DeepEqual(before.Status.Namespace, after.Status.Namespace)
 }})
 
-// namespaceLabelsChanged passes a namespace that may be governed now, or no more.
+// namespaceLabelsChanged passes changes that may begin or end the governance.
 var namespaceLabelsChanged = predicate.Or[client.Object](deletionStarted, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
 }})

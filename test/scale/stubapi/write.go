@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -152,7 +153,11 @@ func (c *writeRequest) nextState() (map[string]any, error) {
 	}
 	after := c.body
 	if (c.verb == "patch" || c.verb == "apply") && c.before != nil {
-		after = applyMergePatch(runtime.DeepCopyJSON(c.before), c.body)
+		body := c.body
+		if c.verb == "apply" && c.target.subresource == "status" {
+			body, _ = mergeStatusLists(c.before, body).(map[string]any)
+		}
+		after = applyMergePatch(runtime.DeepCopyJSON(c.before), body)
 	}
 	if after == nil {
 		return nil, apierrors.NewBadRequest("the request has no object")
@@ -249,6 +254,43 @@ func applyMergePatch(to, patch map[string]any) map[string]any {
 		}
 	}
 	return to
+}
+
+// mergeStatusLists returns an applied status with the elements of its lists merged into
+// those of the present ones, by their type or name: each controller applies its own
+// conditions and fields. The stub removes none.
+func mergeStatusLists(before, applied any) any {
+	switch applied := applied.(type) {
+	case map[string]any:
+		present, _ := before.(map[string]any)
+		merged := make(map[string]any, len(applied))
+		for key, value := range applied {
+			merged[key] = mergeStatusLists(present[key], value)
+		}
+		return merged
+	case []any:
+		present, _ := before.([]any)
+		merged := runtime.DeepCopyJSONValue(present).([]any) //nolint:forcetypeassert // a copy of the same
+		for _, value := range applied {
+			element, ok := value.(map[string]any)
+			if !ok {
+				return applied // a list of scalars is replaced
+			}
+			at := slices.IndexFunc(merged, func(other any) bool {
+				known, _ := other.(map[string]any)
+				return known["type"] == element["type"] && known["name"] == element["name"]
+			})
+			if at < 0 {
+				merged = append(merged, element)
+				continue
+			}
+			known, _ := merged[at].(map[string]any)
+			merged[at] = applyMergePatch(known, element)
+		}
+		return merged
+	default:
+		return applied
+	}
 }
 
 // restoreField restores the old value of a field.

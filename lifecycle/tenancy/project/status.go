@@ -1,0 +1,86 @@
+// Copyright The Sluice Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice.dev/api/policytime"
+	"sluice.dev/api/v1alpha1"
+	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"sluice.dev/lifecycle/rendering/apply"
+)
+
+// BuildStatus returns the project's status after one pass. The phase has policy time, a
+// condition machine time.
+func BuildStatus(project *v1alpha1.Project, outcome Outcome, policy, machine metav1.Time) v1alpha1.ProjectStatus {
+	status := *project.Status.DeepCopy()
+	status.ObservedGeneration = project.Generation
+	phase := v1alpha1.ProjectActive
+	var conditions []metav1.Condition
+	if project.DeletionTimestamp.IsZero() {
+		conditions = outcome.conditions(project)
+		if outcome.ClaimError == nil {
+			status.GPU, status.NodePools = ComputeUsage(project, outcome.Pools, outcome.Quotas, outcome.Uncounted)
+		}
+	} else {
+		phase = v1alpha1.ProjectDeleting
+		conditions = []metav1.Condition{newCondition(v1alpha1.ConditionReady, "", "",
+			problem{ReasonDeleting, fmt.Sprintf("waiting for the deletion of namespace %s", project.NamespaceName())})}
+	}
+	if status.Phase != phase {
+		status.Phase, status.PhaseSince = phase, &policy
+	}
+	for _, c := range conditions {
+		c.ObservedGeneration, c.LastTransitionTime, c.Message = project.Generation, machine, apply.TruncateMessage(c.Message)
+		meta.SetStatusCondition(&status.Conditions, c)
+	}
+	return status
+}
+
+func (r *Reconciler) updateStatus(ctx context.Context, project *v1alpha1.Project, outcome Outcome) error {
+	status := BuildStatus(project, outcome, metav1.NewTime(r.Clock.Now()), metav1.NewTime(policytime.MachineNow()))
+	return r.applyStatus(ctx, project, &status)
+}
+
+// applyStatus applies this controller's fields of a status and keeps them in the project.
+func (r *Reconciler) applyStatus(ctx context.Context, project *v1alpha1.Project, status *v1alpha1.ProjectStatus) error {
+	cached := statusFields(project, &project.Status)
+	if err := apply.Status(ctx, r.Client, fieldManager, cached, statusFields(project, status)); err != nil {
+		return fmt.Errorf("write the status of project %s: %w", project.Name, err)
+	}
+	project.Status = *status
+	return nil
+}
+
+// fieldManager owns the fields of this controller.
+const fieldManager = v1alpha1.FieldManagerLifecycle + "-project"
+
+// statusFields returns this controller's fields of a status. Package pending owns what is
+// allocated, over quota and pending; other controllers own other conditions.
+func statusFields(project *v1alpha1.Project, status *v1alpha1.ProjectStatus) *ac.ProjectApplyConfiguration {
+	fields := ac.ProjectStatus().WithObservedGeneration(status.ObservedGeneration).
+		WithGPU(ac.GPUUsage().WithGuaranteed(status.GPU.Guaranteed).WithLimit(status.GPU.Limit)).
+		WithConditions(apply.Conditions(status.Conditions,
+			v1alpha1.ConditionReady, v1alpha1.ConditionQuotaApplied, v1alpha1.ConditionQueueApplied, v1alpha1.ConditionUncounted)...)
+	if status.Phase != "" {
+		fields.WithPhase(status.Phase)
+	}
+	if status.PhaseSince != nil {
+		fields.WithPhaseSince(*status.PhaseSince)
+	}
+	if namespace := status.Namespace; namespace != nil {
+		fields.WithNamespace(ac.ProjectNamespace().WithName(namespace.Name).WithUID(namespace.UID).WithOrigin(namespace.Origin))
+	}
+	for i := range status.NodePools {
+		pool := &status.NodePools[i]
+		fields.WithNodePools(ac.PoolUsage().WithName(pool.Name).
+			WithGuaranteed(pool.Guaranteed).WithLimit(pool.Limit).WithUncounted(pool.Uncounted))
+	}
+	return ac.Project(project.Name).WithStatus(fields)
+}

@@ -60,6 +60,7 @@ func (s *services) rendering(manifests fs.FS) []component {
 		&queues.NodePoolReconciler{Manager: s.queues},
 		&admissionpolicy.Reconciler{
 			Client:             s.client,
+			Live:               s.live,
 			Files:              manifests,
 			Parameters:         s.cfg.AdmissionParameters(),
 			DenyGPUPodsOutside: s.cfg.GPUPodsOutside == config.Deny,

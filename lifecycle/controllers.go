@@ -4,9 +4,8 @@
 package lifecycle
 
 import (
-	"io/fs"
-
 	"fmt"
+	"io/fs"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"

@@ -52,8 +52,10 @@ func (g *driverGuard) hungCall() error { return g.library.HungCall(g.timeout * 3
 func (g *driverGuard) check(*http.Request) error { return g.library.HungCall(g.timeout) }
 
 func driverNotResponding(err error) metav1.Condition {
-	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDriverNotResponding,
-		Message: err.Error()}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDriverNotResponding,
+		Message: err.Error(),
+	}
 }
 
 // firstRetry is the wait after the first failed connection to the driver.

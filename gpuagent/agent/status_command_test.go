@@ -29,8 +29,10 @@ func newStatusNode(t *testing.T) (dir, file string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	gpus, err := simulator.New(simulator.Config{Seed: "status",
-		GPUs: []simulator.GPU{{Model: "A100-40GB", Mode: nvml.Enabled}, {Model: "A30"}}})
+	gpus, err := simulator.New(simulator.Config{
+		Seed: "status",
+		GPUs: []simulator.GPU{{Model: "A100-40GB", Mode: nvml.Enabled}, {Model: "A30"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,8 @@ func (r *Reconciler) timelineSource() source.Source {
 }
 
 func (r *Reconciler) watchTimeline(ctx context.Context, clock timelineClock,
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request],
+) {
 	ticker := time.NewTicker(timelinePollInterval) //nolint:forbidigo // machine time: a poll interval
 	defer ticker.Stop()
 	segments := len(clock.Timeline().Segments)

@@ -358,7 +358,7 @@ func testWorkloadRoles(t *testing.T) {
 	}
 	old := newPod(lab, "by-the-cluster")
 	create(t, old)
-	if err := expectRefused(end(l2User, old), "the own"); err != nil {
+	if err := expectRefused(end(l2User, old), "only own workloads"); err != nil {
 		t.Error(err)
 	}
 	// Nobody takes over what is another's, and what is one's own really goes: with

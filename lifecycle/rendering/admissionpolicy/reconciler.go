@@ -32,7 +32,6 @@ import (
 
 	"sluice.dev/api/v1alpha1"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/rendering/conflict"
 )
 
 // Reconciler applies the admission policies and their parameters.
@@ -96,7 +95,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Namespace{}, toAll, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			return object.GetName() == v1alpha1.SystemNamespace
 		}))).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // Reconcile applies the parameters, then the policies.

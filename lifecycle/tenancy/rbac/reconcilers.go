@@ -45,7 +45,6 @@ import (
 	ac "sluice.dev/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"sluice.dev/lifecycle/inventory"
 	"sluice.dev/lifecycle/rendering/apply"
-	"sluice.dev/lifecycle/rendering/conflict"
 )
 
 // failureRequeue is the time after which another person's object is checked again, in
@@ -65,7 +64,7 @@ func (r *ProjectReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, object := range WatchedObjects() {
 		b = b.Watches(object, labelHandler(v1alpha1.LabelProject))
 	}
-	return b.Complete(conflict.WithRetry(r))
+	return b.Complete(apply.RequeueOnConflict(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the project of the request's name.
@@ -149,7 +148,7 @@ func (r *DepartmentReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Department{}, builder.WithPredicates(specOrDeletionChanged)).
 		Watches(&rbacv1.ClusterRole{}, labelHandler(v1alpha1.LabelDepartment)).
 		Watches(&rbacv1.ClusterRoleBinding{}, labelHandler(v1alpha1.LabelDepartment)).
-		Complete(conflict.WithRetry(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // Reconcile implements reconcile.Reconciler for the department of the request's name.

@@ -16,21 +16,21 @@ import (
 	"sluice.dev/api"
 )
 
-// clientFor is for a user's own configuration.
+// clientFor returns a controller-runtime client for the configuration of a user.
 func clientFor(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
-	kinds, err := api.NewScheme()
+	scheme, err := api.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(config, client.Options{Scheme: kinds})
+	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// deviceClaimSpec asks for one device of each class.
+// deviceClaimSpec requests one device of each DeviceClass.
 func deviceClaimSpec(names ...string) resourcev1.ResourceClaimSpec {
 	var spec resourcev1.ResourceClaimSpec
 	for _, name := range names {
@@ -41,7 +41,7 @@ func deviceClaimSpec(names ...string) resourcev1.ResourceClaimSpec {
 	return spec
 }
 
-// firstAvailableClaimSpec asks for one device, of the first class that can be had.
+// firstAvailableClaimSpec requests one device of the first DeviceClass that is available.
 func firstAvailableClaimSpec(names ...string) resourcev1.ResourceClaimSpec {
 	request := resourcev1.DeviceRequest{Name: "r"}
 	for i, name := range names {
@@ -61,12 +61,12 @@ func newClaimTemplate(namespace string, spec resourcev1.ResourceClaimSpec) *reso
 	}
 }
 
-// A GPU cannot be had by a claim, where it would be charged to nobody: not in a
-// project, and not outside of projects. Other devices can. Guards invariant 3 of
-// the design.
+// Quotas cannot count the GPUs of resource claims. The admission policies therefore reject
+// such claims inside and outside projects, and allow claims of other devices. Guards
+// invariant 3 of the design.
 func TestAdmissionPolicyRejectsGPUClaims(t *testing.T) {
 	const ns, nic = "course-ml", "nic.example.org"
-	persons := map[string]client.Client{
+	clients := map[string]client.Client{
 		"a researcher":              clientFor(t, researcherConfig(t, ns)),
 		"a namespace administrator": clientFor(t, namespaceAdminConfig(t, ns)),
 	}
@@ -79,64 +79,64 @@ func TestAdmissionPolicyRejectsGPUClaims(t *testing.T) {
 	}
 	const inProjects, outside = "would not be counted for the project", "request a project from your department"
 	tests := map[string]struct {
-		object client.Object
-		says   string
+		object  client.Object
+		message string
 	}{
 		"a claim":                   {newClaim(ns, deviceClaimSpec("gpu.nvidia.com")), "DeviceClass gpu.nvidia.com: its GPUs " + inProjects},
-		"a claim of a slice":        {newClaim(ns, deviceClaimSpec(nic, "mig.nvidia.com")), "DeviceClass mig.nvidia.com: "},
+		"a claim of a MIG device":   {newClaim(ns, deviceClaimSpec(nic, "mig.nvidia.com")), "DeviceClass mig.nvidia.com: "},
 		"a claim with alternatives": {newClaim(ns, firstAvailableClaimSpec(nic, "vfio.gpu.nvidia.com")), inProjects},
 		"a template of claims":      {newClaimTemplate(ns, deviceClaimSpec("gpu.nvidia.com")), inProjects},
-		// The webhook is called before the admission policy.
+		// The webhook runs before the admission policy.
 		"the class as a resource":         {byClass("gpu.nvidia.com"), "does not count the devices of resource claims"},
 		"a claim of another device":       {newClaim(ns, deviceClaimSpec(nic)), ""},
-		"a template of another device's":  {newClaimTemplate(ns, firstAvailableClaimSpec(nic)), ""},
-		"the channels between nodes":      {newClaim(ns, deviceClaimSpec("compute-domain-default-channel.nvidia.com")), ""},
+		"a template of another device":    {newClaimTemplate(ns, firstAvailableClaimSpec(nic)), ""},
+		"a channel between nodes":         {newClaim(ns, deviceClaimSpec("compute-domain-default-channel.nvidia.com")), ""},
 		"outside: a claim":                {newClaim("default", deviceClaimSpec("gpu.nvidia.com")), "(DeviceClass gpu.nvidia.com), and namespace default is not a project's; " + outside},
 		"outside: alternatives":           {newClaim("default", firstAvailableClaimSpec("gpu.nvidia.com", "mig.nvidia.com")), "(DeviceClass gpu.nvidia.com, mig.nvidia.com)"},
 		"outside: a template":             {newClaimTemplate("default", deviceClaimSpec("mig.nvidia.com")), outside},
-		"outside: of another device":      {newClaim("default", deviceClaimSpec(nic)), ""},
+		"outside: another device":         {newClaim("default", deviceClaimSpec(nic)), ""},
 		"an exempt namespace: a claim":    {newClaim("kube-system", deviceClaimSpec("gpu.nvidia.com")), ""},
 		"an exempt namespace: a template": {newClaimTemplate("kube-system", deviceClaimSpec("gpu.nvidia.com")), ""},
 	}
-	for who, person := range persons {
+	for role, c := range clients {
 		for name, tc := range tests {
-			by := person
+			as := c
 			if tc.object.GetNamespace() != ns {
-				by = sharedCluster.adminClient
+				as = sharedCluster.adminClient
 			}
-			t.Run(who+"/"+name, func(t *testing.T) {
-				expectError(t, by.Create(t.Context(), tc.object.DeepCopyObject().(client.Object), client.DryRunAll), tc.says)
+			t.Run(role+"/"+name, func(t *testing.T) {
+				expectError(t, as.Create(t.Context(), tc.object.DeepCopyObject().(client.Object), client.DryRunAll), tc.message)
 			})
 		}
 	}
 }
 
-// The scheduler's own claims are for pods that were counted by nvidia.com/gpu. A
-// controller's are from a template, which may be older than the project.
+// The scheduler creates claims for pods that were counted by nvidia.com/gpu. The claims of a
+// controller come from a template, which may be older than the project.
 func TestAdmissionPolicyGeneratedGPUClaims(t *testing.T) {
 	const ns = "course-ml"
-	for user, says := range map[string]string{
+	for user, message := range map[string]string{
 		"system:kube-scheduler": "",
 		"system:serviceaccount:kube-system:resource-claim-controller": "would not be counted",
 	} {
 		t.Run(user, func(t *testing.T) {
-			by := clientFor(t, impersonatedConfig(t, user, ns))
-			expectError(t, by.Create(t.Context(), newClaim(ns, deviceClaimSpec("gpu.nvidia.com")), client.DryRunAll), says)
+			as := clientFor(t, impersonatedConfig(t, user, ns))
+			expectError(t, as.Create(t.Context(), newClaim(ns, deviceClaimSpec("gpu.nvidia.com")), client.DryRunAll), message)
 		})
 	}
 }
 
-// expectError is that an attempt was refused with these words; without any, that it
-// went through.
-func expectError(t *testing.T, err error, says string) {
+// expectError fails the test unless the error contains the message. With an empty message it
+// fails unless the request succeeded.
+func expectError(t *testing.T, err error, message string) {
 	t.Helper()
-	if says == "" {
+	if message == "" {
 		if err != nil {
-			t.Errorf("refused: %v", err)
+			t.Errorf("the request was rejected: %v", err)
 		}
 		return
 	}
-	if err := expectRefused(err, says); err != nil {
+	if err := checkRejected(err, message); err != nil {
 		t.Error(err)
 	}
 }

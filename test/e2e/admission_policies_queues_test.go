@@ -21,19 +21,19 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// kueueConfig is the way to the cluster in Kueue's name, with all rights.
+// kueueConfig returns a configuration that impersonates Kueue with all rights.
 func kueueConfig(t *testing.T, namespace string) *rest.Config {
 	t.Helper()
 	create(t, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "in-the-name-of-kueue"},
+		ObjectMeta: metav1.ObjectMeta{Name: "impersonated-kueue"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "kueue-system", Name: "kueue-controller-manager"}},
 	})
 	return impersonatedConfig(t, "system:serviceaccount:kueue-system:kueue-controller-manager", namespace)
 }
 
-// createQueuedProject is a project that has a node pool which Kueue serves, and its
-// department. There is no Kueue: what it would do is done in its name.
+// createQueuedProject creates a project and its department with a node pool that Kueue
+// schedules. Kueue does not run: the test acts with its identity.
 func createQueuedProject(t *testing.T, name string) {
 	t.Helper()
 	pool := create(t, &v1alpha1.NodePool{
@@ -52,30 +52,29 @@ func createQueuedProject(t *testing.T, name string) {
 			return err
 		}
 		if ns.Labels[v1alpha1.LabelQueued] != "true" {
-			return unexpectedState("the namespace says that its work is queued", ns.Labels)
+			return unexpectedState("the namespace is labeled as queued", ns.Labels)
 		}
 		return nil
 	})
 }
 
-// createCRD makes a kind that the cluster does not have, of which anything may be
-// written.
+// createCRD creates a custom resource definition that accepts any fields.
 func createCRD(t *testing.T, group, version, kind, plural string) {
 	t.Helper()
-	anything := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+	schema := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 	create(t, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": plural + "." + group, "annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, of a test"}},
 		"spec": map[string]any{
 			"group": group, "scope": "Namespaced",
 			"names":    map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
-			"versions": []any{map[string]any{"name": version, "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}}, "schema": map[string]any{"openAPIV3Schema": anything}}},
+			"versions": []any{map[string]any{"name": version, "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}}, "schema": map[string]any{"openAPIV3Schema": schema}}},
 		},
 	}})
 }
 
-// Whose turn it is, Kueue says: nobody takes a gate off a pod, starts what waits,
-// enters another queue, or passes something off as a part of what was let go. Guards
+// Only Kueue decides when queued work starts. Users cannot remove scheduling gates, start
+// suspended workloads, change queues, or declare a workload part of an admitted one. Guards
 // invariant 4 of the design.
 func TestAdmissionPoliciesForQueuedWorkloads(t *testing.T) {
 	const ns = "queueing"
@@ -100,23 +99,23 @@ func TestAdmissionPoliciesForQueuedWorkloads(t *testing.T) {
 
 	const started, gate = `{"spec":{"suspend":false}}`, `[{"op":"remove","path":"/spec/schedulingGates/0"}]`
 	for name, tc := range map[string]struct {
-		by     client.Client
-		object client.Object
-		kind   types.PatchType
-		patch  string
-		says   string
+		as      client.Client
+		object  client.Object
+		kind    types.PatchType
+		patch   string
+		message string
 	}{
-		"started":                     {eve, job, types.MergePatchType, started, "Kueue starts a queued workload"},
-		"the gate taken off":          {eve, pod, types.JSONPatchType, gate, "leave the gate as it is"},
-		"another role in its group":   {eve, pod, types.MergePatchType, `{"metadata":{"annotations":{"kueue.x-k8s.io/role-hash":"other"}}}`, "kueue.x-k8s.io/ do not change"},
-		"another queue of the pod":    {eve, pod, types.MergePatchType, `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "queue names are set at creation"},
-		"in order: a gate of others'": {eve, pod, types.JSONPatchType, `[{"op":"remove","path":"/spec/schedulingGates/1"}]`, ""},
-		"in order: started by Kueue":  {kueue, job, types.MergePatchType, `{"spec":{"suspend":false,"template":{"metadata":{"labels":{"kueue.x-k8s.io/podset":"main"}},"spec":{"nodeSelector":{"zone":"a"}}}}}`, ""},
-		"in order: let go by Kueue":   {kueue, pod, types.JSONPatchType, `[{"op":"remove","path":"/spec/schedulingGates/0"},{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1podset","value":"main"},{"op":"add","path":"/spec/nodeSelector","value":{"zone":"a"}}]`, ""},
+		"a suspended Job started":                  {eve, job, types.MergePatchType, started, "Kueue starts a queued workload"},
+		"the scheduling gate removed":              {eve, pod, types.JSONPatchType, gate, "leave the gate as it is"},
+		"another role in the pod group":            {eve, pod, types.MergePatchType, `{"metadata":{"annotations":{"kueue.x-k8s.io/role-hash":"other"}}}`, "kueue.x-k8s.io/ do not change"},
+		"another queue for the pod":                {eve, pod, types.MergePatchType, `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "queue names are set at creation"},
+		"allowed: another scheduling gate removed": {eve, pod, types.JSONPatchType, `[{"op":"remove","path":"/spec/schedulingGates/1"}]`, ""},
+		"allowed: started by Kueue":                {kueue, job, types.MergePatchType, `{"spec":{"suspend":false,"template":{"metadata":{"labels":{"kueue.x-k8s.io/podset":"main"}},"spec":{"nodeSelector":{"zone":"a"}}}}}`, ""},
+		"allowed: ungated by Kueue":                {kueue, pod, types.JSONPatchType, `[{"op":"remove","path":"/spec/schedulingGates/0"},{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1podset","value":"main"},{"op":"add","path":"/spec/nodeSelector","value":{"zone":"a"}}]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := tc.object.DeepCopyObject().(client.Object)
-			expectError(t, tc.by.Patch(t.Context(), object, client.RawPatch(tc.kind, []byte(tc.patch)), client.DryRunAll), tc.says)
+			expectError(t, tc.as.Patch(t.Context(), object, client.RawPatch(tc.kind, []byte(tc.patch)), client.DryRunAll), tc.message)
 		})
 	}
 
@@ -128,22 +127,22 @@ func TestAdmissionPoliciesForQueuedWorkloads(t *testing.T) {
 		return j
 	}
 	for name, tc := range map[string]struct {
-		object *batchv1.Job
-		says   string
+		object  *batchv1.Job
+		message string
 	}{
 		"in another queue": {another(func(j *batchv1.Job) { j.Labels[v1alpha1.LabelKueueQueue] = "other" }), "queue other is not the project's queue"},
-		"as a part of what was let go": {another(func(j *batchv1.Job) {
+		"as part of an admitted Job": {another(func(j *batchv1.Job) {
 			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: job.UID, Controller: ptr.To(true)}}
 		}), "only a controller may say that it controls a queued workload"},
-		"in order": {another(func(*batchv1.Job) {}), ""},
+		"allowed: in the queue of the project": {another(func(*batchv1.Job) {}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectError(t, eve.Create(t.Context(), tc.object, client.DryRunAll), tc.says)
+			expectError(t, eve.Create(t.Context(), tc.object, client.DryRunAll), tc.message)
 		})
 	}
 }
 
-// The queues and what is in them are Kueue's, but for whether a workload is to run.
+// Kueue owns its queues and workloads. Users may only activate and deactivate workloads.
 func TestAdmissionPolicyForKueueObjects(t *testing.T) {
 	const ns, group = "course-ml", "kueue.x-k8s.io"
 	createCRD(t, group, "v1beta2", "LocalQueue", "localqueues")
@@ -157,38 +156,38 @@ func TestAdmissionPolicyForKueueObjects(t *testing.T) {
 	}
 	eventually(t, func() error { return kueue.Create(t.Context(), object("Workload", "w"), client.DryRunAll) })
 	eventually(t, func() error {
-		return expectRefused(eve.Create(t.Context(), object("LocalQueue", "mine"), client.DryRunAll), "Sluice renders the one queue")
+		return checkRejected(eve.Create(t.Context(), object("LocalQueue", "mine"), client.DryRunAll), "Sluice renders the one queue")
 	})
 	expectError(t, eve.Create(t.Context(), object("Workload", "mine"), client.DryRunAll), "Kueue creates them for Jobs and pods")
 	if err := kueue.Create(t.Context(), object("Workload", "w")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { deleteAndWait(t, object("Workload", "w")) })
-	for name, tc := range map[string]struct{ patch, says string }{
-		"another queue":     {`{"spec":{"queueName":"other"}}`, "users change only spec.active"},
-		"another's":         {`{"metadata":{"labels":{"kueue.x-k8s.io/job-uid":"u"}}}`, "users change only spec.active"},
-		"in order: stopped": {`{"spec":{"active":false}}`, ""},
+	for name, tc := range map[string]struct{ patch, message string }{
+		"another queue":          {`{"spec":{"queueName":"other"}}`, "users change only spec.active"},
+		"another Job's workload": {`{"metadata":{"labels":{"kueue.x-k8s.io/job-uid":"u"}}}`, "users change only spec.active"},
+		"allowed: deactivated":   {`{"spec":{"active":false}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectError(t, eve.Patch(t.Context(), object("Workload", "w"), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll), tc.says)
+			expectError(t, eve.Patch(t.Context(), object("Workload", "w"), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll), tc.message)
 		})
 	}
-	// A queue that was there before the project may be given up or handed over.
+	// A queue that is older than the project may be deleted, or marked for adoption.
 	former := object("LocalQueue", "former")
 	if err := kueue.Create(t.Context(), former); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { deleteAndWait(t, object("LocalQueue", "former")) })
-	for name, tc := range map[string]struct{ patch, says string }{
-		"another's quota":       {`{"spec":{"queueName":"other"}}`, "Sluice renders the one queue"},
-		"in order: handed over": {`{"metadata":{"annotations":{"sluice.dev/adopt-by":"course-ml"}}}`, ""},
+	for name, tc := range map[string]struct{ patch, message string }{
+		"another ClusterQueue":         {`{"spec":{"queueName":"other"}}`, "Sluice renders the one queue"},
+		"allowed: marked for adoption": {`{"metadata":{"annotations":{"sluice.dev/adopt-by":"course-ml"}}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectError(t, eve.Patch(t.Context(), object("LocalQueue", "former"), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll), tc.says)
+			expectError(t, eve.Patch(t.Context(), object("LocalQueue", "former"), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll), tc.message)
 		})
 	}
-	t.Run("in order: given up", func(t *testing.T) { expectError(t, eve.Delete(t.Context(), former, client.DryRunAll), "") })
-	t.Run("admitted", func(t *testing.T) {
+	t.Run("allowed: deleted", func(t *testing.T) { expectError(t, eve.Delete(t.Context(), former, client.DryRunAll), "") })
+	t.Run("the status written", func(t *testing.T) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[]}}`))
 		expectError(t, eve.Status().Patch(t.Context(), object("Workload", "w"), patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dryRun}}), "writes their status")
 	})

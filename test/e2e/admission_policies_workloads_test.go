@@ -19,7 +19,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// workloadMeta is a workload's, with annotations in pairs.
+// workloadMeta returns the metadata of a workload. Annotations are pairs of keys and values.
 func workloadMeta(namespace, name string, annotations ...string) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}
 	for i := 0; i < len(annotations); i += 2 {
@@ -28,17 +28,18 @@ func workloadMeta(namespace, name string, annotations ...string) metav1.ObjectMe
 	return meta
 }
 
-// podTemplate is of pods that its workload's selector finds.
+// podTemplate returns a pod template that the package's selector matches.
 func podTemplate(annotations ...string) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{Spec: newPod("", "").Spec}
 	t.ObjectMeta = workloadMeta("", "", annotations...)
-	t.Labels["app"] = "tried"
+	t.Labels["app"] = "test"
 	return t
 }
 
-var selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "tried"}}
+var selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "test"}}
 
-// suspendedJob waits for a GPU, as one that an engine queues.
+// suspendedJob returns a suspended Job that requests a GPU, like a Job that a scheduler
+// queues.
 func suspendedJob(namespace string) *batchv1.Job {
 	j := &batchv1.Job{ObjectMeta: workloadMeta(namespace, "suspended"), Spec: batchv1.JobSpec{Suspend: ptr.To(true), Template: podTemplate(v1alpha1.AnnotationMaxRuntime, "6h")}}
 	j.Labels["kueue.x-k8s.io/queue-name"] = "course-ml"
@@ -52,14 +53,13 @@ func suspendedJob(namespace string) *batchv1.Job {
 	return j
 }
 
-// Nobody names another as the maker of a workload, by its own metadata or by what
-// it hands to its pods, even where the webhook does not put it right; nor says that
-// it was stopped. Guards invariant 4 of the
-// design.
+// A user cannot record another creator of a workload, in its metadata or in its pod
+// template, even when the mutating webhook does not run. Users cannot mark a workload as
+// stopped either. Guards invariant 4 of the design.
 func TestAdmissionPolicyProtectsWorkloadCreator(t *testing.T) {
 	disableMutatingWebhook(t, workloadsWebhook)
 	const ns = "course-ml"
-	const by, other = v1alpha1.AnnotationCreatedBy, "somebody@example.org"
+	const creatorKey, other = v1alpha1.AnnotationCreatedBy, "other@example.org"
 	job := func(meta metav1.ObjectMeta, pods corev1.PodTemplateSpec) *batchv1.Job {
 		pods.Spec.RestartPolicy = corev1.RestartPolicyNever
 		return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Suspend: ptr.To(true), Template: pods}}
@@ -70,56 +70,56 @@ func TestAdmissionPolicyProtectsWorkloadCreator(t *testing.T) {
 	deployment := func(meta metav1.ObjectMeta, pods corev1.PodTemplateSpec) *appsv1.Deployment {
 		return &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: selector, Template: pods}}
 	}
-	plain, forged := workloadMeta(ns, "tried"), workloadMeta(ns, "tried", by, other)
+	plain, forged := workloadMeta(ns, "workload"), workloadMeta(ns, "workload", creatorKey, other)
 	const itself, inTemplate = "created-by] names the creator, and that is ", "names another creator"
 	tests := map[string]struct {
-		object client.Object
-		says   string
+		object  client.Object
+		message string
 	}{
-		"a Job":                    {job(forged, podTemplate()), itself},
-		"a CronJob":                {cron(forged, plain, podTemplate()), itself},
-		"a Deployment":             {deployment(forged, podTemplate()), itself},
-		"a StatefulSet":            {&appsv1.StatefulSet{ObjectMeta: forged, Spec: appsv1.StatefulSetSpec{Selector: selector, Template: podTemplate()}}, itself},
-		"a ReplicaSet":             {&appsv1.ReplicaSet{ObjectMeta: forged, Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: podTemplate()}}, itself},
-		"a DaemonSet":              {&appsv1.DaemonSet{ObjectMeta: forged, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: podTemplate()}}, itself},
-		"a ReplicationController":  {&corev1.ReplicationController{ObjectMeta: forged, Spec: corev1.ReplicationControllerSpec{Selector: selector.MatchLabels, Template: ptr.To(podTemplate())}}, itself},
-		"nobody":                   {job(workloadMeta(ns, "tried", by, ""), podTemplate()), itself},
-		"a Job's pods":             {job(plain, podTemplate(by, other)), inTemplate},
-		"a Deployment's pods":      {deployment(plain, podTemplate(by, other)), inTemplate},
-		"a CronJob's Jobs":         {cron(plain, forged, podTemplate()), inTemplate},
-		"a CronJob's Jobs' pods":   {cron(plain, plain, podTemplate(by, other)), inTemplate},
-		"stopped from the start":   {job(workloadMeta(ns, "tried", v1alpha1.AnnotationStoppedUntil, "2026-01-01T00:00:00Z"), podTemplate()), "written by Sluice alone"},
-		"in order: a Job":          {job(plain, podTemplate()), ""},
-		"in order: a CronJob":      {cron(plain, plain, podTemplate()), ""},
-		"in order: a Deployment":   {deployment(workloadMeta(ns, "tried", "mine", "yes"), podTemplate("mine", "yes")), ""},
-		"in order: a share's pods": {deployment(plain, podTemplate(v1alpha1.AnnotationMaxRuntime, "1h")), ""},
+		"a Job":                          {job(forged, podTemplate()), itself},
+		"a CronJob":                      {cron(forged, plain, podTemplate()), itself},
+		"a Deployment":                   {deployment(forged, podTemplate()), itself},
+		"a StatefulSet":                  {&appsv1.StatefulSet{ObjectMeta: forged, Spec: appsv1.StatefulSetSpec{Selector: selector, Template: podTemplate()}}, itself},
+		"a ReplicaSet":                   {&appsv1.ReplicaSet{ObjectMeta: forged, Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: podTemplate()}}, itself},
+		"a DaemonSet":                    {&appsv1.DaemonSet{ObjectMeta: forged, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: podTemplate()}}, itself},
+		"a ReplicationController":        {&corev1.ReplicationController{ObjectMeta: forged, Spec: corev1.ReplicationControllerSpec{Selector: selector.MatchLabels, Template: ptr.To(podTemplate())}}, itself},
+		"an empty creator":               {job(workloadMeta(ns, "workload", creatorKey, ""), podTemplate()), itself},
+		"a Job's pods":                   {job(plain, podTemplate(creatorKey, other)), inTemplate},
+		"a Deployment's pods":            {deployment(plain, podTemplate(creatorKey, other)), inTemplate},
+		"a CronJob's Jobs":               {cron(plain, forged, podTemplate()), inTemplate},
+		"a CronJob's Jobs' pods":         {cron(plain, plain, podTemplate(creatorKey, other)), inTemplate},
+		"stopped from the start":         {job(workloadMeta(ns, "workload", v1alpha1.AnnotationStoppedUntil, "2026-01-01T00:00:00Z"), podTemplate()), "written by Sluice alone"},
+		"allowed: a Job":                 {job(plain, podTemplate()), ""},
+		"allowed: a CronJob":             {cron(plain, plain, podTemplate()), ""},
+		"allowed: a Deployment":          {deployment(workloadMeta(ns, "workload", "mine", "yes"), podTemplate("mine", "yes")), ""},
+		"allowed: a time limit for pods": {deployment(plain, podTemplate(v1alpha1.AnnotationMaxRuntime, "1h")), ""},
 	}
-	for user, person := range map[string]client.Client{
+	for user, c := range map[string]client.Client{
 		"ada@example.org": clientFor(t, researcherConfig(t, ns)),
 		"eve@example.org": clientFor(t, namespaceAdminConfig(t, ns)),
 	} {
 		for name, tc := range tests {
 			t.Run(user+"/"+name, func(t *testing.T) {
-				says := tc.says
-				if says == itself {
-					says += user // it names the one who asks
+				message := tc.message
+				if message == itself {
+					message += user // the message names the requesting user
 				}
-				expectError(t, person.Create(t.Context(), tc.object.DeepCopyObject().(client.Object), client.DryRunAll), says)
+				expectError(t, c.Create(t.Context(), tc.object.DeepCopyObject().(client.Object), client.DryRunAll), message)
 			})
 		}
-		t.Run(user+"/in order: one's own name", func(t *testing.T) {
-			own := workloadMeta(ns, "tried", by, user)
-			expectError(t, person.Create(t.Context(), cron(own, own, podTemplate(by, user)), client.DryRunAll), "")
+		t.Run(user+"/allowed: the user's own name", func(t *testing.T) {
+			own := workloadMeta(ns, "workload", creatorKey, user)
+			expectError(t, c.Create(t.Context(), cron(own, own, podTemplate(creatorKey, user)), client.DryRunAll), "")
 		})
 	}
-	t.Run("in order: a controller hands on", func(t *testing.T) {
+	t.Run("allowed: a controller copies the annotation", func(t *testing.T) {
 		controller := clientFor(t, impersonatedConfig(t, "system:serviceaccount:kube-system:cronjob-controller", ns))
 		expectError(t, controller.Create(t.Context(), job(forged, podTemplate()), client.DryRunAll), "")
 	})
 }
 
-// What was judged of a queued workload when it was made stays as it was, though
-// Kubernetes lets a suspended Job's template be edited. Guards invariant 4 of the
+// The fields of a queued workload that admission evaluated do not change, although
+// Kubernetes lets users edit the template of a suspended Job. Guards invariant 4 of the
 // design.
 func TestAdmissionPolicyProtectsSuspendedJob(t *testing.T) {
 	const ns = "course-ml"
@@ -134,50 +134,50 @@ func TestAdmissionPolicyProtectsSuspendedJob(t *testing.T) {
 	inMain := func(resources string) string {
 		return `{"spec":{"template":{"spec":{"containers":[{"name":"main","resources":` + resources + `}]}}}}`
 	}
-	const count, anew = "the GPUs that a workload requests", "create it again"
-	tests := map[string]struct{ patch, says string }{
-		"more GPUs":                      {inMain(`{"limits":{"nvidia.com/mig-1g.5gb":"8"},"requests":{"nvidia.com/mig-1g.5gb":"8"}}`), count},
-		"a GPU of another kind":          {inMain(`{"limits":{"nvidia.com/mig-3g.40gb":"1"},"requests":{"nvidia.com/mig-3g.40gb":"1"}}`), count},
-		"the charge taken out":           {inMain(`{"limits":{"sluice.dev/gpu-milli.dgx-mig":null},"requests":{"sluice.dev/gpu-milli.dgx-mig":null}}`), count},
-		"a larger share":                 {`{"spec":{"template":{"metadata":{"annotations":{"gpu-fraction":"0.9"}}}}}`, "spec.template.metadata.annotations"},
-		"a later end":                    {`{"spec":{"template":{"metadata":{"annotations":{"sluice.dev/max-runtime":"48h"}}}}}`, anew},
-		"no end":                         {`{"spec":{"template":{"metadata":{"annotations":{"sluice.dev/max-runtime":null}}}}}`, anew},
-		"another type":                   {`{"spec":{"template":{"metadata":{"labels":{"sluice.dev/workload-type":"inference"}}}}}`, "spec.template.metadata.labels"},
-		"another queue of the pods":      {`{"spec":{"template":{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}}}`, anew},
-		"another queue":                  {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "metadata.labels"},
-		"no queue, and started":          {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}},"spec":{"suspend":false}}`, "metadata.labels"},
-		"another project":                {`{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`, "metadata.labels"},
-		"another creator":                {`{"metadata":{"annotations":{"sluice.dev/created-by":"somebody@example.org"}}}`, "does not change afterwards"},
-		"no creator":                     {`{"metadata":{"annotations":{"sluice.dev/created-by":null}}}`, "does not change afterwards"},
-		"stopped":                        {`{"metadata":{"annotations":{"sluice.dev/stopped-until":"2026-01-01T00:00:00Z"}}}`, "written by Sluice alone"},
-		"in order: more CPU":             {inMain(`{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}`), ""},
-		"in order: the GPUs as they are": {inMain(`{"limits":{"nvidia.com/mig-1g.5gb":1,"sluice.dev/gpu-milli.dgx-mig":"1k"}}`), ""},
-		"in order: a node":               {`{"spec":{"template":{"spec":{"nodeSelector":{"zone":"a"}}}}}`, ""},
-		"in order: keys of one's own":    {`{"metadata":{"labels":{"mine":"yes"}},"spec":{"template":{"metadata":{"labels":{"mine":"yes"},"annotations":{"mine":"yes"}}}}}`, ""},
-		"in order: started":              {`{"spec":{"suspend":false}}`, ""},
+	const count, recreate = "the GPUs that a workload requests", "create it again"
+	tests := map[string]struct{ patch, message string }{
+		"more GPUs":                                {inMain(`{"limits":{"nvidia.com/mig-1g.5gb":"8"},"requests":{"nvidia.com/mig-1g.5gb":"8"}}`), count},
+		"another MIG profile":                      {inMain(`{"limits":{"nvidia.com/mig-3g.40gb":"1"},"requests":{"nvidia.com/mig-3g.40gb":"1"}}`), count},
+		"the GPU quota units removed":              {inMain(`{"limits":{"sluice.dev/gpu-milli.dgx-mig":null},"requests":{"sluice.dev/gpu-milli.dgx-mig":null}}`), count},
+		"a larger GPU fraction":                    {`{"spec":{"template":{"metadata":{"annotations":{"gpu-fraction":"0.9"}}}}}`, "spec.template.metadata.annotations"},
+		"a longer time limit":                      {`{"spec":{"template":{"metadata":{"annotations":{"sluice.dev/max-runtime":"48h"}}}}}`, recreate},
+		"no time limit":                            {`{"spec":{"template":{"metadata":{"annotations":{"sluice.dev/max-runtime":null}}}}}`, recreate},
+		"another workload type":                    {`{"spec":{"template":{"metadata":{"labels":{"sluice.dev/workload-type":"inference"}}}}}`, "spec.template.metadata.labels"},
+		"another queue for the pods":               {`{"spec":{"template":{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}}}`, recreate},
+		"another queue":                            {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "metadata.labels"},
+		"no queue, and started":                    {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}},"spec":{"suspend":false}}`, "metadata.labels"},
+		"another project":                          {`{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`, "metadata.labels"},
+		"another creator":                          {`{"metadata":{"annotations":{"sluice.dev/created-by":"other@example.org"}}}`, "does not change afterwards"},
+		"no creator":                               {`{"metadata":{"annotations":{"sluice.dev/created-by":null}}}`, "does not change afterwards"},
+		"marked as stopped":                        {`{"metadata":{"annotations":{"sluice.dev/stopped-until":"2026-01-01T00:00:00Z"}}}`, "written by Sluice alone"},
+		"allowed: more CPU":                        {inMain(`{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}`), ""},
+		"allowed: the same GPUs":                   {inMain(`{"limits":{"nvidia.com/mig-1g.5gb":1,"sluice.dev/gpu-milli.dgx-mig":"1k"}}`), ""},
+		"allowed: a node selector":                 {`{"spec":{"template":{"spec":{"nodeSelector":{"zone":"a"}}}}}`, ""},
+		"allowed: a user's labels and annotations": {`{"metadata":{"labels":{"mine":"yes"}},"spec":{"template":{"metadata":{"labels":{"mine":"yes"},"annotations":{"mine":"yes"}}}}}`, ""},
+		"allowed: started":                         {`{"spec":{"suspend":false}}`, ""},
 	}
-	patched := func(t *testing.T, person client.Client, body string) error {
-		return person.Patch(t.Context(), suspendedJob(ns), client.RawPatch(types.StrategicMergePatchType, []byte(body)), client.DryRunAll)
+	patched := func(t *testing.T, c client.Client, body string) error {
+		return c.Patch(t.Context(), suspendedJob(ns), client.RawPatch(types.StrategicMergePatchType, []byte(body)), client.DryRunAll)
 	}
-	for who, person := range map[string]client.Client{"a researcher": ada, "a namespace administrator": eve} {
+	for role, c := range map[string]client.Client{"a researcher": ada, "a namespace administrator": eve} {
 		for name, tc := range tests {
-			t.Run(who+"/"+name, func(t *testing.T) { expectError(t, patched(t, person, tc.patch), tc.says) })
+			t.Run(role+"/"+name, func(t *testing.T) { expectError(t, patched(t, c, tc.patch), tc.message) })
 		}
 	}
-	for name, tc := range map[string]struct{ patch, says string }{
-		"another queue, by the status":   {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "metadata.labels"},
-		"another creator, by the status": {`{"metadata":{"annotations":{"sluice.dev/created-by":"somebody@example.org"}}}`, "does not change afterwards"},
+	for name, tc := range map[string]struct{ patch, message string }{
+		"another queue, through the status":   {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "metadata.labels"},
+		"another creator, through the status": {`{"metadata":{"annotations":{"sluice.dev/created-by":"other@example.org"}}}`, "does not change afterwards"},
 	} {
 		t.Run("a namespace administrator/"+name, func(t *testing.T) {
 			patch := client.RawPatch(types.StrategicMergePatchType, []byte(tc.patch))
-			expectError(t, eve.Status().Patch(t.Context(), suspendedJob(ns), patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dryRun}}), tc.says)
+			expectError(t, eve.Status().Patch(t.Context(), suspendedJob(ns), patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dryRun}}), tc.message)
 		})
 	}
 }
 
-// Ordinary work with a Deployment goes on: its controller hands its annotations
-// to its ReplicaSet, it is given another version of another type, and is stopped.
-// Only the maker of its pods is not for its author to say, then as at the start.
+// Users can operate a Deployment as usual: its controller copies annotations to its
+// ReplicaSets, users roll out another version with another workload type, and scale it to
+// zero. Only the creator of its pods cannot be changed.
 func TestAdmissionPoliciesAllowDeployment(t *testing.T) {
 	const ns = "course-ml"
 	ada := clientFor(t, researcherConfig(t, ns))
@@ -195,19 +195,19 @@ func TestAdmissionPoliciesAllowDeployment(t *testing.T) {
 				return err
 			}
 			if d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != want || d.Status.Replicas != want || d.Status.AvailableReplicas != want {
-				return unexpectedState("the Deployment has its replicas", d.Status)
+				return unexpectedState("all replicas are available", d.Status)
 			}
 			return nil
 		}
 	}
 	eventually(t, available(1))
 	expectError(t, ada.Patch(t.Context(), d.DeepCopy(), client.RawPatch(types.MergePatchType,
-		[]byte(`{"spec":{"template":{"metadata":{"annotations":{"sluice.dev/created-by":"somebody@example.org"}}}}}`)), client.DryRunAll),
+		[]byte(`{"spec":{"template":{"metadata":{"annotations":{"sluice.dev/created-by":"other@example.org"}}}}}`)), client.DryRunAll),
 		"names another creator")
 	d.Spec.Template.Labels[v1alpha1.LabelWorkloadType] = "inference"
 	d.Spec.Template.Annotations["version"] = "2"
 	if err := ada.Update(t.Context(), d); err != nil {
-		t.Fatalf("another version: %v", err)
+		t.Fatalf("update to another version: %v", err)
 	}
 	eventually(t, available(1))
 	var sets appsv1.ReplicaSetList
@@ -219,28 +219,27 @@ func TestAdmissionPoliciesAllowDeployment(t *testing.T) {
 	}
 	for i := range sets.Items {
 		if got := sets.Items[i].Annotations[v1alpha1.AnnotationCreatedBy]; got != "ada@example.org" {
-			t.Errorf("ReplicaSet %s is created by %q", sets.Items[i].Name, got)
+			t.Errorf("ReplicaSet %s has the creator %q", sets.Items[i].Name, got)
 		}
 	}
 	d.Spec.Replicas = ptr.To(int32(0))
 	if err := ada.Update(t.Context(), d); err != nil {
-		t.Fatalf("stopped: %v", err)
+		t.Fatalf("scale to zero: %v", err)
 	}
 	eventually(t, available(0))
 }
 
-// A queued kind that is not Kubernetes' own is guarded from when the cluster has
-// it.
+// The policy protects a custom queued kind as soon as the cluster serves it.
 func TestAdmissionPolicyForCustomQueuedKind(t *testing.T) {
 	const ns = "course-ml"
-	anything := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+	schema := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 	create(t, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": "jobsets.jobset.x-k8s.io", "annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, of a test"}},
 		"spec": map[string]any{
 			"group": "jobset.x-k8s.io", "scope": "Namespaced",
 			"names":    map[string]any{"kind": "JobSet", "listKind": "JobSetList", "plural": "jobsets", "singular": "jobset"},
-			"versions": []any{map[string]any{"name": "v1alpha2", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": anything}}},
+			"versions": []any{map[string]any{"name": "v1alpha2", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": schema}}},
 		},
 	}})
 	jobSet := func(annotations ...string) *unstructured.Unstructured {
@@ -255,15 +254,15 @@ func TestAdmissionPolicyForCustomQueuedKind(t *testing.T) {
 	disableMutatingWebhook(t, workloadsWebhook)
 	eve := clientFor(t, namespaceAdminConfig(t, ns))
 	eventually(t, func() error { return eve.Create(t.Context(), jobSet(), client.DryRunAll) })
-	expectError(t, eve.Create(t.Context(), jobSet(v1alpha1.AnnotationCreatedBy, "somebody@example.org"), client.DryRunAll), "that is eve@example.org")
+	expectError(t, eve.Create(t.Context(), jobSet(v1alpha1.AnnotationCreatedBy, "other@example.org"), client.DryRunAll), "that is eve@example.org")
 	create(t, jobSet())
-	for name, tc := range map[string]struct{ patch, says string }{
-		"another queue":     {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "metadata.labels"},
-		"a creator":         {`{"metadata":{"annotations":{"sluice.dev/created-by":"somebody@example.org"}}}`, "does not change afterwards"},
-		"in order: started": {`{"metadata":{"labels":{"mine":"yes"}},"spec":{"suspend":false}}`, ""},
+	for name, tc := range map[string]struct{ patch, message string }{
+		"another queue":    {`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`, "metadata.labels"},
+		"a creator":        {`{"metadata":{"annotations":{"sluice.dev/created-by":"other@example.org"}}}`, "does not change afterwards"},
+		"allowed: started": {`{"metadata":{"labels":{"mine":"yes"}},"spec":{"suspend":false}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectError(t, eve.Patch(t.Context(), jobSet(), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll), tc.says)
+			expectError(t, eve.Patch(t.Context(), jobSet(), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll), tc.message)
 		})
 	}
 }

@@ -23,15 +23,15 @@ import (
 	"sluice.dev/test/cluster/clustertest"
 )
 
-// Every process is killed in turn; it comes back, and the whole works. Guards
-// invariant 8 of the design: the next start completes what was begun.
+// Each process is killed and must restart, and the cluster must work again. Guards invariant
+// 8 of the design: the next start completes interrupted work.
 func TestComponentsRecoverFromKill(t *testing.T) {
 	s := newDedicatedCluster(t)
 	before, err := s.readReport(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(before.Components) != 11 { // two of them nodes' agents
+	if len(before.Components) != 11 { // two of them are node agents
 		t.Fatalf("%d components run, want 11: %+v", len(before.Components), before.Components)
 	}
 	for _, victim := range before.Components {
@@ -54,10 +54,10 @@ func TestComponentsRecoverFromKill(t *testing.T) {
 	}
 }
 
-// Down leaves no process, no port and no file, after an orderly life and after
-// the process that watches over all the others was killed.
+// `sluice down` leaves no process, port or file, after a regular stop and after the
+// supervising process was killed.
 func TestDownRemovesEverything(t *testing.T) {
-	for name, kill := range map[string]bool{"after an orderly life": false, "after the watching process was killed": true} {
+	for name, kill := range map[string]bool{"after a regular stop": false, "after the supervisor was killed": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newDedicatedCluster(t)
 			r, err := s.readReport(t.Context())
@@ -69,7 +69,7 @@ func TestDownRemovesEverything(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// The test's own supervisor would start it again.
+			// The supervisor of the test would start it again.
 			if err := s.stop(); err != nil && !kill {
 				t.Fatal(err)
 			}
@@ -77,10 +77,10 @@ func TestDownRemovesEverything(t *testing.T) {
 				t.Fatalf("sluice down: %v\n%s", err, out)
 			}
 			if _, err := os.Stat(s.dir); !os.IsNotExist(err) {
-				t.Errorf("the folder is still there: %v", err)
+				t.Errorf("the folder still exists: %v", err)
 			}
 			for _, c := range r.Components {
-				clustertest.Eventually(t, func() error { return processUnrelated(c.PID, s.dir) })
+				clustertest.Eventually(t, func() error { return checkProcessGone(c.PID, s.dir) })
 			}
 			server, err := url.Parse(r.Server)
 			if err != nil {
@@ -89,13 +89,13 @@ func TestDownRemovesEverything(t *testing.T) {
 			var dialer net.Dialer
 			if connection, err := dialer.DialContext(t.Context(), "tcp", server.Host); err == nil {
 				connection.Close()
-				t.Errorf("something still listens on %s", server.Host)
+				t.Errorf("the server still listens on %s", server.Host)
 			}
 		})
 	}
 }
 
-// A second `up` on a kept folder finds what was there.
+// A second `sluice up` on an existing folder finds the stored objects.
 func TestUpResumesExistingCluster(t *testing.T) {
 	s := newDedicatedCluster(t)
 	if err := s.adminClient.Create(t.Context(), newProject("remembered")); err != nil {
@@ -115,17 +115,16 @@ func TestUpResumesExistingCluster(t *testing.T) {
 	}
 }
 
-// restartTimeout covers the pause before a component is started again, its
-// start, and the growing pauses after which the others find it: half a minute and
-// more where the API server was away. Nobody elects a leader here, so no Lease has
-// to run out.
+// restartTimeout covers the delay before a component restarts, its start, and the growing
+// retry delays of the others: more than half a minute if the API server was down. The
+// components run without leader election, so no Lease has to expire.
 const restartTimeout = 90 * time.Second
 
-// newDedicatedCluster is a cluster of the test's own, which it may harm: of two nodes, if the flags
-// do not say otherwise.
+// newDedicatedCluster starts a cluster that the test may damage. Without flags it has two
+// nodes.
 func newDedicatedCluster(t *testing.T, flags ...string) *sluiceCluster {
 	t.Helper()
-	t.Parallel() // it waits for conditions most of the time
+	t.Parallel() // the test mostly waits
 	if len(flags) == 0 {
 		flags = []string{"--nodes", "2"}
 	}
@@ -142,7 +141,7 @@ func newDedicatedCluster(t *testing.T, flags ...string) *sluiceCluster {
 	return s
 }
 
-// teardown stops what may still run; a test may have stopped it already.
+// teardown stops the cluster if the test has not stopped it already.
 func (s *sluiceCluster) teardown(t *testing.T) {
 	if err := s.stop(); err != nil {
 		t.Log(err)
@@ -165,8 +164,8 @@ func (s *sluiceCluster) restarted(ctx context.Context, name string, former int) 
 	return fmt.Errorf("%s is not in the report", name)
 }
 
-// processUnrelated tells whether no process of that number has to do with dir any more.
-func processUnrelated(pid int, dir string) error {
+// checkProcessGone returns an error if the process still runs with dir in its command line.
+func checkProcessGone(pid int, dir string) error {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err == nil && strings.Contains(string(raw), dir) {
 		return fmt.Errorf("process %d still runs: %s", pid, strings.ReplaceAll(string(raw), "\x00", " "))

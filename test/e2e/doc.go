@@ -1,9 +1,8 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e tries Sluice as its users do: `sluice up` with the binaries of
-// this tree, and then kubectl's way through the API server.
-//
-// Enters: the source tree. Leaves: nothing but test results; what it starts it
-// stops. It never reaches into a component: what it sees, a user can see.
+// Package e2e tests Sluice end to end. It builds the binaries from the source tree, starts
+// clusters with `sluice up`, and uses them through the API server and the command line, as
+// users do. The tests stop every process that they start and never use the internals of a
+// component.
 package e2e

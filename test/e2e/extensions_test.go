@@ -26,8 +26,9 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// extensionTest is a project whose department grants two extensions of a day by itself;
-// its editor and the department's administrator decide on the rest. Two Jobs run.
+// extensionTest has a project whose department approves two extensions of a day
+// automatically. Its editor and the department's administrator decide on the others. Two
+// Jobs run.
 type extensionTest struct {
 	ns                string
 	ada, editor, dean client.Client
@@ -40,7 +41,7 @@ const (
 
 func newExtensionTest(t *testing.T) *extensionTest {
 	t.Helper()
-	a := &extensionTest{ns: "asking"}
+	a := &extensionTest{ns: "extending"}
 	create(t, &v1alpha1.Department{
 		ObjectMeta: metav1.ObjectMeta{Name: a.ns},
 		Spec: v1alpha1.DepartmentSpec{
@@ -75,7 +76,7 @@ func newExtensionTest(t *testing.T) *extensionTest {
 	a.ada, a.editor, a.dean = clients[ada], clients[editor], clients[dean]
 	for _, name := range []string{"training", "folding"} {
 		job := newGPUJob(a.ns, name, withGPU)
-		// The quotas are counted anew for the project as it is now.
+		// The webhook evaluates the quotas again after the change of the project.
 		eventually(t, func() error { return sharedCluster.adminClient.Create(t.Context(), job) })
 		t.Cleanup(func() { deleteJob(t, job) })
 		a.waitForLimit(t, name, "48h")
@@ -83,20 +84,20 @@ func newExtensionTest(t *testing.T) *extensionTest {
 	return a
 }
 
-// grantExtensionAccess gives the users a right to all of a namespace's Extensions, so that
-// nothing but admission stands in anybody's way.
+// grantExtensionAccess gives the users all rights on Extensions in the namespace, so that
+// only admission restricts them.
 func grantExtensionAccess(t *testing.T, ns string, users ...string) {
 	t.Helper()
 	create(t, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "asking"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "extending"},
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1alpha1.Group}, Resources: []string{"extensions", "extensions/status", "workloadclocks"}, Verbs: []string{"*"}},
 			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
 		},
 	})
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "asking"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "asking"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "extending"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extending"},
 	}
 	for _, user := range users {
 		binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
@@ -104,7 +105,7 @@ func grantExtensionAccess(t *testing.T, ns string, users ...string) {
 	create(t, binding)
 }
 
-// waitForLimit waits until the Job may run for as long.
+// waitForLimit waits until the time limit of the Job is want.
 func (a *extensionTest) waitForLimit(t *testing.T, job, want string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -113,13 +114,13 @@ func (a *extensionTest) waitForLimit(t *testing.T, job, want string) {
 			return err
 		}
 		if c.Status.Limit == nil || c.Status.Limit.InForce.String() != want && c.Status.Limit.InForce.Length() != period.MustParseDuration(want).Length() {
-			return unexpectedState("Job "+job+" may run for "+want, c.Status.Limit)
+			return unexpectedState("Job "+job+" has the time limit "+want, c.Status.Limit)
 		}
 		return nil
 	})
 }
 
-// newExtension is an Extension for a Job.
+// newExtension returns an Extension for a Job.
 func (a *extensionTest) newExtension(name, job, by string) *v1alpha1.Extension {
 	return &v1alpha1.Extension{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.ns, Name: name},
@@ -130,7 +131,7 @@ func (a *extensionTest) newExtension(name, job, by string) *v1alpha1.Extension {
 	}
 }
 
-// createExtension makes one, in ada's name.
+// createExtension creates the Extension as ada.
 func (a *extensionTest) createExtension(t *testing.T, e *v1alpha1.Extension) *v1alpha1.Extension {
 	t.Helper()
 	if err := a.ada.Create(t.Context(), e); err != nil {
@@ -140,23 +141,24 @@ func (a *extensionTest) createExtension(t *testing.T, e *v1alpha1.Extension) *v1
 	return e
 }
 
-// waitForDecision waits until that was decided, and people were told; with "" until
-// somebody was asked to decide.
+// waitForDecision waits until the Extension has the decision and the users are notified.
+// With an empty decision it waits until the approvers are notified.
 func (a *extensionTest) waitForDecision(t *testing.T, e *v1alpha1.Extension, want v1alpha1.ExtensionDecision) {
 	t.Helper()
 	eventually(t, func() error {
 		if err := refresh(t, e); err != nil {
 			return err
 		}
-		told := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAnnounced)
-		if e.Status.Decision != want || told == nil || (want == "") != (told.Reason == v1alpha1.ReasonRequested) {
-			return unexpectedState(fmt.Sprintf("%s is decided: %q", e.Name, want), e.Status)
+		announced := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAnnounced)
+		if e.Status.Decision != want || announced == nil || (want == "") != (announced.Reason == v1alpha1.ReasonRequested) {
+			return unexpectedState(fmt.Sprintf("%s has the decision %q", e.Name, want), e.Status)
 		}
 		return nil
 	})
 }
 
-// updateExtensionStatus writes a status as that user, who reads it first.
+// updateExtensionStatus reads the Extension and updates its status as the user of the
+// client.
 func updateExtensionStatus(t *testing.T, as client.Client, e *v1alpha1.Extension, change func(*v1alpha1.ExtensionStatus)) error {
 	t.Helper()
 	var err error
@@ -176,15 +178,15 @@ func updateExtensionStatus(t *testing.T, as client.Client, e *v1alpha1.Extension
 
 func setApproved(s *v1alpha1.ExtensionStatus) { s.Decision = v1alpha1.ExtensionApproved }
 
-// A department grants what it does by itself, and those whom it names decide on
-// the rest, each under their own name.
+// A department approves some extensions automatically, and its approvers decide on the
+// others under their own names.
 func TestExtensions(t *testing.T) {
 	a := newExtensionTest(t)
-	t.Run("the department grants some by itself", a.testAutomaticApproval)
-	t.Run("and no more when many ask at once", a.testConcurrentExtensions)
-	t.Run("people decide on the rest", a.testManualDecision)
-	t.Run("what makes no sense is refused", a.testRejectedExtensions)
-	t.Run("nobody is flooded", a.testRateLimit)
+	t.Run("the department approves some automatically", a.testAutomaticApproval)
+	t.Run("and no more for concurrent requests", a.testConcurrentExtensions)
+	t.Run("approvers decide on the others", a.testManualDecision)
+	t.Run("invalid requests are rejected", a.testRejectedExtensions)
+	t.Run("the rate limit holds", a.testRateLimit)
 }
 
 func (a *extensionTest) testAutomaticApproval(t *testing.T) {
@@ -194,7 +196,7 @@ func (a *extensionTest) testAutomaticApproval(t *testing.T) {
 	a.waitForDecision(t, first, v1alpha1.ExtensionApproved)
 	a.waitForLimit(t, "training", "72h")
 	if s := first.Status; s.DecidedBy != "" || s.DecidedAt == nil || s.NewEnd == nil || s.Message != "granted by the department's self-service: 1 of 2 within 30d" {
-		t.Errorf("the first: %+v", s)
+		t.Errorf("the first extension: %+v", s)
 	}
 	second := a.createExtension(t, a.newExtension("second", "training", "1d"))
 	a.waitForDecision(t, second, v1alpha1.ExtensionApproved)
@@ -203,21 +205,21 @@ func (a *extensionTest) testAutomaticApproval(t *testing.T) {
 	a.waitForDecision(t, third, "")
 	if c := meta.FindStatusCondition(third.Status.Conditions, v1alpha1.ConditionApplied); c == nil || c.Reason != v1alpha1.ReasonAwaitingDecision ||
 		!strings.Contains(c.Message, "2 were granted: department-administrator or editor decides") {
-		t.Errorf("the third: %+v", c)
+		t.Errorf("the third extension: %+v", c)
 	}
 	a.waitForLimit(t, "training", "96h")
 	for _, e := range []*v1alpha1.Extension{first, second, third} {
-		if by := e.Annotations[v1alpha1.AnnotationCreatedBy]; by != ada {
-			t.Errorf("%s was asked for by %q", e.Name, by)
+		if creator := e.Annotations[v1alpha1.AnnotationCreatedBy]; creator != ada {
+			t.Errorf("%s was requested by %q", e.Name, creator)
 		}
 	}
-	// Later, too.
+	// A later change keeps the creator as well.
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"note":"mine","sluice.dev/created-by":null}}}`))
 	if err := a.ada.Patch(t.Context(), first, patch); err != nil {
 		t.Fatal(err)
 	}
-	if by, note := first.Annotations[v1alpha1.AnnotationCreatedBy], first.Annotations["note"]; by != ada || note != "mine" {
-		t.Errorf("it was asked for by %q, with note %q", by, note)
+	if creator, note := first.Annotations[v1alpha1.AnnotationCreatedBy], first.Annotations["note"]; creator != ada || note != "mine" {
+		t.Errorf("the first extension was requested by %q and has the note %q", creator, note)
 	}
 	a.waitForNotices(t, "ExtensionDecided first owner@example.org", "ExtensionDecided second owner@example.org", "ExtensionRequested third desk@example.org")
 	eventually(t, func() error {
@@ -231,11 +233,11 @@ func (a *extensionTest) testAutomaticApproval(t *testing.T) {
 }
 
 func (a *extensionTest) testConcurrentExtensions(t *testing.T) {
-	var asked []*v1alpha1.Extension
+	var extensions []*v1alpha1.Extension
 	var group sync.WaitGroup
 	for i := range 8 {
 		e := a.newExtension(fmt.Sprint("at-once-", i), "folding", "24h")
-		asked = append(asked, e)
+		extensions = append(extensions, e)
 		group.Go(func() {
 			if err := a.ada.Create(t.Context(), e); err != nil {
 				t.Error(err)
@@ -243,24 +245,24 @@ func (a *extensionTest) testConcurrentExtensions(t *testing.T) {
 		})
 	}
 	group.Wait()
-	granted := 0
-	for _, e := range asked {
+	approved := 0
+	for _, e := range extensions {
 		t.Cleanup(func() { deleteAndWait(t, e) })
 		eventually(t, func() error {
 			if err := refresh(t, e); err != nil {
 				return err
 			}
 			if meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAnnounced) == nil {
-				return unexpectedState(e.Name+" is answered", e.Status)
+				return unexpectedState(e.Name+" has a decision or an announcement", e.Status)
 			}
 			return nil
 		})
 		if e.Status.Decision == v1alpha1.ExtensionApproved {
-			granted++
+			approved++
 		}
 	}
-	if granted != 2 {
-		t.Errorf("%d of 8 were granted, want 2", granted)
+	if approved != 2 {
+		t.Errorf("%d of 8 were approved, want 2", approved)
 	}
 	a.waitForLimit(t, "folding", "96h")
 }
@@ -269,14 +271,14 @@ func (a *extensionTest) testManualDecision(t *testing.T) {
 	e := a.createExtension(t, a.newExtension("long", "training", "48h"))
 	a.waitForDecision(t, e, "")
 	err := updateExtensionStatus(t, a.ada, e, setApproved)
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ada@example.org cannot decide on it; a user with the role department-administrator or editor in department asking or project asking can") {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ada@example.org cannot decide on it; a user with the role department-administrator or editor in department extending or project extending can") {
 		t.Errorf("ada approves it: %v", err)
 	}
 	if err := updateExtensionStatus(t, a.editor, e, func(s *v1alpha1.ExtensionStatus) {
 		setApproved(s)
 		s.NewEnd = ptr.To(metav1.Now())
 	}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Sluice writes the other fields") {
-		t.Errorf("the editor says when it ends: %v", err)
+		t.Errorf("the editor sets the new end: %v", err)
 	}
 	forged := metav1.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	if err := updateExtensionStatus(t, a.editor, e, func(s *v1alpha1.ExtensionStatus) {
@@ -287,24 +289,24 @@ func (a *extensionTest) testManualDecision(t *testing.T) {
 	}
 	a.waitForDecision(t, e, v1alpha1.ExtensionApproved)
 	if s := e.Status; s.DecidedBy != editor || s.DecidedAt.Year() < 2026 || s.Message != "see you on Monday" || s.NewEnd == nil {
-		t.Errorf("it was decided by %q at %v: %q, new end %v", s.DecidedBy, s.DecidedAt, s.Message, s.NewEnd)
+		t.Errorf("the extension was decided by %q at %v: %q, new end %v", s.DecidedBy, s.DecidedAt, s.Message, s.NewEnd)
 	}
 	a.waitForLimit(t, "training", "144h")
 	err = updateExtensionStatus(t, a.dean, e, func(s *v1alpha1.ExtensionStatus) { s.DecidedBy, s.Message = dean, "it was me" })
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a decision is final") {
-		t.Errorf("another word after the decision: %v", err)
+		t.Errorf("another message after the decision: %v", err)
 	}
 
-	refused := a.createExtension(t, a.newExtension("longer", "training", "10d"))
-	a.waitForDecision(t, refused, "")
-	if err := updateExtensionStatus(t, a.dean, refused, func(s *v1alpha1.ExtensionStatus) { s.Decision = v1alpha1.ExtensionDenied }); err != nil {
+	denied := a.createExtension(t, a.newExtension("longer", "training", "10d"))
+	a.waitForDecision(t, denied, "")
+	if err := updateExtensionStatus(t, a.dean, denied, func(s *v1alpha1.ExtensionStatus) { s.Decision = v1alpha1.ExtensionDenied }); err != nil {
 		t.Fatal(err)
 	}
-	a.waitForDecision(t, refused, v1alpha1.ExtensionDenied)
-	if err := checkCondition(refused.Status.Conditions, v1alpha1.ConditionApplied, metav1.ConditionFalse, v1alpha1.ReasonDenied); err != nil || refused.Status.DecidedBy != dean {
-		t.Errorf("refused by %q: %v", refused.Status.DecidedBy, err)
+	a.waitForDecision(t, denied, v1alpha1.ExtensionDenied)
+	if err := checkCondition(denied.Status.Conditions, v1alpha1.ConditionApplied, metav1.ConditionFalse, v1alpha1.ReasonDenied); err != nil || denied.Status.DecidedBy != dean {
+		t.Errorf("denied by %q: %v", denied.Status.DecidedBy, err)
 	}
-	// Whoever may administer the department by the right to is no member of it.
+	// The right to administer the department allows a decision, also without membership.
 	own := a.createExtension(t, a.newExtension("longest", "training", "20d"))
 	a.waitForDecision(t, own, "")
 	if err := updateExtensionStatus(t, sharedCluster.adminClient, own, setApproved); err != nil {
@@ -316,21 +318,21 @@ func (a *extensionTest) testManualDecision(t *testing.T) {
 
 func (a *extensionTest) testRejectedExtensions(t *testing.T) {
 	for name, tc := range map[string]struct {
-		wish *v1alpha1.Extension
-		want string
+		extension *v1alpha1.Extension
+		want      string
 	}{
-		"what never ran":      {a.newExtension("x", "nothing", "24h"), "no GPU pod of this workload has run in the namespace"},
-		"a name that is used": {a.newExtension("first", "training", "24h"), "already has an extension of this name"},
+		"a workload that never ran": {a.newExtension("x", "nothing", "24h"), "no GPU pod of this workload has run in the namespace"},
+		"a name that is in use":     {a.newExtension("first", "training", "24h"), "already has an extension of this name"},
 	} {
-		err := a.ada.Create(t.Context(), tc.wish)
+		err := a.ada.Create(t.Context(), tc.extension)
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
-	elsewhere := a.newExtension("x", "training", "24h")
-	elsewhere.Namespace = metav1.NamespaceDefault
-	if err := sharedCluster.adminClient.Create(t.Context(), elsewhere); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no project owns namespace default") {
-		t.Errorf("in nobody's namespace: %v", err)
+	outside := a.newExtension("x", "training", "24h")
+	outside.Namespace = metav1.NamespaceDefault
+	if err := sharedCluster.adminClient.Create(t.Context(), outside); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no project owns namespace default") {
+		t.Errorf("outside projects: %v", err)
 	}
 }
 
@@ -344,7 +346,7 @@ func (a *extensionTest) testRateLimit(t *testing.T) {
 		t.Cleanup(func() { deleteAndWait(t, e) })
 	}
 	if !apierrors.IsForbidden(last) || !strings.Contains(last.Error(), "the limit is 10") {
-		t.Errorf("after many: %v", last)
+		t.Errorf("after the rate limit: %v", last)
 	}
 	var all v1alpha1.ExtensionList
 	if err := sharedCluster.adminClient.List(t.Context(), &all, client.InNamespace(a.ns)); err != nil {
@@ -357,11 +359,12 @@ func (a *extensionTest) testRateLimit(t *testing.T) {
 		}
 	}
 	if open != 10 {
-		t.Errorf("%d wait for a decision, want 10", open)
+		t.Errorf("%d extensions are pending, want 10", open)
 	}
 }
 
-// waitForNotices waits until Notices, by kind, Extension and recipient, are there.
+// waitForNotices waits until all Notices exist. Each is given as kind, Extension and
+// recipient.
 func (a *extensionTest) waitForNotices(t *testing.T, want ...string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -369,22 +372,22 @@ func (a *extensionTest) waitForNotices(t *testing.T, want ...string) {
 		if err := sharedCluster.adminClient.List(t.Context(), &all); err != nil {
 			return err
 		}
-		there := map[string]bool{}
+		found := map[string]bool{}
 		for i := range all.Items {
 			if s := all.Items[i].Spec; s.Subject != nil && s.Subject.Namespace == a.ns {
-				there[fmt.Sprintf("%s %s %s", s.Kind, s.Subject.Name, s.Recipient.Email)] = true
+				found[fmt.Sprintf("%s %s %s", s.Kind, s.Subject.Name, s.Recipient.Email)] = true
 			}
 		}
 		for _, notice := range want {
-			if !there[notice] {
-				return unexpectedState(notice+" is there", slices.Sorted(maps.Keys(there)))
+			if !found[notice] {
+				return unexpectedState(notice+" exists", slices.Sorted(maps.Keys(found)))
 			}
 		}
 		return nil
 	})
 }
 
-// checkEvent tells whether one on the object says so.
+// checkEvent returns an error unless the object has such an event.
 func (a *extensionTest) checkEvent(t *testing.T, about, reason, text string) error {
 	var events corev1.EventList
 	if err := sharedCluster.adminClient.List(t.Context(), &events, client.InNamespace(a.ns)); err != nil {
@@ -395,5 +398,5 @@ func (a *extensionTest) checkEvent(t *testing.T, about, reason, text string) err
 			return nil
 		}
 	}
-	return fmt.Errorf("no event %s about %s says %q", reason, about, text)
+	return fmt.Errorf("no event %s about %s contains %q", reason, about, text)
 }

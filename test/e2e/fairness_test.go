@@ -25,15 +25,15 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// teams are those of the sample, with what each is guaranteed of the 16 whole GPUs.
+// teams maps the teams of the sample to their guaranteed GPUs, of 16 whole GPUs in total.
 var teams = map[string]int{"team-a": 4, "team-b": 2, "team-c": 2, "team-d": 8}
 
-// gpusByTeam are as many GPUs as each team has running.
+// gpusByTeam is the number of whole GPUs that each team's running pods have.
 type gpusByTeam map[string]int
 
-// Idle GPUs are lent in proportion to the teams' quotas, and come back to whoever
-// is below his own, without anybody going below his: with real Kueue, on plain
-// Jobs, Deployments and pods that know nothing of it.
+// Kueue lends idle GPUs in proportion to the teams' quotas and reclaims them for teams below
+// their guarantee, without taking a team below its own. The Jobs, Deployments and pods have
+// no settings for Kueue.
 func TestFairness(t *testing.T) {
 	s := newDedicatedCluster(t, "--scheduler", "kueue")
 	for team := range teams {
@@ -41,7 +41,7 @@ func TestFairness(t *testing.T) {
 	}
 	evicted := s.watchGuaranteedPreemptions(t)
 
-	t.Run("while d is idle the others share what it leaves", func(t *testing.T) {
+	t.Run("the other teams borrow while team d is idle", func(t *testing.T) {
 		for i := range 10 {
 			s.createForTest(t, newGPUJob("team-a", fmt.Sprintf("sweep-%d", i), withGPU))
 		}
@@ -51,14 +51,14 @@ func TestFairness(t *testing.T) {
 		s.createForTest(t, newGangDeployment("team-c", "workers", 8, v1alpha1.WorkloadTrain, withGPU))
 		s.waitForGPUShares(t, gpusByTeam{"team-a": 8, "team-b": 4, "team-c": 4, "team-d": 0})
 	})
-	t.Run("d has its own as soon as it asks", func(t *testing.T) {
+	t.Run("team d reclaims its guarantee", func(t *testing.T) {
 		for i := range 8 {
 			s.createForTest(t, newGPUJob("team-d", fmt.Sprintf("train-%d", i), withGPU))
 		}
 		s.waitForGPUShares(t, gpusByTeam{"team-a": 4, "team-b": 2, "team-c": 2, "team-d": 8})
 		s.waitForProjectStatus(t, "team-a", "4", "4", "0")
 	})
-	t.Run("d goes, and it is lent again", func(t *testing.T) {
+	t.Run("the other teams borrow again", func(t *testing.T) {
 		s.deleteTeamWorkloads(t, "team-d")
 		s.waitForGPUShares(t, gpusByTeam{"team-a": 8, "team-b": 4, "team-c": 4, "team-d": 0})
 		s.waitForProjectStatus(t, "team-a", "4", "8", "4")
@@ -71,7 +71,7 @@ func TestFairness(t *testing.T) {
 	}
 	s.waitForGPUShares(t, gpusByTeam{"team-a": 0, "team-b": 0, "team-c": 0, "team-d": 0})
 
-	t.Run("seven training and six interactive workloads fill it", func(t *testing.T) {
+	t.Run("seven training and six interactive workloads fill the cluster", func(t *testing.T) {
 		for _, w := range []struct {
 			team, name string
 			gpus       int
@@ -106,17 +106,17 @@ func TestFairness(t *testing.T) {
 	})
 }
 
-// onMIGPool is a share of a GPU, in the pool whose GPUs are cut.
-func onMIGPool(share string) func(*corev1.Pod) {
+// onMIGPool requests a GPU fraction in the node pool with partitioned GPUs.
+func onMIGPool(fraction string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Annotations = map[string]string{v1alpha1.AnnotationGPU: share, v1alpha1.AnnotationNodePools: "cut"}
+		p.Annotations = map[string]string{v1alpha1.AnnotationGPU: fraction, v1alpha1.AnnotationNodePools: "cut"}
 	}
 }
 
-// newGangDeployment is a Deployment of such pods, which run at once or not at all.
-func newGangDeployment(ns, name string, replicas int32, as v1alpha1.WorkloadType, change ...func(*corev1.Pod)) *appsv1.Deployment {
+// newGangDeployment returns a Deployment of such pods, which start together or not at all.
+func newGangDeployment(ns, name string, replicas int32, workloadType v1alpha1.WorkloadType, change ...func(*corev1.Pod)) *appsv1.Deployment {
 	p := newPod(ns, name, change...)
-	labels := map[string]string{"app": name, v1alpha1.LabelWorkloadType: string(as)}
+	labels := map[string]string{"app": name, v1alpha1.LabelWorkloadType: string(workloadType)}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Spec: appsv1.DeploymentSpec{
@@ -127,7 +127,8 @@ func newGangDeployment(ns, name string, replicas int32, as v1alpha1.WorkloadType
 	}
 }
 
-// waitForGPUShares waits until each team runs as many whole GPUs, and stays so.
+// waitForGPUShares waits until each team runs as many whole GPUs, and the numbers stay the
+// same.
 func (s *sluiceCluster) waitForGPUShares(t *testing.T, want gpusByTeam) {
 	t.Helper()
 	steady := 0
@@ -146,15 +147,16 @@ func (s *sluiceCluster) waitForGPUShares(t *testing.T, want gpusByTeam) {
 			steady = 0
 			return unexpectedState(fmt.Sprint(want), got)
 		}
-		// Fair shares that are still moving may be right for a moment.
+		// Fair shares may match for a moment while they still change.
 		if steady++; steady < 20 {
-			return unexpectedState("the shares are steady", steady)
+			return unexpectedState("the shares are stable", steady)
 		}
 		return nil
 	})
 }
 
-// waitForMIGPods waits until as many pods of each team run in the pool whose GPUs are cut.
+// waitForMIGPods waits until each team runs as many pods in the node pool with partitioned
+// GPUs.
 func (s *sluiceCluster) waitForMIGPods(t *testing.T, want map[string]int) {
 	t.Helper()
 	eventuallyLong(t, func() error {
@@ -167,13 +169,13 @@ func (s *sluiceCluster) waitForMIGPods(t *testing.T, want map[string]int) {
 			}
 		}
 		if !maps.Equal(got, want) {
-			return unexpectedState(fmt.Sprintf("pods on slices: %v", want), got)
+			return unexpectedState(fmt.Sprintf("pods on MIG devices: %v", want), got)
 		}
 		return nil
 	})
 }
 
-// waitForGoverned waits until the project takes pods.
+// waitForGoverned waits until the project accepts pods.
 func (s *sluiceCluster) waitForGoverned(t *testing.T, name string) {
 	t.Helper()
 	eventuallyLong(t, func() error {
@@ -190,7 +192,7 @@ func (s *sluiceCluster) waitForGoverned(t *testing.T, name string) {
 	})
 }
 
-// waitForProjectStatus waits until the team's status tells of these figures for whole GPUs.
+// waitForProjectStatus waits until the project's status has these numbers of whole GPUs.
 func (s *sluiceCluster) waitForProjectStatus(t *testing.T, name, guaranteed, allocated, over string) {
 	t.Helper()
 	eventuallyLong(t, func() error {
@@ -208,11 +210,11 @@ func (s *sluiceCluster) waitForProjectStatus(t *testing.T, name, guaranteed, all
 			}
 			return nil
 		}
-		return unexpectedState("pool whole is shown", p.Status.NodePools)
+		return unexpectedState("the status contains node pool whole", p.Status.NodePools)
 	})
 }
 
-// deleteTeamWorkloads ends all that a team runs.
+// deleteTeamWorkloads deletes all workloads of a team.
 func (s *sluiceCluster) deleteTeamWorkloads(t *testing.T, ns string) {
 	t.Helper()
 	for _, kind := range []client.Object{&batchv1.Job{}, &appsv1.Deployment{}, &corev1.Pod{}} {
@@ -223,9 +225,8 @@ func (s *sluiceCluster) deleteTeamWorkloads(t *testing.T, ns string) {
 	}
 }
 
-// watchGuaranteedPreemptions tells, when it is called, of each workload that was preempted
-// while its team had no more than it is guaranteed: of whole GPUs, one for each
-// workload.
+// watchGuaranteedPreemptions returns a function that lists the workloads preempted while
+// their team had no more than its guarantee. Each workload counts as one whole GPU.
 func (s *sluiceCluster) watchGuaranteedPreemptions(t *testing.T) func() []string {
 	t.Helper()
 	watching, err := client.NewWithWatch(s.config, client.Options{})
@@ -249,21 +250,21 @@ func (s *sluiceCluster) watchGuaranteedPreemptions(t *testing.T) func() []string
 			if !ok {
 				continue
 			}
-			team, had := admitted[w.GetUID()]
-			switch is := conditionTrue(w, "Admitted") && event.Type != watch.Deleted; {
-			case is:
+			team, wasAdmitted := admitted[w.GetUID()]
+			switch isAdmitted := conditionTrue(w, "Admitted") && event.Type != watch.Deleted; {
+			case isAdmitted:
 				admitted[w.GetUID()] = w.GetNamespace()
-			case had:
+			case wasAdmitted:
 				delete(admitted, w.GetUID())
-				left := 0
-				for _, of := range admitted {
-					if of == team {
-						left++
+				remaining := 0
+				for _, admittedTeam := range admitted {
+					if admittedTeam == team {
+						remaining++
 					}
 				}
-				if conditionTrue(w, "Preempted") && left < teams[team] {
+				if conditionTrue(w, "Preempted") && remaining < teams[team] {
 					mu.Lock()
-					below = append(below, fmt.Sprintf("%s of %s: %d GPUs are left to it of %d that are its own", w.GetName(), team, left, teams[team]))
+					below = append(below, fmt.Sprintf("%s of %s: the team has %d GPUs left of %d guaranteed", w.GetName(), team, remaining, teams[team]))
 					mu.Unlock()
 				}
 			}
@@ -276,18 +277,17 @@ func (s *sluiceCluster) watchGuaranteedPreemptions(t *testing.T) func() []string
 	}
 }
 
-// conditionTrue tells whether an object has a condition.
+// conditionTrue reports whether the object has the condition with status True.
 func conditionTrue(object *unstructured.Unstructured, condition string) bool {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(c any) bool {
-		of, _ := c.(map[string]any)
-		return of["type"] == condition && of["status"] == "True"
+		entry, _ := c.(map[string]any)
+		return entry["type"] == condition && entry["status"] == "True"
 	})
 }
 
-// On Kubernetes' own scheduler interactive work takes the place of training, and
-// stays within what is guaranteed; what is nobody's is left alone. Guards that
-// nothing of ours preempts what is not ours.
+// With kube-scheduler, interactive work preempts training and stays within the guarantee.
+// Nothing preempts pods outside projects.
 func TestInteractiveWorkPreemptsTraining(t *testing.T) {
 	s := newDedicatedCluster(t)
 	const gpus = 8 // of the one node that has whole ones
@@ -295,15 +295,15 @@ func TestInteractiveWorkPreemptsTraining(t *testing.T) {
 	s.createGovernedProject(t, "mixed", "trainers", newPoolQuota("dgx", "0", "8"))
 	s.createGovernedProject(t, "mixed", "desks", newPoolQuota("dgx", "8", "8"))
 
-	// A GPU is in use by what runs outside of projects, in a namespace that is exempt.
+	// A pod in an exempt namespace outside projects uses one GPU.
 	s.createForTest(t, newNamespace("gpu-operator"))
 	eventuallyLong(t, func() error {
 		return s.adminClient.Get(t.Context(), client.ObjectKey{Namespace: "gpu-operator", Name: "default"}, &corev1.ServiceAccount{})
 	})
-	stranger := newPod("gpu-operator", "validator", withGPU, func(p *corev1.Pod) {
+	exemptPod := newPod("gpu-operator", "validator", withGPU, func(p *corev1.Pod) {
 		p.Spec.Tolerations = []corev1.Toleration{{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists}}
 	})
-	s.createForTest(t, stranger)
+	s.createForTest(t, exemptPod)
 	s.waitForRunningPods(t, "gpu-operator", 1)
 
 	for i := range gpus {
@@ -311,26 +311,27 @@ func TestInteractiveWorkPreemptsTraining(t *testing.T) {
 	}
 	s.waitForRunningPods(t, "trainers", gpus-1)
 
-	desk := func(i int) *corev1.Pod {
+	interactivePod := func(i int) *corev1.Pod {
 		return newPod("desks", fmt.Sprintf("desk-%d", i), withGPU, func(p *corev1.Pod) {
 			p.Labels[v1alpha1.LabelWorkloadType] = string(v1alpha1.WorkloadInteractive)
 		})
 	}
 	for i := range 3 {
-		s.createForTest(t, desk(i))
+		s.createForTest(t, interactivePod(i))
 	}
 	s.waitForRunningPods(t, "desks", 3)
 	s.waitForRunningPods(t, "trainers", gpus-1-3)
 
-	// As many as there are, and one more than there is room for beside the stranger.
+	// The project's pods fill the remaining GPUs, and the exempt pod leaves no room for one
+	// more.
 	for i := 3; i < gpus; i++ {
-		s.createForTest(t, desk(i))
+		s.createForTest(t, interactivePod(i))
 	}
 	s.waitForRunningPods(t, "desks", gpus-1)
 	s.waitForRunningPods(t, "trainers", 0)
-	err := s.adminClient.Create(t.Context(), desk(gpus))
+	err := s.adminClient.Create(t.Context(), interactivePod(gpus))
 	if !isQuotaExceeded(err) || !strings.Contains(err.Error(), "guaranteed") && !strings.Contains(err.Error(), "sluice-dgx") {
-		t.Errorf("a ninth that cannot be preempted, of eight that are guaranteed: %v", err)
+		t.Errorf("a pod beyond the eight guaranteed GPUs: %v", err)
 	}
 	big := newPod("desks", "big", func(p *corev1.Pod) {
 		p.Labels[v1alpha1.LabelWorkloadType] = string(v1alpha1.WorkloadInteractive)
@@ -338,15 +339,15 @@ func TestInteractiveWorkPreemptsTraining(t *testing.T) {
 	})
 	expectError(t, s.adminClient.Create(t.Context(), big), "project desks may have 8 GPUs there")
 
-	var still corev1.Pod
-	if err := s.adminClient.Get(t.Context(), client.ObjectKeyFromObject(stranger), &still); err != nil {
+	var observed corev1.Pod
+	if err := s.adminClient.Get(t.Context(), client.ObjectKeyFromObject(exemptPod), &observed); err != nil {
 		t.Fatal(err)
 	}
-	if still.UID != stranger.UID || still.DeletionTimestamp != nil || still.Status.Phase != corev1.PodRunning {
-		t.Errorf("the pod outside of projects was not left alone: %s, deleted at %v", still.Status.Phase, still.DeletionTimestamp)
+	if observed.UID != exemptPod.UID || observed.DeletionTimestamp != nil || observed.Status.Phase != corev1.PodRunning {
+		t.Errorf("the pod outside projects changed: %s, deleted at %v", observed.Status.Phase, observed.DeletionTimestamp)
 	}
 	events, err := s.clientset.CoreV1().Events("gpu-operator").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Preempted"})
 	if err != nil || len(events.Items) > 0 {
-		t.Errorf("preempted outside of projects: %v %v", events.Items, err)
+		t.Errorf("preempted outside projects: %v %v", events.Items, err)
 	}
 }

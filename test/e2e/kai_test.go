@@ -32,15 +32,15 @@ const (
 	eve        = "eve@example.org"
 )
 
-// With stand-ins for KAI-Scheduler's kinds and parts: a project's queues, what its
-// pods are told, whose queue their groups are in whatever their owner says, and the
-// next node pool where there is no room.
+// Stand-ins replace the kinds and components of KAI-Scheduler. The test covers the queues of
+// a project, the labels of its pods, the queue of its PodGroups whatever their owner
+// requests, and the next node pool when the first is full.
 func TestKAI(t *testing.T) {
 	installKAI(t)
 	createKAILab(t)
 	grouper, user := kaiClient(t, podGrouper), kaiClient(t, eve)
 
-	t.Run("a tree of queues for each pool", func(t *testing.T) {
+	t.Run("queues for each node pool", func(t *testing.T) {
 		for name, want := range map[string]map[string]any{
 			"department.kai-faculty.kai-a": queueSpec("kai-faculty", "", 2, 4),
 			"department.kai-faculty.kai-b": queueSpec("kai-faculty", "", 2, 4),
@@ -65,7 +65,7 @@ func TestKAI(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { deleteAndWait(t, pod) })
-	t.Run("pods are told what KAI reads", func(t *testing.T) {
+	t.Run("pods get the labels that KAI reads", func(t *testing.T) {
 		want := map[string]string{
 			"kai.scheduler/queue": "kai-lab.kai-a", "kai.scheduler/node-pool": "kai-a", "kai.scheduler/preemptibility": "preemptible",
 			v1alpha1.LabelNodePool: "kai-a", v1alpha1.LabelProject: kaiLab, v1alpha1.LabelDepartment: "kai-faculty", v1alpha1.LabelWorkloadType: "train",
@@ -75,12 +75,12 @@ func TestKAI(t *testing.T) {
 		}
 	})
 
-	// As the podgrouper makes it, for an owner whose labels say more than they may.
-	group := podGroup("pg-train-1", "department.kai-faculty.kai-a", "inference", "non-preemptible", map[string]string{"kai.scheduler/queue": "somebody.elses"})
+	// The podgrouper creates such a group for an owner with forged labels.
+	group := podGroup("pg-train-1", "department.kai-faculty.kai-a", "inference", "non-preemptible", map[string]string{"kai.scheduler/queue": "another.project"})
 	if err := grouper.Create(t.Context(), group); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // nobody else may; a clean-up's test context has ended
+	t.Cleanup(func() { // only the podgrouper may delete it; the test context has ended
 		if err := grouper.Delete(context.Background(), group); err != nil {
 			t.Error(err)
 		}
@@ -92,18 +92,18 @@ func TestKAI(t *testing.T) {
 	})
 	applyJSON(t, grouper, pod, `{"metadata":{"annotations":{"pod-group-name":"pg-train-1"}}}`)
 
-	t.Run("nobody goes round", func(t *testing.T) { testKAIBypassAttempts(t, user, pod, group) })
+	t.Run("users cannot bypass the queue", func(t *testing.T) { testKAIBypassAttempts(t, user, pod, group) })
 
-	t.Run("a group is no more than its pods are", func(t *testing.T) {
-		// The scheduler hears of the pod, and writes.
+	t.Run("a group has the class of its pods", func(t *testing.T) {
+		// The scheduler observes the pod and writes the status.
 		applyStatusJSON(t, grouper, group, `{"status":{"schedulingConditions":[]}}`)
 		waitForPodGroup(t, group, podGroupState{"kai-lab.kai-a", "kai-a", "sluice-train", "preemptible"})
-		// The podgrouper writes what it finds on the owner, again and again.
+		// The podgrouper repeatedly writes the values of the owner.
 		applyJSON(t, grouper, group, `{"spec":{"priorityClassName":"inference","preemptibility":"non-preemptible"}}`)
 		waitForPodGroup(t, group, podGroupState{"kai-lab.kai-a", "kai-a", "sluice-train", "preemptible"})
 	})
 
-	t.Run("where there is no room the next pool is tried", func(t *testing.T) {
+	t.Run("a group without room moves to the next pool", func(t *testing.T) {
 		applyStatusJSON(t, grouper, group, `{"status":{"schedulingConditions":[{"type":"UnschedulableOnNodePool","nodePool":"kai-a","status":"True","transitionID":"1"}]}}`)
 		waitForPodGroup(t, group, podGroupState{"kai-lab.kai-b", "kai-b", "sluice-train", "preemptible"})
 		if err := refresh(t, pod); err != nil {
@@ -112,23 +112,23 @@ func TestKAI(t *testing.T) {
 		if pod.Labels[v1alpha1.LabelNodePool] != "kai-b" || pod.Labels["kai.scheduler/queue"] != "kai-lab.kai-b" {
 			t.Errorf("the pod's labels are %v", pod.Labels)
 		}
-		// The podgrouper keeps the queue that it finds.
+		// The podgrouper keeps the queue of the group.
 		applyJSON(t, grouper, group, `{"spec":{"minMember":1},"metadata":{"labels":{"kai.scheduler/node-pool":"kai-b"}}}`)
 		waitForPodGroup(t, group, podGroupState{"kai-lab.kai-b", "kai-b", "sluice-train", "preemptible"})
 	})
 
-	t.Run("queues are made by one, never by two", func(t *testing.T) {
+	t.Run("only one controller manages the queues", func(t *testing.T) {
 		ns := newNamespace(kaiLab)
 		applyJSON(t, sharedCluster.adminClient, ns, `{"metadata":{"labels":{"kai/project":"kai-lab"}}}`)
 		eventually(t, func() error {
-			return expectRefused(user.Create(t.Context(), kaiPod("both", nil), client.DryRunAll), "is managed by kai-resource-management")
+			return checkRejected(user.Create(t.Context(), kaiPod("both", nil), client.DryRunAll), "is managed by kai-resource-management")
 		})
 		applyJSON(t, sharedCluster.adminClient, ns, `{"metadata":{"labels":{"kai/project":null}}}`)
 		eventually(t, func() error { return user.Create(t.Context(), kaiPod("one", nil), client.DryRunAll) })
 	})
 }
 
-// testKAIBypassAttempts are tried by somebody with all rights in the namespace.
+// testKAIBypassAttempts runs as a user with all rights in the namespace.
 func testKAIBypassAttempts(t *testing.T, user client.Client, pod *corev1.Pod, group *unstructured.Unstructured) {
 	patch := func(object client.Object, body string, subresource ...string) func() error {
 		object, _ = object.DeepCopyObject().(client.Object)
@@ -138,48 +138,48 @@ func testKAIBypassAttempts(t *testing.T, user client.Client, pod *corev1.Pod, gr
 		}
 		return func() error { return user.Patch(t.Context(), object, raw, client.DryRunAll) }
 	}
-	made := func(object client.Object) func() error {
+	createAttempt := func(object client.Object) func() error {
 		return func() error { return user.Create(t.Context(), object, client.DryRunAll) }
 	}
 	for name, tc := range map[string]struct {
-		try  func() error
-		says string
+		attempt func() error
+		message string
 	}{
-		"another project's queue":        {made(kaiPod("a", nil, "kai.scheduler/queue", "thesis-mueller.dgx")), "is not that of project kai-lab"},
-		"no group":                       {made(kaiPod("b", map[string]string{"kai.scheduler/skip-podgrouper": "true"})), "only KAI-Scheduler writes the annotation"},
-		"no group, later":                {patch(pod, `{"metadata":{"annotations":{"kai.scheduler/skip-podgrouper":"true"}}}`), "only KAI-Scheduler sets"},
-		"another's group":                {made(kaiPod("c", map[string]string{kaigroup.AnnotationGroup: "pg-other"})), "only KAI-Scheduler writes the annotation"},
-		"another's group, later":         {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`), "only KAI-Scheduler sets"},
-		"another's group, by the status": {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`, "status"), "only KAI-Scheduler sets"},
-		"a hand-made group":              {made(podGroup("pg-mine", "kai-lab.kai-a", "inference", "non-preemptible", nil)), "PodGroups are written by KAI-Scheduler alone"},
-		"a group in another queue":       {patch(group, `{"spec":{"queue":"department.kai-faculty.kai-b"}}`), "PodGroups are written by KAI-Scheduler alone"},
-		"more in the queue": {func() error {
+		"another project's queue":                      {createAttempt(kaiPod("a", nil, "kai.scheduler/queue", "thesis-mueller.dgx")), "is not that of project kai-lab"},
+		"no PodGroup":                                  {createAttempt(kaiPod("b", map[string]string{"kai.scheduler/skip-podgrouper": "true"})), "only KAI-Scheduler writes the annotation"},
+		"no PodGroup, after creation":                  {patch(pod, `{"metadata":{"annotations":{"kai.scheduler/skip-podgrouper":"true"}}}`), "only KAI-Scheduler sets"},
+		"another workload's group":                     {createAttempt(kaiPod("c", map[string]string{kaigroup.AnnotationGroup: "pg-other"})), "only KAI-Scheduler writes the annotation"},
+		"another workload's group, after creation":     {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`), "only KAI-Scheduler sets"},
+		"another workload's group, through the status": {patch(pod, `{"metadata":{"annotations":{"pod-group-name":"pg-other"}}}`, "status"), "only KAI-Scheduler sets"},
+		"a PodGroup created by a user":                 {createAttempt(podGroup("pg-mine", "kai-lab.kai-a", "inference", "non-preemptible", nil)), "PodGroups are written by KAI-Scheduler alone"},
+		"a group in another queue":                     {patch(group, `{"spec":{"queue":"department.kai-faculty.kai-b"}}`), "PodGroups are written by KAI-Scheduler alone"},
+		"a larger limit of the queue": {func() error {
 			queue := newKAIObject("Queue", "v2")
 			queue.SetName("kai-lab.kai-a")
 			return user.Patch(t.Context(), queue, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"resources":{"gpu":{"limit":-1}}}}`)), client.DryRunAll)
 		}, "only Sluice writes and deletes"},
-		"a group's status":                  {patch(group, `{"status":{"schedulingConditions":[]}}`, "status"), "PodGroups are written by KAI-Scheduler alone"},
-		"a group deleted":                   {func() error { return user.Delete(t.Context(), group.DeepCopy(), client.DryRunAll) }, "PodGroups are written by KAI-Scheduler alone"},
-		"a preemptibility, later":           {patch(pod, `{"metadata":{"labels":{"kai.scheduler/preemptibility":"non-preemptible"}}}`), "create the pod again"},
-		"a class by its label, later":       {patch(pod, `{"metadata":{"labels":{"priorityClassName":"inference"}}}`), "create the pod again"},
-		"a queue, later":                    {patch(pod, `{"metadata":{"labels":{"kai.scheduler/queue":"other"}}}`), "create the pod again"},
-		"the ConfigMap that names the GPUs": {made(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kaiLab, Name: "train-abcdefg-shared-gpu-0"}}), "choose another name"},
-		"a share and a slice": {made(kaiPod("d", nil, "", "", func(p *corev1.Pod) {
+		"a group's status":                                         {patch(group, `{"status":{"schedulingConditions":[]}}`, "status"), "PodGroups are written by KAI-Scheduler alone"},
+		"the group deleted":                                        {func() error { return user.Delete(t.Context(), group.DeepCopy(), client.DryRunAll) }, "PodGroups are written by KAI-Scheduler alone"},
+		"another preemptibility after creation":                    {patch(pod, `{"metadata":{"labels":{"kai.scheduler/preemptibility":"non-preemptible"}}}`), "create the pod again"},
+		"another priority class after creation, through the label": {patch(pod, `{"metadata":{"labels":{"priorityClassName":"inference"}}}`), "create the pod again"},
+		"another queue after creation":                             {patch(pod, `{"metadata":{"labels":{"kai.scheduler/queue":"other"}}}`), "create the pod again"},
+		"the ConfigMap that lists the GPUs":                        {createAttempt(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kaiLab, Name: "train-abcdefg-shared-gpu-0"}}), "choose another name"},
+		"a GPU fraction and a MIG device": {createAttempt(kaiPod("d", nil, "", "", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/mig-1g.5gb": resource.MustParse("1")}
 		})), "keep one of the two"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := expectRefused(tc.try(), tc.says); err != nil {
+			if err := checkRejected(tc.attempt(), tc.message); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	t.Run("another scheduler, a preemptibility, and every GPU", func(t *testing.T) {
+	t.Run("another scheduler, a preemptibility and all GPUs are corrected", func(t *testing.T) {
 		p := kaiPod("e", nil, "kai.scheduler/preemptibility", "non-preemptible", func(p *corev1.Pod) {
 			p.Spec.SchedulerName = "default-scheduler-of-mine"
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "side", Image: "any", Env: []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}})
 		})
-		if err := made(p)(); err != nil {
+		if err := createAttempt(p)(); err != nil {
 			t.Fatal(err)
 		}
 		got := []string{p.Spec.SchedulerName, p.Labels["kai.scheduler/preemptibility"], p.Spec.Containers[1].Env[0].Value}
@@ -189,12 +189,12 @@ func testKAIBypassAttempts(t *testing.T, user client.Client, pod *corev1.Pod, gr
 	})
 }
 
-// installKAI makes KAI-Scheduler's kinds and its configuration.
+// installKAI creates the custom resource definitions and the configuration of KAI-Scheduler.
 func installKAI(t *testing.T) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/kai/*.yaml")
 	if err != nil || len(files) != 3 {
-		t.Fatalf("the definitions are %v: %v", files, err)
+		t.Fatalf("found the definitions %v: %v", files, err)
 	}
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
@@ -214,8 +214,8 @@ func installKAI(t *testing.T) {
 	eventually(t, func() error { return sharedCluster.adminClient.Create(t.Context(), config.DeepCopy()) })
 }
 
-// createKAILab makes two node pools of KAI's, a department and a project with both, and
-// the rights of those who write there.
+// createKAILab creates two node pools of KAI, a department and a project with quotas in
+// both, and the rights of the users of the test.
 func createKAILab(t *testing.T) {
 	t.Helper()
 	quota := func(guaranteed, limit string) []v1alpha1.PoolQuota {
@@ -250,7 +250,7 @@ func createKAILab(t *testing.T) {
 			return err
 		}
 		if n.Labels[v1alpha1.LabelProject] != kaiLab {
-			return unexpectedState("the namespace is governed", n.Labels)
+			return unexpectedState("the namespace has the project label", n.Labels)
 		}
 		return nil
 	})
@@ -267,16 +267,17 @@ func createKAILab(t *testing.T) {
 	})
 }
 
-// kaiClient is the way to the cluster as somebody, once the rights have come through.
+// kaiClient returns a client that impersonates the user. It waits until the user may list
+// PodGroups.
 func kaiClient(t *testing.T, user string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(sharedCluster.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	kinds, err := api.NewScheme()
+	scheme, err := api.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(config, client.Options{Scheme: kinds})
+	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,22 +289,23 @@ func kaiClient(t *testing.T, user string) client.Client {
 	return c
 }
 
-// kaiPod has half a GPU. Labels are pairs; an empty key is none.
-func kaiPod(name string, annotations map[string]string, more ...any) *corev1.Pod {
+// kaiPod returns a pod with half a GPU. Options are pairs of label key and value, of which
+// an empty key is ignored, and functions that change the pod.
+func kaiPod(name string, annotations map[string]string, options ...any) *corev1.Pod {
 	return newPod(kaiLab, name, func(p *corev1.Pod) {
 		p.Annotations["gpu-fraction"] = "0.5"
 		for key, value := range annotations {
 			p.Annotations[key] = value
 		}
-		for i := 0; i < len(more); i++ {
-			switch one := more[i].(type) {
+		for i := 0; i < len(options); i++ {
+			switch option := options[i].(type) {
 			case string:
-				if value, _ := more[i+1].(string); one != "" {
-					p.Labels[one] = value
+				if value, _ := options[i+1].(string); option != "" {
+					p.Labels[option] = value
 				}
 				i++
 			case func(*corev1.Pod):
-				one(p)
+				option(p)
 			}
 		}
 	})
@@ -328,7 +330,7 @@ func newKAIObject(kind, version string) *unstructured.Unstructured {
 	return object
 }
 
-// queueSpec is what a queue says, with so many GPUs.
+// queueSpec returns the spec of a queue with these numbers of GPUs.
 func queueSpec(owner, parent string, quota, limit int64) map[string]any {
 	unlimited := func() map[string]any {
 		return map[string]any{"quota": int64(-1), "limit": int64(-1), "overQuotaWeight": int64(1)}
@@ -342,15 +344,16 @@ func queueSpec(owner, parent string, quota, limit int64) map[string]any {
 	return spec
 }
 
-// podGroupState is what of a group decides where it runs, and when it ends.
+// podGroupState contains the fields of a PodGroup that decide where its pods run and which
+// pods they may preempt.
 type podGroupState struct{ Queue, Shard, Class, Preemptibility string }
 
 func podGroupStateOf(group *unstructured.Unstructured) podGroupState {
-	text := func(field string) string {
+	field := func(field string) string {
 		found, _, _ := unstructured.NestedString(group.Object, "spec", field)
 		return found
 	}
-	return podGroupState{text("queue"), group.GetLabels()["kai.scheduler/node-pool"], text("priorityClassName"), text("preemptibility")}
+	return podGroupState{field("queue"), group.GetLabels()["kai.scheduler/node-pool"], field("priorityClassName"), field("preemptibility")}
 }
 
 func waitForPodGroup(t *testing.T, group *unstructured.Unstructured, want podGroupState) {
@@ -360,22 +363,22 @@ func waitForPodGroup(t *testing.T, group *unstructured.Unstructured, want podGro
 			return err
 		}
 		if diff := cmp.Diff(want, podGroupStateOf(group)); diff != "" {
-			return fmt.Errorf("the group (-want +got)\n%s", diff)
+			return fmt.Errorf("PodGroup (-want +got)\n%s", diff)
 		}
 		return nil
 	})
 }
 
-func applyJSON(t *testing.T, by client.Client, object client.Object, body string) {
+func applyJSON(t *testing.T, as client.Client, object client.Object, body string) {
 	t.Helper()
-	if err := by.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+	if err := as.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func applyStatusJSON(t *testing.T, by client.Client, object client.Object, body string) {
+func applyStatusJSON(t *testing.T, as client.Client, object client.Object, body string) {
 	t.Helper()
-	if err := by.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+	if err := as.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -26,7 +26,7 @@ import (
 	"sluice.dev/test/cluster/mailsink"
 )
 
-// sinkMail is a mail as `sluice mail show --output json` has it.
+// sinkMail is a mail in the output of `sluice mail show --output json`.
 type sinkMail struct {
 	Number                             int
 	To, Subject, MessageID, Text, HTML string
@@ -34,15 +34,15 @@ type sinkMail struct {
 	Attachments                        []struct{ Name, Type string }
 }
 
-// listMailsTo are those that a person got, in the order in which they came.
+// listMailsTo returns the mails to an address in the order of their delivery.
 func (c *policyTimeCluster) listMailsTo(t *testing.T, address string) (list []sinkMail) {
 	t.Helper()
-	var said struct{ Mails []sinkMail }
+	var result struct{ Mails []sinkMail }
 	out := c.runSluice(t, "mail", "list", "--to", address, "--output", "json")
-	if err := json.Unmarshal([]byte(out), &said); err != nil {
+	if err := json.Unmarshal([]byte(out), &result); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, m := range said.Mails {
+	for _, m := range result.Mails {
 		out := c.runSluice(t, "mail", "show", strconv.Itoa(m.Number), "--output", "json")
 		if err := json.Unmarshal([]byte(out), &m); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -52,22 +52,22 @@ func (c *policyTimeCluster) listMailsTo(t *testing.T, address string) (list []si
 	return list
 }
 
-// waitForMails waits until a person got so many.
+// waitForMails waits until at least n mails to the address were delivered.
 func (c *policyTimeCluster) waitForMails(t *testing.T, address string, n int) (list []sinkMail) {
 	t.Helper()
 	c.eventuallyAfterStep(t, func() error {
 		if list = c.listMailsTo(t, address); len(list) < n {
-			return unexpectedState(fmt.Sprintf("%s got %d mails", address, n), len(list))
+			return unexpectedState(fmt.Sprintf("%s has %d mails", address, n), len(list))
 		}
 		return nil
 	})
 	return list
 }
 
-// A student's workload: its owner gets every mail of its life, once and in order, each
-// with the end that holds then.
+// The owner of a workload gets each mail about it once and in order, with the deadline that
+// applies when the mail is sent.
 func TestWorkloadMail(t *testing.T) {
-	const ns, owner = "written-to", "owner@example.org"
+	const ns, owner = "mailed", "owner@example.org"
 	c := newPolicyTimeCluster(t)
 	c.createGovernedProject(t, "h2-students", ns, newPoolQuota("dgx-mig", "500m", "1"))
 	job := newJobWorkload(ns, "training", migDevice)
@@ -80,7 +80,7 @@ func TestWorkloadMail(t *testing.T) {
 	c.waitForMails(t, owner, 2)
 	c.runSluice(t, "extend", "job/training", "-n", ns, "--by", "24h", "--reason", "two epochs are left")
 	c.waitForMails(t, owner, 3)
-	moved := c.waitForClock(t, job, "its end has moved", func(s *v1alpha1.WorkloadClockStatus) bool {
+	moved := c.waitForClock(t, job, "has a later deadline", func(s *v1alpha1.WorkloadClockStatus) bool {
 		return s.Deadline != nil && s.Deadline.At.After(first)
 	}).Deadline.At.Time
 	for i, lead := range universityLeads {
@@ -96,15 +96,15 @@ func TestWorkloadMail(t *testing.T) {
 	c.assertMailsMatchNotices(t, ns, mails)
 }
 
-// assertSingleAppointment checks that the warnings are one appointment, which moves with the
-// end, in one thread with the mail that tells the end.
+// assertSingleAppointment checks that all warnings update one appointment with the deadline,
+// in one thread with the mail about the end.
 func (c *policyTimeCluster) assertSingleAppointment(t *testing.T, owner string, first, moved time.Time) {
 	t.Helper()
 	var got []calendarEvent
 	threads := map[string]int{}
-	for _, l := range c.readLettersTo(t, owner) {
-		got = append(got, l.events...)
-		threads[l.references]++
+	for _, m := range c.readMailsTo(t, owner) {
+		got = append(got, m.events...)
+		threads[m.references]++
 	}
 	if len(got) == 0 {
 		t.Fatal("no mail has an appointment")
@@ -115,17 +115,17 @@ func (c *policyTimeCluster) assertSingleAppointment(t *testing.T, owner string, 
 		if i >= 2 {
 			sequence = "1"
 		}
-		want = append(want, calendarEvent{uid: got[0].uid, sequence: sequence, ends: end.UTC().Format(calendarTime), status: "CONFIRMED"})
+		want = append(want, calendarEvent{uid: got[0].uid, sequence: sequence, end: end.UTC().Format(calendarTime), status: "CONFIRMED"})
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(calendarEvent{})); diff != "" {
 		t.Errorf("the appointments in the mails differ (-want +got)\n%s", diff)
 	}
 	if sizes := slices.Sorted(maps.Values(threads)); !slices.Equal(sizes, []int{1, 6}) {
-		t.Errorf("the mails are in threads of %v, want one of the workload's six, and one of its extension", sizes)
+		t.Errorf("the threads have %v mails, want one mail about the extension and six about the workload", sizes)
 	}
 }
 
-// assertMailOrder compares what the mails say, in words.
+// assertMailOrder compares the subjects and deadlines of the mails.
 func (c *policyTimeCluster) assertMailOrder(t *testing.T, mails []sinkMail, first, moved time.Time) {
 	t.Helper()
 	students := &v1alpha1.Department{}
@@ -150,19 +150,19 @@ func (c *policyTimeCluster) assertMailOrder(t *testing.T, mails []sinkMail, firs
 		{"gestoppt", time.Time{}},
 	}
 	if len(mails) != len(want) {
-		t.Fatalf("there are %d mails, want %d: %+v", len(mails), len(want), mails)
+		t.Fatalf("got %d mails, want %d: %+v", len(mails), len(want), mails)
 	}
 	for i, m := range mails {
 		if m.Problem != "" || m.Text == "" || !strings.HasPrefix(m.HTML, "<!DOCTYPE html>") {
-			t.Errorf("mail %d is not whole: %+v", m.Number, m)
+			t.Errorf("mail %d is incomplete: %+v", m.Number, m)
 		}
 		if !strings.Contains(m.Subject, want[i].subject) || !strings.Contains(m.Subject, "training") {
-			t.Errorf("mail %d is about %q, want %q", i+1, m.Subject, want[i].subject)
+			t.Errorf("mail %d has the subject %q, want %q", i+1, m.Subject, want[i].subject)
 		}
 		if end := want[i].end; !end.IsZero() {
 			clockTime, day := end.In(zone).Format("15:04"), end.In(zone).Format("2. ")
 			if !strings.Contains(m.Subject, clockTime) || !strings.Contains(m.Text, clockTime+" Uhr") || !strings.Contains(m.Text, day) {
-				t.Errorf("mail %d does not tell %s:\n%s\n%s", i+1, end.In(zone), m.Subject, m.Text)
+				t.Errorf("mail %d does not contain the deadline %s:\n%s\n%s", i+1, end.In(zone), m.Subject, m.Text)
 			}
 			raw := c.runSluice(t, "mail", "show", strconv.Itoa(m.Number), "--raw")
 			if warns := strings.HasPrefix(want[i].subject, "in "); warns && !strings.Contains(raw, "DTEND:"+end.UTC().Format("20060102T150405Z")) {
@@ -172,18 +172,18 @@ func (c *policyTimeCluster) assertMailOrder(t *testing.T, mails []sinkMail, firs
 	}
 }
 
-// assertMailsMatchNotices checks that each Notice about the namespace is one mail, which was not
-// sent before it was due.
+// assertMailsMatchNotices checks that each Notice about the namespace was sent as one mail,
+// and not before it was due.
 func (c *policyTimeCluster) assertMailsMatchNotices(t *testing.T, ns string, mails []sinkMail) {
 	t.Helper()
-	sent, wanted := map[string]int{}, map[string]int{}
+	sent, expected := map[string]int{}, map[string]int{}
 	for _, m := range mails {
 		sent[m.MessageID]++
 	}
 	c.eventuallyAfterStep(t, func() error {
 		for _, n := range c.listNotices(t, ns) {
 			if n.Status.Phase != v1alpha1.NoticeSent {
-				return unexpectedState(n.Name+" is sent", n.Status.Phase)
+				return unexpectedState(n.Name+" has the phase Sent", n.Status.Phase)
 			}
 		}
 		return nil
@@ -192,37 +192,37 @@ func (c *policyTimeCluster) assertMailsMatchNotices(t *testing.T, ns string, mai
 		if n.Spec.Recipient.Email != "owner@example.org" {
 			continue
 		}
-		wanted[n.Status.MessageID]++
+		expected[n.Status.MessageID]++
 		if n.Status.SentAt.Before(&n.Spec.DueAt) {
 			t.Errorf("%s was sent at %s, before it was due at %s", n.Name, n.Status.SentAt, n.Spec.DueAt)
 		}
 		if n.Status.Attempts != 1 {
-			t.Errorf("%s was tried %d times", n.Name, n.Status.Attempts)
+			t.Errorf("%s had %d delivery attempts", n.Name, n.Status.Attempts)
 		}
 	}
-	if diff := cmp.Diff(wanted, sent); diff != "" {
+	if diff := cmp.Diff(expected, sent); diff != "" {
 		t.Errorf("mails and notices differ (-notices +mails)\n%s", diff)
 	}
 }
 
-// mailMessage is a mail as its recipient's program reads it.
+// mailMessage is a mail as the mail program of its recipient parses it.
 type mailMessage struct {
 	subject, messageID, language, text, html string
-	// references are the mails that it answers, with their angle brackets.
+	// references are the Message-IDs in the header References, with angle brackets.
 	references string
-	// method is its calendar's; empty for none.
+	// method is the method of the calendar; empty without a calendar.
 	method string
 	events []calendarEvent
 }
 
-// calendarTime is the form of an instant in a calendar.
+// calendarTime is the layout of a time in a calendar.
 const calendarTime = "20060102T150405Z"
 
 // calendarEvent is an appointment in a mail.
-type calendarEvent struct{ uid, sequence, ends, status string }
+type calendarEvent struct{ uid, sequence, end, status string }
 
-// readLettersTo are the mails in the sink's files that a person got, in their order.
-func (c *policyTimeCluster) readLettersTo(t *testing.T, address string) (list []mailMessage) {
+// readMailsTo parses the files of the mail sink that were sent to an address, in order.
+func (c *policyTimeCluster) readMailsTo(t *testing.T, address string) (list []mailMessage) {
 	t.Helper()
 	dir := filepath.Join(c.dir, "mail")
 	headers, err := mailsink.List(dir)
@@ -242,35 +242,35 @@ func (c *policyTimeCluster) readLettersTo(t *testing.T, address string) (list []
 	return list
 }
 
-func parseMail(t *testing.T, raw []byte) (l mailMessage) {
+func parseMail(t *testing.T, raw []byte) (m mailMessage) {
 	t.Helper()
 	whole, err := message.Read(bytes.NewReader(raw))
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, raw)
 	}
 	h := mail.Header{Header: whole.Header}
-	l.messageID, l.references, l.language = h.Get("Message-ID"), h.Get("References"), h.Get("Content-Language")
-	if l.subject, err = h.Subject(); err != nil {
+	m.messageID, m.references, m.language = h.Get("Message-ID"), h.Get("References"), h.Get("Content-Language")
+	if m.subject, err = h.Subject(); err != nil {
 		t.Errorf("%v:\n%s", err, raw)
 	}
-	if err := l.parsePart(whole); err != nil {
+	if err := m.parsePart(whole); err != nil {
 		t.Errorf("%v:\n%s", err, raw)
 	}
-	return l
+	return m
 }
 
-// parsePart finds the texts and the calendar in a part.
-func (l *mailMessage) parsePart(part *message.Entity) error {
-	if several := part.MultipartReader(); several != nil {
+// parsePart collects the texts and the calendar of a part.
+func (m *mailMessage) parsePart(part *message.Entity) error {
+	if parts := part.MultipartReader(); parts != nil {
 		for {
-			next, err := several.NextPart()
+			next, err := parts.NextPart()
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			if err := l.parsePart(next); err != nil {
+			if err := m.parsePart(next); err != nil {
 				return err
 			}
 		}
@@ -283,39 +283,39 @@ func (l *mailMessage) parsePart(part *message.Entity) error {
 	kind, _, err := part.Header.ContentType()
 	switch kind {
 	case "text/plain":
-		l.text = text
+		m.text = text
 	case "text/html":
-		l.html = text
+		m.html = text
 	case "text/calendar":
-		l.parseCalendar(strings.ReplaceAll(text, "\n ", ""))
+		m.parseCalendar(strings.ReplaceAll(text, "\n ", ""))
 	}
 	return err
 }
 
-// parseCalendar reads the appointments, line by line.
-func (l *mailMessage) parseCalendar(text string) {
+// parseCalendar parses the appointments line by line.
+func (m *mailMessage) parseCalendar(text string) {
 	for line := range strings.Lines(text) {
 		property, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if property == "BEGIN" && value == "VEVENT" {
-			l.events = append(l.events, calendarEvent{})
+			m.events = append(m.events, calendarEvent{})
 			continue
 		}
 		if property == "METHOD" {
-			l.method = value
+			m.method = value
 		}
-		if len(l.events) == 0 {
+		if len(m.events) == 0 {
 			continue
 		}
-		now := &l.events[len(l.events)-1]
+		event := &m.events[len(m.events)-1]
 		switch property {
 		case "UID":
-			now.uid = value
+			event.uid = value
 		case "SEQUENCE":
-			now.sequence = value
+			event.sequence = value
 		case "DTEND":
-			now.ends = value
+			event.end = value
 		case "STATUS":
-			now.status = value
+			event.status = value
 		}
 	}
 }

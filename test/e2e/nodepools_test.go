@@ -24,13 +24,14 @@ func newNodePool(name string) *v1alpha1.NodePool {
 }
 
 func TestNodePoolStatus(t *testing.T) {
-	// All that the board can be cut into, as its agent says: nothing of it is cut yet.
+	// The agents report all profiles that the GPU model supports, although no GPU is
+	// partitioned yet.
 	profiles := []v1alpha1.MIGProfile{"1g.10gb", "1g.5gb", "1g.5gb+me", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	want := map[string]v1alpha1.GPUModel{
 		"dgx":     {Name: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles},
 		"dgx-mig": {Name: "NVIDIA-A100-SXM4-40GB", MemoryMiB: 40960, GPUs: 8, MIGProfiles: profiles},
 	}
-	for name, board := range want {
+	for name, model := range want {
 		eventually(t, func() error {
 			p := newNodePool(name)
 			if err := refresh(t, p); err != nil {
@@ -39,21 +40,21 @@ func TestNodePoolStatus(t *testing.T) {
 			if p.Status.Nodes != 1 || p.Status.GPUs != 8 {
 				return fmt.Errorf("%s has %d nodes, %d GPUs", name, p.Status.Nodes, p.Status.GPUs)
 			}
-			if diff := cmp.Diff([]v1alpha1.GPUModel{board}, p.Status.Products); diff != "" {
-				return fmt.Errorf("boards of %s (-want +got)\n%s", name, diff)
+			if diff := cmp.Diff([]v1alpha1.GPUModel{model}, p.Status.Products); diff != "" {
+				return fmt.Errorf("GPU models of %s (-want +got)\n%s", name, diff)
 			}
 			return checkCondition(p.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 		})
 	}
 }
 
-// A node that two pools select belongs to neither, and both say so.
+// A node that two node pools select belongs to neither, and both report the conflict.
 func TestNodeSelectedByTwoNodePools(t *testing.T) {
-	rival := newNodePool("rival")
-	rival.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "dgx-1"}
-	rival.Spec.Scheduler = v1alpha1.SchedulerKube
-	create(t, rival)
-	for name, other := range map[string]string{"dgx": "rival", "rival": "dgx"} {
+	conflicting := newNodePool("conflicting")
+	conflicting.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "dgx-1"}
+	conflicting.Spec.Scheduler = v1alpha1.SchedulerKube
+	create(t, conflicting)
+	for name, other := range map[string]string{"dgx": "conflicting", "conflicting": "dgx"} {
 		eventually(t, func() error {
 			p := newNodePool(name)
 			if err := refresh(t, p); err != nil {
@@ -64,17 +65,18 @@ func TestNodeSelectedByTwoNodePools(t *testing.T) {
 			}
 			message := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady).Message
 			if !strings.Contains(message, "dgx-1 (also in "+other+")") || p.Status.Nodes != 0 {
-				return fmt.Errorf("pool %s has %d nodes and says %q", name, p.Status.Nodes, message)
+				return fmt.Errorf("pool %s has %d nodes and the message %q", name, p.Status.Nodes, message)
 			}
 			return nil
 		})
 	}
 	eventually(t, func() error { return checkGPUCapacity(t, "dgx-1", "") })
-	deleteAndWait(t, rival)
+	deleteAndWait(t, conflicting)
 	eventually(t, func() error { return checkGPUCapacity(t, "dgx-1", "sluice.dev/gpu-milli.dgx") })
 }
 
-// The currency is there again after it was taken away, zeroed or doubled.
+// Lifecycle restores the GPU capacity of a node after it was removed, set to zero or
+// doubled.
 func TestGPUCapacityIsRestored(t *testing.T) {
 	const name = "sluice.dev/gpu-milli.dgx-mig"
 	for _, damage := range []string{`null`, `"0"`, `"16k"`} {
@@ -87,8 +89,9 @@ func TestGPUCapacityIsRestored(t *testing.T) {
 	}
 }
 
-// checkGPUCapacity tells whether the node has 8000 of the resource and of none of
-// Sluice's others, in capacity and allocatable; want is empty for none at all.
+// checkGPUCapacity returns an error unless the node has 8000 of the resource and no other
+// resource of Sluice, in capacity and allocatable. An empty name stands for no resource at
+// all.
 func checkGPUCapacity(t *testing.T, nodeName string, want corev1.ResourceName) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
 	if err := sharedCluster.adminClient.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {

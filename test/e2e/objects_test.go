@@ -28,7 +28,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// newProject is a valid one of the sample's department h2-students.
+// newProject returns a valid project in department h2-students of the sample.
 func newProject(name string, change ...func(*v1alpha1.Project)) *v1alpha1.Project {
 	p := &v1alpha1.Project{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -56,7 +56,7 @@ func newNamespace(name string, annotations ...string) *corev1.Namespace {
 	return n
 }
 
-// create makes the object and sees to it that it is gone after the test.
+// create creates the object and deletes it at the end of the test.
 func create[T client.Object](t testing.TB, object T) T {
 	t.Helper()
 	if err := sharedCluster.adminClient.Create(t.Context(), object); err != nil {
@@ -66,10 +66,10 @@ func create[T client.Object](t testing.TB, object T) T {
 	return object
 }
 
-// deleteAndWait deletes the object and waits until it is gone.
+// deleteAndWait deletes the object and waits until it no longer exists.
 func deleteAndWait(t testing.TB, object client.Object) {
 	t.Helper()
-	ctx := context.Background() // a clean-up's test context has ended
+	ctx := context.Background() // the test context has ended
 	if err := sharedCluster.adminClient.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 		t.Errorf("delete %T %s: %v", object, object.GetName(), err)
 		return
@@ -83,17 +83,18 @@ func checkDeleted(ctx context.Context, object client.Object) error {
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("%T %s is still there", object, object.GetName())
+		err = fmt.Errorf("%T %s still exists", object, object.GetName())
 	}
 	return err
 }
 
-// refresh reads the object anew.
+// refresh reads the object again.
 func refresh(t *testing.T, object client.Object) error {
 	return sharedCluster.adminClient.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 }
 
-// checkCondition tells whether the condition is there as wanted.
+// checkCondition returns an error unless the condition has the status and, if given, the
+// reason.
 func checkCondition(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) error {
 	c := meta.FindStatusCondition(conditions, kind)
 	if c == nil || c.Status != status || (reason != "" && c.Reason != reason) {
@@ -113,26 +114,26 @@ func waitForProjectReady(t *testing.T, p *v1alpha1.Project) {
 	})
 }
 
-// unexpectedState says what is waited for, and what there is instead.
+// unexpectedState returns an error with the expected state and the observed one.
 func unexpectedState(want string, got any) error {
-	return fmt.Errorf("want that %s; got %v", want, got)
+	return fmt.Errorf("expected: %s; got: %v", want, got)
 }
 
-// checkLogContains tells whether the component's log has the text.
+// checkLogContains returns an error unless the component's log contains the text.
 func checkLogContains(component, text string) error {
 	raw, err := os.ReadFile(filepath.Join(sharedCluster.dir, "logs", component+".log"))
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(string(raw), text) {
-		return fmt.Errorf("the log of %s does not say %s", component, text)
+		return fmt.Errorf("the log of %s does not contain %s", component, text)
 	}
 	return nil
 }
 
-// installAllowingWebhooks puts two webhooks before the pods of a namespace until the test ends,
-// one that may change them and one that may not, with the library that Sluice's
-// are served with. They decode the pod and allow it.
+// installAllowingWebhooks registers a mutating and a validating webhook for the pods of a
+// namespace until the test ends. They use the same library as Sluice's webhook, decode the
+// pod and allow it.
 func installAllowingWebhooks(tb testing.TB, ns string) {
 	tb.Helper()
 	server := httptest.NewUnstartedServer(&admission.Webhook{Handler: admission.HandlerFunc(
@@ -146,27 +147,27 @@ func installAllowingWebhooks(tb testing.TB, ns string) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	tb.Cleanup(server.Close)
-	asked := admissionregistrationv1.WebhookClientConfig{
+	clientConfig := admissionregistrationv1.WebhookClientConfig{
 		URL:      &server.URL,
 		CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 	}
-	about := []admissionregistrationv1.RuleWithOperations{{
+	rules := []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 	}}
-	where := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}}
-	const name = "indifferent.example.org"
+	namespaceSelector := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}}
+	const name = "allow.example.org"
 	create(tb, &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: ns},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: name, ClientConfig: asked, Rules: about, NamespaceSelector: where,
+			Name: name, ClientConfig: clientConfig, Rules: rules, NamespaceSelector: namespaceSelector,
 			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
 		}},
 	})
 	create(tb, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: ns},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: name, ClientConfig: asked, Rules: about, NamespaceSelector: where,
+			Name: name, ClientConfig: clientConfig, Rules: rules, NamespaceSelector: namespaceSelector,
 			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
 		}},
 	})

@@ -24,7 +24,7 @@ import (
 	"sluice.dev/test/cluster/clustertest"
 )
 
-// halfGPUTemplate is a pod's template that has half a GPU, as training: up to the limit.
+// halfGPUTemplate returns the template of a training pod with half a GPU.
 func halfGPUTemplate(name string) corev1.PodTemplateSpec {
 	p := newPod("", name, func(p *corev1.Pod) {
 		p.Labels["app"] = name
@@ -34,14 +34,14 @@ func halfGPUTemplate(name string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}, Spec: p.Spec}
 }
 
-// createQuotaHolder is a pod of that template, by itself.
+// createQuotaHolder creates a pod of that template without a controller.
 func createQuotaHolder(t *testing.T, ns, name string) *corev1.Pod {
 	t.Helper()
 	template := halfGPUTemplate(name)
 	return sharedCluster.createPod(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec})
 }
 
-// deletePodNow ends a pod at once.
+// deletePodNow deletes a pod without a grace period.
 func deletePodNow(t *testing.T, p *corev1.Pod) {
 	t.Helper()
 	if err := sharedCluster.adminClient.Delete(t.Context(), p, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
@@ -49,10 +49,10 @@ func deletePodNow(t *testing.T, p *corev1.Pod) {
 	}
 }
 
-// deleteAllPods ends all pods of a namespace, and those which controllers that are about
-// to go still make.
+// deleteAllPods deletes all pods of a namespace, also those that controllers still create
+// before they are deleted.
 func deleteAllPods(t *testing.T, ns string) {
-	ctx := context.Background() // a clean-up's test context has ended
+	ctx := context.Background() // the test context has ended
 	eventuallyLong(t, func() error {
 		pods, err := sharedCluster.clientset.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 		if err != nil || len(pods.Items) == 0 {
@@ -62,32 +62,32 @@ func deleteAllPods(t *testing.T, ns string) {
 		if err := sharedCluster.clientset.CoreV1().Pods(ns).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 			return err
 		}
-		return unexpectedState("no pods are left", len(pods.Items))
+		return unexpectedState("no pods exist", len(pods.Items))
 	})
 }
 
-// waitForRejections waits until pods of the object of that kind were refused so often.
+// waitForRejections waits until at least want pods of controllers of the kind were rejected.
 func waitForRejections(t *testing.T, ns, kind string, want int32) {
 	t.Helper()
 	eventuallyLong(t, func() error {
-		var told corev1.EventList
-		if err := sharedCluster.adminClient.List(t.Context(), &told, client.InNamespace(ns)); err != nil {
+		var events corev1.EventList
+		if err := sharedCluster.adminClient.List(t.Context(), &events, client.InNamespace(ns)); err != nil {
 			return err
 		}
 		n := int32(0)
-		for i := range told.Items {
-			if e := &told.Items[i]; e.Reason == "FailedCreate" && e.InvolvedObject.Kind == kind {
+		for i := range events.Items {
+			if e := &events.Items[i]; e.Reason == "FailedCreate" && e.InvolvedObject.Kind == kind {
 				n += e.Count
 			}
 		}
 		if n < want {
-			return fmt.Errorf("%d refusals of a %s, want %d", n, kind, want)
+			return fmt.Errorf("%d rejections of a %s, want %d", n, kind, want)
 		}
 		return nil
 	})
 }
 
-// kubectl is what it prints.
+// kubectl runs kubectl and returns its output.
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "kubectl", append([]string{"--kubeconfig", filepath.Join(sharedCluster.dir, "kubeconfig")}, args...)...).CombinedOutput()
@@ -97,8 +97,8 @@ func kubectl(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// waitForPending waits until the project and its department are said to wait for
-// so much, for workloads that the condition names.
+// waitForPending waits until the project and its department report the pending quota, and
+// until the project's condition names the workloads.
 func waitForPending(t *testing.T, ns, pending string, names ...string) *v1alpha1.Project {
 	t.Helper()
 	p, d := newProject(ns), &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "waiting"}}
@@ -119,7 +119,7 @@ func waitForPending(t *testing.T, ns, pending string, names ...string) *v1alpha1
 		for _, c := range p.Status.Conditions {
 			for _, name := range names {
 				if c.Type == v1alpha1.ConditionPending && !strings.Contains(c.Message, name) {
-					return unexpectedState(name+" is named", c.Message)
+					return unexpectedState(name+" is in the message", c.Message)
 				}
 			}
 		}
@@ -134,8 +134,8 @@ func waitForPending(t *testing.T, ns, pending string, names ...string) *v1alpha1
 	return p
 }
 
-// A Deployment for which there is no quota says so to its people, and has its pod
-// seconds after there is room, however long its controller would have waited.
+// A Deployment without quota reports why, and its pod starts seconds after quota is
+// available, however long its controller would have waited.
 func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 	const ns = "waiting-a"
 	sharedCluster.createDepartment(t, "waiting", newPoolQuota("dgx-mig", "500m", "1"))
@@ -150,26 +150,27 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 	})
 	waitForPending(t, ns, "500m", "Deployment web (1 pod of 0.5 of a GPU of node pool dgx-mig, since ")
 	eventually(t, func() error { return checkEvent(t, web.Name, "QuotaExceeded") })
-	shown := map[string][]string{
+	outputs := map[string][]string{
 		kubectl(t, "describe", "slproj", ns):                  {"Pending", "Deployment web (1 pod of 0.5 of a GPU", "QuotaExceeded"},
 		kubectl(t, "describe", "deployment", "web", "-n", ns): {"QuotaExceeded", "project " + ns + " uses 1 GPU of a limit of 1 GPU"},
 	}
 	eventually(t, func() error {
 		columns := strings.Fields(kubectl(t, "get", "sldept", "waiting", "--no-headers"))
 		if got := strings.Join(columns[:min(len(columns), 7)], " "); got != "waiting True 1 500m 1 1 500m" {
-			return unexpectedState("the department shows what its project has and waits for", got)
+			return unexpectedState("the department shows the allocated and pending quota of its project", got)
 		}
 		return nil
 	})
-	for printed, wants := range shown {
-		for _, want := range wants {
-			if !strings.Contains(printed, want) {
-				t.Errorf("kubectl does not show %q:\n%s", want, printed)
+	for output, texts := range outputs {
+		for _, want := range texts {
+			if !strings.Contains(output, want) {
+				t.Errorf("the output of kubectl does not contain %q:\n%s", want, output)
 			}
 		}
 	}
 
-	// By then each next try is further away than the pod may take here.
+	// After so many rejections the controller waits longer between its attempts than the pod
+	// may take here.
 	waitForRejections(t, ns, "ReplicaSet", 13)
 	deletePodNow(t, first)
 	clustertest.EventuallyWithin(t, 10*time.Second, func() error {
@@ -177,7 +178,7 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 			return err
 		}
 		if web.Status.Replicas != 1 {
-			return unexpectedState("it has its pod", web.Status)
+			return unexpectedState("the Deployment has its pod", web.Status)
 		}
 		return nil
 	})
@@ -188,7 +189,7 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 	train.Spec.RestartPolicy = corev1.RestartPolicyNever
 	others := map[string]struct {
 		object client.Object
-		tries  int32 // after which the next one is ten seconds away, or more
+		tries  int32 // after which the controller waits at least ten seconds
 	}{
 		"StatefulSet": {&appsv1.StatefulSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "db"},
@@ -206,7 +207,7 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 				return err
 			}
 			if object.GetAnnotations()[v1alpha1.AnnotationRetriedAt] == "" {
-				return unexpectedState("the "+kind+" is woken", object.GetAnnotations())
+				return unexpectedState("the "+kind+" was retried", object.GetAnnotations())
 			}
 			return sharedCluster.checkQuotaUsed(t.Context(), ns, 1000)
 		})
@@ -222,8 +223,8 @@ func TestPendingWorkloadReportedAndRetried(t *testing.T) {
 	}
 }
 
-// Whoever applies a Deployment that fits, but whose next version never could,
-// hears of it at once.
+// A user who applies a Deployment that fits, but whose next version never could, gets a
+// warning at once.
 func TestRollingUpdateOverQuotaWarns(t *testing.T) {
 	const ns = "waiting-rolling"
 	sharedCluster.createDepartment(t, "rolling", newPoolQuota("dgx-mig", "500m", "1"))
@@ -242,28 +243,28 @@ func TestRollingUpdateOverQuotaWarns(t *testing.T) {
 	recreate := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	tests := map[string]struct {
 		deployment *appsv1.Deployment
-		says       string // nothing where it is empty
+		message    string // empty for no warning
 	}{
-		"serving within the guarantee": {deployment("serve", "inference", 1, appsv1.DeploymentStrategy{}), "spec.strategy: a rolling update of this Deployment would never finish: it starts an additional pod beside its 1 of 0.5 of a GPU, and project " + ns + " has a quota of 0.5 of a GPU in node pool dgx-mig for non-preemptible pods; set rollingUpdate to maxSurge: 0 and maxUnavailable: 1"},
-		"more than fits":               {deployment("many", "train", 3, appsv1.DeploymentStrategy{}), "spec.replicas: 3 pods of 0.5 of a GPU each need a quota of 1.5 GPUs"},
-		"room for one more":            {deployment("roomy", "train", 1, appsv1.DeploymentStrategy{}), ""},
-		"all old ones go first":        {deployment("recreated", "inference", 1, recreate), ""},
+		"an inference workload within the guarantee": {deployment("serve", "inference", 1, appsv1.DeploymentStrategy{}), "spec.strategy: a rolling update of this Deployment would never finish: it starts an additional pod beside its 1 of 0.5 of a GPU, and project " + ns + " has a quota of 0.5 of a GPU in node pool dgx-mig for non-preemptible pods; set rollingUpdate to maxSurge: 0 and maxUnavailable: 1"},
+		"more replicas than the quota allows":        {deployment("many", "train", 3, appsv1.DeploymentStrategy{}), "spec.replicas: 3 pods of 0.5 of a GPU each need a quota of 1.5 GPUs"},
+		"quota for one more pod":                     {deployment("roomy", "train", 1, appsv1.DeploymentStrategy{}), ""},
+		"strategy Recreate":                          {deployment("recreated", "inference", 1, recreate), ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			heard := &warnings{}
+			received := &warnings{}
 			config := rest.CopyConfig(sharedCluster.config)
-			config.WarningHandler = heard
-			native, err := kubernetes.NewForConfig(config)
+			config.WarningHandler = received
+			clientset, err := kubernetes.NewForConfig(config)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := native.AppsV1().Deployments(ns).Create(t.Context(), tc.deployment, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			if _, err := clientset.AppsV1().Deployments(ns).Create(t.Context(), tc.deployment, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join(heard.sorted(), "\n")
-			if tc.says == "" && strings.Contains(got, "spec.strategy") || !strings.Contains(got, tc.says) {
-				t.Errorf("warnings\n%s\nwant %q", got, tc.says)
+			got := strings.Join(received.sorted(), "\n")
+			if tc.message == "" && strings.Contains(got, "spec.strategy") || !strings.Contains(got, tc.message) {
+				t.Errorf("warnings\n%s\nwant %q", got, tc.message)
 			}
 		})
 	}

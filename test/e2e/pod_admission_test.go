@@ -31,12 +31,11 @@ import (
 	"sluice.dev/test/cluster/clustertest"
 )
 
-// defaultUser is who makes the corpus's pods, unless a pod names somebody else.
+// defaultUser creates the pods of the test data, unless a pod names another user.
 const defaultUser = "anna@example.org"
 
-// Every pod of the corpus comes out of the real API server as its header says
-// and as its golden file shows, in a dry run and in earnest alike; and those
-// that are let in are bound to a node of the right pool.
+// Each pod of the test data has the result that its header and its golden file describe, in
+// a dry run and for real. Admitted pods are bound to a node of the right node pool.
 func TestPodAdmissionMatchesGoldenFiles(t *testing.T) {
 	pools := map[string][]v1alpha1.PoolQuota{
 		"whole":  {newPoolQuota("dgx", "2", "4")},
@@ -49,117 +48,117 @@ func TestPodAdmissionMatchesGoldenFiles(t *testing.T) {
 		sharedCluster.createGovernedProject(t, "corpus", "corpus-"+name, quotas...)
 	}
 	create(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "corpus-critical"}, Value: 1_000_000})
-	list := loadPodCases(t)
+	cases := loadPodCases(t)
 	users := []string{defaultUser}
-	for _, s := range list {
-		if s.user != "" {
-			users = append(users, s.user)
+	for _, tc := range cases {
+		if tc.user != "" {
+			users = append(users, tc.user)
 		}
 	}
 	sharedCluster.grantPodAccess(t, "corpus", users...)
-	for _, s := range list {
-		t.Run(s.name, func(t *testing.T) {
-			s.pod.Namespace = "corpus-" + s.project
-			dry := s.createPod(t, metav1.DryRunAll)
-			text, err := dry.text()
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.pod.Namespace = "corpus-" + tc.project
+			dryRunResult := tc.createPod(t, metav1.DryRunAll)
+			text, err := dryRunResult.text()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.checkHeader(dry, text); err != nil {
+			if err := tc.checkHeader(dryRunResult, text); err != nil {
 				t.Errorf("%v\n%s", err, text)
 				if *update {
-					return // what is wrong does not become the rule
+					return // a wrong result must not become the golden file
 				}
 			}
-			compareGolden(t, s.name, text)
-			if s.dryRun != "" {
+			compareGolden(t, tc.name, text)
+			if tc.dryRun != "" {
 				return
 			}
-			made := s.createPod(t)
-			if made.Pod != nil {
-				t.Cleanup(func() { sharedCluster.deletePodAndWait(t, made.Pod) })
+			result := tc.createPod(t)
+			if result.Pod != nil {
+				t.Cleanup(func() { sharedCluster.deletePodAndWait(t, result.Pod) })
 			}
-			if again, err := made.text(); err != nil || again != text {
-				t.Errorf("in a dry run\n%s\nand in earnest (%v)\n%s", text, err, again)
+			if realText, err := result.text(); err != nil || realText != text {
+				t.Errorf("in a dry run\n%s\nfor real (%v)\n%s", text, err, realText)
 			}
-			if made.Pod != nil {
-				sharedCluster.waitForBinding(t, made.Pod, s.pool, s.milli != "0")
+			if result.Pod != nil {
+				sharedCluster.waitForBinding(t, result.Pod, tc.pool, tc.milli != "0")
 			}
 		})
 	}
 }
 
-// createPod makes the pod as the one who would make it.
-func (s podCase) createPod(t *testing.T, dryRun ...string) admissionResult {
+// createPod creates the pod as the user of the case.
+func (tc podCase) createPod(t *testing.T, dryRun ...string) admissionResult {
 	t.Helper()
-	heard := &warnings{}
-	native := sharedCluster.impersonate(t, cmp.Or(s.user, defaultUser), heard)
-	made, err := native.CoreV1().Pods(s.pod.Namespace).Create(t.Context(), s.pod.DeepCopy(), metav1.CreateOptions{DryRun: dryRun})
-	o := admissionResult{Warnings: heard.sorted()}
+	received := &warnings{}
+	clientset := sharedCluster.impersonate(t, cmp.Or(tc.user, defaultUser), received)
+	created, err := clientset.CoreV1().Pods(tc.pod.Namespace).Create(t.Context(), tc.pod.DeepCopy(), metav1.CreateOptions{DryRun: dryRun})
+	result := admissionResult{Warnings: received.sorted()}
 	if err != nil {
 		var status apierrors.APIStatus
 		if !errors.As(err, &status) {
-			t.Fatalf("the API server did not answer: %v", err)
+			t.Fatalf("create the pod: %v", err)
 		}
-		o.Refused = err.Error()
-		return o
+		result.Refused = err.Error()
+		return result
 	}
-	o.Pod = made
-	return o
+	result.Pod = created
+	return result
 }
 
-// checkHeader holds an outcome against the pod's header.
-func (s podCase) checkHeader(o admissionResult, text string) error {
-	// A policy that fails refuses too, and for the wrong reason.
-	for _, unwanted := range append(s.missing, "could not be evaluated") {
+// checkHeader returns an error unless the result matches the header of the pod.
+func (tc podCase) checkHeader(result admissionResult, text string) error {
+	// A policy that fails to evaluate rejects the pod as well, for the wrong reason.
+	for _, unwanted := range append(tc.missing, "could not be evaluated") {
 		if strings.Contains(text, unwanted) {
-			return fmt.Errorf("it says %s", unwanted)
+			return fmt.Errorf("the result contains %s", unwanted)
 		}
 	}
-	if s.outcome == "refused" {
-		if o.Pod != nil {
-			return unexpectedState("it is refused", "admitted")
+	if tc.outcome == "refused" {
+		if result.Pod != nil {
+			return unexpectedState("the pod is rejected", "admitted")
 		}
-		for _, want := range s.message {
-			if !strings.Contains(o.Refused, want) {
-				return fmt.Errorf("the refusal does not say %s", want)
+		for _, want := range tc.message {
+			if !strings.Contains(result.Refused, want) {
+				return fmt.Errorf("the rejection does not contain %s", want)
 			}
 		}
 		return nil
 	}
-	if o.Pod == nil {
-		return unexpectedState("it is admitted", "refused")
+	if result.Pod == nil {
+		return unexpectedState("the pod is admitted", "rejected")
 	}
-	p := o.Pod
-	has := map[string][2]string{ // want, got
-		"project":    {"corpus-" + s.project, p.Labels[v1alpha1.LabelProject]},
+	p := result.Pod
+	pairs := map[string][2]string{ // want, got
+		"project":    {"corpus-" + tc.project, p.Labels[v1alpha1.LabelProject]},
 		"department": {"corpus", p.Labels[v1alpha1.LabelDepartment]},
-		"created by": {cmp.Or(s.user, defaultUser), p.Annotations[v1alpha1.AnnotationCreatedBy]},
+		"created by": {cmp.Or(tc.user, defaultUser), p.Annotations[v1alpha1.AnnotationCreatedBy]},
 	}
-	if s.workloadType != "" {
-		has["type"] = [2]string{s.workloadType, p.Labels[v1alpha1.LabelWorkloadType]}
+	if tc.workloadType != "" {
+		pairs["type"] = [2]string{tc.workloadType, p.Labels[v1alpha1.LabelWorkloadType]}
 	}
-	if s.milli != "" {
-		has["charge"] = [2]string{s.milli, chargedGPUQuota(p)}
+	if tc.milli != "" {
+		pairs["charge"] = [2]string{tc.milli, chargedGPUQuota(p)}
 	}
-	if s.timeLimit != "" {
-		has["time limit"] = [2]string{s.timeLimit, p.Annotations[v1alpha1.AnnotationTimeLimit]}
+	if tc.timeLimit != "" {
+		pairs["time limit"] = [2]string{tc.timeLimit, p.Annotations[v1alpha1.AnnotationTimeLimit]}
 	}
-	if s.milli != "0" {
-		has["pool"] = [2]string{s.pool, p.Labels[v1alpha1.LabelNodePool]}
-		has["nodes"] = [2]string{"", nodeAffinityOutsidePool(p, s.pool)}
+	if tc.milli != "0" {
+		pairs["pool"] = [2]string{tc.pool, p.Labels[v1alpha1.LabelNodePool]}
+		pairs["nodes"] = [2]string{"", nodeAffinityOutsidePool(p, tc.pool)}
 	}
 	var errs []error
-	for what, pair := range has {
+	for name, pair := range pairs {
 		if pair[0] != pair[1] {
-			errs = append(errs, fmt.Errorf("%s: %q, want %q", what, pair[1], pair[0]))
+			errs = append(errs, fmt.Errorf("%s: %q, want %q", name, pair[1], pair[0]))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// chargedGPUQuota is how much of the currency the pod is charged, over all its
-// containers: it stands on one of them, as request and as limit.
+// chargedGPUQuota returns how many GPU quota units the pod is charged for, over all
+// containers. One container has them as request and limit.
 func chargedGPUQuota(p *corev1.Pod) string {
 	var found []string
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
@@ -180,8 +179,8 @@ func chargedGPUQuota(p *corev1.Pod) string {
 	return strings.Join(found, " and ")
 }
 
-// nodeAffinityOutsidePool are the ways in which a pod could come to a node outside of the
-// pool: the terms of its node affinity are alternatives, so each must name it.
+// nodeAffinityOutsidePool lists the node affinity terms that allow a node outside the pool.
+// Terms are alternatives, so each must name the pool.
 func nodeAffinityOutsidePool(p *corev1.Pod, pool string) string {
 	if p.Spec.NodeSelector[v1alpha1.LabelNodePool] == pool {
 		return ""
@@ -190,19 +189,18 @@ func nodeAffinityOutsidePool(p *corev1.Pod, pool string) string {
 	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return "any"
 	}
-	var stray []string
+	var outside []string
 	for i, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		if !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
 			return r.Key == v1alpha1.LabelNodePool && r.Operator == corev1.NodeSelectorOpIn && slices.Equal(r.Values, []string{pool})
 		}) {
-			stray = append(stray, fmt.Sprintf("term %d", i))
+			outside = append(outside, fmt.Sprintf("term %d", i))
 		}
 	}
-	return strings.Join(stray, ", ")
+	return strings.Join(outside, ", ")
 }
 
-// warnings are what the API server says beside its answer. It implements
-// rest.WarningHandler.
+// warnings collects the warnings of the API server. It implements rest.WarningHandler.
 type warnings struct {
 	mu   sync.Mutex
 	list []string
@@ -222,20 +220,20 @@ func (w *warnings) sorted() []string {
 	return slices.Clone(w.list)
 }
 
-// impersonate is a client in somebody else's name.
-func (s *sluiceCluster) impersonate(t *testing.T, user string, heard rest.WarningHandler) kubernetes.Interface {
+// impersonate returns a client with the identity of the user.
+func (s *sluiceCluster) impersonate(t *testing.T, user string, handler rest.WarningHandler) kubernetes.Interface {
 	t.Helper()
 	config := rest.CopyConfig(s.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	config.WarningHandler = heard
-	native, err := kubernetes.NewForConfig(config)
+	config.WarningHandler = handler
+	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return native
+	return clientset
 }
 
-// grantPodAccess gives the users what a member of a project and an operator have.
+// grantPodAccess grants the users all rights on pods.
 func (s *sluiceCluster) grantPodAccess(t *testing.T, name string, users ...string) {
 	t.Helper()
 	slices.Sort(users)
@@ -258,13 +256,13 @@ func (s *sluiceCluster) grantPodAccess(t *testing.T, name string, users ...strin
 	})
 }
 
-// newPoolQuota is a pool with what is guaranteed and what is the limit.
+// newPoolQuota returns a quota in a node pool.
 func newPoolQuota(pool, guaranteed, limit string) v1alpha1.PoolQuota {
 	return v1alpha1.PoolQuota{Name: pool, GPU: v1alpha1.GPUQuota{Guaranteed: resource.MustParse(guaranteed), Limit: resource.MustParse(limit)}}
 }
 
-// createForTest makes the object, and takes it away after the test where the cluster goes
-// on to be used by others.
+// createForTest creates the object. In the shared cluster it deletes the object at the end
+// of the test.
 func (s *sluiceCluster) createForTest(t testing.TB, object client.Object) {
 	t.Helper()
 	if s == sharedCluster {
@@ -276,7 +274,7 @@ func (s *sluiceCluster) createForTest(t testing.TB, object client.Object) {
 	}
 }
 
-// createDepartment makes one in which work ends after two days.
+// createDepartment creates a department with a time limit of two days for all workloads.
 func (s *sluiceCluster) createDepartment(t testing.TB, name string, quotas ...v1alpha1.PoolQuota) {
 	t.Helper()
 	s.createForTest(t, &v1alpha1.Department{
@@ -288,8 +286,8 @@ func (s *sluiceCluster) createDepartment(t testing.TB, name string, quotas ...v1
 	})
 }
 
-// allowPrivilegedPods leaves what the pods of a department may be to Sluice's own policies, as
-// clusters do whose programs need IPC_LOCK.
+// allowPrivilegedPods sets Pod Security of the department to privileged, as clusters do
+// whose programs need IPC_LOCK. Sluice's own policies then restrict its pods.
 func (s *sluiceCluster) allowPrivilegedPods(t testing.TB, name string) {
 	t.Helper()
 	department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -299,7 +297,7 @@ func (s *sluiceCluster) allowPrivilegedPods(t testing.TB, name string) {
 	}
 }
 
-// createGovernedProject makes a project and waits until its namespace is governed and its
+// createGovernedProject creates a project and waits until its namespace is governed and its
 // quotas are counted.
 func (s *sluiceCluster) createGovernedProject(t testing.TB, department, name string, quotas ...v1alpha1.PoolQuota) {
 	t.Helper()
@@ -311,12 +309,12 @@ func (s *sluiceCluster) createGovernedProject(t testing.TB, department, name str
 			return err
 		}
 		if ns.Labels[v1alpha1.LabelProject] != name {
-			return unexpectedState("the namespace is governed", ns.Labels)
+			return unexpectedState("the namespace has the project label", ns.Labels)
 		}
 		if err := s.adminClient.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
 			return err
 		}
-		// Nobody's pods are made before their namespace has this.
+		// Pods cannot be created before the namespace has its default service account.
 		if err := s.adminClient.Get(t.Context(), client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{}); err != nil {
 			return err
 		}
@@ -324,8 +322,8 @@ func (s *sluiceCluster) createGovernedProject(t testing.TB, department, name str
 	})
 }
 
-// waitForBinding waits until the scheduler has bound the pod, and if it has GPUs, to
-// a node of the pool.
+// waitForBinding waits until the scheduler has bound the pod. A pod with GPUs must be on a
+// node of the pool.
 func (s *sluiceCluster) waitForBinding(t *testing.T, p *corev1.Pod, pool string, gpus bool) {
 	t.Helper()
 	var now *corev1.Pod
@@ -334,7 +332,7 @@ func (s *sluiceCluster) waitForBinding(t *testing.T, p *corev1.Pod, pool string,
 			return err
 		}
 		if now.Spec.NodeName == "" {
-			return unexpectedState("it is bound", now.Status.Conditions)
+			return unexpectedState("the pod is bound", now.Status.Conditions)
 		}
 		return nil
 	})
@@ -350,10 +348,10 @@ func (s *sluiceCluster) waitForBinding(t *testing.T, p *corev1.Pod, pool string,
 	}
 }
 
-// deletePodAndWait deletes a pod at once and waits until its share is free again.
+// deletePodAndWait deletes the pod without a grace period and waits until its quota is free.
 func (s *sluiceCluster) deletePodAndWait(t *testing.T, p *corev1.Pod) {
 	t.Helper()
-	ctx := context.Background() // a clean-up's test context has ended
+	ctx := context.Background() // the test context has ended
 	pods := s.clientset.CoreV1().Pods(p.Namespace)
 	if err := pods.Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); client.IgnoreNotFound(err) != nil {
 		t.Errorf("delete pod %s: %v", p.Name, err)
@@ -361,14 +359,14 @@ func (s *sluiceCluster) deletePodAndWait(t *testing.T, p *corev1.Pod) {
 	}
 	eventually(t, func() error {
 		if _, err := pods.Get(ctx, p.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return unexpectedState("pod "+p.Name+" is gone", err)
+			return unexpectedState("pod "+p.Name+" is deleted", err)
 		}
 		return s.checkQuotaUsed(ctx, p.Namespace, 0)
 	})
 }
 
-// checkQuotaUsed tells whether the fullest of the namespace's quotas counts so many
-// thousandths of GPUs.
+// checkQuotaUsed returns an error unless the fullest quota of the namespace counts so many
+// thousandths of a GPU.
 func (s *sluiceCluster) checkQuotaUsed(ctx context.Context, namespace string, want int64) error {
 	quotas, err := s.clientset.CoreV1().ResourceQuotas(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -388,7 +386,7 @@ func (s *sluiceCluster) checkQuotaUsed(ctx context.Context, namespace string, wa
 	return nil
 }
 
-// eventuallyLong waits longer than eventually does.
+// eventuallyLong waits up to restartTimeout.
 func eventuallyLong(t testing.TB, condition func() error) {
 	t.Helper()
 	clustertest.EventuallyWithin(t, restartTimeout, condition)

@@ -21,53 +21,52 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// corpusDir is where the pods lie that people and operators really make.
-const corpusDir = "../testdata/pods"
+// corpusDir contains pods as users and operators create them in practice.
+const podCasesDir = "../testdata/pods"
 
-// podCase is one of the corpus: a pod, and what its header says is to come of
-// it. The header is what a person wrote, and holds whatever -update has written
-// into the golden file.
+// podCase is a pod and the expected result in its header. The header is written by hand and
+// holds even when -update rewrites the golden file.
 type podCase struct {
 	name    string
 	pod     corev1.Pod
 	project string   // project: whole, slices or both
 	outcome string   // outcome: admitted or refused
-	message []string // says: what the refusal must say; may stand several times
-	missing []string // lacks: what must not be in the outcome; may stand several times
-	user    string   // as: the user who makes it; a person where nothing is said
-	dryRun  string   // dry-run: why it is not made for real
-	// What an admitted pod must be, where the header says it.
+	message []string // says: a text that the rejection must contain; may occur several times
+	missing []string // lacks: a text that must not be in the result; may occur several times
+	user    string   // as: the user who creates the pod; defaultUser if not set
+	dryRun  string   // dry-run: why the pod is only created in a dry run
+	// Expected properties of an admitted pod, if set.
 	workloadType, milli, pool, timeLimit string
 }
 
-// loadPodCases reads the corpus, in the order of its files' names.
+// loadPodCases reads the cases in the order of their file names.
 func loadPodCases(t *testing.T) []podCase {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(corpusDir, "*.yaml"))
+	paths, err := filepath.Glob(filepath.Join(podCasesDir, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(paths) < 26 {
-		t.Fatalf("%d pods in %s, want 26 or more", len(paths), corpusDir)
+		t.Fatalf("%d pods in %s, want 26 or more", len(paths), podCasesDir)
 	}
-	var list []podCase
+	var cases []podCase
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := parsePodCase(raw)
+		tc, err := parsePodCase(raw)
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		s.name = strings.TrimSuffix(filepath.Base(path), ".yaml")
-		list = append(list, s)
+		tc.name = strings.TrimSuffix(filepath.Base(path), ".yaml")
+		cases = append(cases, tc)
 	}
-	return list
+	return cases
 }
 
 func parsePodCase(raw []byte) (podCase, error) {
-	var s podCase
+	var tc podCase
 	for line := range strings.Lines(string(raw)) {
 		comment, ok := strings.CutPrefix(strings.TrimSpace(line), "# ")
 		if !ok {
@@ -76,56 +75,56 @@ func parsePodCase(raw []byte) (podCase, error) {
 		key, value, _ := strings.Cut(comment, ": ")
 		switch key {
 		case "project":
-			s.project = value
+			tc.project = value
 		case "outcome":
-			s.outcome = value
+			tc.outcome = value
 		case "says":
-			s.message = append(s.message, value)
+			tc.message = append(tc.message, value)
 		case "lacks":
-			s.missing = append(s.missing, value)
+			tc.missing = append(tc.missing, value)
 		case "as":
-			s.user = value
+			tc.user = value
 		case "dry-run":
-			s.dryRun = value
+			tc.dryRun = value
 		case "type":
-			s.workloadType = value
+			tc.workloadType = value
 		case "milli":
-			s.milli = value
+			tc.milli = value
 		case "pool":
-			s.pool = value
+			tc.pool = value
 		case "time-limit":
-			s.timeLimit = value
+			tc.timeLimit = value
 		}
 	}
 	switch {
-	case !slices.Contains([]string{"whole", "slices", "both"}, s.project):
-		return s, fmt.Errorf("project %q: want whole, slices or both", s.project)
-	case s.outcome == "admitted" && len(s.message) > 0:
-		return s, errors.New("says: an admitted pod is told nothing")
-	case s.outcome == "refused" && len(s.message) == 0:
-		return s, errors.New("says: what must a refusal say?")
-	case s.outcome != "admitted" && s.outcome != "refused":
-		return s, fmt.Errorf("outcome %q: want admitted or refused", s.outcome)
+	case !slices.Contains([]string{"whole", "slices", "both"}, tc.project):
+		return tc, fmt.Errorf("project %q: want whole, slices or both", tc.project)
+	case tc.outcome == "admitted" && len(tc.message) > 0:
+		return tc, errors.New("says: only a rejected pod has a message")
+	case tc.outcome == "refused" && len(tc.message) == 0:
+		return tc, errors.New("says: a rejected pod needs a message")
+	case tc.outcome != "admitted" && tc.outcome != "refused":
+		return tc, fmt.Errorf("outcome %q: want admitted or refused", tc.outcome)
 	}
-	if s.pool == "" {
-		s.pool = map[string]string{"whole": "dgx", "slices": "dgx-mig"}[s.project]
+	if tc.pool == "" {
+		tc.pool = map[string]string{"whole": "dgx", "slices": "dgx-mig"}[tc.project]
 	}
-	return s, yaml.UnmarshalStrict(raw, &s.pod)
+	return tc, yaml.UnmarshalStrict(raw, &tc.pod)
 }
 
-// admissionResult is what became of a pod at its admission.
+// admissionResult is the result of a pod's admission.
 type admissionResult struct {
 	Refused  string      `json:"refused,omitempty"`
 	Warnings []string    `json:"warnings,omitempty"`
 	Pod      *corev1.Pod `json:"pod,omitempty"`
 }
 
-// tokenVolumePattern is the volume that the API server adds, with chance in its name.
+// tokenVolumePattern matches the volume that the API server adds with a random name.
 var tokenVolumePattern = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 
-// text is the outcome as YAML, without what differs from one time to the next.
-func (o admissionResult) text() (string, error) {
-	raw, err := json.Marshal(o)
+// text returns the result as YAML without the fields that differ between runs.
+func (result admissionResult) text() (string, error) {
+	raw, err := json.Marshal(result)
 	if err != nil {
 		return "", err
 	}
@@ -145,10 +144,10 @@ func (o admissionResult) text() (string, error) {
 	return tokenVolumePattern.ReplaceAllString(string(raw), "kube-api-access"), err
 }
 
-// compareGolden compares with the file that -update writes.
+// compareGolden compares the text with the golden file, or writes the file with -update.
 func compareGolden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join(corpusDir, "golden", name+".yaml")
+	path := filepath.Join(podCasesDir, "golden", name+".yaml")
 	if *update {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(got), 0o644)); err != nil {
 			t.Fatal(err)
@@ -157,30 +156,30 @@ func compareGolden(t *testing.T, name, got string) {
 	}
 	want, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("there is no %s; it would be (go test ./test/e2e -run PodsComeOut -update)\n%s", path, got)
+		t.Errorf("no golden file %s; write it with go test ./test/e2e -run TestPodAdmissionMatchesGoldenFiles -update:\n%s", path, got)
 		return
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(bytes.TrimSpace(want)), strings.TrimSpace(got)); diff != "" {
-		t.Errorf("%s (-golden +cluster; -update writes it anew)\n%s", path, diff)
+		t.Errorf("%s (-golden +cluster; -update rewrites it)\n%s", path, diff)
 	}
 }
 
-// Every golden file is of a pod of the corpus.
+// Each golden file belongs to a pod of the test data.
 func TestGoldenPodsHaveSource(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range loadPodCases(t) {
-		names[s.name] = true
+	for _, tc := range loadPodCases(t) {
+		names[tc.name] = true
 	}
-	paths, err := filepath.Glob(filepath.Join(corpusDir, "golden", "*.yaml"))
+	paths, err := filepath.Glob(filepath.Join(podCasesDir, "golden", "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
 		if !names[strings.TrimSuffix(filepath.Base(path), ".yaml")] {
-			t.Errorf("%s is of no pod in %s", path, corpusDir)
+			t.Errorf("%s belongs to no pod in %s", path, podCasesDir)
 		}
 	}
 }

@@ -28,95 +28,94 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-var creators = flag.Int("creators", 8, "how many make pods at once in BenchmarkPodsPerSecond")
+var creators = flag.Int("creators", 8, "how many clients create pods concurrently in BenchmarkPodsPerSecond")
 
 const (
-	// benchmarkRounds are how often each namespace has its turn in one operation, and atATime
-	// how many pods are made in one turn: turns are short, so that what else the
-	// machine does hits all alike.
+	// benchmarkRounds is the number of rounds of each namespace in one operation, and
+	// podsPerRound the number of pods in a round. Rounds are short, so that other load on
+	// the machine affects all namespaces alike.
 	benchmarkRounds = 8
 	podsPerRound    = 64
-	// The namespaces of the benchmark. The pods of governed pass Sluice's webhooks and
-	// its quotas, those of outside do not. Those of counted pass no webhook either,
-	// but their devices are counted by a ResourceQuota, which is Kubernetes' own and
-	// makes the API server write once more for each pod. Those of asked are counted
-	// too, and pass two webhooks that decode the pod and allow it: with webhooks,
-	// nobody is faster.
-	governedSpeed = "speed"
-	outsideSpeed  = "speed-outside"
-	countedSpeed  = "speed-counted"
-	askedSpeed    = "speed-asked"
-	// otherWebhook is what pods outside of projects ask for in the place of GPUs, which
-	// they may not have there.
-	otherWebhook = "example.com/gpu"
+	// The namespaces of the benchmark. Pods in governedSpeed pass Sluice's webhooks and
+	// quotas, pods in outsideSpeed do not. Pods in countedSpeed pass no webhook, but a
+	// ResourceQuota counts their devices, which costs the API server another write for each
+	// pod. Pods in noopWebhookSpeed are also counted, and pass two webhooks that decode and
+	// allow them: no webhook can be faster.
+	governedSpeed    = "speed"
+	outsideSpeed     = "speed-outside"
+	countedSpeed     = "speed-counted"
+	noopWebhookSpeed = "speed-noop-webhook"
+	// otherResource is what pods outside projects request instead of GPUs, which they cannot
+	// have.
+	otherResource = "example.com/gpu"
 )
 
-// BenchmarkPodsPerSecond measures how many pods are made in a second through the
-// real API server, in the namespace of a project and outside of projects, in turns.
-// One operation is all turns of all. Its pods have a scheduling gate: what the
-// scheduler and kubelets would do with them is not measured.
+// BenchmarkPodsPerSecond measures how many pods per second clients create through the API
+// server, in the namespace of a project and outside projects, in alternating rounds. One
+// operation contains all rounds of all namespaces. The pods have a scheduling gate, so the
+// work of the scheduler and the kubelets is not measured.
 //
-// The clients have no limit of their own, and the API server does not hold back
-// its administrators. All figures in its output are of one run:
+// The clients have no rate limit, and the API server does not throttle administrators. All
+// figures in the output come from one run:
 //
-//	pods/s-*           pods made in a second, in a turn that is neither fast nor slow
-//	%-of-outside       how fast governed is, in percent of outside; %-of-counted and
-//	                   %-of-asked likewise
-//	cpu-ms-*           for one pod, by all components together, and by Sluice's webhook;
-//	                   what asked's webhook takes is this process's, and not counted
-//	ms-mutating, ...   how long the API server waited for the webhook, by its own metrics
-//	tried-again        pods for which the webhook had no time at the first try
+//	pods/s-*           pods created per second, median of the rounds
+//	%-of-outside       speed of governed in percent of outside; %-of-counted and
+//	                   %-of-noop likewise
+//	cpu-ms-*           CPU time for one pod, of all components together and of Sluice's webhook;
+//	                   the webhooks of noop run in this process and are not counted
+//	ms-mutating, ...   time that the API server waited for the webhook, from its metrics
+//	retries            pods that the webhook timed out on at the first attempt
 func BenchmarkPodsPerSecond(b *testing.B) {
 	sharedCluster.createDepartment(b, governedSpeed, newPoolQuota("dgx", "0", "20000"))
 	sharedCluster.createGovernedProject(b, governedSpeed, governedSpeed, newPoolQuota("dgx", "0", "10000"))
-	for _, name := range []string{outsideSpeed, countedSpeed, askedSpeed} {
+	for _, name := range []string{outsideSpeed, countedSpeed, noopWebhookSpeed} {
 		create(b, newNamespace(name))
 		eventually(b, func() error {
 			_, err := sharedCluster.clientset.CoreV1().ServiceAccounts(name).Get(b.Context(), "default", metav1.GetOptions{})
 			return err
 		})
 	}
-	for _, name := range []string{countedSpeed, askedSpeed} {
+	for _, name := range []string{countedSpeed, noopWebhookSpeed} {
 		create(b, &corev1.ResourceQuota{
 			ObjectMeta: metav1.ObjectMeta{Name: "gpus", Namespace: name},
-			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests." + otherWebhook: resource.MustParse("10000")}},
+			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests." + otherResource: resource.MustParse("10000")}},
 		})
 	}
-	installAllowingWebhooks(b, askedSpeed)
+	installAllowingWebhooks(b, noopWebhookSpeed)
 	config := rest.CopyConfig(sharedCluster.config)
 	config.WarningHandler = rest.NoWarnings{}
-	native, err := kubernetes.NewForConfig(config)
+	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for _, kind := range []string{"CPU", "GPU"} {
 		for _, alike := range []bool{true, false} {
-			namespaces := []string{governedSpeed, outsideSpeed, askedSpeed}
+			namespaces := []string{governedSpeed, outsideSpeed, noopWebhookSpeed}
 			if kind == "GPU" {
 				namespaces = append(namespaces, countedSpeed)
 			}
 			name := kind + map[bool]string{true: "/OneController", false: "/AllDifferent"}[alike]
 			b.Run(name, func(b *testing.B) {
-				r := &throughputComparison{native: native, gpus: kind == "GPU", alike: alike}
+				r := &throughputComparison{clientset: clientset, gpus: kind == "GPU", alike: alike}
 				r.run(b, namespaces)
 			})
 		}
 	}
 }
 
-// throughputComparison is one comparison.
+// throughputComparison compares the throughput of the namespaces for one kind of pod.
 type throughputComparison struct {
-	native      kubernetes.Interface
+	clientset   kubernetes.Interface
 	gpus, alike bool
-	created     atomic.Int64 // pods, of which no two have the same number
-	retries     atomic.Int64 // pods that were not made at the first try
+	created     atomic.Int64 // the number of the last pod
+	retries     atomic.Int64 // pods that were not created at the first attempt
 }
 
 func (r *throughputComparison) run(b *testing.B, namespaces []string) {
-	took := map[string][]float64{} // seconds, by namespace and turn
-	worked := map[string]cpuSeconds{}
+	durations := map[string][]float64{} // seconds, by namespace and round
+	cpu := map[string]cpuSeconds{}
 	for _, ns := range namespaces {
-		r.runRound(b, ns) // what is made for the first time is not measured
+		r.runRound(b, ns) // the first round warms up and is not measured
 	}
 	before := webhookLatencies(b)
 	r.retries.Store(0)
@@ -124,40 +123,40 @@ func (r *throughputComparison) run(b *testing.B, namespaces []string) {
 		for round := range benchmarkRounds {
 			for i := range namespaces {
 				ns := namespaces[(i+round)%len(namespaces)]
-				seconds, did := r.runRound(b, ns)
-				took[ns] = append(took[ns], seconds)
-				worked[ns] = worked[ns].add(did, 1)
+				seconds, used := r.runRound(b, ns)
+				durations[ns] = append(durations[ns], seconds)
+				cpu[ns] = cpu[ns].add(used, 1)
 			}
 		}
 	}
 	after := webhookLatencies(b)
-	b.ReportMetric(0, "ns/op") // of all namespaces together, which says nothing
+	b.ReportMetric(0, "ns/op") // the sum over all namespaces has no meaning
 	for _, ns := range namespaces {
-		name := map[string]string{governedSpeed: "governed", outsideSpeed: "outside", countedSpeed: "counted", askedSpeed: "asked"}[ns]
-		b.ReportMetric(podsPerRound/median(took[ns]), "pods/s-"+name)
-		b.ReportMetric(worked[ns].millisPerPod(len(took[ns])), "cpu-ms-"+name)
+		name := map[string]string{governedSpeed: "governed", outsideSpeed: "outside", countedSpeed: "counted", noopWebhookSpeed: "noop"}[ns]
+		b.ReportMetric(podsPerRound/median(durations[ns]), "pods/s-"+name)
+		b.ReportMetric(cpu[ns].millisPerPod(len(durations[ns])), "cpu-ms-"+name)
 		if ns == governedSpeed {
 			continue
 		}
 		var ratios []float64
-		for turn, off := range took[ns] {
-			ratios = append(ratios, 100*off/took[governedSpeed][turn])
+		for round, duration := range durations[ns] {
+			ratios = append(ratios, 100*duration/durations[governedSpeed][round])
 		}
 		b.ReportMetric(median(ratios), "%-of-"+name)
 	}
-	b.ReportMetric(cpuSeconds{"webhook": worked[governedSpeed]["webhook"]}.millisPerPod(len(took[governedSpeed])), "cpu-ms-webhook")
-	b.ReportMetric(float64(r.retries.Load()), "tried-again")
-	for kind, spent := range after {
-		b.ReportMetric(1000*(spent.seconds-before[kind].seconds)/(spent.count-before[kind].count), "ms-"+kind)
+	b.ReportMetric(cpuSeconds{"webhook": cpu[governedSpeed]["webhook"]}.millisPerPod(len(durations[governedSpeed])), "cpu-ms-webhook")
+	b.ReportMetric(float64(r.retries.Load()), "retries")
+	for kind, stats := range after {
+		b.ReportMetric(1000*(stats.seconds-before[kind].seconds)/(stats.count-before[kind].count), "ms-"+kind)
 	}
 }
 
-func median(of []float64) float64 {
-	sorted := slices.Sorted(slices.Values(of))
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// cpuSeconds is how long the processors were busy with each component, in seconds.
+// cpuSeconds is the CPU time of each component in seconds.
 type cpuSeconds map[string]float64
 
 func (w cpuSeconds) add(other cpuSeconds, sign float64) cpuSeconds {
@@ -171,57 +170,56 @@ func (w cpuSeconds) add(other cpuSeconds, sign float64) cpuSeconds {
 	return sum
 }
 
-// millisPerPod is the work for one pod in so many turns, in milliseconds.
-func (w cpuSeconds) millisPerPod(turns int) float64 {
+// millisPerPod returns the CPU time for one pod in milliseconds, over so many rounds.
+func (w cpuSeconds) millisPerPod(rounds int) float64 {
 	sum := 0.0
 	for _, seconds := range w {
 		sum += seconds
 	}
-	return 1000 * sum / float64(turns*podsPerRound)
+	return 1000 * sum / float64(rounds*podsPerRound)
 }
 
-// componentCPU is what the components have done until now.
+// componentCPU returns the CPU time of the components until now.
 func componentCPU(tb testing.TB) cpuSeconds {
 	tb.Helper()
 	report, err := sharedCluster.readReport(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	done := cpuSeconds{}
+	total := cpuSeconds{}
 	for _, c := range report.Components {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.PID))
 		if err != nil {
 			tb.Fatal(err)
 		}
-		// What follows the program's name in brackets: the state, and then numbers, of
-		// which the twelfth and thirteenth count hundredths of seconds in user and in
-		// system mode.
+		// The name of the program in brackets precedes the state and numbers, of which the
+		// twelfth and thirteenth count hundredths of seconds in user and system mode.
 		fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 		for _, field := range fields[11:13] {
 			ticks, err := strconv.ParseFloat(field, 64)
 			if err != nil {
 				tb.Fatal(err)
 			}
-			done[c.Name] += ticks / 100
+			total[c.Name] += ticks / 100
 		}
 	}
-	return done
+	return total
 }
 
-// runRound makes pods in a namespace, and takes them away again. It returns how many
-// seconds it took to make them, and what the components did meanwhile.
+// runRound creates pods in a namespace and deletes them again. It returns how many seconds
+// the creation took and the CPU time of the components during it.
 func (r *throughputComparison) runRound(b *testing.B, ns string) (float64, cpuSeconds) {
 	b.Helper()
 	before := componentCPU(b)
 	var (
-		all  errgroup.Group
-		left atomic.Int64
+		all       errgroup.Group
+		remaining atomic.Int64
 	)
-	left.Store(podsPerRound)
+	remaining.Store(podsPerRound)
 	start := policytime.MachineNow()
 	for range *creators {
 		all.Go(func() error {
-			for left.Add(-1) >= 0 {
+			for remaining.Add(-1) >= 0 {
 				if err := r.createWithRetry(b.Context(), ns); err != nil {
 					return err
 				}
@@ -230,27 +228,26 @@ func (r *throughputComparison) runRound(b *testing.B, ns string) (float64, cpuSe
 		})
 	}
 	err := all.Wait()
-	took := policytime.MachineNow().Sub(start).Seconds()
+	seconds := policytime.MachineNow().Sub(start).Seconds()
 	if err != nil {
 		b.Fatal(err)
 	}
-	did := componentCPU(b).add(before, -1)
+	used := componentCPU(b).add(before, -1)
 	b.StopTimer()
 	defer b.StartTimer()
-	err = r.native.CoreV1().Pods(ns).DeleteCollection(b.Context(), metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}, metav1.ListOptions{})
+	err = r.clientset.CoreV1().Pods(ns).DeleteCollection(b.Context(), metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}, metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	eventually(b, func() error { return r.checkCleanedUp(b.Context(), ns) })
-	return took, did
+	return seconds, used
 }
 
-// createWithRetry makes a pod, and again where the webhook ran out of time, as controllers
-// do.
+// createWithRetry creates a pod, and retries if the webhook timed out, as controllers do.
 func (r *throughputComparison) createWithRetry(ctx context.Context, ns string) error {
 	pod := r.benchmarkPod(ns)
 	for {
-		_, err := r.native.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{})
+		_, err := r.clientset.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{})
 		if err == nil || ctx.Err() != nil || !isWebhookTimeout(err) && !strings.Contains(err.Error(), "time was over") {
 			return err
 		}
@@ -258,31 +255,32 @@ func (r *throughputComparison) createWithRetry(ctx context.Context, ns string) e
 	}
 }
 
-// checkCleanedUp tells whether no pod is left, nor counted.
+// checkCleanedUp returns an error while the namespace has pods or counted resources.
 func (r *throughputComparison) checkCleanedUp(ctx context.Context, ns string) error {
-	pods, err := r.native.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{Limit: 1})
+	pods, err := r.clientset.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err
 	}
 	if len(pods.Items) > 0 {
-		return unexpectedState("no pod is left", pods.Items[0].Name)
+		return unexpectedState("no pod exists", pods.Items[0].Name)
 	}
-	quotas, err := r.native.CoreV1().ResourceQuotas(ns).List(ctx, metav1.ListOptions{})
+	quotas, err := r.clientset.CoreV1().ResourceQuotas(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for i := range quotas.Items {
 		for name, used := range quotas.Items[i].Status.Used {
 			if !used.IsZero() {
-				return unexpectedState("nothing is counted", fmt.Sprint(name, ": ", used.String()))
+				return unexpectedState("the quota counts nothing", fmt.Sprint(name, ": ", used.String()))
 			}
 		}
 	}
 	return nil
 }
 
-// benchmarkPod is as people write it: about four kilobytes, with two containers. Of one
-// controller all are the same; else each differs in what its author wrote.
+// benchmarkPod returns a typical pod of about four kilobytes with two containers. The pods
+// of one controller are identical; otherwise each pod differs in the fields that users
+// write.
 func (r *throughputComparison) benchmarkPod(ns string) *corev1.Pod {
 	number := r.created.Add(1)
 	if r.alike {
@@ -313,7 +311,7 @@ func (r *throughputComparison) benchmarkPod(ns string) *corev1.Pod {
 	if r.gpus {
 		name := v1alpha1.ResourceNVIDIAGPU
 		if ns != governedSpeed {
-			name = otherWebhook
+			name = otherResource
 		}
 		p.Spec.Containers[0].Resources.Limits[name] = resource.MustParse("1")
 	}
@@ -323,8 +321,7 @@ func (r *throughputComparison) benchmarkPod(ns string) *corev1.Pod {
 // callStats is how long the API server waited for a webhook, and how often.
 type callStats struct{ seconds, count float64 }
 
-// webhookLatencies are what the API server itself measured of Sluice's webhooks for
-// pods, as of now.
+// webhookLatencies returns the metrics of the API server about Sluice's webhooks for pods.
 func webhookLatencies(tb testing.TB) map[string]callStats {
 	tb.Helper()
 	raw, err := sharedCluster.clientset.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(tb.Context())

@@ -29,17 +29,17 @@ import (
 	"sluice.dev/test/cluster/clustertest"
 )
 
-// policyTimeCluster is a cluster whose policy time the tests step.
+// policyTimeCluster is a cluster whose policy time the tests advance.
 type policyTimeCluster struct {
 	*sluiceCluster
 	clockFile *policytime.File
 }
 
-// migDevice is a GPU's slice on the node dgx-2 of the pool dgx-mig.
+// migDevice is a MIG device on node dgx-2 in node pool dgx-mig.
 const migDevice corev1.ResourceName = "nvidia.com/mig-1g.5gb"
 
-// timeStepTimeout covers what follows from a step of policy time, a graceful end
-// of pods among it, on a machine that is busy.
+// timeStepTimeout covers the effects of a step of policy time, including the graceful
+// termination of pods, on a busy machine.
 const timeStepTimeout = 2 * time.Minute
 
 func newPolicyTimeCluster(t *testing.T) *policyTimeCluster {
@@ -49,7 +49,7 @@ func newPolicyTimeCluster(t *testing.T) *policyTimeCluster {
 	if c.clockFile, err = policytime.OpenFile(filepath.Join(c.dir, policytime.FileName), nil); err != nil {
 		t.Fatal(err)
 	}
-	// The sample's department has room for one project's interactive work only.
+	// The department of the sample only has quota for the interactive work of one project.
 	students := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "h2-students"}}
 	c.eventuallyAfterStep(t, func() error {
 		if err := c.adminClient.Get(t.Context(), client.ObjectKeyFromObject(students), students); err != nil {
@@ -61,7 +61,7 @@ func newPolicyTimeCluster(t *testing.T) *policyTimeCluster {
 	return c
 }
 
-// eventuallyAfterStep waits for what follows from a step.
+// eventuallyAfterStep waits for an effect of a step of policy time.
 func (c *policyTimeCluster) eventuallyAfterStep(t *testing.T, condition func() error) {
 	t.Helper()
 	clustertest.EventuallyWithin(t, timeStepTimeout, condition)
@@ -83,20 +83,20 @@ func (c *policyTimeCluster) advanceTimeTo(t *testing.T, at time.Time) {
 	}
 }
 
-// waitForNextSecond waits until the present second of machine time is over: Kubernetes
-// keeps instants to the second, and what was before a step is to be seen as before.
+// waitForNextSecond waits until the next second of machine time, because Kubernetes stores
+// times in seconds and the tests distinguish times before and after a step.
 func (c *policyTimeCluster) waitForNextSecond(t *testing.T) {
 	t.Helper()
 	now := time.Now().Unix()
 	c.eventuallyAfterStep(t, func() error {
 		if time.Now().Unix() == now {
-			return unexpectedState("another second has begun", now)
+			return unexpectedState("the next second has begun", now)
 		}
 		return nil
 	})
 }
 
-// runSluice is what Sluice's command line prints.
+// runSluice runs the command line of Sluice and returns its output.
 func (c *policyTimeCluster) runSluice(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), c.binary, append(args, "--dir", c.dir)...).Output()
@@ -106,40 +106,41 @@ func (c *policyTimeCluster) runSluice(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// advanceToNextEvent steps to what comes next, and tells what that is.
+// advanceToNextEvent advances to the next event and returns the kinds of what happens then.
 func (c *policyTimeCluster) advanceToNextEvent(t *testing.T) (kinds []string) {
 	t.Helper()
 	c.waitForNextSecond(t)
 	return c.nextEventKinds(t)
 }
 
-// nextEventKinds is what comes next; with --dry-run it is not stepped to.
+// nextEventKinds runs `sluice time next` and returns the kinds of the next events. With
+// --dry-run the time does not advance.
 func (c *policyTimeCluster) nextEventKinds(t *testing.T, flags ...string) (kinds []string) {
 	t.Helper()
 	kinds, _ = c.nextEventsWithTime(t, flags...)
 	return kinds
 }
 
-// nextEventsWithTime is nextEvents, and when that is, in policy time.
+// nextEventsWithTime also returns when the events happen in policy time.
 func (c *policyTimeCluster) nextEventsWithTime(t *testing.T, flags ...string) (kinds []string, at time.Time) {
 	t.Helper()
-	var said struct {
+	var result struct {
 		Next []struct {
 			Kind string
 			At   time.Time
 		}
 	}
 	out := c.runSluice(t, append([]string{"time", "next", "--output", "json"}, flags...)...)
-	if err := json.Unmarshal([]byte(out), &said); err != nil {
+	if err := json.Unmarshal([]byte(out), &result); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, event := range said.Next {
+	for _, event := range result.Next {
 		kinds, at = append(kinds, event.Kind), event.At
 	}
 	return kinds, at
 }
 
-// runKubectl is what it prints.
+// runKubectl runs kubectl and returns its output.
 func (c *policyTimeCluster) runKubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "kubectl", append([]string{"--kubeconfig", filepath.Join(c.dir, "kubeconfig")}, args...)...).CombinedOutput()
@@ -149,9 +150,8 @@ func (c *policyTimeCluster) runKubectl(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// restartLifecycle makes lifecycle begin anew; what happens while it is away happens
-// without it.
-func (c *policyTimeCluster) restartLifecycle(t *testing.T, away func()) {
+// restartLifecycle restarts lifecycle. It calls the function while lifecycle is suspended.
+func (c *policyTimeCluster) restartLifecycle(t *testing.T, duringOutage func()) {
 	t.Helper()
 	r, err := c.readReport(t.Context())
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *policyTimeCluster) restartLifecycle(t *testing.T, away func()) {
 			}
 			if signal == syscall.SIGSTOP {
 				c.eventuallyAfterStep(t, func() error { return processStopped(component.PID) })
-				away()
+				duringOutage()
 			}
 		}
 		c.eventuallyAfterStep(t, func() error { return c.restarted(t.Context(), "lifecycle", component.PID) })
@@ -176,73 +176,73 @@ func (c *policyTimeCluster) restartLifecycle(t *testing.T, away func()) {
 	t.Fatal("lifecycle is not in the report")
 }
 
-// workload is a workload of the tests.
+// workload is an object with its group and kind.
 type workload struct {
 	client.Object
 	group, kind string
 }
 
-// podTemplateFor is a pod's template that has the device for itself, and runs until it is
-// ended.
+// podTemplateFor returns the template of a pod with one device that runs until it is
+// stopped.
 func podTemplateFor(name string, device corev1.ResourceName, change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
 	p := newPod("", name, change...)
 	p.Labels["app"] = name
-	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(30)) // the least that is allowed
+	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(30)) // the minimum
 	p.Spec.Containers[0].Image = "any/" + name               // no two workloads have the same template
 	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{device: resource.MustParse("1")}
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}, Spec: p.Spec}
 }
 
 func newPodWorkload(ns, name string, device corev1.ResourceName, change ...func(*corev1.Pod)) workload {
-	of := podTemplateFor(name, device, change...)
-	of.Namespace, of.Name = ns, name
-	return workload{&corev1.Pod{ObjectMeta: of.ObjectMeta, Spec: of.Spec}, "", "Pod"}
+	template := podTemplateFor(name, device, change...)
+	template.Namespace, template.Name = ns, name
+	return workload{&corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}, "", "Pod"}
 }
 
 func newJobWorkload(ns, name string, device corev1.ResourceName, change ...func(*corev1.Pod)) workload {
-	of := podTemplateFor(name, device, change...)
-	of.Spec.RestartPolicy = corev1.RestartPolicyNever
-	return workload{&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: batchv1.JobSpec{Template: of}}, "batch", "Job"}
+	template := podTemplateFor(name, device, change...)
+	template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	return workload{&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: batchv1.JobSpec{Template: template}}, "batch", "Job"}
 }
 
 func newDeploymentWorkload(ns, name string, device corev1.ResourceName) workload {
-	of := podTemplateFor(name, device)
+	template := podTemplateFor(name, device)
 	return workload{&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: of.Labels}, Template: of,
+		Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template,
 	}}, "apps", "Deployment"}
 }
 
 func newStatefulSetWorkload(ns, name string, device corev1.ResourceName) workload {
-	of := podTemplateFor(name, device)
+	template := podTemplateFor(name, device)
 	return workload{&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: appsv1.StatefulSetSpec{
-		ServiceName: name, Selector: &metav1.LabelSelector{MatchLabels: of.Labels}, Template: of,
+		ServiceName: name, Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template,
 	}}, "apps", "StatefulSet"}
 }
 
-// withWorkloadType is a change that makes a pod one of a type.
+// withWorkloadType returns a function that sets the workload type of a pod.
 func withWorkloadType(kind v1alpha1.WorkloadType) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels[v1alpha1.LabelWorkloadType] = string(kind) }
 }
 
-// startWorkloads makes workloads, and returns when their time runs.
+// startWorkloads creates the workloads and waits until their clocks run.
 func (c *policyTimeCluster) startWorkloads(t *testing.T, workloads ...workload) {
 	t.Helper()
 	for _, w := range workloads {
 		c.createForTest(t, w.Object)
 	}
 	for _, w := range workloads {
-		c.waitForClock(t, w, "its time runs", func(s *v1alpha1.WorkloadClockStatus) bool { return s.State == v1alpha1.ClockStateRunning })
+		c.waitForClock(t, w, "runs", func(s *v1alpha1.WorkloadClockStatus) bool { return s.State == v1alpha1.ClockStateRunning })
 	}
 }
 
-// getClock is the workload's.
+// getClock returns the WorkloadClock of the workload.
 func (c *policyTimeCluster) getClock(t *testing.T, w workload) (*v1alpha1.WorkloadClock, error) {
 	found := &v1alpha1.WorkloadClock{}
 	key := client.ObjectKey{Namespace: w.GetNamespace(), Name: v1alpha1.WorkloadClockName(w.group, w.kind, w.GetName())}
 	return found, c.adminClient.Get(t.Context(), key, found)
 }
 
-// clockStatus is what the workload's clock says now.
+// clockStatus returns the status of the workload's clock.
 func (c *policyTimeCluster) clockStatus(t *testing.T, w workload) v1alpha1.WorkloadClockStatus {
 	t.Helper()
 	found, err := c.getClock(t, w)
@@ -252,42 +252,42 @@ func (c *policyTimeCluster) clockStatus(t *testing.T, w workload) v1alpha1.Workl
 	return found.Status
 }
 
-// waitForClock waits until the workload's clock says what is wanted.
-func (c *policyTimeCluster) waitForClock(t *testing.T, w workload, want string, is func(*v1alpha1.WorkloadClockStatus) bool) v1alpha1.WorkloadClockStatus {
+// waitForClock waits until the status of the workload's clock meets the condition.
+func (c *policyTimeCluster) waitForClock(t *testing.T, w workload, description string, condition func(*v1alpha1.WorkloadClockStatus) bool) v1alpha1.WorkloadClockStatus {
 	t.Helper()
 	var found *v1alpha1.WorkloadClock
 	c.eventuallyAfterStep(t, func() (err error) {
-		if found, err = c.getClock(t, w); err == nil && !is(&found.Status) {
+		if found, err = c.getClock(t, w); err == nil && !condition(&found.Status) {
 			raw, _ := json.Marshal(found.Status)
-			err = unexpectedState(fmt.Sprintf("of %s %s %s", w.kind, w.GetName(), want), string(raw))
+			err = unexpectedState(fmt.Sprintf("the clock of %s %s %s", w.kind, w.GetName(), description), string(raw))
 		}
 		return err
 	})
 	return found.Status
 }
 
-// deadline is when the workload ends, as its clock says.
+// deadline returns the deadline of the workload from its clock.
 func (c *policyTimeCluster) deadline(t *testing.T, w workload) time.Time {
 	t.Helper()
 	s := c.clockStatus(t, w)
 	if s.Deadline == nil {
-		t.Fatalf("%s %s has no end: %+v", w.kind, w.GetName(), s)
+		t.Fatalf("%s %s has no deadline: %+v", w.kind, w.GetName(), s)
 	}
 	return s.Deadline.At.Time
 }
 
-// first and last are those of the workloads' ends.
+// deadlineRange returns the first and the last deadline of the workloads.
 func (c *policyTimeCluster) deadlineRange(t *testing.T, workloads []workload) (first, last time.Time) {
 	t.Helper()
-	var ends []time.Time
+	var deadlines []time.Time
 	for _, w := range workloads {
-		ends = append(ends, c.deadline(t, w))
+		deadlines = append(deadlines, c.deadline(t, w))
 	}
-	return slices.MinFunc(ends, time.Time.Compare), slices.MaxFunc(ends, time.Time.Compare)
+	return slices.MinFunc(deadlines, time.Time.Compare), slices.MaxFunc(deadlines, time.Time.Compare)
 }
 
-// isStopped tells whether the workload was told to stop, by what its object says.
-func (c *policyTimeCluster) isStopped(t *testing.T, w workload) (stops bool) {
+// isStopped reports whether the spec of the workload's object stops it.
+func (c *policyTimeCluster) isStopped(t *testing.T, w workload) (stopped bool) {
 	t.Helper()
 	err := c.adminClient.Get(t.Context(), client.ObjectKeyFromObject(w), w.Object)
 	if pod, ok := w.Object.(*corev1.Pod); ok && (apierrors.IsNotFound(err) || pod.DeletionTimestamp != nil) {
@@ -307,7 +307,7 @@ func (c *policyTimeCluster) isStopped(t *testing.T, w workload) (stops bool) {
 	return false
 }
 
-// assertRunning fails the test unless the workloads run, and nothing has told them to stop.
+// assertRunning fails the test unless the workloads run and their specs do not stop them.
 func (c *policyTimeCluster) assertRunning(t *testing.T, when string, workloads ...workload) {
 	t.Helper()
 	for _, w := range workloads {
@@ -317,15 +317,15 @@ func (c *policyTimeCluster) assertRunning(t *testing.T, when string, workloads .
 	}
 }
 
-// assertStopped waits until the workloads were stopped for a reason, and checks that none
-// was before its time.
+// assertStopped waits until the workloads are stopped, and checks the reason and that none
+// stopped too early.
 func (c *policyTimeCluster) assertStopped(t *testing.T, reason v1alpha1.EndReason, after time.Duration, workloads ...workload) {
 	t.Helper()
 	for _, w := range workloads {
-		s := c.waitForClock(t, w, "it is stopped", func(s *v1alpha1.WorkloadClockStatus) bool { return s.Stopped != nil })
+		s := c.waitForClock(t, w, "is stopped", func(s *v1alpha1.WorkloadClockStatus) bool { return s.Stopped != nil })
 		c.eventuallyAfterStep(t, func() error {
 			if !c.isStopped(t, w) {
-				return unexpectedState("it is told to stop", w.GetName())
+				return unexpectedState("the spec stops the workload", w.GetName())
 			}
 			return nil
 		})
@@ -338,18 +338,19 @@ func (c *policyTimeCluster) assertStopped(t *testing.T, reason v1alpha1.EndReaso
 	}
 }
 
-// listNotices are the notices about what is in a namespace, in words.
+// listNotices returns the Notices about objects in a namespace, ordered by object and due
+// time.
 func (c *policyTimeCluster) listNotices(t *testing.T, ns string) []v1alpha1.Notice {
 	t.Helper()
 	var list v1alpha1.NoticeList
 	if err := c.adminClient.List(t.Context(), &list); err != nil {
 		t.Fatal(err)
 	}
-	about := slices.DeleteFunc(list.Items, func(n v1alpha1.Notice) bool {
+	notices := slices.DeleteFunc(list.Items, func(n v1alpha1.Notice) bool {
 		return n.Spec.Subject == nil || n.Spec.Subject.Namespace != ns
 	})
-	slices.SortFunc(about, func(a, b v1alpha1.Notice) int {
+	slices.SortFunc(notices, func(a, b v1alpha1.Notice) int {
 		return cmp.Or(cmp.Compare(a.Spec.Subject.Name, b.Spec.Subject.Name), a.Spec.DueAt.Compare(b.Spec.DueAt.Time), cmp.Compare(a.Name, b.Name))
 	})
-	return about
+	return notices
 }

@@ -22,15 +22,14 @@ import (
 	"sluice.dev/lifecycle/notification/mail"
 )
 
-// The projects' people.
+// The owners of the projects.
 var (
 	anna  = v1alpha1.Contact{Name: "Änne Müller-Groß", Email: "anna@example.org"}
 	oemer = v1alpha1.Contact{Name: "Ömer Faruk Şahin", Email: "oemer@example.org"}
 	ben   = v1alpha1.Contact{Name: "Ben", Email: "ben@example.org", Mute: []v1alpha1.OptionalNoticeKind{v1alpha1.OptionalNoticeKind(v1alpha1.NoticeProjectRenewed)}}
 )
 
-// projectWithMail is a project that people are written to about, and the terms of its
-// department's mail.
+// projectWithMail is a project with its owners and the mail schedule of its department.
 type projectWithMail struct {
 	name       string
 	department *v1alpha1.Department
@@ -51,7 +50,7 @@ func (c *policyTimeCluster) newMailedProject(t *testing.T, department, name stri
 	return p
 }
 
-// recipients are its owners, in their department's language and zone.
+// recipients returns the owners with the language and time zone of their department.
 func (p *projectWithMail) recipients() []v1alpha1.NoticeRecipient {
 	var project v1alpha1.Project
 	for _, owner := range p.owners {
@@ -60,7 +59,7 @@ func (p *projectWithMail) recipients() []v1alpha1.NoticeRecipient {
 	return notification.ProjectRecipients(&project, p.department)
 }
 
-// expectedAnnouncement is what its owners are told at an instant.
+// expectedAnnouncement returns what the owners are notified of at a time.
 func (p *projectWithMail) expectedAnnouncement(kind v1alpha1.NoticeKind, at, deadline time.Time, inputs ...string) notification.Announcement {
 	a := notification.Announcement{
 		Kind: kind, Threshold: at.UTC().Format(time.RFC3339), DueAt: at, Deadline: deadline,
@@ -73,26 +72,26 @@ func (p *projectWithMail) expectedAnnouncement(kind v1alpha1.NoticeKind, at, dea
 	return a
 }
 
-// expectedWarning is a warning that the last digest before the lead carries.
+// expectedWarning returns a warning that the last digest before the lead contains.
 func (p *projectWithMail) expectedWarning(t *testing.T, kind v1alpha1.NoticeKind, lead string, deadline time.Time, inputs ...string) notification.Announcement {
 	t.Helper()
 	length := period.MustParseDuration(lead)
 	run, day, found := p.digests.LastRun(deadline.Add(-length.Length()))
 	if !found {
-		t.Fatalf("there is no digest before %s", deadline)
+		t.Fatalf("no digest before %s", deadline)
 	}
 	a := p.expectedAnnouncement(kind, run, deadline, inputs...)
 	a.Lead, a.Digest = length, &day
 	return a
 }
 
-// announceProjects records, at the instant at which they are due, what is said of projects, and
-// waits until everybody was told.
-func (c *policyTimeCluster) announceProjects(t *testing.T, said map[*projectWithMail]notification.Announcement) {
+// announceProjects records each announcement when it is due, and waits until all Notices are
+// sent or superseded.
+func (c *policyTimeCluster) announceProjects(t *testing.T, announcements map[*projectWithMail]notification.Announcement) {
 	t.Helper()
 	recorder := notification.Recorder{Client: c.adminClient, Live: c.adminClient}
 	var names []string
-	for p, a := range said {
+	for p, a := range announcements {
 		if c.clockFile.Now().Before(a.DueAt) {
 			c.advanceTimeTo(t, a.DueAt)
 		}
@@ -110,17 +109,16 @@ func (c *policyTimeCluster) announceProjects(t *testing.T, said map[*projectWith
 				return err
 			}
 			if n.Status.Phase != v1alpha1.NoticeSent && n.Status.Phase != v1alpha1.NoticeSuperseded {
-				return unexpectedState(name+" has come to its end", n.Status)
+				return unexpectedState(name+" is sent or superseded", n.Status)
 			}
 		}
 		return nil
 	})
 }
 
-// A project's owners get every mail of its life: the warnings of a day in one digest,
-// each end in local time as it is told in their language, in one thread for each
-// project and as one appointment that moves, and goes when the project has no end any
-// more.
+// The owners of a project get each mail about it: the warnings of a day in one digest, each
+// deadline in local time and in their language, in one thread for each project, and as one
+// appointment that is updated and canceled.
 func TestProjectMail(t *testing.T) {
 	c := newPolicyTimeCluster(t)
 	thesis := c.newMailedProject(t, "h2-students", "thesis-gross", anna, oemer)
@@ -133,60 +131,60 @@ func TestProjectMail(t *testing.T) {
 	}
 	year := c.clockFile.Now().In(zone).Year() + 1
 	day := func(month time.Month, day int) time.Time { return time.Date(year, month, day, 24, 0, 0, 0, zone) }
-	// Clocks go forward between the two.
+	// Daylight saving time begins between the first two and the others.
 	expiry, suspension, deletion := day(time.March, 20), day(time.April, 3), day(time.April, 19)
 	confirm, renewed := day(time.March, 24), day(time.April, 12)
-	was := []string{mail.InputExpiredAt, formatInput(expiry), mail.InputDeleteAt, formatInput(deletion)}
-	ahead := []string{mail.InputSuspendAt, formatInput(suspension), mail.InputDeleteAt, formatInput(deletion)}
-	type both = map[*projectWithMail]notification.Announcement
+	expiryInputs := []string{mail.InputExpiredAt, formatInput(expiry), mail.InputDeleteAt, formatInput(deletion)}
+	plannedInputs := []string{mail.InputSuspendAt, formatInput(suspension), mail.InputDeleteAt, formatInput(deletion)}
+	type announcements = map[*projectWithMail]notification.Announcement
 
 	expiring := func(lead string) notification.Announcement {
-		return thesis.expectedWarning(t, v1alpha1.NoticeProjectExpiring, lead, expiry, ahead...)
+		return thesis.expectedWarning(t, v1alpha1.NoticeProjectExpiring, lead, expiry, plannedInputs...)
 	}
 	first := expiring("30d")
-	asked := course.expectedWarning(t, v1alpha1.NoticeProjectConfirm, "30d", confirm)
-	asked.DueAt, asked.Digest = first.DueAt, first.Digest
-	c.announceProjects(t, both{thesis: first, course: asked, folding: folding.expectedWarning(t, v1alpha1.NoticeProjectExpiring, "30d", expiry)})
-	c.announceProjects(t, both{
+	confirmation := course.expectedWarning(t, v1alpha1.NoticeProjectConfirm, "30d", confirm)
+	confirmation.DueAt, confirmation.Digest = first.DueAt, first.Digest
+	c.announceProjects(t, announcements{thesis: first, course: confirmation, folding: folding.expectedWarning(t, v1alpha1.NoticeProjectExpiring, "30d", expiry)})
+	c.announceProjects(t, announcements{
 		course:  course.expectedAnnouncement(v1alpha1.NoticeProjectRenewed, first.DueAt.Add(48*time.Hour), renewed, mail.InputRenewedBy, string(anna.Email)),
 		folding: folding.expectedAnnouncement(v1alpha1.NoticeProjectRenewed, first.DueAt.Add(48*time.Hour), renewed),
 	})
 	second := expiring("7d")
-	later := course.expectedWarning(t, v1alpha1.NoticeProjectExpiring, "30d", renewed)
-	if !later.DueAt.Equal(second.DueAt) {
-		t.Fatalf("the two warnings are due at %s and %s, want one day", second.DueAt, later.DueAt)
+	renewedWarning := course.expectedWarning(t, v1alpha1.NoticeProjectExpiring, "30d", renewed)
+	if !renewedWarning.DueAt.Equal(second.DueAt) {
+		t.Fatalf("the two warnings are due at %s and %s, want one day", second.DueAt, renewedWarning.DueAt)
 	}
-	c.announceProjects(t, both{thesis: second, course: later})
-	c.announceProjects(t, both{course: course.expectedAnnouncement(v1alpha1.NoticeProjectRenewed, second.DueAt.Add(48*time.Hour), time.Time{})})
-	c.announceProjects(t, both{thesis: expiring("1d")})
-	c.announceProjects(t, both{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectExpired, expiry, suspension, was...)})
-	c.announceProjects(t, both{thesis: thesis.expectedWarning(t, v1alpha1.NoticeProjectSuspending, "7d", suspension, append(was, mail.InputRunning, "3")...)})
-	c.announceProjects(t, both{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectSuspended, suspension, deletion, append(was, mail.InputStopped, "3")...)})
-	c.announceProjects(t, both{thesis: thesis.expectedWarning(t, v1alpha1.NoticeProjectDeletion, "7d", deletion, was...)})
-	c.announceProjects(t, both{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectDeletion, deletion, deletion, append(was, mail.InputExtension, "delete-thesis-gross")...)})
-	gone := deletion.Add(34 * time.Hour)
-	c.announceProjects(t, both{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectDeleted, gone, time.Time{},
-		mail.InputDeletedAt, formatInput(gone), mail.InputApprovedBy, "dept-admin@h2.example", mail.InputRemoved, "Job=3", mail.InputKept, "PersistentVolumeClaim=2")})
+	c.announceProjects(t, announcements{thesis: second, course: renewedWarning})
+	c.announceProjects(t, announcements{course: course.expectedAnnouncement(v1alpha1.NoticeProjectRenewed, second.DueAt.Add(48*time.Hour), time.Time{})})
+	c.announceProjects(t, announcements{thesis: expiring("1d")})
+	c.announceProjects(t, announcements{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectExpired, expiry, suspension, expiryInputs...)})
+	c.announceProjects(t, announcements{thesis: thesis.expectedWarning(t, v1alpha1.NoticeProjectSuspending, "7d", suspension, append(expiryInputs, mail.InputRunning, "3")...)})
+	c.announceProjects(t, announcements{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectSuspended, suspension, deletion, append(expiryInputs, mail.InputStopped, "3")...)})
+	c.announceProjects(t, announcements{thesis: thesis.expectedWarning(t, v1alpha1.NoticeProjectDeletion, "7d", deletion, expiryInputs...)})
+	c.announceProjects(t, announcements{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectDeletion, deletion, deletion, append(expiryInputs, mail.InputExtension, "delete-thesis-gross")...)})
+	deleted := deletion.Add(34 * time.Hour)
+	c.announceProjects(t, announcements{thesis: thesis.expectedAnnouncement(v1alpha1.NoticeProjectDeleted, deleted, time.Time{},
+		mail.InputDeletedAt, formatInput(deleted), mail.InputApprovedBy, "dept-admin@h2.example", mail.InputRemoved, "Job=3", mail.InputKept, "PersistentVolumeClaim=2")})
 
-	at := func(p, sequence string, ends time.Time) appointment {
-		return appointment{p, sequence, ends.UTC().Format(calendarTime), "CONFIRMED"}
+	at := func(p, sequence string, end time.Time) appointment {
+		return appointment{p, sequence, end.UTC().Format(calendarTime), "CONFIRMED"}
 	}
-	off := func(p, sequence string) []appointment {
+	canceled := func(p, sequence string) []appointment {
 		return []appointment{{p, sequence, "", "CANCELLED"}}
 	}
-	ofStudents := func(withCourse bool) []expectedMail {
+	germanMails := func(withCourse bool) []expectedMail {
 		mails := []expectedMail{
 			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "0", expiry)}, Phrases: []string{formatGermanDay(expiry), "thesis-gross läuft bald ab"}},
 			{About: "course-ml2", Method: "PUBLISH", Events: []appointment{at("course-ml2", "1", renewed)}, Phrases: []string{formatGermanDay(renewed), "hat das Projekt verlängert"}},
 			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "0", expiry)}, Phrases: []string{formatGermanDay(expiry)}},
-			{About: "course-ml2", Method: "CANCEL", Events: off("course-ml2", "2"), Phrases: []string{"unbefristet gültig"}},
+			{About: "course-ml2", Method: "CANCEL", Events: canceled("course-ml2", "2"), Phrases: []string{"unbefristet gültig"}},
 			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "0", expiry)}, Phrases: []string{formatGermanDay(expiry)}},
 			{About: "thesis-gross", Method: "PUBLISH", Events: []appointment{at("thesis-gross", "1", suspension)}, Phrases: []string{formatGermanDay(expiry), formatGermanDay(suspension), formatGermanDay(deletion)}},
 			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "1", suspension)}, Phrases: []string{formatGermanDay(suspension)}},
 			{About: "thesis-gross", Method: "PUBLISH", Events: []appointment{at("thesis-gross", "2", deletion)}, Phrases: []string{formatGermanDay(expiry), formatGermanDay(deletion)}},
 			{Digest: true, Method: "PUBLISH", Events: []appointment{at("thesis-gross", "2", deletion)}, Phrases: []string{formatGermanDay(deletion)}},
 			{About: "thesis-gross", Method: "PUBLISH", Events: []appointment{at("thesis-gross", "2", deletion)}, Phrases: []string{formatGermanDay(deletion), "sluice approve delete-thesis-gross"}},
-			{About: "thesis-gross", Method: "CANCEL", Events: off("thesis-gross", "3"), Phrases: []string{"10:00 Uhr MESZ", "dept-admin@h2.example"}},
+			{About: "thesis-gross", Method: "CANCEL", Events: canceled("thesis-gross", "3"), Phrases: []string{"10:00 Uhr MESZ", "dept-admin@h2.example"}},
 		}
 		if !withCourse {
 			return slices.DeleteFunc(mails, func(m expectedMail) bool { return m.About == course.name })
@@ -197,17 +195,17 @@ func TestProjectMail(t *testing.T) {
 		mails[2].Phrases = append(mails[2].Phrases, formatGermanDay(renewed), "Projekt course-ml2 läuft bald ab")
 		return mails
 	}
-	c.assertMails(t, anna, "de", ofStudents(true))
-	c.assertMails(t, oemer, "de", ofStudents(false))
+	c.assertMails(t, anna, "de", germanMails(true))
+	c.assertMails(t, oemer, "de", germanMails(false))
 	c.assertMails(t, ben, "en", []expectedMail{
 		{Digest: true, Method: "PUBLISH", Events: []appointment{at("folding-two", "0", expiry)}, Phrases: []string{expiry.Add(-time.Hour).Format("Monday, 2 January 2006, ") + "24:00 CET"}},
 	})
 }
 
-// formatInput is an instant as an input has it.
+// formatInput formats a time as an input of a Notice.
 func formatInput(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// formatGermanDay is the end of a day as a German mail tells it.
+// formatGermanDay formats the end of a day as in a German mail.
 func formatGermanDay(midnight time.Time) string {
 	day := midnight.Add(-12 * time.Hour)
 	weekdays := []string{"Sonntag", "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag"}
@@ -219,82 +217,84 @@ func formatGermanDay(midnight time.Time) string {
 	return fmt.Sprintf("%s, %d. %s %d, 24:00 Uhr %s", weekdays[day.Weekday()], day.Day(), months[day.Month()], day.Year(), zone)
 }
 
-// appointment is one in a mail, by the project that it is of.
-type appointment struct{ Project, Sequence, Ends, Status string }
+// appointment is an appointment in a mail, with the name of its project.
+type appointment struct{ Project, Sequence, End, Status string }
 
-// expectedMail is what is to be in a mail: a digest, or about a project in whose thread it is.
+// expectedMail is the expected content of a mail. A mail that is not a digest is about one
+// project.
 type expectedMail struct {
 	Digest bool
 	About  string
 	Method string
 	Events []appointment
-	// Phrases are in its text and in its HTML.
+	// Phrases occur in the text and in the HTML.
 	Phrases []string
 }
 
-// assertMails compares what a person got, in its order, with what is wanted; and each
-// mail with the Notices that it is.
-func (c *policyTimeCluster) assertMails(t *testing.T, who v1alpha1.Contact, language string, want []expectedMail) {
+// assertMails compares the mails to a recipient, in order, with the expected ones and with
+// their Notices.
+func (c *policyTimeCluster) assertMails(t *testing.T, recipient v1alpha1.Contact, language string, want []expectedMail) {
 	t.Helper()
 	var list v1alpha1.NoticeList
 	if err := c.adminClient.List(t.Context(), &list); err != nil {
 		t.Fatal(err)
 	}
-	subjects, ofDigest := c.groupByMail(t, who, list.Items)
-	letters := c.readLettersTo(t, string(who.Email))
+	subjects, ofDigest := c.groupByMail(t, recipient, list.Items)
+	mails := c.readMailsTo(t, string(recipient.Email))
 	threads, uids := map[string]string{}, map[string]string{} // of projects
-	for i, l := range letters {
+	for i, m := range mails {
 		if i >= len(want) {
-			t.Errorf("%s got a mail that nobody wanted: %s", who.Email, l.subject)
+			t.Errorf("unexpected mail to %s: %s", recipient.Email, m.subject)
 			continue
 		}
-		got := expectedMail{Digest: ofDigest[l.messageID], Method: l.method, Phrases: want[i].Phrases}
-		projects := subjects[l.messageID]
+		got := expectedMail{Digest: ofDigest[m.messageID], Method: m.method, Phrases: want[i].Phrases}
+		projects := subjects[m.messageID]
 		if !got.Digest {
 			got.About = strings.Join(projects, " ")
 		}
-		for _, e := range l.events {
+		for _, e := range m.events {
 			project := uids[e.uid]
-			if project == "" { // the first of its project; the events are in the order of their ends
+			if project == "" { // the first event of its project; events are ordered by deadline
 				known := slices.Collect(maps.Values(uids))
 				if at := slices.IndexFunc(projects, func(p string) bool { return !slices.Contains(known, p) }); at >= 0 {
 					project = projects[at]
 				}
 				uids[e.uid] = project
 			}
-			got.Events = append(got.Events, appointment{project, e.sequence, e.ends, e.status})
+			got.Events = append(got.Events, appointment{project, e.sequence, e.end, e.status})
 		}
 		if diff := cmp.Diff(want[i], got); diff != "" {
-			t.Errorf("mail %d to %s, %q (-want +got)\n%s", i+1, who.Email, l.subject, diff)
+			t.Errorf("mail %d to %s, %q (-want +got)\n%s", i+1, recipient.Email, m.subject, diff)
 		}
-		if was, known := threads[got.About]; known && was != l.references || (l.references == "") != got.Digest {
-			t.Errorf("mail %d to %s, %q, answers %q; that before it about the same, %q", i+1, who.Email, l.subject, l.references, was)
+		if previous, known := threads[got.About]; known && previous != m.references || (m.references == "") != got.Digest {
+			t.Errorf("mail %d to %s, %q, references %q; the previous mail of the thread references %q", i+1, recipient.Email, m.subject, m.references, previous)
 		}
-		threads[got.About] = l.references
-		text, html := normalizeText(l.text), normalizeText(htmlTag.ReplaceAllString(l.html, " "))
-		for _, says := range want[i].Phrases {
-			if !strings.Contains(text, normalizeText(says)) || !strings.Contains(html, normalizeText(says)) {
-				t.Errorf("mail %d to %s, %q, does not say %q:\n%s", i+1, who.Email, l.subject, says, l.text)
+		threads[got.About] = m.references
+		text, html := normalizeText(m.text), normalizeText(htmlTag.ReplaceAllString(m.html, " "))
+		for _, phrase := range want[i].Phrases {
+			if !strings.Contains(text, normalizeText(phrase)) || !strings.Contains(html, normalizeText(phrase)) {
+				t.Errorf("mail %d to %s, %q, does not contain %q:\n%s", i+1, recipient.Email, m.subject, phrase, m.text)
 			}
 		}
-		if l.language != language || !strings.Contains(l.text, string(who.Name)) {
-			t.Errorf("mail %d to %s is in %q, and begins\n%s", i+1, who.Email, l.language, l.text[:min(80, len(l.text))])
+		if m.language != language || !strings.Contains(m.text, string(recipient.Name)) {
+			t.Errorf("mail %d to %s has the language %q and begins with\n%s", i+1, recipient.Email, m.language, m.text[:min(80, len(m.text))])
 		}
 	}
-	if len(letters) != len(want) {
-		t.Errorf("%s got %d mails, want %d", who.Email, len(letters), len(want))
+	if len(mails) != len(want) {
+		t.Errorf("%s has %d mails, want %d", recipient.Email, len(mails), len(want))
 	}
 }
 
-// htmlTag is one of HTML's.
+// htmlTag matches an HTML tag.
 var htmlTag = regexp.MustCompile(`<[^>]*>`)
 
-// normalizeText are a text's without breaks of lines, or commas: these stand for breaks.
+// normalizeText removes line breaks and commas, which replace line breaks in the HTML.
 func normalizeText(text string) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, ",", " ")), " ")
 }
 
-// noticeDeadline is what a Notice warns of; what warns of nothing comes last.
+// noticeDeadline returns the deadline of a Notice, or a late time without a deadline, which
+// sorts last.
 func noticeDeadline(n *v1alpha1.Notice) time.Time {
 	if n.Spec.Deadline == nil {
 		return n.Spec.DueAt.AddDate(100, 0, 0)
@@ -302,14 +302,13 @@ func noticeDeadline(n *v1alpha1.Notice) time.Time {
 	return n.Spec.Deadline.Time
 }
 
-// groupByMail are the projects that each mail to a person is about, by Message-ID,
-// the one that ends first first, and which are digests. Each Notice was sent when it
-// was due or later, and what a digest carries with the digest, which there is one of a
-// day.
-func (c *policyTimeCluster) groupByMail(t *testing.T, who v1alpha1.Contact, all []v1alpha1.Notice) (subjects map[string][]string, digests map[string]bool) {
+// groupByMail returns the projects of each mail to a recipient by Message-ID, ordered by
+// deadline, and which mails are digests. It checks that each Notice was sent when due or
+// later, together with its digest if it has one, and that there is one digest a day.
+func (c *policyTimeCluster) groupByMail(t *testing.T, recipient v1alpha1.Contact, all []v1alpha1.Notice) (subjects map[string][]string, digests map[string]bool) {
 	t.Helper()
 	subjects, digests = map[string][]string{}, map[string]bool{}
-	slices.SortFunc(all, func(a, b v1alpha1.Notice) int { // in the order of what they warn of
+	slices.SortFunc(all, func(a, b v1alpha1.Notice) int { // ordered by deadline
 		return noticeDeadline(&a).Compare(noticeDeadline(&b))
 	})
 	byName, days := map[string]*v1alpha1.Notice{}, map[period.Date]bool{}
@@ -318,20 +317,20 @@ func (c *policyTimeCluster) groupByMail(t *testing.T, who v1alpha1.Contact, all 
 	}
 	for i := range all {
 		n := &all[i]
-		if n.Spec.Recipient.Email != who.Email {
+		if n.Spec.Recipient.Email != recipient.Email {
 			continue
 		}
-		muted := slices.Contains(who.Mute, v1alpha1.OptionalNoticeKind(n.Spec.Kind))
+		muted := slices.Contains(recipient.Mute, v1alpha1.OptionalNoticeKind(n.Spec.Kind))
 		switch {
 		case muted:
 			if n.Status.Phase != v1alpha1.NoticeSuperseded || n.Status.Attempts != 0 {
-				t.Errorf("%s, which %s does not want, is %s after %d attempts", n.Name, who.Email, n.Status.Phase, n.Status.Attempts)
+				t.Errorf("%s, which %s has muted, has the phase %s after %d attempts", n.Name, recipient.Email, n.Status.Phase, n.Status.Attempts)
 			}
 			continue
 		case n.Status.Phase != v1alpha1.NoticeSent || n.Status.SentAt == nil || n.Status.SentAt.Before(&n.Spec.DueAt):
-			t.Errorf("%s, due at %s, is %+v", n.Name, n.Spec.DueAt, n.Status)
+			t.Errorf("%s, due at %s, has the status %+v", n.Name, n.Spec.DueAt, n.Status)
 		case n.Spec.Kind == v1alpha1.NoticeDigest:
-			if days[*n.Spec.Date] || n.Name != notification.DigestName(who.Email, *n.Spec.Date) {
+			if days[*n.Spec.Date] || n.Name != notification.DigestName(recipient.Email, *n.Spec.Date) {
 				t.Errorf("%s is not the digest of %s", n.Name, n.Spec.Date)
 			}
 			days[*n.Spec.Date], digests[n.Status.MessageID] = true, true

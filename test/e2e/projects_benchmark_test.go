@@ -23,27 +23,27 @@ import (
 )
 
 var (
-	manyProjects = flag.Int("projects", 1000, "how many projects BenchmarkProjects makes")
-	projectsRate = flag.Float64("projects-rate", 4, "how many of them it makes in a second")
+	manyProjects = flag.Int("projects", 1000, "how many projects BenchmarkProjects creates")
+	projectsRate = flag.Float64("projects-rate", 4, "how many projects BenchmarkProjects creates per second")
 )
 
-// quietPeriod is how long nothing may be written once all projects are there.
-const quietPeriod = 20 * time.Second
+// restPeriod is how long writes are counted once all projects are rendered.
+const restPeriod = 20 * time.Second
 
-// BenchmarkProjects measures how long it takes from the creation of a Project to
-// the objects that are rendered for it, while a thousand of them come one after
-// another at an even pace; and how much is written when nothing changes any more.
-// One operation is one whole run on a cluster that had none of them: run it by itself,
-// with -benchtime 1x.
+// BenchmarkProjects measures the time from the creation of a Project until its objects are
+// rendered, while a thousand projects are created at a constant rate, and how many objects
+// change afterwards. One operation is a whole run on a cluster without such projects: run it
+// alone, with -benchtime 1x.
 //
-//	s-rendered-p50, -p99  from the Project's creation to the last of its two quotas
-//	s-governed-p50, -p99  to its namespace being governed: the quotas are counted
-//	writes-at-rest        objects of any of the kinds that changed in 20 seconds
+//	s-rendered-p50, -p99  from the creation of the Project to the second of its two quotas
+//	s-governed-p50, -p99  to the label of its namespace: the quotas are counted
+//	writes-at-rest        objects of all kinds that changed in 20 seconds
 func BenchmarkProjects(b *testing.B) {
-	b.ReportMetric(0, "ns/op") // the pace is given
+	b.ReportMetric(0, "ns/op") // the rate is fixed
 	for b.Loop() {
-		r := &renderTimes{made: map[string]time.Time{}, quotas: map[string]int{}, rendered: map[string]time.Duration{}, governed: map[string]time.Duration{}}
-		// What is made goes with the cluster: a thousand namespaces take minutes to end.
+		r := &renderTimes{created: map[string]time.Time{}, quotas: map[string]int{}, rendered: map[string]time.Duration{}, governed: map[string]time.Duration{}}
+		// The objects are deleted with the cluster: deleting a thousand namespaces takes
+		// minutes.
 		department := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "many"}}
 		department.Spec.NodePools = []v1alpha1.PoolQuota{newPoolQuota("dgx", "8", "8")}
 		if err := sharedCluster.adminClient.Create(b.Context(), department); err != nil {
@@ -51,9 +51,9 @@ func BenchmarkProjects(b *testing.B) {
 		}
 		r.watchKind(b, &corev1.ResourceQuotaList{}, client.HasLabels{v1alpha1.LabelProject}, r.observeQuota)
 		r.watchKind(b, &corev1.NamespaceList{}, client.HasLabels{v1alpha1.LabelProject}, r.observeNamespace)
-		pace := time.NewTicker(time.Duration(float64(time.Second) / *projectsRate))
+		ticker := time.NewTicker(time.Duration(float64(time.Second) / *projectsRate))
 		for i := range *manyProjects {
-			<-pace.C
+			<-ticker.C
 			p := newProject("many-"+strconv.Itoa(i), func(p *v1alpha1.Project) {
 				p.Spec.Department = "many"
 				p.Spec.NodePools = []v1alpha1.PoolQuota{newPoolQuota("dgx", "0", "1")}
@@ -63,7 +63,7 @@ func BenchmarkProjects(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		pace.Stop()
+		ticker.Stop()
 		eventuallyLong(b, func() error { return r.checkAllRendered(*manyProjects) })
 		b.ReportMetric(quantileSeconds(r.rendered, 0.5), "s-rendered-p50")
 		b.ReportMetric(quantileSeconds(r.rendered, 0.99), "s-rendered-p99")
@@ -73,10 +73,10 @@ func BenchmarkProjects(b *testing.B) {
 	}
 }
 
-// renderTimes is when each project got what it needs.
+// renderTimes records when each project was rendered and governed.
 type renderTimes struct {
 	mu                 sync.Mutex
-	made               map[string]time.Time
+	created            map[string]time.Time
 	quotas             map[string]int
 	rendered, governed map[string]time.Duration
 }
@@ -84,11 +84,11 @@ type renderTimes struct {
 func (r *renderTimes) start(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.made[name] = policytime.MachineNow()
+	r.created[name] = policytime.MachineNow()
 }
 
-// watchKind tells of each object of a kind as it is made or changed.
-func (r *renderTimes) watchKind(b *testing.B, list client.ObjectList, option client.ListOption, seen func(watch.Event)) {
+// watchKind calls the handler for each event of a kind.
+func (r *renderTimes) watchKind(b *testing.B, list client.ObjectList, option client.ListOption, handler func(watch.Event)) {
 	b.Helper()
 	watching, err := client.NewWithWatch(sharedCluster.config, client.Options{Scheme: sharedCluster.adminClient.Scheme()})
 	if err != nil {
@@ -101,32 +101,32 @@ func (r *renderTimes) watchKind(b *testing.B, list client.ObjectList, option cli
 	b.Cleanup(watcher.Stop)
 	go func() {
 		for event := range watcher.ResultChan() {
-			seen(event)
+			handler(event)
 		}
 	}()
 }
 
-// observeQuota notes the second of the two quotas of a project.
+// observeQuota records the creation of the second quota of a project.
 func (r *renderTimes) observeQuota(event watch.Event) {
-	if it, ok := event.Object.(*corev1.ResourceQuota); ok && event.Type == watch.Added {
+	if quota, ok := event.Object.(*corev1.ResourceQuota); ok && event.Type == watch.Added {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.quotas[it.Namespace]++; r.quotas[it.Namespace] == 2 && !r.made[it.Namespace].IsZero() {
-			r.rendered[it.Namespace] = policytime.MachineNow().Sub(r.made[it.Namespace])
+		if r.quotas[quota.Namespace]++; r.quotas[quota.Namespace] == 2 && !r.created[quota.Namespace].IsZero() {
+			r.rendered[quota.Namespace] = policytime.MachineNow().Sub(r.created[quota.Namespace])
 		}
 	}
 }
 
-// observeNamespace notes that one is governed: it is not before it has the label.
+// observeNamespace records when a namespace is governed, which is when it has the label.
 func (r *renderTimes) observeNamespace(event watch.Event) {
-	it, ok := event.Object.(*corev1.Namespace)
+	ns, ok := event.Object.(*corev1.Namespace)
 	if !ok || event.Type == watch.Deleted {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.governed[it.Name]; !known && !r.made[it.Name].IsZero() {
-		r.governed[it.Name] = policytime.MachineNow().Sub(r.made[it.Name])
+	if _, known := r.governed[ns.Name]; !known && !r.created[ns.Name].IsZero() {
+		r.governed[ns.Name] = policytime.MachineNow().Sub(r.created[ns.Name])
 	}
 }
 
@@ -139,38 +139,38 @@ func (r *renderTimes) checkAllRendered(n int) error {
 	return nil
 }
 
-// quantileSeconds is a quantile, in seconds.
-func quantileSeconds(took map[string]time.Duration, quantile float64) float64 {
+// quantileSeconds returns a quantile in seconds.
+func quantileSeconds(durations map[string]time.Duration, quantile float64) float64 {
 	var all []time.Duration
-	for _, d := range took {
+	for _, d := range durations {
 		all = append(all, d)
 	}
 	slices.Sort(all)
 	return all[min(len(all)-1, int(quantile*float64(len(all))))].Seconds()
 }
 
-// writesAtRest is how many objects of the projects, of any kind that lifecycle
-// writes, change while nothing happens.
+// writesAtRest returns how many objects of the projects, of all kinds that lifecycle writes,
+// change while nothing happens.
 func writesAtRest(b *testing.B) int {
 	b.Helper()
-	// What follows the last project, such as its department's sums, comes to rest.
+	// Wait until late writes, such as the sums of the department, have settled.
 	var before map[types.UID]string
 	eventuallyLong(b, func() error {
 		now := resourceVersions(b)
 		defer func() { before = now }()
 		if changed := countDifferences(before, now); changed > 0 {
-			return unexpectedState("nothing changes any more", changed)
+			return unexpectedState("no object changes", changed)
 		}
 		return nil
 	})
 	select {
 	case <-b.Context().Done():
-	case <-time.After(quietPeriod): // a span is what is measured
+	case <-time.After(restPeriod): // the benchmark counts writes over a period
 	}
 	return countDifferences(before, resourceVersions(b))
 }
 
-// resourceVersions are the versions of all these objects.
+// resourceVersions returns the versions of all these objects by UID.
 func resourceVersions(b *testing.B) map[types.UID]string {
 	b.Helper()
 	all := map[types.UID]string{}

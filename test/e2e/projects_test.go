@@ -20,26 +20,26 @@ import (
 )
 
 func TestProjectNamespaceLifecycle(t *testing.T) {
-	p := create(t, newProject("made"))
+	p := create(t, newProject("created"))
 	waitForProjectReady(t, p)
-	ns := newNamespace("made")
+	ns := newNamespace("created")
 	if err := refresh(t, ns); err != nil {
 		t.Fatal(err)
 	}
-	if ns.Labels[v1alpha1.LabelProject] != "made" || ns.Labels[v1alpha1.LabelDepartment] != "h2-students" {
+	if ns.Labels[v1alpha1.LabelProject] != "created" || ns.Labels[v1alpha1.LabelDepartment] != "h2-students" {
 		t.Errorf("labels = %v", ns.Labels)
 	}
-	want := &v1alpha1.ProjectNamespace{Name: "made", UID: ns.UID, Origin: v1alpha1.NamespaceCreated}
+	want := &v1alpha1.ProjectNamespace{Name: "created", UID: ns.UID, Origin: v1alpha1.NamespaceCreated}
 	if got := p.Status.Namespace; got == nil || *got != *want || p.Status.Phase != v1alpha1.ProjectActive {
 		t.Errorf("status = %+v, want %+v and Active", p.Status, want)
 	}
 	deleteAndWait(t, p)
 	if err := checkDeleted(t.Context(), ns); err != nil {
-		t.Errorf("after the project went: %v", err)
+		t.Errorf("after the deletion of the project: %v", err)
 	}
 }
 
-// lifecycleClient acts in lifecycle's name, with its rights.
+// lifecycleClient returns a client with the identity and rights of lifecycle.
 func lifecycleClient(t *testing.T) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(sharedCluster.config)
@@ -51,8 +51,8 @@ func lifecycleClient(t *testing.T) client.Client {
 	return lifecycle
 }
 
-// Labels that are lost or wrong come back as they were. The doors let nobody but
-// lifecycle change them, so it is lifecycle's name in which they are lost here.
+// Lifecycle restores the labels of a namespace. The admission policies allow only lifecycle
+// to change them, so the test changes them with its identity.
 func TestProjectNamespaceLabelsRestored(t *testing.T) {
 	waitForProjectReady(t, create(t, newProject("kept")))
 	lifecycle := lifecycleClient(t)
@@ -85,9 +85,9 @@ func TestAdoptedNamespaceOutlivesItsProject(t *testing.T) {
 	if err := refresh(t, ns); err != nil {
 		t.Fatalf("the adopted namespace: %v", err)
 	}
-	for _, left := range []string{ns.Labels[v1alpha1.LabelProject], ns.Labels[v1alpha1.LabelDepartment], ns.Annotations[v1alpha1.AnnotationAdoptBy]} {
-		if left != "" {
-			t.Errorf("%q was left on the namespace: %v %v", left, ns.Labels, ns.Annotations)
+	for _, remaining := range []string{ns.Labels[v1alpha1.LabelProject], ns.Labels[v1alpha1.LabelDepartment], ns.Annotations[v1alpha1.AnnotationAdoptBy]} {
+		if remaining != "" {
+			t.Errorf("%q remains on the namespace: %v %v", remaining, ns.Labels, ns.Annotations)
 		}
 	}
 	if !ns.DeletionTimestamp.IsZero() {
@@ -112,7 +112,7 @@ func TestNamespaceWithVolumesKept(t *testing.T) {
 		t.Fatalf("the volume claim: %v", err)
 	}
 	if err := refresh(t, ns); err != nil || !ns.DeletionTimestamp.IsZero() || ns.Labels[v1alpha1.LabelProject] != "" {
-		t.Errorf("namespace = %+v, %v; want it to stay without a label", ns.ObjectMeta, err)
+		t.Errorf("namespace = %+v, %v; want the namespace without a label", ns.ObjectMeta, err)
 	}
 	eventually(t, func() error { return checkEvent(t, "volumes", "NamespaceKept") })
 }
@@ -130,29 +130,30 @@ func checkEvent(t *testing.T, about, reason string) error {
 	return fmt.Errorf("no event %s about %s", reason, about)
 }
 
-// Two that name one namespace at the same instant: one has it, the other is told.
+// If several projects name one namespace at the same time, one gets it and the others report
+// the conflict.
 func TestNamespaceHasOneProject(t *testing.T) {
 	type outcome struct {
 		project *v1alpha1.Project
 		err     error
 	}
 	outcomes := make(chan outcome)
-	for _, name := range []string{"rival-a", "rival-b", "rival-c"} {
+	for _, name := range []string{"contender-a", "contender-b", "contender-c"} {
 		go func() {
 			p := newProject(name, inNamespace("contested"))
 			outcomes <- outcome{p, sharedCluster.adminClient.Create(t.Context(), p)}
 		}()
 	}
-	var made []*v1alpha1.Project
+	var created []*v1alpha1.Project
 	for range 3 {
 		if o := <-outcomes; o.err == nil {
-			made = append(made, o.project)
+			created = append(created, o.project)
 			t.Cleanup(func() { deleteAndWait(t, o.project) })
 		}
 	}
 	eventually(t, func() error {
 		ready := 0
-		for _, p := range made {
+		for _, p := range created {
 			if err := refresh(t, p); err != nil {
 				return err
 			}
@@ -163,7 +164,7 @@ func TestNamespaceHasOneProject(t *testing.T) {
 			}
 		}
 		if ready != 1 {
-			return fmt.Errorf("%d of %d projects have the namespace, want 1", ready, len(made))
+			return fmt.Errorf("%d of %d projects have the namespace, want 1", ready, len(created))
 		}
 		return nil
 	})
@@ -206,8 +207,8 @@ func TestDepartmentCountsItsProjects(t *testing.T) {
 	counts(1)
 }
 
-// namespaceWithRunningPod is a namespace to be adopted by a project of its name, in which a pod
-// runs that has that part of a GPU of pool dgx-mig.
+// namespaceWithRunningPod creates a namespace that a project of the same name may adopt, and
+// a running pod with that fraction of a GPU of node pool dgx-mig.
 func namespaceWithRunningPod(t *testing.T, name, fraction string) (*corev1.Namespace, *corev1.Pod) {
 	t.Helper()
 	ns := create(t, newNamespace(name, v1alpha1.AnnotationAdoptBy, name))
@@ -215,13 +216,13 @@ func namespaceWithRunningPod(t *testing.T, name, fraction string) (*corev1.Names
 		p.Spec.NodeSelector = map[string]string{v1alpha1.LabelNodePool: "dgx-mig"}
 		p.Spec.Tolerations = []corev1.Toleration{{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists}}
 	})
-	// A new namespace takes pods once its service account is there.
+	// A new namespace accepts pods once its default service account exists.
 	eventually(t, func() error {
 		return client.IgnoreAlreadyExists(sharedCluster.adminClient.Create(t.Context(), pod.DeepCopy()))
 	})
 	t.Cleanup(func() { deleteAndWait(t, pod) })
 	sharedCluster.waitForBinding(t, pod, "dgx-mig", true)
-	// Nobody may make such a pod here; one that was there already looks like this.
+	// Users cannot create such a pod, but one could exist before the adoption.
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"gpu-fraction":"`+fraction+`"}}}`))
 	if err := sharedCluster.adminClient.Patch(t.Context(), pod, patch); err != nil {
 		t.Fatal(err)
@@ -229,7 +230,7 @@ func namespaceWithRunningPod(t *testing.T, name, fraction string) (*corev1.Names
 	return ns, pod
 }
 
-// What runs there already is taken off the limit, and given back when it ends.
+// Adoption lowers the quota by what running pods hold, and restores it when they end.
 func TestAdoptionCountsRunningPods(t *testing.T) {
 	createLargeDepartment(t)
 	ns, pod := namespaceWithRunningPod(t, "adopted-part", "0.25")
@@ -245,9 +246,9 @@ func TestAdoptionCountsRunningPods(t *testing.T) {
 		}
 		return checkCondition(p.Status.Conditions, v1alpha1.ConditionUncounted, metav1.ConditionTrue, v1alpha1.ReasonPodsUncounted)
 	})
-	says := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionUncounted).Message
-	if want := "lower by what they hold, 0.25 of a GPU of node pool dgx-mig"; !strings.Contains(says, want) {
-		t.Errorf("Uncounted says %q, want %q", says, want)
+	message := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionUncounted).Message
+	if want := "lower by what they hold, 0.25 of a GPU of node pool dgx-mig"; !strings.Contains(message, want) {
+		t.Errorf("Uncounted has the message %q, want %q", message, want)
 	}
 
 	deleteAndWait(t, pod)
@@ -261,8 +262,8 @@ func TestAdoptionCountsRunningPods(t *testing.T) {
 	waitForQuotaApplied(t, p)
 }
 
-// Where more runs than the project may have, its namespace is not governed, and
-// is by itself once there is room.
+// If running pods hold more than the project's limit, its namespace is not governed until
+// enough of them have ended.
 func TestAdoptionWaitsForQuota(t *testing.T) {
 	createLargeDepartment(t)
 	ns, pod := namespaceWithRunningPod(t, "adopted-full", "0.75")
@@ -273,9 +274,9 @@ func TestAdoptionWaitsForQuota(t *testing.T) {
 		}
 		return checkCondition(p.Status.Conditions, v1alpha1.ConditionQuotaApplied, metav1.ConditionFalse, v1alpha1.ReasonUncountedPodsExceedLimit)
 	})
-	says := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionQuotaApplied).Message
-	if want := "before: they hold 0.75 of a GPU of node pool dgx-mig, and the project may have 0.5 of a GPU there"; !strings.Contains(says, want) {
-		t.Errorf("QuotaApplied says %q, want %q", says, want)
+	message := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionQuotaApplied).Message
+	if want := "before: they hold 0.75 of a GPU of node pool dgx-mig, and the project may have 0.5 of a GPU there"; !strings.Contains(message, want) {
+		t.Errorf("QuotaApplied has the message %q, want %q", message, want)
 	}
 	if err := refresh(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != "" {
 		t.Errorf("the namespace is governed: %v, %v", ns.Labels, err)

@@ -42,10 +42,10 @@ const (
 	gpuLimit          = 10  // GPUs
 )
 
-// No project runs more than its limit, whatever the concurrency. Guards invariant
-// 3 of the design: 200 creates at once against three webhook replicas and a limit
-// of 10 give exactly 10, also when a replica is killed meanwhile; and of two pods
-// that want the last GPU, one has it.
+// Concurrent requests never exceed the limit of a project. Guards invariant 3 of the design:
+// with three webhook replicas and a limit of 10, 200 concurrent creates admit exactly 10
+// pods, also if a replica is killed meanwhile; and of two pods that request the last GPU,
+// one is admitted.
 func TestProjectLimitUnderConcurrency(t *testing.T) {
 	const ns = "race"
 	s := newDedicatedCluster(t)
@@ -53,11 +53,11 @@ func TestProjectLimitUnderConcurrency(t *testing.T) {
 	s.createDepartment(t, "racers", newPoolQuota("dgx", "0", "20"))
 	s.createGovernedProject(t, "racers", ns, newPoolQuota("dgx", "0", strconv.Itoa(gpuLimit)))
 
-	t.Run("200 at once", func(t *testing.T) {
+	t.Run("200 concurrent creates", func(t *testing.T) {
 		s.createConcurrently(t, ns, concurrentCreates, gpuLimit, func() {})
 		for i, n := range b.connectionCounts() {
 			if n == 0 {
-				t.Errorf("replica %d of the webhook was never asked", i)
+				t.Errorf("replica %d of the webhook received no connection", i)
 			}
 		}
 	})
@@ -71,28 +71,28 @@ func TestProjectLimitUnderConcurrency(t *testing.T) {
 			s.createConcurrently(t, ns, 2, 1, func() {})
 		}
 	})
-	t.Run("200 at once, and a replica is killed", func(t *testing.T) {
+	t.Run("200 concurrent creates while a replica is killed", func(t *testing.T) {
 		s.deletePodsAndWait(t, ns, s.listPods(t, ns))
 		s.createConcurrently(t, ns, concurrentCreates, gpuLimit, b.killOne)
 	})
 }
 
-// createConcurrently makes n pods with one GPU each at once, in the name of one who tries again
-// where the webhook did not answer, and wants exactly room of them admitted and
-// the others refused by the quota. After a tenth of them, meanwhile is called.
+// createConcurrently creates n pods with one GPU each concurrently, and retries if the
+// webhook times out. It expects that exactly room pods are admitted and the quota rejects
+// the others. After a tenth of the pods it calls meanwhile.
 func (s *sluiceCluster) createConcurrently(t *testing.T, ns string, n, room int, meanwhile func()) {
 	t.Helper()
 	before := len(s.listPods(t, ns))
 	var (
-		admitted, refused, unanswered atomic.Int64
-		answered                      atomic.Int64
-		midway                        sync.Once
-		begin                         = make(chan struct{})
-		all                           sync.WaitGroup
+		admitted, rejected, timeouts atomic.Int64
+		completed                    atomic.Int64
+		once                         sync.Once
+		start                        = make(chan struct{})
+		all                          sync.WaitGroup
 	)
 	for i := range n {
 		all.Go(func() {
-			<-begin
+			<-start
 			pod := newTrainingPod(ns, i)
 			for {
 				_, err := s.clientset.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
@@ -100,35 +100,35 @@ func (s *sluiceCluster) createConcurrently(t *testing.T, ns string, n, room int,
 				case err == nil:
 					admitted.Add(1)
 				case isQuotaExceeded(err):
-					refused.Add(1)
+					rejected.Add(1)
 				case isWebhookTimeout(err) && t.Context().Err() == nil:
-					unanswered.Add(1)
+					timeouts.Add(1)
 					continue
 				default:
-					t.Errorf("neither admitted nor refused by the quota: %v", err)
+					t.Errorf("neither admitted nor rejected by the quota: %v", err)
 				}
 				break
 			}
-			if answered.Add(1) >= int64(n/10) {
-				midway.Do(meanwhile)
+			if completed.Add(1) >= int64(n/10) {
+				once.Do(meanwhile)
 			}
 		})
 	}
 	started := time.Now()
-	close(begin)
+	close(start)
 	all.Wait()
-	t.Logf("%d pods in %s: %d admitted, %d refused, %d times the webhook did not answer",
-		n, time.Since(started).Round(time.Millisecond), admitted.Load(), refused.Load(), unanswered.Load())
-	if admitted.Load() != int64(room) || refused.Load() != int64(n-room) {
-		t.Errorf("%d admitted and %d refused by the quota, want %d and %d", admitted.Load(), refused.Load(), room, n-room)
+	t.Logf("%d pods in %s: %d admitted, %d rejected, %d webhook timeouts",
+		n, time.Since(started).Round(time.Millisecond), admitted.Load(), rejected.Load(), timeouts.Load())
+	if admitted.Load() != int64(room) || rejected.Load() != int64(n-room) {
+		t.Errorf("%d admitted and %d rejected by the quota, want %d and %d", admitted.Load(), rejected.Load(), room, n-room)
 	}
 	if got := len(s.listPods(t, ns)); got != before+room {
-		t.Errorf("%d pods are there, want %d", got, before+room)
+		t.Errorf("%d pods exist, want %d", got, before+room)
 	}
 	eventually(t, func() error { return s.checkQuotaUsed(t.Context(), ns, int64(1000*(before+room))) })
 }
 
-// newTrainingPod is a training pod with one GPU.
+// newTrainingPod returns a training pod with one GPU.
 func newTrainingPod(ns string, i int) *corev1.Pod {
 	return newPod(ns, "", func(p *corev1.Pod) {
 		p.GenerateName = fmt.Sprintf("contender-%d-", i)
@@ -137,14 +137,14 @@ func newTrainingPod(ns string, i int) *corev1.Pod {
 	})
 }
 
-// isQuotaExceeded tells whether a pod was refused because its project has no more room,
-// with the figures: by the ResourceQuota, which counts atomically.
+// isQuotaExceeded reports whether a ResourceQuota, which counts atomically, rejected the pod
+// with its figures.
 func isQuotaExceeded(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: ") && strings.Contains(err.Error(), "limited: ")
 }
 
-// isWebhookTimeout tells whether the API server refused because the webhook did not
-// answer. Controllers try again then.
+// isWebhookTimeout reports whether the API server rejected the request because the webhook
+// did not respond. Controllers retry then.
 func isWebhookTimeout(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
@@ -158,39 +158,40 @@ func (s *sluiceCluster) listPods(t *testing.T, ns string) []corev1.Pod {
 	return list.Items
 }
 
-// deletePodsAndWait deletes pods at once, and waits until their share is free again.
+// deletePodsAndWait deletes the pods without a grace period, and waits until their quota is
+// free.
 func (s *sluiceCluster) deletePodsAndWait(t *testing.T, ns string, pods []corev1.Pod) {
 	t.Helper()
-	left := len(s.listPods(t, ns)) - len(pods)
+	remaining := len(s.listPods(t, ns)) - len(pods)
 	for i := range pods {
 		if err := s.clientset.CoreV1().Pods(ns).Delete(t.Context(), pods[i].Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// After a deletion Kubernetes' quota controller counts anew, from a cache that may lag:
-	// a pod that comes in meanwhile may be counted twice or not at all, until it counts
-	// once more. That is not what is tried here, so it is waited for.
+	// After a deletion, Kubernetes' quota controller counts from a cache that may lag. Until
+	// its next count, it may count a new pod twice or not at all. The test does not cover
+	// that, so it waits for a stable count.
 	steady := 0
 	eventually(t, func() error {
-		if err := s.checkQuotaUsed(t.Context(), ns, int64(1000*left)); err != nil {
+		if err := s.checkQuotaUsed(t.Context(), ns, int64(1000*remaining)); err != nil {
 			steady = 0
 			return err
 		}
 		if steady++; steady < 20 {
-			return unexpectedState("the count is steady", steady)
+			return unexpectedState("the count is stable", steady)
 		}
 		return nil
 	})
 }
 
-// loadBalancer passes connections on to replicas of the webhook in turn, and past
-// those that do not listen, as a Service does.
+// loadBalancer forwards each connection to the next webhook replica that listens, as a
+// Service does.
 type loadBalancer struct {
 	replicas []string // addresses; the first is the one of `sluice up`
 	certPool *x509.CertPool
 	connects []atomic.Int64
 	next     atomic.Int64
-	// killOne ends the second replica; its supervisor starts it again after a pause.
+	// killOne kills the second replica; its supervisor restarts it after a delay.
 	killOne func()
 }
 
@@ -202,8 +203,8 @@ func (b *loadBalancer) connectionCounts() []int64 {
 	return counts
 }
 
-// startWebhookReplicas has the API server ask n replicas of the webhook in turn: the one that
-// runs, and more with its configuration and certificates.
+// startWebhookReplicas makes the API server call n replicas of the webhook in turn: the
+// running one, and others with its configuration and certificates.
 func (s *sluiceCluster) startWebhookReplicas(t *testing.T, n int) *loadBalancer {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(s.dir, "components", "webhook", "config.yaml"))
@@ -226,8 +227,8 @@ func (s *sluiceCluster) startWebhookReplicas(t *testing.T, n int) *loadBalancer 
 			}
 		}
 	}
-	// Over HTTP/2 the API server would ask all it has over one connection, and so
-	// one replica.
+	// Over HTTP/2 the API server would send all requests over one connection, and so to one
+	// replica.
 	pair, err := tls.LoadX509KeyPair(filepath.Join(first.Certificates, "tls.crt"), filepath.Join(first.Certificates, "tls.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -248,8 +249,8 @@ func (s *sluiceCluster) startWebhookReplicas(t *testing.T, n int) *loadBalancer 
 	return b
 }
 
-// startWebhookReplica starts one more webhook, and returns where it listens and its process.
-func (s *sluiceCluster) startWebhookReplica(t *testing.T, like webhook.Config, i int) (address string, pid int) {
+// startWebhookReplica starts another webhook and returns its address and process.
+func (s *sluiceCluster) startWebhookReplica(t *testing.T, config webhook.Config, i int) (address string, pid int) {
 	t.Helper()
 	ports, release, err := cluster.FreePorts(3)
 	if err != nil {
@@ -257,8 +258,8 @@ func (s *sluiceCluster) startWebhookReplica(t *testing.T, like webhook.Config, i
 	}
 	t.Cleanup(release)
 	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(ports[i]) }
-	like.Health, like.Metrics, like.Listen = at(0), at(1), at(2)
-	raw, err := yaml.Marshal(like)
+	config.Health, config.Metrics, config.Listen = at(0), at(1), at(2)
+	raw, err := yaml.Marshal(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,12 +281,12 @@ func (s *sluiceCluster) startWebhookReplica(t *testing.T, like webhook.Config, i
 		Name:  "webhook-" + strconv.Itoa(i),
 		Path:  filepath.Join(filepath.Dir(s.binary), "webhook"),
 		Args:  []string{"--config", file},
-		Ready: cluster.Readyz(like.Health),
+		Ready: cluster.Readyz(config.Health),
 	}
 	if err := group.Start(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	return like.Listen, group.List()[0].PID
+	return config.Listen, group.List()[0].PID
 }
 
 func (b *loadBalancer) serve(ctx context.Context, listener net.Listener) {
@@ -298,7 +299,7 @@ func (b *loadBalancer) serve(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// forward joins a connection with the next replica that listens.
+// forward connects the client with the next replica that listens.
 func (b *loadBalancer) forward(ctx context.Context, from net.Conn) {
 	defer from.Close()
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: b.certPool, NextProtos: []string{"http/1.1"}}}
@@ -311,7 +312,7 @@ func (b *loadBalancer) forward(ctx context.Context, from net.Conn) {
 		b.connects[at].Add(1)
 		go func() {
 			defer to.Close()
-			_, _ = io.Copy(to, from) // either end may go away
+			_, _ = io.Copy(to, from) // either side may close
 		}()
 		_, _ = io.Copy(from, to)
 		to.Close()
@@ -319,31 +320,31 @@ func (b *loadBalancer) forward(ctx context.Context, from net.Conn) {
 	}
 }
 
-// setWebhookURL has the API server ask at another address.
-func (s *sluiceCluster) setWebhookURL(t *testing.T, like webhook.Config, address string) {
+// setWebhookURL makes the API server call another address.
+func (s *sluiceCluster) setWebhookURL(t *testing.T, config webhook.Config, address string) {
 	t.Helper()
-	like.Default()
-	moved := func(in *admissionv1.WebhookClientConfig) error {
+	config.Default()
+	replaceHost := func(in *admissionv1.WebhookClientConfig) error {
 		u, err := url.Parse(ptr.Deref(in.URL, ""))
 		if err != nil {
 			return err
 		}
-		if u.Host != like.Listen {
-			return fmt.Errorf("a webhook is at %q, want it at %s", ptr.Deref(in.URL, ""), like.Listen)
+		if u.Host != config.Listen {
+			return fmt.Errorf("a webhook has the URL %q, want host %s", ptr.Deref(in.URL, ""), config.Listen)
 		}
 		u.Host = address
 		in.URL = ptr.To(u.String())
 		return nil
 	}
 	registration := s.clientset.AdmissionregistrationV1()
-	// The webhook itself writes these objects too.
+	// The webhook writes these objects as well.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		mutating, err := registration.MutatingWebhookConfigurations().Get(t.Context(), like.Registration.Mutating, metav1.GetOptions{})
+		mutating, err := registration.MutatingWebhookConfigurations().Get(t.Context(), config.Registration.Mutating, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		for i := range mutating.Webhooks {
-			err = errors.Join(err, moved(&mutating.Webhooks[i].ClientConfig))
+			err = errors.Join(err, replaceHost(&mutating.Webhooks[i].ClientConfig))
 		}
 		if err == nil {
 			_, err = registration.MutatingWebhookConfigurations().Update(t.Context(), mutating, metav1.UpdateOptions{})
@@ -352,12 +353,12 @@ func (s *sluiceCluster) setWebhookURL(t *testing.T, like webhook.Config, address
 	})
 	if err == nil {
 		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			validating, err := registration.ValidatingWebhookConfigurations().Get(t.Context(), like.Registration.Validating, metav1.GetOptions{})
+			validating, err := registration.ValidatingWebhookConfigurations().Get(t.Context(), config.Registration.Validating, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
 			for i := range validating.Webhooks {
-				err = errors.Join(err, moved(&validating.Webhooks[i].ClientConfig))
+				err = errors.Join(err, replaceHost(&validating.Webhooks[i].ClientConfig))
 			}
 			if err == nil {
 				_, err = registration.ValidatingWebhookConfigurations().Update(t.Context(), validating, metav1.UpdateOptions{})

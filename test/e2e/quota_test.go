@@ -19,7 +19,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// largeDepartment is a department that has more to promise than the sample's.
+// largeDepartment is a department with more quota than those of the sample.
 const largeDepartment = "roomy"
 
 func createLargeDepartment(t *testing.T) {
@@ -27,7 +27,7 @@ func createLargeDepartment(t *testing.T) {
 	sharedCluster.createDepartment(t, largeDepartment, newPoolQuota("dgx-mig", "4", "8"))
 }
 
-// withQuota is a quota in the department roomy.
+// withQuota sets the quota of a project in largeDepartment.
 func withQuota(guaranteed, limit string) func(*v1alpha1.Project) {
 	return func(p *v1alpha1.Project) {
 		p.Spec.Department = largeDepartment
@@ -39,7 +39,8 @@ func getResourceQuota(namespace, name string) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// enforcedGPUQuota is what the quota holds the pool dgx-mig to, counted; "" while it is not.
+// enforcedGPUQuota returns the limit that the quota enforces for node pool dgx-mig, or ""
+// while Kubernetes has not applied the spec.
 func enforcedGPUQuota(quota *corev1.ResourceQuota) string {
 	if !equality.Semantic.DeepEqual(quota.Spec.Hard, quota.Status.Hard) {
 		return ""
@@ -48,7 +49,7 @@ func enforcedGPUQuota(quota *corev1.ResourceQuota) string {
 	return strconv.FormatInt(hard.Value(), 10)
 }
 
-// waitForQuotas waits until both quotas are counted with these numbers.
+// waitForQuotas waits until Kubernetes enforces both quotas with these values.
 func waitForQuotas(t *testing.T, namespace, guaranteed, limit string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -65,8 +66,8 @@ func waitForQuotas(t *testing.T, namespace, guaranteed, limit string) {
 	})
 }
 
-// waitForQuotaApplied waits until the project's quotas are said to be in force for its
-// present generation.
+// waitForQuotaApplied waits until the project reports that its quotas are enforced for its
+// current generation.
 func waitForQuotaApplied(t *testing.T, p *v1alpha1.Project) {
 	t.Helper()
 	eventually(t, func() error {
@@ -85,7 +86,7 @@ func waitForQuotaApplied(t *testing.T, p *v1alpha1.Project) {
 func TestProjectQuotaLifecycle(t *testing.T) {
 	createLargeDepartment(t)
 	ns := create(t, newNamespace("quota-lab", v1alpha1.AnnotationAdoptBy, "quota"))
-	own := create(t, getResourceQuota(ns.Name, "own")) // somebody else's
+	own := create(t, getResourceQuota(ns.Name, "own")) // not Sluice's
 	p := create(t, newProject("quota", inNamespace(ns.Name), withQuota("500m", "1")))
 	waitForProjectReady(t, p)
 	waitForQuotaApplied(t, p)
@@ -98,7 +99,7 @@ func TestProjectQuotaLifecycle(t *testing.T) {
 		t.Errorf("gpu = %v, node pools = %v", use, p.Status.NodePools)
 	}
 
-	// A patch of the spec alone: lifecycle may write the status meanwhile.
+	// Patch only the spec, because lifecycle may write the status concurrently.
 	before := p.DeepCopy()
 	withQuota("1", "1500m")(p)
 	if err := sharedCluster.adminClient.Patch(t.Context(), p, client.MergeFrom(before)); err != nil {
@@ -110,16 +111,16 @@ func TestProjectQuotaLifecycle(t *testing.T) {
 	deleteAndWait(t, p)
 	for _, name := range []string{"sluice-dgx-mig", "sluice-dgx-mig.guaranteed"} {
 		if err := checkDeleted(t.Context(), getResourceQuota(ns.Name, name)); err != nil {
-			t.Errorf("after the project went: %v", err)
+			t.Errorf("after the deletion of the project: %v", err)
 		}
 	}
 	if err := refresh(t, own); err != nil {
-		t.Errorf("somebody else's quota: %v", err)
+		t.Errorf("the user's quota: %v", err)
 	}
 }
 
-// The order is what holds the limit: governed pods are let in by the label, so
-// there must be no instant at which the label is there and the quota is not.
+// The label governs the pods of a namespace, so the namespace must never have the label
+// before its quotas are enforced.
 func TestQuotaEnforcedBeforeNamespaceGoverned(t *testing.T) {
 	createLargeDepartment(t)
 	watching, err := client.NewWithWatch(sharedCluster.config, client.Options{Scheme: sharedCluster.adminClient.Scheme()})
@@ -151,8 +152,8 @@ func TestQuotaEnforcedBeforeNamespaceGoverned(t *testing.T) {
 	t.Error("the watch ended")
 }
 
-// What is changed comes back as it was. The doors let nobody but lifecycle change
-// it, so it is lifecycle's name in which it is changed here.
+// Lifecycle restores its quotas. The admission policies allow only lifecycle to change them,
+// so the test changes them with its identity.
 func TestQuotasRestored(t *testing.T) {
 	createLargeDepartment(t)
 	lifecycle := lifecycleClient(t)
@@ -160,8 +161,8 @@ func TestQuotasRestored(t *testing.T) {
 	waitForQuotas(t, "quota-kept", "500", "1000")
 	tests := map[string]string{
 		"raised":             `{"spec":{"hard":{"requests.sluice.dev/gpu-milli.dgx-mig":"8k"}}}`,
-		"taken out":          `{"spec":{"hard":{"requests.sluice.dev/gpu-milli.dgx-mig":null}}}`,
-		"another's":          `{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`,
+		"limit removed":      `{"spec":{"hard":{"requests.sluice.dev/gpu-milli.dgx-mig":null}}}`,
+		"another project's":  `{"metadata":{"labels":{"sluice.dev/project":"thesis-mueller"}}}`,
 		"without its labels": `{"metadata":{"labels":null}}`,
 	}
 	for name, patch := range tests {
@@ -175,7 +176,7 @@ func TestQuotasRestored(t *testing.T) {
 					return err
 				}
 				if enforcedGPUQuota(quota) != "1000" || quota.Labels[v1alpha1.LabelProject] != "quota-kept" || quota.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBySluice {
-					return unexpectedState("the quota is as it was rendered", quota)
+					return unexpectedState("the quota is restored", quota)
 				}
 				return nil
 			})
@@ -189,14 +190,14 @@ func TestQuotasRestored(t *testing.T) {
 	})
 }
 
-// Somebody else's object of a quota's name is left alone and reported; without
-// it all is well.
+// Lifecycle does not change a user's object with the name of a quota, and reports it. The
+// project becomes ready after its deletion.
 func TestForeignQuotaNotAdopted(t *testing.T) {
 	createLargeDepartment(t)
 	ns := create(t, newNamespace("quota-foreign", v1alpha1.AnnotationAdoptBy, "quota-foreign"))
-	theirs := getResourceQuota(ns.Name, "sluice-dgx-mig")
-	theirs.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("7")}
-	create(t, theirs)
+	foreign := getResourceQuota(ns.Name, "sluice-dgx-mig")
+	foreign.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("7")}
+	create(t, foreign)
 	p := create(t, newProject("quota-foreign", withQuota("500m", "1")))
 	eventually(t, func() error {
 		if err := refresh(t, p); err != nil {
@@ -207,11 +208,11 @@ func TestForeignQuotaNotAdopted(t *testing.T) {
 	if err := refresh(t, ns); err != nil || ns.Labels[v1alpha1.LabelProject] != "" {
 		t.Errorf("the namespace is governed without its quota: %v, %v", ns.Labels, err)
 	}
-	if err := refresh(t, theirs); err != nil || len(theirs.Spec.Hard) != 1 || len(theirs.Labels) != 0 {
-		t.Errorf("their quota = %+v, %v", theirs, err)
+	if err := refresh(t, foreign); err != nil || len(foreign.Spec.Hard) != 1 || len(foreign.Labels) != 0 {
+		t.Errorf("the user's quota = %+v, %v", foreign, err)
 	}
-	deleteAndWait(t, theirs)
-	// Anything that changes the project has it tried again at once.
+	deleteAndWait(t, foreign)
+	// Any change of the project triggers the next attempt.
 	if err := sharedCluster.adminClient.Patch(t.Context(), p, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"touched":"yes"}}}`))); err != nil {
 		t.Fatal(err)
 	}
@@ -219,22 +220,22 @@ func TestForeignQuotaNotAdopted(t *testing.T) {
 	waitForQuotas(t, ns.Name, "500", "1000")
 }
 
-// Pods that held GPUs before the namespace was adopted are named until they go.
+// The project reports pods that had GPUs before the adoption of its namespace.
 func TestPodsBeforeQuotaReported(t *testing.T) {
 	ns := create(t, newNamespace("quota-before", v1alpha1.AnnotationAdoptBy, "quota-before"))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "before", Namespace: ns.Name},
 		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: new(int64), // gone at once
+			TerminationGracePeriodSeconds: new(int64), // deleted at once
 			Containers:                    []corev1.Container{{Name: "main", Image: "example.org/train"}},
 		},
 	}
-	// A new namespace takes pods once its service account is there.
+	// A new namespace accepts pods once its default service account exists.
 	eventually(t, func() error {
 		return client.IgnoreAlreadyExists(sharedCluster.adminClient.Create(t.Context(), pod.DeepCopy()))
 	})
 	t.Cleanup(func() { deleteAndWait(t, pod) })
-	// Nobody may make such a pod here; one that was there already looks like this.
+	// Users cannot create such a pod, but one could exist before the adoption.
 	if err := sharedCluster.adminClient.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"gpu-fraction":"0.5"}}}`))); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +248,7 @@ func TestPodsBeforeQuotaReported(t *testing.T) {
 	})
 }
 
-// A pool that is not there yet keeps no other pool's quota back.
+// A node pool that does not exist yet does not block the quotas of other node pools.
 func TestQuotaOfAMissingNodePool(t *testing.T) {
 	createLargeDepartment(t)
 	d := &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: largeDepartment}}
@@ -260,8 +261,8 @@ func TestQuotaOfAMissingNodePool(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		without := client.RawPatch("application/json-patch+json", fmt.Appendf(nil, `[{"op":"remove","path":"/spec/nodePools/%d"}]`, len(d.Spec.NodePools)-1))
-		if err := sharedCluster.adminClient.Patch(context.Background(), d, without); err != nil {
+		removal := client.RawPatch("application/json-patch+json", fmt.Appendf(nil, `[{"op":"remove","path":"/spec/nodePools/%d"}]`, len(d.Spec.NodePools)-1))
+		if err := sharedCluster.adminClient.Patch(context.Background(), d, removal); err != nil {
 			t.Error(err)
 		}
 	})

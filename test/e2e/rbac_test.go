@@ -27,10 +27,10 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// unprivilegedNamespace is a namespace in which no component has a right of its own.
+// unprivilegedNamespace is a namespace in which no component has rights of its own.
 const unprivilegedNamespace = "default"
 
-// Each component may do what the written list says, and no more.
+// Each component has the rights in testdata/rights.yaml, and no others.
 func TestComponentRBACMatchesList(t *testing.T) {
 	raw, err := os.ReadFile("testdata/rights.yaml")
 	if err != nil {
@@ -43,24 +43,24 @@ func TestComponentRBACMatchesList(t *testing.T) {
 	if len(list) < 2 {
 		t.Fatalf("the list has %d components", len(list))
 	}
-	nobody := listAccessRules(t, "system:serviceaccount:default:nobody", unprivilegedNamespace)
+	baseline := listAccessRules(t, "system:serviceaccount:default:nobody", unprivilegedNamespace)
 	for account, byNamespace := range list {
 		t.Run(account, func(t *testing.T) {
 			user := "system:serviceaccount:" + strings.ReplaceAll(account, "/", ":")
-			everywhere := subtract(listAccessRules(t, user, unprivilegedNamespace), nobody)
-			compareRules(t, "cluster-wide", byNamespace[""], everywhere)
+			clusterWide := subtract(listAccessRules(t, user, unprivilegedNamespace), baseline)
+			compareRules(t, "cluster-wide", byNamespace[""], clusterWide)
 			for _, namespace := range namespacesOf(t) {
 				if namespace == unprivilegedNamespace {
 					continue
 				}
-				here := subtract(listAccessRules(t, user, namespace), append(nobody, everywhere...))
-				compareRules(t, "in "+namespace, byNamespace[namespace], here)
+				local := subtract(listAccessRules(t, user, namespace), append(baseline, clusterWide...))
+				compareRules(t, "in "+namespace, byNamespace[namespace], local)
 			}
 		})
 	}
 }
 
-// Spot checks, asked the other way round: what none of them may do.
+// No component has these rights.
 func TestComponentRBACForbidden(t *testing.T) {
 	forbidden := []authorizationv1.ResourceAttributes{
 		{Verb: "get", Resource: "secrets"},
@@ -94,16 +94,16 @@ func TestComponentRBACForbidden(t *testing.T) {
 	}
 }
 
-// listAccessRules asks the API server, as the user, what the user may do in a namespace.
+// listAccessRules returns the rules that the API server reports to the user for a namespace.
 func listAccessRules(t *testing.T, user, namespace string) []string {
 	t.Helper()
 	config := rest.CopyConfig(sharedCluster.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
-	native, err := kubernetes.NewForConfig(config)
+	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	review, err := native.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
+	review, err := clientset.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -120,16 +120,16 @@ func listAccessRules(t *testing.T, user, namespace string) []string {
 			verbs[url] = append(verbs[url], rule.Verbs...)
 		}
 	}
-	var rights []string
+	var rules []string
 	for resource, list := range verbs {
 		slices.Sort(list)
-		rights = append(rights, strings.Join(slices.Compact(list), ",")+" "+resource)
+		rules = append(rules, strings.Join(slices.Compact(list), ",")+" "+resource)
 	}
-	slices.Sort(rights)
-	return rights
+	slices.Sort(rules)
+	return rules
 }
 
-// ruleResources are a rule's, each as resource.group/name.
+// ruleResources returns the resources of a rule as resource.group/name.
 func ruleResources(rule authorizationv1.ResourceRule) []string {
 	var list []string
 	for _, group := range rule.APIGroups {
@@ -162,8 +162,8 @@ func namespacesOf(t *testing.T) []string {
 	return names
 }
 
-func subtract(from, what []string) []string {
-	return slices.DeleteFunc(slices.Clone(from), func(right string) bool { return slices.Contains(what, right) })
+func subtract(from, removed []string) []string {
+	return slices.DeleteFunc(slices.Clone(from), func(right string) bool { return slices.Contains(removed, right) })
 }
 
 func compareRules(t *testing.T, where string, want, got []string) {
@@ -183,7 +183,7 @@ func killProcess(t *testing.T, pid int) {
 	}
 }
 
-// agentClient has the rights of a node's agent, by the very token that it has.
+// agentClient returns a client with the token of a node's agent.
 func agentClient(t *testing.T, node string) client.Client {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(sharedCluster.dir, "components", "gpuagent-"+node, "config.yaml"))
@@ -207,8 +207,7 @@ func agentClient(t *testing.T, node string) client.Client {
 	return c
 }
 
-// An agent speaks of its own node, and of how its GPUs are; not of another's, nor of
-// how they shall be.
+// An agent writes the status of its own GPUNode only, and never the spec.
 func TestAgentWritesOnlyItsOwnNode(t *testing.T) {
 	agent := agentClient(t, "dgx-1")
 	node := func(name string) *v1alpha1.GPUNode {
@@ -217,54 +216,54 @@ func TestAgentWritesOnlyItsOwnNode(t *testing.T) {
 	status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"driverVersion":"1.2.3"}}`))
 	spec := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodePool":"mine"}}`))
 	if err := agent.Status().Patch(t.Context(), node("dgx-1"), status, client.DryRunAll); err != nil {
-		t.Errorf("of its own node: %v", err)
+		t.Errorf("status of its own node: %v", err)
 	}
 	err := agent.Status().Patch(t.Context(), node("dgx-2"), status)
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "its own node only: this is dgx-2, and its token is of dgx-1") {
-		t.Errorf("of another node: %v", err)
+		t.Errorf("status of another node: %v", err)
 	}
 	for _, name := range []string{"dgx-1", "dgx-2"} {
 		if err := agent.Patch(t.Context(), node(name), spec); !apierrors.IsForbidden(err) {
-			t.Errorf("how the GPUs of %s shall be: %v", name, err)
+			t.Errorf("spec of %s: %v", name, err)
 		}
 		if err := agent.Delete(t.Context(), node(name)); !apierrors.IsForbidden(err) {
-			t.Errorf("the end of %s: %v", name, err)
+			t.Errorf("deletion of %s: %v", name, err)
 		}
 	}
 }
 
-// Who looks after mail may try it, and writes nobody anything else in Sluice's name.
+// A mail administrator may create test mails, but no other Notices.
 func TestOnlyLifecycleRecordsNotices(t *testing.T) {
-	const who = "mail-team"
+	const user = "mail-team"
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "mail-rights-test"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sluice:mail-administrator"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: who}},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
 	if err := sharedCluster.adminClient.Create(t.Context(), binding); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { deleteAndWait(t, binding) })
-	mailTeam := clientFor(t, userConfig(who))
-	trial := func(name string) *v1alpha1.Notice {
+	mailTeam := clientFor(t, userConfig(user))
+	testNotice := func(name string) *v1alpha1.Notice {
 		return &v1alpha1.Notice{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: v1alpha1.NoticeSpec{
 				Kind:      v1alpha1.NoticeTest,
 				DueAt:     metav1.NewTime(time.Now()),
-				Recipient: v1alpha1.NoticeRecipient{Contact: v1alpha1.Contact{Name: "Somebody", Email: "somebody@example.org"}},
+				Recipient: v1alpha1.NoticeRecipient{Contact: v1alpha1.Contact{Name: "Recipient", Email: "recipient@example.org"}},
 			},
 		}
 	}
-	forged := trial("forged")
+	forged := testNotice("forged")
 	forged.Spec.Kind = v1alpha1.NoticeProjectDeleted
 	forged.Spec.Subject = &v1alpha1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Project", Name: "thesis"}
 
-	// The rights take effect a moment after they are given.
-	eventually(t, func() error { return mailTeam.Create(t.Context(), trial("tried"), client.DryRunAll) })
+	// The rights take effect a moment after they are granted.
+	eventually(t, func() error { return mailTeam.Create(t.Context(), testNotice("tried"), client.DryRunAll) })
 	err := mailTeam.Create(t.Context(), forged.DeepCopy(), client.DryRunAll)
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "recorded by lifecycle alone") {
-		t.Errorf("a forged Notice: %v, want it to be refused", err)
+		t.Errorf("a forged Notice: %v, want a rejection", err)
 	}
 	if err := sharedCluster.adminClient.Create(t.Context(), forged, client.DryRunAll); err != nil {
 		t.Errorf("a cluster administrator: %v", err)

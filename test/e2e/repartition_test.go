@@ -25,15 +25,15 @@ import (
 )
 
 const (
-	// migNode is the node whose GPUs are in MIG mode, and empty at first.
+	// migNode is the node whose GPUs are in MIG mode, and not partitioned at first.
 	migNode = "dgx-2"
-	// migAgent is the component that cuts them.
+	// migAgent is the component that partitions the GPUs of migNode.
 	migAgent = "gpuagent-" + migNode
-	// repartitionTimeout covers several changes of one node in turn, on a busy machine.
+	// repartitionTimeout covers several consecutive changes of one node on a busy machine.
 	repartitionTimeout = 3 * time.Minute
 )
 
-// migCluster is a cluster with a project that may have all slices of cutNode.
+// migCluster is a cluster with a project whose quota covers all GPUs of migNode.
 type migCluster struct {
 	*sluiceCluster
 	ns          string
@@ -49,14 +49,14 @@ func newMIGCluster(t *testing.T) *migCluster {
 	return g
 }
 
-// eventuallyAfterRepartition waits for what follows from a change of GPUs.
+// eventuallyAfterRepartition waits for an effect of a change of the layout.
 func (g *migCluster) eventuallyAfterRepartition(t *testing.T, condition func() error) {
 	t.Helper()
 	clustertest.EventuallyWithin(t, repartitionTimeout, condition)
 }
 
-// watchFailures begins to watch the project's pods. The result says which of them have
-// failed, were evicted, or had a container started again since.
+// watchFailures watches the project's pods. The returned function lists the pods that have
+// failed, were evicted, or had a container restarted since.
 func (g *migCluster) watchFailures(t *testing.T) func() []string {
 	t.Helper()
 	events, err := g.clientset.CoreV1().Pods(g.ns).Watch(t.Context(), metav1.ListOptions{})
@@ -76,7 +76,7 @@ func (g *migCluster) watchFailures(t *testing.T) func() []string {
 			}
 			for _, c := range p.Status.ContainerStatuses {
 				if c.RestartCount > 0 {
-					found[p.Name+" was started again"] = true
+					found[p.Name+" was restarted"] = true
 				}
 			}
 			for _, c := range p.Status.Conditions {
@@ -93,7 +93,7 @@ func (g *migCluster) watchFailures(t *testing.T) func() []string {
 	}
 }
 
-// createMIGPods makes n pods that each ask for one slice of a profile.
+// createMIGPods creates n pods that each request one MIG device of a profile.
 func (g *migCluster) createMIGPods(t *testing.T, name, profile string, n int) {
 	t.Helper()
 	for i := range n {
@@ -105,25 +105,25 @@ func (g *migCluster) createMIGPods(t *testing.T, name, profile string, n int) {
 	}
 }
 
-// waitForRunningCount waits until so many pods run, and no more are there.
+// waitForRunningCount waits until n pods run and no others exist.
 func (g *migCluster) waitForRunningCount(t *testing.T, n int) {
 	t.Helper()
 	g.eventuallyAfterRepartition(t, func() error {
-		var waiting []string
+		var notRunning []string
 		pods := g.listPods(t, g.ns)
 		for i := range pods {
 			if pods[i].Status.Phase != corev1.PodRunning {
-				waiting = append(waiting, pods[i].Name)
+				notRunning = append(notRunning, pods[i].Name)
 			}
 		}
-		if len(waiting) > 0 || len(pods) != n {
-			return unexpectedState(fmt.Sprintf("%d pods run", n), fmt.Sprintf("of %d these do not: %v; %s", len(pods), waiting, g.plannerStatus(t)))
+		if len(notRunning) > 0 || len(pods) != n {
+			return unexpectedState(fmt.Sprintf("%d pods run", n), fmt.Sprintf("of %d these do not: %v; %s", len(pods), notRunning, g.plannerStatus(t)))
 		}
 		return nil
 	})
 }
 
-// plannerStatus is what the planner says of the pool.
+// plannerStatus returns the condition Planned of the node pool.
 func (g *migCluster) plannerStatus(t *testing.T) string {
 	p := newNodePool("dgx-mig")
 	if err := g.adminClient.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
@@ -134,7 +134,7 @@ func (g *migCluster) plannerStatus(t *testing.T) string {
 			return fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message)
 		}
 	}
-	return "nothing was planned"
+	return "no condition Planned"
 }
 
 func (g *migCluster) getGPUNode(t *testing.T) *v1alpha1.GPUNode {
@@ -146,46 +146,46 @@ func (g *migCluster) getGPUNode(t *testing.T) *v1alpha1.GPUNode {
 	return node
 }
 
-// devicePlacements are the MIG devices of the project's pods, with their boards, by the pods'
-// names.
+// devicePlacements maps the names of the project's pods to their MIG devices and GPUs.
 func (g *migCluster) devicePlacements(t *testing.T) map[string]string {
 	t.Helper()
-	places := map[string]string{}
+	placements := map[string]string{}
 	for _, gpu := range g.getGPUNode(t).Status.GPUs {
 		for _, instance := range gpu.Instances {
 			if instance.Pod != nil && instance.Pod.Namespace == g.ns {
-				places[instance.Pod.Name] = fmt.Sprintf("%s@%d of %s: %s", instance.Profile, instance.Start, gpu.UUID, instance.UUID)
+				placements[instance.Pod.Name] = fmt.Sprintf("%s@%d of %s: %s", instance.Profile, instance.Start, gpu.UUID, instance.UUID)
 			}
 		}
 	}
-	return places
+	return placements
 }
 
-// halfOfGPU is the half of a board on which a place of half a board at most is.
-func halfOfGPU(place string) string {
-	at, after, _ := strings.Cut(place, " of ")
-	board, _, _ := strings.Cut(after, ":")
-	_, start, _ := strings.Cut(at, "@")
+// halfOfGPU returns the half of a GPU that contains the device. The device must fit into one
+// half.
+func halfOfGPU(placement string) string {
+	device, rest, _ := strings.Cut(placement, " of ")
+	gpu, _, _ := strings.Cut(rest, ":")
+	_, start, _ := strings.Cut(device, "@")
 	if start < "4" {
-		return board + ", first half"
+		return gpu + ", first half"
 	}
-	return board + ", second half"
+	return gpu + ", second half"
 }
 
-// waitForPlacements waits until the agent has said where n pods are.
+// waitForPlacements waits until the agent reports the devices of n pods.
 func (g *migCluster) waitForPlacements(t *testing.T, n int) map[string]string {
 	t.Helper()
-	var places map[string]string
+	var placements map[string]string
 	g.eventuallyAfterRepartition(t, func() error {
-		if places = g.devicePlacements(t); len(places) != n {
-			return unexpectedState(fmt.Sprintf("%d pods have a place", n), places)
+		if placements = g.devicePlacements(t); len(placements) != n {
+			return unexpectedState(fmt.Sprintf("%d pods have a device", n), placements)
 		}
 		return nil
 	})
-	return places
+	return placements
 }
 
-// waitForStableNode waits until no change of the node is under way, and its taint is gone.
+// waitForStableNode waits until the layout of the node is applied and its taint is removed.
 func (g *migCluster) waitForStableNode(t *testing.T) {
 	t.Helper()
 	g.eventuallyAfterRepartition(t, func() error {
@@ -193,14 +193,14 @@ func (g *migCluster) waitForStableNode(t *testing.T) {
 		if err := g.adminClient.Get(t.Context(), client.ObjectKey{Name: migNode}, &node); err != nil {
 			return err
 		}
-		if of := g.getGPUNode(t); len(node.Spec.Taints) > 0 || of.Status.ObservedGeneration != of.Generation {
-			return unexpectedState("the node is at rest", fmt.Sprint(node.Spec.Taints, of.Generation, of.Status.ObservedGeneration))
+		if gpuNode := g.getGPUNode(t); len(node.Spec.Taints) > 0 || gpuNode.Status.ObservedGeneration != gpuNode.Generation {
+			return unexpectedState("the node is stable", fmt.Sprint(node.Spec.Taints, gpuNode.Generation, gpuNode.Status.ObservedGeneration))
 		}
 		return nil
 	})
 }
 
-// kubectlGPUNode is what kubectl shows of the node's GPUs.
+// kubectlGPUNode returns the output of kubectl for the node's GPUs.
 func (g *migCluster) kubectlGPUNode(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "kubectl", "--kubeconfig", filepath.Join(g.dir, "kubeconfig"), "get", "gpunodes", migNode).CombinedOutput()
@@ -210,7 +210,7 @@ func (g *migCluster) kubectlGPUNode(t *testing.T) string {
 	return string(out)
 }
 
-// agentStatusOutput is what the agent's own status shows, on the node.
+// agentStatusOutput returns the output of `gpuagent status` on the node.
 func (g *migCluster) agentStatusOutput(t *testing.T) string {
 	t.Helper()
 	agent := filepath.Join(filepath.Dir(g.binary), "gpuagent")
@@ -228,79 +228,79 @@ func (g *migCluster) deletePods(t *testing.T) {
 	}
 	g.eventuallyAfterRepartition(t, func() error {
 		if left := g.listPods(t, g.ns); len(left) > 0 {
-			return unexpectedState("all pods are gone", len(left))
+			return unexpectedState("no pod exists", len(left))
 		}
 		return nil
 	})
 }
 
-// GPUs that nobody has cut are cut into what pods ask for; those who have a slice
-// notice nothing; and what lies idle is given up for who needs the room.
+// Unpartitioned GPUs are partitioned for what pods request. Pods with a device keep it, and
+// idle devices are removed when pods need the space.
 func TestGPUsArePartitionedOnDemand(t *testing.T) {
 	g := newMIGCluster(t)
 
-	// An empty node.
-	begin := time.Now()
+	// The GPUs are not partitioned.
+	start := time.Now()
 	for profile, name := range map[string]string{"1g.5gb": "small", "2g.10gb": "middle", "3g.20gb": "large"} {
 		g.createMIGPods(t, name, profile, 1)
 	}
 	g.waitForRunningCount(t, 3)
-	t.Logf("three pods run on GPUs that nobody had cut, %s after they were asked for", time.Since(begin).Round(100*time.Millisecond))
+	t.Logf("three pods run on unpartitioned GPUs, %s after their creation", time.Since(start).Round(100*time.Millisecond))
 	busy := g.waitForPlacements(t, 3)
 	g.waitForStableNode(t)
 	row := regexp.MustCompile(`(?m)^dgx-2 +dgx-mig +True +Applied +1g\.5gb 1/1, 2g\.10gb 1/1, 3g\.20gb 1/1 +NVIDIA A100-SXM4-40GB `)
-	if shown := g.kubectlGPUNode(t); !row.MatchString(shown) || !strings.Contains(shown, "LAYOUT") || !strings.Contains(shown, "SLICES") {
-		t.Errorf("kubectl get gpunodes shows\n%s\nwant three slices, all in use", shown)
+	if output := g.kubectlGPUNode(t); !row.MatchString(output) || !strings.Contains(output, "LAYOUT") || !strings.Contains(output, "SLICES") {
+		t.Errorf("kubectl get gpunodes shows\n%s\nwant three MIG devices, all in use", output)
 	}
-	drawn := g.agentStatusOutput(t)
-	for _, word := range []string{"dgx-2   8 GPUs", "slices/small-0", "slices/middle-0", "slices/large-0", "1g.5gb", "2g.10gb", "3g.20gb"} {
-		if !strings.Contains(drawn, word) {
-			t.Errorf("gpuagent status does not show %q:\n%s", word, drawn)
+	output := g.agentStatusOutput(t)
+	for _, text := range []string{"dgx-2   8 GPUs", "slices/small-0", "slices/middle-0", "slices/large-0", "1g.5gb", "2g.10gb", "3g.20gb"} {
+		if !strings.Contains(output, text) {
+			t.Errorf("the output of gpuagent status does not contain %q:\n%s", text, output)
 		}
 	}
 
-	// All halves of boards that nobody has, on the busy boards too.
-	taken := map[string]bool{}
-	for _, place := range busy {
-		taken[halfOfGPU(place)] = true
+	// Fill all free halves of GPUs, including those of GPUs in use.
+	usedHalves := map[string]bool{}
+	for _, placement := range busy {
+		usedHalves[halfOfGPU(placement)] = true
 	}
-	n := 16 - len(taken)
-	begin = time.Now()
+	n := 16 - len(usedHalves)
+	start = time.Now()
 	g.createMIGPods(t, "half", "3g.20gb", n)
 	g.waitForRunningCount(t, 3+n)
-	t.Logf("%d more pods, on all halves of boards that were left, run after %s", n, time.Since(begin).Round(100*time.Millisecond))
+	t.Logf("%d more pods, on all remaining halves of GPUs, run after %s", n, time.Since(start).Round(100*time.Millisecond))
 	g.waitForStableNode(t)
-	now := g.waitForPlacements(t, 3+n)
-	for name, place := range busy {
-		if now[name] != place {
-			t.Errorf("pod %s was at %q and is at %q", name, place, now[name])
+	current := g.waitForPlacements(t, 3+n)
+	for name, placement := range busy {
+		if current[name] != placement {
+			t.Errorf("pod %s had device %q and has %q", name, placement, current[name])
 		}
 	}
-	for _, place := range now {
-		taken[halfOfGPU(place)] = true
+	for _, placement := range current {
+		usedHalves[halfOfGPU(placement)] = true
 	}
-	if len(taken) != 16 {
-		t.Errorf("the pods are on %d halves of boards, want all sixteen: %v", len(taken), now)
+	if len(usedHalves) != 16 {
+		t.Errorf("the pods use %d halves of GPUs, want all sixteen: %v", len(usedHalves), current)
 	}
 
-	// They end, and eight whole GPUs are asked for.
+	// The pods end, and others request eight whole GPUs.
 	g.deletePods(t)
-	begin = time.Now()
+	start = time.Now()
 	g.createMIGPods(t, "whole", "7g.40gb", 8)
 	g.waitForRunningCount(t, 8)
-	t.Logf("eight pods with a GPU each, in place of idle slices, run after %s", time.Since(begin).Round(100*time.Millisecond))
+	t.Logf("eight pods with a whole GPU each, instead of idle MIG devices, run after %s", time.Since(start).Round(100*time.Millisecond))
 	g.waitForStableNode(t)
 	g.waitForPlacements(t, 8)
 	if got := g.getGPUNode(t).Status.Slices; got != "7g.40gb 8/8" {
-		t.Errorf("the node has the slices %q, want 7g.40gb 8/8", got)
+		t.Errorf("the node has the MIG devices %q, want 7g.40gb 8/8", got)
 	}
 	if failed := g.podFailures(); len(failed) > 0 {
-		t.Errorf("pods came to harm:\n%s", strings.Join(failed, "\n"))
+		t.Errorf("pods failed:\n%s", strings.Join(failed, "\n"))
 	}
 }
 
-// Whoever is killed in the middle of a change, it is completed, and nobody comes to
-// harm. Guards invariants 7 and 8 of the design.
+// A change completes although a component is killed in the middle of it, and no pod fails.
+// Guards invariants 7 and 8 of the design.
 func TestKillDuringRepartition(t *testing.T) {
 	g := newMIGCluster(t)
 	pods := 0
@@ -314,9 +314,9 @@ func TestKillDuringRepartition(t *testing.T) {
 		}
 		return nil
 	}
-	asked := func() error {
-		if of := g.getGPUNode(t); of.Generation == of.Status.ObservedGeneration {
-			return unexpectedState("the agent is asked for a layout", of.Generation)
+	layoutWritten := func() error {
+		if gpuNode := g.getGPUNode(t); gpuNode.Generation == gpuNode.Status.ObservedGeneration {
+			return unexpectedState("the spec has a new layout", gpuNode.Generation)
 		}
 		return nil
 	}
@@ -324,11 +324,11 @@ func TestKillDuringRepartition(t *testing.T) {
 		name, victim, profile string
 		when                  func() error
 	}{
-		{"lifecycle when the node is tainted", "lifecycle", "3g.20gb", tainted},
-		{"the agent before it has begun", migAgent, "2g.10gb", tainted},
-		{"lifecycle when the layout is written", "lifecycle", "1g.5gb", asked},
-		{"the agent at work", migAgent, "1g.10gb", asked},
-		{"the device plugin when the layout is written", "fakekubelet", "4g.20gb", asked},
+		{"lifecycle after it tainted the node", "lifecycle", "3g.20gb", tainted},
+		{"the agent before it repartitions", migAgent, "2g.10gb", tainted},
+		{"lifecycle after it wrote the layout", "lifecycle", "1g.5gb", layoutWritten},
+		{"the agent while it repartitions", migAgent, "1g.10gb", layoutWritten},
+		{"the device plugin after the layout was written", "fakekubelet", "4g.20gb", layoutWritten},
 	} {
 		t.Run(round.name, func(t *testing.T) {
 			before := g.devicePlacements(t)
@@ -339,20 +339,20 @@ func TestKillDuringRepartition(t *testing.T) {
 			g.killAndAwaitRestart(t, round.victim)
 			g.waitForRunningCount(t, pods)
 			g.waitForStableNode(t)
-			now := g.waitForPlacements(t, pods)
-			for name, place := range before {
-				if now[name] != place {
-					t.Errorf("pod %s was at %q and is at %q", name, place, now[name])
+			current := g.waitForPlacements(t, pods)
+			for name, placement := range before {
+				if current[name] != placement {
+					t.Errorf("pod %s had device %q and has %q", name, placement, current[name])
 				}
 			}
 		})
 	}
 	if failed := g.podFailures(); len(failed) > 0 {
-		t.Errorf("pods came to harm:\n%s", strings.Join(failed, "\n"))
+		t.Errorf("pods failed:\n%s", strings.Join(failed, "\n"))
 	}
 }
 
-// killAndAwaitRestart kills a component's process, and returns once it has come back.
+// killAndAwaitRestart kills a component and waits until it runs again.
 func (g *migCluster) killAndAwaitRestart(t *testing.T, component string) {
 	t.Helper()
 	before, err := g.readReport(t.Context())

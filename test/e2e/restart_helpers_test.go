@@ -27,7 +27,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Who starts workloads besides people.
+// Accounts that start workloads automatically.
 const (
 	ciAccount  = "system:serviceaccount:stopped:ci"
 	autoscaler = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
@@ -35,8 +35,8 @@ const (
 	rollouts   = "system:serviceaccount:kube-system:deployment-controller"
 )
 
-// restartTest is a cluster of its own, since its time is stepped, with a project whose
-// workloads may run for two days, and begin anew two hours after their end.
+// restartTest has a cluster of its own, because it advances policy time, and a project whose
+// workloads may run for two days and restart two hours after they were stopped.
 type restartTest struct {
 	*policyTimeCluster
 	ns                string
@@ -69,8 +69,8 @@ func newRestartTest(t *testing.T) *restartTest {
 		})
 	}
 	s.ada = s.impersonate(t, ada, rest.NoWarnings{})
-	for _, robot := range []string{ciAccount, autoscaler, scheduler, rollouts} {
-		s.automationClients[robot] = s.impersonate(t, robot, rest.NoWarnings{})
+	for _, account := range []string{ciAccount, autoscaler, scheduler, rollouts} {
+		s.automationClients[account] = s.impersonate(t, account, rest.NoWarnings{})
 	}
 	eventually(t, func() error {
 		if _, err := s.automationClients[ciAccount].CoreV1().Pods(s.ns).List(t.Context(), metav1.ListOptions{}); err != nil {
@@ -82,7 +82,7 @@ func newRestartTest(t *testing.T) *restartTest {
 	return s
 }
 
-// podTemplateRunning is a template of a pod with a GPU that runs a program.
+// podTemplateRunning returns the template of a pod with a GPU that runs a program.
 func podTemplateRunning(program string) corev1.PodTemplateSpec {
 	return podTemplateFor(program, v1alpha1.ResourceNVIDIAGPU, withWorkloadType(v1alpha1.WorkloadTrain))
 }
@@ -121,7 +121,7 @@ func (s *restartTest) newWorkloadPod(name, program string, owners ...metav1.Owne
 	}
 }
 
-// asWorkload is an object as a workload.
+// asWorkload returns the object with its group and kind.
 func (s *restartTest) asWorkload(t *testing.T, object client.Object) workload {
 	t.Helper()
 	kind, err := s.adminClient.GroupVersionKindFor(object)
@@ -133,34 +133,34 @@ func (s *restartTest) asWorkload(t *testing.T, object client.Object) workload {
 
 func (s *restartTest) waitUntilRunning(t *testing.T, object client.Object) {
 	t.Helper()
-	s.waitForClock(t, s.asWorkload(t, object), "its time runs", func(c *v1alpha1.WorkloadClockStatus) bool {
+	s.waitForClock(t, s.asWorkload(t, object), "runs", func(c *v1alpha1.WorkloadClockStatus) bool {
 		return c.State == v1alpha1.ClockStateRunning
 	})
 }
 
-// waitUntilStopped waits until a workload was stopped so often, by the verb of its kind
-// and with the mark, and none of its pods runs.
+// waitUntilStopped waits until the workload was stopped at least so many times, its spec and
+// its annotation say so, and none of its pods runs.
 func (s *restartTest) waitUntilStopped(t *testing.T, object client.Object, times int32) {
 	t.Helper()
 	w := s.asWorkload(t, object)
 	s.eventuallyAfterStep(t, func() error {
 		if !s.isStopped(t, w) {
-			return unexpectedState(w.kind+" "+w.GetName()+" is stopped", "it asks to run")
+			return unexpectedState(w.kind+" "+w.GetName()+" is stopped", "the spec runs the workload")
 		}
 		if w.kind != "Pod" && w.GetAnnotations()[v1alpha1.AnnotationStoppedUntil] == "" {
-			return unexpectedState(w.kind+" "+w.GetName()+" is marked", w.GetAnnotations())
+			return unexpectedState(w.kind+" "+w.GetName()+" has the annotation stopped-until", w.GetAnnotations())
 		}
 		return nil
 	})
-	s.waitForClock(t, w, "it is stopped", func(c *v1alpha1.WorkloadClockStatus) bool {
+	s.waitForClock(t, w, "is stopped", func(c *v1alpha1.WorkloadClockStatus) bool {
 		return c.Stopped != nil && c.Stopped.Times >= times && c.RunningSince == nil
 	})
 }
 
-func mergePatch(to string) (types.PatchType, []byte) { return types.MergePatchType, []byte(to) }
+func mergePatch(patch string) (types.PatchType, []byte) { return types.MergePatchType, []byte(patch) }
 
-// setRestartWebhook sees to it that the API server asks about restarts, or does not.
-func (s *restartTest) setRestartWebhook(t *testing.T, asked bool) {
+// setRestartWebhook enables or disables the webhook for restarts.
+func (s *restartTest) setRestartWebhook(t *testing.T, enabled bool) {
 	t.Helper()
 	eventually(t, func() error {
 		var configuration admissionv1.ValidatingWebhookConfiguration
@@ -170,8 +170,8 @@ func (s *restartTest) setRestartWebhook(t *testing.T, asked bool) {
 		for i := range configuration.Webhooks {
 			if w := &configuration.Webhooks[i]; w.Name == "restarts.sluice.dev" {
 				w.ObjectSelector = &metav1.LabelSelector{}
-				if !asked {
-					w.ObjectSelector.MatchLabels = map[string]string{"nobody": "has-this"}
+				if !enabled {
+					w.ObjectSelector.MatchLabels = map[string]string{"matches": "nothing"}
 				}
 			}
 		}
@@ -179,15 +179,15 @@ func (s *restartTest) setRestartWebhook(t *testing.T, asked bool) {
 	})
 	eventually(t, func() error {
 		err := s.adminClient.Create(t.Context(), s.newWorkloadPod("probe", "train"), client.DryRunAll)
-		if (err != nil) != asked {
-			return unexpectedState("the webhook is asked, or is not", err)
+		if (err != nil) != enabled {
+			return unexpectedState("the API server has applied the change of the webhook", err)
 		}
 		return nil
 	})
 }
 
-// assertMatchConditionsEvaluated is that the API server could always tell whether to ask: where it
-// cannot, it does not, and says so nowhere else.
+// assertMatchConditionsEvaluated checks that the API server could evaluate all match
+// conditions. If it cannot, it skips the webhook and reports the error only in this metric.
 func (s *restartTest) assertMatchConditionsEvaluated(t *testing.T) {
 	t.Helper()
 	raw, err := s.clientset.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
@@ -201,33 +201,33 @@ func (s *restartTest) assertMatchConditionsEvaluated(t *testing.T) {
 	}
 }
 
-// approveExtension gives a workload another day: in the words by which its start is refused,
-// and those of who decides.
+// approveExtension extends a workload by a day: ada requests the extension and an approver
+// approves it.
 func (s *restartTest) approveExtension(t *testing.T, object client.Object) {
 	t.Helper()
 	w := s.asWorkload(t, object)
 	s.runSluice(t, "extend", strings.ToLower(w.kind)+"/"+w.GetName(), "-n", s.ns, "--by", "24h", "--reason", "two epochs are left", "--wait", "0s")
-	var asked v1alpha1.ExtensionList
-	if err := s.adminClient.List(t.Context(), &asked, client.InNamespace(s.ns)); err != nil {
+	var extensions v1alpha1.ExtensionList
+	if err := s.adminClient.List(t.Context(), &extensions, client.InNamespace(s.ns)); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range asked.Items {
+	for _, e := range extensions.Items {
 		if e.Spec.Target.Kind == w.kind && e.Spec.Target.Name == w.GetName() {
 			s.runSluice(t, "approve", e.Name, "-n", s.ns)
 			return
 		}
 	}
-	t.Fatalf("nobody asked for %s %s", w.kind, w.GetName())
+	t.Fatalf("no extension requested for %s %s", w.kind, w.GetName())
 }
 
-// resumeJob starts a Job as ada.
+// resumeJob resumes a Job as ada.
 func (s *restartTest) resumeJob(ctx context.Context, name string) error {
 	kind, body := mergePatch(`{"spec":{"suspend":false}}`)
 	_, err := s.ada.BatchV1().Jobs(s.ns).Patch(ctx, name, kind, body, metav1.PatchOptions{})
 	return err
 }
 
-// kubectlAsUser runs kubectl in the namespace as ada; the error has what it prints.
+// kubectlAsUser runs kubectl in the namespace as ada; the error contains its output.
 func (s *restartTest) kubectlAsUser(t *testing.T, args ...string) error {
 	t.Helper()
 	args = append([]string{"--kubeconfig", filepath.Join(s.dir, "kubeconfig"), "--as", ada, "-n", s.ns}, args...)

@@ -20,9 +20,8 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Everything by which somebody may start again what Sluice stopped is refused, or
-// what came of it is stopped again; and when the time is over, or there is more of
-// it, all goes on.
+// Sluice rejects every way to restart a workload that it stopped, or stops the workload
+// again. After an extension, or when the cooldown is over, the workload can start.
 func TestStoppedWorkloadsNotRestarted(t *testing.T) {
 	s := newRestartTest(t)
 	train, longer, slips := s.newJob("train", "train"), s.newJob("longer", "longer"), s.newJob("slips", "slips")
@@ -35,10 +34,10 @@ func TestStoppedWorkloadsNotRestarted(t *testing.T) {
 	for _, object := range all {
 		s.waitUntilRunning(t, object)
 	}
-	for i, by := range []time.Duration{24*time.Hour + time.Minute, 20 * time.Hour, 3*time.Hour + 30*time.Minute} {
-		s.advanceTime(t, by)
+	for i, duration := range []time.Duration{24*time.Hour + time.Minute, 20 * time.Hour, 3*time.Hour + 30*time.Minute} {
+		s.advanceTime(t, duration)
 		for _, object := range all {
-			s.waitForClock(t, s.asWorkload(t, object), fmt.Sprintf("warning %d is given", i+1), func(c *v1alpha1.WorkloadClockStatus) bool {
+			s.waitForClock(t, s.asWorkload(t, object), fmt.Sprintf("has warning %d", i+1), func(c *v1alpha1.WorkloadClockStatus) bool {
 				return len(c.Leads) == i+1 && c.State == v1alpha1.ClockStateRunning
 			})
 		}
@@ -49,25 +48,25 @@ func TestStoppedWorkloadsNotRestarted(t *testing.T) {
 	}
 	s.waitForRunningPods(t, s.ns, 0)
 
-	t.Run("refused", func(t *testing.T) { s.testRestartsRejected(t, train, serve, db) })
-	t.Run("in order", func(t *testing.T) { s.testAllowedStarts(t, train, serve) })
-	t.Run("stopped again", func(t *testing.T) { s.testBypassedRestartsStopped(t, slips, serve) })
-	t.Run("with more time", func(t *testing.T) { s.testExtensionAllowsRestart(t, longer, serve) })
-	t.Run("when it is over", func(t *testing.T) { s.testRestartAfterCooldown(t, train, db) })
+	t.Run("restarts are rejected", func(t *testing.T) { s.testRestartsRejected(t, train, serve, db) })
+	t.Run("other changes are allowed", func(t *testing.T) { s.testAllowedStarts(t, train, serve) })
+	t.Run("bypassed restarts are stopped", func(t *testing.T) { s.testBypassedRestartsStopped(t, slips, serve) })
+	t.Run("an extension allows a restart", func(t *testing.T) { s.testExtensionAllowsRestart(t, longer, serve) })
+	t.Run("the end of the cooldown allows a restart", func(t *testing.T) { s.testRestartAfterCooldown(t, train, db) })
 	s.assertMatchConditionsEvaluated(t)
 }
 
-// testRestartsRejected tries what admission refuses, and leaves db made anew, with nothing
-// that runs.
+// testRestartsRejected tries the restarts that admission rejects. It recreates db without
+// replicas.
 func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, serve *appsv1.Deployment, db *appsv1.StatefulSet) {
 	const over = " was stopped by Sluice after it had run for 48h, its time limit, and can be started again at "
 	jobs, deployments, pods := s.ada.BatchV1().Jobs(s.ns), s.ada.AppsV1().Deployments(s.ns), s.ada.CoreV1().Pods(s.ns)
 	patch := metav1.PatchOptions{DryRun: dryRun}
 	create := metav1.CreateOptions{DryRun: dryRun}
-	one := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: serve.Name}, Spec: autoscalingv1.ScaleSpec{Replicas: 1}}
-	ways := map[string]struct {
-		try  func(context.Context) error
-		says []string
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: serve.Name}, Spec: autoscalingv1.ScaleSpec{Replicas: 1}}
+	tests := map[string]struct {
+		attempt  func(context.Context) error
+		messages []string
 	}{
 		"a Job resumed": {func(ctx context.Context) error { return s.resumeJob(ctx, train.Name) }, []string{"Job train" + over, " CE", "wait until then, or request more time: sluice extend job/train -n stopped --by 24h"}},
 		"a Job resumed by an administrator": {func(ctx context.Context) error {
@@ -75,22 +74,22 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 			_, err := s.clientset.BatchV1().Jobs(s.ns).Patch(ctx, train.Name, kind, body, patch)
 			return err
 		}, []string{"Job train" + over}},
-		"a Job resumed and its mark taken off": {func(ctx context.Context) error {
+		"a Job resumed without the annotation stopped-until": {func(ctx context.Context) error {
 			kind, body := mergePatch(`{"metadata":{"annotations":{"sluice.dev/stopped-until":null}},"spec":{"suspend":false}}`)
 			_, err := jobs.Patch(ctx, train.Name, kind, body, patch)
 			return err
-		}, []string{"is written by Sluice alone"}}, // whoever of the two answers first
-		"the mark taken off": {func(ctx context.Context) error {
+		}, []string{"is written by Sluice alone"}}, // from the admission policy or the webhook
+		"the annotation stopped-until removed": {func(ctx context.Context) error {
 			kind, body := mergePatch(`{"metadata":{"annotations":{"sluice.dev/stopped-until":null}}}`)
 			_, err := jobs.Patch(ctx, train.Name, kind, body, patch)
 			return err
 		}, []string{"is written by Sluice alone"}},
-		"a Deployment's replicas by patch": {func(ctx context.Context) error {
+		"a Deployment's replicas patched": {func(ctx context.Context) error {
 			kind, body := mergePatch(`{"spec":{"replicas":2}}`)
 			_, err := deployments.Patch(ctx, serve.Name, kind, body, patch)
 			return err
 		}, []string{"Deployment serve" + over}},
-		"a Deployment's replicas left out": {func(ctx context.Context) error {
+		"a Deployment's replicas removed": {func(ctx context.Context) error {
 			kind, body := mergePatch(`{"spec":{"replicas":null}}`)
 			_, err := deployments.Patch(ctx, serve.Name, kind, body, patch)
 			return err
@@ -102,14 +101,14 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 			return s.kubectlAsUser(t, "scale", "statefulsets.apps/db", "--replicas=1")
 		}, []string{"StatefulSet db" + over}},
 		"an autoscaler": {func(ctx context.Context) error {
-			_, err := s.automationClients[autoscaler].AppsV1().Deployments(s.ns).UpdateScale(ctx, serve.Name, one, metav1.UpdateOptions{DryRun: dryRun})
+			_, err := s.automationClients[autoscaler].AppsV1().Deployments(s.ns).UpdateScale(ctx, serve.Name, scale, metav1.UpdateOptions{DryRun: dryRun})
 			return err
 		}, []string{"Deployment serve" + over}},
-		"a pod made again": {func(ctx context.Context) error {
+		"a pod created again": {func(ctx context.Context) error {
 			_, err := pods.Create(ctx, s.newWorkloadPod("notebook", "notebook"), create)
 			return err
 		}, []string{"Pod notebook" + over, "sluice extend pod/notebook"}},
-		"a pod made again with another program": {func(ctx context.Context) error {
+		"a pod created again with another program": {func(ctx context.Context) error {
 			_, err := pods.Create(ctx, s.newWorkloadPod("notebook", "another"), create)
 			return err
 		}, []string{"Pod notebook" + over}},
@@ -118,16 +117,16 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 			return err
 		}, []string{"Job copy runs the same as Job train, which" + over, "sluice extend job/train"}},
 		"a copy under a generated name": {func(ctx context.Context) error {
-			copied := s.newJob("", "train")
-			copied.GenerateName = "copy-"
-			_, err := jobs.Create(ctx, copied, create)
+			jobCopy := s.newJob("", "train")
+			jobCopy.GenerateName = "copy-"
+			_, err := jobs.Create(ctx, jobCopy, create)
 			return err
 		}, []string{"runs the same as Job train"}},
 		"a copy of another kind": {func(ctx context.Context) error {
 			_, err := deployments.Create(ctx, s.newDeployment("copy", "db", 1), create)
 			return err
 		}, []string{"Deployment copy runs the same as StatefulSet db"}},
-		"a copy by a robot": {func(ctx context.Context) error {
+		"a copy by a service account": {func(ctx context.Context) error {
 			_, err := s.automationClients[ciAccount].BatchV1().Jobs(s.ns).Create(ctx, s.newJob("copy", "train"), create)
 			return err
 		}, []string{"Job copy runs the same as Job train"}},
@@ -137,49 +136,49 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 			_, err := s.automationClients[scheduler].BatchV1().Jobs(s.ns).Create(ctx, run, create)
 			return err
 		}, []string{"Job run runs the same as Job train"}},
-		"a copy that claims a controller": {func(ctx context.Context) error {
-			copied := s.newJob("copy", "train")
-			copied.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(serve, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
-			_, err := s.clientset.BatchV1().Jobs(s.ns).Create(ctx, copied, create)
+		"a copy with a forged controller": {func(ctx context.Context) error {
+			jobCopy := s.newJob("copy", "train")
+			jobCopy.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(serve, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+			_, err := s.clientset.BatchV1().Jobs(s.ns).Create(ctx, jobCopy, create)
 			return err
 		}, []string{"Job copy runs the same as Job train"}},
 		"a bare pod as a copy": {func(ctx context.Context) error {
 			_, err := pods.Create(ctx, s.newWorkloadPod("copy", "train"), create)
 			return err
 		}, []string{"Pod copy runs the same as Job train"}},
-		"a bare pod of another root": {func(ctx context.Context) error {
+		"a bare pod with another owner": {func(ctx context.Context) error {
 			owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: serve.Name, UID: serve.UID}
 			_, err := pods.Create(ctx, s.newWorkloadPod("copy", "train", owner), create)
 			return err
 		}, []string{"Pod copy runs the same as Job train"}},
-		"a pod that claims another root as its controller": {func(ctx context.Context) error {
+		"a pod with another owner as its controller": {func(ctx context.Context) error {
 			owner := *metav1.NewControllerRef(serve, appsv1.SchemeGroupVersion.WithKind("Deployment"))
 			owner.BlockOwnerDeletion = nil
 			_, err := pods.Create(ctx, s.newWorkloadPod("copy", "train", owner), create)
 			return err
 		}, []string{"ownerReferences"}},
 	}
-	for name, way := range ways {
+	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := way.try(t.Context())
-			for _, says := range way.says {
-				expectError(t, err, says)
+			err := tc.attempt(t.Context())
+			for _, message := range tc.messages {
+				expectError(t, err, message)
 			}
 		})
 	}
-	t.Run("made again with nothing to run, and started", func(t *testing.T) {
+	t.Run("created again without replicas, and scaled", func(t *testing.T) {
 		uid := db.UID
 		if err := s.adminClient.Delete(t.Context(), db.DeepCopy()); err != nil {
 			t.Fatal(err)
 		}
-		again := s.newStatefulSet("db", "db", 1)
+		recreated := s.newStatefulSet("db", "db", 1)
 		eventually(t, func() error {
 			if err := s.adminClient.Get(t.Context(), client.ObjectKeyFromObject(db), db); err == nil && db.UID == uid {
-				return unexpectedState("it is gone", db.UID)
+				return unexpectedState("the StatefulSet is deleted", db.UID)
 			}
 			return nil
 		})
-		_, err := s.ada.AppsV1().StatefulSets(s.ns).Create(t.Context(), again, metav1.CreateOptions{})
+		_, err := s.ada.AppsV1().StatefulSets(s.ns).Create(t.Context(), recreated, metav1.CreateOptions{})
 		expectError(t, err, "StatefulSet db"+over)
 		s.createForTest(t, s.newStatefulSet("db", "db", 0))
 		expectError(t, s.kubectlAsUser(t, "scale", "statefulsets.apps/db", "--replicas=1"), "StatefulSet db"+over)
@@ -187,7 +186,7 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 		_, err = s.ada.AppsV1().StatefulSets(s.ns).Patch(t.Context(), "db", kind, body, metav1.PatchOptions{})
 		expectError(t, err, "StatefulSet db"+over)
 	})
-	t.Run("a copy made to start later, and started", func(t *testing.T) {
+	t.Run("a suspended copy, resumed", func(t *testing.T) {
 		later := s.newJob("later", "train")
 		later.Spec.Suspend = ptr.To(true)
 		s.createForTest(t, later)
@@ -195,23 +194,23 @@ func (s *restartTest) testRestartsRejected(t *testing.T, train *batchv1.Job, ser
 	})
 }
 
-// testAllowedStarts tries what must not be held up.
+// testAllowedStarts tries changes that must be allowed.
 func (s *restartTest) testAllowedStarts(t *testing.T, train *batchv1.Job, serve *appsv1.Deployment) {
 	cpu := s.newJob("cpu", "train")
 	cpu.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
-	none := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: serve.Name}}
-	body := func(object client.Object, to string) func(context.Context) error {
+	noReplicas := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: serve.Name}}
+	body := func(object client.Object, patch string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			kind, raw := mergePatch(to)
-			return s.adminClient.Patch(ctx, object, client.RawPatch(kind, raw), client.DryRunAll)
+			kind, data := mergePatch(patch)
+			return s.adminClient.Patch(ctx, object, client.RawPatch(kind, data), client.DryRunAll)
 		}
 	}
-	for name, try := range map[string]func(context.Context) error{
-		"a label of a Job":           body(train.DeepCopy(), `{"metadata":{"labels":{"mine":"yes"}}}`),
-		"a finalizer":                body(train.DeepCopy(), `{"metadata":{"finalizers":["example.org/mine"]}}`),
-		"suspended once more":        body(train.DeepCopy(), `{"spec":{"suspend":true}}`),
-		"a new version, not started": body(serve.DeepCopy(), `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`),
-		"the same without a GPU":     func(ctx context.Context) error { return s.adminClient.Create(ctx, cpu, client.DryRunAll) },
+	for name, attempt := range map[string]func(context.Context) error{
+		"a Job's label":                  body(train.DeepCopy(), `{"metadata":{"labels":{"mine":"yes"}}}`),
+		"a finalizer":                    body(train.DeepCopy(), `{"metadata":{"finalizers":["example.org/mine"]}}`),
+		"suspended again":                body(train.DeepCopy(), `{"spec":{"suspend":true}}`),
+		"a new version without replicas": body(serve.DeepCopy(), `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`),
+		"the same program without a GPU": func(ctx context.Context) error { return s.adminClient.Create(ctx, cpu, client.DryRunAll) },
 		"another program": func(ctx context.Context) error {
 			return s.adminClient.Create(ctx, s.newJob("other", "other"), client.DryRunAll)
 		},
@@ -219,26 +218,26 @@ func (s *restartTest) testAllowedStarts(t *testing.T, train *batchv1.Job, serve 
 			return s.adminClient.Create(ctx, s.newDeployment("copy", "serve", 0), client.DryRunAll)
 		},
 		"a new version of another Deployment": func(ctx context.Context) error {
-			like := s.newDeployment("other", "train", 1)
-			version := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+			deployment := s.newDeployment("other", "train", 1)
+			replicaSet := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 				Namespace: s.ns, Name: "other-1",
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "other", UID: "1", Controller: ptr.To(true)}},
-			}, Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To(int32(1)), Selector: like.Spec.Selector, Template: like.Spec.Template}}
-			_, err := s.automationClients[rollouts].AppsV1().ReplicaSets(s.ns).Create(ctx, version, metav1.CreateOptions{DryRun: dryRun})
+			}, Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To(int32(1)), Selector: deployment.Spec.Selector, Template: deployment.Spec.Template}}
+			_, err := s.automationClients[rollouts].AppsV1().ReplicaSets(s.ns).Create(ctx, replicaSet, metav1.CreateOptions{DryRun: dryRun})
 			return err
 		},
 		"deletion": func(ctx context.Context) error { return s.adminClient.Delete(ctx, train.DeepCopy(), client.DryRunAll) },
-		"scaled to nothing": func(ctx context.Context) error {
-			_, err := s.ada.AppsV1().Deployments(s.ns).UpdateScale(ctx, serve.Name, none, metav1.UpdateOptions{DryRun: dryRun})
+		"scaled to zero": func(ctx context.Context) error {
+			_, err := s.ada.AppsV1().Deployments(s.ns).UpdateScale(ctx, serve.Name, noReplicas, metav1.UpdateOptions{DryRun: dryRun})
 			return err
 		},
 	} {
-		t.Run(name, func(t *testing.T) { expectError(t, try(t.Context()), "") })
+		t.Run(name, func(t *testing.T) { expectError(t, attempt(t.Context()), "") })
 	}
 }
 
-// testBypassedRestartsStopped starts what nobody refuses, first with the webhook and then without
-// it, and sees it stopped again.
+// testBypassedRestartsStopped starts workloads in ways that admission does not reject, with
+// and without the webhook, and waits until they are stopped again.
 func (s *restartTest) testBypassedRestartsStopped(t *testing.T, slips *batchv1.Job, serve *appsv1.Deployment) {
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "owner"}}
 	s.createForTest(t, owner)
@@ -253,11 +252,11 @@ func (s *restartTest) testBypassedRestartsStopped(t *testing.T, slips *batchv1.J
 	s.setRestartWebhook(t, false)
 	expectError(t, s.resumeJob(t.Context(), slips.Name), "")
 	expectError(t, s.kubectlAsUser(t, "scale", "deployments.apps/serve", "--replicas=1"), "")
-	copied, err := s.ada.BatchV1().Jobs(s.ns).Create(t.Context(), s.newJob("unseen", "slips"), metav1.CreateOptions{})
+	jobCopy, err := s.ada.BatchV1().Jobs(s.ns).Create(t.Context(), s.newJob("unseen", "slips"), metav1.CreateOptions{})
 	expectError(t, err, "")
-	bare, err := s.ada.CoreV1().Pods(s.ns).Create(t.Context(), s.newWorkloadPod("unseen", "slips"), metav1.CreateOptions{})
+	podCopy, err := s.ada.CoreV1().Pods(s.ns).Create(t.Context(), s.newWorkloadPod("unseen", "slips"), metav1.CreateOptions{})
 	expectError(t, err, "")
-	for _, object := range []client.Object{robots, scaled, copied, bare} {
+	for _, object := range []client.Object{robots, scaled, jobCopy, podCopy} {
 		s.waitUntilStopped(t, object, 1)
 	}
 	s.waitUntilStopped(t, slips, 2)
@@ -266,7 +265,7 @@ func (s *restartTest) testBypassedRestartsStopped(t *testing.T, slips *batchv1.J
 	s.setRestartWebhook(t, true)
 }
 
-// testExtensionAllowsRestart gives workloads more time, with which they may be started at once.
+// testExtensionAllowsRestart extends workloads, which allows users to restart them at once.
 func (s *restartTest) testExtensionAllowsRestart(t *testing.T, longer *batchv1.Job, serve *appsv1.Deployment) {
 	starts := map[client.Object]func() error{
 		longer: func() error { return s.resumeJob(t.Context(), longer.Name) },
@@ -275,7 +274,7 @@ func (s *restartTest) testExtensionAllowsRestart(t *testing.T, longer *batchv1.J
 	for object, start := range starts {
 		s.approveExtension(t, object)
 		s.eventuallyAfterStep(t, start)
-		s.waitForClock(t, s.asWorkload(t, object), "its time goes on, up to 72h", func(c *v1alpha1.WorkloadClockStatus) bool {
+		s.waitForClock(t, s.asWorkload(t, object), "continues with a limit of 72h", func(c *v1alpha1.WorkloadClockStatus) bool {
 			return c.State == v1alpha1.ClockStateRunning && c.AccumulatedSeconds >= int64(48*time.Hour/time.Second) &&
 				c.Limit != nil && c.Limit.InForce.Length() == 72*time.Hour
 		})
@@ -283,14 +282,15 @@ func (s *restartTest) testExtensionAllowsRestart(t *testing.T, longer *batchv1.J
 	s.waitForRunningPods(t, s.ns, 3)
 }
 
-// testRestartAfterCooldown starts what was stopped when its time begins anew.
+// testRestartAfterCooldown restarts stopped workloads after their cooldown, with reset
+// clocks.
 func (s *restartTest) testRestartAfterCooldown(t *testing.T, train *batchv1.Job, db *appsv1.StatefulSet) {
 	s.advanceTime(t, 2*time.Hour)
 	expectError(t, s.resumeJob(t.Context(), train.Name), "")
 	expectError(t, s.kubectlAsUser(t, "scale", "statefulsets.apps/db", "--replicas=1"), "")
 	notebook := s.createPod(t, s.newWorkloadPod("notebook", "notebook"))
 	for _, object := range []client.Object{train, db, notebook} {
-		s.waitForClock(t, s.asWorkload(t, object), "its time began anew", func(c *v1alpha1.WorkloadClockStatus) bool {
+		s.waitForClock(t, s.asWorkload(t, object), "was reset", func(c *v1alpha1.WorkloadClockStatus) bool {
 			return c.State == v1alpha1.ClockStateRunning && c.AccumulatedSeconds == 0 && c.Stopped == nil
 		})
 	}
@@ -298,8 +298,8 @@ func (s *restartTest) testRestartAfterCooldown(t *testing.T, train *batchv1.Job,
 		if err := s.adminClient.Get(t.Context(), client.ObjectKeyFromObject(train), train); err != nil {
 			return err
 		}
-		if mark, marked := train.Annotations[v1alpha1.AnnotationStoppedUntil]; marked {
-			return unexpectedState("the mark is off", mark)
+		if value, found := train.Annotations[v1alpha1.AnnotationStoppedUntil]; found {
+			return unexpectedState("the annotation stopped-until is removed", value)
 		}
 		return nil
 	})

@@ -27,9 +27,9 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// The faculty has two projects; its people are named by what they are. The dean, the
-// auditor (its viewer) and the head (its research manager) are the department's
-// members, the others are the lab's. Beside it there is an institute with people of its own.
+// The faculty has two projects. Its users are named after their roles: the dean, the auditor
+// (its viewer) and the head (its research manager) are members of the department, and the
+// others are members of the lab. The institute is another department with its own users.
 const (
 	faculty, institute                  = "faculty", "institute"
 	lab, seminar, elsewhere             = "lab", "seminar", "workshop"
@@ -41,21 +41,22 @@ const (
 	ownerUser, systemUser, ordinaryUser = "the-owner", "the-system-administrator", "a-user"
 )
 
-// newMember is a member of that name with that role.
+// newMember returns a member with that user name and role.
 func newMember(name string, role v1alpha1.Role) v1alpha1.Member {
 	return v1alpha1.Member{Kind: v1alpha1.MemberUser, Name: name, Role: role}
 }
 
-// createUniversity makes all of that, and waits until people have their rights.
+// createUniversity creates the departments, projects and users, and waits until the users
+// have their rights.
 func createUniversity(t *testing.T) {
 	t.Helper()
-	for department, people := range map[string][]v1alpha1.Member{
+	for department, departmentMembers := range map[string][]v1alpha1.Member{
 		faculty:   {newMember(deanUser, v1alpha1.RoleDepartmentAdministrator), newMember(auditorUser, v1alpha1.RoleDepartmentViewer), newMember(headUser, v1alpha1.RoleResearchManager)},
 		institute: {newMember("the-director", v1alpha1.RoleDepartmentAdministrator)},
 	} {
 		create(t, &v1alpha1.Department{
 			ObjectMeta: metav1.ObjectMeta{Name: department},
-			Spec:       v1alpha1.DepartmentSpec{NodePools: []v1alpha1.PoolQuota{newPoolQuota("dgx", "2", "4")}, Members: people},
+			Spec:       v1alpha1.DepartmentSpec{NodePools: []v1alpha1.PoolQuota{newPoolQuota("dgx", "2", "4")}, Members: departmentMembers},
 		})
 	}
 	for name, department := range map[string]string{lab: faculty, seminar: faculty, elsewhere: institute} {
@@ -74,12 +75,12 @@ func createUniversity(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sluice:system-administrator"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: systemUser}},
 	})
-	for _, who := range []string{deanUser, auditorUser, headUser, l1User, l2User, secondL2User, editorUser, engineerUser, viewerUser, managerUser, ownerUser, systemUser} {
-		waitForAccess(t, who, "list pods", true)
+	for _, user := range []string{deanUser, auditorUser, headUser, l1User, l2User, secondL2User, editorUser, engineerUser, viewerUser, managerUser, ownerUser, systemUser} {
+		waitForAccess(t, user, "list pods", true)
 	}
 }
 
-// updateProjectWithRetry changes a project, whoever else writes it at the time.
+// updateProjectWithRetry changes a project and retries on conflicts with other writers.
 func updateProjectWithRetry(t *testing.T, name string, change func(*v1alpha1.Project)) {
 	t.Helper()
 	eventually(t, func() error {
@@ -92,60 +93,61 @@ func updateProjectWithRetry(t *testing.T, name string, change func(*v1alpha1.Pro
 	})
 }
 
-// clusterScopedKinds are the kinds here that are in no namespace.
+// clusterScopedKinds lists the cluster-scoped resources in the tables below.
 var clusterScopedKinds = []string{
 	"projects.sluice.dev", "projects/status.sluice.dev", "departments.sluice.dev", "departments/projects.sluice.dev", "departments/status.sluice.dev",
 	"nodepools.sluice.dev", "policies.sluice.dev", "gpunodes.sluice.dev", "usagerecords.sluice.dev", "notices.sluice.dev", "nodes", "clusterroles.rbac.authorization.k8s.io",
 	"clusterqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "queues.scheduling.run.ai", "validatingadmissionpolicies.admissionregistration.k8s.io",
 }
 
-// canI asks the API server, as that person: "create jobs.batch" is in the lab, "get
-// pods in workshop" elsewhere, "get projects.sluice.dev lab" about one name.
-func canI(ctx context.Context, who, what string) (bool, error) {
-	words := strings.Fields(what)
+// canI asks the API server, as the user, about a right: "create jobs.batch" is in the lab,
+// "get pods in workshop" in another namespace, "get projects.sluice.dev lab" for one name.
+func canI(ctx context.Context, user, right string) (bool, error) {
+	words := strings.Fields(right)
 	kind, group, _ := strings.Cut(words[1], ".")
 	resource, subresource, _ := strings.Cut(kind, "/")
-	asked := &authorizationv1.ResourceAttributes{Namespace: lab, Verb: words[0], Group: group, Resource: resource, Subresource: subresource}
+	attributes := &authorizationv1.ResourceAttributes{Namespace: lab, Verb: words[0], Group: group, Resource: resource, Subresource: subresource}
 	switch rest := words[2:]; {
 	case len(rest) == 2 && rest[0] == "in":
-		asked.Namespace = rest[1]
+		attributes.Namespace = rest[1]
 	case len(rest) == 1:
-		asked.Name = rest[0]
+		attributes.Name = rest[0]
 	case len(rest) > 0:
-		return false, fmt.Errorf("%q is no question", what)
+		return false, fmt.Errorf("invalid right %q", right)
 	}
 	if slices.Contains(clusterScopedKinds, words[1]) {
-		asked.Namespace = ""
+		attributes.Namespace = ""
 	}
-	review, err := kubernetes.NewForConfigOrDie(userConfig(who)).AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
-		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked}}, metav1.CreateOptions{})
+	review, err := kubernetes.NewForConfigOrDie(userConfig(user)).AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
 	}
 	return review.Status.Allowed, nil
 }
 
-func userConfig(who string) *rest.Config {
+func userConfig(user string) *rest.Config {
 	config := rest.CopyConfig(sharedCluster.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: who, Groups: []string{"system:authenticated"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	config.WarningHandler = rest.NoWarnings{}
 	return config
 }
 
-func waitForAccess(t *testing.T, who, what string, want bool) {
+func waitForAccess(t *testing.T, user, right string, want bool) {
 	t.Helper()
 	eventually(t, func() error {
-		got, err := canI(t.Context(), who, what)
+		got, err := canI(t.Context(), user, right)
 		if err == nil && got != want {
-			err = unexpectedState(fmt.Sprintf("%s may %s: %v", who, what, want), got)
+			err = unexpectedState(fmt.Sprintf("%s may %s: %v", user, right, want), got)
 		}
 		return err
 	})
 }
 
-// What each role may and may not, as docs/platform/roles.md has it.
+// accessTable lists the rights that each role has and does not have, as in
+// docs/platform/roles.md.
 var accessTable = []struct {
-	who         string
+	user        string
 	may, mayNot []string
 }{
 	{
@@ -161,7 +163,7 @@ var accessTable = []struct {
 		},
 	},
 	{
-		auditorUser, // sees the same, in all of the department
+		auditorUser, // the same rights in all projects of the department
 		[]string{"list pods", "list pods in seminar", "get pods/log", "get departments.sluice.dev faculty", "get projects.sluice.dev lab", "get projects.sluice.dev seminar"},
 		[]string{
 			"list projects.sluice.dev", "list departments.sluice.dev", "get departments.sluice.dev institute", "get projects.sluice.dev workshop", "list pods in workshop",
@@ -174,7 +176,7 @@ var accessTable = []struct {
 		[]string{"create pods", "delete pods", "update projects.sluice.dev lab", "update extensions/status.sluice.dev", "get secrets", "list pods in seminar"},
 	},
 	{
-		l2User, // whose a workload is, RBAC does not say: see TestL2ResearchersKeepToTheirOwn
+		l2User, // RBAC cannot distinguish creators: see testWorkloadRoles
 		[]string{
 			"create pods", "create jobs.batch", "create deployments.apps", "create notebooks.kubeflow.org", "create pytorchjobs.kubeflow.org", "create rayjobs.ray.io",
 			"patch pods", "delete pods", "update jobs.batch", "delete jobs.batch", "delete deployments.apps", "list configmaps", "create extensions.sluice.dev", "get projects.sluice.dev lab",
@@ -222,7 +224,7 @@ var accessTable = []struct {
 		},
 	},
 	{
-		headUser, // the same, of each project of the department
+		headUser, // the same rights on all projects of the department
 		[]string{
 			"list pods", "list pods in seminar", "get departments.sluice.dev faculty", "update projects.sluice.dev lab", "patch projects.sluice.dev seminar",
 			"manage projects.sluice.dev lab", "manage projects.sluice.dev seminar",
@@ -234,7 +236,7 @@ var accessTable = []struct {
 		},
 	},
 	{
-		deanUser, // whose the projects are, RBAC does not say: admission does
+		deanUser, // admission, not RBAC, restricts the projects to the department
 		[]string{
 			"list pods", "list pods in seminar", "delete pods", "delete jobs.batch in seminar", "update extensions/status.sluice.dev", "create extensions.sluice.dev",
 			"get departments.sluice.dev faculty", "get projects.sluice.dev lab", "get projects.sluice.dev seminar", "administer departments/projects.sluice.dev faculty",
@@ -256,14 +258,14 @@ var accessTable = []struct {
 		[]string{"create pods", "delete pods", "create pods/exec", "get secrets", "update nodes", "patch namespaces", "update extensions.sluice.dev", "delete workloadclocks.sluice.dev"},
 	},
 	{
-		ordinaryUser, // who is no member of anything
+		ordinaryUser, // a member of no project or department
 		nil,
 		[]string{"list pods", "get projects.sluice.dev lab", "list projects.sluice.dev", "get departments.sluice.dev faculty", "create extensions.sluice.dev", "create projects.sluice.dev"},
 	},
 }
 
-// What Sluice and the engines own, and by what a pod would slip out, is written by
-// nobody, whatever the role.
+// forbiddenToAll returns the rights that no role has: writing the objects of Sluice and of
+// the schedulers, and everything by which a pod could bypass them.
 func forbiddenToAll() (all []string) {
 	for _, kind := range []string{
 		"resourcequotas", "limitranges", "networkpolicies.networking.k8s.io", "localqueues.kueue.x-k8s.io", "workloads.kueue.x-k8s.io", "podgroups.scheduling.run.ai",
@@ -281,90 +283,89 @@ func forbiddenToAll() (all []string) {
 
 func TestRoles(t *testing.T) {
 	createUniversity(t)
-	t.Run("may and may not", testRoleAccess)
-	t.Run("L2 researchers keep to their own", testWorkloadRoles)
-	t.Run("what Sluice owns is refused", testRolesRejected)
-	t.Run("projects by the administrators of their department", testProjectRoles)
-	t.Run("people and quotas by research managers", testManagerRoles)
-	t.Run("rights follow the members", testRoleUpdates)
-	t.Run("what is bound is kept", testRolesRestored)
-	t.Run("the namespace is secured", testRolesPodSecurity)
+	t.Run("allowed and forbidden rights", testRoleAccess)
+	t.Run("L2 researchers change only their own workloads", testWorkloadRoles)
+	t.Run("objects of Sluice are protected", testRolesRejected)
+	t.Run("department administrators manage projects", testProjectRoles)
+	t.Run("research managers manage members and quotas", testManagerRoles)
+	t.Run("changes of members change the rights", testRoleUpdates)
+	t.Run("role bindings are restored", testRolesRestored)
+	t.Run("Pod Security is enforced", testRolesPodSecurity)
 }
 
 func testRoleAccess(t *testing.T) {
 	for _, row := range accessTable {
-		t.Run(row.who, func(t *testing.T) {
+		t.Run(row.user, func(t *testing.T) {
 			t.Parallel()
-			for _, what := range row.may {
-				waitForAccess(t, row.who, what, true)
+			for _, right := range row.may {
+				waitForAccess(t, row.user, right, true)
 			}
-			for _, what := range append(forbiddenToAll(), row.mayNot...) {
-				if allowed, err := canI(t.Context(), row.who, what); allowed || err != nil {
-					t.Errorf("%s may %s: %v, %v", row.who, what, allowed, err)
+			for _, right := range append(forbiddenToAll(), row.mayNot...) {
+				if allowed, err := canI(t.Context(), row.user, right); allowed || err != nil {
+					t.Errorf("%s may %s: %v, %v", row.user, right, allowed, err)
 				}
 			}
 		})
 	}
 }
 
-// testWorkloadRoles: each of the kinds that Kubernetes itself has, as people really use them.
+// testWorkloadRoles covers the workload kinds of Kubernetes itself.
 func testWorkloadRoles(t *testing.T) {
-	people := map[string]client.Client{}
-	for _, who := range []string{l1User, l2User, secondL2User, engineerUser, deanUser} {
-		people[who] = clientFor(t, userConfig(who))
+	clients := map[string]client.Client{}
+	for _, user := range []string{l1User, l2User, secondL2User, engineerUser, deanUser} {
+		clients[user] = clientFor(t, userConfig(user))
 	}
-	workloadsBy := func(who, name string) []client.Object {
+	workloadsBy := func(user, name string) []client.Object {
 		pod := newPod(lab, name)
 		job := suspended(newGPUJob(lab, name))
 		deployment := newServiceDeployment(lab, name, 0)
 		for _, object := range []client.Object{pod, job, deployment} {
-			if err := people[who].Create(t.Context(), object); err != nil {
-				t.Fatalf("%s: %v", who, err)
+			if err := clients[user].Create(t.Context(), object); err != nil {
+				t.Fatalf("%s: %v", user, err)
 			}
 			t.Cleanup(func() { deleteAndWait(t, object) })
 		}
 		return []client.Object{pod, job, deployment}
 	}
 	note := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"note":"mine"}}}`))
-	change := func(who string, object client.Object) error {
-		return people[who].Patch(t.Context(), object.DeepCopyObject().(client.Object), note, client.DryRunAll)
+	patchAsUser := func(user string, object client.Object) error {
+		return clients[user].Patch(t.Context(), object.DeepCopyObject().(client.Object), note, client.DryRunAll)
 	}
-	end := func(who string, object client.Object) error {
-		return people[who].Delete(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
+	deleteAs := func(user string, object client.Object) error {
+		return clients[user].Delete(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
 	}
 	for _, object := range workloadsBy(l2User, "by-l2") {
 		name := fmt.Sprintf("%T", object)
-		for what, try := range map[string]func(string, client.Object) error{"change": change, "delete": end} {
-			for _, who := range []string{l2User, l1User} {
-				if err := try(who, object); err != nil {
-					t.Errorf("%s cannot %s a %s of %s: %v", who, what, name, l2User, err)
+		for verb, attempt := range map[string]func(string, client.Object) error{"change": patchAsUser, "delete": deleteAs} {
+			for _, user := range []string{l2User, l1User} {
+				if err := attempt(user, object); err != nil {
+					t.Errorf("%s cannot %s a %s of %s: %v", user, verb, name, l2User, err)
 				}
 			}
-			err := expectRefused(try(secondL2User, object), "was created by "+l2User)
-			if err != nil || !apierrors.IsForbidden(try(secondL2User, object)) {
-				t.Errorf("another L2 researcher: %s a %s: %v", what, name, err)
+			err := checkRejected(attempt(secondL2User, object), "was created by "+l2User)
+			if err != nil || !apierrors.IsForbidden(attempt(secondL2User, object)) {
+				t.Errorf("%s a %s as another L2 researcher: %v", verb, name, err)
 			}
 		}
-		// Those who stop what is in the way, and those who serve, change what is theirs
-		// to change by RBAC alone.
-		if err := end(deanUser, object); err != nil {
+		// RBAC alone lets department administrators delete workloads.
+		if err := deleteAs(deanUser, object); err != nil {
 			t.Errorf("the dean cannot delete a %s: %v", name, err)
 		}
 	}
 	for _, object := range workloadsBy(l1User, "by-l1") {
-		if err := expectRefused(change(l2User, object), "was created by "+l1User); err != nil {
-			t.Errorf("an L2 researcher changes a %T of an L1 researcher: %v", object, err)
+		if err := checkRejected(patchAsUser(l2User, object), "was created by "+l1User); err != nil {
+			t.Errorf("change a %T of an L1 researcher as an L2 researcher: %v", object, err)
 		}
 	}
 	old := newPod(lab, "by-the-cluster")
 	create(t, old)
-	if err := expectRefused(end(l2User, old), "only own workloads"); err != nil {
+	if err := checkRejected(deleteAs(l2User, old), "only own workloads"); err != nil {
 		t.Error(err)
 	}
-	// Nobody takes over what is another's, and what is one's own really goes: with
-	// its pods, by Kubernetes' controllers.
-	mine := newServiceDeployment(lab, "going", 1)
-	if err := people[l2User].Create(t.Context(), mine); err != nil {
+	// A user can delete a workload of their own, and Kubernetes' controllers delete its
+	// pods.
+	deployment := newServiceDeployment(lab, "going", 1)
+	if err := clients[l2User].Create(t.Context(), deployment); err != nil {
 		t.Fatal(err)
 	}
 	pods := func() int {
@@ -376,25 +377,25 @@ func testWorkloadRoles(t *testing.T) {
 	}
 	eventually(t, func() error {
 		if n := pods(); n != 1 {
-			return unexpectedState("it has a pod", n)
+			return unexpectedState("the Deployment has a pod", n)
 		}
 		return nil
 	})
-	if err := people[l2User].Patch(t.Context(), mine, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`))); err != nil {
-		t.Errorf("the own number of replicas: %v", err)
+	if err := clients[l2User].Patch(t.Context(), deployment, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`))); err != nil {
+		t.Errorf("scale a Deployment of one's own: %v", err)
 	}
-	if err := people[l2User].Delete(t.Context(), mine, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+	if err := clients[l2User].Delete(t.Context(), deployment, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
 		if n := pods(); n > 0 {
-			return unexpectedState("its pods are gone", n)
+			return unexpectedState("its pods are deleted", n)
 		}
-		return checkDeleted(t.Context(), mine)
+		return checkDeleted(t.Context(), deployment)
 	})
 }
 
-// newServiceDeployment is a Deployment of so many pods.
+// newServiceDeployment returns a Deployment with that number of replicas.
 func newServiceDeployment(namespace, name string, replicas int32) *appsv1.Deployment {
 	template := labeledTemplate(name)
 	return &appsv1.Deployment{
@@ -403,7 +404,8 @@ func newServiceDeployment(namespace, name string, replicas int32) *appsv1.Deploy
 	}
 }
 
-// testRolesRejected: what the table says is tried once for real, by whoever may most.
+// testRolesRejected tries the most important forbidden requests as the user with the most
+// rights.
 func testRolesRejected(t *testing.T) {
 	editor := clientFor(t, userConfig(editorUser))
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: "open"}}
@@ -411,92 +413,92 @@ func testRolesRejected(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: "more"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: editorUser}},
 	}
-	for what, err := range map[string]error{
-		"a quota taken away":      editor.Delete(t.Context(), getResourceQuota(lab, "sluice-dgx"), client.DryRunAll),
-		"a quota of one's own":    editor.Create(t.Context(), getResourceQuota(lab, "own"), client.DryRunAll),
-		"a network policy":        editor.Create(t.Context(), policy, client.DryRunAll),
-		"a right":                 editor.Create(t.Context(), role, client.DryRunAll),
-		"the project":             editor.Patch(t.Context(), newProject(lab), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"members":[]}}`)), client.DryRunAll),
-		"the namespace":           editor.Patch(t.Context(), newNamespace(lab), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll),
-		"a pod's status":          editor.Status().Patch(t.Context(), newPod(lab, "any"), client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed"}}`))),
-		"a service account":       editor.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: "robot"}}, client.DryRunAll),
-		"the projects of all":     editor.List(t.Context(), &v1alpha1.ProjectList{}),
-		"the records of use":      editor.List(t.Context(), &v1alpha1.UsageRecordList{}),
-		"who was written to when": editor.List(t.Context(), &v1alpha1.NoticeList{}),
+	for request, err := range map[string]error{
+		"delete a quota":            editor.Delete(t.Context(), getResourceQuota(lab, "sluice-dgx"), client.DryRunAll),
+		"create a quota":            editor.Create(t.Context(), getResourceQuota(lab, "own"), client.DryRunAll),
+		"create a network policy":   editor.Create(t.Context(), policy, client.DryRunAll),
+		"bind a role":               editor.Create(t.Context(), role, client.DryRunAll),
+		"change the project":        editor.Patch(t.Context(), newProject(lab), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"members":[]}}`)), client.DryRunAll),
+		"change the namespace":      editor.Patch(t.Context(), newNamespace(lab), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll),
+		"write the status of a pod": editor.Status().Patch(t.Context(), newPod(lab, "any"), client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed"}}`))),
+		"create a service account":  editor.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: lab, Name: "robot"}}, client.DryRunAll),
+		"list all projects":         editor.List(t.Context(), &v1alpha1.ProjectList{}),
+		"list the usage records":    editor.List(t.Context(), &v1alpha1.UsageRecordList{}),
+		"list the notices":          editor.List(t.Context(), &v1alpha1.NoticeList{}),
 	} {
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v; want it forbidden", what, err)
+			t.Errorf("%s: %v; want Forbidden", request, err)
 		}
 	}
 }
 
 func testProjectRoles(t *testing.T) {
 	dean := clientFor(t, userConfig(deanUser))
-	of := func(name, department string) *v1alpha1.Project {
+	project := func(name, department string) *v1alpha1.Project {
 		return newProject(name, func(p *v1alpha1.Project) { p.Spec.Department, p.Spec.NodePools = department, nil })
 	}
 	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`))
-	if err := dean.Create(t.Context(), of("new", faculty), client.DryRunAll); err != nil {
-		t.Errorf("a project of the own department: %v", err)
+	if err := dean.Create(t.Context(), project("new", faculty), client.DryRunAll); err != nil {
+		t.Errorf("create a project of the own department: %v", err)
 	}
-	if err := dean.Patch(t.Context(), of(lab, faculty), label, client.DryRunAll); err != nil {
-		t.Errorf("the label of an own project: %v", err)
+	if err := dean.Patch(t.Context(), project(lab, faculty), label, client.DryRunAll); err != nil {
+		t.Errorf("label a project of the own department: %v", err)
 	}
-	for what, err := range map[string]error{
-		"a project elsewhere":           dean.Create(t.Context(), of("new", institute), client.DryRunAll),
-		"the label of one elsewhere":    dean.Patch(t.Context(), of(elsewhere, institute), label, client.DryRunAll),
-		"the deletion of one elsewhere": dean.Delete(t.Context(), of(elsewhere, institute), client.DryRunAll),
+	for request, err := range map[string]error{
+		"create a project of another department": dean.Create(t.Context(), project("new", institute), client.DryRunAll),
+		"label a project of another department":  dean.Patch(t.Context(), project(elsewhere, institute), label, client.DryRunAll),
+		"delete a project of another department": dean.Delete(t.Context(), project(elsewhere, institute), client.DryRunAll),
 	} {
 		if err == nil {
-			t.Errorf("%s: nobody refuses it", what)
+			t.Errorf("%s: accepted", request)
 		}
 	}
 }
 
-// testManagerRoles: what those write who look after people and quotas.
+// testManagerRoles covers the fields that research managers may write.
 func testManagerRoles(t *testing.T) {
 	waitForAccess(t, managerUser, "manage projects.sluice.dev "+lab, true)
 	waitForAccess(t, headUser, "manage projects.sluice.dev "+seminar, true)
-	try := func(who, name, change string) error {
+	patchProject := func(user, name, change string) error {
 		kind := "application/merge-patch+json"
 		if strings.HasPrefix(change, "[") {
 			kind = "application/json-patch+json"
 		}
-		return clientFor(t, userConfig(who)).Patch(t.Context(), newProject(name), client.RawPatch(types.PatchType(kind), []byte(change)), client.DryRunAll)
+		return clientFor(t, userConfig(user)).Patch(t.Context(), newProject(name), client.RawPatch(types.PatchType(kind), []byte(change)), client.DryRunAll)
 	}
-	joins := func(role v1alpha1.Role) string {
+	addMember := func(role v1alpha1.Role) string {
 		return fmt.Sprintf(`[{"op": "add", "path": "/spec/members/-", "value": {"kind": "User", "namespace": "", "name": "a-guest", "role": %q}}]`, role)
 	}
 	const first = `{"spec": {"members": [{"kind": "User", "namespace": "", "name": "a-guest", "role": "l2-researcher"}]}}`
-	for what, err := range map[string]error{
-		"a viewer":            try(managerUser, lab, joins(v1alpha1.RoleViewer)),
-		"a researcher":        try(managerUser, lab, joins(v1alpha1.RoleL1Researcher)),
-		"a researcher, first": try(headUser, seminar, first),
-		"a quota of CPU":      try(managerUser, lab, `{"spec": {"resources": {"cpu": "4"}}}`),
-		"a quota of GPUs":     try(headUser, lab, `{"spec": {"nodePools": [{"name": "dgx", "gpu": {"guaranteed": "500m", "limit": "2"}}]}}`),
-		"a limit":             try(managerUser, lab, `{"spec": {"workloads": {"train": {"maxRuntime": "6h"}}}}`),
+	for change, err := range map[string]error{
+		"add a viewer":                         patchProject(managerUser, lab, addMember(v1alpha1.RoleViewer)),
+		"add a researcher":                     patchProject(managerUser, lab, addMember(v1alpha1.RoleL1Researcher)),
+		"add a researcher as the first member": patchProject(headUser, seminar, first),
+		"set a CPU quota":                      patchProject(managerUser, lab, `{"spec": {"resources": {"cpu": "4"}}}`),
+		"set a GPU quota":                      patchProject(headUser, lab, `{"spec": {"nodePools": [{"name": "dgx", "gpu": {"guaranteed": "500m", "limit": "2"}}]}}`),
+		"set a time limit":                     patchProject(managerUser, lab, `{"spec": {"workloads": {"train": {"maxRuntime": "6h"}}}}`),
 	} {
 		if err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", change, err)
 		}
 	}
-	expectRejection(t, try(managerUser, lab, joins(v1alpha1.RoleEditor)), apierrors.IsInvalid, "more than you may grant", "l1-researcher, l2-researcher, ml-engineer, viewer")
-	expectRejection(t, try(managerUser, lab, `{"spec": {"members": null}}`), apierrors.IsInvalid, "removes the role editor", "removes the role research-manager")
-	expectRejection(t, try(headUser, seminar, `{"spec": {"hold": {"reason": "mine"}}}`), apierrors.IsForbidden, "spec.hold", "department-administrator")
-	expectRejection(t, try(headUser, seminar, `{"metadata": {"labels": {"a": "b"}}}`), apierrors.IsForbidden, "metadata.labels")
-	expectRejection(t, try(headUser, seminar, `{"metadata": {"finalizers": ["example.org/mine"]}}`), apierrors.IsForbidden, "metadata.finalizers")
-	expectRejection(t, try(managerUser, seminar, first), apierrors.IsForbidden, "cannot patch resource")
+	expectRejection(t, patchProject(managerUser, lab, addMember(v1alpha1.RoleEditor)), apierrors.IsInvalid, "more than you may grant", "l1-researcher, l2-researcher, ml-engineer, viewer")
+	expectRejection(t, patchProject(managerUser, lab, `{"spec": {"members": null}}`), apierrors.IsInvalid, "removes the role editor", "removes the role research-manager")
+	expectRejection(t, patchProject(headUser, seminar, `{"spec": {"hold": {"reason": "mine"}}}`), apierrors.IsForbidden, "spec.hold", "department-administrator")
+	expectRejection(t, patchProject(headUser, seminar, `{"metadata": {"labels": {"a": "b"}}}`), apierrors.IsForbidden, "metadata.labels")
+	expectRejection(t, patchProject(headUser, seminar, `{"metadata": {"finalizers": ["example.org/mine"]}}`), apierrors.IsForbidden, "metadata.finalizers")
+	expectRejection(t, patchProject(managerUser, seminar, first), apierrors.IsForbidden, "cannot patch resource")
 }
 
 func testRoleUpdates(t *testing.T) {
 	sharedCluster.createGovernedProject(t, faculty, "guests", newPoolQuota("dgx", "0", "1"))
-	may := func(who string, want bool) { waitForAccess(t, who, "list pods in guests", want) }
-	may(deanUser, true)
-	may(ordinaryUser, false)
+	waitForListPods := func(user string, want bool) { waitForAccess(t, user, "list pods in guests", want) }
+	waitForListPods(deanUser, true)
+	waitForListPods(ordinaryUser, false)
 	updateProjectWithRetry(t, "guests", func(p *v1alpha1.Project) {
 		p.Spec.Members = []v1alpha1.Member{newMember(ordinaryUser, v1alpha1.RoleViewer)}
 	})
-	may(ordinaryUser, true)
+	waitForListPods(ordinaryUser, true)
 	waitForAccess(t, ordinaryUser, "get projects.sluice.dev guests", true)
 
 	for _, role := range []v1alpha1.Role{v1alpha1.RoleResearchManager, v1alpha1.RoleViewer} {
@@ -505,23 +507,25 @@ func testRoleUpdates(t *testing.T) {
 	}
 	waitForAccess(t, headUser, "manage projects.sluice.dev guests", true)
 
-	// A move: the one department's people lose their rights, the other's gain them.
+	// After a move to another department, the members of the old one lose their rights and
+	// those of the new one gain them.
 	updateProjectWithRetry(t, "guests", func(p *v1alpha1.Project) { p.Spec.Department = institute })
-	may("the-director", true)
-	may(deanUser, false)
+	waitForListPods("the-director", true)
+	waitForListPods(deanUser, false)
 	waitForAccess(t, deanUser, "get projects.sluice.dev guests", false)
 	waitForAccess(t, headUser, "manage projects.sluice.dev guests", false)
-	may(ordinaryUser, true)
+	waitForListPods(ordinaryUser, true)
 
 	updateProjectWithRetry(t, "guests", func(p *v1alpha1.Project) { p.Spec.Members = nil })
-	may(ordinaryUser, false)
+	waitForListPods(ordinaryUser, false)
 	waitForAccess(t, ordinaryUser, "get projects.sluice.dev guests", false)
 
-	// With a project all of its rights go, while its namespace stays for its volumes.
+	// The deletion of a project removes all of its rights, although its namespace remains
+	// because of its volumes.
 	updateProjectWithRetry(t, "guests", func(p *v1alpha1.Project) {
 		p.Spec.Members = []v1alpha1.Member{newMember(ordinaryUser, v1alpha1.RoleViewer)}
 	})
-	may(ordinaryUser, true)
+	waitForListPods(ordinaryUser, true)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "guests", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
@@ -529,17 +533,17 @@ func testRoleUpdates(t *testing.T) {
 	create(t, claim)
 	deleteAndWait(t, newProject("guests"))
 	t.Cleanup(func() { deleteAndWait(t, newNamespace("guests")) })
-	may(ordinaryUser, false)
+	waitForListPods(ordinaryUser, false)
 	ns := newNamespace("guests")
 	if err := refresh(t, ns); err != nil || len(ns.Labels[v1alpha1.LabelPodSecurityEnforce]) > 0 {
-		t.Errorf("what stays is %v, %v", ns, err)
+		t.Errorf("the remaining namespace is %v, %v", ns, err)
 	}
 	for _, list := range []client.ObjectList{&rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}, &rbacv1.ClusterRoleList{}} {
 		if err := sharedCluster.adminClient.List(t.Context(), list, client.MatchingLabels{v1alpha1.LabelProject: "guests"}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(fmt.Sprintf("%+v", list), "Items:[]") {
-			t.Errorf("left behind: %+v", list)
+			t.Errorf("not deleted: %+v", list)
 		}
 	}
 }
@@ -563,12 +567,12 @@ func testRolesRestored(t *testing.T) {
 	eventually(t, func() error { return refresh(t, binding()) })
 	waitForAccess(t, viewerUser, "list pods", true)
 
-	// One of that name that somebody made before is left alone, and shown.
-	theirs := &rbacv1.RoleBinding{
+	// Lifecycle does not change a user's binding of the same name, and reports it.
+	foreign := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: seminar, Name: "sluice:viewer"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 	}
-	create(t, theirs)
+	create(t, foreign)
 	updateProjectWithRetry(t, seminar, func(p *v1alpha1.Project) {
 		p.Spec.Members = []v1alpha1.Member{newMember(ordinaryUser, v1alpha1.RoleViewer)}
 	})
@@ -579,14 +583,15 @@ func testRolesRestored(t *testing.T) {
 		}
 		return checkCondition(p.Status.Conditions, v1alpha1.ConditionMembersBound, metav1.ConditionFalse, v1alpha1.ReasonRoleBindingFailed)
 	})
-	if err := refresh(t, theirs); err != nil || theirs.RoleRef.Name != "view" || len(theirs.Subjects) > 0 {
-		t.Errorf("somebody else's binding is %v, %v", theirs, err)
+	if err := refresh(t, foreign); err != nil || foreign.RoleRef.Name != "view" || len(foreign.Subjects) > 0 {
+		t.Errorf("the user's binding is %v, %v", foreign, err)
 	}
 }
 
-// testRolesPodSecurity: Pod Security, the network and the quota of CPU and memory.
+// testRolesPodSecurity covers Pod Security, the network policy and the quota of CPU and
+// memory.
 func testRolesPodSecurity(t *testing.T) {
-	level := func(want string) {
+	waitForLevel := func(want string) {
 		t.Helper()
 		eventually(t, func() error {
 			ns := newNamespace(seminar)
@@ -594,27 +599,27 @@ func testRolesPodSecurity(t *testing.T) {
 				return err
 			}
 			if got := ns.Labels[v1alpha1.LabelPodSecurityEnforce]; got != want {
-				return unexpectedState("the namespace is held to "+want, got)
+				return unexpectedState("the enforced level is "+want, got)
 			}
 			return nil
 		})
 	}
-	level("baseline")
+	waitForLevel("baseline")
 	privileged := newPod(seminar, "privileged", func(p *corev1.Pod) { p.Spec.HostNetwork = true })
-	if err := expectRefused(sharedCluster.adminClient.Create(t.Context(), privileged, client.DryRunAll), "PodSecurity"); err != nil {
+	if err := checkRejected(sharedCluster.adminClient.Create(t.Context(), privileged, client.DryRunAll), "PodSecurity"); err != nil {
 		t.Error(err)
 	}
 	loosen := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`))
-	if err := expectRefused(sharedCluster.adminClient.Patch(t.Context(), newNamespace(seminar), loosen), "spec.podSecurity"); err != nil {
+	if err := checkRejected(sharedCluster.adminClient.Patch(t.Context(), newNamespace(seminar), loosen), "spec.podSecurity"); err != nil {
 		t.Error(err)
 	}
 	updateProjectWithRetry(t, seminar, func(p *v1alpha1.Project) {
 		p.Spec.PodSecurity = v1alpha1.PodSecurityRestricted
 		p.Spec.Resources = v1alpha1.ResourceQuota{CPU: ptr.To(resource.MustParse("2")), Memory: ptr.To(resource.MustParse("4Gi"))}
 	})
-	level("restricted")
+	waitForLevel("restricted")
 	updateProjectWithRetry(t, seminar, func(p *v1alpha1.Project) { p.Spec.PodSecurity = "" })
-	level("baseline")
+	waitForLevel("baseline")
 
 	eventually(t, func() error {
 		return refresh(t, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: seminar, Name: "sluice-ingress"}})
@@ -625,18 +630,18 @@ func testRolesPodSecurity(t *testing.T) {
 			return err
 		}
 		if got := q.Status.Hard["requests.cpu"]; got.String() != "2" {
-			return unexpectedState("2 CPUs are counted", q.Status.Hard)
+			return unexpectedState("the quota has a limit of 2 CPUs", q.Status.Hard)
 		}
 		return nil
 	})
-	// A pod that says nothing of CPU and memory comes in, and counts.
+	// A pod without requests for CPU and memory gets defaults and is admitted.
 	eventually(t, func() error {
 		return sharedCluster.adminClient.Create(t.Context(), newPod(seminar, "plain"), client.DryRunAll)
 	})
 	greedy := newPod(seminar, "greedy", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
 	})
-	if err := expectRefused(sharedCluster.adminClient.Create(t.Context(), greedy, client.DryRunAll), "sluice-resources"); err != nil {
+	if err := checkRejected(sharedCluster.adminClient.Create(t.Context(), greedy, client.DryRunAll), "sluice-resources"); err != nil {
 		t.Error(err)
 	}
 }

@@ -27,13 +27,13 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// sharedCluster is the cluster of all tests that do no harm to it.
+// sharedCluster is the cluster of all tests that do not damage it.
 var sharedCluster *sluiceCluster
 
-// sluiceCluster is one `sluice up` in the foreground, a child of this process: whatever
-// becomes of the test, it does not outlive it.
+// sluiceCluster is one `sluice up` in the foreground. It is a child of the test process and
+// never outlives it.
 type sluiceCluster struct {
-	binary      string // path of the program
+	binary      string // path of the program sluice
 	dir         string // the cluster's folder
 	group       *process.Group
 	config      *rest.Config
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) (code int) {
 	ctrl.SetLogger(logr.Discard())
-	base, err := os.MkdirTemp("/tmp", "sluice-e2e-") // short: sockets lie below
+	base, err := os.MkdirTemp("/tmp", "sluice-e2e-") // a short path, since it contains sockets
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -71,8 +71,8 @@ func runTests(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// buildPrograms builds Sluice from this tree, and what the cluster consists of where
-// that was not done before.
+// buildPrograms builds Sluice from this tree, and the programs of the cluster if they are
+// missing.
 func buildPrograms(ctx context.Context, bin string) error {
 	root, err := build.Root()
 	if err != nil {
@@ -85,7 +85,7 @@ func buildPrograms(ctx context.Context, bin string) error {
 	return err
 }
 
-// startSluice runs `sluice up` on dir and returns when it says that all is ready.
+// startSluice runs `sluice up` on dir and returns when the cluster is ready.
 func startSluice(ctx context.Context, bin, dir string, flags ...string) (*sluiceCluster, error) {
 	s := &sluiceCluster{binary: filepath.Join(bin, "sluice"), dir: dir}
 	logs := dir + ".up"
@@ -118,21 +118,21 @@ func (s *sluiceCluster) newClients() (err error) {
 		return err
 	}
 	s.config.QPS = -1
-	kinds, err := api.NewScheme()
+	scheme, err := api.NewScheme()
 	if err != nil {
 		return err
 	}
-	if s.adminClient, err = client.New(s.config, client.Options{Scheme: kinds}); err != nil {
+	if s.adminClient, err = client.New(s.config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
 	s.clientset, err = kubernetes.NewForConfig(s.config)
 	return err
 }
 
-// stop ends `sluice up` and everything with it, but leaves the folder.
+// stop stops `sluice up` with all its processes, but keeps the folder.
 func (s *sluiceCluster) stop() error { return s.group.Stop(context.Background()) }
 
-// report is what `sluice status --output json` says.
+// report is the output of `sluice status --output json`.
 type report struct {
 	PID        int
 	Server     string
@@ -152,7 +152,7 @@ func (s *sluiceCluster) readReport(ctx context.Context) (report, error) {
 	return r, json.Unmarshal(out, &r)
 }
 
-// eventually waits for a condition of the shared cluster.
+// eventually waits until the shared cluster meets the condition.
 func eventually(t testing.TB, condition func() error) {
 	t.Helper()
 	clustertest.Eventually(t, condition)

@@ -22,46 +22,46 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// tenancyTest are two departments, the people who write what is theirs, and what the
-// API server told them of it. All may write Departments and Projects by RBAC, so
-// that nothing but admission stands in anybody's way.
+// tenancyTest has two departments and the users who write their objects, with the warnings
+// that they get. RBAC lets all of them write Departments and Projects, so that only
+// admission restricts them.
 type tenancyTest struct {
-	// dean administers arts, rector arts and sciences, root all of them, eve nothing;
-	// rita manages one project of the arts.
+	// dean administers arts, rector administers arts and sciences, root administers all
+	// departments, eve none, and rita manages one project of arts.
 	dean, rector, root, eve, rita *userClient
 }
 
-// userClient is somebody's way to the API server.
+// userClient is a client with the identity of a user.
 type userClient struct {
 	client.Client
 	warnings *warningRecorder
 }
 
-// warningRecorder are the warnings that came with the answers.
+// warningRecorder records the warnings of the API server.
 type warningRecorder struct {
 	mu       sync.Mutex
 	messages []string
 }
 
 // HandleWarningHeader implements rest.WarningHandler.
-func (h *warningRecorder) HandleWarningHeader(_ int, _, text string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.messages = append(h.messages, text)
+func (r *warningRecorder) HandleWarningHeader(_ int, _, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.messages = append(r.messages, text)
 }
 
-// drain is what was heard since the last time.
-func (h *warningRecorder) drain() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	defer func() { h.messages = nil }()
-	return strings.Join(h.messages, "\n")
+// drain returns the warnings since the last call.
+func (r *warningRecorder) drain() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer func() { r.messages = nil }()
+	return strings.Join(r.messages, "\n")
 }
 
 const (
 	arts     = "tenants-arts"
 	sciences = "tenants-sciences"
-	// managedProject is of the arts.
+	// managedProject is a project of arts.
 	managedProject = "tenants-managed"
 )
 
@@ -69,7 +69,7 @@ func newTenancyTest(t *testing.T) *tenancyTest {
 	t.Helper()
 	sharedCluster.createDepartment(t, arts, newPoolQuota("dgx", "2", "4"))
 	sharedCluster.createDepartment(t, sciences, newPoolQuota("dgx", "1", "2"))
-	write := []string{"get", "list", "watch", "create", "update", "patch", "delete"} // "*" would manage
+	write := []string{"get", "list", "watch", "create", "update", "patch", "delete"} // "*" would include the verb manage
 	grantAccess(t, "tenants-write", rbacv1.PolicyRule{Resources: []string{"departments", "projects"}, Verbs: write},
 		"tenants-dean", "tenants-rector", "tenants-root", "tenants-eve", "tenants-rita")
 	grantAccess(t, "tenants-managed", rbacv1.PolicyRule{Resources: []string{"projects"}, ResourceNames: []string{managedProject}, Verbs: []string{"manage"}}, "tenants-rita")
@@ -85,7 +85,7 @@ func newTenancyTest(t *testing.T) *tenancyTest {
 	}
 }
 
-// grantAccess gives the users the rule, in Sluice's group.
+// grantAccess grants the rule to the users, in Sluice's API group.
 func grantAccess(t *testing.T, name string, rule rbacv1.PolicyRule, users ...string) {
 	t.Helper()
 	rule.APIGroups = []string{v1alpha1.Group}
@@ -100,22 +100,22 @@ func grantAccess(t *testing.T, name string, rule rbacv1.PolicyRule, users ...str
 	create(t, binding)
 }
 
-// newUserClient is that user, once the user's rights have come through.
+// newUserClient returns a client for the user. It waits until the user may list Projects.
 func newUserClient(t *testing.T, name string) *userClient {
 	t.Helper()
 	config := rest.CopyConfig(sharedCluster.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
-	p := &userClient{warnings: &warningRecorder{}}
-	config.WarningHandler = p.warnings
-	p.Client = clientFor(t, config)
-	eventually(t, func() error { return p.List(t.Context(), &v1alpha1.ProjectList{}) })
-	return p
+	c := &userClient{warnings: &warningRecorder{}}
+	config.WarningHandler = c.warnings
+	c.Client = clientFor(t, config)
+	eventually(t, func() error { return c.List(t.Context(), &v1alpha1.ProjectList{}) })
+	return c
 }
 
-// mutation makes a Project or a Department different.
+// mutation changes a Project or a Department.
 type mutation[T client.Object] = func(T)
 
-// patchAs changes the object as that person does.
+// patchAs changes the object as the user of the client.
 func patchAs[T client.Object](t *testing.T, as *userClient, object T, change mutation[T], options ...client.PatchOption) error {
 	t.Helper()
 	if err := sharedCluster.adminClient.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
@@ -123,27 +123,27 @@ func patchAs[T client.Object](t *testing.T, as *userClient, object T, change mut
 	}
 	before, ok := object.DeepCopyObject().(T)
 	if !ok {
-		t.Fatalf("%T copies itself to another type", object)
+		t.Fatalf("the copy of a %T has another type", object)
 	}
 	change(object)
 	return as.Patch(t.Context(), object, client.MergeFrom(before), options...)
 }
 
-// expectRejection fails unless the error is of the kind that Kubernetes gives it and says
-// all that.
-func expectRejection(t *testing.T, err error, is func(error) bool, wants ...string) {
+// expectRejection fails the test unless the error is of the expected kind and contains all
+// texts.
+func expectRejection(t *testing.T, err error, isExpected func(error) bool, texts ...string) {
 	t.Helper()
-	if err == nil || !is(err) {
-		t.Fatalf("err = %v, want a refusal that says %q", err, wants)
+	if err == nil || !isExpected(err) {
+		t.Fatalf("err = %v, want a rejection that contains %q", err, texts)
 	}
-	for _, want := range wants {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v\ndoes not say %q", err, want)
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%v\ndoes not contain %q", err, text)
 		}
 	}
 }
 
-// newArtsProject is a project of the arts.
+// newArtsProject returns a project of department arts.
 func newArtsProject(name, guaranteed, limit string, changes ...mutation[*v1alpha1.Project]) *v1alpha1.Project {
 	return newProject(name, append([]mutation[*v1alpha1.Project]{func(p *v1alpha1.Project) {
 		p.Spec.Department, p.Spec.NodePools = arts, []v1alpha1.PoolQuota{newPoolQuota("dgx", guaranteed, limit)}
@@ -165,20 +165,20 @@ func withGuaranteed[T client.Object](gpus string) mutation[T] {
 	}
 }
 
-// What people may write of departments and projects. Guards invariant 4 of the
-// design: a Project that names somebody else's namespace or department.
+// Admission validates what users write to departments and projects. Guards invariant 4 of
+// the design: a Project that names another user's namespace or department.
 func TestTenancyValidation(t *testing.T) {
 	w := newTenancyTest(t)
-	t.Run("projects are written by their department's administrators", w.testProjects)
-	t.Run("people and quotas by whoever manages the project", w.testManagers)
-	t.Run("departments are written by those who administer all", w.testDepartments)
-	t.Run("nobody gives more than is theirs", w.testPrivilegeEscalation)
-	t.Run("the sums hold", w.testQuotaSums)
-	t.Run("CPU and memory too", w.testResources)
-	t.Run("where oversubscription is allowed", w.testOversubscription)
-	t.Run("moving", w.testDepartmentChange)
-	t.Run("cutting below use", w.testQuotaReduction)
-	t.Run("what never changes", w.testImmutableFields)
+	t.Run("administrators of the department write its projects", w.testProjects)
+	t.Run("managers of the project write its members and quotas", w.testManagers)
+	t.Run("system administrators write departments", w.testDepartments)
+	t.Run("no privilege escalation", w.testPrivilegeEscalation)
+	t.Run("quota sums are enforced", w.testQuotaSums)
+	t.Run("CPU and memory sums are enforced", w.testResources)
+	t.Run("allowed oversubscription", w.testOversubscription)
+	t.Run("change of the department", w.testDepartmentChange)
+	t.Run("reduction below the usage", w.testQuotaReduction)
+	t.Run("immutable fields", w.testImmutableFields)
 }
 
 func (w *tenancyTest) testProjects(t *testing.T) {
@@ -197,62 +197,62 @@ func (w *tenancyTest) testProjects(t *testing.T) {
 		"a member": func(p *v1alpha1.Project) {
 			p.Spec.Members = members("tenants-eve", v1alpha1.RoleDepartmentAdministrator)
 		},
-		"a label":      func(p *v1alpha1.Project) { p.Labels = map[string]string{"tier": "gold"} },
-		"a note":       func(p *v1alpha1.Project) { p.Annotations = map[string]string{"tier": "gold"} },
-		"an exemption": func(p *v1alpha1.Project) { p.Spec.Exempt = &v1alpha1.Exception{Reason: "I say so"} },
+		"a label":       func(p *v1alpha1.Project) { p.Labels = map[string]string{"tier": "gold"} },
+		"an annotation": func(p *v1alpha1.Project) { p.Annotations = map[string]string{"tier": "gold"} },
+		"an exemption":  func(p *v1alpha1.Project) { p.Spec.Exempt = &v1alpha1.Exception{Reason: "I say so"} },
 	} {
 		expectRejection(t, patchAs(t, w.eve, p, change), apierrors.IsForbidden, "tenants-eve does not administer department "+arts)
 		if err := patchAs(t, w.dean, p, change); err != nil {
-			t.Errorf("the dean writes %s: %v", name, err)
+			t.Errorf("write %s as the dean: %v", name, err)
 		}
 	}
-	waitForProjectReady(t, p) // with lifecycle's finalizer, which is lifecycle's to take off
-	bare := func(p *v1alpha1.Project) { p.Finalizers = nil }
-	expectRejection(t, patchAs(t, w.eve, p, bare), apierrors.IsForbidden, "tenants-eve does not administer")
+	waitForProjectReady(t, p) // with the finalizer, which only lifecycle may remove
+	withoutFinalizers := func(p *v1alpha1.Project) { p.Finalizers = nil }
+	expectRejection(t, patchAs(t, w.eve, p, withoutFinalizers), apierrors.IsForbidden, "tenants-eve does not administer")
 	expectRejection(t, w.eve.Delete(t.Context(), p), apierrors.IsForbidden, "belongs to department "+arts, "tenants-eve does not administer that")
 	if err := w.dean.Delete(t.Context(), p); err != nil {
-		t.Errorf("the dean deletes it: %v", err)
+		t.Errorf("delete the project as the dean: %v", err)
 	}
 	eventually(t, func() error { return checkDeleted(t.Context(), p) })
 }
 
-// testManagers is what somebody may write who only manages the project.
+// testManagers covers what a user may write who only manages the project.
 func (w *tenancyTest) testManagers(t *testing.T) {
 	p := create(t, newArtsProject(managedProject, "500m", "2", func(p *v1alpha1.Project) { p.Spec.Members = members("tenants-ed", v1alpha1.RoleEditor) }))
-	joins := func(role v1alpha1.Role) mutation[*v1alpha1.Project] {
+	addMember := func(role v1alpha1.Role) mutation[*v1alpha1.Project] {
 		return func(p *v1alpha1.Project) { p.Spec.Members = append(p.Spec.Members, members("tenants-kim", role)...) }
 	}
-	having := func(guaranteed, limit string) mutation[*v1alpha1.Project] {
+	withPoolQuota := func(guaranteed, limit string) mutation[*v1alpha1.Project] {
 		return func(p *v1alpha1.Project) { p.Spec.NodePools[0] = newPoolQuota("dgx", guaranteed, limit) }
 	}
-	lasting := func(maxRuntime string) mutation[*v1alpha1.Project] {
+	withMaxRuntime := func(maxRuntime string) mutation[*v1alpha1.Project] {
 		return func(p *v1alpha1.Project) {
 			p.Spec.Workloads = map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{v1alpha1.WorkloadTrain: {MaxRuntime: ptr.To(period.MustParseDuration(maxRuntime))}}
 		}
 	}
-	eventually(t, func() error { return patchAs(t, w.rita, p, joins(v1alpha1.RoleL2Researcher), client.DryRunAll) })
+	eventually(t, func() error { return patchAs(t, w.rita, p, addMember(v1alpha1.RoleL2Researcher), client.DryRunAll) })
 	for name, change := range map[string]mutation[*v1alpha1.Project]{
-		"more GPUs":      having("1", "4"),
+		"more GPUs":      withPoolQuota("1", "4"),
 		"a quota of CPU": func(p *v1alpha1.Project) { p.Spec.Resources.CPU = ptr.To(resource.MustParse("4")) },
 	} {
 		if err := patchAs(t, w.rita, p, change, client.DryRunAll); err != nil {
-			t.Errorf("rita writes %s: %v", name, err)
+			t.Errorf("write %s as rita: %v", name, err)
 		}
 	}
-	if err := patchAs(t, w.rita, p, lasting("12h")); err != nil {
-		t.Errorf("rita tightens a limit: %v", err)
+	if err := patchAs(t, w.rita, p, withMaxRuntime("12h")); err != nil {
+		t.Errorf("lower a time limit as rita: %v", err)
 	}
 	for _, tc := range []struct {
-		change mutation[*v1alpha1.Project]
-		is     func(error) bool
-		says   []string
+		change     mutation[*v1alpha1.Project]
+		isExpected func(error) bool
+		messages   []string
 	}{
-		{joins(v1alpha1.RoleEditor), apierrors.IsInvalid, []string{"spec.members[1].role", "more than you may grant"}},
-		{joins(v1alpha1.RoleResearchManager), apierrors.IsInvalid, []string{"spec.members[1].role", "more than you may grant"}},
+		{addMember(v1alpha1.RoleEditor), apierrors.IsInvalid, []string{"spec.members[1].role", "more than you may grant"}},
+		{addMember(v1alpha1.RoleResearchManager), apierrors.IsInvalid, []string{"spec.members[1].role", "more than you may grant"}},
 		{func(p *v1alpha1.Project) { p.Spec.Members = nil }, apierrors.IsInvalid, []string{"without User tenants-ed", "removes the role editor"}},
-		{having("3", "4"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.guaranteed", "is guaranteed 2 GPUs"}},
-		{having("0", "5"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.limit", "4 GPUs"}},
-		{lasting("13h"), apierrors.IsForbidden, []string{"spec.workloads[train].maxRuntime", "the project has 12h"}},
+		{withPoolQuota("3", "4"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.guaranteed", "is guaranteed 2 GPUs"}},
+		{withPoolQuota("0", "5"), apierrors.IsInvalid, []string{"spec.nodePools[0].gpu.limit", "4 GPUs"}},
+		{withMaxRuntime("13h"), apierrors.IsForbidden, []string{"spec.workloads[train].maxRuntime", "the project has 12h"}},
 		{func(p *v1alpha1.Project) { p.Spec.Workloads = nil }, apierrors.IsForbidden, []string{"spec.workloads[train].maxRuntime", "the project has 12h"}},
 		{func(p *v1alpha1.Project) { p.Spec.Department = sciences }, apierrors.IsForbidden, []string{"spec.department", "the role department-administrator"}},
 		{func(p *v1alpha1.Project) { p.Spec.Owners[0].User = "tenants-rita" }, apierrors.IsForbidden, []string{"spec.owners"}},
@@ -261,13 +261,13 @@ func (w *tenancyTest) testManagers(t *testing.T) {
 		{func(p *v1alpha1.Project) { p.Annotations = map[string]string{"sluice.dev/note": "x"} }, apierrors.IsForbidden, []string{"metadata.annotations"}},
 		{func(p *v1alpha1.Project) { p.Finalizers = append(p.Finalizers, "example.org/mine") }, apierrors.IsForbidden, []string{"metadata.finalizers"}},
 	} {
-		expectRejection(t, patchAs(t, w.rita, p, tc.change, client.DryRunAll), tc.is, tc.says...)
+		expectRejection(t, patchAs(t, w.rita, p, tc.change, client.DryRunAll), tc.isExpected, tc.messages...)
 	}
 	either := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 	expectRejection(t, w.rita.Delete(t.Context(), p), either, "tenants-rita does not administer", arts)
 	expectRejection(t, w.rita.Create(t.Context(), newArtsProject("tenants-none", "0", "1")), apierrors.IsForbidden, "tenants-rita does not administer department "+arts)
 	other := create(t, newArtsProject("tenants-unmanaged", "0", "1"))
-	expectRejection(t, patchAs(t, w.rita, other, joins(v1alpha1.RoleViewer)), apierrors.IsForbidden, "does not manage the project either")
+	expectRejection(t, patchAs(t, w.rita, other, addMember(v1alpha1.RoleViewer)), apierrors.IsForbidden, "does not manage the project either")
 }
 
 func members(name string, role v1alpha1.Role) []v1alpha1.Member {
@@ -275,15 +275,15 @@ func members(name string, role v1alpha1.Role) []v1alpha1.Member {
 }
 
 func (w *tenancyTest) testDepartments(t *testing.T) {
-	made := departmentNamed("tenants-made")
-	for _, p := range []*userClient{w.dean, w.rector, w.eve} {
-		expectRejection(t, p.Create(t.Context(), made.DeepCopy()), apierrors.IsForbidden, "only system administrators create and delete departments")
-		expectRejection(t, p.Delete(t.Context(), departmentNamed(sciences)), apierrors.IsForbidden, "only system administrators create and delete departments")
+	department := departmentNamed("tenants-created")
+	for _, c := range []*userClient{w.dean, w.rector, w.eve} {
+		expectRejection(t, c.Create(t.Context(), department.DeepCopy()), apierrors.IsForbidden, "only system administrators create and delete departments")
+		expectRejection(t, c.Delete(t.Context(), departmentNamed(sciences)), apierrors.IsForbidden, "only system administrators create and delete departments")
 	}
-	if err := w.root.Create(t.Context(), made); err != nil {
+	if err := w.root.Create(t.Context(), department); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.root.Delete(t.Context(), made); err != nil {
+	if err := w.root.Delete(t.Context(), department); err != nil {
 		t.Error(err)
 	}
 	for field, change := range map[string]mutation[*v1alpha1.Department]{
@@ -296,29 +296,29 @@ func (w *tenancyTest) testDepartments(t *testing.T) {
 	} {
 		expectRejection(t, patchAs(t, w.dean, departmentNamed(arts), change, client.DryRunAll), apierrors.IsForbidden, field, "only system administrators change it", "spec.members")
 		if err := patchAs(t, w.root, departmentNamed(arts), change, client.DryRunAll); err != nil {
-			t.Errorf("root changes %s: %v", field, err)
+			t.Errorf("change %s as root: %v", field, err)
 		}
 	}
-	people := func(d *v1alpha1.Department) {
+	changeMembers := func(d *v1alpha1.Department) {
 		d.Spec.Members = members("kim@example.org", v1alpha1.RoleDepartmentAdministrator)
 		d.Spec.Contacts = []v1alpha1.Contact{{Name: "Desk", Email: "desk@example.org"}}
 		d.Spec.Notices.Language = "de"
 	}
-	if err := patchAs(t, w.dean, departmentNamed(arts), people, client.DryRunAll); err != nil {
-		t.Errorf("the dean changes the people of the arts: %v", err)
+	if err := patchAs(t, w.dean, departmentNamed(arts), changeMembers, client.DryRunAll); err != nil {
+		t.Errorf("change the members of arts as the dean: %v", err)
 	}
-	expectRejection(t, patchAs(t, w.dean, departmentNamed(sciences), people, client.DryRunAll), apierrors.IsForbidden, "tenants-dean does not administer it")
+	expectRejection(t, patchAs(t, w.dean, departmentNamed(sciences), changeMembers, client.DryRunAll), apierrors.IsForbidden, "tenants-dean does not administer it")
 }
 
 func (w *tenancyTest) testPrivilegeEscalation(t *testing.T) {
-	self := func(d *v1alpha1.Department) {
+	addEve := func(d *v1alpha1.Department) {
 		d.Spec.Members = members("tenants-eve", v1alpha1.RoleDepartmentAdministrator)
 	}
-	expectRejection(t, patchAs(t, w.eve, departmentNamed(arts), self), apierrors.IsForbidden, "tenants-eve does not administer it")
-	robot := func(name string) []v1alpha1.Member {
+	expectRejection(t, patchAs(t, w.eve, departmentNamed(arts), addEve), apierrors.IsForbidden, "tenants-eve does not administer it")
+	serviceAccountMember := func(name string) []v1alpha1.Member {
 		return []v1alpha1.Member{{Kind: v1alpha1.MemberServiceAccount, Namespace: "thesis-mueller", Name: name, Role: v1alpha1.RoleDepartmentAdministrator}}
 	}
-	expectRejection(t, patchAs(t, w.dean, departmentNamed(arts), func(d *v1alpha1.Department) { d.Spec.Members = robot("default") }), apierrors.IsInvalid,
+	expectRejection(t, patchAs(t, w.dean, departmentNamed(arts), func(d *v1alpha1.Department) { d.Spec.Members = serviceAccountMember("default") }), apierrors.IsInvalid,
 		"spec.members[0].role", "every user who can run pods in project thesis-mueller (namespace thesis-mueller) would administer the department")
 	disguised := func(p *v1alpha1.Project) {
 		p.Spec.Members = members("system:serviceaccount:thesis-mueller:default", v1alpha1.RoleEditor)
@@ -328,7 +328,7 @@ func (w *tenancyTest) testPrivilegeEscalation(t *testing.T) {
 	expectRejection(t, w.dean.Create(t.Context(), newArtsProject("tenants-none", "0", "1", owner)), apierrors.IsInvalid, "spec.owners[0].user", "an owner is a person")
 	w.dean.warnings.drain()
 	guest := func(p *v1alpha1.Project) {
-		p.Spec.Members = robot("default")
+		p.Spec.Members = serviceAccountMember("default")
 		p.Spec.Members[0].Role = v1alpha1.RoleEditor
 	}
 	if err := w.dean.Create(t.Context(), newArtsProject("tenants-none", "0", "1", guest), client.DryRunAll); err != nil {
@@ -352,7 +352,7 @@ func (w *tenancyTest) testQuotaSums(t *testing.T) {
 	t.Cleanup(func() { deleteAndWait(t, second) })
 	expectRejection(t, patchAs(t, w.dean, second, withGuaranteed[*v1alpha1.Project]("501m")), apierrors.IsInvalid, "it requests 501m, and 500m is left")
 
-	// The other way round: the department keeps what it promised.
+	// The department in turn must keep enough quota for what it promised.
 	eventuallyRejected(t, func() error {
 		return patchAs(t, w.root, departmentNamed(arts), withGuaranteed[*v1alpha1.Department]("1"), client.DryRunAll)
 	}, "spec.nodePools[0].gpu.guaranteed", "were promised 2 GPUs in node pool dgx (tenants-first 1500m, tenants-second 500m), 1 more than that")
@@ -361,32 +361,32 @@ func (w *tenancyTest) testQuotaSums(t *testing.T) {
 	expectRejection(t, patchAs(t, w.root, departmentNamed(arts), func(d *v1alpha1.Department) { d.Spec.NodePools = nil }), apierrors.IsInvalid,
 		"spec.nodePools", "node pool dgx cannot be removed while projects name it", "tenants-first, tenants-second")
 
-	// What is given back can be promised again at once.
+	// Released quota can be promised again at once.
 	deleteAndWait(t, first)
 	if err := w.dean.Create(t.Context(), newArtsProject("tenants-third", "1500m", "4"), client.DryRunAll); err != nil {
-		t.Errorf("as much as is left: %v", err)
+		t.Errorf("promise the remaining quota: %v", err)
 	}
 	w.root.warnings.drain()
 	if err := patchAs(t, w.root, departmentNamed(arts), func(d *v1alpha1.Department) { d.Spec.NodePools[0] = newPoolQuota("dgx", "9", "9") }, client.DryRunAll); err != nil {
 		t.Error(err)
 	}
 	if got := w.root.warnings.drain(); !strings.Contains(got, "node pool dgx has 8 GPUs, and ") {
-		t.Errorf("beyond what the pool has: warnings = %q", got)
+		t.Errorf("more than the node pool has: warnings = %q", got)
 	}
 }
 
-// eventuallyRejected waits until the webhook, whose cache follows, refuses as it should; what
-// is tried must be a dry run.
-func eventuallyRejected(t *testing.T, try func() error, wants ...string) {
+// eventuallyRejected waits until the webhook, whose cache lags, rejects the dry run with all
+// texts.
+func eventuallyRejected(t *testing.T, attempt func() error, texts ...string) {
 	t.Helper()
 	eventually(t, func() error {
-		err := try()
+		err := attempt()
 		if err == nil {
-			return fmt.Errorf("it was accepted, want a refusal that says %q", wants)
+			return fmt.Errorf("the request was accepted, want a rejection that contains %q", texts)
 		}
-		for _, want := range wants {
-			if !strings.Contains(err.Error(), want) {
-				return fmt.Errorf("%w\ndoes not say %q", err, want)
+		for _, text := range texts {
+			if !strings.Contains(err.Error(), text) {
+				return fmt.Errorf("%w\ndoes not contain %q", err, text)
 			}
 		}
 		return nil
@@ -397,19 +397,19 @@ func (w *tenancyTest) testResources(t *testing.T) {
 	d := departmentNamed("tenants-cpu")
 	d.Spec.Resources = v1alpha1.ResourceQuota{CPU: ptr.To(resource.MustParse("8")), Memory: ptr.To(resource.MustParse("64Gi"))}
 	create(t, d)
-	of := func(name, cpu, memory string) *v1alpha1.Project {
+	projectWith := func(name, cpu, memory string) *v1alpha1.Project {
 		return newProject(name, func(p *v1alpha1.Project) {
 			p.Spec.Department, p.Spec.NodePools = d.Name, nil
 			p.Spec.Resources = v1alpha1.ResourceQuota{CPU: ptr.To(resource.MustParse(cpu)), Memory: ptr.To(resource.MustParse(memory))}
 		})
 	}
-	create(t, of("tenants-cpu-first", "6", "32Gi"))
+	create(t, projectWith("tenants-cpu-first", "6", "32Gi"))
 	eventuallyRejected(t, func() error {
-		return w.root.Create(t.Context(), of("tenants-cpu-second", "3", "40Gi"), client.DryRunAll)
+		return w.root.Create(t.Context(), projectWith("tenants-cpu-second", "3", "40Gi"), client.DryRunAll)
 	},
 		"spec.resources.cpu", "has 8 cores and has promised 6 to other projects (tenants-cpu-first 6): it requests 3, and 2 is left",
 		"spec.resources.memory", "has 64Gi of memory and has promised 32Gi to other projects (tenants-cpu-first 32Gi): it requests 40Gi, and 32Gi is left")
-	without := of("tenants-cpu-second", "1", "1Gi")
+	without := projectWith("tenants-cpu-second", "1", "1Gi")
 	without.Spec.Resources.Memory = nil
 	expectRejection(t, w.root.Create(t.Context(), without), apierrors.IsInvalid, "spec.resources.memory: Required value", "each of its projects needs one; 32Gi is left")
 	expectRejection(t, patchAs(t, w.root, d, func(d *v1alpha1.Department) { d.Spec.Resources.CPU = ptr.To(resource.MustParse("5")) }), apierrors.IsInvalid,
@@ -422,16 +422,18 @@ func (w *tenancyTest) testOversubscription(t *testing.T) {
 	allow := func(rule v1alpha1.Oversubscription) mutation[*v1alpha1.Department] {
 		return func(d *v1alpha1.Department) { d.Spec.Oversubscription = rule }
 	}
-	of := func(project string) *v1alpha1.Project {
+	projectNamed := func(project string) *v1alpha1.Project {
 		return newArtsProject(project, "1", "4", func(p *v1alpha1.Project) { p.Spec.Department = name })
 	}
-	create(t, of("tenants-lavish-first"))
-	eventuallyRejected(t, func() error { return w.root.Create(t.Context(), of("tenants-lavish-second"), client.DryRunAll) }, "nothing is left", "set its spec.oversubscription to Allow")
+	create(t, projectNamed("tenants-lavish-first"))
+	eventuallyRejected(t, func() error {
+		return w.root.Create(t.Context(), projectNamed("tenants-lavish-second"), client.DryRunAll)
+	}, "nothing is left", "set its spec.oversubscription to Allow")
 	if err := patchAs(t, w.root, departmentNamed(name), allow(v1alpha1.OversubscriptionAllow)); err != nil {
 		t.Fatal(err)
 	}
 	w.root.warnings.drain()
-	second := of("tenants-lavish-second")
+	second := projectNamed("tenants-lavish-second")
 	if err := w.root.Create(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
@@ -451,12 +453,12 @@ func (w *tenancyTest) testDepartmentChange(t *testing.T) {
 	}
 	expectRejection(t, patchAs(t, w.dean, p, to(sciences)), apierrors.IsForbidden, "tenants-dean does not administer department "+sciences, "moving a project from "+arts+" to "+sciences+" requires both")
 	expectRejection(t, patchAs(t, w.rector, p, to("h2-all")), apierrors.IsForbidden, "tenants-rector does not administer department h2-all")
-	settled := create(t, newArtsProject("tenants-settled", "500m", "1", to(sciences)))
+	existing := create(t, newArtsProject("tenants-settled", "500m", "1", to(sciences)))
 	eventuallyRejected(t, func() error { return patchAs(t, w.rector, p, to(sciences), client.DryRunAll) }, "department tenants-sciences is guaranteed 1 GPU in node pool dgx and has promised 500m to other projects (tenants-settled 500m): it requests 1, and 500m is left")
-	deleteAndWait(t, settled)
+	deleteAndWait(t, existing)
 	expectRejection(t, patchAs(t, w.root, p, to("h2-students")), apierrors.IsInvalid, "spec.nodePools[0].name", `supported values: "dgx-mig"`)
 	if err := patchAs(t, w.rector, p, to(sciences)); err != nil {
-		t.Fatalf("the rector moves it to where there is room: %v", err)
+		t.Fatalf("move the project as the rector: %v", err)
 	}
 	eventually(t, func() error {
 		ns := newNamespace(p.Name)
@@ -464,7 +466,7 @@ func (w *tenancyTest) testDepartmentChange(t *testing.T) {
 			return err
 		}
 		if got := ns.Labels[v1alpha1.LabelDepartment]; got != sciences {
-			return unexpectedState("its namespace is of the sciences", ns.Labels)
+			return unexpectedState("the namespace has the label of sciences", ns.Labels)
 		}
 		return nil
 	})
@@ -472,9 +474,9 @@ func (w *tenancyTest) testDepartmentChange(t *testing.T) {
 		apierrors.IsForbidden, "tenants-dean does not administer department "+sciences)
 }
 
-// What is in use is not taken away, and whoever cuts below it is told so.
+// A user can reduce a quota below its usage and gets a warning. Running pods continue.
 func (w *tenancyTest) testQuotaReduction(t *testing.T) {
-	p := create(t, newArtsProject("tenants-cut", "1", "2"))
+	p := create(t, newArtsProject("tenants-reduced", "1", "2"))
 	waitForProjectReady(t, p)
 	train := create(t, newPod(p.Name, "train", withGPU))
 	eventually(t, func() error {
@@ -488,7 +490,7 @@ func (w *tenancyTest) testQuotaReduction(t *testing.T) {
 	})
 	w.dean.warnings.drain()
 	if err := patchAs(t, w.dean, p, func(p *v1alpha1.Project) { p.Spec.NodePools[0] = newPoolQuota("dgx", "500m", "500m") }); err != nil {
-		t.Fatalf("cutting below use: %v", err)
+		t.Fatalf("reduce the quota below its usage: %v", err)
 	}
 	const want = "spec.nodePools[0].gpu: it uses 1 GPU of node pool dgx, 500m more than the new limit: running pods continue, but no new GPU pods start until enough have ended"
 	if got := w.dean.warnings.drain(); !strings.Contains(got, want) {
@@ -496,12 +498,13 @@ func (w *tenancyTest) testQuotaReduction(t *testing.T) {
 	}
 	waitForQuotaApplied(t, p)
 	if err := refresh(t, train); err != nil || !train.DeletionTimestamp.IsZero() {
-		t.Errorf("the pod that ran: %v, %v", train.DeletionTimestamp, err)
+		t.Errorf("the running pod: %v, %v", train.DeletionTimestamp, err)
 	}
 	deletePodNow(t, train)
 }
 
-// A project keeps its namespace, and is not held to less than its department.
+// A project keeps its namespace, and its Pod Security cannot be weaker than its
+// department's.
 func (w *tenancyTest) testImmutableFields(t *testing.T) {
 	p := create(t, newArtsProject("tenants-fixed", "0", "1"))
 	expectRejection(t, patchAs(t, w.root, p, inNamespace("elsewhere")), apierrors.IsInvalid, "spec.namespace", "cannot be added, changed or removed after creation")
@@ -510,7 +513,7 @@ func (w *tenancyTest) testImmutableFields(t *testing.T) {
 	if err := patchAs(t, w.dean, p, func(p *v1alpha1.Project) { p.Spec.PodSecurity = v1alpha1.PodSecurityRestricted }, client.DryRunAll); err != nil {
 		t.Errorf("a stricter level: %v", err)
 	}
-	// Lifecycle, which administers nothing, writes what is its own all the same.
+	// Lifecycle writes its own fields, although it administers no department.
 	waitForProjectReady(t, p)
 	if !slices.Contains(p.Finalizers, v1alpha1.FinalizerProject) {
 		t.Errorf("finalizers = %v", p.Finalizers)

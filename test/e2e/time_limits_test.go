@@ -22,25 +22,25 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// Workloads end on time: none before its time and none unannounced, as the
-// sample university's departments have it. Its parts run one after the other in one
-// cluster, since all live in one policy time.
+// Workloads are stopped on time, never early and never unannounced, with the limits of the
+// sample's departments. The subtests run one after the other, since one cluster has one
+// policy time.
 func TestWorkloadTimeLimits(t *testing.T) {
 	c := newPolicyTimeCluster(t)
-	t.Run("end workloads on time", c.testMaxRuntime)
-	t.Run("go on over restarts", c.testClockContinues)
-	t.Run("survive a week without lifecycle", c.testLifecycleOutage)
-	t.Run("end what is idle", c.testIdleTimeout)
-	t.Run("spare what is to be spared", c.testExemptions)
-	t.Run("are braked", c.testStopLimiter) // changes how lifecycle is configured
+	t.Run("limits stop workloads on time", c.testMaxRuntime)
+	t.Run("clocks continue across restarts", c.testClockContinues)
+	t.Run("limits hold after a week without lifecycle", c.testLifecycleOutage)
+	t.Run("idle workloads are stopped", c.testIdleTimeout)
+	t.Run("exempt workloads keep running", c.testExemptions)
+	t.Run("the stop limiter prevents mass stops", c.testStopLimiter) // changes the configuration of lifecycle
 }
 
-// universityLeads are the university's.
+// universityLeads are the leads of the sample's departments.
 var universityLeads = []time.Duration{24 * time.Hour, 4 * time.Hour, 30 * time.Minute}
 
-// testMaxRuntime shows that students' work ends after two days and research after ten,
-// each warned a day, four hours and half an hour before, and that of everybody
-// never.
+// testMaxRuntime shows that students' workloads are stopped after two days, research after
+// ten, with warnings a day, four hours and half an hour before, and that workloads without a
+// limit keep running.
 func (c *policyTimeCluster) testMaxRuntime(t *testing.T) {
 	const ns, limit = "on-time", 48 * time.Hour
 	c.createGovernedProject(t, "h2-students", ns, newPoolQuota("dgx-mig", "500m", "1"))
@@ -57,9 +57,9 @@ func (c *policyTimeCluster) testMaxRuntime(t *testing.T) {
 	for _, w := range students {
 		want = append(want, expectedWarnings(w, c.clockStatus(t, w).StartedAt.Time, limit)...)
 		c.waitForDeadlineAnnotations(t, w)
-		said := c.runKubectl(t, "describe", w.kind, w.GetName(), "-n", ns)
-		if n := strings.Count(said, "RuntimeLimitApproaching"); n == 0 || !strings.Contains(said, "after 48h of running time") {
-			t.Errorf("%d events on it announce the end of %s:\n%s", n, w.GetName(), said)
+		output := c.runKubectl(t, "describe", w.kind, w.GetName(), "-n", ns)
+		if n := strings.Count(output, "RuntimeLimitApproaching"); n == 0 || !strings.Contains(output, "after 48h of running time") {
+			t.Errorf("%d events announce the deadline of %s:\n%s", n, w.GetName(), output)
 		}
 	}
 	c.assertNotices(t, ns, want...)
@@ -67,18 +67,18 @@ func (c *policyTimeCluster) testMaxRuntime(t *testing.T) {
 	first, last := c.deadlineRange(t, students)
 	c.advanceTimeTo(t, first.Add(-5*time.Minute))
 	c.assertRunning(t, "five minutes before the end", append(students, research, forever)...)
-	if shown := c.runSluice(t, "clocks", "-n", ns); !strings.Contains(shown, "47h5") {
-		t.Errorf("sluice clocks shows\n%s", shown)
+	if output := c.runSluice(t, "clocks", "-n", ns); !strings.Contains(output, "47h5") {
+		t.Errorf("sluice clocks prints\n%s", output)
 	}
 	if kinds := c.advanceToNextEvent(t); len(kinds) == 0 || kinds[0] != "WorkloadEnd" {
-		t.Errorf("what comes next is %v, want an end", kinds)
+		t.Errorf("the next events are %v, want a stop", kinds)
 	}
 	c.advanceTimeTo(t, last)
 	c.assertStopped(t, v1alpha1.EndMaxRuntime, limit, students...)
 	c.assertStoppedOutput(t, ns, students)
 	c.eventuallyAfterStep(t, func() error {
-		if left := c.listPods(t, ns); len(left) > 0 {
-			return unexpectedState("no pod is left", len(left))
+		if remaining := c.listPods(t, ns); len(remaining) > 0 {
+			return unexpectedState("no pod exists", len(remaining))
 		}
 		return nil
 	})
@@ -94,22 +94,22 @@ func (c *policyTimeCluster) testMaxRuntime(t *testing.T) {
 	c.advanceTime(t, 30*24*time.Hour)
 	c.assertRunning(t, "after forty days", forever)
 	if s := c.clockStatus(t, forever); s.Limit != nil || s.Deadline != nil || s.Local.Ends != "never" {
-		t.Errorf("what nothing limits ends %s: %+v", s.Local.Ends, s)
+		t.Errorf("the workload without a limit ends %s: %+v", s.Local.Ends, s)
 	}
 	c.assertNotices(t, "campus-assistant")
 }
 
-// assertWarnings steps to each warning of the workloads, until there are none.
+// assertWarnings advances to each warning of the workloads until all are sent.
 func (c *policyTimeCluster) assertWarnings(t *testing.T, workloads []workload, limit time.Duration) {
 	t.Helper()
-	for left := true; left; {
+	for remaining := true; remaining; {
 		kinds, at := c.nextEventsWithTime(t, "--dry-run")
-		// A warning that has come due by itself meanwhile is no next one any more.
+		// A warning that became due in the meantime is no longer a next event.
 		if slices.Contains(kinds, "WorkloadEnd") {
 			break
 		}
-		// One that is about to is waited for: what began a little later is warned a
-		// little later.
+		// Wait for a warning that is almost due, because the clocks of the workloads differ
+		// slightly.
 		if at.Sub(c.clockFile.Now()) < 5*time.Second {
 			c.eventuallyAfterStep(t, func() error {
 				if now := c.clockFile.Now(); now.Before(at) {
@@ -122,12 +122,12 @@ func (c *policyTimeCluster) assertWarnings(t *testing.T, workloads []workload, l
 		}
 		for _, kind := range kinds {
 			if kind != "WorkloadWarning" {
-				t.Fatalf("%s comes next, want only warnings", kind)
+				t.Fatalf("the next event is %s, want only warnings", kind)
 			}
 		}
-		left = false
+		remaining = false
 		for _, w := range workloads {
-			s := c.waitForClock(t, w, "every warning that is due was given", func(s *v1alpha1.WorkloadClockStatus) bool {
+			s := c.waitForClock(t, w, "has every due warning", func(s *v1alpha1.WorkloadClockStatus) bool {
 				ran, due := c.clockFile.Now().Sub(s.StartedAt.Time), 0
 				for _, lead := range universityLeads {
 					if ran >= limit-lead {
@@ -136,21 +136,21 @@ func (c *policyTimeCluster) assertWarnings(t *testing.T, workloads []workload, l
 				}
 				return len(s.Leads) == due
 			})
-			left = left || len(s.Leads) < len(universityLeads)
+			remaining = remaining || len(s.Leads) < len(universityLeads)
 		}
 	}
 }
 
-// expectedWarnings are the warnings that a workload's people are to have, in words.
-func expectedWarnings(w workload, began time.Time, limit time.Duration) (list []string) {
+// expectedWarnings describes the warnings that the workload's owners get.
+func expectedWarnings(w workload, startedAt time.Time, limit time.Duration) (list []string) {
 	for _, lead := range universityLeads {
 		list = append(list, fmt.Sprintf("%s %s: WorkloadEnding due %s, %s before %s", w.kind, w.GetName(),
-			began.Add(limit-lead).UTC().Format(time.RFC3339), lead, began.Add(limit).UTC().Format(time.RFC3339)))
+			startedAt.Add(limit-lead).UTC().Format(time.RFC3339), lead, startedAt.Add(limit).UTC().Format(time.RFC3339)))
 	}
 	return list
 }
 
-// assertNotices compares the warnings about what is in a namespace.
+// assertNotices compares the warnings about objects in a namespace.
 func (c *policyTimeCluster) assertNotices(t *testing.T, ns string, want ...string) {
 	t.Helper()
 	got := map[string]int{}
@@ -160,22 +160,23 @@ func (c *policyTimeCluster) assertNotices(t *testing.T, ns string, want ...strin
 		}
 		text := fmt.Sprintf("%s %s: %s due %s, %s before %s", n.Spec.Subject.Kind, n.Spec.Subject.Name, n.Spec.Kind,
 			n.Spec.DueAt.UTC().Format(time.RFC3339), n.Spec.Lead.Length(), n.Spec.Deadline.UTC().Format(time.RFC3339))
-		// The outbox may do that, too, where the next one is due before this is sent.
+		// The outbox supersedes it as well if the next warning is due before this one is
+		// sent.
 		if n.Status.Phase == v1alpha1.NoticeSuperseded && n.Status.LastError == "" {
 			text += ", superseded"
 		}
 		got[text]++
 	}
-	once := map[string]int{}
+	expected := map[string]int{}
 	for _, text := range want {
-		once[text] = len(c.projectOwners(t, ns))
+		expected[text] = len(c.projectOwners(t, ns))
 	}
-	if diff := cmp.Diff(once, got); diff != "" {
-		t.Errorf("what people in %s were told differs (-want +got)\n%s", ns, diff)
+	if diff := cmp.Diff(expected, got); diff != "" {
+		t.Errorf("notices about %s (-want +got)\n%s", ns, diff)
 	}
 }
 
-// projectOwners are those of the project of that name.
+// projectOwners returns the owners of the project.
 func (c *policyTimeCluster) projectOwners(t *testing.T, name string) []v1alpha1.Owner {
 	t.Helper()
 	p := newProject(name)
@@ -185,37 +186,39 @@ func (c *policyTimeCluster) projectOwners(t *testing.T, name string) []v1alpha1.
 	return p.Spec.Owners
 }
 
-// waitForDeadlineAnnotations waits until all of the workload's pods say when they end.
+// waitForDeadlineAnnotations waits until the annotations of all pods of the workload have
+// its deadline.
 func (c *policyTimeCluster) waitForDeadlineAnnotations(t *testing.T, w workload) {
 	t.Helper()
 	want := c.deadline(t, w).UTC().Format(time.RFC3339)
 	c.eventuallyAfterStep(t, func() error {
 		for _, p := range c.listPods(t, w.GetNamespace()) {
 			if p.Labels["app"] == w.GetName() && p.DeletionTimestamp == nil && p.Annotations[v1alpha1.AnnotationEndsAt] != want {
-				return unexpectedState(p.Name+" says that it ends at "+want, p.Annotations[v1alpha1.AnnotationEndsAt])
+				return unexpectedState(p.Name+" has the deadline "+want, p.Annotations[v1alpha1.AnnotationEndsAt])
 			}
 		}
 		return nil
 	})
 }
 
-// assertRunningOutput checks what people see of workloads that run.
+// assertRunningOutput checks what kubectl and sluice print about running workloads.
 func (c *policyTimeCluster) assertRunningOutput(t *testing.T, ns string) {
 	t.Helper()
 	for line := range strings.Lines(c.runKubectl(t, "get", "workloadclocks", "-n", ns, "--no-headers")) {
 		if !strings.Contains(strings.Join(strings.Fields(line), " "), " 48h Running 0s ") || !strings.Contains(line, "MaxRuntime") {
-			t.Errorf("kubectl get workloadclocks shows\n%s", line)
+			t.Errorf("kubectl get workloadclocks prints\n%s", line)
 		}
 	}
-	shown := c.runSluice(t, "clocks", "-n", ns)
+	output := c.runSluice(t, "clocks", "-n", ns)
 	for _, want := range []string{"Pod/notebook", "Job/training", "Deployment/model", "StatefulSet/ring", "47h59m"} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("sluice clocks does not show %s:\n%s", want, shown)
+		if !strings.Contains(output, want) {
+			t.Errorf("sluice clocks does not print %s:\n%s", want, output)
 		}
 	}
 }
 
-// assertStoppedOutput checks what people see of workloads that were stopped.
+// assertStoppedOutput checks what Notices, annotations and events contain about stopped
+// workloads.
 func (c *policyTimeCluster) assertStoppedOutput(t *testing.T, ns string, workloads []workload) {
 	t.Helper()
 	stopped := 0
@@ -225,7 +228,7 @@ func (c *policyTimeCluster) assertStoppedOutput(t *testing.T, ns string, workloa
 		}
 	}
 	if stopped != len(workloads) {
-		t.Errorf("people were told of %d stops, want %d", stopped, len(workloads))
+		t.Errorf("%d notices of stops, want %d", stopped, len(workloads))
 	}
 	for _, w := range workloads {
 		s := c.clockStatus(t, w)
@@ -233,37 +236,37 @@ func (c *policyTimeCluster) assertStoppedOutput(t *testing.T, ns string, workloa
 		if got := ptr.Deref(s.Stopped.Until, s.Stopped.At).UTC(); !got.Equal(until) || !strings.HasPrefix(s.Local.Ends, "stopped until ") {
 			t.Errorf("%s was stopped until %s (%s), want %s", w.GetName(), got, s.Local.Ends, until)
 		}
-		if _, bare := w.Object.(*corev1.Pod); bare {
+		if _, isPod := w.Object.(*corev1.Pod); isPod {
 			continue
 		}
 		if got, want := w.GetAnnotations()[v1alpha1.AnnotationStoppedUntil], until.Format(time.RFC3339); got != want {
-			t.Errorf("%s says that it is stopped until %q, want %s", w.GetName(), got, want)
+			t.Errorf("%s has the annotation stopped-until %q, want %s", w.GetName(), got, want)
 		}
 		c.eventuallyAfterStep(t, func() error {
-			if said := c.runKubectl(t, "describe", w.kind, w.GetName(), "-n", ns); !strings.Contains(said, "The workload ran for 48h, the limit for type") {
-				return unexpectedState("an event says why it was stopped", said)
+			if output := c.runKubectl(t, "describe", w.kind, w.GetName(), "-n", ns); !strings.Contains(output, "The workload ran for 48h, the limit for type") {
+				return unexpectedState("an event contains the reason of the stop", output)
 			}
 			return nil
 		})
 	}
 }
 
-// replaceAgent stops a node's agent as it stands, until the test ends, and then
-// takes back what was written in its place.
+// replaceAgent suspends a node's agent until the test ends, and then removes what the test
+// wrote in its place.
 func (c *policyTimeCluster) replaceAgent(t *testing.T, node string) {
 	t.Helper()
 	c.suspendComponent(t, "gpuagent-"+node)
 	t.Cleanup(func() {
 		object := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
-		forget := client.RawPatch(types.MergePatchType, []byte(`{"status":{"sampledAt":null,"utilizationSource":null,"pods":null}}`))
-		if err := c.adminClient.Status().Patch(context.Background(), object, forget); err != nil {
+		reset := client.RawPatch(types.MergePatchType, []byte(`{"status":{"sampledAt":null,"utilizationSource":null,"pods":null}}`))
+		if err := c.adminClient.Status().Patch(context.Background(), object, reset); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// writeUtilization writes what a node's agent would: when the GPUs of pods were last used,
-// as of now. Those that are not named it knows nothing of.
+// writeUtilization writes what a node's agent would: when the GPUs of pods were last used.
+// Pods that are not in the map have no data.
 func (c *policyTimeCluster) writeUtilization(t *testing.T, node string, source v1alpha1.UtilizationSource, active map[workload]time.Time) error {
 	t.Helper()
 	object := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
@@ -281,14 +284,15 @@ func (c *policyTimeCluster) writeUtilization(t *testing.T, node string, source v
 	return c.adminClient.Status().Update(t.Context(), object)
 }
 
-// waitForClockWithUtilization is awaitClock while the node's agent samples.
-func (c *policyTimeCluster) waitForClockWithUtilization(t *testing.T, active map[workload]time.Time, w workload, want string, is func(*v1alpha1.WorkloadClockStatus) bool) v1alpha1.WorkloadClockStatus {
+// waitForClockWithUtilization waits like waitForClock and writes utilization samples
+// meanwhile.
+func (c *policyTimeCluster) waitForClockWithUtilization(t *testing.T, active map[workload]time.Time, w workload, description string, condition func(*v1alpha1.WorkloadClockStatus) bool) v1alpha1.WorkloadClockStatus {
 	t.Helper()
-	return c.waitForClock(t, w, want, func(s *v1alpha1.WorkloadClockStatus) bool {
+	return c.waitForClock(t, w, description, func(s *v1alpha1.WorkloadClockStatus) bool {
 		if err := c.writeUtilization(t, "dgx-2", v1alpha1.UtilizationNVML, active); err != nil {
-			t.Log(err) // somebody else wrote the node; it is sampled again
+			t.Log(err) // a conflict with another writer; the next attempt samples again
 		}
-		return is(s)
+		return condition(s)
 	})
 }
 
@@ -296,64 +300,65 @@ func idleUnknown(s *v1alpha1.WorkloadClockStatus) bool {
 	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionIdleUnknown)
 }
 
-// testIdleTimeout shows that an interactive workload whose GPUs are not used ends after two
-// hours, warned at half of them, and that one whose use nobody knows runs on.
+// testIdleTimeout shows that an interactive workload with idle GPUs is stopped after two
+// hours, with a warning at half of them, and that a workload with unknown utilization keeps
+// running.
 func (c *policyTimeCluster) testIdleTimeout(t *testing.T) {
 	const ns = "idle"
 	c.createGovernedProject(t, "h2-students", ns, newPoolQuota("dgx-mig", "500m", "1"))
-	forgotten := newPodWorkload(ns, "forgotten", migDevice, withWorkloadType(v1alpha1.WorkloadInteractive))
-	unseen := newPodWorkload(ns, "unseen", migDevice, withWorkloadType(v1alpha1.WorkloadInteractive))
-	c.startWorkloads(t, forgotten, unseen)
-	for _, w := range []workload{forgotten, unseen} {
-		c.waitForClock(t, w, "nobody knows whether it is used", idleUnknown)
+	idlePod := newPodWorkload(ns, "forgotten", migDevice, withWorkloadType(v1alpha1.WorkloadInteractive))
+	unknownPod := newPodWorkload(ns, "unseen", migDevice, withWorkloadType(v1alpha1.WorkloadInteractive))
+	c.startWorkloads(t, idlePod, unknownPod)
+	for _, w := range []workload{idlePod, unknownPod} {
+		c.waitForClock(t, w, "has unknown utilization", idleUnknown)
 	}
 	c.replaceAgent(t, "dgx-2")
 	c.advanceTime(t, 3*time.Hour)
-	c.assertRunning(t, "while nobody samples", forgotten, unseen)
+	c.assertRunning(t, "without samples", idlePod, unknownPod)
 
-	used, since := time.Now(), c.clockFile.Now()
-	active := map[workload]time.Time{forgotten: used}
-	c.waitForClockWithUtilization(t, active, forgotten, "it is known whether it is used", func(s *v1alpha1.WorkloadClockStatus) bool { return !idleUnknown(s) })
+	lastUsed, since := time.Now(), c.clockFile.Now()
+	active := map[workload]time.Time{idlePod: lastUsed}
+	c.waitForClockWithUtilization(t, active, idlePod, "has known utilization", func(s *v1alpha1.WorkloadClockStatus) bool { return !idleUnknown(s) })
 	c.advanceTime(t, time.Hour)
-	warned := c.waitForClockWithUtilization(t, active, forgotten, "its people were warned that it is idle", func(s *v1alpha1.WorkloadClockStatus) bool {
+	warned := c.waitForClockWithUtilization(t, active, idlePod, "has an idle warning", func(s *v1alpha1.WorkloadClockStatus) bool {
 		return s.Deadline != nil && s.Deadline.Reason == v1alpha1.EndIdle && s.Deadline.AnnouncedAt != nil
 	})
 	if got := warned.Deadline.At.Sub(since); got < 2*time.Hour-2*time.Second || got > 2*time.Hour+10*time.Minute {
-		t.Errorf("it ends %s after its GPU was last used, want two hours", got)
+		t.Errorf("the deadline is %s after the last use of the GPU, want two hours", got)
 	}
-	idle := 0
+	warnings := 0
 	for _, n := range c.listNotices(t, ns) {
 		if n.Spec.Kind == v1alpha1.NoticeWorkloadIdle && n.Spec.Subject.Name == "forgotten" && n.Spec.Lead.Length() == time.Hour {
-			idle++
+			warnings++
 		} else {
-			t.Errorf("somebody was told %s about %s", n.Spec.Kind, n.Spec.Subject.Name)
+			t.Errorf("unexpected notice %s about %s", n.Spec.Kind, n.Spec.Subject.Name)
 		}
 	}
-	if idle != 1 {
-		t.Errorf("people were warned %d times that it is idle, want once", idle)
+	if warnings != 1 {
+		t.Errorf("%d idle warnings, want 1", warnings)
 	}
 	c.advanceTimeTo(t, warned.Deadline.At.Add(-10*time.Minute))
-	c.assertRunning(t, "ten minutes before it has been idle for two hours", forgotten)
+	c.assertRunning(t, "ten minutes before the idle timeout", idlePod)
 	c.advanceTimeTo(t, warned.Deadline.At.Time)
-	c.waitForClockWithUtilization(t, active, forgotten, "it is stopped", func(s *v1alpha1.WorkloadClockStatus) bool { return s.Stopped != nil })
-	c.assertStopped(t, v1alpha1.EndIdle, 5*time.Hour, forgotten)
-	if s := c.clockStatus(t, forgotten); !s.Stopped.Until.Equal(&s.Stopped.At) || s.Stopped.At.Before(&warned.Deadline.At) {
-		t.Errorf("it was stopped at %s until %s, want at %s, and that it may start at once", s.Stopped.At, s.Stopped.Until, warned.Deadline.At)
+	c.waitForClockWithUtilization(t, active, idlePod, "is stopped", func(s *v1alpha1.WorkloadClockStatus) bool { return s.Stopped != nil })
+	c.assertStopped(t, v1alpha1.EndIdle, 5*time.Hour, idlePod)
+	if s := c.clockStatus(t, idlePod); !s.Stopped.Until.Equal(&s.Stopped.At) || s.Stopped.At.Before(&warned.Deadline.At) {
+		t.Errorf("stopped at %s until %s, want at %s and an immediate restart allowed", s.Stopped.At, s.Stopped.Until, warned.Deadline.At)
 	}
 
-	c.assertRunning(t, "although nobody knows whether it is used", unseen)
+	c.assertRunning(t, "with unknown utilization", unknownPod)
 	c.eventuallyAfterStep(t, func() error {
-		return c.writeUtilization(t, "dgx-2", v1alpha1.UtilizationUnavailable, map[workload]time.Time{unseen: used})
+		return c.writeUtilization(t, "dgx-2", v1alpha1.UtilizationUnavailable, map[workload]time.Time{unknownPod: lastUsed})
 	})
 	c.advanceTime(t, 3*time.Hour)
 	c.eventuallyAfterStep(t, func() error {
-		return c.writeUtilization(t, "dgx-2", v1alpha1.UtilizationUnavailable, map[workload]time.Time{unseen: used})
+		return c.writeUtilization(t, "dgx-2", v1alpha1.UtilizationUnavailable, map[workload]time.Time{unknownPod: lastUsed})
 	})
-	// Its next warning is seen, so the samples before it were, too.
-	c.advanceTimeTo(t, c.deadline(t, unseen).Add(-universityLeads[0]))
-	s := c.waitForClock(t, unseen, "its people were warned of its limit", func(s *v1alpha1.WorkloadClockStatus) bool { return len(s.Leads) == 1 })
+	// The next warning shows that lifecycle has processed the samples before it.
+	c.advanceTimeTo(t, c.deadline(t, unknownPod).Add(-universityLeads[0]))
+	s := c.waitForClock(t, unknownPod, "has a warning of its limit", func(s *v1alpha1.WorkloadClockStatus) bool { return len(s.Leads) == 1 })
 	if !idleUnknown(&s) || s.IdleSince != nil || s.Deadline.Reason != v1alpha1.EndMaxRuntime {
-		t.Errorf("where nothing can tell the use it is idle since %s, and ends because of %s", s.IdleSince, s.Deadline.Reason)
+		t.Errorf("with unavailable utilization the workload is idle since %s and ends because of %s", s.IdleSince, s.Deadline.Reason)
 	}
-	c.assertRunning(t, "although nothing can tell whether it is used", unseen)
+	c.assertRunning(t, "with unavailable utilization", unknownPod)
 }

@@ -89,7 +89,7 @@ func (d tourDocument) compare(t *testing.T, printed [][]string) {
 	}
 }
 
-// copyTree copies what git would have cloned: no binaries, no clusters.
+// copyTree copies the tree as after a clone: no binaries, no clusters.
 func copyTree(t *testing.T, root string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "sluice-tour-")
@@ -112,10 +112,10 @@ func copyTree(t *testing.T, root string) string {
 	return dir
 }
 
-// outputMarker stands before each command's output.
+// outputMarker separates the outputs of the commands.
 const outputMarker = "\x01next\x01"
 
-// runTour types the commands into one shell, and returns what each printed.
+// runTour runs the commands in one shell and returns what each printed.
 func runTour(t *testing.T, dir string, steps []step) [][]string {
 	t.Helper()
 	var script strings.Builder
@@ -125,7 +125,8 @@ func runTour(t *testing.T, dir string, steps []step) [][]string {
 	}
 	cmd := exec.CommandContext(t.Context(), "bash")
 	cmd.Dir = dir
-	// A person's shell is not below another make, which would make this one talk.
+	// The environment must not contain the variables of an outer make, which change make's
+	// output.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "MAKE") || strings.HasPrefix(entry, "MFLAGS=")
 	})
@@ -133,7 +134,7 @@ func runTour(t *testing.T, dir string, steps []step) [][]string {
 	t.Cleanup(func() {
 		down := exec.Command("bin/sluice", "down")
 		down.Dir = dir
-		_ = down.Run() // whatever the tour has left running
+		_ = down.Run() // stop the cluster of an incomplete tour
 	})
 	out, err := cmd.Output()
 	parts := strings.Split(string(out), outputMarker+"\n")
@@ -163,7 +164,7 @@ const (
 	elision = "..."
 )
 
-// parseTour finds the commands in the console blocks of a markdown text.
+// parseTour returns the commands in the console blocks of a Markdown text.
 func parseTour(markdown string) []step {
 	var steps []step
 	inside := false
@@ -185,7 +186,7 @@ func parseTour(markdown string) []step {
 	return steps
 }
 
-// rewriteTour puts what was printed under each command.
+// rewriteTour replaces the output under each command.
 func rewriteTour(markdown string, printed [][]string) string {
 	var out strings.Builder
 	inside, n := false, 0
@@ -198,8 +199,8 @@ func rewriteTour(markdown string, printed [][]string) string {
 		}
 		out.WriteString(line)
 		if inside && strings.HasPrefix(text, prompt) {
-			for _, shown := range stripVariableOutput(printed[n]) {
-				out.WriteString(shown + "\n")
+			for _, outputLine := range stripVariableOutput(printed[n]) {
+				out.WriteString(outputLine + "\n")
 			}
 			n++
 		}
@@ -207,8 +208,8 @@ func rewriteTour(markdown string, printed [][]string) string {
 	return out.String()
 }
 
-// stripVariableOutput leaves out what differs from one machine to the next: how the
-// binaries are built, and whether the cluster's programs had to be.
+// stripVariableOutput elides what differs between machines: the build of the binaries and of
+// the cluster's programs.
 func stripVariableOutput(lines []string) []string {
 	for i, line := range slices.Backward(lines) {
 		if strings.Contains(line, "go build") {
@@ -222,10 +223,10 @@ func stripVariableOutput(lines []string) []string {
 	return lines
 }
 
-// volatilePatterns is what differs from run to run, and what stands for it.
+// volatilePatterns match what differs between runs, with their replacements.
 var volatilePatterns = []struct {
-	what *regexp.Regexp
-	as   string
+	pattern     *regexp.Regexp
+	replacement string
 }{
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m|h|d)(\d+s)?\b`), "AGE"},
@@ -237,12 +238,12 @@ var volatilePatterns = []struct {
 
 func normalizeLine(line string) string {
 	for _, v := range volatilePatterns {
-		line = v.what.ReplaceAllString(line, v.as)
+		line = v.pattern.ReplaceAllString(line, v.replacement)
 	}
 	return strings.TrimSpace(line)
 }
 
-// matches compares what is shown with what was printed, line by line.
+// matches compares the shown output with the printed output line by line.
 func matches(shown, printed []string) bool {
 	shown = slices.DeleteFunc(slices.Clone(shown), func(l string) bool { return strings.TrimSpace(l) == "" })
 	printed = slices.DeleteFunc(slices.Clone(printed), func(l string) bool { return strings.TrimSpace(l) == "" })
@@ -265,14 +266,14 @@ func TestMatches(t *testing.T) {
 		shown, printed []string
 		want           bool
 	}{
-		"same":                     {[]string{"a"}, []string{"a"}, true},
-		"ages and spaces differ":   {[]string{"x  Running  12 0  5s"}, []string{"x Running 99999 0   2m10s"}, true},
-		"another word":             {[]string{"x ready"}, []string{"x refused"}, false},
-		"one line more":            {[]string{"a"}, []string{"a", "b"}, false},
-		"one line less":            {[]string{"a", "b"}, []string{"a"}, false},
-		"elided":                   {[]string{"...", "c"}, []string{"a", "b", "c"}, true},
-		"elided, and the end lies": {[]string{"...", "c"}, []string{"a", "b", "d"}, false},
-		"nothing shown":            {nil, []string{"a"}, false},
+		"same":                         {[]string{"a"}, []string{"a"}, true},
+		"ages and spaces differ":       {[]string{"x  Running  12 0  5s"}, []string{"x Running 99999 0   2m10s"}, true},
+		"a different word":             {[]string{"x ready"}, []string{"x refused"}, false},
+		"an additional line":           {[]string{"a"}, []string{"a", "b"}, false},
+		"a missing line":               {[]string{"a", "b"}, []string{"a"}, false},
+		"elided":                       {[]string{"...", "c"}, []string{"a", "b", "c"}, true},
+		"elided, with a different end": {[]string{"...", "c"}, []string{"a", "b", "d"}, false},
+		"nothing shown":                {nil, []string{"a"}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

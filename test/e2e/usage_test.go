@@ -17,7 +17,7 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// usageReport is what `sluice report --output json` says of who used how much.
+// usageReport is the output of `sluice report --output json`.
 type usageReport struct {
 	Rows []struct {
 		Department, Project, User, Type string
@@ -26,15 +26,15 @@ type usageReport struct {
 	GPUMilliSeconds int64
 }
 
-// gpuUsageOf is a user's use in a month, in GPU-milli-seconds.
+// gpuUsageOf returns a user's usage in a month in GPU-milliseconds.
 func (c *policyTimeCluster) gpuUsageOf(t *testing.T, month, user string) (used int64) {
 	t.Helper()
-	var said usageReport
+	var result usageReport
 	out := c.runSluice(t, "report", "--month", month, "--project", "usage-lab", "--output", "json")
-	if err := json.Unmarshal([]byte(out), &said); err != nil {
+	if err := json.Unmarshal([]byte(out), &result); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, row := range said.Rows {
+	for _, row := range result.Rows {
 		if row.User == user {
 			used += row.GPUMilliSeconds
 		}
@@ -42,8 +42,8 @@ func (c *policyTimeCluster) gpuUsageOf(t *testing.T, month, user string) (used i
 	return used
 }
 
-// Two people's pods run for days, over the end of a month and a crash of lifecycle:
-// the report has their hours, in the department's months, neither less nor more.
+// The pods of two users run for days, across the end of a month and a crash of lifecycle.
+// The report contains their exact hours in the months of the department's time zone.
 func TestUsageReport(t *testing.T) {
 	const ns, anna, ben = "usage-lab", "anna@example.org", "ben@example.org"
 	c := newPolicyTimeCluster(t)
@@ -51,7 +51,7 @@ func TestUsageReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.createForTest(t, &v1alpha1.Department{ // in which nothing ends
+	c.createForTest(t, &v1alpha1.Department{ // without time limits
 		ObjectMeta: metav1.ObjectMeta{Name: "usage"},
 		Spec: v1alpha1.DepartmentSpec{
 			NodePools: []v1alpha1.PoolQuota{newPoolQuota("dgx-mig", "1", "2")},
@@ -62,11 +62,11 @@ func TestUsageReport(t *testing.T) {
 	c.grantPodAccess(t, "usage", anna, ben)
 
 	now := c.clockFile.Now().In(zone)
-	begin := time.Date(now.Year(), now.Month()+1, 2, 0, 0, 0, 0, zone)
+	start := time.Date(now.Year(), now.Month()+1, 2, 0, 0, 0, 0, zone)
 	end := time.Date(now.Year(), now.Month()+2, 1, 0, 0, 0, 0, zone)
-	first, second := begin.Format("2006-01"), end.Format("2006-01")
-	c.advanceTimeTo(t, begin)
-	c.waitForNextSecond(t) // and what comes after it, as after
+	first, second := start.Format("2006-01"), end.Format("2006-01")
+	c.advanceTimeTo(t, start)
+	c.waitForNextSecond(t) // later times must differ from the step
 	for user, name := range map[string]string{anna: "folding", ben: "training"} {
 		template := halfGPUTemplate(name)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec}
@@ -76,56 +76,56 @@ func TestUsageReport(t *testing.T) {
 	}
 	c.waitForRunningPods(t, ns, 2)
 
-	// about is half a GPU for so many hours: a pod that is accounted for is late by
-	// what this machine takes to start it and to end it, and no more.
+	// usageNear checks for half a GPU for so many hours. The machine's delay to start and
+	// stop the pod may change the usage by slack.
 	const slack = 5 * 60 * 500
-	about := func(month, user string, hours float64) func() error {
+	usageNear := func(month, user string, hours float64) func() error {
 		return func() error {
 			want := int64(hours * 3600 * 500)
 			if got := c.gpuUsageOf(t, month, user); got < want-slack || got > want+slack {
-				return unexpectedState(fmt.Sprintf("%s used %d GPU-milli-seconds in %s", user, want, month), got)
+				return unexpectedState(fmt.Sprintf("%s used %d GPU-milliseconds in %s", user, want, month), got)
 			}
 			return nil
 		}
 	}
 	c.advanceTime(t, 100*time.Hour)
-	c.eventuallyAfterStep(t, about(first, ben, 100)) // while it runs, a minute later at most
+	c.eventuallyAfterStep(t, usageNear(first, ben, 100)) // lifecycle records running pods every minute
 	c.restartLifecycle(t, func() {})
 	if err := c.adminClient.Delete(t.Context(), newPod(ns, "training")); err != nil {
 		t.Fatal(err)
 	}
 	c.waitForRunningPods(t, ns, 1)
 	c.advanceTimeTo(t, end.Add(10*time.Hour))
-	c.eventuallyAfterStep(t, about(second, anna, 10))
+	c.eventuallyAfterStep(t, usageNear(second, anna, 10))
 	if err := c.adminClient.Delete(t.Context(), newPod(ns, "folding")); err != nil {
 		t.Fatal(err)
 	}
 	c.waitForRunningPods(t, ns, 0)
-	ran := end.Sub(begin).Hours()
-	for _, condition := range []func() error{about(first, anna, ran), about(first, ben, 100), about(second, anna, 10)} {
+	ran := end.Sub(start).Hours()
+	for _, condition := range []func() error{usageNear(first, anna, ran), usageNear(first, ben, 100), usageNear(second, anna, 10)} {
 		c.eventuallyAfterStep(t, condition)
 	}
 	if used := c.gpuUsageOf(t, second, ben); used != 0 {
-		t.Errorf("what ended in %s used %d GPU-milli-seconds in %s", first, used, second)
+		t.Errorf("the pod that ended in %s used %d GPU-milliseconds in %s", first, used, second)
 	}
 
 	table := c.runSluice(t, "report", "--month", first, "--project", ns)
-	csv := c.runSluice(t, "report", "--month", first, "--project", ns, "--output", "csv")
+	csvReport := c.runSluice(t, "report", "--month", first, "--project", ns, "--output", "csv")
 	for user, hours := range map[string]float64{anna: ran / 2, ben: 50} {
 		if line := fmt.Sprintf("%.1f", hours); !containsLineWith(table, user, line) {
-			t.Errorf("the table does not have %s h of %s:\n%s", line, user, table)
+			t.Errorf("the table does not contain %s h of %s:\n%s", line, user, table)
 		}
 		exact := fmt.Sprintf(",%d", c.gpuUsageOf(t, first, user))
-		if !containsLineWith(csv, first+",usage,"+ns+","+user+",train,", exact) {
-			t.Errorf("the CSV does not have %s of %s:\n%s", exact, user, csv)
+		if !containsLineWith(csvReport, first+",usage,"+ns+","+user+",train,", exact) {
+			t.Errorf("the CSV does not contain %s of %s:\n%s", exact, user, csvReport)
 		}
 	}
 }
 
-// containsLineWith tells whether a line of a text has both.
-func containsLineWith(text, one, other string) bool {
+// containsLineWith reports whether a line of the text contains both strings.
+func containsLineWith(text, first, second string) bool {
 	for line := range strings.Lines(text) {
-		if strings.Contains(line, one) && strings.Contains(line, other) {
+		if strings.Contains(line, first) && strings.Contains(line, second) {
 			return true
 		}
 	}

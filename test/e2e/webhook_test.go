@@ -26,9 +26,9 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// What only the webhook can know is refused with the field, the value and what
-// is allowed. Guards invariant 4 of the design: a Project that names somebody
-// else's namespace or department.
+// The webhook rejects what only it can validate, with the field, the value and the allowed
+// values. Guards invariant 4 of the design: a Project that names another user's namespace or
+// department.
 func TestWebhookRejectsInvalidObjects(t *testing.T) {
 	create(t, newNamespace("bystander"))
 	create(t, newNamespace("promised", v1alpha1.AnnotationAdoptBy, "course-ml"))
@@ -40,18 +40,18 @@ func TestWebhookRejectsInvalidObjects(t *testing.T) {
 	}
 	tests := map[string]struct {
 		object client.Object
-		wants  []string
+		texts  []string
 	}{
-		"no such department":     {newProject("bad", func(p *v1alpha1.Project) { p.Spec.Department = "h2-nobody" }), []string{"spec.department", "h2-nobody"}},
-		"a foreign pool":         {newProject("bad", func(p *v1alpha1.Project) { p.Spec.NodePools[0].Name = "dgx" }), []string{"spec.nodePools[0].name", `"dgx"`, `"dgx-mig"`}},
-		"looser":                 {newProject("bad", withoutPodSecurity), []string{"spec.workloads[interactive].maxRuntime", "49h", "48h"}},
-		"an unmarked namespace":  {newProject("bad", inNamespace("bystander")), []string{"spec.namespace", "kubectl annotate namespace bystander sluice.dev/adopt-by=bad"}},
-		"marked for another":     {newProject("bad", inNamespace("promised")), []string{"spec.namespace", "marked for project course-ml"}},
-		"another's namespace":    {newProject("bad", inNamespace("thesis-mueller")), []string{"spec.namespace", "thesis-mueller", "one namespace has one project"}},
-		"an operator's":          {newProject("bad", inNamespace("gpu-operator")), []string{"spec.namespace", "belongs to the system"}},
-		"an unmarked own name":   {newProject("bystander"), []string{"spec.namespace", "exists already"}},
-		"a zone that is not":     {department(func(n *v1alpha1.NoticeTerms) { n.TimeZone = "Europe/Magdeburg" }), []string{"spec.notices.timeZone", "Europe/Magdeburg", "Europe/Berlin"}},
-		"a digest without a day": {department(func(n *v1alpha1.NoticeTerms) { n.Digest = "0 8 30 2 *" }), []string{"spec.notices.digest", "0 8 30 2 *", "never"}},
+		"no such department":                     {newProject("bad", func(p *v1alpha1.Project) { p.Spec.Department = "h2-unknown" }), []string{"spec.department", "h2-unknown"}},
+		"a node pool without quota":              {newProject("bad", func(p *v1alpha1.Project) { p.Spec.NodePools[0].Name = "dgx" }), []string{"spec.nodePools[0].name", `"dgx"`, `"dgx-mig"`}},
+		"a longer time limit":                    {newProject("bad", withLongerTimeLimit), []string{"spec.workloads[interactive].maxRuntime", "49h", "48h"}},
+		"an unmarked namespace":                  {newProject("bad", inNamespace("bystander")), []string{"spec.namespace", "kubectl annotate namespace bystander sluice.dev/adopt-by=bad"}},
+		"marked for another":                     {newProject("bad", inNamespace("promised")), []string{"spec.namespace", "marked for project course-ml"}},
+		"another project's namespace":            {newProject("bad", inNamespace("thesis-mueller")), []string{"spec.namespace", "thesis-mueller", "one namespace has one project"}},
+		"an operator's namespace":                {newProject("bad", inNamespace("gpu-operator")), []string{"spec.namespace", "belongs to the system"}},
+		"an existing namespace of the same name": {newProject("bystander"), []string{"spec.namespace", "exists already"}},
+		"an unknown time zone":                   {department(func(n *v1alpha1.NoticeTerms) { n.TimeZone = "Europe/Magdeburg" }), []string{"spec.notices.timeZone", "Europe/Magdeburg", "Europe/Berlin"}},
+		"a digest without a day":                 {department(func(n *v1alpha1.NoticeTerms) { n.Digest = "0 8 30 2 *" }), []string{"spec.notices.digest", "0 8 30 2 *", "never"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,39 +59,40 @@ func TestWebhookRejectsInvalidObjects(t *testing.T) {
 			if err == nil {
 				t.Fatal("accepted")
 			}
-			for _, want := range tc.wants {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v\ndoes not say %q", err, want)
+			for _, text := range tc.texts {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("%v\ndoes not contain %q", err, text)
 				}
 			}
 		})
 	}
-	t.Run("a department that has projects", func(t *testing.T) {
+	t.Run("the deletion of a department with projects", func(t *testing.T) {
 		err := sharedCluster.adminClient.Delete(t.Context(), &v1alpha1.Department{ObjectMeta: metav1.ObjectMeta{Name: "h2-students"}})
 		if err == nil || !strings.Contains(err.Error(), "course-ml, thesis-mueller") {
-			t.Errorf("err = %v, want a refusal that names the projects", err)
+			t.Errorf("err = %v, want a rejection that names the projects", err)
 		}
 	})
-	t.Run("loosened later", func(t *testing.T) {
+	t.Run("an update with a longer time limit", func(t *testing.T) {
 		p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Name: "thesis-mueller"}}
 		if err := refresh(t, p); err != nil {
 			t.Fatal(err)
 		}
-		withoutPodSecurity(p)
+		withLongerTimeLimit(p)
 		if err := sharedCluster.adminClient.Update(t.Context(), p, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "49h") {
-			t.Errorf("err = %v, want the loosening refused", err)
+			t.Errorf("err = %v, want a rejection of the longer time limit", err)
 		}
 	})
 }
 
-func withoutPodSecurity(p *v1alpha1.Project) {
+func withLongerTimeLimit(p *v1alpha1.Project) {
 	p.Spec.Workloads = map[v1alpha1.WorkloadType]v1alpha1.WorkloadLimits{
 		v1alpha1.WorkloadInteractive: {MaxRuntime: ptr.To(period.MustParseDuration("49h"))},
 	}
 }
 
-// A pod of a governed namespace passes the webhook, whose record is one line;
-// no other pod does. Guards invariant 2 of the design: no other pod is touched.
+// The webhook is called for a pod in a governed namespace, and logs one line. It is not
+// called for other pods. Guards invariant 2 of the design: Sluice does not change other
+// pods.
 func TestWebhookCalledForGovernedPodsOnly(t *testing.T) {
 	pod := func(namespace, name string) *corev1.Pod {
 		return &corev1.Pod{
@@ -100,17 +101,16 @@ func TestWebhookCalledForGovernedPodsOnly(t *testing.T) {
 		}
 	}
 	create(t, pod("thesis-mueller", "governed-pod"))
-	create(t, pod("default", "stranger-pod"))
+	create(t, pod("default", "outside-pod"))
 	eventually(t, func() error { return checkLogContains("webhook", `"namespace":"thesis-mueller","name":"governed-pod"`) })
-	if checkLogContains("webhook", "stranger-pod") == nil {
-		t.Error("a pod outside of projects came to the webhook")
+	if checkLogContains("webhook", "outside-pod") == nil {
+		t.Error("the webhook was called for a pod outside projects")
 	}
 }
 
-// A webhook that does not answer stops new governed pods, and nothing else.
-// Guards invariant 2 of the design. It is stopped, not killed: a process that
-// hangs is the worst of outages, since nobody starts it again and each question
-// costs its whole time-out.
+// A webhook that does not respond blocks new governed pods and nothing else. Guards
+// invariant 2 of the design. The process is suspended, not killed: a hanging process is the
+// worst outage, since it is not restarted and each request waits for the whole timeout.
 func TestHangingWebhookBlocksGovernedPodsOnly(t *testing.T) {
 	const ns, other = "outage", "outage-other"
 	s := newDedicatedCluster(t)
@@ -118,7 +118,7 @@ func TestHangingWebhookBlocksGovernedPodsOnly(t *testing.T) {
 	s.createGovernedProject(t, "outage", ns, newPoolQuota("dgx", "2", "4"))
 	s.createGovernedProject(t, "outage", other, newPoolQuota("dgx", "0", "1"))
 	pods := s.clientset.CoreV1().Pods(ns)
-	// What came in before: a pod that is not bound yet, a Job and a Deployment.
+	// These exist before the outage: a pod that is not bound, a Job and a Deployment.
 	gated := s.createPod(t, newPod(ns, "gated", withGPU, func(p *corev1.Pod) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/later"}}
 	}))
@@ -130,18 +130,18 @@ func TestHangingWebhookBlocksGovernedPodsOnly(t *testing.T) {
 
 	s.suspendComponent(t, "webhook")
 
-	t.Run("a governed pod is refused, and told why", func(t *testing.T) {
+	t.Run("a governed pod is rejected with the reason", func(t *testing.T) {
 		_, err := pods.Create(t.Context(), newPod(ns, "new"), metav1.CreateOptions{})
 		if err == nil || !isWebhookTimeout(err) || !strings.Contains(err.Error(), "pods.sluice.dev") {
-			t.Errorf("err = %v, want a refusal that names the webhook", err)
+			t.Errorf("err = %v, want a rejection that names the webhook", err)
 		}
 	})
-	t.Run("a pod outside of projects starts", func(t *testing.T) {
+	t.Run("a pod outside projects starts", func(t *testing.T) {
 		s.createPod(t, newPod(metav1.NamespaceDefault, "outside"))
 		s.waitForRunningPods(t, metav1.NamespaceDefault, 1)
 	})
 	t.Run("an admitted pod is bound and runs", func(t *testing.T) {
-		// The gate goes, and with it the last thing that kept the scheduler back.
+		// The scheduler may bind the pod after the gate is removed.
 		if _, err := pods.Patch(t.Context(), gated.Name, types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -150,12 +150,12 @@ func TestHangingWebhookBlocksGovernedPodsOnly(t *testing.T) {
 	})
 	t.Run("a finished Job completes", func(t *testing.T) {
 		selected := metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name}
-		made, err := pods.List(t.Context(), selected)
-		if err != nil || len(made.Items) != 1 {
-			t.Fatalf("the Job has pods %v (%v), want one", made.Items, err)
+		created, err := pods.List(t.Context(), selected)
+		if err != nil || len(created.Items) != 1 {
+			t.Fatalf("the pods of the Job are %v (%v), want one", created.Items, err)
 		}
-		end := fmt.Sprintf(`{"metadata":{"annotations":{%q:"0s"}}}`, v1alpha1.AnnotationSimRunFor)
-		if _, err := pods.Patch(t.Context(), made.Items[0].Name, types.MergePatchType, []byte(end), metav1.PatchOptions{}); err != nil {
+		annotation := fmt.Sprintf(`{"metadata":{"annotations":{%q:"0s"}}}`, v1alpha1.AnnotationSimRunFor)
+		if _, err := pods.Patch(t.Context(), created.Items[0].Name, types.MergePatchType, []byte(annotation), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, func() error {
@@ -176,9 +176,9 @@ func TestHangingWebhookBlocksGovernedPodsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, func() error {
-			left, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + deployment.Name})
-			if err == nil && len(left.Items) > 0 {
-				err = unexpectedState("no pod is left", len(left.Items))
+			remaining, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + deployment.Name})
+			if err == nil && len(remaining.Items) > 0 {
+				err = unexpectedState("no pod exists", len(remaining.Items))
 			}
 			return err
 		})
@@ -193,18 +193,19 @@ func TestHangingWebhookBlocksGovernedPodsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventuallyLong(t, func() error {
-			// The project is still there, so lifecycle may make a new one of that name.
+			// The project still exists, so lifecycle may create a new namespace of the same
+			// name.
 			now, err := namespaces.Get(t.Context(), other, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
 			if err == nil && now.UID == before.UID {
-				err = unexpectedState("the namespace is gone", now.Status)
+				err = unexpectedState("the namespace is deleted", now.Status)
 			}
 			return err
 		})
 		if _, err := s.clientset.CoreV1().Pods(other).Get(t.Context(), bystander.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("its pod: %v, want it gone", err)
+			t.Errorf("the pod of the namespace: %v, want NotFound", err)
 		}
 	})
 	t.Run("a project can be deleted", func(t *testing.T) {
@@ -215,33 +216,34 @@ func TestHangingWebhookBlocksGovernedPodsOnly(t *testing.T) {
 	})
 }
 
-// The API server asks the webhook about governed pods only.
+// The API server calls the webhook for governed pods only.
 func TestWebhookNotCalledOutsideProjects(t *testing.T) {
 	s := newDedicatedCluster(t)
-	s.createDepartment(t, "asked", newPoolQuota("dgx", "1", "1"))
-	s.createGovernedProject(t, "asked", "asked", newPoolQuota("dgx", "0", "1"))
+	s.createDepartment(t, "called", newPoolQuota("dgx", "1", "1"))
+	s.createGovernedProject(t, "called", "called", newPoolQuota("dgx", "0", "1"))
 	before := s.podWebhookRequests(t)
 	for i := range 5 {
 		s.createPod(t, newPod(metav1.NamespaceDefault, "outside-"+strconv.Itoa(i)))
 	}
 	s.waitForRunningPods(t, metav1.NamespaceDefault, 5)
 	if after := s.podWebhookRequests(t); after != before {
-		t.Errorf("the webhook was asked %d times about pods outside of projects", after-before)
+		t.Errorf("the webhook was called %d times for pods outside projects", after-before)
 	}
-	// The same count does grow where it should.
-	s.createPod(t, newPod("asked", "inside"))
+	// The counter must increase for governed pods.
+	s.createPod(t, newPod("called", "inside"))
 	if after := s.podWebhookRequests(t); after <= before {
-		t.Errorf("the webhook was asked %d times, and not about a governed pod", after)
+		t.Errorf("the webhook was called %d times, but not for a governed pod", after)
 	}
 }
 
-// podWebhookRequests is how often the API server has asked Sluice's webhook about pods.
+// podWebhookRequests returns how many requests for pods the API server has sent to Sluice's
+// webhook.
 func (s *sluiceCluster) podWebhookRequests(t *testing.T) int64 {
 	t.Helper()
 	return s.webhookRequests(t, "pods.sluice.dev")
 }
 
-// webhookRequests is how often the API server has asked the webhook of that name.
+// webhookRequests returns how many requests the API server has sent to the webhook.
 func (s *sluiceCluster) webhookRequests(t *testing.T, webhook string) int64 {
 	t.Helper()
 	raw, err := s.clientset.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
@@ -249,10 +251,10 @@ func (s *sluiceCluster) webhookRequests(t *testing.T, webhook string) int64 {
 		t.Fatal(err)
 	}
 	const metric = "apiserver_admission_webhook_request_total{"
-	about := strconv.Quote(webhook)
+	quotedName := strconv.Quote(webhook)
 	total := int64(0)
 	for line := range strings.Lines(string(raw)) {
-		if !strings.HasPrefix(line, metric) || !strings.Contains(line, "name="+about) {
+		if !strings.HasPrefix(line, metric) || !strings.Contains(line, "name="+quotedName) {
 			continue
 		}
 		fields := strings.Fields(line)
@@ -271,32 +273,32 @@ func withGPU(p *corev1.Pod) {
 
 func (s *sluiceCluster) createPod(t *testing.T, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	made, err := s.clientset.CoreV1().Pods(p.Namespace).Create(t.Context(), p, metav1.CreateOptions{})
+	created, err := s.clientset.CoreV1().Pods(p.Namespace).Create(t.Context(), p, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return created
 }
 
-// createGPUJob makes a Job of one pod with a GPU, which runs until it is told to end.
+// createGPUJob creates a Job of one pod with a GPU, which runs until it is stopped.
 func (s *sluiceCluster) createGPUJob(t *testing.T, ns, name string) *batchv1.Job {
 	t.Helper()
 	template := newPod(ns, name, withGPU)
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	made, err := s.clientset.BatchV1().Jobs(ns).Create(t.Context(), &batchv1.Job{
+	created, err := s.clientset.BatchV1().Jobs(ns).Create(t.Context(), &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: template.Spec}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return created
 }
 
 func (s *sluiceCluster) createGPUDeployment(t *testing.T, ns, name string, replicas int32) *appsv1.Deployment {
 	t.Helper()
 	labels := map[string]string{"app": name}
-	made, err := s.clientset.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
+	created, err := s.clientset.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(replicas),
@@ -307,7 +309,7 @@ func (s *sluiceCluster) createGPUDeployment(t *testing.T, ns, name string, repli
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return created
 }
 
 // waitForRunningPods waits until n pods of the namespace run.
@@ -327,20 +329,20 @@ func (s *sluiceCluster) waitForRunningPods(t *testing.T, ns string, n int) {
 	})
 }
 
-// projectAndNamespaceDeleted tells whether the project and its namespace are gone.
+// projectAndNamespaceDeleted returns an error while the project or its namespace exists.
 func (s *sluiceCluster) projectAndNamespaceDeleted(t *testing.T, name string) error {
 	p := newProject(name)
 	if err := s.adminClient.Get(t.Context(), types.NamespacedName{Name: name}, p); !apierrors.IsNotFound(err) {
-		return unexpectedState("project "+name+" is gone", err)
+		return unexpectedState("project "+name+" is deleted", err)
 	}
 	if _, err := s.clientset.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		return unexpectedState("namespace "+name+" is gone", err)
+		return unexpectedState("namespace "+name+" is deleted", err)
 	}
 	return nil
 }
 
-// suspendComponent stops a component as it stands, until the test ends: only who runs can
-// be ended in order.
+// suspendComponent suspends a component until the test ends. It must run again before it can
+// shut down.
 func (s *sluiceCluster) suspendComponent(t *testing.T, component string) {
 	t.Helper()
 	r, err := s.readReport(t.Context())
@@ -359,14 +361,14 @@ func (s *sluiceCluster) suspendComponent(t *testing.T, component string) {
 				t.Error(err)
 			}
 		})
-		// A thread that runs on another processor is stopped a moment later.
+		// A thread on another processor stops a moment later.
 		eventuallyLong(t, func() error { return processStopped(c.PID) })
 		return
 	}
 	t.Fatalf("%s is not in the report", component)
 }
 
-// processStopped tells whether all threads of a process are stopped.
+// processStopped returns an error unless all threads of the process are stopped.
 func processStopped(pid int) error {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {
@@ -377,7 +379,7 @@ func processStopped(pid int) error {
 		if err != nil {
 			return err
 		}
-		// The name, in brackets, may hold anything; the state follows it.
+		// The name in brackets may contain any characters; the state follows it.
 		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
 			return fmt.Errorf("%s: %.40s", thread, stat)
 		}

@@ -23,10 +23,10 @@ import (
 	"sluice.dev/api/v1alpha1"
 )
 
-// ada is whom [researcher] makes.
+// ada is the user of researcherConfig.
 const ada = "ada@example.org"
 
-// labeledTemplate are the pods of a workload of that name.
+// labeledTemplate returns a pod template with the label app.
 func labeledTemplate(name string, change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
 	p := newPod("", "", change...)
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}}, Spec: p.Spec}
@@ -34,7 +34,7 @@ func labeledTemplate(name string, change ...func(*corev1.Pod)) corev1.PodTemplat
 
 func neverRestarted(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 
-// newGPUJob is a Job of one such pod.
+// newGPUJob returns a Job of one such pod.
 func newGPUJob(namespace, name string, change ...func(*corev1.Pod)) *batchv1.Job {
 	template := labeledTemplate(name, append([]func(*corev1.Pod){neverRestarted}, change...)...)
 	return &batchv1.Job{ObjectMeta: workloadMeta(namespace, name), Spec: batchv1.JobSpec{Template: template}}
@@ -45,7 +45,7 @@ func suspended(j *batchv1.Job) *batchv1.Job {
 	return j
 }
 
-// creatorAnnotations are the maker's names on an object and its templates, where they are.
+// creatorAnnotations returns the recorded creators of an object and its templates.
 func creatorAnnotations(object client.Object) []string {
 	var found []string
 	add := func(annotations map[string]string) {
@@ -66,50 +66,49 @@ func creatorAnnotations(object client.Object) []string {
 	return found
 }
 
-// Whatever a person writes of who made a workload, it is that person's own name
-// that stands there, also in the templates; and what controllers make of it is
-// theirs, but for what they hand on.
+// Workloads and their templates record the user who created them, whatever the user writes.
+// Objects of controllers record the controller, unless the controller copies the annotation.
 func TestWorkloadsRecordCreator(t *testing.T) {
-	const ns, by, other = "workloads-makers", v1alpha1.AnnotationCreatedBy, "somebody@example.org"
-	sharedCluster.createDepartment(t, "workloads-makers", newPoolQuota("dgx", "2", "4"))
-	sharedCluster.createGovernedProject(t, "workloads-makers", ns, newPoolQuota("dgx", "1", "2"))
-	person := clientFor(t, researcherConfig(t, ns))
-	forged, job := workloadMeta(ns, "forged", by, other), newGPUJob(ns, "forged")
+	const ns, creatorKey, other = "workloads-creators", v1alpha1.AnnotationCreatedBy, "other@example.org"
+	sharedCluster.createDepartment(t, "workloads-creators", newPoolQuota("dgx", "2", "4"))
+	sharedCluster.createGovernedProject(t, "workloads-creators", ns, newPoolQuota("dgx", "1", "2"))
+	researcher := clientFor(t, researcherConfig(t, ns))
+	forged, job := workloadMeta(ns, "forged", creatorKey, other), newGPUJob(ns, "forged")
 	inTemplate := func(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
-		t.Annotations = map[string]string{by: other}
+		t.Annotations = map[string]string{creatorKey: other}
 		return t
 	}
-	pods, found := labeledTemplate("forged"), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "forged"}}
+	pods, labelSelector := labeledTemplate("forged"), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "forged"}}
 	tests := map[string]struct {
 		object client.Object
 		want   []string
 	}{
-		"a Job":                   {&batchv1.Job{ObjectMeta: forged, Spec: job.Spec}, []string{ada}},
-		"a Job that says nothing": {job, []string{ada}},
-		"a Job's pods":            {&batchv1.Job{ObjectMeta: forged, Spec: batchv1.JobSpec{Template: inTemplate(job.Spec.Template)}}, []string{ada, ada}},
+		"a Job":                        {&batchv1.Job{ObjectMeta: forged, Spec: job.Spec}, []string{ada}},
+		"a Job without the annotation": {job, []string{ada}},
+		"a Job's pods":                 {&batchv1.Job{ObjectMeta: forged, Spec: batchv1.JobSpec{Template: inTemplate(job.Spec.Template)}}, []string{ada, ada}},
 		"a CronJob": {&batchv1.CronJob{ObjectMeta: forged, Spec: batchv1.CronJobSpec{
 			Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: forged.Annotations}, Spec: batchv1.JobSpec{Template: inTemplate(job.Spec.Template)}},
 		}}, []string{ada, ada, ada}},
-		"a Deployment":            {&appsv1.Deployment{ObjectMeta: forged, Spec: appsv1.DeploymentSpec{Selector: found, Template: inTemplate(pods)}}, []string{ada, ada}},
-		"a StatefulSet":           {&appsv1.StatefulSet{ObjectMeta: forged, Spec: appsv1.StatefulSetSpec{Selector: found, Template: pods}}, []string{ada}},
-		"a ReplicaSet":            {&appsv1.ReplicaSet{ObjectMeta: forged, Spec: appsv1.ReplicaSetSpec{Selector: found, Template: pods}}, []string{ada}},
-		"a DaemonSet":             {&appsv1.DaemonSet{ObjectMeta: forged, Spec: appsv1.DaemonSetSpec{Selector: found, Template: pods}}, []string{ada}},
-		"a ReplicationController": {&corev1.ReplicationController{ObjectMeta: forged, Spec: corev1.ReplicationControllerSpec{Selector: found.MatchLabels, Template: &pods}}, []string{ada}},
+		"a Deployment":            {&appsv1.Deployment{ObjectMeta: forged, Spec: appsv1.DeploymentSpec{Selector: labelSelector, Template: inTemplate(pods)}}, []string{ada, ada}},
+		"a StatefulSet":           {&appsv1.StatefulSet{ObjectMeta: forged, Spec: appsv1.StatefulSetSpec{Selector: labelSelector, Template: pods}}, []string{ada}},
+		"a ReplicaSet":            {&appsv1.ReplicaSet{ObjectMeta: forged, Spec: appsv1.ReplicaSetSpec{Selector: labelSelector, Template: pods}}, []string{ada}},
+		"a DaemonSet":             {&appsv1.DaemonSet{ObjectMeta: forged, Spec: appsv1.DaemonSetSpec{Selector: labelSelector, Template: pods}}, []string{ada}},
+		"a ReplicationController": {&corev1.ReplicationController{ObjectMeta: forged, Spec: corev1.ReplicationControllerSpec{Selector: labelSelector.MatchLabels, Template: &pods}}, []string{ada}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			made, _ := tc.object.DeepCopyObject().(client.Object)
-			if err := person.Create(t.Context(), made, client.DryRunAll); err != nil {
+			created, _ := tc.object.DeepCopyObject().(client.Object)
+			if err := researcher.Create(t.Context(), created, client.DryRunAll); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, creatorAnnotations(made)); diff != "" {
-				t.Errorf("makers (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tc.want, creatorAnnotations(created)); diff != "" {
+				t.Errorf("creators (-want +got):\n%s", diff)
 			}
 		})
 	}
 	t.Run("a Deployment's ReplicaSet", func(t *testing.T) {
-		d := &appsv1.Deployment{ObjectMeta: workloadMeta(ns, "web"), Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(0)), Selector: found, Template: pods}}
-		if err := person.Create(t.Context(), d); err != nil {
+		d := &appsv1.Deployment{ObjectMeta: workloadMeta(ns, "web"), Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(0)), Selector: labelSelector, Template: pods}}
+		if err := researcher.Create(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { deleteAndWait(t, d) })
@@ -117,48 +116,47 @@ func TestWorkloadsRecordCreator(t *testing.T) {
 		eventually(t, func() error {
 			err := sharedCluster.adminClient.List(t.Context(), &sets, client.InNamespace(ns))
 			if err == nil && len(sets.Items) != 1 {
-				err = unexpectedState("it has a ReplicaSet", len(sets.Items))
+				err = unexpectedState("the Deployment has a ReplicaSet", len(sets.Items))
 			}
 			return err
 		})
-		// From the start: nobody had to correct it.
+		// The first version has the creator: no later update corrected it.
 		if diff := cmp.Diff([]string{ada}, creatorAnnotations(&sets.Items[0])); diff != "" || sets.Items[0].Generation != 1 {
-			t.Errorf("generation %d, makers (-want +got):\n%s", sets.Items[0].Generation, diff)
+			t.Errorf("generation %d, creators (-want +got):\n%s", sets.Items[0].Generation, diff)
 		}
 	})
 	t.Run("a CronJob's Job", func(t *testing.T) {
 		const controller = "system:serviceaccount:kube-system:cronjob-controller"
-		made := newGPUJob(ns, "scheduled")
-		made.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "cron", UID: "u", Controller: ptr.To(true)}}
-		if err := clientFor(t, impersonatedConfig(t, controller, ns)).Create(t.Context(), made, client.DryRunAll); err != nil {
+		created := newGPUJob(ns, "scheduled")
+		created.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "cron", UID: "u", Controller: ptr.To(true)}}
+		if err := clientFor(t, impersonatedConfig(t, controller, ns)).Create(t.Context(), created, client.DryRunAll); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{controller}, creatorAnnotations(made)); diff != "" {
-			t.Errorf("makers (-want +got):\n%s", diff)
+		if diff := cmp.Diff([]string{controller}, creatorAnnotations(created)); diff != "" {
+			t.Errorf("creators (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// The author of a ReplicationController, too, hears at once what its pods would
-// meet.
+// The user who creates a ReplicationController also gets the errors that its pods would get.
 func TestReplicationControllerTemplateValidated(t *testing.T) {
 	const ns = "workloads-replicas"
 	sharedCluster.createDepartment(t, "workloads-replicas", newPoolQuota("dgx", "2", "4"))
 	sharedCluster.createGovernedProject(t, "workloads-replicas", ns, newPoolQuota("dgx", "1", "2"))
-	person := clientFor(t, researcherConfig(t, ns))
-	of := func(template corev1.PodTemplateSpec) *corev1.ReplicationController {
+	researcher := clientFor(t, researcherConfig(t, ns))
+	replicationController := func(template corev1.PodTemplateSpec) *corev1.ReplicationController {
 		return &corev1.ReplicationController{ObjectMeta: workloadMeta(ns, "old"), Spec: corev1.ReplicationControllerSpec{
 			Selector: map[string]string{"app": "old"}, Template: &template,
 		}}
 	}
 	half := labeledTemplate("old")
 	half.Annotations = map[string]string{v1alpha1.AnnotationGPUFraction: "0.5"}
-	expectError(t, person.Create(t.Context(), of(half), client.DryRunAll), "spec.template: the pod requests 0.5 of a GPU; node pool dgx offers whole GPUs only")
-	expectError(t, person.Create(t.Context(), of(labeledTemplate("old", withGPU)), client.DryRunAll), "")
+	expectError(t, researcher.Create(t.Context(), replicationController(half), client.DryRunAll), "spec.template: the pod requests 0.5 of a GPU; node pool dgx offers whole GPUs only")
+	expectError(t, researcher.Create(t.Context(), replicationController(labeledTemplate("old", withGPU)), client.DryRunAll), "")
 }
 
-// A Job with GPUs comes in with what keeps a preempted pod from being a failure;
-// all other Jobs come in as they were written.
+// A Job with GPUs gets a policy by which preempted pods do not count as failures. Other Jobs
+// are unchanged.
 func TestJobMutation(t *testing.T) {
 	const ns = "workloads-jobs"
 	sharedCluster.createDepartment(t, "workloads-jobs", newPoolQuota("dgx", "2", "4"))
@@ -172,42 +170,42 @@ func TestJobMutation(t *testing.T) {
 		Action:      batchv1.PodFailurePolicyActionFailJob,
 		OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{42}},
 	}}}
-	with := func(j *batchv1.Job, change func(*batchv1.JobSpec)) *batchv1.Job {
+	changed := func(j *batchv1.Job, change func(*batchv1.JobSpec)) *batchv1.Job {
 		change(&j.Spec)
 		return j
 	}
-	type outcome struct {
+	type jobResult struct {
 		Policy      *batchv1.PodFailurePolicy
 		Replacement batchv1.PodReplacementPolicy
 		Warnings    []string
 	}
-	given := outcome{&batchv1.PodFailurePolicy{Rules: ignored}, batchv1.Failed, nil}
-	warned := "spec.podFailurePolicy.rules: a pod that is preempted or evicted counts as a failure of this Job; put a rule with action Ignore for the pod condition DisruptionTarget first (policy core.jobs)"
+	defaulted := jobResult{&batchv1.PodFailurePolicy{Rules: ignored}, batchv1.Failed, nil}
+	warning := "spec.podFailurePolicy.rules: a pod that is preempted or evicted counts as a failure of this Job; put a rule with action Ignore for the pod condition DisruptionTarget first (policy core.jobs)"
 	tests := map[string]struct {
 		job  *batchv1.Job
-		want outcome
+		want jobResult
 	}{
-		"with a GPU": {newGPUJob(ns, "a", withGPU), given},
-		"of several, by their index": {with(newGPUJob(ns, "a", withGPU), func(s *batchv1.JobSpec) {
+		"with a GPU": {newGPUJob(ns, "a", withGPU), defaulted},
+		"an indexed Job": {changed(newGPUJob(ns, "a", withGPU), func(s *batchv1.JobSpec) {
 			s.Completions, s.Parallelism, s.CompletionMode, s.BackoffLimitPerIndex = ptr.To(int32(3)), ptr.To(int32(2)), ptr.To(batchv1.IndexedCompletion), ptr.To(int32(1))
-		}), given},
-		"restarted in place":         {newGPUJob(ns, "a", withGPU, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }), outcome{nil, batchv1.TerminatingOrFailed, nil}},
-		"without GPUs":               {newGPUJob(ns, "a"), outcome{nil, batchv1.TerminatingOrFailed, nil}},
-		"with a policy of its own":   {with(newGPUJob(ns, "a", withGPU), func(s *batchv1.JobSpec) { s.PodFailurePolicy = own }), outcome{own, batchv1.Failed, []string{warned}}},
-		"with just this policy":      {with(newGPUJob(ns, "a", withGPU), func(s *batchv1.JobSpec) { s.PodFailurePolicy = given.Policy }), given},
-		"with one, and without GPUs": {with(newGPUJob(ns, "a"), func(s *batchv1.JobSpec) { s.PodFailurePolicy = own }), outcome{own, batchv1.Failed, nil}},
-		"that does not start yet":    {suspended(newGPUJob(ns, "a", withGPU)), given},
+		}), defaulted},
+		"restarted in place":                      {newGPUJob(ns, "a", withGPU, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }), jobResult{nil, batchv1.TerminatingOrFailed, nil}},
+		"without GPUs":                            {newGPUJob(ns, "a"), jobResult{nil, batchv1.TerminatingOrFailed, nil}},
+		"with the user's policy":                  {changed(newGPUJob(ns, "a", withGPU), func(s *batchv1.JobSpec) { s.PodFailurePolicy = own }), jobResult{own, batchv1.Failed, []string{warning}}},
+		"with the same policy":                    {changed(newGPUJob(ns, "a", withGPU), func(s *batchv1.JobSpec) { s.PodFailurePolicy = defaulted.Policy }), defaulted},
+		"with the user's policy and without GPUs": {changed(newGPUJob(ns, "a"), func(s *batchv1.JobSpec) { s.PodFailurePolicy = own }), jobResult{own, batchv1.Failed, nil}},
+		"suspended":                               {suspended(newGPUJob(ns, "a", withGPU)), defaulted},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			heard := &warnings{}
-			made, err := sharedCluster.impersonate(t, ada, heard).BatchV1().Jobs(ns).Create(t.Context(), tc.job, metav1.CreateOptions{DryRun: dryRun})
+			received := &warnings{}
+			created, err := sharedCluster.impersonate(t, ada, received).BatchV1().Jobs(ns).Create(t.Context(), tc.job, metav1.CreateOptions{DryRun: dryRun})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := outcome{made.Spec.PodFailurePolicy, ptr.Deref(made.Spec.PodReplacementPolicy, ""), nil}
-			for _, text := range heard.sorted() {
-				if !strings.HasPrefix(text, "spec.template: ") { // what its pods would meet
+			got := jobResult{created.Spec.PodFailurePolicy, ptr.Deref(created.Spec.PodReplacementPolicy, ""), nil}
+			for _, text := range received.sorted() {
+				if !strings.HasPrefix(text, "spec.template: ") { // warnings about its pods
 					got.Warnings = append(got.Warnings, text)
 				}
 			}
@@ -216,38 +214,38 @@ func TestJobMutation(t *testing.T) {
 			}
 		})
 	}
-	t.Run("later it is as it was", func(t *testing.T) {
+	t.Run("updates do not change the Job", func(t *testing.T) {
 		jobs := sharedCluster.impersonate(t, ada, &warnings{}).BatchV1().Jobs(ns)
-		made, err := jobs.Create(t.Context(), suspended(newGPUJob(ns, "later")), metav1.CreateOptions{})
+		created, err := jobs.Create(t.Context(), suspended(newGPUJob(ns, "later")), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { deleteAndWait(t, made) })
-		asked := sharedCluster.webhookRequests(t, workloadsWebhook)
-		after, err := jobs.Patch(t.Context(), made.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"mine":"yes"}},"spec":{"parallelism":2}}`), metav1.PatchOptions{})
+		t.Cleanup(func() { deleteAndWait(t, created) })
+		before := sharedCluster.webhookRequests(t, workloadsWebhook)
+		after, err := jobs.Patch(t.Context(), created.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"mine":"yes"}},"spec":{"parallelism":2}}`), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if after.Annotations[v1alpha1.AnnotationCreatedBy] != ada || after.Spec.PodFailurePolicy != nil {
-			t.Errorf("it became %v, %v", after.Annotations, after.Spec)
+			t.Errorf("the Job has %v, %v", after.Annotations, after.Spec)
 		}
-		if now := sharedCluster.webhookRequests(t, workloadsWebhook); now != asked {
-			t.Errorf("the webhook was asked about a change: %d times, then %d", asked, now)
+		if now := sharedCluster.webhookRequests(t, workloadsWebhook); now != before {
+			t.Errorf("the webhook was called for an update: %d times, then %d", before, now)
 		}
 	})
-	t.Run("outside of projects", func(t *testing.T) {
-		asked := sharedCluster.webhookRequests(t, workloadsWebhook)
+	t.Run("outside projects", func(t *testing.T) {
+		before := sharedCluster.webhookRequests(t, workloadsWebhook)
 		job := suspended(newGPUJob(metav1.NamespaceDefault, "outside"))
-		job.Annotations[v1alpha1.AnnotationCreatedBy] = "somebody@example.org"
+		job.Annotations[v1alpha1.AnnotationCreatedBy] = "other@example.org"
 		create(t, job)
-		if job.Annotations[v1alpha1.AnnotationCreatedBy] != "somebody@example.org" || job.Spec.PodFailurePolicy != nil {
-			t.Errorf("it became %v, %v", job.Annotations, job.Spec)
+		if job.Annotations[v1alpha1.AnnotationCreatedBy] != "other@example.org" || job.Spec.PodFailurePolicy != nil {
+			t.Errorf("the Job has %v, %v", job.Annotations, job.Spec)
 		}
-		if now := sharedCluster.webhookRequests(t, workloadsWebhook); now != asked {
-			t.Errorf("the webhook was asked: %d times, then %d", asked, now)
+		if now := sharedCluster.webhookRequests(t, workloadsWebhook); now != before {
+			t.Errorf("the webhook was called: %d times, then %d", before, now)
 		}
 	})
-	t.Run("each is in the log", func(t *testing.T) {
+	t.Run("the webhook logs each request", func(t *testing.T) {
 		if err := checkLogContains("webhook", `"msg":"Answered admission request","logger":"admission","webhook":"workloads"`); err != nil {
 			t.Error(err)
 		}
@@ -257,15 +255,14 @@ func TestJobMutation(t *testing.T) {
 	})
 }
 
-// What is evicted is tried again at nobody's cost: of two Jobs that may not fail
-// once, the one with GPUs goes on, and the other, which Sluice leaves as it is, has
-// failed.
+// Evictions do not count as failures of GPU Jobs. Of two Jobs that allow no failure, the GPU
+// Job continues and the other, which Sluice does not change, fails.
 func TestEvictedGPUJobPodNotCountedAsFailure(t *testing.T) {
 	const ns = "workloads-evicted"
 	sharedCluster.createDepartment(t, "workloads-evicted", newPoolQuota("dgx", "2", "4"))
 	sharedCluster.createGovernedProject(t, "workloads-evicted", ns, newPoolQuota("dgx", "1", "2"))
 	researcherConfig(t, ns)
-	native := sharedCluster.impersonate(t, ada, &warnings{})
+	clientset := sharedCluster.impersonate(t, ada, &warnings{})
 	for name, tc := range map[string]struct {
 		change []func(*corev1.Pod)
 		done   func(*batchv1.Job, []corev1.Pod) bool
@@ -284,12 +281,12 @@ func TestEvictedGPUJobPodNotCountedAsFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := newGPUJob(ns, name, tc.change...)
 			job.Spec.BackoffLimit = ptr.To(int32(0))
-			job, err := native.BatchV1().Jobs(ns).Create(t.Context(), job, metav1.CreateOptions{})
+			job, err := clientset.BatchV1().Jobs(ns).Create(t.Context(), job, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { deleteJob(t, job) })
-			first := waitForRunningPod(t, native, job)
+			first := waitForRunningPod(t, clientset, job)
 			err = sharedCluster.clientset.PolicyV1().Evictions(ns).Evict(t.Context(), &policyv1.Eviction{
 				ObjectMeta:    metav1.ObjectMeta{Namespace: ns, Name: first.Name},
 				DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))},
@@ -298,21 +295,21 @@ func TestEvictedGPUJobPodNotCountedAsFailure(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, func() error {
-				now, err := native.BatchV1().Jobs(ns).Get(t.Context(), name, metav1.GetOptions{})
+				now, err := clientset.BatchV1().Jobs(ns).Get(t.Context(), name, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
-				pods := listJobPods(t, native, job)
+				pods := listJobPods(t, clientset, job)
 				for i := range pods {
 					if pods[i].UID == first.UID && pods[i].Status.Phase == corev1.PodRunning {
 						return unexpectedState("the evicted pod has ended", pods[i].Status)
 					}
 				}
 				if jobFailed(now) && name == "with-gpu" {
-					t.Fatalf("the Job has failed: %+v", now.Status)
+					t.Fatalf("the Job failed: %+v", now.Status)
 				}
 				if !tc.done(now, pods) {
-					return unexpectedState("the Job has seen it", now.Status)
+					return unexpectedState("the Job has processed the eviction", now.Status)
 				}
 				return nil
 			})
@@ -329,19 +326,19 @@ func jobFailed(j *batchv1.Job) bool {
 	return false
 }
 
-func listJobPods(t *testing.T, native kubernetes.Interface, job *batchv1.Job) []corev1.Pod {
+func listJobPods(t *testing.T, clientset kubernetes.Interface, job *batchv1.Job) []corev1.Pod {
 	t.Helper()
-	pods, err := native.CoreV1().Pods(job.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
+	pods, err := clientset.CoreV1().Pods(job.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return pods.Items
 }
 
-func waitForRunningPod(t *testing.T, native kubernetes.Interface, job *batchv1.Job) (running corev1.Pod) {
+func waitForRunningPod(t *testing.T, clientset kubernetes.Interface, job *batchv1.Job) (running corev1.Pod) {
 	t.Helper()
 	eventually(t, func() error {
-		pods := listJobPods(t, native, job)
+		pods := listJobPods(t, clientset, job)
 		if len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
 			return unexpectedState("the Job's pod runs", len(pods))
 		}
@@ -351,7 +348,7 @@ func waitForRunningPod(t *testing.T, native kubernetes.Interface, job *batchv1.J
 	return running
 }
 
-// deleteJob deletes a Job with its pods, which do not take their time.
+// deleteJob deletes a Job and its pods without a grace period.
 func deleteJob(t *testing.T, job *batchv1.Job) {
 	t.Helper()
 	deleteAndWait(t, job)
@@ -361,36 +358,36 @@ func deleteJob(t *testing.T, job *batchv1.Job) {
 	}
 }
 
-// The pod is the gate: with a webhook that hangs Jobs come in as they were written,
-// and still nobody makes one in another's name.
+// If the webhook hangs, Jobs are admitted unchanged, but still no user can name another
+// creator, since an admission policy validates it.
 func TestJobsAdmittedDuringWebhookOutage(t *testing.T) {
-	const ns, by = "workloads-alone", v1alpha1.AnnotationCreatedBy
+	const ns, creatorKey = "workloads-alone", v1alpha1.AnnotationCreatedBy
 	s := newDedicatedCluster(t)
 	s.createDepartment(t, "workloads-alone", newPoolQuota("dgx", "2", "4"))
 	s.createGovernedProject(t, "workloads-alone", ns, newPoolQuota("dgx", "1", "2"))
 	jobs := s.clientset.BatchV1().Jobs(ns)
 	s.suspendComponent(t, "webhook")
-	made, err := jobs.Create(t.Context(), suspended(newGPUJob(ns, "plain", withGPU)), metav1.CreateOptions{})
+	created, err := jobs.Create(t.Context(), suspended(newGPUJob(ns, "plain", withGPU)), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name, ok := made.Annotations[by]; ok || made.Spec.PodFailurePolicy != nil {
-		t.Errorf("made by %q, with %v: the webhook was asked", name, made.Spec.PodFailurePolicy)
+	if name, ok := created.Annotations[creatorKey]; ok || created.Spec.PodFailurePolicy != nil {
+		t.Errorf("the creator is %q and the policy %v: the webhook was called", name, created.Spec.PodFailurePolicy)
 	}
 	forged := suspended(newGPUJob(ns, "forged", withGPU))
-	forged.Annotations[by] = "somebody@example.org"
+	forged.Annotations[creatorKey] = "other@example.org"
 	_, err = jobs.Create(t.Context(), forged, metav1.CreateOptions{})
 	expectError(t, err, "names the creator, and that is ")
 }
 
-// workloadsWebhook is the name under which the API server asks about workloads.
+// workloadsWebhook is the name of the webhook for workloads.
 const workloadsWebhook = "workloads.sluice.dev"
 
-// disableMutatingWebhook sees to it that the API server does not ask this mutating webhook, until
-// the test ends: for what must hold without it.
+// disableMutatingWebhook disables a mutating webhook until the test ends, for tests of what
+// must hold without it.
 func disableMutatingWebhook(t *testing.T, webhook string) {
 	t.Helper()
-	set := func(selector *metav1.LabelSelector) {
+	setSelector := func(selector *metav1.LabelSelector) {
 		eventually(t, func() error {
 			var configuration admissionv1.MutatingWebhookConfiguration
 			ctx := context.Background()
@@ -403,19 +400,19 @@ func disableMutatingWebhook(t *testing.T, webhook string) {
 					return sharedCluster.adminClient.Update(ctx, &configuration)
 				}
 			}
-			return unexpectedState("there is a webhook "+webhook, len(configuration.Webhooks))
+			return unexpectedState("the configuration has webhook "+webhook, len(configuration.Webhooks))
 		})
 	}
 	project := metav1.LabelSelectorRequirement{Key: v1alpha1.LabelProject, Operator: metav1.LabelSelectorOpExists}
 	t.Cleanup(func() {
-		set(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{project}})
+		setSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{project}})
 		waitForWebhookState(t, true)
 	})
-	set(&metav1.LabelSelector{MatchLabels: map[string]string{"nobody": "has-this"}})
+	setSelector(&metav1.LabelSelector{MatchLabels: map[string]string{"matches": "nothing"}})
 	waitForWebhookState(t, false)
 }
 
-// waitForWebhookState waits until the API server knows whether it is to ask about workloads.
+// waitForWebhookState waits until the API server has applied the change of the webhook.
 func waitForWebhookState(t *testing.T, want bool) {
 	t.Helper()
 	eventually(t, func() error {
@@ -423,8 +420,8 @@ func waitForWebhookState(t *testing.T, want bool) {
 		if err := sharedCluster.adminClient.Create(context.Background(), job, client.DryRunAll); err != nil {
 			return err
 		}
-		if _, is := job.Annotations[v1alpha1.AnnotationCreatedBy]; is != want {
-			return unexpectedState("the webhook is asked", is)
+		if _, called := job.Annotations[v1alpha1.AnnotationCreatedBy]; called != want {
+			return unexpectedState("the API server has applied the change of the webhook", called)
 		}
 		return nil
 	})

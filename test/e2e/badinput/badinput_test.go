@@ -39,8 +39,8 @@ func installCRDs(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	for _, crd := range crds {
-		as := client.ApplyConfigurationFromUnstructured(crd)
-		if err := api.Apply(ctx, as, client.FieldOwner("badinput"), client.ForceOwnership); err != nil {
+		configuration := client.ApplyConfigurationFromUnstructured(crd)
+		if err := api.Apply(ctx, configuration, client.FieldOwner("badinput"), client.ForceOwnership); err != nil {
 			return fmt.Errorf("apply %s: %w", crd.GetName(), err)
 		}
 		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
@@ -48,7 +48,7 @@ func installCRDs(ctx context.Context, c *cluster.Cluster) error {
 			return err == nil && established(crd), err
 		})
 		if err != nil {
-			return fmt.Errorf("%s is not served: %w", crd.GetName(), err)
+			return fmt.Errorf("wait until %s is established: %w", crd.GetName(), err)
 		}
 	}
 	return nil

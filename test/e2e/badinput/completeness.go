@@ -17,27 +17,26 @@ import (
 	"sluice.dev/manifests"
 )
 
-// elementFields are the indices and keys that a path has where a schema has one
-// element for all. The schema's validation writes a key behind a dot, CEL in
-// brackets.
+// elementFields matches the indices and map keys in a path, which a schema does not
+// distinguish. Schema validation writes a key after a dot, CEL in brackets.
 var elementFields = regexp.MustCompile(`\[[^\]]*\]|\.train\b`)
 
-// checkComplete fails for every field of the kind's spec that no refused edit names.
+// checkComplete fails if no rejected edit names a field of the kind's spec.
 func (k table) checkComplete(t *testing.T) {
-	wrong := map[string]bool{}
-	for _, e := range k.refused {
-		wrong[elementFields.ReplaceAllString(e.field, "")] = true
+	covered := map[string]bool{}
+	for _, e := range k.rejected {
+		covered[elementFields.ReplaceAllString(e.field, "")] = true
 	}
 	crd := loadCRD(t, k.kind)
 	for _, path := range schemaFields("spec", crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]) {
-		if !wrong[path] {
-			t.Errorf("no edit makes %s wrong", path)
+		if !covered[path] {
+			t.Errorf("no rejected edit covers %s", path)
 		}
 	}
 }
 
-// schemaFields are the paths of a schema's properties, at any depth. What a Toleration
-// is, Kubernetes says.
+// schemaFields returns the paths of a schema's properties at any depth. It skips the fields
+// of a Toleration, which Kubernetes defines.
 func schemaFields(path string, schema apiextensionsv1.JSONSchemaProps) []string {
 	var found []string
 	for name, property := range schema.Properties {
@@ -74,22 +73,22 @@ func loadCRD(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefinitio
 	return nil
 }
 
-// checkGoTypes fails where the Go types and the schemas differ: the valid object,
-// read strictly into Go and written from there, must be stored as the same.
+// checkGoTypes fails if the Go types and the schemas differ. It decodes the valid object
+// strictly into Go, encodes it again, and expects the API server to store the same object.
 func (k table) checkGoTypes(t *testing.T, c client.Client) {
-	known, err := api.NewScheme()
+	scheme, err := api.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
 	written := k.loadValid(t)
 	typed := func(object *unstructured.Unstructured) runtime.Object {
-		into, err := known.New(written.GroupVersionKind())
+		into, err := scheme.New(written.GroupVersionKind())
 		if err != nil {
 			t.Fatal(err)
 		}
 		const strict = true
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, into, strict); err != nil {
-			t.Fatalf("the Go type does not take what the schema does: %v", err)
+			t.Fatalf("the Go type rejects an object that the schema accepts: %v", err)
 		}
 		return into
 	}
@@ -105,6 +104,6 @@ func (k table) checkGoTypes(t *testing.T, c client.Client) {
 		unstructured.RemoveNestedField(object.Object, "metadata")
 	}
 	if !equality.Semantic.DeepEqual(typed(written), typed(throughGo)) {
-		t.Errorf("as written:\n%v\nthrough Go:\n%v", written, throughGo)
+		t.Errorf("original:\n%v\nthrough Go:\n%v", written, throughGo)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// engineEdits are the schedulers with the ways of sharing that each can realize.
-var engineEdits = map[string][]string{
+// schedulerSharing lists the sharing modes that each scheduler supports.
+var schedulerSharing = map[string][]string{
 	"kube-scheduler": {"None", "MIG", "MPS", "TimeSlicing"},
 	"yunikorn":       {"None", "MIG", "MPS", "TimeSlicing"},
 	"kueue":          {"None", "MIG", "MPS", "TimeSlicing"},
@@ -19,22 +19,22 @@ var engineEdits = map[string][]string{
 	"hami":           {"None", "HAMi", "MIG"},
 }
 
-var sharingEdits = []string{"None", "MIG", "MPS", "TimeSlicing", "KAI", "HAMi"}
+var sharingModes = []string{"None", "MIG", "MPS", "TimeSlicing", "KAI", "HAMi"}
 
 func nodePoolTable() table {
 	k := table{
 		kind: "NodePool",
 		allowed: []edit{
-			{name: "the least", patch: `{spec: {sharing: null, compute: null, tolerations: null, mig: null}}`},
+			{name: "only required fields", patch: `{spec: {sharing: null, compute: null, tolerations: null, mig: null}}`},
 			{name: "the longest name", patch: `{metadata: {name: ` + strings.Repeat("a", 53) + `}}`},
 			{name: "MIG planned from demand", patch: `{spec: {mig: {planning: Dynamic, layout: null}}}`},
-			{name: "MIG, and nothing said", patch: `{spec: {mig: null}}`},
+			{name: "MIG without settings", patch: `{spec: {mig: null}}`},
 			{name: "strict compute under MPS", patch: `{spec: {sharing: MPS, compute: Strict, mig: null}}`},
 			{name: "strict compute under HAMi", patch: `{spec: {scheduler: hami, sharing: HAMi, compute: Strict, mig: null}}`},
-			{name: "a toleration of everything", patch: `{spec: {tolerations: [{operator: Exists}]}}`},
-			{name: "other labels of NVIDIA's", patch: `{spec: {nodeSelector: {nvidia.com/gpu.present: "true"}}}`},
+			{name: "a toleration of all taints", patch: `{spec: {tolerations: [{operator: Exists}]}}`},
+			{name: "another NVIDIA label", patch: `{spec: {nodeSelector: {nvidia.com/gpu.present: "true"}}}`},
 		},
-		refused: []edit{
+		rejected: []edit{
 			{"a name too long for a resource", `{metadata: {name: ` + strings.Repeat("a", 54) + `}}`, "metadata.name", "at most 53 characters"},
 			{"a name with a dot", `{metadata: {name: dgx.h100}}`, "metadata.name", "DNS label"},
 			{"no spec", `{spec: null}`, "spec", "Required value"},
@@ -42,70 +42,70 @@ func nodePoolTable() table {
 			{"no selector", `{spec: {nodeSelector: null}}`, "spec.nodeSelector", "Required value"},
 			{"an empty selector", `{spec: {nodeSelector: {sluice.dev/node-pool: null}}}`, "spec.nodeSelector", "at least 1 properties"},
 			{"a selector with too many labels", `{spec: {nodeSelector: {` + repeatItems(17, "l%[1]d: x") + `}}}`, "spec.nodeSelector", "at most 16"},
-			{"a label's value that is no string", `{spec: {nodeSelector: {pool: true}}}`, "spec.nodeSelector.pool", "must be of type string"},
+			{"a label value that is not a string", `{spec: {nodeSelector: {pool: true}}}`, "spec.nodeSelector.pool", "must be of type string"},
 			{"no scheduler", `{spec: {scheduler: null}}`, "spec.scheduler", "Required value"},
 			{"an unknown scheduler", `{spec: {scheduler: slurm}}`, "spec.scheduler", `"kube-scheduler", "kueue", "kai", "volcano", "yunikorn", "koordinator", "hami"`},
-			{"an unknown sharing", `{spec: {sharing: mig}}`, "spec.sharing", `"None", "MIG", "MPS", "TimeSlicing", "KAI", "HAMi"`},
-			{"an unknown compute", `{spec: {compute: Loose}}`, "spec.compute", `"Fair", "Strict"`},
+			{"an unknown sharing mode", `{spec: {sharing: mig}}`, "spec.sharing", `"None", "MIG", "MPS", "TimeSlicing", "KAI", "HAMi"`},
+			{"an unknown compute mode", `{spec: {compute: Loose}}`, "spec.compute", `"Fair", "Strict"`},
 			{"strict compute under MIG", `{spec: {compute: Strict}}`, "spec.compute", "Strict requires sharing MPS or HAMi; with MIG it must be Fair"},
-			{"strict compute of whole GPUs", `{spec: {sharing: None, mig: null, compute: Strict}}`, "spec.compute", "Strict requires sharing MPS or HAMi"},
-			{"tolerations that are no list", `{spec: {tolerations: all}}`, "spec.tolerations", "must be of type array"},
+			{"strict compute for whole GPUs", `{spec: {sharing: None, mig: null, compute: Strict}}`, "spec.compute", "Strict requires sharing MPS or HAMi"},
+			{"tolerations that are not a list", `{spec: {tolerations: all}}`, "spec.tolerations", "must be of type array"},
 			{"too many tolerations", `{spec: {tolerations: [` + repeatItems(17, "{key: k%d, operator: Exists}") + `]}}`, "spec.tolerations", "at most 16 items"},
 			{"a toleration with an unknown operator", `{spec: {tolerations: [{key: a, operator: In, value: b}]}}`, "spec.tolerations", "operator must be Exists or Equal"},
 			{"a toleration with an unknown effect", `{spec: {tolerations: [{key: a, operator: Exists, effect: Never}]}}`, "spec.tolerations", "NoSchedule, PreferNoSchedule or NoExecute"},
-			{"a toleration of a value that needs none", `{spec: {tolerations: [{key: a, operator: Exists, value: b}]}}`, "spec.tolerations", "operator Exists takes no value"},
+			{"a toleration with Exists and a value", `{spec: {tolerations: [{key: a, operator: Exists, value: b}]}}`, "spec.tolerations", "operator Exists takes no value"},
 			{"a toleration without a key", `{spec: {tolerations: [{operator: Equal, value: b}]}}`, "spec.tolerations", "needs a key"},
 			{"mig under MPS", `{spec: {sharing: MPS}}`, "spec.mig", "for sharing MIG only; it is MPS here"},
 			{"mig without sharing", `{spec: {sharing: null}}`, "spec.mig", "for sharing MIG only; it is None here"},
-			{"an unknown planning", `{spec: {mig: {planning: Sometimes}}}`, "spec.mig.planning", `"Dynamic", "Static"`},
-			{"unknown resets", `{spec: {mig: {resets: Always}}}`, "spec.mig.resets", `"Never", "WhenIdle", "Drain"`},
-			{"a static plan without a layout", `{spec: {mig: {layout: null}}}`, "spec.mig.layout", "required where planning is Static"},
-			{"a dynamic plan with a layout", `{spec: {mig: {planning: Dynamic}}}`, "spec.mig.layout", "planning Static only"},
-			{"a layout without a plan", `{spec: {mig: {planning: null}}}`, "spec.mig.layout", "planning Static only"},
-			{"no profile", newLayout(`{migEnabled: true}`), "spec.mig.layout[0].migDevices", "at least one profile"},
+			{"an unknown planning mode", `{spec: {mig: {planning: Sometimes}}}`, "spec.mig.planning", `"Dynamic", "Static"`},
+			{"an unknown reset mode", `{spec: {mig: {resets: Always}}}`, "spec.mig.resets", `"Never", "WhenIdle", "Drain"`},
+			{"static planning without a layout", `{spec: {mig: {layout: null}}}`, "spec.mig.layout", "required where planning is Static"},
+			{"dynamic planning with a layout", `{spec: {mig: {planning: Dynamic}}}`, "spec.mig.layout", "planning Static only"},
+			{"a layout without a planning mode", `{spec: {mig: {planning: null}}}`, "spec.mig.layout", "planning Static only"},
+			{"a layout without profiles", newLayout(`{migEnabled: true}`), "spec.mig.layout[0].migDevices", "at least one profile"},
 			{"profiles without MIG", newLayout(`{migEnabled: false, migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].migDevices", "left out where migEnabled is false"},
 			{"a compute instance", newLayout(`{migDevices: {1c.3g.40gb: 1}}`), "spec.mig.layout[0].migDevices", "profiles of GPU instances, such as 3g.40gb"},
-			{"a profile of an unheard-of size", newLayout(`{migDevices: {9g.40gb: 1}}`), "spec.mig.layout[0].migDevices", "profiles of GPU instances"},
-			{"no instances of a profile", newLayout(`{migDevices: {1g.10gb: 0}}`), "spec.mig.layout[0].migDevices", "from 1 to 8"},
+			{"a profile with an unknown size", newLayout(`{migDevices: {9g.40gb: 1}}`), "spec.mig.layout[0].migDevices", "profiles of GPU instances"},
+			{"zero instances of a profile", newLayout(`{migDevices: {1g.10gb: 0}}`), "spec.mig.layout[0].migDevices", "from 1 to 8"},
 			{"too many instances of a profile", newLayout(`{migDevices: {1g.10gb: 9}}`), "spec.mig.layout[0].migDevices", "from 1 to 8"},
-			{"migEnabled that is no truth", newLayout(`{migEnabled: "yes", migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].migEnabled", "must be of type boolean"},
-			{"a board that is none", newLayout(`{deviceFilter: [H100], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].deviceFilter[0]", "should match"},
-			{"a board twice", newLayout(`{deviceFilter: ["0x233010DE", "0x233010DE"], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].deviceFilter[1]", "Duplicate value"},
-			{"a GPU's number below 0", newLayout(`{devices: [-1], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].devices[0]", "greater than or equal to 0"},
-			{"a GPU's number beyond a node's", newLayout(`{devices: [16], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].devices[0]", "less than or equal to 15"},
+			{"migEnabled that is not a boolean", newLayout(`{migEnabled: "yes", migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].migEnabled", "must be of type boolean"},
+			{"an invalid GPU model", newLayout(`{deviceFilter: [H100], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].deviceFilter[0]", "should match"},
+			{"a GPU model twice", newLayout(`{deviceFilter: ["0x233010DE", "0x233010DE"], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].deviceFilter[1]", "Duplicate value"},
+			{"a negative GPU index", newLayout(`{devices: [-1], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].devices[0]", "greater than or equal to 0"},
+			{"a GPU index above the maximum", newLayout(`{devices: [16], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].devices[0]", "less than or equal to 15"},
 			{"too many GPUs", newLayout(`{devices: [` + repeatItems(17, "%d") + `], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].devices", "at most 16 items"},
-			{"too many boards", newLayout(`{deviceFilter: [` + repeatItems(17, `"0x23%02d10DE"`) + `], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].deviceFilter", "at most 16 items"},
+			{"too many GPU models", newLayout(`{deviceFilter: [` + repeatItems(17, `"0x23%02d10DE"`) + `], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].deviceFilter", "at most 16 items"},
 			{"too many profiles", newLayout(`{migDevices: {` + repeatItems(9, `1g.%dgb: 1`) + `}}`), "spec.mig.layout[0].migDevices", "at most 8"},
 			{"too many layouts", newLayout(repeatItems(33, `{devices: [%d], migDevices: {1g.10gb: 1}}`)), "spec.mig.layout", "at most 32 items"},
 			{"a GPU twice", newLayout(`{devices: [1, 1], migDevices: {1g.10gb: 1}}`), "spec.mig.layout[0].devices[1]", "Duplicate value"},
 		},
 		mutable: []edit{
-			{name: "another engine", patch: `{spec: {scheduler: kai}}`},
+			{name: "another scheduler", patch: `{spec: {scheduler: kai}}`},
 		},
 		status: []edit{
-			{"a count that is none", `{status: {gpus: eight}}`, "status.gpus", "must be of type integer"},
-			{"a board twice", `{status: {products: [{name: A, memoryMiB: 1}, {name: A, memoryMiB: 2}]}}`, "status.products[1]", "Duplicate value"},
-			{"a board of negative memory", `{status: {products: [{name: A, memoryMiB: -1}]}}`, "status.products[0].memoryMiB", "greater than or equal to 0"},
-			{"a profile that is none", `{status: {products: [{name: A, memoryMiB: 1, migProfiles: [3g]}]}}`, "status.products[0].migProfiles[0]", "such as 3g.40gb"},
+			{"an invalid count", `{status: {gpus: eight}}`, "status.gpus", "must be of type integer"},
+			{"a GPU model twice", `{status: {products: [{name: A, memoryMiB: 1}, {name: A, memoryMiB: 2}]}}`, "status.products[1]", "Duplicate value"},
+			{"a GPU model with negative memory", `{status: {products: [{name: A, memoryMiB: -1}]}}`, "status.products[0].memoryMiB", "greater than or equal to 0"},
+			{"an invalid profile", `{status: {products: [{name: A, memoryMiB: 1, migProfiles: [3g]}]}}`, "status.products[0].migProfiles[0]", "such as 3g.40gb"},
 			{"a condition twice", `{status: {conditions: [` + newCondition("Ready") + `, ` + newCondition("Ready") + `]}}`, "status.conditions[1]", "Duplicate value"},
 		},
 	}
 	for _, key := range []string{"product", "count", "replicas", "memory", "sharing-strategy"} {
-		k.refused = append(k.refused, edit{
+		k.rejected = append(k.rejected, edit{
 			"the label nvidia.com/gpu." + key, `{spec: {nodeSelector: {nvidia.com/gpu.` + key + `: "1"}}}`,
 			"spec.nodeSelector", "must not use a label that GPU feature discovery rewrites",
 		})
 	}
-	for engine, can := range engineEdits {
-		for _, sharing := range sharingEdits {
-			e := edit{name: sharing + " on " + engine, patch: fmt.Sprintf(`{metadata: {labels: {pair: x}}, spec: {scheduler: %s, sharing: %s, mig: null}}`, engine, sharing)}
-			if strings.Contains(strings.Join(can, " ")+" ", sharing+" ") {
+	for scheduler, supported := range schedulerSharing {
+		for _, sharing := range sharingModes {
+			e := edit{name: sharing + " on " + scheduler, patch: fmt.Sprintf(`{metadata: {labels: {pair: x}}, spec: {scheduler: %s, sharing: %s, mig: null}}`, scheduler, sharing)}
+			if strings.Contains(strings.Join(supported, " ")+" ", sharing+" ") {
 				k.allowed = append(k.allowed, e)
 				continue
 			}
 			e.field = "spec.sharing"
-			e.wantMessage = fmt.Sprintf("must be %s or %s where the scheduler is %s", strings.Join(can[:len(can)-1], ", "), can[len(can)-1], engine)
-			k.refused = append(k.refused, e)
+			e.wantMessage = fmt.Sprintf("must be %s or %s where the scheduler is %s", strings.Join(supported[:len(supported)-1], ", "), supported[len(supported)-1], scheduler)
+			k.rejected = append(k.rejected, e)
 		}
 	}
 	return k
@@ -132,45 +132,45 @@ func gpuNodeTable() table {
 	return table{
 		kind: "GPUNode",
 		allowed: []edit{
-			{name: "nothing decided", patch: `{spec: null}`},
+			{name: "an empty spec", patch: `{spec: null}`},
 			{name: "MIG without instances", patch: newGPU(`uuid: ` + someGPU + `, migEnabled: true`)},
-			{name: "a full board", patch: newInstance(repeatItems(7, `{profile: 1g.10gb, start: %d}`))},
+			{name: "a full GPU", patch: newInstance(repeatItems(7, `{profile: 1g.10gb, start: %d}`))},
 			{name: "profiles with attributes", patch: newInstance(`{profile: 1g.24gb+me.all, start: 0}, {profile: 1g.24gb-me, start: 1}, {profile: 1g.24gb+gfx, start: 2}`)},
 		},
-		refused: []edit{
+		rejected: []edit{
 			{"an unknown field", `{spec: {pool: a}}`, "spec.pool", "unknown field"},
 			{"a pool with a name that is too long", `{spec: {nodePool: ` + longText(54) + `}}`, "spec.nodePool", "may not be more than 53"},
-			{"GPUs that are no list", `{spec: {gpus: 8}}`, "spec.gpus", "must be of type array"},
+			{"GPUs that are not a list", `{spec: {gpus: 8}}`, "spec.gpus", "must be of type array"},
 			{"too many GPUs", `{spec: {gpus: [` + repeatItems(17, `{uuid: GPU-8f6e2a04-1c5b-4a5e-9d2f-3b7c6d5e4f%02d, migEnabled: true}`) + `]}}`, "spec.gpus", "at most 16 items"},
 			{"a GPU twice", `{spec: {gpus: [{uuid: ` + someGPU + `, migEnabled: true}, {uuid: ` + someGPU + `, migEnabled: false}]}}`, "spec.gpus[1]", "Duplicate value"},
-			{"a GPU without an identity", newGPU(`migEnabled: true`), "spec.gpus[0].uuid", "Required value"},
-			{"a GPU by its number", newGPU(`uuid: "0", migEnabled: true`), "spec.gpus[0].uuid", "should match"},
-			{"a MIG device for a GPU", newGPU(`uuid: MIG-8f6e2a04-1c5b-4a5e-9d2f-3b7c6d5e4f30, migEnabled: true`), "spec.gpus[0].uuid", "should match '^GPU-"},
-			{"a GPU with too long an identity", newGPU(`uuid: ` + someGPU + `00000, migEnabled: true`), "spec.gpus[0].uuid", "may not be more than 40"},
-			{"a GPU in no mode", newGPU(`uuid: ` + someGPU), "spec.gpus[0].migEnabled", "Required value"},
-			{"a reset that is no truth", newGPU(`uuid: ` + someGPU + `, migEnabled: true, mayReset: "yes"`), "spec.gpus[0].mayReset", "must be of type boolean"},
+			{"a GPU without a UUID", newGPU(`migEnabled: true`), "spec.gpus[0].uuid", "Required value"},
+			{"a GPU index instead of a UUID", newGPU(`uuid: "0", migEnabled: true`), "spec.gpus[0].uuid", "should match"},
+			{"the UUID of a MIG device", newGPU(`uuid: MIG-8f6e2a04-1c5b-4a5e-9d2f-3b7c6d5e4f30, migEnabled: true`), "spec.gpus[0].uuid", "should match '^GPU-"},
+			{"a GPU with a UUID that is too long", newGPU(`uuid: ` + someGPU + `00000, migEnabled: true`), "spec.gpus[0].uuid", "may not be more than 40"},
+			{"a GPU without a MIG mode", newGPU(`uuid: ` + someGPU), "spec.gpus[0].migEnabled", "Required value"},
+			{"a reset that is not a boolean", newGPU(`uuid: ` + someGPU + `, migEnabled: true, mayReset: "yes"`), "spec.gpus[0].mayReset", "must be of type boolean"},
 			{"instances without MIG", newGPU(`uuid: ` + someGPU + `, migEnabled: false, instances: [{profile: 3g.40gb, start: 0}]`), "spec.gpus[0].instances", "must be left out where migEnabled is false"},
-			{"two instances at one place", newInstance(`{profile: 1g.10gb, start: 0}, {profile: 2g.20gb, start: 0}`), "spec.gpus[0].instances[1]", "Duplicate value"},
+			{"two instances at one position", newInstance(`{profile: 1g.10gb, start: 0}, {profile: 2g.20gb, start: 0}`), "spec.gpus[0].instances[1]", "Duplicate value"},
 			{"an instance without a profile", newInstance(`{start: 0}`), "spec.gpus[0].instances[0].profile", "Required value"},
-			{"an instance of no profile", newInstance(`{profile: half, start: 0}`), "spec.gpus[0].instances[0].profile", profile},
-			{"an instance of a resource's name", newInstance(`{profile: mig-3g.40gb, start: 0}`), "spec.gpus[0].instances[0].profile", profile},
-			{"an instance of an endless profile", newInstance(`{profile: 1g.10gb+` + longText(20) + `, start: 0}`), "spec.gpus[0].instances[0].profile", "may not be more than 24"},
+			{"an instance with an invalid profile", newInstance(`{profile: half, start: 0}`), "spec.gpus[0].instances[0].profile", profile},
+			{"an instance with a resource name as its profile", newInstance(`{profile: mig-3g.40gb, start: 0}`), "spec.gpus[0].instances[0].profile", profile},
+			{"an instance with a profile that is too long", newInstance(`{profile: 1g.10gb+` + longText(20) + `, start: 0}`), "spec.gpus[0].instances[0].profile", "may not be more than 24"},
 			{"too many instances", newInstance(repeatItems(9, `{profile: 1g.10gb, start: %d}`)), "spec.gpus[0].instances", "at most 8 items"},
 			{"a compute instance", newInstance(`{profile: 1c.3g.40gb, start: 0}`), "spec.gpus[0].instances[0].profile", "compute instances (1c.3g.40gb) are not offered"},
-			{"an instance of no place", newInstance(`{profile: 3g.40gb}`), "spec.gpus[0].instances[0].start", "Required value"},
-			{"an instance off the board", newInstance(`{profile: 1g.10gb, start: 8}`), "spec.gpus[0].instances[0].start", "less than or equal to 7"},
-			{"an instance before the board", newInstance(`{profile: 1g.10gb, start: -1}`), "spec.gpus[0].instances[0].start", "greater than or equal to 0"},
+			{"an instance without a position", newInstance(`{profile: 3g.40gb}`), "spec.gpus[0].instances[0].start", "Required value"},
+			{"an instance beyond the GPU", newInstance(`{profile: 1g.10gb, start: 8}`), "spec.gpus[0].instances[0].start", "less than or equal to 7"},
+			{"an instance at a negative position", newInstance(`{profile: 1g.10gb, start: -1}`), "spec.gpus[0].instances[0].start", "greater than or equal to 0"},
 		},
 		status: []edit{
-			{"an unknown source of utilization", `{status: {utilizationSource: Guess}}`, "status.utilizationSource", `"NVML", "Unavailable"`},
-			{"a sample at no instant", `{status: {sampledAt: now}}`, "status.sampledAt", "date-time"},
-			{"an unknown mode", newObservedStatus(`mig: {current: "On"}`), "status.gpus[0].mig.current", `"Enabled", "Disabled", "NotSupported"`},
+			{"an unknown utilization source", `{status: {utilizationSource: Guess}}`, "status.utilizationSource", `"NVML", "Unavailable"`},
+			{"an invalid sample time", `{status: {sampledAt: now}}`, "status.sampledAt", "date-time"},
+			{"an unknown MIG mode", newObservedStatus(`mig: {current: "On"}`), "status.gpus[0].mig.current", `"Enabled", "Disabled", "NotSupported"`},
 			{"an unknown health", newObservedStatus(`health: Fine`), "status.gpus[0].health", `"Healthy", "Unhealthy", "Lost"`},
 			{"an instance in an unknown state", newObservedStatus(`instances: [{profile: 3g.40gb, start: 0, state: Ready}]`), "status.gpus[0].instances[0].state", `"Creating", "Active", "Idle", "Reclaiming", "Destroying", "Error"`},
-			{"an instance of a pod without a name", newObservedStatus(`instances: [{profile: 3g.40gb, start: 0, state: Active, pod: {uid: a, namespace: b}}]`), "status.gpus[0].instances[0].pod.name", "Required value"},
+			{"an instance with an unnamed pod", newObservedStatus(`instances: [{profile: 3g.40gb, start: 0, state: Active, pod: {uid: a, namespace: b}}]`), "status.gpus[0].instances[0].pod.name", "Required value"},
 			{"negative memory", newObservedStatus(`memoryMiB: -1`), "status.gpus[0].memoryMiB", "greater than or equal to 0"},
 			{"a pod twice", `{status: {pods: [{uid: a, namespace: b, name: c}, {uid: a, namespace: b, name: d}]}}`, "status.pods[1]", "Duplicate value"},
-			{"a pod that uses less than nothing", `{status: {pods: [{uid: a, namespace: b, name: c, memoryMiB: -1}]}}`, "status.pods[0].memoryMiB", "greater than or equal to 0"},
+			{"a pod with negative memory", `{status: {pods: [{uid: a, namespace: b, name: c, memoryMiB: -1}]}}`, "status.pods[0].memoryMiB", "greater than or equal to 0"},
 			{"an unknown finding", `{status: {findings: [{podUID: a, reason: Rude, since: "2026-10-01T08:00:00Z"}]}}`, "status.findings[0].reason", `"ShareExceeded", "NotAllocated"`},
 			{"a process list", `{status: {processes: [{pid: 1}]}}`, "status.processes", "unknown field"},
 		},

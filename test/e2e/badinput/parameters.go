@@ -8,7 +8,7 @@ import "fmt"
 func admissionParametersTable() table {
 	k := table{
 		kind: "AdmissionParameters",
-		refused: []edit{
+		rejected: []edit{
 			{"no spec", `{spec: null}`, "spec", "Required value"},
 			{"an unknown field", `{spec: {users: [a]}}`, "spec.users", "unknown field"},
 			{"another name", `{metadata: {name: other}}`, "", "must be named sluice"},
@@ -20,11 +20,11 @@ func admissionParametersTable() table {
 	}
 	for _, list := range []string{"binders", "controllers", "queues", "managers"} {
 		entry := "spec." + list + "[0]"
-		k.refused = append(k.refused,
+		k.rejected = append(k.rejected,
 			edit{list + ": an empty name", fmt.Sprintf(`{spec: {%s: [""]}}`, list), entry, "at least 1 chars"},
 			edit{list + ": every user", fmt.Sprintf(`{spec: {%s: ["*"]}}`, list), entry, "should match"},
 			edit{list + ": an asterisk inside", fmt.Sprintf(`{spec: {%s: ["system:*:binder"]}}`, list), entry, "should match"},
-			edit{list + ": two lines", fmt.Sprintf(`{spec: {%s: ["a\nb"]}}`, list), entry, "should match"},
+			edit{list + ": a line break", fmt.Sprintf(`{spec: {%s: ["a\nb"]}}`, list), entry, "should match"},
 			edit{list + ": a name that is too long", fmt.Sprintf(`{spec: {%s: [%s]}}`, list, longText(513)), entry, "may not be more than 512"},
 			edit{list + ": a name twice", fmt.Sprintf(`{spec: {%s: [a, a]}}`, list), "spec." + list + "[1]", "Duplicate value"},
 			edit{list + ": too many", fmt.Sprintf(`{spec: {%s: [%s]}}`, list, repeatItems(257, "user-%d")), "spec." + list, "must have at most 256 items"},
@@ -32,7 +32,7 @@ func admissionParametersTable() table {
 	}
 	for list, longest := range map[string]int{"deviceClasses": 253, "gpuResources": 317, "exemptNamespaces": 63} {
 		entry := "spec." + list + "[0]"
-		k.refused = append(k.refused,
+		k.rejected = append(k.rejected,
 			edit{list + ": an empty name", fmt.Sprintf(`{spec: {%s: [""]}}`, list), entry, "at least 1 chars"},
 			edit{list + ": a name that is too long", fmt.Sprintf(`{spec: {%s: [%s]}}`, list, longText(longest+1)), entry, fmt.Sprintf("may not be more than %d", longest)},
 			edit{list + ": a name twice", fmt.Sprintf(`{spec: {%s: [a, a]}}`, list), "spec." + list + "[1]", "Duplicate value"},

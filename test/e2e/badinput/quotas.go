@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// What a Department and a Project say alike: quotas, members, limits.
+// These fields are common to Departments and Projects: quotas, members, limits.
 
 const gpus = "at least 0 and less than 100000, in steps of a thousandth, such as 1, 500m or 0.5"
 
@@ -20,42 +20,42 @@ var allowedQuotas = []edit{
 	{name: "no pools", patch: `{spec: {nodePools: null}}`},
 	{name: "only a limit", patch: newQuota(`limit: "1"`)},
 	{name: "whole GPUs as numbers", patch: newQuota(`guaranteed: 1, limit: 8`)},
-	{name: "a number and a text", patch: newQuota(`guaranteed: 2, limit: "2"`)},
-	{name: "a text and a number", patch: newQuota(`guaranteed: "2000m", limit: 2`)},
+	{name: "a number and a string", patch: newQuota(`guaranteed: 2, limit: "2"`)},
+	{name: "a string and a number", patch: newQuota(`guaranteed: "2000m", limit: 2`)},
 	{name: "halves", patch: newQuota(`guaranteed: "0.5", limit: "500m"`)},
-	{name: "more than one and a half", patch: newQuota(`guaranteed: "1.5", limit: "1.501"`)},
+	{name: "just above one and a half", patch: newQuota(`guaranteed: "1.5", limit: "1.501"`)},
 	{name: "a thousandth", patch: newQuota(`guaranteed: "0.001", limit: "1m"`)},
-	{name: "awkward thousandths", patch: newQuota(`guaranteed: "0.29", limit: "1.005"`)},
-	{name: "thousands, as Go writes them", patch: newQuota(`guaranteed: "1k", limit: "99k"`)},
-	{name: "nothing at all", patch: newQuota(`guaranteed: 0, limit: 0, overQuotaWeight: 0`)},
-	{name: "the most", patch: newQuota(`limit: "99999.999", overQuotaWeight: 1000`)},
+	{name: "thousandths without an exact binary fraction", patch: newQuota(`guaranteed: "0.29", limit: "1.005"`)},
+	{name: "thousands with the suffix k", patch: newQuota(`guaranteed: "1k", limit: "99k"`)},
+	{name: "all zero", patch: newQuota(`guaranteed: 0, limit: 0, overQuotaWeight: 0`)},
+	{name: "the maximum", patch: newQuota(`limit: "99999.999", overQuotaWeight: 1000`)},
 }
 
-var refusedQuotas = []edit{
-	{"pools that are no list", `{spec: {nodePools: a}}`, "spec.nodePools", "must be of type array"},
+var rejectedQuotas = []edit{
+	{"pools that are not a list", `{spec: {nodePools: a}}`, "spec.nodePools", "must be of type array"},
 	{"too many pools", newPoolQuotas(repeatItems(11, `{name: p%d, gpu: {limit: 1}}`)), "spec.nodePools", "at most 10 items"},
 	{"a pool twice", newPoolQuotas(`{name: a, gpu: {limit: 1}}, {name: a, gpu: {limit: 2}}`), "spec.nodePools[1]", "Duplicate value"},
 	{"a pool without a name", newPoolQuotas(`{gpu: {limit: 1}}`), "spec.nodePools[0].name", "Required value"},
-	{"a pool with a name that is none", newPoolQuotas(`{name: DGX, gpu: {limit: 1}}`), "spec.nodePools[0].name", "should match"},
+	{"a pool with an invalid name", newPoolQuotas(`{name: DGX, gpu: {limit: 1}}`), "spec.nodePools[0].name", "should match"},
 	{"a pool with a name that is too long", newPoolQuotas(`{name: ` + longText(54) + `, gpu: {limit: 1}}`), "spec.nodePools[0].name", "may not be more than 53"},
 	{"a pool with an empty name", newPoolQuotas(`{name: "", gpu: {limit: 1}}`), "spec.nodePools[0].name", "at least 1 chars"},
 	{"a pool without a quota", newPoolQuotas(`{name: a}`), "spec.nodePools[0].gpu", "Required value"},
 	{"a quota with an unknown field", newQuota(`limit: 1, max: 2`), "spec.nodePools[0].gpu.max", "unknown field"},
 	{"no limit", newQuota(`guaranteed: 1`), "spec.nodePools[0].gpu.limit", "Required value"},
 	{"a limit below 0", newQuota(`limit: -1`), "spec.nodePools[0].gpu.limit", gpus},
-	{"a limit below 0, as text", newQuota(`limit: "-500m"`), "spec.nodePools[0].gpu.limit", gpus},
-	{"a limit beyond the most", newQuota(`limit: 100000`), "spec.nodePools[0].gpu.limit", gpus},
-	{"a limit beyond the most, as text", newQuota(`limit: "100k"`), "spec.nodePools[0].gpu.limit", gpus},
+	{"a limit below 0, as a string", newQuota(`limit: "-500m"`), "spec.nodePools[0].gpu.limit", gpus},
+	{"a limit above the maximum", newQuota(`limit: 100000`), "spec.nodePools[0].gpu.limit", gpus},
+	{"a limit above the maximum, as a string", newQuota(`limit: "100k"`), "spec.nodePools[0].gpu.limit", gpus},
 	{"a limit that is too fine", newQuota(`limit: "0.0001"`), "spec.nodePools[0].gpu.limit", gpus},
-	{"a limit that is a bit too fine", newQuota(`limit: "1.0005"`), "spec.nodePools[0].gpu.limit", gpus},
+	{"a limit that is slightly too fine", newQuota(`limit: "1.0005"`), "spec.nodePools[0].gpu.limit", gpus},
 	{"a limit in an unknown unit", newQuota(`guaranteed: 0, limit: "1x"`), "spec.nodePools[0].gpu.limit", "should match"},
-	{"a limit that is long", newQuota(`limit: "00000000001"`), "spec.nodePools[0].gpu.limit", "may not be more than 10"},
-	{"a limit that is a bare fraction", newQuota(`limit: 0.5`), "spec.nodePools[0].gpu.limit", "must be of type integer,string"},
-	{"a guarantee that is long", newQuota(`guaranteed: "00000000001", limit: 1`), "spec.nodePools[0].gpu.guaranteed", "may not be more than 10"},
+	{"a limit that is too long", newQuota(`limit: "00000000001"`), "spec.nodePools[0].gpu.limit", "may not be more than 10"},
+	{"a limit that is an unquoted fraction", newQuota(`limit: 0.5`), "spec.nodePools[0].gpu.limit", "must be of type integer,string"},
+	{"a guarantee that is too long", newQuota(`guaranteed: "00000000001", limit: 1`), "spec.nodePools[0].gpu.guaranteed", "may not be more than 10"},
 	{"a guarantee below 0", newQuota(`guaranteed: -1, limit: 1`), "spec.nodePools[0].gpu.guaranteed", gpus},
 	{"a guarantee that is too fine", newQuota(`guaranteed: "0.0001", limit: 1`), "spec.nodePools[0].gpu.guaranteed", gpus},
 	{"a guarantee over the limit", newQuota(`guaranteed: 2, limit: 1`), "spec.nodePools[0].gpu.guaranteed", "must not be more than the limit"},
-	{"a guarantee over the limit, as text", newQuota(`guaranteed: "1.001", limit: "1"`), "spec.nodePools[0].gpu.guaranteed", "must not be more than the limit"},
+	{"a guarantee over the limit, as a string", newQuota(`guaranteed: "1.001", limit: "1"`), "spec.nodePools[0].gpu.guaranteed", "must not be more than the limit"},
 	{"a guarantee over the limit, mixed", newQuota(`guaranteed: 1, limit: "999m"`), "spec.nodePools[0].gpu.guaranteed", "must not be more than the limit"},
 	{"a weight below 0", newQuota(`limit: 1, overQuotaWeight: -1`), "spec.nodePools[0].gpu.overQuotaWeight", "greater than or equal to 0"},
 	{"a weight beyond the most", newQuota(`limit: 1, overQuotaWeight: 1001`), "spec.nodePools[0].gpu.overQuotaWeight", "less than or equal to 1000"},
@@ -79,7 +79,7 @@ var allowedResources = []edit{
 	{name: "the most memory", patch: resources(`memory: 1023Pi`)},
 }
 
-var refusedResources = []edit{
+var rejectedResources = []edit{
 	{"resources that are no object", `{spec: {resources: 64}}`, "spec.resources", "must be of type object"},
 	{"a resource that is not counted", resources(`storage: 1Ti`), "spec.resources.storage", "unknown field"},
 	{"CPU below 0", resources(`cpu: -1`), "spec.resources.cpu", cores},
@@ -103,7 +103,7 @@ var refusedResources = []edit{
 
 func newMember(fields string) string { return `{spec: {members: [{` + fields + `}]}}` }
 
-var refusedMembers = []edit{
+var rejectedMembers = []edit{
 	{"members that are no list", `{spec: {members: anna}}`, "spec.members", "must be of type array"},
 	{"a member twice", `{spec: {members: [{kind: User, name: a, role: viewer}, {kind: User, name: a, role: editor}]}}`, "spec.members[1]", "Duplicate value"},
 	{"too many members", `{spec: {members: [` + repeatItems(257, `{kind: User, name: u%d, role: viewer}`) + `]}}`, "spec.members", "at most 256 items"},
@@ -128,7 +128,7 @@ func limits(kind, fields string) string {
 	return fmt.Sprintf(`{spec: {workloads: {%q: {%s}}}}`, kind, fields)
 }
 
-var refusedLimits = []edit{
+var rejectedLimits = []edit{
 	{"limits that are no map", `{spec: {workloads: [train]}}`, "spec.workloads", "must be of type object"},
 	{"an unknown type of workload", `{spec: {workloads: {"*": null, training: {maxRuntime: 1h}}}}`, "spec.workloads", "keys must be train, interactive, inference or *"},
 	{"a limit with an unknown field", limits("train", `maxRunTime: 1h`), "spec.workloads.train.maxRunTime", "unknown field"},

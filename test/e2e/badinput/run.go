@@ -18,29 +18,29 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// edit makes a valid object wrong, or different.
+// edit is a change that makes a valid object invalid, or different.
 type edit struct {
 	name string
 	// patch is a JSON merge patch, in YAML.
 	patch string
-	// field is the path that the refusal must name.
+	// field is the path that the rejection must name.
 	field string
-	// wantMessage is what the refusal must say besides.
+	// wantMessage is a text that the rejection must contain as well.
 	wantMessage string
 }
 
-// table is what is tried with one kind.
+// table lists the edits of one kind.
 type table struct {
 	kind string
-	// allowed are edits of the valid object that are accepted at its creation.
+	// allowed edits of the valid object are accepted at creation.
 	allowed []edit
-	// refused are edits that are refused at its creation.
-	refused []edit
-	// immutable are edits that are refused once the object is there.
+	// rejected edits are rejected at creation.
+	rejected []edit
+	// immutable edits are rejected after creation.
 	immutable []edit
-	// mutable are edits that are accepted then.
+	// mutable edits are accepted after creation.
 	mutable []edit
-	// status are edits of the status that are refused.
+	// status edits make the status invalid and are rejected.
 	status []edit
 }
 
@@ -51,12 +51,12 @@ func tables() []table {
 	}
 }
 
-// Run tries every table on the cluster that c speaks to.
+// Run runs all tables against the cluster of the client.
 func Run(t *testing.T, c client.Client) {
 	strict := client.WithFieldValidation(c, metav1.FieldValidationStrict)
 	for _, table := range tables() {
 		t.Run(table.kind, func(t *testing.T) {
-			t.Run("every field of the spec is made wrong", table.checkComplete)
+			t.Run("every field of the spec is covered", table.checkComplete)
 			t.Run("Go types", func(t *testing.T) { table.checkGoTypes(t, strict) })
 			t.Run("create", func(t *testing.T) { table.tryCreate(t, strict) })
 			t.Run("update", func(t *testing.T) { table.tryUpdate(t, strict) })
@@ -69,23 +69,23 @@ func (k table) tryCreate(t *testing.T, c client.Client) {
 		return c.Create(ctx, object, client.DryRunAll)
 	}
 	valid := k.loadValid(t)
-	expectAccepted(t, create, valid, edit{name: "as it is"})
+	expectAccepted(t, create, valid, edit{name: "unchanged"})
 	for _, e := range k.allowed {
 		expectAccepted(t, create, valid, e)
 	}
-	for _, e := range k.refused {
-		expectRefused(t, create, valid, e)
+	for _, e := range k.rejected {
+		expectRejected(t, create, valid, e)
 	}
 }
 
 func (k table) tryUpdate(t *testing.T, c client.Client) {
 	valid := k.loadValid(t)
-	there := valid.DeepCopy()
-	if err := c.Create(t.Context(), there); err != nil {
+	stored := valid.DeepCopy()
+	if err := c.Create(t.Context(), stored); err != nil {
 		t.Fatalf("create the valid object: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := c.Delete(context.Background(), there); err != nil { // the test's own context has ended
+		if err := c.Delete(context.Background(), stored); err != nil { // the test's own context has ended
 			t.Errorf("delete the valid object: %v", err)
 		}
 	})
@@ -94,30 +94,30 @@ func (k table) tryUpdate(t *testing.T, c client.Client) {
 		return c.Update(ctx, object, client.DryRunAll)
 	}
 	for _, e := range k.mutable {
-		expectAccepted(t, update, there, e)
+		expectAccepted(t, update, stored, e)
 	}
 	for _, e := range k.immutable {
-		expectRefused(t, update, there, e)
+		expectRejected(t, update, stored, e)
 	}
 
 	if _, hasStatus := valid.Object["status"]; !hasStatus {
 		if len(k.status) > 0 {
-			t.Fatal("there are edits of the status, and the valid object has none")
+			t.Fatal("the table has edits of the status, and the valid object has no status")
 		}
 		return // configuration, which has no status
 	}
-	there.Object["status"] = valid.DeepCopy().Object["status"]
-	if err := c.Status().Update(t.Context(), there); err != nil {
-		t.Fatalf("update the status to the valid one: %v", err)
+	stored.Object["status"] = valid.DeepCopy().Object["status"]
+	if err := c.Status().Update(t.Context(), stored); err != nil {
+		t.Fatalf("update to the valid status: %v", err)
 	}
-	if _, has := there.Object["status"]; !has {
-		t.Fatal("the valid status is gone")
+	if _, has := stored.Object["status"]; !has {
+		t.Fatal("the API server dropped the valid status")
 	}
 	updateStatus := func(ctx context.Context, object *unstructured.Unstructured) error {
 		return c.Status().Update(ctx, object, client.DryRunAll)
 	}
 	for _, e := range k.status {
-		expectRefused(t, updateStatus, there, e)
+		expectRejected(t, updateStatus, stored, e)
 	}
 }
 
@@ -126,40 +126,40 @@ type writeFunc func(context.Context, *unstructured.Unstructured) error
 func expectAccepted(t *testing.T, write writeFunc, valid *unstructured.Unstructured, e edit) {
 	t.Run("allowed: "+e.name, func(t *testing.T) {
 		if err := write(t.Context(), e.patchObject(t, valid)); err != nil {
-			t.Errorf("refused: %v", err)
+			t.Errorf("rejected: %v", err)
 		}
 	})
 }
 
-func expectRefused(t *testing.T, write writeFunc, valid *unstructured.Unstructured, e edit) {
-	t.Run("refused: "+e.name, func(t *testing.T) {
+func expectRejected(t *testing.T, write writeFunc, valid *unstructured.Unstructured, e edit) {
+	t.Run("rejected: "+e.name, func(t *testing.T) {
 		err := write(t.Context(), e.patchObject(t, valid))
 		switch {
 		case err == nil:
-			t.Fatal("accepted")
+			t.Fatal("the API server accepted it")
 		case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
 			t.Fatalf("failed for another reason: %v", err)
 		}
-		t.Log(err) // to be read with -v, as whoever made the mistake reads it
+		t.Log(err) // shows with -v the message that a user reads
 		for _, part := range []string{e.field, e.wantMessage} {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("the refusal does not say %q: %v", part, err)
+				t.Errorf("the rejection does not contain %q: %v", part, err)
 			}
 		}
-		// A text that is no quantity cannot be compared with one, and a guard would
-		// cost more than Kubernetes 1.30 lets a rule cost.
+		// CEL cannot compare an invalid quantity. A guard in the rule would exceed the cost
+		// limit of Kubernetes 1.30.
 		if message := err.Error(); strings.Contains(message, "evaluating rule") && !strings.Contains(message, "quantities must match") {
-			t.Errorf("a rule failed instead of answering: %v", err)
+			t.Errorf("a rule failed to evaluate: %v", err)
 		}
 	})
 }
 
-// validFiles are one valid object of each kind, with every field set.
+// validFiles contains one valid object of each kind, with every field set.
 //
 //go:embed valid
 var validFiles embed.FS
 
-// loadValid is a copy of the kind's valid object.
+// loadValid returns a copy of the kind's valid object.
 func (k table) loadValid(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := validFiles.ReadFile("valid/" + strings.ToLower(k.kind) + ".yaml")
@@ -169,7 +169,7 @@ func (k table) loadValid(t *testing.T) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: parse(t, string(raw))}
 }
 
-// patchObject is the valid object with the edit in it.
+// patchObject returns a copy of the valid object with the edit applied.
 func (e edit) patchObject(t *testing.T, valid *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	object := valid.DeepCopy()
@@ -205,7 +205,7 @@ func parse(t *testing.T, text string) map[string]any {
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	// Through unstructured's own decoder, whose integers are the ones it can copy.
+	// The decoder of unstructured returns the integer type that DeepCopy supports.
 	object := unstructured.Unstructured{}
 	wrapped, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Wrapper", "content": json.RawMessage(raw)})
 	if err != nil {

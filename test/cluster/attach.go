@@ -17,17 +17,16 @@ import (
 	"sluice.dev/test/cluster/process"
 )
 
-// AttachVariable names the environment variable by which a person hands their
-// own cluster to Attach and to tests.
+// AttachVariable names the environment variable with the kubeconfig of the user's own
+// cluster, for Attach and for tests.
 const AttachVariable = "SLUICE_KUBECONFIG"
 
 const attachTimeout = 10 * time.Second
 
-// Attach returns a person's own cluster: the current context of the kubeconfig
-// at path, or where path is empty at $SLUICE_KUBECONFIG. Nothing is started or
-// stopped there. What is started in Processes runs on this machine, with files in
-// a temporary folder, until Stop. A cluster that does not answer within ten
-// seconds, or before ctx ends, is an error.
+// Attach returns the user's own cluster: the current context of the kubeconfig at path, or
+// at $SLUICE_KUBECONFIG if path is empty. Attach starts and stops nothing there. Components
+// in Processes run on this machine until Stop, with files in a temporary folder. Attach
+// fails if the cluster does not answer within ten seconds or before ctx ends.
 func Attach(ctx context.Context, path string) (*Cluster, error) {
 	if path == "" {
 		path = os.Getenv(AttachVariable)
@@ -58,18 +57,18 @@ func Attach(ctx context.Context, path string) (*Cluster, error) {
 	return c, nil
 }
 
-// checkReachable asks the cluster for its version, which every user may see.
+// checkReachable requests the server's version, which all users may read.
 func checkReachable(ctx context.Context, config *rest.Config) error {
-	asking := rest.CopyConfig(config)
-	asking.Timeout = attachTimeout
-	client, err := kubernetes.NewForConfig(asking)
+	probe := rest.CopyConfig(config)
+	probe.Timeout = attachTimeout
+	client, err := kubernetes.NewForConfig(probe)
 	if err != nil {
 		return err
 	}
 	return client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 }
 
-// initAttached gives an attached cluster what a started one has of its own.
+// initAttached creates the parts of an attached cluster that run on this machine.
 func (c *Cluster) initAttached() error {
 	keys, err := c.folder.makeDir("pki")
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
 	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/filelock"
 )
@@ -65,11 +64,11 @@ func discoveredDevices(tb testing.TB, node Node) []devices.Device {
 	if err := errors.Join(err, gpus.Restore(kept), gpus.Init()); err != nil {
 		tb.Fatal(err)
 	}
-	seen, err := deviceplugin.ReadGPUs(gpus)
+	seen, err := devices.ReadGPUs(gpus)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return deviceplugin.Devices(seen)
+	return devices.OfGPUs(seen)
 }
 
 // offlineConfig is of a node whose API server nobody asks.

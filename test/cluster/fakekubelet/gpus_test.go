@@ -22,7 +22,7 @@ import (
 	"sluice.dev/gpuagent/nvml/simulator/socket"
 	"sluice.dev/test/cluster/clustertest"
 	"sluice.dev/test/cluster/fakekubelet"
-	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
+	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/fakekubelet/machine"
 )
 
@@ -40,9 +40,9 @@ func connectDriver(t *testing.T, dir, node string) nvml.Library {
 }
 
 // readGPUs is what the device plugin of a node would see now.
-func (w *testEnv) readGPUs(node string) []deviceplugin.GPU {
+func (w *testEnv) readGPUs(node string) []devices.GPU {
 	w.t.Helper()
-	seen, err := deviceplugin.ReadGPUs(connectDriver(w.t, w.cluster.Dir(), node))
+	seen, err := devices.ReadGPUs(connectDriver(w.t, w.cluster.Dir(), node))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -259,11 +259,11 @@ func TestBootResetsMIGLayout(t *testing.T) {
 	}
 	defer w.runKubelet(dir, node)()
 	w.waitForCapacity(name, "nvidia.com/mig-1g.5gb", 0)
-	seen, err := deviceplugin.ReadGPUs(connectDriver(t, dir, name))
+	seen, err := devices.ReadGPUs(connectDriver(t, dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.ContainsFunc(seen, func(g deviceplugin.GPU) bool { return !g.Partitioned || len(g.Instances) > 0 }) || len(seen) != 8 {
+	if slices.ContainsFunc(seen, func(g devices.GPU) bool { return !g.Partitioned || len(g.Instances) > 0 }) || len(seen) != 8 {
 		t.Errorf("after a boot the GPUs are %+v, want them empty, in MIG mode", seen)
 	}
 	if bootID() == first {

@@ -19,7 +19,7 @@ import (
 
 	"sluice.dev/test/cluster/clustertest"
 	"sluice.dev/test/cluster/fakekubelet"
-	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
+	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/fakekubelet/machine"
 )
 
@@ -162,7 +162,7 @@ func TestMIGDevices(t *testing.T) {
 	w := newTestEnv(t)
 	w.createAndWaitRunning(newTestPod("small").onNode(partitionedNode).requesting("nvidia.com/mig-1g.5gb", "3").requesting("nvidia.com/mig-3g.20gb", "1"))
 	resources := map[string]string{}
-	for _, device := range deviceplugin.Devices(w.readGPUs(partitionedNode)) {
+	for _, device := range devices.OfGPUs(w.readGPUs(partitionedNode)) {
 		resources[device.ID] = device.Resource
 	}
 	held := map[string]int{}

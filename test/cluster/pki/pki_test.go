@@ -67,7 +67,7 @@ func TestBrokenCAIsNotReplaced(t *testing.T) {
 			}
 			writeTestFile(t, dir, "ca.crt", string(pair.Cert))
 			writeTestFile(t, dir, "ca.key", string(pair.Key))
-		}, "not a CA's"},
+		}, "not a CA certificate"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestTokenKeyIsReused(t *testing.T) {
 	}
 	assertOwnerOnly(t, dir)
 	writeTestFile(t, dir, "sa.key", "hello")
-	if err := OpenTokenKey(key, public); err == nil || !strings.Contains(err.Error(), "sa.key: no PEM block") {
+	if err := OpenTokenKey(key, public); err == nil || !strings.Contains(err.Error(), "sa.key: the file has no PEM block") {
 		t.Errorf("a key that is none: %v", err)
 	}
 }

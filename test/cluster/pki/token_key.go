@@ -15,13 +15,13 @@ import (
 	"os"
 )
 
-// OpenTokenKey makes sure that keyFile holds the private key by which service
-// account tokens are signed and publicFile the public key by which they are
-// checked. An existing key is kept, for the tokens that it has signed.
+// OpenTokenKey reads or creates the private key that signs service account tokens in
+// keyFile, and writes the public key that verifies them to publicFile. It keeps an existing
+// key: tokens that it signed stay valid.
 func OpenTokenKey(keyFile, publicFile string) error {
 	key, err := readTokenKey(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		key, err = makeTokenKey(keyFile)
+		key, err = createTokenKey(keyFile)
 	}
 	if err != nil {
 		return fmt.Errorf("service account key %s: %w", keyFile, err)
@@ -40,12 +40,12 @@ func readTokenKey(file string) (*ecdsa.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(content)
 	if block == nil {
-		return nil, errors.New("no PEM block in it")
+		return nil, errors.New("the file has no PEM block")
 	}
 	return x509.ParseECPrivateKey(block.Bytes)
 }
 
-func makeTokenKey(file string) (*ecdsa.PrivateKey, error) {
+func createTokenKey(file string) (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err

@@ -168,7 +168,7 @@ func TestProcessesOutlivePod(t *testing.T) {
 	if diff := cmp.Diff([]string{"old"}, s.BlockingPods("next")); diff != "" {
 		t.Errorf("who blocks the next pod (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"next"}, s.IsBlocked("old")); diff != "" {
+	if diff := cmp.Diff([]string{"next"}, s.BlockedPods("old")); diff != "" {
 		t.Errorf("who waits for the old pod (-want +got):\n%s", diff)
 	}
 	if blockers := s.BlockingPods("beside"); blockers != nil {

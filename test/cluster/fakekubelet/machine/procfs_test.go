@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package procfs
+package machine
 
 import (
 	"errors"
@@ -37,7 +37,7 @@ func listEntries(t *testing.T, dir string) (names []string) {
 }
 
 func TestAddProcess(t *testing.T) {
-	tree := Tree{t.TempDir()}
+	tree := ProcFS{t.TempDir()}
 	booted := time.Now().Add(-time.Hour)
 	if err := errors.Join(tree.Boot(), os.Chtimes(tree.bootIDPath(), booted, booted)); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestCgroups(t *testing.T) {
 }
 
 func TestAddAndRemoveProcesses(t *testing.T) {
-	tree := Tree{filepath.Join(t.TempDir(), "proc")}
+	tree := ProcFS{filepath.Join(t.TempDir(), "proc")}
 	if id, err := tree.BootID(); id != "" || err != nil {
 		t.Errorf("before the first boot the identity is %q (%v)", id, err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Sluice Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceplugin_test
+package devices_test
 
 import (
 	"errors"
@@ -14,7 +14,6 @@ import (
 
 	"sluice.dev/gpuagent/nvml"
 	"sluice.dev/gpuagent/nvml/simulator"
-	"sluice.dev/test/cluster/fakekubelet/deviceplugin"
 	"sluice.dev/test/cluster/fakekubelet/devices"
 	"sluice.dev/test/cluster/fakekubelet/machine"
 )
@@ -32,9 +31,9 @@ func newSimulatedNode(t *testing.T, m machine.Machine) *simulator.Node {
 	return driver
 }
 
-func readGPUs(t *testing.T, driver nvml.Library) []deviceplugin.GPU {
+func readGPUs(t *testing.T, driver nvml.Library) []devices.GPU {
 	t.Helper()
-	gpus, err := deviceplugin.ReadGPUs(driver)
+	gpus, err := devices.ReadGPUs(driver)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,15 +41,15 @@ func readGPUs(t *testing.T, driver nvml.Library) []deviceplugin.GPU {
 }
 
 func TestDevices(t *testing.T) {
-	for i, device := range deviceplugin.Devices(readGPUs(t, newSimulatedNode(t, machine.DGXA100()))) {
+	for i, device := range devices.OfGPUs(readGPUs(t, newSimulatedNode(t, machine.DGXA100()))) {
 		if want := (devices.Device{ID: machine.GPUID("dgx-1", i), Resource: "nvidia.com/gpu"}); device != want {
 			t.Errorf("device %d is %v, want %v", i, device, want)
 		}
 	}
 	gpus := readGPUs(t, newSimulatedNode(t, machine.DGXA100Balanced()))
-	cut := deviceplugin.Devices(gpus)
+	cut := devices.OfGPUs(gpus)
 	var resources []string
-	seen, memory := map[string]bool{}, deviceplugin.MemoryMiB(gpus)
+	seen, memory := map[string]bool{}, devices.MemoryMiB(gpus)
 	for _, device := range cut {
 		resources = append(resources, device.Resource)
 		if !strings.HasPrefix(device.ID, "MIG-") || seen[device.ID] || memory[device.ID] == 0 {
@@ -62,7 +61,7 @@ func TestDevices(t *testing.T) {
 	if diff := cmp.Diff(first, resources[:4]); diff != "" || len(cut) != 32 {
 		t.Errorf("%d devices; of the first GPU (-want +got):\n%s", len(cut), diff)
 	}
-	if got := deviceplugin.Devices(readGPUs(t, newSimulatedNode(t, machine.DGXA100MIG()))); len(got) != 0 {
+	if got := devices.OfGPUs(readGPUs(t, newSimulatedNode(t, machine.DGXA100MIG()))); len(got) != 0 {
 		t.Errorf("empty GPUs in MIG mode are %v", got)
 	}
 }
@@ -77,11 +76,11 @@ func TestUnallocatableDevicesOmitted(t *testing.T) {
 	if err := errors.Join(driver.DestroyComputeInstance(one, instances[0].ID, 0), driver.Lose(other)); err != nil {
 		t.Fatal(err)
 	}
-	if got := deviceplugin.Devices(readGPUs(t, driver)); len(got) != 32-1-4 {
+	if got := devices.OfGPUs(readGPUs(t, driver)); len(got) != 32-1-4 {
 		t.Errorf("%d devices, want those with a compute instance, on the GPUs that there are: 27", len(got))
 	}
 	driver.Deny(true)
-	if _, err := deviceplugin.ReadGPUs(driver); !errors.Is(err, nvml.ErrNoPermission) {
+	if _, err := devices.ReadGPUs(driver); !errors.Is(err, nvml.ErrNoPermission) {
 		t.Errorf("without permission: %v, want %v", err, nvml.ErrNoPermission)
 	}
 }
@@ -103,7 +102,7 @@ func TestLabels(t *testing.T) {
 		"nvidia.com/mps.capable":          "false",
 	}
 	labels := func(m machine.Machine) map[string]string {
-		return deviceplugin.Labels(m.Model, readGPUs(t, newSimulatedNode(t, m)))
+		return devices.Labels(m.Model, readGPUs(t, newSimulatedNode(t, m)))
 	}
 	if diff := cmp.Diff(whole, labels(machine.DGXA100())); diff != "" {
 		t.Errorf("whole GPUs (-want +got):\n%s", diff)

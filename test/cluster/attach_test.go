@@ -23,15 +23,15 @@ func TestAttachErrors(t *testing.T) {
 	tests := []struct{ name, path, want string }{
 		{"no kubeconfig", "", "name a kubeconfig, or set SLUICE_KUBECONFIG"},
 		{"no such file", "/nowhere/config", "/nowhere/config: no such file"},
-		{"no kubeconfig in it", "/etc/hostname", "attach to a cluster: read kubeconfig"},
-		{"nobody answers", dead, "attach to the cluster of " + dead},
+		{"not a kubeconfig", "/etc/hostname", "attach to a cluster: read kubeconfig"},
+		{"no response", dead, "attach to the cluster of " + dead},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := Attach(t.Context(), tt.path)
 			if err == nil {
 				c.Stop()
-				t.Fatal("it attached")
+				t.Fatal("Attach succeeded")
 			}
 			if !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q in it", err, tt.want)

@@ -34,6 +34,6 @@ func TestFileName(t *testing.T) {
 	}
 	distinct[fileName("a@", nil)] = true
 	if len(distinct) != 6 {
-		t.Errorf("names are shared: %v", distinct)
+		t.Errorf("names are not unique: %v", distinct)
 	}
 }

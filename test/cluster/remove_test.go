@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeCluster makes a folder as a cluster leaves it, with further files in it.
-func fakeCluster(t *testing.T, further ...string) string {
+// fakeCluster creates a folder like that of a stopped cluster, with additional files.
+func fakeCluster(t *testing.T, extra ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "cluster")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -29,7 +29,7 @@ func fakeCluster(t *testing.T, further ...string) string {
 		"etcd/member/snap/db", "pki/ca.key", "logs/etcd.log", "run/etcd.json.new", "nodes/dgx-1/checkpoint", "components/kwok/config.yaml", "mail/1.eml",
 		"kubeconfigs/anna.token", "flexvolumes/x",
 	}
-	writeTestFile(t, dir, append(own, further...)...)
+	writeTestFile(t, dir, append(own, extra...)...)
 	return dir
 }
 
@@ -46,7 +46,7 @@ func writeTestFile(t *testing.T, dir string, files ...string) {
 	}
 }
 
-// entryNames returns what lies in dir; nil where dir is gone.
+// entryNames returns the entries of dir; nil if dir does not exist.
 func entryNames(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -62,37 +62,37 @@ func entryNames(t *testing.T, dir string) []string {
 
 func TestRemoveKeepsOtherFiles(t *testing.T) {
 	tests := []struct {
-		name    string
-		further []string
-		left    []string
+		name  string
+		extra []string
+		left  []string
 	}{
-		{"nothing else there", nil, nil},
+		{"no other files", nil, nil},
 		{
-			"a person's files",
+			"the user's files",
 			[]string{"thesis.tex", "data/run-1.csv", "kubeconfig.bak", "clock.json.bak", "my-etcd/x"},
 			[]string{"clock.json.bak", "data", "kubeconfig.bak", "my-etcd", "thesis.tex"},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := fakeCluster(t, tt.further...)
+			dir := fakeCluster(t, tt.extra...)
 			err := Remove(dir)
 			var left *LeftError
 			if errors.As(err, &left) {
 				if diff := cmp.Diff(tt.left, left.Names); diff != "" {
-					t.Errorf("the error's names (-want +got):\n%s", diff)
+					t.Errorf("names in the error (-want +got):\n%s", diff)
 				}
 				if !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "data") {
-					t.Errorf("the error does not name them: %v", err)
+					t.Errorf("the error does not list them: %v", err)
 				}
 			} else if err != nil || tt.left != nil {
 				t.Errorf("got %v", err)
 			}
 			if diff := cmp.Diff(tt.left, entryNames(t, dir)); diff != "" {
-				t.Errorf("what is left (-want +got):\n%s", diff)
+				t.Errorf("remaining files (-want +got):\n%s", diff)
 			}
 			if Exists(dir) {
-				t.Error("the rest still counts as a cluster's")
+				t.Error("the remaining folder still counts as a cluster's")
 			}
 		})
 	}
@@ -105,21 +105,21 @@ func TestLeftErrorListsFirstNames(t *testing.T) {
 	}
 }
 
-// A folder with somebody else's cluster.json is theirs, whatever is done.
+// A folder with another program's cluster.json is never changed.
 func TestRemoveRejectsForeignDir(t *testing.T) {
 	ours := `"apiVersion": "sim.sluice.dev/v1alpha1", "kind": "EmbeddedCluster"`
 	for name, mark := range map[string]string{
-		"another program's":    `{"mine":"precious"}`,
-		"an empty object":      `{}`,
-		"an earlier format":    `{"ports":{"apiServer":23456,"etcd":1,"etcdPeer":2,"controllerManager":3,"scheduler":4}}`,
-		"a later version":      `{"apiVersion":"sim.sluice.dev/v1","kind":"EmbeddedCluster"}`,
-		"another kind":         `{"apiVersion":"sim.sluice.dev/v1alpha1","kind":"Cluster"}`,
-		"a field we know not":  `{` + ours + `, "mine": "precious"}`,
-		"something behind":     `{` + ours + `} {}`,
-		"no JSON":              `mine = precious`,
-		"empty":                ``,
-		"far too long a file":  `{` + ours + `}` + strings.Repeat(" ", maxMarkSize),
-		"a list and no object": `[{` + ours + `}]`,
+		"another program's": `{"mine":"precious"}`,
+		"an empty object":   `{}`,
+		"an earlier format": `{"ports":{"apiServer":23456,"etcd":1,"etcdPeer":2,"controllerManager":3,"scheduler":4}}`,
+		"a later version":   `{"apiVersion":"sim.sluice.dev/v1","kind":"EmbeddedCluster"}`,
+		"another kind":      `{"apiVersion":"sim.sluice.dev/v1alpha1","kind":"Cluster"}`,
+		"an unknown field":  `{` + ours + `, "mine": "precious"}`,
+		"trailing data":     `{` + ours + `} {}`,
+		"no JSON":           `mine = precious`,
+		"empty":             ``,
+		"an oversized file": `{` + ours + `}` + strings.Repeat(" ", maxMarkSize),
+		"a list":            `[{` + ours + `}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -128,7 +128,7 @@ func TestRemoveRejectsForeignDir(t *testing.T) {
 				t.Fatal(err)
 			}
 			if Exists(dir) {
-				t.Error("it counts as a cluster's")
+				t.Error("the folder counts as a cluster's")
 			}
 			_, holder := Holder(dir)
 			_, start := Start(t.Context(), Options{Dir: dir})
@@ -138,11 +138,11 @@ func TestRemoveRejectsForeignDir(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff([]string{stateFile, "etcd", "logs", "thesis.tex"}, entryNames(t, dir)); diff != "" {
-				t.Errorf("what is left (-want +got):\n%s", diff)
+				t.Errorf("remaining files (-want +got):\n%s", diff)
 			}
 		})
 	}
-	t.Run("a folder of the mark's name", func(t *testing.T) {
+	t.Run("a folder with the mark's name", func(t *testing.T) {
 		dir := t.TempDir()
 		writeTestFile(t, dir, filepath.Join(stateFile, "x"))
 		if err := Remove(dir); err == nil || Exists(dir) {
@@ -168,8 +168,7 @@ func TestRemovalOrder(t *testing.T) {
 	}
 }
 
-// A removal that is killed has removed the first of the entries; it can be done
-// again from wherever it came to.
+// A killed removal has removed some entries; it can be repeated from any state.
 func TestRemoveCanBeRepeated(t *testing.T) {
 	entries, err := os.ReadDir(fakeCluster(t))
 	if err != nil {
@@ -184,10 +183,10 @@ func TestRemoveCanBeRepeated(t *testing.T) {
 			}
 		}
 		if err := Remove(dir); err != nil {
-			t.Errorf("with %v gone: %v", order[:n], err)
+			t.Errorf("after the removal of %v: %v", order[:n], err)
 		}
 		if left := entryNames(t, dir); left != nil {
-			t.Errorf("with %v gone: %v left", order[:n], left)
+			t.Errorf("after the removal of %v: %v remains", order[:n], left)
 		}
 	}
 }

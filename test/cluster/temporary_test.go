@@ -27,7 +27,7 @@ func TestTemporaryFolderIsRemoved(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(f.path); !os.IsNotExist(err) {
-		t.Errorf("%s is left: %v", f.path, err)
+		t.Errorf("%s remains: %v", f.path, err)
 	}
 }
 
@@ -54,12 +54,12 @@ func TestRemoveAbandoned(t *testing.T) {
 	}
 	left := folder("sluice-left", stateFile, old)
 	kept := map[string]string{
-		"in use":         folder("sluice-inuse", stateFile, old),
-		"just made":      folder("sluice-new", stateFile, time.Now()),
-		"somebody's":     folder("sluice-notes", "notes.txt", old),
-		"another's mark": folder("sluice-foreign", stateFile, old),
-		"a person's":     folder("sluice-named", stateFile, old),
-		"another name's": folder("other", stateFile, old),
+		"in use":                 folder("sluice-inuse", stateFile, old),
+		"just created":           folder("sluice-new", stateFile, time.Now()),
+		"without a mark":         folder("sluice-notes", "notes.txt", old),
+		"another program's mark": folder("sluice-foreign", stateFile, old),
+		"named by the user":      folder("sluice-named", stateFile, old),
+		"another name":           folder("other", stateFile, old),
 	}
 	inUse, err := lockFolder(kept["in use"])
 	if err != nil {
@@ -69,11 +69,11 @@ func TestRemoveAbandoned(t *testing.T) {
 
 	removeAbandoned(base)
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
-		t.Errorf("the leftover is still there: %v", err)
+		t.Errorf("the abandoned folder remains: %v", err)
 	}
-	for what, dir := range kept {
+	for name, dir := range kept {
 		if _, err := os.Stat(filepath.Join(dir, "etcd")); err != nil {
-			t.Errorf("the folder that is %s: %v", what, err)
+			t.Errorf("folder %q: %v", name, err)
 		}
 	}
 }

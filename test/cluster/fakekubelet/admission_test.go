@@ -21,7 +21,7 @@ import (
 	"sluice.dev/test/cluster/kwok"
 )
 
-// resourceList makes resources of name and quantity pairs.
+// resourceList returns resources of name and quantity pairs.
 func resourceList(pairs ...string) corev1.ResourceList {
 	resources := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -104,12 +104,12 @@ func TestEvaluateAdmission(t *testing.T) {
 			refused: &rejection{"OutOfpods", "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"},
 		},
 		{
-			name: "a simulation that nobody can read", state: empty,
+			name: "an invalid simulation", state: empty,
 			pod:     withAnnotation(newTestPod("a", newContainer("main", "nvidia.com/gpu", "1")), kwok.RunFor, "soon"),
 			refused: &rejection{"InvalidSimulation", `annotation sim.sluice.dev/run-for: "soon" is not a duration: write it like 30s or 1h30m`},
 		},
 		{
-			name: "an exit delay that nobody can read", state: empty,
+			name: "an invalid exit delay", state: empty,
 			pod:     withAnnotation(newTestPod("a", newContainer("main")), ExitDelay, "-1s"),
 			refused: &rejection{"InvalidSimulation", `annotation sim.sluice.dev/exit-delay: "-1s" is not a duration: write it like 30s or 1h30m`},
 		},
@@ -128,20 +128,20 @@ func TestEvaluateAdmission(t *testing.T) {
 }
 
 func TestParsePodBehavior(t *testing.T) {
-	byDefault := podBehavior{time.Second, -1, 80}
+	defaults := podBehavior{time.Second, -1, 80}
 	for _, tc := range []struct {
 		annotations map[string]string
 		want        podBehavior
 		wantErr     string
 	}{
-		{nil, byDefault, ""},
+		{nil, defaults, ""},
 		{map[string]string{ExitDelay: "0s"}, podBehavior{0, -1, 80}, ""},
 		{map[string]string{ExitDelay: "1m30s", Memory: "8192", Utilization: "0"}, podBehavior{90 * time.Second, 8192, 0}, ""},
 		{map[string]string{Memory: "0", Utilization: "100"}, podBehavior{time.Second, 0, 100}, ""},
-		{map[string]string{Memory: "8Gi"}, byDefault, `annotation sim.sluice.dev/memory: "8Gi" is not an amount of memory in MiB: write a number from 0 to 16777216`},
-		{map[string]string{Memory: "-1"}, byDefault, `annotation sim.sluice.dev/memory: "-1" is not an amount of memory in MiB: write a number from 0 to 16777216`},
-		{map[string]string{Utilization: "101"}, byDefault, `annotation sim.sluice.dev/utilization: "101" is not a percentage: write a number from 0 to 100`},
-		{map[string]string{Utilization: "080"}, byDefault, `annotation sim.sluice.dev/utilization: "080" is not a percentage: write a number from 0 to 100`},
+		{map[string]string{Memory: "8Gi"}, defaults, `annotation sim.sluice.dev/memory: "8Gi" is not an amount of memory in MiB: write a number from 0 to 16777216`},
+		{map[string]string{Memory: "-1"}, defaults, `annotation sim.sluice.dev/memory: "-1" is not an amount of memory in MiB: write a number from 0 to 16777216`},
+		{map[string]string{Utilization: "101"}, defaults, `annotation sim.sluice.dev/utilization: "101" is not a percentage: write a number from 0 to 100`},
+		{map[string]string{Utilization: "080"}, defaults, `annotation sim.sluice.dev/utilization: "080" is not a percentage: write a number from 0 to 100`},
 	} {
 		got, err := parsePodBehavior(tc.annotations)
 		message := ""
@@ -152,16 +152,16 @@ func TestParsePodBehavior(t *testing.T) {
 			t.Errorf("%v: %+v, %q; want %+v, %q", tc.annotations, got, message, tc.want, tc.wantErr)
 		}
 	}
-	if got := byDefault.processMemory(40960); got != 36864 {
-		t.Errorf("of 40960 MiB a process takes %d, want nine tenths", got)
+	if got := defaults.processMemory(40960); got != 36864 {
+		t.Errorf("a process uses %d of 40960 MiB, want nine tenths", got)
 	}
 	if got := (podBehavior{memoryMiB: 0}).processMemory(40960); got != 0 {
-		t.Errorf("who wants none takes %d MiB", got)
+		t.Errorf("a process without memory uses %d MiB", got)
 	}
 }
 
-// Whatever containers a pod has, it holds as many devices as the API server
-// counts for it: quota and scheduler never know less than the node.
+// A pod holds as many devices as the API server counts for it, whatever its containers are:
+// quota and scheduler must never count fewer devices than the node assigns.
 func TestPodRequestsMatchAPIServer(t *testing.T) {
 	inventory := discoveredDevices(t, DGXA100Balanced("dgx-2", "dgx"))
 	names := []string{"nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"}
@@ -199,7 +199,7 @@ func TestPodRequestsMatchAPIServer(t *testing.T) {
 					return
 				}
 			}
-			t.Fatalf("there is room for %v, and yet: %v", want, err)
+			t.Fatalf("%v fits, but admission failed: %v", want, err)
 		}
 		got := map[string]int{}
 		holder, _ := next.Pod("a")

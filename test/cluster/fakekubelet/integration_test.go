@@ -144,8 +144,8 @@ func TestNinthPodWaitsAndTenthIsRejected(t *testing.T) {
 		t.Errorf("the tenth failed with %s: %s", tenth.Status.Reason, tenth.Status.Message)
 	}
 
-	// The ninth gets the device of the first that goes; not before its
-	// processes are gone, and without being refused meanwhile.
+	// The ninth pod gets the device of the first deleted one after its processes have
+	// ended, and is not rejected before.
 	var first string
 	for name := range w.deviceHolders(wholeGPUNode) {
 		first, _, _ = strings.Cut(name, "/")
@@ -154,7 +154,7 @@ func TestNinthPodWaitsAndTenthIsRejected(t *testing.T) {
 	w.delete(first, metav1.DeleteOptions{})
 	w.waitForPhase(waiting, corev1.PodRunning)
 	if got := w.waitForPhase("tenth", corev1.PodFailed); len(got.Status.ContainerStatuses) > 0 {
-		t.Errorf("the refused pod was run: %+v", got.Status.ContainerStatuses)
+		t.Errorf("the rejected pod has run: %+v", got.Status.ContainerStatuses)
 	}
 }
 
@@ -174,16 +174,16 @@ func TestMIGDevices(t *testing.T) {
 	}
 	w.create(newTestPod("whole").boundTo(partitionedNode).requestingGPUs(1))
 	if got := w.waitForPhase("whole", corev1.PodFailed); got.Status.Reason != "UnexpectedAdmissionError" {
-		t.Errorf("a whole GPU on a cut node: %s: %s", got.Status.Reason, got.Status.Message)
+		t.Errorf("a whole GPU on a partitioned node: %s: %s", got.Status.Reason, got.Status.Message)
 	}
 }
 
 func TestPodsOnOtherNodesAreIgnored(t *testing.T) {
 	w := newTestEnv(t)
 	w.create(newTestPod("elsewhere").boundTo("real-node").requestingGPUs(1))
-	w.createAndWaitRunning(newTestPod("here").onNode(wholeGPUNode).requestingGPUs(1)) // which came later
+	w.createAndWaitRunning(newTestPod("here").onNode(wholeGPUNode).requestingGPUs(1)) // created after it
 	if got := w.waitForPhase("elsewhere", corev1.PodPending); findCondition(got, corev1.PodReadyToStartContainers).Status != "" {
-		t.Errorf("a pod on a node that is not ours was admitted: %+v", got.Status)
+		t.Errorf("a pod on another node was admitted: %+v", got.Status)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestDevicesHeldUntilProcessesExit(t *testing.T) {
 		t.Errorf("the next pod ran %s after the deletion, want at least %s", waited, delay)
 	}
 	if opened := findCondition(next, corev1.PodReadyToStartContainers).LastTransitionTime; opened.Add(time.Second).Before(deleted.Add(delay)) {
-		t.Errorf("the gate was opened at %s, want %s after %s", opened, delay, deleted)
+		t.Errorf("the pod became ready to start at %s, want %s after %s", opened, delay, deleted)
 	}
 }
 
@@ -217,10 +217,10 @@ func TestForeignNodeResourcesKept(t *testing.T) {
 	got := w.waitForPhase("too-much", corev1.PodFailed)
 	want := "Pod was rejected: Node didn't have enough resource: sluice.dev/gpu-milli, requested: 1500, used: 7000, capacity: 8000"
 	if got.Status.Reason != "OutOfsluice.dev/gpu-milli" || got.Status.Message != want {
-		t.Errorf("refused with %s: %s", got.Status.Reason, got.Status.Message)
+		t.Errorf("rejected with %s: %s", got.Status.Reason, got.Status.Message)
 	}
 
-	// Devices are put right, others' resources are left alone.
+	// The kubelet corrects its devices and keeps others' resources.
 	patch(`{"status":{"capacity":{"nvidia.com/gpu":"3","nvidia.com/mig-1g.5gb":"7"},"allocatable":{"nvidia.com/gpu":"3"}}}`)
 	clustertest.Eventually(t, func() error {
 		node, err := w.client.CoreV1().Nodes().Get(t.Context(), wholeGPUNode, metav1.GetOptions{})

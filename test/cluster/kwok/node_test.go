@@ -68,7 +68,7 @@ func TestNodeReady(t *testing.T) {
 			t.Errorf("condition %s: heartbeat %s, transition %s; want only the heartbeat to move", c.Type, c.LastHeartbeatTime, c.LastTransitionTime)
 		}
 		if c.Status == "" || c.Reason == "" {
-			t.Errorf("condition %s has lost its status", c.Type)
+			t.Errorf("condition %s lost its status", c.Type)
 		}
 	}
 }

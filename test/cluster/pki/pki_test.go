@@ -32,7 +32,7 @@ func TestCAIsReused(t *testing.T) {
 	dir := t.TempDir()
 	first, second := openCA(t, dir), openCA(t, dir)
 	if diff := cmp.Diff(string(first.CertPEM()), string(second.CertPEM())); diff != "" {
-		t.Errorf("opened again it is another (-first +second):\n%s", diff)
+		t.Errorf("the reopened CA differs (-first +second):\n%s", diff)
 	}
 	pair, err := first.Client("anna")
 	if err != nil {
@@ -48,10 +48,10 @@ func TestBrokenCAIsNotReplaced(t *testing.T) {
 		damage func(t *testing.T, dir string)
 		want   string
 	}{
-		{"key is missing", func(t *testing.T, dir string) { remove(t, dir, "ca.key") }, "ca.key: no such file"},
-		{"certificate is missing", func(t *testing.T, dir string) { remove(t, dir, "ca.crt") }, "ca.crt: no such file"},
-		{"certificate is no PEM", func(t *testing.T, dir string) { writeTestFile(t, dir, "ca.crt", "hello") }, "failed to find any PEM"},
-		{"key is another's", func(t *testing.T, dir string) {
+		{"missing key", func(t *testing.T, dir string) { remove(t, dir, "ca.key") }, "ca.key: no such file"},
+		{"missing certificate", func(t *testing.T, dir string) { remove(t, dir, "ca.crt") }, "ca.crt: no such file"},
+		{"certificate is not PEM", func(t *testing.T, dir string) { writeTestFile(t, dir, "ca.crt", "hello") }, "failed to find any PEM"},
+		{"key of another CA", func(t *testing.T, dir string) {
 			other := t.TempDir()
 			openCA(t, other)
 			key, err := os.ReadFile(filepath.Join(other, "ca.key"))
@@ -60,7 +60,7 @@ func TestBrokenCAIsNotReplaced(t *testing.T) {
 			}
 			writeTestFile(t, dir, "ca.key", string(key))
 		}, "does not match"},
-		{"certificate is no CA's", func(t *testing.T, dir string) {
+		{"not a CA certificate", func(t *testing.T, dir string) {
 			pair, err := openCA(t, t.TempDir()).Client("anna")
 			if err != nil {
 				t.Fatal(err)
@@ -94,10 +94,10 @@ func TestServer(t *testing.T) {
 		}
 	}
 	if err := cert.VerifyHostname("example.org"); err == nil {
-		t.Error("it is good for example.org as well")
+		t.Error("the certificate is also valid for example.org")
 	}
 	if _, err := ca.Server("a", ""); err == nil {
-		t.Error("an empty host was accepted")
+		t.Error("Server accepted an empty host")
 	}
 }
 
@@ -111,15 +111,15 @@ func TestClient(t *testing.T) {
 	if cert.Subject.CommonName != "anna.mueller@example.org" {
 		t.Errorf("user %q", cert.Subject.CommonName)
 	}
-	// In a certificate the groups are a set, and stand in the order of their encoding.
+	// In a certificate the groups are a set, in the order of their encoding.
 	if diff := cmp.Diff([]string{"h2-all", "h2-students"}, slices.Sorted(slices.Values(cert.Subject.Organization))); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool(ca), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
-		t.Error("a client's certificate is good for a server")
+		t.Error("a client certificate is valid for a server")
 	}
 	if _, err := ca.Client(""); err == nil {
-		t.Error("a user without a name was accepted")
+		t.Error("Client accepted an empty user name")
 	}
 }
 
@@ -136,7 +136,7 @@ func TestMutualTLS(t *testing.T) {
 		}),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{keyPair(t, server)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(ca)},
 	}
-	serving.ErrorLog = log.New(io.Discard, "", 0) // the stranger is turned away, and that is all
+	serving.ErrorLog = log.New(io.Discard, "", 0) // the rejected client needs no log
 	go serving.ServeTLS(listener, "", "")
 	defer serving.Close()
 
@@ -158,7 +158,7 @@ func TestMutualTLS(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if got, err := ask(mustSucceed(t)(stranger.Client("anna"))); err == nil {
-		t.Errorf("another authority's client was let in as %q", got)
+		t.Errorf("a client of another CA was accepted as %q", got)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestTokenKeyIsReused(t *testing.T) {
 		now := []string{get(t, key), get(t, public)}
 		if before != nil {
 			if diff := cmp.Diff(before, now); diff != "" {
-				t.Errorf("opened again it is another:\n%s", diff)
+				t.Errorf("the reopened key differs:\n%s", diff)
 			}
 		}
 		before = now
@@ -181,7 +181,7 @@ func TestTokenKeyIsReused(t *testing.T) {
 	assertOwnerOnly(t, dir)
 	writeTestFile(t, dir, "sa.key", "hello")
 	if err := OpenTokenKey(key, public); err == nil || !strings.Contains(err.Error(), "sa.key: the file has no PEM block") {
-		t.Errorf("a key that is none: %v", err)
+		t.Errorf("invalid key: %v", err)
 	}
 }
 

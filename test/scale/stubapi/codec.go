@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// encoding is how an answer is written.
+// encoding is the encoding of a response.
 type encoding struct {
-	// protobuf is of pods only; all else is JSON, which every client takes.
+	// protobuf applies only to pods; everything else is JSON, which all clients accept.
 	protobuf bool
-	// metadata is whether the client wants nothing else.
+	// metadata reports whether the client requested only metadata.
 	metadata bool
 }
 
@@ -35,7 +35,7 @@ func (f encoding) contentType() string {
 	return runtime.ContentTypeJSON
 }
 
-// negotiateEncoding is the first form that the client accepts and that there is.
+// negotiateEncoding returns the first accepted encoding that the server supports.
 func negotiateEncoding(r *http.Request, kind *Kind) encoding {
 	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		media, parameters, err := mime.ParseMediaType(accepted)
@@ -51,7 +51,7 @@ func negotiateEncoding(r *http.Request, kind *Kind) encoding {
 	return encoding{}
 }
 
-// encode writes an object alone.
+// encode encodes a single object.
 func (f encoding) encode(o *object) ([]byte, error) {
 	if f.protobuf {
 		return protobufEnvelope("Pod", o.pod)
@@ -59,10 +59,10 @@ func (f encoding) encode(o *object) ([]byte, error) {
 	return o.json(f.metadata)
 }
 
-// protobufMagic begins protobuf of Kubernetes'.
+// protobufMagic is the prefix of Kubernetes' protobuf encoding.
 const protobufMagic = "k8s\x00"
 
-// protobufEnvelope says beside protobuf of group v1 what it is.
+// protobufEnvelope adds the type to the protobuf encoding of an object of v1.
 func protobufEnvelope(kind string, raw []byte) ([]byte, error) {
 	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw}
 	encoded, err := unknown.Marshal()
@@ -76,14 +76,14 @@ func writeObject(w http.ResponseWriter, code int, o *object, as encoding) error 
 	}
 	w.Header().Set("Content-Type", as.contentType())
 	w.WriteHeader(code)
-	_, _ = w.Write(raw) // a client that has gone needs no answer
+	_, _ = w.Write(raw) // the client may have disconnected
 	return nil
 }
 
 func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // a client that has gone needs no answer
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }
 
 func writeError(w http.ResponseWriter, err error) {
@@ -101,10 +101,10 @@ func statusOf(err error) metav1.Status {
 	return status
 }
 
-// maxBodySize is how large a request may be, as in a real server.
+// maxBodySize limits the size of a request in bytes, as in a real server.
 const maxBodySize = 3 << 20
 
-// readBody reads a request's object; an empty one is nil.
+// readBody reads the object of a request; nil if the request is empty.
 func readBody(r *http.Request) (map[string]any, error) {
 	raw, err := io.ReadAll(io.LimitReader(r.Body, maxBodySize))
 	if err != nil || len(raw) == 0 {

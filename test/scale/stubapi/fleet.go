@@ -13,58 +13,58 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Fleet is a cluster full of work: projects in a department, whose jobs have GPU
-// pods on the nodes of a pool. The same Fleet always has the same objects.
+// Fleet describes a cluster with many workloads: projects in a department, whose jobs have
+// GPU pods on the nodes of a pool. The same Fleet always has the same objects.
 type Fleet struct {
-	// Projects is in how many namespaces, project-0 and on, of how many projects.
+	// Projects is the number of projects; their namespaces are project-0, project-1 and so
+	// on.
 	Projects int
-	// Roots is how many jobs there are, in the projects by turns.
+	// Roots is the number of jobs, distributed round-robin over the projects.
 	Roots int
-	// PodsPerRoot is how many pods each job has, with a GPU each.
+	// PodsPerRoot is the number of pods of each job, with a GPU each.
 	PodsPerRoot int
-	// Nodes is on how many nodes they run, of eight GPUs each. It need not be room
-	// enough: nobody counts.
+	// Nodes is the number of nodes, with eight GPUs each. Capacity is not checked.
 	Nodes int
-	// Others is how many pods without GPUs there are beside.
+	// Others is the number of additional pods without GPUs.
 	Others int
-	// MaxRuntime is the department's limit: "48h". Empty is none.
+	// MaxRuntime is the department's limit: "48h". Empty means none.
 	MaxRuntime string
-	// Started is when the first job's pods began to run, and Apart how much later
-	// than the job before it each further job's did. The zero time is 2026-01-01.
+	// Started is the start time of the first job's pods, and StartInterval the time between
+	// the starts of two jobs. The zero time means 2026-01-01.
 	Started       time.Time
 	StartInterval time.Duration
-	// After is how much later each job's pods began than Started, where they did not
-	// begin evenly; then Apart does not count.
+	// After returns the delay of each job's pods after Started, for uneven starts. It
+	// replaces StartInterval.
 	After func(root int) time.Duration
-	// CreatedAt is when the projects were made: what ran before has no clock that knows.
-	// The zero time is when they are put into the server.
+	// CreatedAt is the creation time of the projects; pods that started before it have no
+	// clock yet. The zero time means the time of Fill.
 	CreatedAt time.Time
 }
 
-// LargeFleet is the fleet by which lifecycle is measured: 100 000 pods in 20 000
-// jobs of 400 projects.
+// LargeFleet returns the fleet for measuring lifecycle: 100 000 pods in 20 000 jobs of 400
+// projects.
 func LargeFleet() Fleet {
 	return Fleet{Projects: 400, Roots: 20_000, PodsPerRoot: 5, Nodes: 2_000, MaxRuntime: "48h"}
 }
 
-// The names of the one department and the one pool.
+// The names of the only department and the only pool.
 const (
 	Department = "science"
 	NodePool   = "dgx"
 )
 
-// Namespace is that of a job, and the name of its project.
+// Namespace returns the namespace of a job, which is also the name of its project.
 func (f Fleet) Namespace(root int) string { return fmt.Sprintf("project-%d", root%f.Projects) }
 
-// RootName is a job's name.
+// RootName returns a job's name.
 func (f Fleet) RootName(root int) string { return fmt.Sprintf("training-run-%05d", root) }
 
-// RootUID is a job's UID.
+// RootUID returns a job's UID.
 func (f Fleet) RootUID(root int) types.UID {
 	return types.UID(fmt.Sprintf("10000000-0000-4000-8000-%012x", root))
 }
 
-// StartedAt is when a job's pods began to run.
+// StartedAt returns the start time of a job's pods.
 func (f Fleet) StartedAt(root int) time.Time {
 	first := f.Started
 	if first.IsZero() {
@@ -77,8 +77,8 @@ func (f Fleet) StartedAt(root int) time.Time {
 	return first.Add(after).Truncate(time.Second)
 }
 
-// Fill puts all of it into a server: nodes, the pool, the department, projects and
-// their namespaces, which the projects may adopt, jobs, pods.
+// Fill creates all objects: nodes, the pool, the department, projects and their namespaces,
+// which the projects may adopt, jobs and pods.
 func (f Fleet) Fill(s *Server) error {
 	if err := f.FillCluster(s); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (f Fleet) Fill(s *Server) error {
 	return f.FillWork(s)
 }
 
-// FillCluster puts all but the jobs and pods into a server.
+// FillCluster creates all objects except the jobs and pods.
 func (f Fleet) FillCluster(s *Server) error {
 	for _, object := range f.tenancyObjects() {
 		if err := s.Put(object); err != nil {
@@ -101,7 +101,7 @@ func (f Fleet) FillCluster(s *Server) error {
 	return nil
 }
 
-// FillWork puts the jobs and pods into a server.
+// FillWork creates the jobs and pods.
 func (f Fleet) FillWork(s *Server) error {
 	for root := range f.Roots {
 		if err := s.Put(f.newJob(root)); err != nil {
@@ -111,7 +111,7 @@ func (f Fleet) FillWork(s *Server) error {
 	return f.FillPods(s)
 }
 
-// FillPods puts the pods alone into a server.
+// FillPods creates only the pods.
 func (f Fleet) FillPods(s *Server) error {
 	for root := range f.Roots {
 		for index := range f.PodsPerRoot {
@@ -132,7 +132,7 @@ func (f Fleet) FillPods(s *Server) error {
 	return nil
 }
 
-// tenancyObjects is who may do what.
+// tenancyObjects returns the pool, the department, the projects and their namespaces.
 func (f Fleet) tenancyObjects() []map[string]any {
 	const sluice = "sluice.dev/v1alpha1"
 	rest := []any{map[string]any{"name": NodePool, "gpu": map[string]any{"guaranteed": "1000", "limit": "1000"}}}
@@ -182,7 +182,7 @@ func (f Fleet) newJob(root int) map[string]any {
 	return job
 }
 
-// newTree is an object with the parts that all have.
+// newTree returns an object with the common fields.
 func newTree(version, kind, namespace, name string, spec map[string]any) map[string]any {
 	metadata := map[string]any{"name": name}
 	if namespace != "" {
@@ -197,7 +197,7 @@ func newTree(version, kind, namespace, name string, spec map[string]any) map[str
 
 func podName(root string, index int) string { return fmt.Sprintf("%s-%d-x7k2p", root, index) }
 
-// Pod is one pod of a job, as large as such pods are: about 3 kB.
+// Pod returns a pod of a job, with a realistic size of about 3 kB.
 func (f Fleet) Pod(root, index int) *corev1.Pod {
 	started := metav1.NewTime(f.StartedAt(root))
 	name := f.RootName(root)
@@ -224,7 +224,7 @@ func (f Fleet) Pod(root, index int) *corev1.Pod {
 	}
 }
 
-// podSpec asks for a GPU, with what a training pod has beside.
+// podSpec returns a spec that requests a GPU, with the usual fields of a training pod.
 func podSpec(node string) corev1.PodSpec {
 	resources := corev1.ResourceList{
 		"nvidia.com/gpu": resource.MustParse("1"), "sluice.dev/gpu-milli." + NodePool: resource.MustParse("1k"),
@@ -250,7 +250,7 @@ func podSpec(node string) corev1.PodSpec {
 	}
 }
 
-// podStatus is that of a pod that runs.
+// podStatus returns the status of a running pod.
 func podStatus(started metav1.Time) corev1.PodStatus {
 	status := corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &started, HostIP: "10.0.0.17", PodIP: "10.244.3.18", QOSClass: corev1.PodQOSBurstable,
@@ -265,7 +265,7 @@ func podStatus(started metav1.Time) corev1.PodStatus {
 	return status
 }
 
-// managedFields is about as much as is written of who wrote a pod.
+// managedFields returns managed fields of a realistic size.
 func managedFields(at metav1.Time) []metav1.ManagedFieldsEntry {
 	const fields = `{"f:metadata":{"f:annotations":{".":{},"f:sluice.dev/created-by":{}},"f:generateName":{},"f:labels":{".":{},"f:batch.kubernetes.io/controller-uid":{},"f:job-name":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"10000000-0000-4000-8000-000000000000\"}":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"train\"}":{".":{},"f:command":{},"f:env":{".":{}},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{".":{},"f:limits":{".":{},"f:nvidia.com/gpu":{}}}}},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:restartPolicy":{},"f:schedulerName":{},"f:terminationGracePeriodSeconds":{}}}`
 	return []metav1.ManagedFieldsEntry{

@@ -13,21 +13,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// continuation is the rest of a list, of which a client had the first pages.
+// continuation is the rest of a list whose first pages a client has received.
 type continuation struct {
 	remaining []*object
 	version   uint64
 }
 
-// list answers with a list, or a page of it.
+// list responds with a list or a page of it.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, t *target) error {
 	query := r.URL.Query()
-	wanted, err := parseSelection(t.namespace, query)
+	selected, err := parseSelection(t.namespace, query)
 	if err != nil {
 		return err
 	}
 	limit, _ := strconv.Atoi(query.Get("limit"))
-	page, err := s.resumeList(t, wanted, query.Get("continue"))
+	page, err := s.resumeList(t, selected, query.Get("continue"))
 	if err != nil {
 		return err
 	}
@@ -45,14 +45,14 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, t *target) error {
 		return err
 	}
 	w.Header().Set("Content-Type", as.contentType())
-	_, _ = w.Write(raw) // a client that has gone needs no answer
+	_, _ = w.Write(raw) // the client may have disconnected
 	return nil
 }
 
-// resumeList is where a continued list stands, or a new one.
-func (s *Server) resumeList(t *target, wanted *selection, token string) (*continuation, error) {
+// resumeList returns the state of a continued list, or of a new one.
+func (s *Server) resumeList(t *target, selected *selection, token string) (*continuation, error) {
 	if token == "" {
-		list, version := s.store.listSelected(t.table, wanted)
+		list, version := s.store.listSelected(t.table, selected)
 		return &continuation{list, version}, nil
 	}
 	s.store.mutex.Lock()
@@ -73,7 +73,7 @@ func (s *Server) saveContinuation(page *continuation) string {
 	return token
 }
 
-// list writes a list.
+// list encodes a list.
 func (f encoding) list(kind *Kind, meta *metav1.ListMeta, items []*object) ([]byte, error) {
 	if f.protobuf {
 		return podList(meta, items)
@@ -96,7 +96,7 @@ func (f encoding) list(kind *Kind, meta *metav1.ListMeta, items []*object) ([]by
 	return json.Marshal(list)
 }
 
-// podList is a PodList in protobuf: field 1 its metadata, field 2 each pod.
+// podList encodes a PodList in protobuf: field 1 is its metadata, field 2 each pod.
 func podList(meta *metav1.ListMeta, items []*object) ([]byte, error) {
 	head, err := meta.Marshal()
 	if err != nil {
@@ -109,7 +109,7 @@ func podList(meta *metav1.ListMeta, items []*object) ([]byte, error) {
 	return protobufEnvelope("PodList", raw)
 }
 
-// appendDelimited appends a length-delimited field of protobuf.
+// appendDelimited appends a length-delimited protobuf field.
 func appendDelimited(to []byte, number byte, content []byte) []byte {
 	to = append(to, number<<3|2)
 	to = binary.AppendUvarint(to, uint64(len(content)))

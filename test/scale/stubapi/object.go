@@ -26,15 +26,15 @@ import (
 	"sluice.dev/manifests"
 )
 
-// Kind is one that is served.
+// Kind is a served kind.
 type Kind struct {
 	schema.GroupVersionKind
 	// Resource is the plural in paths: jobs.
 	Resource string
-	// Namespaced is whether its objects lie in namespaces.
+	// Namespaced reports whether the objects have namespaces.
 	Namespaced bool
-	// Status is whether the status is a subresource: then it is not written with
-	// the rest, nor the rest with it.
+	// Status reports whether the status is a subresource. Writes then change either the
+	// status or the rest.
 	Status bool
 }
 
@@ -42,8 +42,8 @@ func (k *Kind) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.Resource}
 }
 
-// kubernetesKindTable are the kinds of Kubernetes and its neighbors that lifecycle may
-// read or write: version, resource, kind, and what of "namespaced, status" holds.
+// kubernetesKindTable lists the kinds of Kubernetes and related projects that lifecycle may
+// read or write: version, resource, kind, and n for namespaced, s for status.
 const kubernetesKindTable = `
 v1 pods Pod ns
 v1 nodes Node s
@@ -88,8 +88,8 @@ ray.io/v1 rayclusters RayCluster ns
 kueue.x-k8s.io/v1beta2 workloads Workload ns
 `
 
-// Kinds are all kinds that a Server has without being told: those of Kubernetes
-// that lifecycle may touch, some of its neighbors', and Sluice's own.
+// Kinds returns the default kinds of a Server: those of Kubernetes and related projects
+// that lifecycle uses, and Sluice's own.
 func Kinds() ([]Kind, error) {
 	var kinds []Kind
 	for line := range strings.Lines(strings.TrimSpace(kubernetesKindTable)) {
@@ -107,7 +107,7 @@ func Kinds() ([]Kind, error) {
 	return append(kinds, own...), err
 }
 
-// ownKinds are read from the CustomResourceDefinitions.
+// ownKinds reads Sluice's kinds from the CustomResourceDefinitions.
 func ownKinds() ([]Kind, error) {
 	const folder = "crds"
 	files, err := fs.Glob(manifests.Files, folder+"/sluice.dev_*.yaml")
@@ -137,21 +137,21 @@ func ownKinds() ([]Kind, error) {
 	return kinds, nil
 }
 
-// object is one that is kept. It is never changed; a write makes another.
+// object is a stored object. It is immutable; a write stores a new one.
 type object struct {
 	namespace, name string
 	version         uint64
 	labels          labels.Set
 	fields          fields.Set
 
-	// tree is the object; nil for a pod, which is kept as protobuf.
+	// tree is the object; nil for a pod, which is stored as protobuf.
 	tree map[string]any
 	pod  []byte
 }
 
 func (o *object) key() string { return o.namespace + "/" + o.name }
 
-// newObject is the object that is written as tree.
+// newObject returns the stored form of tree.
 func (k *Kind) newObject(tree map[string]any, version uint64) (*object, error) {
 	u := unstructured.Unstructured{Object: tree}
 	u.SetResourceVersion(strconv.FormatUint(version, 10))
@@ -163,12 +163,12 @@ func (k *Kind) newObject(tree map[string]any, version uint64) (*object, error) {
 	}
 	var pod corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, &pod); err != nil {
-		return nil, fmt.Errorf("reading a pod: %w", err)
+		return nil, fmt.Errorf("decode pod: %w", err)
 	}
 	return newPodObject(&pod)
 }
 
-// newPodObject is a pod as it is kept; its resourceVersion is in it.
+// newPodObject returns the stored form of a pod, with its resourceVersion.
 func newPodObject(pod *corev1.Pod) (*object, error) {
 	version, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 	if err != nil {
@@ -176,7 +176,7 @@ func newPodObject(pod *corev1.Pod) (*object, error) {
 	}
 	raw, err := pod.Marshal()
 	if err != nil {
-		return nil, fmt.Errorf("encoding pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return nil, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return &object{
 		namespace: pod.Namespace, name: pod.Name, version: version, labels: pod.Labels, pod: raw,
@@ -187,7 +187,7 @@ func newPodObject(pod *corev1.Pod) (*object, error) {
 	}, nil
 }
 
-// content is the object as a tree of its own.
+// content returns a copy of the object as a tree.
 func (o *object) content() (map[string]any, error) {
 	if o.pod == nil {
 		return runtime.DeepCopyJSON(o.tree), nil
@@ -202,13 +202,13 @@ func (o *object) content() (map[string]any, error) {
 func (o *object) decodePod() (*corev1.Pod, error) {
 	var pod corev1.Pod
 	if err := pod.Unmarshal(o.pod); err != nil {
-		return nil, fmt.Errorf("decoding pod %s: %w", o.key(), err)
+		return nil, fmt.Errorf("decode pod %s: %w", o.key(), err)
 	}
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	return &pod, nil
 }
 
-// json is the object in JSON, or only its metadata.
+// json returns the object, or only its metadata, in JSON.
 func (o *object) json(metadataOnly bool) ([]byte, error) {
 	var whole any = o.tree
 	if o.pod != nil {
@@ -228,14 +228,14 @@ func (o *object) json(metadataOnly bool) ([]byte, error) {
 
 var partialMetadataType = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
 
-// selection is what of a kind a request wants.
+// selection holds the selectors of a request.
 type selection struct {
 	namespace string
 	labels    labels.Selector
 	fields    fields.Selector
 }
 
-// parseSelection reads the selection of a request.
+// parseSelection parses the selectors of a request.
 func parseSelection(namespace string, query url.Values) (*selection, error) {
 	s := &selection{namespace: namespace}
 	var err error

@@ -4,17 +4,21 @@
 package stubapi
 
 import (
+	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// StopSuspended is what the job controller does when a job of the fleet is
-// suspended: its pods go at once.
+// StopSuspended acts like the job controller when a job of the fleet is suspended: it
+// deletes the job's pods at once.
 func (f Fleet) StopSuspended(s *Server, kind Kind, _, after map[string]any) {
 	spec, _ := after["spec"].(map[string]any)
 	if suspended, _ := spec["suspend"].(bool); kind.Kind != "Job" || !suspended {
@@ -26,8 +30,8 @@ func (f Fleet) StopSuspended(s *Server, kind Kind, _, after map[string]any) {
 	}
 }
 
-// CountQuotas is what the quota controller does with a new or changed quota: it
-// says what is counted. What is used it says to be nothing.
+// CountQuotas acts like the quota controller on a changed quota: it copies the hard limits
+// to the status, with a usage of 0.
 func CountQuotas(s *Server, kind Kind, _, after map[string]any) {
 	spec, _ := after["spec"].(map[string]any)
 	hard, _ := spec["hard"].(map[string]any)
@@ -43,7 +47,7 @@ func CountQuotas(s *Server, kind Kind, _, after map[string]any) {
 	_ = s.Put(counted) // quotas are always served
 }
 
-// namespacedName is an object's namespace and name.
+// namespacedName returns an object's namespace and name.
 func namespacedName(tree map[string]any) (namespace, name string) {
 	metadata, _ := tree["metadata"].(map[string]any)
 	namespace, _ = metadata["namespace"].(string)
@@ -51,11 +55,52 @@ func namespacedName(tree map[string]any) (namespace, name string) {
 	return namespace, name
 }
 
-// PodKind is that of pods.
+// Put creates or replaces an object without counting a write. Its kind must be served.
+func (s *Server) Put(tree map[string]any) error {
+	u := unstructured.Unstructured{Object: runtime.DeepCopyJSON(tree)}
+	t, err := s.tableOf(u.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	if u.GetUID() == "" {
+		u.SetUID(uuid.NewUUID())
+	}
+	if u.GetGeneration() == 0 {
+		u.SetGeneration(1)
+	}
+	if created := u.GetCreationTimestamp(); created.IsZero() {
+		u.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
+	}
+	_, err = s.store.put(t, u.GetNamespace()+"/"+u.GetName(), func(_ *object, version uint64) (*object, error) {
+		return t.kind.newObject(u.Object, version)
+	})
+	return err
+}
+
+// Delete deletes an object at once, without counting a write.
+func (s *Server) Delete(kind schema.GroupVersionKind, namespace, name string) error {
+	t, err := s.tableOf(kind)
+	if err != nil {
+		return err
+	}
+	_, err = s.store.put(t, namespace+"/"+name, func(*object, uint64) (*object, error) { return nil, nil })
+	return err
+}
+
+func (s *Server) tableOf(kind schema.GroupVersionKind) (*table, error) {
+	for _, t := range s.store.tables {
+		if t.kind.GroupVersionKind == kind {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("stub API server: no kind %s is served", kind)
+}
+
+// PodKind is the kind of pods.
 var PodKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
-// PutPod is [Server.Put] for a pod, without the way through a tree. The pod is
-// the caller's again afterwards; its resourceVersion is set.
+// PutPod is [Server.Put] for a pod, without the conversion to a tree. The caller may use
+// the pod again afterwards; its resourceVersion is set.
 func (s *Server) PutPod(pod *corev1.Pod) error {
 	t, err := s.tableOf(PodKind)
 	if err != nil {

@@ -22,10 +22,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Server is an API server. It is an [http.Handler], so that a test can put faults
-// before it; [Server.Listen] serves it as it is.
+// Server is an API server. As an [http.Handler] it can run behind a test's fault injection;
+// [Server.Listen] serves it directly.
 type Server struct {
-	// WithoutWatchList makes it refuse to stream lists, as old servers do. To be set
+	// WithoutWatchList makes the server reject streaming lists, as old servers do. Set it
 	// before the first request.
 	WithoutWatchList bool
 
@@ -34,11 +34,11 @@ type Server struct {
 	reactions []Reaction
 }
 
-// Reaction is told of each write through the API or by [Server.Put], after it was
-// answered for: what was, and what is, either of which may be nil. It may write.
+// Reaction is called after each successful write through the API or by [Server.Put], with
+// the object before and after, either of which may be nil. It may write.
 type Reaction func(s *Server, kind Kind, before, after map[string]any)
 
-// New is a Server of these kinds; none are [Kinds].
+// New returns a Server of these kinds; if kinds is empty, of [Kinds].
 func New(kinds []Kind, reactions ...Reaction) (*Server, error) {
 	if len(kinds) == 0 {
 		var err error
@@ -49,8 +49,7 @@ func New(kinds []Kind, reactions ...Reaction) (*Server, error) {
 	return &Server{store: newStore(kinds), kinds: kinds, reactions: reactions}, nil
 }
 
-// Listen serves s on a port of loopback until ctx ends, and answers how to reach
-// it.
+// Listen serves s on a loopback port until ctx ends, and returns the client configuration.
 func (s *Server) Listen(ctx context.Context) (*rest.Config, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -63,15 +62,15 @@ func (s *Server) Listen(ctx context.Context) (*rest.Config, error) {
 	return &rest.Config{Host: "http://" + listener.Addr().String(), QPS: -1}, nil
 }
 
-// Writes are how many writes there were through the API, by verb and resource.
+// Writes returns the number of writes through the API, by verb and resource.
 func (s *Server) Writes() map[Write]int {
 	s.store.mutex.Lock()
 	defer s.store.mutex.Unlock()
 	return maps.Clone(s.store.writes)
 }
 
-// Changes are those of the writes that changed an object: what a real server takes
-// into its store, and tells to who watches.
+// Changes returns the number of writes that changed an object: only these are stored and
+// sent to watches.
 func (s *Server) Changes() map[Write]int {
 	s.store.mutex.Lock()
 	defer s.store.mutex.Unlock()
@@ -88,7 +87,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// target is what a path names.
+// target is the object or collection of a path.
 type target struct {
 	table                        *table
 	namespace, name, subresource string
@@ -96,7 +95,7 @@ type target struct {
 
 func (t *target) key() string { return t.namespace + "/" + t.name }
 
-// parse reads /api/v1/... and /apis/<group>/<version>/...
+// parse parses /api/v1/... and /apis/<group>/<version>/...
 func (s *Server) parse(path string) (*target, error) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	unknown := apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "the server could not find the requested resource", 0, false)
@@ -151,7 +150,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// serveDiscovery answers what can be asked of a server itself, and false for the rest.
+// serveDiscovery serves requests about the server itself, and returns false for others.
 func (s *Server) serveDiscovery(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false
@@ -229,15 +228,14 @@ func (s *Server) resources(w http.ResponseWriter, of schema.GroupVersion) bool {
 	return true
 }
 
-// WriteKubeconfig writes how to reach a server to a file, for a process of its
-// own.
+// WriteKubeconfig writes a kubeconfig for a server to a file, for another process.
 func WriteKubeconfig(config *rest.Config, file string) error {
-	const it = "stub"
+	const entry = "stub"
 	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters[it] = &clientcmdapi.Cluster{Server: config.Host}
-	kubeconfig.AuthInfos[it] = &clientcmdapi.AuthInfo{}
-	kubeconfig.Contexts[it] = &clientcmdapi.Context{Cluster: it, AuthInfo: it}
-	kubeconfig.CurrentContext = it
+	kubeconfig.Clusters[entry] = &clientcmdapi.Cluster{Server: config.Host}
+	kubeconfig.AuthInfos[entry] = &clientcmdapi.AuthInfo{}
+	kubeconfig.Contexts[entry] = &clientcmdapi.Context{Cluster: entry, AuthInfo: entry}
+	kubeconfig.CurrentContext = entry
 	if err := clientcmd.WriteToFile(*kubeconfig, file); err != nil {
 		return fmt.Errorf("stub API server: kubeconfig: %w", err)
 	}

@@ -15,12 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// writeRequest is a write that is being made.
+// writeRequest is a write in progress.
 type writeRequest struct {
 	server *Server
 	target *target
@@ -32,7 +31,7 @@ type writeRequest struct {
 	before, after map[string]any
 }
 
-// write makes a write, counts it, tells the reactions and answers.
+// write performs a write, counts it, calls the reactions and responds.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target) error {
 	tree, err := readBody(r)
 	if err != nil {
@@ -55,7 +54,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target) error 
 		case types.MergePatchType, types.StrategicMergePatchType:
 			c.verb = "patch"
 		default:
-			return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", t.table.kind.groupResource(), t.name, "the stub knows merge and apply patches, not "+media, 0, false)
+			return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", t.table.kind.groupResource(), t.name, "the stub supports merge and apply patches, not "+media, 0, false)
 		}
 	case http.MethodDelete:
 		c.verb = "delete"
@@ -98,7 +97,7 @@ func (c *writeRequest) answer(w http.ResponseWriter, r *http.Request) error {
 	return writeObject(w, code, o, negotiateEncoding(r, &c.target.table.kind))
 }
 
-// name is that of what is created.
+// name returns the name of the created object.
 func (c *writeRequest) name() string {
 	if c.target.name != "" {
 		return c.target.name
@@ -110,7 +109,7 @@ func (c *writeRequest) name() string {
 	return u.GetName()
 }
 
-// apply is what becomes of the object, from within the store.
+// apply returns the new object. The store calls it under its lock.
 func (c *writeRequest) apply(before *object, version uint64) (*object, error) {
 	kind := &c.target.table.kind
 	switch {
@@ -133,7 +132,7 @@ func (c *writeRequest) apply(before *object, version uint64) (*object, error) {
 	}
 	c.after = after
 	switch {
-	case c.dryRun && before == nil: // answered with what would be
+	case c.dryRun && before == nil: // respond with the object that would be created
 		return nil, nil
 	case c.dryRun, before != nil && reflect.DeepEqual(after, c.before):
 		return before, nil
@@ -143,7 +142,7 @@ func (c *writeRequest) apply(before *object, version uint64) (*object, error) {
 	return kind.newObject(after, version)
 }
 
-// nextState is the object after the change; nil for one that has gone.
+// nextState returns the object after the change; nil for a deleted one.
 func (c *writeRequest) nextState() (map[string]any, error) {
 	if c.verb == "delete" {
 		return c.markDeleted()
@@ -155,13 +154,13 @@ func (c *writeRequest) nextState() (map[string]any, error) {
 	if after == nil {
 		return nil, apierrors.NewBadRequest("the request has no object")
 	}
-	u, was := unstructured.Unstructured{Object: after}, unstructured.Unstructured{Object: c.before}
+	u, previous := unstructured.Unstructured{Object: after}, unstructured.Unstructured{Object: c.before}
 	if c.before == nil {
 		c.setCreationFields(&u)
 		return after, nil
 	}
-	if asked, ok, _ := unstructured.NestedString(c.body, "metadata", "resourceVersion"); ok && asked != "" && asked != was.GetResourceVersion() {
-		return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name, fmt.Errorf("the object has been modified: it is at version %s", was.GetResourceVersion()))
+	if requested, ok, _ := unstructured.NestedString(c.body, "metadata", "resourceVersion"); ok && requested != "" && requested != previous.GetResourceVersion() {
+		return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name, fmt.Errorf("the object has been modified: it is at version %s", previous.GetResourceVersion()))
 	}
 	after = c.restrictToSubresource(after)
 	u.Object = after
@@ -170,15 +169,15 @@ func (c *writeRequest) nextState() (map[string]any, error) {
 	}
 	after["apiVersion"], after["kind"] = c.before["apiVersion"], c.before["kind"]
 	if !reflect.DeepEqual(specOf(after), specOf(c.before)) {
-		u.SetGeneration(was.GetGeneration() + 1)
+		u.SetGeneration(previous.GetGeneration() + 1)
 	}
-	if was.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 {
+	if previous.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 {
 		return nil, nil
 	}
 	return after, nil
 }
 
-// restrictToSubresource keeps a write within its part of the object: the status, or the rest.
+// restrictToSubresource limits a write to its part of the object: the status, or the rest.
 func (c *writeRequest) restrictToSubresource(after map[string]any) map[string]any {
 	switch {
 	case c.target.subresource == "status":
@@ -194,7 +193,7 @@ func (c *writeRequest) restrictToSubresource(after map[string]any) map[string]an
 	return after
 }
 
-// setCreationFields fills in what a server does.
+// setCreationFields sets the fields that a server sets.
 func (c *writeRequest) setCreationFields(u *unstructured.Unstructured) {
 	u.SetName(c.target.name)
 	u.SetNamespace(c.target.namespace)
@@ -209,15 +208,15 @@ func (c *writeRequest) setCreationFields(u *unstructured.Unstructured) {
 	}
 }
 
-// markDeleted is nil, or the object that waits for its finalizers.
+// markDeleted returns nil, or the object that waits for its finalizers.
 func (c *writeRequest) markDeleted() (map[string]any, error) {
-	was := unstructured.Unstructured{Object: c.before}
-	for _, condition := range []struct{ key, value string }{{"uid", string(was.GetUID())}, {"resourceVersion", was.GetResourceVersion()}} {
-		if asked, ok, _ := unstructured.NestedString(c.body, "preconditions", condition.key); ok && asked != condition.value {
+	previous := unstructured.Unstructured{Object: c.before}
+	for _, condition := range []struct{ key, value string }{{"uid", string(previous.GetUID())}, {"resourceVersion", previous.GetResourceVersion()}} {
+		if requested, ok, _ := unstructured.NestedString(c.body, "preconditions", condition.key); ok && requested != condition.value {
 			return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name, fmt.Errorf("precondition failed: %s is %s", condition.key, condition.value))
 		}
 	}
-	if len(was.GetFinalizers()) == 0 {
+	if len(previous.GetFinalizers()) == 0 {
 		return nil, nil
 	}
 	after := unstructured.Unstructured{Object: runtime.DeepCopyJSON(c.before)}
@@ -228,7 +227,7 @@ func (c *writeRequest) markDeleted() (map[string]any, error) {
 	return after.Object, nil
 }
 
-// applyMergePatch is what a merge patch makes of an object, as RFC 7386 has it.
+// applyMergePatch applies a merge patch to an object (RFC 7386).
 func applyMergePatch(to, patch map[string]any) map[string]any {
 	for key, value := range patch {
 		below, ok := value.(map[string]any)
@@ -246,61 +245,19 @@ func applyMergePatch(to, patch map[string]any) map[string]any {
 	return to
 }
 
-// restoreField makes a field what it was.
+// restoreField sets a field to its earlier value.
 func restoreField(after, before map[string]any, path ...string) {
 	if value, ok, _ := unstructured.NestedFieldCopy(before, path...); ok {
-		_ = unstructured.SetNestedField(after, value, path...) // metadata is an object in all that was kept
+		_ = unstructured.SetNestedField(after, value, path...) // metadata is an object in all stored objects
 		return
 	}
 	unstructured.RemoveNestedField(after, path...)
 }
 
-// specOf is all of an object but its metadata and status.
+// specOf returns an object without its metadata and status.
 func specOf(tree map[string]any) map[string]any {
 	spec := maps.Clone(tree)
 	delete(spec, "metadata")
 	delete(spec, "status")
 	return spec
-}
-
-// Put makes an object be there, made anew or in the place of the one of its name,
-// without counting a write. Its kind must be served.
-func (s *Server) Put(tree map[string]any) error {
-	u := unstructured.Unstructured{Object: runtime.DeepCopyJSON(tree)}
-	t, err := s.tableOf(u.GroupVersionKind())
-	if err != nil {
-		return err
-	}
-	if u.GetUID() == "" {
-		u.SetUID(uuid.NewUUID())
-	}
-	if u.GetGeneration() == 0 {
-		u.SetGeneration(1)
-	}
-	if created := u.GetCreationTimestamp(); created.IsZero() {
-		u.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
-	}
-	_, err = s.store.put(t, u.GetNamespace()+"/"+u.GetName(), func(_ *object, version uint64) (*object, error) {
-		return t.kind.newObject(u.Object, version)
-	})
-	return err
-}
-
-// Delete takes an object away at once, without counting a write.
-func (s *Server) Delete(kind schema.GroupVersionKind, namespace, name string) error {
-	t, err := s.tableOf(kind)
-	if err != nil {
-		return err
-	}
-	_, err = s.store.put(t, namespace+"/"+name, func(*object, uint64) (*object, error) { return nil, nil })
-	return err
-}
-
-func (s *Server) tableOf(kind schema.GroupVersionKind) (*table, error) {
-	for _, t := range s.store.tables {
-		if t.kind.GroupVersionKind == kind {
-			return t, nil
-		}
-	}
-	return nil, fmt.Errorf("stub API server: no kind %s is served", kind)
 }

@@ -189,10 +189,12 @@ func testUser(t *testing.T, c *Cluster) {
 
 func testServiceAccount(t *testing.T, c *Cluster) {
 	admin := client(t, c.Kubeconfig())
-	if _, err := c.ServiceAccountKubeconfig(t.Context(), "default", "webhook"); err == nil || !strings.Contains(err.Error(), `"webhook" not found`) {
+	if _, err := c.ServiceAccountKubeconfig(t.Context(), "default", "webhook"); err == nil ||
+		!strings.Contains(err.Error(), `"webhook" not found`) {
 		t.Errorf("token of a missing account: %v", err)
 	}
-	_, err := admin.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}}, metav1.CreateOptions{})
+	_, err := admin.CoreV1().ServiceAccounts("default").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,11 +234,13 @@ func testServiceAccount(t *testing.T, c *Cluster) {
 
 func testNodeBound(t *testing.T, c *Cluster) {
 	admin := client(t, c.Kubeconfig())
-	if _, err := c.NodeBoundKubeconfig(t.Context(), "default", "default", "dgx-1"); err == nil || !strings.Contains(err.Error(), `"dgx-1" not found`) {
+	if _, err := c.NodeBoundKubeconfig(t.Context(), "default", "default", "dgx-1"); err == nil ||
+		!strings.Contains(err.Error(), `"dgx-1" not found`) {
 		t.Errorf("token for a missing node: %v", err)
 	}
 	for _, name := range []string{"dgx-1", "dgx-2"} {
-		if _, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		path, err := c.NodeBoundKubeconfig(t.Context(), "default", "default", name)
@@ -245,7 +249,8 @@ func testNodeBound(t *testing.T, c *Cluster) {
 		}
 		c.tokens.renewDue(t.Context(), time.Now().Add(13*time.Hour))
 		me := whoami(t, path)
-		if got := me.Extra["authentication.kubernetes.io/node-name"]; me.Username != "system:serviceaccount:default:default" || !slices.Equal(got, []string{name}) {
+		if got := me.Extra["authentication.kubernetes.io/node-name"]; me.Username != "system:serviceaccount:default:default" ||
+			!slices.Equal(got, []string{name}) {
 			t.Errorf("authenticated as %s on %v, want default/default on %s", me.Username, got, name)
 		}
 	}
@@ -309,7 +314,8 @@ func testAttach(t *testing.T, c *Cluster) {
 
 func testOwnCluster(t *testing.T, dir string) {
 	_, err := Start(t.Context(), Options{Dir: dir})
-	if want := fmt.Sprintf("the cluster's folder %s: process %d runs a cluster there", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("the cluster's folder %s: process %d runs a cluster there", dir, os.Getpid()); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
 	}
 	if pid, err := Holder(dir); err != nil || pid != os.Getpid() {
@@ -335,7 +341,8 @@ func testComponentRestarts(t *testing.T, c *Cluster) {
 			}
 			begin := time.Now()
 			eventually(t, func() error {
-				if s := componentStatus(t, c, name); s.State != process.Running || s.Restarts != before.Restarts+1 || s.LastExit != "signal: killed" {
+				if s := componentStatus(t, c, name); s.State != process.Running || s.Restarts != before.Restarts+1 ||
+					s.LastExit != "signal: killed" {
 					return fmt.Errorf("status %+v", s)
 				}
 				return nil
@@ -411,7 +418,8 @@ func testClusterEntries(t *testing.T, dir string) {
 
 func whoami(t *testing.T, kubeconfig string) authenticationv1.UserInfo {
 	t.Helper()
-	review, err := client(t, kubeconfig).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client(t, kubeconfig).AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

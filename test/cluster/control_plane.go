@@ -43,7 +43,9 @@ type controlPlaneSetup struct {
 	etcdPair  pki.Pair // the API server's identity towards etcd
 }
 
-func newControlPlaneSetup(options Options, folder *folder, reserved *portReservations, programs map[string]string) (*controlPlaneSetup, error) {
+func newControlPlaneSetup(
+	options Options, folder *folder, reserved *portReservations, programs map[string]string,
+) (*controlPlaneSetup, error) {
 	p := &controlPlaneSetup{options: options, folder: folder, reserved: reserved, programs: programs, ports: folder.state.Ports}
 	if options.Port != 0 {
 		p.ports.APIServer = options.Port
@@ -90,7 +92,8 @@ func (p *controlPlaneSetup) issueCertificates() error {
 	if err := member.Write(p.pkiFile("etcd.crt"), p.pkiFile("etcd.key")); err != nil {
 		return err
 	}
-	names := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", kubernetesService}
+	names := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		kubernetesService}
 	for name, hosts := range map[string][]string{APIServer: names, ControllerManager: nil, Scheduler: nil} {
 		pair, err := p.ca.Server(hosts...)
 		if err != nil {
@@ -133,14 +136,17 @@ func (p *controlPlaneSetup) startAPIServer(ctx context.Context, group *process.G
 	before := p.ports.APIServer
 	err := p.startWithPorts(ctx, group, p.apiServerSpec, &p.ports.APIServer)
 	if err == nil && before != 0 && p.ports.APIServer != before {
-		p.options.progressf("port %d, which the cluster had before, is taken: kubeconfigs from then have to be renewed for port %d", before, p.ports.APIServer)
+		p.options.progressf("port %d, which the cluster had before, is taken: kubeconfigs from then have to be renewed for port %d",
+			before, p.ports.APIServer)
 	}
 	return err
 }
 
 // startWithPorts starts a component on free ports, and tries others if another program
 // takes one first. It never replaces the port that the user requested.
-func (p *controlPlaneSetup) startWithPorts(ctx context.Context, group *process.Group, component func() (process.Spec, error), slots ...*int) error {
+func (p *controlPlaneSetup) startWithPorts(
+	ctx context.Context, group *process.Group, component func() (process.Spec, error), slots ...*int,
+) error {
 	for attempt := 1; ; attempt++ {
 		requested := p.options.Port != 0 && slots[0] == &p.ports.APIServer
 		if requested {

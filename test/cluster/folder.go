@@ -197,7 +197,8 @@ func parseMark(content []byte) (state, error) {
 		return state{}, notAClusterError(errors.New("trailing data after the object"))
 	}
 	if s.APIVersion != markVersion || s.Kind != markKind {
-		return state{}, notAClusterError(fmt.Errorf("it is apiVersion %q, kind %q, not %s, %s", s.APIVersion, s.Kind, markVersion, markKind))
+		return state{}, notAClusterError(fmt.Errorf("it is apiVersion %q, kind %q, not %s, %s", s.APIVersion, s.Kind,
+			markVersion, markKind))
 	}
 	return s, nil
 }

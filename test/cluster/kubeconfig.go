@@ -69,7 +69,8 @@ func (c *Cluster) adminKubeconfig() (*clientcmdapi.Cluster, *clientcmdapi.AuthIn
 	}
 	cluster, user := config.Clusters[current.Cluster], config.AuthInfos[current.AuthInfo]
 	if cluster == nil || user == nil {
-		return nil, nil, fmt.Errorf("kubeconfig %s: its context %s names a cluster or a user that it does not define", c.kubeconfig, config.CurrentContext)
+		return nil, nil, fmt.Errorf("kubeconfig %s: its context %s names a cluster or a user that it does not define",
+			c.kubeconfig, config.CurrentContext)
 	}
 	return cluster, user, nil
 }

@@ -75,7 +75,8 @@ func checkPort(port int) error {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("port %d: %w; name one above 1023, or 0 for a free one", port, err)
 	default:
-		return fmt.Errorf("port %d: %w; stop what listens there (`ss -ltnp 'sport = :%d'`), or name another, or 0 for a free one", port, err, port)
+		return fmt.Errorf("port %d: %w; stop what listens there (`ss -ltnp 'sport = :%d'`), or name another, or 0 for a free one",
+			port, err, port)
 	}
 }
 

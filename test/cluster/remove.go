@@ -140,7 +140,8 @@ func (e *LeftError) Error() string {
 		more = fmt.Sprintf(" and %d more", len(names)-most)
 		names = names[:most]
 	}
-	return fmt.Sprintf("the cluster in %s is removed; the folder stays, since other files are in it (%s%s): remove them by hand if nobody needs them",
+	return fmt.Sprintf("the cluster in %s is removed; the folder stays, since other files are in it (%s%s): "+
+		"remove them by hand if nobody needs them",
 		e.Dir, strings.Join(names, ", "), more)
 }
 

@@ -107,7 +107,8 @@ func findPins(below string) (string, error) {
 	if dir := os.Getenv(pinsVariable); dir != "" {
 		dir := filepath.Join(dir, below)
 		if got := moduleOf(dir); got != module {
-			return "", fmt.Errorf("%s=%s: must be the folder of module %s (found %q in %s)", pinsVariable, os.Getenv(pinsVariable), pinsModule, got, dir)
+			return "", fmt.Errorf("%s=%s: must be the folder of module %s (found %q in %s)", pinsVariable,
+				os.Getenv(pinsVariable), pinsModule, got, dir)
 		}
 		return filepath.Abs(dir)
 	}

@@ -38,7 +38,9 @@ func (r rejection) message() string {
 // evaluateAdmission returns the node's next state with the pod admitted, or the reason for
 // its rejection. others are the admitted pods of the node that have not ended. As in a
 // kubelet, the check for devices precedes the check for other resources.
-func evaluateAdmission(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceList, s devices.State) (devices.State, *rejection) {
+func evaluateAdmission(
+	pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceList, s devices.State,
+) (devices.State, *rejection) {
 	behavior, err := parsePodBehavior(pod.Annotations)
 	if err != nil {
 		return s, &rejection{invalidSimulation, err.Error()}

@@ -97,7 +97,8 @@ func TestSIGHUPRestartsPlugin(t *testing.T) {
 	if got, able := k.capacity().Capacity()[slice], k.state.Capacity()[slice]; got != 1 || able != 0 {
 		t.Errorf("the capacity is %d and %d can be given, want 1 and 0", got, able)
 	}
-	if _, refused := evaluateAdmission(newTestPod("b", newContainer("main", slice, "1")), nil, nil, k.state); refused == nil || refused.Reason != "UnexpectedAdmissionError" {
+	if _, refused := evaluateAdmission(newTestPod("b", newContainer("main", slice, "1")), nil, nil, k.state); refused == nil ||
+		refused.Reason != "UnexpectedAdmissionError" {
 		t.Errorf("a pod during the restart is rejected with %v", refused)
 	}
 	if holder, _ := k.state.Pod("a"); !cmp.Equal(holder.Devices(), []string{device.UUID}) {

@@ -117,7 +117,8 @@ func startKubelet(ctx context.Context, c *cluster.Cluster) error {
 		Kubeconfig: kubeconfig,
 		Dir:        c.Dir(),
 		Nodes: []fakekubelet.Node{
-			fakekubelet.DGXA100(wholeGPUNode, "dgx"), fakekubelet.DGXA100Balanced(partitionedNode, "dgx-mig"), fakekubelet.DGXA100MIG(emptyMIGNode, "dgx-mig"),
+			fakekubelet.DGXA100(wholeGPUNode, "dgx"), fakekubelet.DGXA100Balanced(partitionedNode, "dgx-mig"),
+			fakekubelet.DGXA100MIG(emptyMIGNode, "dgx-mig"),
 		},
 	}); err != nil {
 		return err
@@ -287,7 +288,8 @@ func (w *testEnv) waitForPod(name string, condition func(*corev1.Pod) bool) *cor
 			return err
 		}
 		if !condition(found) {
-			return fmt.Errorf("pod %s is %s %s %q: %+v", name, found.Status.Phase, found.Status.Reason, found.Status.Message, found.Status.Conditions)
+			return fmt.Errorf("pod %s is %s %s %q: %+v", name, found.Status.Phase, found.Status.Reason, found.Status.Message,
+				found.Status.Conditions)
 		}
 		return nil
 	})

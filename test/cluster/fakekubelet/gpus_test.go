@@ -111,7 +111,8 @@ func (w *testEnv) waitForCapacity(node, resource string, want int64) {
 			count = "0"
 		}
 		if able.Value() != want || capacity.Value() != want || count != strconv.FormatInt(want, 10) {
-			return fmt.Errorf("node %s gives %s of %s %s, and is labeled with %q; want %d", node, able.String(), capacity.String(), resource, count, want)
+			return fmt.Errorf("node %s gives %s of %s %s, and is labeled with %q; want %d", node, able.String(),
+				capacity.String(), resource, count, want)
 		}
 		return nil
 	})
@@ -141,7 +142,8 @@ func TestRepartitionWhileRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	simulated, _ := listProcesses(t, dir, emptyMIGNode)
-	if len(found) != 1 || len(simulated) != 1 || int(found[0].PID) != simulated[0] || found[0].Instance != instance || found[0].MemoryMiB != 4864*9/10 {
+	if len(found) != 1 || len(simulated) != 1 || int(found[0].PID) != simulated[0] || found[0].Instance != instance ||
+		found[0].MemoryMiB != 4864*9/10 {
 		t.Fatalf("the driver has the processes %+v and /proc %v, want one with nine tenths of the slice", found, simulated)
 	}
 	of := func(name string) string {
@@ -185,7 +187,8 @@ func TestGPUsSurviveRestart(t *testing.T) {
 	w := newTestEnv(t)
 	dir := w.cluster.Dir()
 	w.createAndWaitRunning(newTestPod("slice").onNode(partitionedNode).requesting("nvidia.com/mig-3g.20gb", "2"))
-	w.createAndWaitRunning(newTestPod("whole").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation(fakekubelet.Memory, "1000").withAnnotation(fakekubelet.Utilization, "37"))
+	w.createAndWaitRunning(newTestPod("whole").onNode(wholeGPUNode).requestingGPUs(1).
+		withAnnotation(fakekubelet.Memory, "1000").withAnnotation(fakekubelet.Utilization, "37"))
 	see := func() string {
 		var all strings.Builder
 		for _, node := range []string{wholeGPUNode, partitionedNode} {

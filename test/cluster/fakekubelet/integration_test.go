@@ -43,7 +43,8 @@ func TestNodesReady(t *testing.T) {
 			for resource, quantity := range want {
 				capacity, allocatable := node.Status.Capacity[resource], node.Status.Allocatable[resource]
 				if capacity.String() != quantity || allocatable.String() != quantity {
-					return fmt.Errorf("node %s has %s of %s, %s allocatable; want %s", name, capacity.String(), resource, allocatable.String(), quantity)
+					return fmt.Errorf("node %s has %s of %s, %s allocatable; want %s", name, capacity.String(), resource,
+						allocatable.String(), quantity)
 				}
 			}
 			if got := node.Labels["nvidia.com/gpu.product"]; got != "NVIDIA-A100-SXM4-40GB" {
@@ -139,7 +140,8 @@ func TestNinthPodWaitsAndTenthIsRejected(t *testing.T) {
 
 	w.create(newTestPod("tenth").boundTo(wholeGPUNode).requestingGPUs(1))
 	tenth := w.waitForPhase("tenth", corev1.PodFailed)
-	wantMessage := "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0, which is unexpected"
+	wantMessage := "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. " +
+		"Requested: 1, Available: 0, which is unexpected"
 	if tenth.Status.Reason != "UnexpectedAdmissionError" || tenth.Status.Message != wantMessage {
 		t.Errorf("the tenth failed with %s: %s", tenth.Status.Reason, tenth.Status.Message)
 	}
@@ -160,7 +162,8 @@ func TestNinthPodWaitsAndTenthIsRejected(t *testing.T) {
 
 func TestMIGDevices(t *testing.T) {
 	w := newTestEnv(t)
-	w.createAndWaitRunning(newTestPod("small").onNode(partitionedNode).requesting("nvidia.com/mig-1g.5gb", "3").requesting("nvidia.com/mig-3g.20gb", "1"))
+	w.createAndWaitRunning(newTestPod("small").onNode(partitionedNode).
+		requesting("nvidia.com/mig-1g.5gb", "3").requesting("nvidia.com/mig-3g.20gb", "1"))
 	resources := map[string]string{}
 	for _, device := range devices.OfGPUs(w.readGPUs(partitionedNode)) {
 		resources[device.ID] = device.Resource
@@ -207,7 +210,8 @@ func TestForeignNodeResourcesKept(t *testing.T) {
 	w := newTestEnv(t)
 	patch := func(status string) {
 		t.Helper()
-		if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), wholeGPUNode, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), wholeGPUNode, types.MergePatchType, []byte(status),
+			metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -232,7 +236,8 @@ func TestForeignNodeResourcesKept(t *testing.T) {
 			quantity := node.Status.Capacity[name]
 			got[name] = quantity.Value()
 		}
-		if diff := cmp.Diff(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 0, "sluice.dev/gpu-milli": 8000}, got); diff != "" {
+		if diff := cmp.Diff(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 0,
+			"sluice.dev/gpu-milli": 8000}, got); diff != "" {
 			return fmt.Errorf("capacity (-want +got):\n%s", diff)
 		}
 		return nil

@@ -37,7 +37,8 @@ func TestComputeAmendments(t *testing.T) {
 		{"too many devices", with("nvidia.com/gpu", "9"), false, resources{"nvidia.com/gpu": "8"}},
 		{"others' resources", with("sluice.dev/gpu-milli", "8000"), false, resources{}},
 		{
-			"others' resources after a boot", with("sluice.dev/gpu-milli", "8000", "hugepages-2Mi", "1Gi", "example.kubernetes.io/x", "1"), true,
+			"others' resources after a boot", with("sluice.dev/gpu-milli", "8000", "hugepages-2Mi", "1Gi",
+				"example.kubernetes.io/x", "1"), true,
 			resources{"sluice.dev/gpu-milli": "0"},
 		},
 		{"zeroed already", with("sluice.dev/gpu-milli", "0"), true, resources{}},

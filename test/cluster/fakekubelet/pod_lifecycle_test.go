@@ -91,7 +91,8 @@ func TestUnstartedPodDeletedImmediately(t *testing.T) {
 func TestPodsEndAsAnnotated(t *testing.T) {
 	w := newTestEnv(t)
 	w.create(newTestPod("completes").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation(kwok.RunFor, "1s"))
-	w.create(newTestPod("fails").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation(kwok.FailAfter, "1s").withAnnotation(kwok.ExitCode, "42"))
+	w.create(newTestPod("fails").onNode(wholeGPUNode).requestingGPUs(1).
+		withAnnotation(kwok.FailAfter, "1s").withAnnotation(kwok.ExitCode, "42"))
 	w.create(newTestPod("restarts").onNode(wholeGPUNode).requestingGPUs(1).withAnnotation(kwok.FailAfter, "1s").with(func(p *corev1.Pod) {
 		p.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	}))
@@ -99,7 +100,8 @@ func TestPodsEndAsAnnotated(t *testing.T) {
 	if completed == nil || completed.ExitCode != 0 || completed.FinishedAt.Sub(completed.StartedAt.Time) < time.Second {
 		t.Errorf("the pod that completes: %+v", completed)
 	}
-	if failed := w.waitForPhase("fails", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated; failed == nil || failed.ExitCode != 42 {
+	if failed := w.waitForPhase("fails", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated; failed == nil ||
+		failed.ExitCode != 42 {
 		t.Errorf("the pod that fails: %+v", failed)
 	}
 	w.waitForPod("restarts", func(p *corev1.Pod) bool {

@@ -60,7 +60,9 @@ func (p *podResources) List(context.Context, *podresourcesv1.ListPodResourcesReq
 }
 
 // Get returns the devices of the containers of one pod.
-func (p *podResources) Get(_ context.Context, request *podresourcesv1.GetPodResourcesRequest) (*podresourcesv1.GetPodResourcesResponse, error) {
+func (p *podResources) Get(
+	_ context.Context, request *podresourcesv1.GetPodResourcesRequest,
+) (*podresourcesv1.GetPodResourcesResponse, error) {
 	pods, s := p.deviceHolders()
 	for _, pod := range pods {
 		if pod.Namespace == request.PodNamespace && pod.Name == request.PodName {
@@ -71,7 +73,9 @@ func (p *podResources) Get(_ context.Context, request *podresourcesv1.GetPodReso
 }
 
 // GetAllocatableResources returns all devices of the node, assigned or not.
-func (p *podResources) GetAllocatableResources(context.Context, *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
+func (p *podResources) GetAllocatableResources(
+	context.Context, *podresourcesv1.AllocatableResourcesRequest,
+) (*podresourcesv1.AllocatableResourcesResponse, error) {
 	_, s := p.deviceHolders()
 	response := &podresourcesv1.AllocatableResourcesResponse{}
 	for _, device := range s.Inventory() {
@@ -122,7 +126,8 @@ const maxSocketPath = 107
 func socketPath(dir, node string) (string, error) {
 	path := filepath.Join(nodeDir(dir, node), "pod-resources", "kubelet.sock")
 	if over := len(path) - maxSocketPath; over > 0 {
-		return "", fmt.Errorf("dir %q: is %d bytes too long: the socket's path %s may have %d; choose a shorter one", dir, over, path, maxSocketPath)
+		return "", fmt.Errorf("dir %q: is %d bytes too long: the socket's path %s may have %d; choose a shorter one", dir, over,
+			path, maxSocketPath)
 	}
 	return path, nil
 }

@@ -216,7 +216,8 @@ func parsePodBehavior(annotations map[string]string) (podBehavior, error) {
 	if value, set := annotations[Memory]; set {
 		n, ok := parseNumber(value, maxMemoryMiB)
 		if !ok {
-			return b, fmt.Errorf("annotation %s: %q is not an amount of memory in MiB: write a number from 0 to %d", Memory, value, maxMemoryMiB)
+			return b, fmt.Errorf("annotation %s: %q is not an amount of memory in MiB: write a number from 0 to %d", Memory,
+				value, maxMemoryMiB)
 		}
 		b.memoryMiB = int64(n)
 	}

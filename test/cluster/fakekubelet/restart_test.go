@@ -169,7 +169,8 @@ func TestBootResetsForeignResources(t *testing.T) {
 	write := func() {
 		t.Helper()
 		status := []byte(`{"status":{"capacity":{"sluice.dev/gpu-milli":"8k"},"allocatable":{"sluice.dev/gpu-milli":"8k"}}}`)
-		if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := w.client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, status, metav1.PatchOptions{},
+			"status"); err != nil {
 			t.Fatal(err)
 		}
 	}

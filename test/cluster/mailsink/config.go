@@ -44,7 +44,8 @@ func (c Config) Validate() error {
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
 		errs = append(errs, fmt.Errorf("listen %q: must be a loopback address and a port, such as 127.0.0.1:2525", c.Listen))
 	}
-	for name, value := range map[string]string{"dir": c.Dir, "certificates": c.Certificates, "username": c.Username, "password": c.Password} {
+	for name, value := range map[string]string{"dir": c.Dir, "certificates": c.Certificates, "username": c.Username,
+		"password": c.Password} {
 		if value == "" {
 			errs = append(errs, fmt.Errorf("%s: is empty", name))
 		}
@@ -64,7 +65,8 @@ func LoadConfig(path string) (Config, error) {
 		return Config{}, fmt.Errorf("mail sink's configuration %s: %w", path, err)
 	}
 	if file.APIVersion != config.APIVersion || file.Kind != kind {
-		return Config{}, fmt.Errorf("mail sink's configuration %s: apiVersion %q and kind %q: must be %s and %s", path, file.APIVersion, file.Kind, config.APIVersion, kind)
+		return Config{}, fmt.Errorf("mail sink's configuration %s: apiVersion %q and kind %q: must be %s and %s", path,
+			file.APIVersion, file.Kind, config.APIVersion, kind)
 	}
 	c := file.Config
 	if err := c.Validate(); err != nil {

@@ -101,7 +101,8 @@ func parseHeader(start []byte) Header {
 		return Header{Problem: "the header cannot be read: " + err.Error()}
 	}
 	h := Header{
-		From: decodeHeaderField(m.Header.Get("From")), To: decodeHeaderField(m.Header.Get("To")), Subject: decodeHeaderField(m.Header.Get("Subject")),
+		From: decodeHeaderField(m.Header.Get("From")), To: decodeHeaderField(m.Header.Get("To")),
+		Subject:   decodeHeaderField(m.Header.Get("Subject")),
 		MessageID: strings.TrimSpace(m.Header.Get("Message-ID")),
 	}
 	if to, err := mail.ParseAddress(m.Header.Get("To")); err == nil {

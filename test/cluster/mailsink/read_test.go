@@ -72,12 +72,13 @@ func nestedMail(levels int) string {
 func TestReadHostileMails(t *testing.T) {
 	many := "Subject: many\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n" + strings.Repeat("--b\r\n\r\nx\r\n", 100_000)
 	tests := map[string]struct{ raw, subject, problem string }{
-		"empty":                 {"", "", "header cannot be read"},
-		"not a mail":            {"\x00\x01\x02", "", "header cannot be read"},
-		"a huge header":         {"Subject: " + strings.Repeat("x", 1<<20), "", "header cannot be read"},
-		"deep":                  {nestedMail(1000), "deep", "more than 5 levels"},
-		"many parts":            {many, "many", "more than 100 parts"},
-		"a truncated multipart": {"Subject: cut\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx", "cut", "not all of the mail"},
+		"empty":         {"", "", "header cannot be read"},
+		"not a mail":    {"\x00\x01\x02", "", "header cannot be read"},
+		"a huge header": {"Subject: " + strings.Repeat("x", 1<<20), "", "header cannot be read"},
+		"deep":          {nestedMail(1000), "deep", "more than 5 levels"},
+		"many parts":    {many, "many", "more than 100 parts"},
+		"a truncated multipart": {"Subject: cut\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx", "cut",
+			"not all of the mail"},
 		"no boundary":           {"Subject: none\r\nContent-Type: multipart/mixed\r\n\r\nx", "none", "not all of the mail"},
 		"an unknown charset":    {"Subject: odd\r\nContent-Type: text/plain; charset=x-odd\r\n\r\n\xff", "odd", ""},
 		"an unknown encoding":   {"Subject: odd\r\nContent-Transfer-Encoding: x-odd\r\n\r\nx", "odd", ""},
@@ -103,7 +104,8 @@ func TestReadHostileMails(t *testing.T) {
 
 func TestReadRejectsOtherFiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"", "x.eml", "../" + fileName(receivedAt, "a", 1), "2026-13-22T11:14:03Z-a-1.eml", fileName(receivedAt, "a", 1), "2026-11-22T11:14:03Z-a-99999999999999999999.eml"} {
+	for _, name := range []string{"", "x.eml", "../" + fileName(receivedAt, "a", 1), "2026-13-22T11:14:03Z-a-1.eml",
+		fileName(receivedAt, "a", 1), "2026-11-22T11:14:03Z-a-99999999999999999999.eml"} {
 		if _, err := Read(dir, name); !errors.Is(err, ErrNoMail) {
 			t.Errorf("%q: %v", name, err)
 		}

@@ -120,7 +120,8 @@ func TestServerStoresMail(t *testing.T) {
 	s := startSink(t)
 	c := s.authenticatedClient(t)
 	for _, subject := range []string{"one", "=?utf-8?q?zwei_=C3=9C?="} {
-		if err := c.SendMail("sluice@cluster.example", []string{"anna@example.org"}, strings.NewReader(newMessage("anna@example.org", subject))); err != nil {
+		if err := c.SendMail("sluice@cluster.example", []string{"anna@example.org"},
+			strings.NewReader(newMessage("anna@example.org", subject))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +139,8 @@ func TestServerStoresMail(t *testing.T) {
 	if diff := cmp.Diff(newMessage("anna@example.org", "=?utf-8?q?zwei_=C3=9C?="), string(read.Raw)); diff != "" {
 		t.Errorf("the bytes differ: %s", diff)
 	}
-	if read.Text != ".hello\n" || !read.Date.Equal(time.Date(2026, 11, 21, 11, 14, 3, 0, time.UTC)) || read.MessageID != "<1@cluster.example>" {
+	if read.Text != ".hello\n" || !read.Date.Equal(time.Date(2026, 11, 21, 11, 14, 3, 0, time.UTC)) ||
+		read.MessageID != "<1@cluster.example>" {
 		t.Errorf("read %+v", read)
 	}
 	if info, err := os.Stat(filepath.Join(s.Dir, list[0].File)); err != nil || info.Mode().Perm() != 0o600 {
@@ -213,7 +215,8 @@ func TestServerDiscardsIncompleteMail(t *testing.T) {
 	}
 	c.Close()
 	// The server handles the next mail after it has ended the interrupted one.
-	if err := s.authenticatedClient(t).SendMail("x@example.org", []string{"../../etc/pass*wd@example.org"}, strings.NewReader(newMessage("anna@example.org", "whole"))); err != nil {
+	if err := s.authenticatedClient(t).SendMail("x@example.org", []string{"../../etc/pass*wd@example.org"},
+		strings.NewReader(newMessage("anna@example.org", "whole"))); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"1 anna@example.org whole"}, mailSubjects(t, s.Dir)); diff != "" {

@@ -13,7 +13,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -111,9 +110,6 @@ func (ca *CA) parse(certPEM, keyPEM []byte) error {
 
 const leafValidity = 365 * 24 * time.Hour
 
-// Pair is a certificate and its private key, parsed PEM-encoded.
-type Pair struct{ Cert, Key []byte }
-
 // Server issues a certificate, valid for a year, for a server that clients reach as
 // 127.0.0.1, localhost and the given hosts (DNS names or IP addresses). The first host is
 // its common name.
@@ -159,26 +155,6 @@ func (ca *CA) Peer(name string) (Pair, error) {
 	return ca.issue(template)
 }
 
-// Write stores the pair in two files of mode 0600, each atomically.
-func (p Pair) Write(certFile, keyFile string) error {
-	if err := writeFile(keyFile, p.Key); err != nil {
-		return err
-	}
-	return writeFile(certFile, p.Cert)
-}
-
-func (p Pair) parse() (*x509.Certificate, crypto.Signer, error) {
-	parsed, err := tls.X509KeyPair(p.Cert, p.Key)
-	if err != nil {
-		return nil, nil, err
-	}
-	signer, ok := parsed.PrivateKey.(crypto.Signer)
-	if !ok {
-		return nil, nil, errors.New("the key cannot sign")
-	}
-	return parsed.Leaf, signer, nil
-}
-
 func leafTemplate(usage ...x509.ExtKeyUsage) *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{
@@ -213,23 +189,4 @@ func signCertificate(template, parent *x509.Certificate, key *ecdsa.PrivateKey, 
 		return Pair{}, err
 	}
 	return Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}, nil
-}
-
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
-}
-
-func writeFile(path string, content []byte) error {
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, content, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }

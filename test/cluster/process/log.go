@@ -63,7 +63,7 @@ func (g *Group) limitLogs(ctx context.Context) {
 		}
 		for _, status := range g.List() {
 			if err := limitLog(status.LogPath, maxLogSize); err != nil {
-				appendToLog(status.LogPath, "cannot limit the size of this log:  "+err.Error())
+				appendToLog(status.LogPath, "cannot limit the size of this log: "+err.Error())
 			}
 		}
 	}
@@ -209,7 +209,7 @@ func (e *StartError) Error() string {
 		return text + " (its log " + e.LogPath + " is empty)"
 	}
 	if e.Reason != "" && !strings.HasSuffix(e.Tail, e.Reason) {
-		text += "\nits log reports:  " + e.Reason
+		text += "\nits log reports: " + e.Reason
 	}
 	return text + "\nthe end of " + e.LogPath + ":\n    " + strings.ReplaceAll(e.Tail, "\n", "\n    ")
 }

@@ -103,7 +103,8 @@ func TestReason(t *testing.T) {
 		{"without its stack", full + `,"stacktrace":"a\n\tb"}` + "\n", full + "}"},
 		{"a plain panic", warning + goPanic, "panic: failed to open database"},
 		{"a fatal error of Go", "fatal error: all goroutines are asleep\n", "fatal error: all goroutines are asleep"},
-		{"klog", "I1121 11:45:39.1 main.go:1] up\nF1121 11:45:39.8 main.go:2] no certificate\n", "F1121 11:45:39.8 main.go:2] no certificate"},
+		{"klog", "I1121 11:45:39.1 main.go:1] up\nF1121 11:45:39.8 main.go:2] no certificate\n",
+			"F1121 11:45:39.8 main.go:2] no certificate"},
 		{"the first error", warning + first + second, strings.TrimSpace(first)},
 		{"no line feed at the end", full + "}", full + "}"},
 	}
@@ -136,7 +137,8 @@ func TestStartErrorShowsReasonBeforeStack(t *testing.T) {
 	if strings.Contains(failed.Tail, "no space left") {
 		t.Fatalf("the tail alone already shows the reason:\n%s", failed.Tail)
 	}
-	if want := "its log reports:  {\"level\":\"panic\",\"error\":\"no space left on device\"}\nthe end of "; !strings.Contains(err.Error(), want) {
+	want := "its log reports: {\"level\":\"panic\",\"error\":\"no space left on device\"}\nthe end of "
+	if !strings.Contains(err.Error(), want) {
 		t.Errorf("error lacks %q:\n%v", want, err)
 	}
 }

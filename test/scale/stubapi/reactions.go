@@ -6,10 +6,8 @@ package stubapi
 import (
 	"fmt"
 	"maps"
-	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,24 +93,3 @@ func (s *Server) tableOf(kind schema.GroupVersionKind) (*table, error) {
 	}
 	return nil, fmt.Errorf("stub API server: no kind %s is served", kind)
 }
-
-// PodKind is the kind of pods.
-var PodKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-
-// PutPod is [Server.Put] for a pod, without the conversion to a tree. The caller may use
-// the pod again afterwards; its resourceVersion is set.
-func (s *Server) PutPod(pod *corev1.Pod) error {
-	t, err := s.tableOf(PodKind)
-	if err != nil {
-		return err
-	}
-	_, err = s.store.put(t, pod.Namespace+"/"+pod.Name, func(_ *object, version uint64) (*object, error) {
-		pod.TypeMeta = metav1.TypeMeta{}
-		pod.ResourceVersion = strconv.FormatUint(version, 10)
-		return newPodObject(pod)
-	})
-	return err
-}
-
-// DeletePod is [Server.Delete] for a pod.
-func (s *Server) DeletePod(namespace, name string) error { return s.Delete(PodKind, namespace, name) }

@@ -98,7 +98,8 @@ func (t *target) key() string { return t.namespace + "/" + t.name }
 // parse parses /api/v1/... and /apis/<group>/<version>/...
 func (s *Server) parse(path string) (*target, error) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	unknown := apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "the server could not find the requested resource", 0, false)
+	unknown := apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "",
+		"the server could not find the requested resource", 0, false)
 	group := ""
 	switch {
 	case len(parts) > 2 && parts[0] == "api":
@@ -196,7 +197,8 @@ func (s *Server) groups() metav1.APIGroupList {
 		switch {
 		case kind.Group == "":
 		case at < 0:
-			list.Groups = append(list.Groups, metav1.APIGroup{Name: kind.Group, Versions: []metav1.GroupVersionForDiscovery{gv}, PreferredVersion: gv})
+			list.Groups = append(list.Groups, metav1.APIGroup{Name: kind.Group, Versions: []metav1.GroupVersionForDiscovery{gv},
+				PreferredVersion: gv})
 		case !slices.Contains(list.Groups[at].Versions, gv):
 			list.Groups[at].Versions = append(list.Groups[at].Versions, gv)
 		}

@@ -119,7 +119,8 @@ func TestObjectLifecycle(t *testing.T) {
 	var got v1alpha1.Project
 	mustSucceed(t, c.Get(ctx, client.ObjectKeyFromObject(p), &got))
 	if got.Status.Phase != v1alpha1.ProjectActive || got.Generation != 2 || got.Spec.Department != "arts" {
-		t.Errorf("after a patch of the status: phase %q, generation %d, department %s", got.Status.Phase, got.Generation, got.Spec.Department)
+		t.Errorf("after a patch of the status: phase %q, generation %d, department %s", got.Status.Phase, got.Generation,
+			got.Spec.Department)
 	}
 	version := got.ResourceVersion
 	mustSucceed(t, c.Update(ctx, &got))
@@ -156,12 +157,14 @@ func TestObjectLifecycle(t *testing.T) {
 func TestBuiltInKinds(t *testing.T) {
 	_, config := startServer(t)
 	c, ctx := newClient(t, config), t.Context()
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", GenerateName: "train-"}, Spec: batchv1.JobSpec{Parallelism: new(int32(4))}}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", GenerateName: "train-"},
+		Spec: batchv1.JobSpec{Parallelism: new(int32(4))}}
 	mustSucceed(t, c.Create(ctx, job))
 	if job.Name == "" || *job.Spec.Parallelism != 4 {
 		t.Errorf("created job: %+v", job)
 	}
-	mustSucceed(t, c.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}},"spec":{"suspend":true,"parallelism":null}}`))))
+	mustSucceed(t, c.Patch(ctx, job, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"a":"b"}},"spec":{"suspend":true,"parallelism":null}}`))))
 	if !*job.Spec.Suspend || job.Spec.Parallelism != nil || job.Annotations["a"] != "b" {
 		t.Errorf("patched job: %+v", job)
 	}
@@ -189,7 +192,8 @@ func TestBuiltInKinds(t *testing.T) {
 	pod.Status.Phase = corev1.PodSucceeded
 	mustSucceed(t, c.Status().Update(ctx, pod))
 	var pods corev1.PodList
-	mustSucceed(t, c.List(ctx, &pods, client.MatchingFields{"status.phase": "Succeeded"}, client.MatchingLabels{"sluice.dev/department": stubapi.Department}))
+	mustSucceed(t, c.List(ctx, &pods, client.MatchingFields{"status.phase": "Succeeded"},
+		client.MatchingLabels{"sluice.dev/department": stubapi.Department}))
 	if len(pods.Items) != 1 || pods.Items[0].Name != pod.Name {
 		t.Errorf("selected %d pods", len(pods.Items))
 	}
@@ -279,7 +283,8 @@ func TestWatchWithSelector(t *testing.T) {
 		mustSucceed(t, server.DeletePod(moved.Namespace, moved.Name))
 		got = append(got, nextEvent(t, w), nextEvent(t, w), nextEvent(t, w))
 		a, b := ended.Name, moved.Name
-		if diff := cmp.Diff([]string{"ADDED " + a, "ADDED " + b, "BOOKMARK ", "DELETED " + a, "MODIFIED " + b, "DELETED " + b}, got); diff != "" {
+		if diff := cmp.Diff([]string{"ADDED " + a, "ADDED " + b, "BOOKMARK ", "DELETED " + a, "MODIFIED " + b, "DELETED " + b},
+			got); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", accept, diff)
 		}
 	}
@@ -302,7 +307,8 @@ func TestWatchResumesFromResourceVersion(t *testing.T) {
 	if got := nextEvent(t, w); got != "DELETED first" {
 		t.Errorf("got %s", got)
 	}
-	if _, err := c.Watch(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0", SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}}); err != nil {
+	if _, err := c.Watch(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0",
+		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}}); err != nil {
 		t.Errorf("watch with initial events: %v", err)
 	}
 }

@@ -54,7 +54,8 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target) error 
 		case types.MergePatchType, types.StrategicMergePatchType:
 			c.verb = "patch"
 		default:
-			return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", t.table.kind.groupResource(), t.name, "the stub supports merge and apply patches, not "+media, 0, false)
+			return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", t.table.kind.groupResource(),
+				t.name, "the stub supports merge and apply patches, not "+media, 0, false)
 		}
 	case http.MethodDelete:
 		c.verb = "delete"
@@ -74,7 +75,8 @@ func (c *writeRequest) answer(w http.ResponseWriter, r *http.Request) error {
 	}
 	known := c.target.table.kind.Status && c.target.subresource == "status"
 	if c.target.subresource != "" && !known && c.target.subresource != "finalize" {
-		return apierrors.NewGenericServerResponse(http.StatusNotFound, c.verb, c.target.table.kind.groupResource(), c.target.name, "the stub has no "+c.target.subresource, 0, false)
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, c.verb, c.target.table.kind.groupResource(),
+			c.target.name, "the stub has no "+c.target.subresource, 0, false)
 	}
 	o, err := c.server.store.put(c.target.table, c.target.key(), c.apply)
 	if err != nil {
@@ -87,7 +89,8 @@ func (c *writeRequest) answer(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if o == nil {
-		writeJSON(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+		writeJSON(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status: metav1.StatusSuccess})
 		return nil
 	}
 	code := http.StatusOK
@@ -159,8 +162,10 @@ func (c *writeRequest) nextState() (map[string]any, error) {
 		c.setCreationFields(&u)
 		return after, nil
 	}
-	if requested, ok, _ := unstructured.NestedString(c.body, "metadata", "resourceVersion"); ok && requested != "" && requested != previous.GetResourceVersion() {
-		return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name, fmt.Errorf("the object has been modified: it is at version %s", previous.GetResourceVersion()))
+	if requested, ok, _ := unstructured.NestedString(c.body, "metadata", "resourceVersion"); ok && requested != "" &&
+		requested != previous.GetResourceVersion() {
+		return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name,
+			fmt.Errorf("the object has been modified: it is at version %s", previous.GetResourceVersion()))
 	}
 	after = c.restrictToSubresource(after)
 	u.Object = after
@@ -211,9 +216,11 @@ func (c *writeRequest) setCreationFields(u *unstructured.Unstructured) {
 // markDeleted returns nil, or the object that waits for its finalizers.
 func (c *writeRequest) markDeleted() (map[string]any, error) {
 	previous := unstructured.Unstructured{Object: c.before}
-	for _, condition := range []struct{ key, value string }{{"uid", string(previous.GetUID())}, {"resourceVersion", previous.GetResourceVersion()}} {
+	for _, condition := range []struct{ key, value string }{{"uid", string(previous.GetUID())},
+		{"resourceVersion", previous.GetResourceVersion()}} {
 		if requested, ok, _ := unstructured.NestedString(c.body, "preconditions", condition.key); ok && requested != condition.value {
-			return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name, fmt.Errorf("precondition failed: %s is %s", condition.key, condition.value))
+			return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name,
+				fmt.Errorf("precondition failed: %s is %s", condition.key, condition.value))
 		}
 	}
 	if len(previous.GetFinalizers()) == 0 {

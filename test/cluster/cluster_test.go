@@ -76,7 +76,7 @@ func TestCluster(t *testing.T) {
 	t.Run("leaves no process, port or file", func(t *testing.T) {
 		before.assertReleased(t)
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
-			t.Errorf("%s is left: %v", dir, err)
+			t.Errorf("%s remains: %v", dir, err)
 		}
 	})
 }
@@ -305,7 +305,7 @@ func testAttach(t *testing.T, c *Cluster) {
 	}
 	stop(t, guest)
 	if _, err := os.Stat(guest.Dir()); !os.IsNotExist(err) {
-		t.Errorf("%s is left: %v", guest.Dir(), err)
+		t.Errorf("%s remains: %v", guest.Dir(), err)
 	}
 	if _, err := client(t, c.Kubeconfig()).Discovery().ServerVersion(); err != nil {
 		t.Errorf("the attached cluster stopped: %v", err)

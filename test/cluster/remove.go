@@ -73,14 +73,14 @@ func Remove(dir string) error {
 func Reap(dir string) error {
 	dir, marked, err := findCluster(dir)
 	if err != nil {
-		return fmt.Errorf("end what is left of the cluster: %w", err)
+		return fmt.Errorf("end the processes of a killed cluster: %w", err)
 	}
 	if !marked {
 		return nil
 	}
 	folder, err := lockExisting(dir)
 	if err != nil {
-		return fmt.Errorf("end what is left of the cluster in %s: %w", dir, err)
+		return fmt.Errorf("end the processes of a killed cluster in %s: %w", dir, err)
 	}
 	_, err = process.ReapLeftovers(dir)
 	return errors.Join(err, folder.close(true))

@@ -365,7 +365,7 @@ func TestAssetsNeedNoPins(t *testing.T) {
 
 func TestUnknownProgram(t *testing.T) {
 	_, err := Programs(t.Context(), nil, "kubelet")
-	if err == nil || !strings.Contains(err.Error(), `no program "kubelet"; there are etcd, kube-apiserver`) {
+	if err == nil || !strings.Contains(err.Error(), `no program "kubelet"; the programs are etcd, kube-apiserver`) {
 		t.Errorf("got %v", err)
 	}
 }

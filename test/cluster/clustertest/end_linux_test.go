@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// exitModeVariable selects mode TestClusterRemovedAfterExit's child process ends.
+// exitModeVariable selects how TestClusterRemovedAfterExit's child process ends.
 const exitModeVariable = "SLUICE_TEST_END"
 
 // The cluster is removed after any end of the test binary. The test runs its own binary

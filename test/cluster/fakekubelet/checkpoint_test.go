@@ -32,7 +32,7 @@ func TestCheckpointFile(t *testing.T) {
 	}
 	// A crash between write and rename leaves this file.
 	path := filepath.Join(dir, checkpointName)
-	if err := os.WriteFile(path+".next", []byte("torn, and longer than the new content:  "+strings.Repeat("x", 4096)), 0o600); err != nil {
+	if err := os.WriteFile(path+".next", []byte("torn, and longer than the new content: "+strings.Repeat("x", 4096)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := writeCheckpoint(dir, "dgx-1", s); err != nil {

@@ -47,7 +47,7 @@ func TestSIGHUPRestartsPlugin(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.5gb"
 	k := newKubelet(t, DGXA100MIG("dgx-1", "dgx"))
 	gpu := machine.GPUID("dgx-1", 3)
-	made, err := k.gpus.CreateInstance(gpu, 19, nvml.Placement{Start: 6, Size: 1})
+	created, err := k.gpus.CreateInstance(gpu, 19, nvml.Placement{Start: 6, Size: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestSIGHUPRestartsPlugin(t *testing.T) {
 	if err := k.restartPlugin(); err != nil || !k.pluginReadyAt.IsZero() || len(k.reported) != 0 {
 		t.Fatalf("an instance without a compute instance is no device: %v, %v", k.reported, err)
 	}
-	device, err := k.gpus.CreateComputeInstance(gpu, made.ID)
+	device, err := k.gpus.CreateComputeInstance(gpu, created.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestSIGHUPRestartsPlugin(t *testing.T) {
 	if _, err := k.gpus.CreateInstance(gpu, 19, nvml.Placement{Start: 5, Size: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(k.gpus.DestroyComputeInstance(gpu, made.ID, device.ID), k.gpus.DestroyInstance(gpu, made.ID)); err != nil {
+	if err := errors.Join(k.gpus.DestroyComputeInstance(gpu, created.ID, device.ID), k.gpus.DestroyInstance(gpu, created.ID)); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.restartPlugin(); err != nil {

@@ -264,11 +264,11 @@ func (p testPod) withGracePeriod(seconds int64) testPod {
 
 func (w *testEnv) create(p testPod) *corev1.Pod {
 	w.t.Helper()
-	made, err := w.client.CoreV1().Pods(w.namespace).Create(w.t.Context(), p.Pod, metav1.CreateOptions{})
+	created, err := w.client.CoreV1().Pods(w.namespace).Create(w.t.Context(), p.Pod, metav1.CreateOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return made
+	return created
 }
 
 func (w *testEnv) delete(name string, options metav1.DeleteOptions) {

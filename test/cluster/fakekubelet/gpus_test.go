@@ -52,15 +52,15 @@ func (w *testEnv) readGPUs(node string) []devices.GPU {
 // makeInstance creates an instance, and returns its ID and its device.
 func makeInstance(t *testing.T, library nvml.Library, gpu string, start int) (uint32, string) {
 	t.Helper()
-	made, err := library.CreateInstance(gpu, smallestProfile, nvml.Placement{Start: start, Size: 1})
+	created, err := library.CreateInstance(gpu, smallestProfile, nvml.Placement{Start: start, Size: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	device, err := library.CreateComputeInstance(gpu, made.ID)
+	device, err := library.CreateComputeInstance(gpu, created.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made.ID, device.UUID
+	return created.ID, device.UUID
 }
 
 // listProcesses returns the processes in a node's /proc: the simulated ones, and the real

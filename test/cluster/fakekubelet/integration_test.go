@@ -60,14 +60,14 @@ func TestPodGetsDevicesAndRuns(t *testing.T) {
 	w := newTestEnv(t)
 	always := corev1.ContainerRestartPolicyAlways
 	one := corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}
-	made := w.createAndWaitRunning(newTestPod("train").onNode(wholeGPUNode).requestingGPUs(2).with(func(p *corev1.Pod) {
+	created := w.createAndWaitRunning(newTestPod("train").onNode(wholeGPUNode).requestingGPUs(2).with(func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{
 			{Name: "prepare", Image: "busybox", Resources: one},
 			{Name: "log", Image: "fluentbit", RestartPolicy: &always},
 		}
 	}))
-	if findCondition(made, corev1.PodReady).Status != corev1.ConditionTrue || made.Status.PodIP == "" || made.Status.StartTime == nil {
-		t.Errorf("a running pod is not ready, or has no address or start time: %+v", made.Status)
+	if findCondition(created, corev1.PodReady).Status != corev1.ConditionTrue || created.Status.PodIP == "" || created.Status.StartTime == nil {
+		t.Errorf("a running pod is not ready, or has no address or start time: %+v", created.Status)
 	}
 	want := map[string][]string{"train/main": {machine.GPUID(wholeGPUNode, 0), machine.GPUID(wholeGPUNode, 1)}}
 	if diff := cmp.Diff(want, w.deviceHolders(wholeGPUNode)); diff != "" {

@@ -21,15 +21,15 @@ import (
 func TestDeletionHonorsGracePeriod(t *testing.T) {
 	w := newTestEnv(t)
 	const grace = 4 * time.Second
-	made := w.createAndWaitRunning(newTestPod("train").onNode(wholeGPUNode).requestingGPUs(1).withGracePeriod(int64(grace.Seconds())))
-	events, err := w.client.CoreV1().Pods(w.namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: made.ResourceVersion})
+	created := w.createAndWaitRunning(newTestPod("train").onNode(wholeGPUNode).requestingGPUs(1).withGracePeriod(int64(grace.Seconds())))
+	events, err := w.client.CoreV1().Pods(w.namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: created.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer events.Stop()
 	deleted := time.Now()
 	w.delete("train", metav1.DeleteOptions{})
-	last := made
+	last := created
 	for event := range events.ResultChan() {
 		last = event.Object.(*corev1.Pod)
 		if last.Status.Phase != corev1.PodRunning && time.Since(deleted) < grace {
@@ -130,7 +130,7 @@ func TestJobCompletesOnlyIfAnnotated(t *testing.T) {
 	w := newTestEnv(t)
 	job := func(name string, p testPod) *batchv1.Job {
 		t.Helper()
-		made, err := w.client.BatchV1().Jobs(w.namespace).Create(t.Context(), &batchv1.Job{
+		created, err := w.client.BatchV1().Jobs(w.namespace).Create(t.Context(), &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: batchv1.JobSpec{
 				Completions: new(int32(2)),
@@ -141,7 +141,7 @@ func TestJobCompletesOnlyIfAnnotated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return made
+		return created
 	}
 	state := func(name string, condition func(batchv1.JobStatus) bool) {
 		t.Helper()

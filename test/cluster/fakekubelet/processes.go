@@ -22,7 +22,7 @@ import (
 var defaultCommand = []string{"/usr/bin/python3", "main.py"}
 
 // startProcesses starts the processes of a pod on its devices, once. It writes them to the
-// checkpoint first. A *startError reports why a container startErr start.
+// checkpoint first. A *startError reports why a container cannot start.
 func (k *kubelet) startProcesses(pod *corev1.Pod) error {
 	holder, held := k.state.Pod(string(pod.UID))
 	if !held || len(holder.Processes) > 0 {
@@ -165,7 +165,7 @@ func (k *kubelet) restoreProcesses() error {
 	return nil
 }
 
-// startError reports that a container startErr be started because a device is gone or has too
+// startError reports that a container cannot be started because a device is gone or has too
 // little memory.
 type startError struct {
 	container, device string

@@ -232,10 +232,10 @@ func TestMissingCheckpoint(t *testing.T) {
 func TestPodRecreatedWithSameName(t *testing.T) {
 	w := newTestEnv(t)
 	for range 5 {
-		made := w.createAndWaitRunning(newTestPod("again").onNode(wholeGPUNode).requestingGPUs(3).withGracePeriod(30))
+		created := w.createAndWaitRunning(newTestPod("again").onNode(wholeGPUNode).requestingGPUs(3).withGracePeriod(30))
 		w.delete("again", *metav1.NewDeleteOptions(0))
 		if held := w.deviceHolders(wholeGPUNode)["again/main"]; len(held) != 0 && len(held) != 3 {
-			t.Fatalf("pod %s holds %v, want three devices or none", made.UID, held)
+			t.Fatalf("pod %s holds %v, want three devices or none", created.UID, held)
 		}
 	}
 	start := time.Now()
@@ -281,9 +281,9 @@ func TestKubeletKilledAtAnyWrite(t *testing.T) {
 				defer w.runKubelet(dir, node)()
 				held := map[string]string{}
 				for _, pod := range []string{"a", "b", "c"} {
-					made := w.waitForPhase(pod, corev1.PodRunning)
-					now := readCheckpointHolders(t, dir, name)[string(made.UID)]
-					if before, ok := promised[string(made.UID)]; ok && !slices.Equal(before, now) {
+					created := w.waitForPhase(pod, corev1.PodRunning)
+					now := readCheckpointHolders(t, dir, name)[string(created.UID)]
+					if before, ok := promised[string(created.UID)]; ok && !slices.Equal(before, now) {
 						t.Errorf("pod %s held %v and now holds %v", pod, before, now)
 					}
 					for _, id := range now {

@@ -124,7 +124,7 @@ func TestClient(t *testing.T) {
 }
 
 func TestMutualTLS(t *testing.T) {
-	ca, stranger := openCA(t, t.TempDir()), openCA(t, t.TempDir())
+	ca, other := openCA(t, t.TempDir()), openCA(t, t.TempDir())
 	server := mustSucceed(t)(ca.Server())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -141,7 +141,7 @@ func TestMutualTLS(t *testing.T) {
 	go serving.ServeTLS(listener, "", "")
 	defer serving.Close()
 
-	ask := func(pair Pair) (string, error) {
+	connect := func(pair Pair) (string, error) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool(ca), Certificates: []tls.Certificate{keyPair(t, pair)}}}
 		defer transport.CloseIdleConnections()
 		response, err := (&http.Client{Transport: transport}).Get("https://" + listener.Addr().String())
@@ -152,13 +152,13 @@ func TestMutualTLS(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		return string(body), err
 	}
-	if got, err := ask(mustSucceed(t)(ca.Client("anna"))); err != nil || got != "anna" {
+	if got, err := connect(mustSucceed(t)(ca.Client("anna"))); err != nil || got != "anna" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := ask(mustSucceed(t)(ca.Peer("etcd"))); err != nil || got != "etcd" {
+	if got, err := connect(mustSucceed(t)(ca.Peer("etcd"))); err != nil || got != "etcd" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := ask(mustSucceed(t)(stranger.Client("anna"))); err == nil {
+	if got, err := connect(mustSucceed(t)(other.Client("anna"))); err == nil {
 		t.Errorf("a client of another CA was accepted as %q", got)
 	}
 }

@@ -290,7 +290,7 @@ func TestFunctionRestarts(t *testing.T) {
 	}
 	eventually(t, "a line of the third run", func() bool { return readLog(g, "kubelet", "run 3\n")(t.Context()) == nil })
 	log, err := os.ReadFile(s.LogPath)
-	for _, want := range []string{"run 1\n", "panic: nil map", "TestFunctionStartsAgain", "run 3\n", "started again in 200ms"} {
+	for _, want := range []string{"run 1\n", "panic: nil map", "TestFunctionRestarts", "run 3\n", "started again in 200ms"} {
 		if !strings.Contains(string(log), want) {
 			t.Errorf("log (%v) lacks %q:\n%s", err, want, log)
 		}

@@ -113,10 +113,10 @@ func TestAdmit(t *testing.T) {
 
 // The device plugin reports other devices: pods keep theirs.
 func TestInventoryChange(t *testing.T) {
-	ask := func(s State, uid, resource string, n int64) (State, error) {
+	request := func(s State, uid, resource string, n int64) (State, error) {
 		return s.Admit(Pod{UID: uid}, []Demand{newDemand("main", LongRunning, resource, n)})
 	}
-	s, err := ask(New(inventory, nil), "old", migDevice, 2)
+	s, err := request(New(inventory, nil), "old", migDevice, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,16 +131,16 @@ func TestInventoryChange(t *testing.T) {
 	if got := before.Capacity()[migDevice]; got != 2 || len(before.Inventory()) != len(inventory) {
 		t.Error("WithInventory changed its receiver")
 	}
-	s, err = ask(s, "next", migDevice, 1)
+	s, err = request(s, "next", migDevice, 1)
 	if pod, _ := s.Pod("next"); err != nil || !cmp.Equal(pod.Devices(), []string{"MIG-2"}) {
 		t.Errorf("the next pod holds %v (%v), want the new device", pod.Devices(), err)
 	}
-	if _, err := ask(s, "late", migDevice, 1); err == nil {
+	if _, err := request(s, "late", migDevice, 1); err == nil {
 		t.Error("a held device was assigned again")
 	}
 	for _, gone := range []State{s.WithInventory([]Device{{"GPU-0", gpu}}), s.WithInventory(nil)} {
 		want := "no healthy devices present; cannot allocate unhealthy devices " + migDevice
-		if _, err := ask(gone, "late", migDevice, 1); err == nil || err.Error() != want {
+		if _, err := request(gone, "late", migDevice, 1); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}

@@ -135,7 +135,7 @@ func OfGPUs(gpus []GPU) []Device {
 	return list
 }
 
-// MemoryMiB returns the memory of item device, by ID.
+// MemoryMiB returns the memory of each device, by ID.
 func MemoryMiB(gpus []GPU) map[string]int64 {
 	memory := map[string]int64{}
 	for _, gpu := range gpus {

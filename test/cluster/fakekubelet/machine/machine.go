@@ -101,7 +101,7 @@ func DGXA100Balanced() Machine {
 // values.
 func (m Machine) Validate() error {
 	if errs := validation.IsValidLabelValue(m.Model); m.Model == "" || len(errs) > 0 {
-		return fmt.Errorf("model %q: must be a label value, say DGXH100%s", m.Model, fieldError(errs))
+		return fmt.Errorf("model %q: must be a label value, such as DGXH100%s", m.Model, fieldError(errs))
 	}
 	known := func(name string) bool { return strings.EqualFold(name, m.GPUModel) }
 	if !slices.ContainsFunc(simulator.Models(), known) {

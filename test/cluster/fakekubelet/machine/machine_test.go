@@ -107,12 +107,12 @@ func migLayouts(t *testing.T, driver nvml.Library) map[int]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		board, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
-		layout := mig.GPU{Model: board}
+		model, _ := mig.ModelByPCIDevice(gpu.PCIDevice)
+		layout := mig.GPU{Model: model}
 		for _, instance := range instances {
-			for i := range board.Profiles {
-				if nvml.ProfileID(board.Profiles[i].ID) == instance.Profile {
-					layout.Instances = append(layout.Instances, mig.Instance{Profile: &board.Profiles[i], Start: instance.Placement.Start})
+			for i := range model.Profiles {
+				if nvml.ProfileID(model.Profiles[i].ID) == instance.Profile {
+					layout.Instances = append(layout.Instances, mig.Instance{Profile: &model.Profiles[i], Start: instance.Placement.Start})
 				}
 			}
 		}
@@ -147,7 +147,7 @@ func TestValidate(t *testing.T) {
 		{"no profile", layout(Instance{"big", 0}), `mig[0].instances[0].profile: A100-40GB has no MIG profile "big"; it has`},
 		{"another GPU model's profile", layout(Instance{"1g.10gb", 0}, Instance{"3g.40gb", 4}),
 			`mig[0].instances[1].profile: A100-40GB has no MIG profile "3g.40gb"`},
-		{"an invalid start", layout(Instance{"3g.20gb", 2}), "mig[0].instances: 3g.20gb cannot start at 2 on A100-40GB, but at [0 4]"},
+		{"an invalid start", layout(Instance{"3g.20gb", 2}), "mig[0].instances: 3g.20gb cannot start at 2 on A100-40GB, only at [0 4]"},
 		{"outside of the GPU", layout(Instance{"1g.5gb", 7}), "mig[0].instances: 1g.5gb cannot start at 7"},
 		{"an overlap", layout(Instance{"2g.10gb", 0}, Instance{"1g.5gb", 1}), "mig[0].instances: 1g.5gb at 1 overlaps another instance"},
 		{"media extensions twice", layout(Instance{"1g.5gb+me", 0}, Instance{"1g.5gb+me", 1}),

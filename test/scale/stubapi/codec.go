@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// encoding is the format of a response.
+// encoding is the encoding of a response.
 type encoding struct {
-	// protobuf is used for pods only. All other objects are JSON, which every client accepts.
+	// protobuf applies only to pods; everything else is JSON, which all clients accept.
 	protobuf bool
-	// metadata is true if the client requests only metadata.
+	// metadata reports whether the client requested only metadata.
 	metadata bool
 }
 
@@ -35,7 +35,7 @@ func (f encoding) contentType() string {
 	return runtime.ContentTypeJSON
 }
 
-// negotiateEncoding returns the first supported encoding that the client accepts.
+// negotiateEncoding returns the first accepted encoding that the server supports.
 func negotiateEncoding(r *http.Request, kind *Kind) encoding {
 	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		media, parameters, err := mime.ParseMediaType(accepted)
@@ -51,7 +51,7 @@ func negotiateEncoding(r *http.Request, kind *Kind) encoding {
 	return encoding{}
 }
 
-// encode writes a single object.
+// encode encodes a single object.
 func (f encoding) encode(o *object) ([]byte, error) {
 	if f.protobuf {
 		return protobufEnvelope("Pod", o.pod)
@@ -62,7 +62,7 @@ func (f encoding) encode(o *object) ([]byte, error) {
 // protobufMagic is the prefix of Kubernetes' protobuf encoding.
 const protobufMagic = "k8s\x00"
 
-// protobufEnvelope wraps protobuf of group v1 with its kind.
+// protobufEnvelope adds the type to the protobuf encoding of an object of v1.
 func protobufEnvelope(kind string, raw []byte) ([]byte, error) {
 	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw}
 	encoded, err := unknown.Marshal()
@@ -101,10 +101,10 @@ func statusOf(err error) metav1.Status {
 	return status
 }
 
-// maxBodySize limits requests, as in a real server.
+// maxBodySize limits the size of a request in bytes, as in a real server.
 const maxBodySize = 3 << 20
 
-// readBody reads the object of a request, or nil if the body is empty.
+// readBody reads the object of a request; nil if the request is empty.
 func readBody(r *http.Request) (map[string]any, error) {
 	raw, err := io.ReadAll(io.LimitReader(r.Body, maxBodySize))
 	if err != nil || len(raw) == 0 {

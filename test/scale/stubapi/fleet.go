@@ -8,44 +8,44 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Fleet generates a cluster: projects in a department, whose jobs have GPU pods on the nodes of
-// a pool. The same Fleet always generates the same objects.
+// Fleet describes a cluster with many workloads: projects in a department, whose jobs have
+// GPU pods on the nodes of a pool. The same Fleet always has the same objects.
 type Fleet struct {
-	// Projects is the number of projects and namespaces, from project-0 on.
+	// Projects is the number of projects; their namespaces are project-0, project-1 and so
+	// on.
 	Projects int
-	// Roots is the number of jobs, distributed over the projects.
+	// Roots is the number of jobs, distributed round-robin over the projects.
 	Roots int
-	// PodsPerRoot is the number of pods of each job, with one GPU each.
+	// PodsPerRoot is the number of pods of each job, with a GPU each.
 	PodsPerRoot int
-	// Nodes is the number of nodes, with eight GPUs each. The stub does not check capacity.
+	// Nodes is the number of nodes, with eight GPUs each. Capacity is not checked.
 	Nodes int
-	// Others is the number of pods without GPUs.
+	// Others is the number of additional pods without GPUs.
 	Others int
-	// MaxRuntime is the department's limit, such as "48h"; empty for none.
+	// MaxRuntime is the department's limit: "48h". Empty means none.
 	MaxRuntime string
-	// Started is the start of the first job's pods, and Apart the interval between the starts
-	// of jobs. The zero time is 2026-01-01.
+	// Started is the start time of the first job's pods, and StartInterval the time between
+	// the starts of two jobs. The zero time means 2026-01-01.
 	Started       time.Time
 	StartInterval time.Duration
-	// After returns the start of a job's pods relative to Started. If it is set, Apart is
-	// ignored.
+	// After returns the delay of each job's pods after Started, for uneven starts. It
+	// replaces StartInterval.
 	After func(root int) time.Duration
-	// CreatedAt is the creation time of the projects. Running time before it does not count.
-	// The zero time is the time of the write.
+	// CreatedAt is the creation time of the projects; pods that started before it have no
+	// clock yet. The zero time means the time of Fill.
 	CreatedAt time.Time
 }
 
-// LargeFleet is the fleet of the target figures: 100 000 pods in 20 000 jobs of 400 projects.
+// LargeFleet returns the fleet for measuring lifecycle: 100 000 pods in 20 000 jobs of 400
+// projects.
 func LargeFleet() Fleet {
 	return Fleet{Projects: 400, Roots: 20_000, PodsPerRoot: 5, Nodes: 2_000, MaxRuntime: "48h"}
 }
 
-// The names of the department and the pool.
+// The names of the only department and the only pool.
 const (
 	Department = "science"
 	NodePool   = "dgx"
@@ -62,7 +62,7 @@ func (f Fleet) RootUID(root int) types.UID {
 	return types.UID(fmt.Sprintf("10000000-0000-4000-8000-%012x", root))
 }
 
-// StartedAt returns the start of a job's pods.
+// StartedAt returns the start time of a job's pods.
 func (f Fleet) StartedAt(root int) time.Time {
 	first := f.Started
 	if first.IsZero() {
@@ -75,8 +75,8 @@ func (f Fleet) StartedAt(root int) time.Time {
 	return first.Add(after).Truncate(time.Second)
 }
 
-// Fill adds all objects to a server: nodes, pool, department, projects with namespaces that
-// they may adopt, jobs and pods.
+// Fill creates all objects: nodes, the pool, the department, projects and their namespaces,
+// which the projects may adopt, jobs and pods.
 func (f Fleet) Fill(s *Server) error {
 	if err := f.FillCluster(s); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (f Fleet) Fill(s *Server) error {
 	return f.FillWork(s)
 }
 
-// FillCluster adds all objects except jobs and pods.
+// FillCluster creates all objects except the jobs and pods.
 func (f Fleet) FillCluster(s *Server) error {
 	for _, object := range f.tenancyObjects() {
 		if err := s.Put(object); err != nil {
@@ -99,7 +99,7 @@ func (f Fleet) FillCluster(s *Server) error {
 	return nil
 }
 
-// FillWork adds the jobs and pods.
+// FillWork creates the jobs and pods.
 func (f Fleet) FillWork(s *Server) error {
 	for root := range f.Roots {
 		if err := s.Put(f.newJob(root)); err != nil {
@@ -109,7 +109,7 @@ func (f Fleet) FillWork(s *Server) error {
 	return f.FillPods(s)
 }
 
-// FillPods adds only the pods.
+// FillPods creates only the pods.
 func (f Fleet) FillPods(s *Server) error {
 	for root := range f.Roots {
 		for index := range f.PodsPerRoot {
@@ -130,20 +130,19 @@ func (f Fleet) FillPods(s *Server) error {
 	return nil
 }
 
-// tenancyObjects returns the department, the pool and the projects.
+// tenancyObjects returns the pool, the department, the projects and their namespaces.
 func (f Fleet) tenancyObjects() []map[string]any {
 	const sluice = "sluice.dev/v1alpha1"
 	rest := []any{map[string]any{"name": NodePool, "gpu": map[string]any{"guaranteed": "1000", "limit": "1000"}}}
-	department := map[string]any{
-		"displayName": "Science",
-		"nodePools":   []any{map[string]any{"name": NodePool, "gpu": map[string]any{"guaranteed": "1M", "limit": "1M"}}},
-	}
+	department := map[string]any{"displayName": "Science",
+		"nodePools": []any{map[string]any{"name": NodePool, "gpu": map[string]any{"guaranteed": "1M", "limit": "1M"}}}}
 	if f.MaxRuntime != "" {
 		department["workloads"] = map[string]any{"*": map[string]any{"maxRuntime": f.MaxRuntime}}
 	}
 	trees := []map[string]any{
-		newTree(sluice, "NodePool", "", NodePool,
-			map[string]any{"nodeSelector": map[string]any{"sluice.dev/node-pool": NodePool}, "scheduler": "kube-scheduler", "sharing": "None"}),
+		newTree(sluice, "NodePool", "", NodePool, map[string]any{
+			"nodeSelector": map[string]any{"sluice.dev/node-pool": NodePool}, "scheduler": "kube-scheduler", "sharing": "None",
+		}),
 		newTree(sluice, "Department", "", Department, department),
 	}
 	for p := range f.Projects {
@@ -164,8 +163,8 @@ func (f Fleet) tenancyObjects() []map[string]any {
 func (f Fleet) newNode(number int) map[string]any {
 	node := newTree("v1", "Node", "", nodeName(number), nil)
 	node["metadata"].(map[string]any)["labels"] = map[string]any{
-		"sluice.dev/node-pool": NodePool, "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
-		"nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81559",
+		"sluice.dev/node-pool": NodePool, "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8",
+		"nvidia.com/gpu.memory": "81559",
 	}
 	resources := map[string]any{"nvidia.com/gpu": "8", "sluice.dev/gpu-milli." + NodePool: "8k", "cpu": "224", "memory": "2Ti"}
 	node["status"] = map[string]any{"capacity": resources, "allocatable": resources}
@@ -200,94 +199,3 @@ func newTree(version, kind, namespace, name string, spec map[string]any) map[str
 }
 
 func podName(root string, index int) string { return fmt.Sprintf("%s-%d-x7k2p", root, index) }
-
-// Pod returns a pod of a job in a realistic size of about 3 kB.
-func (f Fleet) Pod(root, index int) *corev1.Pod {
-	started := metav1.NewTime(f.StartedAt(root))
-	name := f.RootName(root)
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.Namespace(root), Name: podName(name, index), GenerateName: name + "-",
-			UID:               types.UID(fmt.Sprintf("20000000-0000-4000-8000-%012x", root*f.PodsPerRoot+index)),
-			CreationTimestamp: started,
-			Labels: map[string]string{
-				"batch.kubernetes.io/job-name": name, "job-name": name, "batch.kubernetes.io/controller-uid": string(f.RootUID(root)),
-				"sluice.dev/project": f.Namespace(root), "sluice.dev/department": Department,
-				"sluice.dev/node-pool": NodePool, "sluice.dev/workload-type": "train",
-			},
-			Annotations: map[string]string{
-				"sluice.dev/created-by": "system:serviceaccount:kube-system:job-controller",
-				"sluice.dev/time-limit": "48h", "sluice.dev/max-runtime": "24h",
-			},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "batch/v1", Kind: "Job", Name: name, UID: f.RootUID(root), Controller: new(true), BlockOwnerDeletion: new(true),
-			}},
-			ManagedFields: managedFields(started),
-		},
-		Spec:   podSpec(nodeName((root*f.PodsPerRoot + index) % max(1, f.Nodes))),
-		Status: podStatus(started),
-	}
-}
-
-// podSpec returns the spec of a training pod with one GPU.
-func podSpec(node string) corev1.PodSpec {
-	resources := corev1.ResourceList{
-		"nvidia.com/gpu": resource.MustParse("1"), "sluice.dev/gpu-milli." + NodePool: resource.MustParse("1k"),
-		"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi"),
-	}
-	container := corev1.Container{
-		Name: "train", Image: "registry.example.org/lab/pytorch@sha256:1b3a7c3f5de0a1c8f2c6b1f4d8e6a9c7b5d3f1e0a2c4b6d8f0e1a3c5b7d9f1e3",
-		Command:   []string{"torchrun", "--nproc-per-node=1", "train.py", "--config=/etc/train/config.yaml"},
-		Resources: corev1.ResourceRequirements{Limits: resources, Requests: resources},
-		VolumeMounts: []corev1.VolumeMount{
-			{Name: "work", MountPath: "/work"},
-			{Name: "kube-api-access-8xk2p", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true},
-		},
-		TerminationMessagePath:   "/dev/termination-log",
-		TerminationMessagePolicy: corev1.TerminationMessageReadFile, ImagePullPolicy: corev1.PullIfNotPresent,
-	}
-	for i := range 12 {
-		container.Env = append(container.Env, corev1.EnvVar{Name: fmt.Sprintf("NCCL_SETTING_%02d", i), Value: "some-value-of-usual-length"})
-	}
-	return corev1.PodSpec{
-		NodeName: node, Containers: []corev1.Container{container}, RestartPolicy: corev1.RestartPolicyNever,
-		DNSPolicy: corev1.DNSClusterFirst, ServiceAccountName: "default", SchedulerName: "default-scheduler", PriorityClassName: "sluice-train",
-		Priority: new(int32(-8)), TerminationGracePeriodSeconds: new(int64(30)),
-		Tolerations: []corev1.Toleration{{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
-		Volumes:     []corev1.Volume{{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
-	}
-}
-
-// podStatus returns the status of a running pod.
-func podStatus(started metav1.Time) corev1.PodStatus {
-	status := corev1.PodStatus{
-		Phase: corev1.PodRunning, StartTime: &started, HostIP: "10.0.0.17", PodIP: "10.244.3.18", QOSClass: corev1.PodQOSBurstable,
-		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "train", Ready: true, Started: new(true), Image: "registry.example.org/lab/pytorch",
-			ContainerID: "containerd://9f1e31b3a7c3f5de0a1c8f2c6b1f4d8e6a9c7b5d3f1e0a2c4b6d8f0e1a3c5b7d",
-			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
-		}},
-	}
-	for _, kind := range []corev1.PodConditionType{
-		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady,
-		corev1.ContainersReady, corev1.PodScheduled,
-	} {
-		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: started})
-	}
-	return status
-}
-
-// managedFields returns managed fields of a realistic size.
-func managedFields(at metav1.Time) []metav1.ManagedFieldsEntry {
-	const fields = `{"f:metadata":{"f:annotations":{".":{},"f:sluice.dev/created-by":{}},"f:generateName":{},"f:labels":{".":{},"f:batch.kubernetes.io/controller-uid":{},"f:job-name":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"10000000-0000-4000-8000-000000000000\"}":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"train\"}":{".":{},"f:command":{},"f:env":{".":{}},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{".":{},"f:limits":{".":{},"f:nvidia.com/gpu":{}}}}},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:restartPolicy":{},"f:schedulerName":{},"f:terminationGracePeriodSeconds":{}}}`
-	return []metav1.ManagedFieldsEntry{
-		{
-			Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &at, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(fields),
-		},
-		{
-			Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &at, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(fields), Subresource: "status",
-		},
-	}
-}

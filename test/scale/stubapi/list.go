@@ -13,21 +13,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// continuation is the remainder of a paged list.
+// continuation is the rest of a list whose first pages a client has received.
 type continuation struct {
 	remaining []*object
 	version   uint64
 }
 
-// list writes a list or a page of it.
+// list responds with a list or a page of it.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, t *target) error {
 	query := r.URL.Query()
-	wanted, err := parseSelection(t.namespace, query)
+	selected, err := parseSelection(t.namespace, query)
 	if err != nil {
 		return err
 	}
 	limit, _ := strconv.Atoi(query.Get("limit"))
-	page, err := s.resumeList(t, wanted, query.Get("continue"))
+	page, err := s.resumeList(t, selected, query.Get("continue"))
 	if err != nil {
 		return err
 	}
@@ -49,10 +49,10 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, t *target) error {
 	return nil
 }
 
-// resumeList returns the remainder of a continued list, or a new list.
-func (s *Server) resumeList(t *target, wanted *selection, token string) (*continuation, error) {
+// resumeList returns the state of a continued list, or of a new one.
+func (s *Server) resumeList(t *target, selected *selection, token string) (*continuation, error) {
 	if token == "" {
-		list, version := s.store.listSelected(t.table, wanted)
+		list, version := s.store.listSelected(t.table, selected)
 		return &continuation{list, version}, nil
 	}
 	s.store.mutex.Lock()
@@ -109,7 +109,7 @@ func podList(meta *metav1.ListMeta, items []*object) ([]byte, error) {
 	return protobufEnvelope("PodList", raw)
 }
 
-// appendDelimited appends a length-delimited field of protobuf.
+// appendDelimited appends a length-delimited protobuf field.
 func appendDelimited(to []byte, number byte, content []byte) []byte {
 	to = append(to, number<<3|2)
 	to = binary.AppendUvarint(to, uint64(len(content)))

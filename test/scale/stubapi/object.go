@@ -29,11 +29,12 @@ import (
 // Kind is a served kind.
 type Kind struct {
 	schema.GroupVersionKind
-	// Resource is the plural name in paths, such as jobs.
+	// Resource is the plural in paths: jobs.
 	Resource string
-	// Namespaced is true if its objects have namespaces.
+	// Namespaced reports whether the objects have namespaces.
 	Namespaced bool
-	// Status is true if the status is a subresource, which is written separately.
+	// Status reports whether the status is a subresource. Writes then change either the
+	// status or the rest.
 	Status bool
 }
 
@@ -41,8 +42,8 @@ func (k *Kind) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.Resource}
 }
 
-// kubernetesKindTable lists the kinds of Kubernetes and related projects that lifecycle reads
-// or writes: version, resource, kind, and the properties "namespaced, status".
+// kubernetesKindTable lists the kinds of Kubernetes and related projects that lifecycle may
+// read or write: version, resource, kind, and n for namespaced, s for status.
 const kubernetesKindTable = `
 v1 pods Pod ns
 v1 nodes Node s
@@ -87,8 +88,8 @@ ray.io/v1 rayclusters RayCluster ns
 kueue.x-k8s.io/v1beta2 workloads Workload ns
 `
 
-// Kinds returns the default kinds of a Server: those of Kubernetes and related projects that
-// lifecycle uses, and those of Sluice.
+// Kinds returns the default kinds of a Server: those of Kubernetes and related projects
+// that lifecycle uses, and Sluice's own.
 func Kinds() ([]Kind, error) {
 	var kinds []Kind
 	for line := range strings.Lines(strings.TrimSpace(kubernetesKindTable)) {
@@ -136,7 +137,7 @@ func ownKinds() ([]Kind, error) {
 	return kinds, nil
 }
 
-// object is a stored object. A write replaces it and does not change it.
+// object is a stored object. It is immutable; a write stores a new one.
 type object struct {
 	namespace, name string
 	version         uint64
@@ -162,12 +163,12 @@ func (k *Kind) newObject(tree map[string]any, version uint64) (*object, error) {
 	}
 	var pod corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, &pod); err != nil {
-		return nil, fmt.Errorf("parse pod: %w", err)
+		return nil, fmt.Errorf("decode pod: %w", err)
 	}
 	return newPodObject(&pod)
 }
 
-// newPodObject returns the stored form of a pod, including its resourceVersion.
+// newPodObject returns the stored form of a pod, with its resourceVersion.
 func newPodObject(pod *corev1.Pod) (*object, error) {
 	version, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 	if err != nil {
@@ -207,7 +208,7 @@ func (o *object) decodePod() (*corev1.Pod, error) {
 	return &pod, nil
 }
 
-// json returns the object or its metadata in JSON.
+// json returns the object, or only its metadata, in JSON.
 func (o *object) json(metadataOnly bool) ([]byte, error) {
 	var whole any = o.tree
 	if o.pod != nil {
@@ -220,14 +221,15 @@ func (o *object) json(metadataOnly bool) ([]byte, error) {
 			whole = &metav1.PartialObjectMetadata{TypeMeta: partialMetadataType, ObjectMeta: pod.ObjectMeta}
 		}
 	} else if metadataOnly {
-		whole = map[string]any{"apiVersion": partialMetadataType.APIVersion, "kind": partialMetadataType.Kind, "metadata": o.tree["metadata"]}
+		whole = map[string]any{"apiVersion": partialMetadataType.APIVersion, "kind": partialMetadataType.Kind,
+			"metadata": o.tree["metadata"]}
 	}
 	return json.Marshal(whole)
 }
 
 var partialMetadataType = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
 
-// selection selects the objects of a request.
+// selection holds the selectors of a request.
 type selection struct {
 	namespace string
 	labels    labels.Selector

@@ -4,17 +4,19 @@
 package stubapi
 
 import (
+	"fmt"
 	"maps"
-	"strconv"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// StopSuspended acts like the job controller: it deletes the pods of a suspended job of the
-// fleet at once.
+// StopSuspended acts like the job controller when a job of the fleet is suspended: it
+// deletes the job's pods at once.
 func (f Fleet) StopSuspended(s *Server, kind Kind, _, after map[string]any) {
 	spec, _ := after["spec"].(map[string]any)
 	if suspended, _ := spec["suspend"].(bool); kind.Kind != "Job" || !suspended {
@@ -26,8 +28,8 @@ func (f Fleet) StopSuspended(s *Server, kind Kind, _, after map[string]any) {
 	}
 }
 
-// CountQuotas acts like the quota controller: it sets the status of a new or changed quota,
-// with a usage of zero.
+// CountQuotas acts like the quota controller on a changed quota: it copies the hard limits
+// to the status, with a usage of 0.
 func CountQuotas(s *Server, kind Kind, _, after map[string]any) {
 	spec, _ := after["spec"].(map[string]any)
 	hard, _ := spec["hard"].(map[string]any)
@@ -51,23 +53,43 @@ func namespacedName(tree map[string]any) (namespace, name string) {
 	return namespace, name
 }
 
-// PodKind is the kind Pod.
-var PodKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-
-// PutPod is [Server.Put] for a pod, without conversion to a tree. It sets the pod's
-// resourceVersion. The caller may reuse the pod.
-func (s *Server) PutPod(pod *corev1.Pod) error {
-	t, err := s.tableOf(PodKind)
+// Put creates or replaces an object without counting a write. Its kind must be served.
+func (s *Server) Put(tree map[string]any) error {
+	u := unstructured.Unstructured{Object: runtime.DeepCopyJSON(tree)}
+	t, err := s.tableOf(u.GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	_, err = s.store.put(t, pod.Namespace+"/"+pod.Name, func(_ *object, version uint64) (*object, error) {
-		pod.TypeMeta = metav1.TypeMeta{}
-		pod.ResourceVersion = strconv.FormatUint(version, 10)
-		return newPodObject(pod)
+	if u.GetUID() == "" {
+		u.SetUID(uuid.NewUUID())
+	}
+	if u.GetGeneration() == 0 {
+		u.SetGeneration(1)
+	}
+	if created := u.GetCreationTimestamp(); created.IsZero() {
+		u.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
+	}
+	_, err = s.store.put(t, u.GetNamespace()+"/"+u.GetName(), func(_ *object, version uint64) (*object, error) {
+		return t.kind.newObject(u.Object, version)
 	})
 	return err
 }
 
-// DeletePod is [Server.Delete] for a pod.
-func (s *Server) DeletePod(namespace, name string) error { return s.Delete(PodKind, namespace, name) }
+// Delete deletes an object at once, without counting a write.
+func (s *Server) Delete(kind schema.GroupVersionKind, namespace, name string) error {
+	t, err := s.tableOf(kind)
+	if err != nil {
+		return err
+	}
+	_, err = s.store.put(t, namespace+"/"+name, func(*object, uint64) (*object, error) { return nil, nil })
+	return err
+}
+
+func (s *Server) tableOf(kind schema.GroupVersionKind) (*table, error) {
+	for _, t := range s.store.tables {
+		if t.kind.GroupVersionKind == kind {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("stub API server: no kind %s is served", kind)
+}

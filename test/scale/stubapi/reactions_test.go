@@ -16,7 +16,7 @@ import (
 	"sluice.dev/test/scale/stubapi"
 )
 
-// Another process connects with a kubeconfig, and finds its quotas counted.
+// Another process connects with a kubeconfig and reads its quotas.
 func TestCountQuotas(t *testing.T) {
 	server, config := startServer(t, stubapi.CountQuotas)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -39,10 +39,10 @@ func TestCountQuotas(t *testing.T) {
 			t.Errorf("counted %s, used %s; want %s and 0", counted.String(), used.String(), want)
 		}
 	}
-	// Repeated writes change nothing.
+	// The same update again changes nothing.
 	mustSucceed(t, c.Update(ctx, quota))
 	update := stubapi.Write{Verb: "update", Resource: "resourcequotas"}
-	if requested, changed := server.Writes()[update], server.Changes()[update]; requested != changed+2 {
-		t.Errorf("%d updates, of which %d changed the quota; want all but two", requested, changed)
+	if total, changed := server.Writes()[update], server.Changes()[update]; total != changed+2 {
+		t.Errorf("%d updates, of which %d changed the quota; want all but two", total, changed)
 	}
 }

@@ -22,11 +22,11 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Server is an API server. It is an [http.Handler], so that a test can inject faults;
-// [Server.Listen] serves it.
+// Server is an API server. As an [http.Handler] it can run behind a test's fault injection;
+// [Server.Listen] serves it directly.
 type Server struct {
-	// WithoutWatchList makes the server refuse to stream lists, like old servers. Set it before
-	// the first request.
+	// WithoutWatchList makes the server reject streaming lists, as old servers do. Set it
+	// before the first request.
 	WithoutWatchList bool
 
 	store     *store
@@ -34,11 +34,11 @@ type Server struct {
 	reactions []Reaction
 }
 
-// Reaction is called after each write through the API or [Server.Put], with the object before
-// and after, either of which can be nil. It may write.
+// Reaction is called after each successful write through the API or by [Server.Put], with
+// the object before and after, either of which may be nil. It may write.
 type Reaction func(s *Server, kind Kind, before, after map[string]any)
 
-// New returns a Server of these kinds, by default of [Kinds].
+// New returns a Server of these kinds; if kinds is empty, of [Kinds].
 func New(kinds []Kind, reactions ...Reaction) (*Server, error) {
 	if len(kinds) == 0 {
 		var err error
@@ -69,8 +69,8 @@ func (s *Server) Writes() map[Write]int {
 	return maps.Clone(s.store.writes)
 }
 
-// Changes returns the number of writes that changed an object: those that a real server
-// stores and sends to watches.
+// Changes returns the number of writes that changed an object: only these are stored and
+// sent to watches.
 func (s *Server) Changes() map[Write]int {
 	s.store.mutex.Lock()
 	defer s.store.mutex.Unlock()
@@ -151,7 +151,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// serveDiscovery serves discovery and version, and returns false for other requests.
+// serveDiscovery serves requests about the server itself, and returns false for others.
 func (s *Server) serveDiscovery(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false
@@ -197,8 +197,8 @@ func (s *Server) groups() metav1.APIGroupList {
 		switch {
 		case kind.Group == "":
 		case at < 0:
-			list.Groups = append(list.Groups,
-				metav1.APIGroup{Name: kind.Group, Versions: []metav1.GroupVersionForDiscovery{gv}, PreferredVersion: gv})
+			list.Groups = append(list.Groups, metav1.APIGroup{Name: kind.Group, Versions: []metav1.GroupVersionForDiscovery{gv},
+				PreferredVersion: gv})
 		case !slices.Contains(list.Groups[at].Versions, gv):
 			list.Groups[at].Versions = append(list.Groups[at].Versions, gv)
 		}
@@ -230,14 +230,14 @@ func (s *Server) resources(w http.ResponseWriter, of schema.GroupVersion) bool {
 	return true
 }
 
-// WriteKubeconfig writes a kubeconfig for another process.
+// WriteKubeconfig writes a kubeconfig for a server to a file, for another process.
 func WriteKubeconfig(config *rest.Config, file string) error {
-	const it = "stub"
+	const entry = "stub"
 	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters[it] = &clientcmdapi.Cluster{Server: config.Host}
-	kubeconfig.AuthInfos[it] = &clientcmdapi.AuthInfo{}
-	kubeconfig.Contexts[it] = &clientcmdapi.Context{Cluster: it, AuthInfo: it}
-	kubeconfig.CurrentContext = it
+	kubeconfig.Clusters[entry] = &clientcmdapi.Cluster{Server: config.Host}
+	kubeconfig.AuthInfos[entry] = &clientcmdapi.AuthInfo{}
+	kubeconfig.Contexts[entry] = &clientcmdapi.Context{Cluster: entry, AuthInfo: entry}
+	kubeconfig.CurrentContext = entry
 	if err := clientcmd.WriteToFile(*kubeconfig, file); err != nil {
 		return fmt.Errorf("stub API server: kubeconfig: %w", err)
 	}

@@ -28,7 +28,7 @@ import (
 	"sluice.dev/test/scale/stubapi"
 )
 
-// startServer returns a server and its client configuration.
+// startServer starts a server and returns it with its client configuration.
 func startServer(t *testing.T, reactions ...stubapi.Reaction) (*stubapi.Server, *rest.Config) {
 	t.Helper()
 	server, err := stubapi.New(nil, reactions...)
@@ -42,7 +42,7 @@ func startServer(t *testing.T, reactions ...stubapi.Reaction) (*stubapi.Server, 
 	return server, config
 }
 
-// newClient returns a client like lifecycle's: typed, with protobuf if possible.
+// newClient returns a client like that of lifecycle: typed, with protobuf where possible.
 func newClient(t *testing.T, config *rest.Config) client.WithWatch {
 	t.Helper()
 	kinds, err := api.NewScheme()
@@ -82,8 +82,8 @@ func TestDiscoveryRESTMapper(t *testing.T) {
 			t.Errorf("%s is of scope %s, want %s", kind, got, want)
 		}
 	}
-	if _, err := mapper.RESTMapping(schema.GroupKind{Group: "unknown.io", Kind: "Thing"}); !meta.IsNoMatchError(err) {
-		t.Errorf("unserved kind: %v, want no match", err)
+	if _, err := mapper.RESTMapping(schema.GroupKind{Group: "nobody.io", Kind: "Thing"}); !meta.IsNoMatchError(err) {
+		t.Errorf("RESTMapping of a kind that is not served: %v, want no match", err)
 	}
 	discovery, err := kubernetes.NewForConfig(config)
 	mustSucceed(t, err)
@@ -98,10 +98,10 @@ func TestObjectLifecycle(t *testing.T) {
 	p := newProject("thesis")
 	mustSucceed(t, c.Create(ctx, p))
 	if p.UID == "" || p.Generation != 1 || p.CreationTimestamp.IsZero() || p.ResourceVersion == "" {
-		t.Errorf("as created: %+v", p.ObjectMeta)
+		t.Errorf("created object: %+v", p.ObjectMeta)
 	}
 	if err := c.Create(ctx, newProject("thesis")); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("created twice: %v", err)
+		t.Errorf("second Create: %v", err)
 	}
 
 	old := p.DeepCopy()
@@ -119,28 +119,29 @@ func TestObjectLifecycle(t *testing.T) {
 	var got v1alpha1.Project
 	mustSucceed(t, c.Get(ctx, client.ObjectKeyFromObject(p), &got))
 	if got.Status.Phase != v1alpha1.ProjectActive || got.Generation != 2 || got.Spec.Department != "arts" {
-		t.Errorf("after a patch of the status: phase %q, generation %d, department %s", got.Status.Phase, got.Generation, got.Spec.Department)
+		t.Errorf("after a patch of the status: phase %q, generation %d, department %s", got.Status.Phase, got.Generation,
+			got.Spec.Department)
 	}
 	version := got.ResourceVersion
 	mustSucceed(t, c.Update(ctx, &got))
 	if got.ResourceVersion != version {
-		t.Error("an update that changes nothing made a version")
+		t.Error("an update that changes nothing created a version")
 	}
 
 	got.Finalizers = []string{"sluice.dev/project"}
 	mustSucceed(t, c.Update(ctx, &got))
 	if err := c.Delete(ctx, &got, client.Preconditions{UID: new(types.UID("other"))}); !apierrors.IsConflict(err) {
-		t.Errorf("deleted with another UID: %v", err)
+		t.Errorf("Delete with another UID: %v", err)
 	}
 	mustSucceed(t, c.Delete(ctx, &got, client.Preconditions{UID: &got.UID}))
 	mustSucceed(t, c.Get(ctx, client.ObjectKeyFromObject(p), &got))
 	if got.DeletionTimestamp == nil {
-		t.Error("the object is gone in spite of its finalizer")
+		t.Error("the object does not wait for its finalizer")
 	}
 	got.Finalizers = nil
 	mustSucceed(t, c.Update(ctx, &got))
 	if err := c.Get(ctx, client.ObjectKeyFromObject(p), &got); !apierrors.IsNotFound(err) {
-		t.Errorf("after its finalizer: %v", err)
+		t.Errorf("after the removal of the finalizer: %v", err)
 	}
 
 	want := map[stubapi.Write]int{
@@ -152,18 +153,20 @@ func TestObjectLifecycle(t *testing.T) {
 	}
 }
 
-// Typed clients write built-in kinds in protobuf.
+// Typed clients of built-in kinds write protobuf.
 func TestBuiltInKinds(t *testing.T) {
 	_, config := startServer(t)
 	c, ctx := newClient(t, config), t.Context()
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", GenerateName: "train-"}, Spec: batchv1.JobSpec{Parallelism: new(int32(4))}}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", GenerateName: "train-"},
+		Spec: batchv1.JobSpec{Parallelism: new(int32(4))}}
 	mustSucceed(t, c.Create(ctx, job))
 	if job.Name == "" || *job.Spec.Parallelism != 4 {
-		t.Errorf("as created: %+v", job)
+		t.Errorf("created job: %+v", job)
 	}
-	mustSucceed(t, c.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}},"spec":{"suspend":true,"parallelism":null}}`))))
+	mustSucceed(t, c.Patch(ctx, job, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"a":"b"}},"spec":{"suspend":true,"parallelism":null}}`))))
 	if !*job.Spec.Suspend || job.Spec.Parallelism != nil || job.Annotations["a"] != "b" {
-		t.Errorf("as patched: %+v", job)
+		t.Errorf("patched job: %+v", job)
 	}
 	only := &metav1.PartialObjectMetadata{}
 	only.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
@@ -171,7 +174,7 @@ func TestBuiltInKinds(t *testing.T) {
 	if only.UID != job.UID || only.Annotations["a"] != "b" {
 		t.Errorf("metadata: %+v", only)
 	}
-	for range 2 { // creates it, then changes nothing
+	for range 2 { // the first creates it, the second changes nothing
 		applied := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"namespace": "lab", "name": "q"},
 			"spec": map[string]any{"hard": map[string]any{"pods": "4"}},
@@ -181,7 +184,7 @@ func TestBuiltInKinds(t *testing.T) {
 	var quotas corev1.ResourceQuotaList
 	mustSucceed(t, c.List(ctx, &quotas, client.InNamespace("lab")))
 	if len(quotas.Items) != 1 || quotas.Items[0].Generation != 1 {
-		t.Errorf("as applied twice: %+v", quotas.Items)
+		t.Errorf("quotas after applying twice: %+v", quotas.Items)
 	}
 	pod := stubapi.Fleet{Projects: 1, Roots: 1, PodsPerRoot: 1}.Pod(0, 0)
 	pod.ResourceVersion = ""
@@ -189,7 +192,8 @@ func TestBuiltInKinds(t *testing.T) {
 	pod.Status.Phase = corev1.PodSucceeded
 	mustSucceed(t, c.Status().Update(ctx, pod))
 	var pods corev1.PodList
-	mustSucceed(t, c.List(ctx, &pods, client.MatchingFields{"status.phase": "Succeeded"}, client.MatchingLabels{"sluice.dev/department": stubapi.Department}))
+	mustSucceed(t, c.List(ctx, &pods, client.MatchingFields{"status.phase": "Succeeded"},
+		client.MatchingLabels{"sluice.dev/department": stubapi.Department}))
 	if len(pods.Items) != 1 || pods.Items[0].Name != pod.Name {
 		t.Errorf("selected %d pods", len(pods.Items))
 	}
@@ -206,24 +210,24 @@ func TestPagedList(t *testing.T) {
 		clientset, err := kubernetes.NewForConfig(typed)
 		mustSucceed(t, err)
 		pods := clientset.CoreV1().Pods("")
-		options, uids := metav1.ListOptions{Limit: 3}, map[types.UID]bool{}
+		options, found := metav1.ListOptions{Limit: 3}, map[types.UID]bool{}
 		for pages := 1; ; pages++ {
 			list, err := pods.List(t.Context(), options)
 			mustSucceed(t, err)
 			for i := range list.Items {
 				if pod := &list.Items[i]; pod.Spec.Containers[0].Image != "" {
-					uids[pod.UID] = true
+					found[pod.UID] = true
 				}
 			}
 			if options.Continue = list.Continue; options.Continue == "" {
-				if pages != 4 || len(uids) != 11 {
-					t.Errorf("%s: %d pods in %d pages, want 11 in 4", contentType, len(uids), pages)
+				if pages != 4 || len(found) != 11 {
+					t.Errorf("%s: %d pods in %d pages, want 11 in 4", contentType, len(found), pages)
 				}
 				break
 			}
 		}
 		if _, err := pods.List(t.Context(), metav1.ListOptions{Limit: 3, Continue: "of-another-time"}); !apierrors.IsResourceExpired(err) {
-			t.Errorf("%s: an unknown continue token: %v", contentType, err)
+			t.Errorf("%s: continued a list that does not exist: %v", contentType, err)
 		}
 	}
 }
@@ -249,7 +253,7 @@ func nextEvent(t *testing.T, w watch.Interface) string {
 			}
 			return string(event.Type) + " " + object.GetName()
 		case <-ctx.Done():
-			t.Fatal("no event")
+			t.Fatal("no event arrived")
 		}
 	}
 }
@@ -279,7 +283,8 @@ func TestWatchWithSelector(t *testing.T) {
 		mustSucceed(t, server.DeletePod(moved.Namespace, moved.Name))
 		got = append(got, nextEvent(t, w), nextEvent(t, w), nextEvent(t, w))
 		a, b := ended.Name, moved.Name
-		if diff := cmp.Diff([]string{"ADDED " + a, "ADDED " + b, "BOOKMARK ", "DELETED " + a, "MODIFIED " + b, "DELETED " + b}, got); diff != "" {
+		if diff := cmp.Diff([]string{"ADDED " + a, "ADDED " + b, "BOOKMARK ", "DELETED " + a, "MODIFIED " + b, "DELETED " + b},
+			got); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", accept, diff)
 		}
 	}
@@ -296,14 +301,15 @@ func TestWatchResumesFromResourceVersion(t *testing.T) {
 	mustSucceed(t, err)
 	defer w.Stop()
 	if got := nextEvent(t, w); got != "ADDED second" {
-		t.Errorf("got %s, want what came after the first", got)
+		t.Errorf("got %s, want the event after the first", got)
 	}
 	mustSucceed(t, c.Delete(ctx, first))
 	if got := nextEvent(t, w); got != "DELETED first" {
 		t.Errorf("got %s", got)
 	}
-	if _, err := c.Watch(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0", SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}}); err != nil {
-		t.Errorf("with initial events: %v", err)
+	if _, err := c.Watch(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0",
+		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}}); err != nil {
+		t.Errorf("watch with initial events: %v", err)
 	}
 }
 
@@ -314,7 +320,7 @@ func TestWithoutWatchList(t *testing.T) {
 	mustSucceed(t, err)
 	_, err = clientset.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{SendInitialEvents: new(true)})
 	if !apierrors.IsInvalid(err) {
-		t.Errorf("got %v, want it to be invalid", err)
+		t.Errorf("got %v, want Invalid", err)
 	}
 }
 
@@ -332,11 +338,11 @@ func TestStopSuspendedReaction(t *testing.T) {
 		owner := metav1.GetControllerOf(&pods.Items[i])
 		left[owner.Name]++
 		if index, err := strconv.Atoi(owner.Name[len("training-run-"):]); err != nil || owner.UID != fleet.RootUID(index) {
-			t.Errorf("pod %s has owner %s %s", pods.Items[i].Name, owner.Name, owner.UID)
+			t.Errorf("pod %s belongs to %s %s", pods.Items[i].Name, owner.Name, owner.UID)
 		}
 	}
 	if left[fleet.RootName(4)] != 0 || len(pods.Items) != 20 {
-		t.Errorf("%d pods remain, %d of the stopped job; want 20 and 0", len(pods.Items), left[fleet.RootName(4)])
+		t.Errorf("%d pods remain, of the stopped job %d; want 20 and 0", len(pods.Items), left[fleet.RootName(4)])
 	}
 	var department v1alpha1.Department
 	mustSucceed(t, c.Get(ctx, client.ObjectKey{Name: stubapi.Department}, &department))
@@ -348,6 +354,6 @@ func TestStopSuspendedReaction(t *testing.T) {
 		t.Errorf("%d projects, %d namespaces, limits %v", len(projects.Items), len(namespaces.Items), department.Spec.Workloads)
 	}
 	if len(server.Writes()) != 1 {
-		t.Errorf("the writes of the fleet were counted: %v", server.Writes())
+		t.Errorf("the writes of the fleet itself were counted: %v", server.Writes())
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// maxEvents is the number of events kept for watches that resume.
+// maxEvents is the number of events that are kept for resumed watches.
 const maxEvents = 200_000
 
-// store holds the objects and events of all kinds with one version counter.
+// store holds the objects of all kinds, their common version counter, and the events.
 type store struct {
 	mutex   sync.Mutex
 	version uint64
@@ -30,38 +30,40 @@ type store struct {
 type table struct {
 	kind    Kind
 	objects map[string]*object
-	// events are the latest events. first is the number of the first one.
+	// events holds the last events; the first of them has number first.
 	events []storedEvent
 	first  int
-	// oldest is the version before the first event. Older watches must list again.
+	// oldest is the version before the first event. A client with an older version must
+	// list again.
 	oldest uint64
-	// more is closed and replaced when an event is added.
+	// more is closed and replaced at each event.
 	more chan struct{}
 }
 
-// storedEvent is an event: the object before and after, either of which can be nil.
+// storedEvent holds an object before and after an event, either of which may be nil.
 type storedEvent struct {
 	version       uint64
 	before, after *object
 }
 
-// Write is a counted kind of write.
+// Write is a kind of write for counting.
 type Write struct {
 	// Verb is create, update, patch, apply or delete.
 	Verb string
-	// Resource is the resource: jobs.batch, workloadclocks.sluice.dev/status.
+	// Resource is the written resource: jobs.batch, workloadclocks.sluice.dev/status.
 	Resource string
 }
 
 func newStore(kinds []Kind) *store {
-	s := &store{version: 1, tables: map[string]*table{}, pages: map[string]*continuation{}, writes: map[Write]int{}, changes: map[Write]int{}}
+	s := &store{version: 1, tables: map[string]*table{}, pages: map[string]*continuation{}, writes: map[Write]int{},
+		changes: map[Write]int{}}
 	for _, kind := range kinds {
 		s.tables[kind.groupResource().String()] = &table{kind: kind, objects: map[string]*object{}, more: make(chan struct{}), oldest: 1}
 	}
 	return s
 }
 
-// get returns the object of a key.
+// get returns the object with this key.
 func (s *store) get(t *table, key string) (*object, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -71,22 +73,22 @@ func (s *store) get(t *table, key string) (*object, error) {
 	return nil, apierrors.NewNotFound(t.kind.groupResource(), key[lastSlash(key):])
 }
 
-// listSelected returns the selected objects in the order of their keys, and the current
-// version.
-func (s *store) listSelected(t *table, wanted *selection) ([]*object, uint64) {
+// listSelected returns the selected objects in the order of their keys, and the version of
+// the list.
+func (s *store) listSelected(t *table, selected *selection) ([]*object, uint64) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	list := make([]*object, 0, len(t.objects))
 	for _, key := range slices.Sorted(maps.Keys(t.objects)) {
-		if o := t.objects[key]; wanted.matches(o) {
+		if o := t.objects[key]; selected.matches(o) {
 			list = append(list, o)
 		}
 	}
 	return list, s.version
 }
 
-// put replaces an object by the result of change, with a new version. Nil deletes the object,
-// and the same object means no change.
+// put replaces an object with the result of change, in a new version. A nil result deletes
+// the object; an unchanged result creates no version.
 func (s *store) put(t *table, key string, change func(before *object, version uint64) (*object, error)) (*object, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -105,7 +107,7 @@ func (s *store) put(t *table, key string, change func(before *object, version ui
 	return after, nil
 }
 
-// appendEvent adds an event and wakes the watches.
+// appendEvent stores an event and wakes the watches.
 func (t *table) appendEvent(e storedEvent) {
 	t.events = append(t.events, e)
 	if surplus := len(t.events) - maxEvents; surplus > maxEvents/10 {
@@ -117,17 +119,17 @@ func (t *table) appendEvent(e storedEvent) {
 	t.more = make(chan struct{})
 }
 
-// selectedEvent is an event within a selection.
+// selectedEvent is an event as a watch with a selection receives it.
 type selectedEvent struct {
 	kind   watch.EventType
 	object *object
-	// version is the version of the event; a deleted object has an older one.
+	// version is the event's version; a deleted object has an older one.
 	version uint64
 }
 
-// eventsSince returns the selected events from a number on, the number of the next one, and a
-// channel that is closed when there are more.
-func (s *store) eventsSince(t *table, number int, wanted *selection) ([]selectedEvent, int, <-chan struct{}, error) {
+// eventsSince returns the selected events from number on, the number of the next, and a
+// channel that is closed at the next event.
+func (s *store) eventsSince(t *table, number int, selected *selection) ([]selectedEvent, int, <-chan struct{}, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if number < t.first {
@@ -135,13 +137,13 @@ func (s *store) eventsSince(t *table, number int, wanted *selection) ([]selected
 	}
 	var events []selectedEvent
 	for _, e := range t.events[number-t.first:] {
-		before, after := e.before != nil && wanted.matches(e.before), e.after != nil && wanted.matches(e.after)
+		before, after := e.before != nil && selected.matches(e.before), e.after != nil && selected.matches(e.after)
 		switch {
 		case after && !before:
 			events = append(events, selectedEvent{watch.Added, e.after, e.version})
 		case after:
 			events = append(events, selectedEvent{watch.Modified, e.after, e.version})
-		case before && e.after != nil: // left the selection: sent in its new state
+		case before && e.after != nil: // the object no longer matches: show its new state
 			events = append(events, selectedEvent{watch.Deleted, e.after, e.version})
 		case before:
 			events = append(events, selectedEvent{watch.Deleted, e.before, e.version})

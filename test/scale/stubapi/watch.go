@@ -18,19 +18,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bookmarkEvery is the interval of bookmarks.
+// bookmarkEvery is the period of a watch's bookmarks.
 const bookmarkEvery = 10 * time.Second
 
-// watch streams events until the client disconnects or the timeout.
+// watch streams events until the client disconnects or the timeout ends.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, t *target) error {
 	query := r.URL.Query()
-	wanted, err := parseSelection(t.namespace, query)
+	selected, err := parseSelection(t.namespace, query)
 	if err != nil {
 		return err
 	}
 	if t.name != "" {
 		query.Set("fieldSelector", "metadata.name="+t.name)
-		if wanted, err = parseSelection(t.namespace, query); err != nil {
+		if selected, err = parseSelection(t.namespace, query); err != nil {
 			return err
 		}
 	}
@@ -41,7 +41,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t *target) error 
 		})
 	}
 	out := &stream{w: w, kind: &t.table.kind, form: negotiateEncoding(r, &t.table.kind)}
-	at, err := s.sendInitial(out, t.table, wanted, query.Get("resourceVersion"), initial)
+	at, err := s.sendInitial(out, t.table, selected, query.Get("resourceVersion"), initial)
 	if err != nil {
 		return err
 	}
@@ -50,13 +50,13 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t *target) error 
 	bookmarks := time.NewTicker(bookmarkEvery)
 	defer bookmarks.Stop()
 	for {
-		events, next, more, err := s.store.eventsSince(t.table, at, wanted)
+		events, next, more, err := s.store.eventsSince(t.table, at, selected)
 		if err != nil {
 			return out.fail(err)
 		}
 		for _, e := range events {
 			if err := out.event(e); err != nil {
-				return nil // the client disconnected
+				return nil // the client has disconnected
 			}
 		}
 		at = next
@@ -75,14 +75,14 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t *target) error 
 	}
 }
 
-// sendInitial sends the initial events, if requested, and returns the number of the next
-// event.
-func (s *Server) sendInitial(out *stream, t *table, wanted *selection, version string, initial bool) (int, error) {
+// sendInitial sends the existing objects if requested, and returns the number of the first
+// event after them.
+func (s *Server) sendInitial(out *stream, t *table, selected *selection, version string, initial bool) (int, error) {
 	from, _ := strconv.ParseUint(version, 10, 64)
 	if from > 0 && !initial {
 		return s.store.firstEventAfter(t, from)
 	}
-	list, from := s.store.listSelected(t, wanted)
+	list, from := s.store.listSelected(t, selected)
 	at, err := s.store.firstEventAfter(t, from)
 	if err != nil {
 		return 0, err
@@ -90,7 +90,7 @@ func (s *Server) sendInitial(out *stream, t *table, wanted *selection, version s
 	out.start()
 	for _, o := range list {
 		if out.event(selectedEvent{watch.Added, o, o.version}) != nil {
-			break // the client disconnected; the next write fails too
+			break // the client has disconnected; the next write fails too
 		}
 	}
 	if initial {
@@ -135,7 +135,7 @@ func (s *stream) flush() {
 	}
 }
 
-// event writes an event. A deleted object has the version of its deletion.
+// event writes one event. A deleted object gets the version of its deletion.
 func (s *stream) event(e selectedEvent) error {
 	o := e.object
 	if o.version != e.version {
@@ -154,7 +154,8 @@ func (s *stream) event(e selectedEvent) error {
 	return s.write(e.kind, raw)
 }
 
-// bookmark writes a bookmark, marked if it ends the initial events.
+// bookmark reports the version that the watch has reached, and the end of the initial
+// events.
 func (s *stream) bookmark(version uint64, end bool) error {
 	meta := metav1.ObjectMeta{ResourceVersion: formatVersion(version)}
 	if end {
@@ -199,7 +200,7 @@ func (s *stream) fail(err error) error {
 	return nil
 }
 
-// write frames an event: with its length in protobuf, as a line in JSON.
+// write frames an event: by its length in protobuf, by a line in JSON.
 func (s *stream) write(kind watch.EventType, raw []byte) error {
 	s.start()
 	event := metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: raw}}

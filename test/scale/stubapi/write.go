@@ -9,14 +9,12 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
@@ -56,8 +54,8 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, t *target) error 
 		case types.MergePatchType, types.StrategicMergePatchType:
 			c.verb = "patch"
 		default:
-			return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", t.table.kind.groupResource(), t.name,
-				"the stub knows merge and apply patches, not "+media, 0, false)
+			return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", t.table.kind.groupResource(),
+				t.name, "the stub supports merge and apply patches, not "+media, 0, false)
 		}
 	case http.MethodDelete:
 		c.verb = "delete"
@@ -77,8 +75,8 @@ func (c *writeRequest) answer(w http.ResponseWriter, r *http.Request) error {
 	}
 	known := c.target.table.kind.Status && c.target.subresource == "status"
 	if c.target.subresource != "" && !known && c.target.subresource != "finalize" {
-		return apierrors.NewGenericServerResponse(http.StatusNotFound, c.verb, c.target.table.kind.groupResource(), c.target.name,
-			"the stub has no "+c.target.subresource, 0, false)
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, c.verb, c.target.table.kind.groupResource(),
+			c.target.name, "the stub has no "+c.target.subresource, 0, false)
 	}
 	o, err := c.server.store.put(c.target.table, c.target.key(), c.apply)
 	if err != nil {
@@ -91,7 +89,8 @@ func (c *writeRequest) answer(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if o == nil {
-		writeJSON(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+		writeJSON(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status: metav1.StatusSuccess})
 		return nil
 	}
 	code := http.StatusOK
@@ -101,7 +100,7 @@ func (c *writeRequest) answer(w http.ResponseWriter, r *http.Request) error {
 	return writeObject(w, code, o, negotiateEncoding(r, &c.target.table.kind))
 }
 
-// name returns the name of the object to create.
+// name returns the name of the created object.
 func (c *writeRequest) name() string {
 	if c.target.name != "" {
 		return c.target.name
@@ -113,7 +112,7 @@ func (c *writeRequest) name() string {
 	return u.GetName()
 }
 
-// apply returns the new object. The store calls it.
+// apply returns the new object. The store calls it under its lock.
 func (c *writeRequest) apply(before *object, version uint64) (*object, error) {
 	kind := &c.target.table.kind
 	switch {
@@ -136,7 +135,7 @@ func (c *writeRequest) apply(before *object, version uint64) (*object, error) {
 	}
 	c.after = after
 	switch {
-	case c.dryRun && before == nil: // the response has the new object
+	case c.dryRun && before == nil: // respond with the object that would be created
 		return nil, nil
 	case c.dryRun, before != nil && reflect.DeepEqual(after, c.before):
 		return before, nil
@@ -146,7 +145,7 @@ func (c *writeRequest) apply(before *object, version uint64) (*object, error) {
 	return kind.newObject(after, version)
 }
 
-// nextState returns the object after the change; nil if it is deleted.
+// nextState returns the object after the change; nil for a deleted one.
 func (c *writeRequest) nextState() (map[string]any, error) {
 	if c.verb == "delete" {
 		return c.markDeleted()
@@ -162,15 +161,15 @@ func (c *writeRequest) nextState() (map[string]any, error) {
 	if after == nil {
 		return nil, apierrors.NewBadRequest("the request has no object")
 	}
-	u, was := unstructured.Unstructured{Object: after}, unstructured.Unstructured{Object: c.before}
+	u, previous := unstructured.Unstructured{Object: after}, unstructured.Unstructured{Object: c.before}
 	if c.before == nil {
 		c.setCreationFields(&u)
 		return after, nil
 	}
-	if expected, ok, _ := unstructured.NestedString(c.body, "metadata", "resourceVersion"); ok && expected != "" &&
-		expected != was.GetResourceVersion() {
+	if requested, ok, _ := unstructured.NestedString(c.body, "metadata", "resourceVersion"); ok && requested != "" &&
+		requested != previous.GetResourceVersion() {
 		return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name,
-			fmt.Errorf("the object has been modified: it is at version %s", was.GetResourceVersion()))
+			fmt.Errorf("the object has been modified: it is at version %s", previous.GetResourceVersion()))
 	}
 	after = c.restrictToSubresource(after)
 	u.Object = after
@@ -179,15 +178,15 @@ func (c *writeRequest) nextState() (map[string]any, error) {
 	}
 	after["apiVersion"], after["kind"] = c.before["apiVersion"], c.before["kind"]
 	if !reflect.DeepEqual(specOf(after), specOf(c.before)) {
-		u.SetGeneration(was.GetGeneration() + 1)
+		u.SetGeneration(previous.GetGeneration() + 1)
 	}
-	if was.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 {
+	if previous.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 {
 		return nil, nil
 	}
 	return after, nil
 }
 
-// restrictToSubresource limits a write to the status or to the other fields.
+// restrictToSubresource limits a write to its part of the object: the status, or the rest.
 func (c *writeRequest) restrictToSubresource(after map[string]any) map[string]any {
 	switch {
 	case c.target.subresource == "status":
@@ -203,7 +202,7 @@ func (c *writeRequest) restrictToSubresource(after map[string]any) map[string]an
 	return after
 }
 
-// setCreationFields sets the metadata of a new object.
+// setCreationFields sets the fields that a server sets.
 func (c *writeRequest) setCreationFields(u *unstructured.Unstructured) {
 	u.SetName(c.target.name)
 	u.SetNamespace(c.target.namespace)
@@ -218,16 +217,17 @@ func (c *writeRequest) setCreationFields(u *unstructured.Unstructured) {
 	}
 }
 
-// markDeleted returns nil, or the object if it has finalizers.
+// markDeleted returns nil, or the object that waits for its finalizers.
 func (c *writeRequest) markDeleted() (map[string]any, error) {
-	was := unstructured.Unstructured{Object: c.before}
-	for _, condition := range []struct{ key, value string }{{"uid", string(was.GetUID())}, {"resourceVersion", was.GetResourceVersion()}} {
-		if expected, ok, _ := unstructured.NestedString(c.body, "preconditions", condition.key); ok && expected != condition.value {
+	previous := unstructured.Unstructured{Object: c.before}
+	for _, condition := range []struct{ key, value string }{{"uid", string(previous.GetUID())},
+		{"resourceVersion", previous.GetResourceVersion()}} {
+		if requested, ok, _ := unstructured.NestedString(c.body, "preconditions", condition.key); ok && requested != condition.value {
 			return nil, apierrors.NewConflict(c.target.table.kind.groupResource(), c.target.name,
 				fmt.Errorf("precondition failed: %s is %s", condition.key, condition.value))
 		}
 	}
-	if len(was.GetFinalizers()) == 0 {
+	if len(previous.GetFinalizers()) == 0 {
 		return nil, nil
 	}
 	after := unstructured.Unstructured{Object: runtime.DeepCopyJSON(c.before)}
@@ -238,7 +238,7 @@ func (c *writeRequest) markDeleted() (map[string]any, error) {
 	return after.Object, nil
 }
 
-// applyMergePatch applies a merge patch by RFC 7386.
+// applyMergePatch applies a merge patch to an object (RFC 7386).
 func applyMergePatch(to, patch map[string]any) map[string]any {
 	for key, value := range patch {
 		below, ok := value.(map[string]any)
@@ -256,97 +256,19 @@ func applyMergePatch(to, patch map[string]any) map[string]any {
 	return to
 }
 
-// mergeStatusLists returns an applied status with the elements of its lists merged into
-// those of the present ones, by their type or name: each controller applies its own
-// conditions and fields. The stub removes none.
-func mergeStatusLists(before, applied any) any {
-	switch applied := applied.(type) {
-	case map[string]any:
-		present, _ := before.(map[string]any)
-		merged := make(map[string]any, len(applied))
-		for key, value := range applied {
-			merged[key] = mergeStatusLists(present[key], value)
-		}
-		return merged
-	case []any:
-		present, _ := before.([]any)
-		merged := runtime.DeepCopyJSONValue(present).([]any) //nolint:forcetypeassert // a copy of the same
-		for _, value := range applied {
-			element, ok := value.(map[string]any)
-			if !ok {
-				return applied // a list of scalars is replaced
-			}
-			at := slices.IndexFunc(merged, func(other any) bool {
-				known, _ := other.(map[string]any)
-				return known["type"] == element["type"] && known["name"] == element["name"]
-			})
-			if at < 0 {
-				merged = append(merged, element)
-				continue
-			}
-			known, _ := merged[at].(map[string]any)
-			merged[at] = applyMergePatch(known, element)
-		}
-		return merged
-	default:
-		return applied
-	}
-}
-
-// restoreField restores the old value of a field.
+// restoreField sets a field to its earlier value.
 func restoreField(after, before map[string]any, path ...string) {
 	if value, ok, _ := unstructured.NestedFieldCopy(before, path...); ok {
-		_ = unstructured.SetNestedField(after, value, path...) // metadata is an object in every stored object
+		_ = unstructured.SetNestedField(after, value, path...) // metadata is an object in all stored objects
 		return
 	}
 	unstructured.RemoveNestedField(after, path...)
 }
 
-// specOf returns an object without metadata and status.
+// specOf returns an object without its metadata and status.
 func specOf(tree map[string]any) map[string]any {
 	spec := maps.Clone(tree)
 	delete(spec, "metadata")
 	delete(spec, "status")
 	return spec
-}
-
-// Put creates or replaces an object without counting a write. Its kind must be served.
-func (s *Server) Put(tree map[string]any) error {
-	u := unstructured.Unstructured{Object: runtime.DeepCopyJSON(tree)}
-	t, err := s.tableOf(u.GroupVersionKind())
-	if err != nil {
-		return err
-	}
-	if u.GetUID() == "" {
-		u.SetUID(uuid.NewUUID())
-	}
-	if u.GetGeneration() == 0 {
-		u.SetGeneration(1)
-	}
-	if created := u.GetCreationTimestamp(); created.IsZero() {
-		u.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
-	}
-	_, err = s.store.put(t, u.GetNamespace()+"/"+u.GetName(), func(_ *object, version uint64) (*object, error) {
-		return t.kind.newObject(u.Object, version)
-	})
-	return err
-}
-
-// Delete removes an object at once without counting a write.
-func (s *Server) Delete(kind schema.GroupVersionKind, namespace, name string) error {
-	t, err := s.tableOf(kind)
-	if err != nil {
-		return err
-	}
-	_, err = s.store.put(t, namespace+"/"+name, func(*object, uint64) (*object, error) { return nil, nil })
-	return err
-}
-
-func (s *Server) tableOf(kind schema.GroupVersionKind) (*table, error) {
-	for _, t := range s.store.tables {
-		if t.kind.GroupVersionKind == kind {
-			return t, nil
-		}
-	}
-	return nil, fmt.Errorf("stub API server: no kind %s is served", kind)
 }
